@@ -1,0 +1,186 @@
+"""THE loop over steps: any solver, any batch, histories, one shared counter.
+
+The loop runs over a *vmapped* step instead of vmapping a loop: the counter `t` is then the same for all lanes, so that
+histories are written in place (time-major, never copied) and branches stay branches. `vmap` of a solve, nested too, is
+re-routed here by a `custom_vmap` rule that flattens the batch axes into one lane axis. Every traced value comes in
+through `args`, none by closure, since the rule cannot see closed-over tracers.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Int
+
+from ._record import Record
+from ._results import FIRED, RESULTS
+from ._types import Info
+from .linalg import LANE
+
+
+class Problem(NamedTuple):
+    """Everything a run depends on; leaves may carry a lane axis."""
+
+    objective: Any
+    threshold: Any
+    solver: Any
+    termination: Any
+    x0: Array
+    key: Array
+
+
+class Outcome(NamedTuple):
+    """What a run returns, in the solver's units."""
+
+    x: Array
+    support: Any
+    value: Array
+    result: Int[Array, ""]
+    fired: Int[Array, ""]
+    num_steps: Int[Array, ""]
+    best_step: Int[Array, ""]
+    history: Info | None
+    state: Any
+
+
+class _Carry(NamedTuple):
+    t: Array
+    result: Array
+    fired: Array
+    num_steps: Array
+    status: Array
+    best_step: Array
+    best_value: Array
+    best: Any  # (x, support) of the iterate to return
+    state: Any
+    memory: Any
+    history: Any
+
+
+def run(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
+    """Run a problem to its end; composes with jit and (nested) vmap."""
+    arrays = jax.tree.map(jnp.asarray, problem)
+    return _jitted(arrays, max_steps, record)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _jitted(problem, max_steps, record):
+    return _runner(max_steps, record, None, None)(problem)
+
+
+@functools.lru_cache(maxsize=None)
+def _runner(max_steps: int, record: Record | None, width: int | None, lanes: tuple[bool, ...] | None):
+    """The loop for `width` lanes (None: one problem without a lane axis); lanes[i] says if leaf i has the lane axis."""
+
+    @jax.custom_batching.custom_vmap
+    def call(problem):
+        if width is None:
+            return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record))
+        axes = jax.tree.unflatten(jax.tree.structure(problem), [0 if lane else None for lane in lanes])
+        return _loop(problem, axes, width, max_steps, record)
+
+    @call.def_vmap
+    def rule(size, batched, problem):
+        leaves, structure = jax.tree.flatten(problem)
+        inner = lanes or (False,) * len(leaves)
+        outer = tuple(jax.tree.leaves(batched[0]))
+        inner_width = width or 1
+
+        def flatten(leaf, has_inner, has_outer):
+            if not (has_inner or has_outer) or width is None:
+                return leaf
+            leaf = leaf if has_outer else leaf[None]
+            leaf = leaf if has_inner else leaf[:, None]
+            shape = leaf.shape[2:]
+            return jnp.broadcast_to(leaf, (size, inner_width, *shape)).reshape((size * inner_width, *shape))
+
+        flat = jax.tree.unflatten(structure, [flatten(*each) for each in zip(leaves, inner, outer, strict=True)])
+        merged = tuple(a or b for a, b in zip(inner, outer, strict=True))
+        out = _runner(max_steps, record, size * inner_width, merged)(flat)
+        if width is not None:
+            out = jax.tree.map(lambda a: a.reshape((size, inner_width, *a.shape[1:])), out)
+        return out, jax.tree.map(lambda _: True, out)
+
+    return call
+
+
+def _loop(problem: Problem, axes: Any, width: int, max_steps: int, record: Record | None) -> Outcome:
+    def over_lanes(function, *in_axes):
+        return jax.vmap(function, in_axes, axis_size=width, axis_name=LANE)
+
+    def lane_init(a: Problem):
+        state = a.solver.init(a.objective, a.threshold, a.x0, a.key)
+        return state, a.termination.init(state)
+
+    def lane_step(a: Problem, state, memory, t):
+        new, info = a.solver.step(a.objective, a.threshold, state, t)
+        finite = jnp.isfinite(info.value) & jnp.isfinite(new.x).all()
+        memory, fired = a.termination(memory, state, new, info, t)
+        only_cycle = fired == FIRED.Cycle
+        result = jnp.where(fired == 0, RESULTS.running, jnp.where(only_cycle, RESULTS.cycle, RESULTS.converged))
+        result = jnp.where(finite, result, RESULTS.nonfinite).astype(jnp.int32)
+        return new, memory, info, result, jnp.where(finite, fired, 0)
+
+    def step_all(state, memory, t):
+        return over_lanes(lane_step, axes, 0, 0, None)(problem, state, memory, t)
+
+    def body(c: _Carry) -> _Carry:
+        new, memory, info, result, fired = step_all(c.state, c.memory, c.t)
+        active = c.result == RESULTS.running
+        taken = active & (result != RESULTS.nonfinite)  # a nonfinite step is never taken
+        better = taken & ((info.value < c.best_value) | (c.best_step < 0)) if returns_best else taken
+        history = c.history
+        if record is not None:
+            row = c.t // record.every
+            history = jax.tree.map(lambda h, v: h.at[row].set(jnp.where(active, v, h[row])), history, info)
+        return _Carry(
+            t=c.t + 1,
+            result=jnp.where(active, result, c.result),
+            fired=jnp.where(active, fired, c.fired),
+            num_steps=jnp.where(active, c.t + 1, c.num_steps),
+            status=jnp.where(better, info.status, c.status),
+            best_step=jnp.where(better, c.t, c.best_step),
+            best_value=jnp.where(better, info.value, c.best_value),
+            best=_where(better, (new.x, new.support), c.best) if returns_best else (),
+            state=_where(taken, new, c.state),
+            memory=_where(taken, memory, c.memory),
+            history=history,
+        )
+
+    returns_best = problem.solver.returns_best
+    state, memory = over_lanes(lane_init, axes)(problem)
+    shapes = jax.eval_shape(step_all, state, memory, jnp.int32(0))
+    rows = 0 if record is None else -(-max_steps // record.every)
+    integers = jnp.zeros(width, jnp.int32)
+    value0 = over_lanes(lambda a, s: (a.objective.value(s.x) + a.threshold.value(s.x)), axes, 0)(problem, state)
+    carry = _Carry(
+        t=jnp.int32(0),
+        result=integers,
+        fired=integers,
+        num_steps=integers,
+        status=integers,
+        best_step=integers - 1,
+        best_value=value0,
+        best=(state.x, state.support) if returns_best else (),
+        state=state,
+        memory=memory,
+        history=None
+        if record is None
+        else jax.tree.map(lambda i: jnp.zeros((rows, *i.shape), i.dtype), shapes[2]),
+    )
+    c = lax.while_loop(lambda c: (c.t < max_steps) & (c.result == RESULTS.running).any(), body, carry)
+    result = jnp.where(c.result == RESULTS.running, RESULTS.max_steps, c.result)
+    # A fault of the returned iterate matters more than how the run stopped.
+    result = jnp.where((c.status != 0) & (result != RESULTS.nonfinite), c.status, result).astype(jnp.int32)
+    x, support = c.best if returns_best else (c.state.x, c.state.support)
+    history = jax.tree.map(lambda h: jnp.moveaxis(h, 0, 1), c.history)
+    return Outcome(x, support, c.best_value, result, c.fired, c.num_steps, c.best_step, history, c.state)
+
+
+def _where(flag, new, old):
+    def pick(n, o):
+        return jnp.where(flag.reshape(flag.shape + (1,) * (n.ndim - 1)), n, o)
+
+    return jax.tree.map(pick, new, old)

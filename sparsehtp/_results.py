@@ -1,0 +1,93 @@
+"""How a run ended: result codes with their sentences, criteria that fired, and the solution itself."""
+
+import enum
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Float, Int, PyTree
+
+from ._types import Support
+
+
+class RESULTS(enum.IntEnum):
+    """How a run ended. `solution.result` is an int32 array that compares equal to these members."""
+
+    running = 0
+    converged = 1
+    max_steps = 2
+    cycle = 3
+    nonfinite = 4
+    singular = 5
+    support_overflow = 6
+
+    @property
+    def sentence(self) -> str:
+        """One sentence for a person."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    RESULTS.running: "The solver was still running.",
+    RESULTS.converged: "The stopping criteria were met.",
+    RESULTS.max_steps: "The step limit was reached before the stopping criteria were met; raise max_steps or loosen the tolerances.",
+    RESULTS.cycle: "The iterates repeat in a cycle; use a smaller step size or another solver.",
+    RESULTS.nonfinite: "The objective or the iterate became infinite or NaN, and the last finite iterate is returned; use a smaller step size, scale the data or add l2.",
+    RESULTS.singular: "The problem restricted to the chosen support is singular (collinear or too many features), and its minimum-norm solution is returned; add l2 or lower k.",
+    RESULTS.support_overflow: "More units survive the threshold than k_max allows; raise k_max.",
+}
+
+
+class FIRED(enum.IntFlag):
+    """Stopping criteria that held when the run stopped, as a set of bits."""
+
+    none = 0
+    StableSupport = 1
+    SmallStep = 2
+    SmallGradient = 4
+    DualGap = 8
+    Cycle = 16
+
+    @property
+    def sentence(self) -> str:
+        """Names of the criteria, joined by 'and'."""
+        return " and ".join(member.name or "" for member in FIRED if member in self and member.value) or "none"
+
+
+class SolveError(RuntimeError):
+    """A concrete solve ended in a nonfinite or singular state; raised only with `throw=True`."""
+
+
+class Solution(NamedTuple):
+    """What `solve` returns; under `vmap` each field has a leading axis.
+
+    Attributes:
+        x: (p,) coefficients in original units (a pytree for `Custom`).
+        intercept: scalar (0 without an intercept), never penalised, thresholded or counted in k.
+        support: units that the threshold kept, free entries left out; padded, see `Support`.
+        value: F(x) + threshold.value(x).
+        result: int32, one of `RESULTS`.
+        fired: int32, the stopping criteria that held, see `FIRED`.
+        num_steps: int32, steps taken.
+        best_step: int32, row of the history that describes `x` (-1: the starting point).
+        history: `Info` with one row per recorded step, or None. Rows past num_steps are padding.
+        state: the solver's last state, in the solver's own units.
+        key: the PRNG key the run used.
+    """
+
+    x: Any
+    intercept: Float[Array, "..."]
+    support: Support
+    value: Float[Array, ""]
+    result: Int[Array, ""]
+    fired: Int[Array, ""]
+    num_steps: Int[Array, ""]
+    best_step: Int[Array, ""]
+    history: Any
+    state: PyTree
+    key: Array
+
+    def describe(self) -> str:
+        """One sentence on how the run ended (concrete, single solutions only)."""
+        result = RESULTS(int(self.result))
+        fired = FIRED(int(self.fired)).sentence
+        criteria = f" ({fired})" if result is RESULTS.converged else ""
+        return f"{result.name} after {int(self.num_steps)} steps{criteria}: {result.sentence}"

@@ -1,0 +1,157 @@
+"""When to stop: criteria that name themselves when they fire, joined by `|` and `&`."""
+
+import abc
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ._results import FIRED
+from ._tolerances import tolerance
+from ._types import Info
+
+
+class AbstractTermination(eqx.Module):
+    """A stopping criterion with a memory.
+
+    `__call__` returns the new memory and a code: 0 to go on, else the `FIRED` bits of the criteria that hold.
+    """
+
+    @abc.abstractmethod
+    def init(self, state: Any) -> Any:
+        """Memory before the first step, from the solver's first state."""
+
+    @abc.abstractmethod
+    def __call__(
+        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
+    ) -> tuple[Any, Int[Array, ""]]:
+        """New memory, and 0 or the criteria that fired."""
+
+    def __or__(self, other: "AbstractTermination") -> "AbstractTermination":
+        return Either(self, other)
+
+    def __and__(self, other: "AbstractTermination") -> "AbstractTermination":
+        return Both(self, other)
+
+
+class _Pair(AbstractTermination):
+    first: AbstractTermination
+    second: AbstractTermination
+
+    def init(self, state):
+        return self.first.init(state), self.second.init(state)
+
+    def _codes(self, memory, *args):
+        first, a = self.first(memory[0], *args)
+        second, b = self.second(memory[1], *args)
+        return (first, second), a, b
+
+
+class Either(_Pair):
+    """Fires when at least one of two criteria fires."""
+
+    def __call__(self, memory, previous, state, info, t):
+        memory, a, b = self._codes(memory, previous, state, info, t)
+        return memory, a | b
+
+
+class Both(_Pair):
+    """Fires when two criteria fire at the same step."""
+
+    def __call__(self, memory, previous, state, info, t):
+        memory, a, b = self._codes(memory, previous, state, info, t)
+        return memory, jnp.where((a > 0) & (b > 0), a | b, 0)
+
+
+class _Criterion(AbstractTermination):
+    fires: ClassVar[FIRED]
+
+    def init(self, state):
+        return ()
+
+    def _code(self, condition):
+        return jnp.where(condition, jnp.int32(self.fires), 0)
+
+    def _tol(self, name, dtype):
+        return tolerance(name, dtype) if self.tol is None else self.tol
+
+
+class StableSupport(_Criterion):
+    """The support is the same after two steps in a row; only for solvers that minimise exactly on the support."""
+
+    fires = FIRED.StableSupport
+
+    def __call__(self, memory, previous, state, info, t):
+        return memory, self._code((info.support_changed == 0) & (t > 0))
+
+
+class SmallStep(_Criterion):
+    """||x_t - x_{t-1}|| <= tol ||x_t||.
+
+    Args:
+        tol: relative tolerance; None: the table's `step`.
+    """
+
+    tol: Float[Array, ""] | float | None = None
+    fires = FIRED.SmallStep
+
+    def __call__(self, memory, previous, state, info, t):
+        tol = self._tol("step", state.x.dtype)
+        return memory, self._code(info.step_norm <= tol * jnp.linalg.norm(state.x))
+
+
+class SmallGradient(_Criterion):
+    """The gradient on the support is at most `tol` times the full gradient at the start.
+
+    Args:
+        tol: relative tolerance; None: the table's `gradient`.
+    """
+
+    tol: Float[Array, ""] | float | None = None
+    fires = FIRED.SmallGradient
+
+    def init(self, state):
+        return jnp.linalg.norm(state.grad)
+
+    def __call__(self, memory, previous, state, info, t):
+        return memory, self._code(info.grad_norm <= self._tol("gradient", state.x.dtype) * memory)
+
+
+class DualGap(_Criterion):
+    """Primal minus dual value at most `tol` times the absolute value.
+
+    Args:
+        tol: relative tolerance; None: the table's `gap`.
+    """
+
+    tol: Float[Array, ""] | float | None = None
+    fires = FIRED.DualGap
+
+    def __call__(self, memory, previous, state, info, t):
+        return memory, self._code(info.gap <= self._tol("gap", state.x.dtype) * jnp.abs(info.value))
+
+
+class Cycle(_Criterion):
+    """The iterate returns to an earlier one while steps stay large: a cycle of any period of at least two.
+
+    Brent's method: the iterates are compared with one stored at a power of two, so a cycle of period r is found within
+    about 3 max(r, start) steps. "Returns" means a distance below `tol` times the step norm.
+
+    Args:
+        tol: relative tolerance; None: the table's `cycle`.
+    """
+
+    tol: Float[Array, ""] | float | None = None
+    fires = FIRED.Cycle
+
+    def init(self, state):
+        return state.x, jnp.int32(1)
+
+    def __call__(self, memory, previous, state, info, t):
+        reference, due = memory
+        distance = jnp.linalg.norm(state.x - reference)
+        # A step to the stored iterate itself is a fixed point, not a cycle: its step norm is the distance.
+        returned = (distance <= self._tol("cycle", state.x.dtype) * info.step_norm) & (info.step_norm > 0)
+        renew = t + 1 >= due
+        return (jnp.where(renew, state.x, reference), jnp.where(renew, 2 * due, due)), self._code(returned)

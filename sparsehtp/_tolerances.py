@@ -1,0 +1,30 @@
+"""The one table of tolerances.
+
+| name | float32 | float64 | meaning |
+|---|---|---|---|
+| step | 1e-6 | 1e-10 | SmallStep: step norm over the iterate's norm |
+| gradient | 1e-5 | 1e-8 | SmallGradient: gradient norm on the support over the full gradient norm at the start |
+| newton | 1e-7 | 1e-14 | Newton decrement over the value at which a restricted problem counts as solved |
+| pivot | 3e-5 | 1e-10 | smallest squared scaled Cholesky pivot, below which a restricted system counts as singular |
+| constant | 1e-6 | 1e-12 | standard deviation over root mean square, below which a column counts as constant |
+| cycle | 1e-4 | 1e-7 | distance to an earlier iterate over the step norm, below which the iterates count as cycling |
+| gap | 1e-5 | 1e-8 | DualGap: gap over the absolute value |
+"""
+
+import jax.numpy as jnp
+
+_TABLE = {
+    "step": (1e-6, 1e-10),
+    "gradient": (1e-5, 1e-8),
+    "newton": (1e-7, 1e-14),
+    "pivot": (3e-5, 1e-10),
+    "constant": (1e-6, 1e-12),
+    "cycle": (1e-4, 1e-7),
+    "gap": (1e-5, 1e-8),
+}
+
+
+def tolerance(name: str, dtype) -> float:
+    """The tolerance `name` for arrays of a floating dtype."""
+    single, double = _TABLE[name]
+    return double if jnp.finfo(dtype).bits == 64 else single

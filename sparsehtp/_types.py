@@ -1,0 +1,58 @@
+"""Values that flow between the parts of the library."""
+
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+from jaxtyping import Array, Bool, Float, Int
+
+Scalar: TypeAlias = Float[Array, ""]
+Vector: TypeAlias = Float[Array, "p"]
+ArrayLike: TypeAlias = Any
+
+
+class Support(NamedTuple):
+    """Units that may be nonzero, padded to a static length.
+
+    Attributes:
+        idx: (m,) int32 indices of units, in the order free, kept, chosen. Entries where `mask` is False are padding
+            (valid indices whose values must not be used).
+        mask: (m,) True for the units in the support. A unit in the support may still have the value zero.
+    """
+
+    idx: Int[Array, "m"]
+    mask: Bool[Array, "m"]
+
+
+class Info(NamedTuple):
+    """What one step reports; the same fields for every solver, and the columns of a history.
+
+    Attributes:
+        value: objective plus `threshold.value` at the iterate after the step.
+        grad_norm: Euclidean norm of the gradient over the support (projected where bounds are active).
+        step_norm: Euclidean distance between the iterates before and after the step.
+        step_size: step size that was used.
+        support_size: number of units in the support, free ones left out.
+        support_changed: 1 if the support differs from the one before the step.
+        ifo: per-sample gradient evaluations (incremental first-order oracle calls) of the step.
+        hard_thresholds: applications of the threshold in the step.
+        design_products: products with the whole design in the step (a gradient at a sparse iterate counts one).
+        gap: primal minus dual value where the solver has one, infinity elsewhere.
+        status: 0, or the `RESULTS` code of a fault of this iterate (singular, nonfinite, support_overflow).
+    """
+
+    value: Float[Array, ""]
+    grad_norm: Float[Array, ""]
+    step_norm: Float[Array, ""]
+    step_size: Float[Array, ""]
+    support_size: Int[Array, ""]
+    support_changed: Int[Array, ""]
+    ifo: Int[Array, ""]
+    hard_thresholds: Int[Array, ""]
+    design_products: Int[Array, ""]
+    gap: Float[Array, ""]
+    status: Int[Array, ""]
+
+
+def is_concrete(*values: Any) -> bool:
+    """True if no leaf of the values is a JAX tracer, so that they can be looked at."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))

@@ -1,0 +1,48 @@
+"""WHERE the data are: the interface of a design matrix."""
+
+import abc
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, Int
+
+
+class AbstractDesign(eqx.Module):
+    """A matrix X of shape (n, p), rows are samples, known through its products."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """(n, p)."""
+
+    @property
+    @abc.abstractmethod
+    def dtype(self):
+        """The floating dtype of all products."""
+
+    @abc.abstractmethod
+    def mv(self, w: Float[Array, "p"]) -> Float[Array, "n"]:
+        """X w."""
+
+    @abc.abstractmethod
+    def rmv(self, r: Float[Array, "n"]) -> Float[Array, "p"]:
+        """X' r."""
+
+    @abc.abstractmethod
+    def columns(self, idx: Int[Array, "m"]) -> Float[Array, "n m"]:
+        """The columns X[:, idx], dense."""
+
+    @abc.abstractmethod
+    def rows(self, i: Int[Array, "b"]) -> Float[Array, "b p"]:
+        """The rows X[i], dense: a mini-batch."""
+
+    @abc.abstractmethod
+    def column_norms(self, weights: Float[Array, "n"]) -> Float[Array, "p"]:
+        """sqrt(sum_i weights_i X_ij^2) of every column."""
+
+    @abc.abstractmethod
+    def moments(self, weights: Float[Array, "n"]) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
+        """Weighted mean and (population) variance of every column; the weights sum to one."""
+
+    @abc.abstractmethod
+    def is_finite(self) -> Bool[Array, ""]:
+        """True if no entry is NaN or infinite."""

@@ -1,0 +1,75 @@
+"""A dense design that keeps the orientation of the array it is given."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._types import ArrayLike
+from ..linalg import dot
+from .base import AbstractDesign
+
+
+class DenseDesign(AbstractDesign):
+    """A dense matrix X of shape (n, p).
+
+    JAX arrays are row-major; a Fortran-ordered NumPy array is kept as its row-major transpose, so neither is copied
+    into the other order. Integers and booleans become the default floating dtype.
+
+    Args:
+        X: (n, p) NumPy or JAX array, float32 or float64 (float64 needs `jax.enable_x64`).
+
+    Raises:
+        ValueError: if X is not two-dimensional, has no rows or columns, or is not numeric.
+    """
+
+    array: Float[Array, "n p"]  # (p, n) if by_feature
+    by_feature: bool = eqx.field(static=True)
+
+    def __init__(self, X: ArrayLike):
+        if not hasattr(X, "ndim"):
+            X = np.asarray(X)
+        if X.ndim != 2:
+            raise ValueError(f"X: needs two dimensions (samples, features), got shape {X.shape}; use X.reshape(-1, 1) for one feature.")
+        if 0 in X.shape:
+            raise ValueError(f"X: is empty, got shape {X.shape}; at least one sample and one feature are needed.")
+        if isinstance(X, np.ndarray) and X.dtype.kind not in "fiub":
+            raise ValueError(f"X: needs real numbers, got dtype {X.dtype}; encode other columns as numbers first.")
+        self.by_feature = isinstance(X, np.ndarray) and X.flags.f_contiguous and not X.flags.c_contiguous
+        array = jnp.asarray(X.T if self.by_feature else X)
+        self.array = array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
+
+    @property
+    def shape(self):
+        return self.array.shape[::-1] if self.by_feature else self.array.shape
+
+    @property
+    def dtype(self):
+        return self.array.dtype
+
+    def mv(self, w):
+        return dot(w, self.array) if self.by_feature else dot(self.array, w)
+
+    def rmv(self, r):
+        # `r @ X`, never `X.T @ r`: the second is lowered to a strided product, over ten times slower on a CPU.
+        return dot(self.array, r) if self.by_feature else dot(r, self.array)
+
+    def columns(self, idx):
+        return self.array[idx].T if self.by_feature else self.array[:, idx]
+
+    def rows(self, i):
+        return self.array[:, i].T if self.by_feature else self.array[i]
+
+    def column_norms(self, weights):
+        return jnp.sqrt(self._reduce(weights, self.array**2))
+
+    def moments(self, weights):
+        mean = self._reduce(weights, self.array)
+        centred = self.array - (mean[:, None] if self.by_feature else mean)
+        return mean, self._reduce(weights, centred**2)
+
+    def is_finite(self):
+        return jnp.isfinite(self.array).all()
+
+    def _reduce(self, weights, array):
+        return dot(array, weights) if self.by_feature else dot(weights, array)

@@ -1,0 +1,123 @@
+"""Minimisation over the coefficients of a fixed support: exact for quadratics, projected damped Newton otherwise."""
+
+from typing import NamedTuple, Protocol
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from .._tolerances import tolerance
+from .masked_cholesky import masked_factor
+
+MAX_NEWTON_STEPS = 60
+MAX_HALVINGS = 30
+
+
+class Smooth(Protocol):
+    """A smooth convex function of the m coefficients of a support."""
+
+    mask: Bool[Array, "m"]
+
+    @property
+    def quadratic(self) -> bool: ...
+    @property
+    def kinked(self) -> bool: ...
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]: ...
+    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]: ...
+    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]: ...
+
+
+def solve_quadratic(problem: Smooth, zero: Float[Array, "m"]) -> tuple[Float[Array, "m"], Bool[Array, ""]]:
+    """Minimiser of a quadratic, with one step of iterative refinement so that float32 Gram rounding does not stay."""
+    system = masked_factor(problem.hess(zero), problem.mask)
+    z = system.solve(-problem.grad(zero))
+    return z + system.solve(-problem.grad(z)), system.singular
+
+
+class _Newton(NamedTuple):
+    z: Array
+    value: Array
+    grad: Array
+    damping: Array
+    step: Array
+    singular: Array
+    done: Array
+
+
+def newton(
+    problem: Smooth,
+    z0: Float[Array, "m"],
+    lower: Float[Array, "m"] | None = None,
+    upper: Float[Array, "m"] | None = None,
+    max_steps: int = MAX_NEWTON_STEPS,
+) -> tuple[Float[Array, "m"], Bool[Array, ""]]:
+    """Minimise a smooth convex function over a box by projected Newton steps with backtracking.
+
+    Coordinates at a bound that the gradient pushes outwards are held; the others take the Newton step of the free
+    block, clipped to the box. Losses with kinks in their derivative (Huber, smoothed hinge) have a curvature that can
+    vanish, so their Hessian is damped by a multiple of its majoriser; the multiple falls with every full step.
+
+    Returns:
+        z, and whether the last (undamped) system was singular. Stops when the Newton decrement is at most the table's
+        `newton` tolerance times the value, or after `max_steps`; the answer is finite in either case.
+    """
+    dtype = z0.dtype
+    tol, tiny = tolerance("newton", dtype), jnp.finfo(dtype).tiny
+    eps = jnp.finfo(dtype).eps
+    damped = problem.kinked
+    lower = jnp.full_like(z0, -jnp.inf) if lower is None else lower
+    upper = jnp.full_like(z0, jnp.inf) if upper is None else upper
+
+    def search(z, value, grad, direction):
+        def trial(alpha):
+            new = jnp.clip(z + alpha * direction, lower, upper)
+            return new, problem.value(new)
+
+        def refused(carry):
+            alpha, new, new_value, tries = carry
+            # The slack of a few ulp lets the last steps pass, where the decrease is below the rounding of the value.
+            bound = value + 1e-4 * jnp.vdot(grad, new - z) + 8 * eps * jnp.abs(value)
+            return ~(new_value <= bound) & (tries < MAX_HALVINGS)
+
+        def halve(carry):
+            alpha, _, _, tries = carry
+            alpha = alpha / 2
+            return alpha, *trial(alpha), tries + 1
+
+        one = jnp.ones((), dtype)
+        alpha, new, new_value, tries = lax.while_loop(refused, halve, (one, *trial(one), jnp.int32(0)))
+        ok = new_value <= value + 8 * eps * jnp.abs(value)
+        return jnp.where(ok, new, z), jnp.where(ok, new_value, value), alpha, ok
+
+    def body(c: _Newton) -> _Newton:
+        held = ((c.z <= lower) & (c.grad > 0)) | ((c.z >= upper) & (c.grad < 0))
+        system = masked_factor(problem.hess(c.z, c.damping if damped else 0.0), problem.mask & ~held)
+        direction = system.solve(-c.grad)
+        decrement = -jnp.vdot(c.grad, direction)
+        z, value, alpha, ok = search(c.z, c.value, c.grad, direction)
+        clipped = jnp.any(z != c.z + direction) & ok & (alpha == 1)
+        small = decrement <= tol * jnp.abs(value) + tiny
+        damping = jnp.where(alpha == 1, c.damping * 0.1, jnp.minimum(c.damping * 10, 1.0))
+        stuck = ~ok & (c.damping >= 1 if damped else True)
+        return _Newton(z, value, problem.grad(z), damping, c.step + 1, system.singular, (small & ~clipped) | stuck)
+
+    start = jnp.clip(z0, lower, upper)
+    damping = jnp.asarray(1e-3 if damped else 0.0, dtype)
+    false = jnp.zeros((), bool)
+    carry = _Newton(start, problem.value(start), problem.grad(start), damping, jnp.int32(0), false, false)
+    out = lax.while_loop(lambda c: ~c.done & (c.step < max_steps), body, carry)
+    return out.z, out.singular & (not damped)
+
+
+def minimise(
+    problem: Smooth,
+    z0: Float[Array, "m"],
+    lower: Float[Array, "m"] | None = None,
+    upper: Float[Array, "m"] | None = None,
+    max_steps: int | None = None,
+) -> tuple[Float[Array, "m"], Bool[Array, ""]]:
+    """Minimise over the support: directly for an unbounded quadratic, else by `newton` with at most `max_steps`."""
+    z0 = jnp.where(problem.mask, z0, 0)
+    if problem.quadratic and lower is None and upper is None:
+        return solve_quadratic(problem, jnp.zeros_like(z0))
+    return newton(problem, z0, lower, upper, MAX_NEWTON_STEPS if max_steps is None else max_steps)

@@ -1,0 +1,10 @@
+"""The only call site of `lax.top_k`."""
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+
+def top_k(scores: Float[Array, "p"], k_max: int) -> Int[Array, "k_max"]:
+    """Indices of the `k_max` largest scores, largest first; ties take the lower index."""
+    return lax.top_k(scores, k_max)[1].astype(jnp.int32)

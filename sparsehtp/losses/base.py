@@ -1,0 +1,78 @@
+"""HOW a fit is scored: the interface of a per-sample loss."""
+
+import abc
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._types import is_concrete
+
+
+class AbstractLoss(eqx.Module):
+    """A per-sample loss l(eta, y), convex in the prediction eta; all methods act elementwise."""
+
+    classification: ClassVar[bool] = False  # labels are -1 and +1
+    twice_differentiable: ClassVar[bool] = True  # almost everywhere
+    kinked: ClassVar[bool] = False  # the second derivative can vanish or jump
+
+    @abc.abstractmethod
+    def value(self, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+        """l(eta, y)."""
+
+    @abc.abstractmethod
+    def derivative(self, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+        """Derivative (or a subgradient) of l in eta."""
+
+    @abc.abstractmethod
+    def second_derivative(self, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+        """Second derivative of l in eta; zero at kinks of the derivative."""
+
+    @property
+    @abc.abstractmethod
+    def smoothness(self) -> Float[Array, ""] | float:
+        """Lipschitz constant of the derivative; infinity if there is none."""
+
+    def check_targets(self, y: np.ndarray) -> None:
+        """Raise ValueError if concrete targets y are not in the loss's domain."""
+        if self.classification:
+            bad = np.setdiff1d(np.unique(y), (-1, 1))
+            if bad.size:
+                raise ValueError(
+                    f"y: {type(self).__name__} needs labels -1 and +1, got {bad[:3].tolist()}; "
+                    "recode the labels, or use SparseClassifier, which takes any two labels."
+                )
+
+
+class AbstractConjugateLoss(AbstractLoss):
+    """A loss with a known conjugate l*(a, y) = sup_eta a eta - l(eta, y)."""
+
+    @abc.abstractmethod
+    def conjugate(self, a: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+        """l*(a, y) for feasible a; infinity elsewhere."""
+
+    @abc.abstractmethod
+    def conjugate_derivative(self, a: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+        """Derivative of l* in a for feasible a; finite also where the limit at the end of the range is infinite."""
+
+    @abc.abstractmethod
+    def project_dual(self, a: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+        """Nearest feasible a."""
+
+    @property
+    def strong_convexity(self):
+        """mu, the strong convexity of l*: one over the smoothness of l (0 if l is not smooth)."""
+        return 1.0 / self.smoothness
+
+
+def outside_to_infinity(feasible, value):
+    """`value` where `feasible`, infinity elsewhere."""
+    return jnp.where(feasible, value, jnp.inf)
+
+
+def positive(name: str, value) -> None:
+    """Raise ValueError unless a concrete scalar parameter is positive and finite."""
+    if is_concrete(value) and not (np.ndim(value) == 0 and np.isfinite(value) and value > 0):
+        raise ValueError(f"{name}: must be a positive finite number, got {value}.")

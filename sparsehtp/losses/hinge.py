@@ -1,0 +1,94 @@
+"""The hinge loss and its smoothed form."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .base import AbstractConjugateLoss, outside_to_infinity, positive
+
+
+def _project(a, y):
+    return y * jnp.clip(y * a, -1, 0)
+
+
+def _feasible(a, y):
+    return (y * a >= -1) & (y * a <= 0)
+
+
+class Hinge(AbstractConjugateLoss):
+    """l(eta, y) = max(0, 1 - y eta) for labels y in {-1, +1}; conjugate y a for y a in [-1, 0].
+
+    Not smooth: solvers that debias on the support do not take it; use `IHT`, the dual solvers, or `SmoothedHinge`.
+    """
+
+    classification = True
+    twice_differentiable = False
+
+    def value(self, eta, y):
+        return jnp.maximum(0, 1 - y * eta)
+
+    def derivative(self, eta, y):
+        return jnp.where(y * eta < 1, -y, 0)
+
+    def second_derivative(self, eta, y):
+        return jnp.zeros_like(eta)
+
+    @property
+    def smoothness(self):
+        return float("inf")
+
+    def conjugate(self, a, y):
+        return outside_to_infinity(_feasible(a, y), y * a)
+
+    def conjugate_derivative(self, a, y):
+        return y
+
+    def project_dual(self, a, y):
+        return _project(a, y)
+
+
+class SmoothedHinge(AbstractConjugateLoss):
+    """The hinge loss with a quadratic piece of width gamma, for labels y in {-1, +1}.
+
+    With m = y eta: 0 if m >= 1; 1 - m - gamma/2 if m < 1 - gamma; (1 - m)^2 / (2 gamma) between. The conjugate is
+    y a + gamma a^2 / 2 for y a in [-1, 0].
+
+    Args:
+        gamma: width of the quadratic piece, positive ([DIHT] uses 0.25).
+
+    Raises:
+        ValueError: if gamma is not positive.
+    """
+
+    gamma: Float[Array, ""] | float
+    classification = True
+    kinked = True
+
+    def __init__(self, gamma=0.25):
+        self.gamma = gamma
+
+    def __check_init__(self):
+        positive("gamma", self.gamma)
+
+    def value(self, eta, y):
+        slack = jnp.maximum(0, 1 - y * eta)
+        return jnp.where(slack > self.gamma, slack - self.gamma / 2, slack**2 / (2 * self.gamma))
+
+    def derivative(self, eta, y):
+        return -y * jnp.clip((1 - y * eta) / self.gamma, 0, 1)
+
+    def second_derivative(self, eta, y):
+        slack = 1 - y * eta
+        return jnp.where((slack > 0) & (slack < self.gamma), 1 / self.gamma, 0).astype(eta.dtype)
+
+    @property
+    def smoothness(self):
+        return 1 / self.gamma
+
+    def conjugate(self, a, y):
+        return outside_to_infinity(_feasible(a, y), y * a + self.gamma * a**2 / 2)
+
+    def conjugate_derivative(self, a, y):
+        return y + self.gamma * a
+
+    def project_dual(self, a, y):
+        return _project(a, y)

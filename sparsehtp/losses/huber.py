@@ -1,0 +1,50 @@
+"""Huber's loss."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .base import AbstractConjugateLoss, outside_to_infinity, positive
+
+
+class Huber(AbstractConjugateLoss):
+    """l = r^2/2 if |r| <= delta, else delta |r| - delta^2/2, with r = eta - y; conjugate a^2/2 + y a for |a| <= delta.
+
+    Args:
+        delta: residual at which the loss turns linear, in units of y; positive.
+
+    Raises:
+        ValueError: if delta is not positive.
+    """
+
+    delta: Float[Array, ""] | float
+    kinked = True
+
+    def __init__(self, delta=1.0):
+        self.delta = delta
+
+    def __check_init__(self):
+        positive("delta", self.delta)
+
+    def value(self, eta, y):
+        r = eta - y
+        inside = jnp.clip(r, -self.delta, self.delta)
+        return inside * (r - 0.5 * inside)
+
+    def derivative(self, eta, y):
+        return jnp.clip(eta - y, -self.delta, self.delta)
+
+    def second_derivative(self, eta, y):
+        return (jnp.abs(eta - y) < self.delta).astype(eta.dtype)
+
+    @property
+    def smoothness(self):
+        return 1.0
+
+    def conjugate(self, a, y):
+        return outside_to_infinity(jnp.abs(a) <= self.delta, 0.5 * a**2 + y * a)
+
+    def conjugate_derivative(self, a, y):
+        return a + y
+
+    def project_dual(self, a, y):
+        return jnp.clip(a, -self.delta, self.delta)

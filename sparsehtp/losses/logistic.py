@@ -1,0 +1,64 @@
+"""The logistic loss."""
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import xlogy
+from jaxtyping import Array, Float
+
+from .base import AbstractConjugateLoss, outside_to_infinity, positive
+
+
+class Logistic(AbstractConjugateLoss):
+    """l(eta, y) = log(1 + exp(-c y eta)) for labels y in {-1, +1}.
+
+    The conjugate, with u = -a y / c in [0, 1], is u log u + (1 - u) log(1 - u). Its derivative is infinite at the ends
+    of the range and is clipped there; the value is not.
+
+    Args:
+        margin_scale: c; 1 in [DIHT], [Tight] and [HSG], 2 in [GraHTP].
+
+    Raises:
+        ValueError: if margin_scale is not positive.
+    """
+
+    margin_scale: Float[Array, ""] | float
+    classification = True
+
+    def __init__(self, margin_scale=1.0):
+        self.margin_scale = margin_scale
+
+    def __check_init__(self):
+        positive("margin_scale", self.margin_scale)
+
+    def value(self, eta, y):
+        return jax.nn.softplus(-self.margin_scale * y * eta)
+
+    def derivative(self, eta, y):
+        c = self.margin_scale
+        return -c * y * jax.nn.sigmoid(-c * y * eta)
+
+    def second_derivative(self, eta, y):
+        c = self.margin_scale
+        m = c * eta
+        return c**2 * jax.nn.sigmoid(m) * jax.nn.sigmoid(-m)
+
+    @property
+    def smoothness(self):
+        return self.margin_scale**2 / 4.0
+
+    def conjugate(self, a, y):
+        u = -a * y / self.margin_scale
+        inside = jnp.clip(u, 0, 1)
+        # Rounding may put a projected point an ulp outside; that still counts as feasible.
+        feasible = jnp.abs(u - inside) <= 4 * jnp.finfo(u.dtype).eps
+        return outside_to_infinity(feasible, xlogy(inside, inside) + xlogy(1 - inside, 1 - inside))
+
+    def conjugate_derivative(self, a, y):
+        c = self.margin_scale
+        u = -a * y / c
+        tiny = jnp.finfo(u.dtype).tiny
+        return (y / c) * (jnp.log(jnp.maximum(1 - u, tiny)) - jnp.log(jnp.maximum(u, tiny)))
+
+    def project_dual(self, a, y):
+        c = self.margin_scale
+        return -c * y * jnp.clip(-a * y / c, 0, 1)

@@ -1,0 +1,43 @@
+"""The Poisson loss."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import xlogy
+
+from .base import AbstractConjugateLoss, outside_to_infinity
+
+
+class Poisson(AbstractConjugateLoss):
+    """l(eta, y) = exp(eta) - y eta for counts y >= 0: the log-linear model, up to a constant.
+
+    The conjugate is (a + y) log(a + y) - (a + y) for a + y >= 0. The derivative is not Lipschitz, so a constant step
+    size has no guarantee; the line searches (`Backtracking`, `Normalised`) are used instead.
+    """
+
+    def value(self, eta, y):
+        return jnp.exp(eta) - y * eta
+
+    def derivative(self, eta, y):
+        return jnp.exp(eta) - y
+
+    def second_derivative(self, eta, y):
+        return jnp.exp(eta)
+
+    @property
+    def smoothness(self):
+        return float("inf")
+
+    def conjugate(self, a, y):
+        m = a + y
+        inside = jnp.maximum(m, 0)
+        return outside_to_infinity(m >= 0, xlogy(inside, inside) - inside)
+
+    def conjugate_derivative(self, a, y):
+        return jnp.log(jnp.maximum(a + y, jnp.finfo(a.dtype).tiny))
+
+    def project_dual(self, a, y):
+        return jnp.maximum(a, -y)
+
+    def check_targets(self, y):
+        if np.any(np.asarray(y) < 0):
+            raise ValueError("y: Poisson needs counts >= 0, got negative values; use Squared or Huber for real targets.")

@@ -1,0 +1,156 @@
+"""WHAT is minimised: objectives and their restriction to a support."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from .._types import Support
+from ..linalg import minimise
+
+DENSE_HESSIAN_LIMIT = 2048  # beyond this many coefficients a support is refitted by conjugate gradients
+
+
+class AbstractObjective(eqx.Module):
+    """A function F of one array x: `n_coefficients` entries, followed by `n_free` entries (an intercept)."""
+
+    @property
+    @abc.abstractmethod
+    def n_coefficients(self) -> int:
+        """Number of entries that the threshold acts on."""
+
+    @property
+    def n_free(self) -> int:
+        """Number of trailing entries that are never thresholded nor penalised."""
+        return 0
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> Any:
+        """Floating dtype of x."""
+
+    @property
+    @abc.abstractmethod
+    def ifo_per_gradient(self) -> int:
+        """Per-sample gradients in one full gradient: n for a finite sum, 1 otherwise."""
+
+    @abc.abstractmethod
+    def value(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, ""]:
+        """F(x)."""
+
+    @abc.abstractmethod
+    def value_and_grad(
+        self, x: Float[Array, "d"], support: Support | None = None
+    ) -> tuple[Float[Array, ""], Float[Array, "d"]]:
+        """F(x) and its gradient; a support that holds the nonzeros of x makes the forward product cost its columns only."""
+
+    @abc.abstractmethod
+    def curvature(self, x: Float[Array, "d"], v: Float[Array, "d"], support: Support) -> Float[Array, ""]:
+        """v' F''(x) v for x and v that vanish outside the support."""
+
+    @abc.abstractmethod
+    def lipschitz(self) -> Float[Array, ""]:
+        """Lipschitz constant of the gradient, estimated by power iteration (from below); infinity if there is none."""
+
+    def internal_scale(self) -> Float[Array, "p"] | None:
+        """Factor from coefficients in original units to the entries of x; None if they are the same."""
+        return None
+
+    def to_internal(self, x: Float[Array, "p"], intercept: Float[Array, ""] | float = 0.0) -> Float[Array, "d"]:
+        """x of the solver from coefficients and intercept in original units."""
+        return x
+
+    def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, ""]]:
+        """Coefficients and intercept in original units from the solver's x."""
+        return x, jnp.zeros((), x.dtype)
+
+
+class AbstractRestricted(eqx.Module):
+    """F as a function of the m coefficients of a support; padded coefficients are ignored."""
+
+    mask: eqx.AbstractVar[Bool[Array, "m"]]
+
+    @property
+    def quadratic(self) -> bool:
+        """True if the Hessian does not depend on z."""
+        return False
+
+    @property
+    def kinked(self) -> bool:
+        """True if the second derivative can vanish or jump."""
+        return False
+
+    @abc.abstractmethod
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
+        """F at z."""
+
+    @abc.abstractmethod
+    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        """Gradient at z, zero on padded entries."""
+
+    @abc.abstractmethod
+    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
+        """Hessian at z times v, zero on padded entries."""
+
+    @abc.abstractmethod
+    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
+        """Hessian at z plus `damping` times a majoriser of it; padded rows are arbitrary."""
+
+    def minimise(
+        self,
+        z0: Float[Array, "m"],
+        lower: Float[Array, "m"] | None = None,
+        upper: Float[Array, "m"] | None = None,
+        max_steps: int | None = None,
+    ) -> tuple[Float[Array, "m"], Bool[Array, ""]]:
+        """Minimiser over the support and, where given, a box; and whether the system was singular.
+
+        Quadratics without a box are solved directly, others by damped Newton steps. Supports of more than
+        `DENSE_HESSIAN_LIMIT` coefficients use conjugate gradients for the Newton system and take no box.
+        """
+        if self.mask.shape[0] <= DENSE_HESSIAN_LIMIT:
+            return minimise(self, z0, lower, upper, max_steps)
+        if lower is not None or upper is not None:
+            raise ValueError(f"lower, upper: bounds are limited to supports of {DENSE_HESSIAN_LIMIT} coefficients; lower k_max.")
+        return self._minimise_iteratively(jnp.where(self.mask, z0, 0), max_steps)
+
+    def _minimise_iteratively(self, z0, max_steps):
+        # Newton steps with an inner conjugate-gradient solve and backtracking; one outer step suffices for a quadratic.
+        steps = 2 if self.quadratic else (max_steps or 30)
+
+        def body(_, z):
+            g = self.grad(z)
+            d, _ = jax.scipy.sparse.linalg.cg(lambda v: self.hvp(z, v), -g, tol=1e-6, maxiter=500)
+            value, slope = self.value(z), jnp.vdot(g, d)
+            alphas = 0.5 ** jnp.arange(12, dtype=z.dtype)
+            trials = jax.vmap(lambda a: self.value(z + a * d))(alphas)
+            good = trials <= value + 1e-4 * alphas * slope
+            alpha = jnp.where(good.any(), alphas[jnp.argmax(good)], 0)
+            return z + alpha * d
+
+        return lax.fori_loop(0, steps, body, z0), jnp.zeros((), bool)
+
+
+class AbstractRestrictable(AbstractObjective):
+    """An objective whose restriction to a support can be minimised."""
+
+    @abc.abstractmethod
+    def restrict(self, support: Support) -> AbstractRestricted:
+        """F over the entries of a support."""
+
+
+def gather(x: Float[Array, "d"], support: Support) -> Float[Array, "m"]:
+    """Entries of x on a support, zero on padding."""
+    return jnp.where(support.mask, x[support.idx], 0)
+
+
+def scatter(z: Float[Array, "m"], support: Support, size: int) -> Float[Array, "size"]:
+    """The vector of length `size` that is z on the support and zero elsewhere."""
+    # `add`, not `set`: padded indices may repeat a chosen one.
+    return jnp.zeros(size, z.dtype).at[support.idx].add(jnp.where(support.mask, z, 0))
+
+

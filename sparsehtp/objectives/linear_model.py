@@ -1,0 +1,280 @@
+"""Generalised linear models with a ridge penalty."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._tolerances import tolerance
+from .._types import ArrayLike, Support, is_concrete
+from ..designs import AbstractDesign, DenseDesign
+from ..linalg import dot, largest_eigenvalue, random_start
+from ..losses import AbstractLoss, Squared
+from .base import AbstractRestrictable, AbstractRestricted, gather
+
+
+class LinearModel(AbstractRestrictable):
+    """Weighted mean loss of a linear predictor plus a ridge penalty.
+
+        F(w, b) = (1/W) sum_i s_i l(x_i'w + b + o_i, y_i) + (1/2) sum_j l2_j w_j^2,    W = sum_i s_i
+
+    The intercept b is never penalised, thresholded or counted in k. With `standardize` the columns are scaled to unit
+    standard deviation under the model's own weights (ddof 0; centred too if there is an intercept), implicitly, as
+    rank-one corrections: then l2, the ranking of coefficients and k-sparsity act on w_j sd_j. All public quantities
+    stay in original units. A constant column has no scale: with an intercept its coefficient is 0.
+
+    Args:
+        X: (n, p) array or design; NumPy or JAX, float32 or float64.
+        y: (n,) targets; -1 and +1 for classification losses, counts for `Poisson`.
+        loss: an instance of a loss.
+        l2: ridge strength, a scalar or (p,), >= 0, in units of the mean loss.
+        sample_weight: (n,) weights s_i >= 0, not all zero; folds and bootstraps are weights. None: all one.
+        fit_intercept: add the unpenalised intercept b.
+        standardize: see above.
+        offset: (n,) known part o_i of the predictor. None: zero.
+
+    Raises:
+        ValueError: for empty, misshapen or nonfinite data, negative or all-zero weights, negative l2, or targets
+            outside the loss's domain (checked on concrete arrays only).
+        TypeError: if `loss` is not a loss instance.
+    """
+
+    design: AbstractDesign
+    y: Float[Array, "n"]
+    loss: AbstractLoss
+    l2: Float[Array, ""] | Float[Array, "p"]
+    sample_weight: Float[Array, "n"]
+    offset: Float[Array, "n"] | None
+    mean: Float[Array, "p"] | None
+    inverse_scale: Float[Array, "p"] | None
+    fit_intercept: bool = eqx.field(static=True)
+    standardize: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        X: ArrayLike | AbstractDesign,
+        y: ArrayLike,
+        loss: AbstractLoss | None = None,
+        l2: ArrayLike = 0.0,
+        sample_weight: ArrayLike | None = None,
+        fit_intercept: bool = False,
+        standardize: bool = False,
+        offset: ArrayLike | None = None,
+    ):
+        loss = Squared() if loss is None else loss
+        if not isinstance(loss, AbstractLoss):
+            raise TypeError(f"loss: needs an instance of a loss such as sht.Squared(), got {loss!r}.")
+        self.design = X if isinstance(X, AbstractDesign) else DenseDesign(X)
+        dtype = self.design.dtype
+        n, p = self.design.shape
+        self.y = _vector("y", y, n, dtype)
+        self.sample_weight = (
+            jnp.ones(n, dtype) if sample_weight is None else _vector("sample_weight", sample_weight, n, dtype)
+        )
+        self.offset = None if offset is None else _vector("offset", offset, n, dtype)
+        self.l2 = jnp.asarray(l2, dtype)
+        if self.l2.shape not in ((), (p,)):
+            raise ValueError(f"l2: needs a scalar or one value per feature ({p}), got shape {self.l2.shape}.")
+        self.loss = jax.tree.map(lambda parameter: jnp.asarray(parameter, dtype), loss)
+        self.fit_intercept = bool(fit_intercept)
+        self.standardize = bool(standardize)
+        self._check()
+        self.mean, self.inverse_scale = self._standardisation()
+
+    def _check(self):
+        if is_concrete(self.design) and not bool(self.design.is_finite()):
+            raise ValueError("X: holds NaN or infinite values; remove or impute them first.")
+        for name in ("y", "sample_weight", "offset", "l2"):
+            value = getattr(self, name)
+            if value is not None and is_concrete(value) and not np.isfinite(value).all():
+                raise ValueError(f"{name}: holds NaN or infinite values; remove or impute them first.")
+        if is_concrete(self.l2) and np.min(self.l2) < 0:
+            raise ValueError(f"l2: must be >= 0, got {np.min(self.l2)}.")
+        if is_concrete(self.sample_weight):
+            if np.min(self.sample_weight) < 0:
+                raise ValueError(f"sample_weight: must be >= 0, got {np.min(self.sample_weight)}.")
+            if np.max(self.sample_weight) == 0:
+                raise ValueError("sample_weight: all weights are zero; at least one sample must count.")
+        if is_concrete(self.y):
+            self.loss.check_targets(np.asarray(self.y))
+
+    def _standardisation(self):
+        if not self.standardize:
+            return None, None
+        mean, variance = self.design.moments(self._weights())
+        tol = tolerance("constant", self.dtype)
+        constant = variance <= (tol**2) * (variance + mean**2)
+        scale = jnp.where(constant, 1.0, jnp.sqrt(jnp.where(constant, 1.0, variance)))
+        if self.fit_intercept:  # a constant column repeats the intercept: it becomes an all-zero column
+            return mean, jnp.where(constant, 0.0, 1.0 / scale)
+        return None, 1.0 / scale
+
+    # --- shape and units ---------------------------------------------------------------------------------------------
+    @property
+    def n_coefficients(self) -> int:
+        return self.design.shape[1]
+
+    @property
+    def n_free(self) -> int:
+        return int(self.fit_intercept)
+
+    @property
+    def dtype(self) -> Any:
+        return self.design.dtype
+
+    @property
+    def ifo_per_gradient(self) -> int:
+        return self.design.shape[0]
+
+    def internal_scale(self):
+        if self.inverse_scale is None:
+            return None
+        zero = self.inverse_scale == 0
+        return jnp.where(zero, 0.0, 1.0 / jnp.where(zero, 1.0, self.inverse_scale))
+
+    def to_internal(self, x, intercept=0.0):
+        if self.mean is not None:
+            intercept = intercept + dot(self.mean, x)
+        scale = self.internal_scale()
+        x = x if scale is None else x * scale
+        return jnp.append(x, intercept) if self.fit_intercept else x
+
+    def to_external(self, x):
+        p = self.n_coefficients
+        w = x[:p] if self.inverse_scale is None else x[:p] * self.inverse_scale
+        intercept = x[p] if self.fit_intercept else jnp.zeros((), x.dtype)
+        return w, intercept if self.mean is None else intercept - dot(self.mean, w)
+
+    # --- values and derivatives --------------------------------------------------------------------------------------
+    def _weights(self):
+        return self.sample_weight / jnp.sum(self.sample_weight)
+
+    def predict(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "n"]:
+        """The linear predictor, offset included, at the solver's x."""
+        if support is None:
+            w, intercept = self.to_external(x)
+            eta = self.design.mv(w) + intercept
+        else:
+            eta = dot(self.columns(support), gather(x, support))
+        return eta if self.offset is None else eta + self.offset
+
+    def columns(self, support: Support) -> Float[Array, "n m"]:
+        """The columns of the (standardised) design on a support, a column of ones for the intercept, zeros on padding."""
+        p = self.n_coefficients
+        j = jnp.minimum(support.idx, p - 1)
+        A = self.design.columns(j)
+        if self.mean is not None:
+            A = A - self.mean[j]
+        if self.inverse_scale is not None:
+            A = A * self.inverse_scale[j]
+        if self.fit_intercept:
+            A = jnp.where(support.idx == p, 1, A)
+        return jnp.where(support.mask, A, 0)
+
+    def transpose_product(self, r: Float[Array, "n"]) -> Float[Array, "d"]:
+        """Transpose of the (standardised) design, the intercept's column included, times r."""
+        g = self.design.rmv(r)
+        if self.mean is not None:
+            g = g - self.mean * jnp.sum(r)
+        if self.inverse_scale is not None:
+            g = g * self.inverse_scale
+        return jnp.append(g, jnp.sum(r)) if self.fit_intercept else g
+
+    def ridge(self) -> Float[Array, "d"]:
+        """l2 per entry of x: zero for the intercept."""
+        l2 = jnp.broadcast_to(self.l2, (self.n_coefficients,))
+        return jnp.append(l2, jnp.zeros((), l2.dtype)) if self.fit_intercept else l2
+
+    def _fit(self, eta, x):
+        return dot(self._weights(), self.loss.value(eta, self.y)) + 0.5 * jnp.sum(self.ridge() * x**2)
+
+    def value(self, x, support=None):
+        return self._fit(self.predict(x, support), x)
+
+    def value_and_grad(self, x, support=None):
+        eta = self.predict(x, support)
+        r = self._weights() * self.loss.derivative(eta, self.y)
+        return self._fit(eta, x), self.transpose_product(r) + self.ridge() * x
+
+    def curvature(self, x, v, support):
+        A = self.columns(support)
+        eta = dot(A, gather(x, support))
+        eta = eta if self.offset is None else eta + self.offset
+        weights = self._weights() * self.loss.second_derivative(eta, self.y)
+        return dot(weights, dot(A, gather(v, support)) ** 2) + jnp.sum(self.ridge() * v**2)
+
+    def gram_product(self, v: Float[Array, "d"]) -> Float[Array, "d"]:
+        """The Hessian's majoriser (loss smoothness times the weighted Gram matrix, plus l2) times v."""
+        w, intercept = self.to_external(v)
+        g = self.transpose_product(self._weights() * (self.design.mv(w) + intercept))
+        return self.loss.smoothness * g + self.ridge() * v
+
+    def lipschitz(self):
+        if not np.ndim(self.loss.smoothness) and is_concrete(self.loss.smoothness) and np.isinf(self.loss.smoothness):
+            return jnp.asarray(jnp.inf, self.dtype)
+        d = self.n_coefficients + self.n_free
+        return largest_eigenvalue(self.gram_product, random_start(d, self.dtype))
+
+    def restrict(self, support):
+        return RestrictedLinearModel(
+            self.columns(support),
+            self.y,
+            self.loss,
+            self._weights(),
+            self.offset,
+            jnp.where(support.mask, self.ridge()[support.idx], 0),
+            support.mask,
+        )
+
+
+class RestrictedLinearModel(AbstractRestricted):
+    """A linear model over the columns A of a support; `weights` sum to one."""
+
+    A: Float[Array, "n m"]
+    y: Float[Array, "n"]
+    loss: AbstractLoss
+    weights: Float[Array, "n"]
+    offset: Float[Array, "n"] | None
+    ridge: Float[Array, "m"]
+    mask: Array
+
+    @property
+    def quadratic(self):
+        return isinstance(self.loss, Squared)
+
+    @property
+    def kinked(self):
+        return self.loss.kinked
+
+    def _predict(self, z):
+        eta = dot(self.A, z)
+        return eta if self.offset is None else eta + self.offset
+
+    def value(self, z):
+        return dot(self.weights, self.loss.value(self._predict(z), self.y)) + 0.5 * jnp.sum(self.ridge * z**2)
+
+    def grad(self, z):
+        return dot(self.weights * self.loss.derivative(self._predict(z), self.y), self.A) + self.ridge * z
+
+    def _curvature_weights(self, z, damping):
+        curvature = self.loss.second_derivative(self._predict(z), self.y)
+        if self.kinked:
+            curvature = curvature + damping * self.loss.smoothness
+        return self.weights * curvature
+
+    def hvp(self, z, v):
+        return dot(self._curvature_weights(z, 0.0) * dot(self.A, v), self.A) + self.ridge * v
+
+    def hess(self, z, damping=0.0):
+        scaled = self.A * self._curvature_weights(z, damping)[:, None]
+        return dot(scaled.T, self.A) + jnp.diag(self.ridge)
+
+
+def _vector(name: str, value: ArrayLike, n: int, dtype: Any) -> Array:
+    value = jnp.asarray(value, dtype)
+    if value.shape != (n,):
+        raise ValueError(f"{name}: needs shape ({n},), one value per row of X, got {value.shape}.")
+    return value

@@ -1,0 +1,133 @@
+"""Quadratic objectives given by a matrix, for example a Gram matrix."""
+
+from typing import Any
+
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._types import ArrayLike, is_concrete
+from ..linalg import dot, largest_eigenvalue, random_start
+from .base import AbstractRestrictable, AbstractRestricted, gather
+
+
+class QuadraticForm(AbstractRestrictable):
+    """A quadratic given by its matrix.
+
+        F(x) = x'A x / 2 - b'x + constant
+
+    The least-squares objective in Gram form is A = X'X/n + l2 I, b = X'y/n, constant = y'y/(2n); see `from_data`.
+
+    Args:
+        A: (p, p) symmetric positive semidefinite.
+        b: (p,).
+        constant: scalar.
+
+    Raises:
+        ValueError: for misshapen, nonfinite or asymmetric input (checked on concrete arrays only).
+    """
+
+    A: Float[Array, "p p"]
+    b: Float[Array, "p"]
+    constant: Float[Array, ""]
+
+    def __init__(self, A: ArrayLike, b: ArrayLike, constant: ArrayLike = 0.0):
+        self.A = jnp.asarray(A)
+        if not jnp.issubdtype(self.A.dtype, jnp.floating):
+            self.A = self.A.astype(float)
+        self.b = jnp.asarray(b, self.A.dtype)
+        self.constant = jnp.asarray(constant, self.A.dtype)
+
+    def __check_init__(self):
+        if self.A.ndim != 2 or self.A.shape[0] != self.A.shape[1] or self.A.shape[0] == 0:
+            raise ValueError(f"A: needs a square matrix, got shape {self.A.shape}.")
+        if self.b.shape != self.A.shape[:1]:
+            raise ValueError(f"b: needs shape ({self.A.shape[0]},) to match A, got {self.b.shape}.")
+        for name in ("A", "b", "constant"):
+            value = getattr(self, name)
+            if is_concrete(value) and not np.isfinite(value).all():
+                raise ValueError(f"{name}: holds NaN or infinite values; remove them first.")
+        if is_concrete(self.A):
+            A = np.asarray(self.A)
+            if np.abs(A - A.T).max() > 1e-4 * np.abs(A).max():
+                raise ValueError("A: is not symmetric; pass (A + A.T) / 2 if that is what is meant.")
+
+    @classmethod
+    def from_data(
+        cls, X: ArrayLike, y: ArrayLike, l2: ArrayLike = 0.0, sample_weight: ArrayLike | None = None
+    ) -> "QuadraticForm":
+        """The weighted least-squares objective of `LinearModel(X, y, Squared(), l2, sample_weight)` in Gram form."""
+        X = jnp.asarray(X)
+        y = jnp.asarray(y, X.dtype)
+        s = jnp.ones_like(y) if sample_weight is None else jnp.asarray(sample_weight, X.dtype)
+        s = s / jnp.sum(s)
+        ridge = jnp.broadcast_to(jnp.asarray(l2, X.dtype), (X.shape[1],))
+        return cls(dot(X.T * s, X) + jnp.diag(ridge), dot(s * y, X), 0.5 * dot(s, y**2))
+
+    @property
+    def n_coefficients(self) -> int:
+        return self.A.shape[0]
+
+    @property
+    def dtype(self) -> Any:
+        return self.A.dtype
+
+    @property
+    def ifo_per_gradient(self) -> int:
+        return 1
+
+    def _product(self, x, support):
+        return dot(self.A, x) if support is None else dot(gather(x, support), self.A[support.idx])
+
+    def _value(self, x, Ax):
+        return 0.5 * dot(x, Ax) - dot(self.b, x) + self.constant
+
+    def value(self, x, support=None):
+        return self._value(x, self._product(x, support))
+
+    def value_and_grad(self, x, support=None):
+        Ax = self._product(x, support)
+        return self._value(x, Ax), Ax - self.b
+
+    def curvature(self, x, v, support):
+        return dot(v, self._product(v, support))
+
+    def gram_product(self, v: Float[Array, "p"]) -> Float[Array, "p"]:
+        """A v."""
+        return dot(self.A, v)
+
+    def lipschitz(self):
+        return largest_eigenvalue(self.gram_product, random_start(self.n_coefficients, self.dtype))
+
+    def restrict(self, support):
+        both = support.mask[:, None] & support.mask
+        A = jnp.where(both, self.A[support.idx][:, support.idx], 0)
+        return RestrictedQuadratic(A, gather(self.b, support), self.constant, support.mask)
+
+
+class RestrictedQuadratic(AbstractRestricted):
+    """A quadratic over the entries of a support."""
+
+    A: Float[Array, "m m"]
+    b: Float[Array, "m"]
+    constant: Float[Array, ""]
+    mask: Array
+
+    @property
+    def quadratic(self):
+        return True
+
+    def value(self, z):
+        return 0.5 * dot(z, dot(self.A, z)) - dot(self.b, z) + self.constant
+
+    def grad(self, z):
+        return dot(self.A, z) - self.b
+
+    def hvp(self, z, v):
+        return dot(self.A, v)
+
+    def hess(self, z, damping=0.0):
+        return self.A
+
+

@@ -1,0 +1,95 @@
+"""HOW: the interface of a solver, and what the batch solvers share."""
+
+import abc
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._results import RESULTS
+from .._types import Info, Support
+from ..objectives import AbstractObjective, gather
+from ..thresholds import AbstractThreshold
+
+
+class AbstractSolver(eqx.Module):
+    """An iteration on (objective, threshold), run by the driver.
+
+    A state is a NamedTuple with at least `x`, `support` and `step_size`. One `step` is one iteration (one stage or
+    epoch of a stochastic solver); `t` counts steps and is shared by all lanes of a batch.
+    """
+
+    requires: ClassVar[type[AbstractObjective]]
+    supports: ClassVar[tuple[type[AbstractThreshold], ...]]
+    needs_curvature: ClassVar[bool] = False  # refits on a support, so the loss must have a second derivative
+
+    @property
+    @abc.abstractmethod
+    def default_termination(self) -> Any:
+        """Stopping criteria used when the caller names none."""
+
+    @property
+    @abc.abstractmethod
+    def default_max_steps(self) -> int:
+        """Step limit used when the caller names none."""
+
+    @property
+    def returns_best(self) -> bool:
+        """True if the iterate with the lowest value is returned, False for the last one."""
+        return False
+
+    @abc.abstractmethod
+    def init(self, objective: Any, threshold: Any, x0: Float[Array, "d"], key: Array) -> Any:
+        """State before the first step."""
+
+    @abc.abstractmethod
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+        """The next state, and what the step did."""
+
+
+def first_support(threshold: Any, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Support:
+    """Support of the starting point: of x itself, or of the steepest descent direction where x is zero."""
+    _, support = threshold(jnp.where(jnp.any(x != 0), x, -grad))
+    return support
+
+
+def changed(a: Support, b: Support) -> Array:
+    """1 if two supports of the same length differ as sets, else 0."""
+    unused = jnp.iinfo(jnp.int32).max
+    order = lambda s: jnp.sort(jnp.where(s.mask, s.idx, unused))
+    return jnp.any(order(a) != order(b)).astype(jnp.int32)
+
+
+def report(
+    objective: Any,
+    threshold: Any,
+    old: Any,
+    new: Any,
+    *,
+    value: Array,
+    grad: Array,
+    entries: Support,
+    singular: Array | bool = False,
+    hard_thresholds: Array | int = 1,
+    design_products: Array | int = 1,
+) -> Info:
+    """The Info of a batch step from state `old` to `new`, whose gradient is `grad`."""
+    count = lambda c: jnp.asarray(c, jnp.int32)
+    projected = gather(threshold.free_gradient(new.x, grad), entries)
+    status = jnp.where(
+        threshold.overflow(new.x), RESULTS.support_overflow, jnp.where(singular, RESULTS.singular, 0)
+    )
+    return Info(
+        value=value + threshold.value(new.x),
+        grad_norm=jnp.linalg.norm(projected),
+        step_norm=jnp.linalg.norm(new.x - old.x),
+        step_size=new.step_size,
+        support_size=jnp.sum(new.support.mask, dtype=jnp.int32) - objective.n_free,
+        support_changed=changed(old.support, new.support),
+        ifo=count(design_products) * objective.ifo_per_gradient,
+        hard_thresholds=count(hard_thresholds),
+        design_products=count(design_products),
+        gap=jnp.asarray(jnp.inf, value.dtype),
+        status=count(status),
+    )

@@ -1,0 +1,99 @@
+"""Pursuits that minimise over a candidate support and prune it: GraSP, CoSaMP, subspace pursuit."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from .._termination import Cycle, SmallStep, StableSupport
+from ..objectives import AbstractRestrictable
+from ..thresholds import AbstractUnitThreshold, union
+from .base import AbstractSolver, report
+from .htp import PursuitState, refit, start
+
+
+class AbstractPursuit(AbstractSolver):
+    """T = supp x and the `expansion * k` largest gradient units; minimise over T; prune to k; refit."""
+
+    expansion: ClassVar[int]
+
+    requires = AbstractRestrictable
+    supports = (AbstractUnitThreshold,)
+    needs_curvature = True
+
+    @property
+    def refits(self) -> bool:
+        """True if the pruned support is refitted."""
+        return True
+
+    @property
+    def default_termination(self):
+        return (StableSupport() if self.refits else SmallStep()) | Cycle()
+
+    @property
+    def default_max_steps(self):
+        return 100
+
+    @property
+    def returns_best(self):
+        return True
+
+    def init(self, objective, threshold, x0, key):
+        return start(objective, threshold, x0, jnp.ones((), objective.dtype))
+
+    def step(self, objective, threshold, state, t):
+        scores = threshold.scores(-threshold.free_gradient(state.x, state.grad))
+        candidates = threshold.select(scores, self.expansion)
+        # A start at zero has no support of its own yet.
+        own = state.support._replace(mask=state.support.mask & jnp.any(state.x != 0))
+        merged = union(own, candidates, scores.shape[0] + threshold.n_free)
+        wide, singular = refit(objective, threshold, threshold.entries(state.x - state.grad, merged), state.x)
+        x, support = threshold(wide)
+        entries = threshold.entries(x, support)
+        if self.refits:
+            x, singular = refit(objective, threshold, entries, x)
+        value, grad = objective.value_and_grad(x, entries)
+        new = PursuitState(x, support, value, grad, state.step_size)
+        return new, report(
+            objective,
+            threshold,
+            state,
+            new,
+            value=value,
+            grad=grad,
+            entries=entries,
+            singular=singular,
+            hard_thresholds=2,
+        )
+
+
+class GraSP(AbstractPursuit):
+    """Gradient support pursuit: minimise over supp(x) and the 2k largest gradient entries, prune to k, refit.
+
+    For the squared loss this is CoSaMP ([Tight] prints the top k of the gradient where its proof needs 2k). The best
+    iterate is returned, since the objective need not fall at every step.
+
+    Args:
+        debias: refit on the pruned support, so that x is stationary there; False gives the published iteration.
+
+    Source: Bahmani, Raj and Boufounos (2013); Needell and Tropp (2009).
+    """
+
+    debias: bool = eqx.field(static=True)
+    expansion = 2
+
+    def __init__(self, debias: bool = True):
+        self.debias = debias
+
+    @property
+    def refits(self):
+        return self.debias
+
+
+class SubspacePursuit(AbstractPursuit):
+    """Subspace pursuit: minimise over supp(x) and the k largest gradient entries, prune to k, refit.
+
+    The best iterate is returned. Source: Dai and Milenkovic (2009).
+    """
+
+    expansion = 1

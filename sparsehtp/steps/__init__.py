@@ -1,0 +1,8 @@
+"""HOW FAR."""
+
+from .base import AbstractStep as AbstractStep
+from .constant import ConstantStep as ConstantStep
+from .constant import ScheduleStep as ScheduleStep
+from .constant import inverse_sqrt as inverse_sqrt
+from .search import BacktrackingStep as BacktrackingStep
+from .search import NormalisedStep as NormalisedStep

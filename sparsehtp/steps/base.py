@@ -1,0 +1,35 @@
+"""HOW FAR: step sizes."""
+
+import abc
+from typing import Any, ClassVar
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from .._types import Support
+
+
+class AbstractStep(eqx.Module):
+    """A rule for the step size of a gradient step.
+
+    A searching rule proposes a size that the solver shrinks by `shrink` until the step is accepted; the others are
+    taken as they are.
+    """
+
+    searches: ClassVar[bool]
+
+    @abc.abstractmethod
+    def init(self, objective: Any) -> Float[Array, ""]:
+        """Step size before the first step."""
+
+    @abc.abstractmethod
+    def propose(
+        self,
+        objective: Any,
+        x: Float[Array, "d"],
+        grad: Float[Array, "d"],
+        entries: Support,
+        previous: Float[Array, ""],
+        t: Any,
+    ) -> Float[Array, ""]:
+        """Step size to try at step t; `entries` holds the coordinates along which the step is expected to move."""

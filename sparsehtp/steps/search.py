@@ -1,0 +1,61 @@
+"""Step sizes found by a search."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..objectives.base import gather
+from .base import AbstractStep
+
+
+class NormalisedStep(AbstractStep):
+    """||g_T||^2 / (g_T' H g_T): the exact minimiser along the gradient on the coordinates T, shrunk until accepted.
+
+    With the squared loss and an unchanged support this is exact and always accepted; when the support changes the
+    size is halved until the step is safe. It needs no constant of the data and adapts to the curvature that the step
+    meets.
+
+    Args:
+        shrink: factor on the size when a step is refused, in (0, 1).
+
+    Source: Blumensath and Davies (2010), normalised iterative hard thresholding.
+    """
+
+    shrink: Float[Array, ""] | float
+    searches = True
+
+    def __init__(self, shrink=0.5):
+        self.shrink = shrink
+
+    def init(self, objective):
+        return jnp.ones((), objective.dtype)
+
+    def propose(self, objective, x, grad, entries, previous, t):
+        g = gather(grad, entries)
+        v = jnp.zeros_like(x).at[entries.idx].add(g)
+        curvature = objective.curvature(x, v, entries)
+        size = jnp.sum(g**2) / jnp.where(curvature > 0, curvature, 1)
+        return jnp.where((curvature > 0) & (size > 0) & jnp.isfinite(size), size, previous)
+
+
+class BacktrackingStep(AbstractStep):
+    """The last accepted size, enlarged by `grow`, shrunk until accepted.
+
+    Args:
+        initial: size tried at the first step, positive.
+        shrink: factor on the size when a step is refused, in (0, 1).
+        grow: factor between steps, at least 1.
+    """
+
+    initial: Float[Array, ""] | float
+    shrink: Float[Array, ""] | float
+    grow: Float[Array, ""] | float
+    searches = True
+
+    def __init__(self, initial=1.0, shrink=0.5, grow=2.0):
+        self.initial, self.shrink, self.grow = initial, shrink, grow
+
+    def init(self, objective):
+        return jnp.asarray(self.initial, objective.dtype)
+
+    def propose(self, objective, x, grad, entries, previous, t):
+        return jnp.where(t == 0, previous, previous * self.grow)

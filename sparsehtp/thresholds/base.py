@@ -1,0 +1,161 @@
+"""WHICH structure: thresholds (projections onto structured sets) and their supports."""
+
+import abc
+from typing import Any, ClassVar, Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .._types import ArrayLike, Support, is_concrete
+from ..linalg import top_k
+
+
+class AbstractThreshold(eqx.Module):
+    """A projection onto a structured set, or the proximal map of a penalty, on the coefficient rows of x."""
+
+    unit: ClassVar[str]  # what a Support indexes: "entries", "groups", "rows" or "pairs"
+
+    @abc.abstractmethod
+    def bind(self, objective: Any) -> Self:
+        """The same threshold with its static sizes, and its bounds in the solver's units, fixed for an objective."""
+
+    @abc.abstractmethod
+    def __call__(
+        self, z: Float[Array, "d"], step_size: Float[Array, ""] | float = 1.0
+    ) -> tuple[Float[Array, "d"], Support]:
+        """The projection (proximal point for `step_size`) of z, and the support that it keeps."""
+
+    def value(self, x: Float[Array, "d"]) -> Float[Array, ""]:
+        """The penalty's value; zero for a constraint."""
+        return jnp.zeros((), x.dtype)
+
+    def overflow(self, x: Float[Array, "d"]) -> Bool[Array, ""]:
+        """True if more units survive than `k_max` allows."""
+        return jnp.zeros((), bool)
+
+
+class AbstractUnitThreshold(AbstractThreshold):
+    """Keeps the k units (entries or groups) with the largest scores, besides the units in `keep` and the free entries.
+
+    Ties take the lower index. k may exceed the number of nonzeros: support and nonzeros are different things.
+    """
+
+    k: eqx.AbstractVar[Int[Array, ""] | int]
+    keep: eqx.AbstractVar[Int[Array, "n_keep"]]
+    k_max: eqx.AbstractVar[int | None]
+    n_free: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
+        """Nonnegative score of every unit: the root of twice the decrease in squared distance from keeping it."""
+
+    @abc.abstractmethod
+    def entries(self, x: Float[Array, "d"], support: Support) -> Support:
+        """The entries of x that a support of units covers."""
+
+    def clip(self, z: Float[Array, "d"]) -> Float[Array, "d"]:
+        """z moved into the bounds."""
+        return z
+
+    def box(self, entries: Support) -> tuple[Array | None, Array | None]:
+        """Lower and upper bounds on the entries of a support; None where there are none."""
+        return None, None
+
+    def free_gradient(self, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Float[Array, "d"]:
+        """The gradient, zero where a bound is active and the gradient pushes outwards."""
+        return grad
+
+    def select(self, scores: Float[Array, "units"], factor: int = 1) -> Support:
+        """The units with the `factor * k` largest scores, after the free and the kept ones."""
+        units = scores.shape[0]
+        n_keep = self.keep.shape[0]
+        k_max = default_k_max(self.k, units - n_keep) if self.k_max is None else self.k_max
+        k_max, k = min(factor * k_max, units - n_keep), factor * self.k
+        if n_keep:
+            scores = scores.at[self.keep].set(-jnp.inf)
+        free = units + jnp.arange(self.n_free, dtype=jnp.int32)
+        idx = jnp.concatenate([free, self.keep, top_k(scores, k_max)])
+        return Support(idx, jnp.arange(idx.shape[0]) < self.n_free + n_keep + k)
+
+    def __call__(self, z, step_size=1.0):
+        support = self.select(self.scores(z))
+        clipped = self.clip(z)
+        entries = self.entries(clipped, support)
+        x = jnp.zeros_like(z).at[entries.idx].add(jnp.where(entries.mask, clipped[entries.idx], 0))
+        return x, support
+
+    def overflow(self, x):
+        return jnp.zeros((), bool) if self.k_max is None else jnp.asarray(self.k > self.k_max)
+
+
+def members(support: Support, size: int) -> Bool[Array, "size"]:
+    """Boolean form of a support over `size` units."""
+    return jnp.zeros(size, jnp.int32).at[support.idx].add(support.mask.astype(jnp.int32)) > 0
+
+
+def union(a: Support, b: Support, n_units: int) -> Support:
+    """The union of two supports, padded to the sum of their lengths (at most `n_units`)."""
+    member = members(a, n_units) | members(b, n_units)
+    idx = top_k(member.astype(jnp.float32), min(a.idx.shape[0] + b.idx.shape[0], n_units))
+    return Support(idx, member[idx])
+
+
+def next_power_of_two(k: int) -> int:
+    """The smallest power of two that is at least k (and at least 1)."""
+    return 1 << max(k - 1, 0).bit_length()
+
+
+def default_k_max(k: Any, available: int) -> int:
+    """k_max for a concrete k: the next power of two, at most the number of units that can be chosen."""
+    if not is_concrete(k):
+        raise ValueError("k_max: a traced or batched k needs a static k_max; pass k_max to the threshold.")
+    return min(available, next_power_of_two(int(np.max(k))))
+
+
+def check_count(name: str, k: ArrayLike) -> Any:
+    """An int32 count from a nonnegative integer, or ValueError; traced and batched counts pass through."""
+    if isinstance(k, (bool, np.bool_)) or not jnp.issubdtype(jnp.result_type(k), jnp.integer):
+        raise ValueError(f"{name}: must be a nonnegative integer, got {k!r}.")
+    if is_concrete(k) and np.min(k) < 0:
+        raise ValueError(f"{name}: must be >= 0, got {np.min(k)}.")
+    # NumPy keeps a concrete count concrete inside jit.
+    return np.asarray(k, np.int32) if is_concrete(k) else jnp.asarray(k, jnp.int32)
+
+
+def check_units(name: str, k: Any, k_max: int | None, n_keep: int, units: int, what: str) -> int:
+    """The k_max to use for `units` units, or ValueError if k and the kept units do not fit."""
+    available = units - n_keep
+    if is_concrete(k) and np.max(k) > available:
+        kept = f" beside {n_keep} always kept" if n_keep else ""
+        raise ValueError(f"{name}: is {int(np.max(k))}{kept}, but there are only {units} {what}; lower {name}.")
+    if k_max is None:
+        return default_k_max(k, available)
+    if is_concrete(k) and np.max(k) > k_max:
+        raise ValueError(f"k_max: is {k_max}, below {name} = {int(np.max(k))}; raise k_max.")
+    return min(k_max, available)
+
+
+def check_keep(keep: Any) -> np.ndarray:
+    """int32 indices from a sequence of distinct indices (None: no units)."""
+    keep = np.asarray([] if keep is None else keep)
+    if keep.dtype == bool:
+        keep = np.flatnonzero(keep)
+    if keep.ndim != 1 or (keep.size and keep.dtype.kind not in "iu") or np.unique(keep).size != keep.size:
+        raise ValueError("keep: needs distinct integer indices (or a boolean mask) of units that are always kept.")
+    return keep.astype(np.int32)
+
+
+def check_keep_range(keep: np.ndarray, units: int, what: str) -> None:
+    """ValueError if a kept index is out of range."""
+    if is_concrete(keep) and keep.size and (np.min(keep) < 0 or np.max(keep) >= units):
+        raise ValueError(f"keep: holds an index outside 0..{units - 1} ({what}).")
+
+
+def replace(module, **fields):
+    """A copy of a module with some fields, static ones too, replaced."""
+    new = object.__new__(type(module))
+    for name, value in {**vars(module), **fields}.items():
+        object.__setattr__(new, name, value)
+    return new

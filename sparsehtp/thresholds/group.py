@@ -1,0 +1,111 @@
+"""At most k groups of features."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from .._types import ArrayLike, Support, is_concrete
+from ..linalg import top_k
+from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units, replace
+
+
+class GroupSparsity(AbstractUnitThreshold):
+    """At most k groups with nonzero coefficients: {w : #{g : w_g != 0} <= k}.
+
+    Called on z it keeps the k groups with the largest Euclidean norm (of their `within` largest entries, if given):
+    the projection onto the set.
+
+    Args:
+        groups: (p,) group label of every feature, concrete; labels are numbered in sorted order.
+        k: number of groups, an integer or a traced integer.
+        k_max: static upper limit of k. Default: the next power of two.
+        keep: numbers (or a boolean mask) of groups that are always kept and not counted in k.
+        within: at most this many nonzero coefficients in each chosen group; None: no limit.
+
+    Raises:
+        ValueError: if groups is not one concrete label per feature, or k is negative, not an integer or too large.
+    """
+
+    k: Int[Array, ""] | int
+    keep: Int[Array, "n_keep"]
+    table: Int[Array, "groups size"]  # features of each group, padded
+    filled: Bool[Array, "groups size"]
+    k_max: int | None = eqx.field(static=True)
+    n_free: int = eqx.field(static=True)
+    n_features: int = eqx.field(static=True)
+    within: int | None = eqx.field(static=True)
+
+    unit = "groups"
+
+    def __init__(
+        self,
+        groups: ArrayLike,
+        k: ArrayLike,
+        k_max: int | None = None,
+        keep: Any = None,
+        within: int | None = None,
+    ):
+        if not is_concrete(groups) or np.ndim(groups) != 1 or np.size(groups) == 0:
+            raise ValueError("groups: needs a concrete one-dimensional array with one label per feature.")
+        self.k = check_count("k", k)
+        self.k_max = k_max if k_max is None else int(check_count("k_max", k_max))
+        self.keep = check_keep(keep)
+        if within is not None and (int(check_count("within", within)) < 1):
+            raise ValueError("within: must be at least 1; use k=0 for no coefficients at all.")
+        self.within = within
+        _, number = np.unique(np.asarray(groups), return_inverse=True)
+        counts = np.bincount(number)
+        table = np.zeros((counts.size, counts.max()), np.int32)
+        filled = np.arange(counts.max()) < counts[:, None]
+        table[filled] = np.argsort(number, kind="stable")
+        self.table, self.filled = table, filled
+        self.n_free = 0
+        self.n_features = number.size
+
+    def bind(self, objective):
+        if self.n_features != objective.n_coefficients:
+            raise ValueError(
+                f"groups: needs one label per feature ({objective.n_coefficients}), got {self.n_features}."
+            )
+        units = self.table.shape[0]
+        check_keep_range(self.keep, units, "groups")
+        k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], units, "groups")
+        return replace(self, k_max=k_max, n_free=objective.n_free)
+
+    def _table_values(self, z):
+        return jnp.where(self.filled, z[self.table], 0)
+
+    def scores(self, z):
+        values = jnp.abs(self._table_values(z))
+        if self.within is not None and self.within < values.shape[1]:
+            values = jnp.sort(values, axis=1)[:, values.shape[1] - self.within :]
+        largest = jnp.max(values, axis=1)
+        safe = jnp.where(largest > 0, largest, 1)  # scaled, so that squares neither overflow nor underflow
+        return largest * jnp.sqrt(jnp.sum((values / safe[:, None]) ** 2, axis=1))
+
+    def clip(self, z):
+        if self.within is None or self.within >= self.table.shape[1]:
+            return z
+        values = jnp.where(self.filled, jnp.abs(z[self.table]), -1)
+        best = jax.vmap(lambda row: top_k(row, self.within))(values)
+        rows = jnp.arange(values.shape[0])[:, None]
+        chosen = jnp.zeros(values.shape, bool).at[rows, best].set(True) & self.filled
+        keep = jnp.zeros(z.shape[0], jnp.int32).at[self.table].add(chosen.astype(jnp.int32)) > 0
+        free = jnp.arange(z.shape[0]) >= z.shape[0] - self.n_free
+        return jnp.where(keep | free, z, 0)
+
+    def entries(self, x, support):
+        units, size = self.table.shape
+        p = self.n_features
+        free = jnp.zeros((self.n_free, size), jnp.int32).at[:, 0].set(p + jnp.arange(self.n_free, dtype=jnp.int32))
+        table = jnp.concatenate([self.table, free])
+        filled = jnp.concatenate([self.filled, jnp.zeros((self.n_free, size), bool).at[:, 0].set(True)])
+        idx = table[support.idx].ravel()
+        mask = (filled[support.idx] & support.mask[:, None]).ravel()
+        if self.within is not None:
+            mask &= (x[idx] != 0) | (idx >= p)
+        return Support(idx, mask)

@@ -1,0 +1,25 @@
+"""Shared set-up: a compilation cache beside the tests, so that a second run compiles nothing."""
+
+from pathlib import Path
+
+import jax
+import pytest
+
+jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent / ".jax_cache"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+def pytest_collection_modifyitems(items):
+    if all(device.platform == "cpu" for device in jax.devices()):
+        skip = pytest.mark.skip(reason="JAX sees no GPU")
+        for item in items:
+            if "gpu" in item.keywords:
+                item.add_marker(skip)
+
+
+@pytest.fixture
+def x64():
+    """Run the test in double precision."""
+    with jax.enable_x64(True):
+        yield
