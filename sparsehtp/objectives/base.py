@@ -39,18 +39,36 @@ class AbstractObjective(eqx.Module):
         """Per-sample gradients in one full gradient: n for a finite sum, 1 otherwise."""
 
     @abc.abstractmethod
-    def value(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, ""]:
-        """F(x)."""
+    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "m"]:
+        """The product of x with the data that value, gradient and curvature share.
+
+        A support that holds the nonzeros of x makes it cost the support's columns only.
+        """
 
     @abc.abstractmethod
+    def value_at(self, forward: Float[Array, "m"], x: Float[Array, "d"]) -> Float[Array, ""]:
+        """F(x), given the forward product at x."""
+
+    @abc.abstractmethod
+    def grad_at(self, forward: Float[Array, "m"], x: Float[Array, "d"]) -> Float[Array, "d"]:
+        """The gradient at x, given the forward product at x: one full product with the data."""
+
+    @abc.abstractmethod
+    def curvature_at(
+        self, forward: Float[Array, "m"], v: Float[Array, "d"], support: Support
+    ) -> Float[Array, ""]:
+        """v' F''(x) v, given the forward product at x, for v that vanishes outside the support."""
+
+    def value(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, ""]:
+        """F(x)."""
+        return self.value_at(self.forward(x, support), x)
+
     def value_and_grad(
         self, x: Float[Array, "d"], support: Support | None = None
     ) -> tuple[Float[Array, ""], Float[Array, "d"]]:
-        """F(x) and its gradient; a support that holds the nonzeros of x makes the forward product cost its columns only."""
-
-    @abc.abstractmethod
-    def curvature(self, x: Float[Array, "d"], v: Float[Array, "d"], support: Support) -> Float[Array, ""]:
-        """v' F''(x) v for x and v that vanish outside the support."""
+        """F(x) and its gradient; the support is that of `forward`."""
+        forward = self.forward(x, support)
+        return self.value_at(forward, x), self.grad_at(forward, x)
 
     @abc.abstractmethod
     def lipschitz(self) -> Float[Array, ""]:

@@ -152,8 +152,7 @@ class LinearModel(AbstractRestrictable):
     def _weights(self):
         return self.sample_weight / jnp.sum(self.sample_weight)
 
-    def predict(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "n"]:
-        """The linear predictor, offset included, at the solver's x."""
+    def forward(self, x, support=None):  # the linear predictor, offset included
         if support is None:
             w, intercept = self.to_external(x)
             eta = self.design.mv(w) + intercept
@@ -188,23 +187,17 @@ class LinearModel(AbstractRestrictable):
         l2 = jnp.broadcast_to(self.l2, (self.n_coefficients,))
         return jnp.append(l2, jnp.zeros((), l2.dtype)) if self.fit_intercept else l2
 
-    def _fit(self, eta, x):
-        return dot(self._weights(), self.loss.value(eta, self.y)) + 0.5 * jnp.sum(self.ridge() * x**2)
+    def value_at(self, forward, x):
+        loss = dot(self._weights(), self.loss.value(forward, self.y))
+        return loss + 0.5 * jnp.sum(self.ridge() * x**2)
 
-    def value(self, x, support=None):
-        return self._fit(self.predict(x, support), x)
+    def grad_at(self, forward, x):
+        return self.transpose_product(self._weights() * self.loss.derivative(forward, self.y)) + self.ridge() * x
 
-    def value_and_grad(self, x, support=None):
-        eta = self.predict(x, support)
-        r = self._weights() * self.loss.derivative(eta, self.y)
-        return self._fit(eta, x), self.transpose_product(r) + self.ridge() * x
-
-    def curvature(self, x, v, support):
-        A = self.columns(support)
-        eta = dot(A, gather(x, support))
-        eta = eta if self.offset is None else eta + self.offset
-        weights = self._weights() * self.loss.second_derivative(eta, self.y)
-        return dot(weights, dot(A, gather(v, support)) ** 2) + jnp.sum(self.ridge() * v**2)
+    def curvature_at(self, forward, v, support):
+        weights = self._weights() * self.loss.second_derivative(forward, self.y)
+        Av = dot(self.columns(support), gather(v, support))
+        return dot(weights, Av**2) + jnp.sum(self.ridge() * v**2)
 
     def gram_product(self, v: Float[Array, "d"]) -> Float[Array, "d"]:
         """The Hessian's majoriser (loss smoothness times the weighted Gram matrix, plus l2) times v."""

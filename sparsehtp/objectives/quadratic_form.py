@@ -77,21 +77,17 @@ class QuadraticForm(AbstractRestrictable):
     def ifo_per_gradient(self) -> int:
         return 1
 
-    def _product(self, x, support):
+    def forward(self, x, support=None):  # A x
         return dot(self.A, x) if support is None else dot(gather(x, support), self.A[support.idx])
 
-    def _value(self, x, Ax):
-        return 0.5 * dot(x, Ax) - dot(self.b, x) + self.constant
+    def value_at(self, forward, x):
+        return 0.5 * dot(x, forward) - dot(self.b, x) + self.constant
 
-    def value(self, x, support=None):
-        return self._value(x, self._product(x, support))
+    def grad_at(self, forward, x):
+        return forward - self.b
 
-    def value_and_grad(self, x, support=None):
-        Ax = self._product(x, support)
-        return self._value(x, Ax), Ax - self.b
-
-    def curvature(self, x, v, support):
-        return dot(v, self._product(v, support))
+    def curvature_at(self, forward, v, support):
+        return dot(v, self.forward(v, support))
 
     def gram_product(self, v: Float[Array, "p"]) -> Float[Array, "p"]:
         """A v."""

@@ -1,15 +1,18 @@
 """HOW: the interface of a solver, and what the batch solvers share."""
 
 import abc
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float
 
 from .._results import RESULTS
 from .._types import Info, Support
 from ..objectives import AbstractObjective, gather
+from ..steps import AbstractStep
 from ..thresholds import AbstractThreshold
 
 
@@ -54,6 +57,33 @@ def first_support(threshold: Any, x: Float[Array, "d"], grad: Float[Array, "d"])
     return support
 
 
+def search(
+    trial: Callable[[Array], Any],
+    accepted: Callable[[Array, Any], Array],
+    rule: AbstractStep,
+    size: Array,
+    placeholder: Any,
+    max_tries: int,
+) -> tuple[Array, Any, Array]:
+    """Shrink a step size until `trial(size)` is accepted: the size, what was tried, and the number of tries.
+
+    `placeholder` has the structure of a trial; it makes the loop trace the trial once.
+    """
+    if not rule.searches:
+        return size, trial(size), jnp.int32(1)
+
+    def refused(carry):
+        size, tried, tries = carry
+        return (tries == 0) | (~accepted(size, tried) & (tries < max_tries))
+
+    def attempt(carry):
+        size, _, tries = carry
+        size = jnp.where(tries == 0, size, size * rule.shrink)
+        return size, trial(size), tries + 1
+
+    return lax.while_loop(refused, attempt, (size, placeholder, jnp.int32(0)))
+
+
 def changed(a: Support, b: Support) -> Array:
     """1 if two supports of the same length differ as sets, else 0."""
     unused = jnp.iinfo(jnp.int32).max
@@ -73,6 +103,7 @@ def report(
     singular: Array | bool = False,
     hard_thresholds: Array | int = 1,
     design_products: Array | int = 1,
+    gradients: Array | int = 1,
 ) -> Info:
     """The Info of a batch step from state `old` to `new`, whose gradient is `grad`."""
     count = lambda c: jnp.asarray(c, jnp.int32)
@@ -87,7 +118,7 @@ def report(
         step_size=new.step_size,
         support_size=jnp.sum(new.support.mask, dtype=jnp.int32) - objective.n_free,
         support_changed=changed(old.support, new.support),
-        ifo=count(design_products) * objective.ifo_per_gradient,
+        ifo=count(gradients) * objective.ifo_per_gradient,
         hard_thresholds=count(hard_thresholds),
         design_products=count(design_products),
         gap=jnp.asarray(jnp.inf, value.dtype),

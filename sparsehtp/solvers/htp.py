@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array
 
 from .._termination import Cycle, StableSupport
@@ -12,16 +11,17 @@ from .._types import Support
 from ..objectives import AbstractRestrictable, gather, scatter
 from ..steps import AbstractStep, NormalisedStep
 from ..thresholds import AbstractUnitThreshold
-from .base import AbstractSolver, first_support, report
+from .base import AbstractSolver, first_support, report, search
 
-MAX_SHRINKS = 30
+MAX_TRIES = 30
 
 
 class PursuitState(NamedTuple):
-    """x with its support, value and gradient."""
+    """x with its support, forward product, value and gradient."""
 
     x: Array
     support: Support
+    forward: Array
     value: Array
     grad: Array
     step_size: Array
@@ -80,46 +80,46 @@ class HTP(AbstractSolver):
     def step(self, objective, threshold, state, t):
         rule = self.step_rule
         _, steepest = threshold(-state.grad)
-        size = rule.propose(
-            objective, state.x, state.grad, threshold.entries(-state.grad, steepest), state.step_size, t
-        )
+        along = threshold.entries(-state.grad, steepest)
+        size = rule.propose(objective, state.forward, state.grad, along, state.step_size, t)
 
         def trial(size):
             thresholded, support = threshold(state.x - size * state.grad, size)
             entries = threshold.entries(thresholded, support)
             x, singular = refit(objective, threshold, entries, state.x, self.newton_steps)
-            return x, support, entries, singular, objective.value(x, entries)
+            return x, support, entries, singular, objective.forward(x, entries)
 
-        carry = (size, *trial(size), jnp.int32(0))
-        if rule.searches:
-            slack = 16 * jnp.finfo(state.x.dtype).eps * jnp.abs(state.value)
+        def accepted(size, tried):
+            value = objective.value_at(tried[-1], tried[0])
+            return value <= state.value + 16 * jnp.finfo(value.dtype).eps * jnp.abs(state.value)
 
-            def shrink(carry):
-                size = carry[0] * rule.shrink
-                return size, *trial(size), carry[-1] + 1
+        no = jnp.zeros((), bool)
+        placeholder = (state.x, state.support, threshold.entries(state.x, state.support), no, state.forward)
+        size, tried, tries = search(trial, accepted, rule, size, placeholder, MAX_TRIES)
+        x, support, entries, singular, forward = tried
+        return pursuit_step(objective, threshold, state, x, support, entries, forward, size, singular, 1 + tries)
 
-            # At the first step x need not be optimal on its support, so any refit lowers F for a small enough size.
-            carry = lax.while_loop(
-                lambda c: ~(c[-2] <= state.value + slack) & (c[-1] < MAX_SHRINKS), shrink, carry
-            )
-        size, x, support, entries, singular, _, tries = carry
-        value, grad = objective.value_and_grad(x, entries)
-        new = PursuitState(x, support, value, grad, size)
-        return new, report(
-            objective,
-            threshold,
-            state,
-            new,
-            value=value,
-            grad=grad,
-            entries=entries,
-            singular=singular,
-            hard_thresholds=2 + tries,
-        )
+
+def pursuit_step(objective, threshold, old, x, support, entries, forward, size, singular, hard_thresholds):
+    """The state and the Info of a pursuit that moved to x."""
+    value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
+    new = PursuitState(x, support, forward, value, grad, size)
+    return new, report(
+        objective,
+        threshold,
+        old,
+        new,
+        value=value,
+        grad=grad,
+        entries=entries,
+        singular=singular,
+        hard_thresholds=hard_thresholds,
+    )
 
 
 def start(objective, threshold, x0, step_size) -> PursuitState:
     """State of a pursuit at the thresholded starting point."""
     x, _ = threshold(x0)
-    value, grad = objective.value_and_grad(x)
-    return PursuitState(x, first_support(threshold, x, grad), value, grad, step_size.astype(x.dtype))
+    forward = objective.forward(x)
+    value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
+    return PursuitState(x, first_support(threshold, x, grad), forward, value, grad, step_size.astype(x.dtype))

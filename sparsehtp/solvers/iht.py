@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float
 
 from .._termination import Cycle, SmallGradient, SmallStep
@@ -12,17 +11,18 @@ from .._types import Support
 from ..objectives import AbstractObjective
 from ..steps import AbstractStep, NormalisedStep, ScheduleStep
 from ..thresholds import AbstractUnitThreshold
-from .base import AbstractSolver, first_support, report
+from .base import AbstractSolver, first_support, report, search
 
-MAX_SHRINKS = 60
+MAX_TRIES = 60
 
 
 class IHTState(NamedTuple):
-    """x with its support; `point`, where the next gradient step starts, with its value and gradient."""
+    """x with its support; `point`, where the next step starts, with its forward product, value and gradient."""
 
     x: Array
     support: Support
     point: Array
+    forward: Array
     value: Array
     grad: Array
     previous: Array
@@ -37,7 +37,7 @@ class IHT(AbstractSolver):
 
     Searching steps (`NormalisedStep`, the default, and `BacktrackingStep`) accept a size once
     F(x+) <= F(x) + <grad F(x), x+ - x> + ||x+ - x||^2 / (2 eta); then F never rises without momentum. One full product
-    with the data an iteration (two with `nesterov`).
+    with the data an iteration (three with `nesterov`, which takes two gradients).
 
     Args:
         step: step-size rule.
@@ -77,60 +77,47 @@ class IHT(AbstractSolver):
 
     def init(self, objective, threshold, x0, key):
         x, _ = threshold(x0)
-        value, grad = objective.value_and_grad(x)
-        return IHTState(
-            x, first_support(threshold, x, grad), x, value, grad, x, self.step_rule.init(objective).astype(x.dtype)
-        )
+        forward = objective.forward(x)
+        value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
+        size = self.step_rule.init(objective).astype(x.dtype)
+        return IHTState(x, first_support(threshold, x, grad), x, forward, value, grad, x, size)
 
     def step(self, objective, threshold, state, t):
         rule = self.step_rule
         point, grad = state.point, state.grad
         entries = threshold.entries(point, state.support)
-        size = rule.propose(objective, point, grad, entries, state.step_size, t)
+        size = rule.propose(objective, state.forward, grad, entries, state.step_size, t)
         # Nesterov's extrapolation is already in `point`.
         drift = 0.0 if self.nesterov else self.momentum * (state.x - state.previous)
 
         def trial(size):
             x, support = threshold(point - size * grad + drift, size)
-            return x, support
+            return x, support, objective.forward(x, threshold.entries(x, support))
 
-        if rule.searches:
-            eps = jnp.finfo(point.dtype).eps
+        def accepted(size, tried):
+            x, _, forward = tried
+            move = x - point
+            bound = state.value + jnp.vdot(grad, move) + jnp.sum(move**2) / (2 * size)
+            slack = 16 * jnp.finfo(point.dtype).eps * jnp.abs(state.value)
+            return objective.value_at(forward, x) <= bound + slack
 
-            def refused(carry):
-                size, x, support, tries = carry
-                move = x - point
-                value = objective.value(x, threshold.entries(x, support))
-                bound = state.value + jnp.vdot(grad, move) + jnp.sum(move**2) / (2 * size)
-                return ~(value <= bound + 16 * eps * jnp.abs(state.value)) & (tries < MAX_SHRINKS)
-
-            def shrink(carry):
-                size, _, _, tries = carry
-                size = size * rule.shrink
-                return size, *trial(size), tries + 1
-
-            size, x, support, tries = lax.while_loop(refused, shrink, (size, *trial(size), jnp.int32(0)))
-        else:
-            (x, support), tries = trial(size), 0
-
-        entries = threshold.entries(x, support)
-        value, new_grad = objective.value_and_grad(x, entries)
-        new = IHTState(x, support, x, value, new_grad, state.x, size)
-        products = 1
-        info_grad = new_grad
+        placeholder = (state.x, state.support, state.forward)
+        size, (x, support, forward), tries = search(trial, accepted, rule, size, placeholder, MAX_TRIES)
+        value, new_grad = objective.value_at(forward, x), objective.grad_at(forward, x)
+        new = IHTState(x, support, x, forward, value, new_grad, state.x, size)
         if self.nesterov:
-            ahead = x + self.momentum * (x - state.x)
-            ahead_value, ahead_grad = objective.value_and_grad(ahead)
-            new = new._replace(point=ahead, value=ahead_value, grad=ahead_grad)
-            products = 3
+            point = x + self.momentum * (x - state.x)
+            forward = objective.forward(point)
+            ahead = objective.value_at(forward, point), objective.grad_at(forward, point)
+            new = IHTState(x, support, point, forward, *ahead, state.x, size)
         return new, report(
             objective,
             threshold,
             state,
             new,
             value=value,
-            grad=info_grad,
-            entries=entries,
-            hard_thresholds=1 + tries,
-            design_products=products,
+            grad=new_grad,
+            entries=threshold.entries(x, support),
+            hard_thresholds=tries,
+            design_products=3 if self.nesterov else 1,
         )

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from .._termination import Cycle, SmallStep, StableSupport
 from ..objectives import AbstractRestrictable
 from ..thresholds import AbstractUnitThreshold, union
-from .base import AbstractSolver, report
-from .htp import PursuitState, refit, start
+from .base import AbstractSolver
+from .htp import pursuit_step, refit, start
 
 
 class AbstractPursuit(AbstractSolver):
@@ -52,18 +52,9 @@ class AbstractPursuit(AbstractSolver):
         entries = threshold.entries(x, support)
         if self.refits:
             x, singular = refit(objective, threshold, entries, x)
-        value, grad = objective.value_and_grad(x, entries)
-        new = PursuitState(x, support, value, grad, state.step_size)
-        return new, report(
-            objective,
-            threshold,
-            state,
-            new,
-            value=value,
-            grad=grad,
-            entries=entries,
-            singular=singular,
-            hard_thresholds=2,
+        forward = objective.forward(x, entries)
+        return pursuit_step(
+            objective, threshold, state, x, support, entries, forward, state.step_size, singular, hard_thresholds=2
         )
 
 

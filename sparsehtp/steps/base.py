@@ -26,10 +26,13 @@ class AbstractStep(eqx.Module):
     def propose(
         self,
         objective: Any,
-        x: Float[Array, "d"],
+        forward: Float[Array, "m"],
         grad: Float[Array, "d"],
         entries: Support,
         previous: Float[Array, ""],
         t: Any,
     ) -> Float[Array, ""]:
-        """Step size to try at step t; `entries` holds the coordinates along which the step is expected to move."""
+        """Step size to try at step t, from the forward product and the gradient at the current point.
+
+        `entries` holds the coordinates along which the step is expected to move.
+        """

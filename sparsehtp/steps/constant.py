@@ -37,7 +37,7 @@ class ConstantStep(AbstractStep):
         size = self.scale / objective.lipschitz() if self.size is None else self.size
         return jnp.asarray(size, objective.dtype)
 
-    def propose(self, objective, x, grad, entries, previous, t):
+    def propose(self, objective, forward, grad, entries, previous, t):
         return previous
 
 
@@ -54,7 +54,7 @@ class ScheduleStep(AbstractStep):
     def init(self, objective):
         return jnp.asarray(self.schedule(0), objective.dtype)
 
-    def propose(self, objective, x, grad, entries, previous, t):
+    def propose(self, objective, forward, grad, entries, previous, t):
         return jnp.asarray(self.schedule(t), previous.dtype)
 
 

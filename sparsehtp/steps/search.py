@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..objectives.base import gather
+from ..objectives.base import gather, scatter
 from .base import AbstractStep
 
 
@@ -29,10 +29,9 @@ class NormalisedStep(AbstractStep):
     def init(self, objective):
         return jnp.ones((), objective.dtype)
 
-    def propose(self, objective, x, grad, entries, previous, t):
+    def propose(self, objective, forward, grad, entries, previous, t):
         g = gather(grad, entries)
-        v = jnp.zeros_like(x).at[entries.idx].add(g)
-        curvature = objective.curvature(x, v, entries)
+        curvature = objective.curvature_at(forward, scatter(g, entries, grad.shape[0]), entries)
         size = jnp.sum(g**2) / jnp.where(curvature > 0, curvature, 1)
         return jnp.where((curvature > 0) & (size > 0) & jnp.isfinite(size), size, previous)
 
@@ -57,5 +56,5 @@ class BacktrackingStep(AbstractStep):
     def init(self, objective):
         return jnp.asarray(self.initial, objective.dtype)
 
-    def propose(self, objective, x, grad, entries, previous, t):
+    def propose(self, objective, forward, grad, entries, previous, t):
         return jnp.where(t == 0, previous, previous * self.grow)

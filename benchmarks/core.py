@@ -1,0 +1,115 @@
+"""The core: cost of an iteration over one product with the data, batches against loops, and the price of a history.
+
+All ratios compare runs of one process on the same data; every run makes a fixed number of steps.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import sparsehtp as sht
+
+from .problems import generate
+from .timing import best_of, compile_time, save
+
+NEVER = sht.SmallStep(-1.0)  # a step norm is never negative: every run takes its max_steps
+
+
+def fixed(objective, solver, steps, k_max, record=None):
+    """A function of k that runs `steps` steps."""
+
+    def run(objective, k):
+        threshold = sht.Sparsity(k, k_max=k_max)
+        return sht.solve(objective, threshold, solver, max_steps=steps, termination=NEVER, record=record).x
+
+    return run
+
+
+def iterations(rows, objective, order, k, product):
+    """Seconds per iteration: the slope between two step counts, so that set-up does not count."""
+    few, many = 5, 25
+    for name, solver, aim in (("IHT", sht.IHT(), 1.5), ("HTP", sht.HTP(), None)):
+        compiled = {}
+        for steps in (few, many):
+            run = jax.jit(fixed(objective, solver, steps, 128))
+            compiled[steps], seconds = compile_time(run, objective, jnp.int32(k))
+        times = best_of(
+            {steps: (lambda c=c: c(objective, jnp.int32(k))) for steps, c in compiled.items()} | {"product": product}
+        )
+        ratio = (times[many] - times[few]) / (many - few) / times["product"]
+        rows.append({"name": f"{name}, {order}: compile time", "value": seconds, "unit": "s"})
+        row = {"name": f"{name}, {order}: one iteration over one product r @ X", "value": ratio, "unit": "times"}
+        rows.append(row if aim is None else row | {"aim": f"<= {aim}", "met": bool(ratio <= aim)})
+    rows.append({"name": "one product r @ X", "value": 1e3 * times["product"], "unit": "ms"})
+
+
+def batches(rows, objective, order):
+    """Sixteen values of k as one batch against a loop over the same compiled single problem."""
+    ks = jnp.arange(10, 170, 10)[:16].clip(max=128)
+    for name, solver, aim in (("IHT", sht.IHT(), 0.2), ("HTP", sht.HTP(), 0.35)):
+        run = fixed(objective, solver, 10, 128)
+        single = jax.jit(run)
+        batch = jax.jit(jax.vmap(run, (None, 0)))
+        times = best_of(
+            {
+                "loop": lambda single=single: [single(objective, k) for k in ks],
+                "batch": lambda batch=batch: batch(objective, ks),
+            },
+            repeats=3,
+        )
+        ratio = times["batch"] / times["loop"]
+        rows.append(
+            {
+                "name": f"{name}, {order}: 16 values of k as a batch over a loop",
+                "value": ratio,
+                "unit": "times",
+                "aim": f"<= {aim}",
+                "met": bool(ratio <= aim),
+            }
+        )
+
+
+def histories(rows):
+    """16 lanes, 3,200 steps, with and without a history."""
+    X, y, _ = generate(50, 100, 5)
+    objective = sht.LinearModel(jnp.asarray(X, jnp.float32), y)
+    solver = sht.IHT(sht.ConstantStep(0.05))
+    ks = jnp.arange(1, 17)
+    runs = {}
+    for name, record in (("with", sht.Record()), ("without", None)):
+
+        def run(k, record=record):
+            threshold = sht.Sparsity(k, k_max=16)
+            solution = sht.solve(objective, threshold, solver, max_steps=3200, termination=NEVER, record=record)
+            return solution.x, solution.history
+
+        batch = jax.jit(jax.vmap(run))
+        runs[name] = lambda batch=batch: batch(ks)
+    times = best_of(runs, repeats=3)
+    ratio = times["with"] / times["without"]
+    rows.append(
+        {
+            "name": "16 lanes, 3,200 steps: with a history over without",
+            "value": ratio,
+            "unit": "times",
+            "aim": "<= 2",
+            "met": bool(ratio <= 2),
+        }
+    )
+    rows.append({"name": "16 lanes, 3,200 steps with a history", "value": 1e3 * times["with"], "unit": "ms"})
+
+
+def main():
+    """n=2000, p=20000, k=100, float32; X contiguous by sample, as NumPy has it, and by feature, as estimators pass it."""
+    rows = []
+    X, y, _ = generate(2000, 20000, 100)
+    X, y = X.astype(np.float32), y.astype(np.float32)
+    r = jnp.asarray(np.random.default_rng(1).standard_normal(2000), jnp.float32)
+    product = jax.jit(lambda r, X: r @ X)
+    for order, array in (("by sample", X), ("by feature", np.asfortranarray(X))):
+        objective = sht.LinearModel(array, y)
+        row_major = jnp.asarray(X)
+        iterations(rows, objective, order, 100, lambda row_major=row_major: product(r, row_major))
+        batches(rows, objective, order)
+    histories(rows)
+    save("core", rows)

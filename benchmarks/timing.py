@@ -1,0 +1,53 @@
+"""How a time is taken, and what is stored beside it."""
+
+import json
+import os
+import platform
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def compile_time(function, *args):
+    """Ahead-of-time compiled form of a jitted function, and the seconds that tracing and compiling took."""
+    start = time.perf_counter()
+    compiled = function.lower(*args).compile()
+    return compiled, time.perf_counter() - start
+
+
+def best_of(functions, repeats=7):
+    """Best seconds of each function (name -> nullary), measured in turns so that a busy machine hits all alike."""
+    for function in functions.values():
+        jax.block_until_ready(function())
+    times = {name: [] for name in functions}
+    for _ in range(repeats):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            jax.block_until_ready(function())
+            times[name].append(time.perf_counter() - start)
+    return {name: min(values) for name, values in times.items()}
+
+
+def save(name, rows):
+    """Write the rows with the device and the versions to results/NAME-PLATFORM.json, and print them."""
+    device = jax.devices()[0]
+    result = {
+        "benchmark": name,
+        "device": device.device_kind if device.platform != "cpu" else f"{platform.machine()} CPU",
+        "platform": device.platform,
+        "cpu_cores": len(os.sched_getaffinity(0)),
+        "versions": {"jax": jax.__version__, "numpy": np.__version__, "python": platform.python_version()},
+        "rows": rows,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}-{device.platform}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    for row in rows:
+        aim = f"   aim {row['aim']}" if "aim" in row else ""
+        met = "" if "met" not in row else ("   met" if row["met"] else "   MISSED")
+        print(f"{row['name']:<62}{row['value']:>12.4g} {row['unit']:<8}{aim}{met}")
+    print(f"written to {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")
