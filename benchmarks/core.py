@@ -100,7 +100,7 @@ def histories(rows):
 
 
 def main():
-    """n=2000, p=20000, k=100, float32; X contiguous by sample, as NumPy has it, and by feature, as estimators pass it."""
+    """n=2000, p=20000, k=100, float32; X contiguous by sample (NumPy's way) and by feature (as estimators pass it)."""
     rows = []
     X, y, _ = generate(2000, 20000, 100)
     X, y = X.astype(np.float32), y.astype(np.float32)

@@ -14,6 +14,8 @@ from ._termination import StableSupport as StableSupport
 from ._types import Info as Info
 from ._types import Support as Support
 from .designs import DenseDesign as DenseDesign
+from .estimators import SparseClassifier as SparseClassifier
+from .estimators import SparseRegressor as SparseRegressor
 from .linalg import largest_eigenvalue as largest_eigenvalue
 from .linalg import sparse_eigenvalue as sparse_eigenvalue
 from .losses import Hinge as Hinge

@@ -70,7 +70,7 @@ def _jitted(problem, max_steps, record):
     return _runner(max_steps, record, None, None)(problem)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _runner(max_steps: int, record: Record | None, width: int | None, lanes: tuple[bool, ...] | None):
     """The loop for `width` lanes (None: one problem without a lane axis); lanes[i] says if leaf i has the lane axis."""
 
@@ -155,7 +155,7 @@ def _loop(problem: Problem, axes: Any, width: int, max_steps: int, record: Recor
     shapes = jax.eval_shape(step_all, state, memory, jnp.int32(0))
     rows = 0 if record is None else -(-max_steps // record.every)
     integers = jnp.zeros(width, jnp.int32)
-    value0 = over_lanes(lambda a, s: (a.objective.value(s.x) + a.threshold.value(s.x)), axes, 0)(problem, state)
+    value0 = over_lanes(lambda a, s: a.objective.value(s.x) + a.threshold.value(s.x), axes, 0)(problem, state)
     carry = _Carry(
         t=jnp.int32(0),
         result=integers,
@@ -181,7 +181,7 @@ def _loop(problem: Problem, axes: Any, width: int, max_steps: int, record: Recor
 
 
 def _pack(info: Info) -> tuple[Array, Array]:
-    """The fields of an Info over lanes as one floating and one integer block, so that a row is two writes, not eleven."""
+    """The fields of an Info over lanes as one floating and one integer block: a row is two writes, not eleven."""
     leaves = jax.tree.leaves(info)
     floating = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
     integer = [leaf for leaf in leaves if not jnp.issubdtype(leaf.dtype, jnp.floating)]

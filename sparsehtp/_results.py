@@ -28,10 +28,18 @@ class RESULTS(enum.IntEnum):
 _SENTENCES = {
     RESULTS.running: "The solver was still running.",
     RESULTS.converged: "The stopping criteria were met.",
-    RESULTS.max_steps: "The step limit was reached before the stopping criteria were met; raise max_steps or loosen the tolerances.",
+    RESULTS.max_steps: (
+        "The step limit was reached before the stopping criteria were met; raise max_steps or loosen the tolerances."
+    ),
     RESULTS.cycle: "The iterates repeat in a cycle; use a smaller step size or another solver.",
-    RESULTS.nonfinite: "The objective or the iterate became infinite or NaN, and the last finite iterate is returned; use a smaller step size, scale the data or add l2.",
-    RESULTS.singular: "The problem restricted to the chosen support is singular (collinear or too many features), and its minimum-norm solution is returned; add l2 or lower k.",
+    RESULTS.nonfinite: (
+        "The objective or the iterate became infinite or NaN, and the last finite iterate is returned; "
+        "use a smaller step size, scale the data or add l2."
+    ),
+    RESULTS.singular: (
+        "The problem restricted to the chosen support is singular (collinear or too many features), "
+        "and its minimum-norm solution is returned; add l2 or lower k."
+    ),
     RESULTS.support_overflow: "More units survive the threshold than k_max allows; raise k_max.",
 }
 

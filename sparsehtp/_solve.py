@@ -1,7 +1,5 @@
 """The public entry: checks what can be checked, runs the driver, returns a solution in original units."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,7 +63,9 @@ def solve(
     _check_kind("solver", solver, AbstractSolver, "sht.HTP()")
     name = type(solver).__name__
     if not isinstance(objective, solver.requires):
-        raise TypeError(f"solver: {name} needs an {solver.requires.__name__}, and {type(objective).__name__} is none; use IHT.")
+        raise TypeError(
+            f"solver: {name} needs an {solver.requires.__name__}, and {type(objective).__name__} is none; use IHT."
+        )
     if not isinstance(threshold, solver.supports):
         raise TypeError(f"solver: {name} does not take the threshold {type(threshold).__name__}; see {name}.supports.")
     if rough and solver.needs_curvature:
@@ -106,7 +106,11 @@ def solve(
 
 def _check_kind(name, value, kind, example):
     if not isinstance(value, kind):
-        raise TypeError(f"{name}: needs an instance such as {example}, got {value!r}.")
+        raise TypeError(f"{name}: needs an instance such as {example}, got {_name(value)}.")
+
+
+def _name(value):
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def _start(objective, x0):

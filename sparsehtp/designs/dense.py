@@ -30,9 +30,11 @@ class DenseDesign(AbstractDesign):
         if not hasattr(X, "ndim"):
             X = np.asarray(X)
         if X.ndim != 2:
-            raise ValueError(f"X: needs two dimensions (samples, features), got shape {X.shape}; use X.reshape(-1, 1) for one feature.")
+            raise ValueError(
+                f"X: needs two dimensions (samples, features), got shape {X.shape}; use X.reshape(-1, 1) for one feature."
+            )
         if 0 in X.shape:
-            raise ValueError(f"X: is empty, got shape {X.shape}; at least one sample and one feature are needed.")
+            raise ValueError(f"X: is empty, got shape {X.shape}; pass at least one sample and feature.")
         if isinstance(X, np.ndarray) and X.dtype.kind not in "fiub":
             raise ValueError(f"X: needs real numbers, got dtype {X.dtype}; encode other columns as numbers first.")
         self.by_feature = isinstance(X, np.ndarray) and X.flags.f_contiguous and not X.flags.c_contiguous

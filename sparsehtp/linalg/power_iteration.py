@@ -30,8 +30,8 @@ def sparse_eigenvalue(
 
     The truncated power method keeps the k largest entries after each product. For the largest eigenvalue it gives a
     *lower* bound (on 60 small random problems it was below the exact value in 31, at worst 0.82 of it), so pair step
-    sizes made from it with backtracking. The smallest one is found by iterating on `bound I - A`, `bound >= lambda_max`,
-    and is an *upper* bound.
+    sizes made from it with backtracking. The smallest one is found by iterating on `bound I - A` with
+    `bound >= lambda_max`, and is an *upper* bound.
 
     Args:
         matvec: v -> A v for a symmetric positive semidefinite A of shape (p, p).

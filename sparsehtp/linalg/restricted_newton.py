@@ -74,7 +74,7 @@ def newton(
             return new, problem.value(new)
 
         def refused(carry):
-            alpha, new, new_value, tries = carry
+            _, new, new_value, tries = carry
             # The slack of a few ulp lets the last steps pass, where the decrease is below the rounding of the value.
             bound = value + 1e-4 * jnp.vdot(grad, new - z) + 8 * eps * jnp.abs(value)
             return ~(new_value <= bound) & (tries < MAX_HALVINGS)
@@ -85,7 +85,7 @@ def newton(
             return alpha, *trial(alpha), tries + 1
 
         one = jnp.ones((), dtype)
-        alpha, new, new_value, tries = lax.while_loop(refused, halve, (one, *trial(one), jnp.int32(0)))
+        alpha, new, new_value, _ = lax.while_loop(refused, halve, (one, *trial(one), jnp.int32(0)))
         ok = new_value <= value + 8 * eps * jnp.abs(value)
         return jnp.where(ok, new, z), jnp.where(ok, new_value, value), alpha, ok
 

@@ -40,4 +40,6 @@ class Poisson(AbstractConjugateLoss):
 
     def check_targets(self, y):
         if np.any(np.asarray(y) < 0):
-            raise ValueError("y: Poisson needs counts >= 0, got negative values; use Squared or Huber for real targets.")
+            raise ValueError(
+                "y: Poisson needs counts >= 0, got negative values; use Squared or Huber for real targets."
+            )

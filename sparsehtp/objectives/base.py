@@ -54,9 +54,7 @@ class AbstractObjective(eqx.Module):
         """The gradient at x, given the forward product at x: one full product with the data."""
 
     @abc.abstractmethod
-    def curvature_at(
-        self, forward: Float[Array, "m"], v: Float[Array, "d"], support: Support
-    ) -> Float[Array, ""]:
+    def curvature_at(self, forward: Float[Array, "m"], v: Float[Array, "d"], support: Support) -> Float[Array, ""]:
         """v' F''(x) v, given the forward product at x, for v that vanishes outside the support."""
 
     def value(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, ""]:
@@ -133,7 +131,9 @@ class AbstractRestricted(eqx.Module):
         if self.mask.shape[0] <= DENSE_HESSIAN_LIMIT:
             return minimise(self, z0, lower, upper, max_steps)
         if lower is not None or upper is not None:
-            raise ValueError(f"lower, upper: bounds are limited to supports of {DENSE_HESSIAN_LIMIT} coefficients; lower k_max.")
+            raise ValueError(
+                f"lower, upper: bounds are limited to supports of {DENSE_HESSIAN_LIMIT} coefficients; lower k_max."
+            )
         return self._minimise_iteratively(jnp.where(self.mask, z0, 0), max_steps)
 
     def _minimise_iteratively(self, z0, max_steps):
@@ -170,5 +170,3 @@ def scatter(z: Float[Array, "m"], support: Support, size: int) -> Float[Array, "
     """The vector of length `size` that is z on the support and zero elsewhere."""
     # `add`, not `set`: padded indices may repeat a chosen one.
     return jnp.zeros(size, z.dtype).at[support.idx].add(jnp.where(support.mask, z, 0))
-
-

@@ -161,7 +161,7 @@ class LinearModel(AbstractRestrictable):
         return eta if self.offset is None else eta + self.offset
 
     def columns(self, support: Support) -> Float[Array, "n m"]:
-        """The columns of the (standardised) design on a support, a column of ones for the intercept, zeros on padding."""
+        """The (standardised) design's columns on a support; ones for the intercept, zeros on padding."""
         p = self.n_coefficients
         j = jnp.minimum(support.idx, p - 1)
         A = self.design.columns(j)

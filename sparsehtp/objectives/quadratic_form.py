@@ -2,7 +2,6 @@
 
 from typing import Any
 
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -125,5 +124,3 @@ class RestrictedQuadratic(AbstractRestricted):
 
     def hess(self, z, damping=0.0):
         return self.A
-
-

@@ -87,8 +87,8 @@ def search(
 def changed(a: Support, b: Support) -> Array:
     """1 if two supports of the same length differ as sets, else 0."""
     unused = jnp.iinfo(jnp.int32).max
-    order = lambda s: jnp.sort(jnp.where(s.mask, s.idx, unused))
-    return jnp.any(order(a) != order(b)).astype(jnp.int32)
+    first, second = (jnp.sort(jnp.where(s.mask, s.idx, unused)) for s in (a, b))
+    return jnp.any(first != second).astype(jnp.int32)
 
 
 def report(
@@ -106,11 +106,12 @@ def report(
     gradients: Array | int = 1,
 ) -> Info:
     """The Info of a batch step from state `old` to `new`, whose gradient is `grad`."""
-    count = lambda c: jnp.asarray(c, jnp.int32)
+
+    def count(c):
+        return jnp.asarray(c, jnp.int32)
+
     projected = gather(threshold.free_gradient(new.x, grad), entries)
-    status = jnp.where(
-        threshold.overflow(new.x), RESULTS.support_overflow, jnp.where(singular, RESULTS.singular, 0)
-    )
+    status = jnp.where(threshold.overflow(new.x), RESULTS.support_overflow, jnp.where(singular, RESULTS.singular, 0))
     return Info(
         value=value + threshold.value(new.x),
         grad_norm=jnp.linalg.norm(projected),

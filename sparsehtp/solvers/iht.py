@@ -99,7 +99,10 @@ class IHT(AbstractSolver):
             move = x - point
             bound = state.value + jnp.vdot(grad, move) + jnp.sum(move**2) / (2 * size)
             slack = 16 * jnp.finfo(point.dtype).eps * jnp.abs(state.value)
-            return objective.value_at(forward, x) <= bound + slack
+            # Moves this small drown in the rounding of F, which then accepts any size: do not grow on its word.
+            blind = jnp.sum(move**2) / (2 * size) <= 4 * slack
+            grown = rule.grows & (size > state.step_size) & (t > 0)
+            return (objective.value_at(forward, x) <= bound + slack) & ~(blind & grown)
 
         placeholder = (state.x, state.support, state.forward)
         size, (x, support, forward), tries = search(trial, accepted, rule, size, placeholder, MAX_TRIES)
@@ -120,4 +123,5 @@ class IHT(AbstractSolver):
             entries=threshold.entries(x, support),
             hard_thresholds=tries,
             design_products=3 if self.nesterov else 1,
+            gradients=2 if self.nesterov else 1,
         )

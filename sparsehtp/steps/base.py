@@ -17,6 +17,7 @@ class AbstractStep(eqx.Module):
     """
 
     searches: ClassVar[bool]
+    grows: ClassVar[bool] = False  # proposes more than the last accepted size without a look at the curvature
 
     @abc.abstractmethod
     def init(self, objective: Any) -> Float[Array, ""]:

@@ -49,6 +49,7 @@ class BacktrackingStep(AbstractStep):
     shrink: Float[Array, ""] | float
     grow: Float[Array, ""] | float
     searches = True
+    grows = True
 
     def __init__(self, initial=1.0, shrink=0.5, grow=2.0):
         self.initial, self.shrink, self.grow = initial, shrink, grow

@@ -116,7 +116,11 @@ def default_k_max(k: Any, available: int) -> int:
 
 def check_count(name: str, k: ArrayLike) -> Any:
     """An int32 count from a nonnegative integer, or ValueError; traced and batched counts pass through."""
-    if isinstance(k, (bool, np.bool_)) or not jnp.issubdtype(jnp.result_type(k), jnp.integer):
+    try:
+        integer = k is not None and jnp.issubdtype(jnp.result_type(k), jnp.integer)
+    except TypeError:  # not a number at all
+        integer = False
+    if isinstance(k, (bool, np.bool_)) or not integer:
         raise ValueError(f"{name}: must be a nonnegative integer, got {k!r}.")
     if is_concrete(k) and np.min(k) < 0:
         raise ValueError(f"{name}: must be >= 0, got {np.min(k)}.")

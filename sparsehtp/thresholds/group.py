@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Bool, Int
 
 from .._types import ArrayLike, Support, is_concrete
 from ..linalg import top_k
@@ -30,10 +30,10 @@ class GroupSparsity(AbstractUnitThreshold):
         ValueError: if groups is not one concrete label per feature, or k is negative, not an integer or too large.
     """
 
-    k: Int[Array, ""] | int
-    keep: Int[Array, "n_keep"]
-    table: Int[Array, "groups size"]  # features of each group, padded
-    filled: Bool[Array, "groups size"]
+    k: Int[ArrayLike, ""]
+    keep: Int[ArrayLike, "n_keep"]
+    table: Int[ArrayLike, "groups size"]  # features of each group, padded
+    filled: Bool[ArrayLike, "groups size"]
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
     n_features: int = eqx.field(static=True)
@@ -99,7 +99,7 @@ class GroupSparsity(AbstractUnitThreshold):
         return jnp.where(keep | free, z, 0)
 
     def entries(self, x, support):
-        units, size = self.table.shape
+        size = self.table.shape[1]
         p = self.n_features
         free = jnp.zeros((self.n_free, size), jnp.int32).at[:, 0].set(p + jnp.arange(self.n_free, dtype=jnp.int32))
         table = jnp.concatenate([self.table, free])

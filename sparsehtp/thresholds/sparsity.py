@@ -32,7 +32,9 @@ class AbstractSparsity(AbstractUnitThreshold):
         self.n_free = 0
         for name, bound, sign in (("lower", self.lower, 1), ("upper", self.upper, -1)):
             if bound is not None and is_concrete(bound) and not np.all(sign * np.asarray(bound) <= 0):
-                raise ValueError(f"{name}: needs lower <= 0 <= upper, since every coefficient may be zero; got {bound}.")
+                raise ValueError(
+                    f"{name}: needs lower <= 0 <= upper, since every coefficient may be zero; got {bound}."
+                )
 
     def bind(self, objective):
         p = objective.n_coefficients
@@ -58,7 +60,7 @@ class AbstractSparsity(AbstractUnitThreshold):
         if self.lower is None and self.upper is None:
             return jnp.abs(z)
         # z^2 - (z - c)^2 = c (2 z - c) is the gain of keeping; roots apart, so that small values do not underflow.
-        c = jnp.clip(z, self.lower, self.upper)
+        c = self._into_bounds(z)
         return jnp.sqrt(jnp.abs(c)) * jnp.sqrt(jnp.abs(2 * z - c))
 
     def entries(self, x, support):
@@ -68,7 +70,12 @@ class AbstractSparsity(AbstractUnitThreshold):
         if self.lower is None and self.upper is None:
             return z
         p = z.shape[0] - self.n_free
-        return jnp.concatenate([jnp.clip(z[:p], self.lower, self.upper), z[p:]])
+        return jnp.concatenate([self._into_bounds(z[:p]), z[p:]])
+
+    def _into_bounds(self, z):
+        # Cast: the bounds of a threshold that is not bound to an objective are NumPy float64.
+        lower, upper = (None if bound is None else bound.astype(z.dtype) for bound in (self.lower, self.upper))
+        return jnp.clip(z, lower, upper)
 
     def box(self, entries):
         return self._bound(self.lower, -jnp.inf, entries), self._bound(self.upper, jnp.inf, entries)

@@ -1,0 +1,26 @@
+"""The demonstration: `fit` on scikit-learn's breast-cancer data."""
+
+from pathlib import Path
+
+from ..datasets import Data
+from .fit import run
+from .options import Options
+
+
+def load_breast_cancer() -> Data:
+    """569 tumours, 30 measurements, labels malignant and benign."""
+    from sklearn.datasets import load_breast_cancer
+
+    bunch = load_breast_cancer()
+    names = [str(name) for name in bunch.feature_names]
+    return Data(bunch.data, bunch.target_names[bunch.target].astype(str), names, "diagnosis")
+
+
+def run_demo(out: Path) -> None:
+    """Logistic HTP with five features, 30% of the rows held out."""
+    run(
+        load_breast_cancer,
+        Options(k=5, loss="logistic", l2=1e-3, test_size=0.3),
+        out,
+        "breast cancer (scikit-learn)",
+    )

@@ -1,0 +1,28 @@
+"""The generators plant what they say."""
+
+import numpy as np
+import pytest
+
+from sparsehtp.datasets import make_classification, make_regression
+
+
+def test_regression_has_the_planted_truth_noise_and_correlation():
+    X, y, w = make_regression(20000, 12, 4, snr=5, rho=0.6, seed=3)
+    magnitudes = np.abs(w[w != 0])
+    assert magnitudes.size == 4 and magnitudes.min() >= 0.5 and magnitudes.max() <= 1.5
+    np.testing.assert_allclose(np.var(X @ w) / np.var(y - X @ w), 5, rtol=0.05)
+    lags = np.abs(np.subtract.outer(np.arange(12), np.arange(12)))
+    np.testing.assert_allclose(np.cov(X.T), 0.6**lags, atol=0.05)
+
+
+def test_classification_is_the_sign_of_the_regression():
+    X, labels, _ = make_classification(50, 6, 2, seed=1)
+    regression = make_regression(50, 6, 2, seed=1)
+    np.testing.assert_array_equal(X, regression[0])
+    np.testing.assert_array_equal(labels, np.where(regression[1] >= 0, 1, -1))
+
+
+@pytest.mark.parametrize("arguments", [{"k": 7}, {"snr": 0}, {"rho": 1}, {"n": 0}])
+def test_arguments_out_of_range(arguments):
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        make_regression(**{"n": 10, "p": 6, "k": 2, **arguments})
