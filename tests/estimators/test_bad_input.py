@@ -1,0 +1,175 @@
+"""Bad input raises one sentence that names the argument; degenerate input gives a finite fit."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import sparsehtp as sht
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((20, 3))
+Y = X[:, 0] + 0.1 * RNG.standard_normal(20)
+LABELS = Y > np.median(Y)
+ESTIMATORS = [(sht.SparseRegressor, Y), (sht.SparseClassifier, LABELS)]
+
+
+def spoiled(array, value):
+    array = np.array(array, float)
+    array.flat[1] = value
+    return array
+
+
+@pytest.mark.parametrize(("estimator", "y"), ESTIMATORS)
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (dict(k=-1), "k"),
+        (dict(k=4), "k"),
+        (dict(k=2.0), "k"),
+        (dict(k="3"), "k"),
+        (dict(k=True), "k"),
+        (dict(k=None), "k"),
+        (dict(k=1, keep=[0, 1, 2]), "k"),
+        (dict(l2=-1), "l2"),
+        (dict(l2=np.nan), "l2"),
+        (dict(l2="big"), "l2"),
+        (dict(l2=[1.0, 2.0]), "l2"),
+        (dict(loss="cubic"), "loss"),
+        (dict(loss=None), "loss"),
+        (dict(solver="newton"), "solver"),
+        (dict(solver=None), "solver"),
+        (dict(max_iter=0), "max_iter"),
+        (dict(max_iter=1.5), "max_iter"),
+        (dict(tol=0.0), "tol"),
+        (dict(tol="small"), "tol"),
+        (dict(groups=[0, 1]), "groups"),
+        (dict(groups=[0, 1, 1], positive=True), "groups"),
+        (dict(positive=True, bounds=(0, 1)), "positive"),
+        (dict(bounds=1), "bounds"),
+        (dict(bounds=(1, 2)), "lower"),
+        (dict(bounds=(None, [1.0, 2.0])), "upper"),
+        (dict(keep=[3]), "keep"),
+        (dict(keep=[0, 0]), "keep"),
+        (dict(keep=[0.5]), "keep"),
+        (dict(keep=[True, False]), "keep"),
+        (dict(keep=["age"]), "keep"),
+    ],
+)
+def test_parameters(estimator, y, arguments, name):
+    with pytest.raises(ValueError, match=rf"^{name}\b") as error:
+        estimator(**arguments).fit(X, y)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("estimator", "y"), ESTIMATORS)
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (spoiled(np.ones(20), np.nan), "sample_weight contains NaN"),
+        (spoiled(np.ones(20), np.inf), "sample_weight contains infinity"),
+        (spoiled(np.ones(20), -1), "sample_weight: must be >= 0"),
+        (np.zeros(20), "sample_weight: all weights are zero"),
+        (np.ones(19), "sample_weight"),
+    ],
+)
+def test_weights(estimator, y, weights, message):
+    with pytest.raises(ValueError, match=message):
+        estimator().fit(X, y, weights)
+
+
+@pytest.mark.parametrize(("estimator", "y"), ESTIMATORS)
+@pytest.mark.parametrize(
+    ("X", "n", "message"),
+    [
+        (spoiled(X, np.nan), 20, "X contains NaN"),
+        (spoiled(X, np.inf), 20, "X contains infinity"),
+        (X[:, 0], 20, "Expected 2D array"),
+        (X, 19, "inconsistent numbers of samples"),
+        (X[:0], 0, "0 sample"),
+        (X[:, :0], 20, "0 feature"),
+        (X.astype(str), 20, None),
+        (np.array([["a", "b"]] * 20), 20, "could not convert string"),
+    ],
+)
+def test_data(estimator, y, X, n, message):
+    if message is None:  # numbers written as text are read
+        estimator().fit(X, y[:n])
+        return
+    with pytest.raises(ValueError, match=message):
+        estimator().fit(X, y[:n])
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y", "message"),
+    [
+        (sht.SparseRegressor(), spoiled(Y, np.nan), "y contains NaN"),
+        (sht.SparseRegressor(), spoiled(Y, np.inf), "y contains infinity"),
+        (sht.SparseRegressor(loss="poisson"), Y, "^y: Poisson needs counts >= 0"),
+        (sht.SparseRegressor(loss="logistic"), Y, "^loss:"),
+        (sht.SparseRegressor(loss=sht.Logistic()), Y, "^loss:"),
+        (sht.SparseClassifier(loss=sht.Squared()), LABELS, "^loss:"),
+        (sht.SparseClassifier(), spoiled(LABELS, np.nan), "y contains NaN"),
+        (sht.SparseClassifier(), Y, "^y: .*Unknown label type"),
+        (sht.SparseClassifier(), np.array(["a", None] * 10, object), "^y: "),
+        (sht.SparseClassifier(), np.zeros(20), "^y: .*one class"),
+        (sht.SparseClassifier(), np.arange(20) % 3, "^y: .*3 classes"),
+        (sht.SparseClassifier(class_weight={0: 1, 1: -1}), LABELS.astype(int), "^class_weight"),
+        (
+            sht.SparseClassifier(class_weight={0: 1, 1: 0}),
+            LABELS.astype(int),
+            "^y: only one class has positive",
+        ),
+    ],
+)
+def test_targets(estimator, y, message):
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X, y)
+
+
+def test_hinge_needs_a_solver_without_refits():
+    with pytest.raises(TypeError, match="solver"):
+        sht.SparseClassifier(loss="hinge", solver="htp").fit(X, LABELS)
+
+
+def finite(model):
+    for name, value in vars(model).items():
+        if name.endswith("_"):
+            for array in value.values() if isinstance(value, dict) else [value]:
+                array = np.asarray(array)
+                assert array.dtype.kind != "f" or not np.isnan(array).any(), name
+    return True
+
+
+@pytest.mark.parametrize(("estimator", "y"), ESTIMATORS)
+@pytest.mark.parametrize("standardize", [True, False])
+def test_degenerate_columns(estimator, y, standardize):
+    duplicated = np.column_stack([X[:, 0], X[:, 0], np.full(20, 3.7)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for k in range(4):
+            assert finite(estimator(k=k, standardize=standardize).fit(duplicated, y))
+            assert finite(estimator(k=min(k, 1), standardize=standardize).fit(duplicated[:, :1], y))
+    constant = estimator(k=1, standardize=True).fit(np.full((20, 1), 3.7), y)
+    assert finite(constant) and constant.coef_.ravel()[0] == 0
+
+
+def test_collinear_features_without_l2_are_named():
+    duplicated = np.column_stack([X[:, 0], X[:, 0]])
+    with pytest.warns(ConvergenceWarning, match="singular") as warned:
+        model = sht.SparseRegressor(k=2, l2=0).fit(duplicated, Y)
+    assert len(warned) == 1 and "add l2" in str(warned[0].message)
+    assert finite(model) and model.result_ == "singular"
+    np.testing.assert_allclose(model.coef_[0], model.coef_[1], rtol=1e-9)
+    noisy = LABELS ^ (np.arange(20) == X[:, 0].argmax())
+    with pytest.warns(ConvergenceWarning, match="singular"):
+        assert finite(sht.SparseClassifier(k=2, l2=0).fit(duplicated, noisy))
+
+
+def test_one_sample():
+    model = sht.SparseRegressor(k=1).fit([[1.0, 2.0]], [3.0])
+    assert finite(model)
+    np.testing.assert_allclose(model.predict([[1.0, 2.0]]), 3.0)
+    with pytest.raises(ValueError, match="class"):
+        sht.SparseClassifier().fit([[1.0, 2.0]], ["a"])

@@ -1,0 +1,129 @@
+"""SparseClassifier against references and laws."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import sparsehtp as sht
+
+N, P = 60, 8
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, P)) + rng.standard_normal(P)
+    eta = 3 * (X[:, 2] - X[:, 2].mean()) - 2 * (X[:, 5] - X[:, 5].mean())
+    return X, np.where(eta + rng.logistic(size=N) > 0, "yes", "no")
+
+
+@pytest.mark.parametrize("solver", ["auto", "iht", "grasp", "subspace_pursuit"])
+@pytest.mark.parametrize("class_weight", [None, "balanced", {"no": 3.0, "yes": 0.5}])
+def test_equals_scikit_learn_on_the_chosen_features(data, solver, class_weight):
+    X, y = data
+    l2 = 0.02
+    options = dict(k=2, l2=l2, standardize=False, class_weight=class_weight, solver=solver)
+    model = sht.SparseClassifier(**options).fit(X, y)
+    assert list(np.flatnonzero(model.support_)) == [2, 5]
+    chosen = model.transform(X)
+    label_weight = {None: {}, "balanced": {c: N / 2 / np.sum(y == c) for c in ("no", "yes")}}
+    by_label = class_weight if isinstance(class_weight, dict) else label_weight[class_weight]
+    total = sum(by_label.get(label, 1.0) for label in y)
+    reference = LogisticRegression(C=1 / (l2 * total), class_weight=class_weight, tol=1e-10, max_iter=1000)
+    reference.fit(chosen, y)
+    np.testing.assert_allclose(model.coef_[:, model.support_], reference.coef_, rtol=1e-5)
+    np.testing.assert_allclose(model.intercept_, reference.intercept_, rtol=1e-5)
+    np.testing.assert_allclose(model.predict_proba(X), reference.predict_proba(chosen), rtol=1e-5)
+    np.testing.assert_array_equal(model.predict(X), reference.predict(chosen))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "smoothed_hinge"])
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_weights_are_repeated_rows(data, loss, class_weight):
+    X, y = data
+    weights = np.random.default_rng(2).integers(1, 3, N)
+    weights[:10] = 0
+    model = sht.SparseClassifier(k=2, loss=loss, class_weight=class_weight)
+    weighted = clone(model).fit(X, y, weights)
+    repeated = clone(model).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    np.testing.assert_array_equal(weighted.support_, repeated.support_)
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-6)
+
+
+def test_labels_of_any_type_give_the_same_scores(data):
+    X, y = data
+    scores = sht.SparseClassifier(k=2).fit(X, y).decision_function(X)
+    for labels in (
+        np.array([3, 8]),
+        np.array([False, True]),
+        np.array([-1.0, 1.0]),
+        np.array(["a", "b"], object),
+    ):
+        coded = labels[(y == "yes").astype(int)]
+        model = sht.SparseClassifier(k=2).fit(X, coded)
+        np.testing.assert_array_equal(model.decision_function(X), scores)
+        np.testing.assert_array_equal(model.classes_, labels)
+        np.testing.assert_array_equal(model.predict(X), labels[(scores > 0).astype(int)])
+
+
+def test_null_model_predicts_the_log_odds(data):
+    X, y = data
+    weights = np.random.default_rng(1).uniform(size=N)
+    model = sht.SparseClassifier(k=0).fit(X, y, weights)
+    odds = weights[y == "yes"].sum() / weights[y == "no"].sum()
+    np.testing.assert_allclose(model.intercept_, [np.log(odds)], rtol=1e-6)
+    assert model.coef_.shape == (1, P) and not model.coef_.any()
+
+
+def test_margin_scale_doubles_the_scores(data):
+    X, y = data
+    one = sht.SparseClassifier(k=2, l2=0.01).fit(X, y)
+    two = sht.SparseClassifier(k=2, l2=0.04, loss=sht.Logistic(2.0)).fit(X, y)
+    np.testing.assert_allclose(two.coef_ * 2, one.coef_, rtol=1e-6)
+    np.testing.assert_allclose(two.predict_proba(X), one.predict_proba(X), rtol=1e-6)
+    np.testing.assert_allclose(np.exp(one.predict_log_proba(X)), one.predict_proba(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["smoothed_hinge", "hinge"])
+def test_hinges_classify_without_probabilities(data, loss):
+    X, y = data
+    model = sht.SparseClassifier(k=2, loss=loss)
+    assert not hasattr(model, "predict_proba")
+    if loss == "hinge":  # its subgradients do not vanish at the minimum
+        with pytest.warns(ConvergenceWarning, match="step limit"):
+            model.fit(X, y)
+    else:
+        model.fit(X, y)
+    assert list(np.flatnonzero(model.support_)) == [2, 5]
+    assert model.score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("loss", ["logistic", "smoothed_hinge"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_separated_classes_without_l2_are_named(data, loss, dtype):
+    X, _ = data
+    y = X[:, 3] > 1.5 * X[:, 4]
+    with pytest.warns(ConvergenceWarning, match="separate the classes perfectly") as warned:
+        model = sht.SparseClassifier(k=P, l2=0, loss=loss).fit(X.astype(dtype), y)
+    assert len(warned) == 1
+    assert np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()
+    assert model.score(X, y) == 1
+    assert model.coef_.dtype == dtype
+
+
+def test_pickle_clone_pipeline_and_grid_search(data):
+    X, y = data
+    model = sht.SparseClassifier(k=2, loss=sht.Logistic(2.0)).fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(clone(model).fit(X, y).coef_, model.coef_)
+    pipe = make_pipeline(StandardScaler(), sht.SparseClassifier())
+    search = GridSearchCV(pipe, {"sparseclassifier__k": [1, 2]}, cv=2).fit(X, y)
+    assert search.best_params_ == {"sparseclassifier__k": 2}

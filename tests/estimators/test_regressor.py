@@ -1,0 +1,154 @@
+"""SparseRegressor against references and laws."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import HuberRegressor, PoissonRegressor
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import sparsehtp as sht
+
+N, P = 60, 8
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, P)) * np.logspace(-2, 2, P) + rng.standard_normal(P)
+    y = X @ (np.isin(np.arange(P), (1, 4, 6)) * [3.0, -2, 1, 1, 2, 1, -1, 1] / X.std(axis=0)) + 7
+    return X, y + 0.1 * rng.standard_normal(N)
+
+
+def least_squares(X, y, weights):
+    A = np.column_stack([X, np.ones(len(X))]) * np.sqrt(weights)[:, None]
+    return np.linalg.lstsq(A, y * np.sqrt(weights), rcond=None)[0]
+
+
+@pytest.mark.parametrize("solver", ["auto", "htp", "iht", "grasp", "subspace_pursuit", sht.HTP()])
+def test_least_squares_on_the_chosen_features(data, solver):
+    X, y = data
+    weights = np.random.default_rng(1).uniform(0, 2, N)
+    model = sht.SparseRegressor(k=3, l2=0, solver=solver).fit(X, y, weights)
+    assert list(np.flatnonzero(model.support_)) == [1, 4, 6]
+    reference = least_squares(X[:, model.support_], y, weights)
+    np.testing.assert_allclose(np.append(model.coef_[model.support_], model.intercept_), reference, rtol=1e-7)
+    assert not model.coef_[~model.support_].any()
+    assert model.result_ == "converged" and model.k_ == 3 and model.l2_ == 0
+    assert all(len(column) == model.n_iter_ for column in model.history_.values())
+    mean_loss = 0.5 * np.average((y - model.predict(X)) ** 2, weights=weights)
+    np.testing.assert_allclose(model.objective_value_, mean_loss, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "poisson"])
+def test_weights_are_repeated_rows(data, loss):
+    X, y = data
+    y = np.round(np.abs(y)) if loss == "poisson" else y
+    weights = np.random.default_rng(2).integers(1, 3, N)
+    weights[:10] = 0
+    weighted = sht.SparseRegressor(k=3, loss=loss).fit(X, y, weights)
+    repeated = sht.SparseRegressor(k=3, loss=loss).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    np.testing.assert_array_equal(weighted.support_, repeated.support_)
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-6)
+    rescaled = sht.SparseRegressor(k=3, loss=loss).fit(X, y, weights * 1e-300)
+    np.testing.assert_allclose(weighted.coef_, rescaled.coef_, rtol=1e-6)
+
+
+def test_a_row_without_weight_does_not_count(data):
+    X, _ = data
+    y = np.round(np.exp(X[:, 2]))
+    spoiled = np.where(np.arange(N)[:, None] == 0, 1e4, X)  # exp overflows at this row
+    weighted = sht.SparseRegressor(loss="poisson").fit(spoiled, y, np.arange(N) > 0)
+    without = sht.SparseRegressor(loss="poisson").fit(X[1:], y[1:])
+    np.testing.assert_allclose(weighted.coef_, without.coef_, rtol=1e-9)
+
+
+def test_scaling_a_column_rescales_its_coefficient(data):
+    X, y = data
+    scale = np.where(np.arange(P) == 4, 1000.0, 1.0)
+    plain = sht.SparseRegressor(k=3, l2=0.1).fit(X, y)
+    scaled = sht.SparseRegressor(k=3, l2=0.1).fit(X * scale, y)
+    np.testing.assert_allclose(scaled.coef_ * scale, plain.coef_, rtol=1e-8)
+    np.testing.assert_allclose(scaled.intercept_, plain.intercept_, rtol=1e-8)
+
+
+def test_poisson_and_huber_equal_scikit_learn(data):
+    X, _ = data
+    X = StandardScaler().fit_transform(X)
+    y = np.random.default_rng(3).poisson(np.exp(0.5 * X[:, 2] + 1)).astype(float)
+    model = sht.SparseRegressor(k=1, l2=0.01, loss="poisson").fit(X, y)
+    assert list(np.flatnonzero(model.support_)) == [2]
+    chosen = model.transform(X)
+    reference = PoissonRegressor(alpha=0.01, tol=1e-10).fit(chosen, y)
+    np.testing.assert_allclose(model.predict(X), reference.predict(chosen), rtol=1e-5)
+
+    y = 3 * X[:, 2] + np.random.default_rng(4).standard_t(1, N)
+    l2 = 0.01
+    model = sht.SparseRegressor(k=1, l2=l2, loss=sht.Huber(1.35)).fit(X, y)
+    residual = model.predict(X) - y
+    slope = np.clip(residual, -1.35, 1.35)
+    np.testing.assert_allclose(slope.mean(), 0, atol=1e-7)
+    np.testing.assert_allclose((slope @ X / N + l2 * model.coef_)[model.support_], 0, atol=1e-7)
+    assert HuberRegressor().fit(X, y).coef_.argmax() == 2
+
+
+def test_null_model_keep_groups_and_bounds(data):
+    pandas = pytest.importorskip("pandas")
+    X, y = data
+    frame = pandas.DataFrame(X, columns=list("abcdefgh"))
+    null = sht.SparseRegressor(k=0).fit(X, y)
+    assert not null.coef_.any() and not null.support_.any()
+    np.testing.assert_allclose(null.intercept_, y.mean())
+
+    for keep in (["h"], [7], np.arange(P) == 7, 7):
+        kept = sht.SparseRegressor(k=2, keep=keep).fit(frame, y)
+        assert kept.support_[7] and kept.support_.sum() == 3
+    assert list(kept.feature_names_in_) == list("abcdefgh")
+    assert list(kept.get_feature_names_out()) == list(np.array(list("abcdefgh"))[kept.support_])
+    assert sht.SparseRegressor(k=0, keep=np.ones(P, bool)).fit(X, y).support_.all()
+
+    labels = np.array(list("uvuvwwwv"))
+    grouped = sht.SparseRegressor(k=1, groups=labels, keep=[0]).fit(X, y)
+    assert grouped.support_[labels == "u"].all()
+    assert np.unique(labels[grouped.support_]).size == 2
+
+    positive = sht.SparseRegressor(k=3, positive=True).fit(X, y)
+    assert (positive.coef_ >= 0).all()
+    upper = 0.5 * positive.coef_.max()
+    bounded = sht.SparseRegressor(k=3, bounds=(0, upper)).fit(X, y)
+    assert (bounded.coef_ >= 0).all() and bounded.coef_.max() <= upper * (1 + 1e-12)
+
+
+def test_dtype_is_kept(data):
+    X, y = data
+    for dtype in (np.float32, np.float64):
+        model = sht.SparseRegressor(k=3).fit(X.astype(dtype), y)
+        assert model.coef_.dtype == model.transform(X.astype(dtype)).dtype == dtype
+        assert type(model.coef_) is np.ndarray and isinstance(model.intercept_, float)
+        assert model.history_["value"].dtype == dtype
+
+
+def test_pickle_clone_pipeline_and_grid_search(data):
+    X, y = data
+    model = sht.SparseRegressor(k=3, loss=sht.Huber(2.0), solver=sht.HTP()).fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(clone(model).fit(X, y).coef_, model.coef_)
+    repr(model)
+    pipe = make_pipeline(StandardScaler(), sht.SparseRegressor())
+    search = GridSearchCV(pipe, {"sparseregressor__k": [1, 3]}, cv=2).fit(X, y)
+    assert search.best_params_ == {"sparseregressor__k": 3}
+
+
+def test_limits_of_the_iteration(data):
+    X, y = data
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        model = sht.SparseRegressor(k=3, solver="iht", max_iter=1).fit(X, y)
+    assert model.n_iter_ == 1 and model.result_ == "max_steps"
+    loose = sht.SparseRegressor(k=3, solver="iht", tol=1e-2).fit(X, y)
+    tight = sht.SparseRegressor(k=3, solver="iht", tol=1e-8).fit(X, y)
+    assert loose.n_iter_ < tight.n_iter_
