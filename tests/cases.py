@@ -1,0 +1,128 @@
+"""One list of instances per kind of part: a new public class belongs here (contracts/test_completeness.py)."""
+
+import jax.numpy as jnp
+import numpy as np
+
+import sparsehtp as sht
+
+
+def decreasing(t):
+    """A step-size schedule that sums to infinity."""
+    return 0.5 * (1.0 + t) ** -0.25
+
+
+LOSSES = {
+    "squared": sht.Squared(),
+    "logistic": sht.Logistic(),
+    "logistic_2": sht.Logistic(margin_scale=2.0),
+    "hinge": sht.Hinge(),
+    "smoothed_hinge": sht.SmoothedHinge(),
+    "smoothed_hinge_wide": sht.SmoothedHinge(gamma=1.5),
+    "huber": sht.Huber(),
+    "huber_narrow": sht.Huber(delta=0.3),
+    "poisson": sht.Poisson(),
+}
+
+# name -> function of a NumPy matrix
+DESIGNS = {
+    "dense": sht.DenseDesign,
+    "dense_fortran": lambda X: sht.DenseDesign(np.asfortranarray(X)),
+    "dense_jax": lambda X: sht.DenseDesign(jnp.asarray(X)),
+}
+
+# name -> function of (X, y)
+OBJECTIVES = {
+    "linear_model": lambda X, y: sht.LinearModel(X, y, l2=0.1, fit_intercept=True),
+    "quadratic_form": lambda X, y: sht.QuadraticForm.from_data(X, y, l2=0.1),
+}
+
+# for six features
+GROUPS = np.array([0, 1, 0, 2, 2, 0])
+THRESHOLDS = {
+    "sparsity": sht.Sparsity(2),
+    "sparsity_keep": sht.Sparsity(2, keep=[4, 1]),
+    "sparsity_box": sht.Sparsity(2, lower=-0.5, upper=[0.1, 0.2, 0.5, 1.0, 2.0, np.inf]),
+    "nonnegative": sht.NonNegativeSparsity(2),
+    "nonnegative_upper": sht.NonNegativeSparsity(2, upper=0.7, keep=[0]),
+    "group": sht.GroupSparsity(GROUPS, 2),
+    "group_keep": sht.GroupSparsity(GROUPS, 1, keep=[2]),
+    "group_within": sht.GroupSparsity(GROUPS, 2, within=2),
+}
+
+STEPS = {
+    "constant": sht.ConstantStep(),
+    "constant_size": sht.ConstantStep(0.25),
+    "normalised": sht.NormalisedStep(),
+    "backtracking": sht.BacktrackingStep(),
+    "schedule": sht.ScheduleStep(decreasing),
+}
+
+TERMINATIONS = {
+    "stable_support": sht.StableSupport(),
+    "small_step": sht.SmallStep(1e-3),
+    "small_gradient": sht.SmallGradient(1e-3),
+    "dual_gap": sht.DualGap(1e-3),
+    "cycle": sht.Cycle(),
+}
+
+SOLVERS = {
+    "iht": sht.IHT(),
+    "iht_constant": sht.IHT(sht.ConstantStep()),
+    "iht_backtracking": sht.IHT(sht.BacktrackingStep()),
+    "iht_schedule": sht.IHT(sht.ScheduleStep(decreasing)),
+    "iht_heavy_ball": sht.IHT(sht.ConstantStep(), momentum=0.5),
+    "iht_nesterov": sht.IHT(sht.ConstantStep(), momentum=0.5, nesterov=True),
+    "htp": sht.HTP(),
+    "htp_constant": sht.HTP(sht.ConstantStep(scale=0.5)),
+    "htp_backtracking": sht.HTP(sht.BacktrackingStep()),
+    "htp_newton": sht.HTP(newton_steps=3),
+    "grasp": sht.GraSP(),
+    "cosamp": sht.GraSP(debias=False),
+    "subspace_pursuit": sht.SubspacePursuit(),
+}
+
+
+def targets(loss, eta, rng):
+    """Targets in the domain of a loss for the predictor eta."""
+    if isinstance(loss, sht.Poisson):
+        return rng.poisson(np.exp(np.clip(eta, -3, 2))).astype(float)
+    if loss.classification:
+        return np.where(eta + 0.3 * rng.logistic(size=eta.shape) > 0, 1.0, -1.0)
+    return eta + 0.3 * rng.standard_normal(eta.shape)
+
+
+def data(loss, n=20, p=6, seed=0):
+    """(X, y, w): a small random problem with a planted w."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    w = np.zeros(p)
+    w[:3] = [1.0, -0.8, 0.6]
+    return X, targets(loss, X @ w, rng), w
+
+
+def planted(loss, n=100, p=30, seed=0):
+    """(X, y, support): three coefficients that every sensible method finds."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    support = np.array([4, 11, 23])
+    w = np.zeros(p)
+    w[support] = [2.0, -2.5, 3.0]
+    if loss.classification:
+        return X, np.where(X @ w + rng.logistic(size=n) > 0, 1.0, -1.0), support
+    return X, X @ w + 0.3 * rng.standard_normal(n), support
+
+
+def members(support):
+    """The indices in one support, sorted."""
+    return np.sort(np.asarray(support.idx)[np.asarray(support.mask)])
+
+
+def central_difference(function, x, h=1e-6):
+    """Gradient (or Jacobian, last axis the entries of x) of a function of a vector, by central differences."""
+    x = np.asarray(x, float)
+    columns = []
+    for j in range(x.size):
+        step = np.zeros_like(x)
+        step[j] = h
+        columns.append((np.asarray(function(x + step)) - np.asarray(function(x - step))) / (2 * h))
+    return np.stack(columns, axis=-1)

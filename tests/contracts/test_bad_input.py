@@ -1,0 +1,126 @@
+"""Bad input of the functional API: one sentence that opens with the name of the argument."""
+
+import cases
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+
+X = np.random.default_rng(0).standard_normal((6, 4))
+Y = np.arange(6.0)
+SIGNS = np.array([1.0, -1, 1, -1, 1, -1])
+
+
+def spoiled(array, value):
+    array = np.array(array, float)
+    array.flat[1] = value
+    return array
+
+
+def model(X=X, y=Y, **options):
+    return sht.LinearModel(X, y, **options)
+
+
+def solve(threshold, objective=None, solver=None, **options):
+    return sht.solve(model() if objective is None else objective, threshold, solver or sht.HTP(), **options)
+
+
+BAD = {
+    "X nan": ("X", lambda: model(spoiled(X, np.nan))),
+    "X inf": ("X", lambda: model(spoiled(X, np.inf))),
+    "X one-dimensional": ("X", lambda: model(X[:, 0])),
+    "X three-dimensional": ("X", lambda: model(X[None])),
+    "X no rows": ("X", lambda: model(X[:0], Y[:0])),
+    "X no columns": ("X", lambda: model(X[:, :0])),
+    "X strings": ("X", lambda: model(np.array([["a", "b"]] * 6))),
+    "X objects": ("X", lambda: model(X.astype(object))),
+    "X complex": ("X", lambda: model(X.astype(complex))),
+    "y nan": ("y", lambda: model(y=spoiled(Y, np.nan))),
+    "y inf": ("y", lambda: model(y=spoiled(Y, -np.inf))),
+    "y short": ("y", lambda: model(y=Y[:-1])),
+    "y two-dimensional": ("y", lambda: model(y=Y[:, None])),
+    "y labels 0/1": ("y", lambda: model(y=SIGNS > 0, loss=sht.Logistic())),
+    "y three labels": ("y", lambda: model(y=spoiled(SIGNS, 2), loss=sht.Hinge())),
+    "y negative counts": ("y", lambda: model(y=spoiled(Y, -1), loss=sht.Poisson())),
+    "weights nan": ("sample_weight", lambda: model(sample_weight=spoiled(np.ones(6), np.nan))),
+    "weights inf": ("sample_weight", lambda: model(sample_weight=spoiled(np.ones(6), np.inf))),
+    "weights negative": ("sample_weight", lambda: model(sample_weight=spoiled(np.ones(6), -1))),
+    "weights zero": ("sample_weight", lambda: model(sample_weight=np.zeros(6))),
+    "weights long": ("sample_weight", lambda: model(sample_weight=np.ones(7))),
+    "offset short": ("offset", lambda: model(offset=np.ones(5))),
+    "offset nan": ("offset", lambda: model(offset=spoiled(np.ones(6), np.nan))),
+    "l2 negative": ("l2", lambda: model(l2=-0.1)),
+    "l2 nan": ("l2", lambda: model(l2=np.nan)),
+    "l2 shape": ("l2", lambda: model(l2=np.ones(3))),
+    "A not square": ("A", lambda: sht.QuadraticForm(X, np.ones(4))),
+    "A asymmetric": ("A", lambda: sht.QuadraticForm([[1.0, 2.0], [0.0, 1.0]], np.ones(2))),
+    "A nan": ("A", lambda: sht.QuadraticForm([[np.nan]], np.ones(1))),
+    "b shape": ("b", lambda: sht.QuadraticForm(np.eye(2), np.ones(3))),
+    "k negative": ("k", lambda: sht.Sparsity(-1)),
+    "k float": ("k", lambda: sht.Sparsity(2.0)),
+    "k bool": ("k", lambda: sht.Sparsity(True)),
+    "k numpy bool": ("k", lambda: sht.NonNegativeSparsity(np.True_)),
+    "k string": ("k", lambda: sht.Sparsity("2")),
+    "k None": ("k", lambda: sht.Sparsity(None)),
+    "k float groups": ("k", lambda: sht.GroupSparsity([0, 0, 1], 1.0)),
+    "k too large": ("k", lambda: solve(sht.Sparsity(5))),
+    "k too large beside keep": ("k", lambda: solve(sht.Sparsity(3, keep=[0, 1]))),
+    "k too large groups": ("k", lambda: solve(sht.GroupSparsity([0, 0, 1, 1], 3))),
+    "k_max below k": ("k_max", lambda: solve(sht.Sparsity(3, k_max=2))),
+    "k_max float": ("k_max", lambda: sht.Sparsity(3, k_max=4.0)),
+    "keep out of range": ("keep", lambda: solve(sht.Sparsity(1, keep=[4]))),
+    "keep negative": ("keep", lambda: solve(sht.Sparsity(1, keep=[-1]))),
+    "keep repeated": ("keep", lambda: sht.Sparsity(1, keep=[2, 2])),
+    "keep floats": ("keep", lambda: sht.Sparsity(1, keep=[0.0])),
+    "keep group out of range": ("keep", lambda: solve(sht.GroupSparsity([0, 0, 1, 1], 1, keep=[2]))),
+    "lower above 0": ("lower", lambda: sht.Sparsity(2, lower=0.1)),
+    "upper below 0": ("upper", lambda: sht.Sparsity(2, upper=[1.0, 1.0, -0.1, 1.0])),
+    "upper nan": ("upper", lambda: sht.NonNegativeSparsity(2, upper=np.nan)),
+    "lower shape": ("lower", lambda: solve(sht.Sparsity(2, lower=-np.ones(3)))),
+    "groups shape": ("groups", lambda: solve(sht.GroupSparsity([0, 1, 1], 1))),
+    "groups two-dimensional": ("groups", lambda: sht.GroupSparsity(np.zeros((2, 2)), 1)),
+    "within zero": ("within", lambda: sht.GroupSparsity([0, 1], 1, within=0)),
+    "x0 shape": ("x0", lambda: solve(sht.Sparsity(2), x0=np.zeros(3))),
+    "x0 nan": ("x0", lambda: solve(sht.Sparsity(2), x0=spoiled(np.zeros(4), np.nan))),
+    "max_steps zero": ("max_steps", lambda: solve(sht.Sparsity(2), max_steps=0)),
+    "every zero": ("every", lambda: sht.Record(every=0)),
+    "margin_scale": ("margin_scale", lambda: sht.Logistic(0.0)),
+    "gamma": ("gamma", lambda: sht.SmoothedHinge(-1.0)),
+    "delta": ("delta", lambda: sht.Huber(np.inf)),
+    "step size": ("size", lambda: sht.ConstantStep(-1.0)),
+    "step scale": ("scale", lambda: sht.ConstantStep(scale=0.0)),
+}
+WRONG_KIND = {
+    "loss string": ("loss", lambda: model(loss="squared")),
+    "loss class": ("loss", lambda: model(loss=sht.Squared)),
+    "objective array": ("objective", lambda: sht.solve(X, sht.Sparsity(2))),
+    "threshold int": ("threshold", lambda: sht.solve(model(), 2)),
+    "threshold class": ("threshold", lambda: sht.solve(model(), sht.Sparsity)),
+    "solver string": ("solver", lambda: sht.solve(model(), sht.Sparsity(2), "htp")),
+    "solver class": ("solver", lambda: sht.solve(model(), sht.Sparsity(2), sht.HTP)),
+    "hinge with HTP": ("solver", lambda: solve(sht.Sparsity(2), model(y=SIGNS, loss=sht.Hinge()))),
+    "hinge with GraSP": ("solver", lambda: solve(sht.Sparsity(2), model(y=SIGNS, loss=sht.Hinge()), sht.GraSP())),
+}
+
+
+def check(error, name, call):
+    with pytest.raises(error) as caught:
+        call()
+    message = str(caught.value)
+    assert message.startswith(f"{name}: "), message
+    assert "\n" not in message and message.endswith("."), f"one sentence: {message}"
+
+
+@pytest.mark.parametrize(("name", "call"), BAD.values(), ids=BAD)
+def test_bad_values_name_the_argument(name, call):
+    check(ValueError, name, call)
+
+
+@pytest.mark.parametrize(("name", "call"), WRONG_KIND.values(), ids=WRONG_KIND)
+def test_wrong_kinds_name_the_argument(name, call):
+    check(TypeError, name, call)
+
+
+def test_losses_without_a_curvature_run_with_iht():
+    solution = solve(sht.Sparsity(2), model(y=SIGNS, loss=sht.Hinge()), cases.SOLVERS["iht_schedule"], max_steps=5)
+    assert np.isfinite(solution.x).all()

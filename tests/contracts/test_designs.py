@@ -1,0 +1,72 @@
+"""Every design against NumPy, in any memory order and dtype."""
+
+import cases
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+
+ARRAY = np.random.default_rng(0).standard_normal((7, 5))
+WEIGHTS = np.random.default_rng(1).random(7)
+WEIGHTS /= WEIGHTS.sum()
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", cases.DESIGNS)
+def test_products_match_numpy(name, dtype):
+    X = ARRAY.astype(dtype)
+    design = cases.DESIGNS[name](X)
+    tol = 1e-5 if dtype == np.float32 else 1e-12
+    rng = np.random.default_rng(2)
+    w, r = rng.standard_normal(5).astype(dtype), rng.standard_normal(7).astype(dtype)
+    s = WEIGHTS.astype(dtype)
+    idx, rows = np.array([3, 0, 3, 4]), np.array([6, 1, 1])
+    assert design.shape == (7, 5) and design.dtype == dtype
+    forward, backward = design.mv(w), design.rmv(r)
+    chex.assert_type([forward, backward, design.columns(idx), design.column_norms(s)], dtype)
+    np.testing.assert_allclose(forward, ARRAY @ w, rtol=tol, atol=tol)
+    np.testing.assert_allclose(backward, ARRAY.T @ r, rtol=tol, atol=tol)
+    np.testing.assert_allclose(np.dot(forward, r), np.dot(w, backward), rtol=10 * tol)
+    np.testing.assert_array_equal(design.columns(idx), X[:, idx])
+    np.testing.assert_array_equal(design.rows(rows), X[rows])
+    np.testing.assert_allclose(design.column_norms(s), np.sqrt(s @ ARRAY**2), rtol=tol)
+    mean, variance = design.moments(s)
+    expected = WEIGHTS @ ARRAY
+    np.testing.assert_allclose(mean, expected, rtol=tol, atol=tol)
+    np.testing.assert_allclose(variance, WEIGHTS @ (ARRAY - expected) ** 2, rtol=10 * tol)
+    assert bool(design.is_finite())
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", cases.DESIGNS)
+def test_nonfinite_entries_are_seen(name, bad):
+    X = ARRAY.copy()
+    X[2, 3] = bad
+    assert not bool(cases.DESIGNS[name](X).is_finite())
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_integers_become_floats(dtype, order):
+    X = np.array([[1, 0, 2], [0, 3, 1]]).astype(dtype, order=order)
+    with jax.enable_x64(True):
+        design = sht.DenseDesign(X)
+        assert design.dtype == jnp.float64
+        np.testing.assert_array_equal(design.mv(jnp.array([1.0, 2.0, 3.0])), X.astype(float) @ [1, 2, 3])
+    assert sht.DenseDesign(X).dtype == jnp.float32
+
+
+def test_lists_and_float16():
+    np.testing.assert_array_equal(sht.DenseDesign([[1.0, 2.0], [3.0, 4.0]]).mv(jnp.array([1.0, 1.0])), [3, 7])
+    assert sht.DenseDesign(np.ones((2, 2), np.float16)).shape == (2, 2)
+
+
+def test_fortran_order_is_kept_and_sliced_views_work():
+    X = np.asfortranarray(ARRAY)
+    assert sht.DenseDesign(X).by_feature and not sht.DenseDesign(ARRAY).by_feature
+    view = ARRAY[::2, 1:4]
+    np.testing.assert_allclose(sht.DenseDesign(view).rmv(jnp.ones(4)), view.sum(0), rtol=1e-5)

@@ -1,0 +1,234 @@
+"""Every objective: the documented formula, finite differences, restriction, units, weights."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.preprocessing import StandardScaler
+
+import sparsehtp as sht
+from sparsehtp.objectives import gather
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+N, P = 12, 5
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((N, P)) * [1, 3, 0.5, 1, 1] + [0, 1, 2, 0, -1]
+WEIGHTS = np.array([1.0, 2, 0, 0.5, 1, 1, 3, 1, 1, 0.25, 1, 1])
+OFFSET = RNG.standard_normal(N)
+VECTOR = np.array([0.1, 0.0, 0.5, 1.0, 0.2])
+OPTIONS = {
+    "plain": {},
+    "weights_l2": dict(sample_weight=WEIGHTS, l2=0.3),
+    "intercept_vector_l2": dict(fit_intercept=True, l2=VECTOR),
+    "standardize": dict(standardize=True, l2=0.2, sample_weight=WEIGHTS),
+    "all": dict(fit_intercept=True, standardize=True, l2=VECTOR, sample_weight=WEIGHTS, offset=OFFSET),
+}
+MODELS = [
+    *[("squared", options) for options in OPTIONS],
+    *[(loss, "all") for loss in ("logistic_2", "smoothed_hinge", "huber", "poisson")],
+]
+CASES = pytest.mark.parametrize(("loss", "options"), MODELS)
+
+
+def make(loss, options):
+    loss = cases.LOSSES[loss]
+    y = cases.targets(loss, X @ [0.5, -0.3, 0, 0, 0.2], np.random.default_rng(1))
+    return sht.LinearModel(X, y, loss, **OPTIONS[options]), y
+
+
+def formula(loss, y, w, b, sample_weight=None, l2=0.0, standardize=False, offset=0.0, fit_intercept=False):
+    """F as documented, at coefficients in original units."""
+    s = np.ones(N) if sample_weight is None else sample_weight
+    s = s / s.sum()
+    sd = np.sqrt(s @ (X - s @ X) ** 2) if standardize else 1.0
+    return s @ np.asarray(loss.value(X @ w + b + offset, y)) + 0.5 * np.sum(l2 * (w * sd) ** 2)
+
+
+def padded_support(objective, chosen):
+    """The support free + chosen, with padding that repeats a chosen index."""
+    free = [P] * objective.n_free
+    idx = np.array([*free, *chosen, chosen[0], 1], np.int32)
+    return sht.Support(jnp.asarray(idx), jnp.arange(idx.size) < len(free) + len(chosen))
+
+
+@jax.jit
+def everything(objective, x, v, z, support):
+    restricted = objective.restrict(support)
+    on = gather(v, support)
+    return dict(
+        value=objective.value(x),
+        value_grad=objective.value_and_grad(x),
+        sparse_value=objective.value(x, support),
+        sparse_value_grad=objective.value_and_grad(x, support),
+        curvature=objective.curvature_at(objective.forward(x, support), v, support),
+        restricted_value=restricted.value(z),
+        restricted_grad=restricted.grad(z),
+        hvp=restricted.hvp(z, on),
+        hess=restricted.hess(z),
+    )
+
+
+def sparse_points(objective, chosen=(3, 0), seed=2):
+    rng = np.random.default_rng(seed)
+    where = np.array([*chosen, *[P] * objective.n_free])
+    x, v = np.zeros((2, P + objective.n_free))
+    x[where], v[where] = 0.7 * rng.standard_normal((2, where.size))
+    return x, v
+
+
+@CASES
+def test_value_is_the_documented_formula(loss, options):
+    objective, y = make(loss, options)
+    w = np.random.default_rng(3).standard_normal(P) * 0.5
+    b = 0.4 if objective.fit_intercept else 0.0
+    x = objective.to_internal(jnp.asarray(w), b)
+    expected = formula(cases.LOSSES[loss], y, w, b, **OPTIONS[options])
+    np.testing.assert_allclose(objective.value(x), expected, rtol=1e-12)
+    back, intercept = objective.to_external(x)
+    np.testing.assert_allclose(back, w, rtol=1e-12)
+    np.testing.assert_allclose(intercept, b, atol=1e-12)
+
+
+@CASES
+def test_derivatives_and_restriction(loss, options):
+    objective, _ = make(loss, options)
+    support = padded_support(objective, (3, 0))
+    x, v = sparse_points(objective)
+    z = np.asarray(gather(jnp.asarray(x), support))
+    out = everything(objective, x, v, z, support)
+    value, grad = out["value_grad"]
+    run = jax.jit(lambda x: objective.value_and_grad(x))
+    np.testing.assert_allclose(grad, cases.central_difference(lambda x: run(x)[0], x), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(value, out["value"], rtol=1e-14)
+    np.testing.assert_allclose(out["sparse_value"], value, rtol=1e-13)
+    np.testing.assert_allclose(out["sparse_value_grad"][0], value, rtol=1e-13)
+    np.testing.assert_allclose(out["sparse_value_grad"][1], grad, rtol=1e-11, atol=1e-13)
+
+    hessian = cases.central_difference(lambda x: run(x)[1], x)
+    np.testing.assert_allclose(out["curvature"], v @ hessian @ v, rtol=1e-6)
+
+    live = np.asarray(support.mask)
+    idx = np.asarray(support.idx)[live]
+    np.testing.assert_allclose(out["restricted_value"], value, rtol=1e-13)
+    np.testing.assert_allclose(out["restricted_grad"][live], grad[idx], rtol=1e-11, atol=1e-13)
+    block = hessian[np.ix_(idx, idx)]
+    np.testing.assert_allclose(out["hess"][np.ix_(live, live)], block, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(out["hvp"][live], block @ v[idx], rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(out["restricted_grad"][~live], 0)
+    np.testing.assert_array_equal(out["hvp"][~live], 0)
+
+
+@pytest.mark.parametrize("options", ["weights_l2", "all"])
+@pytest.mark.parametrize("loss", ["squared", "logistic_2", "huber"])
+def test_lipschitz_is_the_largest_eigenvalue(loss, options):
+    objective, _ = make(loss, options)
+    d = P + objective.n_free
+    s = WEIGHTS / WEIGHTS.sum()
+    A = X
+    if objective.standardize:
+        A = (X - s @ X) / np.sqrt(s @ (X - s @ X) ** 2)
+    if objective.fit_intercept:
+        A = np.column_stack([A, np.ones(N)])
+    ridge = np.zeros(d)
+    ridge[:P] = OPTIONS[options]["l2"]
+    sharp = {"squared": 1.0, "logistic_2": 1.0, "huber": 1.0}[loss]
+    expected = np.linalg.eigvalsh(sharp * A.T @ (A * s[:, None]) + np.diag(ridge))[-1]
+    estimate = float(objective.lipschitz())
+    assert 0.999 * expected <= estimate <= expected * (1 + 1e-9)
+
+
+def test_lipschitz_of_poisson_is_infinite():
+    assert np.isinf(make("poisson", "all")[0].lipschitz())
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_standardize_equals_a_standard_scaler(fit_intercept):
+    scaler = StandardScaler(with_mean=fit_intercept).fit(X, sample_weight=WEIGHTS)
+    y = X @ [1.0, 0, -2, 0, 0] + OFFSET
+    rest = dict(l2=0.1, sample_weight=WEIGHTS, fit_intercept=fit_intercept)
+    implicit = sht.LinearModel(X, y, standardize=True, **rest)
+    explicit = sht.LinearModel(scaler.transform(X), y, **rest)
+    x = np.random.default_rng(4).standard_normal(P + fit_intercept)
+    for a, b in zip(implicit.value_and_grad(x), explicit.value_and_grad(x), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10)
+    for k in (1, 2, 3):
+        a = sht.solve(implicit, sht.Sparsity(k, k_max=4), sht.HTP())
+        b = sht.solve(explicit, sht.Sparsity(k, k_max=4), sht.HTP())
+        np.testing.assert_array_equal(cases.members(a.support), cases.members(b.support))
+        np.testing.assert_allclose(a.x * scaler.scale_, b.x, atol=1e-9)
+        np.testing.assert_allclose(a.value, b.value, rtol=1e-10)
+
+
+@pytest.mark.parametrize("constant", [0.0, 3.0, 1e6])
+def test_constant_columns(constant):
+    Z = X.copy()
+    Z[:, 2] = constant
+    y = X @ [1.0, 0, 0, 0.5, 0] + 1
+    objective = sht.LinearModel(Z, y, fit_intercept=True, standardize=True)
+    solution = sht.solve(objective, sht.Sparsity(4, k_max=4), sht.HTP(), throw=False)
+    assert np.isfinite(solution.x).all() and np.isfinite(solution.value)
+    assert solution.x[2] == 0
+    kept = cases.members(solution.support)
+    A = np.column_stack([Z[:, kept], np.ones(N)])
+    residual = y - A @ np.linalg.lstsq(A, y, rcond=None)[0]
+    np.testing.assert_allclose(solution.value, 0.5 * np.mean(residual**2), atol=1e-10)
+
+
+def test_weights_are_repeated_rows():
+    counts = np.array([1, 2, 0, 3, 1, 1, 0, 2, 1, 1, 1, 2])
+    y = X @ [1.0, 0, -2, 0, 0] + OFFSET
+    rest = dict(l2=0.1, fit_intercept=True, standardize=True)
+    weighted = sht.LinearModel(X, y, sample_weight=counts, **rest)
+    repeated = sht.LinearModel(np.repeat(X, counts, 0), np.repeat(y, counts), **rest)
+    x = np.random.default_rng(5).standard_normal(P + 1)
+    np.testing.assert_allclose(weighted.value(x), repeated.value(x), rtol=1e-12)
+    a, b = (sht.solve(each, sht.Sparsity(2, k_max=4), sht.HTP()) for each in (weighted, repeated))
+    np.testing.assert_allclose(a.x, b.x, atol=1e-10)
+    np.testing.assert_allclose(a.intercept, b.intercept, atol=1e-10)
+    np.testing.assert_allclose(a.value, b.value, rtol=1e-11)
+
+
+@pytest.mark.parametrize("solver", [sht.IHT(sht.ConstantStep()), sht.HTP()], ids=["iht", "htp"])
+def test_quadratic_form_takes_the_same_iterates(solver):
+    y = X @ [1.0, 0, -2, 0, 0] + OFFSET
+    model = sht.LinearModel(X, y, l2=VECTOR, sample_weight=WEIGHTS)
+    form = sht.QuadraticForm.from_data(X, y, l2=VECTOR, sample_weight=WEIGHTS)
+    a, b = (sht.solve(each, sht.Sparsity(2), solver, max_steps=20) for each in (model, form))
+    assert a.num_steps == b.num_steps and a.num_steps >= 2
+    np.testing.assert_allclose(a.history.value, b.history.value, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(a.history.step_size, b.history.step_size, rtol=1e-9)
+    np.testing.assert_allclose(a.x, b.x, atol=1e-10)
+
+
+def test_quadratic_form_derivatives_and_restriction():
+    form = sht.QuadraticForm.from_data(X, OFFSET, l2=0.1)
+    support = padded_support(form, (3, 0))
+    x, v = sparse_points(form)
+    z = np.asarray(gather(jnp.asarray(x), support))
+    out = everything(form, x, v, z, support)
+    H = X.T @ X / N + 0.1 * np.eye(P)
+    value = 0.5 * np.mean((X @ x - OFFSET) ** 2) + 0.05 * x @ x
+    gradient = X.T @ (X @ x - OFFSET) / N + 0.1 * x
+    for name in ("value", "sparse_value", "restricted_value"):
+        np.testing.assert_allclose(out[name], value, rtol=1e-12)
+    for name in ("value_grad", "sparse_value_grad"):
+        np.testing.assert_allclose(out[name][1], gradient, rtol=1e-11, atol=1e-13)
+    idx = np.array([3, 0])
+    np.testing.assert_allclose(out["curvature"], v @ H @ v, rtol=1e-12)
+    np.testing.assert_allclose(out["restricted_grad"][:2], gradient[idx], rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(out["hess"][:2, :2], H[np.ix_(idx, idx)], rtol=1e-12)
+    np.testing.assert_allclose(out["hvp"][:2], (H @ v)[idx], rtol=1e-12)
+    np.testing.assert_allclose(form.lipschitz(), np.linalg.eigvalsh(H)[-1], rtol=1e-3)
+
+
+def test_every_dense_design_gives_the_same_solution():
+    y = X @ [1.0, 0, -2, 0, 0] + OFFSET
+    rest = dict(fit_intercept=True, standardize=True, l2=0.1)
+    first, *others = [
+        sht.solve(sht.LinearModel(make(X), y, **rest), sht.Sparsity(2, k_max=4), sht.HTP()).x
+        for make in cases.DESIGNS.values()
+    ]
+    for other in others:
+        np.testing.assert_allclose(other, first, atol=1e-11)

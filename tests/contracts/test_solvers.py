@@ -1,0 +1,320 @@
+"""What every batch solver promises, against NumPy and SciPy."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import lsq_linear, minimize
+
+import sparsehtp as sht
+from sparsehtp import FIRED, RESULTS
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+SOLVERS = pytest.mark.parametrize("name", cases.SOLVERS)
+FOUR = pytest.mark.parametrize("name", ["iht", "htp", "grasp", "subspace_pursuit"])
+N, P, K = 100, 30, 3
+PLANTED = {loss: cases.planted(cases.LOSSES[loss]) for loss in ("squared", "logistic")}
+# approximate refits or steps that only fade: stationary to this tolerance, else 1e-6
+LOOSE = {"iht_schedule": 5e-2, "htp_newton": 1e-2, "cosamp": 0.2}
+
+
+def gradient(loss, X, y, w, b=0.0, l2=0.0):
+    """Written out in NumPy for the squared and the logistic loss."""
+    eta = X @ w + b
+    residual = eta - y if loss == "squared" else -y / (1 + np.exp(y * eta))
+    return X.T @ residual / len(y) + l2 * w
+
+
+def value(loss, X, y, w, b=0.0, l2=0.0):
+    eta = X @ w + b
+    each = 0.5 * (eta - y) ** 2 if loss == "squared" else np.log1p(np.exp(-y * eta))
+    return each.mean() + 0.5 * l2 * w @ w
+
+
+def fit(name, loss="squared", k=K, k_max=P, l2=0.01, x0=None, **rest):
+    """All problems of this file share shapes and k_max, so that a solver is compiled once per loss."""
+    X, y, _ = PLANTED[loss]
+    objective = sht.LinearModel(X, y, cases.LOSSES[loss], l2=l2)
+    return sht.solve(objective, sht.Sparsity(k, k_max), cases.SOLVERS[name], x0=x0, **rest)
+
+
+@pytest.mark.parametrize("loss", PLANTED)
+@SOLVERS
+def test_planted_support_stationarity_and_history(name, loss):
+    X, y, support = PLANTED[loss]
+    solution = fit(name, loss)
+    np.testing.assert_array_equal(cases.members(solution.support), support)
+    w = np.asarray(solution.x)
+    assert set(np.flatnonzero(w)) == set(support)
+    np.testing.assert_allclose(solution.value, value(loss, X, y, w, l2=0.01), rtol=1e-10)
+    scale = np.linalg.norm(gradient(loss, X, y, np.zeros(P)))
+    slope = np.linalg.norm(gradient(loss, X, y, w, l2=0.01)[support])
+    assert slope <= LOOSE.get(name, 1e-6) * scale
+    if name != "iht_schedule":
+        assert int(solution.result) == RESULTS.converged and int(solution.fired) != FIRED.none
+
+    steps, best = int(solution.num_steps), int(solution.best_step)
+    history = jax.tree.map(lambda h: np.asarray(h)[:steps], solution.history)
+    assert history.value[best] == solution.value
+    if cases.SOLVERS[name].returns_best:
+        assert best == np.argmin(history.value)
+    else:
+        assert best == steps - 1
+    np.testing.assert_allclose(history.grad_norm[best], slope, rtol=1e-5, atol=1e-9)
+    np.testing.assert_array_equal(history.support_size, K)
+    assert np.all(history.status == 0) and np.all(history.gap == np.inf) and np.all(history.step_size > 0)
+
+
+@pytest.mark.parametrize("name", ["iht", "iht_backtracking", "iht_constant", "htp", "htp_backtracking", "htp_newton"])
+def test_the_objective_never_rises(name):
+    X, y, _ = PLANTED["logistic"]
+    rng = np.random.default_rng(1)
+    w0 = np.where(np.arange(P) < K, rng.standard_normal(P), 0)
+    for k, x0 in ((K, None), (8, None), (K, w0)):
+        solution = fit(name, "logistic", k=k, x0=x0)
+        values = np.asarray(solution.history.value)[: int(solution.num_steps)]
+        first = value("logistic", X, y, np.zeros(P) if x0 is None else w0, l2=0.01)
+        assert np.all(np.diff([first, *values]) <= 1e-12), name
+
+
+@SOLVERS
+def test_no_features(name):
+    solution = fit(name, k=0)
+    _, y, _ = PLANTED["squared"]
+    np.testing.assert_array_equal(solution.x, 0)
+    assert cases.members(solution.support).size == 0
+    np.testing.assert_allclose(solution.value, 0.5 * np.mean(y**2))
+    assert int(solution.result) in (RESULTS.converged, RESULTS.max_steps)
+
+
+@SOLVERS
+def test_all_features_is_least_squares(name):
+    X, y, _ = PLANTED["squared"]
+    solution = fit(name, k=P, l2=0.0)
+    expected = np.linalg.lstsq(X, y, rcond=None)[0]
+    tol = 1e-2 if name == "iht_schedule" else 1e-6
+    np.testing.assert_allclose(solution.x, expected, atol=tol)
+    np.testing.assert_array_equal(cases.members(solution.support), np.arange(P))
+
+
+@FOUR
+def test_one_feature_and_one_sample(name):
+    solver = cases.SOLVERS[name]
+    one = sht.solve(sht.LinearModel([[2.0]], [3.0], l2=1.0), sht.Sparsity(1), solver)
+    np.testing.assert_allclose(one.x, [6 / 5], rtol=1e-8)  # (4 + 1) w = 6
+
+
+@pytest.mark.parametrize("name", ["iht", "htp"])
+def test_one_sample_takes_the_largest_column(name):
+    row = np.array([[1.0, -3.0, 2.0]])
+    solution = sht.solve(sht.LinearModel(row, [6.0]), sht.Sparsity(1), cases.SOLVERS[name])
+    np.testing.assert_allclose(solution.x, [0, -2, 0], atol=1e-8)
+
+
+BOUNDS = {"box": (-0.4, 0.5), "nonnegative": (0.0, np.inf)}
+
+
+def bounded(kind, k):
+    lower, upper = BOUNDS[kind]
+    if kind == "nonnegative":
+        return sht.NonNegativeSparsity(k)
+    return sht.Sparsity(k, lower=lower, upper=upper)
+
+
+@pytest.mark.parametrize("kind", BOUNDS)
+@FOUR
+def test_bounds_match_scipy_on_the_support(name, kind):
+    X, y, _ = cases.data(sht.Squared(), seed=3)
+    solution = sht.solve(sht.LinearModel(X, y), bounded(kind, 4), cases.SOLVERS[name])
+    assert int(solution.result) == RESULTS.converged
+    support = cases.members(solution.support)
+    assert support.size == 4
+    expected = lsq_linear(X[:, support], y, BOUNDS[kind], tol=1e-14).x
+    np.testing.assert_allclose(np.asarray(solution.x)[support], expected, atol=1e-6)
+    lower, upper = BOUNDS[kind]
+    w = np.asarray(solution.x)
+    assert np.any((w[support] == lower) | (w[support] == upper)), "a bound is active, or this test shows nothing"
+
+
+def test_bounds_with_the_logistic_loss_and_standardisation():
+    X, y, _ = cases.data(sht.Logistic(), seed=5)
+    X = X * [1, 2, 0.5, 1, 3, 1] + 1
+    objective = sht.LinearModel(X, y, sht.Logistic(), fit_intercept=True, standardize=True, l2=0.05)
+    solution = sht.solve(objective, sht.Sparsity(3, lower=-0.3, upper=0.3), sht.HTP())
+    support = cases.members(solution.support)
+    sd = X.std(0)[support]
+
+    def fun(z):
+        eta = X[:, support] @ z[:3] + z[3]
+        return np.log1p(np.exp(-y * eta)).mean() + 0.025 * np.sum((z[:3] * sd) ** 2)
+
+    box = [(-0.3, 0.3)] * 3 + [(None, None)]
+    best = minimize(fun, np.zeros(4), bounds=box, method="L-BFGS-B", options=dict(ftol=1e-15, gtol=1e-10))
+    np.testing.assert_allclose([*np.asarray(solution.x)[support], solution.intercept], best.x, atol=1e-5)
+    np.testing.assert_allclose(solution.value, best.fun, rtol=1e-9)
+    assert np.any(np.abs(solution.x) >= 0.3 - 1e-12)
+
+
+@FOUR
+def test_groups(name):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 12))
+    groups = np.arange(12) // 3
+    w = np.where((groups == 1) | (groups == 3), 1.0, 0.0) * rng.choice([-1, 1], 12)
+    y = X @ w + 0.1 * rng.standard_normal(60)
+    solution = sht.solve(sht.LinearModel(X, y), sht.GroupSparsity(groups, 2), cases.SOLVERS[name])
+    np.testing.assert_array_equal(cases.members(solution.support), [1, 3])
+    where = np.flatnonzero(w)
+    expected = np.zeros(12)
+    expected[where] = np.linalg.lstsq(X[:, where], y, rcond=None)[0]
+    np.testing.assert_allclose(solution.x, expected, atol=1e-6)
+
+
+def test_kept_features_and_groups_within():
+    X, y, _ = cases.data(sht.Squared())
+    kept = sht.solve(sht.LinearModel(X, y), sht.Sparsity(2, keep=[5, 4]), sht.HTP())
+    support = cases.members(kept.support)
+    assert support.size == 4 and {4, 5} <= set(support)
+    expected = np.linalg.lstsq(X[:, support], y, rcond=None)[0]
+    np.testing.assert_allclose(np.asarray(kept.x)[support], expected, atol=1e-9)
+
+    within = sht.solve(sht.LinearModel(X, y), sht.GroupSparsity(cases.GROUPS, 2, within=1), sht.HTP())
+    support = np.flatnonzero(within.x)
+    assert support.size == 2 and len(set(cases.GROUPS[support])) == 2
+    expected = np.linalg.lstsq(X[:, support], y, rcond=None)[0]
+    np.testing.assert_allclose(np.asarray(within.x)[support], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", PLANTED)
+def test_momentum_and_step_rules_reach_the_same_point(loss):
+    reference = fit("htp", loss)
+    for name in ("iht", "iht_constant", "iht_backtracking", "iht_heavy_ball", "iht_nesterov"):
+        np.testing.assert_allclose(fit(name, loss).x, reference.x, atol=1e-6)
+
+
+def test_a_few_newton_steps_nearly_minimise():
+    exact, few = fit("htp", "logistic"), fit("htp_newton", "logistic")
+    assert exact.value <= few.value <= exact.value * (1 + 1e-3)
+    assert few.history.value[0] > exact.history.value[0], "the first refit, from zero, is cut short"
+
+
+@FOUR
+def test_a_warm_start_is_in_original_units_and_stays(name):
+    first = fit(name)
+    for x0 in (first, first.x):
+        again = fit(name, x0=x0)
+        np.testing.assert_allclose(again.x, first.x, atol=1e-7)
+        assert int(again.num_steps) <= min(4, int(first.num_steps) + 1)
+
+
+def test_singular_supports_are_reported():
+    X, y, _ = cases.data(sht.Squared())
+    X[:, 1] = X[:, 0]
+    objective = sht.LinearModel(X, y)
+    expected = np.linalg.lstsq(X, y, rcond=None)[0]
+    for solver in (sht.HTP(), sht.GraSP(), sht.SubspacePursuit()):
+        solution = sht.solve(objective, sht.Sparsity(6), solver, throw=False)
+        assert int(solution.result) == RESULTS.singular
+        np.testing.assert_allclose(solution.x, expected, atol=1e-8)  # the minimum-norm solution
+        with pytest.raises(sht.SolveError, match="singular"):
+            sht.solve(objective, sht.Sparsity(6), solver)
+    # l2 makes it regular
+    assert int(sht.solve(sht.LinearModel(X, y, l2=0.1), sht.Sparsity(6), sht.HTP()).result) == RESULTS.converged
+
+
+def test_singular_logistic_support():
+    X, y, _ = cases.data(sht.Logistic(), seed=1)
+    X[:, 1] = X[:, 0]
+    objective = sht.LinearModel(X, y, sht.Logistic())
+    solution = sht.solve(objective, sht.Sparsity(2, keep=[0, 1]), sht.HTP(), throw=False)
+    assert int(solution.result) == RESULTS.singular
+    assert np.isfinite(solution.x).all() and np.isfinite(solution.value)
+
+
+def test_nonfinite_steps_are_refused_and_reported():
+    X, y, _ = cases.data(sht.Squared())
+    with jax.enable_x64(False):
+        objective = sht.LinearModel(X.astype(np.float32), y.astype(np.float32))
+        solver = sht.IHT(sht.ConstantStep(1e6))
+        solution = sht.solve(objective, sht.Sparsity(2), solver, throw=False)
+        assert int(solution.result) == RESULTS.nonfinite
+        assert np.isfinite(solution.x).all() and np.isfinite(solution.value)
+        steps, best = int(solution.num_steps), int(solution.best_step)
+        assert best == steps - 2 and not np.isfinite(solution.history.value[steps - 1])
+        assert solution.history.value[best] == solution.value
+        with pytest.raises(sht.SolveError, match="infinite"):
+            sht.solve(objective, sht.Sparsity(2), solver)
+
+
+@pytest.mark.parametrize(
+    ("name", "gradients", "products", "thresholds"),
+    # one gradient at a sparse iterate is one product; the extrapolated point takes a forward and a backward one
+    [
+        ("iht_constant", 1, 1, 1),
+        ("iht_heavy_ball", 1, 1, 1),
+        ("iht_nesterov", 2, 3, 1),
+        # the pursuits threshold the gradient for candidates, then the step (HTP) or the wide fit
+        ("htp_constant", 1, 1, 2),
+        ("grasp", 1, 1, 2),
+        ("subspace_pursuit", 1, 1, 2),
+    ],
+)
+def test_counts(name, gradients, products, thresholds):
+    solution = fit(name)
+    steps = int(solution.num_steps)
+    for field, expected in (("ifo", gradients * N), ("design_products", products), ("hard_thresholds", thresholds)):
+        np.testing.assert_array_equal(np.asarray(getattr(solution.history, field))[:steps], expected, err_msg=field)
+
+
+def test_refused_steps_count_their_thresholds():
+    solution = fit("iht_backtracking")
+    steps = int(solution.num_steps)
+    sizes = np.asarray(solution.history.step_size)[:steps]
+    proposed = np.concatenate([[1.0], 2 * sizes[:-1]])
+    tries = np.round(np.log2(proposed / sizes)).astype(int)
+    assert tries.max() >= 1
+    np.testing.assert_array_equal(solution.history.hard_thresholds[:steps], 1 + tries)
+
+
+def test_quadratic_form_counts_one_gradient():
+    form = sht.QuadraticForm(np.eye(6), np.arange(6.0))
+    solution = sht.solve(form, sht.Sparsity(2), sht.HTP())
+    np.testing.assert_array_equal(solution.history.ifo[: int(solution.num_steps)], 1)
+    np.testing.assert_allclose(solution.x, [0, 0, 0, 0, 4, 5])
+
+
+def test_hinge_falls_with_a_schedule_and_is_the_default():
+    X, y, _ = cases.data(sht.Hinge())
+    solution = sht.solve(sht.LinearModel(X, y, sht.Hinge(), l2=0.01), sht.Sparsity(3))
+    assert solution.value < 0.6  # 1 at zero
+    w = np.asarray(solution.x)
+    expected = np.maximum(0, 1 - y * (X @ w)).mean() + 0.005 * w @ w
+    np.testing.assert_allclose(solution.value, expected, rtol=1e-12)
+    assert solution.value == np.asarray(solution.history.value)[: int(solution.num_steps)].min()
+
+
+def test_support_and_nonzeros_are_different_things():
+    solution = sht.solve(sht.QuadraticForm(np.eye(6), np.zeros(6)), sht.Sparsity(3), sht.HTP())
+    assert cases.members(solution.support).size == 3 and not np.any(solution.x)
+
+
+def test_sparse_eigenvalue_is_a_lower_bound_and_exact_at_p():
+    A = np.cov(np.random.default_rng(0).standard_normal((6, 40)))
+
+    def matvec(v):
+        return jnp.asarray(A) @ v
+
+    spectrum = np.linalg.eigvalsh(A)
+    np.testing.assert_allclose(sht.largest_eigenvalue(matvec, jnp.ones(6), 3000), spectrum[-1], rtol=1e-10)
+    pairs = [A[np.ix_(s, s)] for s in np.array(np.triu_indices(6, 1)).T]
+    best = max(np.linalg.eigvalsh(pair)[-1] for pair in pairs)
+    least = min(np.linalg.eigvalsh(pair)[0] for pair in pairs)
+    start = jnp.asarray(np.diag(A))
+    estimate = sht.sparse_eigenvalue(matvec, start, 2)
+    assert np.diag(A).max() - 1e-12 <= estimate <= best + 1e-12
+    lower = sht.sparse_eigenvalue(matvec, start, 2, largest=False, bound=spectrum[-1])
+    assert least - 1e-12 <= lower <= np.diag(A).max()
+    with pytest.raises(ValueError, match="bound"):
+        sht.sparse_eigenvalue(matvec, start, 2, largest=False)

@@ -1,0 +1,189 @@
+"""Terminations on a scripted solver (its iterates are given), and a real cycle of HTP with too large a step."""
+
+from typing import NamedTuple
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+from sparsehtp import FIRED, RESULTS
+from sparsehtp.objectives import AbstractObjective
+from sparsehtp.solvers import AbstractSolver
+from sparsehtp.thresholds import AbstractThreshold
+
+pytestmark = pytest.mark.usefixtures("x64")
+STEPS = 64
+
+
+class ScriptState(NamedTuple):
+    x: jax.Array
+    support: sht.Support
+    step_size: jax.Array
+    grad: jax.Array
+
+
+class Script(AbstractSolver):
+    """Step t goes to points[t], with the given gap, gradient norm and change of support."""
+
+    points: jax.Array
+    gaps: jax.Array
+    grads: jax.Array
+    changes: jax.Array
+    requires = AbstractObjective
+    supports = (AbstractThreshold,)
+
+    @property
+    def default_termination(self):
+        return sht.SmallStep()
+
+    @property
+    def default_max_steps(self):
+        return STEPS
+
+    def init(self, objective, threshold, x0, key):
+        _, support = threshold(x0)
+        return ScriptState(x0, support, jnp.ones(()), jnp.array([3.0, 4.0]))  # norm 5
+
+    def step(self, objective, threshold, state, t):
+        x = self.points[t]
+        zero, one = jnp.int32(0), jnp.ones(())
+        info = sht.Info(
+            value=10 * one,
+            grad_norm=self.grads[t],
+            step_norm=jnp.linalg.norm(x - state.x),
+            step_size=one,
+            support_size=zero,
+            support_changed=self.changes[t],
+            ifo=zero,
+            hard_thresholds=zero,
+            design_products=zero,
+            gap=self.gaps[t],
+            status=zero,
+        )
+        return state._replace(x=x), info
+
+
+MOVING = np.arange(1.0, STEPS + 1)[:, None] * [1.0, 0.0]  # never returns, never slows down
+
+
+def script(termination, points=MOVING, gaps=None, grads=None, changes=None):
+    solver = Script(
+        jnp.asarray(points),
+        jnp.full(STEPS, jnp.inf) if gaps is None else jnp.asarray(gaps),
+        jnp.full(STEPS, 5.0) if grads is None else jnp.asarray(grads),
+        jnp.ones(STEPS, jnp.int32) if changes is None else jnp.asarray(changes, jnp.int32),
+    )
+    objective = sht.QuadraticForm(np.eye(2), np.zeros(2))
+    return sht.solve(objective, sht.Sparsity(1), solver, termination=termination, max_steps=STEPS)
+
+
+def ending(solution):
+    return RESULTS(int(solution.result)), FIRED(int(solution.fired)), int(solution.num_steps)
+
+
+def at(step, small, large):
+    return np.where(np.arange(STEPS) >= step, small, large)
+
+
+def slowing(step):
+    """Points that stop (relative step 5e-4) at a step."""
+    points = MOVING.copy()
+    points[step:] = points[step - 1] * (1 + 5e-4)
+    return points
+
+
+SOONER = dict(gaps=at(7, 0.009, 0.011), grads=at(9, 0.0049, 0.0051), changes=at(5, 0, 1), points=slowing(11))
+
+
+@pytest.mark.parametrize(
+    ("termination", "fired", "steps"),
+    [
+        (sht.DualGap(1e-3), FIRED.DualGap, 8),
+        (sht.SmallGradient(1e-3), FIRED.SmallGradient, 10),
+        (sht.StableSupport(), FIRED.StableSupport, 6),
+        (sht.SmallStep(1e-3), FIRED.SmallStep, 12),
+        (sht.DualGap(1e-3) | sht.SmallGradient(1e-3), FIRED.DualGap, 8),
+        (sht.SmallGradient(1e-3) | sht.DualGap(1e-3), FIRED.DualGap, 8),
+        (sht.DualGap(1e-3) & sht.SmallGradient(1e-3), FIRED.DualGap | FIRED.SmallGradient, 10),
+        (sht.SmallStep(1e-3) & sht.StableSupport(), FIRED.SmallStep | FIRED.StableSupport, 12),
+        (
+            (sht.DualGap(1e-3) & sht.SmallGradient(1e-3)) | sht.SmallStep(1e-3),
+            FIRED.DualGap | FIRED.SmallGradient,
+            10,
+        ),
+    ],
+    ids=["gap", "grad", "support", "step", "gap|grad", "grad|gap", "gap&grad", "step&support", "(gap&grad)|step"],
+)
+def test_fires_at_its_step_and_names_itself(termination, fired, steps):
+    assert ending(script(termination, **SOONER)) == (RESULTS.converged, fired, steps)
+
+
+def test_every_termination_runs_to_the_limit_otherwise():
+    for termination in cases.TERMINATIONS.values():
+        assert ending(script(termination)) == (RESULTS.max_steps, FIRED.none, STEPS)
+
+
+def test_the_sentence_names_what_fired():
+    solution = script(sht.DualGap(1e-3) & sht.SmallGradient(1e-3), **SOONER)
+    assert "SmallGradient and DualGap" in solution.describe() and "converged after 10 steps" in solution.describe()
+
+
+def test_a_stable_support_needs_two_steps():
+    assert ending(script(sht.StableSupport(), changes=np.zeros(STEPS)))[2] == 2
+
+
+@pytest.mark.parametrize("lead", [0, 1, 6, 13])
+@pytest.mark.parametrize("period", [2, 3, 5])
+def test_cycles_are_found(period, lead):
+    rng = np.random.default_rng(period)
+    start, loop = rng.standard_normal((lead, 2)), rng.standard_normal((period, 2))
+    points = np.concatenate([start, np.tile(loop, (STEPS // period + 1, 1))])[:STEPS]
+    result, fired, steps = ending(script(sht.Cycle(), points))
+    assert (result, fired) == (RESULTS.cycle, FIRED.Cycle)
+    assert lead + period < steps <= 3 * max(period, lead) + period + 2
+    # a criterion beside it that does not hold changes nothing
+    assert ending(script(sht.SmallStep() | sht.Cycle(), points)) == (result, fired, steps)
+
+
+def test_convergence_and_drift_are_not_cycles():
+    rng = np.random.default_rng(0)
+    angle = np.arange(STEPS)[:, None]
+    spiral = 0.8**angle * np.concatenate([np.cos(2 * angle), np.sin(2 * angle)], axis=1)
+    still = np.ones((STEPS, 2))
+    for points in (spiral, still, MOVING, rng.standard_normal((STEPS, 2))):
+        assert ending(script(sht.Cycle(), points)) == (RESULTS.max_steps, FIRED.none, STEPS)
+
+
+def pursuit_in_numpy(X, y, k, size, steps):
+    """The supports of HTP, transcribed."""
+    x, supports = np.zeros(X.shape[1]), []
+    for _ in range(steps):
+        z = x - size * X.T @ (X @ x - y) / len(y)
+        support = np.sort(np.argsort(-np.abs(z), kind="stable")[:k])
+        x = np.zeros(X.shape[1])
+        x[support] = np.linalg.lstsq(X[:, support], y, rcond=None)[0]
+        supports.append(tuple(support))
+    return supports
+
+
+def test_htp_cycles_with_a_step_of_four_over_L():
+    for seed in range(500):
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((20, 6)), rng.standard_normal(20)
+        size = 4 / np.linalg.eigvalsh(X.T @ X / 20)[-1]
+        supports = pursuit_in_numpy(X, y, 2, size, 30)
+        if supports[-1] != supports[-2] and supports[-1] == supports[-3]:
+            break
+    else:
+        pytest.fail("no cycle in 500 problems")
+    objective = sht.LinearModel(X, y)
+    solution = sht.solve(objective, sht.Sparsity(2), sht.HTP(sht.ConstantStep(size)))
+    assert ending(solution)[:2] == (RESULTS.cycle, FIRED.Cycle) and int(solution.num_steps) < 30
+    history = np.asarray(solution.history.value)[: int(solution.num_steps)]
+    assert solution.value == history.min() == history[int(solution.best_step)]
+    assert abs(history[-1] - history[-3]) < 1e-12 and abs(history[-1] - history[-2]) > 1e-9
+    searching = sht.solve(objective, sht.Sparsity(2), sht.HTP())
+    assert int(searching.result) == RESULTS.converged

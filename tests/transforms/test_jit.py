@@ -1,0 +1,144 @@
+"""`jit` equals eager, nothing retraces, float32 equals float64, k_max and the record do not change answers."""
+
+import cases
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+from sparsehtp import _driver
+
+X, Y, _ = cases.data(sht.Squared(), n=24, p=18, seed=2)
+LABELS = np.where(Y > np.median(Y), 1.0, -1.0)
+TRACES = []
+
+
+class Counted(sht.Squared):
+    """The squared loss; every trace of its value leaves a mark."""
+
+    def value(self, eta, y):
+        if isinstance(eta, jax.core.Tracer):
+            TRACES.append(1)
+        return super().value(eta, y)
+
+
+def test_one_program_serves_every_k_l2_seed_and_data_of_a_shape():
+    rng = np.random.default_rng(0)
+
+    def run(k, l2=0.1, X=X, y=Y, seed=0, weights=None):
+        objective = sht.LinearModel(X, y, Counted(), l2=l2, sample_weight=weights)
+        return sht.solve(objective, sht.Sparsity(k, k_max=16), sht.HTP(), key=jax.random.key(seed))
+
+    run(1)
+    first = len(TRACES)
+    assert first > 0
+    sizes = [int(run(k).support.mask.sum()) for k in range(1, 17)]
+    assert sizes == list(range(1, 17))
+    run(np.int64(3), l2=0.7)
+    run(jnp.int32(3), l2=np.float32(0.2))
+    run(2, l2=0)
+    run(3, X=rng.standard_normal(X.shape), y=rng.standard_normal(24))
+    run(3, seed=5, weights=rng.random(24))
+    assert len(TRACES) == first, "a new k, l2, seed or data of the same shape traced again"
+    sht.solve(sht.LinearModel(X, Y, Counted(), l2=0.1), sht.Sparsity(3, k_max=8), sht.HTP())
+    assert len(TRACES) > first, "the counter sees a retrace where there must be one"
+
+
+def test_a_jitted_solve_is_traced_once_for_sixteen_k():
+    @jax.jit
+    @chex.assert_max_traces(1)
+    def run(k):
+        return sht.solve(sht.LinearModel(X, Y, l2=0.1), sht.Sparsity(k, k_max=16), sht.HTP()).value
+
+    values = [float(run(k)) for k in range(1, 17)]
+    assert values[15] < values[0] and len(set(values)) > 8
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("solver", [sht.HTP(), sht.IHT()], ids=["htp", "iht"])
+def test_jit_equals_eager(solver):
+    def run(X, y, k):
+        objective = sht.LinearModel(X, y, l2=0.1, fit_intercept=True, standardize=True)
+        return sht.solve(objective, sht.Sparsity(k, k_max=8), solver)
+
+    eager = run(X, Y, 3)
+    jitted = jax.jit(run)(X, Y, 3)
+    chex.assert_trees_all_close(eager._replace(key=None), jitted._replace(key=None), rtol=1e-9, atol=1e-11)
+
+
+def test_throw_is_ignored_under_tracing():
+    def run(y):
+        return sht.solve(sht.LinearModel(X, y), sht.Sparsity(2), sht.IHT(sht.ConstantStep(1e6))).result
+
+    assert int(jax.jit(run)(jnp.asarray(Y))) == sht.RESULTS.nonfinite
+    with pytest.raises(sht.SolveError):
+        run(Y)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("solver", [sht.HTP(), sht.IHT()], ids=["htp", "iht"])
+def test_float32_agrees_with_float64(loss, solver):
+    y = LABELS if loss == "logistic" else Y
+
+    def run(dtype):
+        objective = sht.LinearModel(X.astype(dtype), y.astype(dtype), cases.LOSSES[loss], l2=0.1, fit_intercept=True)
+        return sht.solve(objective, sht.Sparsity(3), solver)
+
+    single = run(np.float32)
+    with jax.enable_x64(True):
+        double = run(np.float64)
+        mixed = run(np.float32)  # float32 data inside an x64 context stay float32
+    chex.assert_type([single.x, single.value, mixed.x, mixed.value], np.float32)
+    chex.assert_type([double.x, double.value, double.history.value], np.float64)
+    for other in (single, mixed):
+        assert int(other.result) == int(double.result) == sht.RESULTS.converged
+        np.testing.assert_array_equal(cases.members(other.support), cases.members(double.support))
+        np.testing.assert_allclose(other.x, double.x, atol=2e-4)
+        np.testing.assert_allclose(other.value, double.value, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", ["htp", "iht", "grasp", "subspace_pursuit"])
+def test_the_answer_does_not_depend_on_k_max(name):
+    objective = sht.LinearModel(X, Y, l2=0.1, fit_intercept=True)
+    first, *others = [sht.solve(objective, sht.Sparsity(3, k_max=k_max), cases.SOLVERS[name]) for k_max in (3, 4, 18)]
+    for other in others:
+        np.testing.assert_array_equal(cases.members(first.support), cases.members(other.support))
+        np.testing.assert_allclose(first.x, other.x, atol=1e-9)
+        steps = int(first.num_steps)
+        assert steps == int(other.num_steps)
+        np.testing.assert_allclose(first.history.value[:steps], other.history.value[:steps], rtol=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
+def test_records():
+    objective = sht.LinearModel(X, Y, l2=0.1)
+
+    def run(record, max_steps=50):
+        return sht.solve(objective, sht.Sparsity(3), sht.IHT(), max_steps=max_steps, record=record)
+
+    every, third, none = run(sht.Record()), run(sht.Record(every=3)), run(None)
+    steps = int(every.num_steps)
+    assert 6 < steps < 50, "stops before the limit, so that there is padding"
+    assert none.history is None
+    for other in (third, none):
+        np.testing.assert_array_equal(other.x, every.x)
+        assert int(other.num_steps) == steps and int(other.best_step) == int(every.best_step)
+    chex.assert_tree_shape_prefix(every.history, (50,))
+    chex.assert_tree_shape_prefix(third.history, (17,))
+    # each row is the last step of its block of three
+    last = np.minimum(np.arange(-(-steps // 3)) * 3 + 2, steps - 1)
+    for a, b in zip(every.history, third.history, strict=True):
+        np.testing.assert_array_equal(np.asarray(b)[: last.size], np.asarray(a)[last])
+        assert not np.any(np.asarray(a)[steps:]) and not np.any(np.asarray(b)[last.size :]), "padding is zero"
+
+
+def test_the_program_is_shared_between_eager_calls():
+    objective = sht.LinearModel(X, Y, l2=0.1)
+    sht.solve(objective, sht.Sparsity(3, k_max=4), sht.HTP())
+    size = _driver._jitted._cache_size()
+    for k in (1, 2, 4):
+        sht.solve(objective, sht.Sparsity(k, k_max=4), sht.HTP())
+    assert _driver._jitted._cache_size() == size

@@ -1,0 +1,135 @@
+"""`vmap` (nested too) equals the loop, over everything traced; histories too."""
+
+import cases
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+X, Y, _ = cases.data(sht.Squared(), seed=1)
+Y = Y + 0.8 * X[:, 4] - 0.5 * X[:, 5]
+N, P = X.shape
+KS = jnp.arange(P + 1)
+L2S = jnp.array([0.0, 0.1, 1.0])
+SOLVERS = {"htp": sht.HTP(), "iht": sht.IHT(), "grasp": sht.GraSP(), "subspace_pursuit": sht.SubspacePursuit()}
+RECORD = sht.Record()
+
+
+def solve(k, l2=0.1, weights=None, y=Y, design=X, key=None, solver=SOLVERS["htp"], record=RECORD):
+    objective = sht.LinearModel(design, y, l2=l2, sample_weight=weights, fit_intercept=True, standardize=True)
+    return sht.solve(objective, sht.Sparsity(k, k_max=P), solver, key=key, record=record)
+
+
+def visible(solution):
+    """Everything that does not depend on the layout: padding of supports and histories is blanked."""
+    member = np.zeros(P, bool)
+    member[cases.members(solution.support)] = True
+    history = solution.history
+    if history is not None:
+        live = np.arange(history.value.shape[0]) < int(solution.num_steps)
+        history = jax.tree.map(lambda h: np.where(live, h, 0), history)
+        # a ratio of tiny numbers towards the end, so compared apart
+        sizes, history = history.step_size, history._replace(step_size=None)
+        assert np.array_equal(sizes > 0, live)
+    # not best_step: rows whose values agree to rounding may tie either way
+    fields = ("x", "intercept", "value", "result", "fired", "num_steps")
+    return {name: np.asarray(getattr(solution, name)) for name in fields}, member, history
+
+
+def row(batch, *index):
+    return jax.tree.map(lambda a: a[index], batch._replace(state=None))
+
+
+def assert_same(lane, single):
+    moving = np.asarray(single.history.step_norm) > 1e-6  # else the size is a ratio of rounding errors
+    np.testing.assert_allclose(lane.history.step_size[moving], single.history.step_size[moving], rtol=1e-4)
+    best = int(lane.best_step)
+    np.testing.assert_allclose(lane.history.value[best], lane.value, rtol=1e-12)
+    lane, single = visible(lane), visible(single)
+    chex.assert_trees_all_equal_shapes_and_dtypes(lane, single)
+    chex.assert_trees_all_close(lane, single, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_over_k(name):
+    batch = jax.vmap(lambda k: solve(k, solver=SOLVERS[name]))(KS)
+    if name in ("htp", "iht"):
+        assert len({int(steps) for steps in batch.num_steps}) > 1, "lanes stop at different steps"
+    for i, k in enumerate(KS):
+        assert_same(row(batch, i), solve(k, solver=SOLVERS[name]))
+
+
+def test_nested_over_l2_and_k():
+    def inner(l2):
+        return jax.vmap(lambda k: solve(k, l2))(KS[1:5])
+
+    batch = jax.vmap(inner)(L2S)
+    assert batch.x.shape == (3, 4, P) and batch.history.value.shape[:2] == (3, 4)
+    for i, l2 in enumerate(L2S):
+        for j, k in enumerate(KS[1:5]):
+            assert_same(row(batch, i, j), solve(k, l2))
+
+
+def test_over_k_and_l2_together_and_out_axes():
+    ks, l2s = KS[1:4], L2S
+    batch = jax.vmap(solve)(ks, l2s)
+    columns = jax.vmap(lambda k, l2: solve(k, l2).x, out_axes=1)(ks, l2s)
+    np.testing.assert_allclose(columns.T, batch.x, atol=1e-12)
+    for i in range(3):
+        assert_same(row(batch, i), solve(ks[i], l2s[i]))
+
+
+def test_over_weights_targets_and_designs():
+    rng = np.random.default_rng(0)
+    weights = jnp.asarray(rng.multinomial(N, np.ones(N) / N, size=3), float)
+    targets = jnp.asarray(Y + rng.standard_normal((3, N)))
+    designs = jnp.asarray(X + 0.5 * rng.standard_normal((3, N, P)))
+    batch = jax.vmap(lambda s, y, Z: solve(2, weights=s, y=y, design=Z))(weights, targets, designs)
+    assert not np.allclose(batch.x[0], batch.x[1])
+    for i in range(3):
+        assert_same(row(batch, i), solve(2, weights=weights[i], y=targets[i], design=designs[i]))
+
+
+def test_over_keys():
+    keys = jax.random.split(jax.random.key(1), 3)
+    batch = jax.vmap(lambda key: solve(2, key=key))(keys)
+    for i in range(3):  # a batch solver draws nothing
+        assert_same(row(batch, i), solve(2))
+    np.testing.assert_array_equal(jax.random.key_data(batch.key), jax.random.key_data(keys))
+
+
+def test_over_starting_points_with_a_logistic_loss():
+    _, y, _ = cases.data(sht.Logistic(), seed=1)
+    objective = sht.LinearModel(X, y, sht.Logistic(), l2=0.1)
+    starts = jnp.asarray(np.random.default_rng(1).standard_normal((3, P)))
+
+    def run(x0):
+        return sht.solve(objective, sht.Sparsity(2), sht.HTP(), x0=x0)
+
+    batch = jax.vmap(run)(starts)
+    for i in range(3):
+        assert_same(row(batch, i), run(starts[i]))
+
+
+def test_a_bad_lane_does_not_hurt_the_others():
+    Z = np.stack([X, X])
+    Z[1, :, 1] = Z[1, :, 0]  # lane 1 is singular at k = p
+
+    def run(Z):
+        return sht.solve(sht.LinearModel(Z, Y), sht.Sparsity(P, k_max=P), sht.HTP(), throw=False)
+
+    batch = jax.vmap(run)(jnp.asarray(Z))
+    assert [int(r) for r in batch.result] == [sht.RESULTS.converged, sht.RESULTS.singular]
+    for i in range(2):
+        np.testing.assert_allclose(batch.x[i], np.linalg.lstsq(Z[i], Y, rcond=None)[0], atol=1e-8)
+
+
+def test_no_history_in_a_batch():
+    batch = jax.vmap(lambda k: solve(k, record=None))(KS)
+    assert batch.history is None
+    np.testing.assert_allclose(batch.x, jax.vmap(solve)(KS).x, atol=1e-12)
