@@ -11,6 +11,7 @@ from ._termination import DualGap as DualGap
 from ._termination import SmallGradient as SmallGradient
 from ._termination import SmallStep as SmallStep
 from ._termination import StableSupport as StableSupport
+from ._termination import SwapOptimal as SwapOptimal
 from ._types import Info as Info
 from ._types import Support as Support
 from .designs import DenseDesign as DenseDesign
@@ -28,6 +29,7 @@ from .objectives import LinearModel as LinearModel
 from .objectives import QuadraticForm as QuadraticForm
 from .solvers import HTP as HTP
 from .solvers import IHT as IHT
+from .solvers import BestSubset as BestSubset
 from .solvers import GraSP as GraSP
 from .solvers import SubspacePursuit as SubspacePursuit
 from .steps import BacktrackingStep as BacktrackingStep

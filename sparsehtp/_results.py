@@ -29,7 +29,8 @@ _SENTENCES = {
     RESULTS.running: "The solver was still running.",
     RESULTS.converged: "The stopping criteria were met.",
     RESULTS.max_steps: (
-        "The step limit was reached before the stopping criteria were met; raise max_steps or loosen the tolerances."
+        "The step limit was reached before the stopping criteria were met, in the solver or in a refit on its support; "
+        "raise max_steps, loosen the tolerances, or add l2 if the minimum may lie at infinity."
     ),
     RESULTS.cycle: "The iterates repeat in a cycle; use a smaller step size or another solver.",
     RESULTS.nonfinite: (
@@ -53,6 +54,7 @@ class FIRED(enum.IntFlag):
     SmallGradient = 4
     DualGap = 8
     Cycle = 16
+    SwapOptimal = 32
 
     @property
     def sentence(self) -> str:
@@ -75,7 +77,7 @@ class Solution(NamedTuple):
         result: int32, one of `RESULTS`.
         fired: int32, the stopping criteria that held, see `FIRED`.
         num_steps: int32, steps taken.
-        best_step: int32, row of the history that describes `x` (-1: the starting point).
+        best_step: int32, step (from 0) that produced `x`, which is its row in a history with `every=1`; -1: the start.
         history: `Info` with one row per recorded step, or None. Rows past num_steps are padding.
         state: the solver's last state, in the solver's own units.
         key: the PRNG key the run used.

@@ -61,18 +61,7 @@ def solve(
     if solver is None:
         solver = IHT(ScheduleStep(inverse_sqrt)) if rough else HTP()
     _check_kind("solver", solver, AbstractSolver, "sht.HTP()")
-    name = type(solver).__name__
-    if not isinstance(objective, solver.requires):
-        raise TypeError(
-            f"solver: {name} needs an {solver.requires.__name__}, and {type(objective).__name__} is none; use IHT."
-        )
-    if not isinstance(threshold, solver.supports):
-        raise TypeError(f"solver: {name} does not take the threshold {type(threshold).__name__}; see {name}.supports.")
-    if rough and solver.needs_curvature:
-        raise TypeError(
-            f"solver: {name} refits on a support, which {type(loss).__name__} is not smooth enough for; "
-            "use IHT(ScheduleStep(...)) or a smoothed loss."
-        )
+    solver.check(objective, threshold)
     max_steps = solver.default_max_steps if max_steps is None else max_steps
     if max_steps < 1:
         raise ValueError(f"max_steps: must be at least 1, got {max_steps}.")
@@ -100,7 +89,9 @@ def solve(
     if throw and is_concrete(solution.result):
         result = RESULTS(int(solution.result))
         if result in (RESULTS.nonfinite, RESULTS.singular):
-            raise SolveError(f"{name}: {result.sentence} Pass throw=False to get the iterate nevertheless.")
+            raise SolveError(
+                f"{type(solver).__name__}: {result.sentence} Pass throw=False to get the iterate nevertheless."
+            )
     return solution
 
 

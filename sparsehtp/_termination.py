@@ -132,6 +132,15 @@ class DualGap(_Criterion):
         return memory, self._code(info.gap <= self._tol("gap", state.x.dtype) * jnp.abs(info.value))
 
 
+class SwapOptimal(_Criterion):
+    """No single swap of two features improves, and no restarts are left; for solvers that search by swaps."""
+
+    fires = FIRED.SwapOptimal
+
+    def __call__(self, memory, previous, state, info, t):
+        return memory, self._code(state.optimal)
+
+
 class Cycle(_Criterion):
     """The iterate returns to an earlier one while steps stay large: a cycle of any period of at least two.
 

@@ -82,6 +82,11 @@ SOLVERS = {
 }
 
 
+# Those with a state or an objective of their own; tested in contracts/test_best_subset.py.
+SWAP_SOLVERS = {"best_subset": sht.BestSubset(), "best_subset_fast": sht.BestSubset("fast")}
+SWAP_TERMINATIONS = {"swap_optimal": sht.SwapOptimal()}
+
+
 def targets(loss, eta, rng):
     """Targets in the domain of a loss for the predictor eta."""
     if isinstance(loss, sht.Poisson):

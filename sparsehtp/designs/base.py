@@ -41,7 +41,7 @@ class AbstractDesign(eqx.Module):
 
     @abc.abstractmethod
     def moments(self, weights: Float[Array, "n"]) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
-        """Weighted mean and (population) variance of every column; the weights sum to one."""
+        """Weighted mean and (population) standard deviation of every column; the weights sum to one."""
 
     @abc.abstractmethod
     def is_finite(self) -> Bool[Array, ""]:

@@ -31,7 +31,7 @@ class DenseDesign(AbstractDesign):
             X = np.asarray(X)
         if X.ndim != 2:
             raise ValueError(
-                f"X: needs two dimensions (samples, features), got shape {X.shape}; use X.reshape(-1, 1) for one feature."
+                f"X: needs two dimensions (samples, features), got shape {X.shape}; X.reshape(-1, 1) makes one feature."
             )
         if 0 in X.shape:
             raise ValueError(f"X: is empty, got shape {X.shape}; pass at least one sample and feature.")
@@ -66,9 +66,14 @@ class DenseDesign(AbstractDesign):
         return jnp.sqrt(self._reduce(weights, self.array**2))
 
     def moments(self, weights):
-        mean = self._reduce(weights, self.array)
-        centred = self.array - (mean[:, None] if self.by_feature else mean)
-        return mean, self._reduce(weights, centred**2)
+        # Scaled by the largest magnitude, so that squares neither overflow nor underflow.
+        samples = 1 if self.by_feature else 0
+        largest = jnp.max(jnp.abs(self.array), axis=samples)
+        largest = jnp.where(largest > 0, largest, 1)
+        scaled = self.array / jnp.expand_dims(largest, samples)
+        mean = self._reduce(weights, scaled)
+        variance = self._reduce(weights, (scaled - jnp.expand_dims(mean, samples)) ** 2)
+        return largest * mean, largest * jnp.sqrt(variance)
 
     def is_finite(self):
         return jnp.isfinite(self.array).all()

@@ -7,5 +7,6 @@ from .power_iteration import largest_eigenvalue as largest_eigenvalue
 from .power_iteration import random_start as random_start
 from .power_iteration import sparse_eigenvalue as sparse_eigenvalue
 from .products import dot as dot
+from .restricted_newton import Refit as Refit
 from .restricted_newton import minimise as minimise
 from .top_k import top_k as top_k

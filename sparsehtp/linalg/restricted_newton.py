@@ -27,11 +27,19 @@ class Smooth(Protocol):
     def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]: ...
 
 
-def solve_quadratic(problem: Smooth, zero: Float[Array, "m"]) -> tuple[Float[Array, "m"], Bool[Array, ""]]:
+class Refit(NamedTuple):
+    """A minimiser over a support; `singular` if its system was, `solved` unless the step limit was reached."""
+
+    z: Float[Array, "m"]
+    singular: Bool[Array, ""]
+    solved: Bool[Array, ""]
+
+
+def solve_quadratic(problem: Smooth, zero: Float[Array, "m"]) -> Refit:
     """Minimiser of a quadratic, with one step of iterative refinement so that float32 Gram rounding does not stay."""
     system = masked_factor(problem.hess(zero), problem.mask)
     z = system.solve(-problem.grad(zero))
-    return z + system.solve(-problem.grad(z)), system.singular
+    return Refit(z + system.solve(-problem.grad(z)), system.singular, jnp.ones((), bool))
 
 
 class _Newton(NamedTuple):
@@ -50,7 +58,7 @@ def newton(
     lower: Float[Array, "m"] | None = None,
     upper: Float[Array, "m"] | None = None,
     max_steps: int = MAX_NEWTON_STEPS,
-) -> tuple[Float[Array, "m"], Bool[Array, ""]]:
+) -> Refit:
     """Minimise a smooth convex function over a box by projected Newton steps with backtracking.
 
     Coordinates at a bound that the gradient pushes outwards are held; the others take the Newton step of the free
@@ -58,8 +66,8 @@ def newton(
     vanish, so their Hessian is damped by a multiple of its majoriser; the multiple falls with every full step.
 
     Returns:
-        z, and whether the last (undamped) system was singular. Stops when the Newton decrement is at most the table's
-        `newton` tolerance times the value, or after `max_steps`; the answer is finite in either case.
+        The minimiser, and whether the last (undamped) system was singular. Stops when the Newton decrement is at most
+        the table's `newton` tolerance times the value, or after `max_steps`; the answer is finite in either case.
     """
     dtype = z0.dtype
     tol, tiny = tolerance("newton", dtype), jnp.finfo(dtype).tiny
@@ -106,7 +114,7 @@ def newton(
     false = jnp.zeros((), bool)
     carry = _Newton(start, problem.value(start), problem.grad(start), damping, jnp.int32(0), false, false)
     out = lax.while_loop(lambda c: ~c.done & (c.step < max_steps), body, carry)
-    return out.z, out.singular & (not damped)
+    return Refit(out.z, out.singular & (not damped), out.done)
 
 
 def minimise(
@@ -115,7 +123,7 @@ def minimise(
     lower: Float[Array, "m"] | None = None,
     upper: Float[Array, "m"] | None = None,
     max_steps: int | None = None,
-) -> tuple[Float[Array, "m"], Bool[Array, ""]]:
+) -> Refit:
     """Minimise over the support: directly for an unbounded quadratic, else by `newton` with at most `max_steps`."""
     z0 = jnp.where(problem.mask, z0, 0)
     if problem.quadratic and lower is None and upper is None:

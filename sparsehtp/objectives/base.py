@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from .._types import Support
-from ..linalg import minimise
+from ..linalg import Refit, minimise
 
 DENSE_HESSIAN_LIMIT = 2048  # beyond this many coefficients a support is refitted by conjugate gradients
 
@@ -122,8 +122,8 @@ class AbstractRestricted(eqx.Module):
         lower: Float[Array, "m"] | None = None,
         upper: Float[Array, "m"] | None = None,
         max_steps: int | None = None,
-    ) -> tuple[Float[Array, "m"], Bool[Array, ""]]:
-        """Minimiser over the support and, where given, a box; and whether the system was singular.
+    ) -> Refit:
+        """Minimiser over the support and, where given, a box.
 
         Quadratics without a box are solved directly, others by damped Newton steps. Supports of more than
         `DENSE_HESSIAN_LIMIT` coefficients use conjugate gradients for the Newton system and take no box.
@@ -150,7 +150,8 @@ class AbstractRestricted(eqx.Module):
             alpha = jnp.where(good.any(), alphas[jnp.argmax(good)], 0)
             return z + alpha * d
 
-        return lax.fori_loop(0, steps, body, z0), jnp.zeros((), bool)
+        z = lax.fori_loop(0, steps, body, z0)
+        return Refit(z, jnp.zeros((), bool), jnp.ones((), bool))
 
 
 class AbstractRestrictable(AbstractObjective):

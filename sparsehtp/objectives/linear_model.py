@@ -14,6 +14,7 @@ from ..designs import AbstractDesign, DenseDesign
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractLoss, Squared
 from .base import AbstractRestrictable, AbstractRestricted, gather
+from .normal_equations import AbstractNormalEquations
 
 
 class LinearModel(AbstractRestrictable):
@@ -104,10 +105,9 @@ class LinearModel(AbstractRestrictable):
     def _standardisation(self):
         if not self.standardize:
             return None, None
-        mean, variance = self.design.moments(self._weights())
-        tol = tolerance("constant", self.dtype)
-        constant = variance <= (tol**2) * (variance + mean**2)
-        scale = jnp.where(constant, 1.0, jnp.sqrt(jnp.where(constant, 1.0, variance)))
+        mean, deviation = self.design.moments(self._weights())
+        constant = deviation <= tolerance("constant", self.dtype) * jnp.maximum(deviation, jnp.abs(mean))
+        scale = jnp.where(constant, 1.0, deviation)
         if self.fit_intercept:  # a constant column repeats the intercept: it becomes an all-zero column
             return mean, jnp.where(constant, 0.0, 1.0 / scale)
         return None, 1.0 / scale
@@ -158,7 +158,7 @@ class LinearModel(AbstractRestrictable):
             eta = self.design.mv(w) + intercept
         else:
             eta = dot(self.columns(support), gather(x, support))
-        return eta if self.offset is None else eta + self.offset
+        return bounded(eta if self.offset is None else eta + self.offset, self.sample_weight)
 
     def columns(self, support: Support) -> Float[Array, "n m"]:
         """The (standardised) design's columns on a support; ones for the intercept, zeros on padding."""
@@ -211,6 +211,37 @@ class LinearModel(AbstractRestrictable):
         d = self.n_coefficients + self.n_free
         return largest_eigenvalue(self.gram_product, random_start(d, self.dtype))
 
+    def normal_equations(self) -> "LinearNormalEquations":
+        """The normal equations of a least-squares model.
+
+        Raises:
+            TypeError: if the loss is not squared.
+        """
+        if not isinstance(self.loss, Squared):
+            raise TypeError(f"loss: normal equations need the squared loss, got {type(self.loss).__name__}.")
+        p, s = self.n_coefficients, self._weights()
+        y = self.y if self.offset is None else self.y - self.offset
+        if not self.fit_intercept:
+            mean, y_mean = None, jnp.zeros((), self.dtype)
+            norms = self.design.column_norms(s)
+            diagonal = (norms if self.inverse_scale is None else norms * self.inverse_scale) ** 2
+        elif self.inverse_scale is not None:  # unit variances, and zero for constant columns
+            mean, y_mean = None, dot(s, y)
+            diagonal = (self.inverse_scale > 0).astype(self.dtype)
+        else:
+            mean, deviation = self.design.moments(s)
+            y_mean, diagonal = dot(s, y), deviation**2
+        r = s * (y - y_mean)
+        ridge = self.ridge()[:p]
+        return LinearNormalEquations(
+            model=self,
+            rhs=self.transpose_product(r)[:p],
+            diagonal=diagonal + ridge,
+            constant=dot(s, (y - y_mean) ** 2),
+            mean=mean,
+            y_mean=y_mean,
+        )
+
     def restrict(self, support):
         return RestrictedLinearModel(
             self.columns(support),
@@ -221,6 +252,31 @@ class LinearModel(AbstractRestrictable):
             jnp.where(support.mask, self.ridge()[support.idx], 0),
             support.mask,
         )
+
+
+class LinearNormalEquations(AbstractNormalEquations):
+    """Normal equations of a least-squares `LinearModel`; the intercept is minimised out by weighted centring."""
+
+    model: LinearModel
+    rhs: Float[Array, "p"]
+    diagonal: Float[Array, "p"]
+    constant: Float[Array, ""]
+    mean: Float[Array, "p"] | None  # of the columns, where the model does not centre them itself
+    y_mean: Float[Array, ""]
+
+    def columns(self, idx):
+        model = self.model
+        A = model.columns(Support(idx, jnp.ones(idx.shape, bool)))
+        if self.mean is not None:
+            A = A - self.mean[idx]
+        # The weighted columns sum to zero, so the transposed product need not be centred.
+        gram = jax.vmap(model.transpose_product)((model._weights()[:, None] * A).T)[:, : self.rhs.shape[0]]
+        return gram.at[jnp.arange(idx.shape[0]), idx].add(model.ridge()[idx])
+
+    def complete(self, x):
+        if not self.model.fit_intercept:
+            return x
+        return jnp.append(x, self.y_mean if self.mean is None else self.y_mean - dot(self.mean, x))
 
 
 class RestrictedLinearModel(AbstractRestricted):
@@ -244,7 +300,7 @@ class RestrictedLinearModel(AbstractRestricted):
 
     def _predict(self, z):
         eta = dot(self.A, z)
-        return eta if self.offset is None else eta + self.offset
+        return bounded(eta if self.offset is None else eta + self.offset, self.weights)
 
     def value(self, z):
         return dot(self.weights, self.loss.value(self._predict(z), self.y)) + 0.5 * jnp.sum(self.ridge * z**2)
@@ -264,6 +320,11 @@ class RestrictedLinearModel(AbstractRestricted):
     def hess(self, z, damping=0.0):
         scaled = self.A * self._curvature_weights(z, damping)[:, None]
         return dot(scaled.T, self.A) + jnp.diag(self.ridge)
+
+
+def bounded(eta: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, "n"]:
+    """Predictions, moderate where the weight is zero: such a row must not turn 0 * exp(eta) into NaN."""
+    return jnp.where(weights > 0, eta, jnp.clip(eta, -50, 50))
 
 
 def _vector(name: str, value: ArrayLike, n: int, dtype: Any) -> Array:

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 from .._types import ArrayLike, is_concrete
 from ..linalg import dot, largest_eigenvalue, random_start
 from .base import AbstractRestrictable, AbstractRestricted, gather
+from .normal_equations import AbstractNormalEquations
 
 
 class QuadraticForm(AbstractRestrictable):
@@ -95,10 +96,29 @@ class QuadraticForm(AbstractRestrictable):
     def lipschitz(self):
         return largest_eigenvalue(self.gram_product, random_start(self.n_coefficients, self.dtype))
 
+    def normal_equations(self) -> "QuadraticNormalEquations":
+        """The normal equations; A itself."""
+        return QuadraticNormalEquations(self.A, self.b, jnp.diagonal(self.A), 2 * self.constant)
+
     def restrict(self, support):
         both = support.mask[:, None] & support.mask
         A = jnp.where(both, self.A[support.idx][:, support.idx], 0)
         return RestrictedQuadratic(A, gather(self.b, support), self.constant, support.mask)
+
+
+class QuadraticNormalEquations(AbstractNormalEquations):
+    """Normal equations of a `QuadraticForm`."""
+
+    A: Float[Array, "p p"]
+    rhs: Float[Array, "p"]
+    diagonal: Float[Array, "p"]
+    constant: Float[Array, ""]
+
+    def columns(self, idx):
+        return self.A[idx]
+
+    def complete(self, x):
+        return x
 
 
 class RestrictedQuadratic(AbstractRestricted):

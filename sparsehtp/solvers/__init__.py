@@ -1,6 +1,7 @@
 """HOW."""
 
 from .base import AbstractSolver as AbstractSolver
+from .best_subset import BestSubset as BestSubset
 from .htp import HTP as HTP
 from .iht import IHT as IHT
 from .pursuit import GraSP as GraSP

@@ -27,6 +27,23 @@ class AbstractSolver(eqx.Module):
     supports: ClassVar[tuple[type[AbstractThreshold], ...]]
     needs_curvature: ClassVar[bool] = False  # refits on a support, so the loss must have a second derivative
 
+    def check(self, objective: AbstractObjective, threshold: AbstractThreshold) -> None:
+        """Raise TypeError if the solver does not take this objective, loss or threshold."""
+        name, loss = type(self).__name__, getattr(objective, "loss", None)
+        if not isinstance(objective, self.requires):
+            raise TypeError(
+                f"solver: {name} needs an {self.requires.__name__}, and {type(objective).__name__} is none; use IHT."
+            )
+        if not isinstance(threshold, self.supports):
+            raise TypeError(
+                f"solver: {name} does not take the threshold {type(threshold).__name__}; see {name}.supports."
+            )
+        if self.needs_curvature and loss is not None and not loss.twice_differentiable:
+            raise TypeError(
+                f"solver: {name} refits on a support, which {type(loss).__name__} is not smooth enough for; "
+                "use IHT(ScheduleStep(...)) or a smoothed loss."
+            )
+
     @property
     @abc.abstractmethod
     def default_termination(self) -> Any:
@@ -100,7 +117,7 @@ def report(
     value: Array,
     grad: Array,
     entries: Support,
-    singular: Array | bool = False,
+    fault: Array | int = 0,
     hard_thresholds: Array | int = 1,
     design_products: Array | int = 1,
     gradients: Array | int = 1,
@@ -111,7 +128,7 @@ def report(
         return jnp.asarray(c, jnp.int32)
 
     projected = gather(threshold.free_gradient(new.x, grad), entries)
-    status = jnp.where(threshold.overflow(new.x), RESULTS.support_overflow, jnp.where(singular, RESULTS.singular, 0))
+    status = jnp.where(threshold.overflow(new.x), RESULTS.support_overflow, fault)
     return Info(
         value=value + threshold.value(new.x),
         grad_norm=jnp.linalg.norm(projected),

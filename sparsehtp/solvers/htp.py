@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from .._results import RESULTS
 from .._termination import Cycle, StableSupport
 from .._types import Support
 from ..objectives import AbstractRestrictable, gather, scatter
@@ -28,9 +29,14 @@ class PursuitState(NamedTuple):
 
 
 def refit(objective, threshold, entries, start, max_steps=None):
-    """argmin of F over the entries of a support (and the threshold's box), and whether the system was singular."""
-    z, singular = objective.restrict(entries).minimise(gather(start, entries), *threshold.box(entries), max_steps)
-    return scatter(z, entries, start.shape[0]), singular
+    """argmin of F over the entries of a support (and the threshold's box), and the `RESULTS` code of a fault, or 0.
+
+    Reaching a step limit that the caller has set is no fault.
+    """
+    fit = objective.restrict(entries).minimise(gather(start, entries), *threshold.box(entries), max_steps)
+    unsolved = jnp.where(fit.solved | (max_steps is not None), 0, RESULTS.max_steps)
+    fault = jnp.where(fit.singular, RESULTS.singular, unsolved).astype(jnp.int32)
+    return scatter(fit.z, entries, start.shape[0]), fault
 
 
 class HTP(AbstractSolver):
@@ -86,21 +92,21 @@ class HTP(AbstractSolver):
         def trial(size):
             thresholded, support = threshold(state.x - size * state.grad, size)
             entries = threshold.entries(thresholded, support)
-            x, singular = refit(objective, threshold, entries, state.x, self.newton_steps)
-            return x, support, entries, singular, objective.forward(x, entries)
+            x, fault = refit(objective, threshold, entries, state.x, self.newton_steps)
+            return x, support, entries, fault, objective.forward(x, entries)
 
         def accepted(size, tried):
             value = objective.value_at(tried[-1], tried[0])
             return value <= state.value + 16 * jnp.finfo(value.dtype).eps * jnp.abs(state.value)
 
-        no = jnp.zeros((), bool)
+        no = jnp.int32(0)
         placeholder = (state.x, state.support, threshold.entries(state.x, state.support), no, state.forward)
         size, tried, tries = search(trial, accepted, rule, size, placeholder, MAX_TRIES)
-        x, support, entries, singular, forward = tried
-        return pursuit_step(objective, threshold, state, x, support, entries, forward, size, singular, 1 + tries)
+        x, support, entries, fault, forward = tried
+        return pursuit_step(objective, threshold, state, x, support, entries, forward, size, fault, 1 + tries)
 
 
-def pursuit_step(objective, threshold, old, x, support, entries, forward, size, singular, hard_thresholds):
+def pursuit_step(objective, threshold, old, x, support, entries, forward, size, fault, hard_thresholds):
     """The state and the Info of a pursuit that moved to x."""
     value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
     new = PursuitState(x, support, forward, value, grad, size)
@@ -112,7 +118,7 @@ def pursuit_step(objective, threshold, old, x, support, entries, forward, size, 
         value=value,
         grad=grad,
         entries=entries,
-        singular=singular,
+        fault=fault,
         hard_thresholds=hard_thresholds,
     )
 

@@ -47,14 +47,14 @@ class AbstractPursuit(AbstractSolver):
         # A start at zero has no support of its own yet.
         own = state.support._replace(mask=state.support.mask & jnp.any(state.x != 0))
         merged = union(own, candidates, scores.shape[0] + threshold.n_free)
-        wide, singular = refit(objective, threshold, threshold.entries(state.x - state.grad, merged), state.x)
+        wide, fault = refit(objective, threshold, threshold.entries(state.x - state.grad, merged), state.x)
         x, support = threshold(wide)
         entries = threshold.entries(x, support)
         if self.refits:
-            x, singular = refit(objective, threshold, entries, x)
+            x, fault = refit(objective, threshold, entries, x)
         forward = objective.forward(x, entries)
         return pursuit_step(
-            objective, threshold, state, x, support, entries, forward, state.step_size, singular, hard_thresholds=2
+            objective, threshold, state, x, support, entries, forward, state.step_size, fault, hard_thresholds=2
         )
 
 

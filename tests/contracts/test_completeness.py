@@ -19,8 +19,8 @@ KINDS = {
     AbstractLoss: cases.LOSSES.values(),
     AbstractThreshold: cases.THRESHOLDS.values(),
     AbstractStep: cases.STEPS.values(),
-    AbstractTermination: cases.TERMINATIONS.values(),
-    AbstractSolver: cases.SOLVERS.values(),
+    AbstractTermination: [*cases.TERMINATIONS.values(), *cases.SWAP_TERMINATIONS.values()],
+    AbstractSolver: [*cases.SOLVERS.values(), *cases.SWAP_SOLVERS.values()],
 }
 BUILDERS = {
     AbstractDesign: lambda: [make(X) for make in cases.DESIGNS.values()],

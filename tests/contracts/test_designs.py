@@ -34,10 +34,10 @@ def test_products_match_numpy(name, dtype):
     np.testing.assert_array_equal(design.columns(idx), X[:, idx])
     np.testing.assert_array_equal(design.rows(rows), X[rows])
     np.testing.assert_allclose(design.column_norms(s), np.sqrt(s @ ARRAY**2), rtol=tol)
-    mean, variance = design.moments(s)
+    mean, deviation = design.moments(s)
     expected = WEIGHTS @ ARRAY
     np.testing.assert_allclose(mean, expected, rtol=tol, atol=tol)
-    np.testing.assert_allclose(variance, WEIGHTS @ (ARRAY - expected) ** 2, rtol=10 * tol)
+    np.testing.assert_allclose(deviation, np.sqrt(WEIGHTS @ (ARRAY - expected) ** 2), rtol=10 * tol)
     assert bool(design.is_finite())
 
 

@@ -1,0 +1,141 @@
+"""BestSubset and its tableau against exhaustive search and refits."""
+
+import itertools
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+from sparsehtp.linalg.tableau import add, addition_gains, empty_tableau, swap, swap_gains
+
+N, P, K = 40, 9, 3
+MODELS = {
+    "plain": {},
+    "weights_l2": {"l2": 0.3, "sample_weight": np.random.default_rng(2).uniform(0.5, 2, N)},
+    "intercept": {"fit_intercept": True, "l2": 0.1},
+    "standardized": {"fit_intercept": True, "standardize": True, "l2": np.linspace(0.01, 0.2, P)},
+    "scaled": {"standardize": True, "offset": np.linspace(-1, 1, N)},
+}
+
+
+def problem(seed, rho=0.9):
+    """A hard design: AR(rho) columns of different scales, and a mean."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, P))
+    for j in range(1, P):
+        X[:, j] = rho * X[:, j - 1] + np.sqrt(1 - rho**2) * X[:, j]
+    y = X[:, 1] - X[:, 4] + 0.5 * X[:, 7] + rng.standard_normal(N) + 1
+    return X * np.geomspace(0.5, 2, P) + 0.3, y
+
+
+def exhaustive(model, k, keep=()):
+    """The smallest value over all supports, each fitted by its own restricted problem."""
+    others = [j for j in range(P) if j not in keep]
+    supports = np.array([[*keep, *chosen] for chosen in itertools.combinations(others, k)], np.int32)
+    if model.fit_intercept:
+        supports = np.hstack([np.full((len(supports), 1), P, np.int32), supports])
+
+    def value(idx):
+        restricted = model.restrict(sht.Support(idx, jnp.ones(idx.shape, bool)))
+        return restricted.value(restricted.minimise(jnp.zeros(idx.shape[0])).z)
+
+    return float(jax.vmap(value)(jnp.asarray(supports)).min())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_finds_the_best_subset(x64, name):
+    for seed in range(5):
+        X, y = problem(seed)
+        model = sht.LinearModel(X, y, **MODELS[name])
+        solution = sht.solve(model, sht.Sparsity(K), sht.BestSubset())
+        np.testing.assert_allclose(solution.value, exhaustive(model, K), rtol=1e-10)
+        assert solution.result == sht.RESULTS.converged and solution.fired == sht.FIRED.SwapOptimal
+        assert float(solution.state.gain) <= 1e-10 * float(solution.value)
+
+
+def test_kept_features_stay(x64):
+    X, y = problem(0)
+    model = sht.LinearModel(X, y, fit_intercept=True)
+    solution = sht.solve(model, sht.Sparsity(2, keep=[0, 8]), sht.BestSubset())
+    assert {0, 8} <= set(cases.members(solution.support))
+    np.testing.assert_allclose(solution.value, exhaustive(model, 2, keep=(0, 8)), rtol=1e-10)
+
+
+def test_dense_equals_gram(x64):
+    X, y = problem(1)
+    dense = sht.solve(sht.LinearModel(X, y, l2=0.1), sht.Sparsity(K), sht.BestSubset())
+    gram = sht.solve(sht.QuadraticForm.from_data(X, y, l2=0.1), sht.Sparsity(K), sht.BestSubset())
+    np.testing.assert_array_equal(cases.members(dense.support), cases.members(gram.support))
+    np.testing.assert_allclose(dense.x, gram.x, atol=1e-9)
+
+
+def test_batch_equals_loop(x64):
+    X, y = problem(2)
+    model = sht.LinearModel(X, y, fit_intercept=True)
+
+    def value(k):
+        return sht.solve(model, sht.Sparsity(k, k_max=8), sht.BestSubset("fast")).value
+
+    batch = jax.vmap(value)(jnp.arange(9))
+    np.testing.assert_allclose(batch, [value(k) for k in range(9)], rtol=1e-9)
+    assert np.all(np.diff(batch) <= 1e-12)
+
+
+@pytest.mark.parametrize("k", [0, P])
+def test_extreme_k(x64, k):
+    X, y = problem(3)
+    solution = sht.solve(sht.LinearModel(X, y), sht.Sparsity(k), sht.BestSubset())
+    expected = np.linalg.lstsq(X, y, rcond=None)[0] if k else np.zeros(P)
+    np.testing.assert_allclose(solution.x, expected, atol=1e-9)
+
+
+def test_duplicate_columns_and_more_features_than_samples(x64):
+    X, y = problem(4)
+    X = np.hstack([X, X])[:6]  # 6 samples, rank at most 6, every column twice
+    solution = sht.solve(sht.LinearModel(X, y[:6]), sht.Sparsity(8), sht.BestSubset(), throw=False)
+    assert np.isfinite(solution.x).all()
+    assert float(solution.value) < 1e-12 * float(y[:6] @ y[:6])
+
+
+def test_what_it_does_not_take():
+    X, y = problem(0)
+    with pytest.raises(TypeError, match="squared"):
+        sht.solve(sht.LinearModel(X, np.sign(y), sht.Logistic()), sht.Sparsity(1), sht.BestSubset())
+    with pytest.raises(TypeError, match="bounds"):
+        sht.solve(sht.LinearModel(X, y), sht.Sparsity(1, upper=1.0), sht.BestSubset())
+    with pytest.raises(ValueError, match="effort"):
+        sht.BestSubset("hard")
+
+
+def test_tableau_gains_are_exact(x64):
+    X, y = problem(5)
+    l2 = 0.3
+    A, b = jnp.asarray(X.T @ X + l2 * np.eye(P)), jnp.asarray(X.T @ y)
+    yes = jnp.asarray(True)
+
+    def gram(idx):
+        return A[idx]
+
+    def value(features):
+        features = np.asarray(features)
+        c = np.linalg.solve(np.asarray(A)[np.ix_(features, features)], np.asarray(b)[features])
+        return np.sum((y - X[:, features] @ c) ** 2) + l2 * c @ c
+
+    t = empty_tableau(jnp.diagonal(A), b, jnp.asarray(y @ y), 4)
+    for size in range(1, 4):
+        gains, before = addition_gains(t), t.value
+        t = add(gram, t, jnp.argmax(gains), gains, yes)
+        np.testing.assert_allclose(t.value, value(t.idx[:size]), rtol=1e-10)
+        np.testing.assert_allclose(before - t.value, gains.max(), rtol=1e-10)
+    for round_ in range(6):
+        gains = np.asarray(swap_gains(t))
+        chosen = np.asarray(t.idx[:3])
+        for i, j in itertools.product(range(3), set(range(P)) - set(chosen.tolist())):
+            other = chosen.copy()
+            other[i] = j
+            np.testing.assert_allclose(t.value - gains[i, j], value(other), rtol=1e-9)
+        t = swap(gram, t, jnp.asarray(round_ % 3), jnp.asarray(j), jnp.asarray(gains.max(0)), yes)
+        np.testing.assert_allclose(t.value, value(t.idx[:3]), rtol=1e-9)
