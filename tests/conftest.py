@@ -18,6 +18,13 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(skip)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_programs():
+    """Drop compiled programs after every file: thousands of them exhaust a process's memory maps, and it crashes."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def x64():
     """Run the test in double precision."""
