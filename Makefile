@@ -14,8 +14,9 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/sparsehtp demo --out demo_output
 
+# Compiling is most of the time of the tests, so this target compiles with few optimisations; test-all compiles in full.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -2,12 +2,12 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .._results import RESULTS
 from .._types import Info, Support
@@ -66,6 +66,33 @@ class AbstractSolver(eqx.Module):
     @abc.abstractmethod
     def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         """The next state, and what the step did."""
+
+
+class Trail(NamedTuple):
+    """Solutions of one run for every k = 0..k_max, in the solver's units; the leading axis is k.
+
+    Attributes:
+        support: entries, in the order free, kept, chosen; all of one length.
+        z: the coefficients on the support, zero on padding.
+        value: F at the solution.
+        result: int32, one of `RESULTS`. Rows past the threshold's k repeat the last solution.
+    """
+
+    support: Support
+    z: Float[Array, "k m"]
+    value: Float[Array, "k"]
+    result: Int[Array, "k"]
+
+
+class AbstractPathSolver(AbstractSolver):
+    """A solver whose one run gives a solution for every k."""
+
+    @abc.abstractmethod
+    def path(self, objective: Any, threshold: Any, key: Array) -> Trail:
+        """Solutions for k = 0..threshold.k_max (the threshold is bound to the objective).
+
+        Pure and traceable; run it under `jax.vmap(..., axis_name=LANE)`.
+        """
 
 
 def first_support(threshold: Any, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Support:
