@@ -56,3 +56,11 @@ class Info(NamedTuple):
 def is_concrete(*values: Any) -> bool:
     """True if no leaf of the values is a JAX tracer, so that they can be looked at."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def replace(module, **fields):
+    """A copy of a module with some fields, static ones too, replaced."""
+    new = object.__new__(type(module))
+    for name, value in {**vars(module), **fields}.items():
+        object.__setattr__(new, name, value)
+    return new

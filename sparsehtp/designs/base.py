@@ -32,6 +32,10 @@ class AbstractDesign(eqx.Module):
         """The columns X[:, idx], dense."""
 
     @abc.abstractmethod
+    def subset(self, idx: Int[Array, "m"]) -> "AbstractDesign":
+        """The design of the columns X[:, idx]."""
+
+    @abc.abstractmethod
     def rows(self, i: Int[Array, "b"]) -> Float[Array, "b p"]:
         """The rows X[i], dense: a mini-batch."""
 

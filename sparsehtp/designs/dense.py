@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike
+from .._types import ArrayLike, replace
 from ..linalg import dot
 from .base import AbstractDesign
 
@@ -58,6 +58,9 @@ class DenseDesign(AbstractDesign):
 
     def columns(self, idx):
         return self.array[idx].T if self.by_feature else self.array[:, idx]
+
+    def subset(self, idx):
+        return replace(self, array=self.array[idx] if self.by_feature else self.array[:, idx])
 
     def rows(self, i):
         return self.array[:, i].T if self.by_feature else self.array[i]

@@ -1,6 +1,7 @@
 """Numerical kernels shared by designs, objectives and solvers."""
 
 from .lanes import LANE as LANE
+from .lanes import START as START
 from .lanes import any_lane as any_lane
 from .masked_cholesky import masked_factor as masked_factor
 from .power_iteration import largest_eigenvalue as largest_eigenvalue

@@ -17,11 +17,13 @@ product costs little more than one vector product.
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from .lanes import any_lane
+from .masked_cholesky import masked_factor
 from .products import dot
 from .top_k import top_k
 
@@ -70,6 +72,65 @@ def empty_tableau(
     )
 
 
+def tableau_at(
+    gram: GramColumns,
+    diagonal: Float[Array, "p"],
+    rhs: Float[Array, "p"],
+    constant: Float[Array, ""],
+    idx: Int[Array, "m"],
+    size: Int[Array, ""],
+) -> Tableau:
+    """The tableau of the first `size` features of idx, from the data."""
+    rows = idx.shape[0]
+    active = jnp.arange(rows) < size
+    K = jnp.where(active[:, None], gram(idx), 0)
+    G = jnp.where(active, K[:, idx], 0)
+    inverse = jax.vmap(masked_factor((G + G.T) / 2, active).solve)(jnp.eye(rows, dtype=rhs.dtype))
+    H = dot(inverse, K)
+    c = dot(inverse, jnp.where(active, rhs[idx], 0))
+    empty = empty_tableau(diagonal, rhs, constant, rows)
+    chosen = empty.chosen.at[idx].max(active)
+    return empty._replace(
+        idx=jnp.where(active, idx, 0),
+        size=jnp.asarray(size, jnp.int32),
+        inverse=inverse,
+        H=H,
+        c=c,
+        g=rhs - dot(c, K),
+        q=jnp.where(chosen, 0, diagonal - jnp.sum(K * H, axis=0)),
+        value=constant - dot(c, rhs[idx]),
+        chosen=chosen,
+    )
+
+
+def subtableau(t: Tableau, features: Int[Array, "w"]) -> Tableau:
+    """The tableau of the same features among `features`, which holds them; idx is relative to it."""
+    position = jnp.zeros(t.g.shape[0], jnp.int32).at[features].set(jnp.arange(features.shape[0], dtype=jnp.int32))
+    block = min(BLOCK, features.shape[0])
+    return t._replace(
+        idx=position[t.idx],
+        H=t.H[:, features],
+        g=t.g[features],
+        q=t.q[features],
+        chosen=t.chosen[features],
+        floor=t.floor[features],
+        block=jnp.full(block, -1, jnp.int32),
+        columns=jnp.zeros((block, features.shape[0]), t.g.dtype),
+    )
+
+
+def resize(t: Tableau, rows: int) -> Tableau:
+    """The same tableau with room for `rows` features, not fewer than it holds."""
+    t = t._replace(idx=t.idx[:rows], inverse=t.inverse[:rows, :rows], H=t.H[:rows], c=t.c[:rows])
+    more = (0, rows - t.idx.shape[0])
+    return t._replace(
+        idx=jnp.pad(t.idx, more),
+        inverse=jnp.pad(t.inverse, (more, more)),
+        H=jnp.pad(t.H, (more, (0, 0))),
+        c=jnp.pad(t.c, more),
+    )
+
+
 def addition_gains(t: Tableau) -> Float[Array, "p"]:
     """Decrease of the value from adding each feature; -inf for chosen and dependent ones."""
     return jnp.where(t.chosen | (t.q <= t.floor), -jnp.inf, t.g**2 / jnp.where(t.q > t.floor, t.q, 1))
@@ -85,6 +146,37 @@ def swap_gains(t: Tableau, locked: Int[Array, ""] | int = 0) -> Float[Array, "m 
     numerator = (t.g + (c / d)[:, None] * t.H) ** 2
     usable = active[:, None] & ~t.chosen & (q > t.floor)
     return jnp.where(usable, numerator / jnp.where(usable, q, 1) - (c**2 / d)[:, None], -jnp.inf)
+
+
+def removal_losses(t: Tableau, locked: Int[Array, ""] | int = 0) -> Float[Array, "m"]:
+    """Increase of the value from removing each row; inf for padded and locked ones."""
+    row = jnp.arange(t.idx.shape[0])
+    active = (row >= locked) & (row < t.size)
+    return jnp.where(active, t.c**2 / jnp.where(active, jnp.diagonal(t.inverse), 1), jnp.inf)
+
+
+def remove(t: Tableau, i: Int[Array, ""], wanted: Array) -> Tableau:
+    """Row i out, and the last row into its place, where `wanted`."""
+    last = t.size - 1
+    row = jnp.arange(t.idx.shape[0])
+    a = jnp.where(wanted, t.inverse[:, i], 0)
+    d = jnp.where(wanted, t.inverse[i, i], 1)
+    f = t.H[i] / d
+    ci = jnp.where(wanted, t.c[i], 0) / d
+    order = jnp.where(wanted & (row == i), last, row)
+    stays = ~wanted | (row != last)
+    inverse = (t.inverse - a[:, None] * a / d)[order][:, order]
+    return t._replace(
+        idx=jnp.where(stays, t.idx[order], 0),
+        size=t.size - wanted,
+        inverse=jnp.where(stays[:, None] & stays, inverse, 0),
+        H=jnp.where(stays[:, None], (t.H - a[:, None] * f)[order], 0),
+        c=jnp.where(stays, (t.c - a * ci)[order], 0),
+        g=t.g + ci * t.H[i],
+        q=t.q + jnp.where(wanted, t.H[i] * f, 0),
+        value=t.value + jnp.where(wanted, t.c[i], 0) * ci,
+        chosen=t.chosen.at[t.idx[i]].set(t.chosen[t.idx[i]] & ~wanted),
+    )
 
 
 def fetch(gram: GramColumns, t: Tableau, j: Int[Array, ""], priority: Float[Array, "p"], wanted: Array) -> Tableau:

@@ -6,4 +6,5 @@ from .base import AbstractRestricted as AbstractRestricted
 from .base import gather as gather
 from .base import scatter as scatter
 from .linear_model import LinearModel as LinearModel
+from .normal_equations import GramEquations as GramEquations
 from .quadratic_form import QuadraticForm as QuadraticForm

@@ -1,16 +1,17 @@
 """WHAT is minimised: objectives and their restriction to a support."""
 
 import abc
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from .._types import Support
+from .._types import ArrayLike, Support
 from ..linalg import Refit, minimise
+from .normal_equations import AbstractNormalEquations
 
 DENSE_HESSIAN_LIMIT = 2048  # beyond this many coefficients a support is refitted by conjugate gradients
 
@@ -71,6 +72,28 @@ class AbstractObjective(eqx.Module):
     @abc.abstractmethod
     def lipschitz(self) -> Float[Array, ""]:
         """Lipschitz constant of the gradient, estimated by power iteration (from below); infinity if there is none."""
+
+    def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
+        """The same objective with other sample weights, other l2, or both.
+
+        Standardisation follows the new weights, so that rows without weight have no influence. Pure and traceable;
+        values are not checked.
+
+        Raises:
+            TypeError: if the objective has no such weights or l2.
+            ValueError: for a wrong shape.
+        """
+        if sample_weight is not None or l2 is not None:
+            name = "l2" if sample_weight is None else "sample_weight"
+            raise TypeError(f"{name}: {type(self).__name__} has none to replace; use LinearModel.")
+        return self
+
+    def scorer(self, sample_weight: Float[Array, "n"] | None = None) -> Self:
+        """The mean loss alone: no l2, weights of their own, and this objective's standardisation.
+
+        It takes the same x as this objective, so its value at a fold's fit is the loss on the held-out rows.
+        """
+        return self
 
     def internal_scale(self) -> Float[Array, "p"] | None:
         """Factor from coefficients in original units to the entries of x; None if they are the same."""
@@ -160,6 +183,19 @@ class AbstractRestrictable(AbstractObjective):
     @abc.abstractmethod
     def restrict(self, support: Support) -> AbstractRestricted:
         """F over the entries of a support."""
+
+    @property
+    def quadratic(self) -> bool:
+        """True if the Hessian does not depend on x."""
+        return False
+
+    @abc.abstractmethod
+    def normal_equations(self, x: Float[Array, "d"] | None = None) -> AbstractNormalEquations:
+        """The quadratic model of F around x; F itself, for any x, if it is quadratic."""
+
+    @abc.abstractmethod
+    def subset(self, idx: Int[Array, "m"]) -> "AbstractRestrictable":
+        """The objective of the coefficients idx alone (and the free entries), the others being zero."""
 
 
 def gather(x: Float[Array, "d"], support: Support) -> Float[Array, "m"]:

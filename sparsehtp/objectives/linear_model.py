@@ -9,12 +9,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._tolerances import tolerance
-from .._types import ArrayLike, Support, is_concrete
+from .._types import ArrayLike, Support, is_concrete, replace
 from ..designs import AbstractDesign, DenseDesign
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractLoss, Squared
 from .base import AbstractRestrictable, AbstractRestricted, gather
 from .normal_equations import AbstractNormalEquations
+
+MIN_CURVATURE = 1e-3  # of a local quadratic model, relative to its mean and to the loss's smoothness
 
 
 class LinearModel(AbstractRestrictable):
@@ -111,6 +113,25 @@ class LinearModel(AbstractRestrictable):
         if self.fit_intercept:  # a constant column repeats the intercept: it becomes an all-zero column
             return mean, jnp.where(constant, 0.0, 1.0 / scale)
         return None, 1.0 / scale
+
+    def reweighted(self, sample_weight=None, l2=None):
+        n, p = self.design.shape
+        new = self
+        if l2 is not None:
+            l2 = jnp.asarray(l2, self.dtype)
+            if l2.shape not in ((), (p,)):
+                raise ValueError(f"l2: needs a scalar or one value per feature ({p}), got shape {l2.shape}.")
+            new = replace(new, l2=l2)
+        if sample_weight is not None:
+            new = replace(new, sample_weight=_vector("sample_weight", sample_weight, n, self.dtype))
+            # The weights' own moments: rows without weight must not leak into a fold's fit.
+            mean, inverse_scale = new._standardisation()
+            new = replace(new, mean=mean, inverse_scale=inverse_scale)
+        return new
+
+    def scorer(self, sample_weight=None):
+        weights = self.sample_weight if sample_weight is None else sample_weight
+        return replace(self, sample_weight=weights, l2=jnp.zeros((), self.dtype))
 
     # --- shape and units ---------------------------------------------------------------------------------------------
     @property
@@ -211,35 +232,62 @@ class LinearModel(AbstractRestrictable):
         d = self.n_coefficients + self.n_free
         return largest_eigenvalue(self.gram_product, random_start(d, self.dtype))
 
-    def normal_equations(self) -> "LinearNormalEquations":
-        """The normal equations of a least-squares model.
+    @property
+    def quadratic(self):
+        return isinstance(self.loss, Squared)
 
-        Raises:
-            TypeError: if the loss is not squared.
-        """
-        if not isinstance(self.loss, Squared):
-            raise TypeError(f"loss: normal equations need the squared loss, got {type(self.loss).__name__}.")
-        p, s = self.n_coefficients, self._weights()
-        y = self.y if self.offset is None else self.y - self.offset
-        if not self.fit_intercept:
-            mean, y_mean = None, jnp.zeros((), self.dtype)
-            norms = self.design.column_norms(s)
-            diagonal = (norms if self.inverse_scale is None else norms * self.inverse_scale) ** 2
-        elif self.inverse_scale is not None:  # unit variances, and zero for constant columns
-            mean, y_mean = None, dot(s, y)
-            diagonal = (self.inverse_scale > 0).astype(self.dtype)
+    def normal_equations(self, x=None):
+        if self.quadratic:
+            weights = self._weights()
+            target = self.y if self.offset is None else self.y - self.offset
         else:
-            mean, deviation = self.design.moments(s)
-            y_mean, diagonal = dot(s, y), deviation**2
-        r = s * (y - y_mean)
-        ridge = self.ridge()[:p]
+            eta = self.forward(x)
+            curvature = self.loss.second_derivative(eta, self.y)
+            # Any positive curvature keeps the model's gradient right; where the loss is flat or saturated the target
+            # would otherwise lie at infinity.
+            curvature = jnp.maximum(curvature, MIN_CURVATURE * (1e-30 + dot(self._weights(), curvature)))
+            if self.loss.kinked:
+                curvature = jnp.maximum(curvature, MIN_CURVATURE * self.loss.smoothness)
+            weights = self._weights() * curvature
+            target = eta - self.loss.derivative(eta, self.y) / curvature
+            target = target if self.offset is None else target - self.offset
+        return self._least_squares(weights, target)
+
+    def _least_squares(self, weights, target):
+        """Normal equations of sum_i weights_i (target_i - x_i'w - b)^2 + l2 ||w||^2, b minimised out."""
+        p, total = self.n_coefficients, jnp.sum(weights)
+        if not self.fit_intercept:
+            mean = None
+            norms = self.design.column_norms(weights)
+            diagonal = (norms if self.inverse_scale is None else norms * self.inverse_scale) ** 2
+        elif self.quadratic and self.inverse_scale is not None:  # unit variances, and zero for constant columns
+            mean, diagonal = None, (self.inverse_scale > 0).astype(self.dtype)
+        else:
+            mean, deviation = self.design.moments(weights / total)
+            if self.inverse_scale is not None:
+                mean, deviation = (mean - self.mean) * self.inverse_scale, deviation * self.inverse_scale
+            diagonal = total * deviation**2
+        if self.fit_intercept:
+            target = target - dot(weights, target) / total
         return LinearNormalEquations(
             model=self,
-            rhs=self.transpose_product(r)[:p],
-            diagonal=diagonal + ridge,
-            constant=dot(s, (y - y_mean) ** 2),
+            weights=weights,
             mean=mean,
-            y_mean=y_mean,
+            rhs=self.transpose_product(weights * target)[:p],
+            diagonal=diagonal + self.ridge()[:p],
+            constant=dot(weights, target**2),
+        )
+
+    def subset(self, idx):
+        def pick(a):
+            return a if a is None or not a.ndim else a[idx]
+
+        return replace(
+            self,
+            design=self.design.subset(idx),
+            l2=pick(self.l2),
+            mean=pick(self.mean),
+            inverse_scale=pick(self.inverse_scale),
         )
 
     def restrict(self, support):
@@ -255,14 +303,14 @@ class LinearModel(AbstractRestrictable):
 
 
 class LinearNormalEquations(AbstractNormalEquations):
-    """Normal equations of a least-squares `LinearModel`; the intercept is minimised out by weighted centring."""
+    """Normal equations of a weighted least-squares problem on the columns of a `LinearModel`."""
 
     model: LinearModel
+    weights: Float[Array, "n"]
+    mean: Float[Array, "p"] | None  # of the columns, where the model does not centre them itself
     rhs: Float[Array, "p"]
     diagonal: Float[Array, "p"]
     constant: Float[Array, ""]
-    mean: Float[Array, "p"] | None  # of the columns, where the model does not centre them itself
-    y_mean: Float[Array, ""]
 
     def columns(self, idx):
         model = self.model
@@ -270,13 +318,8 @@ class LinearNormalEquations(AbstractNormalEquations):
         if self.mean is not None:
             A = A - self.mean[idx]
         # The weighted columns sum to zero, so the transposed product need not be centred.
-        gram = jax.vmap(model.transpose_product)((model._weights()[:, None] * A).T)[:, : self.rhs.shape[0]]
+        gram = jax.vmap(model.transpose_product)((self.weights[:, None] * A).T)[:, : self.rhs.shape[0]]
         return gram.at[jnp.arange(idx.shape[0]), idx].add(model.ridge()[idx])
-
-    def complete(self, x):
-        if not self.model.fit_intercept:
-            return x
-        return jnp.append(x, self.y_mean if self.mean is None else self.y_mean - dot(self.mean, x))
 
 
 class RestrictedLinearModel(AbstractRestricted):

@@ -1,4 +1,4 @@
-"""Least squares through its normal equations, a block of Gram columns at a time."""
+"""Least squares, or the local quadratic model of another objective, through its normal equations."""
 
 import abc
 
@@ -7,7 +7,10 @@ from jaxtyping import Array, Float, Int
 
 
 class AbstractNormalEquations(eqx.Module):
-    """2 F(x) = constant - 2 rhs'x + x'A x, with the free entries minimised out."""
+    """2 F(x) = constant - 2 rhs'x + x'A x, with the free entries minimised out.
+
+    For an objective that is not quadratic this holds to second order around a point, up to a constant.
+    """
 
     rhs: eqx.AbstractVar[Float[Array, "p"]]
     diagonal: eqx.AbstractVar[Float[Array, "p"]]  # of A
@@ -17,6 +20,14 @@ class AbstractNormalEquations(eqx.Module):
     def columns(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
         """Columns of A, as rows."""
 
-    @abc.abstractmethod
-    def complete(self, x: Float[Array, "p"]) -> Float[Array, "d"]:
-        """x with the optimal free entries appended."""
+
+class GramEquations(AbstractNormalEquations):
+    """Normal equations whose matrix is at hand."""
+
+    A: Float[Array, "p p"]
+    rhs: Float[Array, "p"]
+    diagonal: Float[Array, "p"]
+    constant: Float[Array, ""]
+
+    def columns(self, idx):
+        return self.A[idx]

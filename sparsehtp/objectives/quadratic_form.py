@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike, is_concrete
+from .._types import ArrayLike, is_concrete, replace
 from ..linalg import dot, largest_eigenvalue, random_start
 from .base import AbstractRestrictable, AbstractRestricted, gather
-from .normal_equations import AbstractNormalEquations
+from .normal_equations import GramEquations
 
 
 class QuadraticForm(AbstractRestrictable):
@@ -96,29 +96,20 @@ class QuadraticForm(AbstractRestrictable):
     def lipschitz(self):
         return largest_eigenvalue(self.gram_product, random_start(self.n_coefficients, self.dtype))
 
-    def normal_equations(self) -> "QuadraticNormalEquations":
-        """The normal equations; A itself."""
-        return QuadraticNormalEquations(self.A, self.b, jnp.diagonal(self.A), 2 * self.constant)
+    def normal_equations(self, x=None):
+        return GramEquations(self.A, self.b, jnp.diagonal(self.A), 2 * self.constant)
+
+    def subset(self, idx):
+        return replace(self, A=self.A[idx][:, idx], b=self.b[idx])
+
+    @property
+    def quadratic(self):
+        return True
 
     def restrict(self, support):
         both = support.mask[:, None] & support.mask
         A = jnp.where(both, self.A[support.idx][:, support.idx], 0)
         return RestrictedQuadratic(A, gather(self.b, support), self.constant, support.mask)
-
-
-class QuadraticNormalEquations(AbstractNormalEquations):
-    """Normal equations of a `QuadraticForm`."""
-
-    A: Float[Array, "p p"]
-    rhs: Float[Array, "p"]
-    diagonal: Float[Array, "p"]
-    constant: Float[Array, ""]
-
-    def columns(self, idx):
-        return self.A[idx]
-
-    def complete(self, x):
-        return x
 
 
 class RestrictedQuadratic(AbstractRestricted):

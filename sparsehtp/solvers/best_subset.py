@@ -1,30 +1,70 @@
-"""Best subsets: a forward path, exact best swaps until none improves, and perturbed restarts."""
+"""Best subsets: forward growth, exact best swaps until none improves, and perturbed starts."""
 
-from typing import NamedTuple
+import itertools
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array
+from jaxtyping import Array, Int
 
+from .._results import RESULTS
 from .._termination import SwapOptimal
 from .._tolerances import tolerance
 from .._types import Support
-from ..linalg import any_lane
-from ..linalg.tableau import Tableau, add, addition_gains, empty_tableau, swap, swap_gains
-from ..losses import Squared
-from ..objectives import AbstractRestrictable
+from ..linalg import any_lane, top_k
+from ..linalg.tableau import Tableau, removal_losses, remove, resize, swap_gains, tableau_at
+from ..objectives import AbstractRestrictable, GramEquations, gather
 from ..thresholds import Sparsity
-from .base import AbstractSolver, report
+from .base import AbstractPathSolver, Trail, report
 from .htp import refit
+from .subset_search import best_swap, descend, grow, perturbed, swap_noise, working_set
 
-EFFORTS = {"fast": 0, "default": 20, "thorough": 200}  # perturbed restarts
-MAX_SWAPS = 10  # per descent and feature
+# effort -> (perturbed starts per step, steps without improvement after which it stops, limit of steps)
+EFFORTS = {"fast": (0, 0, 50), "default": (16, 2, 100), "thorough": (64, 4, 400)}
+TABLEAU_BYTES = 2**28  # a tableau over all features larger than this gives way to a working set
+WORKING_SET = 512  # features, or four times the support where that is more
+PERTURBED_SET = 256  # features, or twice the support where that is more
+STRONGEST = 12  # swaps of a perturbation
+SINGLES = 4  # swaps of a local model that are tried one by one, beside its descent
+ROUNDS = 5  # descents per size of a path whose objective is not quadratic
+
+
+class Point(NamedTuple):
+    """A refit on the first `size` features of idx."""
+
+    idx: Int[Array, "m"]
+    size: Array
+    x: Array
+    value: Array
+    fault: Array
+
+
+class Pool(NamedTuple):
+    """The objective over a working set of features (None: over all), whose positions stand for indices."""
+
+    objective: Any
+    features: Array | None
+
+    def inward(self, point: Point, p: int) -> Point:
+        """A point on the full objective as one of the working set."""
+        if self.features is None:
+            return point
+        where = jnp.zeros(p, jnp.int32).at[self.features].set(jnp.arange(self.features.shape[0], dtype=jnp.int32))
+        return point._replace(idx=where[point.idx], x=jnp.concatenate([point.x[self.features], point.x[p:]]))
+
+    def outward(self, point: Point, p: int) -> Point:
+        """A point of the working set as one on the full objective."""
+        if self.features is None:
+            return point
+        width = self.features.shape[0]
+        x = jnp.zeros(p, point.x.dtype).at[self.features].set(point.x[:width])
+        return point._replace(idx=self.features[point.idx], x=jnp.concatenate([x, point.x[width:]]))
 
 
 class BestSubsetState(NamedTuple):
-    """The best support so far with its refit, its tableau, and the best remaining swap gain in units of F."""
+    """The best point so far with its gradient, and how the search for a better one stands."""
 
     x: Array
     support: Support
@@ -32,54 +72,65 @@ class BestSubsetState(NamedTuple):
     grad: Array
     step_size: Array
     fault: Array
-    tableau: Tableau
-    gain: Array
+    gain: Array  # of the best remaining swap, in units of F
+    local: Array  # no descent from here improves
+    failures: Array  # steps of perturbed starts since the last improvement
     optimal: Array
+    tableau: Tableau | None  # kept for a quadratic over all features
+    stale: Array  # the tableau is not that of the support
     key: Array
 
 
-class BestSubset(AbstractSolver):
-    """The best k features found by forward selection, exact best swaps, and perturbed restarts.
+class BestSubset(AbstractPathSolver):
+    """The best k features found by forward growth, exact best swaps, and perturbed starts.
 
-        min F(w) subject to ||w||_0 <= k, F a quadratic (squared loss, weights, l2, intercept, kept features)
+        min F(w) subject to ||w||_0 <= k,    kept features and the intercept apart
 
-    The first step adds features one by one, each with the largest exact decrease of F, then makes the best of all
-    k (p - k) swaps, all coefficients optimised again, until none improves. Every further step perturbs the best
-    support by random swaps and descends again. The refit and the gradient come from the data after every descent, so
-    rounding in the updates never decides which support is returned.
+    Growth adds features one by one, each with the largest decrease of F. Then the best of all k (p - k) swaps, all
+    coefficients optimised again, is made until none improves. Further steps perturb the best support in a batch of
+    random ways within a working set, descend again, and keep what is better. For a loss that is not squared, gains
+    are those of the local quadratic model, and every move is confirmed by a refit of F itself. Refits and gradients
+    come from the data, so rounding in the updates never decides which support is returned.
 
     Args:
-        effort: "fast" (no restarts), "default" (20) or "thorough" (200).
+        effort: "fast" (no perturbed starts), "default" or "thorough".
+        working_set: search among this many features at a time, renewed from the gradient as the support grows; a path
+            is then swap-optimal within the working sets only, which suits cross-validation folds. None: all features,
+            as long as the tableau of k p numbers fits in 256 MiB.
 
-    Guarantee: if it says converged, no single swap lowers F by more than the table's `swap` tolerance times |F|. That
-    is not a proof of a global optimum.
+    Guarantee: if it says converged with a quadratic F, no single swap lowers F by more than the table's `swap`
+    tolerance times |F|; for other losses, none of the best swaps of the local model does. Neither proves a global
+    optimum. `path` gives the best support found for every k by a forward chain of growth and descents, and, unless the
+    effort is "fast", a backward chain of removals and descents (quadratic F).
 
     Raises:
         ValueError: if effort is not one of the three.
-        TypeError: for bounds, or a loss that is not squared.
+        TypeError: for bounds, or a loss without a second derivative.
 
     Source: exact swaps as in full-swap inescapability, Hazimeh and Mazumder (2020), on updated normal equations.
     """
 
     effort: str = eqx.field(static=True)
+    working_set: int | None = eqx.field(static=True)
 
     requires = AbstractRestrictable
     supports = (Sparsity,)
     needs_curvature = True
 
-    def __init__(self, effort: str = "default"):
+    def __init__(self, effort: str = "default", working_set: int | None = None):
         self.effort = effort
+        self.working_set = working_set
 
     def __check_init__(self):
         if self.effort not in EFFORTS:
             raise ValueError(f"effort: must be one of {', '.join(EFFORTS)}, got {self.effort!r}.")
+        if self.working_set is not None and self.working_set < 1:
+            raise ValueError(f"working_set: must be at least 1, got {self.working_set}.")
 
     def check(self, objective, threshold):
         super().check(objective, threshold)
         if threshold.lower is not None or threshold.upper is not None:
             raise TypeError("threshold: BestSubset takes no bounds; use HTP for bounded coefficients.")
-        if not isinstance(getattr(objective, "loss", Squared()), Squared):
-            raise TypeError("loss: BestSubset needs the squared loss; use HTP or GraSP for other losses.")
 
     @property
     def default_termination(self):
@@ -87,121 +138,355 @@ class BestSubset(AbstractSolver):
 
     @property
     def default_max_steps(self):
-        return 1 + EFFORTS[self.effort]
+        return EFFORTS[self.effort][2]
 
+    # --- one k -------------------------------------------------------------------------------------------------------
     def init(self, objective, threshold, x0, key):
-        p = objective.n_coefficients
-        equations = objective.normal_equations()
-        tableau = empty_tableau(
-            equations.diagonal, equations.rhs, equations.constant, threshold.keep.shape[0] + threshold.k_max
+        p, locked = objective.n_coefficients, threshold.keep.shape[0]
+        width = self._width(objective, threshold)
+        rows = locked + threshold.k_max
+        target = locked + threshold.k
+        point = _start(objective, threshold, rows)
+        start = (x0[:p] != 0).astype(jnp.int32)
+
+        def stage(point, target):
+            pool = _pool(objective, point, width)
+            inner = pool.inward(point, p)
+            equations = pool.objective.normal_equations(inner.x)
+            level = start if pool.features is None else start[pool.features]
+            t = grow(equations, _tableau(equations, inner), target, level)
+            return pool.outward(_fit(pool.objective, threshold, t.idx, t.size, inner.x), p), t
+
+        tableau = None
+        if objective.quadratic and width is None:
+            point, tableau = stage(point, target)
+        else:  # the model, or the working set, is renewed whenever the support has doubled
+
+            def body(carry):
+                point, _ = carry
+                new, _ = stage(point, jnp.minimum(target, jnp.maximum(2 * point.size, locked + 4)))
+                return new, new.size > point.size
+
+            point, _ = lax.while_loop(
+                lambda c: any_lane((c[0].size < target) & c[1]), body, (point, jnp.ones((), bool))
+            )
+        value, grad = objective.value_and_grad(point.x, _support(objective, point))
+        no, one = jnp.zeros((), bool), jnp.ones((), value.dtype)
+        return BestSubsetState(
+            x=point.x,
+            support=_support(objective, point),
+            value=value,
+            grad=grad,
+            step_size=one,
+            fault=point.fault,
+            gain=one * jnp.inf,
+            local=no,
+            failures=jnp.int32(0),
+            optimal=no,
+            tableau=tableau,
+            stale=no,
+            key=key,
         )
-        kept = jnp.zeros(p, bool).at[threshold.keep].set(True)
-        tableau = _grow(equations, threshold, tableau, 2 * kept + (x0[:p] != 0))
-        return self._refreshed(objective, threshold, equations, tableau, key)
 
     def step(self, objective, threshold, state, t):
-        equations = objective.normal_equations()
+        starts, patience, _ = EFFORTS[self.effort]
+        p, free, locked = objective.n_coefficients, objective.n_free, threshold.keep.shape[0]
         key, draw = jax.random.split(state.key)
-        start = lax.cond(t > 0, lambda: _perturb(equations, threshold, state.tableau, draw), lambda: state.tableau)
-        found = self._refreshed(objective, threshold, equations, _descend(equations, threshold, start), key)
-        better = (found.value < state.value) | (t == 0)
-        new = jax.tree.map(lambda n, o: jnp.where(better, n, o), found._replace(key=state.key), state)
-        limit = self.default_max_steps
-        tol = tolerance("swap", state.x.dtype)
-        new = new._replace(key=key, optimal=(new.gain <= tol * jnp.abs(new.value)) & (t + 1 >= limit))
-        return new, report(
-            objective,
-            threshold,
-            state,
-            new,
-            value=new.value,
-            grad=new.grad,
-            entries=new.support,
-            fault=new.fault,
+        size = jnp.sum(state.support.mask, dtype=jnp.int32) - free
+        point = Point(state.support.idx[free:], size, state.x, state.value, state.fault)
+        width = self._width(objective, threshold)
+        pool = _pool(objective, point, width) if width is None else _best_pool(objective, threshold, point, width)
+        inner = pool.inward(point, p)
+        equations = pool.objective.normal_equations(inner.x)
+
+        def rebuilt():
+            return _tableau(equations, inner)
+
+        if state.tableau is None:
+            t0 = rebuilt()
+        else:
+            t0 = lax.cond(any_lane(state.stale), rebuilt, lambda: state.tableau)
+
+        def descent():
+            new, end = _descent(pool.objective, threshold, equations, t0, inner)
+            return pool.outward(new, p), end
+
+        def perturbation():
+            few = working_set(t0, locked, min(max(PERTURBED_SET, 2 * point.idx.shape[0]), t0.g.shape[0]))
+            small = Pool(pool.objective.subset(few), few)
+            start = small.inward(inner, t0.g.shape[0])
+            strength = jnp.clip((size - locked + 1) // 2, 2, STRONGEST)
+            found = perturbed(_gram(small.objective, start.x), t0, few, locked, starts, strength, draw)
+            new = _best_fit(small.objective, threshold, found, size, start.x)
+            return pool.outward(small.outward(new, t0.g.shape[0]), p), t0
+
+        if starts:
+            unmoved = (point, t0)
+            far = lax.cond(any_lane(state.local), perturbation, lambda: unmoved)
+            near = lax.cond(any_lane(~state.local), descent, lambda: unmoved)
+            found, end = _where(state.local, far, near)
+        else:
+            found, end = descent()
+
+        tol = tolerance("swap", state.value.dtype)
+        better, improved = found.value < state.value, found.value < state.value - tol * jnp.abs(state.value)
+        found = _where(better, found, point)
+        support = _support(objective, found)
+        value, grad = objective.value_and_grad(found.x, support)
+        gain, left, tableau = state.gain, jnp.zeros((), bool), None
+        if state.tableau is not None:
+            moved = better & ~state.local
+            tableau = _where(moved, _refreshed(end, found, value, grad), t0)
+            gain = jnp.where(state.local, gain, best_swap(tableau, locked)[0] / 2)
+            left = gain > tol * jnp.abs(value) + swap_noise(equations) / 2
+        else:
+            gain = jnp.where(state.local, gain, jnp.maximum(state.value - value, 0))
+        local = jnp.where(state.local, ~improved, ~improved | ((state.tableau is not None) & ~left))
+        failures = jnp.where(improved, 0, state.failures + state.local)
+        new = BestSubsetState(
+            x=found.x,
+            support=support,
+            value=value,
+            grad=grad,
+            step_size=state.step_size,
+            fault=found.fault,
+            gain=gain,
+            local=local,
+            failures=failures,
+            optimal=local & ~left & (failures >= patience),
+            tableau=tableau,
+            stale=state.local & better,
+            key=key,
         )
+        return new, report(objective, threshold, state, new, value=value, grad=grad, entries=support, fault=found.fault)
 
-    def _refreshed(self, objective, threshold, equations, t, key):
-        """State at a tableau, with coefficients, value and gradient from the data."""
-        p = objective.n_coefficients
-        rows = t.idx.shape[0]
-        support = Support(
-            jnp.concatenate([p + jnp.arange(objective.n_free, dtype=jnp.int32), t.idx]),
-            jnp.concatenate([jnp.ones(objective.n_free, bool), jnp.arange(rows) < t.size]),
+    def _width(self, objective, threshold):
+        """Features of a working set; None: all of them at once."""
+        p, rows = objective.n_coefficients, threshold.keep.shape[0] + threshold.k_max
+        if self.working_set is not None:
+            width = max(self.working_set, rows + 1)
+        elif rows * p * jnp.dtype(objective.dtype).itemsize > TABLEAU_BYTES:
+            width = max(WORKING_SET, 4 * rows)
+        else:
+            return None
+        return width if width < p else None
+
+    # --- every k -----------------------------------------------------------------------------------------------------
+    def path(self, objective, threshold, key):
+        p, locked, k_max = objective.n_coefficients, threshold.keep.shape[0], threshold.k_max
+        width = self._width(objective, threshold)
+        rows = locked + k_max
+        point = _start(objective, threshold, rows)
+        best = Point(
+            jnp.zeros((k_max + 1, rows), jnp.int32).at[0].set(point.idx),
+            jnp.full(k_max + 1, point.size),
+            (),
+            jnp.full(k_max + 1, jnp.inf, objective.dtype).at[0].set(point.value),
+            (),
         )
-        x, fault = refit(objective, threshold, support, equations.complete(jnp.zeros(p, t.c.dtype).at[t.idx].add(t.c)))
-        value, grad = objective.value_and_grad(x, support)
-        c = jnp.where(jnp.arange(rows) < t.size, x[t.idx], 0)
-        t = t._replace(c=c, g=-grad[:p], value=2 * value)
-        gain, _, _, _ = _best_swap(threshold, t)
-        return BestSubsetState(
-            x, support, value, grad, jnp.ones((), value.dtype), fault, t, gain / 2, jnp.zeros((), bool), key
-        )
+        t = None
+        for low, high in _segments(k_max):
+            pool = _pool(objective, point, width)
+            inner = _cut(pool.inward(point, p), locked + high)
+            if t is None or pool.features is not None or not objective.quadratic:
+                t = _tableau(pool.objective.normal_equations(inner.x), inner)
+            else:
+                t = resize(t, locked + high)
+            t, inner, best = _forward(pool, threshold, t, inner, best, low, high)
+            point = pool.outward(_cut(inner, rows), p)
+        if objective.quadratic and self.effort != "fast":
+            for low, high in reversed(_segments(k_max)):
+                t = resize(t, locked + high)
+                t, best = _backward(pool, threshold, t, best, low)
+
+        def finish(k):
+            fit = _fit(objective, threshold, best.idx[k], best.size[k], jnp.zeros_like(point.x))
+            support = _support(objective, fit)
+            return support, gather(fit.x, support), fit.value, fit.fault
+
+        support, z, value, fault = lax.map(finish, jnp.minimum(jnp.arange(k_max + 1), threshold.k))
+        return Trail(support, z, value, jnp.where(fault == 0, RESULTS.converged, fault))
 
 
-def _grow(equations, threshold, t: Tableau, level) -> Tableau:
-    """Add the best feature of the highest level again and again until the tableau is full."""
-    target = threshold.keep.shape[0] + threshold.k
-
-    def candidates(t):
-        gains = addition_gains(t)
-        usable = (gains > -jnp.inf) & (t.size < target)
-        top = jnp.max(jnp.where(usable, level, -1))
-        return jnp.where(usable & (level == top), gains, -jnp.inf)
-
-    def unfinished(carry):
-        _, gains = carry
-        return any_lane(jnp.max(gains) > -jnp.inf)
-
-    def body(carry):
-        t, gains = carry
-        t = add(equations.columns, t, jnp.argmax(gains).astype(jnp.int32), gains, jnp.max(gains) > -jnp.inf)
-        return t, candidates(t)
-
-    return lax.while_loop(unfinished, body, (t, candidates(t)))[0]
+def _segments(k_max):
+    """Ranges of k over which a path uses one number of rows: padded rows cost as much as full ones."""
+    ends = [0, *(k for k in (16, 64, 256, 1024) if 1.25 * k < k_max), k_max]
+    return list(itertools.pairwise(ends)) if k_max else []
 
 
-def _best_swap(threshold, t: Tableau):
-    """Gain, row and feature of the best swap, and the best gain of every feature."""
-    gains = swap_gains(t, threshold.keep.shape[0])
-    best = jnp.max(gains, axis=0)
-    j = jnp.argmax(best).astype(jnp.int32)
-    return best[j], jnp.argmax(gains[:, j]).astype(jnp.int32), j, best
-
-
-def _descend(equations, threshold, t: Tableau) -> Tableau:
-    """Make the best swap until none improves."""
-    dtype = t.c.dtype
-    # Below the rounding of the sums of squares a gain is noise.
-    noise = 10 * jnp.finfo(dtype).eps * equations.constant
-    cap = MAX_SWAPS * t.idx.shape[0]
-
-    def improves(t, gain):
-        return gain > tolerance("swap", dtype) * t.value + noise
-
-    def going(carry):
-        t, (gain, *_), count = carry
-        return any_lane(improves(t, gain)) & (count < cap)
-
-    def body(carry):
-        t, (gain, i, j, best), count = carry
-        t = swap(equations.columns, t, i, j, best, improves(t, gain))
-        return t, _best_swap(threshold, t), count + 1
-
-    return lax.while_loop(going, body, (t, _best_swap(threshold, t), jnp.int32(0)))[0]
-
-
-def _perturb(equations, threshold, t: Tableau, key) -> Tableau:
-    """Random rows out, random good candidates in: a quarter of the features, at least one and at most eight."""
+def _forward(pool, threshold, t, point, best, low, high):
+    """Grow and descend for k = low + 1 .. high."""
     locked = threshold.keep.shape[0]
-    count = jnp.clip((t.size - locked) // 4, 1, 8)
-    best = _best_swap(threshold, t)[3]
+    objective = pool.objective
+    quadratic = objective.quadratic
+    equations = objective.normal_equations(point.x)
 
-    def body(number, t):
-        row_key, column_key = jax.random.split(jax.random.fold_in(key, number))
-        i = jax.random.randint(row_key, (), locked, jnp.maximum(t.size, locked + 1), dtype=jnp.int32)
-        j = t.block[jax.random.randint(column_key, (), 0, t.block.shape[0], dtype=jnp.int32)]
-        usable = (j >= 0) & ~t.chosen[j] & (number < count) & (t.size > locked)
-        gains = swap_gains(t, locked)[i, j]
-        return swap(equations.columns, t, i, j, best, usable & (gains > -jnp.inf))
+    def record(best, k, idx, size, value):
+        idx = idx if pool.features is None else pool.features[idx]
+        row = jnp.zeros(best.idx.shape[1], jnp.int32).at[: idx.shape[0]].set(idx)
+        return best._replace(
+            idx=best.idx.at[k].set(row), size=best.size.at[k].set(size), value=best.value.at[k].set(value)
+        )
 
-    return lax.fori_loop(0, 8, body, t)
+    def quadratic_step(k, carry):
+        t, point, best = carry
+        t = descend(equations, grow(equations, t, locked + k), locked)
+        return t, point, record(best, k, t.idx, t.size, t.value)
+
+    def step(k, carry):
+        t, point, best = carry
+        model = objective.normal_equations(point.x)
+        t = grow(model, _tableau(model, point), locked + k)
+        point = _fit(objective, threshold, t.idx, t.size, point.x)
+
+        def improve(carry):
+            point, _, count = carry
+            model = objective.normal_equations(point.x)
+            new, _ = _descent(objective, threshold, model, _tableau(model, point), point)
+            improved = new.value < point.value - tolerance("swap", point.value.dtype) * jnp.abs(point.value)
+            return _where(improved, new, point), improved, count + 1
+
+        yes = jnp.ones((), bool)
+        point, _, _ = lax.while_loop(lambda c: any_lane(c[1]) & (c[2] < ROUNDS), improve, (point, yes, jnp.int32(0)))
+        return t, point, record(best, k, point.idx, point.size, point.value)
+
+    def body(carry):
+        k, rest = carry
+        return k + 1, (quadratic_step if quadratic else step)(k, rest)
+
+    _, (t, point, best) = lax.while_loop(
+        lambda c: (c[0] <= high) & any_lane(c[0] <= threshold.k), body, (jnp.int32(low + 1), (t, point, best))
+    )
+    if quadratic and (pool.features is not None or high < best.size.shape[0] - 1):
+        point = _fit(objective, threshold, t.idx, t.size, point.x)
+    return t, point, best
+
+
+def _backward(pool, threshold, t, best, low):
+    """Remove the least feature and descend, down to k = low, keeping what is better than before."""
+    locked = threshold.keep.shape[0]
+    equations = pool.objective.normal_equations()
+
+    def body(carry):
+        t, best = carry
+        t = remove(t, jnp.argmin(removal_losses(t, locked)).astype(jnp.int32), t.size > locked + low)
+        t = descend(equations, t, locked)
+        k = t.size - locked
+        idx = t.idx if pool.features is None else pool.features[t.idx]
+        row = jnp.zeros(best.idx.shape[1], jnp.int32).at[: idx.shape[0]].set(idx)
+        better = t.value < best.value[k]
+        return t, best._replace(
+            idx=best.idx.at[k].set(jnp.where(better, row, best.idx[k])),
+            size=best.size.at[k].set(jnp.where(better, t.size, best.size[k])),
+            value=best.value.at[k].min(t.value),
+        )
+
+    return lax.while_loop(lambda c: any_lane(c[0].size > locked + low), body, (t, best))
+
+
+def _descent(objective, threshold, equations, t0, point):
+    """The best point found by swaps on a tableau, and the tableau at the end of its descent."""
+    locked = threshold.keep.shape[0]
+    if objective.quadratic:
+        end = descend(equations, t0, locked)
+        return _fit(objective, threshold, end.idx, end.size, point.x), end
+    end = descend(equations, t0, locked, 2 * jnp.abs(point.value))
+    gains = swap_gains(t0, locked)
+    best = jnp.max(gains, axis=0)
+    features = top_k(best, min(SINGLES, best.shape[0]))
+    rows = jnp.argmax(gains[:, features], axis=0)
+    singles = jax.vmap(lambda i, j: t0.idx.at[i].set(jnp.where(best[j] > 0, j, t0.idx[i])))(rows, features)
+    return _best_fit(objective, threshold, jnp.vstack([end.idx, singles]), t0.size, point.x), end
+
+
+def _best_pool(objective, threshold, point, width):
+    """The chosen features and those of the best swaps, found in a scan over blocks of features."""
+    p, rows = objective.n_coefficients, point.idx.shape[0]
+    active = jnp.arange(rows) < point.size
+    chosen = jnp.zeros(p, bool).at[point.idx].max(active)
+    block = max(width - rows, 1)
+
+    def gains(first):
+        others = jnp.minimum(first + jnp.arange(block, dtype=jnp.int32), p - 1)
+        pool = Pool(objective.subset(jnp.concatenate([point.idx, others])), None)
+        here = point._replace(
+            idx=jnp.arange(rows, dtype=jnp.int32),
+            x=jnp.concatenate([jnp.where(active, point.x[point.idx], 0), jnp.zeros(block, point.x.dtype), point.x[p:]]),
+        )
+        t = _tableau(pool.objective.normal_equations(here.x), here)
+        return others, best_swap(t, threshold.keep.shape[0])[3][rows:]
+
+    others, best = lax.map(gains, jnp.arange(0, p, block, dtype=jnp.int32))
+    scores = jnp.full(p, -jnp.inf, best.dtype).at[others.ravel()].max(best.ravel())
+    features = top_k(jnp.where(chosen, jnp.inf, scores), width)
+    return Pool(objective.subset(features), features)
+
+
+def _pool(objective, point, width):
+    """The chosen features and those with the largest decrease of F in their own coefficient, at the point."""
+    if width is None:
+        return Pool(objective, None)
+    p = objective.n_coefficients
+    equations = objective.normal_equations(point.x)
+    _, grad = objective.value_and_grad(point.x, _support(objective, point))
+    scores = grad[:p] ** 2 / jnp.where(equations.diagonal > 0, equations.diagonal, jnp.inf)
+    active = jnp.arange(point.idx.shape[0]) < point.size
+    features = top_k(scores.at[point.idx].max(jnp.where(active, jnp.inf, 0)), width)
+    return Pool(objective.subset(features), features)
+
+
+def _tableau(equations, point):
+    return tableau_at(equations.columns, equations.diagonal, equations.rhs, equations.constant, point.idx, point.size)
+
+
+def _refreshed(t, point, value, grad):
+    """A tableau with coefficients, value and gradient from the data."""
+    p = t.g.shape[0]
+    c = jnp.where(jnp.arange(t.idx.shape[0]) < t.size, point.x[t.idx], 0)
+    return t._replace(c=c, g=-grad[:p], value=2 * value)
+
+
+def _gram(objective, x):
+    """The normal equations of a small objective with their matrix."""
+    equations = objective.normal_equations(x)
+    A = equations.columns(jnp.arange(objective.n_coefficients, dtype=jnp.int32))
+    return GramEquations(A, equations.rhs, equations.diagonal, equations.constant)
+
+
+def _start(objective, threshold, rows):
+    """The refit on the free and the kept features."""
+    locked = threshold.keep.shape[0]
+    idx = jnp.zeros(rows, jnp.int32).at[:locked].set(threshold.keep)
+    zero = jnp.zeros(objective.n_coefficients + objective.n_free, objective.dtype)
+    return _fit(objective, threshold, idx, jnp.int32(locked), zero)
+
+
+def _support(objective, point):
+    p, free = objective.n_coefficients, objective.n_free
+    idx = jnp.concatenate([p + jnp.arange(free, dtype=jnp.int32), point.idx])
+    return Support(idx, jnp.arange(idx.shape[0]) < free + point.size)
+
+
+def _fit(objective, threshold, idx, size, start):
+    """The refit of the first `size` features of idx."""
+    point = Point(idx, size, start, jnp.zeros((), start.dtype), jnp.int32(0))
+    support = _support(objective, point)
+    x, fault = refit(objective, threshold, support, start)
+    return point._replace(x=x, value=objective.value(x, support), fault=fault)
+
+
+def _best_fit(objective, threshold, candidates, size, start):
+    """The best of several refits."""
+    points = jax.vmap(lambda idx: _fit(objective, threshold, idx, size, start))(candidates)
+    i = jnp.argmin(jnp.where(jnp.isfinite(points.value), points.value, jnp.inf))
+    return jax.tree.map(lambda a: a[i], points)
+
+
+def _cut(point, rows):
+    """A point with another number of rows, all beyond its size being padding."""
+    idx = point.idx[:rows]
+    return point._replace(idx=jnp.pad(idx, (0, rows - idx.shape[0])))
+
+
+def _where(flag, new, old):
+    return jax.tree.map(lambda a, b: jnp.where(flag, a, b), new, old)

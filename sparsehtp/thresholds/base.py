@@ -155,11 +155,3 @@ def check_keep_range(keep: np.ndarray, units: int, what: str) -> None:
     """ValueError if a kept index is out of range."""
     if is_concrete(keep) and keep.size and (np.min(keep) < 0 or np.max(keep) >= units):
         raise ValueError(f"keep: holds an index outside 0..{units - 1} ({what}).")
-
-
-def replace(module, **fields):
-    """A copy of a module with some fields, static ones too, replaced."""
-    new = object.__new__(type(module))
-    for name, value in {**vars(module), **fields}.items():
-        object.__setattr__(new, name, value)
-    return new

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int
 
-from .._types import ArrayLike, Support, is_concrete
+from .._types import ArrayLike, Support, is_concrete, replace
 from ..linalg import top_k
-from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units, replace
+from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
 
 
 class GroupSparsity(AbstractUnitThreshold):

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, is_concrete
-from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units, replace
+from .._types import ArrayLike, is_concrete, replace
+from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
 
 
 class AbstractSparsity(AbstractUnitThreshold):
