@@ -1,18 +1,32 @@
 """`python -m benchmarks.run NAME [NAME ...]`: run benchmarks, print them, and store them in benchmarks/results."""
 
+import argparse
 import importlib
-import sys
+import os
 
-NAMES = ("core",)
+OPTIONS = {  # what a benchmark's main takes
+    "core": (),
+    "best-subset": ("quick",),
+    "cv": ("quick",),
+    "real": ("quick", "data"),
+    "bootstrap": ("quick",),
+}
 
 
-def main(names):
-    unknown = [name for name in names if name not in NAMES]
-    if unknown or not names:
-        sys.exit(f"usage: python -m benchmarks.run NAME [NAME ...], with NAME one of: {', '.join(NAMES)}")
-    for name in names:
-        importlib.import_module(f"benchmarks.{name}").main()
+def main():
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    parser.add_argument("names", nargs="+", choices=OPTIONS, metavar="NAME", help=", ".join(OPTIONS))
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs; nothing is stored")
+    parser.add_argument(
+        "--data",
+        default=os.environ.get("SPARSEHTP_DATA"),
+        help="folder of the real data sets (default: the environment variable SPARSEHTP_DATA)",
+    )
+    given = vars(parser.parse_args())
+    for name in given["names"]:
+        module = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
+        module.main(**{option: given[option] for option in OPTIONS[name]})
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,11 +1,23 @@
 """Sparsity- and rank-constrained learning by hard thresholding, on JAX."""
 
+from ._certificate import Certificate as Certificate
+from ._certificate import certificate as certificate
+from ._criteria import Criterion as Criterion
+from ._criteria import information_criterion as information_criterion
+from ._cross_validation import CrossValidation as CrossValidation
+from ._cross_validation import cross_validate as cross_validate
+from ._path import Path as Path
+from ._path import solve_path as solve_path
 from ._record import Record as Record
 from ._results import FIRED as FIRED
 from ._results import RESULTS as RESULTS
 from ._results import Solution as Solution
 from ._results import SolveError as SolveError
 from ._solve import solve as solve
+from ._stability import ErrorBound as ErrorBound
+from ._stability import Stability as Stability
+from ._stability import stability_selection as stability_selection
+from ._termination import Complete as Complete
 from ._termination import Cycle as Cycle
 from ._termination import DualGap as DualGap
 from ._termination import SmallGradient as SmallGradient
@@ -17,6 +29,8 @@ from ._types import Support as Support
 from .designs import DenseDesign as DenseDesign
 from .estimators import SparseClassifier as SparseClassifier
 from .estimators import SparseRegressor as SparseRegressor
+from .io.models import load as load
+from .io.models import save as save
 from .linalg import largest_eigenvalue as largest_eigenvalue
 from .linalg import sparse_eigenvalue as sparse_eigenvalue
 from .losses import Hinge as Hinge
@@ -30,6 +44,8 @@ from .objectives import QuadraticForm as QuadraticForm
 from .solvers import HTP as HTP
 from .solvers import IHT as IHT
 from .solvers import BestSubset as BestSubset
+from .solvers import FoBa as FoBa
+from .solvers import ForwardSelection as ForwardSelection
 from .solvers import GraSP as GraSP
 from .solvers import SubspacePursuit as SubspacePursuit
 from .steps import BacktrackingStep as BacktrackingStep

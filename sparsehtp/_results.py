@@ -55,6 +55,7 @@ class FIRED(enum.IntFlag):
     DualGap = 8
     Cycle = 16
     SwapOptimal = 32
+    Complete = 64
 
     @property
     def sentence(self) -> str:

@@ -9,10 +9,11 @@ from ._record import Record
 from ._results import RESULTS, Solution, SolveError
 from ._termination import AbstractTermination
 from ._types import ArrayLike, Support, is_concrete
-from .objectives import AbstractObjective
-from .solvers import HTP, IHT, AbstractSolver
+from .losses import Squared
+from .objectives import AbstractObjective, QuadraticForm
+from .solvers import HTP, IHT, AbstractSolver, BestSubset
 from .steps import ScheduleStep, inverse_sqrt
-from .thresholds import AbstractThreshold
+from .thresholds import AbstractThreshold, Sparsity
 
 
 def solve(
@@ -93,6 +94,16 @@ def solve(
                 f"{type(solver).__name__}: {result.sentence} Pass throw=False to get the iterate nevertheless."
             )
     return solution
+
+
+def default_solver(objective: AbstractObjective, threshold: AbstractThreshold) -> AbstractSolver:
+    """The solver that is used when the caller names none."""
+    loss = getattr(objective, "loss", None)
+    if loss is not None and not loss.twice_differentiable:
+        return IHT(ScheduleStep(inverse_sqrt))
+    free = isinstance(threshold, Sparsity) and threshold.lower is None and threshold.upper is None
+    quadratic = isinstance(loss, Squared) or isinstance(objective, QuadraticForm)
+    return BestSubset() if free and quadratic else HTP()
 
 
 def _check_kind(name, value, kind, example):

@@ -141,6 +141,15 @@ class SwapOptimal(_Criterion):
         return memory, self._code(state.optimal)
 
 
+class Complete(_Criterion):
+    """The support is full, or no other feature helps; for solvers that grow a support from nothing."""
+
+    fires = FIRED.Complete
+
+    def __call__(self, memory, previous, state, info, t):
+        return memory, self._code(state.complete)
+
+
 class Cycle(_Criterion):
     """The iterate returns to an earlier one while steps stay large: a cycle of any period of at least two.
 

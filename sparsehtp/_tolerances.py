@@ -10,6 +10,7 @@
 | cycle | 1e-4 | 1e-7 | distance to an earlier iterate over the step norm, below which the iterates count as cycling |
 | swap | 1e-5 | 1e-10 | SwapOptimal: gain of a swap over the absolute value, below which it does not count |
 | gap | 1e-5 | 1e-8 | DualGap: gap over the absolute value |
+| stationary | 1e-6 | 1e-12 | certificate: what a refit on the support may gain, over abs(F(x)) + abs(F(0)) |
 """
 
 import jax.numpy as jnp
@@ -23,6 +24,7 @@ _TABLE = {
     "cycle": (1e-4, 1e-7),
     "swap": (1e-5, 1e-10),
     "gap": (1e-5, 1e-8),
+    "stationary": (1e-6, 1e-12),
 }
 
 

@@ -86,6 +86,10 @@ SOLVERS = {
 SWAP_SOLVERS = {"best_subset": sht.BestSubset(), "best_subset_fast": sht.BestSubset("fast")}
 SWAP_TERMINATIONS = {"swap_optimal": sht.SwapOptimal()}
 
+# Those that grow a support from nothing: its size changes with every step, and x0 is unused; contracts/test_forward.py.
+GREEDY_SOLVERS = {"forward": sht.ForwardSelection(), "omp": sht.ForwardSelection("omp"), "foba": sht.FoBa()}
+GREEDY_TERMINATIONS = {"complete": sht.Complete()}
+
 
 def targets(loss, eta, rng):
     """Targets in the domain of a loss for the predictor eta."""

@@ -1,5 +1,6 @@
 """Shared set-up: a compilation cache beside the tests, so that a second run compiles nothing."""
 
+import os
 from pathlib import Path
 
 import jax
@@ -30,3 +31,12 @@ def x64():
     """Run the test in double precision."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="session")
+def data_folder():
+    """The folder of real data sets: the environment variable SPARSEHTP_DATA, or shared/data beside the project."""
+    folder = Path(os.environ.get("SPARSEHTP_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not (folder / "reference_solutions.json").exists():
+        pytest.skip("the folder of real data sets is absent; set SPARSEHTP_DATA")
+    return folder

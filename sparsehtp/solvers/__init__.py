@@ -2,6 +2,8 @@
 
 from .base import AbstractSolver as AbstractSolver
 from .best_subset import BestSubset as BestSubset
+from .foba import FoBa as FoBa
+from .forward import ForwardSelection as ForwardSelection
 from .htp import HTP as HTP
 from .iht import IHT as IHT
 from .pursuit import GraSP as GraSP

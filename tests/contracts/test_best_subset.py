@@ -102,12 +102,86 @@ def test_duplicate_columns_and_more_features_than_samples(x64):
 
 def test_what_it_does_not_take():
     X, y = problem(0)
-    with pytest.raises(TypeError, match="squared"):
-        sht.solve(sht.LinearModel(X, np.sign(y), sht.Logistic()), sht.Sparsity(1), sht.BestSubset())
+    with pytest.raises(TypeError, match="smooth"):
+        sht.solve(sht.LinearModel(X, np.sign(y), sht.Hinge()), sht.Sparsity(1), sht.BestSubset())
+    with pytest.raises(ValueError, match="working_set"):
+        sht.BestSubset(working_set=0)
     with pytest.raises(TypeError, match="bounds"):
         sht.solve(sht.LinearModel(X, y), sht.Sparsity(1, upper=1.0), sht.BestSubset())
     with pytest.raises(ValueError, match="effort"):
         sht.BestSubset("hard")
+
+
+LOSSES = ["logistic", "poisson", "huber", "smoothed_hinge"]
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == "logistic" else pytest.mark.slow) for n in LOSSES])
+def test_other_losses_find_the_best_subset(x64, name):
+    loss = cases.LOSSES[name]
+    for seed in range(3):
+        X, y = problem(seed, rho=0.5)
+        model = sht.LinearModel(
+            X, cases.targets(loss, y / 2, np.random.default_rng(seed)), loss, l2=0.01, fit_intercept=True
+        )
+        solution = sht.solve(model, sht.Sparsity(K), sht.BestSubset())
+        np.testing.assert_allclose(solution.value, exhaustive(model, K), rtol=1e-6)
+        assert solution.result == sht.RESULTS.converged
+
+
+@pytest.mark.parametrize("name", ["plain", "standardized"])
+def test_path_gives_every_k(x64, name):
+    X, y = problem(3)
+    model = sht.LinearModel(X, y, **MODELS[name])
+    threshold = sht.Sparsity(7, k_max=8).bind(model)
+    trail = jax.jit(lambda m, t: sht.BestSubset().path(m, t, jax.random.key(0)))(model, threshold)
+    best = [exhaustive(model, k) for k in range(8)]
+    np.testing.assert_array_less(best, trail.value[:8] * (1 + 1e-9))
+    np.testing.assert_allclose(trail.value[8], trail.value[7])
+    assert np.mean(np.isclose(best, trail.value[:8], rtol=1e-9)) >= 0.7  # a chain of descents alone, no restarts
+    for k in range(8):
+        support = sht.Support(trail.support.idx[k], trail.support.mask[k])
+        assert int(support.mask.sum()) == k + model.n_free
+        refit = model.restrict(support).minimise(jnp.zeros(support.idx.shape[0]))
+        np.testing.assert_allclose(trail.z[k], refit.z, atol=1e-9)
+
+
+def test_path_of_a_logistic_model(x64):
+    X, y = problem(1, rho=0.5)
+    model = sht.LinearModel(X, np.sign(y - 1), sht.Logistic(), l2=0.01, fit_intercept=True)
+    trail = sht.BestSubset("fast").path(model, sht.Sparsity(4).bind(model), jax.random.key(0))
+    np.testing.assert_allclose(trail.value, [exhaustive(model, k) for k in range(5)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [sht.Squared(), pytest.param(sht.Logistic(), marks=pytest.mark.slow)], ids=type)
+def test_working_set_reaches_a_swap_optimum(x64, loss):
+    X, y, support = cases.planted(loss, n=150, p=60)
+    model = sht.LinearModel(X, y, loss, l2=0.01, fit_intercept=True)
+    solution = sht.solve(model, sht.Sparsity(3), sht.BestSubset("fast", working_set=8))
+    assert solution.result == sht.RESULTS.converged
+    np.testing.assert_array_equal(cases.members(solution.support), support)
+    trail = sht.BestSubset("fast", working_set=8).path(model, sht.Sparsity(3).bind(model), jax.random.key(0))
+    assert set(np.asarray(trail.support.idx[3, 1:])) == set(support.tolist())
+
+
+@pytest.mark.slow
+def test_thorough_finds_the_optimum_of_correlated_designs(x64):
+    """AR(0.95) designs with p = 20 to 25 and k = 5, a hundred of them, against all subsets."""
+    n, k = 50, 5
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        p = 20 + seed % 6
+        X = rng.standard_normal((n, p))
+        for j in range(1, p):
+            X[:, j] = 0.95 * X[:, j - 1] + np.sqrt(1 - 0.95**2) * X[:, j]
+        w = np.zeros(p)
+        w[rng.choice(p, k, replace=False)] = rng.choice([-1, 1], k) * rng.uniform(0.5, 1.5, k)
+        y = X @ w + rng.standard_normal(n) * np.sqrt(np.var(X @ w) / 2)
+        subsets = np.array(list(itertools.combinations(range(p), k)))
+        A, b = X.T @ X, X.T @ y
+        G, c = A[subsets[:, :, None], subsets[:, None, :]], b[subsets]
+        best = y @ y - np.max(np.sum(c * np.linalg.solve(G, c[..., None])[..., 0], axis=1))
+        solution = sht.solve(sht.LinearModel(X, y), sht.Sparsity(k), sht.BestSubset("thorough"))
+        np.testing.assert_allclose(2 * n * solution.value, best, rtol=1e-9)
 
 
 def test_tableau_gains_are_exact(x64):

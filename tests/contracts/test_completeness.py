@@ -19,8 +19,12 @@ KINDS = {
     AbstractLoss: cases.LOSSES.values(),
     AbstractThreshold: cases.THRESHOLDS.values(),
     AbstractStep: cases.STEPS.values(),
-    AbstractTermination: [*cases.TERMINATIONS.values(), *cases.SWAP_TERMINATIONS.values()],
-    AbstractSolver: [*cases.SOLVERS.values(), *cases.SWAP_SOLVERS.values()],
+    AbstractTermination: [
+        *cases.TERMINATIONS.values(),
+        *cases.SWAP_TERMINATIONS.values(),
+        *cases.GREEDY_TERMINATIONS.values(),
+    ],
+    AbstractSolver: [*cases.SOLVERS.values(), *cases.SWAP_SOLVERS.values(), *cases.GREEDY_SOLVERS.values()],
 }
 BUILDERS = {
     AbstractDesign: lambda: [make(X) for make in cases.DESIGNS.values()],

@@ -1,0 +1,274 @@
+"""Best subsets: residual and time of every solver on 25 instances and on one large problem, and a path of 100 sizes.
+
+Plain least squares without an intercept. Every time is that of a fit from host arrays to a support on the host, after a
+warm-up; every residual is recomputed in float64 from the support.
+"""
+
+import time
+
+import jax
+import numpy as np
+
+import sparsehtp as sht
+
+from .baselines import abess, sklearn, skscope, version
+from .problems import generate
+from .scores import aim, finish, least_squares, print_table, swap_gain
+from .timing import best_of, compile_time
+
+CASES = [  # n, p, k, snr, rho; five seeds each
+    (200, 1000, 20, 5, 0.0),
+    (200, 1000, 20, 5, 0.7),
+    (200, 1000, 20, 2, 0.9),
+    (300, 3000, 30, 5, 0.5),
+    (150, 3000, 30, 10, 0.5),
+]
+LARGE = (2000, 20000, 100, 5, 0.0)
+TIE = 1 + 1e-9
+MAIN = "BestSubset default, float64"
+
+
+class Ours:
+    """A fit by one of our solvers; programs are compiled once per shape, and the seconds that took are kept."""
+
+    def __init__(self, solver, dtype):
+        self.solver, self.dtype = solver, np.dtype(dtype)
+        self.programs, self.compile_seconds = {}, []
+
+    def solve(self, X, y, k):
+        """(objective, solution) from host arrays; run it under the dtype's x64 setting."""
+        objective = sht.LinearModel(X.astype(self.dtype, copy=False), y.astype(self.dtype, copy=False))
+        if (X.shape, k) not in self.programs:
+            run = jax.jit(lambda objective: sht.solve(objective, sht.Sparsity(k), self.solver, record=None))
+            self.programs[X.shape, k], seconds = compile_time(run, objective)
+            self.compile_seconds.append(seconds)
+        return objective, self.programs[X.shape, k](objective)
+
+    def __call__(self, X, y, k):
+        with jax.enable_x64(self.dtype == np.float64):
+            support = self.solve(X, y, k)[1].support
+            return np.asarray(support.idx)[np.asarray(support.mask)]
+
+    def certified(self, X, y, k):
+        """The largest remaining swap gain that the certificate states, after a fit."""
+        with jax.enable_x64(self.dtype == np.float64):
+            objective, solution = self.solve(X, y, k)
+            return float(sht.certificate(objective, sht.Sparsity(k), solution).swap_gain)
+
+
+def solvers(thorough=True):
+    """(name -> fit(X, y, k) giving a support, rows for the peers that are missing)."""
+    ours = {"HTP": sht.HTP()}
+    if hasattr(sht, "ForwardSelection"):
+        ours["ForwardSelection"] = sht.ForwardSelection()
+    for effort in ("fast", "default", "thorough")[: 3 if thorough else 2]:
+        ours[f"BestSubset {effort}"] = sht.BestSubset(effort)
+    fits = {
+        f"{name}, {np.dtype(dtype).name}": Ours(solver, dtype)
+        for name, solver in ours.items()
+        for dtype in (np.float32, np.float64)
+    }
+    missing = []
+    for peer in (abess, skscope):
+        distribution = peer.__name__.split(".")[-1]
+        if version(distribution) is None:
+            missing.append({"name": f"{distribution}: not installed", "value": 0, "unit": "fits"})
+            continue
+        for name, settings in peer.SETTINGS.items():
+            fits[name] = lambda X, y, k, fit=peer.best_subset, settings=settings: fit(X, y, k, **settings)
+    fits["scikit-learn OMP"] = sklearn.omp
+    return fits, missing
+
+
+def measure(fits, X, y, k, repeats):
+    """(name -> residual, name -> seconds)."""
+    supports = {}
+
+    def run(name):
+        supports[name] = fits[name](X, y, k)
+
+    seconds = best_of({name: (lambda name=name: run(name)) for name in fits}, repeats)
+    for name, support in supports.items():
+        if len(support) > k:
+            raise RuntimeError(f"{name}: returned {len(support)} features for k={k}")
+    return {name: least_squares(X, y, support) for name, support in supports.items()}, seconds
+
+
+def label(n, p, k, snr, rho, seed):
+    return f"n={n} p={p} k={k} snr={snr} rho={rho} seed={seed}"
+
+
+def instances(cases, seeds, fits, repeats):
+    """One row per instance, with every solver's residual and seconds."""
+    rows = []
+    for case in cases:
+        for seed in range(seeds):
+            X, y, _ = generate(*case, seed=seed)
+            residuals, seconds = measure(fits, X, y, case[2], repeats)
+            rows.append(
+                {
+                    "name": label(*case, seed),
+                    "value": min(residuals.values()),
+                    "unit": "best rss",
+                    "rss": residuals,
+                    "seconds": seconds,
+                }
+            )
+    return rows
+
+
+def shown(rows, fits):
+    """Print residuals and milliseconds, a line per solver and a column per instance, five columns at a time."""
+    for start in range(0, len(rows), 5):
+        part = rows[start : start + 5]
+        lines = [
+            [name, *(f"{row['rss'][name]:.3f} /{1e3 * row['seconds'][name]:7.1f}" for row in part)] for name in fits
+        ]
+        title = part[0]["name"].rsplit(" ", 1)[0] + ": residual sum of squares / ms"
+        print_table(title, ["solver", *(row["name"].rsplit(" ", 1)[1] for row in part)], lines)
+
+
+def summary(rows, fits, prefix=""):
+    """Per solver: total time, against abess, at or below it on how many, and where it loses."""
+    peers = [name for name in fits if name.startswith("abess")]
+    result = []
+    for name in fits:
+        total = sum(row["seconds"][name] for row in rows)
+        row = {"name": f"{prefix}{name}: total time", "value": total, "unit": "s"}
+        if isinstance(fits[name], Ours):
+            row["compile_seconds"] = fits[name].compile_seconds
+        if peers:
+            row["time_over_abess"] = total / sum(r["seconds"]["abess"] for r in rows)
+            rivals = {"abess": ["abess"], "best_of_abess": peers}
+            for key, names in rivals.items():
+                rival = [min(r["rss"][n] for n in names) for r in rows]
+                losses = [
+                    f"{r['name']}: {r['rss'][name] / v:.6f}"
+                    for r, v in zip(rows, rival, strict=True)
+                    if r["rss"][name] > TIE * v
+                ]
+                row[f"at_or_below_{key}"] = len(rows) - len(losses)
+                row[f"above_{key}"] = losses
+        result.append(row)
+    return result
+
+
+def aims(rows, summaries):
+    """The aims of the default effort against abess."""
+    row = next(r for r in summaries if r["name"].startswith(MAIN))
+    if "time_over_abess" not in row:
+        return []
+    count, ratio, total = row["at_or_below_abess"], row["time_over_abess"], len(rows)
+    strict = {"name": f"{MAIN}: instances at or below the best abess setting", "unit": f"of {total}"}
+    return [
+        aim(
+            {"name": f"{MAIN}: instances at or below abess", "value": count, "unit": f"of {total}"},
+            f"{total}",
+            count == total,
+        ),
+        strict | {"value": row["at_or_below_best_of_abess"]},
+        aim({"name": f"{MAIN}: total time over abess's", "value": ratio, "unit": "times"}, "< 1", ratio < 1),
+    ]
+
+
+def compile_rows(fits):
+    """The longest compilation of every solver of ours."""
+    result = []
+    for name, fit in fits.items():
+        if isinstance(fit, Ours):
+            seconds = max(fit.compile_seconds)
+            result.append(
+                aim({"name": f"{name}: longest compile time", "value": seconds, "unit": "s"}, "< 5", seconds < 5)
+            )
+    return result
+
+
+def certified(X, y, k, repeats):
+    """float64 fit, ingest and certificate included, against abess at one size."""
+    if not hasattr(sht, "certificate"):
+        return [{"name": "certificate: not available", "value": 0, "unit": "fits"}]
+    fit, gains = Ours(sht.BestSubset(), np.float64), []
+    runs = {"ours": lambda: gains.append(fit.certified(X, y, k))}
+    if version("abess"):
+        runs["abess"] = lambda: abess.best_subset(X, y, k)
+    seconds = best_of(runs, repeats)
+    support = fit(X, y, k)
+    rows = [
+        {"name": "large: float64 fit with certificate", "value": seconds["ours"], "unit": "s"},
+        {"name": "large: swap gain left, as certified", "value": gains[-1], "unit": "F"},
+        {"name": "large: swap gain left, recomputed, over the residual", "value": swap_gain(X, y, support), "unit": ""},
+    ]
+    if "abess" in seconds:
+        ratio = seconds["abess"] / seconds["ours"]
+        name = "large: abess's time over that of the certified fit"
+        rows.append(aim({"name": name, "value": ratio, "unit": "times"}, ">= 5", ratio >= 5))
+    return rows
+
+
+def path(X, y, k_max, repeats):
+    """Every k = 1..k_max by `solve_path` against abess with warm starts; swap optimality recomputed in NumPy."""
+    if not hasattr(sht, "solve_path"):
+        return [{"name": "path: solve_path is not available", "value": 0, "unit": "fits"}]
+    ks, rows, runs, paths, first = np.arange(1, k_max + 1), [], {}, {}, {}
+    peers = {name: s for name, s in abess.SETTINGS.items() if s.get("path")} if version("abess") else {}
+    residuals = {}
+    for name, settings in peers.items():
+
+        def peer(name=name, settings=settings):
+            residuals[name] = least_squares(X, y, abess.best_subset(X, y, k_max, **settings))
+
+        runs[name] = peer
+    for effort in ("fast", "default"):
+        for dtype in (np.float32, np.float64):
+            name = f"BestSubset {effort}, {np.dtype(dtype).name}"
+
+            def ours(name=name, effort=effort, dtype=dtype):
+                with jax.enable_x64(dtype == np.float64):
+                    objective = sht.LinearModel(X.astype(dtype, copy=False), y.astype(dtype, copy=False))
+                    paths[name] = jax.block_until_ready(
+                        sht.solve_path(objective, ks=ks, solver=sht.BestSubset(effort)).support
+                    )
+
+            start = time.perf_counter()
+            ours()
+            first[name] = time.perf_counter() - start
+            runs[name] = ours
+    seconds = best_of(runs, repeats)
+    for name, support in paths.items():
+        idx, mask = np.asarray(support.idx), np.asarray(support.mask)
+        chosen = [i[m] for i, m in zip(idx, mask, strict=True)]
+        residuals[name] = least_squares(X, y, chosen[-1])
+        optimal = sum(swap_gain(X, y, support) <= 1e-9 for support in chosen)
+        rows.append({"name": f"path: {name}: first call less a later one", "unit": "s"})
+        rows[-1]["value"] = first[name] - seconds[name]
+        row = {"name": f"path: {name}: swap-optimal sizes, recomputed", "value": optimal, "unit": f"of {k_max}"}
+        rows.append(aim(row, f"{k_max}", optimal == k_max))
+        if peers:
+            ratio = seconds["abess, path"] / seconds[name]
+            row = {"name": f"path: abess's time over {name}", "value": ratio, "unit": "times"}
+            rows.append(aim(row, ">= 2", ratio >= 2))
+    for name in runs:
+        row = {"name": f"path: {name}", "value": seconds[name], "unit": "s", "rss_at_last_k": residuals[name]}
+        rows.append(row)
+    return rows
+
+
+def main(quick=False):
+    """25 instances, then the large problem; `quick`: two cases, one seed, a small stand-in for the large one."""
+    fits, missing = solvers(thorough=not quick)
+    cases, seeds, repeats = (CASES[1::2], 1, 1) if quick else (CASES, 5, 3)
+    rows = instances(cases, seeds, fits, repeats)
+    shown(rows, fits)
+    summaries = summary(rows, fits)
+    checks = aims(rows, summaries) + compile_rows(fits)
+
+    fits, _ = solvers(thorough=False)  # 200 restarts take minutes there
+    large = (500, 2000, 25, 5, 0.0) if quick else LARGE
+    X, y, _ = generate(*large)
+    big = [{"name": "large: " + label(*large, 0), "unit": "best rss"}]
+    big[0]["rss"], big[0]["seconds"] = measure(fits, X, y, large[2], repeats)
+    big[0]["value"] = min(big[0]["rss"].values())
+    shown(big, fits)
+    large_rows = big + summary(big, fits, "large: ") + [r | {"name": "large: " + r["name"]} for r in compile_rows(fits)]
+    large_rows += certified(X, y, large[2], repeats) + path(X, y, large[2], repeats)
+    finish("best-subset", rows + summaries + checks + large_rows + missing, quick)

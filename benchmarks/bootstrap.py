@@ -1,0 +1,82 @@
+"""Bootstraps of a path as one batched program against loops over compiled programs; resamples are weights."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import sparsehtp as sht
+from sparsehtp.linalg.lanes import LANE
+
+from .problems import generate
+from .scores import aim, finish
+from .timing import best_of, compile_time
+
+
+def programs(k_max, effort):
+    """(all sizes of one resample, one size of one resample) as functions of X, y and the weights."""
+    solver = sht.BestSubset(effort)
+
+    def single(X, y, weights, k):
+        objective = sht.LinearModel(X, y, sample_weight=weights)
+        return sht.solve(objective, sht.Sparsity(k, k_max=k_max), solver, record=None).value
+
+    if not hasattr(solver, "path"):
+        return (
+            lambda X, y, weights: jax.vmap(single, (None, None, None, 0))(X, y, weights, np.arange(1, k_max + 1))
+        ), single
+
+    def path(X, y, weights):
+        objective = sht.LinearModel(X, y, sample_weight=weights)
+        threshold = sht.Sparsity(k_max, k_max=k_max).bind(objective)
+        return solver.path(objective, threshold, jax.random.key(0)).value[1:]
+
+    return path, single
+
+
+def compare(X, y, counts, k_max, effort, dtype, repeats):
+    """Rows of one effort in one dtype; run it under the dtype's x64 setting."""
+    data = jnp.asarray(X, dtype), jnp.asarray(y, dtype)
+    weights, ks = jnp.asarray(counts, dtype), jnp.arange(1, k_max + 1)
+    path, single = programs(k_max, effort)
+    lane = jax.jit(jax.vmap(path, (None, None, 0), axis_name=LANE))  # one resample is a batch of one
+    batch, compiling = compile_time(lane, *data, weights)
+    one_path, _ = compile_time(lane, *data, weights[:1])
+    one_fit, _ = compile_time(jax.jit(single), *data, weights[0], ks[0])
+    answers = {}
+
+    def run(name, function):
+        answers[name] = np.asarray(function()).ravel()
+
+    functions = {
+        "batch": lambda: batch(*data, weights),
+        "loop over fits": lambda: jnp.stack([one_fit(*data, row, k) for row in weights for k in ks]),
+        "loop over paths": lambda: jnp.concatenate([one_path(*data, row[None]) for row in weights]),
+    }
+    seconds = best_of({name: (lambda name=name, f=f: run(name, f)) for name, f in functions.items()}, repeats)
+    label = f"{effort}, {np.dtype(dtype).name}"
+    rows = [
+        {"name": f"{label}: one batched program", "value": seconds["batch"], "unit": "s"},
+        {"name": f"{label}: its compile time", "value": compiling, "unit": "s"},
+    ]
+    for name in ("loop over fits", "loop over paths"):
+        ratio = seconds[name] / seconds["batch"]
+        row = {"name": f"{label}: {name} over the batch", "value": ratio, "unit": "times"}
+        row["batch_value_over_loop"] = {
+            "mean": float(np.mean(answers["batch"] / answers[name])),
+            "worst": float(np.max(answers["batch"] / answers[name])),
+        }
+        rows.append(aim(row, ">= 5", ratio >= 5) if name == "loop over fits" else row)
+    return rows
+
+
+def main(quick=False):
+    """100 bootstraps of the path k = 1..20 at n=200, p=2000."""
+    n, p, resamples, k_max, repeats = (50, 100, 5, 3, 1) if quick else (200, 2000, 100, 20, 3)
+    X, y, _ = generate(n, p, k_max)
+    counts = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=resamples)
+    rows = []
+    for effort in ("fast",) if quick else ("fast", "default"):
+        for dtype in (np.float32, np.float64):
+            with jax.enable_x64(dtype == np.float64):
+                rows += compare(X, y, counts, k_max, effort, dtype, repeats)
+    finish("bootstrap", rows, quick)

@@ -1,0 +1,171 @@
+"""Real data: repeated outer cross-validation with selection inside, our default estimators against abess and L1."""
+
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from sklearn.model_selection import KFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedKFold
+
+import sparsehtp as sht
+
+from .baselines import abess, sklearn, version
+from .scores import aim, finish, print_table
+
+CLASSES = ("gene_alon", "gene_chowdary", "gene_golub", "gene_singh", "gene_west")
+NUMBERS = ("riboflavin", "diabetes", "hitters")
+
+
+def inner(classification, seed=0):
+    return (StratifiedKFold if classification else KFold)(5, shuffle=True, random_state=seed)
+
+
+def numbered(X, y, classification):
+    fold = np.empty(len(y), int)
+    for number, (_, test) in enumerate(inner(classification).split(X, y)):
+        fold[test] = number
+    return fold
+
+
+def ours(X, y, classification, **options):
+    model = (sht.SparseClassifier if classification else sht.SparseRegressor)(k="cv", **options).fit(X, y)
+    return np.ravel(model.coef_), float(np.ravel(model.intercept_)[0])
+
+
+def splicing(X, y, classification, cv_score="test_loss"):
+    n, p = X.shape
+    most = min(p, int(n / (np.log(np.log(n)) * np.log(p))))  # abess's own default
+    ks = np.arange(max(most, 1) + 1)
+    return abess.cross_validated(X, y, ks, numbered(X, y, classification), classification, cv_score)
+
+
+def l1(X, y, classification, scoring="neg_log_loss"):
+    if not classification:
+        return sklearn.lasso(X, y, inner(False))
+    return sklearn.l1_logistic(X, y, inner(True), scoring)
+
+
+def methods(classification):
+    """name -> fit(X, y, classification)."""
+    fits = {"sparsehtp": ours, "sparsehtp, best score": lambda X, y, c: ours(X, y, c, one_se=False)}
+    if version("abess"):
+        fits["abess"] = splicing
+        if classification:
+            fits["abess, by AUC"] = lambda X, y, c: splicing(X, y, c, "roc_auc")
+    fits["L1"] = l1
+    if classification:
+        fits["L1, by accuracy"] = lambda X, y, c: l1(X, y, c, "accuracy")
+    return fits
+
+
+def evaluate(X, y, classification, repeats, splits):
+    """name -> test error, features and seconds, means over the outer folds; standardised inside each of them."""
+    kind = RepeatedStratifiedKFold if classification else RepeatedKFold
+    outer = list(kind(n_splits=splits, n_repeats=repeats, random_state=0).split(X, y))
+    results = {}
+    for name, fit in methods(classification).items():
+        wrong, scale, features, seconds, compiling, seen = 0.0, 0.0, [], [], 0.0, set()
+        for train, test in outer:
+            mean, deviation = X[train].mean(0), X[train].std(0)
+            deviation[deviation == 0] = 1
+            A, B = (X[train] - mean) / deviation, (X[test] - mean) / deviation
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                if A.shape not in seen and name.startswith("sparsehtp"):  # compiles
+                    start = time.perf_counter()
+                    try:
+                        fit(A, y[train], classification)
+                    except (TypeError, ValueError) as error:
+                        results[name] = {"missing": f"{type(error).__name__}: {error}"}
+                        break
+                    compiling += time.perf_counter() - start
+                    seen.add(A.shape)
+                start = time.perf_counter()
+                coef, intercept = fit(A, y[train], classification)
+                seconds.append(time.perf_counter() - start)
+            eta = B @ coef + intercept
+            if classification:
+                wrong += np.count_nonzero((eta > 0) != (y[test] == 1))
+                scale += len(test)
+            else:
+                wrong += np.sum((y[test] - eta) ** 2)
+                scale += np.sum((y[test] - y[train].mean()) ** 2)
+            features.append(np.count_nonzero(coef))
+        else:
+            results[name] = {
+                "error": float(wrong / scale),
+                "features": float(np.mean(features)),
+                "seconds": float(np.sum(seconds)),
+                "first_calls": compiling,
+            }
+    return results
+
+
+def load(folder, name):
+    with np.load(folder / f"{name}.npz") as file:
+        return file["X"].astype(np.float64), file["y"].astype(np.float64)
+
+
+def means(table):
+    """Per method: mean error, features and seconds; a variant for classes counts as its base on numbers."""
+    names = dict.fromkeys(name for results in table.values() for name in results)
+    summary = {}
+    for name in names:
+        rows = [results.get(name) or results[name.split(",")[0]] for results in table.values()]
+        if all("error" in row for row in rows):
+            summary[name] = {key: float(np.mean([r[key] for r in rows])) for key in ("error", "features", "seconds")}
+    return summary
+
+
+def main(quick=False, data=None):
+    """Five gene-expression sets, riboflavin, diabetes, hitters; 2 x 5 outer folds."""
+    if data is None:
+        sys.exit("real: set SPARSEHTP_DATA or pass --data with the folder of the data sets")
+    folder = Path(data)
+    sets = ("gene_alon", "diabetes") if quick else CLASSES + NUMBERS
+    missing = [name for name in sets if not (folder / f"{name}.npz").is_file()]
+    table, rows = {}, []
+    for name in (s for s in sets if s not in missing):
+        X, y = load(folder, name)
+        table[name] = evaluate(X, y, name in CLASSES, repeats=1 if quick else 2, splits=2 if quick else 5)
+        lines = [
+            [m, r["error"], r["features"], r["seconds"], r["first_calls"]]
+            for m, r in table[name].items()
+            if "error" in r
+        ]
+        print_table(name, ["method", "test error", "features", "seconds", "first calls"], lines)
+        for method, r in table[name].items():
+            row = {"name": f"{name}: {method}", "value": r.get("error", np.nan), "unit": "error"}
+            rows.append(row | {k: v for k, v in r.items() if k != "error"})
+    rows = [row | ({"value": -1.0, "unit": "did not run"} if "missing" in row else {}) for row in rows]
+    summary = means(table)
+    for method, r in summary.items():
+        rows.append({"name": f"mean: {method}", "value": r["error"], "unit": "error"} | r)
+    print_table(
+        "means over the sets",
+        ["method", "error", "features", "seconds"],
+        [[m, *r.values()] for m, r in summary.items()],
+    )
+    if "sparsehtp" in summary:
+        mine = summary["sparsehtp"]
+        for peer in ("abess", "abess, by AUC", "L1", "L1, by accuracy"):
+            if peer not in summary:
+                continue
+            other = summary[peer]
+            lost = [
+                s
+                for s, r in table.items()
+                if r["sparsehtp"]["error"] > (r.get(peer) or r[peer.split(",")[0]])["error"] + 1e-12
+            ]
+            row = {"name": f"mean error over {peer}'s", "value": mine["error"] / other["error"], "unit": "times"}
+            rows.append(aim(row | {"worse_on": lost}, "<= 1", mine["error"] <= other["error"]))
+            if peer.startswith("L1"):
+                for key, most in (("features", 0.25), ("seconds", 1.0)):
+                    ratio = mine[key] / other[key]
+                    row = {"name": f"{key} over {peer}'s", "value": ratio, "unit": "times"}
+                    rows.append(aim(row, f"<= {most}", ratio <= most))
+    if not version("abess"):
+        rows.append({"name": "abess: not installed", "value": 0, "unit": "fits"})
+    rows += [{"name": f"{name}: no such file in the data folder", "value": 0, "unit": "sets"} for name in missing]
+    finish("real", rows, quick)

@@ -1,0 +1,97 @@
+"""Finished chunks on disk, so that a killed run goes on where it stopped."""
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from .io import describe_device, versions
+
+MANIFEST = "manifest.json"
+
+
+class Checkpoint:
+    """A folder with one NPZ file per finished chunk and a manifest that says what they belong to.
+
+    Every file is written beside its place and then renamed, so a killed run leaves whole files only.
+
+    Args:
+        folder: created if missing.
+        problem: a pytree of everything that decides the results.
+        lanes: number of problems in all.
+        width: problems per chunk of a fresh run; a resumed run keeps the stored width, so that its results have the
+            same bits.
+
+    Raises:
+        ValueError: if the folder holds chunks of another problem, of other versions or of another device.
+    """
+
+    width: int
+
+    def __init__(self, folder: str | Path, problem: Any, lanes: int, width: int):
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"checkpoint: {folder} is a file; name a folder.")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        facts = {"problem": fingerprint(problem), "lanes": lanes, "versions": versions(), "device": describe_device()}
+        manifest = self.folder / MANIFEST
+        if manifest.exists():
+            stored = json.loads(manifest.read_text(encoding="utf-8"))
+            for name, fact in facts.items():
+                if stored.get(name) != fact:
+                    what = "another problem" if name in ("problem", "lanes") else f"other {name} ({stored.get(name)})"
+                    raise ValueError(f"checkpoint: {folder} holds results of {what}; name another folder or empty it.")
+            self.width = int(stored["width"])
+        else:
+            if any(self.folder.glob("chunk-*.npz")):
+                raise ValueError(f"checkpoint: {folder} holds chunks without a manifest; name another folder.")
+            self.width = width
+            text = json.dumps({**facts, "width": width}, indent=2)
+            self._write(MANIFEST, lambda file: file.write(text.encode()))
+
+    def load(self, number: int, structure: Any) -> Any:
+        """The stored chunk as a pytree of `structure`, or None if it is not finished."""
+        path = self._path(number)
+        if not path.exists():
+            return None
+        with np.load(path) as arrays:
+            leaves = [arrays[f"a{i}"] for i in range(len(arrays.files))]
+        return jax.tree.unflatten(structure, leaves)
+
+    def store(self, number: int, chunk: Any) -> None:
+        """Write a finished chunk."""
+        arrays = {f"a{i}": leaf for i, leaf in enumerate(jax.tree.leaves(chunk))}
+        self._write(self._path(number).name, lambda file: np.savez(file, **arrays))
+
+    def _path(self, number):
+        return self.folder / f"chunk-{number:06d}.npz"
+
+    def _write(self, name, write):
+        partial = self.folder / f".{name}-{os.getpid()}.partial"
+        try:
+            with partial.open("wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, self.folder / name)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def fingerprint(problem: Any) -> str:
+    """SHA-256 of the arrays and the static settings of a pytree, the same in every process."""
+    leaves, structure = jax.tree.flatten(problem)
+    # A function that is a setting prints its address, which differs between processes.
+    digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(structure)).encode())
+    for leaf in leaves:
+        if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        array = np.asarray(leaf)
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

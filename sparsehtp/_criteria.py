@@ -1,0 +1,71 @@
+"""Information criteria over a path."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import gammaln
+
+from ._path import Path
+
+NAMES = ("aic", "bic", "ebic", "sic")
+
+
+class Criterion(NamedTuple):
+    """Values of an information criterion.
+
+    Attributes:
+        values: (grid,) one per row of the path; smaller is better.
+        best: row with the smallest value.
+    """
+
+    values: Float[np.ndarray, "grid"]
+    best: int
+
+
+def information_criterion(path: Path, name: str = "ebic") -> Criterion:
+    """Score the rows of a path by fit and number of features.
+
+        aic   dev + 2 d                     bic   dev + d ln W
+        ebic  dev + d ln W + 2 ln C(p, k)   sic   dev + d ln p ln ln W
+
+    dev = 2 W F0 with W the sum of the sample weights and F0 the mean loss without l2; for the squared loss
+    dev = W ln(2 F0), the profile likelihood of unknown variance. d is the number of features in the support, k the
+    number of chosen units among p; d = k unless units are groups or some are always kept, which count in d only.
+
+    Args:
+        path: from `solve_path`.
+        name: "aic", "bic", "ebic" or "sic".
+
+    Returns:
+        A `Criterion`.
+
+    Raises:
+        ValueError: for another name, or a path without samples; for "sic" if W <= e.
+
+    A saturated least-squares fit has dev = -infinity and always wins: keep k well below the number of samples. Standard
+    errors and p-values of a model that was selected on the same data are too optimistic.
+
+    Source: Akaike (1974); Schwarz (1978); Chen and Chen (2008) with gamma = 1; Zhu et al. (2020) for sic.
+    """
+    if name not in NAMES:
+        raise ValueError(f"name: must be one of {', '.join(NAMES)}, got {name!r}.")
+    if path.total_weight is None:
+        raise ValueError("path: its objective has no samples, so that there is no likelihood; use LinearModel.")
+    W = path.total_weight
+    if name == "sic" and W <= np.e:
+        raise ValueError(f"name: sic needs a sum of weights above e, got {W:g}; use another criterion.")
+    loss = path.loss.astype(float)
+    with np.errstate(divide="ignore"):
+        deviance = W * np.log(2 * loss) if path.squared else 2 * W * loss
+    d = path.features.mask.sum(1)
+    k = path.support.mask.sum(1) - path.n_kept
+    p = path.n_units - path.n_kept
+    penalty = {
+        "aic": lambda: 2 * d,
+        "bic": lambda: d * np.log(W),
+        "ebic": lambda: d * np.log(W) + 2 * (gammaln(p + 1) - gammaln(k + 1) - gammaln(p - k + 1)),
+        "sic": lambda: d * np.log(p) * np.log(np.log(W)),
+    }[name]()
+    values = np.where(np.isnan(deviance), np.inf, deviance + penalty)
+    return Criterion(values, int(np.argmin(values)))

@@ -1,0 +1,202 @@
+"""Cross-validation over a grid of sparsity and ridge."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path as Folder
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
+
+from . import _grid
+from ._path import Path, path_of
+from ._progress import Callback
+from ._types import ArrayLike
+from .objectives import LinearModel
+from .solvers import AbstractSolver
+from .thresholds import AbstractThreshold
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CrossValidation:
+    """Held-out scores over a grid; smaller is better. NumPy arrays.
+
+    Attributes:
+        scores: (folds, grid) weighted mean held-out loss without l2, or the share of wrong labels.
+        results: (folds, grid) how the fits ended, see `RESULTS`.
+        fold_weight: (folds,) sum of the held-out sample weights.
+        path: the fits to all data over the same grid.
+    """
+
+    scores: Float[np.ndarray, "folds grid"]
+    results: Int[np.ndarray, "folds grid"]
+    fold_weight: Float[np.ndarray, "folds"]
+    path: Path
+
+    @property
+    def mean(self) -> Float[np.ndarray, "grid"]:
+        """Mean over the folds, weighted by `fold_weight`."""
+        with np.errstate(invalid="ignore"):
+            return np.average(self.scores, axis=0, weights=self.fold_weight)
+
+    @property
+    def se(self) -> Float[np.ndarray, "grid"]:
+        """Standard error of the mean: the root of (weighted variance over the folds) / (folds - 1); 0 for one fold.
+
+        It treats folds as independent, which they nearly are.
+        """
+        folds = self.scores.shape[0]
+        with np.errstate(invalid="ignore"):  # an infinite score has no standard error
+            variance = np.average((self.scores - self.mean) ** 2, axis=0, weights=self.fold_weight)
+        return np.sqrt(variance / max(folds - 1, 1))
+
+    @property
+    def best(self) -> int:
+        """Row of the grid with the smallest mean score."""
+        return int(np.argmin(np.nan_to_num(self.mean, nan=np.inf, posinf=np.inf)))
+
+    @property
+    def best_1se(self) -> int:
+        """Row with the fewest units whose mean is within one standard error of the best; then the largest l2."""
+        best, mean = self.best, self.mean
+        near = np.flatnonzero(mean <= mean[best] + self.se[best])
+        if not near.size:  # no finite score at all
+            return best
+        l2 = self.path.l2s.reshape(len(self.path), -1).sum(1)
+        return int(near[np.lexsort((mean[near], -l2[near], self.path.ks[near]))[0]])
+
+    @property
+    def k(self) -> int:
+        """Sparsity of the row `best`."""
+        return int(self.path.ks[self.best])
+
+    @property
+    def l2(self) -> Any:
+        """Ridge of the row `best`."""
+        return self.path.l2s[self.best]
+
+
+def cross_validate(
+    objective: LinearModel,
+    ks: ArrayLike | None = None,
+    l2s: ArrayLike | None = None,
+    folds: Any = 5,
+    threshold: AbstractThreshold | None = None,
+    solver: AbstractSolver | None = None,
+    *,
+    key: jax.Array | None = None,
+    groups: ArrayLike | None = None,
+    scoring: str | None = None,
+    checkpoint: str | Folder | None = None,
+    progress: Callback | bool | None = None,
+    memory: int | None = None,
+) -> CrossValidation:
+    """Score every (k, l2) of a grid on held-out folds, and fit all data over the same grid, in one batch.
+
+        score(fold) = sum_i t_i l(x_i'w + b + o_i, y_i) / sum_i t_i,   (w, b) fitted with the weights of the other rows
+
+    A fold is a set of sample weights, so that standardisation, intercept and support are those of its training rows:
+    nothing leaks from the rows that are held out. t are the sample weights of those.
+
+    Args:
+        objective: a `LinearModel`; its own weights are split into folds.
+        ks, l2s, threshold, solver, key, checkpoint, progress, memory: as in `solve_path`.
+        folds: a number of folds (shuffled by the key; stratified for classification losses, whole groups if there are
+            groups), any scikit-learn splitter, or an iterable of (train, test) indices or masks.
+        groups: (n,) group label of every sample, for the splitter.
+        scoring: None: the mean loss; "error": the share of wrong labels of a classification loss.
+
+    Returns:
+        A `CrossValidation`.
+
+    Raises:
+        TypeError: if the objective has no samples, and as in `solve_path`.
+        ValueError: if a fold has no weight to train or to test on, trains on one class only, or tests on rows it is
+            trained on; for a bad grid, splitter or scoring; for a checkpoint of another problem.
+
+    The score of the chosen row is optimistic, as it is a minimum over the grid: judge a model on data that had no part
+    in the choice, or by an outer cross-validation.
+    """
+    if not isinstance(objective, LinearModel):
+        raise TypeError(f"objective: folds are sample weights, which {type(objective).__name__} has none of.")
+    if scoring not in (None, "error") or (scoring == "error" and not objective.loss.classification):
+        raise ValueError(f'scoring: must be None, or "error" for a classification loss, got {scoring!r}.')
+    grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, error=scoring == "error")
+    weights = np.asarray(objective.sample_weight)
+    counts = _split(objective, folds, groups, grid.key)
+    train, test = counts[0] * weights, counts[1] * weights
+    check_rows("folds", train, objective)
+    for number, row in enumerate(test):
+        if not row.any():
+            raise ValueError(f"folds: fold {number} holds out no row with a positive weight; use fewer folds.")
+    # The fits to all data are one more row, scored on the data themselves.
+    rows = [jnp.asarray(np.vstack([part, weights]), objective.dtype) for part in (train, test)]
+    grid = dataclasses.replace(grid, weights=_grid.Weights(*rows))
+    fits = _grid.run(grid, memory, progress, checkpoint)
+    scores = fits.loss if fits.error is None else fits.error
+    return CrossValidation(
+        scores=scores[:-1],
+        results=fits.result[:-1],
+        fold_weight=test.sum(1, dtype=float),
+        path=path_of(grid, jax.tree.map(lambda a: a[-1], fits)),
+    )
+
+
+def seed_from(key: jax.Array) -> int:
+    """A seed for NumPy and scikit-learn."""
+    return int(jax.random.bits(key, dtype=np.uint32))
+
+
+def check_rows(name: str, rows: np.ndarray, objective: LinearModel) -> None:
+    """ValueError if a row of weights leaves nothing, or one class, to train on."""
+    y = np.asarray(objective.y)
+    for number, row in enumerate(rows):
+        if not row.any():
+            raise ValueError(f"{name}: number {number} trains on no row with a positive weight; leave more rows in it.")
+        if objective.loss.classification and np.unique(y[row > 0]).size < 2:
+            raise ValueError(f"{name}: number {number} trains on one class only; use stratified or fewer ones.")
+
+
+def _split(objective, folds, groups, key):
+    """(2, folds, n) how often every row is in the training and the test part."""
+    n = objective.design.shape[0]
+    y = np.asarray(objective.y)
+    if groups is not None:
+        groups = np.asarray(groups)
+        if groups.shape != (n,):
+            raise ValueError(f"groups: needs shape ({n},), one label per sample, got {groups.shape}.")
+    if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool):
+        if not 2 <= folds <= n:
+            raise ValueError(f"folds: needs from 2 to {n} (the number of samples), got {folds}.")
+        shuffled = {"n_splits": int(folds), "shuffle": True, "random_state": seed_from(key)}
+        if objective.loss.classification:
+            folds = StratifiedKFold(**shuffled) if groups is None else StratifiedGroupKFold(**shuffled)
+        else:
+            folds = KFold(**shuffled) if groups is None else GroupKFold(**shuffled)
+    elif isinstance(folds, str) or not (hasattr(folds, "split") or isinstance(folds, Iterable)):
+        raise ValueError(
+            f"folds: needs an integer, a scikit-learn splitter or an iterable of (train, test), got {folds!r}."
+        )
+    counts = []
+    for train, test in check_cv(folds).split(np.zeros((n, 1)), y, groups):
+        pair = [_counts(part, n) for part in (train, test)]
+        if (pair[0] * pair[1]).any():
+            raise ValueError(f"folds: fold {len(counts)} tests on rows it is trained on; make the two parts disjoint.")
+        counts.append(pair)
+    if not counts:
+        raise ValueError("folds: there are none; pass at least one pair (train, test).")
+    return np.swapaxes(np.array(counts), 0, 1)
+
+
+def _counts(part, n):
+    part = np.asarray(part)
+    if part.dtype == bool and part.shape == (n,):
+        return part.astype(int)
+    if part.size == 0:
+        return np.zeros(n, int)
+    if part.ndim != 1 or part.dtype.kind not in "iu" or not 0 <= part.min() <= part.max() < n:
+        raise ValueError(f"folds: needs row indices in 0..{n - 1} or masks of length {n}, got {part!r}.")
+    return np.bincount(part, minlength=n)

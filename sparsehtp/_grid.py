@@ -1,0 +1,274 @@
+"""Many fits of one kind as one batch: sparsity x ridge x sample weights, in memory-bounded chunks.
+
+A lane is one problem: one (weights, l2, k), or one (weights, l2) with all k where one run of the solver gives them all.
+Folds and resamples are rows of sample weights; their standardisation is computed once per row, and all lanes share
+the data.
+"""
+
+import math
+import numbers
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from . import _driver
+from ._checkpoint import Checkpoint
+from ._chunks import DEFAULT_MEMORY, chunk_width
+from ._progress import Callback, reporting
+from ._solve import _check_kind, default_solver
+from ._types import ArrayLike, Support, is_concrete, replace
+from .linalg import LANE
+from .objectives import AbstractObjective, gather, scatter
+from .solvers import AbstractSolver
+from .solvers.base import AbstractPathSolver
+from .thresholds import AbstractUnitThreshold, Sparsity
+
+DEFAULT_K = 20
+
+
+class Weights(NamedTuple):
+    """Sample weights to fit with and to score with, one row per fold or resample."""
+
+    fit: Float[Array, "rows n"]
+    score: Float[Array, "rows n"]
+
+
+class Fits(NamedTuple):
+    """What is kept of every fit: traced inside a chunk, NumPy outside.
+
+    Attributes:
+        support: units in the support.
+        features: entries in the support; None where they are the units.
+        coefficients: of the features, in original units.
+        intercept, value, result: as in a Solution.
+        loss: mean loss without l2 under the scoring weights.
+        error: share of wrong labels under the scoring weights; None unless asked for.
+    """
+
+    support: Support
+    features: Support | None
+    coefficients: ArrayLike
+    intercept: ArrayLike
+    value: ArrayLike
+    result: ArrayLike
+    loss: ArrayLike
+    error: ArrayLike | None
+
+
+class Grid(eqx.Module):
+    """Everything that the lanes share."""
+
+    objective: Any
+    threshold: Any
+    solver: Any
+    key: Array
+    ks: Int[Array, "K"]
+    l2s: Float[Array, "L *p"] | None
+    weights: Weights | None
+    error: bool = eqx.field(static=True)
+
+    @property
+    def by_path(self) -> bool:
+        """True if one run gives all k."""
+        return isinstance(self.solver, AbstractPathSolver)
+
+
+class Lane(NamedTuple):
+    """Indices into the grid's tables; k is None where one run gives all k."""
+
+    row: Int[Array, ""]
+    l2: Int[Array, ""]
+    k: Int[Array, ""] | None
+
+
+def prepare(objective: Any, ks: Any, l2s: Any, threshold: Any, solver: Any, key: Any, error: bool = False) -> Grid:
+    """A grid from what the public functions take, checked."""
+    _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
+    if not is_concrete(objective, ks, l2s, threshold):
+        raise TypeError("objective: a whole grid needs concrete arrays; under jit or vmap use sht.solve.")
+    threshold = Sparsity(0) if threshold is None else threshold
+    _check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(0)")
+    ks = _check_ks(objective, threshold, ks)
+    try:
+        largest = replace(threshold, k=ks.max()).bind(objective)
+    except ValueError as fault:
+        if not str(fault).startswith("k:"):
+            raise
+        raise ValueError(f"ks: the largest{str(fault)[2:-2]}ks.") from None
+    if l2s is not None:
+        l2s = np.atleast_1d(np.asarray(l2s, float))
+        p = objective.n_coefficients
+        if l2s.size == 0 or l2s.shape[1:] not in ((), (p,)) or not np.isfinite(l2s).all() or l2s.min() < 0:
+            raise ValueError(f"l2s: needs finite numbers >= 0, one per grid point (or ({p},) for each), got {l2s}.")
+        objective.reweighted(l2=l2s[0])
+        l2s = jnp.asarray(l2s, objective.dtype)
+    solver = default_solver(objective, threshold) if solver is None else solver
+    _check_kind("solver", solver, AbstractSolver, "sht.HTP()")
+    solver.check(objective, threshold)
+    # The template keeps its bounds in original units: every lane binds it to its own standardisation.
+    template = replace(threshold, k=ks.max(), k_max=largest.k_max)
+    key = jax.random.key(0) if key is None else key
+    return Grid(objective, template, solver, key, jnp.asarray(ks), l2s, None, error)
+
+
+def _check_ks(objective, threshold, ks):
+    if ks is None:
+        y = getattr(objective, "y", None)
+        available = n_units(objective, threshold) - threshold.keep.shape[0]
+        return np.arange(min(DEFAULT_K, available, DEFAULT_K if y is None else len(y) // 2) + 1, dtype=np.int32)
+    ks = np.atleast_1d(np.asarray(ks))
+    if ks.ndim != 1 or ks.size == 0 or ks.dtype.kind not in "iu" or ks.min() < 0:
+        raise ValueError(f"ks: needs nonnegative integers, for example range(11), got {ks.tolist()}.")
+    return ks.astype(np.int32)
+
+
+def n_units(objective: AbstractObjective, threshold: AbstractUnitThreshold) -> int:
+    """Number of units that the threshold chooses from, kept ones included."""
+    bound = replace(threshold, k=np.int32(0), k_max=0).bind(objective)
+    return jax.eval_shape(bound.scores, jnp.zeros(_size(objective), objective.dtype)).shape[0]
+
+
+def _size(objective):
+    return objective.n_coefficients + objective.n_free
+
+
+def run(
+    grid: Grid,
+    memory: int | None = None,
+    progress: Callback | bool | None = None,
+    checkpoint: str | Path | None = None,
+) -> Fits:
+    """All fits as NumPy arrays, leading axes (rows of weights, l2 x k with l2 major).
+
+    A chunk's working arrays take about `memory` bytes at most; what is kept of a fit takes 13 bytes (17 in float64) per
+    place in its support and about 30 beside.
+    """
+    rows = 1 if grid.weights is None else grid.weights.fit.shape[0]
+    levels = 1 if grid.l2s is None else grid.l2s.shape[0]
+    n_k = grid.ks.shape[0]
+    per_lane = n_k if grid.by_path else 1
+    axes = (rows, levels) if grid.by_path else (rows, levels, n_k)
+    lanes = Lane(*np.indices(axes, np.int32).reshape(len(axes), -1), *([None] if grid.by_path else []))
+    total = math.prod(axes)
+    width = _width(grid, total, memory)
+    store = None if checkpoint is None else Checkpoint(checkpoint, grid, total, width)
+    width = width if store is None else store.width
+    own = None if grid.weights is None else _own_parts(grid.objective, grid.weights.fit)
+    shapes = None if store is None else jax.eval_shape(_batch, grid, own, _chunk(lanes, 0, width, total))
+    pieces = []
+    with reporting(progress) as report:
+        for number, start in enumerate(range(0, total, width)):
+            piece = None if store is None else store.load(number, jax.tree.structure(shapes))
+            if piece is None:
+                out = jax.device_get(_batch(grid, own, _chunk(lanes, start, width, total)))
+                piece = jax.tree.map(lambda a, used=total - start: a[:used], out)
+                if store is not None:
+                    store.store(number, piece)
+            pieces.append(piece)
+            report(min(start + width, total) * per_lane, total * per_lane)
+    whole = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
+    dims = 2 if grid.by_path else 1
+    return jax.tree.map(lambda a: a.reshape(rows, levels * n_k, *a.shape[dims:]), whole)
+
+
+def _width(grid, lanes, memory):
+    memory = DEFAULT_MEMORY if memory is None else memory
+    if not isinstance(memory, numbers.Real) or not memory > 0:
+        raise ValueError(f"memory: needs a positive number of bytes, got {memory!r}.")
+    objective, threshold = grid.objective, grid.threshold
+    units = objective.n_free + threshold.keep.shape[0] + threshold.k_max
+    if hasattr(threshold, "table"):
+        units *= threshold.table.shape[1]
+    width = chunk_width(objective, units, lanes, memory)
+    if grid.by_path:
+        # Its tables hold a few blocks of (units, coefficients); centring under weights of its own copies the data.
+        centred = getattr(objective, "inverse_scale", None) is not None and grid.objective.quadratic
+        copies = 0 if centred or not objective.n_free else objective.ifo_per_gradient
+        table = jnp.dtype(objective.dtype).itemsize * objective.n_coefficients * (6 * units + copies)
+        width = int(np.clip(memory // table, 1, width))
+    return width
+
+
+def _chunk(lanes, start, width, total):
+    index = np.minimum(np.arange(start, start + width), total - 1)  # the last chunk repeats its last lane
+    return jax.tree.map(lambda a: a[index], lanes)
+
+
+@jax.jit
+def _own_parts(objective, rows):
+    """What of an objective depends on the sample weights, for every row of them; None for what is shared."""
+
+    def parts(row):
+        return jax.tree.map(lambda new, old: None if new is old else new, objective.reweighted(row), objective)
+
+    # One row at a time: the moments take a copy of the data.
+    return lax.map(parts, rows)
+
+
+@jax.jit
+def _batch(grid, own, lanes):
+    function = _path_lane if grid.by_path else _single_lane
+    # The driver names its lanes itself.
+    axis = {"axis_name": LANE} if grid.by_path else {}
+    return jax.vmap(function, in_axes=(None, None, 0), **axis)(grid, own, lanes)
+
+
+def _lane_objective(grid, own, lane):
+    objective, score = grid.objective, None
+    if own is not None:
+        objective = eqx.combine(jax.tree.map(lambda a: a[lane.row], own), objective)
+        score = grid.weights.score[lane.row]
+    scorer = objective.scorer(score)
+    return objective if grid.l2s is None else objective.reweighted(l2=grid.l2s[lane.l2]), scorer
+
+
+def _single_lane(grid, own, lane):
+    objective, scorer = _lane_objective(grid, own, lane)
+    threshold = replace(grid.threshold, k=grid.ks[lane.k]).bind(objective)
+    solver = grid.solver
+    x0 = jnp.zeros(_size(objective), objective.dtype)
+    problem = _driver.Problem(objective, threshold, solver, solver.default_termination, x0, grid.key)
+    outcome = _driver.run(problem, solver.default_max_steps, None)
+    entries = threshold.entries(outcome.x, outcome.support)
+    return _fit(grid, objective, scorer, outcome.x, outcome.support, entries, outcome.value, outcome.result)
+
+
+def _path_lane(grid, own, lane):
+    objective, scorer = _lane_objective(grid, own, lane)
+    threshold = grid.threshold.bind(objective)
+    trail = jax.tree.map(lambda a: a[grid.ks], grid.solver.path(objective, threshold, grid.key))
+
+    def fit(row):
+        x = scatter(row.z, row.support, _size(objective))
+        return _fit(grid, objective, scorer, x, row.support, row.support, row.value, row.result)
+
+    return lax.map(fit, trail)
+
+
+def _fit(grid, objective, scorer, x, support, entries, value, result):
+    error = None
+    if grid.error:
+        # The strict side is that of the classifier: a predictor of zero means -1.
+        label = jnp.where(scorer.forward(x, entries) > 0, 1, -1)
+        error = jnp.sum(scorer.sample_weight * (label != scorer.y)) / jnp.sum(scorer.sample_weight)
+    w, intercept = objective.to_external(x)
+    n_free, p = objective.n_free, objective.n_coefficients
+    features = Support(jnp.minimum(entries.idx, p - 1), entries.mask & (entries.idx < p))
+    per_unit = entries.idx.shape[0] // max(support.idx.shape[0], 1)
+    features = jax.tree.map(lambda a: a[n_free * per_unit :], features)
+    return Fits(
+        support=jax.tree.map(lambda a: a[n_free:], support),
+        features=None if grid.threshold.unit == "entries" else features,
+        coefficients=gather(w, features),
+        intercept=intercept,
+        value=value,
+        result=result,
+        loss=scorer.value(x, entries),
+        error=error,
+    )

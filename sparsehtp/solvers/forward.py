@@ -1,0 +1,254 @@
+"""Forward selection (orthogonal matching pursuit, orthogonal least squares), and what the greedy solvers share."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from .._results import RESULTS
+from .._termination import Complete
+from .._types import Support
+from ..linalg import any_lane
+from ..linalg.tableau import Tableau, add, addition_gains, empty_tableau, resize, tableau_at
+from ..objectives import AbstractRestrictable, gather
+from ..thresholds import NonNegativeSparsity, Sparsity
+from .base import AbstractPathSolver, Trail, report
+from .htp import refit
+
+MAX_STEPS = 1000  # rows of a history, so not more than most selections need
+
+
+class GreedyState(NamedTuple):
+    """The features chosen so far, in their order, with their refit.
+
+    `memory` is the solver's own. `curvature` holds F_jj for a quadratic F, free entries minimised out; None: it changes
+    with x. `size` counts the chosen features, the kept ones left out; `complete` says that no step can change the rest.
+    """
+
+    x: Array
+    support: Support
+    value: Array
+    grad: Array
+    step_size: Array
+    size: Array
+    fault: Array
+    complete: Array
+    curvature: Array | None
+    memory: Any
+
+
+def start(objective, threshold) -> GreedyState:
+    """The state of the free and the kept entries alone."""
+    p, n_keep = objective.n_coefficients, threshold.keep.shape[0]
+    free = p + jnp.arange(objective.n_free, dtype=jnp.int32)
+    idx = jnp.concatenate([free, jnp.asarray(threshold.keep), jnp.zeros(threshold.k_max, jnp.int32)])
+    zero = jnp.zeros((), objective.dtype)
+    x = jnp.zeros(p + objective.n_free, objective.dtype)
+    state = GreedyState(
+        x=x,
+        support=Support(idx, jnp.arange(idx.shape[0]) < objective.n_free + n_keep),
+        value=zero,
+        grad=x,
+        step_size=zero + 1,
+        size=jnp.int32(0),
+        fault=jnp.int32(0),
+        complete=limit(threshold) <= 0,
+        curvature=objective.normal_equations(x).diagonal if objective.quadratic else None,
+        memory=None,
+    )
+    return differentiated(objective, refitted(objective, threshold, state))
+
+
+def limit(threshold) -> Array:
+    """The number of features to choose."""
+    return jnp.minimum(threshold.k, threshold.k_max)
+
+
+def appended(objective, threshold, state: GreedyState, j: Array, wanted: Array) -> GreedyState:
+    """The state with feature j in the support where `wanted`; complete where not, and where the support is full."""
+    position = objective.n_free + threshold.keep.shape[0] + state.size
+    idx, size = state.support.idx, state.size + wanted
+    mask = jnp.arange(idx.shape[0]) < position + wanted
+    support = Support(idx.at[position].set(jnp.where(wanted, j, idx[position])), mask)
+    return state._replace(support=support, size=size, complete=~wanted | (size >= limit(threshold)))
+
+
+def refitted(objective, threshold, state: GreedyState) -> GreedyState:
+    """The state with F minimised over its support; the gradient is left as it was."""
+    x, fault = refit(objective, threshold, state.support, state.x)
+    return state._replace(x=x, value=objective.value(x, state.support), fault=fault)
+
+
+def differentiated(objective, state: GreedyState) -> GreedyState:
+    """The state with the gradient at its x."""
+    return state._replace(grad=objective.value_and_grad(state.x, state.support)[1])
+
+
+def decreases(objective, threshold, state: GreedyState) -> Float[Array, "p"]:
+    """Decrease of F, to second order, from moving each coefficient alone; -inf for those that are in or have no effect.
+
+    That is g_j^2 / (2 F_jj) unless a bound cuts the move short.
+    """
+    p = objective.n_coefficients
+    curvature = objective.normal_equations(state.x).diagonal if state.curvature is None else state.curvature
+    usable = (curvature > 0) & ~chosen(state.support, p)
+    curvature = jnp.where(usable, curvature, 1)
+    move = -state.grad.at[:p].divide(curvature)
+    return jnp.where(usable, 0.5 * curvature * threshold.scores(move) ** 2, -jnp.inf)
+
+
+def chosen(support: Support, p: int) -> Array:
+    """Boolean form (p,) of a support, free entries left out."""
+    return jnp.zeros(p, bool).at[support.idx].max(support.mask, mode="drop")
+
+
+def row(state: GreedyState) -> Trail:
+    """A state as one row of a trail."""
+    result = jnp.where(state.fault != 0, state.fault, jnp.int32(RESULTS.converged))
+    return Trail(state.support, gather(state.x, state.support), state.value, result)
+
+
+class ForwardSelection(AbstractPathSolver):
+    """Greedy forward selection: add the feature that promises the largest decrease of F, refit, until k are in.
+
+        S <- S + {argmax_{j not in S} score_j},   w <- argmin {F(w) : supp w in S}
+
+    Args:
+        rule: "omp": score_j = g_j^2 / F_jj, twice the decrease from moving coefficient j alone (the largest |gradient|,
+            scaled by the column); "ols": score_j = g_j^2 / (F_jj - F_jS F_SS^-1 F_Sj), twice the decrease with all
+            coefficients on S optimised again. Both are exact for quadratics and hold to second order at the current w
+            otherwise; free entries (the intercept) are minimised out in both.
+
+    The start x0 is not used: selection begins with the free and the kept entries. For quadratics without bounds the
+    scores are updated on the normal equations, and a path costs one block of Gram columns for about 32 features;
+    otherwise a step costs a gradient and the curvatures, and with "ols" one product per chosen feature beside.
+
+    Raises:
+        ValueError: if rule is neither.
+        TypeError: for bounds with rule="ols", and for thresholds other than `Sparsity` and `NonNegativeSparsity`.
+
+    Guarantee: supports are nested in k and values do not rise; the best subset for every k if the (centred) columns
+    are orthogonal. In general neither rule finds the best subset: a feature that was taken is never given back; follow
+    with swaps (`BestSubset`) or use `FoBa`. It converged when k features are in, or every other one is zero or
+    depends on those that are. More than 1000 features need `max_steps`.
+
+    Source: orthogonal matching pursuit, Pati, Rezaiifar and Krishnaprasad (1993); orthogonal least squares, Chen,
+    Billings and Luo (1989); forward selection (FBS) in the experiments of [GraHTP].
+    """
+
+    rule: str = eqx.field(static=True)
+
+    requires = AbstractRestrictable
+    supports = (Sparsity, NonNegativeSparsity)
+    needs_curvature = True
+
+    def __init__(self, rule: str = "ols"):
+        self.rule = rule
+
+    def __check_init__(self):
+        if self.rule not in ("omp", "ols"):
+            raise ValueError(f'rule: must be "omp" or "ols", got {self.rule!r}.')
+
+    def check(self, objective, threshold):
+        super().check(objective, threshold)
+        if self.rule == "ols" and _bounded(threshold):
+            raise TypeError(
+                'threshold: ForwardSelection(rule="ols") takes no bounds; use ForwardSelection(rule="omp") or HTP.'
+            )
+
+    @property
+    def default_termination(self):
+        return Complete()
+
+    @property
+    def default_max_steps(self):
+        return MAX_STEPS
+
+    def init(self, objective, threshold, x0, key):
+        state = start(objective, threshold)
+        if not objective.quadratic or _bounded(threshold):
+            return state
+        return state._replace(memory=_first_tableau(objective, threshold))
+
+    def step(self, objective, threshold, state, t):
+        new = differentiated(objective, refitted(objective, threshold, self._extended(objective, threshold, state)))
+        if new.memory is not None:  # from the data, so that rounding in the updates does not build up
+            new = new._replace(memory=new.memory._replace(g=-new.grad[: objective.n_coefficients]))
+        products = 1
+        if not objective.quadratic:
+            products += 1 + (state.support.idx.shape[0] if self.rule == "ols" else 0)
+        return new, report(
+            objective,
+            threshold,
+            state,
+            new,
+            value=new.value,
+            grad=new.grad,
+            entries=new.support,
+            fault=new.fault,
+            design_products=products,
+        )
+
+    def path(self, objective, threshold, key):
+        def advance(state):
+            state = refitted(objective, threshold, self._extended(objective, threshold, state))
+            # A tableau brings its own gradient.
+            return state if state.memory is not None else differentiated(objective, state)
+
+        def body(state, _):
+            state = lax.cond(any_lane(~state.complete), advance, lambda state: state, state)
+            return state, row(state)
+
+        first = self.init(objective, threshold, None, key)
+        _, rows = lax.scan(body, first, length=threshold.k_max)
+        return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), row(first), rows)
+
+    def _extended(self, objective, threshold, state):
+        """The state with the best feature added, not refitted yet."""
+        scores = self._scores(objective, threshold, state)
+        j = jnp.argmax(scores).astype(jnp.int32)
+        wanted = (scores[j] > -jnp.inf) & (state.size < limit(threshold))
+        new = appended(objective, threshold, state, j, wanted)
+        if state.memory is None:
+            return new
+
+        def gram(idx):  # in here, so that the normal equations are formed only where columns are fetched
+            return objective.normal_equations().columns(idx)
+
+        return new._replace(memory=add(gram, state.memory, j, scores, wanted))
+
+    def _scores(self, objective, threshold, state):
+        if state.memory is not None:
+            gains = addition_gains(state.memory)
+            one = state.memory.g**2 / jnp.where(state.curvature > 0, state.curvature, 1)
+            return gains if self.rule == "ols" else jnp.where(gains > -jnp.inf, one, -jnp.inf)
+        if self.rule == "omp":
+            return decreases(objective, threshold, state)
+        equations = objective.normal_equations(state.x)
+        local = tableau_at(
+            equations.columns,
+            equations.diagonal,
+            equations.rhs,
+            equations.constant,
+            state.support.idx[objective.n_free :],
+            threshold.keep.shape[0] + state.size,
+        )
+        return addition_gains(local._replace(g=-state.grad[: objective.n_coefficients]))
+
+
+def _bounded(threshold) -> bool:
+    return threshold.lower is not None or threshold.upper is not None
+
+
+def _first_tableau(objective, threshold) -> Tableau:
+    """The tableau of the kept features."""
+    equations = objective.normal_equations()
+    n_keep = threshold.keep.shape[0]
+    problem = equations.diagonal, equations.rhs, equations.constant
+    if not n_keep:
+        return empty_tableau(*problem, threshold.k_max)
+    kept = jnp.asarray(threshold.keep)
+    return resize(tableau_at(equations.columns, *problem, kept, jnp.int32(n_keep)), n_keep + threshold.k_max)

@@ -1,0 +1,325 @@
+"""ForwardSelection and FoBa against greedy searches written out in NumPy."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import lsq_linear
+
+import sparsehtp as sht
+from sparsehtp import FIRED, RESULTS, _driver
+from sparsehtp.linalg import LANE
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+# One shape, one k_max and one kept feature throughout, so that few programs are compiled.
+N, P, K_MAX, KEEP, L2 = 40, 9, 8, 5, 0.05
+LOSSES = {"squared": sht.Squared(), "logistic": sht.Logistic(), "poisson": sht.Poisson()}
+RULES = ("ols", "omp")
+GREEDY = pytest.mark.parametrize("name", ["forward", "foba"])
+
+
+def problem(loss="squared", seed=0, rho=0.8):
+    """AR(rho) columns of different scales and means, and weights."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, P))
+    for j in range(1, P):
+        X[:, j] = rho * X[:, j - 1] + np.sqrt(1 - rho**2) * X[:, j]
+    eta = 0.6 * (X[:, 1] - X[:, 4] + 0.5 * X[:, 7])
+    y = cases.targets(LOSSES[loss], eta, rng)
+    return X * np.geomspace(0.5, 2, P) + 0.3, y, rng.uniform(0.5, 2, N)
+
+
+def superfluous(loss, seed):
+    """Features 0 and 8 are nearly the sums of two others that matter, so they are taken first, and then not needed."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, P))
+    X[:, 0] = X[:, 1] + X[:, 2] + 0.9 * X[:, 0]
+    X[:, 8] = X[:, 3] - X[:, 4] + 0.9 * X[:, 8]
+    y = X[:, 1] + X[:, 2] + 0.6 * (X[:, 3] - X[:, 4]) + 0.1 * rng.standard_normal(N)
+    if loss == "logistic":
+        y = np.where(2 * y + rng.logistic(size=N) > 0, 1.0, -1.0)
+    return X * np.geomspace(0.5, 2, P) + 0.3, y, rng.uniform(0.5, 2, N)
+
+
+def model(loss, X, y, weights, l2=L2):
+    return sht.LinearModel(X, y, LOSSES[loss], l2=l2, sample_weight=weights, fit_intercept=True)
+
+
+@jax.jit
+def lane_path(solver, objective, threshold):
+    def run(_):
+        return solver.path(objective, threshold.bind(objective), jax.random.key(0))
+
+    return jax.tree.map(lambda a: a[0], jax.vmap(run, axis_name=LANE)(jnp.zeros(1)))
+
+
+def path(solver, objective, k=K_MAX):
+    return lane_path(solver, objective, sht.Sparsity(k, k_max=K_MAX, keep=[KEEP]))
+
+
+def solve(solver, objective, k, **rest):
+    return sht.solve(objective, sht.Sparsity(k, k_max=K_MAX, keep=[KEEP]), solver, **rest)
+
+
+def features(trail, k):
+    """The support of one row, in its order, without the intercept."""
+    return list(np.asarray(trail.support.idx[k])[np.asarray(trail.support.mask[k])][1:])
+
+
+class Reference:
+    """The weighted loss with its refit on a support, by Newton's method."""
+
+    def __init__(self, loss, X, y, weights, l2=L2):
+        self.loss, self.X, self.y, self.s, self.l2 = loss, X, y, weights / weights.sum(), l2
+
+    def pieces(self, eta):
+        """Loss, and its first two derivatives."""
+        y = self.y
+        if self.loss == "squared":
+            return (eta - y) ** 2 / 2, eta - y, np.ones(N)
+        if self.loss == "logistic":
+            q = 1 / (1 + np.exp(y * eta))
+            return np.log1p(np.exp(-y * eta)), -y * q, q * (1 - q)
+        return np.exp(eta) - y * eta, np.exp(eta) - y, np.exp(eta)
+
+    def value(self, eta, w):
+        return self.s @ self.pieces(eta)[0] + self.l2 / 2 * w @ w
+
+    def fit(self, S):
+        A, ridge = np.column_stack([np.ones(N), self.X[:, S]]), self.l2 * np.array([0.0] + [1.0] * len(S))
+        z = np.zeros(len(S) + 1)
+        for _ in range(30):
+            _, first, second = self.pieces(A @ z)
+            z -= np.linalg.solve((A.T * (self.s * second)) @ A + np.diag(ridge), A.T @ (self.s * first) + ridge * z)
+        return z, self.value(A @ z, z[1:])
+
+    def scores(self, S, rule):
+        """Decreases of F from one more feature: brute force for "ols" and the squared loss, else second order."""
+        z, value = self.fit(S)
+        eta = z[0] + self.X[:, S] @ z[1:]
+        _, first, second = self.pieces(eta)
+        h, out = self.s * second, np.full(P, -np.inf)
+        B = np.column_stack([np.ones(N), self.X[:, S if rule == "ols" else []]])
+        H = (B.T * h) @ B + self.l2 * np.diag([0.0] + [1.0] * (B.shape[1] - 1))
+        for j in set(range(P)) - set(S):
+            x = self.X[:, j]
+            if rule == "ols" and self.loss == "squared":
+                out[j] = value - self.fit([*S, j])[1]
+                continue
+            c = B.T @ (h * x)
+            out[j] = (x @ (self.s * first)) ** 2 / (h @ x**2 + self.l2 - c @ np.linalg.solve(H, c)) / 2
+        return out
+
+    def forward(self, rule):
+        S, values = [KEEP], [self.fit([KEEP])[1]]
+        for _ in range(K_MAX):
+            S = [*S, int(np.argmax(self.scores(S, rule)))]
+            values.append(self.fit(S)[1])
+        return S, values
+
+    def foba(self, k, epsilon=0.0, ratio=0.5):
+        """The last support, the least value met with at most each size, and how many features were given back."""
+        S, gains, dropped, best = [KEEP], [], 0, np.full(k + 1, np.inf)
+
+        def met():
+            best[len(gains)] = min(best[len(gains)], self.fit(S)[1])
+
+        met()
+        while len(gains) < k:
+            new = [*S, int(np.argmax(self.scores(S, "omp")))]
+            gain = self.fit(S)[1] - self.fit(new)[1]
+            if gain <= epsilon:
+                break
+            S, gains = new, [*gains, gain]
+            met()
+            while gains:
+                z, value = self.fit(S)
+                eta = z[0] + self.X[:, S] @ z[1:]
+                h = self.s * self.pieces(eta)[2]
+                costs = []
+                for i in range(1, len(S)):
+                    x, w = self.X[:, S[i]], np.delete(z[1:], i)
+                    costs.append(self.value(eta - z[1 + i] * (x - h @ x / h.sum()), w) - value)
+                if min(costs) > ratio * gains[-1]:
+                    break
+                S, gains, dropped = np.delete(S, 1 + np.argmin(costs)).tolist(), gains[:-1], dropped + 1
+                met()
+        return S, np.minimum.accumulate(best), dropped
+
+
+@pytest.mark.parametrize(
+    ("rule", "loss"),
+    [("ols", "squared"), ("omp", "squared"), ("ols", "logistic"), ("omp", "logistic"), ("omp", "poisson")],
+)
+def test_forward_takes_the_features_of_the_reference(rule, loss):
+    for seed in range(3):
+        data = problem(loss, seed)
+        order, values = Reference(loss, *data).forward(rule)
+        trail = path(sht.ForwardSelection(rule), model(loss, *data))
+        for k in range(K_MAX + 1):
+            assert features(trail, k) == order[: 1 + k], "supports are nested, in the order of the reference"
+        np.testing.assert_allclose(trail.value, values, rtol=1e-9)
+        assert np.all(np.diff(trail.value) <= 0) and np.all(trail.result == RESULTS.converged)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_foba_takes_the_features_of_the_reference(loss):
+    given_back = 0
+    for seed in range(3):
+        X, y, weights = superfluous(loss, seed)
+        for epsilon, ratio in ((0.0, 0.5), (3e-3, 0.9)):
+            chosen, best, dropped = Reference(loss, X, y, weights, 1e-3).foba(7, epsilon, ratio)
+            given_back += dropped
+            objective, solver = model(loss, X, y, weights, 1e-3), sht.FoBa(epsilon, ratio)
+            trail = path(solver, objective, k=7)
+            np.testing.assert_allclose(trail.value[:8], best, rtol=1e-9)
+            if loss == "squared":
+                solution = solve(solver, objective, 7)
+                np.testing.assert_array_equal(cases.members(solution.support), np.sort(chosen))
+    assert given_back > 2, "features are given back, or this test shows little"
+
+
+def test_rows_of_a_forward_path_are_the_solutions_for_every_k():
+    solver, objective = cases.GREEDY_SOLVERS["forward"], model("squared", *problem(seed=1))
+    trail = path(solver, objective)
+    batch = jax.vmap(lambda k: solve(solver, objective, k))(jnp.arange(K_MAX + 1))
+    np.testing.assert_array_equal(batch.result, RESULTS.converged)
+    np.testing.assert_array_equal(batch.fired, FIRED.Complete)
+    np.testing.assert_array_equal(batch.num_steps, np.maximum(np.arange(K_MAX + 1), 1))
+    np.testing.assert_allclose(batch.value, trail.value, rtol=1e-12)
+    for k in range(K_MAX + 1):
+        assert features(trail, k) == list(np.asarray(batch.support.idx[k])[np.asarray(batch.support.mask[k])])
+        np.testing.assert_allclose(trail.z[k][1 : 2 + k], batch.x[k][np.array(features(trail, k))], rtol=1e-9)
+        np.testing.assert_allclose(batch.history.value[k, : k or 1], trail.value[1 : k + 1] if k else batch.value[:1])
+
+
+def test_foba_in_a_batch_is_the_loop():
+    solver, objective = cases.GREEDY_SOLVERS["foba"], model("squared", *superfluous("squared", 0), 1e-3)
+    trail = path(solver, objective)
+    batch = jax.vmap(lambda k: solve(solver, objective, k))(jnp.arange(K_MAX + 1))
+    solve(solver, objective, 1)
+    programs = _driver._jitted._cache_size()
+    for k in range(K_MAX + 1):
+        one = solve(solver, objective, k)
+        assert int(one.result) == RESULTS.converged and int(one.fired) == FIRED.Complete
+        assert int(batch.num_steps[k]) == int(one.num_steps)
+        np.testing.assert_allclose(batch.x[k], one.x, atol=1e-10)
+        assert trail.value[k] <= one.value * (1 + 1e-10), "a path may meet a better support on its way"
+    assert _driver._jitted._cache_size() == programs, "one program serves every k"
+
+
+@GREEDY
+def test_rows_past_k_repeat(name):
+    objective = model("squared", *problem(seed=2))
+    short, full = (path(cases.GREEDY_SOLVERS[name], objective, k) for k in (3, K_MAX))
+    for k in range(3, K_MAX + 1):
+        assert features(short, k) == features(short, 3)
+        assert short.value[k] == short.value[3]
+    if name == "forward":
+        np.testing.assert_allclose(short.value[:4], full.value[:4], rtol=1e-12)
+
+
+@pytest.mark.parametrize("solver", [sht.ForwardSelection(), sht.FoBa()], ids=["forward", "foba"])
+def test_weights_are_repeated_rows(solver):
+    X, y, _ = problem(seed=3)
+    counts = np.random.default_rng(0).multinomial(N, np.ones(N) / N).astype(float)
+    weighted = path(solver, model("squared", X, y, counts))
+    rows = np.repeat(np.arange(N), counts.astype(int))
+    repeated = path(solver, model("squared", X[rows], y[rows], np.ones(N)))
+    np.testing.assert_allclose(weighted.value, repeated.value, rtol=1e-9)
+    assert features(weighted, 4) == features(repeated, 4)
+
+
+def test_shifted_columns_change_nothing():
+    X, y, weights = problem(seed=4)
+    for solver in (sht.ForwardSelection("omp"), sht.FoBa()):
+        here, there = (path(solver, model("squared", X + shift, y, weights)) for shift in (0, np.linspace(-5, 5, P)))
+        np.testing.assert_allclose(here.value, there.value, rtol=1e-8)
+
+
+def test_orthogonal_columns_give_the_best_subsets():
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(np.column_stack([np.ones(N), rng.standard_normal((N, P))]))[0]
+    X, y = basis[:, 1:] * np.geomspace(0.1, 10, P), rng.standard_normal(N)
+    shares = (basis.T @ y) ** 2
+    rest = np.sort(np.delete(shares[1:], KEEP))[::-1]
+    best = (y @ y - shares[0] - shares[1 + KEEP] - np.concatenate([[0], np.cumsum(rest)])) / (2 * N)
+    for rule in RULES:
+        trail = path(sht.ForwardSelection(rule), model("squared", X, y, np.ones(N), 0.0))
+        np.testing.assert_allclose(trail.value, best, rtol=1e-9)
+
+
+def test_giving_back_beats_forward_selection():
+    X, y, weights = superfluous("squared", 3)
+    objective = model("squared", X, y, weights, 1e-3)
+    forward, backward = (path(solver, objective) for solver in (sht.ForwardSelection("omp"), sht.FoBa()))
+    assert set(features(backward, 4)) == {KEEP, 1, 2, 3, 4} and 0 in features(forward, 4)
+    assert backward.value[4] < 0.5 * forward.value[4]
+    solution = solve(sht.FoBa(epsilon=0.01), objective, K_MAX)
+    assert set(cases.members(solution.support)) == {KEEP, 1, 2, 3, 4}
+    assert int(solution.num_steps) == 7, "six go in and two go out again; the last step finds nothing"
+    sizes = np.asarray(solution.history.support_size)
+    np.testing.assert_array_equal(sizes[4:7], 5)
+
+
+def test_nonnegative_coefficients():
+    X, y, weights = problem(seed=5)
+    root = np.sqrt(weights / weights.sum())
+    A = np.column_stack([np.ones(N), X]) * root[:, None]
+    ridge = np.sqrt(L2) * np.eye(P + 1)[1:]
+    centred = X - weights @ X / weights.sum()
+    curvature = root**2 @ centred**2 + L2
+    S, values = [], []
+    for _ in range(4):
+        columns = [0, *(1 + np.array(S, int))]
+        z = lsq_linear(
+            np.vstack([A, ridge])[:, columns],
+            np.append(root * y, np.zeros(P)),
+            (np.array([-np.inf] + [0] * len(S)), np.inf),
+            tol=1e-14,
+        ).x
+        residual = y - np.column_stack([np.ones(N), X])[:, columns] @ z
+        values.append(root**2 @ residual**2 / 2 + L2 / 2 * z[1:] @ z[1:])
+        scores = np.maximum(X.T @ (root**2 * residual), 0) ** 2 / curvature
+        scores[S] = -1
+        S.append(int(np.argmax(scores)))
+    threshold = sht.NonNegativeSparsity(3, k_max=4)
+    trail = lane_path(sht.ForwardSelection("omp"), model("squared", X, y, weights), threshold)
+    assert features(trail, 3) == S[:3] and np.all(trail.z[:, 1:] >= 0)
+    np.testing.assert_allclose(trail.value[:4], values, rtol=1e-7)
+
+
+def test_dependent_features_are_left_out_or_reported():
+    for loss, rule in (("squared", "ols"), ("squared", "omp"), ("logistic", "ols"), ("poisson", "omp")):
+        X, y, weights = problem(loss)
+        X[:, 3] = X[:, KEEP]
+        objective = sht.LinearModel(X, y, LOSSES[loss], l2=0.0, sample_weight=weights, fit_intercept=True)
+        trail = path(sht.ForwardSelection(rule), objective)
+        assert np.isfinite(trail.value).all() and np.isfinite(trail.z).all()
+        assert np.all(trail.result[:8] == RESULTS.converged)
+        assert trail.result[8] == RESULTS.singular or features(trail, 8) == features(trail, 7)
+    objective = model("squared", np.zeros((N, P)), problem()[1], np.ones(N), 0.0)
+    solution = solve(sht.FoBa(), objective, 3)
+    assert int(solution.result) == RESULTS.converged and not np.any(solution.x)
+    trail = path(sht.ForwardSelection(), objective)
+    assert features(trail, 3) == [KEEP] and not np.any(trail.z[:, 1:])
+
+
+def test_what_they_do_not_take():
+    X, y, weights = problem()
+    objective = model("squared", X, y, weights)
+    with pytest.raises(ValueError, match="rule: "):
+        sht.ForwardSelection("best")
+    with pytest.raises(ValueError, match="epsilon: "):
+        sht.FoBa(epsilon=-1.0)
+    with pytest.raises(ValueError, match="backward_ratio: "):
+        sht.FoBa(backward_ratio=1.0)
+    with pytest.raises(TypeError, match="bounds"):
+        sht.solve(objective, sht.Sparsity(2, upper=1.0), sht.ForwardSelection())
+    for solver in cases.GREEDY_SOLVERS.values():
+        with pytest.raises(TypeError, match="GroupSparsity"):
+            sht.solve(objective, sht.GroupSparsity(np.arange(P), 2), solver)
+        with pytest.raises(TypeError, match="Hinge"):
+            sht.solve(sht.LinearModel(X, np.sign(y), sht.Hinge()), sht.Sparsity(2), solver)

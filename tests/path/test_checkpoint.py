@@ -1,0 +1,104 @@
+"""Killed and resumed runs give the same bits."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+import screening
+
+import sparsehtp as sht
+
+MEMORY = 17_000
+KILLED = """
+import os, sys
+import jax
+jax.config.update("jax_compilation_cache_dir", sys.argv[2])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+import sparsehtp as sht, screening
+def kill(done, total):
+    if done > total // 2:
+        os._exit(9)
+sht.cross_validate(screening.model(), range(4), [0.01, 0.1], folds=4, solver=screening.Screening(),
+                   memory=17_000, checkpoint=sys.argv[1], progress=kill)
+"""
+
+
+def validate(**options):
+    return sht.cross_validate(
+        screening.model(), range(4), [0.01, 0.1], 4, None, screening.Screening(), **{"memory": MEMORY, **options}
+    )
+
+
+def arrays(cv):
+    return [
+        leaf for part in (vars(cv), vars(cv.path)) for leaf in jax.tree.leaves(part) if isinstance(leaf, np.ndarray)
+    ]
+
+
+def assert_same_bits(a, b):
+    for one, other in zip(arrays(a), arrays(b), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def chunks(folder):
+    return sorted(path.name for path in folder.glob("chunk-*.npz"))
+
+
+def stop_at(limit):
+    def progress(done, total):
+        if done >= limit:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path):
+    whole = validate()
+    with pytest.raises(KeyboardInterrupt):
+        validate(checkpoint=tmp_path, progress=stop_at(24))
+    stored = chunks(tmp_path)
+    times = {name: (tmp_path / name).stat().st_mtime_ns for name in stored}
+    (tmp_path / ".chunk-000009.npz-1.partial").write_bytes(b"half a chunk")
+    # Another memory bound does not change the width of a run that has begun.
+    assert_same_bits(validate(checkpoint=tmp_path, memory=2**30), whole)
+    assert len(chunks(tmp_path)) > len(stored) > 0
+    assert times == {name: (tmp_path / name).stat().st_mtime_ns for name in stored}
+    assert_same_bits(validate(checkpoint=tmp_path), whole)  # nothing left to do
+
+
+def test_a_killed_process_goes_on_with_the_same_bits(tmp_path):
+    cache = jax.config.jax_compilation_cache_dir
+    path = os.pathsep.join(filter(None, sys.path))
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path), cache], env={**os.environ, "PYTHONPATH": path}, timeout=300
+    )
+    assert killed.returncode == 9
+    stored = chunks(tmp_path)
+    assert_same_bits(validate(checkpoint=tmp_path), validate())
+    assert 0 < len(stored) < len(chunks(tmp_path))
+
+
+def test_another_problem_is_refused(tmp_path):
+    validate(checkpoint=tmp_path)
+    for options in ({"key": jax.random.key(7)}, {"groups": np.arange(40) // 2}):
+        with pytest.raises(ValueError, match=r"checkpoint: .* holds results of another problem"):
+            validate(checkpoint=tmp_path, **options)
+    manifest = tmp_path / "manifest.json"
+    facts = json.loads(manifest.read_text())
+    facts["versions"]["jax"] = "0.0.1"
+    manifest.write_text(json.dumps(facts))
+    with pytest.raises(ValueError, match=r"checkpoint: .* holds results of other versions"):
+        validate(checkpoint=tmp_path)
+    manifest.unlink()
+    with pytest.raises(ValueError, match=r"checkpoint: .* holds chunks without a manifest"):
+        validate(checkpoint=tmp_path)
+    with pytest.raises(ValueError, match=r"checkpoint: .* is a file"):
+        validate(checkpoint=manifest.parent / stored_name(tmp_path))
+
+
+def stored_name(folder):
+    return chunks(folder)[0]

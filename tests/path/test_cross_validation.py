@@ -1,0 +1,173 @@
+"""Folds: scores by hand, no leak, every kind of splitter, the one-standard-error rule."""
+
+import jax
+import numpy as np
+import pytest
+import screening
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKFold
+
+import sparsehtp as sht
+from sparsehtp import _cross_validation
+
+KS, L2S = range(4), [0.01, 0.1]
+SOLVER = screening.Screening()
+
+
+def expected_scores(X, y, folds, weights=None, loss=None, labels=False):
+    """(folds, grid) from paths on the training rows alone."""
+    loss = sht.Logistic() if labels else sht.Squared()
+    weights = np.ones(len(y), np.float32) if weights is None else weights
+    rows = []
+    for train, test in folds:
+        part = sht.LinearModel(
+            X[train], y[train], loss, sample_weight=weights[train], fit_intercept=True, standardize=True
+        )
+        eta = sht.solve_path(part, KS, L2S, solver=SOLVER).predict(X[test])
+        rows.append(np.average(loss.value(eta, y[test]), axis=1, weights=weights[test]))
+    return np.array(rows)
+
+
+def test_scores_equal_fits_on_the_training_rows_alone():
+    X, y = screening.data()
+    weights = np.random.default_rng(0).uniform(0.5, 2, 40).astype(np.float32)
+    objective = sht.LinearModel(X, y, sample_weight=weights, fit_intercept=True, standardize=True)
+    folds = KFold(4, shuffle=True, random_state=0)
+    cv = sht.cross_validate(objective, KS, L2S, folds, solver=SOLVER)
+    expected = expected_scores(X, y, folds.split(X), weights)
+    np.testing.assert_allclose(cv.scores, expected, rtol=2e-4)
+    held = np.array([weights[test].sum() for _, test in folds.split(X)])
+    mean = held @ expected / held.sum()
+    np.testing.assert_allclose(cv.mean, mean, rtol=1e-4)
+    np.testing.assert_allclose(cv.se, np.sqrt(held @ (expected - mean) ** 2 / held.sum() / 3), rtol=1e-3)
+    full = sht.solve_path(objective, KS, L2S, solver=SOLVER)
+    np.testing.assert_allclose(cv.path.x, full.x, atol=1e-5)
+    np.testing.assert_allclose(cv.path.loss, full.loss, rtol=1e-4)
+    assert (cv.results == sht.RESULTS.converged).all()
+    assert cv.best == np.argmin(mean) and cv.k == KS[cv.best % 4] and np.isclose(cv.l2, L2S[cv.best // 4])
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_held_out_rows_do_not_leak(labels):
+    X, y = screening.data(labels=labels)
+    test = np.arange(0, 40, 4)
+    train = np.setdiff1d(np.arange(40), test)
+    X[test] *= 1e4  # would dominate any mean or scale
+    y[test] = -y[test] if labels else 1e5
+    loss = sht.Logistic() if labels else sht.Squared()
+    objective = sht.LinearModel(X, y, loss, fit_intercept=True, standardize=True)
+    cv = sht.cross_validate(objective, KS, L2S, [(train, test)], solver=SOLVER)
+    np.testing.assert_allclose(cv.scores, expected_scores(X, y, [(train, test)], labels=labels), rtol=1e-3)
+    np.testing.assert_array_equal(cv.se, 0)
+
+
+def test_lanes_of_a_solver_for_one_k():
+    X, y = screening.data()
+    folds = [(np.arange(10, 40), np.arange(10)), (np.arange(30), np.arange(30, 40))]
+    cv = sht.cross_validate(screening.model(l2=0.1), [0, 8], None, folds, solver=sht.HTP())
+    for fold, (train, test) in enumerate(folds):
+        mean, scale = X[train].mean(0), X[train].std(0)
+        Z = (X[train] - mean) / scale
+        w = np.linalg.solve(Z.T @ Z / 30 + 0.1 * np.eye(8), Z.T @ (y[train] - y[train].mean()) / 30)
+        for j, c in enumerate([0 * w, w]):
+            eta = (X[test] - mean) / scale @ c + y[train].mean()
+            np.testing.assert_allclose(cv.scores[fold, j], np.mean((eta - y[test]) ** 2) / 2, rtol=1e-3)
+
+
+def split(objective, folds, groups=None):
+    """The (train, test) counts that cross-validation makes of folds."""
+    return _cross_validation._split(objective, folds, groups, jax.random.key(0))
+
+
+def test_splitters():
+    plain, labelled = screening.model(), screening.model(labels=True)
+    groups = np.arange(40) % 7
+    train, test = split(plain, 5)
+    assert train.shape == (5, 40) and (train + test == 1).all() and (test.sum(0) == 1).all()
+    train, test = split(plain, LeaveOneOut())
+    np.testing.assert_array_equal(test, np.eye(40))
+    for folds in (GroupKFold(3), 3):
+        train, test = split(plain, folds, groups)
+        for one in test:
+            assert not np.isin(groups[one > 0], groups[one == 0]).any()
+    y = np.asarray(labelled.y)
+    for folds in (StratifiedKFold(4), 4):
+        _, test = split(labelled, folds)
+        assert all((y[one > 0] > 0).sum() == 5 for one in test)
+    _, test = split(labelled, 3, groups)
+    assert all(not np.isin(groups[one > 0], groups[one == 0]).any() for one in test)
+    mask = np.arange(40) < 30
+    train, test = split(plain, [(mask, ~mask), ([0, 0, 1], [2])])
+    assert train[1, 0] == 2 and test[0].sum() == 10
+
+
+def test_leave_one_out():
+    X, y = screening.data(n=12)
+    objective = sht.LinearModel(X, y, fit_intercept=True)
+    cv = sht.cross_validate(objective, [0], [0.0], LeaveOneOut(), solver=SOLVER)
+    others = (y.sum() - y) / 11
+    np.testing.assert_allclose(cv.scores[:, 0], (y - others) ** 2 / 2, rtol=1e-3, atol=1e-5)
+
+
+def test_share_of_wrong_labels():
+    X, y = screening.data(labels=True)
+    objective = screening.model(labels=True, l2=0.1)
+    folds = KFold(4)
+    cv = sht.cross_validate(objective, [0, 2], None, folds, solver=SOLVER, scoring="error")
+    for fold, (train, test) in enumerate(folds.split(X)):
+        base = np.where(y[train].mean() > 0, 1, -1)
+        np.testing.assert_allclose(cv.scores[fold, 0], np.mean(base != y[test]), atol=1e-6)
+    np.testing.assert_allclose(cv.scores * 10, np.round(cv.scores * 10), atol=1e-5)
+    assert cv.mean[1] < cv.mean[0]
+    full = cv.path
+    np.testing.assert_allclose(full.loss, np.mean(np.logaddexp(0, -y * full.predict(X)), axis=1), rtol=1e-4)
+
+
+def test_one_standard_error_rule_by_hand():
+    path = sht.solve_path(screening.model(), [1, 2, 3], L2S, solver=SOLVER)
+    #             k = 1    2    3  | 1    2    3,  l2 = 0.01 | 0.1
+    fold_0 = np.array([3.0, 1.2, 1.0, 3.0, 1.3, 1.1])
+    fold_1 = np.array([3.0, 1.4, 1.4, 3.0, 1.5, 1.5])
+    cv = sht.CrossValidation(np.array([fold_0, fold_1]), np.ones((2, 6), int), np.ones(2), path)
+    # The best mean is 1.2 with a standard error of 0.2: k = 2 is within it for both l2, and the larger l2 wins.
+    assert cv.best == 2 and cv.k == 3 and np.isclose(cv.l2, 0.01)
+    np.testing.assert_allclose(cv.se[2], 0.2)
+    assert cv.best_1se == 4
+    # With ten times the weight on the first fold the best mean is 1.036 and its standard error 0.115.
+    heavy = sht.CrossValidation(cv.scores, cv.results, np.array([10.0, 1.0]), path)
+    np.testing.assert_allclose(heavy.mean[2], 11.4 / 11)
+    np.testing.assert_allclose(heavy.se[2], 0.4 * np.sqrt(10) / 11)
+    assert heavy.best_1se == 5
+    lost = sht.CrossValidation(np.where(np.arange(6) == 2, np.inf, cv.scores), cv.results, np.ones(2), path)
+    assert lost.best == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"folds": 1}, "folds: needs from 2 to 40"),
+        ({"folds": "five"}, "folds: needs an integer, a scikit-learn splitter or an iterable"),
+        ({"folds": []}, "folds: there are none"),
+        ({"folds": [([0, 1], [50])]}, "folds: needs row indices in 0..39"),
+        ({"folds": [([], [1])]}, "folds: number 0 trains on no row"),
+        ({"folds": [([0, 1], [])]}, "folds: fold 0 holds out no row"),
+        ({"folds": [([0, 1], [1])]}, "folds: fold 0 tests on rows it is trained on"),
+        ({"groups": [1, 2]}, "groups: needs shape"),
+        ({"scoring": "error"}, "scoring: must be None"),
+        ({"scoring": "r2"}, "scoring: must be None"),
+    ],
+)
+def test_bad_values(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        sht.cross_validate(screening.model(), [1], solver=SOLVER, **options)
+
+
+def test_one_class_is_refused():
+    objective = screening.model(labels=True)
+    positive = np.flatnonzero(np.asarray(objective.y) > 0)
+    with pytest.raises(ValueError, match="folds: number 0 trains on one class only"):
+        sht.cross_validate(objective, [1], folds=[(positive[1:], positive[:1])], solver=SOLVER)
+
+
+def test_quadratics_have_no_folds():
+    with pytest.raises(TypeError, match="objective: folds are sample weights"):
+        sht.cross_validate(sht.QuadraticForm(np.eye(3), np.ones(3)), [1])

@@ -1,0 +1,200 @@
+"""Paths: rows equal single solves, whatever the chunks; compact; compiled once."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+import scipy.sparse
+import screening
+
+import sparsehtp as sht
+from sparsehtp import _grid
+
+KS, L2S = range(5), [0.01, 0.1]
+
+
+def members(support, i):
+    return np.sort(support.idx[i][support.mask[i]])
+
+
+def check_rows(path, objective, threshold, solver):
+    for i in range(len(path)):
+        one = sht.solve(
+            objective.reweighted(l2=path.l2s[i]), threshold(int(path.ks[i])), solver, record=None, throw=False
+        )
+        np.testing.assert_allclose(path.x[i], one.x, atol=2e-5)
+        np.testing.assert_allclose(path.intercept[i], one.intercept, atol=2e-4)
+        np.testing.assert_allclose(path.value[i], one.value, rtol=1e-4)
+        assert path.result[i] == one.result
+        row = path.at(i)
+        np.testing.assert_array_equal(row.x, path.x[i])
+        np.testing.assert_array_equal(members(path.support, i), np.sort(one.support.idx[one.support.mask]))
+
+
+def test_rows_equal_a_loop_of_solves():
+    weights = np.random.default_rng(1).uniform(0.5, 2, 40)
+    objective = screening.model(sample_weight=weights)
+    path = sht.solve_path(objective, KS, L2S, threshold=sht.Sparsity(0, keep=[6]), solver=sht.HTP())
+    np.testing.assert_array_equal(path.ks, [*KS, *KS])
+    np.testing.assert_allclose(path.l2s, np.repeat(L2S, 5), rtol=1e-6)
+    check_rows(path, objective, lambda k: sht.Sparsity(k, k_max=4, keep=[6]), sht.HTP())
+    # F0 and the predictions, in NumPy
+    X, y = screening.data()
+    eta = path.predict(X)
+    np.testing.assert_allclose(eta, path.x @ X.T + path.intercept[:, None], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(path.predict(scipy.sparse.csr_matrix(X)), eta, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(path.loss, np.average((eta - y) ** 2 / 2, axis=1, weights=weights), rtol=1e-4)
+    # a row is a starting point
+    again = sht.solve(
+        objective.reweighted(l2=0.1), sht.Sparsity(3, k_max=4, keep=[6]), sht.HTP(), path.at(8), record=None
+    )
+    assert again.num_steps <= 2
+
+
+def test_rows_of_groups():
+    groups = np.array([0, 0, 1, 1, 1, 2, 3, 3])
+    objective = screening.model(l2=0.1)
+    path = sht.solve_path(objective, [2, 1], threshold=sht.GroupSparsity(groups, 0), solver=sht.IHT())
+    check_rows(path, objective, lambda k: sht.GroupSparsity(groups, k, k_max=2), sht.IHT())
+    for i in range(2):
+        expected = np.flatnonzero(np.isin(groups, members(path.support, i)))
+        np.testing.assert_array_equal(members(path.features, i), expected)
+    assert path.n_units == 4
+
+
+def test_one_run_gives_all_k():
+    objective = screening.model()
+    path = sht.solve_path(objective, [3, 0, 1], L2S, solver=screening.Screening())
+    X, y = screening.data()
+    Z = (X - X.mean(0)) / X.std(0)
+    order = np.argsort(-np.abs(Z.T @ (y - y.mean())), kind="stable")
+    for i, (k, l2) in enumerate(zip(path.ks, path.l2s, strict=True)):
+        A = Z[:, order[:k]]
+        z = np.linalg.solve(A.T @ A / 40 + l2 * np.eye(k), A.T @ (y - y.mean()) / 40)
+        expected = np.zeros(8)
+        expected[order[:k]] = z / X.std(0)[order[:k]]
+        np.testing.assert_allclose(path.x[i], expected, atol=1e-5)
+        np.testing.assert_array_equal(members(path.support, i), np.sort(order[:k]))
+        np.testing.assert_allclose(path.intercept[i], y.mean() - expected @ X.mean(0), atol=1e-4)
+    assert path.support.idx.shape == (6, 3)
+
+
+def test_forward_selection_gives_nested_supports():
+    path = sht.solve_path(screening.model(), KS, L2S, solver=sht.ForwardSelection())
+    for i, k in enumerate(path.ks):
+        assert members(path.support, i).size == k
+        if k:
+            assert np.isin(members(path.support, i - 1), members(path.support, i)).all()
+            assert path.value[i] < path.value[i - 1]
+
+
+@pytest.mark.parametrize("memory", [1, 30_000])
+def test_chunks_of_any_width_give_the_same_supports(memory):
+    objective = screening.model()
+    l2s = np.geomspace(1e-3, 1, 7)
+    whole = sht.solve_path(objective, KS, l2s, solver=screening.Screening())
+    seen = []
+    path = sht.solve_path(
+        objective, KS, l2s, solver=screening.Screening(), memory=memory, progress=lambda *a: seen.append(a)
+    )
+    assert len(seen) > 1 and seen[-1] == (35, 35)
+    np.testing.assert_array_equal(path.support.idx, whole.support.idx)
+    np.testing.assert_array_equal(path.support.mask, whole.support.mask)
+    np.testing.assert_allclose(path.x, whole.x, atol=1e-5)
+
+
+def test_nothing_is_traced_again(monkeypatch):
+    traces = []
+    monkeypatch.setattr(_grid, "_path_lane", lambda *a, f=_grid._path_lane: (traces.append(1), f(*a))[1])
+    for seed in range(3):
+        X, y = screening.data(n=30, seed=seed)
+        objective = sht.LinearModel(X, y, fit_intercept=True, standardize=True)
+        sht.solve_path(objective, [1 + seed, 3], [0.1 * seed], solver=screening.Screening(), key=jax.random.key(seed))
+        sht.cross_validate(objective, [1 + seed, 3], solver=screening.Screening(), key=jax.random.key(seed))
+    assert len(traces) == 2  # one program for paths, one for folds
+
+
+def test_ten_thousand_problems_stay_within_their_memory():
+    X, y = screening.data(p=400)
+    objective = sht.LinearModel(X, y, fit_intercept=True, standardize=True)
+    l2s, memory = np.geomspace(1e-4, 1, 1000), 2**24
+    grid = _grid.prepare(objective, range(10), l2s, None, screening.Screening(), None)
+    width = _grid._width(grid, 1000, memory)
+    assert 1 < width < 1000
+    lanes = _grid.Lane(*np.zeros((2, width), np.int32), None)
+    program = _grid._batch.lower(grid, None, lanes).compile().memory_analysis()
+    assert program.temp_size_in_bytes + program.output_size_in_bytes <= memory
+    path = sht.solve_path(objective, range(10), l2s, solver=screening.Screening(), memory=memory)
+    assert len(path) == 10_000
+    stored = sum(leaf.nbytes for leaf in jax.tree.leaves(vars(path)) if isinstance(leaf, np.ndarray))
+    assert stored <= 10_000 * (17 * 9 + 40)
+
+
+def test_default_grid():
+    assert sht.solve_path(screening.model(), solver=screening.Screening()).ks.tolist() == list(range(9))
+    A = np.diag(np.arange(1.0, 4.0)).astype(np.float32)
+    path = sht.solve_path(sht.QuadraticForm(A, np.ones(3)), [0, 2], solver=screening.Screening())
+    np.testing.assert_allclose(path.value, [0, -0.5 * (1 + 1 / 2)], rtol=1e-5)
+    np.testing.assert_array_equal(path.l2s, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"ks": []}, "ks: needs nonnegative integers"),
+        ({"ks": [-1]}, "ks: needs nonnegative integers"),
+        ({"ks": [1.5]}, "ks: needs nonnegative integers"),
+        ({"ks": [9]}, "ks: the largest is 9, but there are only 8 features; lower ks."),
+        ({"l2s": []}, "l2s: needs finite numbers >= 0"),
+        ({"l2s": [-0.1]}, "l2s: needs finite numbers >= 0"),
+        ({"l2s": [math.nan]}, "l2s: needs finite numbers >= 0"),
+        ({"l2s": np.ones((2, 3))}, "l2s: needs finite numbers >= 0"),
+        ({"l0s": [0.1]}, "l0s: a path over an L0 penalty"),
+        ({"memory": 0}, "memory: needs a positive number"),
+    ],
+)
+def test_bad_values(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        sht.solve_path(screening.model(), **{"ks": [1], "solver": screening.Screening(), **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"objective": 3}, "objective: needs an instance"),
+        ({"threshold": sht.Sparsity}, "threshold: needs an instance"),
+        ({"threshold": sht.NonNegativeSparsity(0)}, "solver: Screening does not take the threshold"),
+        ({"solver": "htp"}, "solver: needs an instance"),
+        ({"progress": 3}, "progress: needs a function"),
+    ],
+)
+def test_bad_types(options, sentence):
+    arguments = {"objective": screening.model(), "ks": [1], "solver": screening.Screening(), **options}
+    with pytest.raises(TypeError, match=sentence):
+        sht.solve_path(**arguments)
+
+
+def test_quadratics_have_no_ridge_to_replace():
+    with pytest.raises(TypeError, match="l2: QuadraticForm has none"):
+        sht.solve_path(sht.QuadraticForm(np.eye(3), np.ones(3)), [1], [0.1])
+
+
+def test_traced_data_are_refused():
+    objective = screening.model()
+    with pytest.raises(TypeError, match=r"objective: .* under jit or vmap use sht.solve"):
+        jax.jit(lambda l2: sht.solve_path(objective.reweighted(l2=l2), [1]).x)(0.1)
+
+
+def test_predictions_need_all_features():
+    path = sht.solve_path(screening.model(), [3, 0, 1], L2S, solver=screening.Screening())
+    with pytest.raises(ValueError, match="X: needs shape"):
+        path.predict(np.ones((3, 2)))
+
+
+def test_progress_in_the_terminal(capsys, monkeypatch):
+    sht.solve_path(screening.model(), [3, 0, 1], L2S, solver=screening.Screening(), progress=True)
+    assert "6/6" in capsys.readouterr().err
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    sht.solve_path(screening.model(), [3, 0, 1], L2S, solver=screening.Screening(), progress=True)
+    assert capsys.readouterr().err == "6 of 6 fits\n"

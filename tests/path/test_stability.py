@@ -1,0 +1,88 @@
+"""Stability selection against a loop over subsamples, and its bounds by hand."""
+
+import numpy as np
+import pytest
+import screening
+
+import sparsehtp as sht
+from sparsehtp import _stability
+
+SOLVER = screening.Screening()
+
+
+def test_probabilities_equal_a_loop_over_subsamples(monkeypatch):
+    drawn = []
+    draw = _stability._subsamples
+    monkeypatch.setattr(_stability, "_subsamples", lambda *a: (drawn.append(draw(*a)), drawn[0])[1])
+    X, y = screening.data()
+    stability = sht.stability_selection(screening.model(), [1, 3], 10, solver=SOLVER)
+    counts = np.zeros((2, 8))
+    for rows in drawn[0]:
+        assert rows.sum() == 20
+        part = sht.LinearModel(X[rows], y[rows], fit_intercept=True, standardize=True)
+        path = sht.solve_path(part, [1, 3], solver=SOLVER)
+        for j in range(2):
+            counts[j, path.support.idx[j][path.support.mask[j]]] += 1
+    np.testing.assert_allclose(stability.probabilities, counts / 10)
+    np.testing.assert_allclose(stability.probabilities.sum(1), [1, 3])
+    assert (drawn[0][::2] ^ drawn[0][1::2]).all()  # complementary pairs
+    np.testing.assert_array_equal(stability.selected(0.6), counts >= 6)
+
+
+def test_rows_without_weight_are_not_drawn():
+    rows = np.arange(5, 40)
+    members = _stability._subsamples(rows, 40, 6, 0.3, sht.solve_path(screening.model(), [0], solver=SOLVER).key)
+    assert not members[:, :5].any() and (members.sum(1) == 10).all()
+    assert not (members[::2] & members[1::2]).any()
+
+
+def stability(q, p, pairs=50, in_pairs=True):
+    return sht.Stability(np.array([q]), np.zeros((1, p)), 2 * pairs, in_pairs, 0)
+
+
+def test_bounds_by_hand():
+    bound = stability(10, 1000).error_bound(0.6)
+    np.testing.assert_allclose(bound.meinshausen_buhlmann, 100 / 1000 / 0.2)
+    np.testing.assert_allclose(bound.shah_samworth, 100 / 1000 / (2 * (0.2 - 0.01)))
+    bound = stability(10, 1000).error_bound(0.9)
+    np.testing.assert_allclose(bound.meinshausen_buhlmann, 100 / 1000 / 0.8)
+    np.testing.assert_allclose(bound.shah_samworth, 0.1 * 4 * (0.1 + 0.01) / 1.02)
+    # where the second does not apply: many features per subsample, or a threshold too close to one half
+    assert np.isinf(stability(700, 1000).error_bound(0.9).shah_samworth)
+    assert np.isinf(stability(10, 1000).error_bound(0.501).shah_samworth)
+    assert np.isinf(stability(10, 1000, in_pairs=False).error_bound(0.9)).all()
+    np.testing.assert_array_equal(np.ravel(stability(0, 1000).error_bound(0.9)), 0)
+
+
+def test_the_bound_holds_for_noise():
+    """q of p noise features at random: how many are selected stays below both bounds."""
+    rng = np.random.default_rng(0)
+    p, q, pairs, runs = 60, 6, 25, 400
+    false = 0
+    for _ in range(runs):
+        chosen = np.argsort(rng.random((2 * pairs, p)), axis=1)[:, :q]
+        false += np.sum(np.bincount(chosen.ravel(), minlength=p) >= 0.55 * 2 * pairs)
+    bound = stability(q, p, pairs).error_bound(0.55)
+    assert false / runs <= min(bound.meinshausen_buhlmann[0], bound.shah_samworth[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"n_resamples": 0}, "n_resamples: needs a positive integer"),
+        ({"n_resamples": 5}, "n_resamples: subsamples come as pairs"),
+        ({"sample_fraction": 1.0}, "sample_fraction: needs a number between 0 and 1"),
+        ({"sample_fraction": 0.01}, "sample_fraction: number 0 trains on no row"),
+    ],
+)
+def test_bad_values(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        sht.stability_selection(screening.model(), [1], solver=SOLVER, **options)
+
+
+def test_bad_threshold_and_objective():
+    for call in (stability(1, 10).selected, stability(1, 10).error_bound):
+        with pytest.raises(ValueError, match="threshold: needs a probability"):
+            call(1.5)
+    with pytest.raises(TypeError, match="objective: subsamples are sample weights"):
+        sht.stability_selection(sht.QuadraticForm(np.eye(3), np.ones(3)), [1])

@@ -1,0 +1,313 @@
+"""The certificate against exhaustive refits in NumPy and SciPy."""
+
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+
+import sparsehtp as sht
+
+N, P, K = 25, 8, 3
+PLAIN = {}
+INTERCEPT = {"fit_intercept": True}
+CENTRED_RIDGE = {"fit_intercept": True, "l2": 0.1, "weighted": True}
+STANDARDIZED = {"fit_intercept": True, "standardize": True, "l2": 0.05, "weighted": True}
+
+
+class Fit(NamedTuple):
+    """All that a certificate asks of a solution."""
+
+    x: np.ndarray
+    intercept: float
+    support: sht.Support
+
+
+class Problem:
+    """Correlated columns of different scales and means, so that HTP often stops early; and weights, some zero."""
+
+    def __init__(self, seed, options=PLAIN, rho=0.95):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((N, P))
+        for j in range(1, P):
+            X[:, j] = rho * X[:, j - 1] + np.sqrt(1 - rho**2) * X[:, j]
+        self.y = X[:, 1] - X[:, 4] + 0.5 * X[:, 6] + 0.5 * rng.standard_normal(N) + 1
+        self.X = X * np.geomspace(0.3, 3, P) + 0.5
+        self.options = {name: value for name, value in options.items() if name != "weighted"}
+        self.weights = rng.integers(0, 4, N).astype(float) if "weighted" in options else np.ones(N)
+
+    def model(self):
+        return sht.LinearModel(self.X, self.y, sample_weight=self.weights, **self.options)
+
+    def fit(self, support):
+        """The least-squares fit on a support and its F, from the definition."""
+        support = np.asarray(support, int)
+        s = self.weights / self.weights.sum()
+        penalty = np.full(P, self.options.get("l2", 0.0))
+        if "standardize" in self.options:
+            penalty *= s @ (self.X - s @ self.X) ** 2
+        free = int("fit_intercept" in self.options)
+        A = np.column_stack([self.X[:, support], np.ones((N, free))])
+        A = np.vstack([np.sqrt(s)[:, None] * A, np.diag(np.sqrt(np.append(penalty[support], np.zeros(free))))])
+        b = np.append(np.sqrt(s) * self.y, np.zeros(A.shape[1]))
+        z = np.linalg.lstsq(A, b, rcond=None)[0]
+        return fit_of(support, z[: support.size], z[-1] if free else 0.0), 0.5 * np.sum((b - A @ z) ** 2)
+
+    def value(self, support):
+        return self.fit(support)[1]
+
+
+def fit_of(support, z, intercept=0.0, units=None):
+    """A fit with the coefficients z on a support (of groups, if `units` are given)."""
+    x = np.zeros(P)
+    np.add.at(x, support, z)
+    units = np.asarray(support if units is None else units)
+    return Fit(x, float(intercept), sht.Support(units, np.ones(units.size, bool)))
+
+
+def best_exchange(value_of, chosen, keep=(), p=P):
+    """The smallest value over all exchanges of one chosen feature, and the exchange."""
+    others = set(range(p)) - set(chosen) - set(keep)
+    values = {(i, j): value_of(sorted({*keep, *chosen, j} - {i})) for i, j in itertools.product(chosen, others)}
+    best = min(values, key=values.get)
+    return values[best], best
+
+
+def check(problem, keep, solution):
+    """The certificate of a solution, after an exhaustive check of all its swaps."""
+    c = sht.certificate(problem.model(), sht.Sparsity(K, keep=list(keep)), solution)
+    members = np.asarray(solution.support.idx)[np.asarray(solution.support.mask)]
+    best, exchange = best_exchange(problem.value, set(members.tolist()) - set(keep), keep)
+    value = problem.value(members)
+    np.testing.assert_allclose(c.upper_bound, value, rtol=1e-10)
+    assert c.stationary and c.lower_bound is None and c.gap is None
+    if value - best > 1e-10 * value:
+        np.testing.assert_allclose(c.swap_gain, value - best, rtol=1e-8)
+        assert c.best_swap == exchange
+        assert f"Exchanging feature {exchange[0]} for feature {exchange[1]}" in c.statement
+    else:
+        assert c.swap_gain == 0.0 and c.best_swap is None and c.lemma21
+        assert "No exchange" in c.statement and "not prove" in c.statement
+    return c
+
+
+@pytest.mark.parametrize(
+    ("options", "keep", "seeds"),
+    [
+        (PLAIN, (), range(50)),
+        (INTERCEPT, (), range(50)),
+        (CENTRED_RIDGE, (), range(50, 100)),
+        (STANDARDIZED, (0, 5), range(50)),
+    ],
+    ids=["plain", "intercept", "weights_l2", "standardize_keep"],
+)
+def test_swap_gains_are_exact(x64, options, keep, seeds):
+    improved = 0
+    for seed in seeds:
+        problem = Problem(seed, options)
+        if options is PLAIN:
+            solution, _ = problem.fit(np.random.default_rng(seed).choice(P, K, replace=False))
+        else:
+            solution = sht.solve(problem.model(), sht.Sparsity(K, keep=list(keep)), sht.HTP())
+        while (c := check(problem, keep, solution)).swap_gain:  # follow the swaps to the last one
+            improved += 1
+            members = np.asarray(solution.support.idx)[np.asarray(solution.support.mask)]
+            out, new = c.best_swap
+            solution, _ = problem.fit([*(j for j in members if j != out), new])
+    assert improved >= 5  # the starts, HTP's too, leave something to find
+
+
+def test_best_subset_is_swap_optimal(x64):
+    for seed in range(20):
+        problem = Problem(seed)
+        assert check(problem, (), sht.solve(problem.model(), sht.Sparsity(K), sht.BestSubset("fast"))).swap_gain == 0.0
+
+
+@pytest.mark.parametrize("options", [PLAIN, CENTRED_RIDGE], ids=["plain", "weights_l2"])
+def test_global_optima_satisfy_lemma_21(x64, options):
+    refuted = 0
+    for seed in range(20):
+        problem = Problem(seed, options)
+        supports = sorted(itertools.combinations(range(P), K), key=problem.value)
+        best, worst = (
+            sht.certificate(problem.model(), sht.Sparsity(K), problem.fit(support)[0])
+            for support in (supports[0], supports[-1])
+        )
+        assert best.swap_gain == 0.0 and best.lemma21 and best.stationary
+        assert worst.swap_gain > 0 and worst.stationary
+        refuted += not worst.lemma21
+    assert refuted  # and some of the worst do not
+
+
+def test_a_logistic_model_against_scipy(x64, monkeypatch):
+    problem = Problem(1)
+    X, y = problem.X, np.where(problem.y > np.median(problem.y), 1.0, -1.0)
+    model = sht.LinearModel(X, y, sht.Logistic(), l2=0.05, fit_intercept=True)
+
+    def fit(support):
+        def F(z):
+            return np.logaddexp(0, -y * (X[:, support] @ z[:-1] + z[-1])).mean() + 0.025 * z[:-1] @ z[:-1]
+
+        return scipy.optimize.minimize(F, np.zeros(len(support) + 1), tol=1e-13)
+
+    def value(support):
+        return fit(support).fun
+
+    pairs = sorted(itertools.combinations(range(P), 2), key=value)
+    for rank in (0, 1, 5, -1):
+        support = pairs[rank]
+        z = fit(support).x
+        c = sht.certificate(model, sht.Sparsity(2), fit_of(np.array(support), z[:-1], z[-1]))
+        best, exchange = best_exchange(value, support)
+        np.testing.assert_allclose(c.upper_bound, value(support), rtol=1e-9)
+        np.testing.assert_allclose(c.swap_gain, max(value(support) - best, 0), atol=1e-9)
+        assert c.stationary and c.best_swap == (exchange if c.swap_gain else None)
+        assert rank != 0 or (c.swap_gain == 0.0 and c.lemma21)
+    monkeypatch.setattr("sparsehtp._certificate.REFIT_WORK", 0)
+    c = sht.certificate(model, sht.Sparsity(2), fit_of(np.array(support), z[:-1], z[-1]))
+    assert c.stationary and c.swap_gain is c.best_swap is None and "12 refits are too many" in c.statement
+
+
+def test_a_free_place_is_filled(x64):
+    problem = Problem(2)
+    c = sht.certificate(problem.model(), sht.Sparsity(K), problem.fit([3, 6])[0])
+    values = {j: problem.value([3, 6, j]) for j in set(range(P)) - {3, 6}}
+    best = min(values, key=values.get)
+    np.testing.assert_allclose(c.swap_gain, problem.value([3, 6]) - values[best], rtol=1e-8)
+    assert c.best_swap == (None, best) and f"Adding feature {best}" in c.statement
+    assert c.lemma21 is False  # fewer than k nonzeros, and a gradient
+
+
+def test_a_point_that_is_not_stationary(x64):
+    problem = Problem(3, INTERCEPT)
+    fit, value = problem.fit([1, 4, 6])
+    for moved in (fit._replace(x=fit.x * (1 + 1e-4)), fit._replace(intercept=fit.intercept + 1e-4)):
+        c = sht.certificate(problem.model(), sht.Sparsity(K), moved)
+        assert c.stationary is False and "not optimal for the chosen features" in c.statement
+    np.testing.assert_allclose(c.upper_bound, value + 0.5e-8, rtol=1e-12)
+
+
+def test_nothing_to_exchange_is_the_optimum(x64):
+    problem = Problem(4)
+    model = sht.QuadraticForm.from_data(problem.X, problem.y)
+    for k in (0, P):
+        c = sht.certificate(model, sht.Sparsity(k), problem.fit(range(k))[0])
+        assert c.swap_gain == 0.0 and c.best_swap is None and c.lemma21 and c.stationary
+        assert "This is the best subset" in c.statement
+
+
+def test_a_value_that_is_zero(x64):
+    """No exchange improves a perfect fit by rounding, and any does where F can become negative."""
+    problem = Problem(5)
+    problem.y = problem.X[:, 1] + problem.X[:, 2]
+    c = sht.certificate(problem.model(), sht.Sparsity(K), problem.fit([1, 2, 3])[0])
+    assert c.swap_gain == 0.0 and c.upper_bound < 1e-25 and c.stationary
+    model = sht.QuadraticForm(np.eye(P), np.arange(P) + 1.0)
+    c = sht.certificate(model, sht.Sparsity(1), fit_of([0], [0.0]))
+    assert c.upper_bound == 0 and c.best_swap == (0, P - 1) and c.lemma21 is c.stationary is False
+    np.testing.assert_allclose(c.swap_gain, P**2 / 2)
+
+
+def test_one_feature_is_decided(x64):
+    problem = Problem(5)
+    model = sht.QuadraticForm.from_data(problem.X, problem.y)
+    j = min(range(P), key=lambda j: problem.value([j]))
+    c = sht.certificate(model, sht.Sparsity(1), problem.fit([j])[0])
+    assert c.swap_gain == 0.0 and "This is the best subset of its size" in c.statement
+
+
+def test_the_tolerance_of_float32():
+    for seed in range(10):
+        problem = Problem(seed)
+        problem.X, problem.y = (a.astype(np.float32).astype(float) for a in (problem.X, problem.y))
+        supports = sorted(itertools.combinations(range(P), K), key=problem.value)
+        for support in (supports[0], supports[1], supports[-1]):
+            fit, value = problem.fit(support)
+            c = sht.certificate(problem.model(), sht.Sparsity(K), fit)
+            best, _ = best_exchange(problem.value, support)
+            np.testing.assert_allclose(c.swap_gain, max(value - best, 0), rtol=1e-3, atol=2e-5 * value)
+            assert c.stationary and (c.swap_gain == 0.0 or c.swap_gain > 1e-5 * c.upper_bound)
+        assert isinstance(c.swap_gain, float) and "1e-10" not in c.statement
+
+
+def test_blocks_of_features_give_the_same(x64, monkeypatch):
+    problem = Problem(5, CENTRED_RIDGE)
+    fit, _ = problem.fit([0, 2, 5])
+    whole = sht.certificate(problem.model(), sht.Sparsity(K), fit)
+    monkeypatch.setattr("sparsehtp._certificate.BLOCK_MEMORY", 3 * 8 * (N + 12) - 1)
+    blocks = sht.certificate(problem.model(), sht.Sparsity(K), fit)
+    assert whole.swap_gain > 0 and blocks.best_swap == whole.best_swap and blocks.lemma21 == whole.lemma21
+    np.testing.assert_allclose(blocks.swap_gain, whole.swap_gain, rtol=1e-10)
+
+
+def test_signs_by_refits(x64):
+    problem = Problem(6)
+
+    def value(support):
+        return scipy.optimize.nnls(problem.X[:, support], problem.y)[1] ** 2 / (2 * N)
+
+    for support in ([0, 1, 7], [1, 4, 6]):
+        z = scipy.optimize.nnls(problem.X[:, support], problem.y)[0]
+        c = sht.certificate(problem.model(), sht.NonNegativeSparsity(K), fit_of(support, z))
+        best, _ = best_exchange(value, support)
+        np.testing.assert_allclose(c.swap_gain, max(value(support) - best, 0), rtol=1e-8, atol=1e-12)
+        assert c.stationary and c.lemma21 is None
+
+
+def test_a_column_chosen_twice(x64):
+    problem = Problem(7)
+    problem.X = np.hstack([problem.X[:, :4], problem.X[:, :4]])
+    fit, value = problem.fit([1, 2, 5])
+    c = sht.certificate(problem.model(), sht.Sparsity(K), fit)
+    best, _ = best_exchange(problem.value, [1, 2, 5])
+    assert c.stationary
+    np.testing.assert_allclose(c.swap_gain, value - best, rtol=1e-8)
+
+
+def test_groups(x64):
+    problem = Problem(7)
+    groups = np.array([0, 0, 1, 1, 2, 2, 3, 3])
+
+    def members(units):
+        return np.flatnonzero(np.isin(groups, units))
+
+    units = [0, 3]
+    fit, value = problem.fit(members(units))
+    fit = fit._replace(support=sht.Support(np.array(units), np.ones(2, bool)))
+    c = sht.certificate(problem.model(), sht.GroupSparsity(groups, 2), fit)
+    best, exchange = best_exchange(lambda units: problem.value(members(units)), units, p=4)
+    np.testing.assert_allclose(c.swap_gain, value - best, rtol=1e-8)
+    assert c.best_swap == exchange and "group" in c.statement and c.lemma21 is None
+    fit = problem.fit([0, 6])[0]._replace(support=fit.support)
+    c = sht.certificate(problem.model(), sht.GroupSparsity(groups, 2, within=1), fit)
+    assert c.swap_gain is None and c.stationary and "unknown" in c.statement
+
+
+def test_a_loss_that_is_not_smooth():
+    problem = Problem(8)
+    hinge = sht.LinearModel(problem.X, np.where(problem.y > 1, 1.0, -1.0), sht.Hinge(), l2=0.1)
+    c = sht.certificate(hinge, sht.Sparsity(K), fit_of([1, 2, 3], [1.0, 0.0, -1.0]))
+    assert c.stationary is c.swap_gain is c.lemma21 is None and "the loss is not smooth" in c.statement
+    assert c.upper_bound > 0
+
+
+def test_what_it_does_not_take():
+    problem = Problem(9)
+    model, fit = problem.model(), problem.fit([1, 4, 6])[0]
+    with pytest.raises(ValueError, match="concrete"):
+        jax.jit(lambda x: sht.certificate(model, sht.Sparsity(K), fit._replace(x=x)))(fit.x)
+    with pytest.raises(ValueError, match="k allows 2"):
+        sht.certificate(model, sht.Sparsity(2), fit)
+    with pytest.raises(ValueError, match=f"{P} coefficients"):
+        sht.certificate(model, sht.Sparsity(K), fit._replace(x=jnp.zeros((2, P))))
+    with pytest.raises(ValueError, match="NaN"):
+        sht.certificate(model, sht.Sparsity(K), fit._replace(x=np.full(P, np.nan)))
+    with pytest.raises(ValueError, match="outside its support"):
+        sht.certificate(model, sht.Sparsity(K), fit._replace(x=np.ones(P)))
+    with pytest.raises(ValueError, match="bounds"):
+        sht.certificate(model, sht.Sparsity(K, upper=0.01), fit)
+    with pytest.raises(TypeError, match="threshold"):
+        sht.certificate(model, K, fit)
