@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ..datasets import Data
 from .fit import run
-from .options import Options
+from .options import Options, Problem
 
 
 def load_breast_cancer() -> Data:
@@ -17,10 +17,6 @@ def load_breast_cancer() -> Data:
 
 
 def run_demo(out: Path) -> None:
-    """Logistic HTP with five features, 30% of the rows held out."""
-    run(
-        load_breast_cancer,
-        Options(k=5, loss="logistic", l2=1e-3, test_size=0.3),
-        out,
-        "breast cancer (scikit-learn)",
-    )
+    """Logistic loss with five features, 30% of the rows held out."""
+    options = Options(Problem(loss="logistic"), k="5", l2=1e-3, test_size=0.3)
+    run(load_breast_cancer, options, out, "breast cancer (scikit-learn)")

@@ -1,236 +1,217 @@
-"""Load, solve, score, plot, write: the path of `fit` and `demo`."""
+"""Load, fit, score, plot, write: the path of `fit` and `demo`."""
 
-import contextlib
-import time
+import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
+import pandas as pd
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 import sparsehtp as sht
 
 from ..datasets import Data
-from ..io import check_output, describe_device, versions, write_results
-from ..plot import new_figure, plot_fit, solver_colour
-from ..steps import ScheduleStep, inverse_sqrt
+from ..io import check_output, describe_device, versions
+from ..plot import new_figure, plot_cv, plot_fit
+from .common import Stopwatch, encode, name_of, one_sentence
+from .files import as_csv, as_images, as_json, write_files
 from .options import Options
-from .report import print_report, print_warnings
-
-LOSSES: dict[str, Any] = {
-    "squared": sht.Squared,
-    "huber": sht.Huber,
-    "logistic": sht.Logistic,
-    "hinge": sht.Hinge,
-    "smoothed-hinge": sht.SmoothedHinge,
-    "poisson": sht.Poisson,
-}
-SOLVERS: dict[str, Any] = {"htp": sht.HTP, "iht": sht.IHT, "grasp": sht.GraSP, "subspace-pursuit": sht.SubspacePursuit}
+from .report import print_report, print_warning
 
 
-class Problem(NamedTuple):
-    """A fit ready to run; `test` is None without held-out rows, `classes` is None for regression."""
+class Split(NamedTuple):
+    """Rows to fit and rows held out (None without), as (features, target), and what -1 and +1 stand for."""
 
-    train: tuple[np.ndarray, np.ndarray]
-    test: tuple[np.ndarray, np.ndarray] | None
+    train: tuple[pd.DataFrame, np.ndarray]
+    test: tuple[pd.DataFrame, np.ndarray] | None
     classes: dict[str, Any] | None
-    model: sht.LinearModel
-    threshold: sht.Sparsity
-    solver: Any
 
 
-class Timing(NamedTuple):
-    """Seconds."""
-
-    compile: float
-    run: float
-
-
-def run(load: Callable[[], Data], options: Options, out: Path, source: str) -> None:
+def run(load: Callable[[], Data], options: Options, out: Path, source: str, save: Path | None = None) -> None:
     """Fit what `load` returns and report it; exits with 2 for bad input and 1 for a nonfinite result."""
     console, errors = Console(), Console(stderr=True)
-    with jax.enable_x64(options.dtype == "float64"):
-        with _one_sentence(errors, ValueError, OSError, ImportError), errors.status("1/3 Loading data"):
-            check_output(out)
-            new_figure(1, 1)  # a missing matplotlib must not waste a fit
-            data = load()
-            problem = prepare(data, options)
-        with errors.status(f"2/3 Compiling and solving on {jax.devices()[0].platform.upper()}"):
-            solution, timing = solve(problem, options.max_steps)
-        with _one_sentence(errors, OSError), errors.status("3/3 Plotting"):
-            model = describe(data, problem, solution, options, source)
-            steps = int(solution.num_steps)
-            history = {name: np.asarray(column)[:steps] for name, column in solution.history._asdict().items()}
-            features = model["coefficients"]
-            figure = plot_fit(
-                history,
-                [feature["name"] for feature in features],
-                np.array([feature["standardized"] for feature in features]),
-                title=f"{source}: {model['solver']}, {options.loss} loss, k = {options.k}, {_scores(model)}",
-                start_value=float(problem.model.value(jax.numpy.zeros(data.X.shape[1] + options.intercept))),
-                caption="coefficient per standard deviation of the feature",
-                colour=solver_colour(model["solver"]),
-            )
-            paths = write_results(out, model, history, figure)
+    with one_sentence(errors, ValueError, OSError, ImportError), errors.status("1/3 Loading data"):
+        check_output(out)
+        if save is not None:
+            check_save(save)
+        new_figure(1, 1)  # a missing matplotlib must not waste a fit
+        data = load()
+        split = prepare(data, options)
+    with (
+        one_sentence(errors, ValueError, TypeError),
+        errors.status("2/3 Compiling and fitting"),
+        Stopwatch() as timing,
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
+        estimator = make_estimator(options).fit(*split.train)
+        statement = with_names(estimator.certificate_.statement, data.feature_names)
+    with one_sentence(errors, OSError), errors.status("3/3 Plotting"):
+        model = {**describe(data, split, estimator, options, source), "certificate": statement}
+        paths = [] if save is None else [sht.save(estimator, save).absolute()]
+        paths = [*write_files(out, _files(model, estimator)), *paths]
     print_report(console, model, timing, paths)
-    print_warnings(errors, model)
+    for warning in caught:
+        if issubclass(warning.category, UserWarning):  # ConvergenceWarning is one
+            print_warning(errors, str(warning.message).removeprefix(f"{type(estimator).__name__}: "))
     if model["result"]["name"] == "nonfinite":
         raise typer.Exit(1)
 
 
-@contextlib.contextmanager
-def _one_sentence(errors: Console, *kinds: type[Exception]):
-    """Turn an error that the user can correct into one sentence and exit code 2."""
+def check_save(path: Path) -> None:
+    """OSError unless a file can be written at `path`."""
+    if path.is_dir():
+        raise OSError(f"save: {path} is a folder; name a file, for example {path / 'model.npz'}.")
+    if not path.absolute().parent.is_dir():
+        raise OSError(f"save: there is no folder {path.parent}; make it first or choose another place.")
+
+
+def prepare(data: Data, options: Options) -> Split:
+    """Check the target and split the rows."""
+    y, classes = encode(data, options.problem)
+    y = y if classes is None else data.y
+    X = pd.DataFrame(data.X.astype(options.problem.dtype, copy=False), columns=data.feature_names)
+    if not options.test_size:
+        return Split((X, y), None, classes)
+    from sklearn.model_selection import train_test_split
+
     try:
-        yield
-    except kinds as error:
-        errors.print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(2) from error
-
-
-def prepare(data: Data, options: Options) -> Problem:
-    """Encode the target, split the rows and build the parts of the solve."""
-    loss = LOSSES[options.loss]
-    if not loss.twice_differentiable and options.solver != "iht":
-        raise ValueError(
-            f"solver: {options.solver} cannot refit the {options.loss} loss, which is not smooth; "
-            "use --solver iht or --loss smoothed-hinge."
+        X, X_test, y, y_test = train_test_split(
+            X,
+            y,
+            test_size=options.test_size,
+            random_state=options.problem.seed,
+            stratify=None if classes is None else y,
         )
-    y, classes = _encode(data, options.loss) if loss.classification else (_numbers(data, options.loss), None)
-    X, test = data.X.astype(options.dtype, copy=False), None
-    y = y.astype(options.dtype, copy=False)
-    if options.test_size:
-        from sklearn.model_selection import train_test_split
-
-        try:
-            stratify = None if classes is None else y
-            X, X_test, y, y_test = train_test_split(
-                X, y, test_size=options.test_size, random_state=options.seed, stratify=stratify
-            )
-        except ValueError as error:
-            raise ValueError(f"test-size: {options.test_size} does not suit these data: {error}") from error
-        test = (X_test, y_test)
-    model = sht.LinearModel(X, y, loss(), options.l2, fit_intercept=options.intercept, standardize=options.standardize)
-    rough_iht = options.solver == "iht" and not loss.twice_differentiable
-    solver = sht.IHT(ScheduleStep(inverse_sqrt)) if rough_iht else SOLVERS[options.solver]()
-    return Problem((X, y), test, classes, model, sht.Sparsity(options.k).bind(model), solver)
+    except ValueError as error:
+        raise ValueError(f"test-size: {options.test_size} does not suit these data: {error}") from error
+    return Split((X, y), (X_test, y_test), classes)
 
 
-def _encode(data, loss):
-    labels = np.unique(data.y)
-    if labels.size != 2:
-        shown = ", ".join(str(label) for label in labels[:4]) + (", ..." if labels.size > 4 else "")
-        raise ValueError(
-            f"target: {loss} needs exactly two classes, but {data.target_name!r} has {labels.size} "
-            f"distinct values ({shown}); choose another target, or --loss squared for numbers."
-        )
-    classes = {"-1": labels[0].item(), "+1": labels[1].item()}
-    return np.where(data.y == labels[1], 1.0, -1.0), classes
+def make_estimator(options: Options) -> Any:
+    """The estimator of these settings, not fitted."""
+    problem = options.problem
+    kind = sht.SparseRegressor if problem.loss in ("squared", "huber", "poisson") else sht.SparseClassifier
+    return kind(
+        k=int(options.k) if options.k.isdecimal() else options.k,
+        l2="auto" if options.l2 is None else options.l2,
+        loss=name_of(problem.loss),
+        solver=name_of(problem.solver),
+        fit_intercept=problem.intercept,
+        standardize=problem.standardize,
+        cv=options.cv,
+        one_se=options.one_se,
+        random_state=problem.seed,
+        max_iter=options.max_steps,
+    )
 
 
-def _numbers(data, loss):
-    if data.y.dtype.kind != "f":
-        raise ValueError(
-            f"target: {data.target_name!r} is not numeric (for example {str(data.y[0])!r}), which {loss} "
-            "needs; use --loss logistic for two classes, or encode it as numbers."
-        )
-    return data.y
+def with_names(statement: str, names: list[str]) -> str:
+    """A certificate's statement with names for the numbers of features."""
+    return re.sub(r"feature (\d+)", lambda match: repr(names[int(match[1])]), statement)
 
 
-def solve(problem: Problem, max_steps: int | None) -> tuple[sht.Solution, Timing]:
-    """Compile, then run."""
-
-    @jax.jit
-    def whole(model, threshold):
-        return sht.solve(model, threshold, problem.solver, max_steps=max_steps, throw=False)
-
-    start = time.perf_counter()
-    compiled = whole.lower(problem.model, problem.threshold).compile()
-    middle = time.perf_counter()
-    solution = jax.block_until_ready(compiled(problem.model, problem.threshold))
-    return solution, Timing(middle - start, time.perf_counter() - middle)
-
-
-def describe(data: Data, problem: Problem, solution: sht.Solution, options: Options, source: str) -> dict:
+def describe(data: Data, split: Split, estimator: Any, options: Options, source: str) -> dict[str, Any]:
     """Everything about a fit that is worth keeping, as JSON can hold it."""
-    X, y = problem.train
-    result = sht.RESULTS(int(solution.result))
-    fired = sht.FIRED(int(solution.fired))
-    w, intercept = np.asarray(solution.x, np.float64), float(solution.intercept)
-    chosen = np.asarray(solution.support.idx)[np.asarray(solution.support.mask)]
-    standardized = w[chosen] * X[:, chosen].std(axis=0, dtype=np.float64)
+    X, y = split.train
+    w, intercept = estimator.coef_.ravel().astype(float), float(np.ravel(estimator.intercept_)[0])
+    chosen = np.flatnonzero(estimator.support_)
+    standardized = w[chosen] * X.iloc[:, chosen].to_numpy(float).std(axis=0)
     order = np.argsort(-np.abs(standardized), kind="stable")
-    features = [
-        {
-            "name": data.feature_names[chosen[i]],
-            "index": int(chosen[i]),
-            "coefficient": float(w[chosen[i]]),
-            "standardized": float(standardized[i]),
-        }
-        for i in order
-    ]
-
-    def predictor(X):
-        return X[:, chosen].astype(np.float64) @ w[chosen] + intercept
-
-    metric, score = _metric(options.loss)
+    metric, score = _metric(options.problem.loss, estimator)
     return {
         "file": source,
         "target": data.target_name,
-        "classes": problem.classes,
+        "classes": split.classes,
         "n": X.shape[0],
-        "n_test": 0 if problem.test is None else len(problem.test[1]),
+        "n_test": 0 if split.test is None else len(split.test[1]),
         "p": X.shape[1],
-        "k": options.k,
-        "loss": options.loss,
-        "solver": type(problem.solver).__name__,
-        "l2": options.l2,
-        "standardize": options.standardize,
-        "fit_intercept": options.intercept,
-        "dtype": options.dtype,
-        "seed": options.seed,
-        "coefficients": features,
+        "k": estimator.k_,
+        "chosen_by": None if options.k.isdecimal() else options.k,
+        "loss": options.problem.loss,
+        "solver": options.problem.solver,
+        "l2": float(estimator.l2_),
+        "standardize": options.problem.standardize,
+        "fit_intercept": options.problem.intercept,
+        "dtype": options.problem.dtype,
+        "seed": options.problem.seed,
+        "coefficients": [
+            {
+                "name": data.feature_names[chosen[i]],
+                "index": int(chosen[i]),
+                "coefficient": w[chosen[i]],
+                "standardized": standardized[i],
+            }
+            for i in order
+        ],
         "intercept": intercept,
-        "result": {
-            "name": result.name,
-            "sentence": result.sentence,
-            "fired": [member.name for member in sht.FIRED if member.value and member in fired],
-        },
-        "num_steps": int(solution.num_steps),
-        "objective": float(solution.value),
+        "result": {"name": estimator.result_, "sentence": sht.RESULTS[estimator.result_].sentence},
+        "num_steps": estimator.n_iter_,
+        "objective": float(estimator.objective_value_),
         "metric": metric,
-        "train_score": score(y, predictor(X)),
-        "test_score": None if problem.test is None else score(problem.test[1], predictor(problem.test[0])),
-        "separable": bool(problem.classes is not None and np.all(y * predictor(X) > 0)),
+        "train_score": score(X, y),
+        "test_score": None if split.test is None else score(*split.test),
+        "cv": _describe_cv(estimator.cv_results_),
         "versions": versions(),
         "device": describe_device(),
     }
 
 
-def _metric(loss: str) -> tuple[str, Callable[[np.ndarray, np.ndarray], float | None]]:
-    """Name of the score, and the score of targets and linear predictors (None where it is undefined)."""
-    if LOSSES[loss].classification:
-        return "accuracy", lambda y, eta: float(np.mean((eta >= 0) == (y > 0)))
+def _describe_cv(results: dict[str, Any] | None) -> dict[str, Any] | None:
+    if results is None:
+        return None
+    columns = {"k": "ks", "l2": "l2s", "mean_loss": "mean_loss", "se": "se"}
+    table = zip(*(results[name].tolist() for name in columns.values()), strict=True)
+    return {
+        "folds": len(results["scores"]),
+        "best": int(results["best_index"]),
+        "one_standard_error": int(results["best_1se_index"]),
+        "table": [dict(zip(columns, row, strict=True)) for row in table],
+    }
+
+
+def _metric(loss: str, estimator: Any) -> tuple[str, Callable[[pd.DataFrame, np.ndarray], float | None]]:
+    """Name of the score, and the score of features and targets (None where it is undefined)."""
     if loss == "poisson":
-        return "deviance explained", lambda y, eta: _explained(y, lambda m: _poisson_deviance(y, m), np.exp(eta))
-    return "R2", lambda y, eta: _explained(y, lambda m: np.sum((y - m) ** 2), eta)
+        return "deviance explained", lambda X, y: _explained(y, _poisson_deviance, estimator.predict(X))
+    if loss in ("squared", "huber"):
+        return "R2", lambda X, y: _explained(y, lambda y, mean: np.sum((y - mean) ** 2), estimator.predict(X))
+    return "accuracy", lambda X, y: float(estimator.score(X, y))
 
 
 def _explained(y, deviance, prediction):
     """1 - deviance(prediction) / deviance(mean); None if the target is constant."""
+    y = y.astype(np.float64)
     constant = np.ptp(y) == 0
-    return None if constant else float(1 - deviance(prediction) / deviance(np.mean(y, dtype=np.float64)))
+    return None if constant else float(1 - deviance(y, prediction) / deviance(y, np.mean(y)))
 
 
 def _poisson_deviance(y, mean):
     from scipy.special import xlogy
 
-    y = y.astype(np.float64)
     return 2 * np.sum(xlogy(y, y) - xlogy(y, mean) - y + mean)
+
+
+def _files(model, estimator):
+    history = estimator.history_
+    columns = (np.asarray(column).tolist() for column in history.values())
+    features = model["coefficients"]
+    figure = plot_fit(
+        history,
+        [feature["name"] for feature in features],
+        np.array([feature["standardized"] for feature in features]),
+        title=f"{model['file']}: {model['loss']} loss, k = {model['k']}, l2 = {model['l2']:g}, {_scores(model)}",
+        caption="coefficient per standard deviation of the feature",
+    )
+    files = {
+        "model.json": as_json(model),
+        "history.csv": as_csv(["step", *history], [(t, *row) for t, row in enumerate(zip(*columns, strict=True), 1)]),
+        **as_images("fit", figure),
+    }
+    return files if model["cv"] is None else {**files, **as_images("cv", plot_cv(estimator.cv_results_))}
 
 
 def _scores(model: dict) -> str:

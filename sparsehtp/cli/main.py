@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .options import LossName, Options, Precision, SolverName
+from .options import CriterionName, LossName, Options, PathOptions, Precision, Problem, SolverName
 
 app = typer.Typer(
     help="Choose the k best features of a model: sparse learning by hard thresholding on JAX.",
@@ -14,20 +14,42 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     rich_markup_mode="rich",
 )
-DEFAULTS = Options()
-Out = Annotated[Path, typer.Option(help="Folder for model.json, history.csv, fit.png and fit.svg.")]
+PROBLEM, FIT, PATH = Problem(), Options(), PathOptions()
 
-FIT_HELP = """Fit a k-sparse model to a CSV, LIBSVM or NPZ file, and write the chosen features and a plot.
+File = Annotated[Path, typer.Argument(help=".csv, .npz, or LIBSVM as .libsvm, .svm, .svmlight, .txt")]
+Target = Annotated[str | None, typer.Option(help="Column (CSV) or array (NPZ, default y) to predict; not for LIBSVM.")]
+Loss = Annotated[LossName, typer.Option(help="logistic and the hinges take any two labels; poisson takes counts.")]
+Solver = Annotated[SolverName, typer.Option(help="auto: best-subset; iht for the hinge.")]
+Standardize = Annotated[
+    bool, typer.Option("--standardize/--no-standardize", help="Scale features to unit deviation for the fit.")
+]
+Intercept = Annotated[
+    bool, typer.Option("--intercept/--no-intercept", help="Add an intercept, neither penalised nor counted in k.")
+]
+Dtype = Annotated[Precision, typer.Option(help="Precision of the computation.")]
+
+FIT_HELP = """Fit a sparse model to a CSV, LIBSVM or NPZ file, and write the chosen features and plots.
 
 [bold]Examples[/bold]
 
-  sparsehtp fit houses.csv --target price --k 10 --out result
+  sparsehtp fit houses.csv --target price --out result
 
   sparsehtp fit cancer.csv --target diagnosis --loss logistic --k 5 --test-size 0.3
 
-  sparsehtp fit a1a.libsvm --loss logistic --solver grasp --l2 1e-3
+  sparsehtp fit a1a.libsvm --loss logistic --k ebic --save model.npz
 
   sparsehtp fit counts.npz --target visits --loss poisson --no-standardize
+"""
+
+PATH_HELP = """Find the best features for every k, and write tables and plots of coefficients and criteria.
+
+[bold]Examples[/bold]
+
+  sparsehtp path houses.csv --target price --k-max 15 --out result
+
+  sparsehtp path houses.csv --target price --cv 5 --l2 0.001 --l2 0.1 --stability 100
+
+  sparsehtp path cancer.csv --target diagnosis --loss logistic --criterion bic --checkpoint chunks
 """
 
 
@@ -44,43 +66,95 @@ def _version(
 
 @app.command(help=FIT_HELP)
 def fit(
-    file: Annotated[Path, typer.Argument(help=".csv, .npz, or LIBSVM as .libsvm, .svm, .svmlight, .txt")],
-    target: Annotated[
-        str | None, typer.Option(help="Column (CSV) or array (NPZ, default y) to predict; not for LIBSVM.")
-    ] = None,
-    k: Annotated[int, typer.Option(help="Number of features to choose.", min=0)] = DEFAULTS.k,
-    loss: Annotated[
-        LossName, typer.Option(help="logistic and the hinges take any two labels; poisson takes counts.")
-    ] = DEFAULTS.loss,
-    solver: Annotated[SolverName, typer.Option(help="Algorithm; hinge needs iht.")] = DEFAULTS.solver,
-    l2: Annotated[float, typer.Option(help="Ridge strength, in units of the mean loss.", min=0)] = DEFAULTS.l2,
-    standardize: Annotated[
+    file: File,
+    target: Target = None,
+    k: Annotated[
+        str,
+        typer.Option(
+            help="Number of features, cv (cross-validation, which chooses l2 too), or ebic, bic, aic, sic.",
+            metavar="NUMBER|cv|ebic|...",
+        ),
+    ] = FIT.k,
+    loss: Loss = PROBLEM.loss,
+    solver: Solver = PROBLEM.solver,
+    l2: Annotated[
+        float | None,
+        typer.Option(help="Ridge strength, in units of the mean loss; chosen with k, or tiny, by default.", min=0),
+    ] = FIT.l2,
+    standardize: Standardize = PROBLEM.standardize,
+    intercept: Intercept = PROBLEM.intercept,
+    cv: Annotated[int, typer.Option(help="Folds, for --k cv.", min=2)] = FIT.cv,
+    one_se: Annotated[
         bool,
-        typer.Option("--standardize/--no-standardize", help="Scale features to unit deviation for the fit."),
-    ] = DEFAULTS.standardize,
-    intercept: Annotated[
-        bool,
-        typer.Option("--intercept/--no-intercept", help="Add an intercept, neither penalised nor counted in k."),
-    ] = DEFAULTS.intercept,
+        typer.Option(
+            "--one-se/--best",
+            help="For --k cv: the fewest features within one standard error of the best, or the best itself.",
+        ),
+    ] = FIT.one_se,
     test_size: Annotated[
         float, typer.Option(help="Fraction of the rows held out for a test score, below 1.", min=0)
-    ] = DEFAULTS.test_size,
-    seed: Annotated[int, typer.Option(help="Seed of the held-out split.", min=0, max=2**32 - 1)] = DEFAULTS.seed,
+    ] = FIT.test_size,
+    seed: Annotated[int, typer.Option(help="Seed of folds and held-out rows.", min=0, max=2**32 - 1)] = PROBLEM.seed,
     max_steps: Annotated[
-        int | None, typer.Option(help="Step limit; the solver's own by default.", min=1)
-    ] = DEFAULTS.max_steps,
-    dtype: Annotated[Precision, typer.Option(help="Precision of the computation.")] = DEFAULTS.dtype,
-    out: Out = Path("sparsehtp_output"),
+        int | None, typer.Option(help="Step limit of the final fit; the solver's own by default.", min=1)
+    ] = FIT.max_steps,
+    dtype: Dtype = PROBLEM.dtype,
+    save: Annotated[Path | None, typer.Option(help="File for the fitted model, for sparsehtp.load.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for model.json, history.csv, and plots as PNG and SVG.")] = Path(
+        "sparsehtp_output"
+    ),
 ):
-    options = Options(k, loss, solver, l2, standardize, intercept, test_size, seed, max_steps, dtype)
+    problem = Problem(loss, solver, standardize, intercept, seed, dtype)
+    options = Options(problem, k, l2, cv, one_se, test_size, max_steps)
     from ..datasets import load_file
     from .fit import run
 
-    run(lambda: load_file(file, target), options, out, file.name)
+    run(lambda: load_file(file, target), options, out, file.name, save)
+
+
+@app.command(help=PATH_HELP)
+def path(
+    file: File,
+    target: Target = None,
+    k_max: Annotated[
+        int | None, typer.Option(help="Largest number of features; at most 20 and half the rows by default.", min=0)
+    ] = PATH.k_max,
+    loss: Loss = PROBLEM.loss,
+    solver: Solver = PROBLEM.solver,
+    l2: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Ridge strength, in units of the mean loss; repeat it for several.",
+            min=0,
+            show_default=", ".join(map(str, PATH.l2)),
+        ),
+    ] = None,
+    standardize: Standardize = PROBLEM.standardize,
+    intercept: Intercept = PROBLEM.intercept,
+    criterion: Annotated[CriterionName, typer.Option(help="Information criterion.")] = PATH.criterion,
+    cv: Annotated[int, typer.Option(help="Folds of a cross-validation, 0 for none.", min=0)] = PATH.cv,
+    stability: Annotated[
+        int, typer.Option(help="Subsamples for selection probabilities (an even number), 0 for none.", min=0)
+    ] = PATH.stability,
+    seed: Annotated[int, typer.Option(help="Seed of folds and subsamples.", min=0, max=2**32 - 1)] = PROBLEM.seed,
+    dtype: Dtype = PROBLEM.dtype,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder for finished parts; the same call with it resumes a killed run.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for path.json, path.csv, and plots as PNG and SVG.")] = Path(
+        "sparsehtp_output"
+    ),
+):
+    problem = Problem(loss, solver, standardize, intercept, seed, dtype)
+    options = PathOptions(problem, k_max, tuple(l2 or PATH.l2), criterion, cv, stability)
+    from ..datasets import load_file
+    from .path import run
+
+    run(lambda: load_file(file, target), options, out, file.name, checkpoint)
 
 
 @app.command()
-def demo(out: Out = Path("demo_output")):
+def demo(out: Annotated[Path, typer.Option(help="Folder for results and plots.")] = Path("demo_output")):
     """Choose 5 of the 30 features of scikit-learn's breast-cancer data, test on held-out rows, and plot."""
     from .demo import run_demo
 

@@ -1,24 +1,46 @@
-"""Settings of a fit, shared by the commands; no heavy imports."""
+"""Settings of the commands; no heavy imports."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 LossName = Literal["squared", "huber", "logistic", "hinge", "smoothed-hinge", "poisson"]
-SolverName = Literal["htp", "iht", "grasp", "subspace-pursuit"]
+SolverName = Literal["auto", "best-subset", "forward", "foba", "htp", "iht", "grasp", "subspace-pursuit"]
+CriterionName = Literal["ebic", "bic", "aic", "sic"]
 Precision = Literal["float64", "float32"]
 
 
 @dataclass(frozen=True)
-class Options:
-    """What `sparsehtp fit` can set, apart from files."""
+class Problem:
+    """What `fit` and `path` have in common: how the data enter the problem."""
 
-    k: int = 10
     loss: LossName = "squared"
-    solver: SolverName = "htp"
-    l2: float = 1e-4
+    solver: SolverName = "auto"
     standardize: bool = True
     intercept: bool = True
-    test_size: float = 0.0
     seed: int = 0
-    max_steps: int | None = None
     dtype: Precision = "float64"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `sparsehtp fit` can set, apart from files; k is a number, "cv" or a criterion, l2 None is the default."""
+
+    problem: Problem = Problem()
+    k: str = "cv"
+    l2: float | None = None
+    cv: int = 5
+    one_se: bool = True
+    test_size: float = 0.0
+    max_steps: int | None = None
+
+
+@dataclass(frozen=True)
+class PathOptions:
+    """What `sparsehtp path` can set, apart from files; 0 folds or resamples: none."""
+
+    problem: Problem = Problem()
+    k_max: int | None = None
+    l2: tuple[float, ...] = (1e-4,)
+    criterion: CriterionName = "ebic"
+    cv: int = 0
+    stability: int = 0

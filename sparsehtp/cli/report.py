@@ -1,4 +1,4 @@
-"""What a person reads in the terminal after a fit."""
+"""What a person reads in the terminal."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ MAX_ROWS = 30
 
 
 def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Sequence[Path]) -> None:
-    """The chosen features, the scores, how the run ended and what was written."""
+    """A fit: the chosen features, why there are so many, the scores, how the run ended and what was written."""
     features = model["coefficients"]
     table = Table(title=f"{len(features)} of {model['p']} features chosen", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("feature", overflow="fold")
@@ -28,38 +28,67 @@ def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Se
     console.print(table)
     if len(features) > MAX_ROWS:
         console.print(f"... and {len(features) - MAX_ROWS} more in model.json\n")
+    if model["cv"] is not None:
+        console.print(_cv_table(model))
 
     result = model["result"]
-    fired = f" ({', '.join(result['fired'])})" if result["fired"] else ""
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="bold", no_wrap=True)
-    facts.add_column(overflow="fold")
+    choice = {None: "", "cv": " (by cross-validation)"}.get(model["chosen_by"], f" (by {model['chosen_by']})")
+    facts = facts_table()
     facts.add_row("data", escape(f"{model['file']}, {model['n']} training rows, target {model['target']}"))
     if model["classes"]:
         facts.add_row("predicts", escape("{+1} (positive side) against {-1}".format_map(model["classes"])))
-    facts.add_row("model", f"{model['loss']} loss, {model['solver']}, k = {model['k']}, l2 = {model['l2']:g}")
+    facts.add_row("model", f"{model['loss']} loss, k = {model['k']}, l2 = {model['l2']:g}{choice}")
     for part, rows in (("train", model["n"]), ("test", model["n_test"])):
         if rows:
             score = model[f"{part}_score"]
             text = "undefined (constant target)" if score is None else f"{score:.4f} on {rows} rows"
             facts.add_row(f"{part} {model['metric']}", text)
-    facts.add_row("result", f"{result['name']} after {model['num_steps']} steps{fired}")
+    facts.add_row("result", f"{result['name']} after {model['num_steps']} steps")
     facts.add_row("objective", f"{model['objective']:.6g}")
-    facts.add_row("time", f"compile {timing.compile:.2f} s, run {timing.run:.3f} s on {model['device']['kind']}")
+    facts.add_row("certificate", escape(model["certificate"]))
+    facts.add_row("time", f"{timing} on {model['device']['kind']}")
+    print_facts(console, facts, paths)
+
+
+def _cv_table(model):
+    """The rows of the cross-validation that explain the choice."""
+    cv, grid = model["cv"], model["cv"]["table"]
+    one_se, best = cv["one_standard_error"], cv["best"]
+    same_l2 = [i for i, row in enumerate(grid) if row["l2"] == grid[best]["l2"]]
+    rows = {
+        min(same_l2, key=lambda i: grid[i]["k"]): "fewest features",
+        one_se: "within one std. error",
+        best: "best",
+        max(same_l2, key=lambda i: grid[i]["k"]): "most features",
+    }
+    if one_se == best:
+        rows[best] = "best, and within one std. error"
+    table = Table(title=f"Cross-validation, {cv['folds']} folds", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in ("k", "l2", "held-out loss", "std. error"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    for i, note in sorted(rows.items(), key=lambda item: (grid[item[0]]["k"], item[0])):
+        row = grid[i]
+        taken = row["k"] == model["k"] and row["l2"] == model["l2"]
+        numbers = (f"{row['k']}", f"{row['l2']:g}", f"{row['mean_loss']:#.5g}", f"{row['se']:.3g}")
+        table.add_row(*numbers, note + (" (chosen)" if taken else ""), style="bold" if taken else None)
+    return table
+
+
+def facts_table() -> Table:
+    """Names and values, without lines."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column(overflow="fold")
+    return facts
+
+
+def print_facts(console: Console, facts: Table, paths: Sequence[Path]) -> None:
+    """Print the facts, with the files written as the last one."""
     facts.add_row("written", "\n".join(escape(str(path)) for path in paths))
     console.print(facts)
 
 
-def print_warnings(console: Console, model: dict[str, Any]) -> None:
+def print_warning(errors: Console, sentence: str) -> None:
     """What a person should know before using the coefficients."""
-    result = model["result"]
-    if result["name"] == "nonfinite":
-        console.print(f"[bold red]Error:[/] {result['sentence']}", soft_wrap=True)
-    elif result["name"] != "converged":
-        console.print(f"[yellow]Warning:[/] {result['sentence']}", soft_wrap=True)
-    if model["separable"] and model["loss"] == "logistic" and model["l2"] == 0:
-        console.print(
-            "[yellow]Warning:[/] the chosen features separate the two classes, so without a ridge the "
-            "coefficients grow without bound; set --l2 to 1e-4 or more.",
-            soft_wrap=True,
-        )
+    errors.print(f"[yellow]Warning:[/] {escape(sentence)}", soft_wrap=True)

@@ -1,39 +1,39 @@
-"""What the scikit-learn estimators share: validation, the solve, and the fitted attributes."""
+"""What the scikit-learn estimators share: validation, the choice of k and l2, the solve, and the fitted attributes."""
 
-import numbers
 import warnings
+import weakref
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .._results import RESULTS
+from .._certificate import certificate
+from .._results import RESULTS, Solution
 from .._solve import solve
-from .._termination import Cycle, SmallGradient, SmallStep
-from ..losses import AbstractLoss, Hinge, Huber, Logistic, Poisson, SmoothedHinge, Squared
+from .._types import replace
 from ..objectives import LinearModel
-from ..solvers import HTP, IHT, AbstractSolver, GraSP, SubspacePursuit
-from ..thresholds import GroupSparsity, NonNegativeSparsity, Sparsity
+from ..solvers import BestSubset
+from ..thresholds import GroupSparsity
+from . import parameters, selection
 
-LOSSES = {
-    "squared": Squared,
-    "huber": Huber,
-    "poisson": Poisson,
-    "logistic": Logistic,
-    "smoothed_hinge": SmoothedHinge,
-    "hinge": Hinge,
-}
-SOLVERS = {"htp": HTP, "iht": IHT, "grasp": GraSP, "subspace_pursuit": SubspacePursuit}
+# What certificates are computed from, beside the estimators, so that no pickle or saved file holds the data.
+_EVIDENCE: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 class SparseLinearModel(SelectorMixin, BaseEstimator):
     """Base of `SparseRegressor` and `SparseClassifier`."""
 
+    _default_l2: float
+    _l2_grid: tuple[float, ...]
+
     def _validate(self, X, y, sample_weight, **options):
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], **options)
+        # A sparse iterate touches few columns: contiguous by feature is fastest.
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="F", **options)
         if sample_weight is not None and not np.asarray(sample_weight).any():
             raise ValueError("sample_weight: all weights are zero; at least one sample must count.")
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
@@ -41,142 +41,123 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             raise ValueError(f"sample_weight: must be >= 0, got {weights.min()}.")
         return X, y, weights
 
-    def _fit(self, X, y, weights, loss, default_l2):
-        """Solve, set the attributes in the solver's shapes, and return the result code."""
-        p = X.shape[1]
-        if not weights.all():  # a row without weight must not count, even where its loss is infinite
-            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
-        solver = self._solver()
-        threshold = self._threshold(p)
-        max_steps = None if self.max_iter is None else check_count("max_iter", self.max_iter, 1)
-        termination = self._termination(loss, solver)
+    def _fit(self, X, y, targets, weights, loss):
+        """Choose k and l2 for all targets together, fit each, and set the attributes, one row or item per target."""
+        k, l2 = parameters.check_k(self.k), parameters.make_l2(self.l2)
+        solver = parameters.make_solver(self.solver)
+        max_steps = None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1)
+        termination = parameters.make_termination(self.tol, loss, solver)
+        seed = parameters.make_seed(self.random_state)
+        counted = weights > 0
+        folds = None
+        if k == "cv":
+            folds = selection.make_folds(self.cv, y, counted, loss.classification, seed)
+            if folds is None:
+                k = "ebic"
+                self._warn(
+                    "k: cross-validation needs two samples (of every class), so that ebic is used instead.", UserWarning
+                )
+        if not counted.all():  # a row without weight must not count, even where its loss is infinite
+            X, weights = np.asfortranarray(X[counted]), weights[counted]
+            targets = [target[counted] for target in targets]
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
         with jax.enable_x64(X.dtype == np.float64):
-            objective = LinearModel(
+            key = jax.random.key(seed)
+            first = LinearModel(
                 X,
-                y,
+                targets[0],
                 loss,
-                l2=self._l2(default_l2),
+                l2=self._default_l2 if l2 is None else l2,
                 sample_weight=weights / weights.max(),
                 fit_intercept=self.fit_intercept,
                 standardize=self.standardize,
             )
-            solution = solve(objective, threshold, solver, max_steps=max_steps, termination=termination, throw=False)
-            solution = jax.tree.map(np.asarray, solution._replace(key=None, state=None))
-            self.l2_ = np.asarray(objective.l2)[()]
-        result = RESULTS(int(solution.result))
-        chosen = solution.support.idx[solution.support.mask]
-        self.support_ = np.zeros(p, bool)
-        if isinstance(threshold, GroupSparsity):
-            self.support_[threshold.table[chosen][threshold.filled[chosen]]] = True
-        else:
+            models = [first, *(replace(first, y=jnp.asarray(target, first.dtype)) for target in targets[1:])]
+            names = getattr(self, "feature_names_in_", ())
+            threshold = parameters.make_threshold(self.groups, self.keep, self.positive, self.bounds, X.shape[1], names)
+            choice = None
+            if folds is not None:
+                l2s = np.asarray(self._l2_grid if l2 is None else l2[None])
+                searcher = selection.search_solver(solver, first, threshold, folds=True)
+                choice = selection.by_cross_validation(models, threshold, searcher, l2s, folds, key, self.one_se)
+                models = [model.reweighted(l2=choice.l2) for model in models]
+            elif isinstance(k, str):
+                searcher = selection.search_solver(solver, first, threshold, folds=False)
+                choice = selection.by_criterion(models, threshold, searcher, k, weights.sum(), key)
+            threshold = replace(threshold, k=np.int32(k if choice is None else choice.k))
+            if solver is None and selection.takes_best_subset(first, threshold):
+                solver = BestSubset()
+            solutions = [
+                solve(
+                    model,
+                    threshold,
+                    solver,
+                    x0=None if choice is None else choice.paths[i].at(choice.row),
+                    key=key,
+                    max_steps=max_steps,
+                    termination=termination,
+                    throw=False,
+                )
+                for i, model in enumerate(models)
+            ]
+            solutions = [jax.tree.map(np.asarray, each._replace(key=None, state=None)) for each in solutions]
+            self.l2_ = np.asarray(models[0].l2)[()]
+        self.k_ = int(threshold.k)
+        self.cv_results_ = None if choice is None else choice.results
+        self._certificates = None
+        _EVIDENCE[self] = [(model, threshold, each) for model, each in zip(models, solutions, strict=True)]
+        return self._set_attributes(threshold, choice, solutions)
+
+    def _set_attributes(self, threshold: Any, choice: selection.Choice | None, solutions: list[Solution]):
+        results = [RESULTS(int(each.result)) for each in solutions]
+        self.support_ = np.zeros(solutions[0].x.size, bool)
+        for each in solutions:
+            chosen = each.support.idx[each.support.mask]
+            if isinstance(threshold, GroupSparsity):
+                chosen = threshold.table[chosen][threshold.filled[chosen]]
             self.support_[chosen] = True
-        self.coef_ = solution.x
-        self.intercept_ = float(solution.intercept)
-        self.k_ = int(self.k)
-        self.n_iter_ = int(solution.num_steps)
-        self.objective_value_ = float(solution.value)
-        self.result_ = result.name
-        rows = self.n_iter_ - (result is RESULTS.nonfinite)  # a nonfinite step is not taken
-        self.history_ = {name: column[:rows] for name, column in solution.history._asdict().items()}
-        return result
+        self.coef_ = np.stack([each.x for each in solutions])
+        self.intercept_ = np.array([each.intercept for each in solutions])
+        self.n_iter_ = max(int(each.num_steps) for each in solutions)
+        histories = []
+        for each, result in zip(solutions, results, strict=True):
+            rows = int(each.num_steps) - (result is RESULTS.nonfinite)  # a nonfinite step is not taken
+            histories.append({name: column[:rows] for name, column in each.history._asdict().items()})
+        self.history_ = self._one_or_all(histories)
+        self.objective_value_ = self._one_or_all([float(each.value) for each in solutions])
+        self.result_ = self._one_or_all([result.name for result in results])
+        self.path_ = None if choice is None else self._one_or_all(choice.paths)
+        return results
 
-    def _warn(self, sentence):
-        warnings.warn(f"{type(self).__name__}: {sentence}", ConvergenceWarning, stacklevel=4)
+    @staticmethod
+    def _one_or_all(items):
+        return items[0] if len(items) == 1 else items
 
-    def _warn_result(self, result):
-        if result is not RESULTS.converged:
-            self._warn(result.sentence.replace("max_steps", "max_iter"))
+    @property
+    def certificate_(self):
+        """The `Certificate` of the fit (a list for several classes), computed at first access; None after unpickling.
 
-    # --- parameters -----------------------------------------------------------------------------------------
-    def _loss(self, names, classification):
-        loss = self.loss
-        if isinstance(loss, str) and loss in names:
-            return LOSSES[loss]()
-        if not isinstance(loss, AbstractLoss) or loss.classification != classification:
-            raise ValueError(f"loss: needs one of {', '.join(names)}, or such a loss instance, got {loss!r}.")
-        return loss
+        Until then the estimator holds on to the training data; pickles and saved files do not.
+        """
+        check_is_fitted(self)
+        if self._certificates is None and self in _EVIDENCE:
+            self._certificates = self._one_or_all([certificate(*evidence) for evidence in _EVIDENCE.pop(self)])
+        return self._certificates
 
-    def _solver(self):
-        if isinstance(self.solver, AbstractSolver):
-            return self.solver
-        if not isinstance(self.solver, str) or self.solver not in ("auto", *SOLVERS):
-            names = ", ".join(("auto", *SOLVERS))
-            raise ValueError(f"solver: needs one of {names}, or a solver instance, got {self.solver!r}.")
-        return None if self.solver == "auto" else SOLVERS[self.solver]()
+    def _warn(self, sentence, category=ConvergenceWarning):
+        warnings.warn(f"{type(self).__name__}: {sentence}", category, stacklevel=4)
 
-    def _termination(self, loss, solver):
-        if self.tol is None:
-            return None
-        if isinstance(self.tol, bool) or not isinstance(self.tol, numbers.Real) or not 0 < self.tol < np.inf:
-            raise ValueError(f"tol: needs a positive number, got {self.tol!r}.")
-        if isinstance(solver, IHT) or not loss.twice_differentiable:
-            return (SmallStep(self.tol) & SmallGradient(self.tol)) | Cycle()
-        return None  # the pursuits are exact on their support and stop when it is stable
+    def _warn_results(self, results):
+        for result in dict.fromkeys(results):
+            if result is not RESULTS.converged:
+                self._warn(result.sentence.replace("max_steps", "max_iter"))
 
-    def _l2(self, default):
-        if isinstance(self.l2, str):
-            if self.l2 != "auto":
-                raise ValueError(f"l2: needs 'auto' or a number >= 0, got {self.l2!r}.")
-            return default
-        l2 = np.asarray(self.l2)
-        if l2.dtype.kind not in "fiu":
-            raise ValueError(f"l2: needs 'auto' or a number >= 0, got {self.l2!r}.")
-        return l2
-
-    def _threshold(self, p):
-        k = check_count("k", self.k, 0)
-        keep = self._keep(p)
-        if self.groups is not None and (self.positive or self.bounds is not None):
-            raise ValueError("groups: cannot be combined with positive or bounds; leave one of them out.")
-        if self.positive and self.bounds is not None:
-            raise ValueError("positive: cannot be combined with bounds; use bounds=(0, upper).")
-        if self.groups is not None:
-            groups = np.asarray(self.groups)
-            if groups.shape != (p,):
-                raise ValueError(f"groups: needs one label per feature ({p}), got shape {groups.shape}.")
-            if keep is not None:  # a kept feature keeps its group
-                keep = np.unique(np.unique(groups, return_inverse=True)[1][keep])
-            return GroupSparsity(groups, k, keep=keep)
-        if self.positive:
-            return NonNegativeSparsity(k, keep=keep)
-        if self.bounds is None:
-            return Sparsity(k, keep=keep)
-        if not isinstance(self.bounds, (tuple, list)) or len(self.bounds) != 2:
-            raise ValueError(f"bounds: needs a pair (lower, upper), got {self.bounds!r}.")
-        return Sparsity(k, keep=keep, lower=self.bounds[0], upper=self.bounds[1])
-
-    def _keep(self, p):
-        if self.keep is None:
-            return None
-        keep = np.atleast_1d(np.asarray(self.keep))
-        if keep.dtype.kind in "UO":
-            names = list(getattr(self, "feature_names_in_", ()))
-            unknown = [str(name) for name in keep if name not in names]
-            if unknown:
-                raise ValueError(f"keep: {', '.join(unknown)} is no column name of X; names need a data frame.")
-            return np.array([names.index(name) for name in keep])
-        if keep.dtype == bool:
-            if keep.shape != (p,):
-                raise ValueError(f"keep: a boolean mask needs shape ({p},), got {keep.shape}.")
-            return np.flatnonzero(keep)
-        if keep.size and (keep.dtype.kind not in "iu" or keep.min() < 0 or keep.max() >= p):
-            raise ValueError(f"keep: needs feature indices in 0..{p - 1}, a mask or column names, got {self.keep!r}.")
-        return keep
-
-    # --- fitted ---------------------------------------------------------------------------------------------
+    # --- fitted ------------------------------------------------------------------------------------------------------
     def _predictor(self, X):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return X @ self.coef_.ravel() + self.intercept_
+        return X @ self.coef_.T + self.intercept_
 
     def _get_support_mask(self):
         check_is_fitted(self)
         return self.support_
-
-
-def check_count(name, value, least):
-    """`value` as an int, or ValueError unless it is an integer of at least `least`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name}: must be an integer >= {least}, got {value!r}.")
-    return int(value)

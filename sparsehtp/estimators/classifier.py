@@ -1,7 +1,7 @@
-"""Sparse binary classification with the scikit-learn interface."""
+"""Sparse classification with the scikit-learn interface."""
 
 import numpy as np
-from scipy.special import expit, log_expit
+from scipy.special import log_expit, logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
@@ -9,6 +9,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from ..losses import Logistic
 from .base import SparseLinearModel
+from .parameters import make_loss
 
 
 def _is_logistic(model):
@@ -16,59 +17,89 @@ def _is_logistic(model):
 
 
 class SparseClassifier(ClassifierMixin, SparseLinearModel):
-    """Binary classification by a linear score on at most k features, chosen and fitted by hard thresholding.
+    """Classification by linear scores on the best k features, with k chosen from the data by default.
 
         min_{w, b} (1/W) sum_i s_i l(x_i'w + b, y_i) + (1/2) l2 sum_j (sd_j w_j)^2   subject to ||w||_0 <= k
 
     with the sample weights s_i, their sum W, sd_j = 1 unless `standardize`, and the two classes, in sorted order,
-    coded as y_i = -1 and +1. Coefficients are in original units.
+    coded as y_i = -1 and +1. More than two classes are fitted one against the rest: the same k and l2 for all, chosen
+    by the mean of their scores, each with its own k features. Coefficients are in original units.
 
     Args:
-        k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model.
-        l2: ridge strength >= 0 in units of the mean loss, a number or (p,); "auto": 1e-3, so that coefficients
-            are determined where the classes can be separated. Scikit-learn's C is 1 / (n l2).
+        k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen by
+            cross-validation among 0, 1, ..., 10, 12, ..., 20, 25, 30, 40, 50 up to half the samples. "aic", "bic", "ebic",
+            "sic": chosen among these by the criterion, see `information_criterion`; a weight counts as that many rows.
+        l2: ridge strength >= 0 in units of the mean loss, a number or (p,). "auto": chosen together with k from 0.001,
+            0.01, 0.03, 0.1 if k="cv", since shrinkage helps on noisy data; else 0.001, so that coefficients are
+            determined where the classes can be separated. Scikit-learn's C is 1 / (n l2).
         loss: "logistic", "smoothed_hinge", "hinge", or a loss instance.
-        solver: "auto" ("htp", or "iht" with decreasing steps for the hinge), "htp", "iht", "grasp",
+        solver: "auto" (`BestSubset`; `HTP` with groups, signs or bounds; `IHT` with decreasing steps where the loss is
+            not smooth; fast working sets in folds), "best_subset", "forward", "foba", "htp", "iht", "grasp",
             "subspace_pursuit", or a solver instance.
         fit_intercept: add an intercept, never penalised or counted in k.
-        standardize: rank and penalise coefficients times the standard deviations of their columns.
+        standardize: rank and penalise coefficients times the standard deviations of their columns; in a fold, those of
+            its training rows.
         groups: (p,) labels; features with equal labels enter together and k counts groups.
         keep: indices, boolean mask or column names of features that are always in the model, beside the k. With
             `groups` a kept feature keeps its group.
         positive: all coefficients >= 0.
         bounds: (lower, upper), each None, a number or (p,), in original units, with lower <= 0 <= upper.
         class_weight: None, "balanced" (equal total weight), or {label: weight}; multiplies `sample_weight`.
-        max_iter: step limit; None: 100, or 2000 for "iht".
-        tol: relative tolerance of step and gradient for "iht"; the other solvers are exact on their support and
-            ignore it. None: by dtype, see `SmallStep` and `SmallGradient`.
+        cv: number of folds, shuffled and stratified (fewer, with a warning, where a class has fewer samples); any
+            scikit-learn splitter; or pairs (train, test). A class with a single sample leaves no folds: then ebic takes
+            over, with a warning.
+        one_se: take the fewest features whose mean held-out loss is within one standard error of the least, and the
+            largest l2 among those; False: the least loss itself.
+        random_state: seed or RandomState for shuffling folds and for perturbed starts. None: a fixed seed, so that equal
+            data give equal fits.
+        max_iter: step limit of the final fit; None: the solver's.
+        tol: relative tolerance of step and gradient of the final fit for "iht"; the other solvers are exact on their
+            support and ignore it. None: by dtype, see `SmallStep` and `SmallGradient`.
 
     Attributes:
-        coef_: (1, p) coefficients, zero outside `support_`; scores grow towards classes_[1].
-        intercept_: (1,).
-        classes_: the two labels, sorted.
-        support_: (p,) mask of the chosen features, whose coefficients may be zero.
+        coef_: (1, p), or (classes, p) for more than two, zero outside the support. Scores of two classes grow towards
+            classes_[1].
+        intercept_: (1,) or (classes,).
+        classes_: the labels, sorted.
+        support_: (p,) mask of the chosen features, whose coefficients may be zero; for several classes, of any of them.
         k_, l2_: the values used.
-        n_iter_: steps taken.
-        result_: how the run ended, a name in `RESULTS`.
+        n_iter_: steps of the final fit, the most of any class.
+        path_: the `Path` of fits to all data that k was chosen from; None for an integer k.
+        cv_results_: with k="cv", a dict of arrays over the grid: ks, l2s, mean_loss, se, and scores (folds, grid); and the
+            rows best_index and best_1se_index. Else None.
+        certificate_: `Certificate` of the fit, computed when it is first read. The estimator holds on to the training
+            data until then; pickles and saved files do not, and it is None after them unless it was read before.
+        result_: how the final fit ended, a name in `RESULTS`.
         objective_value_: the minimum found.
         history_: dict of arrays with one entry per step, see `Info`.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
+    With several classes, path_, certificate_, result_, objective_value_ and history_ are lists with an item for each.
+
     Raises:
-        ValueError: in `fit`, for data or parameters out of range, or y without exactly two classes; the message
-            names the argument.
+        ValueError: in `fit`, for data or parameters out of range, or y with fewer than two classes; the message names
+            the argument.
+        TypeError: if the solver does not take the loss or the structure.
 
     Warns:
         ConvergenceWarning: where the steps did not converge (the plain hinge rarely does), or where without l2
             the chosen features separate the classes or are collinear.
 
-    The result is a local solution: on strongly correlated features a better set of k may exist. P-values
+    The choice of features is a local solution, since a better set of k may exist on strongly correlated features; see
+    `certificate_`. The held-out loss of the chosen k is optimistic, as it is a minimum: judge a model on other data. P-values
     computed for the chosen features as if they had been given beforehand are wrong. Computes in the dtype of X.
+
+    Example:
+        >>> model = SparseClassifier().fit(X, y)
+        >>> model.k_, model.get_feature_names_out(), model.predict_proba(X)
     """
+
+    _default_l2 = 1e-3
+    _l2_grid = (1e-3, 1e-2, 3e-2, 1e-1)
 
     def __init__(
         self,
-        k=1,
+        k="cv",
         *,
         l2="auto",
         loss="logistic",
@@ -80,6 +111,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         positive=False,
         bounds=None,
         class_weight=None,
+        cv=5,
+        one_se=True,
+        random_state=None,
         max_iter=None,
         tol=None,
     ):
@@ -94,55 +128,47 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         self.positive = positive
         self.bounds = bounds
         self.class_weight = class_weight
+        self.cv = cv
+        self.one_se = one_se
+        self.random_state = random_state
         self.max_iter = max_iter
         self.tol = tol
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
     def fit(self, X, y, sample_weight=None):
-        """Choose k features and fit them.
+        """Choose the features and fit them.
 
         Args:
-            X: (n, p) array or data frame, float32 or float64.
-            y: (n,) labels of two classes, of any sortable type.
-            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows. None: all one.
+            X: (n, p) array or data frame, float32 or float64; contiguous by feature avoids a copy.
+            y: (n,) labels of at least two classes, of any sortable type.
+            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: all one.
         """
-        loss = self._loss(("logistic", "smoothed_hinge", "hinge"), classification=True)
+        loss = make_loss(self.loss, ("logistic", "smoothed_hinge", "hinge"), classification=True)
         X, y, weights = self._validate(X, y, sample_weight)
         code = self._encode(y)
         weights = self._class_weights(y, code, weights)
-        sign = 2.0 * code - 1.0
-        result = self._fit(X, sign, weights, loss, default_l2=1e-3)
-        self.coef_ = self.coef_[None, :]
-        self.intercept_ = np.array([self.intercept_], X.dtype)
-        counts = weights > 0
-        margin = sign[counts] * (X[counts] @ self.coef_[0] + self.intercept_)
-        if np.max(self.l2_) == 0 and margin.min() > 0:
+        against = [1] if self.classes_.size == 2 else range(self.classes_.size)
+        signs = [np.where(code == one, 1.0, -1.0) for one in against]
+        results = self._fit(X, code, signs, weights, loss)
+        counted = weights > 0
+        margins = np.stack(signs, axis=1)[counted] * (X[counted] @ self.coef_.T + self.intercept_)
+        if np.max(self.l2_) == 0 and margins.min(axis=0).max() > 0:
             self._warn(
                 "The chosen features separate the classes perfectly, so the coefficients are not determined "
                 "without l2; set l2 > 0."
             )
         else:
-            self._warn_result(result)
+            self._warn_results(results)
         return self
 
     def _encode(self, y):
-        """0 and 1 for the two classes; sets `classes_`."""
+        """0, 1, ... for the classes; sets `classes_`."""
         try:
             kind = type_of_target(y, input_name="y", raise_unknown=True)
             classes, code = np.unique(y, return_inverse=True)
         except TypeError:
             raise ValueError("y: needs labels of one sortable type, without missing values.") from None
         if kind not in ("binary", "multiclass"):
-            raise ValueError(f"y: needs labels of two classes, got '{kind}' values. Unknown label type.")
-        if classes.size > 2:
-            raise ValueError(
-                f"y: Only binary classification is supported. y has {classes.size} classes; "
-                "wrap the estimator in sklearn.multiclass.OneVsRestClassifier."
-            )
+            raise ValueError(f"y: needs labels of classes, got '{kind}' values. Unknown label type.")
         if classes.size < 2:
             raise ValueError(f"y: needs two classes, got only one class, {classes[0]!r}.")
         self.classes_ = classes
@@ -154,31 +180,34 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             weights = weights * compute_class_weight(self.class_weight, classes=self.classes_, y=y)[code]
             if not np.isfinite(weights).all() or weights.min() < 0:
                 raise ValueError(f"class_weight: needs finite weights >= 0, got {self.class_weight!r}.")
-        total = np.bincount(code, weights, minlength=2)
+        total = np.bincount(code, weights)
         if total.min() == 0:
-            raise ValueError(f"y: only one class has positive weight, {self.classes_[total.argmax()]!r}.")
-        return weights / total[code] if balanced else weights
+            if np.count_nonzero(total) == 1:
+                raise ValueError(f"y: only one class has positive weight, {self.classes_[total.argmax()]!r}.")
+            raise ValueError(f"y: class {self.classes_[total.argmin()]!r} has no positive weight; leave its rows out.")
+        return weights * (total.mean() / total)[code] if balanced else weights
 
     def decision_function(self, X):
-        """(n,) linear scores; positive means classes_[1]."""
-        return self._predictor(X)
+        """(n,) linear scores, where positive means classes_[1]; (n, classes) for more than two classes."""
+        scores = self._predictor(X)
+        return scores[:, 0] if self.classes_.size == 2 else scores
 
     def predict(self, X):
-        """(n,) predicted labels."""
-        positive = self.decision_function(X) > 0
-        return self.classes_[positive.astype(int)]
+        """(n,) predicted labels: the class with the largest score."""
+        scores = self.decision_function(X)
+        return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
 
     @available_if(_is_logistic)
     def predict_proba(self, X):
-        """(n, 2) probabilities of the classes (logistic loss only)."""
-        return expit(self._logits(X))
+        """(n, classes) probabilities (logistic loss only); those of several classes are scaled to the sum one."""
+        return np.exp(self.predict_log_proba(X))
 
     @available_if(_is_logistic)
     def predict_log_proba(self, X):
-        """(n, 2) logarithms of the probabilities (logistic loss only)."""
-        return log_expit(self._logits(X))
-
-    def _logits(self, X):
+        """(n, classes) logarithms of the probabilities (logistic loss only)."""
         scale = 1.0 if isinstance(self.loss, str) else float(self.loss.margin_scale)
         eta = scale * self.decision_function(X)
-        return np.column_stack([-eta, eta])
+        if eta.ndim == 1:
+            return log_expit(np.column_stack([-eta, eta]))
+        logs = log_expit(eta)
+        return logs - logsumexp(logs, axis=1, keepdims=True)

@@ -5,10 +5,11 @@ from sklearn.base import RegressorMixin
 
 from ..losses import Poisson
 from .base import SparseLinearModel
+from .parameters import make_loss
 
 
 class SparseRegressor(RegressorMixin, SparseLinearModel):
-    """Linear regression on at most k features, chosen and fitted by hard thresholding.
+    """Linear regression on the best k features, with k chosen from the data by default.
 
         min_{w, b} (1/W) sum_i s_i l(x_i'w + b, y_i) + (1/2) l2 sum_j (sd_j w_j)^2   subject to ||w||_0 <= k
 
@@ -16,47 +17,72 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
     units.
 
     Args:
-        k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model.
-        l2: ridge strength >= 0 in units of the mean loss, a number or (p,); "auto": 1e-6, enough to make
-            collinear features determined and too small to be seen otherwise.
+        k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen by
+            cross-validation among 0, 1, ..., 10, 12, ..., 20, 25, 30, 40, 50 up to half the samples. "aic", "bic", "ebic",
+            "sic": chosen among these by the criterion, see `information_criterion`; a weight counts as that many rows.
+        l2: ridge strength >= 0 in units of the mean loss, a number or (p,). "auto": chosen together with k from 1e-6,
+            0.01, 0.1, 1 if k="cv", since shrinkage helps on noisy data; else 1e-6, enough to make collinear features
+            determined and too small to be seen otherwise.
         loss: "squared", "huber" (delta 1, in units of y), "poisson" (log link, y >= 0), or a loss instance.
-        solver: "auto" ("htp", or "iht" for losses that are not smooth), "htp", "iht", "grasp",
+        solver: "auto" (`BestSubset`; `HTP` with groups, signs or bounds; `IHT` with decreasing steps where the loss is
+            not smooth; fast working sets in folds), "best_subset", "forward", "foba", "htp", "iht", "grasp",
             "subspace_pursuit", or a solver instance.
         fit_intercept: add an intercept, never penalised or counted in k.
-        standardize: rank and penalise coefficients times the standard deviations of their columns.
+        standardize: rank and penalise coefficients times the standard deviations of their columns; in a fold, those of
+            its training rows.
         groups: (p,) labels; features with equal labels enter together and k counts groups.
         keep: indices, boolean mask or column names of features that are always in the model, beside the k. With
             `groups` a kept feature keeps its group.
         positive: all coefficients >= 0.
         bounds: (lower, upper), each None, a number or (p,), in original units, with lower <= 0 <= upper.
-        max_iter: step limit; None: 100, or 2000 for "iht".
-        tol: relative tolerance of step and gradient for "iht"; the other solvers are exact on their support and
-            ignore it. None: by dtype, see `SmallStep` and `SmallGradient`.
+        cv: number of folds, shuffled (fewer, with a warning, where there are fewer samples); any scikit-learn splitter; or
+            pairs (train, test). A single sample leaves no folds: then ebic takes over, with a warning.
+        one_se: take the fewest features whose mean held-out loss is within one standard error of the least, and the
+            largest l2 among those; False: the least loss itself.
+        random_state: seed or RandomState for shuffling folds and for perturbed starts. None: a fixed seed, so that equal
+            data give equal fits.
+        max_iter: step limit of the final fit; None: the solver's.
+        tol: relative tolerance of step and gradient of the final fit for "iht"; the other solvers are exact on their
+            support and ignore it. None: by dtype, see `SmallStep` and `SmallGradient`.
 
     Attributes:
         coef_: (p,) coefficients; zero outside `support_`.
         intercept_: float.
         support_: (p,) mask of the chosen features, whose coefficients may be zero.
         k_, l2_: the values used.
-        n_iter_: steps taken.
-        result_: how the run ended, a name in `RESULTS`.
+        n_iter_: steps of the final fit.
+        path_: the `Path` of fits to all data that k was chosen from; None for an integer k.
+        cv_results_: with k="cv", a dict of arrays over the grid: ks, l2s, mean_loss, se, and scores (folds, grid); and the
+            rows best_index and best_1se_index. Else None.
+        certificate_: `Certificate` of the fit, computed when it is first read. The estimator holds on to the training
+            data until then; pickles and saved files do not, and it is None after them unless it was read before.
+        result_: how the final fit ended, a name in `RESULTS`.
         objective_value_: the minimum found.
         history_: dict of arrays with one entry per step, see `Info`.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
     Raises:
         ValueError: in `fit`, for data or parameters out of range; the message names the argument.
+        TypeError: if the solver does not take the loss or the structure.
 
     Warns:
         ConvergenceWarning: where the steps did not converge or the chosen features are collinear without l2.
 
-    The result is a local solution: on strongly correlated features a better set of k may exist. P-values
+    The choice of features is a local solution, since a better set of k may exist on strongly correlated features; see
+    `certificate_`. The held-out loss of the chosen k is optimistic, as it is a minimum: judge a model on other data. P-values
     computed for the chosen features as if they had been given beforehand are wrong. Computes in the dtype of X.
+
+    Example:
+        >>> model = SparseRegressor().fit(X, y)
+        >>> model.k_, model.get_feature_names_out(), model.certificate_.statement
     """
+
+    _default_l2 = 1e-6
+    _l2_grid = (1e-6, 1e-2, 1e-1, 1.0)
 
     def __init__(
         self,
-        k=1,
+        k="cv",
         *,
         l2="auto",
         loss="squared",
@@ -67,6 +93,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         keep=None,
         positive=False,
         bounds=None,
+        cv=5,
+        one_se=True,
+        random_state=None,
         max_iter=None,
         tol=None,
     ):
@@ -80,20 +109,25 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         self.keep = keep
         self.positive = positive
         self.bounds = bounds
+        self.cv = cv
+        self.one_se = one_se
+        self.random_state = random_state
         self.max_iter = max_iter
         self.tol = tol
 
     def fit(self, X, y, sample_weight=None):
-        """Choose k features and fit them.
+        """Choose the features and fit them.
 
         Args:
-            X: (n, p) array or data frame, float32 or float64.
+            X: (n, p) array or data frame, float32 or float64; contiguous by feature avoids a copy.
             y: (n,) targets.
-            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows. None: all one.
+            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: all one.
         """
-        loss = self._loss(("squared", "huber", "poisson"), classification=False)
+        loss = make_loss(self.loss, ("squared", "huber", "poisson"), classification=False)
         X, y, weights = self._validate(X, y, sample_weight, y_numeric=True)
-        self._warn_result(self._fit(X, y, weights, loss, default_l2=1e-6))
+        results = self._fit(X, y, [y], weights, loss)
+        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
+        self._warn_results(results)
         return self
 
     def predict(self, X):

@@ -16,7 +16,8 @@ from ..losses import AbstractLoss, Squared
 from .base import AbstractRestrictable, AbstractRestricted, gather
 from .normal_equations import AbstractNormalEquations
 
-MIN_CURVATURE = 1e-3  # of a local quadratic model, relative to its mean and to the loss's smoothness
+MIN_CURVATURE = 1e-3  # of a local quadratic model, relative to its mean
+KINKED_CURVATURE = 1e-3  # the same for losses whose curvature vanishes in places, relative to its upper bound
 
 
 class LinearModel(AbstractRestrictable):
@@ -247,7 +248,7 @@ class LinearModel(AbstractRestrictable):
             # would otherwise lie at infinity.
             curvature = jnp.maximum(curvature, MIN_CURVATURE * (1e-30 + dot(self._weights(), curvature)))
             if self.loss.kinked:
-                curvature = jnp.maximum(curvature, MIN_CURVATURE * self.loss.smoothness)
+                curvature = jnp.maximum(curvature, KINKED_CURVATURE * self.loss.smoothness)
             weights = self._weights() * curvature
             target = eta - self.loss.derivative(eta, self.y) / curvature
             target = target if self.offset is None else target - self.offset

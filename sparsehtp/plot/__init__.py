@@ -1,5 +1,10 @@
 """Figures; they need `pip install sparsehtp[plot]`."""
 
+from .cv import plot_cv as plot_cv
 from .fit import plot_fit as plot_fit
+from .path import plot_path as plot_path
+from .stability import plot_stability as plot_stability
 from .style import new_figure as new_figure
-from .style import solver_colour as solver_colour
+from .swaps import Swaps as Swaps
+from .swaps import best_swaps as best_swaps
+from .swaps import plot_swap_gains as plot_swap_gains

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .style import PALETTE, new_figure
+from .style import PALETTE, new_figure, short_name, tidy
 
 MAX_BARS = 30
-MAX_NAME = 32
 
 
 def plot_fit(
@@ -18,9 +17,7 @@ def plot_fit(
     coefficients: np.ndarray,
     *,
     title: str,
-    start_value: float | None = None,
     caption: str = "coefficient",
-    colour: str = PALETTE[0],
 ) -> Any:
     """Objective and gradient norm against the step, and the chosen coefficients as bars.
 
@@ -29,9 +26,7 @@ def plot_fit(
         names: names of the chosen features.
         coefficients: their coefficients; the largest `MAX_BARS` are drawn.
         title: of the figure.
-        start_value: objective before the first step, drawn as step 0.
         caption: of the bars' axis: what the coefficients' units are.
-        colour: of the lines; `solver_colour(name)`.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -43,11 +38,9 @@ def plot_fit(
     figure = new_figure(11, max(5.0, 1.6 + 0.24 * bars))
     axes = figure.subplot_mosaic([["objective", "bars"], ["gradient", "bars"]], width_ratios=[1, 1.15])
     figure.suptitle(textwrap.fill(title, 100), fontsize=13, parse_math=False)
-    steps = np.arange(len(history["value"]) + 1)
-    start = np.nan if start_value is None else start_value
-    _draw_objective(axes["objective"], steps, np.append(start, history["value"]), colour)
-    gradient = np.append(np.nan, history["grad_norm"])
-    _draw_steps(axes["gradient"], steps, gradient, colour, log=np.any((gradient > 0) & np.isfinite(gradient)))
+    gradient = np.asarray(history["grad_norm"])
+    _draw_objective(axes["objective"], np.asarray(history["value"]))
+    _draw_steps(axes["gradient"], gradient, log=np.any((gradient > 0) & np.isfinite(gradient)))
     axes["gradient"].set_title("Gradient norm on the support", fontsize=11)
     axes["gradient"].set_ylabel("Euclidean norm")
     axes["gradient"].set_xlabel("step")
@@ -57,30 +50,30 @@ def plot_fit(
     return figure
 
 
-def _draw_objective(ax, steps, value, colour):
+def _draw_objective(ax, value):
     finite = value[np.isfinite(value)]
     best = finite.min() if finite.size else np.nan
     gap = value - best
     log = np.sum((gap > 0) & np.isfinite(gap)) > 2  # fewer points than that show more on a linear scale
-    _draw_steps(ax, steps, gap if log else value, colour, log)
+    _draw_steps(ax, gap if log else value, log)
     ax.set_title(f"Objective (best {best:.6g})", fontsize=11)
     ax.set_ylabel("objective minus best" if log else "objective")
 
 
-def _draw_steps(ax, steps, y, colour, log):
+def _draw_steps(ax, y, log):
+    steps = np.arange(1, y.size + 1)
     drawn = np.isfinite(y) & ((y > 0) | (not log))
     marker = "o" if y.size <= 60 else None
-    ax.plot(steps[drawn], y[drawn], color=colour, marker=marker, markersize=4, linewidth=1.5)
+    ax.plot(steps[drawn], y[drawn], color=PALETTE[0], marker=marker, markersize=4, linewidth=1.5)
     if log:
         decades = np.log10(y[drawn])
         ax.set_yscale("log")
         ax.set_ylim(10 ** np.floor(decades.min() - 0.1), 10 ** np.ceil(decades.max() + 0.1))
     else:
         ax.ticklabel_format(axis="y", useOffset=False)
-    ax.set_xlim(-0.03 * steps[-1], 1.03 * steps[-1])
+    ax.margins(x=0.03)
     ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.grid(alpha=0.3)
-    ax.spines[["top", "right"]].set_visible(False)
+    tidy(ax)
 
 
 def _draw_bars(ax, names, coefficients, caption):
@@ -88,8 +81,7 @@ def _draw_bars(ax, names, coefficients, caption):
     rows = np.arange(order.size)
     shown = coefficients[order]
     ax.barh(rows, shown, height=0.7, color=np.where(shown < 0, PALETTE[1], PALETTE[0]))
-    short = [name if len(name) <= MAX_NAME else f"{name[:18]}…{name[-13:]}" for name in (names[j] for j in order)]
-    ax.set_yticks(rows, short, parse_math=False)
+    ax.set_yticks(rows, [short_name(names[j]) for j in order], parse_math=False)
     ax.set_ylim(order.size - 0.4, -0.6)
     ax.axvline(0, color="black", linewidth=0.8)
     ax.margins(x=0.18)
@@ -106,7 +98,6 @@ def _draw_bars(ax, names, coefficients, caption):
     left_out = coefficients.size - order.size
     ax.set_title("Chosen features" + (f" ({left_out} smaller ones left out)" if left_out else ""), fontsize=11)
     ax.set_xlabel(caption)
-    ax.grid(axis="x", alpha=0.3)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right", "left"]].set_visible(False)
+    tidy(ax, grid="x")
+    ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)

@@ -1,16 +1,16 @@
-"""Colours and figures that all plots share."""
+"""Colours, figures and labels that all plots share."""
 
-import zlib
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 # Okabe and Ito's palette, readable with colour blindness and in print.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#555555")
-SOLVER_COLOURS = dict(zip(("HTP", "IHT", "GraSP", "SubspacePursuit"), PALETTE, strict=False))
-
-
-def solver_colour(name: str) -> str:
-    """The colour of a solver, the same in every plot and every process."""
-    return SOLVER_COLOURS.get(name, PALETTE[zlib.crc32(name.encode()) % len(PALETTE)])
+REST = "#BBBBBB"  # what is drawn but not named
+MAX_NAME = 32
+MAX_LABELS = 16  # twice the palette: the second half is dashed
+LABEL_SIZE = 8  # points
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -24,3 +24,94 @@ def new_figure(width: float, height: float) -> Any:
     except ImportError as error:
         raise ImportError("plot: needs matplotlib; run `pip install sparsehtp[plot]`.") from error
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def tidy(ax: Any, grid: str = "both") -> None:
+    """A light grid and no box."""
+    ax.grid(axis=grid, alpha=0.3)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def k_axis(ax: Any, ks: np.ndarray) -> None:
+    """Make the x axis one of sparsity levels."""
+    ax.set_xlabel("number of features k")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_xlim(ks.min() - (ks.size == 1), ks.max() + (ks.size == 1))
+
+
+def names_of(feature_names: Sequence[str] | None, p: int) -> list[str]:
+    """One short name per feature, by number where there are none.
+
+    Raises:
+        ValueError: if there are names, but not p.
+    """
+    if feature_names is None:
+        return [f"feature {j}" for j in range(p)]
+    if len(feature_names) != p:
+        raise ValueError(f"feature_names: needs {p} names, one per feature, got {len(feature_names)}.")
+    return [short_name(str(name)) for name in feature_names]
+
+
+def short_name(name: str) -> str:
+    """A name without its middle if it is long."""
+    return name if len(name) <= MAX_NAME else f"{name[:18]}…{name[-13:]}"
+
+
+def line_style(place: int) -> dict[str, Any]:
+    """Colour and dashes of the labelled line number `place`, of up to `MAX_LABELS`."""
+    return {"color": PALETTE[place % len(PALETTE)], "linestyle": "-" if place < len(PALETTE) else (0, (4, 1.5))}
+
+
+def label_ends(ax: Any, x: float, ys: np.ndarray, names: Sequence[str]) -> None:
+    """Name lines at their right ends (x, ys), beside the axes, as near to the ends as they go without overlaps.
+
+    The limits of the y axis must be final. Line i is the one with `line_style(i)`.
+    """
+    if not len(ys):
+        return
+    from sklearn.isotonic import isotonic_regression
+
+    low, high = ax.get_ylim()
+    height = ax.get_window_extent().height * 72 / ax.figure.dpi
+    spacing = min(1.35 * LABEL_SIZE / height, 1 / len(ys))
+    ends = (np.asarray(ys) - low) / (high - low)
+    # Labels in the order of their ends, `spacing` apart at least, and nearest to the ends in the sum of squares.
+    order = np.lexsort((-np.arange(ends.size), ends))  # of equal ends the first is on top
+    steps = spacing * np.arange(order.size)
+    places = isotonic_regression(ends[order] - steps, y_min=0, y_max=1 - steps[-1]) + steps
+    for i, place in zip(order, places, strict=True):
+        colour = line_style(i)["color"]
+        ax.annotate(
+            names[i],
+            (x, ys[i]),
+            xytext=(1.05, place),
+            textcoords="axes fraction",
+            va="center",
+            fontsize=LABEL_SIZE,
+            color=colour,
+            parse_math=False,
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.6,
+                "shrinkA": 2,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
+        )
+
+
+def mark_k(ax: Any, k: int) -> None:
+    """A dotted line at the chosen k, named above the axes."""
+    ax.axvline(k, color="black", linestyle=":", linewidth=1, zorder=1)
+    ax.annotate(
+        f"k = {k}",
+        (k, 1),
+        xycoords=("data", "axes fraction"),
+        xytext=(0, 2),
+        textcoords="offset points",
+        ha="center",
+        fontsize=LABEL_SIZE,
+    )

@@ -14,20 +14,33 @@ from .._termination import SwapOptimal
 from .._tolerances import tolerance
 from .._types import Support
 from ..linalg import any_lane, top_k
-from ..linalg.tableau import Tableau, removal_losses, remove, resize, swap_gains, tableau_at
+from ..linalg.tableau import Tableau, empty_tableau, removal_losses, remove, resize, swap_gains, tableau_at
 from ..objectives import AbstractRestrictable, GramEquations, gather
 from ..thresholds import Sparsity
 from .base import AbstractPathSolver, Trail, report
 from .htp import refit
 from .subset_search import best_swap, descend, grow, perturbed, swap_noise, working_set
 
-# effort -> (perturbed starts per step, steps without improvement after which it stops, limit of steps)
-EFFORTS = {"fast": (0, 0, 50), "default": (16, 2, 100), "thorough": (64, 4, 400)}
+
+class Effort(NamedTuple):
+    """Perturbed starts per step, steps without improvement after which it stops, limit of steps, and the number of
+    features that perturbed starts choose from (twice the support where that is more)."""
+
+    starts: int
+    patience: int
+    max_steps: int
+    width: int
+
+
+EFFORTS = {
+    "fast": Effort(0, 0, 50, 0),
+    "default": Effort(16, 1, 100, 256),
+    "thorough": Effort(64, 4, 400, 2048),
+}
 TABLEAU_BYTES = 2**28  # a tableau over all features larger than this gives way to a working set
 WORKING_SET = 512  # features, or four times the support where that is more
-PERTURBED_SET = 256  # features, or twice the support where that is more
 STRONGEST = 12  # swaps of a perturbation
-SINGLES = 4  # swaps of a local model that are tried one by one, beside its descent
+SINGLES = 8  # swaps of a local model that are tried one by one, beside its descent
 ROUNDS = 5  # descents per size of a path whose objective is not quadratic
 
 
@@ -138,7 +151,7 @@ class BestSubset(AbstractPathSolver):
 
     @property
     def default_max_steps(self):
-        return EFFORTS[self.effort][2]
+        return EFFORTS[self.effort].max_steps
 
     # --- one k -------------------------------------------------------------------------------------------------------
     def init(self, objective, threshold, x0, key):
@@ -146,30 +159,28 @@ class BestSubset(AbstractPathSolver):
         width = self._width(objective, threshold)
         rows = locked + threshold.k_max
         target = locked + threshold.k
-        point = _start(objective, threshold, rows)
         start = (x0[:p] != 0).astype(jnp.int32)
-
-        def stage(point, target):
-            pool = _pool(objective, point, width)
-            inner = pool.inward(point, p)
-            equations = pool.objective.normal_equations(inner.x)
-            level = start if pool.features is None else start[pool.features]
-            t = grow(equations, _tableau(equations, inner), target, level)
-            return pool.outward(_fit(pool.objective, threshold, t.idx, t.size, inner.x), p), t
-
         tableau = None
         if objective.quadratic and width is None:
-            point, tableau = stage(point, target)
+            equations = objective.normal_equations()
+            empty = empty_tableau(equations.diagonal, equations.rhs, equations.constant, rows)
+            tableau = grow(equations, empty, target, start.at[threshold.keep].set(2))
+            point = _fit(objective, threshold, tableau.idx, tableau.size, jnp.zeros_like(x0))
         else:  # the model, or the working set, is renewed whenever the support has doubled
 
-            def body(carry):
+            def stage(carry):
                 point, _ = carry
-                new, _ = stage(point, jnp.minimum(target, jnp.maximum(2 * point.size, locked + 4)))
+                pool = _pool(objective, point, width)
+                inner = pool.inward(point, p)
+                equations = pool.objective.normal_equations(inner.x)
+                level = start if pool.features is None else start[pool.features]
+                goal = jnp.minimum(target, jnp.maximum(2 * point.size, locked + 4))
+                t = grow(equations, _tableau(equations, inner), goal, level)
+                new = pool.outward(_fit(pool.objective, threshold, t.idx, t.size, inner.x), p)
                 return new, new.size > point.size
 
-            point, _ = lax.while_loop(
-                lambda c: any_lane((c[0].size < target) & c[1]), body, (point, jnp.ones((), bool))
-            )
+            first = _start(objective, threshold, rows), jnp.ones((), bool)
+            point, _ = lax.while_loop(lambda c: any_lane((c[0].size < target) & c[1]), stage, first)
         value, grad = objective.value_and_grad(point.x, _support(objective, point))
         no, one = jnp.zeros((), bool), jnp.ones((), value.dtype)
         return BestSubsetState(
@@ -189,13 +200,16 @@ class BestSubset(AbstractPathSolver):
         )
 
     def step(self, objective, threshold, state, t):
-        starts, patience, _ = EFFORTS[self.effort]
+        starts, patience, _, width = EFFORTS[self.effort]
         p, free, locked = objective.n_coefficients, objective.n_free, threshold.keep.shape[0]
         key, draw = jax.random.split(state.key)
         size = jnp.sum(state.support.mask, dtype=jnp.int32) - free
         point = Point(state.support.idx[free:], size, state.x, state.value, state.fault)
-        width = self._width(objective, threshold)
-        pool = _pool(objective, point, width) if width is None else _best_pool(objective, threshold, point, width)
+        pool_width = self._width(objective, threshold)
+        if pool_width is None:
+            pool = Pool(objective, None)
+        else:
+            pool = _best_pool(objective, threshold, point, pool_width)
         inner = pool.inward(point, p)
         equations = pool.objective.normal_equations(inner.x)
 
@@ -212,10 +226,10 @@ class BestSubset(AbstractPathSolver):
             return pool.outward(new, p), end
 
         def perturbation():
-            few = working_set(t0, locked, min(max(PERTURBED_SET, 2 * point.idx.shape[0]), t0.g.shape[0]))
+            few = working_set(t0, locked, min(max(width, 2 * point.idx.shape[0]), t0.g.shape[0]))
             small = Pool(pool.objective.subset(few), few)
             start = small.inward(inner, t0.g.shape[0])
-            strength = jnp.clip((size - locked + 1) // 2, 2, STRONGEST)
+            strength = jnp.clip(size - locked, 1, STRONGEST)
             found = perturbed(_gram(small.objective, start.x), t0, few, locked, starts, strength, draw)
             new = _best_fit(small.objective, threshold, found, size, start.x)
             return pool.outward(small.outward(new, t0.g.shape[0]), p), t0
@@ -395,7 +409,7 @@ def _descent(objective, threshold, equations, t0, point):
     best = jnp.max(gains, axis=0)
     features = top_k(best, min(SINGLES, best.shape[0]))
     rows = jnp.argmax(gains[:, features], axis=0)
-    singles = jax.vmap(lambda i, j: t0.idx.at[i].set(jnp.where(best[j] > 0, j, t0.idx[i])))(rows, features)
+    singles = jax.vmap(lambda i, j: t0.idx.at[i].set(jnp.where(best[j] > -jnp.inf, j, t0.idx[i])))(rows, features)
     return _best_fit(objective, threshold, jnp.vstack([end.idx, singles]), t0.size, point.x), end
 
 

@@ -1,5 +1,6 @@
 """Searches over supports on a tableau: forward growth, descent by best swaps, perturbed starts."""
 
+import math
 from typing import Any
 
 import jax
@@ -81,14 +82,15 @@ def perturbed(
 ) -> Int[Array, "starts m"]:
     """Supports found by descents from randomly perturbed copies of t, within a working set of features.
 
-    `equations` are those of the working set, and the supports index it. A perturbation forces up to `strength` swaps: a random feature out, and
-    the best one in of a random half of the others.
+    `equations` are those of the working set, and the supports index it. A perturbation forces up to `strength` swaps:
+    a random feature out, and in the best one of a random part of the others, between a half and a few of them.
     """
     small = subtableau(t, features)
 
     def start(key):
-        count_key, key = jax.random.split(key)
+        count_key, part_key, key = jax.random.split(key, 3)
         count = jax.random.randint(count_key, (), 1, strength + 1, dtype=jnp.int32)
+        part = 0.5 ** jax.random.uniform(part_key, (), minval=1, maxval=max(math.log2(features.shape[0]) - 1, 1.5))
 
         def force(number, carry):
             t, barred = carry
@@ -96,7 +98,7 @@ def perturbed(
             i = jax.random.randint(row_key, (), locked, jnp.maximum(t.size, locked + 1), dtype=jnp.int32)
             barred = barred.at[t.idx[i]].set(True)
             gains = swap_gains(t, locked)[i]
-            open_ = ~barred & jax.random.bernoulli(column_key, 0.5, gains.shape)
+            open_ = ~barred & jax.random.bernoulli(column_key, part, gains.shape)
             gains = jnp.where(open_, gains, -jnp.inf)
             j = jnp.argmax(gains).astype(jnp.int32)
             usable = (number < count) & (t.size > locked) & (gains[j] > -jnp.inf)

@@ -1,0 +1,95 @@
+"""What `fit` and `path` share: targets, solvers, errors, progress and the time spent compiling."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..datasets import Data
+from ..estimators.parameters import LOSSES
+from .options import Problem
+
+
+def name_of(choice: str) -> str:
+    """The library's spelling of a loss or solver."""
+    return choice.replace("-", "_")
+
+
+@contextlib.contextmanager
+def one_sentence(errors: Console, *kinds: type[Exception]) -> Iterator[None]:
+    """Turn an error that the user can correct into one sentence and exit code 2."""
+    try:
+        yield
+    except kinds as error:
+        errors.print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(2) from error
+
+
+def encode(data: Data, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | None]:
+    """The targets as the losses take them, and what -1 and +1 stand for (None for numbers).
+
+    Raises:
+        ValueError: if the loss does not suit the target, or the solver the loss.
+    """
+    loss = LOSSES[name_of(problem.loss)]()
+    if not loss.twice_differentiable and problem.solver not in ("auto", "iht"):
+        raise ValueError(
+            f"solver: {problem.solver} cannot refit the {problem.loss} loss, which is not smooth; "
+            "use --solver iht or --loss smoothed-hinge."
+        )
+    if not loss.classification:
+        if data.y.dtype.kind != "f":
+            raise ValueError(
+                f"target: {data.target_name!r} is not numeric (for example {str(data.y[0])!r}), which {problem.loss} "
+                "needs; use --loss logistic for two classes, or encode it as numbers."
+            )
+        loss.check_targets(data.y)
+        return data.y.astype(problem.dtype, copy=False), None
+    labels = np.unique(data.y)
+    if labels.size != 2:
+        shown = ", ".join(str(label) for label in labels[:4]) + (", ..." if labels.size > 4 else "")
+        raise ValueError(
+            f"target: {problem.loss} needs exactly two classes, but {data.target_name!r} has {labels.size} "
+            f"distinct values ({shown}); choose another target, or --loss squared for numbers."
+        )
+    signs = np.where(data.y == labels[1], 1.0, -1.0).astype(problem.dtype)
+    return signs, {"-1": labels[0].item(), "+1": labels[1].item()}
+
+
+@contextlib.contextmanager
+def progress_bar(errors: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on the terminal that is gone afterwards; a function of (done, total)."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+class Stopwatch:
+    """Seconds inside a `with` block, and how many of them XLA compiled."""
+
+    total = 0.0
+    compiling = 0.0
+
+    def __enter__(self):
+        self._start = time.perf_counter()
+        jax.monitoring.register_event_duration_secs_listener(self._listen)
+        return self
+
+    def __exit__(self, *_):
+        jax.monitoring.unregister_event_duration_listener(self._listen)
+        self.total = time.perf_counter() - self._start
+
+    def _listen(self, event: str, seconds: float, **_: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            self.compiling += seconds
+
+    def __str__(self):
+        return f"{self.total:.2f} s, of which {self.compiling:.2f} s compiling"

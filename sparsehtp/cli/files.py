@@ -1,0 +1,82 @@
+"""Several files in a folder, all or none."""
+
+import csv
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..io import check_output
+
+Writer = Callable[[Path], None]
+
+
+def as_json(value: Any) -> Writer:
+    """Write what JSON can hold; numbers that are not finite become null."""
+    text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return lambda path: _write(path, text)
+
+
+def as_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> Writer:
+    """Write a table."""
+
+    def write(path):
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(header)
+            writer.writerows(rows)
+
+    return write
+
+
+def as_images(name: str, figure: Any) -> dict[str, Writer]:
+    """Write a figure as NAME.png and NAME.svg."""
+    return {f"{name}.{kind}": lambda path: figure.savefig(path, dpi=150) for kind in ("png", "svg")}
+
+
+def write_files(out_dir: Path, files: Mapping[str, Writer]) -> list[Path]:
+    """Write files into a folder; all are complete before the first takes its name.
+
+    Args:
+        out_dir: created if missing; other files in it are left alone.
+        files: what writes each file, by its name.
+
+    Returns:
+        The paths written.
+
+    Raises:
+        OSError: if the folder cannot be written.
+    """
+    out_dir = out_dir.absolute()
+    check_output(out_dir)
+    fresh = not out_dir.exists()
+    out_dir.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the files' final place, so that renaming never crosses a file system.
+    staging = (out_dir.parent if fresh else out_dir) / f".{out_dir.name}-{os.getpid()}.partial"
+    staging.mkdir()
+    try:
+        for name, write in files.items():
+            write(staging / name)
+        if fresh:
+            staging.rename(out_dir)
+        else:
+            for name in files:
+                os.replace(staging / name, out_dir / name)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return [out_dir / name for name in files]
+
+
+def _write(path, text):
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _finite(value):
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,271 @@
+"""All k at once: the path of `path`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+import sparsehtp as sht
+
+from ..datasets import Data
+from ..estimators.parameters import LOSSES, SOLVERS
+from ..io import check_output, describe_device, versions
+from ..plot import new_figure, plot_cv, plot_path, plot_stability
+from .common import Stopwatch, encode, name_of, one_sentence, progress_bar
+from .files import as_csv, as_images, as_json, write_files
+from .options import PathOptions
+from .report import facts_table, print_facts, print_warning
+
+STABLE = 0.75  # selection probability from which a feature is called stable
+
+
+class Answers(NamedTuple):
+    """Everything that was computed; None where not asked for. `chosen` is a row of the path."""
+
+    path: sht.Path
+    criterion: sht.Criterion
+    cv: sht.CrossValidation | None
+    stability: sht.Stability | None
+    chosen: int
+
+
+def run(load: Callable[[], Data], options: PathOptions, out: Path, source: str, checkpoint: Path | None = None) -> None:
+    """Solve the path on what `load` returns and report it; exits with 2 for bad input."""
+    console, errors = Console(), Console(stderr=True)
+    wrong = (ValueError, TypeError, OSError, ImportError)
+    with jax.enable_x64(options.problem.dtype == "float64"):
+        with one_sentence(errors, *wrong), errors.status("Loading data"):
+            check_output(out)
+            new_figure(1, 1)  # a missing matplotlib must not waste a path
+            data = load()
+            objective, classes = prepare(data, options)
+        with one_sentence(errors, *wrong), Stopwatch() as timing:
+            answers = solve(objective, options, checkpoint, errors)
+    with one_sentence(errors, OSError), errors.status("Plotting"):
+        model = describe(data, classes, answers, options, source)
+        paths = write_files(out, _files(data, answers, model))
+    console.print(_table(data.feature_names, answers, options))
+    _print_facts(console, data, answers, options, model, timing, paths)
+    failed = int(np.sum(answers.path.result != sht.RESULTS.converged))
+    if failed:
+        print_warning(
+            errors,
+            f"{failed} of {len(answers.path)} fits did not converge; see `result` in path.csv for which and how.",
+        )
+
+
+def prepare(data: Data, options: PathOptions) -> tuple[sht.LinearModel, dict[str, Any] | None]:
+    """The objective, and what -1 and +1 stand for."""
+    problem = options.problem
+    y, classes = encode(data, problem)
+    n, p = data.X.shape
+    if options.k_max is not None and options.k_max > p:
+        raise ValueError(f"k-max: {options.k_max} is more than the {p} features; choose at most {p}.")
+    if options.cv == 1 or options.cv > n:
+        raise ValueError(f"cv: needs from 2 to {n} folds (the number of rows), or 0 for none, got {options.cv}.")
+    if options.stability % 2:
+        raise ValueError(f"stability: subsamples come as pairs, so their number must be even, got {options.stability}.")
+    objective = sht.LinearModel(
+        np.asfortranarray(data.X, dtype=problem.dtype),  # a sparse iterate touches few columns
+        y,
+        LOSSES[name_of(problem.loss)](),
+        options.l2[0],
+        fit_intercept=problem.intercept,
+        standardize=problem.standardize,
+    )
+    return objective, classes
+
+
+def solve(objective: sht.LinearModel, options: PathOptions, checkpoint: Path | None, errors: Console) -> Answers:
+    """The path, and what was asked for beside it."""
+    ks = None if options.k_max is None else range(options.k_max + 1)
+    key = jax.random.key(options.problem.seed)
+    best, fast = _solvers(objective, options)
+
+    def settings(part, solver, progress):
+        folder = None if checkpoint is None else checkpoint / part
+        return {"solver": solver, "key": key, "checkpoint": folder, "progress": progress}
+
+    with progress_bar(errors, "path") as progress:
+        path = sht.solve_path(objective, ks, options.l2, **settings("path", best, progress))
+    criterion = sht.information_criterion(path, options.criterion)
+    cv = stability = None
+    if options.cv:
+        with progress_bar(errors, "cross-validation") as progress:
+            cv = sht.cross_validate(objective, ks, options.l2, options.cv, **settings("cv", fast, progress))
+    if options.stability:
+        with progress_bar(errors, "subsamples") as progress:
+            stability = sht.stability_selection(
+                objective, ks, options.stability, **settings("stability", fast, progress)
+            )
+    return Answers(path, criterion, cv, stability, criterion.best if cv is None else cv.best_1se)
+
+
+def _solvers(objective, options):
+    """For the path, and for folds and subsamples, which need good supports fast."""
+    if options.problem.solver != "auto":
+        return (SOLVERS[name_of(options.problem.solver)](),) * 2
+    return (sht.BestSubset(), sht.BestSubset("fast")) if objective.loss.twice_differentiable else (None, None)
+
+
+def describe(
+    data: Data, classes: dict[str, Any] | None, answers: Answers, options: PathOptions, source: str
+) -> dict[str, Any]:
+    """Everything about a path that is worth keeping, as JSON can hold it."""
+    path, criterion, cv, stability, chosen = answers
+    problem = options.problem
+    return {
+        "file": source,
+        "target": data.target_name,
+        "classes": classes,
+        "n": data.X.shape[0],
+        "p": data.X.shape[1],
+        "loss": problem.loss,
+        "solver": problem.solver,
+        "standardize": problem.standardize,
+        "fit_intercept": problem.intercept,
+        "dtype": problem.dtype,
+        "seed": problem.seed,
+        "chosen": {
+            "row": chosen,
+            "k": int(path.ks[chosen]),
+            "l2": float(path.l2s[chosen]),
+            "by": _rule(answers, options),
+        },
+        "criterion": {"name": options.criterion, "best": criterion.best},
+        "cv": None if cv is None else {"folds": options.cv, "best": cv.best, "one_standard_error": cv.best_1se},
+        "stability": None if stability is None else _describe_stability(stability, data.feature_names),
+        "rows": [
+            {**row, "coefficients": _coefficients(path, i, data.feature_names)}
+            for i, row in enumerate(_rows(answers, options))
+        ],
+        "versions": versions(),
+        "device": describe_device(),
+    }
+
+
+def _rule(answers, options):
+    return options.criterion if answers.cv is None else "one standard error"
+
+
+def _rows(answers, options):
+    """What there is to say about every grid point, coefficients apart."""
+    path, cv = answers.path, answers.cv
+    columns = {
+        "k": path.ks,
+        "l2": path.l2s,
+        "loss": path.loss,
+        "objective": path.value,
+        options.criterion: answers.criterion.values,
+        **({} if cv is None else {"cv_mean": cv.mean, "cv_se": cv.se}),
+        "result": np.array([sht.RESULTS(code).name for code in path.result]),
+        "intercept": path.intercept,
+    }
+    values = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in values]
+
+
+def _coefficients(path, row, names):
+    mask = path.features.mask[row]
+    features, values = path.features.idx[row][mask], path.coefficients[row][mask]
+    return [
+        {"name": names[j], "index": int(j), "coefficient": float(value)}
+        for j, value in sorted(zip(features, values, strict=True))
+    ]
+
+
+def _describe_stability(stability, names):
+    bound = stability.error_bound(STABLE)
+    seen = np.flatnonzero(stability.probabilities.any(0))
+    order = seen[np.argsort(-stability.probabilities[:, seen].max(0), kind="stable")]
+    return {
+        "n_resamples": stability.n_resamples,
+        "threshold": STABLE,
+        "ks": stability.ks.tolist(),
+        "expected_false_selections": {name: values.tolist() for name, values in bound._asdict().items()},
+        "probabilities": [
+            {"name": names[j], "index": int(j), "probabilities": stability.probabilities[:, j].tolist()} for j in order
+        ],
+    }
+
+
+def _files(data, answers, model):
+    path, _, cv, stability, chosen = answers
+    scale = data.X.std(axis=0)
+    used = np.unique(path.features.idx[path.features.mask])
+    rows = [[value for name, value in row.items() if name != "coefficients"] for row in model["rows"]]
+    header = [name for name in model["rows"][0] if name != "coefficients"]
+    files = {
+        "path.json": as_json(model),
+        "path.csv": as_csv(
+            # A feature may be called k or loss.
+            [*header, *(f"coef:{data.feature_names[j]}" for j in used)],
+            [[*row, *w] for row, w in zip(rows, path.x[:, used].tolist(), strict=True)],
+        ),
+        **as_images("path", plot_path(path, data.feature_names, chosen=chosen, scale=scale)),
+    }
+    if cv is not None:
+        files |= as_images("cv", plot_cv(cv))
+    if stability is not None:
+        table = model["stability"]
+        files["probabilities.csv"] = as_csv(
+            ["feature", *(f"k={k}" for k in table["ks"])],
+            [[row["name"], *row["probabilities"]] for row in table["probabilities"]],
+        )
+        files |= as_images("probabilities", plot_stability(stability, data.feature_names, threshold=STABLE))
+    return files
+
+
+def _table(names, answers, options):
+    """One row per k, at the chosen l2."""
+    path, criterion, cv, _, chosen = answers
+    l2 = path.l2s[chosen]
+    rows = np.flatnonzero(path.l2s == l2)
+    table = Table(title=f"Best subsets at l2 = {l2:g}", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in ("k", "loss", options.criterion, *(["CV loss", "± se"] if cv is not None else [])):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("best by", no_wrap=True)
+    table.add_column("enters (-leaves)", overflow="fold")
+    before = set()
+    for i in rows:
+        members = set(path.features.idx[i][path.features.mask[i]].tolist())
+        moves = [names[j] for j in sorted(members - before)] + [f"-{names[j]}" for j in sorted(before - members)]
+        before = members
+        by = [options.criterion] if i == criterion.best else []
+        numbers = [f"{path.ks[i]}", f"{path.loss[i]:#.5g}", f"{criterion.values[i]:.1f}"]
+        if cv is not None:
+            numbers += [f"{cv.mean[i]:#.5g}", f"{cv.se[i]:.3g}"]
+            by += [name for name, row in (("CV", cv.best), ("1 se", cv.best_1se)) if i == row]
+        table.add_row(*numbers, ", ".join(by), escape(", ".join(moves)), style="bold" if i == chosen else None)
+    return table
+
+
+def _print_facts(console, data, answers, options, model, timing, paths):
+    path, chosen, stability = answers.path, answers.chosen, answers.stability
+    facts = facts_table()
+    facts.add_row(
+        "data", escape(f"{model['file']}, {model['n']} rows, {model['p']} features, target {model['target']}")
+    )
+    if model["classes"]:
+        facts.add_row("predicts", escape("{+1} (positive side) against {-1}".format_map(model["classes"])))
+    rows = {f"best {options.criterion}": answers.criterion.best}
+    if answers.cv is not None:
+        rows |= {"best CV loss": answers.cv.best, "1 se from it": answers.cv.best_1se}
+    for name, row in rows.items():
+        facts.add_row(name, f"k = {path.ks[row]}, l2 = {path.l2s[row]:g}" + (" (chosen)" if row == chosen else ""))
+    features = [data.feature_names[j] for j in path.features.idx[chosen][path.features.mask[chosen]]]
+    facts.add_row("features", escape(", ".join(features)) or "none")
+    if stability is not None:
+        k = path.ks[chosen]
+        stable = np.flatnonzero(stability.selected(STABLE)[stability.ks == k].any(0))
+        names = ", ".join(data.feature_names[j] for j in stable) or "none"
+        times = f"{STABLE:.0%} or more of {stability.n_resamples} subsamples"
+        facts.add_row("stable", escape(f"{names} (among the best {k} in {times})"))
+    facts.add_row("time", f"{timing} on {model['device']['kind']}")
+    print_facts(console, facts, paths)

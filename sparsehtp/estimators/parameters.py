@@ -1,0 +1,135 @@
+"""The parameters that the estimators share, as parts of a solve; errors name the parameter."""
+
+import numbers
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from .._criteria import NAMES
+from .._termination import AbstractTermination, Cycle, SmallGradient, SmallStep
+from ..losses import AbstractLoss, Hinge, Huber, Logistic, Poisson, SmoothedHinge, Squared
+from ..solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, ForwardSelection, GraSP, SubspacePursuit
+from ..thresholds import GroupSparsity, NonNegativeSparsity, Sparsity
+
+LOSSES: dict[str, Any] = {
+    "squared": Squared,
+    "huber": Huber,
+    "poisson": Poisson,
+    "logistic": Logistic,
+    "smoothed_hinge": SmoothedHinge,
+    "hinge": Hinge,
+}
+SOLVERS: dict[str, Any] = {
+    "best_subset": BestSubset,
+    "forward": ForwardSelection,
+    "foba": FoBa,
+    "htp": HTP,
+    "iht": IHT,
+    "grasp": GraSP,
+    "subspace_pursuit": SubspacePursuit,
+}
+
+
+def check_count(name: str, value: Any, least: int) -> int:
+    """`value` as an int, or ValueError unless it is an integer of at least `least`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral) or value < least:
+        raise ValueError(f"{name}: must be an integer >= {least}, got {value!r}.")
+    return int(value)
+
+
+def check_k(k: Any) -> int | str:
+    """k as an int, "cv", or the name of a criterion."""
+    if isinstance(k, str):
+        if k not in ("cv", *NAMES):
+            raise ValueError(f"k: needs an integer >= 0, 'cv', or one of {', '.join(NAMES)}, got {k!r}.")
+        return k
+    return check_count("k", k, 0)
+
+
+def make_loss(loss: Any, names: tuple[str, ...], classification: bool) -> AbstractLoss:
+    """The loss of a name or instance."""
+    if isinstance(loss, str) and loss in names:
+        return LOSSES[loss]()
+    if not isinstance(loss, AbstractLoss) or loss.classification != classification:
+        raise ValueError(f"loss: needs one of {', '.join(names)}, or such a loss instance, got {loss!r}.")
+    return loss
+
+
+def make_solver(solver: Any) -> AbstractSolver | None:
+    """The solver of a name or instance; None for "auto"."""
+    if isinstance(solver, AbstractSolver):
+        return solver
+    if not isinstance(solver, str) or solver not in ("auto", *SOLVERS):
+        raise ValueError(f"solver: needs one of {', '.join(('auto', *SOLVERS))}, or a solver instance, got {solver!r}.")
+    return None if solver == "auto" else SOLVERS[solver]()
+
+
+def make_termination(tol: Any, loss: AbstractLoss, solver: AbstractSolver | None) -> AbstractTermination | None:
+    """Stopping criteria for a tolerance; None: the solver's own."""
+    if tol is None:
+        return None
+    if isinstance(tol, bool) or not isinstance(tol, numbers.Real) or not 0 < tol < np.inf:
+        raise ValueError(f"tol: needs a positive number, got {tol!r}.")
+    if isinstance(solver, IHT) or not loss.twice_differentiable:
+        return (SmallStep(tol) & SmallGradient(tol)) | Cycle()
+    return None  # the others are exact on their support
+
+
+def make_l2(l2: Any) -> np.ndarray | None:
+    """l2 as an array; None for "auto"."""
+    if isinstance(l2, str) and l2 == "auto":
+        return None
+    array = np.asarray(l2)
+    if array.dtype.kind not in "fiu":
+        raise ValueError(f"l2: needs 'auto' or a number >= 0, got {l2!r}.")
+    return array
+
+
+def make_seed(random_state: Any) -> int:
+    """A seed for folds and solvers, always the same for None."""
+    try:
+        return int(check_random_state(0 if random_state is None else random_state).randint(2**31 - 1))
+    except ValueError:
+        raise ValueError(f"random_state: needs None, a seed or a RandomState, got {random_state!r}.") from None
+
+
+def make_threshold(groups: Any, keep: Any, positive: bool, bounds: Any, p: int, names: Any) -> Any:
+    """The structure, with k = 0."""
+    keep = _keep(keep, p, list(names))
+    if groups is not None and (positive or bounds is not None):
+        raise ValueError("groups: cannot be combined with positive or bounds; leave one of them out.")
+    if positive and bounds is not None:
+        raise ValueError("positive: cannot be combined with bounds; use bounds=(0, upper).")
+    if groups is not None:
+        groups = np.asarray(groups)
+        if groups.shape != (p,):
+            raise ValueError(f"groups: needs one label per feature ({p}), got shape {groups.shape}.")
+        if keep is not None:  # a kept feature keeps its group
+            keep = np.unique(np.unique(groups, return_inverse=True)[1][keep])
+        return GroupSparsity(groups, 0, keep=keep)
+    if positive:
+        return NonNegativeSparsity(0, keep=keep)
+    if bounds is None:
+        return Sparsity(0, keep=keep)
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        raise ValueError(f"bounds: needs a pair (lower, upper), got {bounds!r}.")
+    return Sparsity(0, keep=keep, lower=bounds[0], upper=bounds[1])
+
+
+def _keep(keep, p, names):
+    if keep is None:
+        return None
+    chosen = np.atleast_1d(np.asarray(keep))
+    if chosen.dtype.kind in "UO":
+        unknown = [str(name) for name in chosen if name not in names]
+        if unknown:
+            raise ValueError(f"keep: {', '.join(unknown)} is no column name of X; names need a data frame.")
+        return np.array([names.index(name) for name in chosen])
+    if chosen.dtype == bool:
+        if chosen.shape != (p,):
+            raise ValueError(f"keep: a boolean mask needs shape ({p},), got {chosen.shape}.")
+        return np.flatnonzero(chosen)
+    if chosen.size and (chosen.dtype.kind not in "iu" or chosen.min() < 0 or chosen.max() >= p):
+        raise ValueError(f"keep: needs feature indices in 0..{p - 1}, a mask or column names, got {keep!r}.")
+    return chosen

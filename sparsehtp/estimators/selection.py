@@ -1,0 +1,128 @@
+"""How the estimators choose k and l2: cross-validation, or an information criterion."""
+
+import dataclasses
+import numbers
+import warnings
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+
+from .._criteria import information_criterion
+from .._cross_validation import cross_validate
+from .._grid import n_units
+from .._path import Path, solve_path
+from ..objectives import LinearModel
+from ..solvers import AbstractSolver, BestSubset
+from ..thresholds import Sparsity
+from .parameters import check_count
+
+KS = (*range(11), 12, 14, 16, 18, 20, 25, 30, 40, 50)
+WORKING_SET = 128
+
+
+class Choice(NamedTuple):
+    """The chosen k and l2, the paths of all problems, the chosen row in them, and the table of scores."""
+
+    k: int
+    l2: Any
+    paths: list[Path]
+    row: int
+    results: dict[str, Any] | None
+
+
+def default_ks(model: LinearModel, threshold: Any) -> np.ndarray:
+    """0, 1, ..., 10 and then wider steps up to 50, half the samples, or the units to choose from."""
+    most = min(len(model.y) // 2, n_units(model, threshold) - threshold.keep.shape[0])
+    return np.array([k for k in KS if k <= most])
+
+
+def search_solver(solver: AbstractSolver | None, model: LinearModel, threshold: Any, folds: bool) -> Any:
+    """The solver of a search over k; None: the grid's own default."""
+    if solver is not None or not takes_best_subset(model, threshold):
+        return solver
+    # Folds need good supports fast; a criterion compares objectives, so it deserves better ones.
+    return BestSubset("fast", working_set=WORKING_SET) if folds else BestSubset()
+
+
+def takes_best_subset(model: LinearModel, threshold: Any) -> bool:
+    """Whether `BestSubset` takes the problem: single features without bounds, and a smooth loss."""
+    unbounded = type(threshold) is Sparsity and threshold.lower is None and threshold.upper is None
+    return unbounded and model.loss.twice_differentiable
+
+
+def make_folds(
+    cv: Any, y: np.ndarray, counted: np.ndarray, classification: bool, seed: int
+) -> list[tuple[np.ndarray, np.ndarray]] | None:
+    """(train, test) among the rows that count; None where an integer cv leaves fewer than two folds."""
+    n = y.size
+    if isinstance(cv, numbers.Integral):
+        rows = y[counted]
+        most = np.unique(rows, return_counts=True)[1].min() if classification else rows.size
+        number = min(check_count("cv", cv, 2), int(most))
+        if number < 2:
+            return None
+        if number < cv:
+            reason = f"the rarest class has {most} samples" if classification else f"there are {most} samples"
+            warnings.warn(f"cv: {number} folds are used instead of {cv}, since {reason}.", stacklevel=4)
+        splitter = (StratifiedKFold if classification else KFold)(number, shuffle=True, random_state=seed)
+        return list(splitter.split(np.zeros((rows.size, 1)), rows))
+    if isinstance(cv, str) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
+        raise ValueError(f"cv: needs an integer, a scikit-learn splitter or pairs (train, test), got {cv!r}.")
+    place = np.cumsum(counted) - 1
+
+    def among_counted(part):
+        part = np.asarray(part)
+        part = np.flatnonzero(part) if part.dtype == bool and part.shape == (n,) else part
+        if part.size and (part.dtype.kind not in "iu" or part.min() < 0 or part.max() >= n):
+            raise ValueError(f"cv: needs row indices in 0..{n - 1} or masks of length {n}, got {part!r}.")
+        part = part.astype(int)
+        return place[part[counted[part]]]
+
+    return [(among_counted(train), among_counted(test)) for train, test in check_cv(cv).split(np.zeros((n, 1)), y)]
+
+
+def by_cross_validation(
+    models: list[LinearModel], threshold: Any, solver: Any, l2s: np.ndarray, folds: Any, key: jax.Array, one_se: bool
+) -> Choice:
+    """The (k, l2) with the best mean held-out loss over all problems, or with the fewest units nearly as good."""
+    ks = default_ks(models[0], threshold)
+    try:
+        runs = [
+            cross_validate(model, ks, l2s, folds=folds, threshold=threshold, solver=solver, key=key) for model in models
+        ]
+    except ValueError as fault:
+        if not str(fault).startswith("folds:"):
+            raise
+        raise ValueError(f"cv{str(fault)[5:]}") from None
+    joint = dataclasses.replace(runs[0], scores=np.mean([run.scores for run in runs], axis=0))
+    best, best_1se = joint.best, joint.best_1se
+    path = joint.path
+    results = {
+        "ks": path.ks,
+        "l2s": path.l2s,
+        "mean_loss": joint.mean,
+        "se": joint.se,
+        "scores": joint.scores,
+        "best_index": best,
+        "best_1se_index": best_1se,
+    }
+    row = best_1se if one_se else best
+    return Choice(int(path.ks[row]), path.l2s[row], [run.path for run in runs], row, results)
+
+
+def by_criterion(
+    models: list[LinearModel], threshold: Any, solver: Any, name: str, total_weight: float, key: jax.Array
+) -> Choice:
+    """The k with the least sum of a criterion over all problems."""
+    ks = default_ks(models[0], threshold)
+    paths = [solve_path(model, ks, threshold=threshold, solver=solver, key=key) for model in models]
+    # The models' weights are scaled; a weight counts as that many rows.
+    paths = [dataclasses.replace(path, total_weight=total_weight) for path in paths]
+    try:
+        row = int(np.argmin(np.sum([information_criterion(path, name).values for path in paths], axis=0)))
+    except ValueError as fault:
+        raise ValueError(f"k{str(fault).removeprefix('name')}") from None
+    return Choice(int(ks[row]), paths[0].l2s[row], paths, row, None)

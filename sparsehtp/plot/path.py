@@ -1,0 +1,77 @@
+"""The coefficients along a path."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._path import Path
+from .._types import ArrayLike
+from .style import MAX_LABELS, PALETTE, REST, k_axis, label_ends, line_style, mark_k, names_of, new_figure, tidy
+
+
+def plot_path(
+    path: Path,
+    feature_names: Sequence[str] | None = None,
+    ax: Any = None,
+    *,
+    chosen: int | None = None,
+    scale: ArrayLike | None = None,
+) -> Any:
+    """Coefficients against k, for one l2: the features that matter most are named, the rest are grey.
+
+    Named are 16 features, those with the largest coefficients in the row with the largest k; with a chosen row, its
+    own, up to 16 of them, and then others until there are 8.
+
+    Args:
+        path: from `solve_path`, or the `.path` of a `CrossValidation`.
+        feature_names: p names; None: their numbers.
+        ax: axes to draw into; None: a new figure.
+        chosen: row of the path whose k is marked and whose l2 is drawn; None: no mark, and the first l2.
+        scale: (p,) factors on the coefficients, for example the features' standard deviations, which make features in
+            different units comparable; None: ones.
+
+    Returns:
+        The `matplotlib.figure.Figure`.
+
+    Raises:
+        ImportError: without matplotlib.
+        ValueError: for the wrong number of names, or a row that is not in the path.
+    """
+    names = names_of(feature_names, path.n_features)
+    if chosen is not None and not 0 <= chosen < len(path):
+        raise ValueError(f"chosen: needs a row of the path, 0..{len(path) - 1}, got {chosen}.")
+    ax = new_figure(9, 5.5).subplots() if ax is None else ax
+    l2 = path.l2s[0 if chosen is None else chosen]
+    rows = np.flatnonzero((path.l2s == l2).reshape(len(path), -1).all(1))
+    rows = rows[np.argsort(path.ks[rows], kind="stable")]
+    used = np.unique(path.features.idx[rows][path.features.mask[rows]])
+    ks = path.ks[rows]
+    w = path.x[np.append(rows, rows[-1] if chosen is None else chosen)][:, used]
+    w = np.where(np.isfinite(w), w, 0) * (1 if scale is None else np.asarray(scale)[used])
+    w, at_choice = w[:-1], w[-1]
+    number = np.clip(np.count_nonzero(at_choice), len(PALETTE), MAX_LABELS) if chosen is not None else MAX_LABELS
+    named = np.lexsort((-np.abs(w[-1]), -np.abs(at_choice)))[:number]
+
+    drawn = w != 0
+    drawn[:-1] |= w[1:] != 0  # a line starts at the zero before a feature enters, and ends at the one after it
+    drawn[1:] |= w[:-1] != 0
+    lines = np.where(drawn, w, np.nan)
+    markers = {"marker": "o", "markersize": 3} if ks.size <= 40 else {}
+    ax.axhline(0, color="black", linewidth=0.8)
+    ax.plot(ks, np.delete(lines, named, axis=1), color=REST, linewidth=0.8, zorder=1.5)
+    for place, j in enumerate(named):
+        ax.plot(ks, lines[:, j], **line_style(place), linewidth=1.5, clip_on=False, **markers)
+    reach = 1.05 * np.array([w.min(initial=0), w.max(initial=0)])
+    ax.set_ylim(reach if np.ptp(reach) else (-1, 1))
+    k_axis(ax, ks)
+    tidy(ax)
+    ax.set_ylabel("coefficient" if scale is None else "scaled coefficient")
+    several = np.any(path.l2s != path.l2s[:1])
+    ax.set_title("Coefficient path" + (f" at l2 = {l2:.3g}" if several and not np.ndim(l2) else ""), pad=16)
+    if chosen is not None:
+        mark_k(ax, int(path.ks[chosen]))
+    label_ends(ax, ks[-1], w[-1, named], [names[j] for j in used[named]])
+    if used.size > named.size:
+        ax.set_xlabel(f"{ax.get_xlabel()}\n(grey: {used.size - named.size} more features)")
+    return ax.figure
