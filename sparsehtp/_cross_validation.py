@@ -16,7 +16,8 @@ from ._path import Path, path_of
 from ._progress import Callback
 from ._types import ArrayLike
 from .objectives import LinearModel
-from .solvers import AbstractSolver
+from .solvers import AbstractSolver, BestSubset
+from .solvers.best_subset import WORKING_SET
 from .thresholds import AbstractThreshold
 
 
@@ -103,7 +104,10 @@ def cross_validate(
 
     Args:
         objective: a `LinearModel`; its own weights are split into folds.
-        ks, l2s, threshold, solver, key, checkpoint, progress, memory: as in `solve_path`.
+        ks, l2s, threshold, key, checkpoint, progress, memory: as in `solve_path`.
+        solver: as in `solve_path`, but where that takes `BestSubset` over all features this takes one descent per k
+            within working sets, since a choice of k needs no swap-optimal folds. Solve again at the chosen (k, l2),
+            with `path.at(best)` as x0, for a swap-optimal model.
         folds: a number of folds (shuffled by the key; stratified for classification losses, whole groups if there are
             groups), any scikit-learn splitter, or an iterable of (train, test) indices or masks.
         groups: (n,) group label of every sample, for the splitter.
@@ -125,6 +129,8 @@ def cross_validate(
     if scoring not in (None, "error") or (scoring == "error" and not objective.loss.classification):
         raise ValueError(f'scoring: must be None, or "error" for a classification loss, got {scoring!r}.')
     grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, error=scoring == "error")
+    if solver is None and isinstance(grid.solver, BestSubset):
+        grid = dataclasses.replace(grid, solver=BestSubset("fast", working_set=WORKING_SET))
     weights = np.asarray(objective.sample_weight)
     counts = _split(objective, folds, groups, grid.key)
     train, test = counts[0] * weights, counts[1] * weights

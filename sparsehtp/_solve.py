@@ -9,8 +9,7 @@ from ._record import Record
 from ._results import RESULTS, Solution, SolveError
 from ._termination import AbstractTermination
 from ._types import ArrayLike, Support, is_concrete
-from .losses import Squared
-from .objectives import AbstractObjective, QuadraticForm
+from .objectives import AbstractObjective, AbstractRestrictable
 from .solvers import HTP, IHT, AbstractSolver, BestSubset
 from .steps import ScheduleStep, inverse_sqrt
 from .thresholds import AbstractThreshold, Sparsity
@@ -38,7 +37,8 @@ def solve(
     Args:
         objective: for example `LinearModel(X, y)`.
         threshold: for example `Sparsity(k)`.
-        solver: None: `HTP`, or `IHT` with a decreasing step for losses without a second derivative.
+        solver: None: `BestSubset` for `Sparsity` without bounds, `HTP` for other structures, `IHT` with a decreasing
+            step for losses without a second derivative.
         x0: (p,) starting coefficients in original units, or an earlier Solution; None: zeros.
         key: PRNG key of a stochastic solver; None: `jax.random.key(0)`, the same for all lanes.
         max_steps: step limit, static; None: the solver's.
@@ -57,10 +57,7 @@ def solve(
     """
     _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
     _check_kind("threshold", threshold, AbstractThreshold, "sht.Sparsity(k)")
-    loss = getattr(objective, "loss", None)
-    rough = loss is not None and not loss.twice_differentiable
-    if solver is None:
-        solver = IHT(ScheduleStep(inverse_sqrt)) if rough else HTP()
+    solver = default_solver(objective, threshold) if solver is None else solver
     _check_kind("solver", solver, AbstractSolver, "sht.HTP()")
     solver.check(objective, threshold)
     max_steps = solver.default_max_steps if max_steps is None else max_steps
@@ -102,8 +99,7 @@ def default_solver(objective: AbstractObjective, threshold: AbstractThreshold) -
     if loss is not None and not loss.twice_differentiable:
         return IHT(ScheduleStep(inverse_sqrt))
     free = isinstance(threshold, Sparsity) and threshold.lower is None and threshold.upper is None
-    quadratic = isinstance(loss, Squared) or isinstance(objective, QuadraticForm)
-    return BestSubset() if free and quadratic else HTP()
+    return BestSubset() if free and isinstance(objective, AbstractRestrictable) else HTP()
 
 
 def _check_kind(name, value, kind, example):

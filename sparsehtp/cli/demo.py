@@ -17,6 +17,6 @@ def load_breast_cancer() -> Data:
 
 
 def run_demo(out: Path) -> None:
-    """Logistic loss with five features, 30% of the rows held out."""
-    options = Options(Problem(loss="logistic"), k="5", l2=1e-3, test_size=0.3)
+    """Forward selection of five features for the logistic loss, 30% of the rows held out."""
+    options = Options(Problem(loss="logistic", solver="forward"), k="5", l2=1e-3, test_size=0.3)
     run(load_breast_cancer, options, out, "breast cancer (scikit-learn)")

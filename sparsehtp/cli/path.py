@@ -256,7 +256,7 @@ def _print_facts(console, data, answers, options, model, timing, paths):
         facts.add_row("predicts", escape("{+1} (positive side) against {-1}".format_map(model["classes"])))
     rows = {f"best {options.criterion}": answers.criterion.best}
     if answers.cv is not None:
-        rows |= {"best CV loss": answers.cv.best, "1 se from it": answers.cv.best_1se}
+        rows |= {"best CV loss": answers.cv.best, "within 1 se": answers.cv.best_1se}
     for name, row in rows.items():
         facts.add_row(name, f"k = {path.ks[row]}, l2 = {path.l2s[row]:g}" + (" (chosen)" if row == chosen else ""))
     features = [data.feature_names[j] for j in path.features.idx[chosen][path.features.mask[chosen]]]

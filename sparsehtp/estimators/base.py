@@ -19,10 +19,22 @@ from .._types import replace
 from ..objectives import LinearModel
 from ..solvers import BestSubset
 from ..thresholds import GroupSparsity
+from ..thresholds.base import next_power_of_two
 from . import parameters, selection
 
 # What certificates are computed from, beside the estimators, so that no pickle or saved file holds the data.
 _EVIDENCE: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+LEAST_K_MAX = 16  # one compiled program for all smaller k
+
+
+def with_k(threshold: Any, k: int, p: int) -> Any:
+    """The threshold with k, padded so that neighbouring k share a program."""
+    available = p - threshold.keep.shape[0]
+    if isinstance(threshold, GroupSparsity) or k > available:  # groups may be large; the solve names a large k
+        return replace(threshold, k=np.int32(k))
+    return replace(threshold, k=np.int32(k), k_max=min(available, max(LEAST_K_MAX, next_power_of_two(k))))
 
 
 class SparseLinearModel(SelectorMixin, BaseEstimator):
@@ -84,7 +96,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             elif isinstance(k, str):
                 searcher = selection.search_solver(solver, first, threshold, folds=False)
                 choice = selection.by_criterion(models, threshold, searcher, k, weights.sum(), key)
-            threshold = replace(threshold, k=np.int32(k if choice is None else choice.k))
+            threshold = with_k(threshold, k if choice is None else choice.k, X.shape[1])
             if solver is None and selection.takes_best_subset(first, threshold):
                 solver = BestSubset()
             solutions = [

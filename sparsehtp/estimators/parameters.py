@@ -69,8 +69,9 @@ def make_termination(tol: Any, loss: AbstractLoss, solver: AbstractSolver | None
     """Stopping criteria for a tolerance; None: the solver's own."""
     if tol is None:
         return None
-    if isinstance(tol, bool) or not isinstance(tol, numbers.Real) or not 0 < tol < np.inf:
+    if isinstance(tol, bool) or not isinstance(tol, numbers.Real) or not 0 < float(tol) < np.inf:
         raise ValueError(f"tol: needs a positive number, got {tol!r}.")
+    tol = float(tol)
     if isinstance(solver, IHT) or not loss.twice_differentiable:
         return (SmallStep(tol) & SmallGradient(tol)) | Cycle()
     return None  # the others are exact on their support

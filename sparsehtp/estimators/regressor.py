@@ -17,16 +17,18 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
     units.
 
     Args:
-        k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen by
-            cross-validation among 0, 1, ..., 10, 12, ..., 20, 25, 30, 40, 50 up to half the samples. "aic", "bic", "ebic",
-            "sic": chosen among these by the criterion, see `information_criterion`; a weight counts as that many rows.
+        k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
+            by cross-validation among 0, 1, ..., 10, 12, ..., 20, 25, 30, 40, 50 up to half the samples. "aic", "bic",
+            "ebic", "sic": chosen among these by the criterion, see `information_criterion`; a weight counts as that
+            many rows.
         l2: ridge strength >= 0 in units of the mean loss, a number or (p,). "auto": chosen together with k from 1e-6,
             0.01, 0.1, 1 if k="cv", since shrinkage helps on noisy data; else 1e-6, enough to make collinear features
             determined and too small to be seen otherwise.
         loss: "squared", "huber" (delta 1, in units of y), "poisson" (log link, y >= 0), or a loss instance.
         solver: "auto" (`BestSubset`; `HTP` with groups, signs or bounds; `IHT` with decreasing steps where the loss is
-            not smooth; fast working sets in folds), "best_subset", "forward", "foba", "htp", "iht", "grasp",
-            "subspace_pursuit", or a solver instance.
+            not smooth), "best_subset", "forward", "foba", "htp", "iht", "grasp", "subspace_pursuit", or a solver
+            instance. Where "auto" means `BestSubset`, k is chosen from quicker fits: `BestSubset("fast")` in working
+            sets for folds, and `FoBa` for a loss that is not squared.
         fit_intercept: add an intercept, never penalised or counted in k.
         standardize: rank and penalise coefficients times the standard deviations of their columns; in a fold, those of
             its training rows.
@@ -35,12 +37,12 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             `groups` a kept feature keeps its group.
         positive: all coefficients >= 0.
         bounds: (lower, upper), each None, a number or (p,), in original units, with lower <= 0 <= upper.
-        cv: number of folds, shuffled (fewer, with a warning, where there are fewer samples); any scikit-learn splitter; or
-            pairs (train, test). A single sample leaves no folds: then ebic takes over, with a warning.
+        cv: number of folds, shuffled (fewer, with a warning, where there are fewer samples); any scikit-learn splitter;
+            or pairs (train, test). A single sample leaves no folds: then ebic takes over, with a warning.
         one_se: take the fewest features whose mean held-out loss is within one standard error of the least, and the
             largest l2 among those; False: the least loss itself.
-        random_state: seed or RandomState for shuffling folds and for perturbed starts. None: a fixed seed, so that equal
-            data give equal fits.
+        random_state: seed or RandomState for shuffling folds and for perturbed starts. None: a fixed seed, so that
+            equal data give equal fits.
         max_iter: step limit of the final fit; None: the solver's.
         tol: relative tolerance of step and gradient of the final fit for "iht"; the other solvers are exact on their
             support and ignore it. None: by dtype, see `SmallStep` and `SmallGradient`.
@@ -52,8 +54,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         k_, l2_: the values used.
         n_iter_: steps of the final fit.
         path_: the `Path` of fits to all data that k was chosen from; None for an integer k.
-        cv_results_: with k="cv", a dict of arrays over the grid: ks, l2s, mean_loss, se, and scores (folds, grid); and the
-            rows best_index and best_1se_index. Else None.
+        cv_results_: with k="cv", a dict of arrays over the grid: ks, l2s, mean_loss, se, and scores (folds, grid); and
+            the rows best_index and best_1se_index. Else None.
         certificate_: `Certificate` of the fit, computed when it is first read. The estimator holds on to the training
             data until then; pickles and saved files do not, and it is None after them unless it was read before.
         result_: how the final fit ended, a name in `RESULTS`.
@@ -69,8 +71,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         ConvergenceWarning: where the steps did not converge or the chosen features are collinear without l2.
 
     The choice of features is a local solution, since a better set of k may exist on strongly correlated features; see
-    `certificate_`. The held-out loss of the chosen k is optimistic, as it is a minimum: judge a model on other data. P-values
-    computed for the chosen features as if they had been given beforehand are wrong. Computes in the dtype of X.
+    `certificate_`. The held-out loss of the chosen k is optimistic, as it is a minimum: judge a model on other data.
+    P-values computed for the chosen features as if they had been given beforehand are wrong.
+    Computes in the dtype of X.
 
     Example:
         >>> model = SparseRegressor().fit(X, y)
@@ -121,7 +124,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         Args:
             X: (n, p) array or data frame, float32 or float64; contiguous by feature avoids a copy.
             y: (n,) targets.
-            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: all one.
+            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
         """
         loss = make_loss(self.loss, ("squared", "huber", "poisson"), classification=False)
         X, y, weights = self._validate(X, y, sample_weight, y_numeric=True)

@@ -179,8 +179,15 @@ def remove(t: Tableau, i: Int[Array, ""], wanted: Array) -> Tableau:
     )
 
 
-def fetch(gram: GramColumns, t: Tableau, j: Int[Array, ""], priority: Float[Array, "p"], wanted: Array) -> Tableau:
-    """A tableau that has the Gram column of j at hand; a miss fetches those of the highest priority beside it."""
+def fetch(
+    gram: GramColumns, t: Tableau, j: Int[Array, ""], priority: Float[Array, "p"] | None, wanted: Array
+) -> tuple[Tableau, Float[Array, "p"]]:
+    """The Gram column of j, and the tableau that has it at hand.
+
+    A miss fetches the columns of the highest priority beside it; no priority means that columns cost nothing.
+    """
+    if priority is None:
+        return t, gram(j[None])[0]
     missing = wanted & ~(t.block == j).any()
 
     def refill(_):
@@ -188,15 +195,14 @@ def fetch(gram: GramColumns, t: Tableau, j: Int[Array, ""], priority: Float[Arra
         return jnp.where(missing, block, t.block), jnp.where(missing, gram(block), t.columns)
 
     block, columns = lax.cond(any_lane(missing), refill, lambda _: (t.block, t.columns), None)
-    return t._replace(block=block, columns=columns)
+    return t._replace(block=block, columns=columns), columns[jnp.argmax(block == j)]
 
 
 def add(gram: GramColumns, t: Tableau, j: Int[Array, ""], priority: Float[Array, "p"], wanted: Array) -> Tableau:
     """Add feature j where `wanted`."""
-    t = fetch(gram, t, j, priority, wanted)
+    t, kappa = fetch(gram, t, j, priority, wanted)
     row = jnp.arange(t.idx.shape[0])
     active = row < t.size
-    kappa = t.columns[jnp.argmax(t.block == j)]
     u = jnp.where(active, t.H[:, j], 0)
     schur = kappa - dot(jnp.where(active, kappa[t.idx], 0), t.H)
     q, g = t.q[j], t.g[j]
@@ -222,11 +228,11 @@ def swap(
     t: Tableau,
     i: Int[Array, ""],
     j: Int[Array, ""],
-    priority: Float[Array, "p"],
+    priority: Float[Array, "p"] | None,
     wanted: Array,
 ) -> Tableau:
     """Row i out and feature j in, in one pass over H, where `wanted`."""
-    t = fetch(gram, t, j, priority, wanted)
+    t, kappa = fetch(gram, t, j, priority, wanted)
     row = jnp.arange(t.idx.shape[0])
     rest = (row < t.size) & (row != i)
     on = wanted.astype(t.c.dtype)
@@ -239,7 +245,6 @@ def swap(
     g = t.g + ci * t.H[i]
     c = t.c - a * ci
     # Addition of j to what is left.
-    kappa = t.columns[jnp.argmax(t.block == j)]
     b = jnp.where(rest, kappa[t.idx], 0)
     schur = kappa - dot(b, t.H) + dot(b, a) * f
     u = jnp.where(rest, t.H[:, j] - a * f[j], 0)

@@ -118,10 +118,10 @@ def plot_swap_gains(swaps: Swaps, feature_names: Sequence[str] | None = None, ax
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
     improving = int(np.sum(rise < 0))
+    verdict = {0: "No exchange lowers", 1: "1 exchange lowers"}.get(improving, f"{improving} exchanges lower")
     left_out = rise.size - order.size
     ax.set_title(
-        (f"{improving} exchanges lower the objective" if improving else "No exchange lowers the objective")
-        + (f" ({left_out} costlier ones left out)" if left_out else ""),
+        f"{verdict} the objective" + (f" ({left_out} costlier ones left out)" if left_out else ""),
         fontsize=11,
     )
     ax.set_xlabel("change of the objective" + (" in %" if swaps.value else "") + ", chosen feature → best substitute")

@@ -19,7 +19,7 @@ from ..objectives import AbstractRestrictable, GramEquations, gather
 from ..thresholds import Sparsity
 from .base import AbstractPathSolver, Trail, report
 from .htp import refit
-from .subset_search import best_swap, descend, grow, perturbed, swap_noise, working_set
+from .subset_search import STRONGEST, best_swap, descend, grow, perturbed, swap_noise, working_set
 
 
 class Effort(NamedTuple):
@@ -39,7 +39,6 @@ EFFORTS = {
 }
 TABLEAU_BYTES = 2**28  # a tableau over all features larger than this gives way to a working set
 WORKING_SET = 512  # features, or four times the support where that is more
-STRONGEST = 12  # swaps of a perturbation
 SINGLES = 8  # swaps of a local model that are tried one by one, beside its descent
 ROUNDS = 5  # descents per size of a path whose objective is not quadratic
 
@@ -165,7 +164,9 @@ class BestSubset(AbstractPathSolver):
             equations = objective.normal_equations()
             empty = empty_tableau(equations.diagonal, equations.rhs, equations.constant, rows)
             tableau = grow(equations, empty, target, start.at[threshold.keep].set(2))
-            point = _fit(objective, threshold, tableau.idx, tableau.size, jnp.zeros_like(x0))
+            # The first step refits; until then the value is infinite.
+            point = Point(tableau.idx, tableau.size, jnp.zeros_like(x0), jnp.asarray(jnp.inf, x0.dtype), jnp.int32(0))
+            grad = jnp.zeros_like(x0)
         else:  # the model, or the working set, is renewed whenever the support has doubled
 
             def stage(carry):
@@ -181,12 +182,12 @@ class BestSubset(AbstractPathSolver):
 
             first = _start(objective, threshold, rows), jnp.ones((), bool)
             point, _ = lax.while_loop(lambda c: any_lane((c[0].size < target) & c[1]), stage, first)
-        value, grad = objective.value_and_grad(point.x, _support(objective, point))
-        no, one = jnp.zeros((), bool), jnp.ones((), value.dtype)
+            _, grad = objective.value_and_grad(point.x, _support(objective, point))
+        no, one = jnp.zeros((), bool), jnp.ones((), x0.dtype)
         return BestSubsetState(
             x=point.x,
             support=_support(objective, point),
-            value=value,
+            value=point.value,
             grad=grad,
             step_size=one,
             fault=point.fault,
@@ -218,6 +219,8 @@ class BestSubset(AbstractPathSolver):
 
         if state.tableau is None:
             t0 = rebuilt()
+        elif not starts:  # nothing but descents, which end with their own tableau
+            t0 = state.tableau
         else:
             t0 = lax.cond(any_lane(state.stale), rebuilt, lambda: state.tableau)
 
@@ -243,7 +246,8 @@ class BestSubset(AbstractPathSolver):
             found, end = descent()
 
         tol = tolerance("swap", state.value.dtype)
-        better, improved = found.value < state.value, found.value < state.value - tol * jnp.abs(state.value)
+        least = jnp.where(jnp.isfinite(state.value), tol * jnp.abs(state.value), 0)
+        better, improved = found.value < state.value, found.value < state.value - least
         found = _where(better, found, point)
         support = _support(objective, found)
         value, grad = objective.value_and_grad(found.x, support)

@@ -11,8 +11,10 @@ from jaxtyping import Array, Float, Int
 from .._tolerances import tolerance
 from ..linalg import START, any_lane, top_k
 from ..linalg.tableau import Tableau, add, addition_gains, subtableau, swap, swap_gains
+from ..objectives import GramEquations
 
 MAX_SWAPS = 10  # per descent and feature
+STRONGEST = 12  # swaps of a perturbation
 
 
 def grow(equations: Any, t: Tableau, target: Array, level: Array | int = 0) -> Tableau:
@@ -78,37 +80,54 @@ def working_set(t: Tableau, locked: int, width: int) -> Int[Array, "w"]:
 
 
 def perturbed(
-    equations: Any, t: Tableau, features: Int[Array, "w"], locked: int, starts: int, strength: Array, key: Array
+    equations: GramEquations,
+    t: Tableau,
+    features: Int[Array, "w"],
+    locked: int,
+    starts: int,
+    strength: Array,
+    key: Array,
 ) -> Int[Array, "starts m"]:
     """Supports found by descents from randomly perturbed copies of t, within a working set of features.
 
     `equations` are those of the working set, and the supports index it. A perturbation forces up to `strength` swaps:
     a random feature out, and in the best one of a random part of the others, between a half and a few of them.
     """
-    small = subtableau(t, features)
+    small, width = subtableau(t, features), features.shape[0]
+    noise = swap_noise(equations)
+    cap = MAX_SWAPS * t.idx.shape[0]
+    # All draws in one call: generators are slow to compile.
+    draws = jax.random.uniform(key, (starts, STRONGEST, width + 1))
 
-    def start(key):
-        count_key, part_key, key = jax.random.split(key, 3)
-        count = jax.random.randint(count_key, (), 1, strength + 1, dtype=jnp.int32)
-        part = 0.5 ** jax.random.uniform(part_key, (), minval=1, maxval=max(math.log2(features.shape[0]) - 1, 1.5))
+    def start(draws):
+        count = 1 + (draws[0, 0] * strength).astype(jnp.int32)
+        part = 0.5 ** (1 + draws[1, 0] * max(math.log2(width) - 2, 0))
+        barred = jnp.zeros(width, bool)
 
-        def force(number, carry):
-            t, barred = carry
-            row_key, column_key = jax.random.split(jax.random.fold_in(key, number))
-            i = jax.random.randint(row_key, (), locked, jnp.maximum(t.size, locked + 1), dtype=jnp.int32)
-            barred = barred.at[t.idx[i]].set(True)
-            gains = swap_gains(t, locked)[i]
-            open_ = ~barred & jax.random.bernoulli(column_key, part, gains.shape)
-            gains = jnp.where(open_, gains, -jnp.inf)
-            j = jnp.argmax(gains).astype(jnp.int32)
-            usable = (number < count) & (t.size > locked) & (gains[j] > -jnp.inf)
-            return swap(equations.columns, t, i, j, gains, usable), barred
+        def move(number, t, barred):
+            """The next swap, whether it is made, and the features that may not come back."""
+            draw = draws[jnp.minimum(number, STRONGEST - 1)]
+            gains = swap_gains(t, locked)
+            forced = number < count
+            out = locked + (draw[0] * (t.size - locked)).astype(jnp.int32)
+            barred = barred.at[t.idx[out]].set(barred[t.idx[out]] | forced)
+            allowed = jnp.where(barred | (draw[1:] >= part), -jnp.inf, gains[out])
+            best = jnp.where(forced, allowed, jnp.max(gains, axis=0))
+            j = jnp.argmax(best).astype(jnp.int32)
+            i = jnp.where(forced, out, jnp.argmax(gains[:, j]).astype(jnp.int32))
+            least = jnp.where(forced, -jnp.inf, tolerance("swap", t.c.dtype) * t.value + noise)
+            return i, j, best[j] > least, forced, barred
 
-        forced = lax.while_loop(
-            lambda c: any_lane(c[0] < count),
-            lambda c: (c[0] + 1, force(c[0], c[1])),
-            (jnp.int32(0), (small, jnp.zeros(features.shape[0], bool))),
-        )[1][0]
-        return descend(equations, forced, locked).idx
+        def going(carry):
+            number, _, _, made = carry
+            return any_lane(made) & (number < cap)
 
-    return jax.vmap(start, axis_name=START)(jax.random.split(key, starts))
+        def body(carry):
+            number, t, barred, _ = carry
+            i, j, made, forced, barred = move(number, t, barred)
+            return number + 1, swap(equations.columns, t, i, j, None, made), barred, made | forced
+
+        first = jnp.int32(0), small, barred, t.size > locked
+        return lax.while_loop(going, body, first)[1].idx
+
+    return jax.vmap(start, axis_name=START)(draws)

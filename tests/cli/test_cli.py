@@ -1,20 +1,26 @@
-"""The command line: fits, reports, files, exit codes."""
+"""The command line: fits, paths, reports, files, exit codes."""
 
 import csv
 import json
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
+import sparsehtp as sht
 from sparsehtp.cli.main import app
+from sparsehtp.cli.options import CriterionName, LossName, SolverName
 from sparsehtp.datasets import make_regression
+from sparsehtp.estimators.parameters import LOSSES, SOLVERS
 
 N, P, K = 40, 6, 2  # one shape, so that few programs are compiled
 X, Y, W = make_regression(N, P, K, snr=50, seed=1)
 Y = Y + 3
 NAMES = [f"feature {j}" for j in range(P)]
+CHEAP = ("--solver", "htp")  # compiles much less than the default
 FILES = ["fit.png", "fit.svg", "history.csv", "model.json"]
 
 
@@ -57,6 +63,13 @@ def check_files(out, model):
     np.testing.assert_allclose(min(float(row["value"]) for row in rows), model["objective"])
 
 
+def predict(row):
+    """Linear predictors on X from a row of path.json, or from model.json."""
+    found = {feature["index"]: feature for feature in row["coefficients"]}
+    assert all(feature["name"] == NAMES[j] for j, feature in found.items())
+    return X[:, list(found)] @ [feature["coefficient"] for feature in found.values()] + row["intercept"]
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_fit_equals_least_squares_on_the_chosen_columns(tmp_path, name):
     save, file, arguments = FORMATS[name]
@@ -76,7 +89,8 @@ def test_fit_equals_least_squares_on_the_chosen_columns(tmp_path, name):
     residual = Y - np.c_[X[:, chosen], np.ones(N)] @ expected
     np.testing.assert_allclose(model["train_score"], 1 - residual @ residual / (N * Y.var()))
     np.testing.assert_allclose(model["objective"], residual @ residual / (2 * N))
-    assert model["result"]["name"] == "converged" and model["result"]["fired"] == ["StableSupport"]
+    assert model["result"]["name"] == "converged" and model["chosen_by"] is None
+    assert "No exchange" in model["certificate"]
     check_files(out, model)
     for feature in model["coefficients"]:
         assert feature["name"] in result.stdout
@@ -86,7 +100,7 @@ def test_any_two_labels_and_an_existing_folder(tmp_path):
     labels = np.where(Y > np.median(Y), "big", "small")
     path = save_csv(tmp_path / "data.csv", labels)
     (tmp_path / "notes.txt").write_text("kept")
-    arguments = ("--target", "target", "--loss", "logistic", "--k", K, "--l2", 0.01, "--no-standardize")
+    arguments = ("--target", "target", "--loss", "logistic", "--k", K, "--l2", 0.01, "--no-standardize", *CHEAP)
     for _ in range(2):  # the second run replaces the files of the first
         result = invoke("fit", path, *arguments, "--out", tmp_path)
         assert result.exit_code == 0, result.output
@@ -100,56 +114,119 @@ def test_any_two_labels_and_an_existing_folder(tmp_path):
     np.testing.assert_allclose(model["train_score"], reference.score(X[:, chosen], labels))
 
 
+def test_k_by_cross_validation_and_a_saved_model(tmp_path):
+    arguments = ("--target", "target", *CHEAP, "--save", tmp_path / "model.npz", "--out", tmp_path / "out")
+    result = invoke("fit", save_csv(tmp_path / "data.csv"), *arguments)
+    assert result.exit_code == 0, result.output
+    out = tmp_path / "out"
+    assert sorted(path.name for path in out.iterdir()) == sorted([*FILES, "cv.png", "cv.svg"])
+    model = json.loads((out / "model.json").read_text())
+    cv = model["cv"]
+    row = cv["table"][cv["one_standard_error"]]
+    best = cv["table"][cv["best"]]
+    assert (model["k"], model["l2"], model["chosen_by"]) == (row["k"], row["l2"], "cv")
+    assert row["mean_loss"] <= best["mean_loss"] + best["se"] and row["k"] <= best["k"]
+    assert len(cv["table"]) == 7 * len({row["l2"] for row in cv["table"]}) and cv["folds"] == 5
+    assert re.search(rf"k = {model['k']}, l2 = {model['l2']:g} \(by cross-validation\)", result.stdout)
+    assert "Cross-validation, 5 folds" in result.stdout and "(chosen)" in result.stdout
+    assert "certificate" in result.stdout
+    loaded = sht.load(tmp_path / "model.npz")
+    np.testing.assert_allclose(loaded.predict(pd.DataFrame(X, columns=NAMES)), predict(model))
+    np.testing.assert_allclose(model["train_score"], loaded.score(pd.DataFrame(X, columns=NAMES), Y))
+
+
+def test_k_by_criterion(tmp_path):
+    arguments = ("--target", "target", "--k", "bic", *CHEAP, "--out", tmp_path / "out")
+    result = invoke("fit", save_csv(tmp_path / "data.csv"), *arguments)
+    assert result.exit_code == 0, result.output
+    model = json.loads((tmp_path / "out" / "model.json").read_text())
+    assert model["chosen_by"] == "bic" and len(model["coefficients"]) == model["k"] and model["cv"] is None
+    assert "(by bic)" in result.stdout
+
+
 def test_separable_classes_without_ridge_warn(tmp_path):
     path = save_csv(tmp_path / "data.csv", np.where(X[:, 2] > 0, 7, 3))
-    arguments = (
-        "--target",
-        "target",
-        "--loss",
-        "logistic",
-        "--k",
-        K,
-        "--no-standardize",
-        "--out",
-        tmp_path / "out",
-    )
-    assert "separate" in invoke("fit", path, *arguments, "--l2", 0).stderr
-    assert "separate" not in invoke("fit", path, *arguments, "--l2", 0.01).stderr
+    arguments = ("--target", "target", "--loss", "logistic", "--k", K, "--no-standardize", *CHEAP)
+    assert "separate" in invoke("fit", path, *arguments, "--l2", 0, "--out", tmp_path / "out").stderr
+    assert "separate" not in invoke("fit", path, *arguments, "--l2", 0.01, "--out", tmp_path / "out").stderr
 
 
 def test_step_limit_warns(tmp_path):
-    arguments = (
-        "--target",
-        "target",
-        "--k",
-        K,
-        "--solver",
-        "iht",
-        "--max-steps",
-        3,
-        "--out",
-        tmp_path / "out",
-    )
+    arguments = ("--target", "target", "--k", K, "--solver", "iht", "--max-steps", 3, "--out", tmp_path / "out")
     result = invoke("fit", save_csv(tmp_path / "data.csv"), *arguments)
-    assert result.exit_code == 0 and "step limit" in result.stderr
+    assert result.exit_code == 0 and "Warning: the step limit" in result.stderr.replace("The", "the")
 
 
 def test_nonfinite_result_exits_with_one(tmp_path):
     path = save_csv(tmp_path / "data.csv", Y * 1e30)
-    arguments = ("--target", "target", "--k", K, "--dtype", "float32", "--out", tmp_path / "out")
+    arguments = ("--target", "target", "--k", K, "--dtype", "float32", "--solver", "iht", "--out", tmp_path / "out")
     result = invoke("fit", path, *arguments)
     assert result.exit_code == 1 and "infinite or NaN" in result.stderr
 
 
+@pytest.mark.parametrize("solver", ["forward", pytest.param("auto", marks=pytest.mark.slow)])
+def test_path_finds_best_subsets_and_writes_everything(tmp_path, solver):
+    """Every row of the files reproduces its loss, and the best single feature is the best by least squares."""
+    out = tmp_path / "out"
+    arguments = ("--target", "target", "--k-max", 4, "--l2", 0, "--l2", 0.1, "--cv", 3, "--stability", 8)
+    result = invoke("path", save_csv(tmp_path / "data.csv"), *arguments, "--solver", solver, "--out", out)
+    assert result.exit_code == 0, result.output
+    images = [f"{name}.{kind}" for name in ("cv", "path", "probabilities") for kind in ("png", "svg")]
+    assert sorted(p.name for p in out.iterdir()) == sorted([*images, "path.csv", "path.json", "probabilities.csv"])
+    model, table = json.loads((out / "path.json").read_text()), pd.read_csv(out / "path.csv")
+    assert [(row["k"], row["l2"]) for row in model["rows"]] == [(k, l2) for l2 in (0, 0.1) for k in range(5)]
+    for row, line in zip(model["rows"], table.to_dict("records"), strict=True):
+        assert len(row["coefficients"]) == row["k"] and row["result"] == "converged"
+        np.testing.assert_allclose(row["loss"], np.mean((Y - predict(row)) ** 2) / 2, rtol=1e-9)
+        for feature in row["coefficients"]:
+            np.testing.assert_allclose(line[f"coef:{feature['name']}"], feature["coefficient"])
+        assert all(np.isclose(line[name], row[name]) for name in ("k", "loss", "ebic", "cv_mean", "cv_se", "intercept"))
+    correlations = np.abs(np.corrcoef(X.T, Y)[-1, :-1])
+    assert model["rows"][1]["coefficients"][0]["index"] == correlations.argmax()
+    assert {feature["index"] for feature in model["rows"][K]["coefficients"]} == set(np.flatnonzero(W))
+    assert model["chosen"]["row"] == model["cv"]["one_standard_error"]
+    chances = pd.read_csv(out / "probabilities.csv", index_col="feature")
+    np.testing.assert_allclose(chances.sum(), range(5))
+    assert "enters (-leaves)" in result.stdout and "within 1 se" in result.stdout
+
+
+def test_path_resumes_and_takes_labels(tmp_path):
+    path = save_csv(tmp_path / "data.csv", np.where(Y > np.median(Y), "big", "small"))
+    arguments = ("--target", "target", "--loss", "logistic", "--k-max", K, "--criterion", "bic", *CHEAP)
+    texts = []
+    for name in ("first", "second"):
+        result = invoke("path", path, *arguments, "--checkpoint", tmp_path / "chunks", "--out", tmp_path / name)
+        assert result.exit_code == 0, result.output
+        texts.append((tmp_path / name / "path.json").read_text())
+    assert texts[0] == texts[1] and list((tmp_path / "chunks" / "path").glob("chunk-*"))
+    model = json.loads(texts[0])
+    assert model["chosen"]["by"] == "bic" and model["cv"] is None and model["stability"] is None
+    assert sorted(p.name for p in (tmp_path / "first").iterdir()) == ["path.csv", "path.json", "path.png", "path.svg"]
+    sign = np.where(Y > np.median(Y), -1, 1)  # labels in sorted order
+    for row in model["rows"]:
+        np.testing.assert_allclose(row["loss"], np.mean(np.log1p(np.exp(-sign * predict(row)))), rtol=1e-9)
+    result = invoke(
+        "path", path, *arguments, "--l2", 1, "--checkpoint", tmp_path / "chunks", "--out", tmp_path / "third"
+    )
+    assert result.exit_code == 2 and "another problem" in result.stderr and not (tmp_path / "third").exists()
+
+
+TARGET = ("--target", "target")
 BAD = {
-    "file": (["absent.csv"], "no file"),
-    "target": (["data.csv", "--target", "price"], "no column 'price'"),
-    "k": (["data.csv", "--target", "target", "--k", "7"], "only 6 features"),
-    "classes": (["data.csv", "--target", "target", "--loss", "logistic"], "exactly two classes"),
-    "text": (["text.csv", "--target", "target"], "not numeric"),
-    "hinge": (["text.csv", "--target", "target", "--loss", "hinge"], "--solver iht"),
-    "counts": (["data.csv", "--target", "target", "--loss", "poisson"], "counts >= 0"),
-    "test size": (["data.csv", "--target", "target", "--test-size", "1.5"], "test-size"),
+    "file": (["fit", "absent.csv"], "no file"),
+    "target": (["fit", "data.csv", "--target", "price"], "no column 'price'"),
+    "k": (["fit", "data.csv", *TARGET, "--k", "7"], "only 6 features"),
+    "k as text": (["fit", "data.csv", *TARGET, "--k", "best"], "k: needs an integer"),
+    "classes": (["fit", "data.csv", *TARGET, "--loss", "logistic"], "exactly two classes"),
+    "text": (["fit", "text.csv", *TARGET], "not numeric"),
+    "hinge": (["fit", "text.csv", *TARGET, "--loss", "hinge", "--solver", "htp"], "--solver iht"),
+    "counts": (["fit", "data.csv", *TARGET, "--loss", "poisson"], "counts >= 0"),
+    "test size": (["fit", "data.csv", *TARGET, "--test-size", "1.5"], "test-size"),
+    "save": (["fit", "data.csv", *TARGET, "--save", "absent/model.npz"], "save: there is no folder"),
+    "k-max": (["path", "data.csv", *TARGET, "--k-max", "7"], "k-max: 7 is more than the 6 features"),
+    "folds": (["path", "data.csv", *TARGET, "--cv", "41"], "cv: needs from 2 to 40"),
+    "subsamples": (["path", "data.csv", *TARGET, "--stability", "9"], "even"),
+    "path target": (["path", "text.csv", *TARGET], "not numeric"),
 }
 
 
@@ -159,7 +236,7 @@ def test_bad_input_exits_with_two_and_leaves_nothing(tmp_path, monkeypatch, name
     save_csv(tmp_path / "data.csv", Y - 10)
     save_csv(tmp_path / "text.csv", np.where(Y > 3, "a", "b"))
     arguments, message = BAD[name]
-    result = invoke("fit", "--k", K, *arguments, "--out", "out")
+    result = invoke(*arguments, "--out", "out")
     assert result.exit_code == 2 and message in result.stderr and "Traceback" not in result.output
     assert result.stderr.count("\n") == 1 and result.stdout == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "text.csv"]
@@ -177,12 +254,12 @@ def test_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
     path = save_csv(tmp_path / "data.csv")
-    result = invoke("fit", path, "--target", "target", "--k", K, "--l2", 0, "--out", tmp_path / "out")
+    result = invoke("fit", path, "--target", "target", "--k", K, *CHEAP, "--out", tmp_path / "out")
     assert result.exit_code == 2 and "No space left" in result.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["data.csv"]
 
 
-def test_demo_info_version_and_help(tmp_path):
+def test_demo(tmp_path):
     result = invoke("demo", "--out", tmp_path / "demo")
     assert result.exit_code == 0, result.output
     model = json.loads((tmp_path / "demo" / "model.json").read_text())
@@ -190,6 +267,18 @@ def test_demo_info_version_and_help(tmp_path):
     assert (model["n"], model["n_test"], len(model["coefficients"])) == (398, 171, 5)
     assert model["train_score"] > 0.93 and model["test_score"] > 0.9
     assert "test accuracy" in result.stdout and "fit.png" in result.stdout
+
+
+def test_info_version_and_help():
     assert "compilation cache" in invoke("info").stdout
     assert invoke("--version").stdout.startswith("sparsehtp 0.")
-    assert "Examples" in invoke("fit", "--help").stdout
+    for command in ("fit", "path"):
+        assert "Examples" in invoke(command, "--help").stdout
+
+
+def test_choices_are_those_of_the_library():
+    def names(choices):
+        return {name.replace("-", "_") for name in choices.__args__}
+
+    assert names(LossName) == set(LOSSES) and names(SolverName) == {"auto", *SOLVERS}
+    assert names(CriterionName) == {"aic", "bic", "ebic", "sic"}

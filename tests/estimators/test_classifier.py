@@ -24,7 +24,7 @@ def data():
     return X, np.where(eta + rng.logistic(size=N) > 0, "yes", "no")
 
 
-@pytest.mark.parametrize("solver", ["auto", "iht", "grasp", "subspace_pursuit"])
+@pytest.mark.parametrize("solver", ["htp", pytest.param("auto", marks=pytest.mark.slow), "iht", "foba"])
 @pytest.mark.parametrize("class_weight", [None, "balanced", {"no": 3.0, "yes": 0.5}])
 def test_equals_scikit_learn_on_the_chosen_features(data, solver, class_weight):
     X, y = data
@@ -50,7 +50,7 @@ def test_weights_are_repeated_rows(data, loss, class_weight):
     X, y = data
     weights = np.random.default_rng(2).integers(1, 3, N)
     weights[:10] = 0
-    model = sht.SparseClassifier(k=2, loss=loss, class_weight=class_weight)
+    model = sht.SparseClassifier(k=2, loss=loss, class_weight=class_weight, solver="htp")
     weighted = clone(model).fit(X, y, weights)
     repeated = clone(model).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
     np.testing.assert_array_equal(weighted.support_, repeated.support_)
@@ -59,7 +59,7 @@ def test_weights_are_repeated_rows(data, loss, class_weight):
 
 def test_labels_of_any_type_give_the_same_scores(data):
     X, y = data
-    scores = sht.SparseClassifier(k=2).fit(X, y).decision_function(X)
+    scores = sht.SparseClassifier(k=2, solver="htp").fit(X, y).decision_function(X)
     for labels in (
         np.array([3, 8]),
         np.array([False, True]),
@@ -67,7 +67,7 @@ def test_labels_of_any_type_give_the_same_scores(data):
         np.array(["a", "b"], object),
     ):
         coded = labels[(y == "yes").astype(int)]
-        model = sht.SparseClassifier(k=2).fit(X, coded)
+        model = sht.SparseClassifier(k=2, solver="htp").fit(X, coded)
         np.testing.assert_array_equal(model.decision_function(X), scores)
         np.testing.assert_array_equal(model.classes_, labels)
         np.testing.assert_array_equal(model.predict(X), labels[(scores > 0).astype(int)])
@@ -76,7 +76,7 @@ def test_labels_of_any_type_give_the_same_scores(data):
 def test_null_model_predicts_the_log_odds(data):
     X, y = data
     weights = np.random.default_rng(1).uniform(size=N)
-    model = sht.SparseClassifier(k=0).fit(X, y, weights)
+    model = sht.SparseClassifier(k=0, solver="htp").fit(X, y, weights)
     odds = weights[y == "yes"].sum() / weights[y == "no"].sum()
     np.testing.assert_allclose(model.intercept_, [np.log(odds)], rtol=1e-6)
     assert model.coef_.shape == (1, P) and not model.coef_.any()
@@ -84,8 +84,8 @@ def test_null_model_predicts_the_log_odds(data):
 
 def test_margin_scale_doubles_the_scores(data):
     X, y = data
-    one = sht.SparseClassifier(k=2, l2=0.01).fit(X, y)
-    two = sht.SparseClassifier(k=2, l2=0.04, loss=sht.Logistic(2.0)).fit(X, y)
+    one = sht.SparseClassifier(k=2, l2=0.01, solver="htp").fit(X, y)
+    two = sht.SparseClassifier(k=2, l2=0.04, loss=sht.Logistic(2.0), solver="htp").fit(X, y)
     np.testing.assert_allclose(two.coef_ * 2, one.coef_, rtol=1e-6)
     np.testing.assert_allclose(two.predict_proba(X), one.predict_proba(X), rtol=1e-6)
     np.testing.assert_allclose(np.exp(one.predict_log_proba(X)), one.predict_proba(X), rtol=1e-12)
@@ -94,7 +94,7 @@ def test_margin_scale_doubles_the_scores(data):
 @pytest.mark.parametrize("loss", ["smoothed_hinge", "hinge"])
 def test_hinges_classify_without_probabilities(data, loss):
     X, y = data
-    model = sht.SparseClassifier(k=2, loss=loss)
+    model = sht.SparseClassifier(k=2, loss=loss, solver="auto" if loss == "hinge" else "htp")
     assert not hasattr(model, "predict_proba")
     if loss == "hinge":  # its subgradients do not vanish at the minimum
         with pytest.warns(ConvergenceWarning, match="step limit"):
@@ -111,7 +111,7 @@ def test_separated_classes_without_l2_are_named(data, loss, dtype):
     X, _ = data
     y = X[:, 3] > 1.5 * X[:, 4]
     with pytest.warns(ConvergenceWarning, match="separate the classes perfectly") as warned:
-        model = sht.SparseClassifier(k=P, l2=0, loss=loss).fit(X.astype(dtype), y)
+        model = sht.SparseClassifier(k=P, l2=0, loss=loss, solver="htp").fit(X.astype(dtype), y)
     assert len(warned) == 1
     assert np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()
     assert model.score(X, y) == 1
@@ -120,10 +120,10 @@ def test_separated_classes_without_l2_are_named(data, loss, dtype):
 
 def test_pickle_clone_pipeline_and_grid_search(data):
     X, y = data
-    model = sht.SparseClassifier(k=2, loss=sht.Logistic(2.0)).fit(X, y)
+    model = sht.SparseClassifier(k=2, loss=sht.Logistic(2.0), solver="htp").fit(X, y)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     np.testing.assert_array_equal(clone(model).fit(X, y).coef_, model.coef_)
-    pipe = make_pipeline(StandardScaler(), sht.SparseClassifier())
+    pipe = make_pipeline(StandardScaler(), sht.SparseClassifier(solver="htp"))
     search = GridSearchCV(pipe, {"sparseclassifier__k": [1, 2]}, cv=2).fit(X, y)
     assert search.best_params_ == {"sparseclassifier__k": 2}

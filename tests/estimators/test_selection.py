@@ -1,0 +1,149 @@
+"""k="cv" and the criteria: what they choose, and the attributes that they leave."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+
+import sparsehtp as sht
+
+N, P = 60, 8
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal((N, P)) * np.logspace(-1, 1, P)
+Y = (X / X.std(0))[:, [1, 4]] @ [2.0, -1.5] + 0.5 * RNG.standard_normal(N)
+LABELS = np.where(Y > 0, "yes", "no")
+SPLITS = list(KFold(3).split(X))
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    return sht.SparseRegressor(random_state=1).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return sht.SparseClassifier(solver="foba").fit(X, LABELS)
+
+
+def test_cross_validation_finds_planted_features(regressor, classifier):
+    for model in (regressor, classifier):
+        assert list(np.flatnonzero(model.support_)) == [1, 4] and model.k_ == 2
+        assert model.l2_ in model._l2_grid
+        assert model.result_ == "converged"
+    assert classifier.score(X, LABELS) > 0.85
+
+
+def test_attributes(regressor):
+    results, path = regressor.cv_results_, regressor.path_
+    assert results["scores"].shape == (5, len(path)) and len(path) == 4 * (P + 1)
+    np.testing.assert_array_equal(results["ks"], path.ks)
+    np.testing.assert_array_equal(results["l2s"], path.l2s)
+    assert results["best_index"] == results["mean_loss"].argmin()
+    chosen = results["best_1se_index"]
+    assert (path.ks[chosen], path.l2s[chosen]) == (regressor.k_, regressor.l2_)
+    np.testing.assert_allclose(regressor.coef_, path.x[chosen], rtol=1e-7)
+    limit = results["mean_loss"][results["best_index"]] + results["se"][results["best_index"]]
+    assert results["mean_loss"][chosen] <= limit
+    assert (results["mean_loss"][results["ks"] < regressor.k_] > limit).all()
+
+
+def test_certificate(regressor):
+    model = clone(regressor).set_params(k=2, solver="htp").fit(X, Y)
+    assert pickle.loads(pickle.dumps(model)).certificate_ is None
+    size = len(pickle.dumps(model))
+    assert model.certificate_.swap_gain == 0 and model.certificate_.stationary
+    assert model.certificate_ is model.certificate_
+    assert pickle.loads(pickle.dumps(model)).certificate_.swap_gain == 0
+    assert len(pickle.dumps(model)) < size + 2000
+    assert model.path_ is None and model.cv_results_ is None
+
+
+def test_folds_are_the_users(regressor):
+    model = sht.SparseRegressor(cv=SPLITS).fit(X, Y)
+    assert model.cv_results_["scores"].shape[0] == 3
+    rows, l2 = SPLITS[1]
+    k = np.flatnonzero((model.cv_results_["ks"] == 2) & (model.cv_results_["l2s"] == 0.1))[0]
+    fold = sht.SparseRegressor(k=2, l2=0.1, solver="htp").fit(X[rows], Y[rows])
+    loss = 0.5 * np.mean((Y[l2] - fold.predict(X[l2])) ** 2)
+    np.testing.assert_allclose(model.cv_results_["scores"][1, k], loss, rtol=1e-7)
+    masks = [tuple(np.isin(np.arange(N), part) for part in pair) for pair in SPLITS]
+    again = sht.SparseRegressor(cv=masks).fit(X, Y)
+    np.testing.assert_array_equal(again.cv_results_["scores"], model.cv_results_["scores"])
+
+
+def test_rows_without_weight_are_in_no_fold():
+    weights = np.r_[np.ones(N - 7), np.zeros(7)]
+    few = [tuple(part[part < N - 7] for part in pair) for pair in SPLITS]
+    one = sht.SparseRegressor(cv=SPLITS).fit(X, Y, weights)
+    two = sht.SparseRegressor(cv=few).fit(X[: N - 7], Y[: N - 7])
+    np.testing.assert_allclose(one.cv_results_["scores"], two.cv_results_["scores"], rtol=1e-10)
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+
+
+def test_one_standard_error_and_seeds(regressor):
+    best = clone(regressor).set_params(one_se=False).fit(X, Y)
+    assert best.k_ >= regressor.k_
+    assert best.k_ == best.path_.ks[best.cv_results_["best_index"]]
+    same = clone(regressor).fit(X, Y)
+    np.testing.assert_array_equal(same.coef_, regressor.coef_)
+    other = clone(regressor).set_params(random_state=np.random.RandomState(3)).fit(X, Y)
+    assert not np.array_equal(other.cv_results_["scores"], regressor.cv_results_["scores"])
+
+
+def test_given_l2_is_not_tuned():
+    model = sht.SparseRegressor(l2=0.25).fit(X, Y)
+    assert model.l2_ == 0.25 and set(model.path_.l2s) == {0.25}
+    each = np.linspace(0.1, 0.2, P)
+    np.testing.assert_array_equal(sht.SparseRegressor("bic", l2=each).fit(X, Y).l2_, each)
+
+
+@pytest.mark.parametrize("name", ["aic", "bic", "ebic", "sic"])
+def test_criteria(name):
+    weights = np.random.default_rng(0).integers(1, 3, N)
+    strong = X[:, 1] / X[:, 1].std() - X[:, 4] / X[:, 4].std() + 0.05 * RNG.standard_normal(N)
+    model = sht.SparseRegressor(name).fit(X, strong, weights)
+    assert {1, 4} <= set(np.flatnonzero(model.support_))
+    assert model.k_ == 2 or name == "aic"
+    assert model.cv_results_ is None and model.path_.total_weight == weights.sum()
+    repeated = clone(model).fit(np.repeat(X, weights, axis=0), np.repeat(strong, weights))
+    np.testing.assert_array_equal(repeated.support_, model.support_)
+
+
+def test_criterion_for_classes():
+    model = sht.SparseClassifier("bic", solver="foba", class_weight="balanced").fit(X, LABELS)
+    assert {1, 4} <= set(np.flatnonzero(model.support_)) and model.k_ <= 4
+
+
+def test_fewer_folds_where_data_are_few():
+    rare = np.r_[np.zeros(17), np.ones(3)]
+    with pytest.warns(UserWarning, match="^cv: 3 folds"):
+        model = sht.SparseClassifier(solver="foba").fit(X[:20], rare)
+    assert model.cv_results_["scores"].shape[0] == 3
+    rare[17:19] = 0
+    with pytest.warns(UserWarning, match="ebic is used instead"):
+        model = sht.SparseClassifier(solver="foba").fit(X[:20], rare)
+    assert model.cv_results_ is None and model.path_ is not None
+    with pytest.warns(UserWarning, match="ebic is used instead"):
+        model = sht.SparseRegressor().fit(X[:1], Y[:1])
+    assert model.k_ == 0 and model.predict(X[:1]) == pytest.approx(Y[:1])
+
+
+def test_structures_are_chosen_too():
+    labels = np.arange(P) // 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        grouped = sht.SparseRegressor(groups=labels, cv=SPLITS).fit(X, Y)
+        assert set(labels[grouped.support_]) == {0, 2} and grouped.k_ == 2
+        positive = sht.SparseRegressor(positive=True, keep=[7], cv=SPLITS).fit(X, Y)
+    assert positive.k_ == 1 and list(np.flatnonzero(positive.support_)) == [1, 7]
+
+
+@pytest.mark.parametrize("splitter", [StratifiedKFold(4), StratifiedKFold(4).split(X, LABELS)])
+def test_splitters(splitter, classifier):
+    model = clone(classifier).set_params(cv=splitter).fit(X, LABELS)
+    assert model.cv_results_["scores"].shape[0] == 4 and model.k_ == 2
+    with pytest.raises(ValueError, match="groups"):
+        clone(classifier).set_params(cv=GroupKFold(2)).fit(X, LABELS)

@@ -1,0 +1,212 @@
+"""Plots: what is drawn is what was computed, and every label can be read."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+import sparsehtp as sht
+from sparsehtp.datasets import make_regression
+from sparsehtp.plot import Swaps, best_swaps, plot_cv, plot_fit, plot_path, plot_stability, plot_swap_gains
+from sparsehtp.plot.style import MAX_LABELS, PALETTE, REST
+
+L2S = (0.01, 1.0)
+
+
+def make_path(p, k_max, l2s=L2S):
+    """A path with random nested supports."""
+    rng = np.random.default_rng(p)
+    ks = np.tile(np.arange(k_max + 1), len(l2s))
+    idx = np.tile(rng.permutation(p)[:k_max], (ks.size, 1)).astype(np.int32)
+    support = sht.Support(idx, np.arange(k_max) < ks[:, None])
+    coefficients = np.where(support.mask, rng.standard_normal(idx.shape), 0)
+    zeros = np.zeros(ks.size)
+    return sht.Path(
+        ks=ks,
+        l2s=np.repeat(np.array(l2s, float), k_max + 1),
+        l0s=None,
+        support=support,
+        features=support,
+        coefficients=coefficients,
+        intercept=zeros,
+        value=zeros,
+        result=zeros.astype(int),
+        loss=zeros,
+        n_features=p,
+        n_units=p,
+        n_kept=0,
+        total_weight=100.0,
+        squared=True,
+        key=jax.random.key(0),
+    )
+
+
+def make_cv(path):
+    rng = np.random.default_rng(0)
+    curve = (path.ks - 3.0) ** 2 + path.l2s
+    scores = curve + rng.uniform(0, 1, (4, len(path)))
+    return sht.CrossValidation(scores, np.zeros(scores.shape, int), np.ones(4), path)
+
+
+def make_stability(p):
+    ks = np.arange(6)
+    chances = np.linspace(0, 1, p)[None] * np.minimum(ks, 1)[:, None]
+    return sht.Stability(ks, np.round(chances * 20) / 20, 20, True, 0)
+
+
+def check_legible(figure):
+    """No two labels at the right end overlap, and nothing is cut off."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer, frame = canvas.get_renderer(), figure.bbox
+    (ax,) = figure.axes
+    low, high = sorted(ax.get_ylim())
+    ticks = [label for label in ax.get_yticklabels() if low <= label.get_position()[1] <= high]
+    for text in filter(Text.get_text, (ax.title, ax.xaxis.label, ax.yaxis.label, *ticks)):
+        box = text.get_window_extent(renderer)
+        assert box.x0 >= frame.x0 - 1 and box.x1 <= frame.x1 + 1 and box.y0 >= frame.y0 - 1, text.get_text()
+    boxes = [Text.get_window_extent(text, renderer) for text in labels(ax)]  # without the leading lines
+    assert all(box.x1 <= frame.x1 + 1 and box.y0 >= 0 and box.y1 <= frame.y1 for box in boxes)
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+
+
+def labels(ax):
+    return [text for text in ax.texts if getattr(text, "arrow_patch", None) is not None]
+
+
+def named_lines(ax):
+    return [line for line in ax.lines if line.get_color() in PALETTE]
+
+
+@pytest.mark.parametrize("p", [5, 200])
+def test_path_draws_the_coefficients(p):
+    path = make_path(p, 5 if p == 5 else 40)
+    names = [f"$name_{j}$ of a feature that has a very long name" for j in range(p)]
+    row = len(path) // 2 + 4
+    scale = np.linspace(1, 2, p)
+    figure = plot_path(path, names, chosen=row, scale=scale)
+    check_legible(figure)
+    (ax,) = figure.axes
+    lines, texts = named_lines(ax), labels(ax)
+    assert len(lines) == len(texts) == min(p, 8)
+    expected = (path.x * scale)[len(path) // 2 :]
+    drawn = {tuple(np.nan_to_num(line.get_ydata())) for line in lines}
+    assert drawn <= {tuple(column) for column in expected.T}
+    members = {names[j][-13:] for j in path.features.idx[row][path.features.mask[row]]}
+    assert members <= {text.get_text()[-13:] for text in texts}
+    assert "l2 = 1" in ax.get_title()
+    assert any(text.get_text() == "k = 4" for text in ax.texts)
+    grey = sum(line.get_color() == REST for line in ax.lines)
+    assert len(lines) + grey == len(np.unique(path.features.idx))
+
+
+def test_path_without_a_choice_names_sixteen_and_takes_axes():
+    figure = Figure(figsize=(9, 6))
+    ax = figure.subplots()
+    assert plot_path(make_path(200, 30, (0.1,)), ax=ax) is figure
+    assert len(labels(ax)) == MAX_LABELS
+
+
+@pytest.mark.parametrize("l2s", [(0.1,), L2S, np.geomspace(1e-4, 10, 12)])
+def test_cv_marks_the_choices(l2s):
+    cv = make_cv(make_path(6, 6, l2s))
+    table = {
+        "ks": cv.path.ks,
+        "l2s": cv.path.l2s,
+        "mean_loss": cv.mean,
+        "se": cv.se,
+        "scores": cv.scores,
+        "best_index": cv.best,
+        "best_1se_index": cv.best_1se,
+    }
+    for given in (cv, table):
+        figure = plot_cv(given)
+        check_legible(figure)
+        (ax,) = figure.axes
+        points = {line.get_marker(): line.get_xydata()[0] for line in ax.lines if line.get_linestyle() == "None"}
+        np.testing.assert_allclose(points["o"], [cv.path.ks[cv.best], cv.mean[cv.best]])
+        np.testing.assert_allclose(points["D"], [cv.path.ks[cv.best_1se], cv.mean[cv.best_1se]])
+        curves = [line.get_ydata() for line in ax.lines if len(line.get_xdata()) == 7]
+        np.testing.assert_allclose(np.sort(np.concatenate(curves)), np.sort(cv.mean))
+
+
+def test_cv_with_infinite_scores():
+    cv = make_cv(make_path(6, 6))
+    cv.scores[:, 5] = np.inf
+    cv.scores[:, 6] = 1e9
+    figure = plot_cv(cv)
+    check_legible(figure)
+    assert figure.axes[0].get_ylim()[1] < 1e3
+
+
+@pytest.mark.parametrize("p", [5, 200])
+def test_stability_names_what_reaches_the_threshold(p):
+    stability = make_stability(p)
+    names = [f"feature number {j}" for j in range(p)]
+    figure = plot_stability(stability, names, threshold=0.8)
+    check_legible(figure)
+    (ax,) = figure.axes
+    reached = {names[j] for j in np.flatnonzero(stability.selected(0.8).any(0))}
+    texts = {text.get_text() for text in labels(ax)}
+    assert texts <= reached and len(texts) == min(len(reached), MAX_LABELS)
+    bound = stability.error_bound(0.8).shah_samworth
+    assert (f"{bound[1]:.2g}\u00a0at\u00a0k" in ax.get_xlabel()) == bool(np.isfinite(bound[1]))
+
+
+def test_best_swaps_are_those_of_least_squares(x64):
+    X, y, _ = make_regression(30, 7, 3, snr=2, seed=0)
+    model = sht.LinearModel(X, y, sht.Squared(), fit_intercept=True)
+    solution = sht.solve(model, sht.Sparsity(3), sht.HTP())
+    swaps = best_swaps(model, solution)
+    chosen = np.flatnonzero(solution.x)
+    np.testing.assert_array_equal(swaps.features, chosen)
+    for i, substitute, gain in zip(swaps.features, swaps.substitutes, swaps.gains, strict=True):
+        values = {}
+        for j in set(range(7)) - set(chosen):
+            columns = np.c_[X[:, [*(set(chosen) - {i}), j]], np.ones(30)]
+            residual = y - columns @ np.linalg.lstsq(columns, y)[0]
+            values[j] = residual @ residual / 60
+        assert substitute == min(values, key=values.get)
+        np.testing.assert_allclose(gain, float(solution.value) - min(values.values()), rtol=1e-8)
+    with pytest.raises(ValueError, match="some but not all"):
+        best_swaps(model, solution._replace(support=sht.Support(np.arange(7), np.ones(7, bool))))
+
+
+@pytest.mark.parametrize("m", [3, 60])
+def test_swap_gains(m):
+    rng = np.random.default_rng(m)
+    swaps = Swaps(np.arange(m), np.arange(m) + m, -rng.uniform(0, 1, m), 2.0, 2 * m)
+    figure = plot_swap_gains(swaps, [f"a rather long name of number {j} of them" for j in range(2 * m)])
+    check_legible(figure)
+    (ax,) = figure.axes
+    assert "No exchange" in ax.get_title() and len(ax.patches) == min(m, 30)
+    np.testing.assert_allclose(min(bar.get_width() for bar in ax.patches), -50 * swaps.gains.max())
+    swaps.gains[0] = 0.1
+    assert plot_swap_gains(swaps).axes[0].get_title().startswith("1 exchange lowers")
+
+
+def test_fit_draws_every_step_and_feature():
+    history = {"value": np.array([3.0, 2.0, 1.5, 1.2, 1.1]), "grad_norm": np.array([1.0, 0.1, 0.01, 1e-3, 0])}
+    figure = plot_fit(history, ["a", "b"], np.array([1.0, -2.0]), title="two features")
+    objective, bars, gradient = (figure.axes[i] for i in range(3))
+    np.testing.assert_allclose(objective.lines[0].get_ydata(), history["value"][:-1] - 1.1)
+    np.testing.assert_allclose(gradient.lines[0].get_xdata(), [1, 2, 3, 4])
+    assert [label.get_text() for label in bars.get_yticklabels()] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: plot_path(make_path(5, 5), ["a"]), "feature_names"),
+        (lambda: plot_path(make_path(5, 5), chosen=99), "chosen"),
+        (lambda: plot_stability(make_stability(5), ["a"]), "feature_names"),
+        (lambda: plot_stability(make_stability(5), threshold=0.2), "threshold"),
+    ],
+)
+def test_bad_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
