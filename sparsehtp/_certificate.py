@@ -421,7 +421,7 @@ def _score(support, may_leave, enters, features, block, point):
         return curvature, None
     eps, tiny = jnp.finfo(rows.dtype).eps, jnp.finfo(rows.dtype).tiny
     # The inverse is zero on empty places and all-zero columns, and so is H.
-    inverse = jax.vmap(masked_factor(gram, support.mask).solve)(jnp.eye(gram.shape[0], dtype=gram.dtype))
+    inverse = masked_factor(gram, support.mask).inverse(gram.dtype)
     H, d = dot(inverse, rows), jnp.diagonal(inverse)
     c = jnp.where(d > 0, gather(point.refit, support), 0)[:, None]
     d = jnp.where(d > 0, d, 1)[:, None]

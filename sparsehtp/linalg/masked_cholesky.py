@@ -2,9 +2,13 @@
 
 The float64 parts hold no matrix product: under `vmap` a branch or loop body is batched after its `enable_x64` context
 has closed, and the batching rule of a product would then cast it back to float32.
+
+On a CPU a batch is factorised lane by lane. Batched LAPACK calls wait for the thread pool that they run in, so two
+independent ones can block each other for ever (jaxlib 0.10).
 """
 
-from typing import NamedTuple
+import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,12 +38,11 @@ class MaskedFactor(NamedTuple):
 
     def solve(self, b: Float[Array, "m"]) -> Float[Array, "m"]:
         """x with A x = b on the rows of the system, zero elsewhere; minimum norm (scaled) if singular."""
-        with jax.enable_x64(True):
-            rhs = self.scale * b.astype(jnp.float64)
-            z = jax.scipy.linalg.cho_solve((self.factor, True), rhs)
-            turned = jnp.sum(self.vectors * rhs[:, None], axis=0) * self.inverses
-            z = jnp.where(self.singular, jnp.sum(self.vectors * turned, axis=1), z)
-            return (self.scale * z).astype(b.dtype)
+        return _lane_by_lane(_solve)(self, b[:, None])[:, 0]
+
+    def inverse(self, dtype: Any) -> Float[Array, "m m"]:
+        """The (pseudo-)inverse on the rows of the system, zero elsewhere."""
+        return _lane_by_lane(_solve)(self, jnp.eye(self.factor.shape[-1], dtype=dtype))
 
 
 def masked_factor(A: Float[Array, "m m"], mask: Bool[Array, "m"]) -> MaskedFactor:
@@ -48,6 +51,32 @@ def masked_factor(A: Float[Array, "m m"], mask: Bool[Array, "m"]) -> MaskedFacto
     A row whose diagonal is zero (an all-zero column of the design) is left out like a padded one. The system counts as
     singular if a squared pivot of the scaled matrix falls below the table's `pivot` tolerance.
     """
+    return _lane_by_lane(_factor)(A, mask)
+
+
+def _one_by_one():
+    return jax.default_backend() == "cpu"
+
+
+@functools.cache
+def _sequential(function):
+    return jax.custom_batching.sequential_vmap(function)
+
+
+def _lane_by_lane(function):
+    return _sequential(function) if _one_by_one() else function
+
+
+def _solve(system, B):
+    with jax.enable_x64(True):
+        rhs = system.scale[:, None] * B.astype(jnp.float64)
+        z = jax.scipy.linalg.cho_solve((system.factor, True), rhs)
+        turned = jnp.sum(system.vectors[:, :, None] * rhs[:, None, :], axis=0) * system.inverses[:, None]
+        turned = jnp.sum(system.vectors[:, :, None] * turned[None], axis=1)
+        return (system.scale[:, None] * jnp.where(system.singular, turned, z)).astype(B.dtype)
+
+
+def _factor(A, mask):
     tol = tolerance("pivot", A.dtype)
     with jax.enable_x64(True):
         A = A.astype(jnp.float64)
@@ -70,5 +99,7 @@ def masked_factor(A: Float[Array, "m m"], mask: Bool[Array, "m"]) -> MaskedFacto
         def nothing(M):
             return jnp.zeros_like(M), jnp.zeros_like(diagonal)
 
-        vectors, inverses = lax.cond(any_lane(singular), eigen, nothing, M)
+        # Lane by lane the branch is taken, or not, for each lane.
+        rare = singular if _one_by_one() else any_lane(singular)
+        vectors, inverses = lax.cond(rare, eigen, nothing, M)
     return MaskedFactor(factor, vectors, inverses, scale, singular)

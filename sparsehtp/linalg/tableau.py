@@ -17,7 +17,6 @@ product costs little more than one vector product.
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
@@ -85,7 +84,7 @@ def tableau_at(
     active = jnp.arange(rows) < size
     K = jnp.where(active[:, None], gram(idx), 0)
     G = jnp.where(active, K[:, idx], 0)
-    inverse = jax.vmap(masked_factor((G + G.T) / 2, active).solve)(jnp.eye(rows, dtype=rhs.dtype))
+    inverse = masked_factor((G + G.T) / 2, active).inverse(rhs.dtype)
     H = dot(inverse, K)
     c = dot(inverse, jnp.where(active, rhs[idx], 0))
     empty = empty_tableau(diagonal, rhs, constant, rows)

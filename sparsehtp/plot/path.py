@@ -50,7 +50,8 @@ def plot_path(
     w = path.x[np.append(rows, rows[-1] if chosen is None else chosen)][:, used]
     w = np.where(np.isfinite(w), w, 0) * (1 if scale is None else np.asarray(scale)[used])
     w, at_choice = w[:-1], w[-1]
-    number = np.clip(np.count_nonzero(at_choice), len(PALETTE), MAX_LABELS) if chosen is not None else MAX_LABELS
+    own = MAX_LABELS if chosen is None else min(np.count_nonzero(at_choice), MAX_LABELS)
+    number = max(own, len(PALETTE))
     named = np.lexsort((-np.abs(w[-1]), -np.abs(at_choice)))[:number]
 
     drawn = w != 0

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 
 from .._stability import Stability
-from .style import MAX_LABELS, REST, k_axis, label_ends, line_style, names_of, new_figure, tidy
+from .style import MAX_LABELS, PALETTE, REST, k_axis, label_ends, line_style, names_of, new_figure, tidy
 
 
 def plot_stability(
     stability: Stability, feature_names: Sequence[str] | None = None, ax: Any = None, *, threshold: float = 0.75
 ) -> Any:
-    """Selection probabilities against k; the 16 most stable features that reach the threshold are named.
+    """Selection probabilities against k; features that reach the threshold are named, the rest are grey.
+
+    Of those, the 16 that are most stable on the mean over k; where there are fewer than 8, the next most stable too.
 
     The caption bounds the expected number of false selections at the threshold (Shah and Samworth), for a k that was
     fixed beforehand.
@@ -36,8 +38,9 @@ def plot_stability(
     ax = new_figure(9, 5.5).subplots() if ax is None else ax
     order = np.argsort(stability.ks, kind="stable")
     ks, lines = stability.ks[order], stability.probabilities[order]
-    stable = np.flatnonzero(stability.selected(threshold).any(0))
-    named = stable[np.argsort(-lines[:, stable].mean(0), kind="stable")][:MAX_LABELS]
+    reached, share = stability.selected(threshold).any(0), lines.mean(0)
+    number = max(min(int(reached.sum()), MAX_LABELS), min(len(PALETTE), np.count_nonzero(share)))
+    named = np.lexsort((-share, ~reached))[:number]
     others = np.setdiff1d(np.flatnonzero(lines.any(0)), named)
     markers = {"marker": "o", "markersize": 3} if ks.size <= 40 else {}
     ax.plot(ks, lines[:, others], color=REST, linewidth=0.8, zorder=1.5)

@@ -135,6 +135,7 @@ def test_k_by_cross_validation_and_a_saved_model(tmp_path):
     np.testing.assert_allclose(model["train_score"], loaded.score(pd.DataFrame(X, columns=NAMES), Y))
 
 
+@pytest.mark.slow
 def test_k_by_criterion(tmp_path):
     arguments = ("--target", "target", "--k", "bic", *CHEAP, "--out", tmp_path / "out")
     result = invoke("fit", save_csv(tmp_path / "data.csv"), *arguments)
@@ -259,6 +260,7 @@ def test_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["data.csv"]
 
 
+@pytest.mark.slow
 def test_demo(tmp_path):
     result = invoke("demo", "--out", tmp_path / "demo")
     assert result.exit_code == 0, result.output

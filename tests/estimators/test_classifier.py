@@ -44,7 +44,7 @@ def test_equals_scikit_learn_on_the_chosen_features(data, solver, class_weight):
     np.testing.assert_array_equal(model.predict(X), reference.predict(chosen))
 
 
-@pytest.mark.parametrize("loss", ["logistic", "smoothed_hinge"])
+@pytest.mark.parametrize("loss", ["logistic", pytest.param("smoothed_hinge", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
 def test_weights_are_repeated_rows(data, loss, class_weight):
     X, y = data
@@ -106,7 +106,7 @@ def test_hinges_classify_without_probabilities(data, loss):
 
 
 @pytest.mark.parametrize("loss", ["logistic", "smoothed_hinge"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.slow), np.float64])
 def test_separated_classes_without_l2_are_named(data, loss, dtype):
     X, _ = data
     y = X[:, 3] > 1.5 * X[:, 4]

@@ -44,7 +44,9 @@ def test_least_squares_on_the_chosen_features(data, solver):
     np.testing.assert_allclose(model.objective_value_, mean_loss, rtol=1e-9)
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber", "poisson"])
+@pytest.mark.parametrize(
+    "loss", ["squared", pytest.param("huber", marks=pytest.mark.slow), pytest.param("poisson", marks=pytest.mark.slow)]
+)
 def test_weights_are_repeated_rows(data, loss):
     X, y = data
     y = np.round(np.abs(y)) if loss == "poisson" else y

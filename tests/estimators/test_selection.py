@@ -62,23 +62,24 @@ def test_certificate(regressor):
 
 
 def test_folds_are_the_users(regressor):
-    model = sht.SparseRegressor(cv=SPLITS).fit(X, Y)
+    model = sht.SparseRegressor(cv=SPLITS, solver="foba").fit(X, Y)
     assert model.cv_results_["scores"].shape[0] == 3
-    rows, l2 = SPLITS[1]
+    rows, held_out = SPLITS[1]
     k = np.flatnonzero((model.cv_results_["ks"] == 2) & (model.cv_results_["l2s"] == 0.1))[0]
     fold = sht.SparseRegressor(k=2, l2=0.1, solver="htp").fit(X[rows], Y[rows])
-    loss = 0.5 * np.mean((Y[l2] - fold.predict(X[l2])) ** 2)
+    loss = 0.5 * np.mean((Y[held_out] - fold.predict(X[held_out])) ** 2)
     np.testing.assert_allclose(model.cv_results_["scores"][1, k], loss, rtol=1e-7)
     masks = [tuple(np.isin(np.arange(N), part) for part in pair) for pair in SPLITS]
-    again = sht.SparseRegressor(cv=masks).fit(X, Y)
+    again = sht.SparseRegressor(cv=masks, solver="foba").fit(X, Y)
     np.testing.assert_array_equal(again.cv_results_["scores"], model.cv_results_["scores"])
 
 
+@pytest.mark.slow
 def test_rows_without_weight_are_in_no_fold():
     weights = np.r_[np.ones(N - 7), np.zeros(7)]
     few = [tuple(part[part < N - 7] for part in pair) for pair in SPLITS]
-    one = sht.SparseRegressor(cv=SPLITS).fit(X, Y, weights)
-    two = sht.SparseRegressor(cv=few).fit(X[: N - 7], Y[: N - 7])
+    one = sht.SparseRegressor(cv=SPLITS, solver="foba").fit(X, Y, weights)
+    two = sht.SparseRegressor(cv=few, solver="foba").fit(X[: N - 7], Y[: N - 7])
     np.testing.assert_allclose(one.cv_results_["scores"], two.cv_results_["scores"], rtol=1e-10)
     np.testing.assert_array_equal(one.coef_, two.coef_)
 
@@ -93,30 +94,53 @@ def test_one_standard_error_and_seeds(regressor):
     assert not np.array_equal(other.cv_results_["scores"], regressor.cv_results_["scores"])
 
 
+@pytest.mark.slow
 def test_given_l2_is_not_tuned():
-    model = sht.SparseRegressor(l2=0.25).fit(X, Y)
+    model = sht.SparseRegressor(l2=0.25, solver="foba").fit(X, Y)
     assert model.l2_ == 0.25 and set(model.path_.l2s) == {0.25}
+
+
+@pytest.mark.slow
+def test_l2_for_each_feature():
     each = np.linspace(0.1, 0.2, P)
-    np.testing.assert_array_equal(sht.SparseRegressor("bic", l2=each).fit(X, Y).l2_, each)
+    for k in ("cv", "bic"):
+        np.testing.assert_array_equal(sht.SparseRegressor(k, l2=each).fit(X, Y).l2_, each)
 
 
 @pytest.mark.parametrize("name", ["aic", "bic", "ebic", "sic"])
 def test_criteria(name):
-    weights = np.random.default_rng(0).integers(1, 3, N)
-    strong = X[:, 1] / X[:, 1].std() - X[:, 4] / X[:, 4].std() + 0.05 * RNG.standard_normal(N)
-    model = sht.SparseRegressor(name).fit(X, strong, weights)
+    strong = X[:, 1] / X[:, 1].std() - X[:, 4] / X[:, 4].std() + 0.05 * np.random.default_rng(1).standard_normal(N)
+    model = sht.SparseRegressor(name, solver="foba").fit(X, strong)
     assert {1, 4} <= set(np.flatnonzero(model.support_))
-    assert model.k_ == 2 or name == "aic"
-    assert model.cv_results_ is None and model.path_.total_weight == weights.sum()
-    repeated = clone(model).fit(np.repeat(X, weights, axis=0), np.repeat(strong, weights))
-    np.testing.assert_array_equal(repeated.support_, model.support_)
+    assert model.k_ == 2 or name != "ebic"
+    assert model.cv_results_ is None
+    best = sht.information_criterion(model.path_, name).best
+    assert model.path_.ks[best] == model.k_
 
 
+@pytest.mark.slow
+def test_a_weight_counts_as_rows_in_a_criterion():
+    weights = np.random.default_rng(0).integers(1, 3, N)
+    weighted = sht.SparseRegressor("bic", solver="foba").fit(X, Y, weights)
+    repeated = clone(weighted).fit(np.repeat(X, weights, axis=0), np.repeat(Y, weights))
+    assert weighted.path_.total_weight == weights.sum()
+    np.testing.assert_array_equal(repeated.support_, weighted.support_)
+
+
+@pytest.mark.slow
+def test_criterion_with_the_default_solver():
+    assert list(np.flatnonzero(sht.SparseRegressor("ebic").fit(X, Y).support_)) == [1, 4]
+    model = sht.SparseClassifier("ebic").fit(X, LABELS)
+    assert {1, 4} <= set(np.flatnonzero(model.support_)) and model.certificate_.swap_gain == 0
+
+
+@pytest.mark.slow
 def test_criterion_for_classes():
     model = sht.SparseClassifier("bic", solver="foba", class_weight="balanced").fit(X, LABELS)
     assert {1, 4} <= set(np.flatnonzero(model.support_)) and model.k_ <= 4
 
 
+@pytest.mark.slow
 def test_fewer_folds_where_data_are_few():
     rare = np.r_[np.zeros(17), np.ones(3)]
     with pytest.warns(UserWarning, match="^cv: 3 folds"):
@@ -127,10 +151,11 @@ def test_fewer_folds_where_data_are_few():
         model = sht.SparseClassifier(solver="foba").fit(X[:20], rare)
     assert model.cv_results_ is None and model.path_ is not None
     with pytest.warns(UserWarning, match="ebic is used instead"):
-        model = sht.SparseRegressor().fit(X[:1], Y[:1])
+        model = sht.SparseRegressor(solver="htp").fit(X[:1], Y[:1])
     assert model.k_ == 0 and model.predict(X[:1]) == pytest.approx(Y[:1])
 
 
+@pytest.mark.slow
 def test_structures_are_chosen_too():
     labels = np.arange(P) // 2
     with warnings.catch_warnings():
