@@ -8,7 +8,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sparsehtp as sht
 
-
 DONE = itertools.count(1)
 
 
