@@ -91,7 +91,9 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             if folds is not None:
                 l2s = np.asarray(self._l2_grid if l2 is None else l2[None])
                 searcher = selection.search_solver(solver, first, threshold, folds=True)
-                choice = selection.by_cross_validation(models, threshold, searcher, l2s, folds, key, self.one_se)
+                choice = selection.by_cross_validation(
+                    models, threshold, searcher, l2s, folds, weights.sum(), key, self.one_se
+                )
                 models = [model.reweighted(l2=choice.l2) for model in models]
             elif isinstance(k, str):
                 searcher = selection.search_solver(solver, first, threshold, folds=False)

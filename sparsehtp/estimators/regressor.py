@@ -18,7 +18,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
     Args:
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
-            by cross-validation among 0, 1, ..., 10, 12, ..., 20, 25, 30, 40, 50 up to half the samples. "aic", "bic",
+            by cross-validation among 0, 1, ..., 10, 12, ..., 20, 25, 30, 40, 50, up to half the samples. "aic", "bic",
             "ebic", "sic": chosen among these by the criterion, see `information_criterion`; a weight counts as that
             many rows.
         l2: ridge strength >= 0 in units of the mean loss, a number or (p,). "auto": chosen together with k from 1e-6,

@@ -33,9 +33,9 @@ class Choice(NamedTuple):
     results: dict[str, Any] | None
 
 
-def default_ks(model: LinearModel, threshold: Any) -> np.ndarray:
+def default_ks(model: LinearModel, threshold: Any, samples: float) -> np.ndarray:
     """0, 1, ..., 10 and then wider steps up to 50, half the samples, or the units to choose from."""
-    most = min(len(model.y) // 2, n_units(model, threshold) - threshold.keep.shape[0])
+    most = min(samples // 2, n_units(model, threshold) - threshold.keep.shape[0])
     return np.array([k for k in KS if k <= most])
 
 
@@ -88,10 +88,18 @@ def make_folds(
 
 
 def by_cross_validation(
-    models: list[LinearModel], threshold: Any, solver: Any, l2s: np.ndarray, folds: Any, key: jax.Array, one_se: bool
+    models: list[LinearModel],
+    threshold: Any,
+    solver: Any,
+    l2s: np.ndarray,
+    folds: Any,
+    total_weight: float,
+    key: jax.Array,
+    one_se: bool,
 ) -> Choice:
     """The (k, l2) with the best mean held-out loss over all problems, or with the fewest units nearly as good."""
-    ks = default_ks(models[0], threshold)
+    # A weight counts as that many rows; weights of another scale must not shorten the grid.
+    ks = default_ks(models[0], threshold, max(total_weight, len(models[0].y)))
     try:
         runs = [
             cross_validate(model, ks, l2s, folds=folds, threshold=threshold, solver=solver, key=key) for model in models
@@ -120,7 +128,8 @@ def by_criterion(
     models: list[LinearModel], threshold: Any, solver: Any, name: str, total_weight: float, key: jax.Array
 ) -> Choice:
     """The k with the least sum of a criterion over all problems."""
-    ks = default_ks(models[0], threshold)
+    # Rows, whatever their weights: a saturated least-squares fit would win.
+    ks = default_ks(models[0], threshold, len(models[0].y))
     paths = [solve_path(model, ks, threshold=threshold, solver=solver, key=key) for model in models]
     # The models' weights are scaled; a weight counts as that many rows.
     paths = [dataclasses.replace(path, total_weight=total_weight) for path in paths]
