@@ -162,8 +162,11 @@ class BestSubset(AbstractPathSolver):
         tableau = None
         if objective.quadratic and width is None:
             equations = objective.normal_equations()
-            empty = empty_tableau(equations.diagonal, equations.rhs, equations.constant, rows)
-            tableau = grow(equations, empty, target, start.at[threshold.keep].set(2))
+            tableau = empty_tableau(equations.diagonal, equations.rhs, equations.constant, locked)
+            level = start.at[threshold.keep].set(2)
+            for _, high in _segments(threshold.k_max):
+                tableau = resize(tableau, locked + high)
+                tableau = grow(equations, tableau, jnp.minimum(target, locked + high), level)
             # The first step refits; until then the value is infinite.
             point = Point(tableau.idx, tableau.size, jnp.zeros_like(x0), jnp.asarray(jnp.inf, x0.dtype), jnp.int32(0))
             grad = jnp.zeros_like(x0)
@@ -329,7 +332,7 @@ class BestSubset(AbstractPathSolver):
 def _segments(k_max):
     """Ranges of k over which a path uses one number of rows: padded rows cost as much as full ones."""
     ends = [0, *(k for k in (16, 64, 256, 1024) if 1.25 * k < k_max), k_max]
-    return list(itertools.pairwise(ends)) if k_max else []
+    return list(itertools.pairwise(ends)) if k_max else [(0, 0)]
 
 
 def _forward(pool, threshold, t, point, best, low, high):
