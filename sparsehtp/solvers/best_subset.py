@@ -34,7 +34,7 @@ class Effort(NamedTuple):
 
 EFFORTS = {
     "fast": Effort(0, 0, 50, 0),
-    "default": Effort(16, 1, 100, 256),
+    "default": Effort(8, 1, 100, 128),
     "thorough": Effort(64, 4, 400, 2048),
 }
 TABLEAU_BYTES = 2**28  # a tableau over all features larger than this gives way to a working set
