@@ -66,7 +66,7 @@ def solvers(thorough=True):
     fits = {
         f"{name}, {np.dtype(dtype).name}": Ours(solver, dtype)
         for name, solver in ours.items()
-        for dtype in (np.float32, np.float64)
+        for dtype in ((np.float64,) if "thorough" in name else (np.float32, np.float64))
     }
     missing = []
     for peer in (abess, skscope):
