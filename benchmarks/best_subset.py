@@ -58,9 +58,7 @@ class Ours:
 
 def solvers(thorough=True):
     """(name -> fit(X, y, k) giving a support, rows for the peers that are missing)."""
-    ours = {"HTP": sht.HTP()}
-    if hasattr(sht, "ForwardSelection"):
-        ours["ForwardSelection"] = sht.ForwardSelection()
+    ours = {"HTP": sht.HTP(), "ForwardSelection": sht.ForwardSelection()}
     for effort in ("fast", "default", "thorough")[: 3 if thorough else 2]:
         ours[f"BestSubset {effort}"] = sht.BestSubset(effort)
     fits = {
@@ -185,8 +183,6 @@ def compile_rows(fits):
 
 def certified(X, y, k, repeats):
     """float64 fit, ingest and certificate included, against abess at one size."""
-    if not hasattr(sht, "certificate"):
-        return [{"name": "certificate: not available", "value": 0, "unit": "fits"}]
     fit, gains = Ours(sht.BestSubset(), np.float64), []
     runs = {"ours": lambda: gains.append(fit.certified(X, y, k))}
     if version("abess"):
@@ -207,8 +203,6 @@ def certified(X, y, k, repeats):
 
 def path(X, y, k_max, repeats):
     """Every k = 1..k_max by `solve_path` against abess with warm starts; swap optimality recomputed in NumPy."""
-    if not hasattr(sht, "solve_path"):
-        return [{"name": "path: solve_path is not available", "value": 0, "unit": "fits"}]
     ks, rows, runs, paths, first = np.arange(1, k_max + 1), [], {}, {}, {}
     peers = {name: s for name, s in abess.SETTINGS.items() if s.get("path")} if version("abess") else {}
     residuals = {}
@@ -262,7 +256,7 @@ def main(quick=False):
     summaries = summary(rows, fits)
     checks = aims(rows, summaries) + compile_rows(fits)
 
-    fits, _ = solvers(thorough=False)  # 200 restarts take minutes there
+    fits, _ = solvers(thorough=False)  # too slow there
     large = (500, 2000, 25, 5, 0.0) if quick else LARGE
     X, y, _ = generate(*large)
     big = [{"name": "large: " + label(*large, 0), "unit": "best rss"}]

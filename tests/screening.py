@@ -23,10 +23,10 @@ class Screening(AbstractPathSolver):
         return 1
 
     def init(self, objective, threshold, x0, key):
-        raise NotImplementedError
+        raise AssertionError("grids run `path` alone")
 
     def step(self, objective, threshold, state, t):
-        raise NotImplementedError
+        raise AssertionError("grids run `path` alone")
 
     def path(self, objective, threshold, key):
         _, slope = objective.value_and_grad(jnp.zeros(objective.n_coefficients + objective.n_free, objective.dtype))

@@ -148,7 +148,11 @@ def describe(data: Data, split: Split, estimator: Any, options: Options, source:
             for i in order
         ],
         "intercept": intercept,
-        "result": {"name": estimator.result_, "sentence": sht.RESULTS[estimator.result_].sentence},
+        "result": {
+            "name": estimator.result_,
+            "fired": estimator.fired_,
+            "sentence": sht.RESULTS[estimator.result_].sentence,
+        },
         "num_steps": estimator.n_iter_,
         "objective": float(estimator.objective_value_),
         "metric": metric,

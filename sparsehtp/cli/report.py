@@ -43,7 +43,7 @@ def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Se
             score = model[f"{part}_score"]
             text = "undefined (constant target)" if score is None else f"{score:.4f} on {rows} rows"
             facts.add_row(f"{part} {model['metric']}", text)
-    facts.add_row("result", f"{result['name']} after {model['num_steps']} steps")
+    facts.add_row("result", f"{result['name']} after {model['num_steps']} steps (fired: {result['fired']})")
     facts.add_row("objective", f"{model['objective']:.6g}")
     facts.add_row("certificate", escape(model["certificate"]))
     facts.add_row("time", f"{timing} on {model['device']['kind']}")

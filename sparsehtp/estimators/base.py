@@ -13,11 +13,10 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._certificate import certificate
-from .._results import RESULTS, Solution
+from .._results import FIRED, RESULTS, Solution
 from .._solve import solve
 from .._types import replace
 from ..objectives import LinearModel
-from ..solvers import BestSubset
 from ..thresholds import GroupSparsity
 from ..thresholds.base import next_power_of_two
 from . import parameters, selection
@@ -99,8 +98,6 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 searcher = selection.search_solver(solver, first, threshold, folds=False)
                 choice = selection.by_criterion(models, threshold, searcher, k, weights.sum(), key)
             threshold = with_k(threshold, k if choice is None else choice.k, X.shape[1])
-            if solver is None and selection.takes_best_subset(first, threshold):
-                solver = BestSubset()
             solutions = [
                 solve(
                     model,
@@ -140,6 +137,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         self.history_ = self._one_or_all(histories)
         self.objective_value_ = self._one_or_all([float(each.value) for each in solutions])
         self.result_ = self._one_or_all([result.name for result in results])
+        self.fired_ = self._one_or_all([FIRED(int(each.fired)).sentence for each in solutions])
         self.path_ = None if choice is None else self._one_or_all(choice.paths)
         return results
 

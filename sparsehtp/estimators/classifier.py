@@ -72,11 +72,13 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         certificate_: `Certificate` of the fit, computed when it is first read. The estimator holds on to the training
             data until then; pickles and saved files do not, and it is None after them unless it was read before.
         result_: how the final fit ended, a name in `RESULTS`.
+        fired_: names of the stopping criteria that held, "none" if none did.
         objective_value_: the minimum found.
         history_: dict of arrays with one entry per step, see `Info`.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
-    With several classes, path_, certificate_, result_, objective_value_ and history_ are lists with an item for each.
+    With several classes, path_, certificate_, result_, fired_, objective_value_ and history_ are lists with an item for
+    each.
 
     Raises:
         ValueError: in `fit`, for data or parameters out of range, or y with fewer than two classes; the message names

@@ -59,6 +59,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         certificate_: `Certificate` of the fit, computed when it is first read. The estimator holds on to the training
             data until then; pickles and saved files do not, and it is None after them unless it was read before.
         result_: how the final fit ended, a name in `RESULTS`.
+        fired_: names of the stopping criteria that held, "none" if none did.
         objective_value_: the minimum found.
         history_: dict of arrays with one entry per step, see `Info`.
         n_features_in_, feature_names_in_: as in scikit-learn.

@@ -14,9 +14,9 @@ from .._criteria import information_criterion
 from .._cross_validation import cross_validate
 from .._grid import n_units
 from .._path import Path, solve_path
+from .._solve import default_solver
 from ..objectives import LinearModel
 from ..solvers import AbstractSolver, BestSubset, FoBa
-from ..thresholds import Sparsity
 from .parameters import check_count
 
 KS = (*range(11), 12, 14, 16, 18, 20, 25, 30, 40, 50)
@@ -41,18 +41,12 @@ def default_ks(model: LinearModel, threshold: Any, samples: float) -> np.ndarray
 
 def search_solver(solver: AbstractSolver | None, model: LinearModel, threshold: Any, folds: bool) -> Any:
     """The solver of a search over k; None: the grid's own default."""
-    if solver is not None or not takes_best_subset(model, threshold):
+    if solver is not None or not isinstance(default_solver(model, threshold), BestSubset):
         return solver
     if not model.quadratic:
-        return FoBa()  # a small part of the time of BestSubset's path, for held-out losses as low
+        return FoBa()  # one refit a step, where BestSubset tries a batch of swaps for every k
     # Folds need good supports fast; a criterion compares objectives, so it deserves better ones.
-    return BestSubset("fast", working_set=WORKING_SET) if folds else BestSubset()
-
-
-def takes_best_subset(model: LinearModel, threshold: Any) -> bool:
-    """Whether `BestSubset` takes the problem: single features without bounds, and a smooth loss."""
-    unbounded = type(threshold) is Sparsity and threshold.lower is None and threshold.upper is None
-    return unbounded and model.loss.twice_differentiable
+    return BestSubset("fast", working_set=WORKING_SET) if folds else None
 
 
 def make_folds(

@@ -15,7 +15,7 @@ product costs little more than one vector product.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax.numpy as jnp
 from jax import lax
@@ -29,6 +29,18 @@ from .top_k import top_k
 BLOCK = 32  # candidate columns per fetch
 
 GramColumns = Callable[[Array], Array]  # indices (b,) -> rows (b, p) of X'X + diag(l2)
+
+
+class Equations(Protocol):
+    """Normal equations: right-hand side X'y, diagonal and columns of X'X + diag(l2), and y'y."""
+
+    @property
+    def rhs(self) -> Float[Array, "p"]: ...
+    @property
+    def diagonal(self) -> Float[Array, "p"]: ...
+    @property
+    def constant(self) -> Float[Array, ""]: ...
+    def columns(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]: ...
 
 
 class Tableau(NamedTuple):
@@ -48,10 +60,9 @@ class Tableau(NamedTuple):
     columns: Float[Array, "b p"]
 
 
-def empty_tableau(
-    diagonal: Float[Array, "p"], rhs: Float[Array, "p"], constant: Float[Array, ""], rows: int
-) -> Tableau:
-    """The tableau of no features: `diagonal` of the Gram matrix, `rhs` X'y, `constant` y'y."""
+def empty_tableau(equations: Equations, rows: int) -> Tableau:
+    """The tableau of no features, with room for `rows` of them."""
+    diagonal, rhs, constant = equations.diagonal, equations.rhs, equations.constant
     p, dtype = rhs.shape[0], rhs.dtype
     block = min(BLOCK, p)
     eps = jnp.finfo(dtype).eps
@@ -71,23 +82,17 @@ def empty_tableau(
     )
 
 
-def tableau_at(
-    gram: GramColumns,
-    diagonal: Float[Array, "p"],
-    rhs: Float[Array, "p"],
-    constant: Float[Array, ""],
-    idx: Int[Array, "m"],
-    size: Int[Array, ""],
-) -> Tableau:
+def tableau_at(equations: Equations, idx: Int[Array, "m"], size: Int[Array, ""] | int) -> Tableau:
     """The tableau of the first `size` features of idx, from the data."""
+    diagonal, rhs, constant = equations.diagonal, equations.rhs, equations.constant
     rows = idx.shape[0]
     active = jnp.arange(rows) < size
-    K = jnp.where(active[:, None], gram(idx), 0)
+    K = jnp.where(active[:, None], equations.columns(idx), 0)
     G = jnp.where(active, K[:, idx], 0)
     inverse = masked_factor((G + G.T) / 2, active).inverse(rhs.dtype)
     H = dot(inverse, K)
     c = dot(inverse, jnp.where(active, rhs[idx], 0))
-    empty = empty_tableau(diagonal, rhs, constant, rows)
+    empty = empty_tableau(equations, rows)
     chosen = empty.chosen.at[idx].max(active)
     return empty._replace(
         idx=jnp.where(active, idx, 0),

@@ -89,7 +89,10 @@ class LinearModel(AbstractRestrictable):
         self.mean, self.inverse_scale = self._standardisation()
 
     def _check(self):
-        if is_concrete(self.design) and not bool(self.design.is_finite()):
+        # Under jit even a concrete design's checks would be staged.
+        with jax.ensure_compile_time_eval():
+            finite = not is_concrete(self.design) or bool(self.design.is_finite())
+        if not finite:
             raise ValueError("X: holds NaN or infinite values; remove or impute them first.")
         for name in ("y", "sample_weight", "offset", "l2"):
             value = getattr(self, name)
@@ -109,7 +112,7 @@ class LinearModel(AbstractRestrictable):
         if not self.standardize:
             return None, None
         mean, deviation = self.design.moments(self._weights())
-        constant = deviation <= tolerance("constant", self.dtype) * jnp.maximum(deviation, jnp.abs(mean))
+        constant = _is_constant(mean, deviation)
         scale = jnp.where(constant, 1.0, deviation)
         if self.fit_intercept:  # a constant column repeats the intercept: it becomes an all-zero column
             return mean, jnp.where(constant, 0.0, 1.0 / scale)
@@ -265,6 +268,8 @@ class LinearModel(AbstractRestrictable):
             mean, diagonal = None, (self.inverse_scale > 0).astype(self.dtype)
         else:
             mean, deviation = self.design.moments(weights / total)
+            # A constant column repeats the intercept; its deviation is rounding.
+            deviation = jnp.where(_is_constant(mean, deviation), 0, deviation)
             if self.inverse_scale is not None:
                 mean, deviation = (mean - self.mean) * self.inverse_scale, deviation * self.inverse_scale
             diagonal = total * deviation**2
@@ -364,6 +369,10 @@ class RestrictedLinearModel(AbstractRestricted):
     def hess(self, z, damping=0.0):
         scaled = self.A * self._curvature_weights(z, damping)[:, None]
         return dot(scaled.T, self.A) + jnp.diag(self.ridge)
+
+
+def _is_constant(mean, deviation):
+    return deviation <= tolerance("constant", deviation.dtype) * jnp.maximum(deviation, jnp.abs(mean))
 
 
 def bounded(eta: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, "n"]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
@@ -126,6 +127,11 @@ def search(
         return size, trial(size), tries + 1
 
     return lax.while_loop(refused, attempt, (size, placeholder, jnp.int32(0)))
+
+
+def where(flag: Array, new: Any, old: Any) -> Any:
+    """One of two pytrees."""
+    return jax.tree.map(lambda a, b: jnp.where(flag, a, b), new, old)
 
 
 def changed(a: Support, b: Support) -> Array:

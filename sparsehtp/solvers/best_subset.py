@@ -1,24 +1,35 @@
 """Best subsets: forward growth, exact best swaps until none improves, and perturbed starts."""
 
 import itertools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Int
+from jaxtyping import Array
 
 from .._results import RESULTS
 from .._termination import SwapOptimal
 from .._tolerances import tolerance
 from .._types import Support
 from ..linalg import any_lane, top_k
-from ..linalg.tableau import Tableau, empty_tableau, removal_losses, remove, resize, swap_gains, tableau_at
+from ..linalg.tableau import Tableau, empty_tableau, removal_losses, remove, resize, swap_gains
 from ..objectives import AbstractRestrictable, GramEquations, gather
 from ..thresholds import Sparsity
-from .base import AbstractPathSolver, Trail, report
-from .htp import refit
+from .base import AbstractPathSolver, Trail, report, where
+from .subset_pool import (
+    Point,
+    Pool,
+    best_fitted,
+    fitted,
+    gradient_pool,
+    kept_point,
+    support_of,
+    swap_pool,
+    tableau_of,
+    with_rows,
+)
 from .subset_search import STRONGEST, best_swap, descend, grow, perturbed, swap_noise, working_set
 
 
@@ -41,38 +52,6 @@ TABLEAU_BYTES = 2**28  # a tableau over all features larger than this gives way 
 WORKING_SET = 512  # features, or four times the support where that is more
 SINGLES = 8  # swaps of a local model that are tried one by one, beside its descent
 ROUNDS = 5  # descents per size of a path whose objective is not quadratic
-
-
-class Point(NamedTuple):
-    """A refit on the first `size` features of idx."""
-
-    idx: Int[Array, "m"]
-    size: Array
-    x: Array
-    value: Array
-    fault: Array
-
-
-class Pool(NamedTuple):
-    """The objective over a working set of features (None: over all), whose positions stand for indices."""
-
-    objective: Any
-    features: Array | None
-
-    def inward(self, point: Point, p: int) -> Point:
-        """A point on the full objective as one of the working set."""
-        if self.features is None:
-            return point
-        where = jnp.zeros(p, jnp.int32).at[self.features].set(jnp.arange(self.features.shape[0], dtype=jnp.int32))
-        return point._replace(idx=where[point.idx], x=jnp.concatenate([point.x[self.features], point.x[p:]]))
-
-    def outward(self, point: Point, p: int) -> Point:
-        """A point of the working set as one on the full objective."""
-        if self.features is None:
-            return point
-        width = self.features.shape[0]
-        x = jnp.zeros(p, point.x.dtype).at[self.features].set(point.x[:width])
-        return point._replace(idx=self.features[point.idx], x=jnp.concatenate([x, point.x[width:]]))
 
 
 class BestSubsetState(NamedTuple):
@@ -162,7 +141,7 @@ class BestSubset(AbstractPathSolver):
         tableau = None
         if objective.quadratic and width is None:
             equations = objective.normal_equations()
-            tableau = empty_tableau(equations.diagonal, equations.rhs, equations.constant, locked)
+            tableau = empty_tableau(equations, locked)
             level = start.at[threshold.keep].set(2)
             for _, high in _segments(threshold.k_max):
                 tableau = resize(tableau, locked + high)
@@ -174,22 +153,22 @@ class BestSubset(AbstractPathSolver):
 
             def stage(carry):
                 point, _ = carry
-                pool = _pool(objective, point, width)
+                pool = gradient_pool(objective, point, width)
                 inner = pool.inward(point, p)
                 equations = pool.objective.normal_equations(inner.x)
                 level = start if pool.features is None else start[pool.features]
                 goal = jnp.minimum(target, jnp.maximum(2 * point.size, locked + 4))
-                t = grow(equations, _tableau(equations, inner), goal, level)
-                new = pool.outward(_fit(pool.objective, threshold, t.idx, t.size, inner.x), p)
+                t = grow(equations, tableau_of(equations, inner), goal, level)
+                new = pool.outward(fitted(pool.objective, threshold, t.idx, t.size, inner.x), p)
                 return new, new.size > point.size
 
-            first = _start(objective, threshold, rows), jnp.ones((), bool)
+            first = kept_point(objective, threshold, rows), jnp.ones((), bool)
             point, _ = lax.while_loop(lambda c: any_lane((c[0].size < target) & c[1]), stage, first)
-            _, grad = objective.value_and_grad(point.x, _support(objective, point))
+            _, grad = objective.value_and_grad(point.x, support_of(objective, point))
         no, one = jnp.zeros((), bool), jnp.ones((), x0.dtype)
         return BestSubsetState(
             x=point.x,
-            support=_support(objective, point),
+            support=support_of(objective, point),
             value=point.value,
             grad=grad,
             step_size=one,
@@ -213,12 +192,12 @@ class BestSubset(AbstractPathSolver):
         if pool_width is None:
             pool = Pool(objective, None)
         else:
-            pool = _best_pool(objective, threshold, point, pool_width)
+            pool = swap_pool(objective, threshold, point, pool_width)
         inner = pool.inward(point, p)
         equations = pool.objective.normal_equations(inner.x)
 
-        def rebuilt():
-            return _tableau(equations, inner)
+        def rebuilt():  # forms its own normal equations, so that their passes over the data are made only here
+            return tableau_of(pool.objective.normal_equations(inner.x), inner)
 
         if state.tableau is None:
             t0 = rebuilt()
@@ -237,32 +216,33 @@ class BestSubset(AbstractPathSolver):
             start = small.inward(inner, t0.g.shape[0])
             strength = jnp.clip(size - locked, 1, STRONGEST)
             found = perturbed(_gram(small.objective, start.x), t0, few, locked, starts, strength, draw)
-            new = _best_fit(small.objective, threshold, found, size, start.x)
+            new = best_fitted(small.objective, threshold, found, size, start.x)
             return pool.outward(small.outward(new, t0.g.shape[0]), p), t0
 
         if starts:
             unmoved = (point, t0)
             far = lax.cond(any_lane(state.local), perturbation, lambda: unmoved)
             near = lax.cond(any_lane(~state.local), descent, lambda: unmoved)
-            found, end = _where(state.local, far, near)
+            found, end = where(state.local, far, near)
         else:
             found, end = descent()
 
         tol = tolerance("swap", state.value.dtype)
         least = jnp.where(jnp.isfinite(state.value), tol * jnp.abs(state.value), 0)
         better, improved = found.value < state.value, found.value < state.value - least
-        found = _where(better, found, point)
-        support = _support(objective, found)
+        found = where(better, found, point)
+        support = support_of(objective, found)
         value, grad = objective.value_and_grad(found.x, support)
         gain, left, tableau = state.gain, jnp.zeros((), bool), None
         if state.tableau is not None:
             moved = better & ~state.local
-            tableau = _where(moved, _refreshed(end, found, value, grad), t0)
+            tableau = where(moved, _refreshed(end, found, value, grad), t0)
             gain = jnp.where(state.local, gain, best_swap(tableau, locked)[0] / 2)
             left = gain > tol * jnp.abs(value) + swap_noise(equations) / 2
         else:
             gain = jnp.where(state.local, gain, jnp.maximum(state.value - value, 0))
-        local = jnp.where(state.local, ~improved, ~improved | ((state.tableau is not None) & ~left))
+        # After a better perturbed start, however little better, no descent has been made.
+        local = jnp.where(state.local, ~better, ~improved | ((state.tableau is not None) & ~left))
         failures = jnp.where(improved, 0, state.failures + state.local)
         new = BestSubsetState(
             x=found.x,
@@ -297,7 +277,7 @@ class BestSubset(AbstractPathSolver):
         p, locked, k_max = objective.n_coefficients, threshold.keep.shape[0], threshold.k_max
         width = self._width(objective, threshold)
         rows = locked + k_max
-        point = _start(objective, threshold, rows)
+        point = kept_point(objective, threshold, rows)
         best = Point(
             jnp.zeros((k_max + 1, rows), jnp.int32).at[0].set(point.idx),
             jnp.full(k_max + 1, point.size),
@@ -307,22 +287,22 @@ class BestSubset(AbstractPathSolver):
         )
         t = None
         for low, high in _segments(k_max):
-            pool = _pool(objective, point, width)
-            inner = _cut(pool.inward(point, p), locked + high)
+            pool = gradient_pool(objective, point, width)
+            inner = with_rows(pool.inward(point, p), locked + high)
             if t is None or pool.features is not None or not objective.quadratic:
-                t = _tableau(pool.objective.normal_equations(inner.x), inner)
+                t = tableau_of(pool.objective.normal_equations(inner.x), inner)
             else:
                 t = resize(t, locked + high)
             t, inner, best = _forward(pool, threshold, t, inner, best, low, high)
-            point = pool.outward(_cut(inner, rows), p)
+            point = pool.outward(with_rows(inner, rows), p)
         if objective.quadratic and self.effort != "fast":
             for low, high in reversed(_segments(k_max)):
                 t = resize(t, locked + high)
                 t, best = _backward(pool, threshold, t, best, low)
 
         def finish(k):
-            fit = _fit(objective, threshold, best.idx[k], best.size[k], jnp.zeros_like(point.x))
-            support = _support(objective, fit)
+            fit = fitted(objective, threshold, best.idx[k], best.size[k], jnp.zeros_like(point.x))
+            support = support_of(objective, fit)
             return support, gather(fit.x, support), fit.value, fit.fault
 
         support, z, value, fault = lax.map(finish, jnp.minimum(jnp.arange(k_max + 1), threshold.k))
@@ -342,34 +322,27 @@ def _forward(pool, threshold, t, point, best, low, high):
     quadratic = objective.quadratic
     equations = objective.normal_equations(point.x)
 
-    def record(best, k, idx, size, value):
-        idx = idx if pool.features is None else pool.features[idx]
-        row = jnp.zeros(best.idx.shape[1], jnp.int32).at[: idx.shape[0]].set(idx)
-        return best._replace(
-            idx=best.idx.at[k].set(row), size=best.size.at[k].set(size), value=best.value.at[k].set(value)
-        )
-
     def quadratic_step(k, carry):
         t, point, best = carry
         t = descend(equations, grow(equations, t, locked + k), locked)
-        return t, point, record(best, k, t.idx, t.size, t.value)
+        return t, point, _recorded(pool, best, k, t.idx, t.size, t.value)
 
     def step(k, carry):
         t, point, best = carry
         model = objective.normal_equations(point.x)
-        t = grow(model, _tableau(model, point), locked + k)
-        point = _fit(objective, threshold, t.idx, t.size, point.x)
+        t = grow(model, tableau_of(model, point), locked + k)
+        point = fitted(objective, threshold, t.idx, t.size, point.x)
 
         def improve(carry):
             point, _, count = carry
             model = objective.normal_equations(point.x)
-            new, _ = _descent(objective, threshold, model, _tableau(model, point), point)
+            new, _ = _descent(objective, threshold, model, tableau_of(model, point), point)
             improved = new.value < point.value - tolerance("swap", point.value.dtype) * jnp.abs(point.value)
-            return _where(improved, new, point), improved, count + 1
+            return where(improved, new, point), improved, count + 1
 
         yes = jnp.ones((), bool)
         point, _, _ = lax.while_loop(lambda c: any_lane(c[1]) & (c[2] < ROUNDS), improve, (point, yes, jnp.int32(0)))
-        return t, point, record(best, k, point.idx, point.size, point.value)
+        return t, point, _recorded(pool, best, k, *point[:2], point.value)
 
     def body(carry):
         k, rest = carry
@@ -379,7 +352,7 @@ def _forward(pool, threshold, t, point, best, low, high):
         lambda c: (c[0] <= high) & any_lane(c[0] <= threshold.k), body, (jnp.int32(low + 1), (t, point, best))
     )
     if quadratic and (pool.features is not None or high < best.size.shape[0] - 1):
-        point = _fit(objective, threshold, t.idx, t.size, point.x)
+        point = fitted(objective, threshold, t.idx, t.size, point.x)
     return t, point, best
 
 
@@ -392,17 +365,21 @@ def _backward(pool, threshold, t, best, low):
         t, best = carry
         t = remove(t, jnp.argmin(removal_losses(t, locked)).astype(jnp.int32), t.size > locked + low)
         t = descend(equations, t, locked)
-        k = t.size - locked
-        idx = t.idx if pool.features is None else pool.features[t.idx]
-        row = jnp.zeros(best.idx.shape[1], jnp.int32).at[: idx.shape[0]].set(idx)
-        better = t.value < best.value[k]
-        return t, best._replace(
-            idx=best.idx.at[k].set(jnp.where(better, row, best.idx[k])),
-            size=best.size.at[k].set(jnp.where(better, t.size, best.size[k])),
-            value=best.value.at[k].min(t.value),
-        )
+        return t, _recorded(pool, best, t.size - locked, t.idx, t.size, t.value)
 
     return lax.while_loop(lambda c: any_lane(c[0].size > locked + low), body, (t, best))
+
+
+def _recorded(pool, best, k, idx, size, value):
+    """The best supports of every k, with one more candidate for k."""
+    idx = idx if pool.features is None else pool.features[idx]
+    row = jnp.zeros(best.idx.shape[1], jnp.int32).at[: idx.shape[0]].set(idx)
+    better = value < best.value[k]
+    return best._replace(
+        idx=best.idx.at[k].set(jnp.where(better, row, best.idx[k])),
+        size=best.size.at[k].set(jnp.where(better, size, best.size[k])),
+        value=best.value.at[k].min(value),
+    )
 
 
 def _descent(objective, threshold, equations, t0, point):
@@ -410,54 +387,14 @@ def _descent(objective, threshold, equations, t0, point):
     locked = threshold.keep.shape[0]
     if objective.quadratic:
         end = descend(equations, t0, locked)
-        return _fit(objective, threshold, end.idx, end.size, point.x), end
+        return fitted(objective, threshold, end.idx, end.size, point.x), end
     end = descend(equations, t0, locked, 2 * jnp.abs(point.value))
     gains = swap_gains(t0, locked)
     best = jnp.max(gains, axis=0)
     features = top_k(best, min(SINGLES, best.shape[0]))
     rows = jnp.argmax(gains[:, features], axis=0)
     singles = jax.vmap(lambda i, j: t0.idx.at[i].set(jnp.where(best[j] > -jnp.inf, j, t0.idx[i])))(rows, features)
-    return _best_fit(objective, threshold, jnp.vstack([end.idx, singles]), t0.size, point.x), end
-
-
-def _best_pool(objective, threshold, point, width):
-    """The chosen features and those of the best swaps, found in a scan over blocks of features."""
-    p, rows = objective.n_coefficients, point.idx.shape[0]
-    active = jnp.arange(rows) < point.size
-    chosen = jnp.zeros(p, bool).at[point.idx].max(active)
-    block = max(width - rows, 1)
-
-    def gains(first):
-        others = jnp.minimum(first + jnp.arange(block, dtype=jnp.int32), p - 1)
-        pool = Pool(objective.subset(jnp.concatenate([point.idx, others])), None)
-        here = point._replace(
-            idx=jnp.arange(rows, dtype=jnp.int32),
-            x=jnp.concatenate([jnp.where(active, point.x[point.idx], 0), jnp.zeros(block, point.x.dtype), point.x[p:]]),
-        )
-        t = _tableau(pool.objective.normal_equations(here.x), here)
-        return others, best_swap(t, threshold.keep.shape[0])[3][rows:]
-
-    others, best = lax.map(gains, jnp.arange(0, p, block, dtype=jnp.int32))
-    scores = jnp.full(p, -jnp.inf, best.dtype).at[others.ravel()].max(best.ravel())
-    features = top_k(jnp.where(chosen, jnp.inf, scores), width)
-    return Pool(objective.subset(features), features)
-
-
-def _pool(objective, point, width):
-    """The chosen features and those with the largest decrease of F in their own coefficient, at the point."""
-    if width is None:
-        return Pool(objective, None)
-    p = objective.n_coefficients
-    equations = objective.normal_equations(point.x)
-    _, grad = objective.value_and_grad(point.x, _support(objective, point))
-    scores = grad[:p] ** 2 / jnp.where(equations.diagonal > 0, equations.diagonal, jnp.inf)
-    active = jnp.arange(point.idx.shape[0]) < point.size
-    features = top_k(scores.at[point.idx].max(jnp.where(active, jnp.inf, 0)), width)
-    return Pool(objective.subset(features), features)
-
-
-def _tableau(equations, point):
-    return tableau_at(equations.columns, equations.diagonal, equations.rhs, equations.constant, point.idx, point.size)
+    return best_fitted(objective, threshold, jnp.vstack([end.idx, singles]), t0.size, point.x), end
 
 
 def _refreshed(t, point, value, grad):
@@ -472,42 +409,3 @@ def _gram(objective, x):
     equations = objective.normal_equations(x)
     A = equations.columns(jnp.arange(objective.n_coefficients, dtype=jnp.int32))
     return GramEquations(A, equations.rhs, equations.diagonal, equations.constant)
-
-
-def _start(objective, threshold, rows):
-    """The refit on the free and the kept features."""
-    locked = threshold.keep.shape[0]
-    idx = jnp.zeros(rows, jnp.int32).at[:locked].set(threshold.keep)
-    zero = jnp.zeros(objective.n_coefficients + objective.n_free, objective.dtype)
-    return _fit(objective, threshold, idx, jnp.int32(locked), zero)
-
-
-def _support(objective, point):
-    p, free = objective.n_coefficients, objective.n_free
-    idx = jnp.concatenate([p + jnp.arange(free, dtype=jnp.int32), point.idx])
-    return Support(idx, jnp.arange(idx.shape[0]) < free + point.size)
-
-
-def _fit(objective, threshold, idx, size, start):
-    """The refit of the first `size` features of idx."""
-    point = Point(idx, size, start, jnp.zeros((), start.dtype), jnp.int32(0))
-    support = _support(objective, point)
-    x, fault = refit(objective, threshold, support, start)
-    return point._replace(x=x, value=objective.value(x, support), fault=fault)
-
-
-def _best_fit(objective, threshold, candidates, size, start):
-    """The best of several refits."""
-    points = jax.vmap(lambda idx: _fit(objective, threshold, idx, size, start))(candidates)
-    i = jnp.argmin(jnp.where(jnp.isfinite(points.value), points.value, jnp.inf))
-    return jax.tree.map(lambda a: a[i], points)
-
-
-def _cut(point, rows):
-    """A point with another number of rows, all beyond its size being padding."""
-    idx = point.idx[:rows]
-    return point._replace(idx=jnp.pad(idx, (0, rows - idx.shape[0])))
-
-
-def _where(flag, new, old):
-    return jax.tree.map(lambda a, b: jnp.where(flag, a, b), new, old)

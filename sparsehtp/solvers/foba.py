@@ -11,10 +11,10 @@ from jaxtyping import Array, Float
 from .._results import RESULTS
 from .._termination import Complete
 from .._types import Support, is_concrete
-from ..linalg import any_lane
+from ..linalg import any_lane, dot, masked_factor
 from ..objectives import AbstractRestrictable, gather
 from ..thresholds import NonNegativeSparsity, Sparsity
-from .base import AbstractPathSolver, Trail, report
+from .base import AbstractPathSolver, Trail, report, where
 from .forward import MAX_STEPS, GreedyState, appended, decreases, differentiated, limit, refitted, row, start
 
 
@@ -149,7 +149,7 @@ class FoBa(AbstractPathSolver):
         gains = state.memory._replace(by_size=state.memory.by_size.at[new.size].set(gain))
         accepted = wanted & (gain > gains.least)
         new = new._replace(memory=gains, complete=jnp.zeros((), bool))
-        return _where(accepted, new, state._replace(complete=jnp.ones((), bool)))
+        return where(accepted, new, state._replace(complete=jnp.ones((), bool)))
 
     def _weakest(self, objective, threshold, state):
         """Position in the support of the feature whose removal costs least, and whether it is to go."""
@@ -159,7 +159,8 @@ class FoBa(AbstractPathSolver):
         without = jnp.where(jnp.eye(z.shape[0], dtype=bool), 0, z)
         if n_free:  # the free entries take over what they can of z_i, to second order
             hessian = restricted.hess(z)[:n_free]
-            without = without.at[:, :n_free].add((jnp.linalg.solve(hessian[:, :n_free], hessian) * z).T)
+            inverse = masked_factor(hessian[:, :n_free], jnp.ones(n_free, bool)).inverse(z.dtype)
+            without = without.at[:, :n_free].add((dot(inverse, hessian) * z).T)
         costs = jax.vmap(restricted.value)(without) - state.value
         position = jnp.arange(z.shape[0])
         first = n_free + threshold.keep.shape[0]
@@ -176,7 +177,7 @@ def _dropped(objective, threshold, state, position, wanted):
     idx = jnp.where(place >= position, jnp.roll(state.support.idx, -1), state.support.idx)
     mask = place < jnp.sum(state.support.mask) - 1
     smaller = state._replace(support=Support(idx, mask), size=state.size - 1)
-    return _where(wanted, refitted(objective, threshold, smaller), state)
+    return where(wanted, refitted(objective, threshold, smaller), state)
 
 
 def _collected(rows: Trail | None, state: GreedyState) -> Any:
@@ -184,7 +185,3 @@ def _collected(rows: Trail | None, state: GreedyState) -> Any:
         return None
     better = state.value < rows.value[state.size]
     return jax.tree.map(lambda a, new: a.at[state.size].set(jnp.where(better, new, a[state.size])), rows, row(state))
-
-
-def _where(flag, new, old):
-    return jax.tree.map(lambda n, o: jnp.where(flag, n, o), new, old)

@@ -228,14 +228,7 @@ class ForwardSelection(AbstractPathSolver):
         if self.rule == "omp":
             return decreases(objective, threshold, state)
         equations = objective.normal_equations(state.x)
-        local = tableau_at(
-            equations.columns,
-            equations.diagonal,
-            equations.rhs,
-            equations.constant,
-            state.support.idx[objective.n_free :],
-            threshold.keep.shape[0] + state.size,
-        )
+        local = tableau_at(equations, state.support.idx[objective.n_free :], threshold.keep.shape[0] + state.size)
         return addition_gains(local._replace(g=-state.grad[: objective.n_coefficients]))
 
 
@@ -247,8 +240,6 @@ def _first_tableau(objective, threshold) -> Tableau:
     """The tableau of the kept features."""
     equations = objective.normal_equations()
     n_keep = threshold.keep.shape[0]
-    problem = equations.diagonal, equations.rhs, equations.constant
     if not n_keep:
-        return empty_tableau(*problem, threshold.k_max)
-    kept = jnp.asarray(threshold.keep)
-    return resize(tableau_at(equations.columns, *problem, kept, jnp.int32(n_keep)), n_keep + threshold.k_max)
+        return empty_tableau(equations, threshold.k_max)
+    return resize(tableau_at(equations, jnp.asarray(threshold.keep), n_keep), n_keep + threshold.k_max)

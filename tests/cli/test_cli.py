@@ -90,6 +90,7 @@ def test_fit_equals_least_squares_on_the_chosen_columns(tmp_path, name):
     np.testing.assert_allclose(model["train_score"], 1 - residual @ residual / (N * Y.var()))
     np.testing.assert_allclose(model["objective"], residual @ residual / (2 * N))
     assert model["result"]["name"] == "converged" and model["chosen_by"] is None
+    assert model["result"]["fired"] not in ("", "none")
     assert "No exchange" in model["certificate"]
     check_files(out, model)
     for feature in model["coefficients"]:

@@ -10,6 +10,7 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp.linalg.tableau import add, addition_gains, empty_tableau, swap, swap_gains
+from sparsehtp.objectives import GramEquations
 
 N, P, K = 40, 9, 3
 MODELS = {
@@ -201,7 +202,7 @@ def test_tableau_gains_are_exact(x64):
         c = np.linalg.solve(np.asarray(A)[np.ix_(features, features)], np.asarray(b)[features])
         return np.sum((y - X[:, features] @ c) ** 2) + l2 * c @ c
 
-    t = empty_tableau(jnp.diagonal(A), b, jnp.asarray(y @ y), 4)
+    t = empty_tableau(GramEquations(A, b, jnp.diagonal(A), jnp.asarray(y @ y)), 4)
     for size in range(1, 4):
         gains, before = addition_gains(t), t.value
         t = add(gram, t, jnp.argmax(gains), gains, yes)
