@@ -7,9 +7,11 @@ import time
 from pathlib import Path
 
 import jax
-import numpy as np
+
+from .baselines import version
 
 RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn", "abess", "skscope", "skglm")
 
 
 def compile_time(function, *args):
@@ -40,7 +42,7 @@ def save(name, rows):
         "device": device.device_kind if device.platform != "cpu" else f"{platform.machine()} CPU",
         "platform": device.platform,
         "cpu_cores": len(os.sched_getaffinity(0)),
-        "versions": {"jax": jax.__version__, "numpy": np.__version__, "python": platform.python_version()},
+        "versions": {"python": platform.python_version(), **{name: v for name in PACKAGES if (v := version(name))}},
         "rows": rows,
     }
     RESULTS.mkdir(exist_ok=True)
