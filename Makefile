@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test test-all lint bench clean
+.PHONY: setup demo test test-all lint bench reproduce-quick clean
 
 setup: $(STAMP)
 
@@ -29,5 +29,9 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.run core
 
+# Every experiment at its small size, and the page of claims; SPARSEHTP_DATA names the folder of the real data sets.
+reproduce-quick: $(STAMP)
+	$(BIN)/sparsehtp reproduce all --quick --page benchmarks/results/CLAIMS.md
+
 clean:
-	rm -rf .venv build demo_output tests/.jax_cache
+	rm -rf .venv build demo_output reproduced tests/.jax_cache

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .io import describe_device, versions
+from .io import describe_device, versions, write_whole
 
 MANIFEST = "manifest.json"
 
@@ -18,7 +17,7 @@ MANIFEST = "manifest.json"
 class Checkpoint:
     """A folder with one NPZ file per finished chunk and a manifest that says what they belong to.
 
-    Every file is written beside its place and then renamed, so a killed run leaves whole files only.
+    A killed run leaves whole files only.
 
     Args:
         folder: created if missing.
@@ -52,7 +51,7 @@ class Checkpoint:
                 raise ValueError(f"checkpoint: {folder} holds chunks without a manifest; name another folder.")
             self.width = width
             text = json.dumps({**facts, "width": width}, indent=2)
-            self._write(MANIFEST, lambda file: file.write(text.encode()))
+            write_whole(manifest, lambda file: file.write(text.encode()))
 
     def load(self, number: int, structure: Any) -> Any:
         """The stored chunk as a pytree of `structure`, or None if it is not finished."""
@@ -66,21 +65,10 @@ class Checkpoint:
     def store(self, number: int, chunk: Any) -> None:
         """Write a finished chunk."""
         arrays = {f"a{i}": leaf for i, leaf in enumerate(jax.tree.leaves(chunk))}
-        self._write(self._path(number).name, lambda file: np.savez(file, **arrays))
+        write_whole(self._path(number), lambda file: np.savez(file, **arrays))
 
     def _path(self, number):
         return self.folder / f"chunk-{number:06d}.npz"
-
-    def _write(self, name, write):
-        partial = self.folder / f".{name}-{os.getpid()}.partial"
-        try:
-            with partial.open("wb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, self.folder / name)
-        finally:
-            partial.unlink(missing_ok=True)
 
 
 def fingerprint(problem: Any) -> str:

@@ -53,6 +53,18 @@ PATH_HELP = """Find the best features for every k, and write tables and plots of
 """
 
 
+REPRODUCE_HELP = """Rerun a figure of one of the five papers, and decide its claims by code.
+
+[bold]Examples[/bold]
+
+  sparsehtp reproduce --list
+
+  sparsehtp reproduce grahtp-fig2 --quick
+
+  sparsehtp reproduce grahtp-fig4 --data DIR --out reproduced --resume
+"""
+
+
 @app.callback(invoke_without_command=True)
 def _version(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
@@ -151,6 +163,28 @@ def path(
     from .path import run
 
     run(lambda: load_file(file, target), options, out, file.name, checkpoint)
+
+
+@app.command(name="reproduce", help=REPRODUCE_HELP)
+def reproduce_command(
+    name: Annotated[str | None, typer.Argument(help="An experiment of --list, or all.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: minutes instead of hours.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for results, figures and finished parts.")] = Path("reproduced"),
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the real data sets.", envvar="SPARSEHTP_DATA")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed run stopped.")] = False,
+    page: Annotated[
+        Path | None, typer.Option(help="Markdown file of all claims; the results that it shows are kept beside it.")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Show the experiments and exit.")] = False,
+):
+    from .reproduce import run, show_list
+
+    if list_ or name is None:
+        show_list()
+    else:
+        run(name, out, {"quick": quick, "data": data, "resume": resume}, page)
 
 
 @app.command()

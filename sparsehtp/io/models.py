@@ -4,7 +4,6 @@ Only public classes of this package are written and rebuilt (named tuples, datac
 name and field by field, so that reading a file runs none of its content.
 """
 
-import contextlib
 import dataclasses
 import importlib
 import json
@@ -20,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._results import Solution
-from .results import versions
+from .results import versions, write_whole
 
 FORMAT = "sparsehtp"
 VERSION = 1
@@ -50,17 +49,10 @@ def save(model: Any, path: str | os.PathLike) -> Path:
     manifest = {"format": FORMAT, "version": VERSION, "versions": versions(), "model": _encode(model, "model", arrays)}
     arrays[_MANIFEST] = np.frombuffer(json.dumps(manifest, allow_nan=False).encode(), np.uint8)
     path = Path(path)
-    # Beside its final place, so that renaming never crosses a file system.
-    staging = path.with_name(f".{path.name}-{os.getpid()}.partial")
     try:
-        with staging.open("wb") as file:
-            np.savez_compressed(file, **arrays)
-        os.replace(staging, path)
+        write_whole(path, lambda file: np.savez_compressed(file, **arrays))
     except OSError as error:
         raise OSError(f"path: cannot write {path} ({error.strerror or error}); choose another place.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            staging.unlink()
     return path
 
 

@@ -1,9 +1,12 @@
 """What a result on disk needs: a folder that can be written, versions and the device."""
 
+import os
 import platform
 import tempfile
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, BinaryIO
 
 
 def versions() -> dict[str, str]:
@@ -18,6 +21,19 @@ def describe_device() -> dict[str, str]:
 
     device = jax.devices()[0]
     return {"platform": device.platform, "kind": device.device_kind}
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], Any]) -> None:
+    """Let `write` fill a file beside `path`, then rename it: a killed run leaves whole files only."""
+    partial = path.with_name(f".{path.name}-{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def check_output(out_dir: str | Path) -> None:

@@ -1,0 +1,84 @@
+"""`sparsehtp reproduce`: the papers' figures by name, and where their claims stand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..experiments import EXPERIMENTS, claims_page, reproduce
+from ..experiments.reproduce import evidence
+from ..io import write_whole
+from .common import one_sentence, progress_bar
+
+COLOURS = {"confirmed": "green", "refuted": "red", "not testable here": "yellow"}
+
+
+def show_list() -> None:
+    """Print the experiments."""
+    table = Table("name", "paper", "what it shows", box=None, header_style="bold")
+    for name, experiment in EXPERIMENTS.items():
+        table.add_row(name, f"[cyan]{experiment.paper}[/]", experiment.title)
+    Console().print(table)
+
+
+def run(name: str, out: Path, options: dict[str, Any], page: Path | None) -> None:
+    """Run one experiment or all of them, print the claims, and write the page of claims if one is named."""
+    console, errors = Console(), Console(stderr=True)
+    names = list(EXPERIMENTS) if name == "all" else [name]
+    failed = []
+    for each in names:
+        try:
+            with progress_bar(errors, each) as bar:
+                result = reproduce(each, out, progress=bar, **options)
+        except (ValueError, OSError) as error:
+            if len(names) == 1:
+                with one_sentence(errors, ValueError, OSError):
+                    raise
+            errors.print(f"[bold red]{each}:[/] {escape(str(error))}", soft_wrap=True)
+            failed.append(each)
+            continue
+        show(console, result, out / each)
+    if page is not None:
+        with one_sentence(errors, OSError):
+            write_page(page, out, names, "quick" if options["quick"] else "full")
+    if failed:
+        raise typer.Exit(2)
+
+
+def show(console: Console, result: dict[str, Any], folder: Path) -> None:
+    """Print one experiment's claims."""
+    experiment = EXPERIMENTS[result["experiment"]]
+    console.print(f"[bold]{result['experiment']}[/]: {experiment.title} ([cyan]{experiment.paper}[/])")
+    for note in result["notes"]:
+        console.print(f"[dim]{escape(note)}[/]", soft_wrap=True)
+    table = Table("claim", "verdict", "decided by", box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for claim in result["claims"]:
+        verdict = f"[{COLOURS[claim['verdict']]}]{claim['verdict']}[/]"
+        table.add_row(f"{claim['letter']}. {escape(claim['statement'])}", verdict, escape(evidence(claim)))
+    console.print(table)
+    for claim in result["claims"]:
+        if claim["remark"]:
+            console.print(f"{claim['letter']}. {escape(claim['remark'])}")
+    console.print(f"[dim]{result['seconds']:.0f} s; figure.png, figure.svg and result.json are in {folder}[/]\n")
+
+
+def write_page(page: Path, out: Path, names: list[str], size: str) -> None:
+    """Keep results and figures beside the page (`reproduced/NAME-SIZE.*`), and write the page from all kept ones."""
+    kept = page.parent / "reproduced"
+    kept.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        for source, suffix in (("result.json", "json"), ("figure.png", "png")):
+            path = out / name / source
+            if path.is_file():
+                content = path.read_bytes()
+                write_whole(kept / f"{name}-{size}.{suffix}", lambda file, content=content: file.write(content))
+    results = {}
+    for name in EXPERIMENTS:
+        files = (kept / f"{name}-{which}.json" for which in ("quick", "full"))
+        results[name] = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
+    text = claims_page(results)
+    write_whole(page, lambda file: file.write(text.encode()))

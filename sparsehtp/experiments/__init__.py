@@ -1,0 +1,9 @@
+"""The papers' figures and tables, rerun by name, with their claims decided by code."""
+
+from .catalogue import EXPERIMENTS as EXPERIMENTS
+from .catalogue import Experiment as Experiment
+from .reproduce import claims_page as claims_page
+from .reproduce import read_config as read_config
+from .reproduce import reproduce as reproduce
+from .run import Claim as Claim
+from .run import Run as Run

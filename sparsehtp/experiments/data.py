@@ -1,0 +1,93 @@
+"""The papers' real data sets, or the stand-ins of the same kind that are used where the originals cannot be had."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+
+LIBSVM_PAGE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
+
+
+class DataSet(NamedTuple):
+    """Training and test rows; labels are -1 and +1 in two-class problems."""
+
+    X: Any
+    y: np.ndarray
+    X_test: Any
+    y_test: np.ndarray
+
+
+class Found(NamedTuple):
+    """A data set, or None if it is not there, and a sentence on what it is."""
+
+    data: DataSet | None
+    note: str
+
+
+class Source(NamedTuple):
+    """How a data set of a paper is had here.
+
+    Attributes:
+        file: file in the folder of real data sets.
+        stand_in: what the file holds, if it is not the original.
+        original: where the original is.
+        prepare: the file's arrays -> a DataSet.
+    """
+
+    file: str
+    stand_in: str
+    original: str
+    prepare: Callable[[Any], DataSet]
+
+
+def load(name: str, folder: Path | None) -> Found:
+    """A data set of a paper from a folder, with a note on what it stands for or why it is missing."""
+    source = SOURCES[name]
+    instead = f"stand-in: {source.stand_in}" if source.stand_in else "the original"
+    path = None if folder is None else Path(folder) / source.file
+    if path is None or not path.is_file():
+        where = "no folder was named" if path is None else f"{path.parent} has no {path.name}"
+        return Found(
+            None,
+            f"{name}: not there ({where}; --data DIR or SPARSEHTP_DATA names the folder); it takes {source.file} "
+            f"({instead}); the original is at {source.original}.",
+        )
+    with np.load(path, allow_pickle=False) as arrays:
+        data = source.prepare(arrays)
+    rows = f"{data.X.shape[0]} + {data.X_test.shape[0]} rows of {data.X.shape[1]} features"
+    return Found(data, f"{name}: {rows}; {instead}.")
+
+
+def _split(X, y, test_size, train_size=None) -> DataSet:
+    parts = train_test_split(X, y, test_size=test_size, train_size=train_size, random_state=0, stratify=y)
+    X, X_test, y, y_test = parts
+    return DataSet(X, y, X_test, y_test)
+
+
+def _digits(arrays) -> DataSet:
+    chosen = np.isin(arrays["y"], (4, 9))
+    X = arrays["X"][chosen].astype(np.float32) / 255
+    y = np.where(arrays["y"][chosen] == 4, 1.0, -1.0).astype(np.float32)
+    return _split(X, y, 1000, 6000)  # the sizes of gisette
+
+
+def _genes(arrays) -> DataSet:
+    y = np.where(arrays["y"] == 1, 1.0, -1.0).astype(np.float32)
+    X = arrays["X"].astype(np.float32)
+    data = _split(np.log2(np.maximum(X, 1)) if X.min() >= 0 else X, y, 0.5)
+    scaler = StandardScaler().fit(data.X)
+    return data._replace(X=scaler.transform(data.X), X_test=scaler.transform(data.X_test))
+
+
+SOURCES = {
+    "gisette": Source("mnist.npz", "MNIST digits 4 and 9, from which gisette was made", LIBSVM_PAGE, _digits),
+    "breast-cancer": Source(
+        "gene_chowdary.npz",
+        "breast against colon tissue on the same chip (Chowdary 2006)",
+        "Hess et al. (2006), gene expression of 133 patients",
+        _genes,
+    ),
+}

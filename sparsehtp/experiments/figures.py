@@ -1,0 +1,40 @@
+"""Colours of the algorithms, the same in every figure, and the plots that several experiments share."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..plot.style import PALETTE, new_figure, tidy
+
+# An algorithm that papers know by several names has one colour.
+STYLE = {
+    "GraHTP": (PALETTE[0], "o"),
+    "FGraHTP": (PALETTE[1], "s"),
+    "PGD": (PALETTE[1], "s"),
+    "GraSP": (PALETTE[2], "^"),
+    "FBS": (PALETTE[3], "v"),
+    "FoBa": (PALETTE[4], "D"),
+    "L1": (PALETTE[7], "x"),
+    "IHT": (PALETTE[5], "P"),
+}
+
+
+def curves(ax: Any, xs: Sequence[float], series: dict[str, Sequence[float]]) -> None:
+    """One line per algorithm."""
+    for name, ys in series.items():
+        colour, marker = STYLE[name]
+        ax.plot(xs, np.asarray(ys, float), color=colour, marker=marker, markersize=4, linewidth=1.4, label=name)
+    tidy(ax)
+
+
+def panels(rows: int, columns: int, width: float = 3.4, height: float = 2.9) -> tuple[Any, np.ndarray]:
+    """A figure and its axes, always as a matrix."""
+    figure = new_figure(width * columns, height * rows)
+    return figure, np.asarray(figure.subplots(rows, columns, squeeze=False))
+
+
+def legend_below(figure: Any, ax: Any) -> None:
+    """One legend for all panels, under them."""
+    handles, labels = ax.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)

@@ -1,0 +1,175 @@
+"""What an experiment runs in: settings, seeds, data, work that survives being killed, claims, and files at the end."""
+
+import hashlib
+import json
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._progress import Callback
+from ..io import describe_device, versions, write_whole
+from .data import DataSet, load
+
+VERDICTS = {True: "confirmed", False: "refuted", None: "not testable here"}
+
+
+class Claim(NamedTuple):
+    """A statement of a paper, the numbers that decide it, and the verdict.
+
+    Attributes:
+        letter: its place in the experiment's list.
+        statement: the claim with its rule.
+        verdict: "confirmed", "refuted" or "not testable here".
+        evidence: name -> number or sentence.
+        remark: why, for a claim that was refuted; empty otherwise.
+    """
+
+    letter: str
+    statement: str
+    verdict: str
+    evidence: dict[str, Any]
+    remark: str
+
+
+class Run:
+    """One run of one experiment, in a folder of its own.
+
+    Args:
+        name: the experiment.
+        config: its settings, what `quick` replaces, and remarks on refuted claims (see `read_config`).
+        folder: created if missing; holds the finished cells, and at the end the results, the claims and the figure.
+        quick: take the small sizes.
+        data: folder of the real data sets, or None.
+        resume: keep the cells of an earlier run with the same settings and versions.
+        progress: a function of (cells done, cells in all).
+
+    Raises:
+        ValueError: if `folder` holds cells of other settings and `resume` is asked for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: dict[str, Any],
+        folder: Path,
+        *,
+        quick: bool = False,
+        data: Path | None = None,
+        resume: bool = False,
+        progress: Callback = lambda done, total: None,
+    ):
+        self.name, self.quick, self.folder, self.progress = name, quick, folder, progress
+        self.settings = {**config["settings"], **(config.get("quick", {}) if quick else {})}
+        self.remarks = config.get("remarks", {})
+        self.claims: list[Claim] = []
+        self.cells: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self._data = data
+        self._store = _Store(folder / "cells", {"settings": self.settings, "versions": versions()}, resume)
+
+    def __getitem__(self, setting: str) -> Any:
+        """A setting by name."""
+        return self.settings[setting]
+
+    def rng(self, *key: Any) -> np.random.Generator:
+        """Random numbers that depend on the seed and the key alone, not on the order of the work."""
+        return np.random.default_rng([self["seed"], zlib.crc32(repr(key).encode())])
+
+    def map(self, function: Callable[..., dict[str, Any]], cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """`cell | function(**cell)` for every cell, in order; finished ones are read back from the folder.
+
+        A cell is a dict of JSON scalars, and so is the function's result (lists are allowed there).
+        """
+        cells, rows = list(cells), []
+        for done, cell in enumerate(cells):
+            self.progress(done, len(cells))
+            row = self._store.load(function.__name__, cell)
+            if row is None:
+                start = time.perf_counter()
+                row = {**cell, **function(**cell), "seconds": 0.0}
+                row["seconds"] = time.perf_counter() - start
+                self._store.save(function.__name__, cell, row)
+            rows.append(row)
+        self.progress(len(cells), len(cells))
+        self.cells += rows
+        return rows
+
+    def load(self, name: str) -> DataSet | None:
+        """A data set, or its stand-in, with a note on which; None, with a note, if neither is there."""
+        found = load(name, self._data)
+        if found.note not in self.notes:
+            self.notes.append(found.note)
+        return found.data
+
+    def claim(self, letter: str, statement: str, holds: bool | None, **evidence: Any) -> None:
+        """Record a claim: True confirms it, False refutes it, None says that it cannot be tested here."""
+        verdict = VERDICTS[None if holds is None else bool(holds)]
+        remark = self.remarks.get(letter, "") if verdict == "refuted" else ""
+        self.claims.append(Claim(letter, statement, verdict, _plain(evidence), " ".join(remark.split())))
+
+    def finish(self, figure: Any) -> dict[str, Any]:
+        """Write result.json, claims.md and the figure as PNG and SVG; the result."""
+        result = {
+            "experiment": self.name,
+            "quick": self.quick,
+            "settings": self.settings,
+            "device": describe_device(),
+            "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "versions": versions(),
+            "seconds": sum(cell["seconds"] for cell in self.cells),
+            "notes": self.notes,
+            "claims": [claim._asdict() for claim in self.claims],
+            "cells": self.cells,
+        }
+        for suffix in ("png", "svg"):
+            write_whole(self.folder / f"figure.{suffix}", lambda file, s=suffix: figure.savefig(file, format=s, dpi=130))
+        text = json.dumps(result, indent=1) + "\n"
+        write_whole(self.folder / "result.json", lambda file: file.write(text.encode()))
+        return result
+
+
+class _Store:
+    """Finished cells as small JSON files, written whole or not at all."""
+
+    def __init__(self, folder: Path, facts: dict[str, Any], resume: bool):
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        manifest, text = folder / "manifest.json", json.dumps(facts, indent=1, sort_keys=True)
+        if not resume:
+            for old in folder.glob("cell-*.json"):
+                old.unlink()
+        elif manifest.exists() and manifest.read_text(encoding="utf-8") != text:
+            raise ValueError(
+                f"resume: {folder} holds cells of other settings or versions; run without resuming, or name another "
+                "folder."
+            )
+        write_whole(manifest, lambda file: file.write(text.encode()))
+
+    def load(self, function, cell):
+        path = self._path(function, cell)
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    def save(self, function, cell, row):
+        text = json.dumps(_plain(row))
+        write_whole(self._path(function, cell), lambda file: file.write(text.encode()))
+        row.update(json.loads(text))  # a resumed run sees the very same numbers
+
+    def _path(self, function, cell):
+        digest = hashlib.sha256(json.dumps([function, cell], sort_keys=True).encode()).hexdigest()
+        return self.folder / f"cell-{digest[:20]}.json"
+
+
+def _plain(value: Any) -> Any:
+    """Python scalars, lists and dicts from NumPy's; a nonfinite number becomes None, which JSON can say."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not np.isfinite(value) else value
