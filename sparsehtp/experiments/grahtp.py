@@ -79,9 +79,7 @@ def fitted(run: Run, X: Any, y: Any, weights: Any, loss: str, algorithm: str, k:
     sizes = run["step_scale"] * theory_steps(X, weights, run["l2"], LOSSES[loss].smoothness, k=k)
     k_max = min(next_power_of_two(k), X.shape[-1])
     steps = run["max_steps"] if algorithm in THRESHOLDING else None
-    return fits(
-        X, y, weights, run["l2"], k, sizes, algorithm=algorithm, loss=loss, k_max=k_max, max_steps=steps
-    )
+    return fits(X, y, weights, run["l2"], k, sizes, algorithm=algorithm, loss=loss, k_max=k_max, max_steps=steps)
 
 
 def fig2(run: Run) -> Any:

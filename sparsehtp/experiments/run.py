@@ -127,7 +127,9 @@ class Run:
             "cells": self.cells,
         }
         for suffix in ("png", "svg"):
-            write_whole(self.folder / f"figure.{suffix}", lambda file, s=suffix: figure.savefig(file, format=s, dpi=130))
+            write_whole(
+                self.folder / f"figure.{suffix}", lambda file, s=suffix: figure.savefig(file, format=s, dpi=130)
+            )
         text = json.dumps(result, indent=1) + "\n"
         write_whole(self.folder / "result.json", lambda file: file.write(text.encode()))
         return result

@@ -22,21 +22,26 @@ EXPANSION = 9  # k = 9 K for PGD and HT-SVRG
 
 
 @functools.partial(jax.jit, static_argnames=("max_steps",))
-def recovered(A, signals, k, step_size, max_steps):
-    """Which signals, (signals, d), are found from A x to 1e-3 by x <- H_k(x - step_size A'(A x - y)) from zero.
+def recovered(matrices, step_sizes, signals, ks, max_steps):
+    """Which signals x are found from A x to 1e-3 by x <- H_k(x - step_size A'(A x - y)) from zero.
 
-    A may have rows of zeros at its end, so that one program serves every number of measurements.
+    Args:
+        matrices: (matrices, rows, d); rows of zeros at the end let one program serve every number of measurements.
+        step_sizes: (matrices,).
+        signals: (signals, d).
+        ks: (signals,) sparsity of the iterates.
+
+    Returns:
+        (matrices, signals) booleans.
     """
-    rows, d = A.shape
-    # F is a mean over the rows, the paper's objective is a sum.
-    solver = IHT(ConstantStep(rows * step_size))
+    rows, d = matrices.shape[1:]
 
-    def one(signal):
-        objective = LinearModel(A, A @ signal)
+    def one(A, step_size, signal, k):
+        # F is a mean over the rows, the paper's objective is a sum.
         solution = solve(
-            objective,
+            LinearModel(A, A @ signal),
             Sparsity(k, k_max=d),
-            solver,
+            IHT(ConstantStep(rows * step_size)),
             record=None,
             throw=False,
             termination=SmallStep(3e-7),
@@ -44,37 +49,40 @@ def recovered(A, signals, k, step_size, max_steps):
         )
         return jnp.linalg.norm(solution.x - signal) < 1e-3
 
-    return jax.vmap(one)(signals)
+    over_signals = jax.vmap(one, in_axes=(None, None, 0, 0))
+    return jax.vmap(over_signals, in_axes=(0, 0, None, None))(matrices, step_sizes, signals, ks)
 
 
-def measure(run: Run, n: int, K: int, algorithm: str) -> float:
-    """The share of successes of one algorithm at n measurements of K-sparse signals."""
-    d, signals = run["d"], run["signals"]
-    A = np.zeros((d, d), np.float32)
-    # The signals of every K share the matrix, and those of every n share the signals.
-    A[:n] = run.rng("matrix", n).standard_normal((n, d), np.float32) / np.sqrt(n)
-    rng = run.rng("signals", K)
-    x = np.zeros((signals, d), np.float32)
-    for row in x:
-        row[rng.choice(d, K, replace=False)] = rng.standard_normal(K, np.float32)
-    k, step = (K, 1.0) if algorithm == "IHT" else (min(EXPANSION * K, d), 2 / np.linalg.norm(A, 2) ** 2)
-    steps = run["stages"] * 7  # what HT-SVRG's stages cost: 2 m / n + 1 = 7 full gradients each
-    return float(np.mean(recovered(jnp.asarray(A), jnp.asarray(x), k, jnp.float32(step), max_steps=steps)))
+def success(run: Run, ns: list[int], Ks: list[int], algorithm: str) -> np.ndarray:
+    """(ns, Ks) share of signals recovered; all K share the matrix of an n, and all n the signals of a K."""
+    d, count = run["d"], run["signals"]
+    A = np.zeros((len(ns), d, d), np.float32)
+    for matrix, n in zip(A, ns, strict=True):
+        matrix[:n] = run.rng("matrix", n).standard_normal((n, d), np.float32) / np.sqrt(n)
+    x = np.zeros((len(Ks), count, d), np.float32)
+    for signals, K in zip(x, Ks, strict=True):
+        rng = run.rng("signals", K)
+        for signal in signals:
+            signal[rng.choice(d, K, replace=False)] = rng.standard_normal(K, np.float32)
+    if algorithm == "IHT":
+        ks, steps = np.array(Ks), np.ones(len(ns))
+    else:
+        ks, steps = np.minimum(EXPANSION * np.array(Ks), d), 2 / np.linalg.norm(A, 2, axis=(1, 2)) ** 2
+    # HT-SVRG's stages cost 2 m / n + 1 = 7 full gradients each.
+    found = recovered(A, steps.astype(np.float32), x.reshape(-1, d), np.repeat(ks, count), max_steps=7 * run["stages"])
+    return np.asarray(found).reshape(len(ns), len(Ks), count).mean(2)
 
 
 def fig1(run: Run) -> Any:
     """Figure 1: success of recovery against measurements and sparsity."""
     ns, Ks = run["ns"], run["Ks"]
 
-    def success_rate(n, K, algorithm):
-        return {"success": measure(run, n, K, algorithm)}
+    def diagram(n, algorithm):
+        return {"success": success(run, [n], Ks, algorithm)[0]}
 
-    rows = run.map(
-        success_rate,
-        [{"n": n, "K": K, "algorithm": a} for a in BATCH for n in ns for K in Ks],
-    )
-    success = {a: np.array([r["success"] for r in rows if r["algorithm"] == a]).reshape(len(ns), len(Ks)) for a in BATCH}
-    cells = {a: int((s >= 0.5).sum()) for a, s in success.items()}
+    rows = run.map(diagram, [{"n": n, "algorithm": a} for a in BATCH for n in ns])
+    shares = {a: np.array([row["success"] for row in rows if row["algorithm"] == a]) for a in BATCH}
+    cells = {a: int((s >= 0.5).sum()) for a, s in shares.items()}
     run.claim(
         "a",
         "PGD and HT-SVRG succeed on more cells than IHT (half of the signals or more)",
@@ -85,7 +93,7 @@ def fig1(run: Run) -> Any:
     )
     run.claim("b", "the diagrams of HT-SVRG and PGD differ by less than 5% of the cells", None, HT_SVRG="no solver yet")
     figure, axes = panels(1, len(BATCH), 3.6, 3.4)
-    for ax, (name, s) in zip(axes[0], success.items(), strict=True):
+    for ax, (name, s) in zip(axes[0], shares.items(), strict=True):
         image = ax.pcolormesh(ns, Ks, 100 * s.T, vmin=0, vmax=100, cmap="viridis", shading="nearest")
         ax.set_title(name, fontsize=10)
         ax.set_xlabel("measurements n")
@@ -97,27 +105,37 @@ def fig1(run: Run) -> Any:
 def fig3(run: Run) -> Any:
     """Figure 3: measurements needed for 95% and 99% success against the sparsity."""
 
-    def needed(K, algorithm, target):
-        # Success rises with n but for chance: bisection, then down again while one measurement less still does.
-        def enough(n):
-            return measure(run, n, K, algorithm) >= target
+    d, stride, targets = run["d"], run["stride"], (0.95, 0.99)
 
-        low, high = K, run["d"]  # K measurements are too few
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if enough(middle) else (middle, high)
-        while high > K + 1 and enough(high - 1):
-            high -= 1
-        return {"n": high}
+    def rates(first, stop, stride, K, algorithm):
+        return {"success": success(run, list(range(first, stop, stride)), [K], algorithm)[:, 0]}
 
-    targets = (0.95, 0.99)
-    rows = run.map(
-        needed, [{"K": K, "algorithm": a, "target": t} for t in targets for a in BATCH for K in run["Ks"]]
+    # A coarse search first, then every n between the last failure and the first success.
+    heads = [{"K": K, "algorithm": a} for a in BATCH for K in run["Ks"]]
+    coarse = run.map(rates, [{"first": stride, "stop": d + 1, "stride": stride, **head} for head in heads])
+    brackets = {}
+    for row in coarse:
+        for target in targets:
+            enough = np.asarray(row["success"]) >= target
+            place = int(np.argmax(enough)) if enough.any() else len(enough)
+            brackets[row["algorithm"], row["K"], target] = place * stride + 1
+    wanted = sorted({(a, K, start) for (a, K, _), start in brackets.items() if start <= d})
+    fine = run.map(
+        rates,
+        [{"first": n, "stop": n + stride, "stride": 1, "K": K, "algorithm": a} for a, K, n in wanted],
     )
+    table = {(row["algorithm"], row["K"], row["first"]): np.asarray(row["success"]) for row in fine}
+
+    def needed(algorithm, K, target):
+        start = brackets[algorithm, K, target]
+        if start > d:
+            return d + 1
+        return start + int(np.argmax(table[algorithm, K, start] >= target))
+
     lines = {}
     for target in targets:
         for algorithm in BATCH:
-            ns = [r["n"] for r in rows if r["algorithm"] == algorithm and r["target"] == target]
+            ns = [needed(algorithm, K, target) for K in run["Ks"]]
             lines[algorithm, target] = (ns, linregress(run["Ks"], ns))
     fits = {f"{a} {t:.0%}": line for (a, t), (_, line) in lines.items()}
     run.claim(

@@ -277,6 +277,7 @@ class BestSubset(AbstractPathSolver):
         p, locked, k_max = objective.n_coefficients, threshold.keep.shape[0], threshold.k_max
         width = self._width(objective, threshold)
         rows = locked + k_max
+        backward = objective.quadratic and self.effort != "fast"
         point = kept_point(objective, threshold, rows)
         best = Point(
             jnp.zeros((k_max + 1, rows), jnp.int32).at[0].set(point.idx),
@@ -285,28 +286,52 @@ class BestSubset(AbstractPathSolver):
             jnp.full(k_max + 1, jnp.inf, objective.dtype).at[0].set(point.value),
             (),
         )
-        t = None
+        t, parts = None, []
         for low, high in _segments(k_max):
             pool = gradient_pool(objective, point, width)
             inner = with_rows(pool.inward(point, p), locked + high)
+            equations = _equations(pool, inner.x)
             if t is None or pool.features is not None or not objective.quadratic:
-                t = tableau_of(pool.objective.normal_equations(inner.x), inner)
+                t = tableau_of(equations, inner)
             else:
                 t = resize(t, locked + high)
-            t, inner, best = _forward(pool, threshold, t, inner, best, low, high)
+            t, inner, best = _forward(pool, threshold, equations, t, inner, best, low, high)
             point = pool.outward(with_rows(inner, rows), p)
-        if objective.quadratic and self.effort != "fast":
+            if pool.features is not None and not backward:  # refits within a working set read less
+                parts.append(_refits(pool, objective, threshold, best, low, high))
+        if backward:
             for low, high in reversed(_segments(k_max)):
                 t = resize(t, locked + high)
                 t, best = _backward(pool, threshold, t, best, low)
+        if not parts:
+            return _refits(Pool(objective, None), objective, threshold, best, 0, k_max)
+        trail = jax.tree.map(lambda *a: jnp.concatenate(a), *parts)
+        return jax.tree.map(lambda a: a[jnp.minimum(jnp.arange(k_max + 1), threshold.k)], trail)
 
-        def finish(k):
-            fit = fitted(objective, threshold, best.idx[k], best.size[k], jnp.zeros_like(point.x))
-            support = support_of(objective, fit)
-            return support, gather(fit.x, support), fit.value, fit.fault
 
-        support, z, value, fault = lax.map(finish, jnp.minimum(jnp.arange(k_max + 1), threshold.k))
-        return Trail(support, z, value, jnp.where(fault == 0, RESULTS.converged, fault))
+def _equations(pool, x):
+    """The normal equations around x, with their matrix where they last for a whole segment of few features."""
+    if pool.features is None or not pool.objective.quadratic:
+        return pool.objective.normal_equations(x)
+    return _gram(pool.objective, x)
+
+
+def _refits(pool, objective, threshold, best, low, high):
+    """The rows of a trail for k = low + 1 .. high, and for k = 0 if low is 0, by refits within a pool."""
+    p, locked, rows = objective.n_coefficients, threshold.keep.shape[0], best.idx.shape[1]
+    zero = jnp.zeros(p + objective.n_free, objective.dtype)
+
+    def refitted(k):
+        outer = Point(best.idx[k], best.size[k], zero, best.value[k], jnp.int32(0))
+        inner = with_rows(pool.inward(outer, p), locked + high)
+        fit = fitted(pool.objective, threshold, inner.idx, inner.size, inner.x)
+        fit = with_rows(pool.outward(fit, p), rows)
+        support = support_of(objective, fit)
+        return support, gather(fit.x, support), fit.value, fit.fault
+
+    ks = jnp.minimum(jnp.arange(low + (low > 0), high + 1), threshold.k)
+    support, z, value, fault = lax.map(refitted, ks)
+    return Trail(support, z, value, jnp.where(fault == 0, RESULTS.converged, fault))
 
 
 def _segments(k_max):
@@ -315,12 +340,11 @@ def _segments(k_max):
     return list(itertools.pairwise(ends)) if k_max else [(0, 0)]
 
 
-def _forward(pool, threshold, t, point, best, low, high):
+def _forward(pool, threshold, equations, t, point, best, low, high):
     """Grow and descend for k = low + 1 .. high."""
     locked = threshold.keep.shape[0]
     objective = pool.objective
     quadratic = objective.quadratic
-    equations = objective.normal_equations(point.x)
 
     def quadratic_step(k, carry):
         t, point, best = carry

@@ -32,10 +32,16 @@ def grow(equations: Any, t: Tableau, target: Array, level: Array | int = 0) -> T
 
     def body(carry):
         t, gains = carry
-        t = add(equations.columns, t, jnp.argmax(gains).astype(jnp.int32), gains, jnp.max(gains) > -jnp.inf)
+        j = jnp.argmax(gains).astype(jnp.int32)
+        t = add(equations.columns, t, j, _priority(equations, gains), jnp.max(gains) > -jnp.inf)
         return t, candidates(t)
 
     return lax.while_loop(unfinished, body, (t, candidates(t)))[0]
+
+
+def _priority(equations, gains):
+    """Which columns to fetch beside the one that is needed; None where they are at hand."""
+    return None if isinstance(equations, GramEquations) else gains
 
 
 def best_swap(t: Tableau, locked: int) -> tuple[Array, Array, Array, Float[Array, "p"]]:
@@ -68,7 +74,7 @@ def descend(equations: Any, t: Tableau, locked: int, scale: Array | None = None)
 
     def body(carry):
         t, (gain, i, j, best), count = carry
-        t = swap(equations.columns, t, i, j, best, improves(t, gain))
+        t = swap(equations.columns, t, i, j, _priority(equations, best), improves(t, gain))
         return t, best_swap(t, locked), count + 1
 
     return lax.while_loop(going, body, (t, best_swap(t, locked), jnp.int32(0)))[0]
