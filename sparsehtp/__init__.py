@@ -27,6 +27,7 @@ from ._termination import SwapOptimal as SwapOptimal
 from ._types import Info as Info
 from ._types import Support as Support
 from .designs import DenseDesign as DenseDesign
+from .designs import SparseDesign as SparseDesign
 from .estimators import SparseClassifier as SparseClassifier
 from .estimators import SparseRegressor as SparseRegressor
 from .io.models import load as load

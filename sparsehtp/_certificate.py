@@ -30,6 +30,8 @@ from .thresholds import AbstractUnitThreshold, GroupSparsity, Sparsity
 from .thresholds.base import next_power_of_two
 
 BLOCK_MEMORY = 2**28  # bytes of a block of Gram rows, and of the columns of a batch of refits
+HOST_MEMORY = 2**32  # bytes of the Gram rows of a sparse design, kept outside of the device
+GRAM_ROWS = 32  # of them at a time
 CANDIDATES = 1024  # swaps that are refitted at most where all are scored
 BATCH = 32  # refits at a time among them
 SLACK = 16  # roundings that a score may be wrong by
@@ -166,7 +168,8 @@ def _certificate(objective, threshold, solution):
 
     lemma21 = swaps = best = None
     why = "the refits do not settle it at this precision"
-    if type(threshold) is Sparsity and threshold.lower is None and threshold.upper is None:
+    few = coefficients <= DENSE_HESSIAN_LIMIT
+    if type(threshold) is Sparsity and threshold.lower is None and threshold.upper is None and few:
         bound, smoothness = _quadratic_bound(objective)
         if bound is not None:
             swaps, diagonal, largest = _scan(bound, units, places, point if objective.quadratic else None, enough)
@@ -174,7 +177,7 @@ def _certificate(objective, threshold, solution):
             lemma21 = _lemma21(*moves, k, smoothness * largest, smoothness * diagonal, enough, scale)
     if pairs == 0:
         best = _Best(0.0, None, True)
-    elif coefficients > DENSE_HESSIAN_LIMIT:
+    elif not few:
         why = f"supports of more than {DENSE_HESSIAN_LIMIT} coefficients are not refitted exactly"
     elif isinstance(threshold, GroupSparsity) and threshold.within is not None:
         why = "a new group would have to choose its own features"
@@ -388,12 +391,30 @@ def _gram_blocks(quadratic, idx) -> Iterator[tuple[np.ndarray, Array, Array, Arr
         rows, diagonal = _gram(quadratic, idx)
         yield np.arange(p, dtype=np.int32), rows[:, idx], rows, diagonal
         return
+    if quadratic.sparse and m * p * itemsize <= HOST_MEMORY:
+        yield from _sparse_gram_blocks(quadratic, idx)
+        return
     width = max(1, BLOCK_MEMORY // ((quadratic.ifo_per_gradient + 3 * m) * itemsize))
     for start in range(0, p, width):
         features = np.arange(start, start + width, dtype=np.int32)
         subset = np.concatenate([idx, np.minimum(features, p - 1)])
         rows, diagonal = _gram(_subset(quadratic, subset), np.arange(m, dtype=np.int32))
         yield features, rows[:, :m], rows[:, m:], diagonal[m:]
+
+
+def _sparse_gram_blocks(quadratic, idx):
+    """The same from Gram rows on the host, a few at a time: dense blocks of a sparse design's columns cost more."""
+    m, p = idx.size, quadratic.n_coefficients
+    rows = np.empty((m, p), quadratic.dtype)
+    for start in range(0, m, GRAM_ROWS):
+        part = np.resize(idx[start : start + GRAM_ROWS], GRAM_ROWS)  # one shape for all parts
+        few, diagonal = jax.device_get(_gram(quadratic, part))
+        rows[start : start + GRAM_ROWS] = few[: m - start]
+    width = max(1, BLOCK_MEMORY // (4 * m * rows.itemsize))
+    for start in range(0, p, width):
+        features = np.arange(start, start + width, dtype=np.int32)
+        columns = np.minimum(features, p - 1)
+        yield features, rows[:, idx], rows[:, columns], diagonal[columns]
 
 
 @jax.jit

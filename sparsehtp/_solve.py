@@ -37,8 +37,8 @@ def solve(
     Args:
         objective: for example `LinearModel(X, y)`.
         threshold: for example `Sparsity(k)`.
-        solver: None: `BestSubset` for `Sparsity` without bounds, `HTP` for other structures, `IHT` with a decreasing
-            step for losses without a second derivative.
+        solver: None: `BestSubset` for `Sparsity` without bounds, `HTP` for other structures and more than 2048
+            coefficients, `IHT` with a decreasing step for losses without a second derivative.
         x0: (p,) starting coefficients in original units, or an earlier Solution; None: zeros.
         key: PRNG key of a stochastic solver; None: `jax.random.key(0)`, the same for all lanes.
         max_steps: step limit, static; None: the solver's.
@@ -99,7 +99,9 @@ def default_solver(objective: AbstractObjective, threshold: AbstractThreshold) -
     if loss is not None and not loss.twice_differentiable:
         return IHT(ScheduleStep(inverse_sqrt))
     free = isinstance(threshold, Sparsity) and threshold.lower is None and threshold.upper is None
-    return BestSubset() if free and isinstance(objective, AbstractRestrictable) else HTP()
+    if free and isinstance(objective, AbstractRestrictable) and BestSubset.holds(threshold):
+        return BestSubset()
+    return HTP()
 
 
 def _check_kind(name, value, kind, example):

@@ -2,6 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.sparse import BCOO
+from scipy import sparse
 
 import sparsehtp as sht
 
@@ -28,6 +30,10 @@ DESIGNS = {
     "dense": sht.DenseDesign,
     "dense_fortran": lambda X: sht.DenseDesign(np.asfortranarray(X)),
     "dense_jax": lambda X: sht.DenseDesign(jnp.asarray(X)),
+    "csr": lambda X: sht.SparseDesign(sparse.csr_array(X)),
+    "csc": lambda X: sht.SparseDesign(sparse.csc_matrix(X)),
+    "coo": lambda X: sht.SparseDesign(sparse.coo_array(X)),
+    "bcoo": lambda X: sht.SparseDesign(BCOO.fromdense(jnp.asarray(X), nse=X.size + 3)),
 }
 
 # name -> function of (X, y)

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from scipy import sparse
 
 from ..datasets import Data
 from ..estimators.parameters import LOSSES
@@ -30,6 +31,12 @@ def one_sentence(errors: Console, *kinds: type[Exception]) -> Iterator[None]:
     except kinds as error:
         errors.print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(2) from error
+
+
+def features(data: Data, dtype: str) -> Any:
+    """The features in a dtype: sparse where at most a tenth of them are nonzero, else a dense array."""
+    X = data.X.astype(dtype, copy=False)
+    return X.toarray() if sparse.issparse(X) and 10 * X.nnz > X.shape[0] * X.shape[1] else X
 
 
 def encode(data: Data, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | None]:

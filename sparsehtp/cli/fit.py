@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 import typer
 from rich.console import Console
+from scipy import sparse
 
 import sparsehtp as sht
 
 from ..datasets import Data
 from ..io import check_output, describe_device, versions
 from ..plot import new_figure, plot_cv, plot_fit
-from .common import Stopwatch, encode, name_of, one_sentence
+from .common import Stopwatch, encode, features, name_of, one_sentence
 from .files import as_csv, as_images, as_json, write_files
 from .options import Options
 from .report import print_report, print_warning
@@ -73,7 +74,8 @@ def prepare(data: Data, options: Options) -> Split:
     """Check the target and split the rows."""
     y, classes = encode(data, options.problem)
     y = y if classes is None else data.y
-    X = pd.DataFrame(data.X.astype(options.problem.dtype, copy=False), columns=data.feature_names)
+    X = features(data, options.problem.dtype)
+    X = X if sparse.issparse(X) else pd.DataFrame(X, columns=data.feature_names)
     if not options.test_size:
         return Split((X, y), None, classes)
     from sklearn.model_selection import train_test_split
@@ -119,7 +121,8 @@ def describe(data: Data, split: Split, estimator: Any, options: Options, source:
     X, y = split.train
     w, intercept = estimator.coef_.ravel().astype(float), float(np.ravel(estimator.intercept_)[0])
     chosen = np.flatnonzero(estimator.support_)
-    standardized = w[chosen] * X.iloc[:, chosen].to_numpy(float).std(axis=0)
+    columns = X[:, chosen].toarray().astype(float) if sparse.issparse(X) else X.iloc[:, chosen].to_numpy(float)
+    standardized = w[chosen] * columns.std(axis=0)
     order = np.argsort(-np.abs(standardized), kind="stable")
     metric, score = _metric(options.problem.loss, estimator)
     return {

@@ -16,8 +16,10 @@ app = typer.Typer(
 )
 PROBLEM, FIT, PATH = Problem(), Options(), PathOptions()
 
-File = Annotated[Path, typer.Argument(help=".csv, .npz, or LIBSVM as .libsvm, .svm, .svmlight, .txt")]
-Target = Annotated[str | None, typer.Option(help="Column (CSV) or array (NPZ, default y) to predict; not for LIBSVM.")]
+File = Annotated[Path, typer.Argument(help=".csv, .parquet, .npz, or LIBSVM (.libsvm, .svm, .txt, ..., also .gz, .bz2)")]
+Target = Annotated[
+    str | None, typer.Option(help="Column (CSV, Parquet) or array (NPZ, default y) to predict; not for LIBSVM.")
+]
 Loss = Annotated[LossName, typer.Option(help="logistic and the hinges take any two labels; poisson takes counts.")]
 Solver = Annotated[SolverName, typer.Option(help="auto: best-subset; iht for the hinge.")]
 Standardize = Annotated[

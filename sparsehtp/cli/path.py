@@ -10,6 +10,8 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from scipy import sparse
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 import sparsehtp as sht
 
@@ -17,7 +19,7 @@ from ..datasets import Data
 from ..estimators.parameters import LOSSES, SOLVERS
 from ..io import check_output, describe_device, versions
 from ..plot import new_figure, plot_cv, plot_path, plot_stability
-from .common import Stopwatch, encode, name_of, one_sentence, progress_bar
+from .common import Stopwatch, encode, features, name_of, one_sentence, progress_bar
 from .files import as_csv, as_images, as_json, write_files
 from .options import PathOptions
 from .report import facts_table, print_facts, print_warning
@@ -71,8 +73,9 @@ def prepare(data: Data, options: PathOptions) -> tuple[sht.LinearModel, dict[str
         raise ValueError(f"cv: needs from 2 to {n} folds (the number of rows), or 0 for none, got {options.cv}.")
     if options.stability % 2:
         raise ValueError(f"stability: subsamples come as pairs, so their number must be even, got {options.stability}.")
+    X = features(data, problem.dtype)
     objective = sht.LinearModel(
-        np.asfortranarray(data.X, dtype=problem.dtype),  # a sparse iterate touches few columns
+        X if sparse.issparse(X) else np.asfortranarray(X),  # a sparse iterate touches few columns
         y,
         LOSSES[name_of(problem.loss)](),
         options.l2[0],
@@ -197,7 +200,8 @@ def _describe_stability(stability, names):
 
 def _files(data, answers, model):
     path, _, cv, stability, chosen = answers
-    scale = data.X.std(axis=0)
+    variance = mean_variance_axis(data.X, axis=0)[1] if sparse.issparse(data.X) else data.X.var(axis=0)
+    scale = np.sqrt(variance)
     used = np.unique(path.features.idx[path.features.mask])
     rows = [[value for name, value in row.items() if name != "coefficients"] for row in model["rows"]]
     header = [name for name in model["rows"][0] if name != "coefficients"]

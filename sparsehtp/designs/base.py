@@ -1,6 +1,7 @@
 """WHERE the data are: the interface of a design matrix."""
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
@@ -8,6 +9,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 class AbstractDesign(eqx.Module):
     """A matrix X of shape (n, p), rows are samples, known through its products."""
+
+    sparse: ClassVar[bool] = False  # a product with all columns costs less than a dense copy of a few
 
     @property
     @abc.abstractmethod

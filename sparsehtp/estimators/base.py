@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
@@ -43,8 +44,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     _l2_grid: tuple[float, ...]
 
     def _validate(self, X, y, sample_weight, **options):
-        # A sparse iterate touches few columns: contiguous by feature is fastest.
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="F", **options)
+        # A sparse iterate touches few columns: contiguous by feature is fastest. Sparse matrices stay sparse.
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="F", accept_sparse="csr", **options)
         if sample_weight is not None and not np.asarray(sample_weight).any():
             raise ValueError("sample_weight: all weights are zero; at least one sample must count.")
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
@@ -69,7 +70,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                     "k: cross-validation needs two samples (of every class), so that ebic is used instead.", UserWarning
                 )
         if not counted.all():  # a row without weight must not count, even where its loss is infinite
-            X, weights = np.asfortranarray(X[counted]), weights[counted]
+            X = X[counted] if issparse(X) else np.asfortranarray(X[counted])
+            weights = weights[counted]
             targets = [target[counted] for target in targets]
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
         with jax.enable_x64(X.dtype == np.float64):
@@ -164,10 +166,15 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             if result is not RESULTS.converged:
                 self._warn(result.sentence.replace("max_steps", "max_iter"))
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     # --- fitted ------------------------------------------------------------------------------------------------------
     def _predictor(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
         return X @ self.coef_.T + self.intercept_
 
     def _get_support_mask(self):

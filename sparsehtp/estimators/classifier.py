@@ -143,7 +143,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         """Choose the features and fit them.
 
         Args:
-            X: (n, p) array or data frame, float32 or float64; contiguous by feature avoids a copy.
+            X: (n, p) array, data frame or sparse matrix, float32 or float64; a dense one that is contiguous by feature
+                avoids a copy, a sparse one stays sparse (standardised implicitly).
             y: (n,) labels of at least two classes, of any sortable type.
             sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
         """

@@ -11,3 +11,4 @@ from .products import dot as dot
 from .restricted_newton import Refit as Refit
 from .restricted_newton import minimise as minimise
 from .top_k import top_k as top_k
+from .truncated_newton import truncated_newton as truncated_newton

@@ -1,16 +1,15 @@
 """WHAT is minimised: objectives and their restriction to a support."""
 
 import abc
+from collections.abc import Callable
 from typing import Any, Self
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support
-from ..linalg import Refit, minimise
+from ..linalg import Refit, minimise, truncated_newton
 from .normal_equations import AbstractNormalEquations
 
 DENSE_HESSIAN_LIMIT = 2048  # beyond this many coefficients a support is refitted by conjugate gradients
@@ -135,9 +134,17 @@ class AbstractRestricted(eqx.Module):
     def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
         """Hessian at z times v, zero on padded entries."""
 
+    def hessian_product(self, z: Float[Array, "m"]) -> Callable[[Array], Array]:
+        """The function v -> (Hessian at z) v; what does not depend on v is computed once."""
+        return lambda v: self.hvp(z, v)
+
     @abc.abstractmethod
     def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
         """Hessian at z plus `damping` times a majoriser of it; padded rows are arbitrary."""
+
+    def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        """Nonnegative numbers near the diagonal of the Hessian at z: a preconditioner."""
+        return jnp.ones_like(z)
 
     def minimise(
         self,
@@ -149,7 +156,8 @@ class AbstractRestricted(eqx.Module):
         """Minimiser over the support and, where given, a box.
 
         Quadratics without a box are solved directly, others by damped Newton steps. Supports of more than
-        `DENSE_HESSIAN_LIMIT` coefficients use conjugate gradients for the Newton system and take no box.
+        `DENSE_HESSIAN_LIMIT` coefficients use preconditioned conjugate gradients for the Newton systems and take no
+        box.
         """
         if self.mask.shape[0] <= DENSE_HESSIAN_LIMIT:
             return minimise(self, z0, lower, upper, max_steps)
@@ -157,24 +165,7 @@ class AbstractRestricted(eqx.Module):
             raise ValueError(
                 f"lower, upper: bounds are limited to supports of {DENSE_HESSIAN_LIMIT} coefficients; lower k_max."
             )
-        return self._minimise_iteratively(jnp.where(self.mask, z0, 0), max_steps)
-
-    def _minimise_iteratively(self, z0, max_steps):
-        # Newton steps with an inner conjugate-gradient solve and backtracking; one outer step suffices for a quadratic.
-        steps = 2 if self.quadratic else (max_steps or 30)
-
-        def body(_, z):
-            g = self.grad(z)
-            d, _ = jax.scipy.sparse.linalg.cg(lambda v: self.hvp(z, v), -g, tol=1e-6, maxiter=500)
-            value, slope = self.value(z), jnp.vdot(g, d)
-            alphas = 0.5 ** jnp.arange(12, dtype=z.dtype)
-            trials = jax.vmap(lambda a: self.value(z + a * d))(alphas)
-            good = trials <= value + 1e-4 * alphas * slope
-            alpha = jnp.where(good.any(), alphas[jnp.argmax(good)], 0)
-            return z + alpha * d
-
-        z = lax.fori_loop(0, steps, body, z0)
-        return Refit(z, jnp.zeros((), bool), jnp.ones((), bool))
+        return truncated_newton(self, z0, max_steps)
 
 
 class AbstractRestrictable(AbstractObjective):
@@ -187,6 +178,11 @@ class AbstractRestrictable(AbstractObjective):
     @property
     def quadratic(self) -> bool:
         """True if the Hessian does not depend on x."""
+        return False
+
+    @property
+    def sparse(self) -> bool:
+        """True if products with the data cost less than a dense copy of a few of their columns."""
         return False
 
     @abc.abstractmethod

@@ -10,10 +10,10 @@ from jaxtyping import Array, Float
 
 from .._tolerances import tolerance
 from .._types import ArrayLike, Support, is_concrete, replace
-from ..designs import AbstractDesign, DenseDesign
+from ..designs import AbstractDesign, as_design
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractLoss, Squared
-from .base import AbstractRestrictable, AbstractRestricted, gather
+from .base import DENSE_HESSIAN_LIMIT, AbstractRestrictable, AbstractRestricted, gather, scatter
 from .normal_equations import AbstractNormalEquations
 
 MIN_CURVATURE = 1e-3  # of a local quadratic model, relative to its mean
@@ -31,7 +31,8 @@ class LinearModel(AbstractRestrictable):
     stay in original units. A constant column has no scale: with an intercept its coefficient is 0.
 
     Args:
-        X: (n, p) array or design; NumPy or JAX, float32 or float64.
+        X: (n, p) NumPy or JAX array, scipy.sparse matrix, BCOO, or design; float32 or float64. A sparse matrix becomes
+            a `SparseDesign`: it is never made dense, standardised or not.
         y: (n,) targets; -1 and +1 for classification losses, counts for `Poisson`.
         loss: an instance of a loss.
         l2: ridge strength, a scalar or (p,), >= 0, in units of the mean loss.
@@ -71,7 +72,7 @@ class LinearModel(AbstractRestrictable):
         loss = Squared() if loss is None else loss
         if not isinstance(loss, AbstractLoss):
             raise TypeError(f"loss: needs an instance of a loss such as sht.Squared(), got {loss!r}.")
-        self.design = X if isinstance(X, AbstractDesign) else DenseDesign(X)
+        self.design = as_design(X)
         dtype = self.design.dtype
         n, p = self.design.shape
         self.y = _vector("y", y, n, dtype)
@@ -178,12 +179,15 @@ class LinearModel(AbstractRestrictable):
         return self.sample_weight / jnp.sum(self.sample_weight)
 
     def forward(self, x, support=None):  # the linear predictor, offset included
-        if support is None:
-            w, intercept = self.to_external(x)
-            eta = self.design.mv(w) + intercept
-        else:
-            eta = dot(self.columns(support), gather(x, support))
+        eta = self.product(x, support)
         return bounded(eta if self.offset is None else eta + self.offset, self.sample_weight)
+
+    def product(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "n"]:
+        """The (standardised) design, the intercept's column included, times x; a support is that of `forward`."""
+        if support is not None and not self.design.sparse:
+            return dot(self.columns(support), gather(x, support))
+        w, intercept = self.to_external(x)
+        return self.design.mv(w) + intercept
 
     def columns(self, support: Support) -> Float[Array, "n m"]:
         """The (standardised) design's columns on a support; ones for the intercept, zeros on padding."""
@@ -221,14 +225,21 @@ class LinearModel(AbstractRestrictable):
 
     def curvature_at(self, forward, v, support):
         weights = self._weights() * self.loss.second_derivative(forward, self.y)
-        Av = dot(self.columns(support), gather(v, support))
-        return dot(weights, Av**2) + jnp.sum(self.ridge() * v**2)
+        return dot(weights, self.product(v, support) ** 2) + jnp.sum(self.ridge() * v**2)
 
     def gram_product(self, v: Float[Array, "d"]) -> Float[Array, "d"]:
         """The Hessian's majoriser (loss smoothness times the weighted Gram matrix, plus l2) times v."""
-        w, intercept = self.to_external(v)
-        g = self.transpose_product(self._weights() * (self.design.mv(w) + intercept))
+        g = self.transpose_product(self._weights() * self.product(v))
         return self.loss.smoothness * g + self.ridge() * v
+
+    def gram_diagonal(self, weights: Float[Array, "n"]) -> Float[Array, "d"]:
+        """Diagonal of X' diag(weights) X for the (standardised) design, the intercept's column included."""
+        diagonal, total = self.design.column_norms(weights) ** 2, jnp.sum(weights)
+        if self.mean is not None:
+            diagonal = jnp.maximum(diagonal - self.mean * (2 * self.design.rmv(weights) - self.mean * total), 0)
+        if self.inverse_scale is not None:
+            diagonal = diagonal * self.inverse_scale**2
+        return jnp.append(diagonal, total) if self.fit_intercept else diagonal
 
     def lipschitz(self):
         if not np.ndim(self.loss.smoothness) and is_concrete(self.loss.smoothness) and np.isinf(self.loss.smoothness):
@@ -296,7 +307,13 @@ class LinearModel(AbstractRestrictable):
             inverse_scale=pick(self.inverse_scale),
         )
 
+    @property
+    def sparse(self):
+        return self.design.sparse
+
     def restrict(self, support):
+        if self.sparse and support.idx.shape[0] > DENSE_HESSIAN_LIMIT:
+            return RestrictedSparseModel(self, support)
         return RestrictedLinearModel(
             self.columns(support),
             self.y,
@@ -364,11 +381,75 @@ class RestrictedLinearModel(AbstractRestricted):
         return self.weights * curvature
 
     def hvp(self, z, v):
-        return dot(self._curvature_weights(z, 0.0) * dot(self.A, v), self.A) + self.ridge * v
+        return self.hessian_product(z)(v)
+
+    def hessian_product(self, z):
+        curvature = self._curvature_weights(z, 0.0)
+        return lambda v: dot(curvature * dot(self.A, v), self.A) + self.ridge * v
 
     def hess(self, z, damping=0.0):
         scaled = self.A * self._curvature_weights(z, damping)[:, None]
         return dot(scaled.T, self.A) + jnp.diag(self.ridge)
+
+    def scale(self, z):
+        return dot(self.weights * majorant(self.loss, self._predict(z), self.y), self.A**2) + self.ridge
+
+
+class RestrictedSparseModel(AbstractRestricted):
+    """A linear model over a support so large that its columns stay sparse: products go through the whole design.
+
+    `hess` is not available; a support of this size is refitted by conjugate gradients.
+    """
+
+    model: LinearModel
+    support: Support
+
+    @property
+    def mask(self):
+        return self.support.mask
+
+    @property
+    def quadratic(self):
+        return self.model.quadratic
+
+    @property
+    def kinked(self):
+        return self.model.loss.kinked
+
+    def _full(self, z):
+        return scatter(z, self.support, self.model.n_coefficients + self.model.n_free)
+
+    def value(self, z):
+        return self.model.value(self._full(z))
+
+    def grad(self, z):
+        return gather(self.model.value_and_grad(self._full(z))[1], self.support)
+
+    def hvp(self, z, v):
+        return self.hessian_product(z)(v)
+
+    def hessian_product(self, z):
+        model = self.model
+        curvature = model._weights() * model.loss.second_derivative(model.forward(self._full(z)), model.y)
+
+        def times(v):
+            v = self._full(v)
+            return gather(model.transpose_product(curvature * model.product(v)) + model.ridge() * v, self.support)
+
+        return times
+
+    def hess(self, z, damping=0.0):
+        raise NotImplementedError("the Hessian of a support this large is not formed")
+
+    def scale(self, z):
+        model = self.model
+        curvature = model._weights() * majorant(model.loss, model.forward(self._full(z)), model.y)
+        return gather(model.gram_diagonal(curvature) + model.ridge(), self.support)
+
+
+def majorant(loss: AbstractLoss, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+    """The curvature of a loss, or its upper bound where the curvature can vanish."""
+    return jnp.full_like(eta, loss.smoothness) if loss.kinked else loss.second_derivative(eta, y)
 
 
 def _is_constant(mean, deviation):

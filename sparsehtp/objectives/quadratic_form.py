@@ -135,3 +135,6 @@ class RestrictedQuadratic(AbstractRestricted):
 
     def hess(self, z, damping=0.0):
         return self.A
+
+    def scale(self, z):
+        return jnp.diagonal(self.A)

@@ -6,16 +6,18 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array
 
 from .._results import RESULTS
 from .._termination import SwapOptimal
 from .._tolerances import tolerance
-from .._types import Support
+from .._types import Support, is_concrete
 from ..linalg import any_lane, top_k
 from ..linalg.tableau import Tableau, empty_tableau, removal_losses, remove, resize, swap_gains
 from ..objectives import AbstractRestrictable, GramEquations, gather
+from ..objectives.base import DENSE_HESSIAN_LIMIT
 from ..thresholds import Sparsity
 from .base import AbstractPathSolver, Trail, report, where
 from .subset_pool import (
@@ -95,7 +97,7 @@ class BestSubset(AbstractPathSolver):
     effort is "fast", a backward chain of removals and descents (quadratic F).
 
     Raises:
-        ValueError: if effort is not one of the three.
+        ValueError: if effort is not one of the three, or for more than 2048 features.
         TypeError: for bounds, or a loss without a second derivative.
 
     Source: exact swaps as in full-swap inescapability, Hazimeh and Mazumder (2020), on updated normal equations.
@@ -122,6 +124,20 @@ class BestSubset(AbstractPathSolver):
         super().check(objective, threshold)
         if threshold.lower is not None or threshold.upper is not None:
             raise TypeError("threshold: BestSubset takes no bounds; use HTP for bounded coefficients.")
+        if not self.holds(threshold):
+            raise ValueError(
+                f"k: BestSubset factorises dense Hessians, so that k_max and the kept features together are limited to "
+                f"{DENSE_HESSIAN_LIMIT}; use HTP or GraSP for more, or lower k_max."
+            )
+
+    @staticmethod
+    def holds(threshold: Sparsity) -> bool:
+        """True unless the threshold chooses more features than a dense Hessian can hold."""
+        if threshold.k_max is not None:
+            k_max = threshold.k_max
+        else:
+            k_max = int(np.max(threshold.k)) if is_concrete(threshold.k) else 0
+        return k_max + threshold.keep.shape[0] <= DENSE_HESSIAN_LIMIT
 
     @property
     def default_termination(self):

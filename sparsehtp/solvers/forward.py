@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from .._results import RESULTS
 from .._termination import Complete
-from .._types import Support
+from .._types import Support, is_concrete
 from ..linalg import any_lane
 from ..linalg.tableau import Tableau, add, addition_gains, empty_tableau, resize, tableau_at
 from ..objectives import AbstractRestrictable, gather
@@ -18,6 +18,7 @@ from ..thresholds import NonNegativeSparsity, Sparsity
 from .base import AbstractPathSolver, Trail, report
 from .htp import refit
 
+TABLEAU_BYTES = 2**31  # of a tableau over all features
 MAX_STEPS = 1000  # rows of a history, so not more than most selections need
 
 
@@ -158,6 +159,11 @@ class ForwardSelection(AbstractPathSolver):
             raise TypeError(
                 'threshold: ForwardSelection(rule="ols") takes no bounds; use ForwardSelection(rule="omp") or HTP.'
             )
+        if self.rule == "ols" and is_concrete(threshold.k) and not _fits(objective, threshold.bind(objective)):
+            raise ValueError(
+                f'k: ForwardSelection(rule="ols") keeps k_max numbers per feature, more than {TABLEAU_BYTES / 2**30:.0f} '
+                'GiB here; use ForwardSelection(rule="omp"), BestSubset (which takes working sets), or a smaller k_max.'
+            )
 
     @property
     def default_termination(self):
@@ -169,7 +175,7 @@ class ForwardSelection(AbstractPathSolver):
 
     def init(self, objective, threshold, x0, key):
         state = start(objective, threshold)
-        if not objective.quadratic or _bounded(threshold):
+        if not objective.quadratic or _bounded(threshold) or (self.rule == "omp" and not _fits(objective, threshold)):
             return state
         return state._replace(memory=_first_tableau(objective, threshold))
 
@@ -230,6 +236,12 @@ class ForwardSelection(AbstractPathSolver):
         equations = objective.normal_equations(state.x)
         local = tableau_at(equations, state.support.idx[objective.n_free :], threshold.keep.shape[0] + state.size)
         return addition_gains(local._replace(g=-state.grad[: objective.n_coefficients]))
+
+
+def _fits(objective, threshold) -> bool:
+    """True if the tableau of k_max p numbers does not take too much memory."""
+    size = jnp.dtype(objective.dtype).itemsize * objective.n_coefficients
+    return (threshold.k_max + threshold.keep.shape[0]) * size <= TABLEAU_BYTES
 
 
 def _bounded(threshold) -> bool:

@@ -8,10 +8,13 @@ from jax import lax
 from jaxtyping import Array, Int
 
 from .._types import Support
-from ..linalg import top_k
+from ..linalg import dot, masked_factor, top_k
 from ..linalg.tableau import Tableau, tableau_at
 from .htp import refit
 from .subset_search import best_swap
+
+GRAM_BYTES = 2**30  # of the Gram columns of a support, up to which a sparse design scores all swaps at once
+BLOCK = 4096  # features that are scored at a time
 
 
 class Point(NamedTuple):
@@ -107,6 +110,10 @@ def swap_pool(objective: Any, threshold: Any, point: Point, width: int) -> Pool:
     p, rows = objective.n_coefficients, point.idx.shape[0]
     active = jnp.arange(rows) < point.size
     chosen = jnp.zeros(p, bool).at[point.idx].max(active)
+    if objective.sparse and rows * p * jnp.dtype(objective.dtype).itemsize <= GRAM_BYTES:
+        scores = _swap_scores(objective, threshold, point, chosen)
+        features = top_k(jnp.where(chosen, jnp.inf, scores), width)
+        return Pool(objective.subset(features), features)
     block = max(width - rows, 1)
 
     def gains(first):
@@ -123,3 +130,41 @@ def swap_pool(objective: Any, threshold: Any, point: Point, width: int) -> Pool:
     scores = jnp.full(p, -jnp.inf, best.dtype).at[others.ravel()].max(best.ravel())
     features = top_k(jnp.where(chosen, jnp.inf, scores), width)
     return Pool(objective.subset(features), features)
+
+
+def _swap_scores(objective, threshold, point, chosen):
+    """The gain of the best swap of every feature, from one block of Gram columns."""
+    equations = objective.normal_equations(point.x)
+    p, rows = objective.n_coefficients, point.idx.shape[0]
+    active = jnp.arange(rows) < point.size
+    K = jnp.where(active[:, None], equations.columns(point.idx), 0)
+    G = jnp.where(active, K[:, point.idx], 0)
+    inverse = masked_factor((G + G.T) / 2, active).inverse(K.dtype)
+    c = dot(inverse, jnp.where(active, equations.rhs[point.idx], 0))
+    block = min(BLOCK, p)
+
+    eps, tiny = jnp.finfo(K.dtype).eps, jnp.finfo(K.dtype).tiny
+
+    def gains(first):
+        first = jnp.minimum(first, p - block)  # the last block overlaps the one before
+        features = first + jnp.arange(block, dtype=jnp.int32)
+        part = lax.dynamic_slice_in_dim(K, first, block, axis=1)
+        H, diagonal = dot(inverse, part), equations.diagonal[features]
+        t = Tableau(
+            idx=point.idx,
+            size=point.size,
+            inverse=inverse,
+            H=H,
+            c=c,
+            g=equations.rhs[features] - dot(c, part),
+            q=diagonal - jnp.sum(part * H, axis=0),
+            value=equations.constant,
+            chosen=chosen[features],
+            floor=jnp.maximum(100 * eps * diagonal, tiny),
+            block=features,
+            columns=part,
+        )
+        return features, best_swap(t, threshold.keep.shape[0])[3]
+
+    features, best = lax.map(gains, jnp.arange(0, p, block, dtype=jnp.int32))
+    return jnp.full(p, -jnp.inf, best.dtype).at[features.ravel()].max(best.ravel())

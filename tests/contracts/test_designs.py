@@ -10,6 +10,7 @@ import pytest
 import sparsehtp as sht
 
 ARRAY = np.random.default_rng(0).standard_normal((7, 5))
+ARRAY[[0, 2, 2, 4, 5, 6, 6], [1, 0, 3, 3, 2, 0, 4]] = 0
 WEIGHTS = np.random.default_rng(1).random(7)
 WEIGHTS /= WEIGHTS.sum()
 

@@ -1,7 +1,16 @@
 """Every format loads, and every malformed file gets one sentence."""
 
+import bz2
+import gzip
+import io
+import pickle
+import sys
+import tracemalloc
+import zipfile
+
 import numpy as np
 import pytest
+from scipy import sparse
 
 from sparsehtp.datasets import load_file
 
@@ -34,10 +43,12 @@ def test_libsvm(tmp_path, first, suffix):
     text = f"1 {first}:1.5 {first + 2}:-2 # note\n-1 {first + 1}:3.25 {first + 2}:1e-3\n"
     path = write(tmp_path / f"a{suffix}", text)
     data = load_file(path)
-    np.testing.assert_array_equal(data.X, X)
+    assert data.X.format == "csr" and data.X.indices.dtype == np.int32
+    np.testing.assert_array_equal(data.X.toarray(), X)
     np.testing.assert_array_equal(data.y, Y)
-    assert data.feature_names[0] == f"x{first}"
+    assert data.feature_names[0] == f"x{first}" and list(data.feature_names[1:]) == [f"x{first + 1}", f"x{first + 2}"]
     assert load_file(path, n_features=5).X.shape == (2, 5)
+    assert load_file(path, dtype=np.float32).X.dtype == np.float32
 
 
 @pytest.mark.parametrize("target", [None, "z"])
@@ -79,7 +90,14 @@ TEXTS = {
     "libsvm order": ("a.svm", "1 2:2 1:3\n", {}, "not a valid LIBSVM file"),
     "libsvm NaN": ("a.svm", "1 1:2 2:nan\n", {}, "'x2'.*missing"),
     "libsvm width": ("a.svm", "1 1:2 9:1\n", {"n_features": 3}, "n_features: is 3.*index 9"),
-    "libsvm dense": ("a.svm", "1 1:2 99999999:1\n", {}, "763 MiB.*256 MiB"),
+    "libsvm huge dimension": ("a.svm", "1 1:2 999999999:1\n", {}, "index 999999999, more than the limit"),
+    "libsvm absurd dimension": ("a.svm", f"1 1:2 {10**30}:1\n", {}, "not a valid LIBSVM file"),
+    "libsvm negative": ("a.svm", "1 -3:2\n", {}, "line 1 "),
+    "libsvm base": ("a.svm", "1 0:2 1:1\n", {"zero_based": False}, "zero_based: is False.*index 0"),
+    "libsvm size": ("a.svm", "1 1:2\n" * 100, {"max_bytes": 99}, "more than the limit"),
+    "csv size": ("a.csv", "a,t\n1,2\n", {"target": "t", "max_bytes": 3}, "more than the limit"),
+    "format": ("a.csv", "a,t\n1,2\n", {"format": "xlsx"}, "format: must be one of csv"),
+    "archive": ("a.tar.gz", "x", {}, "extension"),
 }
 
 
@@ -129,3 +147,142 @@ def test_truncated_npz(tmp_path):
     (tmp_path / "b.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:200])
     with pytest.raises(ValueError, match="damaged"):
         load_file(tmp_path / "b.npz")
+
+
+@pytest.mark.parametrize(("suffix", "open_"), [(".gz", gzip.open), (".bz2", bz2.open)])
+def test_compressed_libsvm_with_several_classes(tmp_path, suffix, open_):
+    path = tmp_path / f"news20.scale{suffix}"
+    with open_(path, "wt") as file:
+        file.write("3 2:1.5\n1 1:2\n7\n")
+    data = load_file(path)
+    np.testing.assert_array_equal(data.X.toarray(), [[0, 1.5], [2, 0], [0, 0]])
+    np.testing.assert_array_equal(data.y, [3, 1, 7])
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:-9] + bytes([whole[-9] ^ 255]) + whole[-8:]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="damaged or cut off"):
+            load_file(path)
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
+    path = tmp_path / "a.svm.gz"
+    with gzip.open(path, "wb", 9) as file:
+        for _ in range(64):
+            file.write(b"1 1:2\n" * 20_000)
+    assert path.stat().st_size < 200_000
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="1 MiB, more than the limit of 1 MiB"):
+        load_file(path, max_bytes=2**20)
+    assert tracemalloc.get_traced_memory()[1] < 2**23
+    tracemalloc.stop()
+    with gzip.open(path, "wb", 9) as file:
+        file.write(b"1 1:2 #")
+        for _ in range(70):
+            file.write(bytes([32]) * 2**20)
+    with pytest.raises(ValueError, match="a line of .* 64 MiB"):
+        load_file(path)
+
+
+def test_where_indices_start(tmp_path):
+    path = write(tmp_path / "a.svm", "1 1:5\n-1 2:6\n")
+    assert load_file(path).X.shape == (2, 2)
+    zero = load_file(path, zero_based=True)
+    np.testing.assert_array_equal(zero.X.toarray(), [[0, 5, 0], [0, 0, 6]])
+    assert list(zero.feature_names) == ["x0", "x1", "x2"]
+
+
+def sparse_arrays(**changes):
+    X_sparse = sparse.csr_array(X)
+    arrays = {name: getattr(X_sparse, name) for name in ("data", "indices", "indptr")}
+    return {**arrays, "shape": np.array(X.shape), "y": Y, **changes}
+
+
+def test_sparse_npz(tmp_path):
+    np.savez(tmp_path / "a.npz", **sparse_arrays())
+    data = load_file(tmp_path / "a.npz")
+    assert sparse.issparse(data.X)
+    np.testing.assert_array_equal(data.X.toarray(), X)
+    np.testing.assert_array_equal(data.y, Y)
+
+
+HOSTILE = {
+    "index": {"indices": np.array([0, 99, 1, 2], np.int32)},
+    "negative index": {"indices": np.array([0, -7, 1, 2], np.int32)},
+    "row pointers": {"indptr": np.array([0, 2, 400], np.int32)},
+    "shape": {"shape": np.array([2, 2**40])},
+    "rows": {"shape": np.array([2**40, 3])},
+    "floats": {"indices": np.array([0.0, 2, 1, 2])},
+    "pickle": {"data": np.array([1, 2, 3, "x"], object)},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_sparse_npz(tmp_path, name):
+    np.savez(tmp_path / "a.npz", **sparse_arrays(**HOSTILE[name]))
+    with pytest.raises(ValueError, match=r"path: a\.npz|path: data, indices"):
+        load_file(tmp_path / "a.npz")
+
+
+def test_an_array_that_claims_more_than_it_holds(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        for name in ("X.npy", "y.npy", "../../escaped.npy"):
+            header = io.BytesIO()
+            np.lib.format.write_array_header_1_0(
+                header, {"descr": "<f8", "fortran_order": False, "shape": (10**7, 10**7)}
+            )
+            archive.writestr(name, header.getvalue() + bytes(8))
+    with pytest.raises(ValueError, match="damaged"):
+        load_file(tmp_path / "a.npz")
+    assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]
+
+
+def test_a_path_in_an_archive_is_never_written_to(tmp_path):
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    np.savez(folder / "a.npz", **{"X": X, "y": Y, "../escaped": Y})
+    np.testing.assert_array_equal(load_file(folder / "a.npz").X, X)
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["a.npz"]
+
+
+class Marker:
+    """Unpickled, it would leave a file behind."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def test_pickles_do_not_run(tmp_path):
+    proof = tmp_path / "proof"
+    np.savez(tmp_path / "a.npz", X=X, y=np.array([Marker(str(proof)), 1], object))
+    with pytest.raises(ValueError, match="never loaded"):
+        load_file(tmp_path / "a.npz")
+    (tmp_path / "b.npz").write_bytes(pickle.dumps(Marker(str(proof))))
+    with pytest.raises(ValueError, match="never loaded"):
+        load_file(tmp_path / "b.npz")
+    assert not proof.exists()
+
+
+def test_parquet(tmp_path):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow", reason="Parquet files need pyarrow, which is an optional dependency")
+    path = tmp_path / "a.parquet"
+    pd.DataFrame({"a": X[:, 0], "t": ["u", "v"], "b": X[:, 1]}).to_parquet(path)
+    data = load_file(path, "t")
+    np.testing.assert_array_equal(data.X, X[:, :2])
+    assert data.y.tolist() == ["u", "v"] and data.feature_names == ["a", "b"]
+    with pytest.raises(ValueError, match=r"target: .*choose one of a, t, b"):
+        load_file(path)
+    with pytest.raises(ValueError, match="more than the limit"):
+        load_file(path, "t", max_bytes=8)
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(ValueError, match="damaged or no Parquet"):
+        load_file(path, "t")
+
+
+def test_parquet_without_pyarrow(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"pandas and pyarrow; run .*sparsehtp\[cli,parquet\]"):
+        load_file(write(tmp_path / "a.parquet", "PAR1"), "t")

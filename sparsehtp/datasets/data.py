@@ -1,0 +1,55 @@
+"""What a loaded data set is."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Data(NamedTuple):
+    """A data set.
+
+    Attributes:
+        X: (n, p) float array, or `scipy.sparse.csr_array`.
+        y: (n,) numbers, or strings for a target of text labels.
+        feature_names: (p,) names.
+        target_name: name of the target.
+    """
+
+    X: Any
+    y: np.ndarray
+    feature_names: Sequence[str]
+    target_name: str
+
+
+class NumberedNames(Sequence):
+    """The names x0, x1, ... (or from another number) of features that have none, made when they are read."""
+
+    def __init__(self, size: int, first: int = 0):
+        self._range = range(first, first + size)
+
+    def __len__(self):
+        return len(self._range)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [f"x{number}" for number in self._range[index]]
+        return f"x{self._range[index]}"
+
+    def __eq__(self, other):
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(str.__eq__, self, other))
+
+
+def nonfinite(path, kind, name) -> ValueError:
+    """The error for missing or infinite values."""
+    return ValueError(
+        f"path: the {kind} {name!r} of {path.name} has missing or infinite values; remove or impute them first."
+    )
+
+
+def too_large(path, size, limit) -> ValueError:
+    """The error for a file that would take more memory than allowed."""
+    return ValueError(
+        f"path: {path.name} would take {size / 2**20:.0f} MiB, more than the limit of {limit / 2**20:.0f} MiB; "
+        "raise max_bytes if the file is to be trusted."
+    )

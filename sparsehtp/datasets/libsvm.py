@@ -1,0 +1,106 @@
+"""LIBSVM files, plain or compressed, as CSR matrices, read by scikit-learn."""
+
+import bz2
+import gzip
+import lzma
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from .data import Data, NumberedNames, too_large
+
+LIBSVM_SUFFIXES = (".libsvm", ".svm", ".svmlight", ".txt", ".binary", ".t", ".scale")
+MAX_FEATURES = 2**27  # a vector of so many numbers takes 1 GiB
+MAX_LINE = 2**26  # bytes
+OPENERS = {".gz": gzip.open, ".bz2": bz2.open}
+_NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+_LINE = re.compile(rf"{_NUMBER}(\s+(\d+|qid):{_NUMBER})*\s*")
+_DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error)
+
+
+class Lines:
+    """The lines of a file, decompressed by its name, within limits of size; what scikit-learn reads as a file."""
+
+    def __init__(self, path: Path, max_bytes: int):
+        self.path = path
+        self.max_bytes = max_bytes
+
+    def read(self):
+        raise NotImplementedError("the file is read line by line")
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        with OPENERS.get(self.path.suffix.lower(), open)(self.path, "rb") as file:
+            while line := file.readline(MAX_LINE):
+                size += len(line)
+                if len(line) == MAX_LINE:
+                    raise ValueError(f"path: a line of {self.path.name} has more than {MAX_LINE >> 20} MiB; correct it.")
+                if size > self.max_bytes:
+                    raise too_large(self.path, size, self.max_bytes)
+                yield line
+
+
+def load_libsvm(
+    path: Path,
+    target: str | None,
+    n_features: int | None,
+    dtype: np.dtype,
+    max_bytes: int,
+    zero_based: bool | None = None,
+) -> Data:
+    """A LIBSVM file; arguments as in `load_file`."""
+    from sklearn.datasets import load_svmlight_file
+
+    if target is not None:
+        raise ValueError("target: a LIBSVM file holds its own target as the first number of a line; leave target out.")
+    try:
+        X, y = load_svmlight_file(Lines(path, max_bytes), dtype=dtype, zero_based=True)
+    except _DAMAGED as error:
+        raise ValueError(f"path: {path.name} is damaged or cut off ({error}); download or write it again.") from error
+    except (ValueError, IndexError, OverflowError) as error:
+        # A corrupted block shows up as nonsense before its checksum is reached.
+        _check_compression(path, max_bytes)
+        if str(error).startswith("path:"):
+            raise
+        raise _malformed(path, error) from error
+    lowest, highest = (int(X.indices.min()), int(X.indices.max())) if X.nnz else (1, 0)
+    first = (int(lowest > 0) if zero_based is None else int(not zero_based)) if X.nnz else 1
+    if lowest < first:
+        raise ValueError(f"zero_based: is False, but {path.name} has a feature with index {lowest}; omit it.")
+    p = highest + 1 - first if n_features is None else n_features
+    if highest - first >= p:
+        raise ValueError(f"n_features: is {p}, but {path.name} has a feature with index {highest}; raise or omit it.")
+    if p > MAX_FEATURES:
+        raise ValueError(
+            f"path: {path.name} has a feature with index {highest}, more than the limit of {MAX_FEATURES} features; "
+            "correct that line, or number the features densely."
+        )
+    index = np.int32 if max(p, X.nnz) < np.iinfo(np.int32).max else np.int64
+    arrays = X.data, (X.indices - first).astype(index), X.indptr.astype(index)
+    X = sparse.csr_array(arrays, shape=(X.shape[0], p))
+    X.sum_duplicates()
+    return Data(X, y, NumberedNames(p, first), "y")
+
+
+def _check_compression(path, max_bytes):
+    try:
+        for _ in Lines(path, max_bytes):
+            pass
+    except _DAMAGED as error:
+        raise ValueError(f"path: {path.name} is damaged or cut off ({error}); download or write it again.") from error
+
+
+def _malformed(path, error):
+    with OPENERS.get(path.suffix.lower(), open)(path, "rt", encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            text = line.split("#")[0].strip()
+            if text and not _LINE.fullmatch(text):
+                return ValueError(
+                    f"path: line {number} of {path.name} is not 'label index:value ...' ({text[-20:]!r}), "
+                    "perhaps cut off; correct that line."
+                )
+    return ValueError(f"path: {path.name} is not a valid LIBSVM file ({str(error).rstrip('.')}); correct it.")

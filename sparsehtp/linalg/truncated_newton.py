@@ -1,0 +1,135 @@
+"""Minimisation over a support too large for a dense Hessian: Newton steps by preconditioned conjugate gradients."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from .._tolerances import tolerance
+from .restricted_newton import MAX_HALVINGS, Refit
+
+MAX_TRUNCATED_STEPS = 60
+MAX_PRODUCTS = 500  # Hessian products per Newton step
+FORCING = 0.1  # residual of the first Newton systems, relative
+
+
+class MatrixFree(Protocol):
+    """A smooth convex function of m coefficients with Hessian-vector products."""
+
+    mask: Bool[Array, "m"]
+
+    @property
+    def quadratic(self) -> bool: ...
+    @property
+    def kinked(self) -> bool: ...
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]: ...
+    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]: ...
+    def hessian_product(self, z: Float[Array, "m"]) -> Callable[[Array], Array]: ...
+    def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]: ...
+
+
+def conjugate_gradients(
+    matvec: Callable[[Array], Array],
+    b: Float[Array, "m"],
+    scale: Float[Array, "m"],
+    tol: Float[Array, ""] | float,
+    max_steps: int = MAX_PRODUCTS,
+) -> Float[Array, "m"]:
+    """x with A x = b for a positive semidefinite A, preconditioned by the positive diagonal `scale`.
+
+    Stops once the residual, in the norm of the inverse of `scale`, is at most `tol` times that of b; at a direction
+    without curvature; or after `max_steps` products. Every iterate is a descent direction for b'x.
+    """
+
+    def going(carry):
+        _, _, _, rho, step, flat = carry
+        return (rho > tol**2 * first) & (step < max_steps) & ~flat
+
+    def body(carry):
+        x, r, d, rho, step, _ = carry
+        Ad = matvec(d)
+        curvature = jnp.vdot(d, Ad)
+        flat = ~(curvature > 0)
+        alpha = jnp.where(flat, 0, rho / jnp.where(flat, 1, curvature))
+        r = r - alpha * Ad
+        new = jnp.vdot(r, r / scale)
+        return x + alpha * d, r, r / scale + new / rho * d, new, step + 1, flat
+
+    d = b / scale
+    first = jnp.vdot(b, d)
+    carry = jnp.zeros_like(b), b, d, first, jnp.int32(0), ~(first > 0)
+    return lax.while_loop(going, body, carry)[0]
+
+
+class _State(NamedTuple):
+    z: Array
+    value: Array
+    grad: Array
+    damping: Array
+    step: Array
+    done: Array
+
+
+def truncated_newton(problem: MatrixFree, z0: Float[Array, "m"], max_steps: int | None = None) -> Refit:
+    """Minimise a smooth convex function by truncated Newton steps with backtracking.
+
+    The systems are solved more and more exactly as the gradient falls. Losses with kinks in their derivative are damped
+    by a multiple of `scale`, which falls with every full step. Stops when the Newton decrement is at most the table's
+    `newton` tolerance times the value, where no step lowers the value, or after `max_steps`.
+    """
+    limit = MAX_TRUNCATED_STEPS if max_steps is None else max_steps
+    dtype = z0.dtype
+    tol, eps = tolerance("newton", dtype), jnp.finfo(dtype).eps
+    z0 = jnp.where(problem.mask, z0, 0)
+    scale = jnp.where(problem.mask, problem.scale(z0), 1)
+    scale = jnp.maximum(scale, eps * jnp.max(scale))
+
+    def size(g):
+        return jnp.vdot(g, g / scale)
+
+    def search(s, direction, slope):
+        # A few ulp let the last steps pass, where the decrease is below the rounding of the value.
+        slack = 8 * eps * jnp.abs(s.value)
+
+        def refused(carry):
+            alpha, value, tries = carry
+            return ~(value <= s.value + 1e-4 * alpha * slope + slack) & (tries < MAX_HALVINGS)
+
+        def halve(carry):
+            alpha, _, tries = carry
+            return alpha / 2, problem.value(s.z + alpha / 2 * direction), tries + 1
+
+        one = jnp.ones((), dtype)
+        alpha, value, _ = lax.while_loop(refused, halve, (one, problem.value(s.z + direction), jnp.int32(0)))
+        return alpha, value, value <= s.value + slack
+
+    first = problem.grad(z0)
+    start = size(first)
+    exact = tol**0.5
+
+    def body(s: _State) -> _State:
+        damping = s.damping if problem.kinked else 0.0
+        relative = jnp.sqrt(size(s.grad) / jnp.where(start > 0, start, 1))
+        forcing = exact if problem.quadratic else jnp.clip(relative, exact, FORCING)
+        times = problem.hessian_product(s.z)
+        direction = conjugate_gradients(lambda v: times(v) + damping * scale * v, -s.grad, scale, forcing)
+        slope = jnp.vdot(s.grad, direction)
+        alpha, value, ok = search(s, direction, slope)
+        small = -slope <= tol * jnp.abs(s.value) + jnp.finfo(dtype).tiny
+        stuck = ~ok & (s.damping >= 1 if problem.kinked else True)
+        z = jnp.where(ok, s.z + alpha * direction, s.z)
+        return _State(
+            z=z,
+            value=jnp.where(ok, value, s.value),
+            grad=problem.grad(z),
+            damping=jnp.where(ok & (alpha == 1), s.damping * 0.1, jnp.minimum(s.damping * 10, 1.0)),
+            step=s.step + 1,
+            done=small | stuck,
+        )
+
+    damping = jnp.asarray(1e-3 if problem.kinked else 0.0, dtype)
+    state = _State(z0, problem.value(z0), first, damping, jnp.int32(0), jnp.zeros((), bool))
+    out = lax.while_loop(lambda s: ~s.done & (s.step < limit), body, state)
+    return Refit(out.z, jnp.zeros((), bool), out.done)

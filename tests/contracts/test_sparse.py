@@ -1,0 +1,357 @@
+"""Sparse designs: odd matrices, transforms, derivatives, and the same iterates as dense ones."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.experimental.sparse import BCOO
+from scipy import sparse
+
+import sparsehtp as sht
+from sparsehtp.linalg import truncated_newton
+from sparsehtp.linalg import sparse as kernels
+from sparsehtp.objectives import base, linear_model
+from sparsehtp.solvers import subset_pool
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+RNG = np.random.default_rng(0)
+N, P = 60, 16
+
+
+def thinned(X, share=0.4, seed=5):
+    return np.where(np.random.default_rng(seed).random(X.shape) < share, X, 0)
+
+
+X = thinned(RNG.standard_normal((N, P)) + 0.5)
+W = np.where(np.arange(P) < 3, [2.0, -2.5, 3.0] + [0.0] * (P - 3), 0)
+TARGETS = {"squared": X @ W + 0.3 * RNG.standard_normal(N), "logistic": np.where(X @ W + RNG.logistic(size=N) > 0, 1.0, -1)}
+
+
+@st.composite
+def matrices(draw):
+    """COO arrays with duplicates, explicit zeros and no order, and what they add up to."""
+    n, p = draw(st.sampled_from([(1, 1), (1, 6), (5, 1), (4, 3), (6, 9)]))
+    size = draw(st.integers(0, 25))
+    entries = st.tuples(st.integers(0, n - 1), st.integers(0, p - 1), st.sampled_from([0.0, 1.0, -2.5, 1e-3, 7.0]))
+    entries = draw(st.lists(entries, min_size=size, max_size=size))
+    dense = np.zeros((n, p))
+    for i, j, value in entries:
+        dense[i, j] += value
+    row, column, value = (np.array(part) for part in zip(*entries, strict=True)) if size else (np.zeros(0, int),) * 3
+    return dense, sparse.coo_array((value.astype(float), (row, column)), shape=(n, p))
+
+
+def stored_badly(X):
+    """CSR with 64-bit indices in falling order, duplicates and explicit zeros kept."""
+    order = np.lexsort((-X.col, X.row))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(X.row, minlength=X.shape[0]))]).astype(np.int64)
+    return sparse.csr_array((X.data[order], X.col[order].astype(np.int64), indptr), shape=X.shape)
+
+
+@settings(max_examples=15, deadline=None)
+@given(matrices())
+def test_any_matrix_acts_as_its_sum(drawn):
+    dense, X = drawn
+    n, p = dense.shape
+    bad = stored_badly(X)
+    before = bad.copy()
+    for given_, design in ((X, sht.SparseDesign(X)), (bad, sht.SparseDesign(bad))):
+        rng = np.random.default_rng(1)
+        w, r, weights = rng.standard_normal(p), rng.standard_normal(n), rng.random(n)
+        np.testing.assert_allclose(design.mv(w), dense @ w, atol=1e-12)
+        np.testing.assert_allclose(design.rmv(r), dense.T @ r, atol=1e-12)
+        np.testing.assert_allclose(design.columns(jnp.arange(p)), dense, atol=1e-12)
+        np.testing.assert_allclose(design.rows(jnp.arange(n)), dense, atol=1e-12)
+        weights /= weights.sum()
+        mean, deviation = design.moments(weights)
+        np.testing.assert_allclose(mean, weights @ dense, atol=1e-12)
+        np.testing.assert_allclose(deviation**2, weights @ (dense - weights @ dense) ** 2, atol=1e-12)
+        assert given_.shape == design.shape
+    assert bad.nnz == before.nnz and np.array_equal(bad.indices, before.indices), "the caller's matrix is unchanged"
+
+
+def test_skewed_columns_use_whole_chunks():
+    wide = sparse.random_array((50, 400), density=0.02, rng=np.random.default_rng(0), format="lil")
+    wide[:, 7] = np.arange(1, 51)[:, None]
+    wide[3] = np.arange(400)
+    wide = wide.tocsr()
+    design = sht.SparseDesign(wide)
+    for side in (design.by_row, design.by_column):
+        assert side.data.size <= kernels.PADDING * (wide.nnz + 1)
+    np.testing.assert_allclose(design.mv(np.arange(400.0)), wide @ np.arange(400.0), rtol=1e-12)
+    np.testing.assert_allclose(design.rmv(np.arange(50.0)), wide.T @ np.arange(50.0), rtol=1e-12)
+    idx = np.array([7, 399, 7, 0])
+    np.testing.assert_array_equal(design.columns(idx), wide.toarray()[:, idx])
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool])
+def test_integers_become_floats(dtype):
+    design = sht.SparseDesign(sparse.csr_array(np.array([[1, 0, 1], [0, 1, 0]]).astype(dtype)))
+    assert design.dtype == jnp.float64 and design.mv(jnp.ones(3)).tolist() == [2, 1]
+    with jax.enable_x64(False):
+        assert sht.SparseDesign(sparse.csr_array(np.eye(2, dtype=dtype))).dtype == jnp.float32
+
+
+BAD = {
+    "complex": (lambda: sparse.csr_array(np.eye(2) * 1j), ValueError, "real numbers"),
+    "empty": (lambda: sparse.csr_array((0, 3)), ValueError, "is empty"),
+    "dense": (lambda: np.eye(2), TypeError, "use DenseDesign"),
+    "one dimension": (lambda: sparse.coo_array(np.ones(3)), ValueError, "two dimensions"),
+    "batched": (lambda: BCOO.fromdense(jnp.ones((2, 3, 4)), n_batch=1), ValueError, "without batch"),
+    "huge": (lambda: sparse.coo_array((2, 2**31)), ValueError, "32-bit"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_matrices(name):
+    make, kind, message = BAD[name]
+    with pytest.raises(kind, match=f"^X: .*{message}"):
+        sht.SparseDesign(make())
+
+
+def test_indices_out_of_range_are_refused():
+    for kind in (sparse.csr_array, sparse.csc_array):
+        X = kind(np.eye(3))
+        X.indices[1] = 40
+        with pytest.raises(ValueError, match="not a valid sparse matrix"):
+            sht.SparseDesign(X)
+
+
+def test_nonfinite_entries_are_refused():
+    with pytest.raises(ValueError, match="X: holds NaN"):
+        sht.LinearModel(sparse.csr_array([[1.0, np.nan], [0, 1]]), np.ones(2))
+
+
+def test_a_dense_block_that_does_not_fit():
+    design = sht.SparseDesign(sparse.coo_array((20_000, 60_000)))
+    with pytest.raises(ValueError, match=r"40000 dense columns of 20000 rows would take 6.0 GiB.*use"):
+        jax.eval_shape(design.columns, jnp.arange(40_000))
+    with pytest.raises(ValueError, match="GiB"):
+        jax.eval_shape(jax.vmap(design.columns), jnp.zeros((40, 1000), int))
+
+
+DESIGN = sht.SparseDesign(sparse.csr_array(X))
+
+
+def test_batches_are_loops():
+    W2, R = RNG.standard_normal((3, P)), RNG.standard_normal((2, 3, N))
+    np.testing.assert_allclose(jax.vmap(DESIGN.mv)(W2), W2 @ X.T, rtol=1e-12)
+    np.testing.assert_allclose(jax.vmap(DESIGN.mv)(W2[:1]), W2[:1] @ X.T, rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(jax.vmap(jax.vmap(DESIGN.rmv)))(R), R @ X, rtol=1e-12)
+    np.testing.assert_allclose(jax.vmap(DESIGN.mv, 1, 1)(W2.T), X @ W2.T, rtol=1e-12)
+    idx = np.array([[3, 1, 3], [0, 0, 15]])
+    np.testing.assert_array_equal(jax.vmap(DESIGN.columns)(idx), np.moveaxis(X[:, idx], 1, 0))
+    np.testing.assert_allclose(jax.vmap(DESIGN.column_norms)(R[0] ** 2), np.sqrt(R[0] ** 2 @ X**2), rtol=1e-12)
+    # A batch of designs.
+    scaled = jax.vmap(lambda s: jax.tree.map(lambda a: a * s if a.dtype == X.dtype else a, DESIGN))(jnp.array([1.0, 2]))
+    both = jax.vmap(lambda d, w: (d.mv(w), d.columns(idx[0])))(scaled, W2[:2])
+    np.testing.assert_allclose(both[0], [X @ W2[0], 2 * X @ W2[1]], rtol=1e-12)
+    np.testing.assert_allclose(both[1][1], 2 * X[:, idx[0]], rtol=1e-12)
+    nested = jax.vmap(lambda d: jax.vmap(d.mv)(W2))(scaled)
+    np.testing.assert_allclose(nested, [W2 @ X.T, 2 * W2 @ X.T], rtol=1e-12)
+
+
+def with_entries(data):
+    """The design as a function of its entries (those of X, row by row)."""
+    rows = DESIGN.by_row.data != 0
+    columns = DESIGN.by_column.data != 0
+    row, column = np.nonzero(X)
+    by_row = jnp.zeros(rows.shape).at[np.nonzero(rows)].set(data)
+    by_column = jnp.zeros(columns.shape).at[np.nonzero(columns)].set(data[np.lexsort((row, column))])
+    return jax.tree.map(
+        lambda a: a,
+        linear_model.replace(
+            DESIGN,
+            by_row=DESIGN.by_row._replace(data=by_row),
+            by_column=DESIGN.by_column._replace(data=by_column),
+        ),
+    )
+
+
+def test_derivatives_are_those_of_a_dense_design():
+    w, r, c = RNG.standard_normal(P), RNG.standard_normal(N), RNG.standard_normal((N, 3))
+    idx = np.array([2, 9, 2])
+    where = np.nonzero(X)
+
+    def dense(data, w):
+        Z = jnp.zeros(X.shape).at[where].set(data)
+        return jnp.sum(jnp.tanh(Z @ w)) + jnp.sum(jnp.sin(r @ Z)) + jnp.sum(c * Z[:, idx] ** 2)
+
+    def thin(data, w):
+        Z = with_entries(data)
+        return jnp.sum(jnp.tanh(Z.mv(w))) + jnp.sum(jnp.sin(Z.rmv(r))) + jnp.sum(c * Z.columns(idx) ** 2)
+
+    data = X[where]
+    np.testing.assert_allclose(thin(data, w), dense(data, w), rtol=1e-12)
+    for a, b in zip(jax.grad(thin, (0, 1))(data, w), jax.grad(dense, (0, 1))(data, w), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        jax.hessian(lambda w: thin(data, w))(w), jax.hessian(lambda w: dense(data, w))(w), atol=1e-12
+    )
+    tangents = RNG.standard_normal(data.shape), RNG.standard_normal(P)
+    np.testing.assert_allclose(
+        jax.jvp(thin, (data, w), tangents)[1], jax.jvp(dense, (data, w), tangents)[1], rtol=1e-10
+    )
+
+
+OPTIONS = {
+    "plain": {},
+    "all": dict(fit_intercept=True, standardize=True, sample_weight=np.arange(N) % 3, offset=np.linspace(-1, 1, N)),
+}
+
+
+def pair(loss="squared", options="all", l2=0.05):
+    y, loss = TARGETS[loss], cases.LOSSES[loss]
+    return [sht.LinearModel(make(X), y, loss, l2=l2, **OPTIONS[options]) for make in (np.asarray, sparse.csr_array)]
+
+
+def assert_same(a, b, steps=True):
+    np.testing.assert_array_equal(cases.members(a.support), cases.members(b.support))
+    np.testing.assert_allclose(a.x, b.x, atol=1e-7)
+    np.testing.assert_allclose(a.intercept, b.intercept, atol=1e-7)
+    np.testing.assert_allclose(a.value, b.value, rtol=1e-9)
+    assert int(a.result) == int(b.result)
+    if steps:
+        assert int(a.num_steps) == int(b.num_steps)
+        rows = slice(int(a.num_steps))
+        np.testing.assert_allclose(a.history.value[rows], b.history.value[rows], rtol=1e-8)
+        np.testing.assert_array_equal(a.history.support_changed[rows], b.history.support_changed[rows])
+
+
+SOLVERS = {
+    **{name: cases.SOLVERS[name] for name in ("iht_constant", "htp", "grasp", "subspace_pursuit")},
+    **cases.SWAP_SOLVERS,
+    **cases.GREEDY_SOLVERS,
+}
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_same_iterates_as_dense(name):
+    dense, thin = pair()
+    a, b = (sht.solve(model, sht.Sparsity(3, k_max=4), SOLVERS[name], max_steps=30) for model in (dense, thin))
+    assert_same(a, b)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("loss", TARGETS)
+@pytest.mark.parametrize("name", [*cases.SOLVERS, *cases.SWAP_SOLVERS, *cases.GREEDY_SOLVERS])
+def test_same_iterates_as_dense_for_every_solver(name, loss, options):
+    solvers = cases.SOLVERS | cases.SWAP_SOLVERS | cases.GREEDY_SOLVERS
+    dense, thin = pair(loss, options)
+    a, b = (sht.solve(model, sht.Sparsity(3, k_max=4), solvers[name], max_steps=30) for model in (dense, thin))
+    assert_same(a, b)
+
+
+def test_grids_and_certificates_are_those_of_dense():
+    dense, thin = pair()
+    runs = [sht.cross_validate(model, range(4), [0.01, 0.1], folds=3, solver=sht.BestSubset("fast")) for model in (dense, thin)]
+    np.testing.assert_allclose(runs[0].scores, runs[1].scores, rtol=1e-7)
+    np.testing.assert_array_equal(runs[0].path.support.idx, runs[1].path.support.idx)
+    np.testing.assert_allclose(runs[1].path.predict(sparse.csr_array(X)), runs[0].path.predict(X), atol=1e-8)
+    first = runs[0].path.at(3)
+    one, other = (sht.certificate(model, sht.Sparsity(3), first) for model in (dense, thin))
+    assert one.statement == other.statement and one.best_swap == other.best_swap
+    np.testing.assert_allclose(one.swap_gain, other.swap_gain, atol=1e-10)
+
+
+def test_certificate_in_blocks(monkeypatch):
+    from sparsehtp import _certificate
+
+    dense, thin = pair()
+    worse = sht.solve(dense, sht.Sparsity(3), sht.HTP(), max_steps=1)
+    expected = sht.certificate(dense, sht.Sparsity(3), worse)
+    monkeypatch.setattr(_certificate, "BLOCK_MEMORY", 4 * 8 * 4 * 5)  # five features a block
+    monkeypatch.setattr(_certificate, "GRAM_ROWS", 3)
+    found = sht.certificate(thin, sht.Sparsity(3), worse)
+    assert found.best_swap == expected.best_swap and expected.swap_gain > 0
+    np.testing.assert_allclose(found.swap_gain, expected.swap_gain, rtol=1e-9)
+
+
+def test_working_sets_on_sparse_data_score_every_swap(monkeypatch):
+    """All swaps from one block of Gram columns are those of the full tableau."""
+    from sparsehtp.linalg.tableau import swap_gains, tableau_at
+
+    for options, loss in (("all", "squared"), ("all", "logistic")):
+        dense, thin = pair(loss, options)
+        threshold = sht.Sparsity(3, k_max=4, keep=[5]).bind(thin)
+        point = subset_pool.fitted(
+            thin, threshold, jnp.array([5, 1, 9, 12, 0]), jnp.int32(4), jnp.zeros(P + 1)
+        )
+        monkeypatch.setattr(subset_pool, "BLOCK", 7)
+        chosen = jnp.zeros(P, bool).at[jnp.array([5, 1, 9, 12])].set(True)
+        found = subset_pool._swap_scores(thin, threshold, point, chosen)
+        t = tableau_at(dense.normal_equations(point.x), point.idx, point.size)
+        expected = np.asarray(swap_gains(t, 1)).max(axis=0)
+        np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
+        live = np.isfinite(expected)
+        np.testing.assert_allclose(found[live], expected[live], rtol=1e-8, atol=1e-10)
+
+
+def test_best_subset_in_working_sets():
+    dense, thin = pair()
+    a = sht.solve(dense, sht.Sparsity(3, k_max=4), sht.BestSubset("fast"))
+    b = sht.solve(thin, sht.Sparsity(3, k_max=4), sht.BestSubset("fast", working_set=8))
+    assert_same(a, b, steps=False)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "huber"])
+def test_large_supports_by_conjugate_gradients(loss, monkeypatch):
+    y = TARGETS["squared" if loss == "huber" else loss]
+    for make in (sparse.csr_array, np.asarray):
+        model = sht.LinearModel(make(X), y, cases.LOSSES[loss], l2=0.01, **OPTIONS["all"])
+        support = sht.Support(jnp.array([P, 3, 0, 7, 11, 0], jnp.int32), jnp.arange(6) < 5)
+        expected = model.restrict(support).minimise(jnp.zeros(6))
+        monkeypatch.setattr(base, "DENSE_HESSIAN_LIMIT", 4)
+        monkeypatch.setattr(linear_model, "DENSE_HESSIAN_LIMIT", 4)
+        large = model.restrict(support)
+        assert isinstance(large, linear_model.RestrictedSparseModel) == (make is sparse.csr_array)
+        found = jax.jit(lambda large: large.minimise(jnp.zeros(6)))(large)
+        monkeypatch.undo()
+        assert bool(found.solved) and not bool(found.singular)
+        np.testing.assert_allclose(found.z, expected.z, atol=1e-6)
+        assert found.z[5] == 0
+
+
+def test_conjugate_gradients_stop_on_a_singular_system():
+    large = linear_model.RestrictedLinearModel(
+        jnp.array([[1.0, 1.0], [0.0, 0.0]]),
+        jnp.array([2.0, 0.0]),
+        sht.Squared(),
+        jnp.array([0.5, 0.5]),
+        None,
+        jnp.zeros(2),
+        jnp.ones(2, bool),
+    )
+    fit = truncated_newton(large, jnp.zeros(2))
+    np.testing.assert_allclose(fit.z, [1, 1], atol=1e-9)
+    assert bool(fit.solved)
+
+
+def test_a_large_k_takes_another_solver():
+    model = sht.LinearModel(sparse.random_array((30, 3000), density=0.01, rng=RNG, format="csr"), RNG.standard_normal(30))
+    with pytest.raises(ValueError, match=r"k: BestSubset .*2048; use HTP or GraSP"):
+        sht.solve(model, sht.Sparsity(2500), sht.BestSubset())
+    from sparsehtp._solve import default_solver
+
+    assert isinstance(default_solver(model, sht.Sparsity(2500)), sht.HTP)
+    assert isinstance(default_solver(model, sht.Sparsity(2000)), sht.BestSubset)
+
+
+def test_nothing_retraces_for_new_entries():
+    traces = []
+
+    @jax.jit
+    def run(model, k):
+        traces.append(1)
+        return sht.solve(model, sht.Sparsity(k, k_max=4), sht.IHT()).value
+
+    for scale in (1.0, 2.0):
+        model = sht.LinearModel(sparse.csr_array(scale * X), TARGETS["squared"], l2=0.1)
+        run(model, 2)
+        run(model, 3)
+    assert len(traces) == 1

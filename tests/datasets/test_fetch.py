@@ -1,0 +1,261 @@
+"""Downloads from a server that cuts connections, corrupts bytes, ignores ranges and changes its files."""
+
+import bz2
+import gzip
+import http.server
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from sparsehtp.datasets import download, fetch
+from sparsehtp.datasets.download import sha256
+from sparsehtp.datasets.idx import load_idx
+from sparsehtp.datasets.published import DATA_SETS, DataSet, File, _libsvm
+
+ROWS, WIDTH = 400, 300
+RNG = np.random.default_rng(0)
+TEXT = "".join(f"{1 if i % 2 else -1} {1 + i % (WIDTH - 1)}:{RNG.random()} {WIDTH}:{RNG.random()}\n" for i in range(ROWS))
+WHOLE = bz2.compress(TEXT.encode())
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves `body`; `faults` are taken one per request until they are used up."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.body, self.tag, self.faults, self.requests = WHOLE, '"one"', [], []
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        server = self.server
+        wanted = self.headers.get("Range")
+        server.requests.append((self.path, wanted))
+        fault = server.faults.pop(0) if server.faults else None
+        if isinstance(fault, int):
+            self.send_error(fault)
+            return
+        body, first = server.body, 0
+        if fault == "corrupt":
+            middle = len(body) // 2
+            body = body[:middle] + bytes([body[middle] ^ 255]) + body[middle + 1 :]
+        fresh = self.headers.get("If-Range") in (None, server.tag)
+        if wanted and fresh and fault != "no ranges":
+            first = int(wanted.removeprefix("bytes=").rstrip("-"))
+            if first >= len(body):
+                self.send_error(416)
+                return
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {first}-{len(body) - 1}/{len(body)}")
+        else:
+            self.send_response(200)
+        self.send_header("ETag", server.tag)
+        rest = body[first:]
+        self.send_header("Content-Length", str(len(rest)))
+        self.end_headers()
+        if fault == "cut":
+            rest = rest[: len(rest) // 2]
+        self.wfile.write(rest)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setattr(download, "TIMEOUT", 5)
+    monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        entry = DataSet((ROWS, WIDTH), 2, (File(f"{server.url}/tiny.bz2"),), _libsvm, "made up")
+        monkeypatch.setitem(DATA_SETS, "tiny", entry)
+        monkeypatch.setitem(DATA_SETS, "pinned", entry._replace(files=(entry.files[0]._replace(sha256=PINNED),)))
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def checksum(data):
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
+
+
+PINNED = checksum(WHOLE)
+
+
+def get(name, cache, **rest):
+    data = fetch(name, cache, progress=None, **rest)
+    assert data.X.shape == (ROWS, WIDTH) and set(data.y) == {-1, 1}
+    np.testing.assert_allclose(data.X[[0]].toarray()[0, -1], float(TEXT.split("\n")[0].split(":")[-1]))
+    return data
+
+
+@pytest.mark.parametrize("name", ["tiny", "pinned"])
+def test_download_once_then_read_the_cache(server, tmp_path, name):
+    get(name, tmp_path)
+    assert len(server.requests) == 1
+    server.shutdown()
+    get(name, tmp_path)
+    get(name, tmp_path, offline=True)
+    assert len(server.requests) == 1
+    assert sorted(file.name for file in (tmp_path / name).iterdir()) == [".lock", "checksums.json", "tiny.bz2"]
+
+
+def test_broken_connections_are_resumed(server, tmp_path):
+    server.faults = ["cut", "cut", "cut", "cut", "cut", "cut", "cut"]  # each brings something, so none counts twice
+    get("tiny", tmp_path)
+    starts = [int(span.removeprefix("bytes=").rstrip("-")) for _, span in server.requests if span]
+    assert len(starts) == 7 and starts == sorted(set(starts))
+    assert starts[0] == len(WHOLE) // 2, "nothing is fetched twice"
+
+
+def test_a_later_call_goes_on(server, tmp_path):
+    server.faults = ["cut"] + [503] * download.ATTEMPTS
+    with pytest.raises(ConnectionError, match=r"tiny\.bz2 could not be downloaded from http.*put the file at"):
+        get("tiny", tmp_path)
+    part = tmp_path / "tiny" / "tiny.bz2.part"
+    assert part.read_bytes() == WHOLE[: len(WHOLE) // 2] and not (tmp_path / "tiny" / "tiny.bz2").exists()
+    get("tiny", tmp_path)
+    assert server.requests[-1][1] == f"bytes={len(WHOLE) // 2}-"
+    assert not part.exists()
+
+
+def test_a_server_without_ranges(server, tmp_path):
+    server.faults = ["cut", "no ranges"]
+    get("pinned", tmp_path)
+    assert len(server.requests) == 2
+
+
+def test_a_file_that_has_changed_meanwhile_is_fetched_whole(server, tmp_path):
+    server.faults = ["cut"] + [503] * download.ATTEMPTS
+    with pytest.raises(ConnectionError):
+        get("tiny", tmp_path)
+    server.body, server.tag = bz2.compress(TEXT.encode(), 1) + bz2.compress(b""), '"two"'
+    get("tiny", tmp_path)
+
+
+def test_a_partial_file_longer_than_the_whole_starts_again(server, tmp_path):
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "tiny.bz2.part").write_bytes(WHOLE + b"tail")
+    get("tiny", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tiny", "pinned"])
+def test_corrupt_bytes_are_noticed_and_fetched_again(server, tmp_path, name):
+    server.faults = ["corrupt"]
+    get(name, tmp_path)
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("tiny", "damaged or cut off"), ("pinned", "does not have the expected SHA-256")]
+)
+def test_bytes_that_stay_corrupt_are_an_error(server, tmp_path, name, message):
+    server.faults = ["corrupt"] * 4
+    with pytest.raises(ValueError, match=message):
+        get(name, tmp_path)
+    assert not (tmp_path / name / "checksums.json").exists()
+
+
+@pytest.mark.parametrize("name", ["tiny", "pinned"])
+def test_a_damaged_cache_is_repaired(server, tmp_path, name):
+    get(name, tmp_path)
+    path = tmp_path / name / "tiny.bz2"
+    path.write_bytes(WHOLE[:-1] + b"x")
+    with pytest.raises(ValueError, match="SHA-256"):
+        get(name, tmp_path, offline=True)
+    assert path.exists(), "nothing is thrown away that cannot be fetched again"
+    get(name, tmp_path)
+    assert path.read_bytes() == WHOLE
+
+
+def test_trust_on_first_use(server, tmp_path):
+    get("tiny", tmp_path)
+    assert json.loads((tmp_path / "tiny" / "checksums.json").read_text()) == {"tiny.bz2": checksum(WHOLE)}
+    (tmp_path / "tiny" / "tiny.bz2").unlink()
+    server.body = bz2.compress(TEXT.replace("1 ", "-1 ", 1).encode())
+    with pytest.raises(ValueError, match="expected SHA-256"):
+        get("tiny", tmp_path)
+
+
+def test_another_shape_is_refused(server, tmp_path):
+    server.body = bz2.compress(TEXT.encode() + b"1 1:1\n")
+    with pytest.raises(ValueError, match=r"should have shape \(400, 300\)"):
+        get("tiny", tmp_path)
+    assert not (tmp_path / "tiny" / "checksums.json").exists()
+
+
+def test_without_a_network(server, tmp_path):
+    with pytest.raises(FileNotFoundError, match="call fetch without offline"):
+        get("tiny", tmp_path, offline=True)
+    server.faults = [404]
+    with pytest.raises(ConnectionError, match="check the network, or put the file at"):
+        get("tiny", tmp_path)
+    assert len(server.requests) == 1, "a missing file is not asked for again"
+    with pytest.raises(ConnectionError, match=r"127\.0\.0\.1:1/tiny"):
+        get("tiny", tmp_path, mirror="http://127.0.0.1:1")
+
+
+def test_mirror_cache_variable_and_progress(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARSEHTP_CACHE", str(tmp_path / "there"))
+    monkeypatch.setitem(DATA_SETS, "tiny", DATA_SETS["tiny"]._replace(files=(File("https://nowhere.invalid/tiny.bz2"),)))
+    seen = []
+    fetch("tiny", mirror=server.url + "/", progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (len(WHOLE), len(WHOLE)) and server.requests[0][0] == "/tiny.bz2"
+    assert (tmp_path / "there" / "tiny" / "tiny.bz2").exists()
+
+
+def test_one_of_several_processes_downloads(server, tmp_path):
+    threads = [threading.Thread(target=get, args=("tiny", tmp_path)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(server.requests) == 1
+    assert sha256(tmp_path / "tiny" / "tiny.bz2") == PINNED
+
+
+def test_names(tmp_path):
+    with pytest.raises(ValueError, match="name: must be one of rcv1, .*got 'rcv2'"):
+        fetch("rcv2", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"cannot be downloaded; put arrays X \(133, 22283\)"):
+        fetch("breast-cancer-pcr", tmp_path)
+    folder = tmp_path / "breast-cancer-pcr"
+    folder.mkdir()
+    np.savez(folder / "breast-cancer-pcr.npz", X=np.zeros((133, 22283), np.float32), y=np.arange(133) % 2)
+    assert fetch("breast-cancer-pcr", tmp_path).X.shape == (133, 22283)
+
+
+def test_addresses_are_distinct_and_encrypted():
+    urls = [file.url for data_set in DATA_SETS.values() for file in data_set.files]
+    assert len(set(urls)) == len(urls) and all(url.startswith("https://") for url in urls)
+
+
+def idx(path, dimensions, sizes, data):
+    with gzip.open(path, "wb") as file:
+        file.write(bytes((0, 0, 8, dimensions)) + np.array(sizes, ">i4").tobytes() + data)
+    return path
+
+
+def test_idx(tmp_path):
+    images = np.arange(24, dtype=np.uint8)
+    files = [idx(tmp_path / "i.gz", 3, (6, 2, 2), images.tobytes()), idx(tmp_path / "l.gz", 1, (6,), bytes(range(6)))]
+    data = load_idx(files, (6, 4))
+    np.testing.assert_array_equal(data.X, images.reshape(6, 4))
+    np.testing.assert_array_equal(data.y, range(6))
+    idx(files[0], 3, (2**30, 2**10, 2**10), b"")
+    with pytest.raises(ValueError, match="not the IDX file"):
+        load_idx(files, (6, 4))
+    idx(files[0], 3, (6, 2, 2), images.tobytes()[:-1])
+    with pytest.raises(ValueError, match="23 bytes of data where 24"):
+        load_idx(files, (6, 4))
