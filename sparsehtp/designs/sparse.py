@@ -55,27 +55,27 @@ class SparseDesign(AbstractDesign):
         return self.by_row.data.dtype
 
     def mv(self, w):
-        return product(self.by_row, w)
+        return product(self.by_row, jnp.asarray(w))
 
     def rmv(self, r):
-        return product(self.by_column, r)
+        return product(self.by_column, jnp.asarray(r))
 
     def columns(self, idx):
-        return dense_rows(self.by_column, idx, self.size[0])
+        return dense_rows(self.by_column, jnp.asarray(idx), self.size[0])
 
     def subset(self, idx):
         return DenseDesign(self.columns(idx))
 
     def rows(self, i):
-        return dense_rows(self.by_row, i, self.size[1]).T
+        return dense_rows(self.by_row, jnp.asarray(i), self.size[1]).T
 
     def column_norms(self, weights):
         squares = self.by_column._replace(data=self.by_column.data**2)
-        return jnp.sqrt(product(squares, weights))
+        return jnp.sqrt(product(squares, jnp.asarray(weights)))
 
     def moments(self, weights):
         # Scaled by the largest magnitude, so that squares neither overflow nor underflow.
-        X = self.by_column
+        X, weights = self.by_column, jnp.asarray(weights)
         largest = largest_magnitudes(X)
         largest = jnp.where(largest > 0, largest, 1)
         entries = X.data / largest[X.owner][:, None]

@@ -138,7 +138,7 @@ def _axes(batched):
 
 
 def _gather_product(A, w):
-    return reduce_rows(A, A.data * w.at[A.indices].get(mode="promise_in_bounds"))
+    return reduce_rows(A, A.data * jnp.asarray(w).at[A.indices].get(mode="promise_in_bounds"))
 
 
 def _csr_product(A, W):
@@ -176,6 +176,7 @@ def _scattering(columns):
     """`dense_rows` for a number of columns: a batch of index lists is one long list."""
 
     def scatter(A, idx):
+        idx = jnp.asarray(idx)
         counts = A.start[idx + 1] - A.start[idx]
         ends = jnp.cumsum(counts)
 
