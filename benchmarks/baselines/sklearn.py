@@ -1,11 +1,12 @@
-"""scikit-learn: orthogonal matching pursuit, and the L1 paths tuned by cross-validation."""
+"""scikit-learn: orthogonal matching pursuit, L1 paths tuned by cross-validation, L1 fits of a given size."""
 
 import os
+import time
 
 import joblib
 import numpy as np
 import sklearn
-from sklearn.linear_model import LassoCV, LogisticRegressionCV, OrthogonalMatchingPursuit
+from sklearn.linear_model import LassoCV, LogisticRegression, LogisticRegressionCV, OrthogonalMatchingPursuit
 
 
 def omp(X, y, k):
@@ -32,3 +33,22 @@ def lasso(X, y, folds):
     with joblib.parallel_config(backend="threading"):
         model.fit(X, y)
     return model.coef_, float(model.intercept_)
+
+
+def l1_of_size(X, y, k):
+    """The L1 logistic fit whose number of nonzeros is nearest to k, by bisection on C; seconds of that one fit."""
+    version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
+    l1 = {"l1_ratio": 1.0} if version >= (1, 8) else {"penalty": "l1"}
+    low, high, best = 1e-4, 1e4, None
+    for _ in range(25):
+        C = (low * high) ** 0.5
+        start = time.perf_counter()
+        model = LogisticRegression(solver="liblinear", C=C, intercept_scaling=10.0, random_state=0, **l1).fit(X, y)
+        seconds = time.perf_counter() - start
+        size = np.count_nonzero(model.coef_)
+        if best is None or abs(size - k) < abs(np.count_nonzero(best["coef"]) - k):
+            best = {"coef": model.coef_.ravel(), "intercept": float(model.intercept_[0]), "seconds": seconds}
+        if size == k:
+            break
+        low, high = (C, high) if size < k else (low, C)
+    return best
