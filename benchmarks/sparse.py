@@ -58,7 +58,13 @@ def products(rows, title, X):
         rows.append(
             aim({"name": f"{label} over SciPy CSR", "value": ratio, "unit": "times"}, f"<= {limit}", ratio <= limit)
         )
-        rows.append({"name": f"{label} over SciPy with both orientations", "value": times["ours"] / times["both"], "unit": "times"})
+        rows.append(
+            {
+                "name": f"{label} over SciPy with both orientations",
+                "value": times["ours"] / times["both"],
+                "unit": "times",
+            }
+        )
         rows.append({"name": label, "value": 1e3 * times["ours"], "unit": "ms"})
 
 
@@ -146,7 +152,11 @@ def memory(rows, title, shape, k, limit):
     columns = 4 * shape[0] * report["k_max"] * report["copies"]
     allowed = limit * report["csr"] + columns
     ratio = (report["peak"] - columns) / report["csr"]
-    row = {"name": f"{title}, HTP, k={k}: peak memory without the k columns, over the CSR data", "value": ratio, "unit": "times"}
+    row = {
+        "name": f"{title}, HTP, k={k}: peak memory without the k columns, over the CSR data",
+        "value": ratio,
+        "unit": "times",
+    }
     rows.append(aim(row, f"<= {limit}", report["peak"] <= allowed))
     rows.append({"name": f"{title}, HTP, k={k}: peak memory", "value": report["peak"] / 2**20, "unit": "MiB"})
     rows.append({"name": f"{title}: CSR data", "value": report["csr"] / 2**20, "unit": "MiB"})
@@ -157,7 +167,9 @@ def large(rows, title, shape, k):
     for name in LARGE:
         report = in_process(title, shape, name, k)
         label = f"{title}, k={k}, {name}"
-        rows.append({"name": f"{label}: {report['result']} ({report['steps']} steps)", "value": report["seconds"], "unit": "s"})
+        rows.append(
+            {"name": f"{label}: {report['result']} ({report['steps']} steps)", "value": report["seconds"], "unit": "s"}
+        )
         rows.append({"name": f"{label}: objective", "value": report["value"], "unit": ""})
         rows.append({"name": f"{label}: peak memory beyond the data", "value": report["peak"] / 2**20, "unit": "MiB"})
         rows.append({"name": f"{label}: peak memory of the process", "value": report["process"] / 2**20, "unit": "MiB"})

@@ -10,9 +10,7 @@ Callback: TypeAlias = Callable[[int, int], None]
 
 
 @contextlib.contextmanager
-def reporting(
-    progress: Callback | bool | None, title: str = "fits", unit: str = "fits"
-) -> Iterator[Callback]:
+def reporting(progress: Callback | bool | None, title: str = "fits", unit: str = "fits") -> Iterator[Callback]:
     """A function of (done, in all, 0 if that is unknown), from what a caller may pass as `progress`.
 
     True shows a bar on stderr where rich is installed, and lines of text elsewhere.

@@ -16,7 +16,9 @@ app = typer.Typer(
 )
 PROBLEM, FIT, PATH = Problem(), Options(), PathOptions()
 
-File = Annotated[Path, typer.Argument(help=".csv, .parquet, .npz, or LIBSVM (.libsvm, .svm, .txt, ..., also .gz, .bz2)")]
+File = Annotated[
+    Path, typer.Argument(help=".csv, .parquet, .npz, or LIBSVM (.libsvm, .svm, .txt, ..., also .gz, .bz2)")
+]
 Target = Annotated[
     str | None, typer.Option(help="Column (CSV, Parquet) or array (NPZ, default y) to predict; not for LIBSVM.")
 ]

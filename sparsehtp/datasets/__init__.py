@@ -1,10 +1,10 @@
 """Data from files and from the papers' sources, and synthetic data with a known sparse truth."""
 
 from .data import Data as Data
-from .published import fetch as fetch
 from .files import load_file as load_file
 from .generate import make_classification as make_classification
 from .generate import make_regression as make_regression
+from .published import fetch as fetch
 from .text import make_news20_like as make_news20_like
 from .text import make_rcv1_like as make_rcv1_like
 from .text import make_text as make_text

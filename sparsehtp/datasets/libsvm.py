@@ -38,7 +38,9 @@ class Lines:
             while line := file.readline(MAX_LINE):
                 size += len(line)
                 if len(line) == MAX_LINE:
-                    raise ValueError(f"path: a line of {self.path.name} has more than {MAX_LINE >> 20} MiB; correct it.")
+                    raise ValueError(
+                        f"path: a line of {self.path.name} has more than {MAX_LINE >> 20} MiB; correct it."
+                    )
                 if size > self.max_bytes:
                     raise too_large(self.path, size, self.max_bytes)
                 yield line

@@ -150,7 +150,9 @@ def fetch(
     data_set, folder = DATA_SETS[name], _cache(cache) / name
     if not data_set.files:
         return _by_hand(name, data_set, folder)
-    files = [file if mirror is None else file._replace(url=f"{mirror.rstrip('/')}/{file.name}") for file in data_set.files]
+    files = [
+        file if mirror is None else file._replace(url=f"{mirror.rstrip('/')}/{file.name}") for file in data_set.files
+    ]
     with locked(folder):
         for attempt in range(2):
             for file in files:
@@ -187,7 +189,7 @@ def _present(name, file, folder, offline, progress):
         if not path.exists():
             if offline:
                 raise FileNotFoundError(
-                    f"name: {file.name} of {name} is not in {folder}; call fetch without offline, or put the file there."
+                    f"name: {file.name} of {name} is not in {folder}; call fetch without offline, or put it there."
                 )
             with reporting(progress, file.name, "bytes") as report:
                 download(file.url, path, report)

@@ -109,7 +109,7 @@ def _product(A, w):
 
 @_product.def_vmap
 def _(size, batched, A, w):
-    A_batched, w_batched = batched
+    A_batched, _ = batched
     if any(jax.tree.leaves(A_batched)):
         return jax.vmap(_gather_product, _axes(batched))(A, w), True
     if size < BLOCK // 2:

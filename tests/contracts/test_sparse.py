@@ -11,8 +11,8 @@ from jax.experimental.sparse import BCOO
 from scipy import sparse
 
 import sparsehtp as sht
-from sparsehtp.linalg import truncated_newton
 from sparsehtp.linalg import sparse as kernels
+from sparsehtp.linalg import truncated_newton
 from sparsehtp.objectives import base, linear_model
 from sparsehtp.solvers import subset_pool
 
@@ -28,7 +28,10 @@ def thinned(X, share=0.4, seed=5):
 
 X = thinned(RNG.standard_normal((N, P)) + 0.5)
 W = np.where(np.arange(P) < 3, [2.0, -2.5, 3.0] + [0.0] * (P - 3), 0)
-TARGETS = {"squared": X @ W + 0.3 * RNG.standard_normal(N), "logistic": np.where(X @ W + RNG.logistic(size=N) > 0, 1.0, -1)}
+TARGETS = {
+    "squared": X @ W + 0.3 * RNG.standard_normal(N),
+    "logistic": np.where(X @ W + RNG.logistic(size=N) > 0, 1.0, -1),
+}
 
 
 @st.composite
@@ -85,7 +88,10 @@ def test_any_matrix_acts_as_its_sum(drawn):
 def test_empty_rows_and_columns_in_a_fit(empty):
     Z = X.copy()
     Z[empty] = 0
-    models = [sht.LinearModel(make(Z), TARGETS["squared"], l2=0.1, **OPTIONS["all"]) for make in (np.asarray, sparse.csr_array)]
+    models = [
+        sht.LinearModel(make(Z), TARGETS["squared"], l2=0.1, **OPTIONS["all"])
+        for make in (np.asarray, sparse.csr_array)
+    ]
     assert_same(*(sht.solve(model, sht.Sparsity(3, k_max=4), sht.HTP(), throw=False) for model in models), steps=False)
 
 
@@ -262,7 +268,10 @@ def test_same_iterates_as_dense_for_every_solver(name, loss, options):
 
 def test_grids_and_certificates_are_those_of_dense():
     dense, thin = pair()
-    runs = [sht.cross_validate(model, range(4), [0.01, 0.1], folds=3, solver=sht.BestSubset("fast")) for model in (dense, thin)]
+    runs = [
+        sht.cross_validate(model, range(4), [0.01, 0.1], folds=3, solver=sht.BestSubset("fast"))
+        for model in (dense, thin)
+    ]
     np.testing.assert_allclose(runs[0].scores, runs[1].scores, rtol=1e-7)
     np.testing.assert_array_equal(runs[0].path.support.idx, runs[1].path.support.idx)
     np.testing.assert_allclose(runs[1].path.predict(sparse.csr_array(X)), runs[0].path.predict(X), atol=1e-8)
@@ -292,9 +301,7 @@ def test_working_sets_on_sparse_data_score_every_swap(monkeypatch):
     for options, loss in (("all", "squared"), ("all", "logistic")):
         dense, thin = pair(loss, options)
         threshold = sht.Sparsity(3, k_max=4, keep=[5]).bind(thin)
-        point = subset_pool.fitted(
-            thin, threshold, jnp.array([5, 1, 9, 12, 0]), jnp.int32(4), jnp.zeros(P + 1)
-        )
+        point = subset_pool.fitted(thin, threshold, jnp.array([5, 1, 9, 12, 0]), jnp.int32(4), jnp.zeros(P + 1))
         monkeypatch.setattr(subset_pool, "BLOCK", 7)
         chosen = jnp.zeros(P, bool).at[jnp.array([5, 1, 9, 12])].set(True)
         found = subset_pool._swap_scores(thin, threshold, point, chosen)
@@ -346,7 +353,9 @@ def test_conjugate_gradients_stop_on_a_singular_system():
 
 
 def test_a_large_k_takes_another_solver():
-    model = sht.LinearModel(sparse.random_array((30, 3000), density=0.01, rng=RNG, format="csr"), RNG.standard_normal(30))
+    model = sht.LinearModel(
+        sparse.random_array((30, 3000), density=0.01, rng=RNG, format="csr"), RNG.standard_normal(30)
+    )
     with pytest.raises(ValueError, match=r"k: BestSubset .*2048; use HTP or GraSP"):
         sht.solve(model, sht.Sparsity(2500), sht.BestSubset())
     from sparsehtp._solve import default_solver

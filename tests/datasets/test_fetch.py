@@ -16,7 +16,9 @@ from sparsehtp.datasets.published import DATA_SETS, DataSet, File, _libsvm
 
 ROWS, WIDTH = 400, 300
 RNG = np.random.default_rng(0)
-TEXT = "".join(f"{1 if i % 2 else -1} {1 + i % (WIDTH - 1)}:{RNG.random()} {WIDTH}:{RNG.random()}\n" for i in range(ROWS))
+TEXT = "".join(
+    f"{1 if i % 2 else -1} {1 + i % (WIDTH - 1)}:{RNG.random()} {WIDTH}:{RNG.random()}\n" for i in range(ROWS)
+)
 WHOLE = bz2.compress(TEXT.encode())
 
 
@@ -208,7 +210,9 @@ def test_without_a_network(server, tmp_path):
 
 def test_mirror_cache_variable_and_progress(server, tmp_path, monkeypatch):
     monkeypatch.setenv("SPARSEHTP_CACHE", str(tmp_path / "there"))
-    monkeypatch.setitem(DATA_SETS, "tiny", DATA_SETS["tiny"]._replace(files=(File("https://nowhere.invalid/tiny.bz2"),)))
+    monkeypatch.setitem(
+        DATA_SETS, "tiny", DATA_SETS["tiny"]._replace(files=(File("https://nowhere.invalid/tiny.bz2"),))
+    )
     seen = []
     fetch("tiny", mirror=server.url + "/", progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (len(WHOLE), len(WHOLE)) and server.requests[0][0] == "/tiny.bz2"
@@ -226,7 +230,7 @@ def test_one_of_several_processes_downloads(server, tmp_path):
 
 
 def test_names(tmp_path):
-    with pytest.raises(ValueError, match="name: must be one of rcv1, .*got 'rcv2'"):
+    with pytest.raises(ValueError, match=r"name: must be one of rcv1, .*got 'rcv2'"):
         fetch("rcv2", tmp_path)
     with pytest.raises(FileNotFoundError, match=r"cannot be downloaded; put arrays X \(133, 22283\)"):
         fetch("breast-cancer-pcr", tmp_path)
