@@ -161,7 +161,7 @@ class ForwardSelection(AbstractPathSolver):
             )
         if self.rule == "ols" and is_concrete(threshold.k) and not _fits(objective, threshold.bind(objective)):
             raise ValueError(
-                f'k: ForwardSelection(rule="ols") keeps k_max numbers per feature, over {TABLEAU_BYTES / 2**30:.0f} GiB '
+                f'k: ForwardSelection(rule="ols") keeps k_max numbers a feature, over {TABLEAU_BYTES / 2**30:.0f} GiB '
                 'here; use ForwardSelection(rule="omp"), BestSubset (which takes working sets), or a smaller k_max.'
             )
 
