@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import StandardScaler, normalize
 
 LIBSVM_PAGE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
 
@@ -82,6 +83,13 @@ def _genes(arrays) -> DataSet:
     return data._replace(X=scaler.transform(data.X), X_test=scaler.transform(data.X_test))
 
 
+def _text(arrays) -> DataSet:
+    shape = tuple(int(size) for size in arrays["shape"])
+    X = sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
+    X = normalize(X.astype(np.float32))  # counts become frequencies; tf-idf rows have unit norm already
+    return _split(X, arrays["y"].astype(np.float32), 0.3)
+
+
 SOURCES = {
     "gisette": Source("mnist.npz", "MNIST digits 4 and 9, from which gisette was made", LIBSVM_PAGE, _digits),
     "breast-cancer": Source(
@@ -89,5 +97,17 @@ SOURCES = {
         "breast against colon tissue on the same chip (Chowdary 2006)",
         "Hess et al. (2006), gene expression of 133 patients",
         _genes,
+    ),
+    "rcv1": Source(
+        "rcv1_vw1500.npz",
+        "1,500 documents of RCV1, class CCAT against the rest, numbered otherwise than on the LIBSVM page",
+        LIBSVM_PAGE,
+        _text,
+    ),
+    "news20": Source(
+        "news20binary_like.npz",
+        "6,000 posts of 20 Newsgroups as counts of words and pairs, made by the rule of news20.binary",
+        LIBSVM_PAGE,
+        _text,
     ),
 }

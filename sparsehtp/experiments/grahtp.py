@@ -7,10 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.sparse import issparse
 from scipy.stats import spearmanr
 
 from .._solve import solve
 from .._termination import Cycle, SmallStep
+from ..designs import DenseDesign, SparseDesign
 from ..linalg import sparse_eigenvalue
 from ..linalg.power_iteration import random_start
 from ..losses import Logistic, Squared
@@ -41,37 +43,47 @@ def solver_of(algorithm: str, step_size: Any) -> Any:
 @functools.partial(jax.jit, static_argnames="k")
 def theory_steps(X, weights, l2, smoothness, *, k):
     """1 / (2 M_2k) of [GraHTP] Theorem 8 for every copy, with M_2k of the mean loss by the truncated power method."""
-    share = weights / jnp.sum(weights)
-    p = X.shape[-1]
+    return jax.vmap(lambda X: _theory_step(DenseDesign(X), weights, l2, smoothness, k))(X)
 
-    def one(X):
-        start = random_start(p, X.dtype)
-        return sparse_eigenvalue(lambda v: (share * (X @ v)) @ X, start, min(2 * k, p))
 
-    return 0.5 / (smoothness * jax.vmap(one)(X) + l2)
+def _theory_step(design, weights, l2, smoothness, k):
+    share, p = weights / jnp.sum(weights), design.shape[1]
+    start = random_start(p, design.dtype)
+    largest = sparse_eigenvalue(lambda v: design.rmv(share * design.mv(v)), start, min(2 * k, p))
+    return 0.5 / (smoothness * largest + l2)
 
 
 @functools.partial(jax.jit, static_argnames=("algorithm", "loss", "k_max", "max_steps"))
 def fits(X, y, weights, l2, k, step_sizes, *, algorithm, loss, k_max, max_steps=None):
     """(w, support as booleans, value, steps) of every copy; the leading axis of X and y is that of the copies."""
-    termination = SmallStep(1e-4) | Cycle() if algorithm in THRESHOLDING else None
 
     def one(X, y, step_size):
-        objective = LinearModel(X, y, loss=LOSSES[loss], sample_weight=weights, l2=l2)
-        solver = solver_of(algorithm, step_size)
-        solution = solve(
-            objective,
-            Sparsity(k, k_max=k_max),
-            solver,
-            record=None,
-            throw=False,
-            termination=termination,
-            max_steps=max_steps,
-        )
-        chosen = jnp.zeros(X.shape[1], jnp.int32).at[solution.support.idx].add(solution.support.mask) > 0
-        return solution.x, chosen, solution.value, solution.num_steps
+        return _fit(X, y, weights, l2, k, step_size, algorithm, loss, k_max, max_steps)
 
     return jax.vmap(one)(X, y, step_sizes)
+
+
+@functools.partial(jax.jit, static_argnames=("algorithm", "loss", "k_max", "max_steps"))
+def sparse_fit(design, y, l2, k, step_scale, *, algorithm, loss, k_max, max_steps=None):
+    """The same for one sparse design."""
+    weights = jnp.ones(design.shape[0], design.dtype)
+    step_size = step_scale * _theory_step(design, weights, l2, LOSSES[loss].smoothness, k_max)
+    return _fit(design, y, weights, l2, k, step_size, algorithm, loss, k_max, max_steps)
+
+
+def _fit(X, y, weights, l2, k, step_size, algorithm, loss, k_max, max_steps):
+    objective = LinearModel(X, y, loss=LOSSES[loss], sample_weight=weights, l2=l2)
+    solution = solve(
+        objective,
+        Sparsity(k, k_max=k_max),
+        solver_of(algorithm, step_size),
+        record=None,
+        throw=False,
+        termination=SmallStep(1e-4) | Cycle() if algorithm in THRESHOLDING else None,
+        max_steps=max_steps,
+    )
+    chosen = jnp.zeros(X.shape[1], jnp.int32).at[solution.support.idx].add(solution.support.mask) > 0
+    return solution.x, chosen, solution.value, solution.num_steps
 
 
 def fitted(run: Run, X: Any, y: Any, weights: Any, loss: str, algorithm: str, k: int) -> Any:
@@ -224,6 +236,13 @@ def _recovery_figure(run, exact, relaxed):
 
 def _real_fit(run, d, k, algorithm):
     """((w, objective, steps), seconds)."""
+    if issparse(d.X):
+        design, k_max = SparseDesign(d.X), min(next_power_of_two(k), d.X.shape[1])
+        steps = run["max_steps"] if algorithm in THRESHOLDING else None
+        settings = {"algorithm": algorithm, "loss": "logistic", "k_max": k_max, "max_steps": steps}
+        y, scale = jnp.asarray(d.y), run["step_scale"]
+        (x, _, value, steps), seconds = _timed(lambda: sparse_fit(design, y, run["l2"], k, scale, **settings))
+        return (np.asarray(x), float(value), int(steps)), seconds
     X, y = jnp.asarray(d.X)[None], jnp.asarray(d.y)[None]
     weights = jnp.ones(X.shape[1], X.dtype)
     (x, _, value, steps), seconds = _timed(lambda: fitted(run, X, y, weights, "logistic", algorithm, k))
