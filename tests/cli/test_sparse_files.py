@@ -1,0 +1,47 @@
+"""The command line on a LIBSVM file that stays sparse."""
+
+import gzip
+import json
+
+import numpy as np
+from scipy import sparse
+from typer.testing import CliRunner
+
+from sparsehtp.cli.common import features
+from sparsehtp.cli.main import app
+from sparsehtp.datasets import load_file
+
+RNG = np.random.default_rng(0)
+X = sparse.random_array((60, 40), density=0.08, rng=RNG, format="lil")
+X[:, 3] = (RNG.random(60) < 0.3)[:, None]
+X = X.tocsr()
+Y = 5 * X[:, [3]].toarray().ravel() + 0.1 * RNG.standard_normal(60)
+
+
+def save(path):
+    lines = []
+    for i in range(60):
+        row = X[[i]]
+        pairs = sorted(zip(row.indices, row.data, strict=True))
+        lines.append(" ".join([repr(float(Y[i])), *(f"{j + 1}:{float(v)!r}" for j, v in pairs)]))
+    with gzip.open(path, "wt") as file:
+        file.write("\n".join(lines) + "\n")
+    return path
+
+
+def test_fit_and_path(tmp_path):
+    path = save(tmp_path / "data.svm.gz")
+    data = load_file(path, n_features=None)
+    assert sparse.issparse(features(data, "float64"))
+    for command, extra in (("fit", ["--k", "1", "--test-size", "0.3"]), ("path", ["--k-max", "2"])):
+        out = tmp_path / command
+        result = CliRunner().invoke(app, [command, str(path), "--solver", "iht", "--out", str(out), *extra])
+        assert result.exit_code == 0, result.output
+    model = json.loads((tmp_path / "fit" / "model.json").read_text())
+    assert [each["name"] for each in model["coefficients"]] == ["x4"]
+    assert "x4" in (tmp_path / "path" / "path.csv").read_text()
+
+
+def test_a_file_with_many_entries_is_fitted_dense(tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:1 2:2\n-1 1:3\n")
+    assert isinstance(features(load_file(tmp_path / "a.svm"), "float32"), np.ndarray)
