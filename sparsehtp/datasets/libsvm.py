@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -16,7 +17,7 @@ from .data import Data, NumberedNames, too_large
 LIBSVM_SUFFIXES = (".libsvm", ".svm", ".svmlight", ".txt", ".binary", ".t", ".scale")
 MAX_FEATURES = 2**27  # a vector of so many numbers takes 1 GiB
 MAX_LINE = 2**26  # bytes
-OPENERS = {".gz": gzip.open, ".bz2": bz2.open}
+OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 _NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
 _LINE = re.compile(rf"{_NUMBER}(\s+(\d+|qid):{_NUMBER})*\s*")
 _DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error)
