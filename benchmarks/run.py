@@ -10,6 +10,8 @@ OPTIONS = {  # what a benchmark's main takes
     "cv": ("quick",),
     "real": ("quick", "data"),
     "bootstrap": ("quick",),
+    "derivatives": ("quick",),
+    "pruning": ("quick", "data"),
 }
 
 
