@@ -26,7 +26,7 @@ def loss(x, X, y):
 
 def dense_gradient(X, y, l2, X_val, y_val, x):
     """The same gradient from the linear system over all p coefficients, masked to the support."""
-    n, p = X.shape
+    n = X.shape[0]
     on = x != 0
     H = jnp.where(on[:, None] & on, X.T @ X / n, 0) + jnp.diag(jnp.where(on, l2, 1.0))
     upstream = jnp.where(on, jax.grad(loss)(x, X_val, y_val), 0)
@@ -71,7 +71,11 @@ def compare(n, p, k, repeats, dense):
         seconds = best_of({key: (lambda key=key: call(key)) for key in compiled}, repeats)
         extra = (seconds["implicit"] - seconds["solve"]) / seconds["solve"]
         rows.append(
-            aim({"name": f"{label}: {name}, gradient over solve", "value": extra, "unit": "times"}, "<= 0.5", extra <= 0.5)
+            aim(
+                {"name": f"{label}: {name}, gradient over solve", "value": extra, "unit": "times"},
+                "<= 0.5",
+                extra <= 0.5,
+            )
             | {
                 "solve_seconds": seconds["solve"],
                 "solve_and_gradient_seconds": seconds["implicit"],
@@ -107,7 +111,9 @@ def compare(n, p, k, repeats, dense):
                     "unit": "times",
                     "seconds": slow,
                     "relative_difference": float(
-                        np.abs(np.asarray(system(*data, l2, *held_out, x)) - np.asarray(answers[name, "implicit"][1])).max()
+                        np.abs(
+                            np.asarray(system(*data, l2, *held_out, x)) - np.asarray(answers[name, "implicit"][1])
+                        ).max()
                         / np.abs(np.asarray(answers[name, "implicit"][1])).max()
                     ),
                 }

@@ -70,7 +70,9 @@ def _explain(name, signature, before):
             f"{name}: traced again with the same arguments: a jit, vmap or grad around it was traced, or a setting of "
             "JAX changed."
         )
-    changed = "; ".join(f"{place}: {nearest.get(place, 'absent')} -> {signature.get(place, 'absent')}" for place in changes)
+    changed = "; ".join(
+        f"{place}: {nearest.get(place, 'absent')} -> {signature.get(place, 'absent')}" for place in changes
+    )
     return f"{name}: traced again, because of {changed}."
 
 

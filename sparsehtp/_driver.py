@@ -15,7 +15,6 @@ from jax import lax
 from jaxtyping import Array, Int
 
 from . import _debug
-from ._margin import support_margin
 from ._record import Record
 from ._results import FIRED, RESULTS
 from ._types import Info
@@ -45,7 +44,6 @@ class Outcome(NamedTuple):
     best_step: Int[Array, ""]
     history: Info | None
     state: Any
-    margin: Array
 
 
 class _Carry(NamedTuple):
@@ -198,8 +196,7 @@ def _loop(
     result = jnp.where((c.status != 0) & (result != RESULTS.nonfinite), c.status, result).astype(jnp.int32)
     x, support = c.best if returns_best else (c.state.x, c.state.support)
     history = None if record is None else _unpack(shapes[2], c.history)
-    margin = over_lanes(lambda a, x, s: support_margin(a.objective, a.threshold, x, s), axes, 0, 0)(problem, x, support)
-    return Outcome(x, support, c.best_value, result, c.fired, c.num_steps, c.best_step, history, c.state, margin)
+    return Outcome(x, support, c.best_value, result, c.fired, c.num_steps, c.best_step, history, c.state)
 
 
 def _pack(info: Info) -> tuple[Array, Array]:

@@ -1,7 +1,7 @@
 """Sparsity inside an optax chain: a transformation that keeps parameters k-sparse, and projections of pytrees."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp

@@ -2,25 +2,29 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ._types import Support
-from .steps import NormalisedStep
 from .thresholds import AbstractUnitThreshold
+from .thresholds.base import members
 
 
+@jax.jit
 def support_margin(objective: Any, threshold: Any, x: Float[Array, "d"], support: Support) -> Float[Array, ""]:
-    """The threshold's margin at x - eta grad F(x), eta minimising F along the steepest coordinates; costs a gradient.
+    """The threshold's margin at x - eta grad F(x), with eta = 1/F''_jj for j the steepest coordinate outside.
 
-    Infinity where the threshold does not choose units.
+    Costs a gradient. Infinity where the threshold does not choose units.
     """
     if not isinstance(threshold, AbstractUnitThreshold):
         return jnp.asarray(jnp.inf, objective.dtype)
     entries = threshold.entries(x, support)
     forward = objective.forward(x, entries)
     grad = objective.grad_at(forward, x)
-    _, steepest = threshold(-grad)
-    along = threshold.entries(-grad, steepest)
-    size = NormalisedStep().propose(objective, forward, grad, along, jnp.ones((), x.dtype), 0)
+    outside = jnp.where(members(entries, x.shape[0]), 0, jnp.abs(grad))
+    j = jnp.argmax(outside).astype(jnp.int32)
+    alone = Support(j[None], jnp.ones(1, bool))
+    curvature = objective.curvature_at(forward, jnp.zeros_like(x).at[j].set(1), alone)
+    size = jnp.where(curvature > 0, 1 / jnp.where(curvature > 0, curvature, 1), 1)
     return threshold.margin(x - size * grad, support)

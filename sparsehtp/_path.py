@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path as Folder
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -182,7 +183,11 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
         n_features=objective.n_coefficients,
         n_units=_grid.n_units(objective, grid.threshold),
         n_kept=n_kept,
-        total_weight=None if weights is None else jnp.sum(weights) if xp is jnp else float(np.sum(weights, dtype=float)),
+        total_weight=None
+        if weights is None
+        else jnp.sum(weights)
+        if xp is jnp
+        else float(np.sum(weights, dtype=float)),
         squared=isinstance(getattr(objective, "loss", None), Squared),
         key=grid.key,
     )

@@ -6,6 +6,7 @@ import numpy as np
 from jax import lax
 
 from . import _driver, _implicit
+from ._margin import support_margin
 from ._record import Record
 from ._results import RESULTS, Solution, SolveError
 from ._termination import AbstractTermination
@@ -38,7 +39,8 @@ def solve(
 
     Differentiable in everything that F and the bounds depend on, forwards and backwards, as often as F is: `x`,
     `intercept` and `value` carry derivatives, `history` and `state` none. They are those of the minimiser of F on the
-    solution's support, from one linear system in the support's size, whatever the number of steps; a point that is not stationary there is polished first, for its derivatives only.
+    solution's support, from one linear system in the support's size, whatever the number of steps; a point that is not
+    stationary there is polished first, for its derivatives only.
 
     Args:
         objective: for example `LinearModel(X, y)`.
@@ -63,9 +65,10 @@ def solve(
     strict gap between the k-th and the next unit, the Hessian of F on the support is positive definite, F'' is
     continuous there (no kink of Huber or smoothed hinge), and no coefficient changes between free and bounded. At a
     change of support the map jumps, and what is returned is the derivative of the minimiser on the support that was
-    chosen; on a singular support (`result` says so) it is of minimum norm. `support_margin` tells how near a change is:
-    1 - (largest score outside) / (smallest score chosen) at x - eta grad F(x), where eta minimises F along its
-    steepest coordinates; kept units do not count. The derivative in x0 and in the solver's parameters is zero.
+    chosen; on a singular support (`result` says so) it is of minimum norm. The derivative in x0 and in the solver's
+    parameters is zero. `support_margin` tells how near a change is: 1 - (largest score outside) / (smallest score
+    chosen) at x - eta grad F(x), where 1/eta is the curvature of F in the steepest coordinate outside; kept units do
+    not count.
 
     Raises:
         TypeError: if the solver does not take this objective, loss or threshold; when differentiated, if the solution
@@ -107,7 +110,7 @@ def solve(
         history=outcome.history,
         state=jax.tree.map(lax.stop_gradient, outcome.state),
         key=key,
-        support_margin=lax.stop_gradient(outcome.margin),
+        support_margin=support_margin(*lax.stop_gradient((objective, problem.threshold, outcome.x, outcome.support))),
     )
     if throw and is_concrete(solution.result):
         result = RESULTS(int(solution.result))

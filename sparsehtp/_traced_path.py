@@ -30,9 +30,7 @@ def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:
         threshold = replace(grid.threshold, k=k).bind(objective)
         n_free, p = objective.n_free, objective.n_coefficients
         free = units + jnp.arange(n_free, dtype=jnp.int32)
-        whole = Support(
-            jnp.concatenate([free, support.idx]), jnp.concatenate([jnp.ones(n_free, bool), support.mask])
-        )
+        whole = Support(jnp.concatenate([free, support.idx]), jnp.concatenate([jnp.ones(n_free, bool), support.mask]))
         w = jnp.zeros(p, coefficients.dtype).at[features.idx].add(jnp.where(features.mask, coefficients, 0))
         x, value = _implicit.refit(objective, threshold, objective.to_internal(w, intercept), whole)
         w, intercept = objective.to_external(x)

@@ -150,7 +150,9 @@ def _parameters(objective, l2, weights, groups):
         if l2 is None:
             raise ValueError("groups: only l2 is shared by groups; give l2 too.")
         if np.shape(groups) != (objective.n_coefficients,):
-            raise ValueError(f"groups: needs one label per feature ({objective.n_coefficients}), got {np.shape(groups)}.")
+            raise ValueError(
+                f"groups: needs one label per feature ({objective.n_coefficients}), got {np.shape(groups)}."
+            )
         labels, index = np.unique(np.asarray(groups), return_inverse=True)
     if l2 is not None:
         l2 = np.asarray(l2, float)

@@ -31,7 +31,6 @@ DESIGNS = {
 }
 
 
-
 def squares(x, X, y):
     """Mean squared error, for `Custom`."""
     return 0.5 * jnp.mean((X @ x - y) ** 2)

@@ -27,9 +27,7 @@ def test_l2_per_group_is_as_good_as_a_grid_of_400_points():
     X, X_val, y, y_val = diabetes()
     model = sht.LinearModel(X, y, fit_intercept=True)
     threshold, solver = sht.Sparsity(6), sht.BestSubset("fast")
-    tuned = sht.tune(
-        model, threshold, val=(X_val, y_val), l2=0.1, groups=GROUPS, steps=30, solver=solver
-    )
+    tuned = sht.tune(model, threshold, val=(X_val, y_val), l2=0.1, groups=GROUPS, steps=30, solver=solver)
     levels = np.logspace(-4, 1, 20)
     grid = np.stack(np.meshgrid(levels, levels), -1).reshape(-1, 2)
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, Support, is_concrete, replace
+from .._types import ArrayLike, Support, replace
 from ..linalg import dot, largest_eigenvalue, random_start
 from .base import AbstractRestrictable, AbstractRestricted, gather, scatter
 from .normal_equations import AbstractNormalEquations
@@ -104,7 +104,9 @@ class Custom(AbstractRestrictable):
         return structure_of("x", x) if scalar else None
 
     def _check_scalar(self):
-        shapes = jax.tree.leaves(jax.eval_shape(lambda x: self.fun(self.structure.unravel(x), *self.args), self._zero()))
+        shapes = jax.tree.leaves(
+            jax.eval_shape(lambda x: self.fun(self.structure.unravel(x), *self.args), self._zero())
+        )
         if len(shapes) != 1 or shapes[0].shape != ():
             raise ValueError(f"fun: must return a scalar, got shapes {[each.shape for each in shapes]}.")
 
@@ -256,7 +258,9 @@ def structure_of(name: str, tree: Any) -> Structure:
     leaves, treedef = jax.tree.flatten(jax.tree.map(lambda a: a if hasattr(a, "shape") else np.asarray(a), tree))
     dtypes = [jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in leaves]
     if not leaves or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes):
-        raise TypeError(f"{name}: needs an array or a pytree of floating arrays, got dtypes {[str(d) for d in dtypes]}.")
+        raise TypeError(
+            f"{name}: needs an array or a pytree of floating arrays, got dtypes {[str(d) for d in dtypes]}."
+        )
     return Structure(treedef, tuple(tuple(leaf.shape) for leaf in leaves), tuple(str(dtype) for dtype in dtypes))
 
 

@@ -52,7 +52,9 @@ class LeafSparsity(AbstractUnitThreshold):
     def bind(self, objective):
         sizes = getattr(objective, "leaf_sizes", None)
         if sizes is None:
-            raise TypeError(f"threshold: LeafSparsity needs a Custom objective, and {type(objective).__name__} is none.")
+            raise TypeError(
+                f"threshold: LeafSparsity needs a Custom objective, and {type(objective).__name__} is none."
+            )
         tree = jax.tree.unflatten(objective.structure.tree, range(len(sizes)))
         limits = self.ks if self.limits is None else jax.tree.unflatten(self.limits[1], self.limits[0])
         try:

@@ -64,7 +64,7 @@ def quadratic_problem():
 
 GROUPS = np.array([0, 1, 0, 2, 1, 2, 1, 0])
 TIGHT = sht.SmallStep(1e-13) & sht.SmallGradient(1e-12)
-SPARSE, HTP = sht.Sparsity(3, k_max=4), sht.HTP()
+SPARSE, HTP, IHT = sht.Sparsity(3, k_max=4), sht.HTP(), sht.IHT(sht.ConstantStep())
 COUNTS = problem(sht.Poisson(), coefficients=(0.6, -0.5, 0.4))
 # name -> (objective from parameters, parameters, threshold from parameters, solver, termination)
 CASES = {
@@ -72,57 +72,54 @@ CASES = {
         linear(sht.Squared(), fit_intercept=True, standardize=True),
         problem(sht.Squared()),
         lambda _: sht.Sparsity(3, k_max=5, keep=[2]),
-        None,
+        HTP,
         None,
     ),
     "logistic": (
         linear(sht.Logistic(), fit_intercept=True),
         with_parameter(problem(sht.Logistic()), 1.3),
         lambda _: SPARSE,
-        sht.IHT(),
+        IHT,
         TIGHT,
     ),
-    "huber": (linear(sht.Huber()), with_parameter(problem(sht.Huber()), 0.4), lambda _: SPARSE, HTP, None),
+    "huber": (linear(sht.Huber()), with_parameter(problem(sht.Huber()), 0.4), lambda _: SPARSE, IHT, TIGHT),
     "poisson_box": (
         linear(sht.Poisson(), fit_intercept=True),
         COUNTS | {"upper": np.full(P, 0.35)},
         lambda params: sht.Sparsity(3, k_max=4, lower=-2.0, upper=params["upper"]),
-        HTP,
-        None,
+        sht.IHT(sht.ConstantStep(0.3)),
+        TIGHT,
     ),
     "smoothed_hinge_group": (
         linear(sht.SmoothedHinge()),
         with_parameter(problem(sht.SmoothedHinge()), 1.1),
         lambda _: sht.GroupSparsity(GROUPS, 2, k_max=3, within=2),
-        HTP,
-        None,
+        IHT,
+        TIGHT,
     ),
     "quadratic_form": (quadratic, quadratic_problem(), lambda _: sht.NonNegativeSparsity(4), HTP, None),
     "custom": (
         custom,
         {"X": COUNTS["X"], "y": COUNTS["y"], "l2": 0.1},
         lambda _: sht.Sparsity(3, k_max=4),
-        sht.GraSP(),
-        None,
+        sht.IHT(sht.ConstantStep(0.3)),
+        TIGHT,
     ),
 }
 
 
 def maps(name):
-    """The solution as a jitted function of its parameters, with its forward and its reverse derivative."""
+    """The solution as a function of its parameters, its forward derivative, and its value with the reverse one."""
     make, params, threshold, solver, termination = CASES[name]
     params = jax.tree.map(jnp.asarray, params)
+    make = jax.jit(make)  # where labels between -1 and 1 are not refused
 
     def fit(params):
         solution = sht.solve(make(params), threshold(params), solver, termination=termination, record=None)
         return {"x": solution.x, "intercept": solution.intercept, "value": solution.value}
 
-    return (
-        params,
-        jax.jit(fit),
-        jax.jit(lambda params, v: jax.jvp(fit, (params,), (v,))[1]),
-        jax.jit(lambda params, u: jax.vjp(fit, params)[1](u)[0]),
-    )
+    # Not jitted as a whole, so that the solver is compiled once for all three.
+    return params, fit, lambda params, v: jax.jvp(fit, (params,), (v,))[1], jax.vjp(fit, params)
 
 
 def random_like(tree, rng):
@@ -135,11 +132,10 @@ def inner(a, b):
 
 @pytest.mark.parametrize("name", CASES)
 def test_finite_differences_and_adjoint(name):
-    params, fit, forward, reverse = maps(name)
+    params, fit, forward, (out, reverse) = maps(name)
     rng = np.random.default_rng(1)
-    out = fit(params)
     u = random_like(out, rng)
-    pulled = reverse(params, u)
+    (pulled,) = reverse(u)
     assert np.count_nonzero(out["x"]) >= 3
     for key in params:
         v = {other: jnp.zeros_like(value) for other, value in params.items()} | {
@@ -164,9 +160,10 @@ def test_finite_differences_and_adjoint(name):
 LOGISTIC = problem(sht.Logistic())
 
 
-def logistic(l2, k=3, solver=HTP, scale=1.0, **options):
+def logistic(l2, k=3, **options):
+    """A fit whose programs most tests share: eager derivatives compile the solver once."""
     model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], sht.Logistic(), l2=l2, fit_intercept=True)
-    return sht.solve(model, sht.Sparsity(k, k_max=4), solver, record=None, **options)
+    return sht.solve(model, sht.Sparsity(k, k_max=4), IHT, record=None, termination=TIGHT, **options)
 
 
 def test_batches_of_derivatives_equal_the_loop():
@@ -175,23 +172,20 @@ def test_batches_of_derivatives_equal_the_loop():
 
     l2s, ks = jnp.array([0.05, 0.2]), jnp.array([1, 2, 4])
     batch = jax.jit(jax.vmap(jax.vmap(slope, (None, 0)), (0, None)))(l2s, ks)
-    single = jax.jit(slope)
     for i, l2 in enumerate(l2s):
         for j, k in enumerate(ks):
-            np.testing.assert_allclose(batch[i, j], single(l2, k), rtol=1e-9)
+            np.testing.assert_allclose(batch[i, j], slope(l2, k), rtol=1e-8)
     assert np.abs(batch).min() > 1e-3
-    # Eager derivatives are the same.
-    np.testing.assert_allclose(slope(l2s[0], 2), batch[0, 1], rtol=1e-9)
 
 
 def test_second_derivatives():
     def total(l2):
         return logistic(l2).x @ jnp.arange(1.0, P + 1)
 
-    first, second = jax.jit(jax.grad(total)), jax.jit(jax.grad(jax.grad(total)))
+    first = jax.grad(total)
     expected = (first(0.1 + STEP) - first(0.1 - STEP)) / (2 * STEP)
-    np.testing.assert_allclose(second(0.1), expected, rtol=1e-6)
-    np.testing.assert_allclose(jax.jit(jax.jacfwd(jax.jacrev(total)))(0.1), expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(first)(0.1), expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.jvp(first, (0.1,), (1.0,))[1], expected, rtol=1e-6)
 
 
 def test_the_value_has_the_derivative_of_the_envelope():
@@ -199,24 +193,24 @@ def test_the_value_has_the_derivative_of_the_envelope():
         solution = logistic(l2)
         return solution.value, solution.x
 
-    slope, x = jax.jit(jax.grad(value, has_aux=True))(0.1)
+    slope, x = jax.grad(value, has_aux=True)(0.1)
     np.testing.assert_allclose(slope, 0.5 * jnp.sum(x**2), rtol=1e-10)
 
 
 def test_a_solution_that_has_not_converged_is_polished_first():
     def slope(max_steps):
         def total(l2):
-            solution = logistic(l2, solver=sht.IHT(sht.ConstantStep(2.0)), max_steps=max_steps)
+            solution = logistic(l2, max_steps=max_steps)
             return solution.x.sum(), solution
 
-        return jax.jit(jax.grad(total, has_aux=True))(0.1)
+        return jax.grad(total, has_aux=True)(0.1)
 
-    right = jax.jit(jax.grad(lambda l2: logistic(l2).x.sum()))(0.1)
+    right = jax.grad(lambda l2: logistic(l2).x.sum())(0.1)
     got, rough = slope(3)
     exact = logistic(0.1)
     np.testing.assert_array_equal(cases.members(rough.support), cases.members(exact.support))
     assert int(rough.result) == sht.RESULTS.max_steps
-    assert np.abs(rough.x - exact.x).max() > 0.05, "the returned x itself is the solver's, as without a derivative"
+    assert np.abs(rough.x - exact.x).max() > 0.02, "the returned x itself is the solver's, as without a derivative"
     np.testing.assert_allclose(got, right, rtol=1e-8)
     # What the formula gives at the rough point is wrong.
     on = np.append(np.flatnonzero(rough.x), P)
@@ -228,29 +222,26 @@ def test_a_solution_that_has_not_converged_is_polished_first():
     assert abs(unpolished - right) > 0.05 * abs(right)
 
 
-@pytest.mark.parametrize("steps", [200])
-def test_unrolled_derivatives_agree(steps):
-    solver = sht.IHT(sht.ConstantStep(2.0))
+def test_unrolled_derivatives_agree():
+    def total(l2, **options):
+        return logistic(l2, **options).x @ jnp.arange(1.0, P + 1)
 
-    def total(l2, implicit):
-        solution = logistic(l2, solver=solver, max_steps=steps, implicit=implicit)
-        return solution.x @ jnp.arange(1.0, P + 1)
+    def through(l2):
+        return total(l2, implicit=False, max_steps=400)
 
-    implicit = jax.jit(jax.grad(lambda l2: total(l2, True)))(0.1)
-    unrolled = jax.jit(jax.grad(lambda l2: total(l2, False)))(0.1)
-    pushed = jax.jit(lambda l2: jax.jvp(lambda l2: total(l2, False), (l2,), (1.0,))[1])(0.1)
-    np.testing.assert_allclose([unrolled, pushed], implicit, rtol=1e-6)
-    batch = jax.jit(jax.vmap(jax.grad(lambda l2: total(l2, False))))(jnp.array([0.05, 0.1]))
-    np.testing.assert_allclose(batch[1], unrolled, rtol=1e-9)
+    implicit = jax.grad(total)(0.1)
+    batch = jax.jit(jax.vmap(jax.grad(through)))(jnp.array([0.05, 0.1]))
+    np.testing.assert_allclose(batch[1], implicit, rtol=1e-6)
+    np.testing.assert_allclose(jax.jvp(through, (0.1,), (1.0,))[1], implicit, rtol=1e-6)
 
 
 def test_history_and_state_carry_no_derivative_and_the_start_has_none():
     def parts(l2, x0):
-        model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], sht.Logistic(), l2=l2)
+        model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], l2=l2)
         solution = sht.solve(model, SPARSE, HTP, x0=x0)
         return solution.history.value.sum() + solution.state.x.sum() + solution.support_margin, solution.x.sum()
 
-    (aside, _), (start_aside, start) = jax.jit(jax.jacrev(parts, (0, 1)))(0.1, jnp.ones(P))
+    (aside, start_aside), (_, start) = jax.jacrev(parts, (0, 1))(0.1, jnp.ones(P))
     assert aside == 0 and not start_aside.any() and not start.any()
 
 
@@ -271,13 +262,12 @@ def test_penalties_that_are_linear_on_the_support():
 
     model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], sht.Logistic(), l2=0.05)
 
-    @jax.jit
     def fit(l1):
         threshold = replace(sht.Sparsity(3, k_max=4), l1=l1)
         lasso = object.__new__(Lasso)
         for name, value in vars(threshold).items():
             object.__setattr__(lasso, name, value)
-        solution = sht.solve(model, lasso, sht.IHT(sht.ConstantStep(2.0)), termination=TIGHT, record=None)
+        solution = sht.solve(model, lasso, IHT, termination=TIGHT, record=None)
         return solution.x, solution.value
 
     _, (x_dot, value_dot) = jax.jvp(fit, (0.02,), (1.0,))
