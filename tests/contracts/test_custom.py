@@ -28,11 +28,12 @@ def parts(x, X, y, l2):
 
 
 ZEROS = {"a": np.zeros((1, 2)), "b": np.zeros(4)}
-CUSTOM = sht.Custom(logistic, X, Y, 0.05)
-TREE = sht.Custom(parts, X, Y, 0.05, like=ZEROS)
-MODEL = sht.LinearModel(X, Y, sht.Logistic(), l2=0.05)
-POINT = jnp.asarray(np.random.default_rng(0).standard_normal(P))
-SUPPORT = Support(jnp.array([4, 0, 2, 0]), jnp.array([True, True, True, False]))
+with jax.enable_x64(True):
+    CUSTOM = sht.Custom(logistic, X, Y, 0.05)
+    TREE = sht.Custom(parts, X, Y, 0.05, like=ZEROS)
+    MODEL = sht.LinearModel(X, Y, sht.Logistic(), l2=0.05)
+    POINT = jnp.asarray(np.random.default_rng(0).standard_normal(P))
+    SUPPORT = Support(jnp.array([4, 0, 2, 0]), jnp.array([True, True, True, False]))
 
 
 def test_values_and_derivatives():

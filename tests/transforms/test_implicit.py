@@ -130,7 +130,12 @@ def inner(a, b):
     return sum(jax.tree.leaves(jax.tree.map(lambda a, b: jnp.sum(a * b), a, b)))
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOW = ("huber", "smoothed_hinge_group", "custom")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in CASES]
+)
 def test_finite_differences_and_adjoint(name):
     params, fit, forward, (out, reverse) = maps(name)
     rng = np.random.default_rng(1)
