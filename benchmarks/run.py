@@ -11,6 +11,8 @@ OPTIONS = {  # what a benchmark's main takes
     "real": ("quick", "data"),
     "bootstrap": ("quick",),
     "sparse": ("quick", "data"),
+    "derivatives": ("quick",),
+    "pruning": ("quick", "data"),
 }
 
 

@@ -6,6 +6,11 @@ from ._criteria import Criterion as Criterion
 from ._criteria import information_criterion as information_criterion
 from ._cross_validation import CrossValidation as CrossValidation
 from ._cross_validation import cross_validate as cross_validate
+from ._debug import debug as debug
+from ._keep_top_k import KeepTopKState as KeepTopKState
+from ._keep_top_k import keep_top_k as keep_top_k
+from ._keep_top_k import projection_non_negative_sparse as projection_non_negative_sparse
+from ._keep_top_k import projection_sparse as projection_sparse
 from ._path import Path as Path
 from ._path import solve_path as solve_path
 from ._record import Record as Record
@@ -24,6 +29,8 @@ from ._termination import SmallGradient as SmallGradient
 from ._termination import SmallStep as SmallStep
 from ._termination import StableSupport as StableSupport
 from ._termination import SwapOptimal as SwapOptimal
+from ._tune import Tuned as Tuned
+from ._tune import tune as tune
 from ._types import Info as Info
 from ._types import Support as Support
 from .designs import DenseDesign as DenseDesign
@@ -40,6 +47,7 @@ from .losses import Logistic as Logistic
 from .losses import Poisson as Poisson
 from .losses import SmoothedHinge as SmoothedHinge
 from .losses import Squared as Squared
+from .objectives import Custom as Custom
 from .objectives import LinearModel as LinearModel
 from .objectives import QuadraticForm as QuadraticForm
 from .solvers import HTP as HTP
@@ -54,6 +62,7 @@ from .steps import ConstantStep as ConstantStep
 from .steps import NormalisedStep as NormalisedStep
 from .steps import ScheduleStep as ScheduleStep
 from .thresholds import GroupSparsity as GroupSparsity
+from .thresholds import LeafSparsity as LeafSparsity
 from .thresholds import NonNegativeSparsity as NonNegativeSparsity
 from .thresholds import Sparsity as Sparsity
 from .thresholds import hard_threshold_bound as hard_threshold_bound

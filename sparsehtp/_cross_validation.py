@@ -147,7 +147,7 @@ def cross_validate(
         scores=scores[:-1],
         results=fits.result[:-1],
         fold_weight=test.sum(1, dtype=float),
-        path=path_of(grid, jax.tree.map(lambda a: a[-1], fits)),
+        path=path_of(grid, jax.tree.map(lambda a: a[-1], fits), np.asarray(grid.ks)),
     )
 
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int
 
+from . import _debug
 from ._record import Record
 from ._results import FIRED, RESULTS
 from ._types import Info
@@ -65,9 +66,22 @@ def run(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
     return _jitted(arrays, max_steps, record)
 
 
+def unrolled(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
+    """`run` as a scan over `max_steps`, which JAX differentiates step by step, in reverse mode too."""
+    arrays = jax.tree.map(jnp.asarray, problem)
+    return _jitted_scan(arrays, max_steps, record)
+
+
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def _jitted(problem, max_steps, record):
+    _debug.traced("solve", problem, max_steps, record)
     return _runner(max_steps, record, None, None)(problem)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _jitted_scan(problem, max_steps, record):
+    _debug.traced("solve with implicit=False", problem, max_steps, record)
+    return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record, scan=True))
 
 
 @functools.cache
@@ -106,7 +120,9 @@ def _runner(max_steps: int, record: Record | None, width: int | None, lanes: tup
     return call
 
 
-def _loop(problem: Problem, axes: Any, width: int, max_steps: int, record: Record | None) -> Outcome:
+def _loop(
+    problem: Problem, axes: Any, width: int, max_steps: int, record: Record | None, scan: bool = False
+) -> Outcome:
     def over_lanes(function, *in_axes):
         return jax.vmap(function, in_axes, axis_size=width, axis_name=LANE)
 
@@ -134,7 +150,7 @@ def _loop(problem: Problem, axes: Any, width: int, max_steps: int, record: Recor
         history = c.history
         if record is not None:
             row = c.t // record.every
-            rows = zip(history, _pack(info), strict=True)
+            rows = zip(history, _pack(lax.stop_gradient(info)), strict=True)
             history = tuple(h.at[row].set(jnp.where(active[:, None], v, h[row])) for h, v in rows)
         return _Carry(
             t=c.t + 1,
@@ -171,7 +187,10 @@ def _loop(problem: Problem, axes: Any, width: int, max_steps: int, record: Recor
         if record is None
         else tuple(jnp.zeros((rows, *block.shape), block.dtype) for block in jax.eval_shape(_pack, shapes[2])),
     )
-    c = lax.while_loop(lambda c: (c.t < max_steps) & (c.result == RESULTS.running).any(), body, carry)
+    if scan:
+        c, _ = lax.scan(lambda c, _: (body(c), None), carry, length=max_steps)
+    else:
+        c = lax.while_loop(lambda c: (c.t < max_steps) & (c.result == RESULTS.running).any(), body, carry)
     result = jnp.where(c.result == RESULTS.running, RESULTS.max_steps, c.result)
     # A fault of the returned iterate matters more than how the run stopped.
     result = jnp.where((c.status != 0) & (result != RESULTS.nonfinite), c.status, result).astype(jnp.int32)

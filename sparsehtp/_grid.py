@@ -87,14 +87,16 @@ class Lane(NamedTuple):
     k: Int[Array, ""] | None
 
 
-def prepare(objective: Any, ks: Any, l2s: Any, threshold: Any, solver: Any, key: Any, error: bool = False) -> Grid:
-    """A grid from what the public functions take, checked."""
+def prepare(
+    objective: Any, ks: Any, l2s: Any, threshold: Any, solver: Any, key: Any, error: bool = False, traced: bool = False
+) -> Grid:
+    """A grid from what the public functions take, checked; with `traced`, all but ks may be traced."""
     _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
-    if not is_concrete(objective, ks, l2s, threshold):
+    if not is_concrete(ks) or not (traced or is_concrete(objective, l2s, threshold)):
         raise TypeError("objective: a whole grid needs concrete arrays; under jit or vmap use sht.solve.")
     threshold = Sparsity(0) if threshold is None else threshold
     _check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(0)")
-    ks = _check_ks(objective, threshold, ks)
+    ks = checked_ks(objective, threshold, ks)
     try:
         largest = replace(threshold, k=ks.max()).bind(objective)
     except ValueError as fault:
@@ -102,9 +104,10 @@ def prepare(objective: Any, ks: Any, l2s: Any, threshold: Any, solver: Any, key:
             raise
         raise ValueError(f"ks: the largest{str(fault)[2:-2]}ks.") from None
     if l2s is not None:
-        l2s = np.atleast_1d(np.asarray(l2s, float))
-        p = objective.n_coefficients
-        if l2s.size == 0 or l2s.shape[1:] not in ((), (p,)) or not np.isfinite(l2s).all() or l2s.min() < 0:
+        l2s = np.atleast_1d(np.asarray(l2s, float)) if is_concrete(l2s) else jnp.atleast_1d(l2s)
+        p, concrete = objective.n_coefficients, is_concrete(l2s)
+        bad = concrete and not (np.isfinite(l2s).all() and np.min(l2s, initial=0) >= 0)
+        if l2s.size == 0 or l2s.shape[1:] not in ((), (p,)) or bad:
             raise ValueError(f"l2s: needs finite numbers >= 0, one per grid point (or ({p},) for each), got {l2s}.")
         objective.reweighted(l2=l2s[0])
         l2s = jnp.asarray(l2s, objective.dtype)
@@ -117,7 +120,8 @@ def prepare(objective: Any, ks: Any, l2s: Any, threshold: Any, solver: Any, key:
     return Grid(objective, template, solver, key, jnp.asarray(ks), l2s, None, error)
 
 
-def _check_ks(objective, threshold, ks):
+def checked_ks(objective: Any, threshold: Any, ks: Any) -> Int[np.ndarray, "K"]:
+    """The sparsity levels of a grid, or ValueError; None: the default ones."""
     if ks is None:
         y = getattr(objective, "y", None)
         available = n_units(objective, threshold) - threshold.keep.shape[0]
@@ -160,13 +164,13 @@ def run(
     store = None if checkpoint is None else Checkpoint(checkpoint, grid, total, width)
     width = width if store is None else store.width
     own = None if grid.weights is None else _own_parts(grid.objective, grid.weights.fit)
-    shapes = None if store is None else jax.eval_shape(_batch, grid, own, _chunk(lanes, 0, width, total))
+    shapes = None if store is None else jax.eval_shape(batch, grid, own, _chunk(lanes, 0, width, total))
     pieces = []
     with reporting(progress) as report:
         for number, start in enumerate(range(0, total, width)):
             piece = None if store is None else store.load(number, jax.tree.structure(shapes))
             if piece is None:
-                out = jax.device_get(_batch(grid, own, _chunk(lanes, start, width, total)))
+                out = jax.device_get(batch(grid, own, _chunk(lanes, start, width, total)))
                 piece = jax.tree.map(lambda a, used=total - start: a[:used], out)
                 if store is not None:
                     store.store(number, piece)
@@ -213,7 +217,8 @@ def _own_parts(objective, rows):
 
 
 @jax.jit
-def _batch(grid, own, lanes):
+def batch(grid, own, lanes):
+    """Fits of some lanes, traced; `own` as made by `_own_parts`."""
     function = _path_lane if grid.by_path else _single_lane
     # The driver names its lanes itself.
     axis = {"axis_name": LANE} if grid.by_path else {}

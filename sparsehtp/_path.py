@@ -2,15 +2,18 @@
 
 import dataclasses
 from pathlib import Path as Folder
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
 from . import _grid
 from ._progress import Callback
 from ._results import FIRED, Solution
-from ._types import ArrayLike, Support
+from ._traced_path import traced_dense, traced_fits
+from ._types import ArrayLike, Support, is_concrete
 from .losses import Squared
 from .objectives import AbstractObjective
 from .solvers import AbstractSolver
@@ -63,6 +66,8 @@ class Path:
     @property
     def x(self) -> Float[np.ndarray, "grid p"]:
         """(grid, p) coefficients in original units, dense: built anew at every access."""
+        if not is_concrete(self.features, self.coefficients):
+            return traced_dense(self.features, self.coefficients, self.n_features)
         return _dense(self.features, self.coefficients, self.n_features)
 
     def at(self, i: int) -> Solution:
@@ -130,34 +135,43 @@ def solve_path(
         memory: bytes that the working arrays of a chunk may take beside the data. None: 1 GiB.
 
     Returns:
-        A `Path`; compact, about 17 bytes per place in a support and 40 per fit.
+        A `Path`; compact, about 17 bytes per place in a support and 40 per fit. Inside `jax.jit` or `jax.grad` it holds
+        JAX arrays, whose coefficients, intercepts, values and losses have the derivatives described in `solve`.
 
     Raises:
-        TypeError: if the solver does not take this objective, loss or threshold, or anything is traced.
+        TypeError: if the solver does not take this objective, loss or threshold, or ks are traced.
         ValueError: for a bad grid, or a checkpoint of another problem.
     """
     if l0s is not None:
         raise ValueError("l0s: a path over an L0 penalty is not available; leave it None and pass ks.")
+    if not is_concrete(objective, l2s, threshold):
+        if not (checkpoint is None and progress is None and memory is None):
+            raise TypeError("checkpoint, progress, memory: a path inside jit or grad is one batch; leave them None.")
+        grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, traced=True)
+        levels = _grid.checked_ks(objective, grid.threshold, ks)
+        return path_of(grid, traced_fits(grid, levels), levels)
     grid = _grid.prepare(objective, ks, l2s, threshold, solver, key)
     fits = _grid.run(grid, memory, progress, checkpoint)
-    return path_of(grid, jax.tree.map(lambda a: a[0], fits))
+    return path_of(grid, jax.tree.map(lambda a: a[0], fits), np.asarray(grid.ks))
 
 
-def path_of(grid: _grid.Grid, fits: _grid.Fits) -> Path:
-    """The path from the fits of one row of weights."""
-    objective, ks = grid.objective, np.asarray(grid.ks)
-    l2s = np.asarray(getattr(objective, "l2", 0.0))[None] if grid.l2s is None else np.asarray(grid.l2s)
+def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
+    """The path from the fits of one row of weights; JAX arrays where the grid is traced."""
+    objective = grid.objective
+    xp: Any = np if is_concrete(grid) else jnp
+    l2s = xp.asarray(getattr(objective, "l2", 0.0))[None] if grid.l2s is None else xp.asarray(grid.l2s)
     weights = getattr(objective, "sample_weight", None)
     n_kept = grid.threshold.keep.shape[0]
     # The program's padding goes up to the next power of two.
     used = n_kept + int(ks.max())
     features = fits.support if fits.features is None else fits.features
     per_unit = features.idx.shape[1] // max(fits.support.idx.shape[1], 1)
-    support = jax.tree.map(lambda a: np.ascontiguousarray(a[:, :used]), fits.support)
-    cut = jax.tree.map(lambda a: np.ascontiguousarray(a[:, : used * per_unit]), (features, fits.coefficients))
+    compact: Any = np.ascontiguousarray if xp is np else jnp.asarray
+    support = jax.tree.map(lambda a: compact(a[:, :used]), fits.support)
+    cut = jax.tree.map(lambda a: compact(a[:, : used * per_unit]), (features, fits.coefficients))
     return Path(
         ks=np.tile(ks, l2s.shape[0]),
-        l2s=np.repeat(l2s, ks.size, axis=0),
+        l2s=xp.repeat(l2s, ks.size, axis=0),
         l0s=None,
         support=support,
         features=support if fits.features is None else cut[0],
@@ -169,7 +183,11 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits) -> Path:
         n_features=objective.n_coefficients,
         n_units=_grid.n_units(objective, grid.threshold),
         n_kept=n_kept,
-        total_weight=None if weights is None else float(np.sum(weights, dtype=float)),
+        total_weight=None
+        if weights is None
+        else jnp.sum(weights)
+        if xp is jnp
+        else float(np.sum(weights, dtype=float)),
         squared=isinstance(getattr(objective, "loss", None), Squared),
         key=grid.key,
     )

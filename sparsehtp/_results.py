@@ -82,6 +82,8 @@ class Solution(NamedTuple):
         history: `Info` with one row per recorded step, or None. Rows past num_steps are padding.
         state: the solver's last state, in the solver's own units.
         key: the PRNG key the run used.
+        support_margin: how near a change of the support is, as a share of the smallest chosen score: 1 if no other unit
+            would come in, 0 at a tie, negative if a gradient step would change the support; see `solve`.
     """
 
     x: Any
@@ -95,6 +97,7 @@ class Solution(NamedTuple):
     history: Any
     state: PyTree
     key: Array
+    support_margin: Any = None
 
     def describe(self) -> str:
         """One sentence on how the run ended (concrete, single solutions only)."""

@@ -3,8 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from . import _driver
+from . import _driver, _implicit
+from ._margin import support_margin
 from ._record import Record
 from ._results import RESULTS, Solution, SolveError
 from ._termination import AbstractTermination
@@ -26,6 +28,7 @@ def solve(
     termination: AbstractTermination | None = None,
     record: Record | None = Record(),  # noqa: B008 (immutable)
     throw: bool = True,
+    implicit: bool = True,
 ) -> Solution:
     """Minimise an objective under a structural constraint or penalty.
 
@@ -33,6 +36,11 @@ def solve(
 
     Composes with `jax.jit` and `jax.vmap` (nested too) over anything traced: k, l2, weights, data, keys. Nothing is
     recompiled for a new k, l2, seed or data of the same shape.
+
+    Differentiable in everything that F and the bounds depend on, forwards and backwards, as often as F is: `x`,
+    `intercept` and `value` carry derivatives, `history` and `state` none. They are those of the minimiser of F on the
+    solution's support, from one linear system in the support's size, whatever the number of steps; a point that is not
+    stationary there is polished first, for its derivatives only.
 
     Args:
         objective: for example `LinearModel(X, y)`.
@@ -45,30 +53,49 @@ def solve(
         termination: stopping criteria, for example `SmallStep(1e-4) | Cycle()`; None: the solver's.
         record: what the history keeps; None: no history.
         throw: raise `SolveError` if a concrete result is nonfinite or singular. Ignored under tracing.
+        implicit: False: differentiate through the steps instead, all `max_steps` of them (the loop becomes a scan), at
+            a cost in time and, in reverse mode, memory that grows with their number; for `IHT` with a `ConstantStep` or
+            a `ScheduleStep`.
 
     Returns:
         A `Solution`; every field has a leading axis under `vmap`. It is never NaN: after a nonfinite step the last
         finite iterate is returned and `result` says so.
 
+    Where derivatives hold: the solution map is differentiable where its support is locally constant, that is with a
+    strict gap between the k-th and the next unit, the Hessian of F on the support is positive definite, F'' is
+    continuous there (no kink of Huber or smoothed hinge), and no coefficient changes between free and bounded. At a
+    change of support the map jumps, and what is returned is the derivative of the minimiser on the support that was
+    chosen; on a singular support (`result` says so) it is of minimum norm. The derivative in x0 and in the solver's
+    parameters is zero. `support_margin` tells how near a change is: 1 - (largest score outside) / (smallest score
+    chosen) at x - eta grad F(x), where 1/eta is the curvature of F in the steepest coordinate outside; kept units do
+    not count.
+
     Raises:
-        TypeError: if the solver does not take this objective, loss or threshold.
+        TypeError: if the solver does not take this objective, loss or threshold; when differentiated, if the solution
+            has no derivative (`Hinge`), rather than a zero.
         ValueError: for a misshapen or nonfinite x0, or max_steps below 1.
         SolveError: see `throw`.
     """
     _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
     _check_kind("threshold", threshold, AbstractThreshold, "sht.Sparsity(k)")
+    objective = objective.started(x0.x if isinstance(x0, Solution) else x0)
     solver = default_solver(objective, threshold) if solver is None else solver
     _check_kind("solver", solver, AbstractSolver, "sht.HTP()")
     solver.check(objective, threshold)
     max_steps = solver.default_max_steps if max_steps is None else max_steps
     if max_steps < 1:
         raise ValueError(f"max_steps: must be at least 1, got {max_steps}.")
+    if not implicit and not solver.unrollable:
+        raise TypeError(
+            f"implicit: {type(solver).__name__} has inner loops that JAX cannot differentiate; leave implicit=True, "
+            "or use IHT(ConstantStep()) or IHT(ScheduleStep(...))."
+        )
     termination = solver.default_termination if termination is None else termination
     key = jax.random.key(0) if key is None else key
     start = _start(objective, x0)
-    outcome = _driver.run(
-        _driver.Problem(objective, threshold.bind(objective), solver, termination, start, key), max_steps, record
-    )
+    problem = _driver.Problem(objective, threshold.bind(objective), solver, termination, start, key)
+    run = _implicit.run if implicit else _driver.unrolled
+    outcome = run(jax.tree.map(jnp.asarray, problem), max_steps, record)
     x, intercept = objective.to_external(outcome.x)
     n_free = objective.n_free
     solution = Solution(
@@ -81,8 +108,9 @@ def solve(
         num_steps=outcome.num_steps,
         best_step=outcome.best_step,
         history=outcome.history,
-        state=outcome.state,
+        state=jax.tree.map(lax.stop_gradient, outcome.state),
         key=key,
+        support_margin=support_margin(*lax.stop_gradient((objective, problem.threshold, outcome.x, outcome.support))),
     )
     if throw and is_concrete(solution.result):
         result = RESULTS(int(solution.result))
@@ -114,14 +142,11 @@ def _name(value):
 
 
 def _start(objective, x0):
-    p = objective.n_coefficients
     if x0 is None:
-        return jnp.zeros(p + objective.n_free, objective.dtype)
+        return jnp.zeros(objective.n_coefficients + objective.n_free, objective.dtype)
     if isinstance(x0, Solution):
         return objective.to_internal(x0.x, x0.intercept)
-    x0 = jnp.asarray(x0, objective.dtype)
-    if x0.shape != (p,):
-        raise ValueError(f"x0: needs shape ({p},), one coefficient per feature, got {x0.shape}.")
-    if is_concrete(x0) and not np.isfinite(x0).all():
+    x0 = objective.coefficients(x0)
+    if is_concrete(x0) and not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(x0)):
         raise ValueError("x0: holds NaN or infinite values; start from finite coefficients.")
     return objective.to_internal(x0)

@@ -36,10 +36,17 @@ DESIGNS = {
     "bcoo": lambda X: sht.SparseDesign(BCOO.fromdense(jnp.asarray(X), nse=X.size + 3)),
 }
 
+
+def squares(x, X, y):
+    """Mean squared error, for `Custom`."""
+    return 0.5 * jnp.mean((X @ x - y) ** 2)
+
+
 # name -> function of (X, y)
 OBJECTIVES = {
     "linear_model": lambda X, y: sht.LinearModel(X, y, l2=0.1, fit_intercept=True),
     "quadratic_form": lambda X, y: sht.QuadraticForm.from_data(X, y, l2=0.1),
+    "custom": lambda X, y: sht.Custom(squares, X, y),
 }
 
 # for six features
@@ -52,6 +59,7 @@ THRESHOLDS = {
     "nonnegative_upper": sht.NonNegativeSparsity(2, upper=0.7, keep=[0]),
     "group": sht.GroupSparsity(GROUPS, 2),
     "group_keep": sht.GroupSparsity(GROUPS, 1, keep=[2]),
+    "leaf": sht.LeafSparsity(2),  # needs a Custom; contracts/test_custom.py
     "group_within": sht.GroupSparsity(GROUPS, 2, within=2),
 }
 

@@ -5,6 +5,7 @@ from .base import AbstractRestrictable as AbstractRestrictable
 from .base import AbstractRestricted as AbstractRestricted
 from .base import gather as gather
 from .base import scatter as scatter
+from .custom import Custom as Custom
 from .linear_model import LinearModel as LinearModel
 from .normal_equations import GramEquations as GramEquations
 from .quadratic_form import QuadraticForm as QuadraticForm

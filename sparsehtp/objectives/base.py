@@ -94,6 +94,17 @@ class AbstractObjective(eqx.Module):
         """
         return self
 
+    def started(self, x0: Any) -> Self:
+        """The same objective for solves from x0, which may tell the shape of x."""
+        return self
+
+    def coefficients(self, x0: Any) -> Any:
+        """Coefficients as given by a user, in the objective's shape and dtype, or ValueError."""
+        x0, p = jnp.asarray(x0, self.dtype), self.n_coefficients
+        if x0.shape != (p,):
+            raise ValueError(f"x0: needs shape ({p},), one coefficient per feature, got {x0.shape}.")
+        return x0
+
     def internal_scale(self) -> Float[Array, "p"] | None:
         """Factor from coefficients in original units to the entries of x; None if they are the same."""
         return None

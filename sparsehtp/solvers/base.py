@@ -60,6 +60,11 @@ class AbstractSolver(eqx.Module):
         """True if the iterate with the lowest value is returned, False for the last one."""
         return False
 
+    @property
+    def unrollable(self) -> bool:
+        """True if JAX can differentiate a step in both modes: no inner loop of unknown length, no factorisation."""
+        return False
+
     @abc.abstractmethod
     def init(self, objective: Any, threshold: Any, x0: Float[Array, "d"], key: Array) -> Any:
         """State before the first step."""

@@ -75,6 +75,10 @@ class IHT(AbstractSolver):
     def returns_best(self):
         return isinstance(self.step_rule, ScheduleStep)  # a subgradient method does not descend at every step
 
+    @property
+    def unrollable(self):
+        return not self.step_rule.searches
+
     def init(self, objective, threshold, x0, key):
         x, _ = threshold(x0)
         forward = objective.forward(x)

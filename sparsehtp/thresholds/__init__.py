@@ -4,6 +4,7 @@ from .base import AbstractThreshold as AbstractThreshold
 from .base import AbstractUnitThreshold as AbstractUnitThreshold
 from .base import union as union
 from .group import GroupSparsity as GroupSparsity
+from .leaves import LeafSparsity as LeafSparsity
 from .sparsity import NonNegativeSparsity as NonNegativeSparsity
 from .sparsity import Sparsity as Sparsity
 from .sparsity import hard_threshold_bound as hard_threshold_bound

@@ -79,6 +79,16 @@ class AbstractUnitThreshold(AbstractThreshold):
         idx = jnp.concatenate([free, self.keep, top_k(scores, k_max)])
         return Support(idx, jnp.arange(idx.shape[0]) < self.n_free + n_keep + k)
 
+    def margin(self, z: Float[Array, "d"], support: Support) -> Float[Array, ""]:
+        """1 - (largest score outside a support) / (smallest score of its chosen units) at z; 0 where both are zero."""
+        scores = self.scores(z)
+        first = self.n_free + self.keep.shape[0]
+        idx, mask = support.idx[first:], support.mask[first:]
+        least = jnp.min(jnp.where(mask, scores[idx], jnp.inf), initial=jnp.inf)
+        others = scores.at[self.keep].set(0) if self.keep.shape[0] else scores
+        others = others.at[idx].min(jnp.where(mask, 0, jnp.inf))
+        return _share(least, jnp.max(others, initial=0))
+
     def __call__(self, z, step_size=1.0):
         support = self.select(self.scores(z))
         clipped = self.clip(z)
@@ -88,6 +98,11 @@ class AbstractUnitThreshold(AbstractThreshold):
 
     def overflow(self, x):
         return jnp.zeros((), bool) if self.k_max is None else jnp.asarray(self.k > self.k_max)
+
+
+def _share(least, greatest):
+    tiny = jnp.finfo(least.dtype).tiny
+    return jnp.where(least > tiny, 1 - greatest / jnp.maximum(least, tiny), jnp.where(greatest > 0, -jnp.inf, 0))
 
 
 def members(support: Support, size: int) -> Bool[Array, "size"]:

@@ -1,0 +1,302 @@
+"""Derivatives of a solution by the implicit function theorem, whatever the solver and the number of its steps.
+
+Let S be the support of a solution, z its coefficients on S and theta whatever F and the bounds depend on. Where S is
+locally constant, z solves G(z, theta) = grad_S F(z; theta) = 0 (plus the gradient of a penalty on S), so that
+
+    dz = -H^-1 (d_theta G) dtheta,    H = d_z G,
+
+with coefficients at an active bound moving with the bound. H is symmetric: the same factor serves forward and reverse
+mode, and `custom_linear_solve` makes dz differentiable in turn. `run` is the driver with this rule. Plain evaluation
+pays nothing for it.
+
+A threshold whose solutions are not described by a set of entries registers equations of its own with `equations`.
+"""
+
+import abc
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import dtypes, lax
+from jax.custom_derivatives import SymbolicZero
+from jaxtyping import Array, Bool, Float
+
+from . import _driver
+from ._record import Record
+from ._tolerances import tolerance
+from ._types import Support
+from .linalg import masked_factor
+from .objectives import AbstractRestrictable, AbstractRestricted, gather, scatter
+from .objectives.base import DENSE_HESSIAN_LIMIT
+from .thresholds import AbstractThreshold, AbstractUnitThreshold
+
+
+class AbstractEquations(eqx.Module):
+    """Equations that hold at a solution in local coordinates z, with a symmetric Jacobian where z is free."""
+
+    mask: eqx.AbstractVar[Bool[Array, "m"]]  # coordinates that are not padding
+
+    @abc.abstractmethod
+    def point(self, x: Float[Array, "d"]) -> Float[Array, "m"]:
+        """Coordinates of the solver's x."""
+
+    @abc.abstractmethod
+    def lift(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
+        """The solver's x from its coordinates."""
+
+    @abc.abstractmethod
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
+        """F plus the threshold's penalty."""
+
+    @abc.abstractmethod
+    def residual(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        """Zero at a solution, on coordinates that are neither padded nor held."""
+
+    @abc.abstractmethod
+    def product(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
+        """The residual's Jacobian at z times v."""
+
+    @abc.abstractmethod
+    def polished(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        """A solution of the equations near z."""
+
+    def held(self, z: Float[Array, "m"]) -> tuple[Bool[Array, "m"], Float[Array, "m"]]:
+        """Coordinates that a bound holds, and the bounds."""
+        return jnp.zeros(z.shape, bool), z
+
+    def inverse(self, z: Float[Array, "m"], free: Bool[Array, "m"]) -> Callable[[Array], Array]:
+        """An (approximate) inverse of the Jacobian on the free coordinates, zero elsewhere."""
+
+        def product(v):
+            return jnp.where(free, self.product(z, jnp.where(free, v, 0)), v)
+
+        return lambda b: jax.scipy.sparse.linalg.cg(product, b, tol=tolerance("gradient", b.dtype), maxiter=1000)[0]
+
+
+class SupportEquations(AbstractEquations):
+    """grad_S F(z) + tilt = 0 on the entries S of a support, within the threshold's bounds."""
+
+    restricted: AbstractRestricted
+    threshold: AbstractUnitThreshold
+    entries: Support
+    lower: Array | None
+    upper: Array | None
+    size: int = eqx.field(static=True)
+
+    @property
+    def mask(self):
+        return self.entries.mask
+
+    def point(self, x):
+        return gather(x, self.entries)
+
+    def lift(self, z):
+        return scatter(z, self.entries, self.size)
+
+    def value(self, z):
+        base = self.restricted.base if isinstance(self.restricted, Tilted) else self.restricted
+        return base.value(z) + self.threshold.value(self.lift(z))
+
+    def residual(self, z):
+        return self.restricted.grad(z)
+
+    def product(self, z, v):
+        return self.restricted.hvp(z, v)
+
+    def held(self, z):
+        held, values = super().held(z)
+        outwards = self.residual(z)
+        for bound, sign in ((self.lower, 1), (self.upper, -1)):
+            if bound is not None:
+                active = self.mask & (sign * (z - bound) <= 0) & (sign * outwards > 0)
+                held, values = held | active, jnp.where(active, bound, values)
+        return held, values
+
+    def inverse(self, z, free):
+        if self.mask.shape[0] > DENSE_HESSIAN_LIMIT:
+            return super().inverse(z, free)
+        return masked_factor(self.restricted.hess(z), free).solve
+
+    def polished(self, z):
+        held, _ = self.held(z)
+        free = self.mask & ~held
+        here, start = (jnp.linalg.norm(jnp.where(free, self.residual(a), 0)) for a in (z, jnp.zeros_like(z)))
+        wanted = ~(here <= tolerance("gradient", z.dtype) * start)
+
+        def refit(carry):
+            return self.restricted.minimise(carry[0], self.lower, self.upper).z, jnp.zeros((), bool)
+
+        # A loop of at most one round, which a batch makes only if one of its lanes needs it.
+        return lax.while_loop(lambda carry: carry[1], refit, (jnp.where(self.mask, z, 0), wanted))[0]
+
+
+class Tilted(AbstractRestricted):
+    """A restricted objective plus a linear function: a penalty that is linear as long as no sign changes."""
+
+    base: AbstractRestricted
+    tilt: Float[Array, "m"]
+
+    @property
+    def mask(self):
+        return self.base.mask
+
+    @property
+    def quadratic(self):
+        return self.base.quadratic
+
+    @property
+    def kinked(self):
+        return self.base.kinked
+
+    def value(self, z):
+        return self.base.value(z) + jnp.sum(self.tilt * z)
+
+    def grad(self, z):
+        return self.base.grad(z) + self.tilt
+
+    def hvp(self, z, v):
+        return self.base.hvp(z, v)
+
+    def hess(self, z, damping=0.0):
+        return self.base.hess(z, damping)
+
+
+@functools.singledispatch
+def equations(threshold: Any, objective: Any, x: Float[Array, "d"], support: Any) -> AbstractEquations:
+    """The equations that hold at a solution x of (objective, threshold).
+
+    Raises:
+        TypeError: where the solution has no derivative that this module knows.
+    """
+    raise TypeError(
+        f"threshold: solutions under {type(threshold).__name__} have no implicit derivative; "
+        "use a threshold that chooses entries or groups."
+    )
+
+
+@equations.register
+def _(threshold: AbstractUnitThreshold, objective, x, support):
+    if not isinstance(objective, AbstractRestrictable):
+        raise TypeError(
+            f"objective: {type(objective).__name__} cannot be restricted to a support, so its solutions have no "
+            "implicit derivative; make it an AbstractRestrictable."
+        )
+    loss = getattr(objective, "loss", None)
+    if loss is not None and not loss.twice_differentiable:
+        raise TypeError(
+            f"loss: {type(loss).__name__} has no second derivative, so its solutions have none in their data; "
+            "use a smooth loss, for example SmoothedHinge."
+        )
+    entries = threshold.entries(x, support)
+    restricted = objective.restrict(entries)
+    if type(threshold).value is not AbstractThreshold.value:
+        restricted = Tilted(restricted, gather(jax.grad(threshold.value)(x), entries))
+    return SupportEquations(restricted, threshold, entries, *threshold.box(entries), x.shape[0])
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+def run(problem: _driver.Problem, max_steps: int, record: Record | None) -> _driver.Outcome:
+    """`_driver.run` with derivatives of `x` and `value` in the objective and the threshold; all others are zero."""
+    return _driver.run(problem, max_steps, record)
+
+
+@functools.partial(run.defjvp, symbolic_zeros=True)
+def _run_jvp(max_steps, record, primals, tangents):
+    (problem,), (dots,) = primals, tangents
+    outcome = run(problem, max_steps, record)
+    parts, dots = (problem.objective, problem.threshold), (dots.objective, dots.threshold)
+    moving, moved, moved_dot, fixed = _split(parts, dots)
+    out = jax.tree.map(_no_tangent, outcome)
+    if moving:  # else only the start or the solver moves, which leaves the solution where it is
+        place = lax.stop_gradient((outcome.x, outcome.support))
+        structure = jax.tree.structure(parts)
+        _, (x_dot, value_dot) = jax.jvp(
+            lambda moved: _refitted(structure, moving, moved, fixed, place), (moved,), (moved_dot,)
+        )
+        out = out._replace(x=x_dot, value=value_dot)
+    return outcome, out
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _refitted(structure, moving, moved, fixed, place):
+    parts = _merge(structure, moving, moved, fixed)
+    return refit(*parts, *place)
+
+
+def refit(objective: Any, threshold: Any, x: Float[Array, "d"], support: Any) -> tuple[Array, Array]:
+    """The stationary point on a support next to x, and its value, with all their derivatives.
+
+    The threshold is bound to the objective; x and the support are taken as constants.
+    """
+    place = lax.stop_gradient((x, support))
+    here = equations(threshold, objective, *place)
+    z = _coordinates((objective, threshold), place, lax.stop_gradient(here.point(place[0])))
+    return here.lift(z), here.value(z)
+
+
+@jax.custom_jvp
+def _coordinates(parts, place, z):
+    objective, threshold = parts
+    return equations(threshold, objective, *place).polished(z)
+
+
+@functools.partial(_coordinates.defjvp, symbolic_zeros=True)
+def _coordinates_jvp(primals, tangents):
+    parts, place, z0 = primals
+    moving, moved, moved_dot, fixed = _split(parts, tangents[0])
+    z = _coordinates(parts, place, z0)
+    if not moving:
+        return z, _no_tangent(z)
+    structure = jax.tree.structure(parts)
+
+    def at(moved):
+        objective, threshold = _merge(structure, moving, moved, fixed)
+        return equations(threshold, objective, *place)
+
+    held, _ = at(moved).held(lax.stop_gradient(z))
+    _, bound_dot = jax.jvp(lambda moved: jnp.where(held, at(moved).held(z)[1], 0), (moved,), (moved_dot,))
+    _, rhs = jax.jvp(lambda z, moved: at(moved).residual(z), (z, moved), (bound_dot, moved_dot))
+    here = at(moved)
+    free = here.mask & ~held
+    return z, jnp.where(free, _linear_solve(here, z, free, jnp.where(free, -rhs, 0)), bound_dot)
+
+
+def _linear_solve(here, z, free, rhs):
+    def product(v):
+        return jnp.where(free, here.product(z, jnp.where(free, v, 0)), v)
+
+    fixed, point = lax.stop_gradient((here, z))
+    approximate = fixed.inverse(point, free)
+
+    def solve(product, b):  # refined once, so that float32 rounding in the factor does not stay
+        v = approximate(b)
+        return v + approximate(b - product(v))
+
+    return lax.custom_linear_solve(product, rhs, solve, symmetric=True)
+
+
+# --- which leaves move ---------------------------------------------------------------------------------------------
+def _split(parts, dots):
+    """Positions of the leaves that have a tangent, these leaves, their tangents, and the other leaves."""
+    leaves, dot_leaves = jax.tree.leaves(parts), jax.tree.leaves(dots)
+    moving = tuple(i for i, dot in enumerate(dot_leaves) if type(dot) is not SymbolicZero and _floating(dot))
+    fixed = [leaf for i, leaf in enumerate(leaves) if i not in moving]
+    return moving, [leaves[i] for i in moving], [dot_leaves[i] for i in moving], fixed
+
+
+def _merge(structure, moving, moved, fixed):
+    others, ours = iter(fixed), dict(zip(moving, moved, strict=True))
+    leaves = [ours[i] if i in ours else next(others) for i in range(structure.num_leaves)]
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _floating(dot):
+    return jnp.issubdtype(dot.dtype, np.inexact) and dot.dtype != dtypes.float0
+
+
+def _no_tangent(leaf):
+    return SymbolicZero(jax.typeof(leaf).to_tangent_aval())

@@ -1,0 +1,51 @@
+"""Paths inside jit and grad: the whole grid as one batch, with derivatives on the supports that it found."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from . import _grid, _implicit
+from ._types import Support, replace
+from .objectives import gather
+
+
+def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:
+    """The fits of a grid of one row of weights as JAX arrays (grid, ...), differentiable in all that is traced."""
+    levels, n_k = 1 if grid.l2s is None else grid.l2s.shape[0], ks.size
+    axes = (1, levels) if grid.by_path else (1, levels, n_k)
+    index = np.indices(axes, np.int32).reshape(len(axes), -1)
+    lanes = _grid.Lane(*index, *([None] if grid.by_path else []))
+    fits = _grid.batch(lax.stop_gradient(grid), None, lanes)
+    if grid.by_path:
+        fits = jax.tree.map(lambda a: a.reshape(levels * n_k, *a.shape[2:]), fits)
+    features = fits.support if fits.features is None else fits.features
+    units = _grid.n_units(grid.objective, grid.threshold)
+    l2s = None if grid.l2s is None else jnp.repeat(grid.l2s, n_k, axis=0)
+    scorer = grid.objective.scorer(None)
+
+    def row(l2, k, support, features, coefficients, intercept):
+        objective = grid.objective if l2 is None else grid.objective.reweighted(l2=l2)
+        threshold = replace(grid.threshold, k=k).bind(objective)
+        n_free, p = objective.n_free, objective.n_coefficients
+        free = units + jnp.arange(n_free, dtype=jnp.int32)
+        whole = Support(jnp.concatenate([free, support.idx]), jnp.concatenate([jnp.ones(n_free, bool), support.mask]))
+        w = jnp.zeros(p, coefficients.dtype).at[features.idx].add(jnp.where(features.mask, coefficients, 0))
+        x, value = _implicit.refit(objective, threshold, objective.to_internal(w, intercept), whole)
+        w, intercept = objective.to_external(x)
+        return gather(w, features), intercept, value, scorer.value(x)
+
+    coefficients, intercept, value, loss = jax.vmap(row, in_axes=(None if l2s is None else 0, 0, 0, 0, 0, 0))(
+        l2s, jnp.tile(ks, levels), fits.support, features, fits.coefficients, fits.intercept
+    )
+    return fits._replace(coefficients=coefficients, intercept=intercept, value=value, loss=loss)
+
+
+def traced_dense(features: Support, coefficients: Float[Array, "grid m"], p: int) -> Float[Array, "grid p"]:
+    """Dense coefficients from those on the supports."""
+
+    def row(idx, mask, z):
+        return jnp.zeros(p, z.dtype).at[idx].add(jnp.where(mask, z, 0))
+
+    return jax.vmap(row)(features.idx, features.mask, coefficients)

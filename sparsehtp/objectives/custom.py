@@ -1,0 +1,274 @@
+"""Any JAX function of an array or a pytree as an objective, by automatic differentiation."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from .._types import ArrayLike, Support, replace
+from ..linalg import dot, largest_eigenvalue, random_start
+from .base import AbstractRestrictable, AbstractRestricted, gather, scatter
+from .normal_equations import AbstractNormalEquations
+
+BLOCK = 64  # Hessian columns at a time
+
+
+class Structure(NamedTuple):
+    """How a pytree of arrays is ravelled: its tree, and the shapes and dtypes of its leaves. Hashable."""
+
+    tree: Any
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Entries of every leaf."""
+        return tuple(math.prod(shape) for shape in self.shapes)
+
+    @property
+    def dtype(self) -> Any:
+        """Dtype of the ravelled vector."""
+        return jnp.result_type(*self.dtypes)
+
+    def unravel(self, x: Float[Array, "d"]) -> Any:
+        """The pytree whose leaves are the pieces of x."""
+        pieces = jnp.split(x, np.cumsum(self.sizes)[:-1])
+        leaves = [
+            piece.reshape(shape).astype(dtype)
+            for piece, shape, dtype in zip(pieces, self.shapes, self.dtypes, strict=True)
+        ]
+        return jax.tree.unflatten(self.tree, leaves)
+
+
+class Custom(AbstractRestrictable):
+    """A function of your own.
+
+        F(x) = fun(x, *args)
+
+    x is an array or a pytree of arrays, ravelled inside: a threshold such as `Sparsity` counts the entries of all
+    leaves together, `LeafSparsity` those of every leaf. Gradients, Hessian products and Newton steps on a support come
+    from automatic differentiation, at full cost in x: a model in columns of a matrix is faster as a `LinearModel`.
+    Solutions have derivatives in everything in `args`.
+
+    Args:
+        fun: (x, *args) -> scalar, a JAX function without side effects, twice differentiable and convex on the supports
+            it is fitted on. Define it at module level: a function made anew is compiled anew. Whatever is traced
+            (jitted, batched, differentiated) must come through `args`, not by closure.
+        *args: arrays or pytrees of arrays.
+        like: an array or pytree with the shapes and dtypes of x (its values are not used). None: they are those of the
+            `x0` given to `solve`; without an x0, x is a vector with one entry per column of the first two-dimensional
+            array in `args`.
+
+    Raises:
+        TypeError: if fun is not callable, args hold anything but arrays and numbers, or `like` is not floating.
+        ValueError: if the shape of x is needed and unknown, or fun does not return a scalar.
+
+    Guarantee: none beyond the solvers' own. For a function that is not convex on the supports a refit may end in a
+    point that is stationary only, or say singular. `lipschitz` is the largest eigenvalue of the Hessian at zero, which
+    is not a bound for other points: prefer the searching steps.
+    """
+
+    args: tuple
+    features: Int[Array, "w"] | None  # coordinates of the whole x that this objective is a function of
+    fun: Callable = eqx.field(static=True)
+    structure: Structure | None = eqx.field(static=True)
+    guessed: bool = eqx.field(static=True)
+
+    def __init__(self, fun: Callable, *args: Any, like: Any = None):
+        if not callable(fun):
+            raise TypeError(f"fun: needs a function (x, *args) -> scalar, got a {type(fun).__name__}.")
+        self.fun = fun
+        self.args = jax.tree.map(_numeric, args)
+        self.features = None
+        self.guessed = like is None
+        self.structure = self._guess() if like is None else structure_of("like", like)
+        if self.structure is not None and not self.guessed:
+            self._check_scalar()
+
+    def _guess(self):
+        matrices = [leaf for leaf in jax.tree.leaves(self.args) if leaf.ndim == 2]
+        if not matrices:
+            return None
+        dtype = matrices[0].dtype if jnp.issubdtype(matrices[0].dtype, jnp.floating) else jnp.result_type(float)
+        x = jax.ShapeDtypeStruct(matrices[0].shape[1:], dtype)
+        try:
+            scalar = jax.eval_shape(self.fun, x, *self.args).shape == ()
+        except Exception:  # whatever fun raises for an x of another shape than it takes
+            scalar = False
+        return structure_of("x", x) if scalar else None
+
+    def _check_scalar(self):
+        shapes = jax.tree.leaves(
+            jax.eval_shape(lambda x: self.fun(self.structure.unravel(x), *self.args), self._zero())
+        )
+        if len(shapes) != 1 or shapes[0].shape != ():
+            raise ValueError(f"fun: must return a scalar, got shapes {[each.shape for each in shapes]}.")
+
+    def _zero(self):
+        return jax.ShapeDtypeStruct((sum(self.structure.sizes),), self.structure.dtype)
+
+    def started(self, x0):
+        if x0 is None or not self.guessed:
+            return self
+        new = replace(self, structure=structure_of("x0", x0))
+        new._check_scalar()
+        return new
+
+    def _known(self):
+        if self.structure is None:
+            raise ValueError(
+                f"Custom: the shape of x is unknown; pass x0, or like=..., to Custom({_name(self.fun)}, ...)."
+            )
+        return self.structure
+
+    # --- shape and units ---------------------------------------------------------------------------------------------
+    @property
+    def n_coefficients(self) -> int:
+        return sum(self._known().sizes) if self.features is None else self.features.shape[0]
+
+    @property
+    def leaf_sizes(self) -> tuple[int, ...]:
+        """Entries of every leaf of x, in the order of `jax.tree.leaves`."""
+        return self._known().sizes
+
+    @property
+    def dtype(self) -> Any:
+        return self._known().dtype
+
+    @property
+    def ifo_per_gradient(self) -> int:
+        return 1
+
+    def coefficients(self, x0):
+        structure, given = self._known(), structure_of("x0", x0)
+        if given[:2] != structure[:2]:
+            raise ValueError(f"x0: needs the tree {structure.tree} with shapes {structure.shapes}, got {given.shapes}.")
+        return jax.tree.map(jnp.asarray, x0)
+
+    def to_internal(self, x, intercept=0.0):
+        return jnp.concatenate([jnp.ravel(leaf).astype(self.dtype) for leaf in jax.tree.leaves(x)])
+
+    def to_external(self, x):
+        return self._known().unravel(x), jnp.zeros((), x.dtype)
+
+    # --- values and derivatives --------------------------------------------------------------------------------------
+    def forward(self, x, support=None):  # nothing is shared but x itself
+        return x
+
+    def value_at(self, forward, x):
+        if self.features is not None:
+            x = jnp.zeros(sum(self.structure.sizes), x.dtype).at[self.features].set(x)
+        return jnp.asarray(self.fun(self._known().unravel(x), *self.args), x.dtype)
+
+    def grad_at(self, forward, x):
+        return jax.grad(self.value)(x)
+
+    def hvp(self, x: Float[Array, "d"], v: Float[Array, "d"]) -> Float[Array, "d"]:
+        """F''(x) v."""
+        return jax.jvp(jax.grad(self.value), (x,), (v,))[1]
+
+    def curvature_at(self, forward, v, support):
+        return dot(v, self.hvp(forward, v))
+
+    def lipschitz(self):
+        zero = jnp.zeros(self.n_coefficients, self.dtype)
+        return largest_eigenvalue(lambda v: self.hvp(zero, v), random_start(self.n_coefficients, self.dtype))
+
+    def normal_equations(self, x=None):
+        x = jnp.zeros(self.n_coefficients, self.dtype) if x is None else x
+        value, grad = self.value_and_grad(x)
+        product = self.hvp(x, x)
+        return HessianEquations(
+            model=self,
+            x=x,
+            rhs=product - grad,
+            diagonal=self._diagonal(x),
+            constant=2 * value - 2 * dot(grad, x) + dot(x, product),
+        )
+
+    def _diagonal(self, x):
+        p = x.shape[0]
+        block = min(BLOCK, p)
+
+        def piece(first):
+            idx = jnp.minimum(first + jnp.arange(block, dtype=jnp.int32), p - 1)
+            return self.hessian_rows(x, idx)[jnp.arange(block), idx]
+
+        return lax.map(piece, jnp.arange(0, p, block, dtype=jnp.int32)).ravel()[:p]
+
+    def hessian_rows(self, x: Float[Array, "d"], idx: Int[Array, "b"]) -> Float[Array, "b d"]:
+        """Rows of F''(x)."""
+        units = jnp.zeros((idx.shape[0], x.shape[0]), x.dtype).at[jnp.arange(idx.shape[0]), idx].set(1)
+        return jax.vmap(lambda v: self.hvp(x, v))(units)
+
+    def subset(self, idx):
+        return replace(self, features=idx if self.features is None else self.features[idx])
+
+    def restrict(self, support):
+        return RestrictedCustom(self, support)
+
+
+class HessianEquations(AbstractNormalEquations):
+    """The quadratic model of a `Custom` at x; columns are products with the Hessian, made when asked for."""
+
+    model: Custom
+    x: Float[Array, "d"]
+    rhs: Float[Array, "d"]
+    diagonal: Float[Array, "d"]
+    constant: Float[Array, ""]
+
+    def columns(self, idx):
+        return self.model.hessian_rows(self.x, idx)
+
+
+class RestrictedCustom(AbstractRestricted):
+    """A `Custom` over the entries of a support."""
+
+    objective: Custom
+    support: Support
+
+    @property
+    def mask(self):
+        return self.support.mask
+
+    def _whole(self, z):
+        return scatter(z, self.support, self.objective.n_coefficients)
+
+    def value(self, z):
+        return self.objective.value(self._whole(z))
+
+    def grad(self, z):
+        return gather(jax.grad(self.objective.value)(self._whole(z)), self.support)
+
+    def hvp(self, z, v):
+        return gather(self.objective.hvp(self._whole(z), self._whole(v)), self.support)
+
+    def hess(self, z, damping=0.0):
+        return jax.vmap(lambda v: self.hvp(z, v))(jnp.eye(z.shape[0], dtype=z.dtype))
+
+
+def structure_of(name: str, tree: Any) -> Structure:
+    """The structure of a pytree of floating arrays (or of shapes), or TypeError."""
+    leaves, treedef = jax.tree.flatten(jax.tree.map(lambda a: a if hasattr(a, "shape") else np.asarray(a), tree))
+    dtypes = [jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in leaves]
+    if not leaves or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes):
+        raise TypeError(
+            f"{name}: needs an array or a pytree of floating arrays, got dtypes {[str(d) for d in dtypes]}."
+        )
+    return Structure(treedef, tuple(tuple(leaf.shape) for leaf in leaves), tuple(str(dtype) for dtype in dtypes))
+
+
+def _numeric(leaf: ArrayLike) -> Array:
+    if not isinstance(leaf, jax.Array) and np.asarray(leaf).dtype.kind not in "fiubc":
+        raise TypeError(f"args: need arrays and numbers, got a {type(leaf).__name__}; put settings into fun.")
+    return jnp.asarray(leaf)
+
+
+def _name(fun):
+    return getattr(fun, "__name__", "fun")

@@ -1,0 +1,140 @@
+"""Objectives by automatic differentiation: equal to the written ones; pytrees; per-leaf sparsity; clear errors."""
+
+import itertools
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+from sparsehtp import Support
+from sparsehtp.objectives import gather
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+X, Y, _ = cases.data(sht.Logistic(), n=30, seed=4)
+N, P = X.shape
+
+
+def logistic(w, X, y, l2):
+    return jnp.mean(jax.nn.softplus(-y * (X @ w))) + 0.5 * l2 * w @ w
+
+
+def parts(x, X, y, l2):
+    eta = X[:, :2] @ x["a"].ravel() + X[:, 2:] @ x["b"]
+    return jnp.mean(jax.nn.softplus(-y * eta)) + 0.5 * l2 * (jnp.sum(x["a"] ** 2) + jnp.sum(x["b"] ** 2))
+
+
+ZEROS = {"a": np.zeros((1, 2)), "b": np.zeros(4)}
+with jax.enable_x64(True):
+    CUSTOM = sht.Custom(logistic, X, Y, 0.05)
+    TREE = sht.Custom(parts, X, Y, 0.05, like=ZEROS)
+    MODEL = sht.LinearModel(X, Y, sht.Logistic(), l2=0.05)
+    POINT = jnp.asarray(np.random.default_rng(0).standard_normal(P))
+    SUPPORT = Support(jnp.array([4, 0, 2, 0]), jnp.array([True, True, True, False]))
+
+
+def test_values_and_derivatives():
+    V = jnp.where(jnp.isin(jnp.arange(P), jnp.array([0, 2, 4])), POINT[::-1], 0)
+    for other in (CUSTOM, TREE):
+        np.testing.assert_allclose(other.value(POINT), MODEL.value(POINT), rtol=1e-12)
+        np.testing.assert_allclose(other.value_and_grad(POINT)[1], MODEL.value_and_grad(POINT)[1], rtol=1e-10)
+        curvatures = [each.curvature_at(each.forward(POINT), V, SUPPORT) for each in (other, MODEL)]
+        np.testing.assert_allclose(*curvatures, rtol=1e-10)
+        ours, theirs = other.restrict(SUPPORT), MODEL.restrict(SUPPORT)
+        z, v = gather(POINT, SUPPORT), gather(V, SUPPORT)
+        live = np.asarray(SUPPORT.mask)
+        np.testing.assert_allclose(ours.value(z), theirs.value(z), rtol=1e-12)
+        np.testing.assert_allclose(ours.grad(z), theirs.grad(z), rtol=1e-10, atol=1e-14)
+        np.testing.assert_allclose(ours.hvp(z, v), theirs.hvp(z, v), rtol=1e-10, atol=1e-14)
+        np.testing.assert_allclose(ours.hess(z)[live][:, live], theirs.hess(z)[live][:, live], rtol=1e-10)
+        np.testing.assert_allclose(ours.minimise(z).z, theirs.minimise(z).z, atol=1e-9)
+
+
+def test_the_local_model_and_subsets():
+    ours, theirs = CUSTOM.normal_equations(POINT), MODEL.normal_equations(POINT)
+    idx = jnp.array([3, 1])
+    np.testing.assert_allclose(ours.columns(idx), theirs.columns(idx), rtol=1e-9)
+    np.testing.assert_allclose(ours.rhs, theirs.rhs, rtol=1e-9)
+    np.testing.assert_allclose(ours.diagonal, theirs.diagonal, rtol=1e-9)
+    few, again = CUSTOM.subset(jnp.array([5, 3, 1])), CUSTOM.subset(jnp.array([5, 3, 1])).subset(jnp.array([2, 0]))
+    x = jnp.array([0.3, -0.2, 0.7])
+    np.testing.assert_allclose(few.value(x), CUSTOM.value(jnp.zeros(P).at[jnp.array([5, 3, 1])].set(x)), rtol=1e-12)
+    np.testing.assert_allclose(again.value(x[:2]), few.value(jnp.array([-0.2, 0.0, 0.3])), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["default", "htp", "grasp", "iht", "forward"])
+def test_solvers_give_what_the_written_model_gives(name):
+    solver = {"default": None, "forward": sht.ForwardSelection(), **cases.SOLVERS}[name]
+    ours, theirs = (sht.solve(each, sht.Sparsity(3), solver) for each in (CUSTOM, MODEL))
+    np.testing.assert_array_equal(cases.members(ours.support), cases.members(theirs.support))
+    np.testing.assert_allclose(ours.x, theirs.x, atol=1e-6)
+    np.testing.assert_allclose(ours.value, theirs.value, rtol=1e-9)
+    assert int(ours.result) == sht.RESULTS.converged
+
+
+def test_a_pytree_in_and_out():
+    start = {"a": np.ones((1, 2)), "b": np.full(4, 0.5)}
+    given = sht.Custom(parts, X, Y, 0.05)
+    solution = sht.solve(given, sht.Sparsity(3), sht.HTP(), x0=start)
+    expected = sht.solve(MODEL, sht.Sparsity(3), sht.HTP(), x0=np.array([1, 1, 0.5, 0.5, 0.5, 0.5]))
+    assert solution.x["a"].shape == (1, 2) and solution.x["b"].shape == (4,)
+    np.testing.assert_allclose(np.append(solution.x["a"], solution.x["b"]), expected.x, atol=1e-8)
+    again = sht.solve(given, sht.Sparsity(3), sht.HTP(), x0=solution)
+    np.testing.assert_allclose(again.value, solution.value, rtol=1e-12)
+    assert sht.certificate(TREE, sht.Sparsity(3), solution).stationary
+
+
+def test_per_leaf_sparsity_is_the_best_of_all_such_supports():
+    threshold = sht.LeafSparsity({"a": 1, "b": 2})
+    solution = sht.solve(TREE, threshold, sht.HTP())
+    assert [int(jnp.count_nonzero(leaf)) for leaf in jax.tree.leaves(solution.x)] == [1, 2]
+    values = []
+    for a, b in itertools.product(range(2), itertools.combinations(range(2, 6), 2)):
+        support = Support(jnp.array([a, *b]), jnp.ones(3, bool))
+        restricted = MODEL.restrict(support)
+        values.append(restricted.value(restricted.minimise(jnp.zeros(3)).z))
+    np.testing.assert_allclose(solution.value, min(values), rtol=1e-9)
+    dense = sht.solve(TREE, sht.LeafSparsity({"a": None, "b": 1}), sht.HTP())
+    assert [int(jnp.count_nonzero(leaf)) for leaf in jax.tree.leaves(dense.x)] == [2, 1]
+    assert 0 < float(dense.support_margin) < 1
+    # Counts are traced: one program for all of them, and derivatives.
+    ks = jnp.arange(1, 5)
+    batch = jax.vmap(
+        lambda k: sht.solve(TREE, sht.LeafSparsity({"a": None, "b": k}, k_max={"a": None, "b": 4}), sht.HTP()).x["b"]
+    )(ks)
+    np.testing.assert_array_equal(jnp.count_nonzero(batch, axis=1), ks)
+    np.testing.assert_allclose(batch[0], dense.x["b"], atol=1e-9)
+
+
+def test_lipschitz_of_a_quadratic():
+    def quadratic(x, A):
+        return 0.5 * x @ A @ x
+
+    A = X.T @ X
+    np.testing.assert_allclose(sht.Custom(quadratic, A).lipschitz(), np.linalg.eigvalsh(A)[-1], rtol=1e-6)
+
+
+def test_bad_input():
+    with pytest.raises(TypeError, match="fun: needs a function"):
+        sht.Custom(X, Y)
+    with pytest.raises(TypeError, match="args: need arrays"):
+        sht.Custom(logistic, "text")
+    with pytest.raises(ValueError, match=r"shape of x is unknown.*like"):
+        sht.solve(sht.Custom(parts, X, Y, 0.05), sht.Sparsity(1))
+    with pytest.raises(ValueError, match="fun: must return a scalar"):
+        sht.Custom(lambda x, X: X @ x, X, like=np.zeros(P))
+    with pytest.raises(ValueError, match="x0: needs the tree"):
+        sht.solve(TREE, sht.Sparsity(1), x0=np.zeros(P))
+    with pytest.raises(TypeError, match="like: needs"):
+        sht.Custom(logistic, X, Y, 0.05, like=np.zeros(P, int))
+    with pytest.raises(TypeError, match="LeafSparsity needs a Custom objective"):
+        sht.solve(MODEL, sht.LeafSparsity({"a": 1}))
+    with pytest.raises(ValueError, match="ks: must be a prefix"):
+        sht.solve(TREE, sht.LeafSparsity({"c": 1}))
+    with pytest.raises(ValueError, match="ks: is 5 for a leaf of 4"):
+        sht.solve(TREE, sht.LeafSparsity({"a": None, "b": 5}))
+    with pytest.raises(ValueError, match="x0: holds NaN"):
+        sht.solve(TREE, sht.Sparsity(1), x0={"a": np.full((1, 2), np.nan), "b": np.zeros(4)})

@@ -1,0 +1,117 @@
+"""Sparse parameters inside an optax chain, and projections of pytrees."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sparsehtp as sht
+from sparsehtp.linalg import largest
+
+PARAMS = {"a": jnp.arange(-6.0, 6.0).reshape(3, 4), "b": jnp.array([10.0, -0.5])}
+
+
+def nonzeros(tree):
+    return [int(jnp.count_nonzero(leaf)) for leaf in jax.tree.leaves(tree)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(-3, 3), min_size=8, max_size=8), st.integers(0, 9))
+def test_largest_is_a_stable_sort(values, k):
+    scores = np.abs(np.array(values, np.float32))
+    expected = np.zeros(8, bool)
+    expected[np.argsort(-scores, kind="stable")[:k]] = True
+    np.testing.assert_array_equal(largest(jnp.asarray(scores), k), expected)
+
+
+def test_largest_at_the_ends_of_the_range():
+    scores = jnp.array([0.0, 1e-45, 1e-38, 3e38, jnp.inf, 1.0], jnp.float32)
+    order = np.argsort(-np.asarray(scores), kind="stable")
+    for k in range(7):
+        assert set(np.flatnonzero(largest(scores, k))) == set(order[:k])
+    with jax.enable_x64(True):
+        double = jnp.array([1.0, 1.0 + 1e-15, 1.0 + 3e-16], jnp.float64)
+        np.testing.assert_array_equal(largest(double, 2), [False, True, True])
+    np.testing.assert_array_equal(largest(jnp.array([1, 3, 2], jnp.bfloat16), 1), [False, True, False])
+
+
+def test_projections():
+    flat = sht.projection_sparse(PARAMS, 3)
+    assert nonzeros(flat) == [2, 1] and flat["b"][0] == 10 and flat["a"][0, 0] == -6
+    assert nonzeros(sht.projection_sparse(PARAMS, 2, per_leaf=True)) == [2, 2]
+    assert nonzeros(sht.projection_sparse(PARAMS, {"a": 4, "b": None}, per_leaf=True)) == [4, 2]
+    positive = sht.projection_non_negative_sparse(PARAMS, 3)
+    np.testing.assert_array_equal(positive["a"][2], [0, 0, 4, 5])
+    np.testing.assert_array_equal(positive["b"], [10, 0])
+    assert nonzeros(jax.jit(sht.projection_sparse)(PARAMS, 5)) == nonzeros(sht.projection_sparse(PARAMS, 5))
+    assert nonzeros(sht.projection_sparse(PARAMS, 100)) == [11, 2]
+
+
+@pytest.mark.parametrize("per_leaf, expected", [(False, 4), (True, 8)])
+def test_parameters_are_exactly_k_sparse_after_every_step(per_leaf, expected):
+    rng = np.random.default_rng(0)
+    params = {"a": jnp.asarray(rng.standard_normal((5, 6)), jnp.float32), "b": jnp.asarray(rng.standard_normal(9))}
+    optimiser = optax.chain(optax.sgd(0.8), sht.keep_top_k(4, per_leaf=per_leaf))
+    state = optimiser.init(params)
+
+    @jax.jit
+    def step(params, state, gradient):
+        updates, state = optimiser.update(gradient, state, params)
+        return optax.apply_updates(params, updates), state
+
+    supports = set()
+    for _ in range(20):
+        gradient = jax.tree.map(lambda a: jnp.asarray(rng.standard_normal(a.shape), a.dtype), params)
+        params, state = step(params, state, gradient)
+        assert sum(nonzeros(params)) == expected
+        supports.add(tuple(np.flatnonzero(np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)]))))
+    assert len(supports) > 1, "entries come back"
+
+
+def test_gradient_descent_with_keep_top_k_is_iht():
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((30, 8)).astype(np.float32), rng.standard_normal(30).astype(np.float32)
+    model = sht.LinearModel(X, y)
+    optimiser = optax.chain(optax.sgd(0.3), sht.keep_top_k(3))
+    w = jnp.zeros(8, jnp.float32)
+    state = optimiser.init(w)
+    for _ in range(7):
+        updates, state = optimiser.update(jax.grad(model.value)(w), state, w)
+        w = optax.apply_updates(w, updates)
+    iht = sht.solve(model, sht.Sparsity(3), sht.IHT(sht.ConstantStep(0.3)), max_steps=7)
+    np.testing.assert_allclose(w, iht.x, atol=1e-6)
+    # A constant optax schedule is a constant step.
+    schedule = sht.solve(model, sht.Sparsity(3), sht.IHT(sht.ScheduleStep(optax.constant_schedule(0.3))), max_steps=7)
+    np.testing.assert_allclose(schedule.state.x, iht.x, atol=1e-6)
+
+
+def test_gradual_schedules():
+    schedule = optax.polynomial_schedule(0.0, 1.0, power=3, transition_steps=10)
+    transform = sht.keep_top_k(3, schedule=schedule)
+    params = jnp.linspace(1, 2, 23)
+    state = transform.init(params)
+    kept = []
+    for _ in range(13):
+        updates, state = transform.update(jnp.zeros(23), state, params)
+        params = optax.apply_updates(params, updates)
+        kept.append(int(jnp.count_nonzero(params)))
+    np.testing.assert_array_equal(kept, [23 - round(20 * float(schedule(t))) for t in range(13)])
+    assert kept[0] == 23 and kept[10] == kept[-1] == 3
+
+
+def test_masked_leaves_stay_dense():
+    optimiser = optax.masked(sht.keep_top_k(2), {"a": True, "b": False})
+    updates, _ = optimiser.update(PARAMS, optimiser.init(PARAMS), PARAMS)
+    assert nonzeros(optax.apply_updates(PARAMS, updates)) == [2, 2]
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="k: must be >= 0"):
+        sht.keep_top_k(-1)
+    with pytest.raises(ValueError, match="per_leaf=True"):
+        sht.keep_top_k({"a": 1, "b": 2})
+    with pytest.raises(ValueError, match="params: keep_top_k needs them"):
+        sht.keep_top_k(1).update(PARAMS, sht.KeepTopKState(jnp.int32(0)))

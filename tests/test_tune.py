@@ -1,0 +1,89 @@
+"""Hyper-parameters by gradient: against a grid, and sample weights on mislabelled data."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+
+import sparsehtp as sht
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+def diabetes():
+    data = load_diabetes()
+    y = (data.target - data.target.mean()) / data.target.std()
+    X_train, X_val, y_train, y_val = train_test_split(data.data, y, test_size=0.4, random_state=1)
+    scaler = StandardScaler().fit(X_train)
+    return scaler.transform(X_train), scaler.transform(X_val), y_train, y_val
+
+
+GROUPS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 1])  # age, sex, bmi, blood pressure; the six serum measurements
+
+
+def test_l2_per_group_is_as_good_as_a_grid_of_400_points():
+    X, X_val, y, y_val = diabetes()
+    model = sht.LinearModel(X, y, fit_intercept=True)
+    threshold, solver = sht.Sparsity(6), sht.BestSubset("fast")
+    tuned = sht.tune(model, threshold, val=(X_val, y_val), l2=0.1, groups=GROUPS, steps=30, solver=solver)
+    levels = np.logspace(-4, 1, 20)
+    grid = np.stack(np.meshgrid(levels, levels), -1).reshape(-1, 2)
+
+    @jax.jit
+    def score(l2):
+        solution = sht.solve(model.reweighted(l2=l2[GROUPS]), threshold, solver, record=None)
+        return 0.5 * ((X_val @ solution.x + solution.intercept - y_val) ** 2).mean()
+
+    best = float(np.min(jax.lax.map(score, grid, batch_size=50)))
+    assert tuned.value <= best * 1.001
+    assert tuned.l2.shape == (2,) and len(tuned.values) == 31 and tuned.value == tuned.values.min()
+    np.testing.assert_allclose(score(tuned.l2), tuned.value, rtol=1e-9)
+    assert tuned.value < tuned.values[0] - 1e-3
+
+
+def test_weights_find_wrong_labels():
+    X, y = load_breast_cancer(return_X_y=True)
+    y = 2.0 * y - 1
+    X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=200, random_state=0, stratify=y)
+    X_val, X_test, y_val, y_test = train_test_split(X_rest, y_rest, train_size=100, random_state=0, stratify=y_rest)
+    scaler = StandardScaler().fit(X_train)
+    X_train, X_val, X_test = (scaler.transform(each) for each in (X_train, X_val, X_test))
+    rng = np.random.default_rng(0)
+    flipped = rng.permutation(200) < 60
+    noisy = np.where(flipped, -y_train, y_train)
+    model = sht.LinearModel(X_train, noisy, sht.Logistic(), l2=0.01, fit_intercept=True)
+    threshold = sht.Sparsity(5)
+    tuned = sht.tune(model, threshold, val=(X_val, y_val), weights=0.5, steps=30, solver=sht.HTP())
+    plain = sht.solve(model, threshold, sht.HTP())
+
+    def accuracy(solution):
+        return np.mean(np.sign(X_test @ solution.x + solution.intercept) == y_test)
+
+    assert accuracy(tuned.solution) > accuracy(plain)
+    assert tuned.weights[flipped].mean() < tuned.weights[~flipped].mean() - 0.1
+    assert tuned.value < tuned.values[0]
+
+
+def test_validation_models_and_bad_input():
+    X, X_val, y, y_val = diabetes()
+    model = sht.LinearModel(X, y, fit_intercept=True, standardize=True)
+    threshold, seen = sht.Sparsity(2), []
+    options = dict(l2=np.full(10, 0.1), steps=2, solver=sht.HTP())
+    pair = sht.tune(model, threshold, val=(X_val, y_val), **options)
+    own = sht.LinearModel(X_val, y_val, fit_intercept=True, standardize=True, l2=3.0)
+    other = sht.tune(model, threshold, val=own, progress=lambda done, total: seen.append((done, total)), **options)
+    np.testing.assert_allclose(pair.values, other.values, rtol=1e-9)
+    assert pair.weights is None and pair.l2.shape == (10,) and seen == [(0, 2), (1, 2), (2, 2)]
+    for bad, message in (
+        ({}, "l2, weights: give starting values"),
+        ({"l2": 0.0}, "l2: needs starting values > 0"),
+        ({"weights": 1.0}, "weights: need starting values between 0 and 1"),
+        ({"l2": 0.1, "groups": [1, 2]}, "groups: needs one label per feature"),
+        ({"weights": 0.5, "groups": GROUPS}, "groups: only l2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            sht.tune(model, threshold, val=(X_val, y_val), **bad)
+    with pytest.raises(ValueError, match="val: needs"):
+        sht.tune(model, threshold, val=3, l2=0.1)

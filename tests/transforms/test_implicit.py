@@ -1,0 +1,368 @@
+"""Derivatives of solutions: finite differences, the adjoint, second derivatives, batches, and clear refusals."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+N, P = 40, 8
+STEP = 1e-5
+
+
+def problem(loss, seed=0, coefficients=(1.2, -0.9, 0.7)):
+    """Parameters of a linear model whose three planted coefficients are clear."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, P))
+    w = np.zeros(P)
+    w[[1, 4, 6]] = coefficients
+    y = cases.targets(loss, X @ w, rng)
+    return {
+        "X": X,
+        "y": y,
+        "sample_weight": rng.uniform(0.5, 1.5, N),
+        "l2": rng.uniform(0.02, 0.1, P),
+        "offset": 0.1 * rng.standard_normal(N),
+    }
+
+
+def linear(loss, **options):
+    def make(params):
+        own = {name: value for name, value in params.items() if name not in ("parameter", "upper")}
+        given = type(loss)(params["parameter"]) if "parameter" in params else loss
+        return sht.LinearModel(own.pop("X"), own.pop("y"), given, **own, **options)
+
+    return make
+
+
+def quadratic(params):
+    A = params["A"] @ params["A"].T / P + jnp.eye(P)
+    return sht.QuadraticForm(A, params["b"], params["constant"])
+
+
+def poisson_like(x, X, y, l2):
+    eta = X @ x
+    return jnp.mean(jnp.exp(eta) - y * eta) + 0.5 * l2 * x @ x
+
+
+def custom(params):
+    return sht.Custom(poisson_like, params["X"], params["y"], params["l2"])
+
+
+def with_parameter(params, value):
+    return params | {"parameter": value}
+
+
+def quadratic_problem():
+    rng = np.random.default_rng(3)
+    return {"A": rng.standard_normal((P, P)), "b": 3.0 * rng.standard_normal(P), "constant": 0.3}
+
+
+GROUPS = np.array([0, 1, 0, 2, 1, 2, 1, 0])
+TIGHT = sht.SmallStep(1e-13) & sht.SmallGradient(1e-12)
+SPARSE, HTP, IHT = sht.Sparsity(3, k_max=4), sht.HTP(), sht.IHT(sht.ConstantStep())
+COUNTS = problem(sht.Poisson(), coefficients=(0.6, -0.5, 0.4))
+# name -> (objective from parameters, parameters, threshold from parameters, solver, termination)
+CASES = {
+    "squared": (
+        linear(sht.Squared(), fit_intercept=True, standardize=True),
+        problem(sht.Squared()),
+        lambda _: sht.Sparsity(3, k_max=5, keep=[2]),
+        HTP,
+        None,
+    ),
+    "logistic": (
+        linear(sht.Logistic(), fit_intercept=True),
+        with_parameter(problem(sht.Logistic()), 1.3),
+        lambda _: SPARSE,
+        IHT,
+        TIGHT,
+    ),
+    "huber": (linear(sht.Huber()), with_parameter(problem(sht.Huber()), 0.4), lambda _: SPARSE, IHT, TIGHT),
+    "poisson_box": (
+        linear(sht.Poisson(), fit_intercept=True),
+        COUNTS | {"upper": np.full(P, 0.35)},
+        lambda params: sht.Sparsity(3, k_max=4, lower=-2.0, upper=params["upper"]),
+        sht.IHT(sht.ConstantStep(0.3)),
+        TIGHT,
+    ),
+    "smoothed_hinge_group": (
+        linear(sht.SmoothedHinge()),
+        with_parameter(problem(sht.SmoothedHinge()), 1.1),
+        lambda _: sht.GroupSparsity(GROUPS, 2, k_max=3, within=2),
+        IHT,
+        TIGHT,
+    ),
+    "quadratic_form": (quadratic, quadratic_problem(), lambda _: sht.NonNegativeSparsity(4), HTP, None),
+    "custom": (
+        custom,
+        {"X": COUNTS["X"], "y": COUNTS["y"], "l2": 0.1},
+        lambda _: sht.Sparsity(3, k_max=4),
+        sht.IHT(sht.ConstantStep(0.3)),
+        TIGHT,
+    ),
+}
+
+
+def maps(name):
+    """The solution as a function of its parameters, its forward derivative, and its value with the reverse one."""
+    make, params, threshold, solver, termination = CASES[name]
+    params = jax.tree.map(jnp.asarray, params)
+    make = jax.jit(make)  # where labels between -1 and 1 are not refused
+
+    def fit(params):
+        solution = sht.solve(make(params), threshold(params), solver, termination=termination, record=None)
+        return {"x": solution.x, "intercept": solution.intercept, "value": solution.value}
+
+    # Not jitted as a whole, so that the solver is compiled once for all three.
+    return params, fit, lambda params, v: jax.jvp(fit, (params,), (v,))[1], jax.vjp(fit, params)
+
+
+def random_like(tree, rng):
+    return jax.tree.map(lambda a: jnp.asarray(rng.standard_normal(a.shape)), tree)
+
+
+def inner(a, b):
+    return sum(jax.tree.leaves(jax.tree.map(lambda a, b: jnp.sum(a * b), a, b)))
+
+
+SLOW = ("huber", "smoothed_hinge_group", "custom")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in CASES]
+)
+def test_finite_differences_and_adjoint(name):
+    params, fit, forward, (out, reverse) = maps(name)
+    rng = np.random.default_rng(1)
+    u = random_like(out, rng)
+    (pulled,) = reverse(u)
+    assert np.count_nonzero(out["x"]) >= 3
+    for key in params:
+        v = {other: jnp.zeros_like(value) for other, value in params.items()} | {
+            key: jnp.asarray(rng.standard_normal(params[key].shape))
+        }
+        pushed = forward(params, v)
+        ahead, behind = (fit({other: params[other] + s * STEP * v[other] for other in params}) for s in (1, -1))
+        for field in out:
+            expected = (ahead[field] - behind[field]) / (2 * STEP)
+            scale = np.abs(expected).max() + 1e-3
+            assert np.abs(pushed[field] - expected).max() <= 1e-5 * scale, (key, field)
+        if key != "constant":
+            assert np.abs(pushed["x"]).max() > 1e-5, f"{key} moves the coefficients"
+        np.testing.assert_allclose(inner(u, pushed), inner(pulled[key], v[key]), rtol=1e-10, atol=1e-12)
+    if name == "poisson_box":
+        active = out["x"] == params["upper"]
+        assert 0 < active.sum() < 3, "a bound is active, and another one is not"
+    if name == "quadratic_form":
+        assert out["x"].min() == 0 and (out["x"] > 0).sum() >= 3
+
+
+LOGISTIC = problem(sht.Logistic())
+
+
+def logistic(l2, k=3, **options):
+    """A fit whose programs most tests share: eager derivatives compile the solver once."""
+    model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], sht.Logistic(), l2=l2, fit_intercept=True)
+    return sht.solve(model, sht.Sparsity(k, k_max=4), IHT, record=None, termination=TIGHT, **options)
+
+
+def test_batches_of_derivatives_equal_the_loop():
+    def slope(l2, k):
+        return jax.grad(lambda l2: logistic(l2, k).x.sum())(l2)
+
+    l2s, ks = jnp.array([0.05, 0.2]), jnp.array([1, 2, 4])
+    batch = jax.jit(jax.vmap(jax.vmap(slope, (None, 0)), (0, None)))(l2s, ks)
+    for i, l2 in enumerate(l2s):
+        for j, k in enumerate(ks):
+            np.testing.assert_allclose(batch[i, j], slope(l2, k), rtol=1e-8)
+    assert np.abs(batch).min() > 1e-3
+
+
+def test_second_derivatives():
+    def total(l2):
+        return logistic(l2).x @ jnp.arange(1.0, P + 1)
+
+    first = jax.grad(total)
+    expected = (first(0.1 + STEP) - first(0.1 - STEP)) / (2 * STEP)
+    np.testing.assert_allclose(jax.grad(first)(0.1), expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.jvp(first, (0.1,), (1.0,))[1], expected, rtol=1e-6)
+
+
+def test_the_value_has_the_derivative_of_the_envelope():
+    def value(l2):
+        solution = logistic(l2)
+        return solution.value, solution.x
+
+    slope, x = jax.grad(value, has_aux=True)(0.1)
+    np.testing.assert_allclose(slope, 0.5 * jnp.sum(x**2), rtol=1e-10)
+
+
+def test_a_solution_that_has_not_converged_is_polished_first():
+    def slope(max_steps):
+        def total(l2):
+            solution = logistic(l2, max_steps=max_steps)
+            return solution.x.sum(), solution
+
+        return jax.grad(total, has_aux=True)(0.1)
+
+    right = jax.grad(lambda l2: logistic(l2).x.sum())(0.1)
+    got, rough = slope(3)
+    exact = logistic(0.1)
+    np.testing.assert_array_equal(cases.members(rough.support), cases.members(exact.support))
+    assert int(rough.result) == sht.RESULTS.max_steps
+    assert np.abs(rough.x - exact.x).max() > 0.02, "the returned x itself is the solver's, as without a derivative"
+    np.testing.assert_allclose(got, right, rtol=1e-8)
+    # What the formula gives at the rough point is wrong.
+    on = np.append(np.flatnonzero(rough.x), P)
+    A = np.column_stack([LOGISTIC["X"], np.ones(N)])[:, on]
+    m = A @ np.append(rough.x, rough.intercept)[on]
+    ridge = np.append(np.full(on.size - 1, 0.1), 0)
+    H = (A.T * (1 / (2 + 2 * np.cosh(m)))) @ A / N + np.diag(ridge)
+    unpolished = -np.linalg.solve(H, np.append(np.asarray(rough.x)[on[:-1]], 0))[:-1].sum()
+    assert abs(unpolished - right) > 0.05 * abs(right)
+
+
+def test_unrolled_derivatives_agree():
+    def total(l2, **options):
+        return logistic(l2, **options).x @ jnp.arange(1.0, P + 1)
+
+    def through(l2):
+        return total(l2, implicit=False, max_steps=400)
+
+    implicit = jax.grad(total)(0.1)
+    batch = jax.jit(jax.vmap(jax.grad(through)))(jnp.array([0.05, 0.1]))
+    np.testing.assert_allclose(batch[1], implicit, rtol=1e-6)
+    np.testing.assert_allclose(jax.jvp(through, (0.1,), (1.0,))[1], implicit, rtol=1e-6)
+
+
+def test_history_and_state_carry_no_derivative_and_the_start_has_none():
+    def parts(l2, x0):
+        model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], l2=l2)
+        solution = sht.solve(model, SPARSE, HTP, x0=x0)
+        return solution.history.value.sum() + solution.state.x.sum() + solution.support_margin, solution.x.sum()
+
+    (aside, start_aside), (_, start) = jax.jacrev(parts, (0, 1))(0.1, jnp.ones(P))
+    assert aside == 0 and not start_aside.any() and not start.any()
+
+
+class Lasso(sht.Sparsity):
+    """A penalty beside the constraint: l1 ||w||_1, by its proximal map before the threshold."""
+
+    l1: jax.Array | float = 0.0
+
+    def __call__(self, z, step_size=1.0):
+        return super().__call__(jnp.sign(z) * jnp.maximum(jnp.abs(z) - step_size * self.l1, 0), step_size)
+
+    def value(self, x):
+        return self.l1 * jnp.sum(jnp.abs(x))
+
+
+def test_penalties_that_are_linear_on_the_support():
+    from sparsehtp._types import replace
+
+    model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], sht.Logistic(), l2=0.05)
+
+    def fit(l1):
+        threshold = replace(sht.Sparsity(3, k_max=4), l1=l1)
+        lasso = object.__new__(Lasso)
+        for name, value in vars(threshold).items():
+            object.__setattr__(lasso, name, value)
+        solution = sht.solve(model, lasso, IHT, termination=TIGHT, record=None)
+        return solution.x, solution.value
+
+    _, (x_dot, value_dot) = jax.jvp(fit, (0.02,), (1.0,))
+    (x1, value1), (x0, value0) = fit(0.02 + STEP), fit(0.02 - STEP)
+    np.testing.assert_allclose(x_dot, (x1 - x0) / (2 * STEP), rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(value_dot, (value1 - value0) / (2 * STEP), rtol=1e-7)
+    np.testing.assert_allclose(value_dot, jnp.sum(jnp.abs(x1)), rtol=1e-4)
+
+
+# --- refusals ------------------------------------------------------------------------------------------------------
+def differentiate(objective, threshold, solver=None, **options):
+    def total(y):
+        return sht.solve(objective(y), threshold, solver, max_steps=2, record=None, **options).x.sum()
+
+    return jax.grad(total)(jnp.asarray(LOGISTIC["y"]))
+
+
+def test_a_hinge_has_no_derivative():
+    with pytest.raises(TypeError, match="loss: Hinge has no second derivative"):
+        differentiate(lambda y: sht.LinearModel(LOGISTIC["X"], y, sht.Hinge()), sht.Sparsity(3))
+
+
+def test_unrolling_needs_a_step_without_inner_loops():
+    def model(y):
+        return sht.LinearModel(LOGISTIC["X"], y)
+
+    for solver in (HTP, sht.IHT(), sht.BestSubset()):
+        with pytest.raises(TypeError, match="implicit: "):
+            differentiate(model, sht.Sparsity(3), solver, implicit=False)
+
+
+def test_closures_are_refused_not_ignored():
+    def total(l2):
+        def fun(x, X, y):
+            return jnp.mean((X @ x - y) ** 2) + l2 * x @ x
+
+        return sht.solve(sht.Custom(fun, LOGISTIC["X"], LOGISTIC["y"]), sht.Sparsity(3), HTP, max_steps=2).x.sum()
+
+    with pytest.raises(Exception, match=r"clos|tracer|Tracer|leak"):
+        jax.grad(total)(0.1)
+
+
+# --- margins -------------------------------------------------------------------------------------------------------
+def test_support_margin_on_an_orthonormal_design():
+    X = np.linalg.qr(np.random.default_rng(0).standard_normal((N, 5)))[0] * np.sqrt(N)
+    model = sht.LinearModel(X, X @ np.array([3.0, -2.0, 1.5, 0.3, 0.0]))
+
+    def margin(k, threshold=sht.Sparsity, **options):
+        return float(sht.solve(model, threshold(k, k_max=5, **options), HTP).support_margin)
+
+    np.testing.assert_allclose([margin(1), margin(2), margin(3)], [1 - 2 / 3, 1 - 1.5 / 2, 1 - 0.3 / 1.5], atol=1e-9)
+    np.testing.assert_allclose(margin(1, keep=[0]), 1 - 1.5 / 2, atol=1e-9)
+    np.testing.assert_allclose(margin(0), 1)
+    tied = sht.LinearModel(X, X @ np.array([3.0, -2.0, 2.0, 0.3, 0.0]))
+    np.testing.assert_allclose(sht.solve(tied, sht.Sparsity(2, k_max=5), HTP).support_margin, 0, atol=1e-9)
+
+
+def test_support_margin_batches_and_groups():
+    threshold = sht.GroupSparsity(GROUPS, 1, k_max=2)
+    X, y = LOGISTIC["X"], LOGISTIC["y"]
+    batch = jax.vmap(lambda l2: sht.solve(sht.LinearModel(X, y, l2=l2), threshold, HTP).support_margin)(
+        jnp.array([0.1, 0.5])
+    )
+    assert batch.shape == (2,) and ((batch > 0) & (batch < 1)).all()
+
+
+# --- paths ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("solver", [sht.BestSubset("fast"), HTP], ids=["path", "htp"])
+def test_rows_of_a_path(solver):
+    ks, l2s = [3, 1], jnp.array([0.05, 0.2])
+    X, y = jnp.asarray(LOGISTIC["X"]), jnp.asarray(problem(sht.Squared())["y"])
+
+    def model(y):
+        return sht.LinearModel(X, y, fit_intercept=True, standardize=True)
+
+    @jax.jit
+    def along(y, l2s, y_dot, l2_dot):
+        def rows(y, l2s):
+            path = sht.solve_path(model(y), ks, l2s, solver=solver)
+            return path.x, path.intercept, path.value, path.loss
+
+        return jax.jvp(rows, (y, l2s), (y_dot, l2_dot))
+
+    y_dot, l2_dot = jnp.asarray(np.random.default_rng(0).standard_normal(N)), jnp.array([0.3, -1.0])
+    out, dots = along(y, l2s, y_dot, l2_dot)
+    plain, ahead, behind = (
+        sht.solve_path(model(y + s * STEP * y_dot), ks, l2s + s * STEP * l2_dot, solver=solver) for s in (0, 1, -1)
+    )
+    np.testing.assert_array_equal(np.count_nonzero(out[0], axis=1), plain.ks)
+    for field, value, dot in zip(("x", "intercept", "value", "loss"), out, dots, strict=True):
+        np.testing.assert_allclose(value, getattr(plain, field), rtol=1e-9, atol=1e-12)
+        expected = (getattr(ahead, field) - getattr(behind, field)) / (2 * STEP)
+        np.testing.assert_allclose(dot, expected, rtol=1e-5, atol=1e-7)

@@ -1,0 +1,109 @@
+"""Solves inside scans, shard_map, checkpoint, exported and ahead-of-time compiled programs; why something retraced."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, PartitionSpec
+
+import sparsehtp as sht
+
+X, Y, _ = cases.data(sht.Squared(), n=24, p=6, seed=2)
+X, Y = X.astype(np.float32), Y.astype(np.float32)
+L2S = jnp.array([0.01, 0.1, 1.0], jnp.float32)
+SOLVER = sht.IHT(sht.ConstantStep(0.3))  # quick to compile
+
+
+def fit(l2, X=X, Y=Y):
+    return sht.solve(sht.LinearModel(X, Y, l2=l2), sht.Sparsity(2, k_max=4), SOLVER, record=None).x
+
+
+def total(l2):
+    return fit(l2).sum()
+
+
+def test_inside_a_scan_with_a_gradient():
+    def descend(l2, _):
+        value, slope = jax.value_and_grad(total)(l2)
+        return l2 - 0.01 * slope, value
+
+    l2, values = jax.jit(lambda l2: jax.lax.scan(descend, l2, length=3))(jnp.float32(0.1))
+    expected = jnp.float32(0.1)
+    for value in values:
+        expected, single = descend(expected, None)
+        np.testing.assert_allclose(value, single, rtol=1e-5)
+    np.testing.assert_allclose(l2, expected, rtol=1e-5)
+
+
+def test_a_gradient_through_a_scan_and_a_checkpoint():
+    def body(l2):
+        return 0.1 + 0.05 * total(l2) ** 2
+
+    def chained(l2):
+        return jax.lax.scan(lambda carry, _: (jax.checkpoint(body)(carry), None), l2, length=2)[0]
+
+    first, second = jax.grad(body)(jnp.float32(0.1)), jax.grad(body)(body(jnp.float32(0.1)))
+    np.testing.assert_allclose(jax.jit(jax.grad(chained))(jnp.float32(0.1)), first * second, rtol=1e-4)
+    assert abs(first * second) > 1e-6
+
+
+def test_inside_shard_map():
+    mesh = Mesh(np.array(jax.devices()[:1]), ("lanes",))
+    each = PartitionSpec("lanes")
+    sharded = jax.jit(jax.shard_map(jax.vmap(fit), mesh=mesh, in_specs=each, out_specs=each, check_vma=False))
+    np.testing.assert_allclose(sharded(L2S), jnp.stack([fit(l2) for l2 in L2S]), rtol=1e-5, atol=1e-6)
+
+
+def test_exported_and_compiled_ahead_of_time():
+    both = jax.value_and_grad(total)
+    compiled = jax.jit(both).lower(jnp.float32(0.1)).compile()
+    exported = jax.export.export(jax.jit(both))(jnp.float32(0.1))
+    for l2 in (0.1, 0.3):
+        expected = both(jnp.float32(l2))
+        np.testing.assert_allclose(compiled(jnp.float32(l2)), expected, rtol=1e-5)
+        np.testing.assert_allclose(exported.call(jnp.float32(l2)), expected, rtol=1e-5)
+
+
+def test_debug_names_what_caused_a_retrace(capsys):
+    def run(k_max=4, n=24, solver=SOLVER, max_steps=5):
+        model = sht.LinearModel(X[:n], Y[:n], l2=0.1)
+        # Traced, not compiled.
+        jax.eval_shape(lambda: sht.solve(model, sht.Sparsity(2, k_max=k_max), solver, max_steps=max_steps).x)
+
+    run()
+    with sht.debug() as log:
+        run()
+        assert log == []
+        run(k_max=5)
+        run(n=23)
+        run(solver=sht.IHT(sht.ConstantStep(0.3), nesterov=True))
+        run(max_steps=3)
+    assert len(log) == 4 and capsys.readouterr().out.splitlines() == log
+    assert "threshold.k_max: 4 -> 5" in log[0]
+    assert "objective.design.array: float32[24,6] -> float32[23,6]" in log[1] and "k_max" not in log[1]
+    assert "solver.nesterov: False -> True" in log[2]
+    assert "max_steps: 5 -> 3" in log[3]
+    run(k_max=6)
+    assert len(log) == 4, "outside the block nothing is logged"
+
+
+def test_debug_names_a_function_that_is_made_anew():
+    def run():
+        objective = sht.Custom(lambda x, X, y: jnp.mean((X @ x - y) ** 2), X, Y)
+        jax.eval_shape(lambda: sht.solve(objective, sht.Sparsity(1), SOLVER, max_steps=2, record=None).x)
+
+    with sht.debug(None) as log:
+        run()
+        run()
+    assert "objective.fun: <function" in log[1]
+
+
+@pytest.mark.gpu
+def test_derivatives_on_a_gpu():
+    def slope(l2):
+        return jax.grad(total)(l2)
+
+    with jax.default_device(jax.devices("cpu")[0]):
+        expected = jax.vmap(slope)(L2S)
+    np.testing.assert_allclose(jax.vmap(slope)(L2S), expected, rtol=1e-4)
