@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, Float, Int, PyTree
 
-from ._types import Support
+from ._types import Factors, Support
 
 
 class RESULTS(enum.IntEnum):
@@ -71,9 +71,10 @@ class Solution(NamedTuple):
     """What `solve` returns; under `vmap` each field has a leading axis.
 
     Attributes:
-        x: (p,) coefficients in original units (a pytree for `Custom`).
-        intercept: scalar (0 without an intercept), never penalised, thresholded or counted in k.
-        support: units that the threshold kept, free entries left out; padded, see `Support`.
+        x: (p,) coefficients in original units ((p, c) for `MultiResponse`, a pytree for `Custom`).
+        intercept: scalar, or (c,); 0 without an intercept; never penalised, thresholded or counted in k.
+        support: units that the threshold kept, free entries left out; padded, see `Support`. For `Rank`, `Factors` of
+            the (standardised) coefficients.
         value: F(x) + threshold.value(x).
         result: int32, one of `RESULTS`.
         fired: int32, the stopping criteria that held, see `FIRED`.
@@ -86,7 +87,7 @@ class Solution(NamedTuple):
 
     x: Any
     intercept: Float[Array, "..."]
-    support: Support
+    support: Support | Factors
     value: Float[Array, ""]
     result: Int[Array, ""]
     fired: Int[Array, ""]

@@ -8,11 +8,11 @@ from . import _driver
 from ._record import Record
 from ._results import RESULTS, Solution, SolveError
 from ._termination import AbstractTermination
-from ._types import ArrayLike, Support, is_concrete
+from ._types import ArrayLike, is_concrete
 from .objectives import AbstractObjective, AbstractRestrictable
 from .solvers import HTP, IHT, AbstractSolver, BestSubset
 from .steps import ScheduleStep, inverse_sqrt
-from .thresholds import AbstractThreshold, Sparsity
+from .thresholds import AbstractThreshold, Rank, Sparsity
 
 
 def solve(
@@ -37,9 +37,10 @@ def solve(
     Args:
         objective: for example `LinearModel(X, y)`.
         threshold: for example `Sparsity(k)`.
-        solver: None: `BestSubset` for `Sparsity` without bounds, `HTP` for other structures, `IHT` with a decreasing
-            step for losses without a second derivative.
-        x0: (p,) starting coefficients in original units, or an earlier Solution; None: zeros.
+        solver: None: `BestSubset` for `Sparsity` without bounds, `HTP` for other structures, `IHT` for `Rank`, and
+            with a decreasing step for losses without a second derivative.
+        x0: (p,) starting coefficients in original units, (p, c) for `MultiResponse`, or an earlier Solution; None:
+            zeros.
         key: PRNG key of a stochastic solver; None: `jax.random.key(0)`, the same for all lanes.
         max_steps: step limit, static; None: the solver's.
         termination: stopping criteria, for example `SmallStep(1e-4) | Cycle()`; None: the solver's.
@@ -66,15 +67,13 @@ def solve(
     termination = solver.default_termination if termination is None else termination
     key = jax.random.key(0) if key is None else key
     start = _start(objective, x0)
-    outcome = _driver.run(
-        _driver.Problem(objective, threshold.bind(objective), solver, termination, start, key), max_steps, record
-    )
+    problem = _driver.Problem(objective, threshold.bind(objective), solver, termination, start, key)
+    outcome = _driver.run(problem, max_steps, record)
     x, intercept = objective.to_external(outcome.x)
-    n_free = objective.n_free
     solution = Solution(
         x=x,
         intercept=intercept,
-        support=Support(outcome.support.idx[n_free:], outcome.support.mask[n_free:]),
+        support=problem.threshold.visible(outcome.support),
         value=outcome.value,
         result=outcome.result,
         fired=outcome.fired,
@@ -98,6 +97,8 @@ def default_solver(objective: AbstractObjective, threshold: AbstractThreshold) -
     loss = getattr(objective, "loss", None)
     if loss is not None and not loss.twice_differentiable:
         return IHT(ScheduleStep(inverse_sqrt))
+    if isinstance(threshold, Rank):
+        return IHT()
     free = isinstance(threshold, Sparsity) and threshold.lower is None and threshold.upper is None
     return BestSubset() if free and isinstance(objective, AbstractRestrictable) else HTP()
 
@@ -112,14 +113,13 @@ def _name(value):
 
 
 def _start(objective, x0):
-    p = objective.n_coefficients
     if x0 is None:
-        return jnp.zeros(p + objective.n_free, objective.dtype)
+        return jnp.zeros(objective.n_coefficients + objective.n_free, objective.dtype)
     if isinstance(x0, Solution):
         return objective.to_internal(x0.x, x0.intercept)
     x0 = jnp.asarray(x0, objective.dtype)
-    if x0.shape != (p,):
-        raise ValueError(f"x0: needs shape ({p},), one coefficient per feature, got {x0.shape}.")
+    if x0.shape != objective.external_shape:
+        raise ValueError(f"x0: needs shape {objective.external_shape}, one value per coefficient, got {x0.shape}.")
     if is_concrete(x0) and not np.isfinite(x0).all():
         raise ValueError("x0: holds NaN or infinite values; start from finite coefficients.")
     return objective.to_internal(x0)

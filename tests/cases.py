@@ -55,6 +55,8 @@ STEPS = {
     "normalised": sht.NormalisedStep(),
     "backtracking": sht.BacktrackingStep(),
     "schedule": sht.ScheduleStep(decreasing),
+    "sample": sht.SampleStep(),
+    "sample_batch": sht.SampleStep(0.5, batch_size=4),
 }
 
 TERMINATIONS = {
@@ -89,6 +91,18 @@ SWAP_TERMINATIONS = {"swap_optimal": sht.SwapOptimal()}
 # Those that grow a support from nothing: its size changes with every step, and x0 is unused; contracts/test_forward.py.
 GREEDY_SOLVERS = {"forward": sht.ForwardSelection(), "omp": sht.ForwardSelection("omp"), "foba": sht.FoBa()}
 GREEDY_TERMINATIONS = {"complete": sht.Complete()}
+
+# Those that draw samples; tested in contracts/test_stochastic.py.
+STOCHASTIC_SOLVERS = {
+    "stochastic": sht.StochasticHT(),
+    "stochastic_batch": sht.StochasticHT(batch_size=5, epoch=3, replacement=False),
+    "svrg": sht.SVRGHT(inner_steps=40),
+    "svrg_random": sht.SVRGHT(inner_steps=40, batch_size=3, random_iterate=True, radius=10.0),
+    "saga": sht.SAGAHT(),
+    "saga_batch": sht.SAGAHT(batch_size=4),
+    "hybrid": sht.HybridHT(growth=1.2),
+    "hybrid_momentum": sht.HybridHT(momentum=0.3, growth=1.5, iterations=4),
+}
 
 
 def targets(loss, eta, rng):

@@ -95,6 +95,11 @@ class AbstractObjective(eqx.Module):
         """
         return self
 
+    @property
+    def external_shape(self) -> tuple[int, ...]:
+        """Shape of the coefficients as a caller sees them."""
+        return (self.n_coefficients,)
+
     def internal_scale(self) -> Float[Array, "p"] | None:
         """Factor from coefficients in original units to the entries of x; None if they are the same."""
         return None
@@ -177,7 +182,7 @@ class AbstractRestricted(eqx.Module):
         return Refit(z, jnp.zeros((), bool), jnp.ones((), bool))
 
 
-class AbstractRestrictable(AbstractObjective):
+class AbstractRefittable(AbstractObjective):
     """An objective whose restriction to a support can be minimised."""
 
     @abc.abstractmethod
@@ -188,6 +193,10 @@ class AbstractRestrictable(AbstractObjective):
     def quadratic(self) -> bool:
         """True if the Hessian does not depend on x."""
         return False
+
+
+class AbstractRestrictable(AbstractRefittable):
+    """An objective that is, or is locally modelled by, a least-squares problem on its columns."""
 
     @abc.abstractmethod
     def normal_equations(self, x: Float[Array, "d"] | None = None) -> AbstractNormalEquations:

@@ -4,6 +4,8 @@ from .base import AbstractThreshold as AbstractThreshold
 from .base import AbstractUnitThreshold as AbstractUnitThreshold
 from .base import union as union
 from .group import GroupSparsity as GroupSparsity
+from .rank import Rank as Rank
+from .rows import RowSparsity as RowSparsity
 from .sparsity import NonNegativeSparsity as NonNegativeSparsity
 from .sparsity import Sparsity as Sparsity
 from .sparsity import hard_threshold_bound as hard_threshold_bound
