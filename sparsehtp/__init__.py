@@ -9,6 +9,8 @@ from ._cross_validation import cross_validate as cross_validate
 from ._path import Path as Path
 from ._path import solve_path as solve_path
 from ._record import Record as Record
+from ._reduced_rank import ReducedRank as ReducedRank
+from ._reduced_rank import reduced_rank as reduced_rank
 from ._results import FIRED as FIRED
 from ._results import RESULTS as RESULTS
 from ._results import Solution as Solution
@@ -28,6 +30,7 @@ from ._types import Factors as Factors
 from ._types import Info as Info
 from ._types import Support as Support
 from .designs import DenseDesign as DenseDesign
+from .estimators import LowRankRegressor as LowRankRegressor
 from .estimators import SparseClassifier as SparseClassifier
 from .estimators import SparseRegressor as SparseRegressor
 from .io.models import load as load

@@ -59,8 +59,9 @@ class HTP(AbstractSolver):
 
     Also known as GraHTP [GraHTP]. One full product with the data an iteration, and the refit on k columns: direct for
     quadratics, damped Newton otherwise. Under `Rank` the support is the span of the left singular vectors, and the
-    refit is over all matrices with columns in it: r coefficients per response. With a searching step rule the size shrinks until F does not rise, so that
-    the iteration cannot cycle; with a constant step it can (a period-2 cycle was seen at 4/L), which is reported.
+    refit is over all matrices with columns in it: r coefficients per response. With a searching step rule the size
+    shrinks until F does not rise, so that the iteration cannot cycle; with a constant step it can (a period-2 cycle
+    was seen at 4/L), which is reported.
 
     Args:
         step: step-size rule; the default takes the curvature along the k largest gradient entries.

@@ -95,11 +95,10 @@ class HybridHT(AbstractStochastic):
     ) -> tuple["HybridHT", int]:
         """The solver and the k of a theorem of [HSG], kappa = ell / rho.
 
-        | theorem | k at least | step | growth | momentum | about |
-        |---|---|---|---|---|---|
-        | 1 | (1 + 712 kappa^2) K | 1/(6 ell) | 1/(1 - 1/(480 kappa)) | 0 | distance |
-        | 2 | (1 + 64 kappa^2) K | 1/(2 ell) | 1/(1 - 1/(16 kappa)) | 0 | F, sparse x |
-        | 3 | (1 + 16 kappa) K | 4/(sqrt ell + sqrt rho)^2 | (1 - 1/(18 sqrt kappa))^-2 | ((sqrt kappa - 1)/(sqrt kappa + 1))^2 | distance, quadratic F |
+        1: k >= (1 + 712 kappa^2) K, step 1/(6 ell), growth 1/(1 - 1/(480 kappa)); about the distance.
+        2: k >= (1 + 64 kappa^2) K, step 1/(2 ell), growth 1/(1 - 1/(16 kappa)); about F, for sparse x.
+        3: k >= (1 + 16 kappa) K, step 4/(sqrt ell + sqrt rho)^2, growth (1 - 1/(18 sqrt kappa))^-2, momentum
+        ((sqrt kappa - 1)/(sqrt kappa + 1))^2; about the distance, for quadratic F.
 
         The constants were reconstructed from a damaged text and are consistent with each other; they are sufficient,
         and far from what works in practice. ell = max_i L_i over all directions, an upper bound of the restricted

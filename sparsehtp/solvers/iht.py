@@ -45,8 +45,9 @@ class IHT(AbstractSolver):
         nesterov: extrapolate before the gradient.
 
     Guarantee: a limit point x is stationary on its support, with |x_j| >= eta |grad_j F(x)| between the smallest kept
-    and the largest dropped coordinate; for `Rank`, on the tangent space of the rank-r matrices; linear convergence to a k-sparse target under restricted strong convexity
-    ([GraHTP] Theorem 5, [Tight] section 4). It can stop at a poor support on correlated designs.
+    and the largest dropped coordinate (for `Rank`: stationary along the rank-r matrices); linear convergence to a
+    k-sparse target under restricted strong convexity ([GraHTP] Theorem 5, [Tight] section 4). It can stop at a poor
+    support on correlated designs.
 
     Source: Blumensath and Davies (2009, 2010); [GraHTP] Algorithm 1.
     """

@@ -17,7 +17,7 @@ from .._termination import SmallGradient, SmallStep
 from .._types import Info, is_concrete
 from ..losses.base import positive
 from ..objectives import AbstractFiniteSum
-from ..steps import AbstractStep, SampleStep, ScheduleStep
+from ..steps import AbstractStep, SampleStep
 from ..thresholds import AbstractUnitThreshold, Rank
 from .base import AbstractSolver, first_support, report
 
@@ -290,7 +290,7 @@ class SVRGHT(AbstractStochastic):
 
 
 class SAGAHT(AbstractStochastic):
-    """Hard-thresholded SAGA: x <- H_k(x - eta (grad f_B(x) - table_B + mean of the table)); then table_B <- grad f_B(x).
+    """Hard-thresholded SAGA: x <- H_k(x - eta (grad f_B(x) - table_B + mean of the table)), and the table renewed in B.
 
     Also known as HT-SAGA [Tight]. The mean is over the table before its update. The table holds one score per sample
     (per sample and response), not gradients; l2 is never stored. One step is an epoch of n // batch_size mini-batches,
