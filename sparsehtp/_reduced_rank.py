@@ -92,8 +92,7 @@ def reduced_rank(objective: MultiResponse) -> ReducedRank:
 
 def _rows(features):
     # All rows, standardised: the closed form is for data that fit in memory.
-    n, p = features.design.shape
-    A = features.design.rows(jnp.arange(n))
+    A = features.design.rows(jnp.arange(features.design.shape[0]))
     if features.mean is not None:
         A = A - features.mean
     return A if features.inverse_scale is None else A * features.inverse_scale

@@ -153,7 +153,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
             W = np.asarray(W)
             scale = objective.features.internal_scale()
             scale = np.ones(W.shape[0], W.dtype) if scale is None else np.asarray(scale)
-        U, s, Vt = np.linalg.svd(W * scale[:, None], full_matrices=False)
+        _, s, Vt = np.linalg.svd(W * scale[:, None], full_matrices=False)
         self.singular_values_ = s[:r]
         self.y_loadings_ = Vt[:r].T
         self.x_rotation_ = W @ self.y_loadings_

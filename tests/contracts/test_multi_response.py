@@ -22,7 +22,7 @@ CLASSES = np.argmax(X @ B + RNG.gumbel(size=(N, C)), axis=1)
 WEIGHTS = RNG.integers(0, 3, N).astype(float)
 VECTOR = np.linspace(0.05, 0.3, P)
 OPTIONS = {"plain": dict(l2=0.1), "full": dict(sample_weight=WEIGHTS, l2=VECTOR, fit_intercept=True, standardize=True)}
-CASES = pytest.mark.parametrize(("loss", "options"), [(l, o) for l in ("squared", "softmax") for o in OPTIONS])
+CASES = pytest.mark.parametrize(("loss", "options"), [(name, o) for name in ("squared", "softmax") for o in OPTIONS])
 HUBER = [("huber", "full")]
 
 
