@@ -23,6 +23,9 @@ LOSSES = {
     "poisson": sht.Poisson(),
 }
 
+# of several responses; contracts/test_multi_response.py
+VECTOR_LOSSES = {"softmax": sht.Softmax(3)}
+
 # name -> function of a NumPy matrix
 DESIGNS = {
     "dense": sht.DenseDesign,
@@ -34,6 +37,7 @@ DESIGNS = {
 OBJECTIVES = {
     "linear_model": lambda X, y: sht.LinearModel(X, y, l2=0.1, fit_intercept=True),
     "quadratic_form": lambda X, y: sht.QuadraticForm.from_data(X, y, l2=0.1),
+    "multi_response": lambda X, y: sht.MultiResponse(X, np.column_stack([y, -y]), l2=0.1, fit_intercept=True),
 }
 
 # for six features
@@ -47,6 +51,9 @@ THRESHOLDS = {
     "group": sht.GroupSparsity(GROUPS, 2),
     "group_keep": sht.GroupSparsity(GROUPS, 1, keep=[2]),
     "group_within": sht.GroupSparsity(GROUPS, 2, within=2),
+    "rank": sht.Rank(2),
+    "rows": sht.RowSparsity(2),
+    "rows_keep": sht.RowSparsity(2, keep=[1]),
 }
 
 STEPS = {

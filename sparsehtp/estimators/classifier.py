@@ -270,7 +270,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X):
-        """(n, classes) probabilities (logistic and softmax loss); those of one against the rest are scaled to sum one."""
+        """(n, classes) probabilities (logistic and softmax loss); one against the rest, scaled to the sum one."""
         return np.exp(self.predict_log_proba(X))
 
     @available_if(_has_probabilities)

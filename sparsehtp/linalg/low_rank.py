@@ -41,7 +41,8 @@ def leading_triplets(A: Float[Array, "p c"], r: int) -> Triplets:
     right = _batched(r)(tall)
     product = dot(tall, right)
     values = jnp.linalg.norm(product, axis=0)
-    real = values > 4 * jnp.finfo(A.dtype).eps * jnp.max(values, initial=0.0) * tall.shape[1]
+    # Written so that NaN stays NaN.
+    real = ~(values <= 4 * jnp.finfo(A.dtype).eps * jnp.max(values, initial=0.0) * tall.shape[1])
     values = jnp.where(real, values, 0)
     left = jnp.where(real, product / jnp.where(real, values, 1), 0)
     right = jnp.where(real, right, 0)

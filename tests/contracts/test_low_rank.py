@@ -11,7 +11,7 @@ import pytest
 import sparsehtp as sht
 from sparsehtp.linalg import leading_triplets, low_rank
 
-SHAPES = [(7, 4), (4, 7), (5, 5), (30, 1), (1, 6)]
+SHAPES = [(7, 4), (4, 7), (6, 1)]
 
 
 def best(A, r):

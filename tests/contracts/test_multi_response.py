@@ -57,18 +57,19 @@ def test_value_gradient_and_units(loss, options):
     back, intercept = objective.to_external(x)
     np.testing.assert_allclose(back, W, rtol=1e-12)
     np.testing.assert_allclose(intercept, b, atol=1e-12)
-    value_and_grad = jax.jit(objective.value_and_grad)
+    value_and_grad = jax.jit(lambda x: objective.value_and_grad(x))
     _, grad = value_and_grad(x)
     expected = cases.central_difference(lambda x: value_and_grad(x)[0], x)
     np.testing.assert_allclose(grad, expected, rtol=1e-6, atol=1e-7)
     hessian = cases.central_difference(lambda x: value_and_grad(x)[1], x)
     v = np.random.default_rng(4).standard_normal(x.size)
-    np.testing.assert_allclose(objective.curvature_at(objective.forward(x), v), v @ hessian @ v, rtol=1e-6)
+    curvature = jax.jit(lambda x, v: objective.curvature_at(objective.forward(x), v))(x, v)
+    np.testing.assert_allclose(curvature, v @ hessian @ v, rtol=1e-6)
     # unbiased samples
     each = jax.jit(jax.vmap(lambda i: objective.sample_grad(x, i[None])))(jnp.arange(N))
     np.testing.assert_allclose(each.mean(0), grad, rtol=1e-10, atol=1e-12)
     samples = objective.samples()
-    pulled = samples.pull_all(samples.scores_at(objective.forward(x))) + samples.penalty_grad(x)
+    pulled = jax.jit(lambda x: samples.pull_all(samples.scores_at(objective.forward(x))) + samples.penalty_grad(x))(x)
     np.testing.assert_allclose(pulled, grad, rtol=1e-10, atol=1e-12)
     # the smoothness bounds the curvature, of F and of every sample
     assert np.linalg.eigvalsh(hessian)[-1] <= float(objective.lipschitz()) * (1 + 1e-6)
@@ -89,13 +90,16 @@ def test_restriction(loss, options):
     def full(z):
         return jnp.zeros(P * C + objective.n_free).at[live].set(z[:-1])
 
-    np.testing.assert_allclose(restricted.value(z), objective.value(full(z)), rtol=1e-12)
-    _, grad = objective.value_and_grad(full(z))
-    np.testing.assert_allclose(restricted.grad(z)[:-1], grad[live], rtol=1e-10, atol=1e-12)
-    value_and_grad = jax.jit(objective.value_and_grad)
+    value_and_grad = jax.jit(lambda x: objective.value_and_grad(x))
+    value, grad = value_and_grad(full(z))
+    out = jax.jit(lambda z, v: (restricted.value(z), restricted.grad(z), restricted.hvp(z, v), restricted.hess(z)))(
+        z, v
+    )
+    np.testing.assert_allclose(out[0], value, rtol=1e-12)
+    np.testing.assert_allclose(out[1][:-1], grad[live], rtol=1e-10, atol=1e-12)
     hessian = cases.central_difference(lambda x: value_and_grad(x)[1], full(z))[np.ix_(live, live)]
-    np.testing.assert_allclose(restricted.hvp(z, v)[:-1], hessian @ v[:-1], rtol=1e-6, atol=1e-7)
-    ours = np.asarray(restricted.hess(z))[:-1, :-1]
+    np.testing.assert_allclose(out[2][:-1], hessian @ v[:-1], rtol=1e-6, atol=1e-7)
+    ours = np.array(out[3])[:-1, :-1]
     if loss == "softmax" and free:
         ours[: len(free), : len(free)] -= 1 / C  # where F is flat
     np.testing.assert_allclose(ours, hessian, rtol=1e-6, atol=1e-7)
@@ -112,15 +116,16 @@ def test_matrices_with_given_columns(loss, options):
     def full(z):
         return jnp.concatenate([(left @ z[: 2 * C].reshape(2, C)).ravel(), z[2 * C :]])
 
-    np.testing.assert_allclose(restricted.value(z), objective.value(full(z)), rtol=1e-12)
     value = jax.jit(lambda z: objective.value(full(z)))
-    np.testing.assert_allclose(restricted.grad(z), cases.central_difference(value, z), rtol=1e-6, atol=1e-7)
+    gradient = jax.jit(lambda z: restricted.grad(z))
+    np.testing.assert_allclose(jax.jit(lambda z: restricted.value(z))(z), value(z), rtol=1e-12)
+    np.testing.assert_allclose(gradient(z), cases.central_difference(value, z), rtol=1e-6, atol=1e-7)
     fit = jax.jit(lambda z: restricted.minimise(z))(jnp.zeros_like(z))
     best = minimize(lambda z: float(value(z)), np.zeros(z.size), method="BFGS", options=dict(gtol=1e-9)).fun
     np.testing.assert_allclose(value(fit.z), best, rtol=1e-9)
-    assert not fit.singular and np.linalg.norm(restricted.grad(fit.z)) < 1e-8
-    hessian = cases.central_difference(lambda z: restricted.grad(z), z)
-    np.testing.assert_allclose(restricted.hvp(z, v), hessian @ v, rtol=1e-6, atol=1e-7)
+    assert not fit.singular and np.linalg.norm(gradient(fit.z)) < 1e-8
+    hessian = cases.central_difference(gradient, z)
+    np.testing.assert_allclose(jax.jit(lambda z, v: restricted.hvp(z, v))(z, v), hessian @ v, rtol=1e-6, atol=1e-7)
 
 
 def test_all_rows_is_multinomial_regression():

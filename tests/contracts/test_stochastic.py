@@ -363,6 +363,18 @@ def test_theory():
     assert np.log(1e5) / -np.log1p(-1 / 48000) == pytest.approx(552614, abs=1)
 
 
+def test_tuned_steps():
+    objective = model()
+    search = sht.tune_step(objective, sht.Sparsity(K, 4), sht.SVRGHT(), [1e-4, 0.02, 1e3], max_steps=2, key=KEY)
+    assert search.best == 1 and search.values[2] == np.inf and search.solver.step_rule.size == 0.02
+    for size, value in zip(search.sizes[:2], search.values, strict=False):
+        assert run(sht.SVRGHT(sht.ConstantStep(size)), 2).value == pytest.approx(value, rel=1e-9)
+    with pytest.raises(ValueError, match="diverges"):
+        sht.tune_step(objective, sht.Sparsity(K, 4), sht.SVRGHT(), [1e3, 2e3, 4e3], max_steps=2)
+    with pytest.raises(TypeError, match="no step"):
+        sht.tune_step(objective, sht.Sparsity(K, 4), sht.BestSubset())
+
+
 def test_bad_arguments():
     with pytest.raises(ValueError, match="searches"):
         sht.SVRGHT(sht.NormalisedStep())
