@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
@@ -82,6 +83,29 @@ def _genes(arrays) -> DataSet:
     return data._replace(X=scaler.transform(data.X), X_test=scaler.transform(data.X_test))
 
 
+def _text(arrays) -> DataSet:
+    """Rows of a stored sparse matrix, with the columns that occur, dense; all rows are for training."""
+    shape = tuple(arrays["shape"])
+    X = sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
+    X = X[:, np.flatnonzero(np.bincount(arrays["indices"], minlength=shape[1]))].toarray().astype(np.float32)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, y = X[order], arrays["y"][order].astype(np.float32)
+    return DataSet(X, y, X[:0], y[:0])
+
+
+def _images(arrays) -> DataSet:
+    """Pixels in [0, 1], in a random order; classes 0, 1, ..."""
+    order = np.random.default_rng(0).permutation(len(arrays["y"]))
+    X = arrays["X"][order].astype(np.float32) / 255
+    y = np.unique(arrays["y"][order], return_inverse=True)[1].astype(np.float32)
+    return DataSet(X, y, X[:0], y[:0])
+
+
+def _mnist(arrays) -> DataSet:
+    X, y = arrays["X"].astype(np.float32) / 255, arrays["y"].astype(np.float32)
+    return DataSet(X[:60000], y[:60000], X[60000:], y[60000:])
+
+
 SOURCES = {
     "gisette": Source("mnist.npz", "MNIST digits 4 and 9, from which gisette was made", LIBSVM_PAGE, _digits),
     "breast-cancer": Source(
@@ -89,5 +113,25 @@ SOURCES = {
         "breast against colon tissue on the same chip (Chowdary 2006)",
         "Hess et al. (2006), gene expression of 133 patients",
         _genes,
+    ),
+    "rcv1": Source(
+        "rcv1_vw1500.npz",
+        "1,500 documents of RCV1 and the words in them",
+        LIBSVM_PAGE,
+        _text,
+    ),
+    "a9a": Source("a9a.npz", "income (Adult), for real-sim, which cannot be had here", LIBSVM_PAGE, _text),
+    "mnist": Source("mnist.npz", "", LIBSVM_PAGE, _mnist),
+    "rank-coil20": Source(
+        "coil20.npz",
+        "images of 20 objects, for coil100",
+        "https://www.cs.columbia.edu/CAVE/software/softlib/coil-100.php",
+        _images,
+    ),
+    "rank-orl": Source(
+        "orl.npz",
+        "images of 40 faces, for caltech256",
+        "https://data.caltech.edu/records/nyy15-4j048",
+        _images,
     ),
 }
