@@ -141,10 +141,8 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
             elif isinstance(r, str):
                 r = _by_criterion(objective, fits, r, weights.sum())
             if solver is None:
-                x = fits.at(r)
-                W, intercept = objective.to_external(x)
-                value, steps = objective.value(x), 1
-                singular = bool(fits.singular) and r > 0
+                W, intercept, value = _at_rank(objective, fits, np.int32(r))
+                singular, steps = bool(fits.singular) and r > 0, 1
                 result = RESULTS.singular if singular else RESULTS.converged
             else:
                 solution = solve(objective, Rank(r), solver, max_steps=max_iter, throw=False)
@@ -211,6 +209,13 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
 
 
 _closed = jax.jit(reduced_rank)
+
+
+@jax.jit
+def _at_rank(objective: Any, fits: ReducedRank, r: Any) -> Any:
+    """Coefficients and intercepts in original units, and F."""
+    x = fits.at(r)
+    return *objective.to_external(x), objective.value(x)
 
 
 @jax.jit
