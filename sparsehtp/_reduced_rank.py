@@ -39,7 +39,7 @@ class ReducedRank(NamedTuple):
 
     def join(self, B: Float[Array, "p c"]) -> Float[Array, "d"]:
         """x of the objective with coefficients B and the best intercepts."""
-        if self.mean is None:
+        if self.mean is None or self.response_mean is None:
             return B.ravel()
         return jnp.append(B.ravel(), self.response_mean - dot(self.mean, B))
 

@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, Float, Int, PyTree
 
-from ._types import Factors, Support
-
 
 class RESULTS(enum.IntEnum):
     """How a run ended. `solution.result` is an int32 array that compares equal to these members."""
@@ -87,7 +85,7 @@ class Solution(NamedTuple):
 
     x: Any
     intercept: Float[Array, "..."]
-    support: Support | Factors
+    support: Any
     value: Float[Array, ""]
     result: Int[Array, ""]
     fired: Int[Array, ""]

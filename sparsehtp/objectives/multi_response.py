@@ -60,7 +60,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         loss = Squared() if loss is None else loss
         if not isinstance(loss, AbstractLoss | AbstractVectorLoss):
             raise TypeError(f"loss: needs an instance of a loss such as sht.Softmax(10), got {loss!r}.")
-        n = X.shape[0] if hasattr(X, "shape") and len(X.shape) == 2 else len(X)
+        n = X.shape[0] if isinstance(X, AbstractDesign) else np.shape(X)[0]
         self.features = LinearModel(X, np.zeros(n), Squared(), l2, sample_weight, fit_intercept, standardize)
         loss = PerResponse(loss) if isinstance(loss, AbstractLoss) else loss
         self.y = loss.targets(Y, n, self.dtype)
@@ -198,7 +198,14 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         ridge = jnp.where(support.mask, self.features.ridge()[row], 0)
         A = self.features.columns(Support(row, support.mask))
         return RestrictedMultiResponse(
-            A, response, row == self.features.n_coefficients, self._weights(), self.y, self.loss, ridge, support.mask
+            A=A,
+            response=response,
+            free=row == self.features.n_coefficients,
+            weights=self._weights(),
+            y=self.y,
+            loss=self.loss,
+            ridge=ridge,
+            mask=support.mask,
         )
 
     def restrict_left(self, left: Float[Array, "p r"], mask: Array) -> AbstractRestricted:
@@ -217,19 +224,21 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         ridge = jnp.zeros((A.shape[1], A.shape[1]), A.dtype).at[: left.shape[1], : left.shape[1]].set(inner)
         mask = jnp.concatenate([mask, jnp.ones(free, bool)])
         if self.quadratic:
-            return LeastSquaresLeft(A, self.y, self._weights(), ridge, mask)
+            return LeastSquaresLeft(
+                A=A, y=self.y, weights=self._weights(), ridge=ridge, rows=mask, mask=jnp.repeat(mask, c)
+            )
         row = jnp.repeat(jnp.arange(A.shape[1]), c)
         response = jnp.tile(jnp.arange(c), A.shape[1])
         same = response[:, None] == response
         return RestrictedMultiResponse(
-            A[:, row],
-            response,
-            row >= left.shape[1],
-            self._weights(),
-            self.y,
-            self.loss,
-            jnp.where(same, ridge[row][:, row], 0),
-            mask[row],
+            A=A[:, row],
+            response=response,
+            free=row >= left.shape[1],
+            weights=self._weights(),
+            y=self.y,
+            loss=self.loss,
+            ridge=jnp.where(same, ridge[row][:, row], 0),
+            mask=mask[row],
         )
 
 
@@ -338,15 +347,12 @@ class LeastSquaresLeft(AbstractRestricted):
     y: Float[Array, "n c"]
     weights: Float[Array, "n"]
     ridge: Float[Array, "m m"]
-    rows: Array
+    rows: Array  # mask of the m rows
+    mask: Array
 
     @property
     def quadratic(self):
         return True
-
-    @property
-    def mask(self):
-        return jnp.repeat(self.rows, self.y.shape[1])
 
     def _residuals(self, Z):
         return self.weights[:, None] * (dot(self.A, Z) - self.y)

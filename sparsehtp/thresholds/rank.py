@@ -67,8 +67,9 @@ class Rank(AbstractThreshold):
 
     def factors(self, W) -> Factors:
         """The r leading triplets of a matrix."""
-        mask = jnp.arange(self.r_max) < self.r
-        left, values, right = leading_triplets(W, self.r_max)
+        most = min(W.shape) if self.r_max is None else self.r_max
+        mask = jnp.arange(most) < self.r
+        left, values, right = leading_triplets(W, most)
         return Factors(jnp.where(mask, left, 0), jnp.where(mask, values, 0), jnp.where(mask, right, 0), mask)
 
     def join(self, W, x):

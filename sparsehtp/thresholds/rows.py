@@ -4,7 +4,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Int
 
 from .._types import ArrayLike, Support, replace
 from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
@@ -26,8 +26,8 @@ class RowSparsity(AbstractUnitThreshold):
         TypeError: for an objective whose coefficients are no matrix.
     """
 
-    k: Int[Array, ""] | int
-    keep: Int[Array, "n_keep"]
+    k: Int[ArrayLike, ""]
+    keep: Int[ArrayLike, "n_keep"]
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
     shape: tuple[int, int] | None = eqx.field(static=True)
