@@ -60,7 +60,8 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         loss = Squared() if loss is None else loss
         if not isinstance(loss, AbstractLoss | AbstractVectorLoss):
             raise TypeError(f"loss: needs an instance of a loss such as sht.Softmax(10), got {loss!r}.")
-        n = X.shape[0] if isinstance(X, AbstractDesign) else np.shape(X)[0]
+        shape = X.shape if hasattr(X, "shape") else np.shape(X)
+        n = shape[0] if shape else 0
         self.features = LinearModel(X, np.zeros(n), Squared(), l2, sample_weight, fit_intercept, standardize)
         loss = PerResponse(loss) if isinstance(loss, AbstractLoss) else loss
         self.y = loss.targets(Y, n, self.dtype)

@@ -103,6 +103,24 @@ def test_two_large_sides(monkeypatch):
     low_rank._batched.cache_clear()
 
 
+@pytest.mark.usefixtures("x64")
+def test_tangents_are_an_orthogonal_projection():
+    rng = np.random.default_rng(5)
+    objective = sht.MultiResponse(np.ones((2, 6)), np.ones((2, 4)), fit_intercept=True)
+    threshold = sht.Rank(2).bind(objective)
+    project = jax.jit(lambda z, g: threshold.tangent(g, threshold(z)[1]))
+    z, g = jnp.asarray(rng.standard_normal((2, 28)))
+    along = project(z, g)
+    np.testing.assert_allclose(project(z, along), along, atol=1e-12)
+    np.testing.assert_array_equal(along[24:], g[24:])
+    U, _, Vt = np.linalg.svd(np.asarray(z[:24]).reshape(6, 4))
+    U, V = U[:, :2], Vt[:2].T
+    moves = U @ rng.standard_normal((2, 4)) + rng.standard_normal((6, 2)) @ V.T  # keep the rank to first order
+    np.testing.assert_allclose(np.sum((g - along)[:24] * moves.ravel()), 0, atol=1e-12)
+    left = np.asarray(along[:24]).reshape(6, 4)
+    np.testing.assert_allclose((np.eye(6) - U @ U.T) @ left @ (np.eye(4) - V @ V.T), 0, atol=1e-12)
+
+
 def test_nonfinite_matrices_stay_nonfinite():
     A = jnp.ones((5, 3)).at[1, 1].set(jnp.nan)
     t = jax.jit(lambda A: leading_triplets(A, 2))(A)
