@@ -143,7 +143,7 @@ def fig4(run: Run) -> Any:
     standard = {"k": k0, "m": m0, "step": step0, "stages": run["stages"]}
     cells = {
         "k": [{**standard, "k": k} for k in run["ks"]],
-        "m": [{**standard, "m": m, "stages": run["long"]} for m in run["ms"]],
+        "m": [{**standard, "m": m, "stages": run["inner"] // m} for m in run["ms"]],
         "step": [{**standard, "step": step} for step in run["steps"]],
     }
     rows = run.map(trace, [cell for part in cells.values() for cell in part])
@@ -168,8 +168,8 @@ def fig4(run: Run) -> Any:
         slower and min(reached.values()) >= 0.95,
         stages_to_1e_6=need,
         success=reached,
-        stages_run=run["long"],
-        note="from the last inner iterate: with the printed choice among x^0, ..., x^(m-1), m = 1 never moves",
+        stages_run={m: run["inner"] // m for m in run["ms"]},
+        note="each stage starts from the last inner iterate: chosen among x^0, ..., x^(m-1) as printed, m = 1 is x^0",
     )
     steps = {step: row["success"] for step, row in parts["step"].items()}
     diverged = {step: row["diverged"] for step, row in parts["step"].items()}
@@ -185,7 +185,7 @@ def fig4(run: Run) -> Any:
         for value, row in part.items():
             curve = np.array(row["curve"])
             ax.plot(np.arange(1, curve.size + 1), np.where(curve < 100, curve, np.nan), label=f"{name} = {value:g}")
-        ax.set(xlabel="stages", ylabel="log10 F")
+        ax.set(xlabel="stages", ylabel="log10 F", xscale="log" if name == "m" else "linear")
         ax.legend(frameon=False, fontsize=8)
         ax.grid(alpha=0.3)
     return figure
