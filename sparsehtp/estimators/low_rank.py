@@ -66,7 +66,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
     Warns:
         ConvergenceWarning: if a solver did not converge, or the features are collinear and l2 is 0.
 
-    The closed form is a global optimum; `path` of ranks costs no more than one. It factorises the smaller of (p, p) and
+    The closed form is a global optimum, and all ranks cost no more than one. It factorises the smaller of (p, p) and
     (n, n). The held-out loss of the chosen r is optimistic, as it is a minimum. Computes in the dtype of X.
 
     Example:

@@ -201,7 +201,8 @@ class SVRGHT(AbstractStochastic):
     Also known as HT-SVRG [Tight] and SVR-GHT. x~ is the point where the stage starts. One step is a stage: one full
     gradient, whose n scores are kept, and m mini-batches, so n + m `batch_size` IFO calls (implementations that compute
     grad f_B(x~) again count n + 2 m `batch_size`) and m thresholdings. With a random iterate a stage ends at the
-    drawn one, since the later ones would not be used, and the counts are those of what was done.
+    drawn one, since the later ones would not be used, and the counts are those of what was done; it may also stay where
+    it is, so stop such a run by its gradient (as the default does), never by `SmallStep` alone.
 
     Args:
         step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the stage). None: `SampleStep(1/8, batch_size)`.
