@@ -11,7 +11,7 @@ import pytest
 import sparsehtp as sht
 from sparsehtp.linalg import leading_triplets, low_rank
 
-SHAPES = [(7, 4), (4, 7), (6, 1)]
+SHAPES = [(7, 4), (4, 7), pytest.param((6, 1), marks=pytest.mark.slow)]
 
 
 def best(A, r):

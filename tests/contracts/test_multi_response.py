@@ -22,8 +22,12 @@ CLASSES = np.argmax(((X - X.mean(0)) / X.std(0))[:, [0, 2, 4]] + 0.5 * RNG.gumbe
 WEIGHTS = RNG.integers(0, 3, N).astype(float)
 VECTOR = np.linspace(0.05, 0.3, P)
 OPTIONS = {"plain": dict(l2=0.1), "full": dict(sample_weight=WEIGHTS, l2=VECTOR, fit_intercept=True, standardize=True)}
-CASES = pytest.mark.parametrize(("loss", "options"), [(name, o) for name in ("squared", "softmax") for o in OPTIONS])
-HUBER = [pytest.param("huber", "full", marks=pytest.mark.slow)]
+MODELS = [
+    *[(name, "full") for name in ("squared", "softmax")],
+    *[pytest.param(name, "plain", marks=pytest.mark.slow) for name in ("squared", "softmax")],
+    pytest.param("huber", "full", marks=pytest.mark.slow),
+]
+CASES = pytest.mark.parametrize(("loss", "options"), MODELS)
 
 
 def make(loss, options):
@@ -46,7 +50,7 @@ def formula(loss, W, b, sample_weight=None, l2=0.0, standardize=False, fit_inter
     return s @ each + 0.5 * np.sum(np.broadcast_to(l2, P)[:, None] * (W * sd[:, None]) ** 2)
 
 
-@pytest.mark.parametrize(("loss", "options"), [*CASES.args[1], *HUBER])
+@CASES
 def test_value_gradient_and_units(loss, options):
     objective = make(loss, options)
     assert objective.external_shape == (P, C) and objective.n_coefficients == P * C
@@ -76,7 +80,7 @@ def test_value_gradient_and_units(loss, options):
     assert float(objective.sample_smoothness()) >= float(objective.lipschitz()) * 0.999
 
 
-@pytest.mark.parametrize(("loss", "options"), [*CASES.args[1], *HUBER])
+@CASES
 def test_restriction(loss, options):
     objective = make(loss, options)
     free = list(range(P * C, P * C + objective.n_free))
@@ -138,7 +142,9 @@ def test_all_rows_is_multinomial_regression():
     np.testing.assert_allclose(ours.intercept - np.mean(ours.intercept), peer.intercept_, atol=1e-5)
 
 
-@pytest.mark.parametrize("solver", [sht.HTP(), sht.IHT(), sht.GraSP()], ids=["htp", "iht", "grasp"])
+@pytest.mark.parametrize(
+    "solver", [sht.HTP(), *[pytest.param(s, marks=pytest.mark.slow) for s in (sht.IHT(), sht.GraSP())]]
+)
 def test_rows_and_entries(solver):
     objective = sht.MultiResponse(X, Y, l2=0.01, fit_intercept=True)
     rows = sht.solve(objective, sht.RowSparsity(3), solver)
@@ -188,7 +194,7 @@ STANDARDISED = dict(standardize=True, sample_weight=WEIGHTS)
 
 @pytest.mark.parametrize(
     ("solver", "options"),
-    [(sht.HTP(), {}), (sht.HTP(), STANDARDISED), (sht.IHT(), STANDARDISED)],
+    [pytest.param(sht.HTP(), {}, marks=pytest.mark.slow), (sht.HTP(), STANDARDISED), (sht.IHT(), STANDARDISED)],
     ids=["htp_plain", "htp", "iht"],
 )
 def test_rank_is_reduced_rank_regression(solver, options):

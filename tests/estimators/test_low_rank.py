@@ -63,7 +63,7 @@ def test_full_rank_is_ridge_and_more_features_than_samples():
     assert not np.any(none.intercept_)
 
 
-@pytest.mark.parametrize("solver", ["htp", "iht"])
+@pytest.mark.parametrize("solver", ["htp", pytest.param("iht", marks=pytest.mark.slow)])
 def test_solvers_reach_the_global_minimum(solver):
     exact = sht.LowRankRegressor(2).fit(X, Y)
     model = sht.LowRankRegressor(2, solver=solver, max_iter=3000).fit(X, Y)
@@ -135,14 +135,9 @@ def test_collinear_features_without_l2_warn():
     np.testing.assert_allclose(model.predict(twice), sht.LowRankRegressor(2, l2=0.0).fit(X, Y).predict(X), atol=1e-4)
 
 
-@parametrize_with_checks([sht.LowRankRegressor(r=1)])
-def test_check_estimator(estimator, check):
-    check(estimator)
-
-
 @pytest.mark.slow
-@parametrize_with_checks([sht.LowRankRegressor(), sht.LowRankRegressor(r=1, solver="iht")])
-def test_check_estimator_slowly(estimator, check):
+@parametrize_with_checks([sht.LowRankRegressor(r=1), sht.LowRankRegressor(), sht.LowRankRegressor(r=1, solver="iht")])
+def test_check_estimator(estimator, check):
     check(estimator)
 
 
