@@ -200,7 +200,7 @@ STANDARDISED = dict(standardize=True, sample_weight=WEIGHTS)
 def test_rank_is_reduced_rank_regression(solver, options):
     objective = sht.MultiResponse(X, Y, fit_intercept=True, **options)
     for r in (1, 2, 3):
-        solution = sht.solve(objective, sht.Rank(r, r_max=3), solver, max_steps=3000)
+        solution = sht.solve(objective, sht.Rank(r, r_max=3), solver, max_steps=400)
         assert int(solution.result) == RESULTS.converged, solution.describe()
         expected = reduced_rank(r, options.get("sample_weight"))
         np.testing.assert_allclose(solution.x, expected, atol=2e-5)
@@ -212,7 +212,7 @@ def test_rank_with_softmax():
     objective = sht.MultiResponse(X, CLASSES, sht.Softmax(C), l2=0.05, fit_intercept=True, standardize=True)
     values = []
     for solver in (sht.IHT(), sht.HTP()):
-        solution = sht.solve(objective, sht.Rank(1), solver, max_steps=3000)
+        solution = sht.solve(objective, sht.Rank(1), solver, max_steps=500)
         assert int(solution.result) == RESULTS.converged
         assert np.linalg.matrix_rank(np.asarray(solution.x), tol=1e-9) == 1
         values.append(float(solution.value))
