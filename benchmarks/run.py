@@ -13,6 +13,7 @@ OPTIONS = {  # what a benchmark's main takes
     "sparse": ("quick", "data"),
     "derivatives": ("quick",),
     "pruning": ("quick", "data"),
+    "stochastic": ("quick",),
 }
 
 

@@ -24,7 +24,7 @@ from ._tolerances import tolerance
 from ._types import Support, is_concrete, replace
 from .linalg import LANE, dot, masked_factor, top_k
 from .losses import Squared
-from .objectives import AbstractObjective, AbstractRestrictable, LinearModel, gather, scatter
+from .objectives import AbstractObjective, AbstractRestrictable, LinearModel, MultiResponse, gather, scatter
 from .objectives.base import DENSE_HESSIAN_LIMIT
 from .thresholds import AbstractUnitThreshold, GroupSparsity, Sparsity
 from .thresholds.base import next_power_of_two
@@ -100,6 +100,8 @@ def certificate(objective: AbstractObjective, threshold: AbstractUnitThreshold, 
             f"threshold: a certificate needs a choice of entries or groups such as sht.Sparsity(k), got a "
             f"{type(threshold).__name__}."
         )
+    if isinstance(objective, MultiResponse):
+        raise TypeError("objective: a certificate is about one response; ask for one per response with LinearModel.")
     if not is_concrete(objective, threshold, solution.x, solution.intercept, solution.support):
         raise ValueError("solution: a certificate needs concrete values; ask for it outside jax.jit and jax.vmap.")
     double = objective.dtype == np.float64

@@ -24,7 +24,7 @@ from ._progress import Callback, reporting
 from ._solve import _check_kind, default_solver
 from ._types import ArrayLike, Support, is_concrete, replace
 from .linalg import LANE
-from .objectives import AbstractObjective, gather, scatter
+from .objectives import AbstractObjective, MultiResponse, gather, scatter
 from .solvers import AbstractSolver
 from .solvers.base import AbstractPathSolver
 from .thresholds import AbstractUnitThreshold, Sparsity
@@ -94,6 +94,8 @@ def prepare(
     _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
     if not is_concrete(ks) or not (traced or is_concrete(objective, l2s, threshold)):
         raise TypeError("objective: a whole grid needs concrete arrays; under jit or vmap use sht.solve.")
+    if isinstance(objective, MultiResponse):
+        raise TypeError("objective: a path is over one response; map sht.solve over k, or use an estimator.")
     threshold = Sparsity(0) if threshold is None else threshold
     _check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(0)")
     ks = checked_ks(objective, threshold, ks)

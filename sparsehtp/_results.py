@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, Float, Int, PyTree
 
-from ._types import Support
-
 
 class RESULTS(enum.IntEnum):
     """How a run ended. `solution.result` is an int32 array that compares equal to these members."""
@@ -71,9 +69,10 @@ class Solution(NamedTuple):
     """What `solve` returns; under `vmap` each field has a leading axis.
 
     Attributes:
-        x: (p,) coefficients in original units (a pytree for `Custom`).
-        intercept: scalar (0 without an intercept), never penalised, thresholded or counted in k.
-        support: units that the threshold kept, free entries left out; padded, see `Support`.
+        x: (p,) coefficients in original units ((p, c) for `MultiResponse`, a pytree for `Custom`).
+        intercept: scalar, or (c,); 0 without an intercept; never penalised, thresholded or counted in k.
+        support: units that the threshold kept, free entries left out; padded, see `Support`. For `Rank`, `Factors` of
+            the (standardised) coefficients.
         value: F(x) + threshold.value(x).
         result: int32, one of `RESULTS`.
         fired: int32, the stopping criteria that held, see `FIRED`.
@@ -88,7 +87,7 @@ class Solution(NamedTuple):
 
     x: Any
     intercept: Float[Array, "..."]
-    support: Support
+    support: Any
     value: Float[Array, ""]
     result: Int[Array, ""]
     fired: Int[Array, ""]

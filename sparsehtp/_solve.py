@@ -10,11 +10,11 @@ from ._margin import support_margin
 from ._record import Record
 from ._results import RESULTS, Solution, SolveError
 from ._termination import AbstractTermination
-from ._types import ArrayLike, Support, is_concrete
+from ._types import ArrayLike, is_concrete
 from .objectives import AbstractObjective, AbstractRestrictable
 from .solvers import HTP, IHT, AbstractSolver, BestSubset
 from .steps import ScheduleStep, inverse_sqrt
-from .thresholds import AbstractThreshold, Sparsity
+from .thresholds import AbstractThreshold, Rank, Sparsity
 
 
 def solve(
@@ -46,8 +46,9 @@ def solve(
         objective: for example `LinearModel(X, y)`.
         threshold: for example `Sparsity(k)`.
         solver: None: `BestSubset` for `Sparsity` without bounds, `HTP` for other structures and more than 2048
-            coefficients, `IHT` with a decreasing step for losses without a second derivative.
-        x0: (p,) starting coefficients in original units, or an earlier Solution; None: zeros.
+            coefficients, `IHT` for `Rank`, and with a decreasing step for losses without a second derivative.
+        x0: (p,) starting coefficients in original units, (p, c) for `MultiResponse`, or an earlier Solution; None:
+            zeros.
         key: PRNG key of a stochastic solver; None: `jax.random.key(0)`, the same for all lanes.
         max_steps: step limit, static; None: the solver's.
         termination: stopping criteria, for example `SmallStep(1e-4) | Cycle()`; None: the solver's.
@@ -97,11 +98,10 @@ def solve(
     run = _implicit.run if implicit else _driver.unrolled
     outcome = run(jax.tree.map(jnp.asarray, problem), max_steps, record)
     x, intercept = objective.to_external(outcome.x)
-    n_free = objective.n_free
     solution = Solution(
         x=x,
         intercept=intercept,
-        support=Support(outcome.support.idx[n_free:], outcome.support.mask[n_free:]),
+        support=problem.threshold.visible(outcome.support),
         value=outcome.value,
         result=outcome.result,
         fired=outcome.fired,
@@ -126,6 +126,8 @@ def default_solver(objective: AbstractObjective, threshold: AbstractThreshold) -
     loss = getattr(objective, "loss", None)
     if loss is not None and not loss.twice_differentiable:
         return IHT(ScheduleStep(inverse_sqrt))
+    if isinstance(threshold, Rank):
+        return IHT()
     free = isinstance(threshold, Sparsity) and threshold.lower is None and threshold.upper is None
     if free and isinstance(objective, AbstractRestrictable) and BestSubset.holds(threshold):
         return BestSubset()

@@ -8,6 +8,7 @@
 | pivot | 3e-5 | 1e-10 | smallest squared scaled Cholesky pivot, below which a restricted system counts as singular |
 | constant | 1e-6 | 1e-12 | standard deviation over root mean square, below which a column counts as constant |
 | cycle | 1e-4 | 1e-7 | distance to an earlier iterate over the step norm, below which the iterates count as cycling |
+| subspace | 1e-4 | 1e-7 | distance between column spaces, below which a pursuit of low rank counts them as equal |
 | swap | 1e-5 | 1e-10 | SwapOptimal: gain of a swap over the absolute value, below which it does not count |
 | gap | 1e-5 | 1e-8 | DualGap: gap over the absolute value |
 | stationary | 1e-6 | 1e-12 | certificate: what a refit on the support may gain, over abs(F(x)) + abs(F(0)) |
@@ -22,6 +23,7 @@ _TABLE = {
     "pivot": (3e-5, 1e-10),
     "constant": (1e-6, 1e-12),
     "cycle": (1e-4, 1e-7),
+    "subspace": (1e-4, 1e-7),
     "swap": (1e-5, 1e-10),
     "gap": (1e-5, 1e-8),
     "stationary": (1e-6, 1e-12),

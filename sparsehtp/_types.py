@@ -23,6 +23,22 @@ class Support(NamedTuple):
     mask: Bool[Array, "m"]
 
 
+class Factors(NamedTuple):
+    """A matrix of low rank, `left * values @ right.T`; takes the place of a support under a rank constraint.
+
+    Attributes:
+        left: (p, r) orthonormal columns, zero where the value is.
+        values: (r,) singular values, largest first.
+        right: (c, r) orthonormal columns, zero where the value is.
+        mask: (r,) True for the triplets that may be nonzero.
+    """
+
+    left: Float[Array, "p r"]
+    values: Float[Array, "r"]
+    right: Float[Array, "c r"]
+    mask: Bool[Array, "r"]
+
+
 class Info(NamedTuple):
     """What one step reports; the same fields for every solver, and the columns of a history.
 

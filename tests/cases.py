@@ -25,6 +25,9 @@ LOSSES = {
     "poisson": sht.Poisson(),
 }
 
+# of several responses; contracts/test_multi_response.py
+VECTOR_LOSSES = {"softmax": sht.Softmax(3)}
+
 # name -> function of a NumPy matrix
 DESIGNS = {
     "dense": sht.DenseDesign,
@@ -47,6 +50,7 @@ OBJECTIVES = {
     "linear_model": lambda X, y: sht.LinearModel(X, y, l2=0.1, fit_intercept=True),
     "quadratic_form": lambda X, y: sht.QuadraticForm.from_data(X, y, l2=0.1),
     "custom": lambda X, y: sht.Custom(squares, X, y),
+    "multi_response": lambda X, y: sht.MultiResponse(X, np.column_stack([y, -y]), l2=0.1, fit_intercept=True),
 }
 
 # for six features
@@ -61,6 +65,9 @@ THRESHOLDS = {
     "group_keep": sht.GroupSparsity(GROUPS, 1, keep=[2]),
     "leaf": sht.LeafSparsity(2),  # needs a Custom; contracts/test_custom.py
     "group_within": sht.GroupSparsity(GROUPS, 2, within=2),
+    "rank": sht.Rank(2),
+    "rows": sht.RowSparsity(2),
+    "rows_keep": sht.RowSparsity(2, keep=[1]),
 }
 
 STEPS = {
@@ -69,6 +76,8 @@ STEPS = {
     "normalised": sht.NormalisedStep(),
     "backtracking": sht.BacktrackingStep(),
     "schedule": sht.ScheduleStep(decreasing),
+    "sample": sht.SampleStep(),
+    "sample_batch": sht.SampleStep(0.5, batch_size=4),
 }
 
 TERMINATIONS = {
@@ -103,6 +112,18 @@ SWAP_TERMINATIONS = {"swap_optimal": sht.SwapOptimal()}
 # Those that grow a support from nothing: its size changes with every step, and x0 is unused; contracts/test_forward.py.
 GREEDY_SOLVERS = {"forward": sht.ForwardSelection(), "omp": sht.ForwardSelection("omp"), "foba": sht.FoBa()}
 GREEDY_TERMINATIONS = {"complete": sht.Complete()}
+
+# Those that draw samples; tested in contracts/test_stochastic.py.
+STOCHASTIC_SOLVERS = {
+    "stochastic": sht.StochasticHT(),
+    "stochastic_batch": sht.StochasticHT(batch_size=5, epoch=3, replacement=False),
+    "svrg": sht.SVRGHT(inner_steps=40),
+    "svrg_random": sht.SVRGHT(inner_steps=40, batch_size=3, random_iterate=True, radius=10.0),
+    "saga": sht.SAGAHT(),
+    "saga_batch": sht.SAGAHT(batch_size=4),
+    "hybrid": sht.HybridHT(growth=1.2),
+    "hybrid_momentum": sht.HybridHT(momentum=0.3, growth=1.5, iterations=4),
+}
 
 
 def targets(loss, eta, rng):

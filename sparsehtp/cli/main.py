@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .options import CriterionName, LossName, Options, PathOptions, Precision, Problem, SolverName
+from .options import CriterionName, LossName, LowRankOptions, Options, PathOptions, Precision, Problem, SolverName
 
 app = typer.Typer(
     help="Choose the k best features of a model: sparse learning by hard thresholding on JAX.",
@@ -14,7 +14,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     rich_markup_mode="rich",
 )
-PROBLEM, FIT, PATH = Problem(), Options(), PathOptions()
+PROBLEM, FIT, PATH, LOW_RANK = Problem(), Options(), PathOptions(), LowRankOptions()
 
 File = Annotated[
     Path, typer.Argument(help=".csv, .parquet, .npz, or LIBSVM (.libsvm, .svm, .txt, ..., also .gz, .bz2)")
@@ -54,6 +54,15 @@ PATH_HELP = """Find the best features for every k, and write tables and plots of
   sparsehtp path houses.csv --target price --cv 5 --l2 0.001 --l2 0.1 --stability 100
 
   sparsehtp path cancer.csv --target diagnosis --loss logistic --criterion bic --checkpoint chunks
+"""
+
+LOW_RANK_HELP = """Fit several responses together with coefficients of low rank, and write them with plots.
+
+[bold]Examples[/bold]
+
+  sparsehtp lowrank organs.csv --targets heart,lung,liver --out result
+
+  sparsehtp lowrank panel.npz --targets Y --rank 3 --save model.npz
 """
 
 
@@ -187,6 +196,38 @@ def reproduce_command(
         show_list()
     else:
         run(name, out, {"quick": quick, "data": data, "resume": resume}, page)
+
+
+@app.command(help=LOW_RANK_HELP)
+def lowrank(
+    file: File,
+    targets: Annotated[
+        str, typer.Option(help="Columns (CSV) or the array (NPZ) to predict, joined by commas.", show_default=False)
+    ],
+    rank: Annotated[
+        str, typer.Option(help="Rank, cv (cross-validation), aic or bic.", metavar="NUMBER|cv|aic|bic")
+    ] = LOW_RANK.rank,
+    l2: Annotated[float, typer.Option(help="Ridge strength, in units of the mean loss.", min=0)] = LOW_RANK.l2,
+    standardize: Standardize = LOW_RANK.standardize,
+    intercept: Intercept = LOW_RANK.intercept,
+    cv: Annotated[int, typer.Option(help="Folds, for --rank cv.", min=2)] = LOW_RANK.cv,
+    one_se: Annotated[
+        bool,
+        typer.Option(
+            "--one-se/--best", help="The lowest rank within one standard error of the best, or the best itself."
+        ),
+    ] = LOW_RANK.one_se,
+    seed: Annotated[int, typer.Option(help="Seed of the folds.", min=0, max=2**32 - 1)] = LOW_RANK.seed,
+    dtype: Dtype = LOW_RANK.dtype,
+    save: Annotated[Path | None, typer.Option(help="File for the fitted model, for sparsehtp.load.")] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for model.json, coefficients.csv, and plots as PNG and SVG.")
+    ] = Path("sparsehtp_output"),
+):
+    options = LowRankOptions(rank, l2, cv, one_se, standardize, intercept, seed, dtype)
+    from .lowrank import run
+
+    run(file, [name.strip() for name in targets.split(",") if name.strip()], options, out, save)
 
 
 @app.command()

@@ -44,3 +44,17 @@ class PathOptions:
     criterion: CriterionName = "ebic"
     cv: int = 0
     stability: int = 0
+
+
+@dataclass(frozen=True)
+class LowRankOptions:
+    """What `sparsehtp lowrank` can set, apart from files; rank is a number, "cv" or a criterion."""
+
+    rank: str = "cv"
+    l2: float = 1e-6
+    cv: int = 5
+    one_se: bool = True
+    standardize: bool = True
+    intercept: bool = True
+    seed: int = 0
+    dtype: Precision = "float64"

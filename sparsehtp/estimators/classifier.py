@@ -1,19 +1,23 @@
 """Sparse classification with the scikit-learn interface."""
 
+import jax
 import numpy as np
-from scipy.special import log_expit, logsumexp
+from scipy.special import log_expit, log_softmax, logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 
+from .._results import FIRED, RESULTS
 from ..losses import Logistic
+from . import parameters, selection
 from .base import SparseLinearModel
 from .parameters import make_loss
+from .softmax import fit_softmax
 
 
-def _is_logistic(model):
-    return isinstance(model.loss, Logistic) or model.loss == "logistic"
+def _has_probabilities(model):
+    return isinstance(model.loss, Logistic) or model.loss in ("logistic", "softmax")
 
 
 class SparseClassifier(ClassifierMixin, SparseLinearModel):
@@ -23,7 +27,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
 
     with the sample weights s_i, their sum W, sd_j = 1 unless `standardize`, and the two classes, in sorted order,
     coded as y_i = -1 and +1. More than two classes are fitted one against the rest: the same k and l2 for all, chosen
-    by the mean of their scores, each with its own k features. Coefficients are in original units.
+    by the mean of their scores, each with its own k features. With loss="softmax" they are fitted together instead, as
+    a multinomial logistic regression on k features that all classes share. Coefficients are in original units.
 
     Args:
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
@@ -33,7 +38,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         l2: ridge strength >= 0 in units of the mean loss, a number or (p,). "auto": chosen together with k from 0.001,
             0.01, 0.03, 0.1 if k="cv", since shrinkage helps on noisy data; else 0.001, so that coefficients are
             determined where the classes can be separated. Scikit-learn's C is 1 / (n l2).
-        loss: "logistic", "smoothed_hinge", "hinge", or a loss instance.
+        loss: "logistic", "smoothed_hinge", "hinge", "softmax", or a loss instance. "softmax" is for more than two
+            classes (two are the logistic loss), k an integer or "cv", without groups, signs or bounds; its solver is
+            `HTP` unless named, and it has no path_ and no certificate_.
         solver: "auto" (`BestSubset`; `HTP` with groups, signs or bounds; `IHT` with decreasing steps where the loss is
             not smooth), "best_subset", "forward", "foba", "htp", "iht", "grasp", "subspace_pursuit", or a solver
             instance. Where "auto" means `BestSubset`, k is chosen from quicker fits: `BestSubset("fast")` in working
@@ -78,7 +85,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         n_features_in_, feature_names_in_: as in scikit-learn.
 
     With several classes, path_, certificate_, result_, fired_, objective_value_ and history_ are lists with an item for
-    each.
+    each (but not with loss="softmax").
 
     Raises:
         ValueError: in `fit`, for data or parameters out of range, or y with fewer than two classes; the message names
@@ -148,10 +155,13 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             y: (n,) labels of at least two classes, of any sortable type.
             sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
         """
-        loss = make_loss(self.loss, ("logistic", "smoothed_hinge", "hinge"), classification=True)
+        name = "logistic" if self._is_softmax() else self.loss
+        loss = make_loss(name, ("logistic", "smoothed_hinge", "hinge"), classification=True)
         X, y, weights = self._validate(X, y, sample_weight)
         code = self._encode(y)
         weights = self._class_weights(y, code, weights)
+        if self._is_softmax() and self.classes_.size > 2:
+            return self._fit_softmax(X, code, weights)
         against = [1] if self.classes_.size == 2 else range(self.classes_.size)
         signs = [np.where(code == one, 1.0, -1.0) for one in against]
         results = self._fit(X, code, signs, weights, loss)
@@ -164,6 +174,62 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             )
         else:
             self._warn_results(results)
+        return self
+
+    def _is_softmax(self):
+        return isinstance(self.loss, str) and self.loss == "softmax"
+
+    def _fit_softmax(self, X, code, weights):
+        for name, default in (("groups", None), ("positive", False), ("bounds", None)):
+            if getattr(self, name) is not default:
+                raise ValueError(f'{name}: cannot be combined with loss="softmax"; leave it out.')
+        k = parameters.check_k(self.k)
+        if isinstance(k, str) and k != "cv":
+            raise ValueError(f'k: loss="softmax" takes an integer or "cv", got {k!r}.')
+        counted = weights > 0
+        X, code, weights = X[counted], code[counted], weights[counted]
+        solver, seed = parameters.make_solver(self.solver), parameters.make_seed(self.random_state)
+        names = list(getattr(self, "feature_names_in_", ()))
+        keep = parameters.make_threshold(None, self.keep, False, None, X.shape[1], names).keep
+        folds = None
+        if k == "cv":
+            folds = selection.make_folds(self.cv, code, np.ones(len(code), bool), True, seed)
+            if folds is None:
+                raise ValueError("k: cross-validation needs two samples of every class; pass an integer.")
+        l2 = parameters.make_l2(self.l2)
+        with jax.enable_x64(X.dtype == np.float64):
+            fit = fit_softmax(
+                X,
+                code,
+                self.classes_.size,
+                weights,
+                k=k,
+                l2=l2,
+                default_l2=self._default_l2,
+                l2_grid=self._l2_grid,
+                folds=folds,
+                keep=keep,
+                solver=solver,
+                max_steps=None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1),
+                termination=parameters.make_termination(self.tol, Logistic(), solver),
+                one_se=self.one_se,
+                fit_intercept=self.fit_intercept,
+                standardize=self.standardize,
+                key=jax.random.key(seed),
+            )
+            solution = jax.tree.map(np.asarray, fit.solution._replace(key=None, state=None))
+        self.coef_, self.intercept_ = solution.x.T, solution.intercept
+        self.support_ = np.zeros(X.shape[1], bool)
+        self.support_[solution.support.idx[solution.support.mask]] = True
+        self.k_, self.l2_, self.cv_results_ = fit.k, fit.l2, fit.results
+        self.path_ = self._certificates = None
+        self.n_iter_ = int(solution.num_steps)
+        result = RESULTS(int(solution.result))
+        rows = self.n_iter_ - (result is RESULTS.nonfinite)
+        self.history_ = {name: column[:rows] for name, column in solution.history._asdict().items()}
+        self.objective_value_, self.result_ = float(solution.value), result.name
+        self.fired_ = FIRED(int(solution.fired)).sentence
+        self._warn_results([result])
         return self
 
     def _encode(self, y):
@@ -203,17 +269,19 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         scores = self.decision_function(X)
         return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
 
-    @available_if(_is_logistic)
+    @available_if(_has_probabilities)
     def predict_proba(self, X):
-        """(n, classes) probabilities (logistic loss only); those of several classes are scaled to the sum one."""
+        """(n, classes) probabilities (logistic and softmax loss); one against the rest, scaled to the sum one."""
         return np.exp(self.predict_log_proba(X))
 
-    @available_if(_is_logistic)
+    @available_if(_has_probabilities)
     def predict_log_proba(self, X):
-        """(n, classes) logarithms of the probabilities (logistic loss only)."""
+        """(n, classes) logarithms of the probabilities (logistic and softmax loss)."""
         scale = 1.0 if isinstance(self.loss, str) else float(self.loss.margin_scale)
         eta = scale * self.decision_function(X)
         if eta.ndim == 1:
             return log_expit(np.column_stack([-eta, eta]))
+        if self._is_softmax():
+            return log_softmax(eta, axis=1)
         logs = log_expit(eta)
         return logs - logsumexp(logs, axis=1, keepdims=True)

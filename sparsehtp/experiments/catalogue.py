@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from . import grahtp, tight
+from . import grahtp, hsg, tight, tight_svrg
 from .run import Run
 
 
@@ -27,5 +27,11 @@ EXPERIMENTS = {
     "grahtp-fig4": Experiment(grahtp.fig4, "GraHTP", "objective, test error and time on real data"),
     "grahtp-fig5": Experiment(grahtp.fig5, "GraHTP", "hard thresholding against L1 at equal sparsity on real data"),
     "tight-fig1": Experiment(tight.fig1, "Tight", "phase transition of compressed sensing"),
+    "tight-fig2": Experiment(tight_svrg.fig2, "Tight", "success of HT-SVRG against measurements and sparsity"),
     "tight-fig3": Experiment(tight.fig3, "Tight", "measurements needed for 95% and 99% success"),
+    "tight-fig4": Experiment(tight_svrg.fig4, "Tight", "HT-SVRG under other k, m and step sizes"),
+    "tight-fig5": Experiment(tight_svrg.fig5, "Tight", "HT-SVRG with very small steps"),
+    "tight-fig7-8": Experiment(tight_svrg.fig78, "Tight", "sparse logistic regression of MNIST pairs"),
+    "hsg-fig1": Experiment(hsg.fig1, "HSG", "a single pass over the data, sparse logistic regression"),
+    "hsg-fig2": Experiment(hsg.fig2, "HSG", "several passes, sparse softmax and rank-constrained regression"),
 }

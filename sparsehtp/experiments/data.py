@@ -90,6 +90,29 @@ def _text(arrays) -> DataSet:
     return _split(X, arrays["y"].astype(np.float32), 0.3)
 
 
+def _words(arrays) -> DataSet:
+    """Rows of a stored sparse matrix, with the columns that occur, dense; all rows are for training."""
+    shape = tuple(arrays["shape"])
+    X = sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
+    X = X[:, np.flatnonzero(np.bincount(arrays["indices"], minlength=shape[1]))].toarray().astype(np.float32)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, y = X[order], arrays["y"][order].astype(np.float32)
+    return DataSet(X, y, X[:0], y[:0])
+
+
+def _images(arrays) -> DataSet:
+    """Pixels in [0, 1], in a random order; classes 0, 1, ..."""
+    order = np.random.default_rng(0).permutation(len(arrays["y"]))
+    X = arrays["X"][order].astype(np.float32) / 255
+    y = np.unique(arrays["y"][order], return_inverse=True)[1].astype(np.float32)
+    return DataSet(X, y, X[:0], y[:0])
+
+
+def _mnist(arrays) -> DataSet:
+    X, y = arrays["X"].astype(np.float32) / 255, arrays["y"].astype(np.float32)
+    return DataSet(X[:60000], y[:60000], X[60000:], y[60000:])
+
+
 SOURCES = {
     "gisette": Source("mnist.npz", "MNIST digits 4 and 9, from which gisette was made", LIBSVM_PAGE, _digits),
     "breast-cancer": Source(
@@ -109,5 +132,24 @@ SOURCES = {
         "6,000 posts of 20 Newsgroups as counts of words and pairs, made by the rule of news20.binary",
         LIBSVM_PAGE,
         _text,
+    ),
+    "rcv1-words": Source(
+        "1,500 documents of RCV1 and the words in them",
+        LIBSVM_PAGE,
+        _words,
+    ),
+    "a9a": Source("a9a.npz", "income (Adult), for real-sim, which cannot be had here", LIBSVM_PAGE, _words),
+    "mnist": Source("mnist.npz", "", LIBSVM_PAGE, _mnist),
+    "rank-coil20": Source(
+        "coil20.npz",
+        "images of 20 objects, for coil100",
+        "https://www.cs.columbia.edu/CAVE/software/softlib/coil-100.php",
+        _images,
+    ),
+    "rank-orl": Source(
+        "orl.npz",
+        "images of 40 faces, for caltech256",
+        "https://data.caltech.edu/records/nyy15-4j048",
+        _images,
     ),
 }

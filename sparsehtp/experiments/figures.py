@@ -17,6 +17,12 @@ STYLE = {
     "FoBa": (PALETTE[4], "D"),
     "L1": (PALETTE[7], "x"),
     "IHT": (PALETTE[5], "P"),
+    "HT-SVRG": (PALETTE[0], "o"),
+    "FG-HT": (PALETTE[1], "s"),
+    "SG-HT": (PALETTE[7], "x"),
+    "SVRG-HT": (PALETTE[0], "o"),
+    "HSG-HT": (PALETTE[2], "^"),
+    "AHSG-HT": (PALETTE[3], "v"),
 }
 
 

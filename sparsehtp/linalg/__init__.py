@@ -4,6 +4,7 @@ from .lanes import LANE as LANE
 from .lanes import START as START
 from .lanes import any_lane as any_lane
 from .largest import largest as largest
+from .low_rank import leading_triplets as leading_triplets
 from .masked_cholesky import masked_factor as masked_factor
 from .power_iteration import largest_eigenvalue as largest_eigenvalue
 from .power_iteration import random_start as random_start

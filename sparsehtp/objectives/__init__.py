@@ -1,11 +1,15 @@
 """WHAT is minimised."""
 
 from .base import AbstractObjective as AbstractObjective
+from .base import AbstractRefittable as AbstractRefittable
 from .base import AbstractRestrictable as AbstractRestrictable
 from .base import AbstractRestricted as AbstractRestricted
 from .base import gather as gather
 from .base import scatter as scatter
 from .custom import Custom as Custom
+from .finite_sum import AbstractFiniteSum as AbstractFiniteSum
+from .finite_sum import AbstractSamples as AbstractSamples
 from .linear_model import LinearModel as LinearModel
+from .multi_response import MultiResponse as MultiResponse
 from .normal_equations import GramEquations as GramEquations
 from .quadratic_form import QuadraticForm as QuadraticForm

@@ -100,10 +100,15 @@ class AbstractObjective(eqx.Module):
 
     def coefficients(self, x0: Any) -> Any:
         """Coefficients as given by a user, in the objective's shape and dtype, or ValueError."""
-        x0, p = jnp.asarray(x0, self.dtype), self.n_coefficients
-        if x0.shape != (p,):
-            raise ValueError(f"x0: needs shape ({p},), one coefficient per feature, got {x0.shape}.")
+        x0 = jnp.asarray(x0, self.dtype)
+        if x0.shape != self.external_shape:
+            raise ValueError(f"x0: needs shape {self.external_shape}, one value per coefficient, got {x0.shape}.")
         return x0
+
+    @property
+    def external_shape(self) -> tuple[int, ...]:
+        """Shape of the coefficients as a caller sees them."""
+        return (self.n_coefficients,)
 
     def internal_scale(self) -> Float[Array, "p"] | None:
         """Factor from coefficients in original units to the entries of x; None if they are the same."""
@@ -179,7 +184,7 @@ class AbstractRestricted(eqx.Module):
         return truncated_newton(self, z0, max_steps)
 
 
-class AbstractRestrictable(AbstractObjective):
+class AbstractRefittable(AbstractObjective):
     """An objective whose restriction to a support can be minimised."""
 
     @abc.abstractmethod
@@ -195,6 +200,10 @@ class AbstractRestrictable(AbstractObjective):
     def sparse(self) -> bool:
         """True if products with the data cost less than a dense copy of a few of their columns."""
         return False
+
+
+class AbstractRestrictable(AbstractRefittable):
+    """An objective that is, or is locally modelled by, a least-squares problem on its columns."""
 
     @abc.abstractmethod
     def normal_equations(self, x: Float[Array, "d"] | None = None) -> AbstractNormalEquations:

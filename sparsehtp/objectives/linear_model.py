@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 
 from .._tolerances import tolerance
@@ -14,13 +15,15 @@ from ..designs import AbstractDesign, as_design
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractLoss, Squared
 from .base import DENSE_HESSIAN_LIMIT, AbstractRestrictable, AbstractRestricted, gather, scatter
+from .finite_sum import AbstractFiniteSum, AbstractSamples
 from .normal_equations import AbstractNormalEquations
 
 MIN_CURVATURE = 1e-3  # of a local quadratic model, relative to its mean
+ROWS_AT_ONCE = 128  # in a pass over single samples
 KINKED_CURVATURE = 1e-3  # the same for losses whose curvature vanishes in places, relative to its upper bound
 
 
-class LinearModel(AbstractRestrictable):
+class LinearModel(AbstractRestrictable, AbstractFiniteSum):
     """Weighted mean loss of a linear predictor plus a ridge penalty.
 
         F(w, b) = (1/W) sum_i s_i l(x_i'w + b + o_i, y_i) + (1/2) sum_j l2_j w_j^2,    W = sum_i s_i
@@ -247,6 +250,20 @@ class LinearModel(AbstractRestrictable):
         d = self.n_coefficients + self.n_free
         return largest_eigenvalue(self.gram_product, random_start(d, self.dtype))
 
+    # --- samples -----------------------------------------------------------------------------------------------------
+    def samples(self):
+        return LinearSamples(self, self.n_samples * self._weights())
+
+    def sample_smoothness(self):
+        samples = self.samples()
+
+        def curvature(i):
+            row = samples.rows(i[None]).transpose_product(jnp.ones(1, self.dtype))
+            return samples.shares[i] * jnp.sum(row**2)
+
+        largest = jnp.max(lax.map(curvature, jnp.arange(self.n_samples), batch_size=ROWS_AT_ONCE))
+        return self.loss.smoothness * largest + jnp.max(self.l2)
+
     @property
     def quadratic(self):
         return isinstance(self.loss, Squared)
@@ -323,6 +340,40 @@ class LinearModel(AbstractRestrictable):
             jnp.where(support.mask, self.ridge()[support.idx], 0),
             support.mask,
         )
+
+
+class LinearSamples(AbstractSamples):
+    """f_i = (n s_i / W) l(x_i'w + b + o_i, y_i) of a `LinearModel`, and its ridge penalty."""
+
+    model: LinearModel
+    shares: Float[Array, "n"]  # n s_i / W
+
+    def rows(self, i):
+        """The model of the rows i, weighted by their shares, in the units of all rows."""
+        model = self.model
+        return replace(
+            model,
+            design=DenseDesign(model.design.rows(i)),
+            y=model.y[i],
+            sample_weight=self.shares[i],
+            offset=None if model.offset is None else model.offset[i],
+        )
+
+    def scores(self, x, i):
+        part = self.rows(i)
+        return part.sample_weight * part.loss.derivative(part.forward(x), part.y)
+
+    def scores_at(self, forward):
+        return self.shares * self.model.loss.derivative(forward, self.model.y)
+
+    def pull(self, scores, i):
+        return self.rows(i).transpose_product(scores / i.shape[0])
+
+    def pull_all(self, scores):
+        return self.model.transpose_product(scores / self.model.n_samples)
+
+    def penalty_grad(self, x):
+        return self.model.ridge() * x
 
 
 class LinearNormalEquations(AbstractNormalEquations):

@@ -3,6 +3,7 @@
 from .cv import plot_cv as plot_cv
 from .fit import plot_fit as plot_fit
 from .path import plot_path as plot_path
+from .ranks import plot_ranks as plot_ranks
 from .stability import plot_stability as plot_stability
 from .style import new_figure as new_figure
 from .swaps import Swaps as Swaps

@@ -139,13 +139,6 @@ def where(flag: Array, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(flag, a, b), new, old)
 
 
-def changed(a: Support, b: Support) -> Array:
-    """1 if two supports of the same length differ as sets, else 0."""
-    unused = jnp.iinfo(jnp.int32).max
-    first, second = (jnp.sort(jnp.where(s.mask, s.idx, unused)) for s in (a, b))
-    return jnp.any(first != second).astype(jnp.int32)
-
-
 def report(
     objective: Any,
     threshold: Any,
@@ -154,7 +147,7 @@ def report(
     *,
     value: Array,
     grad: Array,
-    entries: Support,
+    entries: Support | None,
     fault: Array | int = 0,
     hard_thresholds: Array | int = 1,
     design_products: Array | int = 1,
@@ -165,15 +158,16 @@ def report(
     def count(c):
         return jnp.asarray(c, jnp.int32)
 
-    projected = gather(threshold.free_gradient(new.x, grad), entries)
+    projected = threshold.tangent(threshold.free_gradient(new.x, grad), new.support)
+    projected = projected if entries is None else gather(projected, entries)
     status = jnp.where(threshold.overflow(new.x), RESULTS.support_overflow, fault)
     return Info(
         value=value + threshold.value(new.x),
         grad_norm=jnp.linalg.norm(projected),
         step_norm=jnp.linalg.norm(new.x - old.x),
         step_size=new.step_size,
-        support_size=jnp.sum(new.support.mask, dtype=jnp.int32) - objective.n_free,
-        support_changed=changed(old.support, new.support),
+        support_size=threshold.size(new.support),
+        support_changed=threshold.differs(old.support, new.support).astype(jnp.int32),
         ifo=count(gradients) * objective.ifo_per_gradient,
         hard_thresholds=count(hard_thresholds),
         design_products=count(design_products),

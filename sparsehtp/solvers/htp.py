@@ -9,9 +9,10 @@ from jaxtyping import Array
 from .._results import RESULTS
 from .._termination import Cycle, StableSupport
 from .._types import Support
-from ..objectives import AbstractRestrictable, gather, scatter
+from ..linalg import dot
+from ..objectives import AbstractRefittable, gather, scatter
 from ..steps import AbstractStep, NormalisedStep
-from ..thresholds import AbstractUnitThreshold
+from ..thresholds import AbstractUnitThreshold, Rank
 from .base import AbstractSolver, first_support, report, search
 
 MAX_TRIES = 30
@@ -39,12 +40,28 @@ def refit(objective, threshold, entries, start, max_steps=None):
     return scatter(fit.z, entries, start.shape[0]), fault
 
 
+def refit_left(objective, threshold, x, factors, max_steps=None):
+    """argmin of F over the matrices whose columns lie in the span of `factors.left`, its factors, and a fault or 0."""
+    W = threshold.matrix(x)
+    start = threshold.join(dot(factors.left.T, W), x)
+    fit = objective.restrict_left(factors.left, factors.mask).minimise(start, max_steps=max_steps)
+    unsolved = jnp.where(fit.solved | (max_steps is not None), 0, RESULTS.max_steps)
+    fault = jnp.where(fit.singular, RESULTS.singular, unsolved).astype(jnp.int32)
+    n_left = factors.mask.shape[0] * W.shape[1]
+    inside = threshold.factors(fit.z[:n_left].reshape(-1, W.shape[1]))
+    left = dot(factors.left, inside.left)
+    W = dot(left * inside.values, inside.right.T)
+    return jnp.concatenate([W.ravel(), fit.z[n_left:]]), inside._replace(left=left, mask=factors.mask), fault
+
+
 class HTP(AbstractSolver):
     """Hard thresholding pursuit: S <- supp H_k(x - eta grad F(x)), then x <- argmin {F(w) : supp w in S}.
 
     Also known as GraHTP [GraHTP]. One full product with the data an iteration, and the refit on k columns: direct for
-    quadratics, damped Newton otherwise. With a searching step rule the size shrinks until F does not rise, so that
-    the iteration cannot cycle; with a constant step it can (a period-2 cycle was seen at 4/L), which is reported.
+    quadratics, damped Newton otherwise. Under `Rank` the support is the span of the left singular vectors, and the
+    refit is over all matrices with columns in it: r coefficients per response. With a searching step rule the size
+    shrinks until F does not rise, so that the iteration cannot cycle; with a constant step it can (a period-2 cycle
+    was seen at 4/L), which is reported.
 
     Args:
         step: step-size rule; the default takes the curvature along the k largest gradient entries.
@@ -60,8 +77,8 @@ class HTP(AbstractSolver):
     step_rule: AbstractStep
     newton_steps: int | None = eqx.field(static=True)
 
-    requires = AbstractRestrictable
-    supports = (AbstractUnitThreshold,)
+    requires = AbstractRefittable
+    supports = (AbstractUnitThreshold, Rank)
     needs_curvature = True
 
     def __init__(self, step: AbstractStep | None = None, newton_steps: int | None = None):
@@ -87,12 +104,16 @@ class HTP(AbstractSolver):
         rule = self.step_rule
         _, steepest = threshold(-state.grad)
         along = threshold.entries(-state.grad, steepest)
-        size = rule.propose(objective, state.forward, state.grad, along, state.step_size, t)
+        direction = threshold.tangent(state.grad, steepest)
+        size = rule.propose(objective, state.forward, direction, along, state.step_size, t)
 
         def trial(size):
             thresholded, support = threshold(state.x - size * state.grad, size)
             entries = threshold.entries(thresholded, support)
-            x, fault = refit(objective, threshold, entries, state.x, self.newton_steps)
+            if entries is None:
+                x, support, fault = refit_left(objective, threshold, thresholded, support, self.newton_steps)
+            else:
+                x, fault = refit(objective, threshold, entries, state.x, self.newton_steps)
             return x, support, entries, fault, objective.forward(x, entries)
 
         def accepted(size, tried):

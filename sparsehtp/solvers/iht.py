@@ -10,7 +10,7 @@ from .._termination import Cycle, SmallGradient, SmallStep
 from .._types import Support
 from ..objectives import AbstractObjective
 from ..steps import AbstractStep, NormalisedStep, ScheduleStep
-from ..thresholds import AbstractUnitThreshold
+from ..thresholds import AbstractUnitThreshold, Rank
 from .base import AbstractSolver, first_support, report, search
 
 MAX_TRIES = 60
@@ -45,8 +45,9 @@ class IHT(AbstractSolver):
         nesterov: extrapolate before the gradient.
 
     Guarantee: a limit point x is stationary on its support, with |x_j| >= eta |grad_j F(x)| between the smallest kept
-    and the largest dropped coordinate; linear convergence to a k-sparse target under restricted strong convexity
-    ([GraHTP] Theorem 5, [Tight] section 4). It can stop at a poor support on correlated designs.
+    and the largest dropped coordinate (for `Rank`: stationary along the rank-r matrices); linear convergence to a
+    k-sparse target under restricted strong convexity ([GraHTP] Theorem 5, [Tight] section 4). It can stop at a poor
+    support on correlated designs.
 
     Source: Blumensath and Davies (2009, 2010); [GraHTP] Algorithm 1.
     """
@@ -56,7 +57,7 @@ class IHT(AbstractSolver):
     nesterov: bool = eqx.field(static=True)
 
     requires = AbstractObjective
-    supports = (AbstractUnitThreshold,)
+    supports = (AbstractUnitThreshold, Rank)
 
     def __init__(self, step: AbstractStep | None = None, momentum: float = 0.0, nesterov: bool = False):
         self.step_rule = NormalisedStep() if step is None else step
@@ -90,7 +91,8 @@ class IHT(AbstractSolver):
         rule = self.step_rule
         point, grad = state.point, state.grad
         entries = threshold.entries(point, state.support)
-        size = rule.propose(objective, state.forward, grad, entries, state.step_size, t)
+        along = threshold.tangent(grad, state.support)
+        size = rule.propose(objective, state.forward, along, entries, state.step_size, t)
         # Nesterov's extrapolation is already in `point`.
         drift = 0.0 if self.nesterov else self.momentum * (state.x - state.previous)
 

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from .._termination import Cycle, SmallStep, StableSupport
-from ..objectives import AbstractRestrictable
+from ..objectives import AbstractRefittable
 from ..thresholds import AbstractUnitThreshold, union
 from .base import AbstractSolver
 from .htp import pursuit_step, refit, start
@@ -17,7 +17,7 @@ class AbstractPursuit(AbstractSolver):
 
     expansion: ClassVar[int]
 
-    requires = AbstractRestrictable
+    requires = AbstractRefittable
     supports = (AbstractUnitThreshold,)
     needs_curvature = True
 

@@ -29,11 +29,11 @@ class AbstractStep(eqx.Module):
         objective: Any,
         forward: Float[Array, "m"],
         grad: Float[Array, "d"],
-        entries: Support,
+        entries: Support | None,
         previous: Float[Array, ""],
         t: Any,
     ) -> Float[Array, ""]:
         """Step size to try at step t, from the forward product and the gradient at the current point.
 
-        `entries` holds the coordinates along which the step is expected to move.
+        `entries` holds the coordinates along which the step is expected to move; None: along all of `grad`.
         """

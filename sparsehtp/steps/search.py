@@ -30,9 +30,9 @@ class NormalisedStep(AbstractStep):
         return jnp.ones((), objective.dtype)
 
     def propose(self, objective, forward, grad, entries, previous, t):
-        g = gather(grad, entries)
-        curvature = objective.curvature_at(forward, scatter(g, entries, grad.shape[0]), entries)
-        size = jnp.sum(g**2) / jnp.where(curvature > 0, curvature, 1)
+        along = grad if entries is None else scatter(gather(grad, entries), entries, grad.shape[0])
+        curvature = objective.curvature_at(forward, along, entries)
+        size = jnp.sum(along**2) / jnp.where(curvature > 0, curvature, 1)
         return jnp.where((curvature > 0) & (size > 0) & jnp.isfinite(size), size, previous)
 
 

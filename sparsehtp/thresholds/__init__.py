@@ -5,6 +5,8 @@ from .base import AbstractUnitThreshold as AbstractUnitThreshold
 from .base import union as union
 from .group import GroupSparsity as GroupSparsity
 from .leaves import LeafSparsity as LeafSparsity
+from .rank import Rank as Rank
+from .rows import RowSparsity as RowSparsity
 from .sparsity import NonNegativeSparsity as NonNegativeSparsity
 from .sparsity import Sparsity as Sparsity
 from .sparsity import hard_threshold_bound as hard_threshold_bound

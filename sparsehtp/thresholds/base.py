@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, is_concrete
+from .._types import ArrayLike, Factors, Support, is_concrete
 from ..linalg import top_k
 
 
@@ -24,8 +24,32 @@ class AbstractThreshold(eqx.Module):
     @abc.abstractmethod
     def __call__(
         self, z: Float[Array, "d"], step_size: Float[Array, ""] | float = 1.0
-    ) -> tuple[Float[Array, "d"], Support]:
+    ) -> tuple[Float[Array, "d"], Support | Factors]:
         """The projection (proximal point for `step_size`) of z, and the support that it keeps."""
+
+    @abc.abstractmethod
+    def entries(self, x: Float[Array, "d"], support: Any) -> Support | None:
+        """The entries of x that a support of units covers; None: all of them."""
+
+    @abc.abstractmethod
+    def tangent(self, grad: Float[Array, "d"], support: Any) -> Float[Array, "d"]:
+        """The part of a gradient along moves that keep the structure; on `entries` only, where those are given."""
+
+    @abc.abstractmethod
+    def size(self, support: Any) -> Int[Array, ""]:
+        """Number of units in a support, free ones left out."""
+
+    @abc.abstractmethod
+    def differs(self, a: Any, b: Any) -> Bool[Array, ""]:
+        """True if two supports are not the same."""
+
+    def visible(self, support: Any) -> Any:
+        """A support without the free entries."""
+        return support
+
+    def free_gradient(self, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Float[Array, "d"]:
+        """The gradient, zero where a bound is active and the gradient pushes outwards."""
+        return grad
 
     def value(self, x: Float[Array, "d"]) -> Float[Array, ""]:
         """The penalty's value; zero for a constraint."""
@@ -51,9 +75,19 @@ class AbstractUnitThreshold(AbstractThreshold):
     def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
         """Nonnegative score of every unit: the root of twice the decrease in squared distance from keeping it."""
 
-    @abc.abstractmethod
-    def entries(self, x: Float[Array, "d"], support: Support) -> Support:
-        """The entries of x that a support of units covers."""
+    def tangent(self, grad, support):
+        return grad
+
+    def size(self, support):
+        return jnp.sum(support.mask, dtype=jnp.int32) - self.n_free
+
+    def differs(self, a, b):
+        unused = jnp.iinfo(jnp.int32).max
+        first, second = (jnp.sort(jnp.where(s.mask, s.idx, unused)) for s in (a, b))
+        return jnp.any(first != second)
+
+    def visible(self, support):
+        return Support(support.idx[self.n_free :], support.mask[self.n_free :])
 
     def clip(self, z: Float[Array, "d"]) -> Float[Array, "d"]:
         """z moved into the bounds."""
@@ -62,10 +96,6 @@ class AbstractUnitThreshold(AbstractThreshold):
     def box(self, entries: Support) -> tuple[Array | None, Array | None]:
         """Lower and upper bounds on the entries of a support; None where there are none."""
         return None, None
-
-    def free_gradient(self, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Float[Array, "d"]:
-        """The gradient, zero where a bound is active and the gradient pushes outwards."""
-        return grad
 
     def select(self, scores: Float[Array, "units"], factor: int = 1) -> Support:
         """The units with the `factor * k` largest scores, after the free and the kept ones."""

@@ -1,0 +1,255 @@
+"""Multi-response regression of low rank with the scikit-learn interface."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from .._reduced_rank import ReducedRank, reduced_rank
+from .._results import RESULTS
+from .._solve import solve
+from ..objectives import MultiResponse
+from ..thresholds import Rank
+from . import parameters, selection
+
+CRITERIA = ("aic", "bic")
+
+
+class LowRankRegressor(RegressorMixin, BaseEstimator):
+    """Regression of several responses with coefficients of rank r: reduced-rank, or multi-task, regression.
+
+        min_{B, b} (1/2W) sum_i s_i ||B'x_i + b - y_i||^2 + (1/2) l2 sum_j (sd_j)^2 ||B_j.||^2   subject to rank B <= r
+
+    with the sample weights s_i, their sum W, and sd_j = 1 unless `standardize`. The responses share r linear
+    combinations of the features. Coefficients are in original units.
+
+    Args:
+        r: rank, an integer >= 0. "cv": chosen by cross-validation among 0, 1, ..., the most that the data allow.
+            "aic", "bic": chosen by the criterion W c ln(RSS / (W c)) + (2 or ln(W c)) r (p + c - r), for one noise
+            variance.
+        l2: ridge strength >= 0 in units of the mean loss, a number or (p,). The default is enough to make collinear
+            features determined, and too small to be seen otherwise.
+        solver: "auto": the global minimiser in closed form, for all ranks at once (`reduced_rank`); "htp", "iht" or a
+            solver instance: that solver under `Rank`, at the chosen r.
+        fit_intercept: add an intercept per response, never penalised.
+        standardize: penalise coefficients times the standard deviations of their columns; in a fold, those of its
+            training rows.
+        cv: number of folds, shuffled (fewer, with a warning, where there are fewer samples), any scikit-learn splitter,
+            or pairs (train, test).
+        one_se: take the lowest rank whose mean held-out loss is within one standard error of the least; False: the
+            least loss itself.
+        random_state: seed or RandomState for shuffling folds. None: a fixed seed.
+        max_iter: step limit of a solver.
+
+    Attributes:
+        coef_: (c, p) coefficients, B', or (p,) for a one-dimensional y.
+        intercept_: (c,), or a float.
+        rank_: the rank used.
+        singular_values_: (rank_,) of the standardised coefficients, largest first.
+        x_rotation_: (p, rank_) the shared combinations of features, `X @ x_rotation_`, in original units, and
+        y_loadings_: (c, rank_) orthonormal, so that B = x_rotation_ y_loadings_'.
+        cv_results_: with r="cv", a dict of arrays over the ranks: ranks, mean_loss, se, scores (folds, ranks), and the
+            rows best_index and best_1se_index. Else None.
+        result_: how the fit ended, a name in `RESULTS`.
+        n_iter_: steps of a solver; 1 for the closed form.
+        objective_value_: the minimum found.
+        n_features_in_, feature_names_in_: as in scikit-learn.
+
+    Raises:
+        ValueError: in `fit`, for data or parameters out of range; the message names the argument.
+
+    Warns:
+        ConvergenceWarning: if a solver did not converge, or the features are collinear and l2 is 0.
+
+    The closed form is a global optimum, and all ranks cost no more than one. It factorises the smaller of (p, p) and
+    (n, n). The held-out loss of the chosen r is optimistic, as it is a minimum. Computes in the dtype of X.
+
+    Example:
+        >>> model = LowRankRegressor().fit(X, Y)
+        >>> model.rank_, model.predict(X)
+
+    Source: Izenman (1975); cross-validated rank with the one-standard-error rule as in Breiman et al. (1984).
+    """
+
+    def __init__(
+        self,
+        r="cv",
+        *,
+        l2=1e-6,
+        solver="auto",
+        fit_intercept=True,
+        standardize=True,
+        cv=5,
+        one_se=True,
+        random_state=None,
+        max_iter=None,
+    ):
+        self.r = r
+        self.l2 = l2
+        self.solver = solver
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.cv = cv
+        self.one_se = one_se
+        self.random_state = random_state
+        self.max_iter = max_iter
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X, y, sample_weight=None):
+        """Choose the rank and fit.
+
+        Args:
+            X: (n, p) array or data frame, float32 or float64.
+            y: (n, c) responses, or (n,).
+            sample_weight: (n,) weights >= 0. None: one.
+        """
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        if weights.min() < 0 or not weights.any():
+            raise ValueError("sample_weight: needs weights >= 0 that are not all zero.")
+        flat = y.ndim == 1
+        Y = np.asarray(y.reshape(len(y), -1), X.dtype)
+        counted = weights > 0
+        X, Y, weights = X[counted], Y[counted], weights[counted]
+        r = self._check_r(min(X.shape[1], Y.shape[1]))
+        max_iter = None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1)
+        solver = parameters.make_solver(self.solver)
+        seed = parameters.make_seed(self.random_state)
+        l2 = parameters.make_l2(self.l2)
+        with jax.enable_x64(X.dtype == np.float64):
+            objective = MultiResponse(
+                X,
+                Y,
+                l2=1e-6 if l2 is None else l2,
+                sample_weight=weights / weights.max(),
+                fit_intercept=self.fit_intercept,
+                standardize=self.standardize,
+            )
+            fits = _closed(objective)
+            self.cv_results_ = None
+            if r == "cv":
+                r = self._by_cross_validation(objective, Y, seed)
+            elif isinstance(r, str):
+                r = _by_criterion(objective, fits, r, weights.sum())
+            if solver is None:
+                W, intercept, value = _at_rank(objective, fits, np.int32(r))
+                singular, steps = bool(fits.singular) and r > 0, 1
+                result = RESULTS.singular if singular else RESULTS.converged
+            else:
+                solution = solve(objective, Rank(r), solver, max_steps=max_iter, throw=False)
+                W, intercept, value, steps = solution.x, solution.intercept, solution.value, int(solution.num_steps)
+                result = RESULTS(int(solution.result))
+            W = np.asarray(W)
+            scale = objective.features.internal_scale()
+            scale = np.ones(W.shape[0], W.dtype) if scale is None else np.asarray(scale)
+        _, s, Vt = np.linalg.svd(W * scale[:, None], full_matrices=False)
+        self.singular_values_ = s[:r]
+        self.y_loadings_ = Vt[:r].T
+        self.x_rotation_ = W @ self.y_loadings_
+        self.coef_, self.intercept_ = W.T, np.asarray(intercept)
+        if flat:
+            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
+        self.rank_, self.n_iter_, self.result_, self.objective_value_ = int(r), steps, result.name, float(value)
+        if result is not RESULTS.converged:
+            sentence = result.sentence.replace("max_steps", "max_iter")
+            warnings.warn(f"LowRankRegressor: {sentence}", ConvergenceWarning, stacklevel=2)
+        return self
+
+    def _check_r(self, most):
+        if isinstance(self.r, str):
+            if self.r not in ("cv", *CRITERIA):
+                raise ValueError(f"r: needs an integer >= 0, 'cv', or one of {', '.join(CRITERIA)}, got {self.r!r}.")
+            return self.r
+        r = parameters.check_count("r", self.r, 0)
+        if r > most:
+            raise ValueError(f"r: is {r}, but the coefficients have rank {most} at most; lower r.")
+        return r
+
+    def _by_cross_validation(self, objective, Y, seed):
+        n = Y.shape[0]
+        folds = selection.make_folds(self.cv, np.zeros(n), np.ones(n, bool), False, seed)
+        if folds is None:
+            warnings.warn("LowRankRegressor: a single sample leaves no folds, so that r is 0.", stacklevel=3)
+            return 0
+        base = np.asarray(objective.sample_weight)
+        train, test = (np.zeros((len(folds), n), base.dtype) for _ in range(2))
+        for row, (fit, held) in enumerate(folds):
+            train[row, fit], test[row, held] = base[fit], base[held]
+        scores = np.asarray(_fold_scores(objective, jnp.asarray(train), jnp.asarray(test)))
+        scores = scores[:, : min(objective.external_shape) + 1]
+        share = test.sum(1)
+        mean = np.average(scores, axis=0, weights=share)
+        se = np.sqrt(np.average((scores - mean) ** 2, axis=0, weights=share) / max(len(folds) - 1, 1))
+        best = int(np.argmin(mean))
+        near = int(np.flatnonzero(mean <= mean[best] + se[best])[0])
+        self.cv_results_ = {
+            "ranks": np.arange(mean.size),
+            "mean_loss": mean,
+            "se": se,
+            "scores": scores,
+            "best_index": best,
+            "best_1se_index": near,
+        }
+        return near if self.one_se else best
+
+    def predict(self, X):
+        """(n, c) predicted responses, or (n,)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return X @ self.coef_.T + self.intercept_
+
+
+_closed = jax.jit(reduced_rank)
+
+
+@jax.jit
+def _at_rank(objective: Any, fits: ReducedRank, r: Any) -> Any:
+    """Coefficients and intercepts in original units, and F."""
+    x = fits.at(r)
+    return *objective.to_external(x), objective.value(x)
+
+
+@jax.jit
+def _fold_scores(objective: Any, train: Any, test: Any) -> Any:
+    """(folds, c + 1) held-out mean losses at ranks 0, ..., c of fits with other weights."""
+    return jax.vmap(lambda a, b: held_out(objective, reduced_rank(objective.reweighted(a)), a, b))(train, test)
+
+
+def held_out(objective: Any, fits: ReducedRank, train: Any, test: Any) -> Any:
+    """(c + 1,) mean losses at ranks 0, ..., c under the weights `test` of a fit with the weights `train`."""
+    fold = objective.reweighted(train)
+    # In the basis of the responses every rank adds one coordinate.
+    centre = 0 if fits.response_mean is None else fits.response_mean
+    predicted = fold.forward(fits.join(fits.W)) - centre
+    errors = objective.y - centre
+    with_it = ((errors - predicted) @ fits.basis) ** 2
+    without = (errors @ fits.basis) ** 2
+    share = test / jnp.sum(test)
+    with_it, without = (0.5 * share @ part for part in (with_it, without))
+    zero = jnp.zeros(1, with_it.dtype)
+    head = jnp.concatenate([zero, jnp.cumsum(with_it)])
+    tail = jnp.concatenate([jnp.cumsum(without[::-1])[::-1], zero])
+    return head + tail
+
+
+def _by_criterion(objective: Any, fits: ReducedRank, name: str, total: float) -> int:
+    p, c = objective.external_shape
+    least = float(objective.scorer().value(fits.join(fits.W)))
+    losses = np.asarray(fits.losses, float)
+    ranks = np.arange(min(p, c) + 1)
+    df = ranks * (p + c - ranks)
+    loss = least + np.array([losses[r:].sum() for r in ranks])
+    size = total * c
+    saturated = df >= size
+    with np.errstate(divide="ignore"):
+        criterion = size * np.log(2 * loss / c) + (2.0 if name == "aic" else np.log(size)) * df
+    return int(np.argmin(np.where(saturated, np.inf, criterion)))

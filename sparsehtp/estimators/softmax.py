@@ -1,0 +1,123 @@
+"""The multi-class fit of `SparseClassifier(loss="softmax")`: k features that all classes share."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._results import Solution
+from .._solve import solve
+from .._types import replace
+from ..losses import Softmax
+from ..objectives import MultiResponse
+from ..solvers import HTP
+from ..thresholds import RowSparsity
+from .selection import KS
+
+
+class SoftmaxFit(NamedTuple):
+    """A fitted problem: the solution, the k and l2 used, and the table of a cross-validation."""
+
+    solution: Solution
+    k: int
+    l2: Any
+    results: dict[str, Any] | None
+
+
+def fit_softmax(
+    X: Any,
+    code: np.ndarray,
+    n_classes: int,
+    weights: np.ndarray,
+    *,
+    k: int | str,
+    l2: np.ndarray | None,
+    default_l2: float,
+    l2_grid: tuple[float, ...],
+    folds: Any,
+    keep: Any,
+    solver: Any,
+    max_steps: int | None,
+    termination: Any,
+    one_se: bool,
+    fit_intercept: bool,
+    standardize: bool,
+    key: jax.Array,
+) -> SoftmaxFit:
+    """Choose k (and l2, where it is None) by cross-validation if k is "cv", and fit all rows."""
+    solver = HTP() if solver is None else solver
+    objective = MultiResponse(
+        X,
+        code.astype(np.int32),
+        Softmax(n_classes),
+        l2=default_l2 if l2 is None else l2,
+        sample_weight=weights / weights.max(),
+        fit_intercept=fit_intercept,
+        standardize=standardize,
+    )
+    results = None
+    if k == "cv":
+        ks = np.array([each for each in KS if each <= min(len(code) // 2, X.shape[1] - len(keep))], np.int32)
+        l2s = np.asarray(l2_grid) if l2 is None else l2[None]
+        results, row = _cross_validate(objective, ks, l2s, folds, keep, solver, one_se, key)
+        k = int(results["ks"][row])
+        objective = objective.reweighted(l2=results["l2s"][row])
+    solution = solve(
+        objective,
+        RowSparsity(k, keep=keep),
+        solver,
+        key=key,
+        max_steps=max_steps,
+        termination=termination,
+        throw=False,
+    )
+    return SoftmaxFit(solution, int(k), np.asarray(objective.l2)[()], results)
+
+
+def _cross_validate(objective, ks, l2s, folds, keep, solver, one_se, key):
+    """The table over (l2, k), l2 major, and the chosen row."""
+    base = np.asarray(objective.sample_weight)
+    train, test = (np.zeros((len(folds), base.size), base.dtype) for _ in range(2))
+    for row, (fit, held) in enumerate(folds):
+        train[row, fit], test[row, held] = base[fit], base[held]
+    grid_l2, grid_k = np.repeat(l2s, ks.size, axis=0), np.tile(ks, l2s.shape[0])
+    template = RowSparsity(0, k_max=int(ks.max()), keep=keep)
+    columns = [
+        # One k at a time: the lanes of a batch all wait for the slowest.
+        np.asarray(_scores(objective, replace(template, k=k), l2s, train, test, solver, key))
+        for k in ks
+    ]
+    scores = np.stack(columns, axis=2).reshape(len(folds), -1)  # (folds, l2, k)
+    share = test.sum(1)
+    mean = np.average(scores, axis=0, weights=share)
+    se = np.sqrt(np.average((scores - mean) ** 2, axis=0, weights=share) / max(len(folds) - 1, 1))
+    best = int(np.argmin(np.nan_to_num(mean, nan=np.inf)))
+    near = np.flatnonzero(mean <= mean[best] + se[best])
+    one = int(near[np.lexsort((mean[near], -grid_l2[near].reshape(near.size, -1).sum(1), grid_k[near]))[0]])
+    results = {
+        "ks": grid_k,
+        "l2s": grid_l2,
+        "mean_loss": mean,
+        "se": se,
+        "scores": scores,
+        "best_index": best,
+        "best_1se_index": one,
+    }
+    return results, one if one_se else best
+
+
+@jax.jit
+def _scores(objective: Any, threshold: Any, l2s: Any, train: Any, test: Any, solver: Any, key: Any) -> Any:
+    """(folds, l2s) held-out mean losses."""
+
+    def one(fit, held, l2):
+        fold = objective.reweighted(fit, l2)
+        solution = solve(fold, threshold, solver, key=key, record=None, throw=False)
+        x = fold.to_internal(solution.x, solution.intercept)
+        return fold.scorer(held).value(x)
+
+    l2s = jnp.asarray(l2s, objective.dtype)
+    return jax.vmap(lambda fit, held: jax.vmap(lambda l2: one(fit, held, l2))(l2s))(
+        jnp.asarray(train), jnp.asarray(test)
+    )

@@ -1,0 +1,62 @@
+"""The softmax (multinomial logistic) loss."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import is_concrete
+from .vector import AbstractVectorLoss
+
+
+class Softmax(AbstractVectorLoss):
+    """l(eta, y) = log sum_j exp(eta_j) - eta_y for class labels y in 0, ..., c - 1 and one prediction per class.
+
+    For `MultiResponse`. The gradient is Lipschitz with constant 1/2. A constant added to all predictions changes
+    nothing, so that coefficients are determined up to that without l2.
+
+    Args:
+        n_classes: c, at least 2; static.
+
+    Raises:
+        ValueError: if n_classes is below 2.
+    """
+
+    n_classes: int = eqx.field(static=True)
+    classification = True
+    shift_invariant = True
+
+    def __check_init__(self):
+        if self.n_classes < 2:
+            raise ValueError(f"n_classes: must be at least 2, got {self.n_classes}.")
+
+    @property
+    def smoothness(self):
+        return 0.5
+
+    def n_responses(self, y):
+        return self.n_classes
+
+    def targets(self, y, n, dtype):
+        y = y if isinstance(y, jax.Array) else np.asarray(y)
+        if y.shape != (n,):
+            raise ValueError(f"Y: Softmax needs shape ({n},), one class per row of X, got {y.shape}.")
+        return jnp.asarray(y) if not is_concrete(y) or y.dtype.kind not in "iub" else jnp.asarray(y, jnp.int32)
+
+    def check_targets(self, y):
+        if y.dtype.kind not in "iu" or np.any((y < 0) | (y >= self.n_classes)):
+            raise ValueError(
+                f"Y: Softmax({self.n_classes}) needs integer classes 0 to {self.n_classes - 1}; recode the labels, or "
+                'use SparseClassifier(loss="softmax"), which takes any.'
+            )
+
+    def value(self, eta, y):
+        own = jnp.take_along_axis(eta, y[:, None], axis=1)[:, 0]
+        return jax.nn.logsumexp(eta, axis=1) - own
+
+    def derivative(self, eta, y):
+        return jax.nn.softmax(eta, axis=1) - jax.nn.one_hot(y, self.n_classes, dtype=eta.dtype)
+
+    def curvature(self, eta, y):
+        p = jax.nn.softmax(eta, axis=1)
+        return p, p

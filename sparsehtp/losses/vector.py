@@ -1,0 +1,87 @@
+"""Losses of several responses per sample: the interface, and the sum of a scalar loss over the responses."""
+
+import abc
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .base import AbstractLoss
+
+
+class AbstractVectorLoss(eqx.Module):
+    """A per-sample loss l(eta, y), convex in the predictions eta of c responses; methods act on all samples at once."""
+
+    twice_differentiable: ClassVar[bool] = True
+    kinked: ClassVar[bool] = False
+    shift_invariant: ClassVar[bool] = False  # l(eta + t 1, y) = l(eta, y)
+
+    @abc.abstractmethod
+    def n_responses(self, y: Array) -> int:
+        """c, from the targets."""
+
+    @abc.abstractmethod
+    def targets(self, y: Any, n: int, dtype: Any) -> Array:
+        """Targets of n samples as an array, or ValueError."""
+
+    @abc.abstractmethod
+    def check_targets(self, y: np.ndarray) -> None:
+        """Raise ValueError if concrete targets are not in the loss's domain."""
+
+    @abc.abstractmethod
+    def value(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n"]:
+        """l(eta, y)."""
+
+    @abc.abstractmethod
+    def derivative(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n c"]:
+        """Gradient of l in eta."""
+
+    @abc.abstractmethod
+    def curvature(self, eta: Float[Array, "n c"], y: Array) -> tuple[Float[Array, "n c"], Float[Array, "n c"] | None]:
+        """(d, q) with the Hessian of l in eta diag(d_i) - q_i q_i' for sample i; q None: zero."""
+
+    @property
+    @abc.abstractmethod
+    def smoothness(self) -> Float[Array, ""] | float:
+        """Lipschitz constant of the gradient; infinity if there is none."""
+
+
+class PerResponse(AbstractVectorLoss):
+    """The sum of a scalar loss over the responses."""
+
+    loss: AbstractLoss
+
+    @property
+    def twice_differentiable(self):
+        return self.loss.twice_differentiable
+
+    @property
+    def kinked(self):
+        return self.loss.kinked
+
+    @property
+    def smoothness(self):
+        return self.loss.smoothness
+
+    def n_responses(self, y):
+        return y.shape[1]
+
+    def targets(self, y, n, dtype):
+        y = jnp.asarray(y, dtype)
+        if y.ndim != 2 or y.shape[0] != n or y.shape[1] == 0:
+            raise ValueError(f"Y: needs shape ({n}, responses), one row per row of X, got {y.shape}.")
+        return y
+
+    def value(self, eta, y):
+        return jnp.sum(self.loss.value(eta, y), axis=1)
+
+    def derivative(self, eta, y):
+        return self.loss.derivative(eta, y)
+
+    def curvature(self, eta, y):
+        return self.loss.second_derivative(eta, y), None
+
+    def check_targets(self, y):
+        self.loss.check_targets(y)

@@ -1,0 +1,61 @@
+"""Objectives whose gradient is a mean over samples."""
+
+import abc
+
+import equinox as eqx
+from jaxtyping import Array, Float, Int
+
+from .base import AbstractObjective
+
+
+class AbstractSamples(eqx.Module):
+    """The terms f_i of a finite sum, with what does not depend on x computed once.
+
+    f_i sees x through the product of x with its row alone, so that its gradient is a score (the derivative of f_i in
+    that product; one per response) times the row: a solver that remembers gradients remembers scores.
+    """
+
+    @abc.abstractmethod
+    def scores(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "b ..."]:
+        """Scores of the samples i at x."""
+
+    @abc.abstractmethod
+    def scores_at(self, forward: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+        """Scores of all samples, given the objective's forward product."""
+
+    @abc.abstractmethod
+    def pull(self, scores: Float[Array, "b ..."], i: Int[Array, "b"]) -> Float[Array, "d"]:
+        """Mean over the samples i of score times row."""
+
+    @abc.abstractmethod
+    def pull_all(self, scores: Float[Array, "n ..."]) -> Float[Array, "d"]:
+        """Mean over all samples of score times row: one product with the data."""
+
+    @abc.abstractmethod
+    def penalty_grad(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
+        """Gradient of R."""
+
+    def grad(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "d"]:
+        """Unbiased estimate of the gradient of F: the mean over the samples i, and R exactly."""
+        return self.pull(self.scores(x, i), i) + self.penalty_grad(x)
+
+
+class AbstractFiniteSum(AbstractObjective):
+    """F(x) = (1/n) sum_i f_i(x) + R(x) with a penalty R that needs no data."""
+
+    @property
+    def n_samples(self) -> int:
+        """n."""
+        return self.ifo_per_gradient
+
+    @abc.abstractmethod
+    def samples(self) -> AbstractSamples:
+        """The terms f_i, and R."""
+
+    @abc.abstractmethod
+    def sample_smoothness(self) -> Float[Array, ""]:
+        """max_i L_i, the largest Lipschitz constant of the gradient of one f_i + R: one pass over the data."""
+
+    def sample_grad(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "d"]:
+        """Mean over the samples i of the gradient of f_i + R at x."""
+        return self.samples().grad(x, i)

@@ -1,0 +1,385 @@
+"""Linear models with several responses: multi-task regression and softmax classification."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from .._types import ArrayLike, Support, is_concrete, replace
+from ..designs import AbstractDesign
+from ..linalg import Refit, dot, largest_eigenvalue, masked_factor, random_start
+from ..losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
+from .base import AbstractRefittable, AbstractRestricted
+from .finite_sum import AbstractFiniteSum, AbstractSamples
+from .linear_model import ROWS_AT_ONCE, LinearModel, LinearSamples, bounded
+
+
+class MultiResponse(AbstractRefittable, AbstractFiniteSum):
+    """Weighted mean loss of c linear predictors plus a ridge penalty.
+
+        F(B, b) = (1/W) sum_i s_i l(B'x_i + b, y_i) + (1/2) sum_j l2_j ||B_j.||^2,    B of shape (p, c), W = sum_i s_i
+
+    where a scalar loss is summed over the responses: `Squared` gives (1/2W) sum_i s_i ||B'x_i + b - y_i||^2.
+    Intercepts, standardisation and weights are those of `LinearModel`. Structures: `Rank(r)`, `RowSparsity(k)` (k
+    features for all responses), `Sparsity(k)` (k entries; entry (j, r) is number j c + r).
+
+    Args:
+        X: (n, p) array or design.
+        Y: (n, c) targets; (n,) classes 0, ..., c - 1 for `Softmax`.
+        loss: `Softmax(c)`, or an instance of a scalar loss.
+        l2: ridge strength, a scalar or (p,), >= 0, in units of the mean loss. ([HSG] has lam / (2 c) ||B||^2 with its
+            softmax: l2 = lam / c.)
+        sample_weight, fit_intercept, standardize: as in `LinearModel`.
+
+    Raises:
+        ValueError: for empty, misshapen or nonfinite data, weights or l2, or targets outside the loss's domain (checked
+            on concrete arrays only).
+        TypeError: if `loss` is not a loss instance.
+
+    Inside, x is the (p, c) matrix row by row, followed by the c intercepts.
+    """
+
+    features: LinearModel  # one response with y = 0: the design, its units, weights and l2
+    y: Array
+    loss: AbstractVectorLoss
+
+    def __init__(
+        self,
+        X: ArrayLike | AbstractDesign,
+        Y: ArrayLike,
+        loss: AbstractLoss | AbstractVectorLoss | None = None,
+        l2: ArrayLike = 0.0,
+        sample_weight: ArrayLike | None = None,
+        fit_intercept: bool = False,
+        standardize: bool = False,
+    ):
+        loss = Squared() if loss is None else loss
+        if not isinstance(loss, AbstractLoss | AbstractVectorLoss):
+            raise TypeError(f"loss: needs an instance of a loss such as sht.Softmax(10), got {loss!r}.")
+        shape = X.shape if hasattr(X, "shape") else np.shape(X)
+        n = shape[0] if shape else 0
+        self.features = LinearModel(X, np.zeros(n), Squared(), l2, sample_weight, fit_intercept, standardize)
+        loss = PerResponse(loss) if isinstance(loss, AbstractLoss) else loss
+        self.y = loss.targets(Y, n, self.dtype)
+        if is_concrete(self.y):
+            y = np.asarray(self.y)
+            if not np.isfinite(y).all():
+                raise ValueError("Y: holds NaN or infinite values; remove or impute them first.")
+            loss.check_targets(y)
+        self.loss = jax.tree.map(lambda parameter: jnp.asarray(parameter, self.dtype), loss)
+
+    def reweighted(self, sample_weight=None, l2=None):
+        return replace(self, features=self.features.reweighted(sample_weight, l2))
+
+    def scorer(self, sample_weight=None):
+        return replace(self, features=self.features.scorer(sample_weight))
+
+    # --- shape and units ---------------------------------------------------------------------------------------------
+    @property
+    def n_responses(self) -> int:
+        """c."""
+        return self.loss.n_responses(self.y)
+
+    @property
+    def external_shape(self):
+        return (self.features.n_coefficients, self.n_responses)
+
+    @property
+    def n_coefficients(self) -> int:
+        return self.features.n_coefficients * self.n_responses
+
+    @property
+    def n_free(self) -> int:
+        return self.features.n_free * self.n_responses
+
+    @property
+    def dtype(self) -> Any:
+        return self.features.dtype
+
+    @property
+    def ifo_per_gradient(self) -> int:
+        return self.features.ifo_per_gradient
+
+    @property
+    def l2(self) -> Array:
+        """Ridge strength."""
+        return self.features.l2
+
+    @property
+    def sample_weight(self) -> Array:
+        """(n,) weights."""
+        return self.features.sample_weight
+
+    @property
+    def quadratic(self):
+        return isinstance(self.loss, PerResponse) and isinstance(self.loss.loss, Squared)
+
+    def matrix(self, x: Float[Array, "d"]) -> Float[Array, "m c"]:
+        """x as a matrix, with the intercepts as its last row."""
+        return x.reshape(-1, self.n_responses)
+
+    def internal_scale(self):
+        scale = self.features.internal_scale()
+        return None if scale is None else jnp.repeat(scale, self.n_responses)
+
+    def to_internal(self, x, intercept=0.0):
+        intercept = jnp.broadcast_to(jnp.asarray(intercept, x.dtype), (self.n_responses,))
+        return jax.vmap(self.features.to_internal, (1, 0), 1)(x, intercept).ravel()
+
+    def to_external(self, x):
+        return jax.vmap(self.features.to_external, 1, (1, 0))(self.matrix(x))
+
+    # --- values and derivatives --------------------------------------------------------------------------------------
+    def _weights(self):
+        weights = self.features.sample_weight
+        return weights / jnp.sum(weights)
+
+    def _times(self, x):
+        """(n, c) products of the (standardised) design with x, the intercepts included."""
+        w, intercept = self.to_external(x)
+        return jax.vmap(self.features.design.mv, 1, 1)(w) + intercept
+
+    def forward(self, x, support=None):
+        return bounded(self._times(x), self.sample_weight[:, None])
+
+    def _penalty(self, x):
+        return self.features.ridge()[:, None] * self.matrix(x)
+
+    def value_at(self, forward, x):
+        loss = dot(self._weights(), self.loss.value(forward, self.y))
+        return loss + 0.5 * jnp.sum(self._penalty(x) * self.matrix(x))
+
+    def transpose_product(self, r: Float[Array, "n c"]) -> Float[Array, "d"]:
+        """Transpose of the (standardised) design, the intercepts' column included, times r."""
+        return jax.vmap(self.features.transpose_product, 1, 1)(r).ravel()
+
+    def grad_at(self, forward, x):
+        residuals = self._weights()[:, None] * self.loss.derivative(forward, self.y)
+        return self.transpose_product(residuals) + self._penalty(x).ravel()
+
+    def curvature_at(self, forward, v, support=None):
+        u = self._times(v)
+        each = curvature_along(self.loss.curvature(forward, self.y), u)
+        return dot(self._weights(), each) + jnp.sum(self._penalty(v) * self.matrix(v))
+
+    def lipschitz(self):
+        if is_concrete(self.loss.smoothness) and np.isinf(self.loss.smoothness):
+            return jnp.asarray(jnp.inf, self.dtype)
+        features, smoothness = self.features, self.loss.smoothness
+
+        def product(v):  # all responses share one Gram matrix
+            ridge = features.ridge() * v
+            return smoothness * (features.gram_product(v) - ridge) + ridge
+
+        size = features.n_coefficients + features.n_free
+        return largest_eigenvalue(product, random_start(size, self.dtype))
+
+    # --- samples -----------------------------------------------------------------------------------------------------
+    def samples(self):
+        return MultiSamples(self.features.samples(), self.y, self.loss, self.n_responses)
+
+    def sample_smoothness(self):
+        samples = self.features.samples()
+
+        def curvature(i):
+            row = samples.rows(i[None]).transpose_product(jnp.ones(1, self.dtype))
+            return samples.shares[i] * jnp.sum(row**2)
+
+        largest = jnp.max(lax.map(curvature, jnp.arange(self.n_samples), batch_size=ROWS_AT_ONCE))
+        return self.loss.smoothness * largest + jnp.max(self.l2)
+
+    # --- restriction -------------------------------------------------------------------------------------------------
+    def restrict(self, support):
+        c = self.n_responses
+        row, response = support.idx // c, support.idx % c
+        ridge = jnp.where(support.mask, self.features.ridge()[row], 0)
+        A = self.features.columns(Support(row, support.mask))
+        return RestrictedMultiResponse(
+            A=A,
+            response=response,
+            free=row == self.features.n_coefficients,
+            weights=self._weights(),
+            y=self.y,
+            loss=self.loss,
+            ridge=ridge,
+            mask=support.mask,
+        )
+
+    def restrict_left(self, left: Float[Array, "p r"], mask: Array) -> AbstractRestricted:
+        """F over the matrices `left @ A`, as a function of the (r, c) matrix A, row by row, and the intercepts."""
+        features, c = self.features, self.n_responses
+        free = features.n_free
+
+        def column(u):
+            w, intercept = features.to_external(jnp.append(u, 0) if free else u)
+            return features.design.mv(w) + intercept
+
+        A = jnp.where(mask, jax.vmap(column, 1, 1)(left), 0)
+        A = jnp.concatenate([A, jnp.ones((A.shape[0], free), A.dtype)], axis=1)
+        ridge = features.ridge()
+        inner = dot(left.T * ridge[: left.shape[0]], left)
+        ridge = jnp.zeros((A.shape[1], A.shape[1]), A.dtype).at[: left.shape[1], : left.shape[1]].set(inner)
+        mask = jnp.concatenate([mask, jnp.ones(free, bool)])
+        if self.quadratic:
+            return LeastSquaresLeft(
+                A=A, y=self.y, weights=self._weights(), ridge=ridge, rows=mask, mask=jnp.repeat(mask, c)
+            )
+        row = jnp.repeat(jnp.arange(A.shape[1]), c)
+        response = jnp.tile(jnp.arange(c), A.shape[1])
+        same = response[:, None] == response
+        return RestrictedMultiResponse(
+            A=A[:, row],
+            response=response,
+            free=row >= left.shape[1],
+            weights=self._weights(),
+            y=self.y,
+            loss=self.loss,
+            ridge=jnp.where(same, ridge[row][:, row], 0),
+            mask=mask[row],
+        )
+
+
+def curvature_along(curvature: tuple[Array, Array | None], u: Float[Array, "n c"]) -> Float[Array, "n"]:
+    """u_i' (diag(d_i) - q_i q_i') u_i for every sample."""
+    d, q = curvature
+    along = jnp.sum(d * u**2, axis=1)
+    return along if q is None else along - jnp.sum(q * u, axis=1) ** 2
+
+
+class MultiSamples(AbstractSamples):
+    """f_i = (n s_i / W) l(B'x_i + b, y_i) of a `MultiResponse`, and its ridge penalty; scores are (b, c)."""
+
+    features: LinearSamples
+    y: Array
+    loss: AbstractVectorLoss
+    c: int = eqx.field(static=True)
+
+    def scores(self, x, i):
+        part = self.features.rows(i)
+        eta = jax.vmap(part.forward, 1, 1)(x.reshape(-1, self.c))
+        return part.sample_weight[:, None] * self.loss.derivative(eta, self.y[i])
+
+    def scores_at(self, forward):
+        return self.features.shares[:, None] * self.loss.derivative(forward, self.y)
+
+    def pull(self, scores, i):
+        part = self.features.rows(i)
+        return jax.vmap(part.transpose_product, 1, 1)(scores / i.shape[0]).ravel()
+
+    def pull_all(self, scores):
+        model = self.features.model
+        return jax.vmap(model.transpose_product, 1, 1)(scores / model.n_samples).ravel()
+
+    def penalty_grad(self, x):
+        return (self.features.model.ridge()[:, None] * x.reshape(-1, self.c)).ravel()
+
+
+class RestrictedMultiResponse(AbstractRestricted):
+    """Entry e multiplies column A_e in response `response[e]`; `weights` sum to one; `ridge` is a diagonal or whole."""
+
+    A: Float[Array, "n m"]
+    response: Array
+    free: Array  # intercepts
+    weights: Float[Array, "n"]
+    y: Array
+    loss: AbstractVectorLoss
+    ridge: Array
+    mask: Array
+
+    @property
+    def quadratic(self):
+        return isinstance(self.loss, PerResponse) and isinstance(self.loss.loss, Squared)
+
+    @property
+    def kinked(self):
+        return self.loss.kinked
+
+    def _one_hot(self):
+        return jax.nn.one_hot(self.response, self.loss.n_responses(self.y), dtype=self.A.dtype)
+
+    def _predict(self, z):
+        return bounded(dot(self.A * z, self._one_hot()), self.weights[:, None])
+
+    def _penalty(self, z):
+        return self.ridge * z if self.ridge.ndim == 1 else dot(self.ridge, z)
+
+    def value(self, z):
+        return dot(self.weights, self.loss.value(self._predict(z), self.y)) + 0.5 * jnp.sum(self._penalty(z) * z)
+
+    def _collect(self, residuals):
+        return jnp.sum(self.A * residuals[:, self.response], axis=0)
+
+    def grad(self, z):
+        residuals = self.weights[:, None] * self.loss.derivative(self._predict(z), self.y)
+        return jnp.where(self.mask, self._collect(residuals) + self._penalty(z), 0)
+
+    def _curvature(self, z, damping):
+        d, q = self.loss.curvature(self._predict(z), self.y)
+        return (d + damping * self.loss.smoothness if self.kinked else d), q
+
+    def hvp(self, z, v):
+        d, q = self._curvature(z, 0.0)
+        u = dot(self.A * v, self._one_hot())
+        Hu = d * u if q is None else d * u - q * jnp.sum(q * u, axis=1, keepdims=True)
+        return jnp.where(self.mask, self._collect(self.weights[:, None] * Hu) + self._penalty(v), 0)
+
+    def hess(self, z, damping=0.0):
+        d, q = self._curvature(z, damping)
+        same = self.response[:, None] == self.response
+        H = jnp.where(same, dot((self.A * (self.weights[:, None] * d)[:, self.response]).T, self.A), 0)
+        if q is not None:
+            cross = self.A * (jnp.sqrt(self.weights)[:, None] * q)[:, self.response]
+            H = H - dot(cross.T, cross)
+        if self.loss.shift_invariant:
+            # F does not change along equal intercepts, nor has its gradient a part there: any curvature will do.
+            free = self.free & self.mask
+            H = H + jnp.where(free[:, None] & free, 1 / self.loss.n_responses(self.y), 0)
+        return H + (jnp.diag(self.ridge) if self.ridge.ndim == 1 else self.ridge)
+
+
+class LeastSquaresLeft(AbstractRestricted):
+    """The squared loss over (m, c) matrices Z, row by row: all responses share one m x m system."""
+
+    A: Float[Array, "n m"]
+    y: Float[Array, "n c"]
+    weights: Float[Array, "n"]
+    ridge: Float[Array, "m m"]
+    rows: Array  # mask of the m rows
+    mask: Array
+
+    @property
+    def quadratic(self):
+        return True
+
+    def _residuals(self, Z):
+        return self.weights[:, None] * (dot(self.A, Z) - self.y)
+
+    def value(self, z):
+        Z = z.reshape(-1, self.y.shape[1])
+        error = dot(self.A, Z) - self.y
+        return 0.5 * dot(self.weights, jnp.sum(error**2, axis=1)) + 0.5 * jnp.sum(Z * dot(self.ridge, Z))
+
+    def grad(self, z):
+        Z = z.reshape(-1, self.y.shape[1])
+        return (dot(self.A.T, self._residuals(Z)) + dot(self.ridge, Z)).ravel()
+
+    def _gram(self):
+        return dot((self.A * self.weights[:, None]).T, self.A) + self.ridge
+
+    def hvp(self, z, v):
+        return dot(self._gram(), v.reshape(-1, self.y.shape[1])).ravel()
+
+    def hess(self, z, damping=0.0):
+        return jnp.kron(self._gram(), jnp.eye(self.y.shape[1], dtype=self.A.dtype))
+
+    def minimise(self, z0, lower=None, upper=None, max_steps=None):
+        system = masked_factor(self._gram(), self.rows)
+        inverse = system.inverse(self.A.dtype)
+        z = -dot(inverse, self.grad(jnp.zeros_like(z0)).reshape(-1, self.y.shape[1])).ravel()
+        # One step of refinement, so that the rounding of the Gram matrix does not stay.
+        z = z - dot(inverse, self.grad(z).reshape(-1, self.y.shape[1])).ravel()
+        return Refit(z, system.singular, jnp.ones((), bool))

@@ -1,0 +1,351 @@
+"""What the stochastic solvers share, and stochastic hard thresholding itself.
+
+One step of the driver is one epoch or stage. Value and gradient norm at its end come from one product with the data
+that is not counted in `ifo`, except where the next stage starts from it.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from .._termination import SmallGradient, SmallStep
+from .._types import Info, is_concrete
+from ..losses.base import positive
+from ..objectives import AbstractFiniteSum
+from ..steps import AbstractStep, SampleStep
+from ..thresholds import AbstractUnitThreshold, Rank
+from .base import AbstractSolver, first_support, report
+
+
+class StochasticState(NamedTuple):
+    """x with its support, forward product and gradient; `memory` is what the solver carries between epochs."""
+
+    x: Array
+    support: Any
+    forward: Array
+    grad: Array
+    step_size: Array
+    memory: Any
+    key: Array
+
+
+class AbstractStochastic(AbstractSolver):
+    """A solver that draws samples; batches follow from the key and the step number alone."""
+
+    step_rule: eqx.AbstractVar[AbstractStep]
+
+    requires = AbstractFiniteSum
+    supports = (AbstractUnitThreshold, Rank)
+
+    def check(self, objective, threshold):
+        super().check(objective, threshold)
+        size = getattr(self, "batch_size", 1)
+        if size > objective.n_samples:
+            raise ValueError(f"batch_size: is {size}, but there are only {objective.n_samples} samples; lower it.")
+        loss = getattr(objective, "loss", None)
+        smoothness = 1.0 if loss is None else loss.smoothness
+        if isinstance(self.step_rule, SampleStep) and is_concrete(smoothness) and not np.isfinite(smoothness):
+            raise TypeError(
+                f"step: {type(loss).__name__} has no finite smoothness to take a step size from; pass "
+                "ConstantStep(size) or ScheduleStep(...)."
+            )
+
+    @property
+    def default_termination(self):
+        return SmallStep() & SmallGradient()
+
+    @property
+    def default_max_steps(self):
+        return 200
+
+    def init(self, objective, threshold, x0, key):
+        x, _ = threshold(x0)
+        forward = objective.forward(x)
+        grad = objective.grad_at(forward, x)
+        size = self.step_rule.init(objective).astype(x.dtype)
+        memory = self.remember(objective, x, forward)
+        return StochasticState(x, first_support(threshold, x, grad), forward, grad, size, memory, key)
+
+    def remember(self, objective: Any, x: Array, forward: Array) -> Any:
+        """The memory at the start."""
+        return ()
+
+    def size(self, objective: Any, state: StochasticState, t: Any) -> Float[Array, ""]:
+        """Step size of epoch t."""
+        return self.step_rule.propose(objective, state.forward, state.grad, None, state.step_size, t)
+
+    def finish(self, objective, threshold, old, x, support, size, memory, ifo, thresholds) -> tuple[Any, Info]:
+        """The state and the Info after an epoch that ends at x."""
+        forward = objective.forward(x, threshold.entries(x, support))
+        value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
+        new = StochasticState(x, support, forward, grad, size, memory, old.key)
+        info = report(
+            objective,
+            threshold,
+            old,
+            new,
+            value=value,
+            grad=grad,
+            entries=threshold.entries(x, support),
+            hard_thresholds=thresholds,
+        )
+        return new, info._replace(ifo=jnp.asarray(ifo, jnp.int32))
+
+
+def check_sampling(step: AbstractStep, batch_size: int, steps: int | None, name: str) -> None:
+    """ValueError unless a step rule and sizes suit a stochastic solver."""
+    if step.searches:
+        raise ValueError(
+            f"step: {type(step).__name__} searches, which the noise of samples misleads; use ConstantStep, SampleStep "
+            "or ScheduleStep."
+        )
+    if batch_size < 1:
+        raise ValueError(f"batch_size: must be at least 1, got {batch_size}.")
+    if steps is not None and steps < 1:
+        raise ValueError(f"{name}: must be at least 1, got {steps}.")
+
+
+def draw(key: Array, n: int, batch_size: int, steps: int, replacement: bool) -> Int[Array, "steps b"]:
+    """Mini-batches of samples.
+
+    With replacement every index is uniform and independent. Without it, random permutations are cut into batches (the
+    remainder of each is left out): a batch holds no sample twice, nor does a pass.
+    """
+    if replacement:
+        return jax.random.randint(key, (steps, batch_size), 0, n, dtype=jnp.int32)
+    per_pass = n // batch_size
+    passes = -(-steps // per_pass)
+    permutations = jax.vmap(permuted, (0, None))(jax.random.split(key, passes), n)
+    return permutations[:, : per_pass * batch_size].reshape(-1, batch_size)[:steps]
+
+
+def permuted(key: Array, n: int) -> Int[Array, "n"]:
+    """A random permutation of 0, ..., n - 1."""
+    return jax.random.permutation(key, jnp.arange(n, dtype=jnp.int32))
+
+
+def into_ball(x: Float[Array, "d"], radius: Float[Array, ""] | float | None, n_free: int) -> Float[Array, "d"]:
+    """x with its coefficients scaled into the ball of a radius (None: no ball)."""
+    if radius is None:
+        return x
+    p = x.shape[0] - n_free
+    scale = 1 / jnp.maximum(1, jnp.linalg.norm(x[:p]) / jnp.asarray(radius, x.dtype))
+    return x.at[:p].multiply(scale) if n_free else x * scale
+
+
+class StochasticHT(AbstractStochastic):
+    """Stochastic hard thresholding: x <- H_k(x - eta grad f_B(x)) for random mini-batches B.
+
+    Also known as SG-HT [HSG] and StoIHT. One step is an epoch of `epoch` mini-batches, with as many thresholdings and
+    `epoch * batch_size` calls of the incremental first-order oracle (IFO).
+
+    Args:
+        step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the epoch). None: `SampleStep(0.5, batch_size)`.
+        batch_size: samples per mini-batch.
+        epoch: mini-batches per epoch. None: n // batch_size, at least one.
+        replacement: draw with replacement; False: random permutations cut into batches.
+
+    Returns the best epoch's end. Work per mini-batch: two products with its rows, and a top-k over p.
+
+    Guarantee: linear convergence in expectation to within the noise of single gradients at the solution, for restricted
+    condition numbers up to 4/3 (Nguyen et al., in [HSG] table 1). A constant step does not converge below that noise:
+    use a `ScheduleStep` or a solver that reduces variance.
+
+    Raises:
+        ValueError: for a searching step or sizes below one; for more than n samples in a batch, when solving.
+        TypeError: when solving, if the default step meets a loss without finite smoothness.
+
+    Source: Nguyen, Needell and Woolf (2017); SG-HT in [HSG].
+    """
+
+    step_rule: AbstractStep
+    batch_size: int = eqx.field(static=True)
+    epoch: int | None = eqx.field(static=True)
+    replacement: bool = eqx.field(static=True)
+
+    def __init__(
+        self, step: AbstractStep | None = None, batch_size: int = 1, epoch: int | None = None, replacement: bool = True
+    ):
+        self.step_rule = SampleStep(0.5, batch_size) if step is None else step
+        self.batch_size, self.epoch, self.replacement = batch_size, epoch, replacement
+
+    def __check_init__(self):
+        check_sampling(self.step_rule, self.batch_size, self.epoch, "epoch")
+
+    @property
+    def returns_best(self):
+        return True
+
+    def step(self, objective, threshold, state, t):
+        n, samples = objective.n_samples, objective.samples()
+        steps = max(n // self.batch_size, 1) if self.epoch is None else self.epoch
+        size = self.size(objective, state, t)
+        batches = draw(jax.random.fold_in(state.key, t), n, self.batch_size, steps, self.replacement)
+
+        def inner(carry, i):
+            x, _ = carry
+            return threshold(x - size * samples.grad(x, i), size), None
+
+        (x, support), _ = lax.scan(inner, (state.x, state.support), batches)
+        return self.finish(objective, threshold, state, x, support, size, (), steps * self.batch_size, steps)
+
+
+class SVRGHT(AbstractStochastic):
+    """Hard-thresholded SVRG: stages of x <- H_k(x - eta (grad f_B(x) - grad f_B(x~) + grad F(x~))).
+
+    Also known as HT-SVRG [Tight] and SVR-GHT. x~ is the point where the stage starts. One step is a stage: one full
+    gradient, whose n scores are kept, and m mini-batches, so n + m `batch_size` IFO calls (implementations that compute
+    grad f_B(x~) again count n + 2 m `batch_size`) and m thresholdings. With a random iterate a stage ends at the
+    drawn one, since the later ones would not be used, and the counts are those of what was done; it may also stay where
+    it is, so stop such a run by its gradient (as the default does), never by `SmallStep` alone.
+
+    Args:
+        step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the stage). None: `SampleStep(1/8, batch_size)`.
+            [Tight]'s experiments take 2 / lam_max(X X'), which is `ConstantStep(scale=2 / n)` for the squared loss
+            without l2; it suits n < p and is about p / n too small for n much larger than p.
+        inner_steps: m. None: 3 n // batch_size, as in the experiments of [Tight].
+        batch_size: samples per mini-batch.
+        random_iterate: start the next stage from an inner iterate drawn uniformly from x^0, ..., x^(m-1), as in
+            Algorithm 1; False: from the last one, x^m.
+        radius: omega; coefficients are scaled into the ball of this radius after each thresholding. None: no ball.
+        replacement: draw with replacement; False: random permutations cut into batches.
+
+    Guarantee: with eta = 1/(8L), m = 4(8c - 1), k = 8c(8c - 1)K and a random iterate, linear convergence to the best
+    K-sparse point up to the gradient there, c = L/alpha with L the restricted smoothness of single samples
+    ([Tight] Corollary 15); see `theory`. Any eta < 1/(4L) with m large enough ([Tight] Theorem 10).
+
+    Raises:
+        ValueError: for a searching step, sizes below one or a radius that is not positive; for more than n samples in a
+            batch, when solving.
+        TypeError: when solving, if the default step meets a loss without finite smoothness.
+
+    Source: [Tight] Algorithm 1; Li et al. (2016).
+    """
+
+    step_rule: AbstractStep
+    radius: Float[Array, ""] | float | None
+    inner_steps: int | None = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)
+    random_iterate: bool = eqx.field(static=True)
+    replacement: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        step: AbstractStep | None = None,
+        inner_steps: int | None = None,
+        batch_size: int = 1,
+        random_iterate: bool = False,
+        radius: float | None = None,
+        replacement: bool = True,
+    ):
+        self.step_rule = SampleStep(0.125, batch_size) if step is None else step
+        self.inner_steps, self.batch_size = inner_steps, batch_size
+        self.random_iterate, self.radius, self.replacement = random_iterate, radius, replacement
+
+    def __check_init__(self):
+        check_sampling(self.step_rule, self.batch_size, self.inner_steps, "inner_steps")
+        if self.radius is not None:
+            positive("radius", self.radius)
+
+    @classmethod
+    def theory(cls, objective: Any, K: int, strong_convexity: float) -> tuple["SVRGHT", int]:
+        """The solver and the k of [Tight] Corollary 15.
+
+        eta = 1/(8L), m = 4(8c - 1), k = 8c(8c - 1)K with c = L/alpha and L = max_i L_i over all directions, an upper
+        bound of the restricted constant. These are sufficient, and far from what works in practice: k is often > p.
+
+        Args:
+            objective: concrete.
+            K: sparsity of the target.
+            strong_convexity: alpha > 0, restricted to k + K coefficients.
+        """
+        positive("strong_convexity", strong_convexity)
+        c = max(float(objective.sample_smoothness()) / float(strong_convexity), 1.0)
+        m = int(np.ceil(4 * (8 * c - 1)))
+        return cls(SampleStep(0.125), inner_steps=m, random_iterate=True), int(np.ceil(8 * c * (8 * c - 1) * K))
+
+    def step(self, objective, threshold, state, t):
+        n, samples = objective.n_samples, objective.samples()
+        m = max(3 * n // self.batch_size, 1) if self.inner_steps is None else self.inner_steps
+        size = self.size(objective, state, t)
+        batch_key, stop_key = jax.random.split(jax.random.fold_in(state.key, t))
+        batches = draw(batch_key, n, self.batch_size, m, self.replacement)
+        anchor = samples.scores_at(state.forward)
+        constant = state.grad - samples.penalty_grad(state.x)
+
+        def inner(j, carry):
+            x, _ = carry
+            i = batches[j]
+            change = samples.pull(samples.scores(x, i) - anchor[i], i)
+            x, support = threshold(x - size * (change + samples.penalty_grad(x) + constant), size)
+            return into_ball(x, self.radius, objective.n_free), support
+
+        stop = jax.random.randint(stop_key, (), 0, m, dtype=jnp.int32) if self.random_iterate else m
+        x, support = lax.fori_loop(0, stop, inner, (state.x, state.support))
+        return self.finish(objective, threshold, state, x, support, size, (), n + stop * self.batch_size, stop)
+
+
+class SAGAHT(AbstractStochastic):
+    """Hard-thresholded SAGA: x <- H_k(x - eta (grad f_B(x) - table_B + mean of the table)), and the table renewed in B.
+
+    Also known as HT-SAGA [Tight]. The mean is over the table before its update. The table holds one score per sample
+    (per sample and response), not gradients; l2 is never stored. One step is an epoch of n // batch_size mini-batches,
+    with n IFO calls more in the first for the table; the mean is renewed from the table at every epoch, so that its
+    rounding does not build up.
+
+    Args:
+        step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the epoch). None: `SampleStep(1/3, batch_size)`.
+        batch_size: samples per mini-batch.
+        replacement: draw with replacement, for batches of one sample; False: random permutations cut into batches.
+            None: True for batches of one sample, else False.
+
+    Guarantee: linear convergence if the minimiser without the constraint is k-sparse, for k large enough and
+    eta = 1/(2(alpha n + L)) ([Tight] Theorem 22).
+
+    Raises:
+        ValueError: for a searching step, sizes below one, or larger batches drawn with replacement (a sample met twice
+            would enter the mean twice); for more than n samples in a batch, when solving.
+        TypeError: when solving, if the default step meets a loss without finite smoothness.
+
+    Source: [Tight] Algorithm 2.
+    """
+
+    step_rule: AbstractStep
+    batch_size: int = eqx.field(static=True)
+    replacement: bool = eqx.field(static=True)
+
+    def __init__(self, step: AbstractStep | None = None, batch_size: int = 1, replacement: bool | None = None):
+        self.step_rule = SampleStep(1 / 3, batch_size) if step is None else step
+        self.batch_size = batch_size
+        self.replacement = batch_size == 1 if replacement is None else replacement
+
+    def __check_init__(self):
+        check_sampling(self.step_rule, self.batch_size, None, "epoch")
+        if self.replacement and self.batch_size > 1:
+            raise ValueError("replacement: mini-batches of SAGAHT are drawn without replacement; leave it None.")
+
+    def remember(self, objective, x, forward):
+        return objective.samples().scores_at(forward)
+
+    def step(self, objective, threshold, state, t):
+        n, samples = objective.n_samples, objective.samples()
+        steps = n // self.batch_size
+        size = self.size(objective, state, t)
+        batches = draw(jax.random.fold_in(state.key, t), n, self.batch_size, steps, self.replacement)
+
+        def inner(carry, i):
+            x, _, table, mean = carry
+            scores = samples.scores(x, i)
+            change = samples.pull(scores - table[i], i)
+            kept = threshold(x - size * (change + mean + samples.penalty_grad(x)), size)
+            return (*kept, table.at[i].set(scores), mean + change * (self.batch_size / n)), None
+
+        carry = (state.x, state.support, state.memory, samples.pull_all(state.memory))
+        (x, support, table, _), _ = lax.scan(inner, carry, batches)
+        ifo = steps * self.batch_size + jnp.where(t == 0, n, 0)
+        return self.finish(objective, threshold, state, x, support, size, table, ifo, steps)

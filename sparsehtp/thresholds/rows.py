@@ -1,0 +1,66 @@
+"""At most k nonzero rows."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Int
+
+from .._types import ArrayLike, Support, replace
+from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
+
+
+class RowSparsity(AbstractUnitThreshold):
+    """At most k nonzero rows: {W of shape (p, c) : #{j : W_j. != 0} <= k}: k features that all responses share.
+
+    Called on the x of an objective it keeps the k rows with the largest Euclidean norm: the projection onto the set.
+    The intercept row is free. (`Sparsity` on a matrix keeps k entries.)
+
+    Args:
+        k: number of rows, 0 <= k <= p - len(keep); an integer or a traced integer.
+        k_max: static upper limit of k; one compiled program serves every k up to it. Default: the next power of two.
+        keep: indices (or a boolean mask) of rows that are always in the support and not counted in k.
+
+    Raises:
+        ValueError: if k is negative, not an integer or too large.
+        TypeError: for an objective whose coefficients are no matrix.
+    """
+
+    k: Int[ArrayLike, ""]
+    keep: Int[ArrayLike, "n_keep"]
+    k_max: int | None = eqx.field(static=True)
+    n_free: int = eqx.field(static=True)
+    shape: tuple[int, int] | None = eqx.field(static=True)
+
+    unit = "rows"
+
+    def __init__(self, k: ArrayLike, k_max: int | None = None, keep: Any = None):
+        self.k = check_count("k", k)
+        self.k_max = None if k_max is None else int(check_count("k_max", k_max))
+        self.keep = check_keep(keep)
+        self.n_free, self.shape = 0, None
+
+    def bind(self, objective):
+        shape = objective.external_shape
+        if len(shape) != 2 or shape[0] * shape[1] != objective.n_coefficients:
+            raise TypeError(
+                f"threshold: RowSparsity needs an objective over matrices such as sht.MultiResponse(X, Y), got a "
+                f"{type(objective).__name__}."
+            )
+        check_keep_range(self.keep, shape[0], "features")
+        k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], shape[0], "features")
+        return replace(self, k_max=k_max, n_free=objective.n_free, shape=shape)
+
+    def scores(self, z):
+        rows = z[: z.shape[0] - self.n_free].reshape(self.shape)
+        largest = jnp.max(jnp.abs(rows), axis=1)
+        safe = jnp.where(largest > 0, largest, 1)  # scaled, so that squares neither overflow nor underflow
+        return largest * jnp.sqrt(jnp.sum((rows / safe[:, None]) ** 2, axis=1))
+
+    def entries(self, x, support):
+        p, c = self.shape
+        free = (support.idx >= p)[:, None]
+        place = jnp.arange(c, dtype=jnp.int32)
+        idx = jnp.where(free, p * c + support.idx[:, None] - p, support.idx[:, None] * c + place)
+        mask = support.mask[:, None] & (~free | (place == 0))
+        return Support(idx.ravel(), mask.ravel())

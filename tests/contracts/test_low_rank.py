@@ -1,0 +1,149 @@
+"""Rank and row thresholds: projections, against NumPy's SVD and brute force."""
+
+import itertools
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+from sparsehtp.linalg import leading_triplets, low_rank
+
+SHAPES = [(7, 4), (4, 7), pytest.param((6, 1), marks=pytest.mark.slow)]
+
+
+def best(A, r):
+    U, s, Vt = np.linalg.svd(np.asarray(A, float), full_matrices=False)
+    return (U[:, :r] * s[:r]) @ Vt[:r]
+
+
+def matrices(shape, seed=0):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal(shape)
+    U, _, Vt = np.linalg.svd(A, full_matrices=False)
+    graded = (U * 10.0 ** -np.arange(min(shape))) @ Vt  # condition number 10^(small side - 1)
+    rank_one = np.outer(rng.standard_normal(shape[0]), rng.standard_normal(shape[1]))
+    return {"random": A, "graded": graded, "rank_one": rank_one, "zero": np.zeros(shape), "huge": 1e18 * A}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_projection_is_nearest(shape, dtype):
+    r_max = min(3, *shape)
+    with jax.enable_x64(dtype == np.float64):
+        objective = sht.MultiResponse(np.ones((2, shape[0]), dtype), np.ones((2, shape[1]), dtype))
+        project = jax.jit(lambda z, r: sht.Rank(r, r_max=r_max).bind(objective)(z))
+        for name, A in matrices(shape).items():
+            A = A.astype(dtype)
+            for r in range(r_max + 1):
+                x, factors = project(jnp.asarray(A.ravel()), jnp.int32(r))
+                assert x.dtype == dtype
+                tol = 1e-12 if dtype == np.float64 else 1e-5
+                error = np.linalg.norm(np.asarray(x, float).reshape(shape) - best(A, r))
+                assert error <= tol * np.linalg.norm(np.asarray(A, float)), (name, r)
+                again, _ = project(x, jnp.int32(r))
+                np.testing.assert_allclose(again, x, atol=tol * max(1e-30, np.abs(A).max()))
+                joined = (factors.left * factors.values) @ factors.right.T
+                np.testing.assert_allclose(joined.ravel(), x, atol=tol * max(1e-30, np.abs(A).max()))
+                assert np.array_equal(factors.mask, np.arange(r_max) < r)
+                np.testing.assert_allclose(factors.values[r:], 0)
+                live = int(np.sum(np.asarray(factors.values) > 0))
+                for basis in (factors.left, factors.right):
+                    np.testing.assert_allclose((basis.T @ basis)[:live, :live], np.eye(live), atol=1e-4)
+
+
+def test_float32_resolves_small_singular_values():
+    """A Gram matrix in float32 would lose all singular values below 3e-4 of the largest."""
+    rng = np.random.default_rng(0)
+    U, V = np.linalg.qr(rng.standard_normal((50, 3)))[0], np.linalg.qr(rng.standard_normal((6, 3)))[0]
+    A = ((U * [1, 1e-4, 1e-5]) @ V.T).astype(np.float32)
+    triplets = leading_triplets(jnp.asarray(A), 2)
+    exact = np.linalg.svd(A.astype(float))[1][:2]
+    np.testing.assert_allclose(triplets.values, exact, rtol=1e-3)
+    error = np.asarray(triplets.left * triplets.values @ triplets.right.T, float) - best(A, 2)
+    assert np.linalg.norm(error) < 2e-7
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_batches_equal_the_loop(x64):
+    with jax.enable_x64(x64):
+        A = jnp.asarray(np.random.default_rng(1).standard_normal((2, 3, 6, 4)))
+        ours = jax.jit(jax.vmap(jax.vmap(lambda A: leading_triplets(A, 2))))(A)
+        for i, j in itertools.product(range(2), range(3)):
+            joined = (ours.left[i, j] * ours.values[i, j]) @ ours.right[i, j].T
+            np.testing.assert_allclose(joined, best(A[i, j], 2), atol=1e-12 if x64 else 2e-6)
+
+
+def test_inside_a_loop_in_lanes():
+    """Branches and loop bodies are batched late, after the float64 context has closed."""
+    A = np.random.default_rng(2).standard_normal((3, 6, 4)).astype(np.float32)
+
+    def run(A):
+        def body(_, A):
+            t = leading_triplets(A, 2)
+            return t.left * t.values @ t.right.T
+
+        return jax.lax.fori_loop(0, 2, body, A)
+
+    for ours, one in zip(jax.jit(jax.vmap(run))(jnp.asarray(A)), A, strict=True):
+        np.testing.assert_allclose(ours, best(one, 2), atol=3e-6)
+
+
+@pytest.mark.usefixtures("x64")
+def test_two_large_sides(monkeypatch):
+    monkeypatch.setattr(low_rank, "SMALL_SIDE", 20)
+    rng = np.random.default_rng(3)
+    U, V = np.linalg.qr(rng.standard_normal((60, 40)))[0], np.linalg.qr(rng.standard_normal((50, 40)))[0]
+    A = (U * 0.7 ** np.arange(40)) @ V.T
+    for matrix in (A, A.T):
+        t = low_rank.leading_triplets(jnp.asarray(matrix), 5)
+        np.testing.assert_allclose(t.left * t.values @ t.right.T, best(matrix, 5), atol=1e-6)
+    low_rank._batched.cache_clear()
+
+
+@pytest.mark.usefixtures("x64")
+def test_tangents_are_an_orthogonal_projection():
+    rng = np.random.default_rng(5)
+    objective = sht.MultiResponse(np.ones((2, 6)), np.ones((2, 4)), fit_intercept=True)
+    threshold = sht.Rank(2).bind(objective)
+    project = jax.jit(lambda z, g: threshold.tangent(g, threshold(z)[1]))
+    z, g = jnp.asarray(rng.standard_normal((2, 28)))
+    along = project(z, g)
+    np.testing.assert_allclose(project(z, along), along, atol=1e-12)
+    np.testing.assert_array_equal(along[24:], g[24:])
+    U, _, Vt = np.linalg.svd(np.asarray(z[:24]).reshape(6, 4))
+    U, V = U[:, :2], Vt[:2].T
+    moves = U @ rng.standard_normal((2, 4)) + rng.standard_normal((6, 2)) @ V.T  # keep the rank to first order
+    np.testing.assert_allclose(np.sum((g - along)[:24] * moves.ravel()), 0, atol=1e-12)
+    left = np.asarray(along[:24]).reshape(6, 4)
+    np.testing.assert_allclose((np.eye(6) - U @ U.T) @ left @ (np.eye(4) - V @ V.T), 0, atol=1e-12)
+
+
+def test_nonfinite_matrices_stay_nonfinite():
+    A = jnp.ones((5, 3)).at[1, 1].set(jnp.nan)
+    t = jax.jit(lambda A: leading_triplets(A, 2))(A)
+    assert not np.isfinite(t.left * t.values @ t.right.T).all()
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("keep", [[], [3]])
+def test_rows_are_nearest(keep):
+    rng = np.random.default_rng(4)
+    objective = sht.MultiResponse(np.ones((2, 5)), np.ones((2, 3)), fit_intercept=True)
+    project = jax.jit(lambda z, k: sht.RowSparsity(k, 5 - len(keep), keep).bind(objective)(z))
+    for trial in range(10):
+        Z = rng.integers(-2, 3, (5, 3)) / 2.0 if trial < 5 else rng.standard_normal((5, 3))
+        for k in range(5 - len(keep) + 1):
+            x, support = project(jnp.append(jnp.asarray(Z.ravel()), jnp.array([7.0, 8, 9])), jnp.int32(k))
+            W = np.asarray(x)[:15].reshape(5, 3)
+            np.testing.assert_array_equal(x[15:], [7, 8, 9])
+            chosen = cases.members(support)
+            assert set(chosen[chosen < 5]) >= {*np.flatnonzero(W.any(1)), *keep} and chosen.size == k + len(keep) + 3
+            others = sorted(set(range(5)) - set(keep))
+            distances = [
+                np.sum(Z[[j for j in range(5) if j not in {*rows, *keep}]] ** 2)
+                for rows in itertools.combinations(others, k)
+            ]
+            np.testing.assert_allclose(np.sum((W - Z) ** 2), min(distances), rtol=1e-12, atol=1e-14)

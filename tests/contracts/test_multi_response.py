@@ -1,0 +1,299 @@
+"""Several responses: formulas, finite differences, restriction, units, structures and solvers."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
+
+import sparsehtp as sht
+from sparsehtp import RESULTS
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+N, P, C = 40, 6, 3
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((N, P)) * [1, 3, 0.5, 1, 1, 2] + [0, 1, 2, 0, -1, 0]
+B = np.outer([1.0, 0, -1, 0, 0.5, 0], [1.0, -1, 0.5])
+Y = X @ B + 0.3 * RNG.standard_normal((N, C)) + [1, 0, -1]
+CLASSES = np.argmax(((X - X.mean(0)) / X.std(0))[:, [0, 2, 4]] + 0.5 * RNG.gumbel(size=(N, C)), axis=1)
+WEIGHTS = RNG.integers(0, 3, N).astype(float)
+VECTOR = np.linspace(0.05, 0.3, P)
+OPTIONS = {"plain": dict(l2=0.1), "full": dict(sample_weight=WEIGHTS, l2=VECTOR, fit_intercept=True, standardize=True)}
+MODELS = [
+    *[(name, "full") for name in ("squared", "softmax")],
+    *[pytest.param(name, "plain", marks=pytest.mark.slow) for name in ("squared", "softmax")],
+    pytest.param("huber", "full", marks=pytest.mark.slow),
+]
+CASES = pytest.mark.parametrize(("loss", "options"), MODELS)
+
+
+def make(loss, options):
+    instance = {"squared": sht.Squared(), "softmax": sht.Softmax(C), "huber": sht.Huber()}[loss]
+    return sht.MultiResponse(X, CLASSES if loss == "softmax" else Y, instance, **OPTIONS[options])
+
+
+def formula(loss, W, b, sample_weight=None, l2=0.0, standardize=False, fit_intercept=False):
+    s = np.ones(N) if sample_weight is None else sample_weight
+    s = s / s.sum()
+    eta = X @ W + b
+    if loss == "squared":
+        each = 0.5 * np.sum((eta - Y) ** 2, 1)
+    elif loss == "huber":
+        r = np.abs(eta - Y)
+        each = np.sum(np.where(r <= 1, r**2 / 2, r - 0.5), 1)
+    else:
+        each = np.log(np.sum(np.exp(eta), 1)) - eta[np.arange(N), CLASSES]
+    sd = np.sqrt(s @ (X - s @ X) ** 2) if standardize else np.ones(P)
+    return s @ each + 0.5 * np.sum(np.broadcast_to(l2, P)[:, None] * (W * sd[:, None]) ** 2)
+
+
+@CASES
+def test_value_gradient_and_units(loss, options):
+    objective = make(loss, options)
+    assert objective.external_shape == (P, C) and objective.n_coefficients == P * C
+    W = np.random.default_rng(3).standard_normal((P, C))
+    b = np.array([0.4, -0.2, 0.1]) * objective.features.fit_intercept
+    x = objective.to_internal(jnp.asarray(W), b)
+    np.testing.assert_allclose(objective.value(x), formula(loss, W, b, **OPTIONS[options]), rtol=1e-12)
+    back, intercept = objective.to_external(x)
+    np.testing.assert_allclose(back, W, rtol=1e-12)
+    np.testing.assert_allclose(intercept, b, atol=1e-12)
+    value_and_grad = jax.jit(lambda x: objective.value_and_grad(x))
+    _, grad = value_and_grad(x)
+    expected = cases.central_difference(lambda x: value_and_grad(x)[0], x)
+    np.testing.assert_allclose(grad, expected, rtol=1e-6, atol=1e-7)
+    hessian = cases.central_difference(lambda x: value_and_grad(x)[1], x)
+    v = np.random.default_rng(4).standard_normal(x.size)
+    curvature = jax.jit(lambda x, v: objective.curvature_at(objective.forward(x), v))(x, v)
+    np.testing.assert_allclose(curvature, v @ hessian @ v, rtol=1e-6)
+    # unbiased samples
+    each = jax.jit(jax.vmap(lambda i: objective.sample_grad(x, i[None])))(jnp.arange(N))
+    np.testing.assert_allclose(each.mean(0), grad, rtol=1e-10, atol=1e-12)
+    samples = objective.samples()
+    pulled = jax.jit(lambda x: samples.pull_all(samples.scores_at(objective.forward(x))) + samples.penalty_grad(x))(x)
+    np.testing.assert_allclose(pulled, grad, rtol=1e-10, atol=1e-12)
+    # the smoothness bounds the curvature, of F and of every sample
+    assert np.linalg.eigvalsh(hessian)[-1] <= float(objective.lipschitz()) * (1 + 1e-6)
+    assert float(objective.sample_smoothness()) >= float(objective.lipschitz()) * 0.999
+
+
+@CASES
+def test_restriction(loss, options):
+    objective = make(loss, options)
+    free = list(range(P * C, P * C + objective.n_free))
+    idx = np.array([*free, 0, 4, 5, 17, 0], np.int32)  # entries of several rows and responses, and padding
+    support = sht.Support(jnp.asarray(idx), jnp.arange(idx.size) < idx.size - 1)
+    restricted = objective.restrict(support)
+    z, v = np.random.default_rng(5).standard_normal((2, idx.size))
+    z[-1] = v[-1] = 0
+    live = idx[:-1]
+
+    def full(z):
+        return jnp.zeros(P * C + objective.n_free).at[live].set(z[:-1])
+
+    value_and_grad = jax.jit(lambda x: objective.value_and_grad(x))
+    value, grad = value_and_grad(full(z))
+    out = jax.jit(lambda z, v: (restricted.value(z), restricted.grad(z), restricted.hvp(z, v), restricted.hess(z)))(
+        z, v
+    )
+    np.testing.assert_allclose(out[0], value, rtol=1e-12)
+    np.testing.assert_allclose(out[1][:-1], grad[live], rtol=1e-10, atol=1e-12)
+    hessian = cases.central_difference(lambda x: value_and_grad(x)[1], full(z))[np.ix_(live, live)]
+    np.testing.assert_allclose(out[2][:-1], hessian @ v[:-1], rtol=1e-6, atol=1e-7)
+    ours = np.array(out[3])[:-1, :-1]
+    if loss == "softmax" and free:
+        ours[: len(free), : len(free)] -= 1 / C  # where F is flat
+    np.testing.assert_allclose(ours, hessian, rtol=1e-6, atol=1e-7)
+
+
+@CASES
+def test_matrices_with_given_columns(loss, options):
+    objective = make(loss, options)
+    left = np.linalg.qr(np.random.default_rng(6).standard_normal((P, 2)))[0]
+    mask = jnp.array([True, True])
+    restricted = objective.restrict_left(jnp.asarray(left), mask)
+    z, v = np.random.default_rng(7).standard_normal((2, 2 * C + objective.n_free))
+
+    def full(z):
+        return jnp.concatenate([(left @ z[: 2 * C].reshape(2, C)).ravel(), z[2 * C :]])
+
+    value = jax.jit(lambda z: objective.value(full(z)))
+    gradient = jax.jit(lambda z: restricted.grad(z))
+    np.testing.assert_allclose(jax.jit(lambda z: restricted.value(z))(z), value(z), rtol=1e-12)
+    np.testing.assert_allclose(gradient(z), cases.central_difference(value, z), rtol=1e-6, atol=1e-7)
+    fit = jax.jit(lambda z: restricted.minimise(z))(jnp.zeros_like(z))
+    slope = jax.jit(jax.grad(value))
+    start = np.zeros(z.size)
+    best = minimize(lambda z: float(value(z)), start, jac=lambda z: np.asarray(slope(z)), options=dict(gtol=1e-10)).fun
+    np.testing.assert_allclose(value(fit.z), best, rtol=1e-9)
+    assert not fit.singular and np.linalg.norm(gradient(fit.z)) < 1e-8
+    hessian = cases.central_difference(gradient, z)
+    np.testing.assert_allclose(jax.jit(lambda z, v: restricted.hvp(z, v))(z, v), hessian @ v, rtol=1e-6, atol=1e-7)
+
+
+def test_all_rows_is_multinomial_regression():
+    ours = sht.solve(sht.MultiResponse(X, CLASSES, sht.Softmax(C), l2=0.1, fit_intercept=True), sht.RowSparsity(P))
+    assert int(ours.result) == RESULTS.converged
+    peer = LogisticRegression(C=1 / (0.1 * N), tol=1e-10, max_iter=10_000).fit(X, CLASSES)
+    np.testing.assert_allclose(ours.x.T, peer.coef_, atol=1e-5)
+    np.testing.assert_allclose(ours.intercept - np.mean(ours.intercept), peer.intercept_, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "solver", [sht.HTP(), *[pytest.param(s, marks=pytest.mark.slow) for s in (sht.IHT(), sht.GraSP())]]
+)
+def test_rows_and_entries(solver):
+    objective = sht.MultiResponse(X, Y, l2=0.01, fit_intercept=True)
+    rows = sht.solve(objective, sht.RowSparsity(3), solver)
+    assert set(cases.members(rows.support)) == {0, 2, 4} == set(np.flatnonzero(np.any(np.asarray(rows.x), axis=1)))
+    A = X[:, [0, 2, 4]] - X[:, [0, 2, 4]].mean(0)
+    w = np.linalg.solve(A.T @ A / N + 0.01 * np.eye(3), A.T @ (Y - Y.mean(0)) / N)
+    np.testing.assert_allclose(np.asarray(rows.x)[[0, 2, 4]], w, atol=1e-6)
+    np.testing.assert_allclose(rows.intercept, Y.mean(0) - X[:, [0, 2, 4]].mean(0) @ w, atol=1e-6)
+    # one response after the other is the same as entries with a budget that no response exceeds
+    entries = sht.solve(objective, sht.Sparsity(9), solver)
+    assert int(np.count_nonzero(entries.x)) == 9
+    np.testing.assert_array_equal(cases.members(entries.support), np.flatnonzero(np.ravel(entries.x)))
+
+
+def test_one_response_is_a_linear_model():
+    one = sht.solve(sht.MultiResponse(X, Y[:, :1], l2=VECTOR, fit_intercept=True, standardize=True), sht.Sparsity(2))
+    plain = sht.solve(
+        sht.LinearModel(X, Y[:, 0], l2=VECTOR, fit_intercept=True, standardize=True), sht.Sparsity(2), sht.HTP()
+    )
+    np.testing.assert_allclose(one.x[:, 0], plain.x, atol=1e-10)
+    np.testing.assert_allclose(one.value, plain.value, rtol=1e-12)
+    np.testing.assert_array_equal(cases.members(one.support), cases.members(plain.support))
+
+
+def test_two_classes_of_softmax_are_logistic():
+    y = (CLASSES > 0).astype(int)
+    soft = sht.MultiResponse(X, y, sht.Softmax(2))
+    plain = sht.LinearModel(X, 2.0 * y - 1, sht.Logistic())
+    w = np.random.default_rng(1).standard_normal(P)
+    x = jnp.asarray(np.column_stack([0 * w, w]).ravel())
+    np.testing.assert_allclose(soft.value(x), plain.value(jnp.asarray(w)), rtol=1e-12)
+
+
+# --- rank ------------------------------------------------------------------------------------------------------------
+def reduced_rank(r, s=None, standardize=False):
+    """Closed form with an intercept and no l2: the rank-r projection of the fitted values."""
+    s = np.ones(N) / N if s is None else s / s.sum()
+    A, T = X - s @ X, Y - s @ Y
+    root = np.sqrt(s)[:, None]
+    W = np.linalg.lstsq(A * root, T * root, rcond=None)[0]
+    V = np.linalg.svd(root * (A @ W), full_matrices=False)[2][:r].T
+    return W @ V @ V.T
+
+
+STANDARDISED = dict(standardize=True, sample_weight=WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("solver", "options"),
+    [pytest.param(sht.HTP(), {}, marks=pytest.mark.slow), (sht.HTP(), STANDARDISED), (sht.IHT(), STANDARDISED)],
+    ids=["htp_plain", "htp", "iht"],
+)
+def test_rank_is_reduced_rank_regression(solver, options):
+    objective = sht.MultiResponse(X, Y, fit_intercept=True, **options)
+    for r in (1, 2, 3):
+        solution = sht.solve(objective, sht.Rank(r, r_max=3), solver, max_steps=400)
+        assert int(solution.result) == RESULTS.converged, solution.describe()
+        expected = reduced_rank(r, options.get("sample_weight"))
+        np.testing.assert_allclose(solution.x, expected, atol=2e-5)
+        assert int(solution.support.mask.sum()) == r == np.linalg.matrix_rank(np.asarray(solution.x), tol=1e-8)
+        np.testing.assert_array_equal(solution.history.support_size[: int(solution.num_steps)], r)
+
+
+def test_rank_with_softmax():
+    objective = sht.MultiResponse(X, CLASSES, sht.Softmax(C), l2=0.05, fit_intercept=True, standardize=True)
+    values = []
+    for solver in (sht.IHT(), sht.HTP()):
+        solution = sht.solve(objective, sht.Rank(1), solver, max_steps=500)
+        assert int(solution.result) == RESULTS.converged
+        assert np.linalg.matrix_rank(np.asarray(solution.x), tol=1e-9) == 1
+        values.append(float(solution.value))
+    np.testing.assert_allclose(values[0], values[1], rtol=1e-8)
+
+    def outer(v):  # the same problem over factors
+        W = np.outer(v[:P], v[P : P + C]) / X.std(0)[:, None]
+        return formula("softmax", W, v[P + C :], l2=0.05, standardize=True)
+
+    rng = np.random.default_rng(0)
+    best = min(minimize(outer, 0.3 * rng.standard_normal(P + 2 * C)).fun for _ in range(5))
+    np.testing.assert_allclose(values[0], best, rtol=1e-6)
+
+
+def test_lanes_of_ranks_and_data_equal_the_loop():
+    targets = jnp.asarray(Y + np.random.default_rng(1).standard_normal((2, N, C)))
+    ranks = jnp.array([1, 2])
+
+    def run(Y, r):
+        return sht.solve(sht.MultiResponse(X, Y, fit_intercept=True), sht.Rank(r, r_max=2), sht.HTP(), max_steps=60)
+
+    batch = jax.vmap(run)(targets, ranks)
+    for i in range(2):
+        single = run(targets[i], ranks[i])
+        np.testing.assert_allclose(batch.x[i], single.x, atol=1e-9)
+        np.testing.assert_allclose(batch.value[i], single.value, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("loss", "threshold"),
+    [
+        ("squared", sht.Rank(1)),
+        pytest.param("softmax", sht.RowSparsity(3), marks=pytest.mark.slow),
+        pytest.param("squared", sht.RowSparsity(3), marks=pytest.mark.slow),
+        pytest.param("softmax", sht.Rank(1), marks=pytest.mark.slow),
+    ],
+)
+def test_stochastic_solvers(loss, threshold):
+    objective = make(loss, "full")
+    reference = sht.solve(objective, threshold, sht.IHT(), max_steps=3000)
+    step = sht.ConstantStep(scale=0.9)
+    iht = sht.solve(objective, threshold, sht.IHT(step), max_steps=8, termination=sht.SmallStep(-1.0))
+    for solver in (
+        sht.SVRGHT(step, inner_steps=1, batch_size=N, replacement=False),
+        sht.HybridHT(step, first=N, iterations=1),
+    ):
+        full = sht.solve(objective, threshold, solver, max_steps=8, termination=sht.SmallStep(-1.0))
+        np.testing.assert_allclose(full.history.value, iht.history.value, rtol=1e-10)
+    for solver in (sht.SVRGHT(inner_steps=60, batch_size=4), sht.SAGAHT()):
+        solution = sht.solve(objective, threshold, solver, max_steps=400, termination=sht.SmallGradient(1e-7))
+        assert int(solution.result) == RESULTS.converged
+        if threshold.unit == "rank":
+            np.testing.assert_allclose(solution.value, reference.value, rtol=1e-8)
+
+
+def test_errors():
+    with pytest.raises(TypeError, match="Rank"):
+        sht.solve(sht.LinearModel(X, Y[:, 0]), sht.Rank(1))
+    with pytest.raises(TypeError, match="RowSparsity"):
+        sht.solve(sht.LinearModel(X, Y[:, 0]), sht.RowSparsity(1))
+    with pytest.raises(ValueError, match="r: is 4"):
+        sht.solve(sht.MultiResponse(X, Y), sht.Rank(4))
+    with pytest.raises(ValueError, match="r_max"):
+        sht.solve(sht.MultiResponse(X, Y), sht.Rank(3, r_max=2))
+    with pytest.raises(ValueError, match="Y: needs shape"):
+        sht.MultiResponse(X, Y[:, 0])
+    with pytest.raises(ValueError, match="Y: Softmax"):
+        sht.MultiResponse(X, Y, sht.Softmax(3))
+    with pytest.raises(ValueError, match="classes 0 to 1"):
+        sht.MultiResponse(X, CLASSES, sht.Softmax(2))
+    with pytest.raises(ValueError, match="NaN"):
+        sht.MultiResponse(X, np.where(Y > 1, np.nan, Y))
+    with pytest.raises(ValueError, match="n_classes"):
+        sht.Softmax(1)
+    with pytest.raises(TypeError, match="loss"):
+        sht.MultiResponse(X, Y, "squared")
+    with pytest.raises(ValueError, match="x0"):
+        sht.solve(sht.MultiResponse(X, Y), sht.Rank(1), x0=np.zeros(P))
+    with pytest.raises(TypeError, match="objective: a path"):
+        sht.solve_path(sht.MultiResponse(X, Y))
+    with pytest.raises(TypeError, match="objective: a certificate"):
+        sht.certificate(sht.MultiResponse(X, Y), sht.Sparsity(1), None)
+    with pytest.raises(TypeError, match="AbstractRestrictable"):
+        sht.solve(sht.MultiResponse(X, Y), sht.Sparsity(1), sht.BestSubset())

@@ -1,0 +1,157 @@
+"""LowRankRegressor against closed forms written in NumPy, scikit-learn, and the iterative solvers."""
+
+import pickle
+
+import jax
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import KFold
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import sparsehtp as sht
+
+
+def problem(n=60, p=6, c=5, r=2, noise=0.3, seed=0):
+    rng = np.random.default_rng(seed)
+    U, V = np.linalg.qr(rng.standard_normal((p, r)))[0], np.linalg.qr(rng.standard_normal((c, r)))[0]
+    X = rng.standard_normal((n, p)) * np.linspace(0.5, 3, p) + np.arange(p)
+    return X, X @ (2 * U @ V.T) + noise * rng.standard_normal((n, c)) + 10 * np.arange(c)
+
+
+X, Y = problem()
+WEIGHTS = np.random.default_rng(1).integers(0, 4, len(X)).astype(float)
+
+
+def closed_form(X, Y, r, l2=0.0, s=None, standardize=True):
+    """(B, b): centre, scale, whiten by a Cholesky factor, and cut the singular value decomposition."""
+    s = np.ones(len(X)) if s is None else s
+    s = s / s.sum()
+    mean, target = s @ X, s @ Y
+    sd = np.sqrt(s @ (X - mean) ** 2) if standardize else np.ones(X.shape[1])
+    A = (X - mean) / sd
+    G = (A.T * s) @ A + l2 * np.eye(X.shape[1])
+    L = np.linalg.cholesky(G)
+    U, d, Vt = np.linalg.svd(np.linalg.solve(L, (A.T * s) @ (Y - target)), full_matrices=False)
+    B = np.linalg.solve(L.T, (U[:, :r] * d[:r]) @ Vt[:r]) / sd[:, None]
+    return B, target - mean @ B
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("r", [0, 2, 5])
+def test_the_closed_form(r, standardize):
+    model = sht.LowRankRegressor(r, l2=0.2, standardize=standardize).fit(X, Y, WEIGHTS)
+    B, b = closed_form(X, Y, r, 0.2, WEIGHTS, standardize)
+    np.testing.assert_allclose(model.coef_, B.T, atol=1e-9)
+    np.testing.assert_allclose(model.intercept_, b, atol=1e-8)
+    np.testing.assert_allclose(model.x_rotation_ @ model.y_loadings_.T, B, atol=1e-9)
+    np.testing.assert_allclose(model.y_loadings_.T @ model.y_loadings_, np.eye(r), atol=1e-10)
+    assert model.rank_ == r == model.singular_values_.size and model.result_ == "converged"
+    np.testing.assert_allclose(model.predict(X), X @ B + b, atol=1e-8)
+
+
+def test_full_rank_is_ridge_and_more_features_than_samples():
+    model = sht.LowRankRegressor(5, l2=0.3, standardize=False).fit(X, Y)
+    peer = Ridge(alpha=0.3 * len(X)).fit(X, Y)
+    np.testing.assert_allclose(model.coef_, peer.coef_, atol=1e-9)
+    np.testing.assert_allclose(model.intercept_, peer.intercept_, atol=1e-8)
+    wide, targets = problem(8, 20, 3, 2)
+    model = sht.LowRankRegressor(2, l2=0.1).fit(wide, targets)
+    np.testing.assert_allclose(model.coef_.T, closed_form(wide, targets, 2, 0.1)[0], atol=1e-8)
+    none = sht.LowRankRegressor(5, l2=0.3, fit_intercept=False, standardize=False).fit(X, Y)
+    np.testing.assert_allclose(none.coef_, Ridge(alpha=0.3 * len(X), fit_intercept=False).fit(X, Y).coef_, atol=1e-9)
+    assert not np.any(none.intercept_)
+
+
+@pytest.mark.parametrize("solver", ["htp", pytest.param("iht", marks=pytest.mark.slow)])
+def test_solvers_reach_the_global_minimum(solver):
+    exact = sht.LowRankRegressor(2).fit(X, Y)
+    model = sht.LowRankRegressor(2, solver=solver, max_iter=3000).fit(X, Y)
+    np.testing.assert_allclose(model.coef_, exact.coef_, atol=1e-4)
+    np.testing.assert_allclose(model.objective_value_, exact.objective_value_, rtol=1e-8)
+    assert model.n_iter_ > 1
+
+
+def test_values_of_all_ranks():
+    with jax.enable_x64(True):
+        objective = sht.MultiResponse(X, Y, l2=0.2, fit_intercept=True)
+        fits = sht.reduced_rank(objective)
+        values = np.array([objective.value(fits.at(r)) for r in range(6)])
+        np.testing.assert_allclose(-np.diff(values), fits.losses, rtol=1e-8)
+        assert np.all(np.diff(values) <= 0)
+
+
+def test_cross_validation():
+    folds = list(KFold(4, shuffle=True, random_state=2).split(X))
+    model = sht.LowRankRegressor(cv=folds, l2=0.01).fit(X, Y)
+    table = model.cv_results_
+    for number, (fit, held) in enumerate(folds):
+        for r in range(6):
+            B, b = closed_form(X[fit], Y[fit], r, 0.01)
+            expected = 0.5 * np.mean(np.sum((Y[held] - X[held] @ B - b) ** 2, 1))
+            np.testing.assert_allclose(table["scores"][number, r], expected, rtol=1e-8)
+    assert model.rank_ == 2 == table["best_1se_index"]
+    assert sht.LowRankRegressor("bic").fit(X, Y).rank_ == 2
+    assert sht.LowRankRegressor("aic").fit(X, Y).rank_ >= 2
+
+
+def test_one_response_pickle_and_save(tmp_path):
+    model = sht.LowRankRegressor(1).fit(X, Y[:, 0])
+    assert model.coef_.shape == (6,) and isinstance(model.intercept_, float) and model.predict(X).shape == (60,)
+    for again in (pickle.loads(pickle.dumps(model)), sht.load(sht.save(model, tmp_path / "model.npz"))):
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_weights_are_repeated_rows_and_float32_stays():
+    counts = WEIGHTS.astype(int)
+    a = sht.LowRankRegressor(2).fit(X, Y, WEIGHTS)
+    b = sht.LowRankRegressor(2).fit(np.repeat(X, counts, 0), np.repeat(Y, counts, 0))
+    np.testing.assert_allclose(a.coef_, b.coef_, atol=1e-9)
+    single = sht.LowRankRegressor(2).fit(X.astype(np.float32), Y.astype(np.float32), WEIGHTS)
+    assert single.coef_.dtype == np.float32
+    np.testing.assert_allclose(single.coef_, a.coef_, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (dict(r=6), "r: is 6"),
+        (dict(r="ebic"), "r:"),
+        (dict(r=-1), "r:"),
+        (dict(l2=-1.0), "l2"),
+        (dict(cv="many"), "cv"),
+        (dict(solver="best"), "solver"),
+    ],
+)
+def test_errors(options, match):
+    with pytest.raises(ValueError, match=match):
+        sht.LowRankRegressor(**options).fit(X, Y)
+
+
+def test_collinear_features_without_l2_warn():
+    twice = np.column_stack([X, X[:, 0]])
+    with pytest.warns(match="singular"):
+        model = sht.LowRankRegressor(2, l2=0.0).fit(twice, Y)
+    np.testing.assert_allclose(model.predict(twice), sht.LowRankRegressor(2, l2=0.0).fit(X, Y).predict(X), atol=1e-4)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([sht.LowRankRegressor(r=1), sht.LowRankRegressor(), sht.LowRankRegressor(r=1, solver="iht")])
+def test_check_estimator(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+def test_the_rank_is_recovered():
+    """n=500, p=30, c=20, r=4, singular values 1, noise of sd 0.5: 100 trials."""
+    found = []
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        U, V = np.linalg.qr(rng.standard_normal((30, 4)))[0], np.linalg.qr(rng.standard_normal((20, 4)))[0]
+        A = rng.standard_normal((500, 30))
+        T = A @ U @ V.T + 0.5 * rng.standard_normal((500, 20))
+        model = sht.LowRankRegressor().fit(A, T)
+        found.append(model.rank_)
+        if seed == 0:
+            np.testing.assert_allclose(model.coef_.T, closed_form(A, T, 4, 1e-6)[0], atol=1e-8)
+    assert np.sum(np.array(found) == 4) >= 95
