@@ -28,6 +28,8 @@ from ._types import Info as Info
 from ._types import Support as Support
 from .designs import DenseDesign as DenseDesign
 from .estimators import SparseClassifier as SparseClassifier
+from .estimators import SparseLDA as SparseLDA
+from .estimators import SparsePrecision as SparsePrecision
 from .estimators import SparseRegressor as SparseRegressor
 from .io.models import load as load
 from .io.models import save as save
@@ -40,6 +42,7 @@ from .losses import Poisson as Poisson
 from .losses import SmoothedHinge as SmoothedHinge
 from .losses import Squared as Squared
 from .objectives import LinearModel as LinearModel
+from .objectives import Precision as Precision
 from .objectives import QuadraticForm as QuadraticForm
 from .solvers import HTP as HTP
 from .solvers import IHT as IHT
@@ -54,6 +57,7 @@ from .steps import NormalisedStep as NormalisedStep
 from .steps import ScheduleStep as ScheduleStep
 from .thresholds import GroupSparsity as GroupSparsity
 from .thresholds import NonNegativeSparsity as NonNegativeSparsity
+from .thresholds import OffDiagonal as OffDiagonal
 from .thresholds import Sparsity as Sparsity
 from .thresholds import hard_threshold_bound as hard_threshold_bound
 

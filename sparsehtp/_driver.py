@@ -17,7 +17,7 @@ from jaxtyping import Array, Int
 from ._record import Record
 from ._results import FIRED, RESULTS
 from ._types import Info
-from .linalg import LANE
+from .linalg import LANE, one_by_one
 
 
 class Problem(NamedTuple):
@@ -67,7 +67,20 @@ def run(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def _jitted(problem, max_steps, record):
+    if problem.objective.lanes_in_turn and one_by_one():
+        return _in_turn(max_steps, record)(problem)
     return _runner(max_steps, record, None, None)(problem)
+
+
+@functools.cache
+def _in_turn(max_steps: int, record: Record | None):
+    """The loop of one problem; a batch is one program that runs its lanes one after the other."""
+
+    @jax.custom_batching.sequential_vmap
+    def call(problem):
+        return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record))
+
+    return call
 
 
 @functools.cache

@@ -39,7 +39,8 @@ def solve(
         threshold: for example `Sparsity(k)`.
         solver: None: `BestSubset` for `Sparsity` without bounds, `HTP` for other structures, `IHT` with a decreasing
             step for losses without a second derivative.
-        x0: (p,) starting coefficients in original units, or an earlier Solution; None: zeros.
+        x0: (p,) starting coefficients in original units, (p, p) for `Precision`, or an earlier Solution; None: zeros,
+            or the diagonal minimiser.
         key: PRNG key of a stochastic solver; None: `jax.random.key(0)`, the same for all lanes.
         max_steps: step limit, static; None: the solver's.
         termination: stopping criteria, for example `SmallStep(1e-4) | Cycle()`; None: the solver's.
@@ -112,14 +113,13 @@ def _name(value):
 
 
 def _start(objective, x0):
-    p = objective.n_coefficients
     if x0 is None:
-        return jnp.zeros(p + objective.n_free, objective.dtype)
+        return objective.origin()
     if isinstance(x0, Solution):
         return objective.to_internal(x0.x, x0.intercept)
     x0 = jnp.asarray(x0, objective.dtype)
-    if x0.shape != (p,):
-        raise ValueError(f"x0: needs shape ({p},), one coefficient per feature, got {x0.shape}.")
+    if x0.shape != objective.external_shape:
+        raise ValueError(f"x0: needs shape {objective.external_shape}, one value per coefficient, got {x0.shape}.")
     if is_concrete(x0) and not np.isfinite(x0).all():
         raise ValueError("x0: holds NaN or infinite values; start from finite coefficients.")
     return objective.to_internal(x0)

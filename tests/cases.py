@@ -34,6 +34,7 @@ DESIGNS = {
 OBJECTIVES = {
     "linear_model": lambda X, y: sht.LinearModel(X, y, l2=0.1, fit_intercept=True),
     "quadratic_form": lambda X, y: sht.QuadraticForm.from_data(X, y, l2=0.1),
+    "precision": lambda X, y: sht.Precision(np.eye(X.shape[1]), X.shape[0]),
 }
 
 # for six features
@@ -47,6 +48,7 @@ THRESHOLDS = {
     "group": sht.GroupSparsity(GROUPS, 2),
     "group_keep": sht.GroupSparsity(GROUPS, 1, keep=[2]),
     "group_within": sht.GroupSparsity(GROUPS, 2, within=2),
+    "off_diagonal": sht.OffDiagonal(2, keep=[(3, 1)]),
 }
 
 STEPS = {

@@ -1,4 +1,6 @@
 """Estimators with the scikit-learn interface; the only place that validates user data."""
 
 from .classifier import SparseClassifier as SparseClassifier
+from .lda import SparseLDA as SparseLDA
+from .precision import SparsePrecision as SparsePrecision
 from .regressor import SparseRegressor as SparseRegressor

@@ -1,5 +1,8 @@
-"""Branches that all lanes of a batch take together."""
+"""How the lanes of a batch run: branches that all take together, and kernels that take them one by one."""
 
+import functools
+
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool
@@ -20,3 +23,18 @@ def any_lane(flag: Bool[Array, ""]) -> Bool[Array, ""]:
         except NameError:  # the axis is not bound
             continue
     return flag
+
+
+def one_by_one() -> bool:
+    """True where lanes share no hardware, so that they had better run one after the other: on a CPU."""
+    return jax.default_backend() == "cpu"
+
+
+@functools.cache
+def _sequential(function):
+    return jax.custom_batching.sequential_vmap(function)
+
+
+def lane_by_lane(function):
+    """The function of arrays, which under `vmap` takes one lane after the other on a CPU."""
+    return _sequential(function) if one_by_one() else function

@@ -7,7 +7,6 @@ On a CPU a batch is factorised lane by lane. Batched LAPACK calls wait for the t
 independent ones can block each other for ever (jaxlib 0.10).
 """
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from .._tolerances import tolerance
-from .lanes import any_lane
+from .lanes import any_lane, lane_by_lane, one_by_one
 
 
 class MaskedFactor(NamedTuple):
@@ -38,11 +37,11 @@ class MaskedFactor(NamedTuple):
 
     def solve(self, b: Float[Array, "m"]) -> Float[Array, "m"]:
         """x with A x = b on the rows of the system, zero elsewhere; minimum norm (scaled) if singular."""
-        return _lane_by_lane(_solve)(self, b[:, None])[:, 0]
+        return lane_by_lane(_solve)(self, b[:, None])[:, 0]
 
     def inverse(self, dtype: Any) -> Float[Array, "m m"]:
         """The (pseudo-)inverse on the rows of the system, zero elsewhere."""
-        return _lane_by_lane(_solve)(self, jnp.eye(self.factor.shape[-1], dtype=dtype))
+        return lane_by_lane(_solve)(self, jnp.eye(self.factor.shape[-1], dtype=dtype))
 
 
 def masked_factor(A: Float[Array, "m m"], mask: Bool[Array, "m"]) -> MaskedFactor:
@@ -51,20 +50,7 @@ def masked_factor(A: Float[Array, "m m"], mask: Bool[Array, "m"]) -> MaskedFacto
     A row whose diagonal is zero (an all-zero column of the design) is left out like a padded one. The system counts as
     singular if a squared pivot of the scaled matrix falls below the table's `pivot` tolerance.
     """
-    return _lane_by_lane(_factor)(A, mask)
-
-
-def _one_by_one():
-    return jax.default_backend() == "cpu"
-
-
-@functools.cache
-def _sequential(function):
-    return jax.custom_batching.sequential_vmap(function)
-
-
-def _lane_by_lane(function):
-    return _sequential(function) if _one_by_one() else function
+    return lane_by_lane(_factor)(A, mask)
 
 
 def _solve(system, B):
@@ -100,6 +86,6 @@ def _factor(A, mask):
             return jnp.zeros_like(M), jnp.zeros_like(diagonal)
 
         # Lane by lane the branch is taken, or not, for each lane.
-        rare = singular if _one_by_one() else any_lane(singular)
+        rare = singular if one_by_one() else any_lane(singular)
         vectors, inverses = lax.cond(rare, eigen, nothing, M)
     return MaskedFactor(factor, vectors, inverses, scale, singular)

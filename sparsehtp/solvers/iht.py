@@ -76,7 +76,7 @@ class IHT(AbstractSolver):
         return isinstance(self.step_rule, ScheduleStep)  # a subgradient method does not descend at every step
 
     def init(self, objective, threshold, x0, key):
-        x, _ = threshold(x0)
+        x = objective.feasible(threshold(x0)[0])
         forward = objective.forward(x)
         value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
         size = self.step_rule.init(objective).astype(x.dtype)

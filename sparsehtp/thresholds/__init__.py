@@ -4,6 +4,9 @@ from .base import AbstractThreshold as AbstractThreshold
 from .base import AbstractUnitThreshold as AbstractUnitThreshold
 from .base import union as union
 from .group import GroupSparsity as GroupSparsity
+from .offdiagonal import OffDiagonal as OffDiagonal
+from .offdiagonal import pair_index as pair_index
+from .offdiagonal import pairs_of as pairs_of
 from .sparsity import NonNegativeSparsity as NonNegativeSparsity
 from .sparsity import Sparsity as Sparsity
 from .sparsity import hard_threshold_bound as hard_threshold_bound
