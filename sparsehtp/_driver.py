@@ -78,7 +78,7 @@ def _in_turn(max_steps: int, record: Record | None):
 
     @jax.custom_batching.sequential_vmap
     def call(problem):
-        return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record))
+        return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record, in_turn=True))
 
     return call
 
@@ -119,8 +119,12 @@ def _runner(max_steps: int, record: Record | None, width: int | None, lanes: tup
     return call
 
 
-def _loop(problem: Problem, axes: Any, width: int, max_steps: int, record: Record | None) -> Outcome:
+def _loop(
+    problem: Problem, axes: Any, width: int, max_steps: int, record: Record | None, in_turn: bool = False
+) -> Outcome:
     def over_lanes(function, *in_axes):
+        if in_turn:
+            return _unbatched(function, in_axes)
         return jax.vmap(function, in_axes, axis_size=width, axis_name=LANE)
 
     def lane_init(a: Problem):
@@ -191,6 +195,17 @@ def _loop(problem: Problem, axes: Any, width: int, max_steps: int, record: Recor
     x, support = c.best if returns_best else (c.state.x, c.state.support)
     history = None if record is None else _unpack(shapes[2], c.history)
     return Outcome(x, support, c.best_value, result, c.fired, c.num_steps, c.best_step, history, c.state)
+
+
+def _unbatched(function, in_axes):
+    """The function over the one lane there is, without the detours that `vmap` makes of branches and of LAPACK."""
+
+    def one(*args):
+        pairs = zip(args, in_axes, strict=True)
+        out = function(*(a if axis is None else jax.tree.map(lambda leaf: leaf[0], a) for a, axis in pairs))
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], out)
+
+    return one
 
 
 def _pack(info: Info) -> tuple[Array, Array]:

@@ -92,7 +92,7 @@ def minimise_log_det(
 # --- factorisation -----------------------------------------------------------------------------------------------------
 def _cholesky(A):
     """Factor, log determinant and success; the identity and minus infinity where A is not positive definite."""
-    L = jnp.linalg.cholesky(A)
+    L = lax.linalg.cholesky(A, symmetrize_input=False)
     pivots = jnp.diagonal(L)
     ok = jnp.all(jnp.isfinite(pivots) & (pivots > 0))  # a failed factorisation is NaN
     L = jnp.where(ok, L, jnp.eye(A.shape[0], dtype=A.dtype))
@@ -107,20 +107,23 @@ def _inverse(L):
 
 def _inside(A, interval):
     eye = jnp.eye(A.shape[0], dtype=A.dtype)
-    above = _cholesky(A - (1 - SLACK) * interval.lower * eye)[2]
-    return above & _cholesky((1 + SLACK) * interval.upper * eye - A)[2]
+    margins = jnp.stack([A - (1 - SLACK) * interval.lower * eye, (1 + SLACK) * interval.upper * eye - A])
+    return jnp.all(lax.map(lambda B: _cholesky(B)[2], margins))
 
 
+@jax.jit
 def _factorise(A, interval):
     L, logdet, _ = _cholesky(A)
     return Factor(_inverse(L), jnp.where(_inside(A, interval), logdet, -jnp.inf))
 
 
+@jax.jit
 def _extremes(A):
-    values = jnp.linalg.eigvalsh(A)
+    values = jnp.linalg.eigvalsh(A, symmetrize_input=False)
     return values[0], values[-1]
 
 
+@jax.jit
 def _shrunk(A, interval):
     diagonal = jnp.diag(jnp.clip(jnp.diagonal(A), interval.lower, interval.upper))
     rest = A - jnp.diag(jnp.diagonal(A))
@@ -136,6 +139,7 @@ def _shrunk(A, interval):
 # --- on a support ------------------------------------------------------------------------------------------------------
 @functools.cache
 def _minimiser(method, max_steps):
+    @jax.jit
     def run(S, mask, start, interval, target):
         M = mask.astype(S.dtype)
         start = M * start
@@ -156,7 +160,7 @@ def _minimiser(method, max_steps):
 
 class _Newton(NamedTuple):
     matrix: Array
-    inverse: Array
+    cholesky: Array
     value: Array
     step: Array
     solved: Array  # the last step started within the tolerance, or the interval was left
@@ -169,50 +173,58 @@ def _newton(S, M, start, interval, target, max_steps):
     dtype, p = S.dtype, S.shape[0]
     tol, eps = tolerance("newton", dtype), jnp.finfo(dtype).eps
 
-    def value_of(A):
-        L, logdet, _ = _cholesky(A)
-        return L, jnp.sum(S * A) - logdet
+    def shrink_until(accepted, matrix, sizes):
+        """The first size for which the matrix is accepted, as (matrix, factor, value) and whether there was any."""
+
+        def refused(carry):
+            size, _, _, value, tries = carry
+            return (tries == 0) | (~accepted(size, value) & (tries < MAX_HALVINGS))
+
+        def shorter(carry):
+            size, *_, tries = carry
+            size = sizes(size, tries)
+            A = matrix(size)
+            L, logdet, _ = _cholesky(A)
+            return size, A, L, jnp.sum(S * A) - logdet, tries + 1
+
+        start = (jnp.ones((), dtype), M, M, jnp.zeros((), dtype), jnp.int32(0))
+        size, A, L, value, _ = lax.while_loop(refused, shorter, start)
+        return A, L, value, accepted(size, value)
 
     def body(c: _Newton) -> _Newton:
-        gradient = M * (S - c.inverse)
-        direction = _newton_direction(c.inverse, M, gradient)
+        inverse = _inverse(c.cholesky)
+        gradient = M * (S - inverse)
+        direction = _newton_direction(inverse, M, gradient)
         decrement2 = -jnp.sum(gradient * direction)
         # -logdet is self-concordant: with the decrement d the step 1 / (1 + d) is feasible and descends.
         decrement = jnp.sqrt(jnp.maximum(decrement2, 0))
 
-        def trial(t):
-            A = c.matrix + t * direction
-            return A, *value_of(A)
-
-        def refused(carry):
-            t, _, _, value, tries = carry
-            return ~(value <= c.value - 1e-4 * t * decrement2 + 8 * eps * jnp.abs(c.value)) & (tries < MAX_HALVINGS)
-
-        def shorter(carry):
-            t, *_, tries = carry
-            t = jnp.where(tries == 0, 1 / (1 + decrement), t / 2)
-            return t, *trial(t), tries + 1
-
-        one = jnp.ones((), dtype)
-        _, A, L, value, tries = lax.while_loop(refused, shorter, (one, *trial(one), jnp.int32(0)))
-        ok = tries < MAX_HALVINGS
-        A = jnp.where(ok, A, c.matrix)
-        value = jnp.where(ok, value, c.value)
-        inverse = jnp.where(ok, _inverse(L), c.inverse)
+        A, L, value, ok = shrink_until(
+            lambda t, value: value <= c.value - 1e-4 * t * decrement2 + 8 * eps * jnp.abs(c.value),
+            lambda t: c.matrix + t * direction,
+            lambda t, tries: jnp.where(tries == 0, 1, jnp.where(tries == 1, 1 / (1 + decrement), t / 2)),
+        )
+        A, L, value = jax.tree.map(
+            lambda new, old: jnp.where(ok, new, old), (A, L, value), (c.matrix, c.cholesky, c.value)
+        )
         runaway = jnp.sum(A**2) > p * interval.upper**2
         # F* >= F(c) + d + log(1 - d), with room for the inexact direction.
         most = jnp.minimum(1.2 * decrement, 1 - eps)
         hopeless = (1.2 * decrement < 1) & (c.value + most + jnp.log1p(-most) > target)
         solved = (decrement2 <= tol * (jnp.abs(value) + p)) | ~ok | runaway
-        return _Newton(A, inverse, value, c.step + 1, solved, runaway, hopeless)
+        return _Newton(A, L, value, c.step + 1, solved, runaway, hopeless)
 
     def going(c):
         return ~(c.solved | c.hopeless) & (c.step < max_steps)
 
-    A = _shrunk(start, Interval(jnp.zeros((), dtype), interval.upper))
-    L, value = value_of(A)
+    diagonal = jnp.diag(jnp.diagonal(start))
+    A, L, value, _ = shrink_until(
+        lambda size, value: jnp.isfinite(value),
+        lambda size: diagonal + size * (start - diagonal),
+        lambda size, tries: jnp.where(tries == 0, 1, jnp.where(tries == MAX_HALVINGS - 1, 0, size / 2)),
+    )
     no = jnp.zeros((), bool)
-    out = lax.while_loop(going, body, _Newton(A, _inverse(L), value, jnp.int32(0), no, no, no))
+    out = lax.while_loop(going, body, _Newton(A, L, value, jnp.int32(0), no, no, no))
     return LogDetFit(out.matrix, out.solved), out.runaway
 
 

@@ -1,8 +1,10 @@
 """Gaussian precision matrices."""
 
+import functools
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -92,15 +94,8 @@ class Precision(AbstractRestrictable):
 
     def _set(self, S):
         """Scale S, and find the bounds; also on an unfinished copy."""
-        S, scale = (S + S.T) / 2, None
-        if self.standardize:
-            variance = jnp.diagonal(S)
-            # A variable that is constant in a fold cannot be scaled; it stays apart, with variance one.
-            scale = jnp.sqrt(jnp.where(variance > 0, variance, 1))
-            S = S / (scale[:, None] * scale) + jnp.diag((variance <= 0).astype(S.dtype))
-        object.__setattr__(self, "S", S)
-        object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "interval", self.given_bounds or Interval(*_bounds(S, self.rule)))
+        for name, value in zip(("S", "scale", "interval"), _prepare(S, self.rule, self.standardize), strict=True):
+            object.__setattr__(self, name, value if value is not None or name == "scale" else self.given_bounds)
 
     @classmethod
     def from_data(
@@ -364,6 +359,7 @@ def _means(X, weights, classes, assume_centered):
     return dot(s.T, X) / jnp.where(total > 0, total, 1)[:, None]
 
 
+@jax.jit
 def _second_moment(X, weights, classes, location):
     """(1/W) sum_i s_i (x_i - m_i)(x_i - m_i)', zero for a variable that is constant but for rounding."""
     centred = X - dot(classes, location)
@@ -371,6 +367,18 @@ def _second_moment(X, weights, classes, location):
     rounding = tolerance("constant", X.dtype) * jnp.max(jnp.abs(location), axis=0)
     varies = (jnp.diagonal(S) > rounding**2).astype(S.dtype)
     return S * varies[:, None] * varies
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _prepare(S, rule, standardize):
+    """The matrix, its scale (or None) and the bounds (None without a rule)."""
+    S, scale = (S + S.T) / 2, None
+    if standardize:
+        variance = jnp.diagonal(S)
+        # A variable that is constant in a fold cannot be scaled; it stays apart, with variance one.
+        scale = jnp.sqrt(jnp.where(variance > 0, variance, 1))
+        S = S / (scale[:, None] * scale) + jnp.diag((variance <= 0).astype(S.dtype))
+    return S, scale, None if rule is None else Interval(*_bounds(S, rule))
 
 
 def _bounds(S, rule):

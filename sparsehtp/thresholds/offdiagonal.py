@@ -55,10 +55,10 @@ def pair_index(i: Any, j: Any, p: int) -> np.ndarray:
 
 
 def pairs_of(index: Any, p: int) -> np.ndarray:
-    """(m, 2) pairs i < j with given numbers, among p variables."""
+    """(..., 2) pairs i < j with given numbers, among p variables."""
     rows, columns = np.triu_indices(p, 1)
     index = np.asarray(index)
-    return np.column_stack([rows[index], columns[index]])
+    return np.stack([rows[index], columns[index]], axis=-1)
 
 
 def _pairs(keep):
