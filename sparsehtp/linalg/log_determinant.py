@@ -171,7 +171,7 @@ class _Newton(NamedTuple):
 def _newton(S, M, start, interval, target, max_steps):
     """Newton steps on the cone of positive definite matrices; returns the fit, and whether it left the interval."""
     dtype, p = S.dtype, S.shape[0]
-    tol, eps = tolerance("newton", dtype), jnp.finfo(dtype).eps
+    tol, eps = tolerance("decrement", dtype), jnp.finfo(dtype).eps
 
     def shrink_until(accepted, matrix, sizes):
         """The first size for which the matrix is accepted, as (matrix, factor, value) and whether there was any."""
@@ -194,15 +194,15 @@ def _newton(S, M, start, interval, target, max_steps):
     def body(c: _Newton) -> _Newton:
         inverse = _inverse(c.cholesky)
         gradient = M * (S - inverse)
-        direction = _newton_direction(inverse, M, gradient)
+        direction = _newton_direction(c.matrix, inverse, M, gradient)
         decrement2 = -jnp.sum(gradient * direction)
-        # -logdet is self-concordant: with the decrement d the step 1 / (1 + d) is feasible and descends.
         decrement = jnp.sqrt(jnp.maximum(decrement2, 0))
 
+        # -logdet is self-concordant: sizes below 1 / (1 + decrement) are feasible and descend.
         A, L, value, ok = shrink_until(
             lambda t, value: value <= c.value - 1e-4 * t * decrement2 + 8 * eps * jnp.abs(c.value),
             lambda t: c.matrix + t * direction,
-            lambda t, tries: jnp.where(tries == 0, 1, jnp.where(tries == 1, 1 / (1 + decrement), t / 2)),
+            lambda t, tries: jnp.where(tries == 0, 1, t / 2),
         )
         A, L, value = jax.tree.map(
             lambda new, old: jnp.where(ok, new, old), (A, L, value), (c.matrix, c.cholesky, c.value)
@@ -211,7 +211,7 @@ def _newton(S, M, start, interval, target, max_steps):
         # F* >= F(c) + d + log(1 - d), with room for the inexact direction.
         most = jnp.minimum(1.2 * decrement, 1 - eps)
         hopeless = (1.2 * decrement < 1) & (c.value + most + jnp.log1p(-most) > target)
-        solved = (decrement2 <= tol * (jnp.abs(value) + p)) | ~ok | runaway
+        solved = (decrement2 <= jnp.maximum(tol, 8 * eps * jnp.abs(value))) | ~ok | runaway
         return _Newton(A, L, value, c.step + 1, solved, runaway, hopeless)
 
     def going(c):
@@ -236,22 +236,25 @@ class _CG(NamedTuple):
     step: Array
 
 
-def _newton_direction(W, M, gradient):
-    """-(Hessian)^{-1} gradient on the mask, Hessian D -> M * (W D W), by conjugate gradients."""
-    d = jnp.diagonal(W)
-    # Curvature of each entry by itself, for a unit move in the Frobenius norm.
-    diagonal = d[:, None] * d[None, :] + W**2 * (1 - jnp.eye(W.shape[0], dtype=W.dtype))
-    scale = M / diagonal
+def _newton_direction(A, W, M, gradient):
+    """-(Hessian)^{-1} gradient on the mask, Hessian D -> M * (W D W) with W = A^{-1}, by conjugate gradients.
+
+    Preconditioned by D -> M * (A D A), the inverse where nothing is masked: about a third of the steps of a diagonal
+    preconditioner for twice their cost, and the more so the worse A is conditioned.
+    """
+
+    def precondition(residual):
+        return M * dot(dot(A, residual), A)
 
     def body(c: _CG) -> _CG:
         curved = M * dot(dot(W, c.direction), W)
         alpha = c.product / jnp.maximum(jnp.sum(c.direction * curved), jnp.finfo(W.dtype).tiny)
         residual = c.residual - alpha * curved
-        z = scale * residual
+        z = precondition(residual)
         product = jnp.sum(residual * z)
         return _CG(c.x + alpha * c.direction, residual, z + (product / c.product) * c.direction, product, c.step + 1)
 
-    z = -scale * gradient
+    z = precondition(-gradient)
     first = -jnp.sum(gradient * z)
     # About the squared decrement: superlinear convergence of the Newton steps.
     enough = first * jnp.minimum(FORCING**2, first)

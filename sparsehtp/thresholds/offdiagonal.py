@@ -48,9 +48,10 @@ class OffDiagonal(AbstractSparsity):
         return replace(self, keep=keep, k_max=k_max, n_free=objective.n_free)
 
 
-def pair_index(i: Any, j: Any, p: int) -> np.ndarray:
-    """Numbers of the pairs (i, j), i < j, of p variables."""
-    i, j = np.asarray(i), np.asarray(j)
+def pair_index(i: Any, j: Any, p: int) -> Any:
+    """Numbers of the pairs (i, j), i < j, of p variables; traced if i or j are."""
+    if is_concrete(i, j):
+        i, j = np.asarray(i), np.asarray(j)
     return (i * (2 * p - i - 1) // 2 + j - i - 1).astype(np.int32)
 
 

@@ -51,7 +51,7 @@ def test_a_given_number_of_edges_and_the_methods_of_scikit_learn():
     np.testing.assert_allclose(edges[0][2], model.partial_correlations()[i, j])
 
 
-@pytest.mark.parametrize("k", ["cv", "ebic", "bic"])
+@pytest.mark.parametrize("k", [pytest.param("cv", marks=pytest.mark.slow), "ebic", "bic"])
 def test_the_number_of_edges_from_the_data(k):
     model = sht.SparsePrecision(k=k).fit(X)
     results = model.cv_results_
@@ -112,6 +112,7 @@ def test_weights_means_and_kept_edges():
     np.testing.assert_array_equal(named.support_, kept.support_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["iht", "grasp", "forward", "foba", sht.HTP(sht.BacktrackingStep())])
 def test_other_solvers(solver):
     model = sht.SparsePrecision(k=EDGES, solver=solver).fit(X)
@@ -129,6 +130,7 @@ def test_edges_persist_in_subsamples():
     np.testing.assert_allclose(chances.sum(), EDGES)
 
 
+@pytest.mark.slow
 def test_grid_search_over_k():
     search = GridSearchCV(sht.SparsePrecision(), {"k": [0, EDGES, 28]}, cv=3).fit(X)
     assert search.best_params_["k"] == EDGES
@@ -143,6 +145,7 @@ def test_files_hold_the_model(tmp_path):
     np.testing.assert_array_equal(again.path_.x, model.path_.x)
 
 
+@pytest.mark.slow
 def test_float32_stays_float32():
     model = sht.SparsePrecision(k=EDGES).fit(X.astype(np.float32))
     assert model.precision_.dtype == np.float32
@@ -218,6 +221,7 @@ def test_few_pairs_choices_and_priors(tmp_path):
     np.testing.assert_array_equal(sht.load(tmp_path / "lda.npz").predict(Z), model.predict(Z))
 
 
+@pytest.mark.slow
 def test_more_variables_than_samples():
     rng = np.random.default_rng(2)
     y = np.arange(24) % 2
@@ -240,6 +244,7 @@ def test_bad_parameters_of_lda(name, options):
         sht.SparseLDA(**{"k": 2, **options}).fit(*classes())
 
 
+@pytest.mark.slow
 @parametrize_with_checks([sht.SparseLDA(k=1), sht.SparsePrecision(k=1)])
 def test_check_estimator(estimator, check):
     check(estimator)
