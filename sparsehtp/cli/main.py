@@ -191,9 +191,7 @@ def reproduce_command(
     name: Annotated[str | None, typer.Argument(help="An experiment of --list, or all.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: minutes instead of hours.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for results, figures and finished parts.")] = Path("reproduced"),
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the real data sets.", envvar="SPARSEHTP_DATA")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the real data sets.", envvar="SPARSEHTP_DATA")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed run stopped.")] = False,
     page: Annotated[
         Path | None, typer.Option(help="Markdown file of all claims; the results that it shows are kept beside it.")

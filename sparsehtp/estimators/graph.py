@@ -75,7 +75,13 @@ def default_ks(p: int, samples: float, kept: int) -> np.ndarray:
 
 
 def fit_graph(
-    objective: Precision, k: int | str, threshold: OffDiagonal, solver: Any, folds: Any, max_steps: int | None, seed: int
+    objective: Precision,
+    k: int | str,
+    threshold: OffDiagonal,
+    solver: Any,
+    folds: Any,
+    max_steps: int | None,
+    seed: int,
 ) -> GraphFit:
     """Choose k, and fit; the row of the path is the fit where there is one."""
     key = jax.random.key(seed)

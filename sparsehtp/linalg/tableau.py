@@ -202,9 +202,7 @@ def fetch(
     return t._replace(block=block, columns=columns), columns[jnp.argmax(block == j)]
 
 
-def add(
-    gram: GramColumns, t: Tableau, j: Int[Array, ""], priority: Float[Array, "p"] | None, wanted: Array
-) -> Tableau:
+def add(gram: GramColumns, t: Tableau, j: Int[Array, ""], priority: Float[Array, "p"] | None, wanted: Array) -> Tableau:
     """Add feature j where `wanted`."""
     t, kappa = fetch(gram, t, j, priority, wanted)
     row = jnp.arange(t.idx.shape[0])

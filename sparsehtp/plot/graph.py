@@ -72,7 +72,9 @@ def plot_precision(precision: Any, feature_names: Sequence[str] | None = None, a
     return ax.figure
 
 
-def plot_graph(precision: Any, feature_names: Sequence[str] | None = None, ax: Any = None, *, groups: Any = None) -> Any:
+def plot_graph(
+    precision: Any, feature_names: Sequence[str] | None = None, ax: Any = None, *, groups: Any = None
+) -> Any:
     """The graph of a precision matrix: blue edges for positive partial correlations, orange ones for negative.
 
     Edges are the wider the stronger. Variables without an edge are left out and counted in the title; of more than 80
