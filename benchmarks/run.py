@@ -14,6 +14,7 @@ OPTIONS = {  # what a benchmark's main takes
     "derivatives": ("quick",),
     "pruning": ("quick", "data"),
     "stochastic": ("quick",),
+    "precision": ("quick",),
 }
 
 

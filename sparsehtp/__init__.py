@@ -35,13 +35,15 @@ from ._termination import StableSupport as StableSupport
 from ._termination import SwapOptimal as SwapOptimal
 from ._tune import Tuned as Tuned
 from ._tune import tune as tune
+from ._types import Factors as Factors
 from ._types import Info as Info
 from ._types import Support as Support
 from .designs import DenseDesign as DenseDesign
 from .designs import SparseDesign as SparseDesign
-from ._types import Factors as Factors
 from .estimators import LowRankRegressor as LowRankRegressor
 from .estimators import SparseClassifier as SparseClassifier
+from .estimators import SparseLDA as SparseLDA
+from .estimators import SparsePrecision as SparsePrecision
 from .estimators import SparseRegressor as SparseRegressor
 from .io.models import load as load
 from .io.models import save as save
@@ -57,6 +59,7 @@ from .losses import Squared as Squared
 from .objectives import Custom as Custom
 from .objectives import LinearModel as LinearModel
 from .objectives import MultiResponse as MultiResponse
+from .objectives import Precision as Precision
 from .objectives import QuadraticForm as QuadraticForm
 from .solvers import HTP as HTP
 from .solvers import IHT as IHT
@@ -77,6 +80,7 @@ from .steps import ScheduleStep as ScheduleStep
 from .thresholds import GroupSparsity as GroupSparsity
 from .thresholds import LeafSparsity as LeafSparsity
 from .thresholds import NonNegativeSparsity as NonNegativeSparsity
+from .thresholds import OffDiagonal as OffDiagonal
 from .thresholds import Rank as Rank
 from .thresholds import RowSparsity as RowSparsity
 from .thresholds import Sparsity as Sparsity

@@ -95,7 +95,7 @@ def certificate(objective: AbstractObjective, threshold: AbstractUnitThreshold, 
 
     Source: [GraHTP] Lemma 21, with M_2 for M_2k, since an exchange moves two coordinates.
     """
-    if not isinstance(threshold, AbstractUnitThreshold):
+    if not isinstance(threshold, AbstractUnitThreshold) or threshold.unit == "pairs":
         raise TypeError(
             f"threshold: a certificate needs a choice of entries or groups such as sht.Sparsity(k), got a "
             f"{type(threshold).__name__}."

@@ -15,7 +15,6 @@ from . import _grid
 from ._path import Path, path_of
 from ._progress import Callback
 from ._types import ArrayLike
-from .objectives import LinearModel
 from .solvers import AbstractSolver, BestSubset
 from .solvers.best_subset import WORKING_SET
 from .thresholds import AbstractThreshold
@@ -81,7 +80,7 @@ class CrossValidation:
 
 
 def cross_validate(
-    objective: LinearModel,
+    objective: Any,
     ks: ArrayLike | None = None,
     l2s: ArrayLike | None = None,
     folds: Any = 5,
@@ -103,7 +102,7 @@ def cross_validate(
     nothing leaks from the rows that are held out. t are the sample weights of those.
 
     Args:
-        objective: a `LinearModel`; its own weights are split into folds.
+        objective: a `LinearModel`, or `Precision.from_data`; its own weights are split into folds.
         ks, l2s, threshold, key, checkpoint, progress, memory: as in `solve_path`.
         solver: as in `solve_path`, but where that takes `BestSubset` over all features this takes one descent per k
             within working sets, since a choice of k needs no swap-optimal folds. Solve again at the chosen (k, l2),
@@ -124,9 +123,9 @@ def cross_validate(
     The score of the chosen row is optimistic, as it is a minimum over the grid: judge a model on data that had no part
     in the choice, or by an outer cross-validation.
     """
-    if not isinstance(objective, LinearModel):
-        raise TypeError(f"objective: folds are sample weights, which {type(objective).__name__} has none of.")
-    if scoring not in (None, "error") or (scoring == "error" and not objective.loss.classification):
+    if getattr(objective, "sample_weight", None) is None:
+        raise TypeError(f"objective: folds are sample weights, which this {type(objective).__name__} has none of.")
+    if scoring not in (None, "error") or (scoring == "error" and not _classifies(objective)):
         raise ValueError(f'scoring: must be None, or "error" for a classification loss, got {scoring!r}.')
     grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, error=scoring == "error")
     if solver is None and isinstance(grid.solver, BestSubset):
@@ -156,20 +155,24 @@ def seed_from(key: jax.Array) -> int:
     return int(jax.random.bits(key, dtype=np.uint32))
 
 
-def check_rows(name: str, rows: np.ndarray, objective: LinearModel) -> None:
+def _classifies(objective):
+    return getattr(getattr(objective, "loss", None), "classification", False)
+
+
+def check_rows(name: str, rows: np.ndarray, objective: Any) -> None:
     """ValueError if a row of weights leaves nothing, or one class, to train on."""
-    y = np.asarray(objective.y)
+    y = np.asarray(objective.y) if _classifies(objective) else None
     for number, row in enumerate(rows):
         if not row.any():
             raise ValueError(f"{name}: number {number} trains on no row with a positive weight; leave more rows in it.")
-        if objective.loss.classification and np.unique(y[row > 0]).size < 2:
+        if y is not None and np.unique(y[row > 0]).size < 2:
             raise ValueError(f"{name}: number {number} trains on one class only; use stratified or fewer ones.")
 
 
 def _split(objective, folds, groups, key):
     """(2, folds, n) how often every row is in the training and the test part."""
-    n = objective.design.shape[0]
-    y = np.asarray(objective.y)
+    n = objective.sample_weight.shape[0]
+    y = np.asarray(getattr(objective, "y", np.zeros(n)))
     if groups is not None:
         groups = np.asarray(groups)
         if groups.shape != (n,):
@@ -178,7 +181,7 @@ def _split(objective, folds, groups, key):
         if not 2 <= folds <= n:
             raise ValueError(f"folds: needs from 2 to {n} (the number of samples), got {folds}.")
         shuffled = {"n_splits": int(folds), "shuffle": True, "random_state": seed_from(key)}
-        if objective.loss.classification:
+        if _classifies(objective):
             folds = StratifiedKFold(**shuffled) if groups is None else StratifiedGroupKFold(**shuffled)
         else:
             folds = KFold(**shuffled) if groups is None else GroupKFold(**shuffled)

@@ -18,7 +18,7 @@ from . import _debug
 from ._record import Record
 from ._results import FIRED, RESULTS
 from ._types import Info
-from .linalg import LANE
+from .linalg import LANE, one_by_one
 
 
 class Problem(NamedTuple):
@@ -75,6 +75,8 @@ def unrolled(problem: Problem, max_steps: int, record: Record | None) -> Outcome
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def _jitted(problem, max_steps, record):
     _debug.traced("solve", problem, max_steps, record)
+    if problem.objective.lanes_in_turn and one_by_one():
+        return _in_turn(max_steps, record)(problem)
     return _runner(max_steps, record, None, None)(problem)
 
 
@@ -82,6 +84,17 @@ def _jitted(problem, max_steps, record):
 def _jitted_scan(problem, max_steps, record):
     _debug.traced("solve with implicit=False", problem, max_steps, record)
     return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record, scan=True))
+
+
+@functools.cache
+def _in_turn(max_steps: int, record: Record | None):
+    """The loop of one problem; a batch is one program that runs its lanes one after the other."""
+
+    @jax.custom_batching.sequential_vmap
+    def call(problem):
+        return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record, in_turn=True))
+
+    return call
 
 
 @functools.cache
@@ -121,9 +134,17 @@ def _runner(max_steps: int, record: Record | None, width: int | None, lanes: tup
 
 
 def _loop(
-    problem: Problem, axes: Any, width: int, max_steps: int, record: Record | None, scan: bool = False
+    problem: Problem,
+    axes: Any,
+    width: int,
+    max_steps: int,
+    record: Record | None,
+    scan: bool = False,
+    in_turn: bool = False,
 ) -> Outcome:
     def over_lanes(function, *in_axes):
+        if in_turn:
+            return _unbatched(function, in_axes)
         return jax.vmap(function, in_axes, axis_size=width, axis_name=LANE)
 
     def lane_init(a: Problem):
@@ -197,6 +218,17 @@ def _loop(
     x, support = c.best if returns_best else (c.state.x, c.state.support)
     history = None if record is None else _unpack(shapes[2], c.history)
     return Outcome(x, support, c.best_value, result, c.fired, c.num_steps, c.best_step, history, c.state)
+
+
+def _unbatched(function, in_axes):
+    """The function over the one lane there is, without the detours that `vmap` makes of branches and of LAPACK."""
+
+    def one(*args):
+        pairs = zip(args, in_axes, strict=True)
+        out = function(*(a if axis is None else jax.tree.map(lambda leaf: leaf[0], a) for a, axis in pairs))
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], out)
+
+    return one
 
 
 def _pack(info: Info) -> tuple[Array, Array]:

@@ -30,6 +30,7 @@ from .solvers.base import AbstractPathSolver
 from .thresholds import AbstractUnitThreshold, Sparsity
 
 DEFAULT_K = 20
+PAIR_COPIES = 60  # vectors of all pairs that one fit of a precision matrix takes
 
 
 class Weights(NamedTuple):
@@ -96,7 +97,8 @@ def prepare(
         raise TypeError("objective: a whole grid needs concrete arrays; under jit or vmap use sht.solve.")
     if isinstance(objective, MultiResponse):
         raise TypeError("objective: a path is over one response; map sht.solve over k, or use an estimator.")
-    threshold = Sparsity(0) if threshold is None else threshold
+    if threshold is None:
+        threshold = next(iter(getattr(objective, "thresholds", (Sparsity,))))(0)
     _check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(0)")
     ks = checked_ks(objective, threshold, ks)
     try:
@@ -192,6 +194,9 @@ def _width(grid, lanes, memory):
     if hasattr(threshold, "table"):
         units *= threshold.table.shape[1]
     width = chunk_width(objective, units, lanes, memory)
+    if threshold.unit == "pairs":  # matrices of all pairs, whatever the support
+        matrix = jnp.dtype(objective.dtype).itemsize * objective.n_coefficients
+        width = int(np.clip(memory // (PAIR_COPIES * matrix), 1, lanes))
     if grid.by_path:
         # Its tables hold a few blocks of (units, coefficients); centring under weights of its own copies the data.
         centred = getattr(objective, "inverse_scale", None) is not None and grid.objective.quadratic
@@ -240,7 +245,7 @@ def _single_lane(grid, own, lane):
     objective, scorer = _lane_objective(grid, own, lane)
     threshold = replace(grid.threshold, k=grid.ks[lane.k]).bind(objective)
     solver = grid.solver
-    x0 = jnp.zeros(_size(objective), objective.dtype)
+    x0 = objective.origin()
     problem = _driver.Problem(objective, threshold, solver, solver.default_termination, x0, grid.key)
     outcome = _driver.run(problem, solver.default_max_steps, None)
     entries = threshold.entries(outcome.x, outcome.support)
@@ -265,7 +270,7 @@ def _fit(grid, objective, scorer, x, support, entries, value, result):
         # The strict side is that of the classifier: a predictor of zero means -1.
         label = jnp.where(scorer.forward(x, entries) > 0, 1, -1)
         error = jnp.sum(scorer.sample_weight * (label != scorer.y)) / jnp.sum(scorer.sample_weight)
-    w, intercept = objective.to_external(x)
+    w, intercept = objective.parts(x)
     n_free, p = objective.n_free, objective.n_coefficients
     features = Support(jnp.minimum(entries.idx, p - 1), entries.mask & (entries.idx < p))
     per_unit = entries.idx.shape[0] // max(support.idx.shape[0], 1)

@@ -33,7 +33,8 @@ class Path:
         support: units that the threshold kept, (grid, m) each, see `Support`.
         features: features in the support, the same as `support` unless units are groups.
         coefficients: (grid, m) of `features` in original units, zero on padding.
-        intercept, value, result: (grid,), as in a `Solution`.
+        intercept: (grid,); for matrices their diagonals (grid, n_variables).
+        value, result: (grid,), as in a `Solution`.
         loss: (grid,) weighted mean loss without l2, F0.
         n_features: p.
         n_units: number of units that can be in a support: p, or the number of groups.
@@ -41,6 +42,7 @@ class Path:
         total_weight: W, the sum of the sample weights; None for an objective without samples.
         squared: True for the squared loss.
         key: the PRNG key of the fits.
+        n_variables: order of the matrices, where units are pairs of variables; else None.
     """
 
     ks: Int[np.ndarray, "grid"]
@@ -59,23 +61,34 @@ class Path:
     total_weight: float | None
     squared: bool
     key: jax.Array
+    n_variables: int | None = None
 
     def __len__(self) -> int:
         return self.ks.shape[0]
 
     @property
     def x(self) -> Float[np.ndarray, "grid p"]:
-        """(grid, p) coefficients in original units, dense: built anew at every access."""
+        """(grid, p) coefficients in original units, or (grid, n_variables, n_variables); built anew at every access."""
         if not is_concrete(self.features, self.coefficients):
             return traced_dense(self.features, self.coefficients, self.n_features)
-        return _dense(self.features, self.coefficients, self.n_features)
+        return self._dense(self.features, self.coefficients, self.intercept)
+
+    def _dense(self, features, coefficients, diagonals):
+        x = _dense(features, coefficients, self.n_features)
+        if self.n_variables is None:
+            return x
+        matrices = np.zeros((len(x), self.n_variables, self.n_variables), x.dtype)
+        rows, columns = np.triu_indices(self.n_variables, 1)
+        matrices[:, rows, columns] = matrices[:, columns, rows] = x
+        matrices[:, range(self.n_variables), range(self.n_variables)] = diagonals
+        return matrices
 
     def at(self, i: int) -> Solution:
         """Row i as a `Solution` (without history and state), for `solve(x0=...)` or `certificate`."""
         features = Support(self.features.idx[[i]], self.features.mask[[i]])
         fields: dict[str, Any] = {
-            "x": _dense(features, self.coefficients[[i]], self.n_features)[0],
-            "intercept": self.intercept[i],
+            "x": self._dense(features, self.coefficients[[i]], self.intercept[[i]])[0],
+            "intercept": self.intercept[i] if self.n_variables is None else np.zeros((), self.intercept.dtype),
             "support": Support(self.support.idx[i], self.support.mask[i]),
             "value": self.value[i],
             "result": self.result[i],
@@ -93,7 +106,10 @@ class Path:
 
         Raises:
             ValueError: for a wrong shape.
+            TypeError: for a path of matrices.
         """
+        if self.n_variables is not None:
+            raise TypeError("path: a precision matrix predicts nothing by itself; see SparseLDA.")
         X = X if hasattr(X, "shape") else np.asarray(X)
         if len(X.shape) != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X: needs shape (samples, {self.n_features}), got {X.shape}.")
@@ -126,8 +142,9 @@ def solve_path(
         ks: sparsity levels in any order. None: 0, 1, ... up to the least of 20, half the samples and the units.
         l2s: ridge strengths, (L,), or (L, p) with one per feature. None: the objective's own.
         l0s: must be None, there is no penalised path yet.
-        threshold: a template for kept units, bounds and groups; its k is not used. None: `Sparsity`.
-        solver: None: `BestSubset` for the squared loss without bounds, else `HTP` (`IHT` for `Hinge`).
+        threshold: a template for kept units, bounds and groups; its k is not used. None: `Sparsity`; `OffDiagonal` for
+            `Precision`.
+        solver: None: `BestSubset` for smooth losses without bounds, else `HTP` (`IHT` for `Hinge`).
         key: PRNG key, the same for all fits. None: `jax.random.key(0)`.
         checkpoint: folder for finished chunks; the same call with it goes on where a killed one stopped, with results
             of the same bits.
@@ -161,6 +178,7 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
     xp: Any = np if is_concrete(grid) else jnp
     l2s = xp.asarray(getattr(objective, "l2", 0.0))[None] if grid.l2s is None else xp.asarray(grid.l2s)
     weights = getattr(objective, "sample_weight", None)
+    weights = getattr(objective, "n", None) if weights is None else weights
     n_kept = grid.threshold.keep.shape[0]
     # The program's padding goes up to the next power of two.
     used = n_kept + int(ks.max())
@@ -190,6 +208,7 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
         else float(np.sum(weights, dtype=float)),
         squared=isinstance(getattr(objective, "loss", None), Squared),
         key=grid.key,
+        n_variables=getattr(objective, "n_variables", None),
     )
 
 

@@ -47,8 +47,8 @@ def solve(
         threshold: for example `Sparsity(k)`.
         solver: None: `BestSubset` for `Sparsity` without bounds, `HTP` for other structures and more than 2048
             coefficients, `IHT` for `Rank`, and with a decreasing step for losses without a second derivative.
-        x0: (p,) starting coefficients in original units, (p, c) for `MultiResponse`, or an earlier Solution; None:
-            zeros.
+        x0: starting coefficients in original units, (p,), (p, c) for `MultiResponse`, (p, p) for `Precision`, or an
+            earlier Solution; None: zeros, or the diagonal minimiser.
         key: PRNG key of a stochastic solver; None: `jax.random.key(0)`, the same for all lanes.
         max_steps: step limit, static; None: the solver's.
         termination: stopping criteria, for example `SmallStep(1e-4) | Cycle()`; None: the solver's.
@@ -145,7 +145,7 @@ def _name(value):
 
 def _start(objective, x0):
     if x0 is None:
-        return jnp.zeros(objective.n_coefficients + objective.n_free, objective.dtype)
+        return objective.origin()
     if isinstance(x0, Solution):
         return objective.to_internal(x0.x, x0.intercept)
     x0 = objective.coefficients(x0)

@@ -3,7 +3,7 @@
 import dataclasses
 import numbers
 from pathlib import Path as Folder
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,6 @@ from . import _grid
 from ._cross_validation import check_rows, seed_from
 from ._progress import Callback
 from ._types import ArrayLike
-from .objectives import LinearModel
 from .solvers import AbstractSolver
 from .thresholds import AbstractThreshold
 
@@ -90,7 +89,7 @@ class Stability:
 
 
 def stability_selection(
-    objective: LinearModel,
+    objective: Any,
     ks: ArrayLike | None = None,
     n_resamples: int = 100,
     threshold: AbstractThreshold | None = None,
@@ -109,7 +108,7 @@ def stability_selection(
     complementary pairs, two disjoint subsamples of one permutation, which the bounds on errors rest on.
 
     Args:
-        objective: a `LinearModel`.
+        objective: a `LinearModel`, or `Precision.from_data`, whose units are pairs.
         ks, threshold, solver, checkpoint, progress, memory: as in `solve_path`; l2 is the objective's.
         n_resamples: number of subsamples; even where they come as pairs.
         key: draws the subsamples, and is the key of all fits. None: `jax.random.key(0)`.
@@ -127,8 +126,8 @@ def stability_selection(
 
     Source: Meinshausen and Buhlmann (2010); complementary pairs from Shah and Samworth (2013).
     """
-    if not isinstance(objective, LinearModel):
-        raise TypeError(f"objective: subsamples are sample weights, which {type(objective).__name__} has none of.")
+    if getattr(objective, "sample_weight", None) is None:
+        raise TypeError(f"objective: subsamples are sample weights, which this {type(objective).__name__} has none of.")
     if not isinstance(sample_fraction, numbers.Real) or not 0 < sample_fraction < 1:
         raise ValueError(f"sample_fraction: needs a number between 0 and 1, got {sample_fraction!r}.")
     in_pairs = sample_fraction <= 0.5

@@ -51,6 +51,7 @@ OBJECTIVES = {
     "quadratic_form": lambda X, y: sht.QuadraticForm.from_data(X, y, l2=0.1),
     "custom": lambda X, y: sht.Custom(squares, X, y),
     "multi_response": lambda X, y: sht.MultiResponse(X, np.column_stack([y, -y]), l2=0.1, fit_intercept=True),
+    "precision": lambda X, y: sht.Precision(np.eye(X.shape[1]), X.shape[0]),
 }
 
 # for six features
@@ -68,6 +69,7 @@ THRESHOLDS = {
     "rank": sht.Rank(2),
     "rows": sht.RowSparsity(2),
     "rows_keep": sht.RowSparsity(2, keep=[1]),
+    "off_diagonal": sht.OffDiagonal(2, keep=[(3, 1)]),
 }
 
 STEPS = {

@@ -5,7 +5,18 @@ from typing import Annotated
 
 import typer
 
-from .options import CriterionName, LossName, LowRankOptions, Options, PathOptions, Precision, Problem, SolverName
+from .options import (
+    CriterionName,
+    GraphOptions,
+    GraphSolverName,
+    LossName,
+    LowRankOptions,
+    Options,
+    PathOptions,
+    Precision,
+    Problem,
+    SolverName,
+)
 
 app = typer.Typer(
     help="Choose the k best features of a model: sparse learning by hard thresholding on JAX.",
@@ -14,7 +25,8 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     rich_markup_mode="rich",
 )
-PROBLEM, FIT, PATH, LOW_RANK = Problem(), Options(), PathOptions(), LowRankOptions()
+PROBLEM, FIT, PATH = Problem(), Options(), PathOptions()
+LOW_RANK, GRAPH = LowRankOptions(), GraphOptions()
 
 File = Annotated[
     Path, typer.Argument(help=".csv, .parquet, .npz, or LIBSVM (.libsvm, .svm, .txt, ..., also .gz, .bz2)")
@@ -63,6 +75,17 @@ LOW_RANK_HELP = """Fit several responses together with coefficients of low rank,
   sparsehtp lowrank organs.csv --targets heart,lung,liver --out result
 
   sparsehtp lowrank panel.npz --targets Y --rank 3 --save model.npz
+"""
+
+GRAPH_HELP = """Estimate a sparse precision matrix: which variables are linked, given all others.
+
+[bold]Examples[/bold]
+
+  sparsehtp precision returns.csv --drop date --out result
+
+  sparsehtp precision genes.csv --k ebic --stability 100
+
+  sparsehtp precision genes.csv --k 40 --keep TP53,MDM2 --save model.npz
 """
 
 
@@ -228,6 +251,37 @@ def lowrank(
     from .lowrank import run
 
     run(file, [name.strip() for name in targets.split(",") if name.strip()], options, out, save)
+
+
+@app.command(help=GRAPH_HELP)
+def precision(
+    file: Annotated[Path, typer.Argument(help=".csv, .npz (array X), or LIBSVM; one column per variable")],
+    drop: Annotated[str | None, typer.Option(help="Column to leave out, for example dates or labels.")] = None,
+    k: Annotated[
+        str, typer.Option(help="Number of edges, cv (cross-validation), or ebic, bic.", metavar="NUMBER|cv|ebic|bic")
+    ] = GRAPH.k,
+    solver: Annotated[GraphSolverName, typer.Option(help="auto: htp.")] = GRAPH.solver,
+    standardize: Annotated[
+        bool, typer.Option("--standardize/--no-standardize", help="Choose edges on the scale of correlations.")
+    ] = GRAPH.standardize,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="An edge that is always there, as A,B; repeat it for several.")
+    ] = None,
+    cv: Annotated[int, typer.Option(help="Folds, for --k cv.", min=2)] = GRAPH.cv,
+    stability: Annotated[
+        int, typer.Option(help="Subsamples for the selection probabilities of edges, an even number; 0: none.", min=0)
+    ] = GRAPH.stability,
+    seed: Annotated[int, typer.Option(help="Seed of folds and subsamples.", min=0, max=2**32 - 1)] = GRAPH.seed,
+    dtype: Dtype = GRAPH.dtype,
+    save: Annotated[Path | None, typer.Option(help="File for the fitted model, for sparsehtp.load.")] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for precision.json, precision.csv, edges.csv, graph.graphml, and two plots.")
+    ] = Path("sparsehtp_output"),
+):
+    from .precision import load_table, run, split_pairs
+
+    options = GraphOptions(k, solver, standardize, cv, stability, seed, dtype)
+    run(lambda: load_table(file, drop), lambda: split_pairs(keep), options, out, file.name, save)
 
 
 @app.command()

@@ -6,6 +6,7 @@ from typing import Literal
 LossName = Literal["squared", "huber", "logistic", "hinge", "smoothed-hinge", "poisson"]
 SolverName = Literal["auto", "best-subset", "forward", "foba", "htp", "iht", "grasp", "subspace-pursuit"]
 CriterionName = Literal["ebic", "bic", "aic", "sic"]
+GraphSolverName = Literal["auto", "htp", "iht", "grasp", "forward", "foba"]
 Precision = Literal["float64", "float32"]
 
 
@@ -32,6 +33,19 @@ class Options:
     one_se: bool = True
     test_size: float = 0.0
     max_steps: int | None = None
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """What `sparsehtp precision` can set, apart from files; k is a number, "cv" or a criterion; 0 resamples: none."""
+
+    k: str = "cv"
+    solver: GraphSolverName = "auto"
+    standardize: bool = True
+    cv: int = 5
+    stability: int = 0
+    seed: int = 0
+    dtype: Precision = "float64"
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Estimators with the scikit-learn interface; the only place that validates user data."""
 
 from .classifier import SparseClassifier as SparseClassifier
+from .lda import SparseLDA as SparseLDA
 from .low_rank import LowRankRegressor as LowRankRegressor
+from .precision import SparsePrecision as SparsePrecision
 from .regressor import SparseRegressor as SparseRegressor

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from . import grahtp, hsg, tight, tight_svrg
+from . import grahtp, graphs, hsg, tight, tight_svrg
 from .run import Run
 
 
@@ -26,6 +26,8 @@ EXPERIMENTS = {
     "grahtp-fig3": Experiment(grahtp.fig3, "GraHTP", "support recovery, sparse logistic regression"),
     "grahtp-fig4": Experiment(grahtp.fig4, "GraHTP", "objective, test error and time on real data"),
     "grahtp-fig5": Experiment(grahtp.fig5, "GraHTP", "hard thresholding against L1 at equal sparsity on real data"),
+    "grahtp-fig6": Experiment(graphs.fig6, "GraHTP", "sparse precision matrices, simulated"),
+    "grahtp-table4": Experiment(graphs.table4, "GraHTP", "discriminant analysis with sparse precision matrices"),
     "tight-fig1": Experiment(tight.fig1, "Tight", "phase transition of compressed sensing"),
     "tight-fig2": Experiment(tight_svrg.fig2, "Tight", "success of HT-SVRG against measurements and sparsity"),
     "tight-fig3": Experiment(tight.fig3, "Tight", "measurements needed for 95% and 99% success"),

@@ -113,7 +113,18 @@ def _mnist(arrays) -> DataSet:
     return DataSet(X[:60000], y[:60000], X[60000:], y[60000:])
 
 
+def _patients(arrays) -> DataSet:
+    X, y = arrays["X"].astype(np.float64), np.where(arrays["y"] == 1, 1.0, -1.0)
+    return DataSet(X, y, X[:0], y[:0])  # the experiment splits them many times
+
+
 SOURCES = {
+    "breast-cancer-pcr": Source(
+        "hess2006_26genes.npz",
+        "the same 133 patients, but 26 predictor genes of 22,283",
+        "Hess et al. (2006), gene expression of 133 patients",
+        _patients,
+    ),
     "gisette": Source("mnist.npz", "MNIST digits 4 and 9, from which gisette was made", LIBSVM_PAGE, _digits),
     "breast-cancer": Source(
         "gene_chowdary.npz",

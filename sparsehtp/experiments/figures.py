@@ -16,6 +16,7 @@ STYLE = {
     "FBS": (PALETTE[3], "v"),
     "FoBa": (PALETTE[4], "D"),
     "L1": (PALETTE[7], "x"),
+    "GLasso": (PALETTE[7], "x"),
     "IHT": (PALETTE[5], "P"),
     "HT-SVRG": (PALETTE[0], "o"),
     "FG-HT": (PALETTE[1], "s"),

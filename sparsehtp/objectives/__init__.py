@@ -12,4 +12,5 @@ from .finite_sum import AbstractSamples as AbstractSamples
 from .linear_model import LinearModel as LinearModel
 from .multi_response import MultiResponse as MultiResponse
 from .normal_equations import GramEquations as GramEquations
+from .precision import Precision as Precision
 from .quadratic_form import QuadraticForm as QuadraticForm

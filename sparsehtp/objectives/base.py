@@ -2,14 +2,14 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support
-from ..linalg import Refit, minimise, truncated_newton
+from ..linalg import Refit, dot, masked_factor, minimise, truncated_newton
 from .normal_equations import AbstractNormalEquations
 
 DENSE_HESSIAN_LIMIT = 2048  # beyond this many coefficients a support is refitted by conjugate gradients
@@ -17,6 +17,10 @@ DENSE_HESSIAN_LIMIT = 2048  # beyond this many coefficients a support is refitte
 
 class AbstractObjective(eqx.Module):
     """A function F of one array x: `n_coefficients` entries, followed by `n_free` entries (an intercept)."""
+
+    # Where lanes share no hardware, run those of a batch one after the other: each fills the cores by itself, and would
+    # wait for the inner iterations of the others.
+    lanes_in_turn: ClassVar[bool] = False
 
     @property
     @abc.abstractmethod
@@ -110,6 +114,18 @@ class AbstractObjective(eqx.Module):
         """Shape of the coefficients as a caller sees them."""
         return (self.n_coefficients,)
 
+    def origin(self) -> Float[Array, "d"]:
+        """x where a solver starts if the caller names no other."""
+        return jnp.zeros(self.n_coefficients + self.n_free, self.dtype)
+
+    def feasible(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
+        """x moved to where F is finite, its support unchanged."""
+        return x
+
+    def parts(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, "..."]]:
+        """The thresholded coefficients, one per unit, and the free entries, both in original units."""
+        return self.to_external(x)
+
     def internal_scale(self) -> Float[Array, "p"] | None:
         """Factor from coefficients in original units to the entries of x; None if they are the same."""
         return None
@@ -162,6 +178,22 @@ class AbstractRestricted(eqx.Module):
         """Nonnegative numbers near the diagonal of the Hessian at z: a preconditioner."""
         return jnp.ones_like(z)
 
+    def unless_above(self, target: Float[Array, ""] | float) -> "AbstractRestricted":
+        """The same function, whose `minimise` may give up where the minimum is sure to lie above the target."""
+        return self
+
+    def without_each(self, z: Float[Array, "m"], n_free: int) -> Float[Array, "m"]:
+        """F without each coefficient, the others unchanged but for the leading free ones.
+
+        Those take over what they can, to second order.
+        """
+        without = jnp.where(jnp.eye(z.shape[0], dtype=bool), 0, z)
+        if n_free:
+            hessian = self.hess(z)[:n_free]
+            inverse = masked_factor(hessian[:, :n_free], jnp.ones(n_free, bool)).inverse(z.dtype)
+            without = without.at[:, :n_free].add((dot(inverse, hessian) * z).T)
+        return jax.vmap(self.value)(without)
+
     def minimise(
         self,
         z0: Float[Array, "m"],
@@ -208,6 +240,10 @@ class AbstractRestrictable(AbstractRefittable):
     @abc.abstractmethod
     def normal_equations(self, x: Float[Array, "d"] | None = None) -> AbstractNormalEquations:
         """The quadratic model of F around x; F itself, for any x, if it is quadratic."""
+
+    def curvatures(self, x: Float[Array, "d"]) -> Float[Array, "p"]:
+        """F_jj at x, with the free entries minimised out to second order."""
+        return self.normal_equations(x).diagonal
 
     @abc.abstractmethod
     def subset(self, idx: Int[Array, "m"]) -> "AbstractRestrictable":

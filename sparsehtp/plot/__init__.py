@@ -2,6 +2,9 @@
 
 from .cv import plot_cv as plot_cv
 from .fit import plot_fit as plot_fit
+from .graph import as_graph as as_graph
+from .graph import plot_graph as plot_graph
+from .graph import plot_precision as plot_precision
 from .path import plot_path as plot_path
 from .ranks import plot_ranks as plot_ranks
 from .stability import plot_stability as plot_stability

@@ -35,6 +35,12 @@ class AbstractSolver(eqx.Module):
             raise TypeError(
                 f"solver: {name} needs an {self.requires.__name__}, and {type(objective).__name__} is none; use IHT."
             )
+        thresholds = getattr(objective, "thresholds", (AbstractThreshold,))
+        if not isinstance(threshold, thresholds):
+            raise TypeError(
+                f"threshold: {type(objective).__name__} takes {thresholds[0].__name__}(k), got a "
+                f"{type(threshold).__name__}."
+            )
         if not isinstance(threshold, self.supports):
             raise TypeError(
                 f"solver: {name} does not take the threshold {type(threshold).__name__}; see {name}.supports."
@@ -103,7 +109,7 @@ class AbstractPathSolver(AbstractSolver):
 
 def first_support(threshold: Any, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Support:
     """Support of the starting point: of x itself, or of the steepest descent direction where x is zero."""
-    _, support = threshold(jnp.where(jnp.any(x != 0), x, -grad))
+    _, support = threshold(jnp.where(jnp.any(threshold.scores(x) > 0), x, -grad))
     return support
 
 

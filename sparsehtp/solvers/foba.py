@@ -11,9 +11,9 @@ from jaxtyping import Array, Float
 from .._results import RESULTS
 from .._termination import Complete
 from .._types import Support, is_concrete
-from ..linalg import any_lane, dot, masked_factor
+from ..linalg import any_lane
 from ..objectives import AbstractRestrictable, gather
-from ..thresholds import NonNegativeSparsity, Sparsity
+from ..thresholds import NonNegativeSparsity, OffDiagonal, Sparsity
 from .base import AbstractPathSolver, Trail, report, where
 from .forward import MAX_STEPS, GreedyState, appended, decreases, differentiated, limit, refitted, row, start
 
@@ -47,7 +47,7 @@ class FoBa(AbstractPathSolver):
 
     Raises:
         ValueError: if an argument is out of its range.
-        TypeError: for thresholds other than `Sparsity` and `NonNegativeSparsity`.
+        TypeError: for thresholds other than `Sparsity`, `NonNegativeSparsity` and `OffDiagonal`.
 
     Guarantee: whenever a size is met again, F is lower than before, so that no support is met twice and the run ends.
     `path` gives the best solution met with at most k features, for every k; the values do not rise with k.
@@ -60,7 +60,7 @@ class FoBa(AbstractPathSolver):
     backward_ratio: Float[Array, ""] | float
 
     requires = AbstractRestrictable
-    supports = (Sparsity, NonNegativeSparsity)
+    supports = (Sparsity, NonNegativeSparsity, OffDiagonal)
     needs_curvature = True
 
     def __init__(self, epsilon: float = 0.0, backward_ratio: float = 0.5):
@@ -154,14 +154,8 @@ class FoBa(AbstractPathSolver):
     def _weakest(self, objective, threshold, state):
         """Position in the support of the feature whose removal costs least, and whether it is to go."""
         support, n_free = state.support, objective.n_free
-        restricted = objective.restrict(support)
         z = gather(state.x, support)
-        without = jnp.where(jnp.eye(z.shape[0], dtype=bool), 0, z)
-        if n_free:  # the free entries take over what they can of z_i, to second order
-            hessian = restricted.hess(z)[:n_free]
-            inverse = masked_factor(hessian[:, :n_free], jnp.ones(n_free, bool)).inverse(z.dtype)
-            without = without.at[:, :n_free].add((dot(inverse, hessian) * z).T)
-        costs = jax.vmap(restricted.value)(without) - state.value
+        costs = objective.restrict(support).without_each(z, n_free) - state.value
         position = jnp.arange(z.shape[0])
         first = n_free + threshold.keep.shape[0]
         candidate = (position >= first) & (position < first + state.size) & jnp.isfinite(costs)

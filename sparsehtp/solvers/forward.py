@@ -14,7 +14,7 @@ from .._types import Support, is_concrete
 from ..linalg import any_lane
 from ..linalg.tableau import Tableau, add, addition_gains, empty_tableau, resize, tableau_at
 from ..objectives import AbstractRestrictable, gather
-from ..thresholds import NonNegativeSparsity, Sparsity
+from ..thresholds import NonNegativeSparsity, OffDiagonal, Sparsity
 from .base import AbstractPathSolver, Trail, report
 from .htp import refit
 
@@ -47,7 +47,7 @@ def start(objective, threshold) -> GreedyState:
     free = p + jnp.arange(objective.n_free, dtype=jnp.int32)
     idx = jnp.concatenate([free, jnp.asarray(threshold.keep), jnp.zeros(threshold.k_max, jnp.int32)])
     zero = jnp.zeros((), objective.dtype)
-    x = jnp.zeros(p + objective.n_free, objective.dtype)
+    x = objective.origin()
     state = GreedyState(
         x=x,
         support=Support(idx, jnp.arange(idx.shape[0]) < objective.n_free + n_keep),
@@ -94,7 +94,7 @@ def decreases(objective, threshold, state: GreedyState) -> Float[Array, "p"]:
     That is g_j^2 / (2 F_jj) unless a bound cuts the move short.
     """
     p = objective.n_coefficients
-    curvature = objective.normal_equations(state.x).diagonal if state.curvature is None else state.curvature
+    curvature = objective.curvatures(state.x) if state.curvature is None else state.curvature
     usable = (curvature > 0) & ~chosen(state.support, p)
     curvature = jnp.where(usable, curvature, 1)
     move = -state.grad.at[:p].divide(curvature)
@@ -121,7 +121,8 @@ class ForwardSelection(AbstractPathSolver):
         rule: "omp": score_j = g_j^2 / F_jj, twice the decrease from moving coefficient j alone (the largest |gradient|,
             scaled by the column); "ols": score_j = g_j^2 / (F_jj - F_jS F_SS^-1 F_Sj), twice the decrease with all
             coefficients on S optimised again. Both are exact for quadratics and hold to second order at the current w
-            otherwise; free entries (the intercept) are minimised out in both.
+            otherwise; free entries (the intercept) are minimised out in both. On the pairs of `OffDiagonal` both names
+            mean the former, with the two variances that a pair joins minimised out.
 
     The start x0 is not used: selection begins with the free and the kept entries. For quadratics without bounds the
     scores are updated on the normal equations, and a path costs one block of Gram columns for about 32 features;
@@ -129,7 +130,8 @@ class ForwardSelection(AbstractPathSolver):
 
     Raises:
         ValueError: if rule is neither.
-        TypeError: for bounds with rule="ols", and for thresholds other than `Sparsity` and `NonNegativeSparsity`.
+        TypeError: for bounds with rule="ols", and for thresholds other than `Sparsity`, `NonNegativeSparsity` and
+            `OffDiagonal`.
 
     Guarantee: supports are nested in k and values do not rise; the best subset for every k if the (centred) columns
     are orthogonal. In general neither rule finds the best subset: a feature that was taken is never given back; follow
@@ -143,7 +145,7 @@ class ForwardSelection(AbstractPathSolver):
     rule: str = eqx.field(static=True)
 
     requires = AbstractRestrictable
-    supports = (Sparsity, NonNegativeSparsity)
+    supports = (Sparsity, NonNegativeSparsity, OffDiagonal)
     needs_curvature = True
 
     def __init__(self, rule: str = "ols"):
@@ -231,7 +233,7 @@ class ForwardSelection(AbstractPathSolver):
             gains = addition_gains(state.memory)
             one = state.memory.g**2 / jnp.where(state.curvature > 0, state.curvature, 1)
             return gains if self.rule == "ols" else jnp.where(gains > -jnp.inf, one, -jnp.inf)
-        if self.rule == "omp":
+        if self.rule == "omp" or isinstance(threshold, OffDiagonal):
             return decreases(objective, threshold, state)
         equations = objective.normal_equations(state.x)
         local = tableau_at(equations, state.support.idx[objective.n_free :], threshold.keep.shape[0] + state.size)

@@ -29,12 +29,14 @@ class PursuitState(NamedTuple):
     step_size: Array
 
 
-def refit(objective, threshold, entries, start, max_steps=None):
+def refit(objective, threshold, entries, start, max_steps=None, target=None):
     """argmin of F over the entries of a support (and the threshold's box), and the `RESULTS` code of a fault, or 0.
 
-    Reaching a step limit that the caller has set is no fault.
+    Reaching a step limit that the caller has set is no fault. A minimum above the target need not be found.
     """
-    fit = objective.restrict(entries).minimise(gather(start, entries), *threshold.box(entries), max_steps)
+    restricted = objective.restrict(entries)
+    restricted = restricted if target is None else restricted.unless_above(target)
+    fit = restricted.minimise(gather(start, entries), *threshold.box(entries), max_steps)
     unsolved = jnp.where(fit.solved | (max_steps is not None), 0, RESULTS.max_steps)
     fault = jnp.where(fit.singular, RESULTS.singular, unsolved).astype(jnp.int32)
     return scatter(fit.z, entries, start.shape[0]), fault
@@ -107,13 +109,16 @@ class HTP(AbstractSolver):
         direction = threshold.tangent(state.grad, steepest)
         size = rule.propose(objective, state.forward, direction, along, state.step_size, t)
 
+        # A searching step refuses what is above.
+        target = state.value if rule.searches else None
+
         def trial(size):
             thresholded, support = threshold(state.x - size * state.grad, size)
             entries = threshold.entries(thresholded, support)
             if entries is None:
                 x, support, fault = refit_left(objective, threshold, thresholded, support, self.newton_steps)
             else:
-                x, fault = refit(objective, threshold, entries, state.x, self.newton_steps)
+                x, fault = refit(objective, threshold, entries, state.x, self.newton_steps, target)
             return x, support, entries, fault, objective.forward(x, entries)
 
         def accepted(size, tried):
@@ -146,7 +151,7 @@ def pursuit_step(objective, threshold, old, x, support, entries, forward, size, 
 
 def start(objective, threshold, x0, step_size) -> PursuitState:
     """State of a pursuit at the thresholded starting point."""
-    x, _ = threshold(x0)
+    x = objective.feasible(threshold(x0)[0])
     forward = objective.forward(x)
     value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
     return PursuitState(x, first_support(threshold, x, grad), forward, value, grad, step_size.astype(x.dtype))

@@ -81,7 +81,7 @@ class IHT(AbstractSolver):
         return not self.step_rule.searches
 
     def init(self, objective, threshold, x0, key):
-        x, _ = threshold(x0)
+        x = objective.feasible(threshold(x0)[0])
         forward = objective.forward(x)
         value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
         size = self.step_rule.init(objective).astype(x.dtype)

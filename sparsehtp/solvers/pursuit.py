@@ -45,11 +45,11 @@ class AbstractPursuit(AbstractSolver):
         scores = threshold.scores(-threshold.free_gradient(state.x, state.grad))
         candidates = threshold.select(scores, self.expansion)
         # A start at zero has no support of its own yet.
-        own = state.support._replace(mask=state.support.mask & jnp.any(state.x != 0))
+        own = state.support._replace(mask=state.support.mask & jnp.any(threshold.scores(state.x) > 0))
         merged = union(own, candidates, scores.shape[0] + threshold.n_free)
         wide, fault = refit(objective, threshold, threshold.entries(state.x - state.grad, merged), state.x)
         x, support = threshold(wide)
-        entries = threshold.entries(x, support)
+        x, entries = objective.feasible(x), threshold.entries(x, support)
         if self.refits:
             x, fault = refit(objective, threshold, entries, x)
         forward = objective.forward(x, entries)

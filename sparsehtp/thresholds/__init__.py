@@ -5,6 +5,9 @@ from .base import AbstractUnitThreshold as AbstractUnitThreshold
 from .base import union as union
 from .group import GroupSparsity as GroupSparsity
 from .leaves import LeafSparsity as LeafSparsity
+from .offdiagonal import OffDiagonal as OffDiagonal
+from .offdiagonal import pair_index as pair_index
+from .offdiagonal import pairs_of as pairs_of
 from .rank import Rank as Rank
 from .rows import RowSparsity as RowSparsity
 from .sparsity import NonNegativeSparsity as NonNegativeSparsity

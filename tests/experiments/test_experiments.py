@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
+
 from sparsehtp.cli.main import app
 from sparsehtp.experiments import EXPERIMENTS, claims_page, read_config, reproduce
 from sparsehtp.experiments.grahtp import theory_steps
 from sparsehtp.experiments.run import Run
-from typer.testing import CliRunner
 
 SMALL = """
 [settings]

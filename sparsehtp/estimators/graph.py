@@ -1,0 +1,148 @@
+"""What the estimators of precision matrices share: the structure, the choice of k, and the fit."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from .._criteria import information_criterion
+from .._cross_validation import cross_validate
+from .._path import Path, solve_path
+from .._results import RESULTS, Solution
+from .._solve import solve
+from .._types import replace
+from ..objectives import Precision
+from ..solvers import HTP, IHT, AbstractSolver, FoBa, ForwardSelection, GraSP
+from ..thresholds import OffDiagonal, pairs_of
+from ..thresholds.base import next_power_of_two
+from . import parameters, selection
+
+SOLVERS = {"htp": HTP, "iht": IHT, "grasp": GraSP, "forward": ForwardSelection, "foba": FoBa}
+CRITERIA = ("ebic", "bic")
+SHARES = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12)  # pairs per variable
+FEW_PAIRS = 20
+
+
+class GraphFit(NamedTuple):
+    """A fit, and the path and the scores that its k was chosen from (None for a given k)."""
+
+    k: int
+    solution: Solution
+    path: Path | None
+    results: dict[str, Any] | None
+
+
+def check_k(k: Any) -> int | str:
+    """k as an int, "cv", or the name of a criterion."""
+    if isinstance(k, str):
+        if k not in ("cv", *CRITERIA):
+            raise ValueError(f"k: needs an integer >= 0, 'cv', or one of {', '.join(CRITERIA)}, got {k!r}.")
+        return k
+    return parameters.check_count("k", k, 0)
+
+
+def make_solver(solver: Any) -> AbstractSolver:
+    """The solver of a name or instance."""
+    if isinstance(solver, AbstractSolver):
+        return solver
+    if not isinstance(solver, str) or solver not in ("auto", *SOLVERS):
+        raise ValueError(f"solver: needs one of {', '.join(('auto', *SOLVERS))}, or a solver instance, got {solver!r}.")
+    return HTP() if solver == "auto" else SOLVERS[solver]()
+
+
+def make_threshold(keep: Any, names: Sequence[str]) -> OffDiagonal:
+    """The structure, with k = 0; pairs to keep by number or by name."""
+    array = None if keep is None else np.asarray(keep)
+    if array is not None and array.dtype.kind in "UO" and array.size:
+        unknown = sorted({str(name) for name in array.ravel()} - set(names))
+        if unknown:
+            raise ValueError(f"keep: {', '.join(unknown)} is no column name of X; names need a data frame.")
+        place = {name: j for j, name in enumerate(names)}
+        array = np.array([place[str(name)] for name in array.ravel()]).reshape(array.shape)
+    return OffDiagonal(0, keep=array)
+
+
+def default_ks(p: int, samples: float, kept: int) -> np.ndarray:
+    """Every number of pairs where there are few; else some multiples of p, up to a third of the samples per variable."""
+    pairs = p * (p - 1) // 2 - kept
+    if pairs <= FEW_PAIRS:
+        return np.arange(pairs + 1)
+    most = min(pairs, int(samples * p / 6))
+    return np.unique([0, *(k for share in SHARES if (k := round(share * p)) <= most)])
+
+
+def fit_graph(
+    objective: Precision,
+    k: int | str,
+    threshold: OffDiagonal,
+    solver: Any,
+    folds: Any,
+    max_steps: int | None,
+    seed: int,
+) -> GraphFit:
+    """Choose k, and fit; the row of the path is the fit where there is one."""
+    key = jax.random.key(seed)
+    p = objective.n_variables
+    path = results = None
+    if k == "cv":
+        ks = default_ks(p, float(objective.n) * (1 - 1 / len(folds)), threshold.keep.shape[0])
+        cv = cross_validate(objective, ks, folds=folds, threshold=threshold, solver=solver, key=key)
+        path = cv.path
+        results = {"ks": path.ks, "mean_loss": cv.mean, "se": cv.se, "scores": cv.scores, "best_index": cv.best}
+        k = cv.k
+    elif isinstance(k, str):
+        ks = default_ks(p, float(objective.n), threshold.keep.shape[0])
+        path = solve_path(objective, ks, threshold=threshold, solver=solver, key=key)
+        criterion = information_criterion(path, k)
+        results = {"ks": path.ks, k: criterion.values, "best_index": criterion.best}
+        k = int(path.ks[criterion.best])
+    available = p * (p - 1) // 2 - threshold.keep.shape[0]
+    # Padded, so that neighbouring k share a program; the solve names a k that is too large.
+    k_max = min(available, max(16, next_power_of_two(k))) if k <= available else None
+    threshold = replace(threshold, k=np.int32(k), k_max=k_max)
+    x0 = None if path is None else path.at(results["best_index"])
+    solution = solve(objective, threshold, solver, x0, key=key, max_steps=max_steps, throw=False)
+    return GraphFit(k, jax.tree.map(np.asarray, solution._replace(key=None, state=None)), path, results)
+
+
+def make_folds(cv: Any, y: np.ndarray, counted: np.ndarray, classification: bool, seed: int) -> list[Any]:
+    """(train, test) among the rows that count."""
+    folds = selection.make_folds(cv, y, counted, classification, seed)
+    if folds is None:
+        raise ValueError("cv: needs at least two samples (of every class) for two folds; pass an integer k.")
+    return folds
+
+
+def warn_result(estimator: Any, fit: GraphFit) -> str:
+    """The name of how a fit ended, with a warning unless it converged."""
+    result = RESULTS(int(fit.solution.result))
+    if result is not RESULTS.converged:
+        sentence = result.sentence.replace("max_steps", "max_iter")
+        warnings.warn(f"{type(estimator).__name__}: {sentence}", ConvergenceWarning, stacklevel=3)
+    return result.name
+
+
+def edge_mask(solution: Solution, p: int) -> np.ndarray:
+    """(p, p) mask of the pairs in a support."""
+    mask = np.zeros((p, p), bool)
+    i, j = pairs_of(solution.support.idx[solution.support.mask], p).T
+    mask[i, j] = mask[j, i] = True
+    return mask
+
+
+def partial_correlations(precision: Any) -> np.ndarray:
+    """-O_ij / sqrt(O_ii O_jj), with ones on the diagonal.
+
+    Raises:
+        ValueError: unless the matrix is square with a positive diagonal.
+    """
+    O = np.asarray(precision, float)  # noqa: E741 (as in the formulas)
+    if O.ndim != 2 or O.shape[0] != O.shape[1] or not (np.diagonal(O) > 0).all():
+        raise ValueError(f"precision: needs a square matrix with a positive diagonal, got shape {O.shape}.")
+    scale = np.sqrt(np.diagonal(O))
+    partial = -O / (scale[:, None] * scale)
+    np.fill_diagonal(partial, 1)
+    return partial

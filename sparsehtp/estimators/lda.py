@@ -1,0 +1,133 @@
+"""Linear discriminant analysis with a sparse precision matrix."""
+
+import jax
+import numpy as np
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator
+from sklearn.linear_model._base import LinearClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from ..objectives import Precision
+from . import graph, parameters
+
+
+class SparseLDA(LinearClassifierMixin, BaseEstimator):
+    """Linear discriminant analysis with a precision matrix of at most k pairs, k chosen from the data by default.
+
+        delta_c(x) = x' O m_c - m_c' O m_c / 2 + log pi_c,   the predicted class is the one with the largest delta_c
+
+    with the class means m_c, class shares pi_c, and O the sparse precision matrix within classes, see
+    `SparsePrecision`. It can be used with more variables than samples, where plain discriminant analysis cannot.
+
+    Args:
+        k: number of pairs, beside those in `keep`; 0 gives a diagonal matrix. "cv": by the held-out likelihood within
+            classes; "ebic", "bic": by the criterion. See `SparsePrecision`.
+        priors: (classes,) class probabilities, with sum one; None: the shares of the training weights.
+        solver, standardize, keep, bounds: as in `SparsePrecision`.
+        cv: number of folds, shuffled and stratified; any scikit-learn splitter; or pairs (train, test).
+        random_state: seed or RandomState for shuffling folds. None: a fixed seed.
+        max_iter: step limit of the final fit; None: the solver's.
+
+    Attributes:
+        coef_, intercept_: (classes, p) and (classes,), or (1, p) and (1,) for two classes, whose score is that of
+            classes_[1].
+        classes_, priors_: (classes,) sorted labels and their probabilities.
+        means_: (classes, p).
+        precision_: (p, p) sparse precision matrix within classes.
+        support_: (p, p) mask of its pairs; the diagonal is False.
+        k_, path_, cv_results_, n_iter_, result_, objective_value_: as in `SparsePrecision`.
+        n_features_in_, feature_names_in_: as in scikit-learn.
+
+    Raises:
+        ValueError: in `fit`, for data or parameters out of range, fewer than two classes, or a variable that is
+            constant, overall or within the classes.
+
+    Warns:
+        ConvergenceWarning: where the step limit was reached.
+
+    Source: [GraHTP] section 6.3.2, after Cai, Liu and Luo (2011).
+    """
+
+    def __init__(
+        self,
+        k="cv",
+        *,
+        priors=None,
+        solver="auto",
+        standardize=True,
+        keep=None,
+        bounds="valid",
+        cv=5,
+        random_state=None,
+        max_iter=None,
+    ):
+        self.k = k
+        self.priors = priors
+        self.solver = solver
+        self.standardize = standardize
+        self.keep = keep
+        self.bounds = bounds
+        self.cv = cv
+        self.random_state = random_state
+        self.max_iter = max_iter
+
+    def fit(self, X, y, sample_weight=None):
+        """Estimate the class means, and the sparse precision matrix within classes.
+
+        Args:
+            X: (n, p) array or data frame, float32 or float64, p >= 2.
+            y: (n,) labels of at least two classes, of any sortable type.
+            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
+        """
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_features=2, ensure_min_samples=2)
+        check_classification_targets(y)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        counted = weights > 0
+        X, y, weights = X[counted], y[counted], weights[counted]
+        present, code = np.unique(y, return_inverse=True)
+        if present.size < 2:
+            raise ValueError(f"y: needs two classes with positive weight, got {present.size} class.")
+        self.classes_ = present
+        k, solver = graph.check_k(self.k), graph.make_solver(self.solver)
+        max_steps = None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1)
+        seed = parameters.make_seed(self.random_state)
+        threshold = graph.make_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
+        totals = np.bincount(code, weights)
+        self.priors_ = self._check_priors(totals / totals.sum())
+        folds = graph.make_folds(self.cv, code, np.ones(code.size, bool), True, seed) if k == "cv" else None
+        with jax.enable_x64(X.dtype == np.float64):
+            objective = Precision.from_data(
+                X, weights, labels=code, bounds=self.bounds, standardize=bool(self.standardize)
+            )
+            fit = graph.fit_graph(objective, k, threshold, solver, folds, max_steps, seed)
+            self.means_ = np.asarray(objective.location)
+        self.precision_ = fit.solution.x
+        self.support_ = graph.edge_mask(fit.solution, X.shape[1])
+        self.coef_ = self.means_ @ self.precision_
+        self.intercept_ = np.log(self.priors_) - np.sum(self.coef_ * self.means_, axis=1) / 2
+        if present.size == 2:
+            self.coef_ = self.coef_[1:] - self.coef_[:1]
+            self.intercept_ = self.intercept_[1:] - self.intercept_[:1]
+        self.k_, self.path_, self.cv_results_ = fit.k, fit.path, fit.results
+        self.n_iter_ = int(fit.solution.num_steps)
+        self.objective_value_ = float(fit.solution.value)
+        self.result_ = graph.warn_result(self, fit)
+        return self
+
+    def _check_priors(self, shares):
+        if self.priors is None:
+            return shares
+        priors = np.asarray(self.priors, float)
+        if priors.shape != shares.shape or not (priors > 0).all() or abs(priors.sum() - 1) > 1e-6:
+            raise ValueError(f"priors: needs {shares.size} positive numbers with sum one, got {self.priors!r}.")
+        return priors
+
+    def predict_proba(self, X):
+        """(n, classes) probabilities of the classes under the Gaussian model."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X):
+        """(n, classes) logarithms of the probabilities."""
+        scores = self.decision_function(X)
+        return log_softmax(np.column_stack([np.zeros_like(scores), scores]) if scores.ndim == 1 else scores, axis=1)

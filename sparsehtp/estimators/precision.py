@@ -1,0 +1,163 @@
+"""Sparse precision matrices with the interface of scikit-learn's covariance estimators."""
+
+import jax
+import numpy as np
+from sklearn.covariance import EmpiricalCovariance
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from ..objectives import Precision
+from . import graph, parameters
+
+
+class SparsePrecision(EmpiricalCovariance):
+    """Gaussian graphical model with at most k edges, with k chosen from the data by default.
+
+        min_O -logdet O + <S, O>   subject to at most k nonzero pairs O_ij = O_ji, i < j, and alpha I <= O <= beta I
+
+    with the empirical covariance S. A pair that is zero means that two variables are independent given all others.
+    Unlike the graphical lasso's, the entries that are chosen are not shrunk.
+
+    Args:
+        k: number of edges, beside those in `keep`; 0 gives a diagonal matrix. "cv": the number with the largest
+            held-out likelihood; "ebic" or "bic": the least criterion, with the deviance n L and one degree of freedom
+            per edge (ebic adds 2 ln C(pairs, k)). Searched are 0 and 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8 and 12
+            times the number of variables, up to a third of the samples per variable (every k for few variables).
+        solver: "auto" (`HTP`, the modified GraHTP), "htp", "iht", "grasp", "forward", "foba", or a solver instance.
+        standardize: choose edges on the scale of correlations; in a fold, that of its training rows.
+        keep: edges that are always in the graph: pairs (i, j), pairs of column names, or a boolean (p, p) matrix.
+        assume_centered: the mean is zero.
+        covariance: None: `fit` takes data; "precomputed": it takes a covariance or correlation matrix (k is then a
+            number, or "ebic" or "bic" with `n_samples`).
+        n_samples: samples behind a precomputed matrix.
+        bounds: rule or numbers for alpha and beta, see `Precision`; read on the scale of correlations if `standardize`.
+        cv: number of folds, shuffled; any scikit-learn splitter; or pairs (train, test).
+        random_state: seed or RandomState for shuffling folds. None: a fixed seed.
+        max_iter: step limit of the final fit; None: the solver's.
+
+    Attributes:
+        precision_: (p, p) the sparse matrix O, symmetric and positive definite.
+        covariance_: (p, p) its inverse; equal to S on the edges and the diagonal where no bound is active.
+        location_: (p,) mean.
+        support_: (p, p) mask of the edges; the diagonal is False.
+        k_: the number of edges, kept ones left out.
+        path_: the `Path` of fits that k was chosen from; None for an integer k.
+        cv_results_: dict of arrays over the grid, `ks` and mean_loss, se and scores (folds, grid) of the held-out loss
+            -logdet O + <S_test, O>, or the criterion; and the row best_index. None for an integer k.
+        n_iter_, result_, objective_value_: of the final fit: steps, how it ended (a name in `RESULTS`), L(O).
+        n_features_in_, feature_names_in_: as in scikit-learn.
+
+    Methods of scikit-learn's `EmpiricalCovariance`: score (mean log-likelihood), error_norm, mahalanobis.
+
+    Raises:
+        ValueError: in `fit`, for data or parameters out of range, or a constant variable; the message names it.
+
+    Warns:
+        ConvergenceWarning: where the step limit was reached.
+
+    The graph is a local solution; edges of strongly correlated variables exchange easily: ask
+    `stability_selection(Precision.from_data(X, standardize=True), ks=[k])` which ones persist. With fewer samples than
+    variables a large k has no finite optimum, see `Precision`.
+
+    Example:
+        >>> model = SparsePrecision(k="ebic").fit(X)
+        >>> model.edges(), model.partial_correlations()
+    """
+
+    # Checked in fit, with sentences that name the argument.
+    _parameter_constraints: dict = {}
+
+    def __init__(
+        self,
+        k="cv",
+        *,
+        solver="auto",
+        standardize=True,
+        keep=None,
+        assume_centered=False,
+        covariance=None,
+        n_samples=None,
+        bounds="valid",
+        cv=5,
+        random_state=None,
+        max_iter=None,
+    ):
+        super().__init__(assume_centered=assume_centered)
+        self.k = k
+        self.solver = solver
+        self.standardize = standardize
+        self.keep = keep
+        self.covariance = covariance
+        self.n_samples = n_samples
+        self.bounds = bounds
+        self.cv = cv
+        self.random_state = random_state
+        self.max_iter = max_iter
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Choose the edges and fit the matrix.
+
+        Args:
+            X: (n, p) array or data frame, float32 or float64, p >= 2; or the matrix (p, p) if it is precomputed.
+            y: ignored.
+            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
+        """
+        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_features=2, ensure_min_samples=2)
+        k, solver = graph.check_k(self.k), graph.make_solver(self.solver)
+        max_steps = None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1)
+        seed = parameters.make_seed(self.random_state)
+        threshold = graph.make_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
+        options = {"bounds": self.bounds, "standardize": bool(self.standardize)}
+        if self.covariance not in (None, "precomputed"):
+            raise ValueError(f"covariance: must be None or 'precomputed', got {self.covariance!r}.")
+        precomputed, folds = self.covariance == "precomputed", None
+        # Accuracy follows the data's dtype, whatever JAX's own setting is.
+        with jax.enable_x64(X.dtype == np.float64):
+            if precomputed:
+                objective = self._precomputed(X, k, sample_weight, options)
+            else:
+                weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+                counted = weights > 0
+                if k == "cv":
+                    folds = graph.make_folds(self.cv, np.zeros(X.shape[0]), counted, False, seed)
+                objective = Precision.from_data(
+                    X[counted], weights[counted], assume_centered=self.assume_centered, **options
+                )
+            fit = graph.fit_graph(objective, k, threshold, solver, folds, max_steps, seed)
+            self.location_ = np.zeros(X.shape[1]) if precomputed else np.asarray(objective.location)[0]
+        self.precision_ = fit.solution.x
+        covariance = np.linalg.inv(self.precision_)
+        self.covariance_ = (covariance + covariance.T) / 2
+        self.support_ = graph.edge_mask(fit.solution, X.shape[1])
+        self.k_, self.path_, self.cv_results_ = fit.k, fit.path, fit.results
+        self.n_iter_ = int(fit.solution.num_steps)
+        self.objective_value_ = float(fit.solution.value)
+        self.result_ = graph.warn_result(self, fit)
+        return self
+
+    def _precomputed(self, S, k, sample_weight, options):
+        if sample_weight is not None:
+            raise ValueError("sample_weight: a precomputed matrix has no rows to weight; leave it out.")
+        if k == "cv":
+            raise ValueError("k: cross-validation needs data; pass a number, or 'ebic' with n_samples.")
+        if self.n_samples is None and isinstance(k, str):
+            raise ValueError(f"n_samples: {k} needs the number of samples behind the matrix.")
+        n = 2 if self.n_samples is None else parameters.check_count("n_samples", self.n_samples, 2)
+        return Precision(S, n, **options)
+
+    def partial_correlations(self):
+        """(p, p) correlations of two variables given all others, -O_ij / sqrt(O_ii O_jj); ones on the diagonal."""
+        check_is_fitted(self)
+        return graph.partial_correlations(self.precision_)
+
+    def edges(self):
+        """List of (variable, variable, partial correlation), strongest first; names where the data had some."""
+        partial = self.partial_correlations()
+        rows, columns = np.nonzero(np.triu(self.support_))
+        order = np.argsort(-np.abs(partial[rows, columns]), kind="stable")
+        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
+        return [(names[i], names[j], float(partial[i, j])) for i, j in zip(rows[order], columns[order], strict=True)]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.covariance == "precomputed"
+        return tags

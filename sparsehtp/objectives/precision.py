@@ -1,0 +1,424 @@
+"""Gaussian precision matrices."""
+
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .._tolerances import tolerance
+from .._types import ArrayLike, Support, is_concrete, replace
+from ..linalg import Factor, Interval, Refit, dot, factorise, minimise_log_det, shrunk, smallest_and_largest
+from ..thresholds.offdiagonal import OffDiagonal
+from .base import AbstractRestrictable, AbstractRestricted, scatter
+
+XI = 1e-2  # of the bounds' rules
+RULES = ("valid", "lu")
+DEBIASERS = ("newton", "admm")
+SYMMETRY = 1e-5  # relative
+
+
+class Precision(AbstractRestrictable):
+    """Negative log-likelihood of a Gaussian with precision matrix O, per sample, twice, and without its constant.
+
+        L(O) = -logdet O + <S, O>,    alpha I <= O <= beta I,    gradient S - O^{-1}
+
+    With the threshold `OffDiagonal(k)` at most k pairs off the diagonal are nonzero. The solution's x is the symmetric
+    (p, p) matrix O, its support numbers pairs (`OffDiagonal`), and its intercept is zero. Outside of the bounds L is
+    infinite, so that every iterate is positive definite.
+
+    Args:
+        S: (p, p) symmetric positive semidefinite covariance, p >= 2.
+        n: number of samples behind S, >= 2; what information criteria multiply L with.
+        bounds: "valid": alpha = 1/tr(S) and beta = p/lam_min(S), which hold for the unbounded minimiser on every
+            support; if S is singular that may not exist, and beta = (p - alpha tr S)/(xi tr(S)/p), xi = 0.01.
+            "lu": [GraHTP]'s alpha = 1/(||S|| + p xi), beta = (p - alpha tr S)/xi, made for an l1 problem, which can cut
+            off the minimiser here. Or a pair of numbers (alpha, beta).
+        standardize: choose pairs on the scale of correlations, and read the bounds so: O is replaced by D O D with D
+            the standard deviations. Likelihoods and solutions stay in original units.
+        debias: how a support is refitted: "newton" (Newton-CG; ADMM where the bounds are active) or "admm".
+
+    Raises:
+        ValueError: for an S that is not square, finite, symmetric and positive semidefinite, a variable without
+            variance, n < 2, or bounds other than 0 < alpha <= beta (checked on concrete arrays only).
+
+    The model is unbounded below if S is singular on a support that is too large for n; then beta decides, and the
+    answer means little: lower k. With standardize=False units matter to which pairs are chosen, as in the paper.
+
+    Source: [GraHTP] section 5.3, Algorithm 2 (its n in the bounds is the dimension p), Appendix D.2; Lu (2009).
+    """
+
+    S: Float[Array, "p p"]  # divided by the scales
+    n: Float[Array, ""]
+    interval: Interval
+    flat: Int[Array, "pairs"]  # places of the pairs in the flat matrix
+    scale: Float[Array, "p"] | None
+    X: Float[Array, "n p"] | None
+    sample_weight: Float[Array, "n"] | None
+    classes: Float[Array, "n c"] | None  # indicators
+    location: Float[Array, "c p"] | None
+    given_bounds: Interval | None
+    rule: str | None = eqx.field(static=True)
+    standardize: bool = eqx.field(static=True)
+    assume_centered: bool = eqx.field(static=True)
+    debias: str = eqx.field(static=True)
+
+    thresholds = (OffDiagonal,)
+    lanes_in_turn = True
+
+    def __init__(
+        self,
+        S: ArrayLike,
+        n: ArrayLike,
+        bounds: Any = "valid",
+        standardize: bool = False,
+        debias: str = "newton",
+    ):
+        S = jnp.asarray(S)
+        S = S if jnp.issubdtype(S.dtype, jnp.floating) else S.astype(float)
+        _check_matrix(S)
+        if is_concrete(n) and not np.all(np.asarray(n) >= 2):
+            raise ValueError(f"n: needs at least 2 samples, got {n}.")
+        if debias not in DEBIASERS:
+            raise ValueError(f"debias: must be one of {', '.join(DEBIASERS)}, got {debias!r}.")
+        self.rule, self.given_bounds = _check_bounds(bounds, S.dtype)
+        self.standardize, self.debias = bool(standardize), debias
+        self.n = jnp.asarray(n, S.dtype)
+        self.flat = jnp.asarray(np.flatnonzero(np.triu(np.ones(S.shape, bool), 1)), jnp.int32)
+        self.X = self.sample_weight = self.classes = self.location = None
+        self.assume_centered = False
+        self._set(S)
+
+    def _set(self, S):
+        """Scale S, and find the bounds; also on an unfinished copy."""
+        for name, value in zip(("S", "scale", "interval"), _prepare(S, self.rule, self.standardize), strict=True):
+            object.__setattr__(self, name, value if value is not None or name == "scale" else self.given_bounds)
+
+    @classmethod
+    def from_data(
+        cls,
+        X: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        assume_centered: bool = False,
+        labels: ArrayLike | None = None,
+        **options: Any,
+    ) -> "Precision":
+        """The objective of the empirical covariance S = (1/W) sum_i s_i (x_i - m)(x_i - m)', n = W = sum_i s_i.
+
+        It keeps the data, so that folds and resamples are weights (`reweighted`, `cross_validate`,
+        `stability_selection`): every one has its own mean and scale.
+
+        Args:
+            X: (n, p) samples as rows.
+            sample_weight: (n,) weights >= 0. None: one.
+            assume_centered: m = 0 instead of the weighted mean.
+            labels: (n,) class of every sample: m is then the mean of its class, and S the covariance within classes.
+            **options: bounds, standardize and debias, as in the class.
+
+        Raises:
+            ValueError: for misshapen or nonfinite data or weights, and as in the class.
+        """
+        X = jnp.asarray(X)
+        X = X if jnp.issubdtype(X.dtype, jnp.floating) else X.astype(float)
+        if X.ndim != 2:
+            raise ValueError(f"X: needs two dimensions, samples and variables, got shape {X.shape}.")
+        s = jnp.ones(X.shape[0], X.dtype) if sample_weight is None else jnp.asarray(sample_weight, X.dtype)
+        if s.shape != X.shape[:1]:
+            raise ValueError(f"sample_weight: needs shape {X.shape[:1]}, one value per row of X, got {s.shape}.")
+        for name, value in (("X", X), ("sample_weight", s)):
+            if is_concrete(value) and not np.isfinite(value).all():
+                raise ValueError(f"{name}: holds NaN or infinite values; remove or impute them first.")
+        if is_concrete(s) and (np.min(s, initial=0) < 0 or np.count_nonzero(s) < 2):
+            raise ValueError("sample_weight: needs weights >= 0, at least two of them positive.")
+        if is_concrete(X, s):
+            live = np.asarray(X)[np.asarray(s) > 0]
+            constant = np.ptp(live, axis=0) <= tolerance("constant", X.dtype) * np.abs(live).max(axis=0)
+            if constant.any():
+                raise ValueError(f"X: variable {np.flatnonzero(constant)[0]} is constant; remove the variable.")
+        number = np.zeros(X.shape[0], int) if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
+        classes = jnp.asarray(number[:, None] == np.arange(number.max(initial=0) + 1), X.dtype)
+        if classes.shape[0] != X.shape[0]:
+            raise ValueError(f"labels: needs shape {X.shape[:1]}, one label per row of X, got {number.shape}.")
+        location = _means(X, s, classes, assume_centered)
+        # A covariance has the rank of its samples: W is what criteria count, and may be below 2 for scaled weights.
+        new = cls(_second_moment(X, s, classes, location), jnp.maximum(jnp.sum(s), 2), **options)
+        fields = {"X": X, "sample_weight": s, "classes": classes, "location": location, "n": jnp.sum(s)}
+        return replace(new, **fields, assume_centered=bool(assume_centered))
+
+    def reweighted(self, sample_weight=None, l2=None):
+        if self.X is None or l2 is not None:
+            return super().reweighted(sample_weight, l2)
+        if sample_weight is None:
+            return self
+        s = jnp.asarray(sample_weight, self.dtype)
+        if s.shape != self.X.shape[:1]:
+            raise ValueError(f"sample_weight: needs shape {self.X.shape[:1]}, got {s.shape}.")
+        location = _means(self.X, s, self.classes, self.assume_centered)
+        new = replace(self, sample_weight=s, n=jnp.sum(s), location=location)
+        new._set(_second_moment(self.X, s, self.classes, location))
+        return new
+
+    def scorer(self, sample_weight=None):
+        """L on other samples: their second moments about this objective's own means."""
+        if sample_weight is None:
+            return self
+        S = _second_moment(self.X, sample_weight, self.classes, self.location)
+        return replace(self, S=S if self.scale is None else S / (self.scale[:, None] * self.scale))
+
+    # --- shape and units ---------------------------------------------------------------------------------------------
+    # x holds the pairs, times the root of two, and then the diagonal: its Euclidean norm is the Frobenius norm.
+    @property
+    def n_variables(self) -> int:
+        """p."""
+        return self.S.shape[0]
+
+    @property
+    def n_coefficients(self) -> int:
+        return self.flat.shape[0]
+
+    @property
+    def n_free(self) -> int:
+        return self.n_variables
+
+    @property
+    def external_shape(self):
+        return self.S.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.S.dtype
+
+    @property
+    def ifo_per_gradient(self) -> int:
+        return 1
+
+    def pack(self, A: Float[Array, "p p"]) -> Float[Array, "d"]:
+        """x of a symmetric matrix."""
+        pairs = A.ravel()[self.flat]
+        return jnp.concatenate([jnp.sqrt(jnp.asarray(2, A.dtype)) * pairs, jnp.diagonal(A)])
+
+    def unpack(self, x: Float[Array, "d"]) -> Float[Array, "p p"]:
+        """The symmetric matrix of x."""
+        p = self.n_variables
+        half = jnp.where(jnp.eye(p, dtype=bool), 1, jnp.sqrt(jnp.asarray(0.5, x.dtype)))
+        return x[_places(p)] * half
+
+    def to_internal(self, x, intercept=0.0):
+        A = (x + x.T) / 2
+        return self.pack(A if self.scale is None else A * self.scale[:, None] * self.scale)
+
+    def to_external(self, x):
+        A = self.unpack(x)
+        A = A if self.scale is None else A / (self.scale[:, None] * self.scale)
+        return A, jnp.zeros((), x.dtype)
+
+    def parts(self, x):
+        A, _ = self.to_external(x)
+        return A.ravel()[self.flat], jnp.diagonal(A)
+
+    def origin(self):
+        """The minimiser without pairs."""
+        variance = jnp.diagonal(self.S)
+        best = 1 / jnp.where(variance > 0, variance, 1 / self.interval.upper)
+        return self.pack(jnp.diag(jnp.clip(best, *self.interval)))
+
+    def feasible(self, x):
+        return self.pack(shrunk(self.unpack(x), self.interval))
+
+    # --- values and derivatives --------------------------------------------------------------------------------------
+    def _constant(self):
+        return 0.0 if self.scale is None else 2 * jnp.sum(jnp.log(self.scale))
+
+    def forward(self, x, support=None) -> Factor:
+        return factorise(self.unpack(x), self.interval)
+
+    def value_at(self, forward, x):
+        return dot(self.pack(self.S), x) - forward.logdet + self._constant()
+
+    def grad_at(self, forward, x):
+        return self.pack(self.S - forward.inverse)
+
+    def curvature_at(self, forward, v, support):
+        V = self.unpack(v)
+        return jnp.sum(dot(dot(forward.inverse, V), forward.inverse) * V)
+
+    def lipschitz(self):
+        """1/alpha^2, which bounds the curvature between the bounds."""
+        return 1 / self.interval.lower**2
+
+    def curvatures(self, x):
+        """Second derivative in every pair, with the two variances that it joins minimised out."""
+        W = self.forward(x).inverse
+        variances = jnp.diagonal(W)
+        product = variances[:, None] * variances
+        curvature = (product - W**2) ** 2 / (product + W**2)
+        return curvature.ravel()[self.flat]
+
+    def normal_equations(self, x=None):
+        raise TypeError("objective: Precision has no normal equations, its Hessian is too large; use HTP or GraSP.")
+
+    def subset(self, idx):
+        raise TypeError("objective: Precision cannot be cut down to some pairs; use HTP or GraSP.")
+
+    def restrict(self, support):
+        return RestrictedPrecision(self, support, support.mask, jnp.asarray(jnp.inf, self.dtype))
+
+
+class RestrictedPrecision(AbstractRestricted):
+    """L as a function of the pairs of a support and the diagonal."""
+
+    objective: Precision
+    support: Support
+    mask: Bool[Array, "m"]
+    target: Float[Array, ""]
+
+    def unless_above(self, target):
+        return replace(self, target=target)
+
+    def _scatter(self, z):
+        objective = self.objective
+        return objective.unpack(scatter(z, self.support, objective.n_coefficients + objective.n_free))
+
+    def _gather(self, A):
+        return jnp.where(self.mask, self.objective.pack(A)[self.support.idx], 0)
+
+    def value(self, z):
+        objective = self.objective
+        x = scatter(z, self.support, objective.n_coefficients + objective.n_free)
+        return objective.value(x)
+
+    def _inverse(self, z):
+        return factorise(self._scatter(z), self.objective.interval).inverse
+
+    def grad(self, z):
+        return self._gather(self.objective.S - self._inverse(z))
+
+    def hvp(self, z, v):
+        W = self._inverse(z)
+        return self._gather(dot(dot(W, self._scatter(v)), W))
+
+    def hess(self, z, damping=0.0):
+        # Of unit moves e = (i, j), f = (k, l) in the Frobenius norm: W_ik W_jl + W_il W_jk, halved for two diagonals.
+        W, p, pairs = self._inverse(z), self.objective.n_variables, self.objective.n_coefficients
+        idx = self.support.idx
+        place = self.objective.flat[jnp.minimum(idx, max(pairs - 1, 0))]
+        i = jnp.where(idx < pairs, place // p, idx - pairs)
+        j = jnp.where(idx < pairs, place % p, idx - pairs)
+        weight = jnp.where(idx < pairs, 1, jnp.sqrt(jnp.asarray(0.5, W.dtype)))
+        H = W[i[:, None], i] * W[j[:, None], j] + W[i[:, None], j] * W[j[:, None], i]
+        return H * weight[:, None] * weight
+
+    def minimise(self, z0, lower=None, upper=None, max_steps=None):
+        """Minimiser over the support, by Newton-CG or ADMM (`Precision(debias=...)`); no box."""
+        objective = self.objective
+        allowed = self._scatter(jnp.ones_like(z0)) != 0
+        goal = self.target - objective._constant()
+        fit = minimise_log_det(
+            objective.S, allowed, self._scatter(z0), objective.interval, goal, objective.debias, max_steps
+        )
+        return Refit(self._gather(fit.matrix), jnp.zeros((), bool), fit.solved)
+
+    def without_each(self, z, n_free):
+        """L without each pair, with the two variances that it joined minimised out; infinite for the diagonal."""
+        objective, p = self.objective, self.objective.n_variables
+        A = self._scatter(z)
+        factor = factorise(A, objective.interval)
+        W, S = factor.inverse, objective.S
+        variances, wanted = jnp.diagonal(W), jnp.diagonal(S)
+        # The block of the pair given all others is the inverse of W's; o is what is left off its diagonal.
+        block = jnp.maximum(variances[:, None] * variances - W**2, jnp.finfo(W.dtype).tiny)
+        own = wanted[:, None] * wanted
+        o = -W / block - A
+        w = -2 * o * own / (1 + jnp.sqrt(1 + 4 * o**2 * own))
+        rest = jnp.maximum(own - w**2, jnp.finfo(W.dtype).tiny)
+        new = jnp.log(rest) + 2 * own / rest
+        old = jnp.log(block) + (variances * wanted[:, None] + variances[:, None] * wanted) / block + 2 * S * A
+        values = jnp.where(jnp.eye(p, dtype=bool), jnp.inf, self.value(z) + new - old)
+        flat = jnp.concatenate([values.ravel()[objective.flat], jnp.full(p, jnp.inf, W.dtype)])
+        return flat[self.support.idx]
+
+
+def _places(p):
+    """(p, p) index into x of every entry."""
+    i = jnp.arange(p, dtype=jnp.int32)
+    low, high = jnp.minimum(i[:, None], i), jnp.maximum(i[:, None], i)
+    pair = low * (2 * p - low - 1) // 2 + high - low - 1
+    return jnp.where(low == high, p * (p - 1) // 2 + low, pair)
+
+
+def _means(X, weights, classes, assume_centered):
+    """(c, p) weighted mean of every class; zeros for a class without weight."""
+    if assume_centered:
+        return jnp.zeros((classes.shape[1], X.shape[1]), X.dtype)
+    s = weights[:, None] * classes
+    total = jnp.sum(s, axis=0)
+    return dot(s.T, X) / jnp.where(total > 0, total, 1)[:, None]
+
+
+@jax.jit
+def _second_moment(X, weights, classes, location):
+    """(1/W) sum_i s_i (x_i - m_i)(x_i - m_i)', zero for a variable that is constant but for rounding."""
+    centred = X - dot(classes, location)
+    S = dot(centred.T * (weights / jnp.sum(weights)), centred)
+    rounding = tolerance("constant", X.dtype) * jnp.max(jnp.abs(location), axis=0)
+    varies = (jnp.diagonal(S) > rounding**2).astype(S.dtype)
+    return S * varies[:, None] * varies
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _prepare(S, rule, standardize):
+    """The matrix, its scale (or None) and the bounds (None without a rule)."""
+    S, scale = (S + S.T) / 2, None
+    if standardize:
+        variance = jnp.diagonal(S)
+        # A variable that is constant in a fold cannot be scaled; it stays apart, with variance one.
+        scale = jnp.sqrt(jnp.where(variance > 0, variance, 1))
+        S = S / (scale[:, None] * scale) + jnp.diag((variance <= 0).astype(S.dtype))
+    return S, scale, None if rule is None else Interval(*_bounds(S, rule))
+
+
+def _bounds(S, rule):
+    p, trace = S.shape[0], jnp.trace(S)
+    least, largest = smallest_and_largest(S)
+    if rule == "lu":
+        lower = 1 / (largest + p * XI)
+        return lower, (p - lower * trace) / XI
+    regular = least > 10 * p * jnp.finfo(S.dtype).eps * largest
+    return 1 / trace, jnp.where(regular, p / jnp.where(regular, least, 1), (p - 1) * p / (XI * trace))
+
+
+def _check_bounds(bounds, dtype):
+    if isinstance(bounds, str):
+        if bounds not in RULES:
+            raise ValueError(f"bounds: must be one of {', '.join(RULES)}, or a pair of numbers, got {bounds!r}.")
+        return bounds, None
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        raise ValueError(f"bounds: must be one of {', '.join(RULES)}, or a pair of numbers, got {bounds!r}.")
+    if is_concrete(*bounds) and not 0 < bounds[0] <= bounds[1] < np.inf:
+        raise ValueError(f"bounds: needs 0 < alpha <= beta, finite, got {tuple(bounds)}.")
+    return None, Interval(*(jnp.asarray(bound, dtype) for bound in bounds))
+
+
+def _check_matrix(S):
+    if S.ndim != 2 or S.shape[0] != S.shape[1] or S.shape[0] < 2:
+        raise ValueError(f"S: needs a square matrix of at least two variables, got shape {S.shape}.")
+    if not is_concrete(S):
+        return
+    S = np.asarray(S)
+    if not np.isfinite(S).all():
+        raise ValueError("S: holds NaN or infinite values; remove or impute them in the data first.")
+    largest = np.abs(S).max()
+    if np.abs(S - S.T).max() > SYMMETRY * largest:
+        raise ValueError("S: is not symmetric; pass (S + S.T) / 2 if that is what is meant.")
+    constant = np.flatnonzero(np.diagonal(S) <= 1e3 * np.finfo(S.dtype).tiny)
+    if constant.size:
+        raise ValueError(f"S: variable {constant[0]} has no variance; remove the variable.")
+    # Scaled, so that a variable in small units is not lost.
+    deviation = np.sqrt(np.diagonal(S))
+    least = np.linalg.eigvalsh((S + S.T) / 2 / (deviation[:, None] * deviation))[0]
+    if least < -max(1e-6, 100 * np.finfo(S.dtype).eps) * S.shape[0]:
+        raise ValueError(f"S: is not positive semidefinite (least eigenvalue of its correlations {least:.2g}).")

@@ -1,0 +1,137 @@
+"""`sparsehtp precision`, and the pictures of a graph."""
+
+import csv
+import json
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import sparsehtp as sht
+from sparsehtp.cli.main import app
+from sparsehtp.datasets import make_precision
+from sparsehtp.plot import as_graph, plot_graph, plot_precision
+
+networkx = pytest.importorskip("networkx", reason="graphs are drawn by networkx")
+X, TRUTH = make_precision(200, 6, probability=0.3, value=0.4, condition=6, seed=4)
+NAMES = ["alpha", "beta", "$x_1$", "[red]", "ε", "long " * 12]
+FILES = ["precision.json", "precision.csv", "edges.csv", "graph.graphml", "heatmap.png", "heatmap.svg", "graph.png"]
+FILES = sorted([*FILES, "graph.svg"])
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, ["precision", *map(str, arguments)])
+
+
+def save_csv(path, first=(), names=NAMES):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*(["date"] if first else []), *names])
+        writer.writerows([*first, *row] for row in X.tolist())
+    return path
+
+
+def test_files_hold_the_matrix_and_the_graph(tmp_path):
+    out = tmp_path / "deep" / "out"
+    path = save_csv(tmp_path / "data.csv", first=("2020-01-01",))
+    arguments = ("--drop", "date", "--k", 5, "--stability", 10, "--keep", "alpha, ε", "--save", tmp_path / "model.npz")
+    result = invoke(path, *arguments, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert sorted(each.name for each in out.iterdir()) == FILES
+    model = sht.load(tmp_path / "model.npz")
+    with (out / "precision.csv").open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    assert header[1:] == NAMES == [row[0] for row in rows]
+    np.testing.assert_array_equal(np.array([row[1:] for row in rows], float), model.precision_)
+    with (out / "edges.csv").open(newline="", encoding="utf-8") as file:
+        edges = list(csv.DictReader(file))
+    assert len(edges) == 6 and list(edges[0]) == ["source", "target", "partial_correlation", "precision", "probability"]
+    graph = networkx.read_graphml(out / "graph.graphml")
+    assert sorted(graph.nodes) == sorted(NAMES) and graph.number_of_edges() == 6
+    partial = model.partial_correlations()
+    for edge in edges:
+        i, j = NAMES.index(edge["source"]), NAMES.index(edge["target"])
+        np.testing.assert_allclose(float(edge["partial_correlation"]), partial[i, j])
+        np.testing.assert_allclose(graph.edges[edge["source"], edge["target"]]["weight"], partial[i, j])
+        assert 0 <= float(edge["probability"]) <= 1
+    kept = next(edge for edge in edges if {edge["source"], edge["target"]} == {"alpha", "ε"})
+    assert kept["probability"] == "1.0"
+    answer = json.loads((out / "precision.json").read_text())
+    assert answer["k"] == 5 and answer["chosen_by"] is None and len(answer["edges"]) == 6
+    assert "alpha - ε" in result.stdout and "[red]" in result.stdout
+
+
+@pytest.mark.parametrize("k", ["cv", "ebic"])
+def test_a_table_without_other_columns(tmp_path, k):
+    result = invoke(save_csv(tmp_path / "data.csv"), "--k", k, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    answer = json.loads((tmp_path / "out" / "precision.json").read_text())
+    direct = sht.SparsePrecision(k=k, random_state=0).fit(X)
+    assert answer["k"] == direct.k_ and answer["chosen_by"] == k
+    assert answer["variables"] == NAMES
+    np.savez(tmp_path / "data.npz", X=X, feature_names=NAMES)
+    result = invoke(tmp_path / "data.npz", "--k", direct.k_, "--out", tmp_path / "npz")
+    again = json.loads((tmp_path / "npz" / "precision.json").read_text())
+    assert [(edge["source"], edge["target"]) for edge in again["edges"]] == [
+        (edge["source"], edge["target"]) for edge in answer["edges"]
+    ]
+
+
+BAD = {
+    "no file": (lambda t: t / "no.csv", (), "path"),
+    "unknown column": (lambda t: save_csv(t / "a.csv"), ("--drop", "day"), "drop"),
+    "text column": (lambda t: save_csv(t / "a.csv", ("monday",)), (), "path"),
+    "bad pair": (lambda t: save_csv(t / "a.csv"), ("--keep", "alpha"), "keep"),
+    "unknown pair": (lambda t: save_csv(t / "a.csv"), ("--keep", "alpha,omega"), "keep"),
+    "odd stability": (lambda t: save_csv(t / "a.csv"), ("--stability", 3), "stability"),
+    "unknown k": (lambda t: save_csv(t / "a.csv"), ("--k", "aic"), "k"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_sentence_and_leaves_nothing(tmp_path, case):
+    make, arguments, name = BAD[case]
+    result = invoke(make(tmp_path), *arguments, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    message = " ".join(result.stderr.split())
+    assert message.startswith(f"Error: {name}: "), message
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_graph_has_the_partial_correlations():
+    precision = TRUTH
+    graph = as_graph(precision, NAMES)
+    rows, columns = np.nonzero(np.triu(precision, 1))
+    assert graph.number_of_edges() == rows.size and list(graph.nodes) == NAMES
+    for i, j in zip(rows, columns, strict=True):
+        expected = -precision[i, j] / np.sqrt(precision[i, i] * precision[j, j])
+        np.testing.assert_allclose(graph.edges[NAMES[i], NAMES[j]]["weight"], expected)
+    with pytest.raises(ValueError, match="feature_names"):
+        as_graph(precision, NAMES[:-1])
+
+
+def test_pictures_show_what_they_are_given():
+    ax = plot_precision(TRUTH, NAMES).axes[0]
+    shown = np.ma.filled(ax.images[0].get_array(), np.nan)
+    partial = -TRUTH / np.sqrt(np.outer(np.diag(TRUTH), np.diag(TRUTH)))
+    off = ~np.eye(6, dtype=bool)
+    np.testing.assert_allclose(shown[off], partial[off])
+    assert np.isnan(shown[~off]).all()
+    figure = plot_graph(TRUTH, NAMES, groups=list("aabbcc"))
+    linked = np.flatnonzero((TRUTH != 0).sum(0) > 1)
+    texts = {text.get_text() for text in figure.axes[0].texts}
+    assert len(texts) == linked.size
+    assert f"{np.count_nonzero(np.triu(TRUTH, 1))} edges" in figure.axes[0].get_title()
+    for empty in (plot_graph(np.eye(3)), plot_precision(np.eye(3))):
+        assert "0 edges" in empty.axes[0].get_title()
+    with pytest.raises(ValueError, match="groups"):
+        plot_graph(TRUTH, NAMES, groups=[1, 2])
+    with pytest.raises(ValueError, match="precision"):
+        plot_graph(np.ones((2, 3)))
+
+
+def test_without_networkx_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(ImportError, match="networkx"):
+        plot_graph(np.eye(3))

@@ -1,0 +1,252 @@
+"""`SparsePrecision` and `SparseLDA`: choices, inputs, attributes, agreement with scikit-learn."""
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.covariance import EmpiricalCovariance
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import sparsehtp as sht
+from sparsehtp.datasets import make_precision
+from sparsehtp.thresholds import pair_index
+
+X, TRUTH = make_precision(300, 8, probability=0.2, value=0.35, condition=6, seed=1)
+EDGES = np.count_nonzero(np.triu(TRUTH, 1))
+NAMES = [f"gene {j}" for j in range(8)]
+FRAME = pd.DataFrame(X * 10.0 ** np.arange(-4, 4) + 5, columns=NAMES)
+
+
+def empirical(X):
+    return np.cov(X.T, bias=True)
+
+
+def test_a_given_number_of_edges_and_the_methods_of_scikit_learn():
+    model = sht.SparsePrecision(k=EDGES).fit(FRAME)
+    S = empirical(FRAME)
+    mask = model.support_ | np.eye(8, dtype=bool)
+    np.testing.assert_array_equal(model.precision_ != 0, mask)
+    np.testing.assert_array_equal(model.support_, (TRUTH != 0) & ~np.eye(8, dtype=bool))
+    assert not model.support_.diagonal().any() and model.k_ == EDGES and model.result_ == "converged"
+    scale = np.sqrt(np.diag(S))
+    np.testing.assert_allclose((model.covariance_ / np.outer(scale, scale))[mask], (S / np.outer(scale, scale))[mask],
+                               atol=1e-7)  # fmt: skip
+    np.testing.assert_allclose(model.covariance_ @ model.precision_, np.eye(8), atol=1e-7)
+    np.testing.assert_allclose(model.location_, FRAME.mean(0))
+    assert model.path_ is None and model.cv_results_ is None
+    assert model.feature_names_in_.tolist() == NAMES
+    full = sht.SparsePrecision(k=28).fit(FRAME)
+    reference = EmpiricalCovariance().fit(FRAME)
+    np.testing.assert_allclose(full.score(FRAME), reference.score(FRAME), rtol=1e-9)
+    np.testing.assert_allclose(full.mahalanobis(FRAME), reference.mahalanobis(FRAME), rtol=1e-6)
+    assert full.error_norm(reference.covariance_) <= 1e-6 * np.linalg.norm(S) ** 2
+    likelihood = np.sum(full.precision_ * S) - np.linalg.slogdet(full.precision_)[1]
+    np.testing.assert_allclose(full.objective_value_, likelihood)
+    edges = model.edges()
+    assert len(edges) == EDGES and all(first in NAMES and second in NAMES for first, second, _ in edges)
+    sizes = np.abs([weight for *_, weight in edges])
+    assert np.all(np.diff(sizes) <= 0) and sizes.max() < 1
+    i, j = NAMES.index(edges[0][0]), NAMES.index(edges[0][1])
+    np.testing.assert_allclose(edges[0][2], model.partial_correlations()[i, j])
+
+
+@pytest.mark.parametrize("k", [pytest.param("cv", marks=pytest.mark.slow), "ebic", "bic"])
+def test_the_number_of_edges_from_the_data(k):
+    model = sht.SparsePrecision(k=k).fit(X)
+    results = model.cv_results_
+    row = results["best_index"]
+    assert model.k_ == results["ks"][row] == np.count_nonzero(np.triu(model.support_))
+    if k == "cv":
+        assert results["scores"].shape == (5, results["ks"].size)
+        assert row == results["mean_loss"].argmin()
+        assert EDGES <= model.k_ <= EDGES + 6
+    else:
+        assert row == results[k].argmin()
+        assert abs(model.k_ - EDGES) <= 1
+    np.testing.assert_allclose(model.path_.x[row], model.precision_, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(model.path_.at(row).value, model.objective_value_, rtol=1e-9)
+
+
+def test_scores_of_folds_and_criteria_by_hand():
+    folds = list(KFold(3).split(X))
+    model = sht.SparsePrecision(k="cv", cv=folds).fit(X)
+    row = int(np.flatnonzero(model.cv_results_["ks"] == 5)[0])
+    for number, (train, test) in enumerate(folds):
+        fold = sht.SparsePrecision(k=5).fit(X[train])
+        moved = X[test] - X[train].mean(0)
+        expected = np.sum(fold.precision_ * (moved.T @ moved)) / len(test) - np.linalg.slogdet(fold.precision_)[1]
+        np.testing.assert_allclose(model.cv_results_["scores"][number, row], expected, rtol=1e-7)
+    chosen = sht.SparsePrecision(k="bic").fit(X)
+    row = int(np.flatnonzero(chosen.cv_results_["ks"] == 5)[0])
+    value = sht.SparsePrecision(k=5).fit(X).objective_value_
+    np.testing.assert_allclose(chosen.cv_results_["bic"][row], 300 * value + 5 * np.log(300), rtol=1e-9)
+
+
+def test_covariances_and_correlations():
+    data = sht.SparsePrecision(k=5).fit(X)
+    S = empirical(X)
+    again = sht.SparsePrecision(k=5, covariance="precomputed").fit(S)
+    np.testing.assert_allclose(again.precision_, data.precision_, atol=1e-8)
+    np.testing.assert_array_equal(again.location_, 0)
+    scale = np.sqrt(np.diag(S))
+    correlation = sht.SparsePrecision(k="ebic", covariance="precomputed", n_samples=300).fit(S / np.outer(scale, scale))
+    direct = sht.SparsePrecision(k="ebic").fit(X)
+    np.testing.assert_array_equal(correlation.support_, direct.support_)
+    np.testing.assert_allclose(correlation.precision_, direct.precision_ * np.outer(scale, scale), atol=1e-7)
+
+
+def test_weights_means_and_kept_edges():
+    weights = np.arange(300) % 3
+    model = sht.SparsePrecision(k=4).fit(X, sample_weight=weights)
+    repeated = sht.SparsePrecision(k=4).fit(np.repeat(X, weights, axis=0))
+    np.testing.assert_allclose(model.precision_, repeated.precision_, atol=1e-8)
+    np.testing.assert_allclose(model.location_, repeated.location_, atol=1e-12)
+    centred = sht.SparsePrecision(k=28, assume_centered=True).fit(X + 1)
+    np.testing.assert_allclose(centred.covariance_, (X + 1).T @ (X + 1) / 300, atol=1e-7)
+    np.testing.assert_array_equal(centred.location_, 0)
+    weakest = np.argwhere(np.triu(TRUTH == 0, 1))[0]
+    kept = sht.SparsePrecision(k=3, keep=[weakest]).fit(X)
+    assert kept.support_[tuple(weakest)] and np.count_nonzero(np.triu(kept.support_)) == 4 and kept.k_ == 3
+    named = sht.SparsePrecision(k=3, keep=[[NAMES[weakest[1]], NAMES[weakest[0]]]]).fit(FRAME)
+    np.testing.assert_array_equal(named.support_, kept.support_)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["iht", "grasp", "forward", "foba", sht.HTP(sht.BacktrackingStep())])
+def test_other_solvers(solver):
+    model = sht.SparsePrecision(k=EDGES, solver=solver).fit(X)
+    np.testing.assert_array_equal(model.support_, (TRUTH != 0) & ~np.eye(8, dtype=bool))
+
+
+def test_edges_persist_in_subsamples():
+    with jax.enable_x64(True):
+        objective = sht.Precision.from_data(X, standardize=True)
+        stability = sht.stability_selection(objective, ks=[EDGES], n_resamples=20)
+    rows, columns = np.triu_indices(8, 1)
+    chances = stability.probabilities[0][pair_index(rows, columns, 8)]
+    true = TRUTH[rows, columns] != 0
+    assert chances[true].min() > 0.6 and chances[~true].max() < 0.6
+    np.testing.assert_allclose(chances.sum(), EDGES)
+
+
+@pytest.mark.slow
+def test_grid_search_over_k():
+    search = GridSearchCV(sht.SparsePrecision(), {"k": [0, EDGES, 28]}, cv=3).fit(X)
+    assert search.best_params_["k"] == EDGES
+
+
+def test_files_hold_the_model(tmp_path):
+    model = sht.SparsePrecision(k="ebic").fit(FRAME)
+    sht.save(model, tmp_path / "model.npz")
+    again = sht.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.precision_, model.precision_)
+    assert again.edges() == model.edges() and again.score(FRAME) == model.score(FRAME)
+    np.testing.assert_array_equal(again.path_.x, model.path_.x)
+
+
+@pytest.mark.slow
+def test_float32_stays_float32():
+    model = sht.SparsePrecision(k=EDGES).fit(X.astype(np.float32))
+    assert model.precision_.dtype == np.float32
+    np.testing.assert_allclose(model.precision_, sht.SparsePrecision(k=EDGES).fit(X).precision_, atol=1e-3)
+
+
+BAD = {
+    "k": [dict(k=-1), dict(k=2.5), dict(k="aic"), dict(k=29)],
+    "solver": [dict(solver="newton")],
+    "keep": [dict(keep=[("gene 0", "gene 1")]), dict(keep=[(0, 8)]), dict(keep=[(1, 1)])],
+    "covariance": [dict(covariance="correlation")],
+    "S": [dict(covariance="precomputed")],
+    "bounds": [dict(bounds="none")],
+    "cv": [dict(k="cv", cv="five")],
+    "max_iter": [dict(max_iter=0)],
+    "random_state": [dict(random_state="no")],
+}
+
+
+@pytest.mark.parametrize(("name", "options"), [(name, each) for name, options in BAD.items() for each in options])
+def test_bad_parameters_name_the_parameter(name, options):
+    with pytest.raises(ValueError) as caught:
+        sht.SparsePrecision(**{"k": 2, **options}).fit(X)
+    message = str(caught.value)
+    assert message.startswith(f"{name}: ") and "\n" not in message and message.endswith("."), message
+
+
+def test_bad_data_say_what_is_wrong():
+    constant = np.c_[X, np.full(300, 7.0)]
+    with pytest.raises(ValueError, match="variable 8 is constant"):
+        sht.SparsePrecision(k=2).fit(constant)
+    with pytest.raises(ValueError, match="n_samples"):
+        sht.SparsePrecision(k="bic", covariance="precomputed").fit(np.eye(3))
+    with pytest.raises(ValueError, match="cross-validation needs data"):
+        sht.SparsePrecision(covariance="precomputed").fit(np.eye(3))
+    with pytest.raises(ValueError, match="not symmetric"):
+        sht.SparsePrecision(k=1, covariance="precomputed").fit(np.triu(np.ones((3, 3))) + np.eye(3))
+
+
+# --- discriminant analysis --------------------------------------------------------------------------------------------
+def classes(seed=0, n=200):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    Z, _ = make_precision(n, 6, probability=0.3, value=0.4, condition=8, seed=seed)
+    return Z + np.array([[0, 0, 0, 0, 0, 0], [1, 0, 1, 0, 0, 0], [0, 1, 0, -1, 0, 0]])[y], y
+
+
+def test_all_pairs_are_linear_discriminant_analysis():
+    Z, y = classes()
+    model = sht.SparseLDA(k=15).fit(Z, y)
+    reference = LinearDiscriminantAnalysis(solver="lsqr").fit(Z, y)
+    np.testing.assert_allclose(model.means_, reference.means_, atol=1e-12)
+    np.testing.assert_allclose(model.priors_, reference.priors_)
+    np.testing.assert_allclose(model.decision_function(Z), reference.decision_function(Z), atol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(Z), reference.predict_proba(Z), atol=1e-6)
+    two = y < 2
+    model, reference = (each.fit(Z[two], y[two]) for each in (sht.SparseLDA(k=15), reference))
+    assert model.coef_.shape == (1, 6)
+    np.testing.assert_allclose(model.decision_function(Z), reference.decision_function(Z), atol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(Z), reference.predict_proba(Z), atol=1e-6)
+
+
+def test_few_pairs_choices_and_priors(tmp_path):
+    Z, y = classes()
+    names = np.array(["low", "middle", "high"])[y]
+    model = sht.SparseLDA(priors=[0.2, 0.3, 0.5]).fit(Z, names)
+    assert set(model.predict(Z)) == {"low", "middle", "high"} and model.score(Z, names) > 0.5
+    assert model.k_ == model.cv_results_["ks"][model.cv_results_["best_index"]]
+    np.testing.assert_allclose(model.predict_proba(Z).sum(1), 1)
+    turned = model.precision_ @ model.means_.T
+    scores = Z @ turned - np.sum(model.means_.T * turned, axis=0) / 2
+    np.testing.assert_allclose(model.decision_function(Z), scores + np.log([0.2, 0.3, 0.5]), atol=1e-9)
+    sht.save(model, tmp_path / "lda.npz")
+    np.testing.assert_array_equal(sht.load(tmp_path / "lda.npz").predict(Z), model.predict(Z))
+
+
+@pytest.mark.slow
+def test_more_variables_than_samples():
+    rng = np.random.default_rng(2)
+    y = np.arange(24) % 2
+    Z = rng.standard_normal((24, 40))
+    Z[:, :3] += 1.5 * y[:, None]
+    model = sht.SparseLDA(k=10).fit(Z, y)
+    assert np.linalg.eigvalsh(model.precision_)[0] > 0
+    test = rng.standard_normal((400, 40))
+    labels = np.arange(400) % 2
+    test[:, :3] += 1.5 * labels[:, None]
+    assert model.score(test, labels) > 0.75
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("priors", dict(priors=[0.5, 0.6, 0.1])), ("priors", dict(priors=[1.0])), ("k", dict(k="aic")), ("k", dict(k=16))],
+)
+def test_bad_parameters_of_lda(name, options):
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        sht.SparseLDA(**{"k": 2, **options}).fit(*classes())
+
+
+@pytest.mark.slow
+@parametrize_with_checks([sht.SparseLDA(k=1), sht.SparsePrecision(k=1)])
+def test_check_estimator(estimator, check):
+    check(estimator)

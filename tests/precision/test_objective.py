@@ -1,0 +1,430 @@
+"""Precision matrices: derivatives, refits against NumPy and SciPy, bounds, batches, planted graphs, bad input."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import sparsehtp as sht
+from sparsehtp.datasets import make_precision
+from sparsehtp.linalg import Interval, minimise_log_det
+from sparsehtp.objectives import gather
+from sparsehtp.thresholds import pair_index, pairs_of
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+P = 6
+PAIRS = P * (P - 1) // 2
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((40, P)) @ (np.eye(P) + 0.4 * RNG.standard_normal((P, P)))
+S = np.cov(X.T, bias=True)
+WIDE = Interval(1e-6, 1e6)
+
+
+def value(A, S=S):
+    return np.sum(S * A) - np.linalg.slogdet(A)[1]
+
+
+def masks(number, p=P, probability=0.4, seed=1):
+    upper = np.triu(np.random.default_rng(seed).random((number, p, p)) < probability, 1)
+    return upper | upper.transpose(0, 2, 1) | np.eye(p, dtype=bool)
+
+
+def covariances(number, n=30, p=P, seed=2):
+    rng = np.random.default_rng(seed)
+    data = rng.standard_normal((number, n, p)) @ (np.eye(p) + 0.5 * rng.standard_normal((number, p, p)))
+    return np.einsum("bni,bnj->bij", data, data) / n
+
+
+@jax.jit
+def everything(objective, x, v, support):
+    restricted = objective.restrict(support)
+    z, on = gather(x, support), gather(v, support)
+    return dict(
+        value=objective.value(x),
+        grad=objective.value_and_grad(x)[1],
+        curvature=objective.curvature_at(objective.forward(x), v, support),
+        restricted_value=restricted.value(z),
+        restricted_grad=restricted.grad(z),
+        hvp=restricted.hvp(z, on),
+        hess=restricted.hess(z),
+    )
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_derivatives_against_finite_differences(standardize):
+    objective = sht.Precision(S, 40, standardize=standardize)
+    pairs = [3, 0, 11]
+    idx = np.array([*range(PAIRS, PAIRS + P), *pairs, 3, 1], np.int32)
+    support = sht.Support(jnp.asarray(idx), jnp.arange(idx.size) < P + 3)
+    live = np.asarray(support.mask)
+    x = np.zeros(PAIRS + P)
+    x[PAIRS:], x[pairs] = 1 + RNG.random(P), 0.3 * RNG.standard_normal(3)
+    v = np.where(np.isin(np.arange(x.size), idx[live]), RNG.standard_normal(x.size), 0)
+    out = everything(objective, x, v, support)
+    matrix, intercept = objective.to_external(jnp.asarray(x))
+    assert intercept == 0
+    np.testing.assert_array_equal(matrix, np.asarray(matrix).T)
+    np.testing.assert_allclose(out["value"], value(np.asarray(matrix)), rtol=1e-12)
+    np.testing.assert_allclose(objective.to_internal(matrix), x, rtol=1e-12)
+    if not standardize:
+        np.testing.assert_allclose(np.linalg.norm(matrix), np.linalg.norm(x), rtol=1e-12)
+        np.testing.assert_allclose(
+            objective.to_external(out["grad"])[0], S - np.linalg.inv(matrix), atol=1e-12, err_msg="S - O^{-1}"
+        )
+    run = jax.jit(lambda x: objective.value_and_grad(x))
+    np.testing.assert_allclose(out["grad"], cases.central_difference(lambda x: run(x)[0], x), atol=1e-7)
+    hessian = cases.central_difference(lambda x: run(x)[1], x)
+    np.testing.assert_allclose(out["curvature"], v @ hessian @ v, rtol=1e-6)
+    np.testing.assert_allclose(out["restricted_value"], out["value"], rtol=1e-13)
+    inside = idx[live]
+    np.testing.assert_allclose(out["restricted_grad"][live], out["grad"][inside], atol=1e-12)
+    block = hessian[np.ix_(inside, inside)]
+    np.testing.assert_allclose(out["hess"][np.ix_(live, live)], block, atol=1e-6)
+    np.testing.assert_allclose(out["hvp"][live], block @ v[inside], atol=1e-6)
+    np.testing.assert_array_equal(out["restricted_grad"][~live], 0)
+    np.testing.assert_array_equal(out["hvp"][~live], 0)
+
+
+def test_gains_of_single_pairs():
+    """`curvatures` is the second-order gain with both variances free; `without_each` the exact cost of a removal."""
+    objective = sht.Precision(S, 40)
+    diagonal = np.diag(1 / np.diag(S))
+    gradient, curvature = objective.value_and_grad(objective.origin())[1], objective.curvatures(objective.origin())
+    np.testing.assert_allclose(objective.value(objective.origin()), value(diagonal), rtol=1e-12)
+    near = 1e-3 * (S - np.diag(np.diag(S))) + np.diag(np.diag(S))  # so that the second order is enough
+    small = sht.Precision(near, 40)
+    gradient, curvature = small.value_and_grad(small.origin())[1], small.curvatures(small.origin())
+    for number in (0, 7, PAIRS - 1):
+        i, j = pairs_of(number, P)
+        block = near[np.ix_([i, j], [i, j])]
+        gain = np.log(block[0, 0] * block[1, 1]) - np.linalg.slogdet(block)[1]
+        np.testing.assert_allclose(gradient[number] ** 2 / (2 * curvature[number]), gain, rtol=1e-4)
+    # Two disjoint blocks of two: removing a pair leaves the rest as it is, so that the cost is known.
+    idx = jnp.array([*range(PAIRS, PAIRS + P), pair_index(0, 1, P), pair_index(2, 3, P)])
+    support = sht.Support(idx, jnp.ones(P + 2, bool))
+    restricted = objective.restrict(support)
+    z = restricted.minimise(gather(objective.origin(), support)).z
+    costs = np.asarray(restricted.without_each(z, P) - restricted.value(z))
+    assert np.isinf(costs[:P]).all()
+    for place, (i, j) in ((P, (0, 1)), (P + 1, (2, 3))):
+        block = S[np.ix_([i, j], [i, j])]
+        expected = np.log(block[0, 0] * block[1, 1]) - np.linalg.slogdet(block)[1]
+        np.testing.assert_allclose(costs[place], expected, rtol=1e-6)
+
+
+FIT = {
+    method: jax.jit(jax.vmap(lambda S, mask, start, interval, method=method: minimise_log_det(
+        S, mask, start, interval, method=method
+    ), in_axes=(0, 0, 0, None)))
+    for method in ("newton", "admm")
+}  # fmt: skip
+
+
+def starts(S):
+    return np.einsum("bij,ij->bij", 1 / S, np.eye(S.shape[1]))
+
+
+def test_newton_and_admm_agree_on_random_supports_and_satisfy_the_conditions():
+    Ss, supports = covariances(50), masks(50)
+    newton, admm = (FIT[name](Ss, supports, starts(Ss), WIDE) for name in ("newton", "admm"))
+    assert newton.solved.all() and admm.solved.all()
+    for A, B, S, mask in zip(*map(np.asarray, (newton.matrix, admm.matrix, Ss, supports)), strict=True):
+        assert np.linalg.norm(A - B) <= 1e-6 * np.linalg.norm(A)
+        assert np.all(A[~mask] == 0) and np.all(B[~mask] == 0)
+        assert np.linalg.eigvalsh(A)[0] > 0 and np.linalg.eigvalsh(B)[0] > 0
+        # The inverse equals S on the support.
+        assert np.abs((np.linalg.inv(A) - S)[mask]).max() <= 1e-6 * np.abs(S).max()
+
+
+def bounded_reference(S, mask, interval):
+    """The minimiser between bounds by a generic solver on a sequence of barriers."""
+    p = S.shape[0]
+    rows, columns = np.nonzero(np.triu(mask))
+    eye = np.eye(p)
+
+    def matrix(z):
+        A = np.zeros((p, p))
+        A[rows, columns] = A[columns, rows] = z
+        return A
+
+    def barrier(z, mu):
+        A = matrix(z)
+        blocks = [A, A - interval.lower * eye, interval.upper * eye - A]
+        if min(np.linalg.eigvalsh(block)[0] for block in blocks) <= 0:
+            return np.inf, np.zeros_like(z)
+        inverses = [np.linalg.inv(block) for block in blocks]
+        value = np.sum(S * A) - sum(w * np.linalg.slogdet(b)[1] for w, b in zip((1, mu, mu), blocks, strict=True))
+        G = S - inverses[0] - mu * inverses[1] + mu * inverses[2]
+        return value, np.where(rows == columns, 1, 2) * G[rows, columns]
+
+    z = (interval.lower + interval.upper) / 2 * (rows == columns)
+    for mu in 10.0 ** -np.arange(0, 9.5, 0.5):
+        z = minimize(barrier, z, (mu,), jac=True, method="BFGS", options=dict(gtol=1e-9, maxiter=500)).x
+    return matrix(z)
+
+
+def test_active_bounds_against_a_generic_solver():
+    p = 4
+    Ss, supports = covariances(50, p=p), masks(50, p=p, probability=0.6)
+    free = np.asarray(FIT["newton"](Ss, supports, starts(Ss), WIDE).matrix)
+    spectra = np.linalg.eigvalsh(free)
+    interval = Interval(np.quantile(spectra[:, 0], 0.7), np.quantile(spectra[:, -1], 0.3))
+    active = (spectra[:, 0] < interval.lower) | (spectra[:, -1] > interval.upper)
+    assert 30 < active.sum() < 50, "with and without active bounds"
+    newton, admm = (FIT[name](Ss, supports, starts(Ss), interval) for name in ("newton", "admm"))
+    assert newton.solved.all() and admm.solved.all()
+    sizes = np.linalg.norm(newton.matrix, axis=(1, 2))
+    assert np.all(np.linalg.norm(newton.matrix - admm.matrix, axis=(1, 2)) <= 1e-6 * sizes)
+    spectra = np.linalg.eigvalsh(newton.matrix)
+    assert spectra.min() >= interval.lower * (1 - 1e-12) and spectra.max() <= interval.upper * (1 + 1e-12)
+    for i in np.flatnonzero(active)[:6]:
+        reference = bounded_reference(Ss[i], supports[i], interval)
+        np.testing.assert_allclose(newton.matrix[i], reference, atol=1e-3 * sizes[i])
+        # The reference lies inside the bounds, so that nothing below its value by much can be feasible.
+        assert abs(value(np.asarray(newton.matrix[i]), Ss[i]) - value(reference, Ss[i])) <= 1e-5
+
+
+def test_default_bounds_hold_on_every_support():
+    Ss, supports = covariances(50), masks(50, seed=5)
+    free = np.asarray(FIT["newton"](Ss, supports, starts(Ss), WIDE).matrix)
+    for A, S in zip(free, Ss, strict=True):
+        interval = sht.Precision(S, 30).interval
+        np.testing.assert_allclose(interval.lower, 1 / np.trace(S))
+        np.testing.assert_allclose(interval.upper, P / np.linalg.eigvalsh(S)[0], rtol=1e-9)
+        spectrum = np.linalg.eigvalsh(A)
+        assert interval.lower <= spectrum[0] and spectrum[-1] <= interval.upper
+    lu = sht.Precision(S, 30, bounds="lu").interval
+    np.testing.assert_allclose(lu.lower, 1 / (np.linalg.norm(S, 2) + P * 0.01))
+    np.testing.assert_allclose(lu.upper, (P - lu.lower * np.trace(S)) / 0.01)
+
+
+def fit(S, k, solver=None, n=200, **options):
+    objective = sht.Precision(S, n, **options)
+    return sht.solve(objective, sht.OffDiagonal(k, k_max=PAIRS), solver)
+
+
+SOLVERS = {
+    "htp": sht.HTP(),
+    "iht": sht.IHT(),
+    "grasp": sht.GraSP(),
+    "forward": sht.ForwardSelection(),
+    "foba": sht.FoBa(),
+}
+
+
+def planted(n=400, p=P):
+    A = np.eye(p)
+    for i, j in ((0, 1), (2, 5), (3, 4)):
+        A[i, j] = A[j, i] = 0.45
+    data = np.random.default_rng(3).standard_normal((n, p)) @ np.linalg.inv(np.linalg.cholesky(A))
+    return data, A
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in ("grasp", "forward") else []) for name in SOLVERS],
+)
+def test_every_solver_finds_a_planted_graph(name):
+    data, A = planted()
+    S = np.cov(data.T, bias=True)
+    solution = fit(S, 3, SOLVERS[name])
+    assert int(solution.result) == sht.RESULTS.converged
+    expected = pair_index(*np.nonzero(np.triu(A, 1)), P)
+    np.testing.assert_array_equal(cases.members(solution.support), np.sort(expected))
+    x = np.asarray(solution.x)
+    mask = A != 0
+    np.testing.assert_array_equal(x != 0, mask)
+    np.testing.assert_array_equal(x, x.T)
+    np.testing.assert_allclose(np.linalg.inv(x)[mask], S[mask], atol=1e-6)
+    np.testing.assert_allclose(solution.value, value(x, S), rtol=1e-10)
+    assert solution.intercept == 0 and int(solution.history.support_size[int(solution.best_step)]) == 3
+
+
+def test_the_default_is_htp():
+    np.testing.assert_array_equal(fit(S, 4).x, fit(S, 4, sht.HTP()).x)
+
+
+@pytest.mark.slow
+def test_admm_debiases_too():
+    np.testing.assert_allclose(fit(S, 4, debias="admm").x, fit(S, 4).x, atol=1e-6)
+
+
+def test_ties_kept_pairs_and_the_threshold():
+    threshold = sht.OffDiagonal(2, keep=[(4, 1)]).bind(sht.Precision(S, 40))
+    z = jnp.arange(1.0, PAIRS + P + 1)
+    x, support = threshold(z)
+    kept = int(pair_index(1, 4, P))
+    assert set(np.flatnonzero(x)) == {kept, PAIRS - 2, PAIRS - 1, *range(PAIRS, PAIRS + P)}
+    assert support.idx[:P].tolist() == list(range(PAIRS, PAIRS + P)) and support.idx[P] == kept
+    np.testing.assert_array_equal(pair_index(*pairs_of(np.arange(PAIRS), P).T, P), np.arange(PAIRS))
+    ties = sht.OffDiagonal(2).bind(sht.Precision(S, 40))(jnp.ones(PAIRS + P))[1]
+    assert cases.members(ties)[:2].tolist() == [0, 1]
+    mask = np.zeros((P, P), bool)
+    mask[5, 0] = mask[0, 5] = True
+    assert np.array_equal(sht.OffDiagonal(1, keep=mask).keep, [[0, 5]])
+
+
+def f_score(found, truth):
+    upper = np.triu_indices(truth.shape[0], 1)
+    found, truth = found[upper] != 0, truth[upper] != 0
+    return 2 * np.sum(found & truth) / (found.sum() + truth.sum())
+
+
+def test_planted_graphs_are_recovered_and_batches_equal_loops():
+    graphs = [make_precision(2000, 30, probability=0.08, value=0.3, condition=5, seed=seed) for seed in range(3)]
+    Ss = jnp.stack([np.cov(data.T, bias=True) for data, _ in graphs])
+    edges = [np.count_nonzero(np.triu(A, 1)) for _, A in graphs]
+    ks = jnp.array([[k, k // 2] for k in edges])
+
+    def run(S, k):
+        return sht.solve(sht.Precision(S, 2000), sht.OffDiagonal(k, k_max=64))
+
+    batch = jax.jit(jax.vmap(jax.vmap(run, (None, 0))))(Ss, ks)
+    assert batch.x.shape == (3, 2, 30, 30) and np.all(batch.result == sht.RESULTS.converged)
+    scores = [f_score(np.asarray(x), A) for x, (_, A) in zip(batch.x[:, 0], graphs, strict=True)]
+    assert min(scores) > 0.98, scores
+    for i, S in enumerate(Ss):
+        for j in range(2):
+            single = run(S, ks[i, j])
+            np.testing.assert_allclose(batch.x[i, j], single.x, atol=1e-9)
+            np.testing.assert_allclose(batch.value[i, j], single.value, rtol=1e-11)
+            assert batch.num_steps[i, j] == single.num_steps
+
+
+def positive(solution):
+    x = np.asarray(solution.x)
+    return np.isfinite(x).all() and np.array_equal(x, x.T) and np.linalg.eigvalsh(x)[0] > 0
+
+
+def test_no_pairs_and_all_pairs():
+    none, full = fit(S, 0), fit(S, PAIRS)
+    np.testing.assert_allclose(none.x, np.diag(1 / np.diag(S)), rtol=1e-7)
+    np.testing.assert_allclose(full.x, np.linalg.inv(S), rtol=1e-6)
+    assert int(none.result) == int(full.result) == sht.RESULTS.converged
+
+
+@pytest.mark.parametrize("k", [0, 1])
+def test_two_variables(k):
+    S = np.array([[2.0, 0.9], [0.9, 1.0]])
+    solution = sht.solve(sht.Precision(S, 10), sht.OffDiagonal(k))
+    expected = np.linalg.inv(S) if k else np.diag(1 / np.diag(S))
+    np.testing.assert_allclose(solution.x, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["htp", "iht"])
+def test_rank_deficient_and_duplicated(name):
+    few = X[:3] - X[:3].mean(0)
+    S = few.T @ few / 3
+    for k in (2, 8):
+        solution = fit(S, k, SOLVERS[name], n=3)
+        assert positive(solution)
+        interval = sht.Precision(S, 3).interval
+        spectrum = np.linalg.eigvalsh(solution.x)
+        assert interval.lower * (1 - 1e-5) <= spectrum[0] and spectrum[-1] <= interval.upper * (1 + 1e-5)
+    twice = X.copy()
+    twice[:, 1] = twice[:, 0]
+    assert positive(fit(np.cov(twice.T), 3, SOLVERS[name]))
+
+
+def test_scales_do_not_matter_when_standardised():
+    scale = 10.0 ** np.arange(-3, 3)
+    first = fit(S, 4, standardize=True)
+    second = fit(S * scale[:, None] * scale, 4, standardize=True)
+    np.testing.assert_array_equal(cases.members(first.support), cases.members(second.support))
+    np.testing.assert_allclose(second.x * scale[:, None] * scale, first.x, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(second.value - first.value, 2 * np.log(scale).sum(), rtol=1e-9)
+
+
+def test_weights_labels_and_held_out_values():
+    counts = np.array([0, 1, 2, 3] * 10)
+    weighted = sht.Precision.from_data(X, counts)
+    repeated = sht.Precision.from_data(np.repeat(X, counts, axis=0))
+    np.testing.assert_allclose(weighted.S, repeated.S, atol=1e-13)
+    assert weighted.n == counts.sum()
+    again = sht.Precision.from_data(X).reweighted(counts)
+    np.testing.assert_allclose(again.S, weighted.S, atol=1e-13)
+    np.testing.assert_allclose(again.interval, weighted.interval)
+    labels = np.arange(40) % 3
+    within = sht.Precision.from_data(X, labels=labels)
+    centred = X - np.stack([X[labels == c].mean(0) for c in range(3)])[labels]
+    np.testing.assert_allclose(within.S, centred.T @ centred / 40, atol=1e-13)
+    train = np.arange(40) < 25
+    fold = sht.Precision.from_data(X, standardize=True).reweighted(train.astype(float))
+    held = fold.scorer((~train).astype(float))
+    moved = X[~train] - X[train].mean(0)
+    expected = value(np.diag([2.0] * P), moved.T @ moved / 15)
+    np.testing.assert_allclose(held.value(fold.to_internal(2 * jnp.eye(P))), expected, rtol=1e-10)
+
+
+@pytest.mark.slow
+def test_float32_agrees():
+    data, _ = planted()
+    double = fit(np.cov(data.T), 3)
+    with jax.enable_x64(False):
+        single = fit(np.cov(data.T).astype(np.float32), 3)
+    assert single.x.dtype == np.float32 and int(single.result) == sht.RESULTS.converged
+    np.testing.assert_allclose(single.x, double.x, atol=1e-4)
+
+
+def test_starting_points():
+    first = fit(S, 4)
+    objective = sht.Precision(S, 200)
+    for x0 in (first, first.x, np.ones((P, P))):  # the last is not positive definite
+        again = sht.solve(objective, sht.OffDiagonal(4, k_max=PAIRS), x0=x0)
+        assert positive(again) and again.value <= first.value + 0.1
+    np.testing.assert_allclose(sht.solve(objective, sht.OffDiagonal(4, k_max=PAIRS), x0=first).x, first.x, atol=1e-6)
+
+
+def spoiled(value, i=0, j=1, both=True):
+    bad = S.copy()
+    bad[i, j] = value
+    if both:
+        bad[j, i] = value
+    return bad
+
+
+BAD = {
+    "asymmetric": ("S", lambda: sht.Precision(spoiled(9.0, both=False), 10)),
+    "nan": ("S", lambda: sht.Precision(spoiled(np.nan), 10)),
+    "inf": ("S", lambda: sht.Precision(spoiled(np.inf), 10)),
+    "not square": ("S", lambda: sht.Precision(S[:3], 10)),
+    "one variable": ("S", lambda: sht.Precision([[1.0]], 10)),
+    "indefinite": ("S", lambda: sht.Precision(spoiled(100.0), 10)),
+    "no variance": ("S", lambda: sht.Precision(np.diag([1.0, 0.0, 2.0]), 10)),
+    "one sample": ("n", lambda: sht.Precision(S, 1)),
+    "unknown bounds": ("bounds", lambda: sht.Precision(S, 10, bounds="tight")),
+    "crossed bounds": ("bounds", lambda: sht.Precision(S, 10, bounds=(2.0, 1.0))),
+    "unknown debias": ("debias", lambda: sht.Precision(S, 10, debias="cholesky")),
+    "constant data": ("X", lambda: sht.Precision.from_data(np.c_[X, np.full(40, 0.1)])),
+    "data nan": ("X", lambda: sht.Precision.from_data(np.full((4, 2), np.nan))),
+    "one row": ("sample_weight", lambda: sht.Precision.from_data(X[:1])),
+    "weights shape": ("sample_weight", lambda: sht.Precision.from_data(X, np.ones(3))),
+    "labels shape": ("labels", lambda: sht.Precision.from_data(X, labels=np.ones(3))),
+    "k too large": ("k", lambda: fit(S, PAIRS + 1)),
+    "keep out of range": ("keep", lambda: sht.solve(sht.Precision(S, 10), sht.OffDiagonal(1, keep=[(0, P)]))),
+    "keep diagonal": ("keep", lambda: sht.OffDiagonal(1, keep=[(2, 2)])),
+    "keep repeated": ("keep", lambda: sht.OffDiagonal(1, keep=[(2, 1), (1, 2)])),
+    "keep flat": ("keep", lambda: sht.OffDiagonal(1, keep=[0, 1])),
+    "x0 shape": ("x0", lambda: sht.solve(sht.Precision(S, 10), sht.OffDiagonal(1), x0=np.ones(3))),
+}
+WRONG_KIND = {
+    "entries": ("threshold", lambda: sht.solve(sht.Precision(S, 10), sht.Sparsity(2))),
+    "pairs of a linear model": ("threshold", lambda: sht.solve(sht.LinearModel(X, X[:, 0]), sht.OffDiagonal(2))),
+    "best subset": ("solver", lambda: sht.solve(sht.Precision(S, 10), sht.OffDiagonal(2), sht.BestSubset())),
+    "no samples": ("objective", lambda: sht.cross_validate(sht.Precision(S, 10))),
+}
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "call"),
+    [*[(ValueError, *bad) for bad in BAD.values()], *[(TypeError, *bad) for bad in WRONG_KIND.values()]],
+    ids=[*BAD, *WRONG_KIND],
+)
+def test_bad_input_names_the_argument(error, name, call):
+    with pytest.raises(error) as caught:
+        call()
+    message = str(caught.value)
+    assert message.startswith(f"{name}: ") and "\n" not in message and message.endswith("."), message
