@@ -10,9 +10,9 @@ from ._results import RESULTS, Solution, SolveError
 from ._termination import AbstractTermination
 from ._types import ArrayLike, Support, is_concrete
 from .objectives import AbstractObjective, AbstractRestrictable
-from .solvers import HTP, IHT, AbstractSolver, BestSubset
+from .solvers import HTP, IHT, AbstractSolver, BestSubset, PrimalDual
 from .steps import ScheduleStep, inverse_sqrt
-from .thresholds import AbstractThreshold, Sparsity
+from .thresholds import L0L1L2, AbstractThreshold, Sparsity
 
 
 def solve(
@@ -37,8 +37,8 @@ def solve(
     Args:
         objective: for example `LinearModel(X, y)`.
         threshold: for example `Sparsity(k)`.
-        solver: None: `BestSubset` for `Sparsity` without bounds, `HTP` for other structures, `IHT` with a decreasing
-            step for losses without a second derivative.
+        solver: None: `BestSubset` for `Sparsity` without bounds, `HTP` for other structures,
+            `PrimalDual` for `L0L1L2`, `IHT` with a decreasing step for losses without a second derivative.
         x0: (p,) starting coefficients in original units, or an earlier Solution; None: zeros.
         key: PRNG key of a stochastic solver; None: `jax.random.key(0)`, the same for all lanes.
         max_steps: step limit, static; None: the solver's.
@@ -98,6 +98,8 @@ def default_solver(objective: AbstractObjective, threshold: AbstractThreshold) -
     loss = getattr(objective, "loss", None)
     if loss is not None and not loss.twice_differentiable:
         return IHT(ScheduleStep(inverse_sqrt))
+    if isinstance(threshold, L0L1L2):
+        return PrimalDual()
     free = isinstance(threshold, Sparsity) and threshold.lower is None and threshold.upper is None
     return BestSubset() if free and isinstance(objective, AbstractRestrictable) else HTP()
 

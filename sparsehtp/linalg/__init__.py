@@ -3,6 +3,7 @@
 from .lanes import LANE as LANE
 from .lanes import START as START
 from .lanes import any_lane as any_lane
+from .lanes import max_lane as max_lane
 from .masked_cholesky import masked_factor as masked_factor
 from .power_iteration import largest_eigenvalue as largest_eigenvalue
 from .power_iteration import random_start as random_start

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Int
 
 LANE = "lane"  # the driver's batch
 START = "start"  # the perturbed starts of one problem
@@ -20,3 +20,13 @@ def any_lane(flag: Bool[Array, ""]) -> Bool[Array, ""]:
         except NameError:  # the axis is not bound
             continue
     return flag
+
+
+def max_lane(number: Int[Array, ""]) -> Int[Array, ""]:
+    """The largest of a number over the driver's lanes, the same for all of them; the number itself outside."""
+    for axis in (LANE, START):
+        try:
+            number = lax.pmax(number, axis)
+        except NameError:  # the axis is not bound
+            continue
+    return number

@@ -57,8 +57,12 @@ class AbstractSolver(eqx.Module):
 
     @property
     def returns_best(self) -> bool:
-        """True if the iterate with the lowest value is returned, False for the last one."""
+        """True if the iterate with the lowest `score` is returned, False for the last one."""
         return False
+
+    def score(self, info: Info) -> Array:
+        """What the returned iterate minimises, where the best one is returned."""
+        return info.value
 
     @abc.abstractmethod
     def init(self, objective: Any, threshold: Any, x0: Float[Array, "d"], key: Array) -> Any:
