@@ -25,8 +25,8 @@ from jaxtyping import Array, Float, Int
 
 from .._types import replace
 from ..linalg import dot
-from ..losses import Hinge, SmoothedHinge, Squared
-from .dual import Dual, DualPoint
+from ..losses import Hinge, Poisson, SmoothedHinge, Squared
+from .dual import Dual, DualPoint, best_shift
 
 CHECK = 10  # steps between evaluations of the dual
 MAX_TRIES = 60
@@ -140,12 +140,12 @@ class _Smooth:
         self.weights = dual.weights
         self.centres = dual.centres()
         self.fixed = dual.masks()
+        self.unbounded = isinstance(self.objective.loss, Poisson)
         self.smoothness = self._smoothness()
 
     def _smoothness(self) -> Any:
-        value = jnp.asarray(self.objective.loss.smoothness, self.objective.dtype)
         # Poisson: the search finds the step.
-        return jnp.where(jnp.isfinite(value), value, 1.0)
+        return 1.0 if self.unbounded else jnp.asarray(self.objective.loss.smoothness, self.objective.dtype)
 
     def norm(self):
         """Scale of the Gram matrix; an underestimate, since the search shrinks the step where needed."""
@@ -170,9 +170,11 @@ class _Smooth:
         return dot(self.weights, jnp.where(self.weights > 0, each, 0))
 
     def shift(self, eta, b):
-        """The intercept's exact minimiser for the squared loss, one majorised step otherwise; 0 without one."""
+        """The intercept's minimiser, where the loss is neither squared nor without a bound one majorised step."""
         if not self.objective.n_free:
             return b
+        if self.unbounded:
+            return best_shift(self.objective.loss, eta, self.objective.y, self.weights)
         curvature = 1.0 if isinstance(self.objective.loss, Squared) else self.smoothness
         return b - dot(self.weights, jnp.where(self.weights > 0, self.slope(eta + b), 0)) / curvature
 
