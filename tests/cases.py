@@ -47,6 +47,7 @@ THRESHOLDS = {
     "group": sht.GroupSparsity(GROUPS, 2),
     "group_keep": sht.GroupSparsity(GROUPS, 1, keep=[2]),
     "group_within": sht.GroupSparsity(GROUPS, 2, within=2),
+    "l0l1l2": sht.L0L1L2(0.1, 0.05),
 }
 
 STEPS = {
@@ -89,6 +90,15 @@ SWAP_TERMINATIONS = {"swap_optimal": sht.SwapOptimal()}
 # Those that grow a support from nothing: its size changes with every step, and x0 is unused; contracts/test_forward.py.
 GREEDY_SOLVERS = {"forward": sht.ForwardSelection(), "omp": sht.ForwardSelection("omp"), "foba": sht.FoBa()}
 GREEDY_TERMINATIONS = {"complete": sht.Complete()}
+
+# Those that climb the dual, or take the L0 + L1 + L2 penalty; tested in duality/.
+DUAL_SOLVERS = {
+    "diht": sht.DIHT(),
+    "sdiht": sht.SDIHT(),
+    "primal_dual": sht.PrimalDual(),
+    "dual_ascent": sht.PrimalDual(dual_ascent=True),
+    "cdss": sht.CDSS(),
+}
 
 
 def targets(loss, eta, rng):
