@@ -246,6 +246,12 @@ def no_dual(objective, threshold) -> str | None:
     return None
 
 
+def is_smooth(loss) -> bool:
+    """True if the loss's derivative has a Lipschitz constant; never looks at traced parameters."""
+    smoothness = loss.smoothness
+    return is_concrete(smoothness) is False or bool(np.isfinite(smoothness))
+
+
 def balanced(
     loss: AbstractConjugateLoss, a: Float[Array, "n"], y: Float[Array, "n"], weights: Float[Array, "n"]
 ) -> Float[Array, "n"]:

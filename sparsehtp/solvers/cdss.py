@@ -11,7 +11,7 @@ from jaxtyping import Array
 from .._termination import SwapOptimal
 from .._tolerances import tolerance
 from .._types import Support
-from ..duality.dual import Dual
+from ..duality.dual import Dual, is_smooth
 from ..linalg import any_lane, dot
 from ..objectives import LinearModel
 from ..objectives.base import gather, scatter
@@ -82,7 +82,7 @@ class CDSS(AbstractSolver):
 
     def check(self, objective, threshold):
         super().check(objective, threshold)
-        if objective.loss.smoothness == float("inf"):
+        if not is_smooth(objective.loss):
             raise TypeError(f"loss: CDSS needs a smooth loss, and {type(objective.loss).__name__} is not; use IHT.")
 
     @property
@@ -115,12 +115,12 @@ class CDSS(AbstractSolver):
         p = objective.n_coefficients
 
         def descent():
-            gain, _ = _entry(dual, state.energies, state.grad[:p], objective.ridge()[:p], state.x[:p])
+            gain, _ = entry_gains(dual, state.energies, state.grad[:p], objective.ridge()[:p], state.x[:p])
             member = (state.x[:p] != 0) | (gain > threshold.l0)
             return (*_descended(dual, state, state.x, member), jnp.zeros((), bool))
 
         def swap():
-            best = _best_swap(dual, state)
+            best = best_swap(dual, state)
             wanted = best.gain > tolerance("swap", state.value.dtype) * jnp.abs(state.value)
             moved = state.x.at[best.out].set(0).at[best.new].set(best.size)
             member = (moved[:p] != 0) | (state.x[:p] != 0)
@@ -140,7 +140,7 @@ class CDSS(AbstractSolver):
         eta = objective.forward(x)
         grad = objective.grad_at(eta, x)
         fine = 0.1 * tolerance("gap", value.dtype) * jnp.abs(value)
-        gain, _ = _entry(dual, state.energies, grad[:p], objective.ridge()[:p], x[:p])
+        gain, _ = entry_gains(dual, state.energies, grad[:p], objective.ridge()[:p], x[:p])
         enters = jnp.any((gain > threshold.l0 + fine) & (x[:p] == 0))
         improved = better & (state.value - value > fine)
         local = ~enters & ~(improved & state.local) | ~improved
@@ -164,7 +164,7 @@ class CDSS(AbstractSolver):
         )
 
 
-def _entry(dual, energies, grad, ridge, w):
+def entry_gains(dual, energies, grad, ridge, w):
     """What one zero coefficient alone can lower the objective by, l0 apart, and its best value."""
     _, l1 = dual.prices
     total = dual.objective.loss.smoothness * energies + ridge
@@ -192,7 +192,7 @@ def _descended(dual, state, x, member):
     return dual.lift(w, b if state.centres is None else b - dot(state.centres, w)), value
 
 
-def _best_swap(dual, state):
+def best_swap(dual, state):
     """The best exchange of one nonzero coefficient for one other: exact for the squared loss, else a lower bound."""
     objective = dual.objective
     p, x = objective.n_coefficients, state.x
@@ -219,7 +219,7 @@ def _best_swap(dual, state):
         base = objective.value_at(eta, x) + l1 * jnp.sum(jnp.abs(w))
         removed = each + 0.5 * jnp.sum(ridge * w**2) - 0.5 * ridge[rows] * w[rows] ** 2
         removed = removed + l1 * (jnp.sum(jnp.abs(w)) - jnp.abs(w[rows]))
-        gains, sizes = jax.vmap(lambda g: _entry(dual, state.energies, g, ridge, w))(grads)
+        gains, sizes = jax.vmap(lambda g: entry_gains(dual, state.energies, g, ridge, w))(grads)
         gains = jnp.where(live[:, None], base - removed[:, None] + gains, -jnp.inf)
         flat = jnp.argmax(gains)
         row, new = flat // p, flat % p

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from .._termination import Complete, DualGap
 from .._tolerances import tolerance
 from .._types import Support
-from ..duality.dual import Dual, DualPoint, Fixed, require_dual
+from ..duality.dual import Dual, DualPoint, Fixed, is_smooth, require_dual
 from ..linalg import dot, top_k
 from ..objectives import LinearModel
 from ..objectives.base import gather, scatter
@@ -112,7 +112,7 @@ class PrimalDual(AbstractSolver):
     def check(self, objective, threshold):
         super().check(objective, threshold)
         require_dual(objective, threshold)
-        if not math.isfinite(float(objective.loss.strong_convexity)) or objective.loss.strong_convexity == 0:
+        if not is_smooth(objective.loss):
             raise TypeError(f"loss: PrimalDual needs a smooth loss, and {type(objective.loss).__name__} is not; use IHT.")
 
     @property

@@ -23,9 +23,10 @@ def masks(p, k=None):
     """(supports, p) every support, or every one of k features."""
     if k is None:
         return np.array(list(itertools.product((False, True), repeat=p)))
-    chosen = np.array(list(itertools.combinations(range(p), k)), int).reshape(-1, k)
+    chosen = np.array(list(itertools.combinations(range(p), k)), int)
     out = np.zeros((len(chosen), p), bool)
-    np.put_along_axis(out, chosen, True, axis=1)
+    if k:
+        np.put_along_axis(out, chosen, True, axis=1)
     return out
 
 
