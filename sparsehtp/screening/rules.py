@@ -20,6 +20,7 @@ A fixed feature changes D, since the restricted problem has the same optima and 
 """
 
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float
 
 from ..duality.dual import Dual, DualPoint, Fixed, shrunk
@@ -38,12 +39,16 @@ def screen(
         energies: (p,) `dual.energies()`.
         upper: objective plus penalty at a feasible w.
     """
-    fixed = Fixed(*(jnp.zeros(point.tau.shape, bool) for _ in range(2))) if dual.fixed is None else dual.fixed
-    for _ in range(ROUNDS):
-        dual = shrunk(dual, fixed)
-        point = dual.point(point.a, point.tau)
-        new = (_phi if dual.penalised else _ranks)(dual, point, energies, _certain(point, upper))
-        fixed = Fixed(fixed.out | (new.out & ~fixed.inn), fixed.inn | (new.inn & ~fixed.out))
+    no = jnp.zeros(point.tau.shape, bool)
+    rule = _phi if dual.penalised else _ranks
+
+    def repeat(_, fixed):
+        known = shrunk(dual, fixed)
+        here = known.point(point.a, point.tau)
+        new = rule(known, here, energies, _certain(here, upper))
+        return Fixed(fixed.out | (new.out & ~fixed.inn), fixed.inn | (new.inn & ~fixed.out))
+
+    fixed = lax.fori_loop(0, ROUNDS, repeat, Fixed(no, no) if dual.fixed is None else dual.fixed)
     return fixed, shrunk(dual, fixed).point(point.a, point.tau)
 
 

@@ -21,8 +21,8 @@ from ..duality.dual import Dual
 from ..linalg import dot, max_lane
 from ..losses import Squared
 
-SMALLEST = 64  # columns of the smallest block
-GROWTH = 4  # of one block size to the next: every size is a program of its own
+SMALLEST = 256  # columns of the smallest block
+GROWTH = 16  # of one block size to the next: every size is a program of its own
 
 
 class Block(NamedTuple):
@@ -54,7 +54,7 @@ class Fit(NamedTuple):
 
 
 def block_sizes(p: int) -> list[int]:
-    """64, 256, 1024, ... below p, and p."""
+    """256, 4096, ... below p, and p: powers of two, few enough to compile quickly."""
     sizes, size = [], SMALLEST
     while 2 * size <= p:
         sizes.append(size)
@@ -174,13 +174,18 @@ class Descent:
 
     def descend(self, fit: Fit, tol: Array | float, max_sweeps: int = 200, inner: int = 10) -> Fit:
         """Sweeps of the penalty until it falls by less than tol: each is followed by spacer sweeps on the support."""
+        every = jnp.arange(self.block.idx.shape[0])
+
+        def one(i, fit):
+            # One loop for both kinds of sweep, so that it is compiled once.
+            nonzero = jnp.nonzero(fit.w, size=every.shape[0], fill_value=0)[0]
+            order = jnp.where(i == 0, every, nonzero)
+            size = jnp.where(i == 0, self.block.count, jnp.sum(fit.w != 0, dtype=jnp.int32))
+            return self.sweep(fit, self.penalty_update, order, size)
 
         def body(carry):
             fit, value, _, count = carry
-            fit = self.sweep(fit, self.penalty_update)
-            order = jnp.nonzero(fit.w, size=fit.w.shape[0], fill_value=0)[0]
-            size = jnp.sum(fit.w != 0, dtype=jnp.int32)
-            fit = lax.fori_loop(0, inner, lambda _, f: self.sweep(f, self.penalty_update, order, size), fit)
+            fit = lax.fori_loop(0, 1 + inner, one, fit)
             new = self.penalty_value(fit)
             return fit, new, value - new > tol, count + 1
 

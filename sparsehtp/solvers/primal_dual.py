@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
@@ -17,7 +18,7 @@ from ..objectives import LinearModel
 from ..objectives.base import gather, scatter
 from ..screening.rules import gap_sphere, screen
 from ..thresholds import L0L1L2
-from .base import AbstractSolver, report, where
+from .base import AbstractSolver, report
 from .coordinate import Descent, gather_block, on_block
 
 RULES = ("phi", "gap_sphere", "none")
@@ -208,16 +209,13 @@ class PrimalDual(AbstractSolver):
             descent = Descent(dual, block)
             on = Support(features, jnp.arange(features.shape[0]) < count)
 
-            def fit_at(w, b):
-                return descent.start(gather(w, on), b)
-
             def round_of(carry):
                 fit, _, _, rounds = carry
                 fit = lax.fori_loop(0, SWEEPS, lambda _, f: descent.sweep(f, descent.envelope_update), fit)
                 a, lower = descent.dual_value(fit.eta)
                 return fit, a, descent.envelope_value(fit) - lower, rounds + 1
 
-            first = fit_at(state.relaxed, state.shift)
+            first = descent.start(gather(state.relaxed, on), state.shift)
             fit, a, sub_gap, _ = lax.while_loop(
                 lambda c: (c[2] > goal) & (c[3] < MAX_ROUNDS),
                 round_of,
@@ -229,13 +227,13 @@ class PrimalDual(AbstractSolver):
             size = jnp.maximum(jnp.abs(tau) - l1, 0) / block.ridge
             link = jnp.where((0.5 * block.ridge * size**2 > l0) & on.mask, -jnp.sign(tau) * size, 0)
             sure = jnp.where(jnp.abs(fit.w) * jnp.sqrt(block.ridge) >= jnp.sqrt(2 * l0), fit.w, 0)
-            starts = [fit_at(state.x[:p], centred_intercept(state.x, centres, objective.n_free)), *(descent.start(w, fit.b) for w in (link, sure))]
-            best = starts[0]
-            for other in starts[1:]:
-                best = where(descent.penalty_value(other) < descent.penalty_value(best), other, best)
-            best = descent.descend(best, 0.1 * fine)
-            others = descent.descend(starts[2], 0.1 * fine)
-            best = where(descent.penalty_value(others) < descent.penalty_value(best), others, best)
+            last = gather(state.x[:p], on)
+            shifts = jnp.stack([centred_intercept(state.x, centres, objective.n_free), fit.b, fit.b])
+            ends = lax.map(
+                lambda start: descent.descend(descent.start(*start), 0.1 * fine), (jnp.stack([last, link, sure]), shifts)
+            )
+            values = jax.vmap(descent.penalty_value)(ends)
+            best = jax.tree.map(lambda each: each[jnp.argmin(values)], ends)
             return (
                 scatter(fit.w, on, p),
                 fit.b,
@@ -243,7 +241,7 @@ class PrimalDual(AbstractSolver):
                 sub_gap,
                 scatter(best.w, on, p),
                 best.b,
-                descent.penalty_value(best),
+                jnp.min(values),
             )
 
         relaxed, shift, a, sub_gap, w, b, value = on_block(state.active, solve)
