@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import StandardScaler, normalize
 
 LIBSVM_PAGE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
 
@@ -82,6 +83,26 @@ def _genes(arrays) -> DataSet:
     return data._replace(X=scaler.transform(data.X), X_test=scaler.transform(data.X_test))
 
 
+def _sparse(arrays):
+    return csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"]))
+
+
+def _two_topics(arrays) -> DataSet:
+    X, y = _sparse(arrays), arrays["y"].astype(np.float32)
+    return _split(X, y, 0.25)
+
+
+def _unit_rows(arrays) -> DataSet:
+    X, y = _sparse(arrays), arrays["y"].astype(np.float32)
+    return _split(normalize(X), y, 0.25)
+
+
+def _topics(arrays) -> DataSet:
+    X, train = normalize(_sparse(arrays)), arrays["split"] == 0
+    y = arrays["y"].astype(np.float32)
+    return DataSet(X[train], y[train], X[~train], y[~train])
+
+
 SOURCES = {
     "gisette": Source("mnist.npz", "MNIST digits 4 and 9, from which gisette was made", LIBSVM_PAGE, _digits),
     "breast-cancer": Source(
@@ -89,5 +110,12 @@ SOURCES = {
         "breast against colon tissue on the same chip (Chowdary 2006)",
         "Hess et al. (2006), gene expression of 133 patients",
         _genes,
+    ),
+    "rcv1": Source("rcv1_vw1500.npz", "1,500 articles of RCV1 (CCAT against the rest)", LIBSVM_PAGE, _two_topics),
+    "news20-binary": Source(
+        "news20binary_like.npz", "6,000 posts of News20 by the rule of news20.binary", LIBSVM_PAGE, _unit_rows
+    ),
+    "news20": Source(
+        "news20_counts.npz", "word counts of the News20 posts", "http://qwone.com/~jason/20Newsgroups", _topics
     ),
 }
