@@ -10,6 +10,7 @@ OPTIONS = {  # what a benchmark's main takes
     "cv": ("quick",),
     "real": ("quick", "data"),
     "bootstrap": ("quick",),
+    "dual": ("quick",),
 }
 
 
