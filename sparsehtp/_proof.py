@@ -33,7 +33,7 @@ def proof_of(objective: Any, threshold: Any, upper: float) -> Proof:
     lower = lower_bound(objective, threshold, upper).lower
     if not math.isfinite(lower):
         return Proof(None, False, "No useful bound was found: raise l2.")
-    gap, tol = upper - lower, 100 * tolerance("gap", objective.dtype)
+    gap, tol = upper - lower, 10 * tolerance("gap", objective.dtype)
     if gap <= tol * abs(upper):
         sentence = f"Proved optimal: no other choice lowers the objective by more than {tol:.0e} of its value."
         return Proof(lower, True, sentence)
