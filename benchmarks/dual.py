@@ -47,7 +47,9 @@ def classification(quick):
         for c in (0.3, 1.0, 3.0):
             solver = make(c)
             solution, seconds = timed(
-                lambda s=solver, m=most: sht.solve(model, sht.Sparsity(k), s, max_steps=m, termination=NEVER, throw=False)
+                lambda s=solver, m=most: sht.solve(
+                    model, sht.Sparsity(k), s, max_steps=m, termination=NEVER, throw=False
+                )
             )
             taken = int(solution.num_steps)
             values = np.minimum.accumulate(np.asarray(solution.history.value)[:taken])
@@ -175,7 +177,9 @@ def path(quick):
     ])  # fmt: skip
     label = f"n={n} p={p}"
     rows = [{"name": f"{label}: {name}", "value": value, "unit": "s"} for name, value in seconds.items()]
-    rows.append({"name": f"{label}: sizes 1 to {limit} that the path over l0 finds", "value": len(sizes), "unit": "sizes"})
+    rows.append(
+        {"name": f"{label}: sizes 1 to {limit} that the path over l0 finds", "value": len(sizes), "unit": "sizes"}
+    )
     rows.append({"name": f"{label}: worst loss over the best of all", "value": 100 * max(over), "unit": "%"})
     return rows
 

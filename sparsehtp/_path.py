@@ -117,10 +117,10 @@ def solve_path(
 
     A solver that gives all k in one run is run once per l2; any other once per (k, l2), all from zero.
 
-    With l0s, or an `L0L1L2` as threshold, the path is over the price l0 instead: F(w) + l0 ||w||_0 + l1 ||w||_1 for every
-    l2, each fit from the one before in falling order of l0. Without l0s the next l0 is just below the gain of the best
-    feature outside, so that few sizes are skipped, up to the largest of ks (default: the least of 20 and half the
-    samples).
+    With l0s, or an `L0L1L2` as threshold, the path is over the price l0 instead: F(w) + l0 ||w||_0 + l1 ||w||_1 for
+    every l2, each fit from the one before in falling order of l0. Without l0s the next l0 is just below the gain of the
+    best feature outside, so that few sizes are skipped, up to the largest of ks (default: the least of 20 and half
+    the samples).
 
     Args:
         objective: for example `LinearModel(X, y)`; concrete arrays.

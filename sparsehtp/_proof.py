@@ -88,7 +88,9 @@ def penalised_statement(point: Penalised, proof: Proof) -> str:
     """What is known about a penalised point, in words."""
     parts = []
     if not point.stationary:
-        parts.append("The coefficients are not optimal for the chosen features: fitting them again lowers the objective.")
+        parts.append(
+            "The coefficients are not optimal for the chosen features: fitting them again lowers the objective."
+        )
     if point.swap is not None:
         out, new = point.swap
         parts.append(f"Exchanging feature {out} for feature {new} lowers the objective by {point.gain:.3g}.")

@@ -44,7 +44,7 @@ def fits(problem, members, sweeps=400):
     def slope(eta):
         return -y / (1 + np.exp(np.clip(y * eta, -500, 500))) if problem.logistic else eta - y
 
-    for sweep in range(sweeps):
+    for _ in range(sweeps):
         change = 0.0
         for j in range(X.shape[1]):
             g = slope(eta) @ (omega * Z[:, j])

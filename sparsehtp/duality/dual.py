@@ -3,11 +3,12 @@
 With omega_i = s_i / W, tau_j = sum_i omega_i a_i x_ij and G_j = (|tau_j| - l1)_+^2 / (2 l2_j), the Lagrangian's minimum
 over w, coordinate by coordinate, gives
 
-    D(a) = sum_i omega_i (a_i o_i - l*(a_i, y_i)) - sum_j in S(a) (G_j - l0),    w_j(a) = -sign(tau_j)(|tau_j|-l1)_+ / l2_j
+    D(a) = sum_i omega_i (a_i o_i - l*(a_i, y_i)) - sum_j in S(a) (G_j - l0)
+    w_j(a) = -sign(tau_j) (|tau_j| - l1)_+ / l2_j for j in S(a), else 0
 
 where S(a) holds the k largest G_j and the kept features (`Sparsity`, l0 = l1 = 0), or all j with G_j > l0 (`L0L1L2`).
-Every a with l*(a) finite and, where there is an unpenalised intercept, sum_i omega_i a_i = 0, gives D(a) <= min P: without
-that equality the infimum over the intercept, and so the bound, is -infinity.
+Every a with l*(a) finite and, where there is an unpenalised intercept, sum_i omega_i a_i = 0, gives D(a) <= min P:
+without that equality the infimum over the intercept, and so the bound, is -infinity.
 
 The inner product on a is sum_i omega_i a_i c_i, so that the supergradient is x_i'w(a) + o_i - l*'(a_i), samples without
 weight do not matter, and a step of [DIHT] is this one times 1/N.

@@ -10,7 +10,7 @@ minimum over 0 <= z <= 1 with the maximum over a):
 maximiser. Accelerated proximal gradient steps with restarts minimise it: the proximal map has a closed form up to one
 number theta,
 
-    z_j = clip(theta |v_j| sqrt(c_j) - c_j, 0, 1),   w_j = v_j z_j / (z_j + c_j),   c_j = step l2_j,  v soft-thresholded,
+    z_j = clip(theta |v_j| sqrt(c_j) - c_j, 0, 1),   w_j = v_j z_j / (z_j + c_j),   c_j = step l2_j, v soft-thresholded,
 
 with theta = (2 step l0)^(-1/2), or the theta that makes sum z_j = k. Columns are centred where there is an intercept,
 so that it decouples.
@@ -105,9 +105,7 @@ def relax(
     b0 = problem.shift(eta0, jnp.zeros((), dtype))
     z0 = jnp.where(w0 != 0, 1.0, 0.0).astype(dtype)
     value0 = jnp.asarray(jnp.inf, dtype)
-    start = _Carry(
-        w0, b0, z0, eta0 + b0, w0, b0, eta0 + b0, jnp.ones((), dtype), 0.99 / problem.norm(), value0
-    )
+    start = _Carry(w0, b0, z0, eta0 + b0, w0, b0, eta0 + b0, jnp.ones((), dtype), 0.99 / problem.norm(), value0)
     first = dual.point(dual.project(problem.slope(start.eta)))
 
     def body(outer):
@@ -180,7 +178,9 @@ class _Smooth:
 
     def gradient(self, a):
         tau = self.dual.moments(jnp.where(self.weights > 0, a, 0))
-        return tau if self.centres is None else tau - self.centres * dot(self.weights, jnp.where(self.weights > 0, a, 0))
+        return (
+            tau if self.centres is None else tau - self.centres * dot(self.weights, jnp.where(self.weights > 0, a, 0))
+        )
 
     def proximal(self, v, step):
         """(w, z) of the penalty's proximal map for a step."""

@@ -17,6 +17,9 @@ STYLE = {
     "FoBa": (PALETTE[4], "D"),
     "L1": (PALETTE[7], "x"),
     "IHT": (PALETTE[5], "P"),
+    "HTP": (PALETTE[0], "o"),
+    "DIHT": (PALETTE[6], "*"),
+    "BestSubset": (PALETTE[2], "^"),
 }
 
 

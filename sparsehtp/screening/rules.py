@@ -5,18 +5,18 @@ A_j = sum_i omega_i x_ij^2 (about the mean where there is an intercept):
 
 `L0L1L2`, the phi test. For every w, P(w) - L(w, a) >= (mu/2) sum_i omega_i (l'(eta_i) - a_i)^2, so the ball of the gap
 holds l'(X w*) of every primal optimum w*; and L(w*, a) - D(a) is at least its j-th term. Stationarity and optimality of
-one coordinate give |tau_j(a*)| = l1 + l2 |w_j| and |w_j| >= m = sqrt(2 l0 / (A_j/mu + l2)); the least sum of both bounds
-over |w_j| >= m is phi. With t = |tau_j| - l1 and psi = l0 - t_+^2 / (2 l2),
+one coordinate give |tau_j(a*)| = l1 + l2 |w_j| and |w_j| >= m = sqrt(2 l0 / (A_j/mu + l2)); the least sum of both
+bounds over |w_j| >= m is phi. With t = |tau_j| - l1 and psi = l0 - t_+^2 / (2 l2),
 
     phi = psi if t >= l2 m, else l0 - t m + (l2/2) m^2 + (mu/(2 A_j)) (l2 m - t)^2
-    OUT:  D - min(0, psi) + phi > UB                                            =>  w_j = 0 in every optimum
-    IN:   D - min(0, psi) + (mu/(2 A_j)) (|tau_j| - l1 - sqrt(2 l0 (A_j/mu + l2)))_+^2 > UB   =>  w_j != 0 in every optimum
+    OUT:  D - min(0, psi) + phi > UB  =>  w_j = 0 in every optimum
+    IN:   D - min(0, psi) + (mu/(2 A_j)) (|tau_j| - l1 - sqrt(2 l0 (A_j/mu + l2)))_+^2 > UB  =>  w_j != 0 in every one
 
 `Sparsity`, with G_(1) >= G_(2) >= ... over the features that are not fixed and k the number still to choose:
 
     OUT (j not among the k largest):  D + G_(k) - G_j > UB;      IN (j among them):  D + G_j - G_(k+1) > UB
 
-A fixed feature changes D, since the restricted problem has the same optima and a larger dual, so the tests are repeated.
+A fixed feature changes D, since the restricted problem has the same optima and a larger dual, so tests are repeated.
 """
 
 import jax.numpy as jnp
@@ -108,4 +108,3 @@ def _ranks(dual, point, energies, upper):
     out = free & ~member & (point.value + jnp.maximum(last, 0) - gains > upper)
     inn = free & member & (point.value + gains - following > upper)
     return Fixed(out, inn)
-

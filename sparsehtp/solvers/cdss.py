@@ -58,8 +58,8 @@ class CDSS(AbstractSolver):
         min_w F(w) + l0 ||w||_0 + l1 ||w||_1
 
     A step is either a descent (sweeps over the support and all features that would enter, each followed by sweeps over
-    the support alone, the spacer steps) or, where no coordinate improves alone, the best swap of one nonzero coefficient
-    for one other, the rest held. It ends when no swap improves.
+    the support alone, the spacer steps) or, where no coordinate improves alone, the best swap of one nonzero
+    coefficient for one other, the rest held. It ends when no swap improves.
 
     Args:
         swaps: False stops at coordinate-wise optimality.
@@ -211,7 +211,9 @@ def best_swap(dual, state):
         if state.centres is not None:
             columns = jnp.where(live[:, None], columns - state.centres[rows][:, None], 0)
         without = eta - w[rows][:, None] * columns
-        each = jax.vmap(lambda e: dot(weights, jnp.where(weights > 0, objective.loss.value(e, objective.y), 0)))(without)
+        each = jax.vmap(lambda e: dot(weights, jnp.where(weights > 0, objective.loss.value(e, objective.y), 0)))(
+            without
+        )
         slopes = weights * jnp.where(weights > 0, objective.loss.derivative(without, objective.y), 0)
         if objective.n_free:  # the intercept follows
             slopes = slopes - weights * jnp.sum(slopes, axis=1, keepdims=True)

@@ -182,17 +182,17 @@ class SDIHT(AbstractDualAscent):
     """Stochastic dual iterative hard thresholding: `DIHT` over blocks of samples, with a running sum.
 
     One step is an epoch: a random partition of the samples in blocks, and for each block the update of its dual
-    variables and of tau = sum_i omega_i a_i x_i by the block's rows, followed by one thresholding ([DIHT] (12)). The sum
-    is formed anew at the end of every epoch, so that rounding does not pile up. With an intercept every block keeps its
-    own sum_i s_i a_i, and the partition is drawn anew at every epoch, so that mass moves between all samples.
+    variables and of tau = sum_i omega_i a_i x_i by the block's rows, followed by one thresholding ([DIHT] (12)). The
+    sum is formed anew at the end of every epoch, so that rounding does not pile up. With an intercept every block keeps
+    its own sum_i s_i a_i, and the partition is drawn anew at every epoch, so that mass moves between all samples.
 
     Args:
         block_size: samples of a block; [DIHT] uses 10.
         step, scale, polish: see `DIHT`; "capped" bounds a block's curvature by that of its rows, and "theorem15" is
             m / (mu (t + 2)) over m blocks with t counting blocks ([DIHT] Theorem 19).
 
-    Guarantee: as `DIHT`, in expectation (Theorem 19). Where the top k are tied at the dual optimum, so that D has a kink
-    there and the gap is open, the error falls like the step, 1 / epochs: 1e-4 relative took some thousand epochs.
+    Guarantee: as `DIHT`, in expectation (Theorem 19). Where the top k are tied at the dual optimum, so that D has a
+    kink there and the gap is open, the error falls like the step, 1 / epochs: 1e-4 relative took some thousand epochs.
 
     Source: [DIHT] Algorithm 2.
     """

@@ -114,7 +114,9 @@ class PrimalDual(AbstractSolver):
         super().check(objective, threshold)
         require_dual(objective, threshold)
         if not is_smooth(objective.loss):
-            raise TypeError(f"loss: PrimalDual needs a smooth loss, and {type(objective.loss).__name__} is not; use IHT.")
+            raise TypeError(
+                f"loss: PrimalDual needs a smooth loss, and {type(objective.loss).__name__} is not; use IHT."
+            )
 
     @property
     def default_termination(self):
@@ -230,7 +232,8 @@ class PrimalDual(AbstractSolver):
             last = gather(state.x[:p], on)
             shifts = jnp.stack([centred_intercept(state.x, centres, objective.n_free), fit.b, fit.b])
             ends = lax.map(
-                lambda start: descent.descend(descent.start(*start), 0.1 * fine), (jnp.stack([last, link, sure]), shifts)
+                lambda start: descent.descend(descent.start(*start), 0.1 * fine),
+                (jnp.stack([last, link, sure]), shifts),
             )
             values = jax.vmap(descent.penalty_value)(ends)
             best = jax.tree.map(lambda each: each[jnp.argmin(values)], ends)

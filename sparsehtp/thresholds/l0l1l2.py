@@ -17,9 +17,9 @@ class L0L1L2(AbstractThreshold):
 
         min_w F(w) + l0 #{j : w_j != 0} + l1 sum_j |w_j|
 
-    Called on z with step size t it is the proximal map: u = sign(z) (|z| - t l1)_+, kept where u^2 >= 2 t l0. Intercepts
-    are not penalised. With a standardising objective the penalty acts on standardised coefficients. In sums over n
-    samples, as [DIOM] writes them, lam0 = n l0, lam1 = n l1, lam2 = n l2 / 2.
+    Called on z with step size t it is the proximal map: u = sign(z) (|z| - t l1)_+, kept where u^2 >= 2 t l0.
+    Intercepts are not penalised. With a standardising objective the penalty acts on standardised coefficients. In sums
+    over n samples, as [DIOM] writes them, lam0 = n l0, lam1 = n l1, lam2 = n l2 / 2.
 
     Args:
         l0: price of a nonzero coefficient, >= 0, in units of the mean loss; may be traced.

@@ -188,8 +188,11 @@ def test_certificate_of_a_proved_optimum_and_of_a_poor_one():
     assert best.gap <= 1e-6 * best.upper_bound and "Proved optimal" in best.statement
     assert "not prove" not in best.statement
     worse = sht.solve(objective, sht.Sparsity(2), sht.IHT(), x0=np.array([0, 0, 0, 0, 1.0, 1.0]), max_steps=1)
-    poor = sht.certificate(objective, sht.Sparsity(2), worse._replace(x=jnp.array([0, 0, 0, 0, 0.1, 0.1]),
-                           support=sht.Support(jnp.array([4, 5]), jnp.ones(2, bool))))
+    poor = sht.certificate(
+        objective,
+        sht.Sparsity(2),
+        worse._replace(x=jnp.array([0, 0, 0, 0, 0.1, 0.1]), support=sht.Support(jnp.array([4, 5]), jnp.ones(2, bool))),
+    )
     assert poor.lower_bound <= best.upper_bound and "within" in poor.statement and poor.gap > 0
     weak = sht.LinearModel(X[:4], y[:4], l2=1e-6)
     loose = sht.certificate(weak, sht.Sparsity(2), sht.solve(weak, sht.Sparsity(2), sht.HTP()))

@@ -47,9 +47,7 @@ def envelope(X, y, weights, l2, l0, l1, logistic, intercept):
         w, size, b = v[:P] - v[P : 2 * P], v[:P] + v[P : 2 * P], v[2 * P] * intercept
         eta = X @ w + b
         loss, slope = (
-            (np.logaddexp(0, -y * eta), -y / (1 + np.exp(y * eta)))
-            if logistic
-            else (0.5 * (eta - y) ** 2, eta - y)
+            (np.logaddexp(0, -y * eta), -y / (1 + np.exp(y * eta))) if logistic else (0.5 * (eta - y) ** 2, eta - y)
         )
         near = size <= edge
         rho = np.where(near, root * size, l0 + 0.5 * l2 * size**2) + l1 * size
