@@ -53,8 +53,9 @@ def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None 
     """
     if not is_concrete(objective, threshold):
         raise ValueError("objective: bounds need concrete arrays; ask for them outside jax.jit and jax.vmap.")
-    dual = dual_of(objective, threshold)
     p, dtype = objective.n_coefficients, objective.dtype
+    none = jnp.zeros(p, bool)
+    dual = dual_of(objective, threshold, Fixed(none, none))  # the same program with and without fixed features
     tol = tolerance("gap", dtype) if tol is None else tol
     upper = jnp.asarray(upper, dtype)
     steps = _steps(objective)
