@@ -15,6 +15,7 @@ OPTIONS = {  # what a benchmark's main takes
     "pruning": ("quick", "data"),
     "stochastic": ("quick",),
     "precision": ("quick",),
+    "dual": ("quick",),
 }
 
 

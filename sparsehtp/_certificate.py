@@ -20,13 +20,14 @@ import numpy as np
 from jaxtyping import Array
 
 from ._chunks import chunk_width
+from ._proof import NOTHING, penalised_point, penalised_statement, proof_of
 from ._tolerances import tolerance
 from ._types import Support, is_concrete, replace
 from .linalg import LANE, dot, masked_factor, top_k
 from .losses import Squared
 from .objectives import AbstractObjective, AbstractRestrictable, LinearModel, MultiResponse, gather, scatter
 from .objectives.base import DENSE_HESSIAN_LIMIT
-from .thresholds import AbstractUnitThreshold, GroupSparsity, Sparsity
+from .thresholds import L0L1L2, AbstractUnitThreshold, GroupSparsity, Sparsity
 from .thresholds.base import next_power_of_two
 
 BLOCK_MEMORY = 2**28  # bytes of a block of Gram rows, and of the columns of a batch of refits
@@ -42,8 +43,9 @@ class Certificate(NamedTuple):
     """What is known about a solution; plain Python values, None where unknown.
 
     Attributes:
-        upper_bound: F at the solution.
-        lower_bound: a lower bound of F over the threshold's set; not computed yet.
+        upper_bound: F, plus the penalty of `L0L1L2`, at the solution.
+        lower_bound: a lower bound of F (plus the penalty of `L0L1L2`) over the threshold's set, from the dual, see
+            `sht.lower_bound`; None without l2 > 0, a `LinearModel` and a conjugate loss.
         gap: upper_bound - lower_bound.
         swap_gain: by how much the best exchange of one chosen unit (never a kept one) for another lowers F, all
             coefficients optimised again; with fewer than k chosen units, additions count too. Exactly 0.0 if that is
@@ -65,8 +67,10 @@ class Certificate(NamedTuple):
     statement: str
 
 
-def certificate(objective: AbstractObjective, threshold: AbstractUnitThreshold, solution: Any) -> Certificate:
-    """Say how good a solution is: whether it is stationary, and whether exchanging one feature improves it.
+def certificate(
+    objective: AbstractObjective, threshold: AbstractUnitThreshold | L0L1L2, solution: Any, bounds: bool = True
+) -> Certificate:
+    """Say how good a solution is: how far from the best possible, whether stationary, whether an exchange improves it.
 
         swap_gain = max(0, F(x) - min over i in S, j not in S of min {F(w) : supp w in S - i + j})
 
@@ -79,8 +83,9 @@ def certificate(objective: AbstractObjective, threshold: AbstractUnitThreshold, 
 
     Args:
         objective: the objective that was minimised.
-        threshold: the constraint, with a concrete k.
+        threshold: the constraint, with a concrete k, or `L0L1L2`, whose exchanges hold the other coefficients.
         solution: a `Solution`, or anything with `x` (p,), `intercept` and `support`.
+        bounds: compute the lower bound, by some hundred products with the data, where there is a dual.
 
     Returns:
         A `Certificate`.
@@ -95,7 +100,7 @@ def certificate(objective: AbstractObjective, threshold: AbstractUnitThreshold, 
 
     Source: [GraHTP] Lemma 21, with M_2 for M_2k, since an exchange moves two coordinates.
     """
-    if not isinstance(threshold, AbstractUnitThreshold) or threshold.unit == "pairs":
+    if not isinstance(threshold, AbstractUnitThreshold | L0L1L2) or threshold.unit == "pairs":
         raise TypeError(
             f"threshold: a certificate needs a choice of entries or groups such as sht.Sparsity(k), got a "
             f"{type(threshold).__name__}."
@@ -106,7 +111,10 @@ def certificate(objective: AbstractObjective, threshold: AbstractUnitThreshold, 
         raise ValueError("solution: a certificate needs concrete values; ask for it outside jax.jit and jax.vmap.")
     double = objective.dtype == np.float64
     with jax.enable_x64(True) if double else contextlib.nullcontext():
-        return _certificate(objective, threshold.bind(objective), solution)
+        bound = threshold.bind(objective)
+        if isinstance(threshold, L0L1L2):
+            return _penalised_certificate(objective, bound, solution, bounds)
+        return _certificate(objective, bound, solution, bounds)
 
 
 class _Point(NamedTuple):
@@ -139,7 +147,19 @@ class _Best(NamedTuple):
     decided: bool
 
 
-def _certificate(objective, threshold, solution):
+def _penalised_certificate(objective, threshold, solution, bounds):
+    intercept = jnp.asarray(solution.intercept, objective.dtype)
+    w = jnp.asarray(solution.x, objective.dtype)
+    if w.shape != (objective.n_coefficients,) or not np.isfinite(w).all():
+        raise ValueError(f"solution: needs {objective.n_coefficients} finite coefficients, got shape {w.shape}.")
+    point = penalised_point(objective, threshold, objective.to_internal(w, intercept))
+    proof = proof_of(objective, threshold, point.value) if bounds else NOTHING
+    gap = None if proof.lower is None else point.value - proof.lower
+    statement = penalised_statement(point, proof)
+    return Certificate(point.value, proof.lower, gap, point.gain, point.swap, point.stationary, None, statement)
+
+
+def _certificate(objective, threshold, solution, bounds):
     w, units, chosen = _read(objective, threshold, solution)
     noun = "group" if isinstance(threshold, GroupSparsity) else "feature"
     intercept = jnp.asarray(solution.intercept, objective.dtype)
@@ -147,9 +167,11 @@ def _certificate(objective, threshold, solution):
     if not covered:
         raise ValueError("solution: x has nonzeros outside its support, or violates the threshold's bounds.")
     if not isinstance(objective, AbstractRestrictable):
-        return _only_value(_value(objective, x), noun, "the objective cannot be refitted on a support")
+        return _only_value(_value(objective, x), noun, "the objective cannot be refitted on a support", NOTHING)
     if not getattr(objective, "loss", Squared()).twice_differentiable:
-        return _only_value(_value(objective, x), noun, "the loss is not smooth")
+        value = _value(objective, x)
+        proof = proof_of(objective, threshold, float(value)) if bounds else NOTHING
+        return _only_value(value, noun, "the loss is not smooth", proof)
 
     point = jax.device_get(_point(objective, threshold, x, units))
     value, tol = float(point.value), tolerance("swap", objective.dtype)
@@ -198,19 +220,22 @@ def _certificate(objective, threshold, solution):
 
     gain, swap = (None, None) if best is None else (best.gain, best.swap)
     every_subset = chosen.size == k and (k <= 1 or others.size <= 1)
-    statement = _statement(noun, value, gain, swap, stationary, lemma21, tol, why, every_subset)
-    return Certificate(value, None, None, gain, swap, stationary, lemma21, statement)
+    proof = proof_of(objective, threshold, value) if bounds else NOTHING
+    statement = _statement(noun, value, gain, swap, stationary, lemma21, tol, why, every_subset, proof)
+    open_gap = None if proof.lower is None else value - proof.lower
+    return Certificate(value, proof.lower, open_gap, gain, swap, stationary, lemma21, statement)
 
 
-def _only_value(value, noun, why):
-    statement = f"Whether {_EXCHANGE.format(noun)} would lower the objective is unknown, since {why}."
-    return Certificate(float(value), None, None, None, None, None, None, statement)
+def _only_value(value, noun, why, proof):
+    statement = f"Whether {_EXCHANGE.format(noun)} would lower the objective is unknown, since {why}. {proof.sentence}"
+    gap = None if proof.lower is None else float(value) - proof.lower
+    return Certificate(float(value), proof.lower, gap, None, None, None, None, statement.strip())
 
 
 _EXCHANGE = "exchanging one chosen {0} for another"
 
 
-def _statement(noun, value, gain, swap, stationary, lemma21, tol, why, every_subset):
+def _statement(noun, value, gain, swap, stationary, lemma21, tol, why, every_subset, proof):
     parts = []
     if stationary is False:
         parts.append(f"The coefficients are not optimal for the chosen {noun}s: refitting them lowers the objective.")
@@ -234,13 +259,15 @@ def _statement(noun, value, gain, swap, stationary, lemma21, tol, why, every_sub
     else:
         parts.append(
             f"No exchange of one chosen {noun} for another lowers the objective (by more than {tol:.0e} of its value), "
-            "with all coefficients fitted again. This does not prove that it is the best subset."
+            "with all coefficients fitted again."
         )
+        if not proof.optimal:
+            parts.append("This does not prove that it is the best subset.")
     if lemma21 is False and not gain:
         parts.append("A necessary condition of the best subset fails, so a better one exists.")
-    elif gain is None:
+    elif gain is None and not proof.optimal:
         parts.append("Nothing here proves that it is the best subset.")
-    return " ".join(parts)
+    return " ".join([*parts, proof.sentence]).strip()
 
 
 def _read(objective, threshold, solution):

@@ -54,6 +54,7 @@ class _Carry(NamedTuple):
     status: Array
     best_step: Array
     best_value: Array
+    best_score: Array
     best: Any  # (x, support) of the iterate to return
     state: Any
     memory: Any
@@ -167,7 +168,8 @@ def _loop(
         new, memory, info, result, fired = step_all(c.state, c.memory, c.t)
         active = c.result == RESULTS.running
         taken = active & (result != RESULTS.nonfinite)  # a nonfinite step is never taken
-        better = taken & ((info.value < c.best_value) | (c.best_step < 0)) if returns_best else taken
+        score = problem.solver.score(info)
+        better = taken & ((score < c.best_score) | (c.best_step < 0)) if returns_best else taken
         history = c.history
         if record is not None:
             row = c.t // record.every
@@ -181,6 +183,7 @@ def _loop(
             status=jnp.where(better, info.status, c.status),
             best_step=jnp.where(better, c.t, c.best_step),
             best_value=jnp.where(better, info.value, c.best_value),
+            best_score=jnp.where(better, score, c.best_score),
             best=_where(better, (new.x, new.support), c.best) if returns_best else (),
             state=_where(taken, new, c.state),
             memory=_where(taken, memory, c.memory),
@@ -201,6 +204,7 @@ def _loop(
         status=integers,
         best_step=integers - 1,
         best_value=value0,
+        best_score=value0,
         best=(state.x, state.support) if returns_best else (),
         state=state,
         memory=memory,

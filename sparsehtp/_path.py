@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from . import _grid
+from ._penalised_path import penalised_path
 from ._progress import Callback
 from ._results import FIRED, Solution
 from ._traced_path import traced_dense, traced_fits
@@ -17,7 +18,7 @@ from ._types import ArrayLike, Support, is_concrete
 from .losses import Squared
 from .objectives import AbstractObjective
 from .solvers import AbstractSolver
-from .thresholds import AbstractThreshold
+from .thresholds import L0L1L2, AbstractThreshold
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,9 +28,9 @@ class Path:
     Coefficients are stored on their supports only.
 
     Attributes:
-        ks: (grid,) sparsity.
+        ks: (grid,) sparsity; of a path over l0, the number of nonzeros found.
         l2s: (grid,) ridge, or (grid, p); zeros if the objective has none of its own.
-        l0s: None.
+        l0s: (grid,) price of a nonzero where the path is over l0, one row per l0 in falling order; else None.
         support: units that the threshold kept, (grid, m) each, see `Support`.
         features: features in the support, the same as `support` unless units are groups.
         coefficients: (grid, m) of `features` in original units, zero on padding.
@@ -47,7 +48,7 @@ class Path:
 
     ks: Int[np.ndarray, "grid"]
     l2s: Float[np.ndarray, "grid *p"]
-    l0s: None
+    l0s: Float[np.ndarray, "grid"] | None
     support: Support
     features: Support
     coefficients: Float[np.ndarray, "grid m"]
@@ -124,7 +125,7 @@ def solve_path(
     objective: AbstractObjective,
     ks: ArrayLike | None = None,
     l2s: ArrayLike | None = None,
-    l0s: None = None,
+    l0s: ArrayLike | None = None,
     threshold: AbstractThreshold | None = None,
     solver: AbstractSolver | None = None,
     *,
@@ -137,14 +138,19 @@ def solve_path(
 
     A solver that gives all k in one run is run once per l2; any other once per (k, l2), all from zero.
 
+    With l0s, or an `L0L1L2` as threshold, the path is over the price l0 instead: F(w) + l0 ||w||_0 + l1 ||w||_1 for
+    every l2, each fit from the one before in falling order of l0. Without l0s the next l0 is just below the gain of the
+    best feature outside, so that few sizes are skipped, up to the largest of ks (default: the least of 20 and half
+    the samples).
+
     Args:
         objective: for example `LinearModel(X, y)`; concrete arrays.
         ks: sparsity levels in any order. None: 0, 1, ... up to the least of 20, half the samples and the units.
         l2s: ridge strengths, (L,), or (L, p) with one per feature. None: the objective's own.
-        l0s: must be None, there is no penalised path yet.
-        threshold: a template for kept units, bounds and groups; its k is not used. None: `Sparsity`; `OffDiagonal` for
-            `Precision`.
-        solver: None: `BestSubset` for smooth losses without bounds, else `HTP` (`IHT` for `Hinge`).
+        l0s: prices of a nonzero coefficient, in any order.
+        threshold: a template for kept units, bounds and groups, whose k is not used; or `L0L1L2` with l1, whose l0 is
+            not used. None: `Sparsity`; `OffDiagonal` for `Precision`.
+        solver: None: `BestSubset` for smooth losses without bounds, else `HTP` (`IHT` for `Hinge`); `CDSS` over l0.
         key: PRNG key, the same for all fits. None: `jax.random.key(0)`.
         checkpoint: folder for finished chunks; the same call with it goes on where a killed one stopped, with results
             of the same bits.
@@ -159,8 +165,8 @@ def solve_path(
         TypeError: if the solver does not take this objective, loss or threshold, or ks are traced.
         ValueError: for a bad grid, or a checkpoint of another problem.
     """
-    if l0s is not None:
-        raise ValueError("l0s: a path over an L0 penalty is not available; leave it None and pass ks.")
+    if l0s is not None or isinstance(threshold, L0L1L2):
+        return _over_l0(objective, ks, l2s, l0s, threshold, solver, key, checkpoint, progress)
     if not is_concrete(objective, l2s, threshold):
         if not (checkpoint is None and progress is None and memory is None):
             raise TypeError("checkpoint, progress, memory: a path inside jit or grad is one batch; leave them None.")
@@ -170,6 +176,34 @@ def solve_path(
     grid = _grid.prepare(objective, ks, l2s, threshold, solver, key)
     fits = _grid.run(grid, memory, progress, checkpoint)
     return path_of(grid, jax.tree.map(lambda a: a[0], fits), np.asarray(grid.ks))
+
+
+def _over_l0(objective, ks, l2s, l0s, threshold, solver, key, checkpoint, progress):
+    if ks is not None and l0s is not None:
+        raise ValueError("ks: a path over l0s finds its own sizes; pass one of the two.")
+    if checkpoint is not None:
+        raise ValueError("checkpoint: a path over l0 is one chain of warm starts and keeps none; leave it None.")
+    key = jax.random.key(0) if key is None else key
+    limit = None if ks is None else int(np.max(np.asarray(ks)))
+    fits = penalised_path(objective, l0s, l2s, limit, threshold, solver, key, progress)
+    return Path(
+        ks=fits.ks,
+        l2s=fits.l2s,
+        l0s=fits.l0s,
+        support=fits.support,
+        features=fits.support,
+        coefficients=fits.coefficients,
+        intercept=fits.intercept,
+        value=fits.value,
+        result=fits.result,
+        loss=fits.loss,
+        n_features=objective.n_coefficients,
+        n_units=objective.n_coefficients,
+        n_kept=0,
+        total_weight=float(np.sum(objective.sample_weight, dtype=float)),
+        squared=isinstance(objective.loss, Squared),
+        key=key,
+    )
 
 
 def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:

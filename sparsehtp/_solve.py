@@ -12,9 +12,9 @@ from ._results import RESULTS, Solution, SolveError
 from ._termination import AbstractTermination
 from ._types import ArrayLike, is_concrete
 from .objectives import AbstractObjective, AbstractRestrictable
-from .solvers import HTP, IHT, AbstractSolver, BestSubset
+from .solvers import HTP, IHT, AbstractSolver, BestSubset, PrimalDual
 from .steps import ScheduleStep, inverse_sqrt
-from .thresholds import AbstractThreshold, Rank, Sparsity
+from .thresholds import L0L1L2, AbstractThreshold, Rank, Sparsity
 
 
 def solve(
@@ -46,7 +46,8 @@ def solve(
         objective: for example `LinearModel(X, y)`.
         threshold: for example `Sparsity(k)`.
         solver: None: `BestSubset` for `Sparsity` without bounds, `HTP` for other structures and more than 2048
-            coefficients, `IHT` for `Rank`, and with a decreasing step for losses without a second derivative.
+            coefficients, `IHT` for `Rank`, `PrimalDual` for `L0L1L2`, and `IHT` with a decreasing step for losses
+            without a second derivative.
         x0: starting coefficients in original units, (p,), (p, c) for `MultiResponse`, (p, p) for `Precision`, or an
             earlier Solution; None: zeros, or the diagonal minimiser.
         key: PRNG key of a stochastic solver; None: `jax.random.key(0)`, the same for all lanes.
@@ -128,6 +129,8 @@ def default_solver(objective: AbstractObjective, threshold: AbstractThreshold) -
         return IHT(ScheduleStep(inverse_sqrt))
     if isinstance(threshold, Rank):
         return IHT()
+    if isinstance(threshold, L0L1L2):
+        return PrimalDual()
     free = isinstance(threshold, Sparsity) and threshold.lower is None and threshold.upper is None
     if free and isinstance(objective, AbstractRestrictable) and BestSubset.holds(threshold):
         return BestSubset()

@@ -70,6 +70,7 @@ THRESHOLDS = {
     "rows": sht.RowSparsity(2),
     "rows_keep": sht.RowSparsity(2, keep=[1]),
     "off_diagonal": sht.OffDiagonal(2, keep=[(3, 1)]),
+    "l0l1l2": sht.L0L1L2(0.1, 0.05),
 }
 
 STEPS = {
@@ -125,6 +126,15 @@ STOCHASTIC_SOLVERS = {
     "saga_batch": sht.SAGAHT(batch_size=4),
     "hybrid": sht.HybridHT(growth=1.2),
     "hybrid_momentum": sht.HybridHT(momentum=0.3, growth=1.5, iterations=4),
+}
+
+# Those that climb the dual, or take the L0 + L1 + L2 penalty; tested in duality/.
+DUAL_SOLVERS = {
+    "diht": sht.DIHT(),
+    "sdiht": sht.SDIHT(),
+    "primal_dual": sht.PrimalDual(),
+    "dual_ascent": sht.PrimalDual(dual_ascent=True),
+    "cdss": sht.CDSS(),
 }
 
 

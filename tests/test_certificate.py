@@ -78,7 +78,7 @@ def best_exchange(value_of, chosen, keep=(), p=P):
 
 def check(problem, keep, solution):
     """The certificate of a solution, after an exhaustive check of all its swaps."""
-    c = sht.certificate(problem.model(), sht.Sparsity(K, keep=list(keep)), solution)
+    c = sht.certificate(problem.model(), sht.Sparsity(K, keep=list(keep)), solution, bounds=False)
     members = np.asarray(solution.support.idx)[np.asarray(solution.support.mask)]
     best, exchange = best_exchange(problem.value, set(members.tolist()) - set(keep), keep)
     value = problem.value(members)

@@ -66,7 +66,7 @@ def make_threshold(keep: Any, names: Sequence[str]) -> OffDiagonal:
 
 
 def default_ks(p: int, samples: float, kept: int) -> np.ndarray:
-    """Every number of pairs where there are few; else some multiples of p, up to a third of the samples per variable."""
+    """Every number of pairs where there are few; else multiples of p, up to a third of the samples per variable."""
     pairs = p * (p - 1) // 2 - kept
     if pairs <= FEW_PAIRS:
         return np.arange(pairs + 1)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from . import grahtp, graphs, hsg, tight, tight_svrg
+from . import diht, diht_text, diom, grahtp, graphs, hsg, tight, tight_svrg
 from .run import Run
 
 
@@ -36,4 +36,16 @@ EXPERIMENTS = {
     "tight-fig7-8": Experiment(tight_svrg.fig78, "Tight", "sparse logistic regression of MNIST pairs"),
     "hsg-fig1": Experiment(hsg.fig1, "HSG", "a single pass over the data, sparse logistic regression"),
     "hsg-fig2": Experiment(hsg.fig2, "HSG", "several passes, sparse softmax and rank-constrained regression"),
+    "diht-fig1": Experiment(diht.fig1, "DIHT", "optimal gap against the ridge"),
+    "diht-fig2": Experiment(diht.fig2, "DIHT", "optimal gap against the noise"),
+    "diht-fig3": Experiment(diht.fig3, "DIHT", "optimal gap against the condition number"),
+    "diht-fig4": Experiment(diht.fig4, "DIHT", "dual against primal methods on correlated designs"),
+    "diht-fig5": Experiment(diht_text.fig5, "DIHT", "primal loss against time, smoothed hinge"),
+    "diht-fig6": Experiment(diht_text.fig6, "DIHT", "time to a test error, smoothed hinge"),
+    "diht-fig7": Experiment(diht_text.fig7, "DIHT", "gap against epochs, smoothed hinge"),
+    "diht-fig8": Experiment(diht_text.fig8, "DIHT", "primal loss against time, hinge"),
+    "diht-fig9": Experiment(diht_text.fig9, "DIHT", "time to a test error, hinge"),
+    "diht-fig10": Experiment(diht_text.fig10, "DIHT", "gap against epochs, hinge"),
+    "diom-fig1": Experiment(diom.fig1, "DIOM", "L0 + L1 + L2 methods on simulated data"),
+    "diom-fig2": Experiment(diom.fig2, "DIOM", "L0 + L1 + L2 methods on text"),
 }

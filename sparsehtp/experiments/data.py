@@ -83,18 +83,20 @@ def _genes(arrays) -> DataSet:
     return data._replace(X=scaler.transform(data.X), X_test=scaler.transform(data.X_test))
 
 
-def _text(arrays) -> DataSet:
+def _matrix(arrays):
     shape = tuple(int(size) for size in arrays["shape"])
-    X = sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
-    X = normalize(X.astype(np.float32))  # counts become frequencies; tf-idf rows have unit norm already
+    return sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape).astype(np.float32)
+
+
+def _text(arrays) -> DataSet:
+    X = normalize(_matrix(arrays))  # counts become frequencies; tf-idf rows have unit norm already
     return _split(X, arrays["y"].astype(np.float32), 0.3)
 
 
 def _words(arrays) -> DataSet:
     """Rows of a stored sparse matrix, with the columns that occur, dense; all rows are for training."""
-    shape = tuple(arrays["shape"])
-    X = sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
-    X = X[:, np.flatnonzero(np.bincount(arrays["indices"], minlength=shape[1]))].toarray().astype(np.float32)
+    X = _matrix(arrays)
+    X = X[:, np.flatnonzero(np.bincount(arrays["indices"], minlength=X.shape[1]))].toarray()
     order = np.random.default_rng(0).permutation(len(X))
     X, y = X[order], arrays["y"][order].astype(np.float32)
     return DataSet(X, y, X[:0], y[:0])
@@ -116,6 +118,12 @@ def _mnist(arrays) -> DataSet:
 def _patients(arrays) -> DataSet:
     X, y = arrays["X"].astype(np.float64), np.where(arrays["y"] == 1, 1.0, -1.0)
     return DataSet(X, y, X[:0], y[:0])  # the experiment splits them many times
+
+
+def _topics(arrays) -> DataSet:
+    X, train = normalize(_matrix(arrays)), arrays["split"] == 0
+    y = arrays["y"].astype(np.float32)
+    return DataSet(X[train], y[train], X[~train], y[~train])
 
 
 SOURCES = {
@@ -145,6 +153,7 @@ SOURCES = {
         _text,
     ),
     "rcv1-words": Source(
+        "rcv1_vw1500.npz",
         "1,500 documents of RCV1 and the words in them",
         LIBSVM_PAGE,
         _words,
@@ -162,5 +171,8 @@ SOURCES = {
         "images of 40 faces, for caltech256",
         "https://data.caltech.edu/records/nyy15-4j048",
         _images,
+    ),
+    "news20-topics": Source(
+        "news20_counts.npz", "word counts of the News20 posts", "http://qwone.com/~jason/20Newsgroups", _topics
     ),
 }

@@ -24,6 +24,9 @@ STYLE = {
     "SVRG-HT": (PALETTE[0], "o"),
     "HSG-HT": (PALETTE[2], "^"),
     "AHSG-HT": (PALETTE[3], "v"),
+    "HTP": (PALETTE[0], "o"),
+    "DIHT": (PALETTE[6], "*"),
+    "BestSubset": (PALETTE[2], "^"),
 }
 
 

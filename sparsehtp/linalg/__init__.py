@@ -3,6 +3,7 @@
 from .lanes import LANE as LANE
 from .lanes import START as START
 from .lanes import any_lane as any_lane
+from .lanes import max_lane as max_lane
 from .lanes import one_by_one as one_by_one
 from .largest import largest as largest
 from .log_determinant import Factor as Factor

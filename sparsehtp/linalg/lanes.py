@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Int
 
 LANE = "lane"  # the driver's batch
 START = "start"  # the perturbed starts of one problem
@@ -38,3 +38,13 @@ def _sequential(function):
 def lane_by_lane(function):
     """The function of arrays, which under `vmap` takes one lane after the other on a CPU."""
     return _sequential(function) if one_by_one() else function
+
+
+def max_lane(number: Int[Array, ""]) -> Int[Array, ""]:
+    """The largest of a number over the driver's lanes, the same for all of them; the number itself outside."""
+    for axis in (LANE, START):
+        try:
+            number = lax.pmax(number, axis)
+        except NameError:  # the axis is not bound
+            continue
+    return number

@@ -63,13 +63,17 @@ class AbstractSolver(eqx.Module):
 
     @property
     def returns_best(self) -> bool:
-        """True if the iterate with the lowest value is returned, False for the last one."""
+        """True if the iterate with the lowest `score` is returned, False for the last one."""
         return False
 
     @property
     def unrollable(self) -> bool:
         """True if JAX can differentiate a step in both modes: no inner loop of unknown length, no factorisation."""
         return False
+
+    def score(self, info: Info) -> Array:
+        """What the returned iterate minimises, where the best one is returned."""
+        return info.value
 
     @abc.abstractmethod
     def init(self, objective: Any, threshold: Any, x0: Float[Array, "d"], key: Array) -> Any:
@@ -109,7 +113,8 @@ class AbstractPathSolver(AbstractSolver):
 
 def first_support(threshold: Any, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Support:
     """Support of the starting point: of x itself, or of the steepest descent direction where x is zero."""
-    _, support = threshold(jnp.where(jnp.any(threshold.scores(x) > 0), x, -grad))
+    chosen = x[: x.shape[0] - threshold.n_free]
+    _, support = threshold(jnp.where(jnp.any(chosen != 0), x, -grad))
     return support
 
 

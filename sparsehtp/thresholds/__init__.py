@@ -4,6 +4,7 @@ from .base import AbstractThreshold as AbstractThreshold
 from .base import AbstractUnitThreshold as AbstractUnitThreshold
 from .base import union as union
 from .group import GroupSparsity as GroupSparsity
+from .l0l1l2 import L0L1L2 as L0L1L2
 from .leaves import LeafSparsity as LeafSparsity
 from .offdiagonal import OffDiagonal as OffDiagonal
 from .offdiagonal import pair_index as pair_index

@@ -16,6 +16,7 @@ class AbstractThreshold(eqx.Module):
     """A projection onto a structured set, or the proximal map of a penalty, on the coefficient rows of x."""
 
     unit: ClassVar[str]  # what a Support indexes: "entries", "groups", "rows" or "pairs"
+    n_free: eqx.AbstractVar[int]  # trailing entries of x that the threshold leaves alone
 
     @abc.abstractmethod
     def bind(self, objective: Any) -> Self:
@@ -60,20 +61,8 @@ class AbstractThreshold(eqx.Module):
         return jnp.zeros((), bool)
 
 
-class AbstractUnitThreshold(AbstractThreshold):
-    """Keeps the k units (entries or groups) with the largest scores, besides the units in `keep` and the free entries.
-
-    Ties take the lower index. k may exceed the number of nonzeros: support and nonzeros are different things.
-    """
-
-    k: eqx.AbstractVar[Int[Array, ""] | int]
-    keep: eqx.AbstractVar[Int[Array, "n_keep"]]
-    k_max: eqx.AbstractVar[int | None]
-    n_free: eqx.AbstractVar[int]
-
-    @abc.abstractmethod
-    def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
-        """Nonnegative score of every unit: the root of twice the decrease in squared distance from keeping it."""
+class AbstractSupportThreshold(AbstractThreshold):
+    """A threshold whose result is described by a `Support`, the free entries first."""
 
     def tangent(self, grad, support):
         return grad
@@ -88,6 +77,21 @@ class AbstractUnitThreshold(AbstractThreshold):
 
     def visible(self, support):
         return Support(support.idx[self.n_free :], support.mask[self.n_free :])
+
+
+class AbstractUnitThreshold(AbstractSupportThreshold):
+    """Keeps the k units (entries or groups) with the largest scores, besides the units in `keep` and the free entries.
+
+    Ties take the lower index. k may exceed the number of nonzeros: support and nonzeros are different things.
+    """
+
+    k: eqx.AbstractVar[Int[Array, ""] | int]
+    keep: eqx.AbstractVar[Int[Array, "n_keep"]]
+    k_max: eqx.AbstractVar[int | None]
+
+    @abc.abstractmethod
+    def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
+        """Nonnegative score of every unit: the root of twice the decrease in squared distance from keeping it."""
 
     def clip(self, z: Float[Array, "d"]) -> Float[Array, "d"]:
         """z moved into the bounds."""

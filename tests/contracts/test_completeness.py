@@ -30,6 +30,7 @@ KINDS = {
         *cases.SWAP_SOLVERS.values(),
         *cases.GREEDY_SOLVERS.values(),
         *cases.STOCHASTIC_SOLVERS.values(),
+        *cases.DUAL_SOLVERS.values(),
     ],
 }
 BUILDERS = {

@@ -150,7 +150,7 @@ def test_default_grid():
         ({"l2s": [-0.1]}, "l2s: needs finite numbers >= 0"),
         ({"l2s": [math.nan]}, "l2s: needs finite numbers >= 0"),
         ({"l2s": np.ones((2, 3))}, "l2s: needs finite numbers >= 0"),
-        ({"l0s": [0.1]}, "l0s: a path over an L0 penalty"),
+        ({"l0s": [0.1]}, "ks: a path over l0s finds its own sizes"),
         ({"memory": 0}, "memory: needs a positive number"),
     ],
 )

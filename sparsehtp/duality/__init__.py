@@ -1,0 +1,11 @@
+"""Duality: dual values and links, the convex form of the dual."""
+
+from .conditions import SparseDuality as SparseDuality
+from .conditions import sparse_duality as sparse_duality
+from .dual import Dual as Dual
+from .dual import DualPoint as DualPoint
+from .dual import Fixed as Fixed
+from .dual import dual_of as dual_of
+from .dual import no_dual as no_dual
+from .relaxation import Relaxed as Relaxed
+from .relaxation import relax as relax

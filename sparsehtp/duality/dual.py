@@ -1,0 +1,306 @@
+"""The dual of a sparse linear model: value, primal link, supergradient, projection.
+
+With omega_i = s_i / W, tau_j = sum_i omega_i a_i x_ij and G_j = (|tau_j| - l1)_+^2 / (2 l2_j), the Lagrangian's minimum
+over w, coordinate by coordinate, gives
+
+    D(a) = sum_i omega_i (a_i o_i - l*(a_i, y_i)) - sum_j in S(a) (G_j - l0)
+    w_j(a) = -sign(tau_j) (|tau_j| - l1)_+ / l2_j for j in S(a), else 0
+
+where S(a) holds the k largest G_j and the kept features (`Sparsity`, l0 = l1 = 0), or all j with G_j > l0 (`L0L1L2`).
+Every a with l*(a) finite and, where there is an unpenalised intercept, sum_i omega_i a_i = 0, gives D(a) <= min P:
+without that equality the infimum over the intercept, and so the bound, is -infinity.
+
+The inner product on a is sum_i omega_i a_i c_i, so that the supergradient is x_i'w(a) + o_i - l*'(a_i), samples without
+weight do not matter, and a step of [DIHT] is this one times 1/N.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from .._types import Support, is_concrete, replace
+from ..linalg import dot, largest_eigenvalue, random_start
+from ..losses import AbstractConjugateLoss
+from ..objectives import LinearModel
+from ..thresholds import L0L1L2, Sparsity
+
+
+class Fixed(NamedTuple):
+    """Features known to be zero (`out`), or nonzero (`inn`), in every optimum; their problem has the same optima."""
+
+    out: Bool[Array, "p"]
+    inn: Bool[Array, "p"]
+
+
+class DualPoint(NamedTuple):
+    """A feasible dual point with everything that its product with the data gives.
+
+    Attributes:
+        a: (n,) feasible dual variables.
+        tau: (p,) sum_i omega_i a_i x_ij.
+        terms: (p,) G_j - l0: what including feature j lowers the dual by.
+        value: D(a).
+        x: the primal link w(a) in the solver's units; its free entries are zero.
+        support: S(a), free entries first.
+    """
+
+    a: Float[Array, "n"]
+    tau: Float[Array, "p"]
+    terms: Float[Array, "p"]
+    value: Float[Array, ""]
+    x: Float[Array, "d"]
+    support: Support
+
+
+class Dual(eqx.Module):
+    """The dual of min F(w) + penalty, for a `LinearModel` with l2 > 0 and a bound `Sparsity` or `L0L1L2`.
+
+    Bounds of a `Sparsity` are ignored: its dual value is then that of the problem without them, a lower bound still.
+
+    Args:
+        objective: the linear model; its loss has a conjugate.
+        threshold: bound to the objective.
+        fixed: features known to be zero or nonzero; None: none.
+    """
+
+    objective: LinearModel
+    threshold: Sparsity | L0L1L2
+    fixed: Fixed | None = None
+
+    # --- the data ----------------------------------------------------------------------------------------------------
+    @property
+    def weights(self) -> Float[Array, "n"]:
+        """omega, summing to one."""
+        return self.objective._weights()
+
+    @property
+    def ridge(self) -> Float[Array, "p"]:
+        """l2 of every feature."""
+        ridge = self.objective.ridge()[: self.objective.n_coefficients]
+        return jnp.maximum(ridge, jnp.finfo(ridge.dtype).tiny)
+
+    @property
+    def penalised(self) -> bool:
+        """True for `L0L1L2`, False for at most k."""
+        return isinstance(self.threshold, L0L1L2)
+
+    @property
+    def prices(self) -> tuple[Array | float, Array | float]:
+        """l0 and l1."""
+        return (self.threshold.l0, self.threshold.l1) if self.penalised else (0.0, 0.0)
+
+    def masks(self) -> Fixed:
+        """The fixed features; kept ones count as fixed in."""
+        p = self.objective.n_coefficients
+        no = jnp.zeros(p, bool)
+        fixed = Fixed(no, no) if self.fixed is None else self.fixed
+        return fixed if self.penalised else fixed._replace(inn=fixed.inn.at[self.threshold.keep].set(True))
+
+    def slots(self) -> Array:
+        """How many features may be chosen beside those that are fixed in (`Sparsity` only)."""
+        return self.threshold.k + self.threshold.keep.shape[0] - jnp.sum(self.masks().inn)
+
+    def moments(self, a: Float[Array, "n"]) -> Float[Array, "p"]:
+        """tau: one product with the data."""
+        return self.objective.transpose_product(self.weights * a)[: self.objective.n_coefficients]
+
+    def centres(self) -> Float[Array, "p"] | None:
+        """Weighted means of the solver's columns; None where they are zero or there is no intercept."""
+        objective = self.objective
+        if not objective.fit_intercept or objective.mean is not None:
+            return None
+        return objective.design.moments(self.weights)[0]
+
+    def energies(self) -> Float[Array, "p"]:
+        """A_j = sum_i omega_i x_ij^2 of the solver's columns, about their means where there is an intercept."""
+        objective = self.objective
+        if objective.fit_intercept:
+            size = objective.design.moments(self.weights)[1]
+        else:
+            size = objective.design.column_norms(self.weights)
+        return (size if objective.inverse_scale is None else size * objective.inverse_scale) ** 2
+
+    def gram_norm(self) -> Float[Array, ""]:
+        """Largest eigenvalue of X'diag(omega)X scaled by the ridge, by power iteration: an estimate from below."""
+        objective, centres = self.objective, self.centres()
+        root = jnp.sqrt(self.ridge)
+
+        def product(v):
+            w, b = objective.to_external(self.lift(v / root))
+            r = self.weights * (objective.design.mv(w) + b)
+            if centres is not None:
+                r = r - self.weights * jnp.sum(r)
+            return objective.transpose_product(r)[: v.shape[0]] / root
+
+        return largest_eigenvalue(product, random_start(root.shape[0], root.dtype))
+
+    def lift(self, w: Float[Array, "p"], intercept: Array | float = 0.0) -> Float[Array, "d"]:
+        """The solver's x from coefficients and its own free entry."""
+        return jnp.append(w, jnp.asarray(intercept, w.dtype)) if self.objective.n_free else w
+
+    # --- the dual ----------------------------------------------------------------------------------------------------
+    def zero(self) -> Float[Array, "n"]:
+        """The feasible point zero."""
+        return jnp.zeros_like(self.objective.y)
+
+    def project(self, a: Float[Array, "n"]) -> Float[Array, "n"]:
+        """The nearest feasible point: in the loss's range, and orthogonal to ones if there is an intercept."""
+        objective, weights = self.objective, self.weights
+        if not objective.n_free:
+            return objective.loss.project_dual(a, objective.y)
+        return balanced(objective.loss, a, objective.y, weights)
+
+    def terms(self, tau: Float[Array, "p"]) -> Float[Array, "p"]:
+        """G_j - l0."""
+        l0, l1 = self.prices
+        return jnp.maximum(jnp.abs(tau) - l1, 0) ** 2 / (2 * self.ridge) - l0
+
+    def select(self, terms: Float[Array, "p"]) -> tuple[Array, Array | None]:
+        """Mask of S(a), and for `Sparsity` also the support in its own order."""
+        fixed = self.masks()
+        if self.penalised:
+            return ((terms > 0) | fixed.inn) & ~fixed.out, None
+        largest = jnp.finfo(terms.dtype).max
+        scores = jnp.where(fixed.out, -1.0, jnp.where(fixed.inn, largest, jnp.sqrt(terms)))
+        support = self.threshold.select(scores)
+        live = support.mask & (support.idx < terms.shape[0])
+        member = jnp.zeros(terms.shape, jnp.int32).at[jnp.minimum(support.idx, terms.shape[0] - 1)].add(live) > 0
+        return member & ~fixed.out, support
+
+    def separable(self, a: Float[Array, "n"]) -> Float[Array, ""]:
+        """The part of D that does not depend on the penalty."""
+        objective, weights = self.objective, self.weights
+        conjugate = objective.loss.conjugate(a, objective.y)
+        if objective.offset is not None:
+            conjugate = conjugate - a * objective.offset
+        return -dot(weights, jnp.where(weights > 0, conjugate, 0))
+
+    def point(self, a: Float[Array, "n"], tau: Float[Array, "p"] | None = None) -> DualPoint:
+        """Everything at a feasible a; one product with the data unless tau is given."""
+        tau = self.moments(a) if tau is None else tau
+        terms = self.terms(tau)
+        member, support = self.select(terms)
+        _, l1 = self.prices
+        w = -jnp.sign(tau) * jnp.maximum(jnp.abs(tau) - l1, 0) / self.ridge
+        w = jnp.where(member, w, 0)
+        if support is None:
+            support = self.threshold.support(w)
+        value = self.separable(a) - jnp.sum(jnp.where(member, terms, 0))
+        return DualPoint(a, tau, terms, value, self.lift(w), support)
+
+    def value(self, a: Float[Array, "n"]) -> Float[Array, ""]:
+        """D(a) for a feasible a."""
+        return self.point(a).value
+
+    def supergradient(self, point: DualPoint, eta: Float[Array, "n"]) -> Float[Array, "n"]:
+        """x_i'w(a) + o_i - l*'(a_i), for the inner product weighted by omega; eta is the prediction of w(a)."""
+        return eta - self.objective.loss.conjugate_derivative(point.a, self.objective.y)
+
+    # --- the primal --------------------------------------------------------------------------------------------------
+    def predict(self, point: DualPoint) -> tuple[Float[Array, "d"], Float[Array, "n"]]:
+        """w(a) with its best intercept, and its prediction: the support's columns only."""
+        objective = self.objective
+        narrow = point.support.idx.shape[0] < objective.n_coefficients
+        eta = objective.forward(point.x, point.support if narrow else None)
+        if not objective.n_free:
+            return point.x, eta
+        shift = best_shift(objective.loss, eta, objective.y, self.weights)
+        return point.x.at[-1].set(shift), eta + shift
+
+    def primal(self, eta: Float[Array, "n"], x: Float[Array, "d"]) -> Float[Array, ""]:
+        """F + penalty at x with prediction eta."""
+        return self.objective.value_at(eta, x) + self.threshold.value(x)
+
+
+def dual_of(objective, threshold, fixed: Fixed | None = None) -> Dual:
+    """The dual of an objective under a threshold that is not bound yet.
+
+    Raises:
+        TypeError: for anything but a `LinearModel` with a conjugate loss under `Sparsity` or `L0L1L2`.
+        ValueError: for l2 = 0, where the dual value is -infinity almost everywhere.
+    """
+    require_dual(objective, threshold)
+    return Dual(objective, threshold.bind(objective), fixed)
+
+
+def require_dual(objective, threshold) -> None:
+    """Raise TypeError or ValueError where there is no dual."""
+    reason = no_dual(objective, threshold)
+    if reason is not None:
+        raise (ValueError if reason.startswith("l2") else TypeError)(reason)
+
+
+def no_dual(objective, threshold) -> str | None:
+    """Why there is no dual, or None if there is one."""
+    if not isinstance(objective, LinearModel):
+        return f"objective: the dual needs a LinearModel, got a {type(objective).__name__}."
+    if not isinstance(objective.loss, AbstractConjugateLoss):
+        return f"loss: {type(objective.loss).__name__} has no conjugate, which the dual needs."
+    if not isinstance(threshold, Sparsity | L0L1L2):
+        return f"threshold: the dual needs Sparsity or L0L1L2, got a {type(threshold).__name__}."
+    if is_concrete(objective.l2) and not np.all(np.asarray(objective.l2) > 0):
+        return "l2: the dual needs l2 > 0 on every feature; raise l2."
+    return None
+
+
+def is_smooth(loss) -> bool:
+    """True if the loss's derivative has a Lipschitz constant; never looks at traced parameters."""
+    smoothness = loss.smoothness
+    return is_concrete(smoothness) is False or bool(np.isfinite(smoothness))
+
+
+def balanced(
+    loss: AbstractConjugateLoss, a: Float[Array, "n"], y: Float[Array, "n"], weights: Float[Array, "n"]
+) -> Float[Array, "n"]:
+    """The nearest point of the loss's range with sum_i weights_i a_i = 0, in the norm weighted the same way.
+
+    The answer is the range's projection of a + b for one number b, found by bisection: the sum grows with b, and since
+    0 is in every range, it is <= 0 at b = -max a and >= 0 at b = -min a. The two sides of the last bracket are mixed so
+    that the sum vanishes to rounding, which stays in the (convex) range.
+    """
+    live = weights > 0
+    low = -jnp.max(jnp.where(live, a, -jnp.inf))
+    high = -jnp.min(jnp.where(live, a, jnp.inf))
+
+    def at(b):
+        point = loss.project_dual(a + b, y)
+        return point, dot(weights, point)
+
+    def halve(_, bracket):
+        low, high = bracket
+        middle = 0.5 * (low + high)
+        negative = at(middle)[1] < 0
+        return jnp.where(negative, middle, low), jnp.where(negative, high, middle)
+
+    steps = 60 if jnp.finfo(a.dtype).bits == 64 else 30
+    low, high = lax.fori_loop(0, steps, halve, (low, high))
+    (below, under), (above, over) = at(low), at(high)
+    span = over - under
+    share = jnp.where(span > 0, jnp.clip(over / jnp.where(span > 0, span, 1), 0, 1), 0.5)
+    return loss.project_dual(share * below + (1 - share) * above, y)
+
+
+def best_shift(loss, eta: Float[Array, "n"], y: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, ""]:
+    """The number b that minimises sum_i weights_i l(eta_i + b, y_i), by bisection on the derivative."""
+    live = weights > 0
+    size = jnp.max(jnp.where(live, jnp.abs(eta) + jnp.abs(y), 0)) + 10
+
+    def halve(_, bracket):
+        low, high = bracket
+        middle = 0.5 * (low + high)
+        slope = loss.derivative(jnp.where(live, eta + middle, 0), y)
+        falling = dot(weights, slope) < 0
+        return jnp.where(falling, middle, low), jnp.where(falling, high, middle)
+
+    steps = 60 if jnp.finfo(eta.dtype).bits == 64 else 30
+    low, high = lax.fori_loop(0, steps, halve, (-size, size))
+    return 0.5 * (low + high)
+
+
+def shrunk(dual: Dual, fixed: Fixed) -> Dual:
+    """The dual of the same problem with more features fixed."""
+    return replace(dual, fixed=fixed)

@@ -1,0 +1,120 @@
+"""The best lower bound: the convex form's dual point, screening with it, and again on what is left."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._tolerances import tolerance
+from .._types import is_concrete, replace
+from ..duality import Dual, Fixed, dual_of, relax
+from ..thresholds import L0L1L2
+from ..thresholds.base import next_power_of_two
+from .rules import screen
+
+WORK = 4e10  # multiplications that a bound may take
+LEAST_STEPS, MOST_STEPS = 60, 4000
+ROUNDS = 6
+USELESS = 0.5  # a bound below this multiple of the value is not pursued
+
+
+class Bounds(NamedTuple):
+    """What is known about the minimum of an objective; plain Python values.
+
+    Attributes:
+        lower: a lower bound of F + penalty over the threshold's set.
+        zero: features that are zero in every optimum, sorted.
+        nonzero: features that are nonzero in every optimum, sorted.
+        decided: the fixed features leave one support.
+    """
+
+    lower: float
+    zero: np.ndarray
+    nonzero: np.ndarray
+    decided: bool
+
+
+def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None = None) -> Bounds:
+    """The best lower bound that the dual gives, made better by what the gap decides.
+
+    The bound after the first round is the largest dual value (to `tol`), the perspective relaxation's optimum. Features
+    that the gap to `upper` decides leave a smaller problem with the same optima and a larger dual value.
+
+    Args:
+        objective: a `LinearModel` with l2 > 0 and a conjugate loss.
+        threshold: `Sparsity` or `L0L1L2`, with concrete numbers.
+        upper: objective plus penalty at a feasible point.
+        tol: relative accuracy of the dual value; None: the table's `gap`.
+
+    Raises:
+        TypeError, ValueError: see `dual_of`; ValueError for traced arguments.
+    """
+    if not is_concrete(objective, threshold):
+        raise ValueError("objective: bounds need concrete arrays; ask for them outside jax.jit and jax.vmap.")
+    p, dtype = objective.n_coefficients, objective.dtype
+    none = jnp.zeros(p, bool)
+    dual = dual_of(objective, threshold, Fixed(none, none))  # the same program with and without fixed features
+    tol = tolerance("gap", dtype) if tol is None else tol
+    upper = jnp.asarray(upper, dtype)
+    steps = _steps(objective)
+    features = np.arange(p, dtype=np.int32)  # of the current problem; padding is fixed out
+    zero, nonzero = np.zeros(p, bool), np.zeros(p, bool)
+    lower, w = -math.inf, jnp.zeros(p, dtype)
+    for _ in range(ROUNDS):
+        useless = USELESS * upper if float(upper) > 0 else -jnp.inf
+        done, value, fixed, w = jax.device_get(_round(dual, tol, upper, useless, w, steps))
+        lower = max(lower, float(value))
+        here = np.asarray(dual.masks().out)
+        zero[features[fixed.out & ~here]] = True
+        nonzero[features[fixed.inn]] = True
+        news = int((fixed.out & ~here).sum()) + int((fixed.inn & ~np.asarray(dual.masks().inn)).sum())
+        if done or news == 0:
+            break
+        dual, features, w = _smaller(dual, Fixed(fixed.out, fixed.inn), features, w)
+    keep = np.zeros(p, bool)
+    if not isinstance(threshold, L0L1L2):
+        keep[np.asarray(threshold.keep)] = True
+        if int(nonzero.sum()) == int(threshold.k):
+            zero = ~(nonzero | keep)
+    nonzero &= ~keep
+    decided = bool(np.all(zero | nonzero | keep))
+    return Bounds(min(lower, float(upper)), np.flatnonzero(zero), np.flatnonzero(nonzero), decided)
+
+
+def _steps(objective):
+    n, p = objective.design.shape
+    return int(np.clip(WORK / (4 * n * p), LEAST_STEPS, MOST_STEPS))
+
+
+def _round_of(dual, tol, upper, useless, w0, max_steps):
+    solved = relax(dual, tol, upper, useless, max_steps, w0)
+    point = dual.point(solved.a)
+    fixed, better = screen(dual, point, dual.energies(), upper)
+    done = (better.value >= upper - tol * jnp.abs(upper)) | (solved.upper <= useless)
+    return done, better.value, fixed, solved.x[: w0.shape[0]]
+
+
+_round = jax.jit(_round_of, static_argnames="max_steps")
+
+
+def _smaller(dual: Dual, fixed: Fixed, features, w):
+    """The same problem with the fixed features known, on a power of two of columns where that halves the work."""
+    live = np.flatnonzero(~fixed.out)
+    width = next_power_of_two(max(live.size, 8))
+    keep = getattr(dual.threshold, "keep", np.zeros(0, np.int32))
+    if 2 * width > features.size or keep.shape[0]:
+        return replace(dual, fixed=jax.tree.map(jnp.asarray, fixed)), features, w
+    idx = np.zeros(width, np.int32)
+    idx[: live.size] = live
+    padding = np.arange(width) >= live.size
+    small = Fixed(jnp.asarray(padding), jnp.asarray(fixed.inn[idx] & ~padding))
+    threshold = dual.threshold
+    if isinstance(threshold, L0L1L2):
+        threshold = replace(threshold, k_max=width)
+    else:
+        threshold = replace(threshold, k_max=min(threshold.k_max, width), lower=None, upper=None)
+    objective = dual.objective.subset(jnp.asarray(idx))
+    w = jnp.where(padding, 0, jnp.asarray(w)[idx])
+    return Dual(objective, threshold, small), features[idx], w

@@ -1,0 +1,196 @@
+"""Coordinate descent on a gathered set of columns: for the L0 + L1 + L2 penalty, and for its convex envelope.
+
+The columns are centred where there is an intercept, so that it decouples; a loss that is not squared is majorised by
+its smoothness. With H_j = smoothness A_j, u = H_j w_j - gradient and t = sign(u) (|u| - l1)_+, the minimisers are
+
+    penalty:   t / (H_j + l2) if t^2 / (2 (H_j + l2)) >= l0, else 0
+    envelope:  (|t| - sqrt(2 l0 l2))_+ / H_j up to sqrt(2 l0 / l2), beyond it |t| / (H_j + l2)
+
+(in sums over n samples: lam0 = n l0, lam1 = n l1, lam2 = n l2 / 2, as [DIOM] writes them).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from .._types import Support
+from ..duality.dual import Dual
+from ..linalg import dot, max_lane
+from ..losses import Squared
+
+SMALLEST = 256  # columns of the smallest block
+GROWTH = 16  # of one block size to the next: every size is a program of its own
+
+
+class Block(NamedTuple):
+    """Columns of some features, feature-major and centred; rows past `count` are padding.
+
+    Attributes:
+        idx: (m,) features.
+        count: how many of them are live; they come first.
+        columns: (m, n).
+        energy: (m,) sum_i omega_i x_ij^2, zero on padding.
+        ridge: (m,) l2.
+        inn: (m,) features that may not leave.
+    """
+
+    idx: Int[Array, "m"]
+    count: Int[Array, ""]
+    columns: Float[Array, "m n"]
+    energy: Float[Array, "m"]
+    ridge: Float[Array, "m"]
+    inn: Bool[Array, "m"]
+
+
+class Fit(NamedTuple):
+    """Coefficients on a block, the centred intercept, and the prediction."""
+
+    w: Float[Array, "m"]
+    b: Float[Array, ""]
+    eta: Float[Array, "n"]
+
+
+def block_sizes(p: int) -> list[int]:
+    """256, 4096, ... below p, and p: powers of two, few enough to compile quickly."""
+    sizes, size = [], SMALLEST
+    while 2 * size <= p:
+        sizes.append(size)
+        size *= GROWTH
+    return [*sizes, p]
+
+
+def on_block(member: Bool[Array, "p"], function: Callable[[Array, Array], Any]) -> Any:
+    """function(features, count) on the smallest block size that holds the members, the same for all lanes."""
+    p = member.shape[0]
+    count = jnp.sum(member, dtype=jnp.int32)
+    order = jnp.nonzero(member, size=p, fill_value=0)[0].astype(jnp.int32)
+    sizes = block_sizes(p)
+    if len(sizes) == 1:
+        return function(order, count)
+    which = jnp.searchsorted(jnp.asarray(sizes, jnp.int32), max_lane(count))
+    branches = [lambda order, count, size=size: function(order[:size], count) for size in sizes]
+    return lax.switch(which, branches, order, count)
+
+
+def gather_block(
+    dual: Dual, idx: Int[Array, "m"], count: Int[Array, ""], inn: Bool[Array, "p"], centres: Float[Array, "p"] | None
+) -> Block:
+    """The columns of some features."""
+    objective = dual.objective
+    live = jnp.arange(idx.shape[0]) < count
+    columns = objective.columns(Support(idx, live)).T
+    if centres is not None:
+        columns = jnp.where(live[:, None], columns - centres[idx][:, None], 0)
+    energy = dot(columns**2, dual.weights)
+    return Block(idx, count, columns, energy, dual.ridge[idx], inn[idx] & live)
+
+
+class Descent:
+    """Sweeps over a block; lives inside one trace."""
+
+    def __init__(self, dual: Dual, block: Block):
+        self.dual, self.block = dual, block
+        self.objective = dual.objective
+        self.loss, self.y, self.weights = dual.objective.loss, dual.objective.y, dual.weights
+        self.l0, self.l1 = dual.prices
+        self.smoothness = jnp.asarray(self.loss.smoothness, self.objective.dtype)
+        self.exact = isinstance(self.loss, Squared)
+
+    def start(self, w: Float[Array, "m"], b: Float[Array, ""]) -> Fit:
+        eta = dot(w, self.block.columns) + b
+        eta = eta if self.objective.offset is None else eta + self.objective.offset
+        return self.intercept(Fit(w, b, eta))
+
+    def slope(self, eta):
+        return jnp.where(self.weights > 0, self.loss.derivative(eta, self.y), 0)
+
+    def intercept(self, fit: Fit) -> Fit:
+        """A majorised (for the squared loss: the exact) step of the intercept."""
+        if not self.objective.n_free:
+            return fit
+        move = -dot(self.weights, self.slope(fit.eta)) / self.smoothness
+        return Fit(fit.w, fit.b + move, fit.eta + move)
+
+    def penalty_update(self, u, H, i):
+        t = jnp.sign(u) * jnp.maximum(jnp.abs(u) - self.l1, 0)
+        total = H + self.block.ridge[i]
+        new = t / jnp.where(total > 0, total, 1)
+        keep = (self.block.inn[i] | (0.5 * new * t >= self.l0)) & (H > 0)
+        return jnp.where(keep, new, 0)
+
+    def envelope_update(self, u, H, i):
+        t, ridge = jnp.maximum(jnp.abs(u) - self.l1, 0), self.block.ridge[i]
+        near = jnp.maximum(t - jnp.sqrt(2 * self.l0 * ridge), 0) / jnp.where(H > 0, H, 1)
+        far = t / (H + ridge)
+        size = jnp.where(~self.block.inn[i] & (near <= jnp.sqrt(2 * self.l0 / ridge)), near, far)
+        return jnp.where(H > 0, jnp.sign(u) * size, 0)
+
+    def sweep(self, fit: Fit, update: Callable, order: Int[Array, "m"] | None = None, count: Any = None) -> Fit:
+        """One pass over the block's features, or over the first `count` of `order`."""
+        block = self.block
+        weighted = self.weights
+
+        def one(place, carry):
+            w, eta = carry
+            i = place if order is None else order[place]
+            column = block.columns[i]
+            H = self.smoothness * block.energy[i]
+            g = dot(weighted * self.slope(eta), column)
+            new = update(H * w[i] - g, H, i)
+            return w.at[i].set(new), eta + (new - w[i]) * column
+
+        w, eta = lax.fori_loop(0, block.count if count is None else count, one, (fit.w, fit.eta))
+        return self.intercept(Fit(w, fit.b, eta))
+
+    def loss_value(self, fit: Fit) -> Array:
+        each = self.loss.value(fit.eta, self.y)
+        return dot(self.weights, jnp.where(self.weights > 0, each, 0))
+
+    def penalty_value(self, fit: Fit) -> Array:
+        """F + l0 + l1 terms."""
+        w = fit.w
+        ridge = 0.5 * jnp.sum(self.block.ridge * w**2)
+        return self.loss_value(fit) + ridge + self.l0 * jnp.sum(w != 0) + self.l1 * jnp.sum(jnp.abs(w))
+
+    def envelope_value(self, fit: Fit) -> Array:
+        """The convex form's value, with the price of features that may not leave."""
+        size, ridge, inn = jnp.abs(fit.w), self.block.ridge, self.block.inn
+        root = jnp.sqrt(2 * self.l0 * ridge)
+        near = ~inn & (size <= jnp.sqrt(2 * self.l0 / jnp.maximum(ridge, jnp.finfo(ridge.dtype).tiny)))
+        rho = jnp.where(near, root * size, self.l0 + 0.5 * ridge * size**2) + self.l1 * size
+        live = jnp.arange(size.shape[0]) < self.block.count
+        return self.loss_value(fit) + jnp.sum(jnp.where(live, rho, 0))
+
+    def dual_value(self, eta: Float[Array, "n"]) -> tuple[Float[Array, "n"], Array]:
+        """The dual point of a prediction, and its D on the block's features alone."""
+        a = self.dual.project(self.slope(eta))
+        tau = dot(self.block.columns, self.weights * a)
+        terms = jnp.maximum(jnp.abs(tau) - self.l1, 0) ** 2 / (2 * self.block.ridge) - self.l0
+        live = jnp.arange(tau.shape[0]) < self.block.count
+        return a, self.dual.separable(a) - jnp.sum(jnp.where(live & ((terms > 0) | self.block.inn), terms, 0))
+
+    def descend(self, fit: Fit, tol: Array | float, max_sweeps: int = 200, inner: int = 10) -> Fit:
+        """Sweeps of the penalty until it falls by less than tol: each is followed by spacer sweeps on the support."""
+        every = jnp.arange(self.block.idx.shape[0])
+
+        def one(i, fit):
+            # One loop for both kinds of sweep, so that it is compiled once.
+            nonzero = jnp.nonzero(fit.w, size=every.shape[0], fill_value=0)[0]
+            order = jnp.where(i == 0, every, nonzero)
+            size = jnp.where(i == 0, self.block.count, jnp.sum(fit.w != 0, dtype=jnp.int32))
+            return self.sweep(fit, self.penalty_update, order, size)
+
+        def body(carry):
+            fit, value, _, count = carry
+            fit = lax.fori_loop(0, 1 + inner, one, fit)
+            new = self.penalty_value(fit)
+            return fit, new, value - new > tol, count + 1
+
+        def go(carry):
+            return carry[2] & (carry[3] < max_sweeps)
+
+        start = (fit, self.penalty_value(fit), jnp.ones((), bool), jnp.int32(0))
+        return lax.while_loop(go, body, start)[0]

@@ -1,0 +1,161 @@
+"""Weak duality, the link and the supergradient, on random points and at the edges of the feasible sets."""
+
+import functools
+from types import SimpleNamespace
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from exhaustive import Problem, best_sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+import sparsehtp as sht
+from sparsehtp.duality import dual_of
+
+pytestmark = pytest.mark.usefixtures("x64")
+LOSSES = pytest.mark.parametrize("loss", cases.LOSSES.values(), ids=cases.LOSSES)
+N, P, KEPT, PAIRS = 12, 6, [4], 500
+INTERCEPTS = pytest.mark.parametrize("intercept", [False, True], ids=["plain", "intercept"])
+
+
+@functools.cache
+def values(loss, intercept):
+    """Primal values at feasible w and dual values at feasible a, many pairs at once, for both thresholds."""
+
+    def one(X, y, weights, ridge, k, l0, l1, w, b, a):
+        objective = sht.LinearModel(X, y, loss, l2=ridge, sample_weight=weights, fit_intercept=intercept)
+        x = jnp.append(w, b) if intercept else w
+        out = []
+        for threshold in (sht.Sparsity(k, P, keep=KEPT), sht.L0L1L2(l0, l1)):
+            dual = dual_of(objective, threshold)
+            feasible = dual.project(a)
+            point = x if isinstance(threshold, sht.L0L1L2) else dual.threshold(x)[0]
+            primal = objective.value(point) + dual.threshold.value(point)
+            out.append((primal, dual.value(feasible), jnp.vdot(dual.weights, feasible)))
+        return out
+
+    return jax.jit(jax.vmap(one, in_axes=(None,) * 7 + (0, 0, 0)))
+
+
+def problem(loss, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, P)) * rng.choice([0.1, 1, 10], P) + rng.choice([0, 1])
+    y = cases.targets(loss, X @ rng.standard_normal(P), rng)
+    weights = rng.integers(0, 3, N) * rng.uniform(0.5, 2, N)
+    weights[0] = 1
+    return X, y, weights, rng
+
+
+@INTERCEPTS
+@LOSSES
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), k=st.integers(0, P - 1), scale=st.sampled_from([1e-3, 1.0, 30.0]))
+def test_weak_duality(loss, intercept, seed, k, scale):
+    X, y, weights, rng = problem(loss, seed)
+    w = rng.standard_normal((PAIRS, P)) * rng.choice([0, 1], (PAIRS, P)) * scale
+    w, b = np.clip(w / (1 + np.abs(X @ w.T).max() / 300), -1e3, 1e3), rng.standard_normal(PAIRS)
+    # Far away points are projected on the edges of the feasible set.
+    a = rng.standard_normal((PAIRS, N)) * 10.0 ** rng.uniform(-3, 3, (PAIRS, 1))
+    ridge = 10.0 ** rng.uniform(-3, 1, P)
+    l0, l1 = 10.0 ** rng.uniform(-4, 0, 2)
+    for primal, dual, sums in values(loss, intercept)(X, y, weights, ridge, k, l0, l1, w, b, a):
+        assert np.isfinite(dual).all()
+        room = 1e-9 * (1 + np.abs(primal) + np.abs(dual))
+        assert np.all(np.asarray(dual) <= np.asarray(primal) + room)
+        assert not intercept or np.abs(sums).max() <= 1e-9 * max(1, np.abs(a).max())
+
+
+@INTERCEPTS
+def test_the_projection_is_nearest(intercept):
+    """Against SciPy's bounded least squares with an equality constraint."""
+    loss = sht.SmoothedHinge()
+    X, y, weights, rng = problem(loss, 0)
+    weights = weights + 0.5
+    dual = dual_of(sht.LinearModel(X, y, loss, l2=1.0, sample_weight=weights, fit_intercept=intercept), sht.Sparsity(2))
+    a = 2 * rng.standard_normal(N)
+    rules = [{"type": "eq", "fun": lambda v: weights @ v}] if intercept else []
+    bounds = [(-1, 0) if label > 0 else (0, 1) for label in y]
+    options = {"ftol": 1e-14, "maxiter": 500}
+    best = minimize(lambda v: weights @ (v - a) ** 2, 0 * a, bounds=bounds, constraints=rules, options=options)
+    np.testing.assert_allclose(dual.project(jnp.asarray(a)), best.x, atol=1e-5)
+
+
+@INTERCEPTS
+def test_the_direction_is_the_gradient_of_the_dual(intercept):
+    loss = sht.Huber(3.0)
+    X, y, weights, rng = problem(loss, 1)
+    model = sht.LinearModel(X, y, loss, l2=0.5, sample_weight=weights, fit_intercept=intercept, offset=0.1 * X[:, 0])
+    for threshold in (sht.Sparsity(2, keep=KEPT), sht.L0L1L2(0.01, 0.02)):
+        dual = dual_of(model, threshold)
+        a = dual.project(0.3 * rng.standard_normal(N))
+        point = dual.point(a)
+        x, eta = dual.predict(point)
+        omega = weights / weights.sum()
+        directions = np.eye(N)
+        if intercept:  # inside the hyperplane; the best intercept of w(a) is a constant that the projection removes
+            directions = directions - np.outer(directions @ omega, weights > 0)
+        h = 1e-7
+        above, below = (np.array([dual.value(a + side * h * d) for d in directions]) for side in (1, -1))
+        expected = (above - below) / (2 * h)
+        np.testing.assert_allclose(directions @ (omega * dual.supergradient(point, eta)), expected, atol=1e-6)
+        np.testing.assert_allclose(dual.primal(eta, x), model.value(x) + dual.threshold.value(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_the_gap_closes_on_the_separable_example(k):
+    """[DIHT] Remark 4: X = I, squared loss; condition (c) is l2 >= y_(k+1) / (N (y_(k) - y_(k+1)))."""
+    y = np.array([3.0, -2.0, 1.0, 0.5])
+    least = np.abs(y[k]) / (4 * (np.abs(y[k - 1]) - np.abs(y[k])))
+    for l2 in (least * 1.01, 10 * least):
+        model = sht.LinearModel(np.eye(4), y, l2=l2)
+        x = np.where(np.arange(4) < k, y / (1 + 4 * l2), 0)
+        solution = SimpleNamespace(x=x, intercept=0.0)
+        found = sht.sparse_duality(model, sht.Sparsity(k), solution)
+        assert abs(found.gap) <= 1e-12 and found.condition_c and found.unique and found.link_matches
+    model = sht.LinearModel(np.eye(4), y, l2=0.9 * least)
+    x = np.where(np.arange(4) < k, y / (1 + 4 * 0.9 * least), 0)
+    found = sht.sparse_duality(model, sht.Sparsity(k), SimpleNamespace(x=x, intercept=0.0))
+    assert not found.condition_c and found.gap > 0
+
+
+def test_the_counter_example_of_the_paper():
+    """[DIHT] gives 7/6 as its largest dual value; it is 55/42, and the gap 1/42 stays open."""
+    model = sht.LinearModel(np.eye(3), [2.0, 2.0, 1.0], l2=1.0)
+    dual = dual_of(model, sht.Sparsity(1))
+    np.testing.assert_allclose(dual.value(jnp.array([-12 / 7, -12 / 7, -1])), 55 / 42, rtol=1e-14)
+    np.testing.assert_allclose(dual.value(jnp.array([-1.5, -1.5, -1])), 31 / 24, rtol=1e-14)
+    solution = SimpleNamespace(x=[0.5, 0.0, 0.0], intercept=0.0)
+    np.testing.assert_allclose(model.value(jnp.array(solution.x)), 4 / 3, rtol=1e-14)
+    found = sht.sparse_duality(model, sht.Sparsity(1), solution, a=[-12 / 7, -12 / 7, -1])
+    np.testing.assert_allclose(found.gap, 1 / 42, rtol=1e-10)
+    assert not found.unique and not found.condition_c
+
+
+def test_condition_c_proves_a_global_optimum():
+    certified = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((10, 5))
+        y = X @ np.array([2.0, -1.5, 0, 0, 0]) + 0.3 * rng.standard_normal(10)
+        l2 = 10 ** rng.uniform(-0.5, 1)
+        model = sht.LinearModel(X, y, l2=l2)
+        solution = sht.solve(model, sht.Sparsity(2), sht.HTP())
+        if sht.sparse_duality(model, sht.Sparsity(2), solution).condition_c:
+            certified += 1
+            best, _ = best_sparse(Problem(X, y, np.ones(10), 0, 0, l2, False, False), 2)
+            np.testing.assert_allclose(solution.value, best, rtol=1e-9)
+    assert certified >= 5
+
+
+def test_bad_input():
+    X = np.ones((3, 2)) + np.eye(3, 2)
+    with pytest.raises(ValueError, match="l2"):
+        dual_of(sht.LinearModel(X, np.ones(3)), sht.Sparsity(1))
+    with pytest.raises(TypeError, match="LinearModel"):
+        dual_of(sht.QuadraticForm(np.eye(2), np.ones(2)), sht.Sparsity(1))
+    with pytest.raises(TypeError, match="threshold"):
+        dual_of(sht.LinearModel(X, np.ones(3), l2=1.0), sht.GroupSparsity([0, 1], 1))

@@ -1,0 +1,238 @@
+"""PrimalDual, CDSS, the L0L1L2 threshold, certificates and paths over l0."""
+
+import itertools
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from exhaustive import Problem, best_penalised
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sparsehtp as sht
+from sparsehtp import FIRED, RESULTS
+from sparsehtp.duality import dual_of, relax
+from sparsehtp.solvers.coordinate import block_sizes
+
+pytestmark = pytest.mark.usefixtures("x64")
+N, P = 60, 150
+
+
+def data(logistic=False, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, P))
+    for j in range(1, P):
+        X[:, j] = 0.5 * X[:, j - 1] + np.sqrt(0.75) * X[:, j]
+    y = X[:, [10, 60, 110]] @ [2.0, -1.5, 1.0] + 0.5 * rng.standard_normal(N) + 0.7
+    return X + 0.3, np.where(y > np.median(y), 1.0, -1.0) if logistic else y
+
+
+def model(logistic=False, l2=0.3, **options):
+    X, y = data(logistic)
+    options = {"fit_intercept": True, **options}
+    return sht.LinearModel(X, y, sht.Logistic() if logistic else sht.Squared(), l2=l2, **options)
+
+
+# --- the threshold ---------------------------------------------------------------------------------------------------
+numbers = st.floats(-4, 4, allow_subnormal=False)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(z=numbers, t=st.floats(0.01, 3), l0=st.floats(0, 2), l1=st.floats(0, 2))
+def test_the_threshold_is_the_proximal_map(z, t, l0, l1):
+    grid = np.append(np.linspace(-5, 5, 10_001), 0.0)
+    price = (grid - z) ** 2 / (2 * t) + l1 * np.abs(grid) + l0 * (grid != 0)
+    u = np.sign(z) * max(abs(z) - t * l1, 0)
+    x = u if u**2 >= 2 * t * l0 else 0.0
+    assert (x - z) ** 2 / (2 * t) + l1 * abs(x) + l0 * (x != 0) <= price.min() + 1e-12
+    found, support = PROJECT(jnp.array([z, 7.0, 0.0]), t, l0, l1)
+    np.testing.assert_allclose(found[0], x, rtol=1e-14)
+    assert bool(support.mask[0]) == (x != 0)
+
+
+PROJECT = jax.jit(lambda z, t, l0, l1: sht.L0L1L2(l0, l1)(z, t))
+
+
+def test_the_threshold_keeps_free_entries_and_shows_an_overflow():
+    bound = sht.L0L1L2(0.1, 0.0, k_max=2).bind(model())
+    z = jnp.zeros(P + 1).at[jnp.array([3, 5])].set(jnp.array([2.0, -3.0])).at[-1].set(1e-3)
+    x, support = bound(z)
+    assert x[-1] == z[-1] and support.idx[0] == P and support.idx.shape == (4,) and not bound.overflow(x)
+    assert set(cases.members(support).tolist()) == {P, 3, 5}
+    x, _ = bound(z.at[9].set(1.0).at[11].set(1.5))
+    assert np.count_nonzero(x[:P]) == 3 and bound.overflow(x)
+    solution = sht.solve(model(), sht.L0L1L2(1e-6, 0.0, k_max=2), sht.IHT(), max_steps=20)
+    assert solution.result == RESULTS.support_overflow
+
+
+@pytest.mark.parametrize(("argument", "value"), [("l0", -1.0), ("l1", np.nan), ("k_max", 0)])
+def test_bad_prices(argument, value):
+    with pytest.raises(ValueError, match=argument):
+        sht.L0L1L2(**{"l0": 0.1, argument: value})
+
+
+def test_iht_is_stationary_under_the_penalty():
+    objective = model()
+    solution = sht.solve(objective, sht.L0L1L2(0.05, 0.1, k_max=32), sht.IHT())
+    assert solution.result == RESULTS.converged
+    w = np.asarray(solution.x)
+    grad = np.asarray(objective.value_and_grad(jnp.append(w, solution.intercept))[1])[:P]
+    np.testing.assert_allclose((grad + 0.1 * np.sign(w))[w != 0], 0, atol=1e-6)
+    np.testing.assert_allclose(solution.history.value[int(solution.best_step)], solution.value)
+
+
+# --- solvers ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("logistic", [False, True], ids=["squared", "logistic"])
+def test_primal_dual_reaches_the_convex_optimum(logistic):
+    objective, threshold = model(logistic), sht.L0L1L2(0.01 if logistic else 0.05, 0.01)
+    best = float(jax.jit(lambda: relax(dual_of(objective, threshold), 1e-10, max_steps=5000).lower)())
+    solution = sht.solve(objective, threshold)
+    assert solution.result == RESULTS.converged
+    lower, upper = float(solution.state.lower), float(solution.value)
+    # Screening fixes features, which can only raise the bound.
+    assert best - 1e-4 * abs(best) <= lower <= upper + 1e-12
+    if int(solution.fired) & FIRED.DualGap:
+        assert upper - lower <= 1e-8 * upper
+    steps = int(solution.num_steps)
+    np.testing.assert_allclose(solution.history.gap[steps - 1], upper - lower, atol=1e-14)
+    assert np.all(np.diff(np.asarray(solution.history.value)[:steps]) <= 1e-14)
+    chosen = np.flatnonzero(solution.x)
+    assert set(chosen) >= {10, 60} and not set(chosen) & set(np.flatnonzero(solution.state.out).tolist())
+    full = sht.solve(objective, threshold, sht.PrimalDual(rule="none", incremental=False))
+    np.testing.assert_allclose(full.value, upper, rtol=1e-7)
+    assert float(full.state.lower) <= lower + 1e-8 * abs(lower) and int(full.state.out.sum()) == 0
+
+
+def test_dual_ascent_climbs_to_the_same_bound():
+    objective, threshold = model(l2=2.0), sht.L0L1L2(0.05, 0.01)
+    best = float(jax.jit(lambda: relax(dual_of(objective, threshold), 1e-10, max_steps=5000).lower)())
+    solution = sht.solve(objective, threshold, sht.PrimalDual(dual_ascent=True), max_steps=3000)
+    assert best * (1 - 1e-4) <= float(solution.state.lower) <= best * (1 + 1e-9)
+
+
+def test_rule_16_screens_less():
+    objective, threshold = model(l2=1.0), sht.L0L1L2(0.05, 0.05)
+    phi = sht.solve(objective, threshold, sht.PrimalDual(), max_steps=2)
+    old = sht.solve(objective, threshold, sht.PrimalDual(rule="gap_sphere"), max_steps=2)
+    assert int(phi.state.out.sum()) >= int(old.state.out.sum()) > 0
+    np.testing.assert_array_equal(old.state.inn, False)
+
+
+def swap_values(X, y, w, l0, l1, l2):
+    """The best value of every exchange of one nonzero coefficient for another, the rest held (squared loss)."""
+    best = np.inf
+    for i, j in itertools.product(np.flatnonzero(w), np.flatnonzero(w == 0)):
+        v = np.where(np.arange(w.size) == i, 0, w)
+        u = X[:, j] @ (y - X @ v) / len(y)
+        t = np.sign(u) * max(abs(u) - l1, 0) / (X[:, j] @ X[:, j] / len(y) + l2)
+        v = v + t * (np.arange(w.size) == j)
+        value = 0.5 * np.mean((X @ v - y) ** 2) + l2 / 2 * v @ v + l1 * np.abs(v).sum() + l0 * np.count_nonzero(v)
+        best = min(best, value)
+    return best
+
+
+def test_cdss_is_partially_swap_inescapable():
+    X, y = data()
+    for seed, l0 in enumerate((0.02, 0.1, 0.3)):
+        rng = np.random.default_rng(seed)
+        objective = sht.LinearModel(X, y, l2=0.01)
+        x0 = np.where(rng.random(P) < 0.03, rng.standard_normal(P), 0)
+        solution = sht.solve(objective, sht.L0L1L2(l0, 0.02), sht.CDSS(), x0=x0)
+        assert solution.result == RESULTS.converged and solution.fired == FIRED.SwapOptimal
+        w = np.asarray(solution.x)
+        assert swap_values(X, y, w, l0, 0.02, 0.01) >= float(solution.value) * (1 - 1e-9)
+        plain = sht.solve(objective, sht.L0L1L2(l0, 0.02), sht.CDSS(swaps=False), x0=x0)
+        assert solution.value <= plain.value * (1 + 1e-12)
+        values = np.asarray(solution.history.value)[: int(solution.num_steps)]
+        assert np.all(np.diff(values) <= 1e-12)
+
+
+def test_solvers_take_lanes():
+    objective = model()
+    l0s = jnp.array([0.02, 0.3])
+    for solver in (sht.PrimalDual(), sht.CDSS(swaps=False)):
+        batch = jax.vmap(lambda l0, s=solver: sht.solve(objective, sht.L0L1L2(l0), s, record=None).value)(l0s)
+        single = [float(sht.solve(objective, sht.L0L1L2(l0), solver, record=None).value) for l0 in (0.02, 0.3)]
+        np.testing.assert_allclose(batch, single, rtol=1e-8)
+
+
+def test_block_sizes_cover_every_active_set():
+    for p in (5, 64, 127, 128, 20_000):
+        sizes = block_sizes(p)
+        assert sizes[-1] == p and sizes == sorted(set(sizes))
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="l2"):
+        sht.solve(sht.LinearModel(np.eye(3), np.ones(3)), sht.L0L1L2(0.1), sht.PrimalDual())
+    with pytest.raises(TypeError, match="smooth"):
+        sht.solve(sht.LinearModel(np.eye(2), [1.0, -1.0], sht.Hinge(), l2=1.0), sht.L0L1L2(0.1), sht.CDSS())
+    with pytest.raises(ValueError, match="rule"):
+        sht.PrimalDual(rule="strong")
+    with pytest.raises(TypeError, match="threshold"):
+        sht.solve(model(), sht.Sparsity(2), sht.PrimalDual())
+    with pytest.raises(ValueError, match="block_size"):
+        sht.solve(model(), sht.Sparsity(2), sht.SDIHT(block_size=0))
+
+
+# --- certificates ----------------------------------------------------------------------------------------------------
+def test_certificate_of_a_proved_optimum_and_of_a_poor_one():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12, 6))
+    y = X @ np.array([2.0, -1.5, 0, 0, 0, 0]) + 0.2 * rng.standard_normal(12)
+    objective = sht.LinearModel(X, y, l2=1.0)
+    solution = sht.solve(objective, sht.Sparsity(2), sht.HTP())
+    best = sht.certificate(objective, sht.Sparsity(2), solution)
+    assert best.gap <= 1e-6 * best.upper_bound and "Proved optimal" in best.statement
+    assert "not prove" not in best.statement
+    worse = sht.solve(objective, sht.Sparsity(2), sht.IHT(), x0=np.array([0, 0, 0, 0, 1.0, 1.0]), max_steps=1)
+    poor = sht.certificate(
+        objective,
+        sht.Sparsity(2),
+        worse._replace(x=jnp.array([0, 0, 0, 0, 0.1, 0.1]), support=sht.Support(jnp.array([4, 5]), jnp.ones(2, bool))),
+    )
+    assert poor.lower_bound <= best.upper_bound and "within" in poor.statement and poor.gap > 0
+    weak = sht.LinearModel(X[:4], y[:4], l2=1e-6)
+    loose = sht.certificate(weak, sht.Sparsity(2), sht.solve(weak, sht.Sparsity(2), sht.HTP()))
+    assert loose.lower_bound <= loose.upper_bound and "raise l2" in loose.statement
+
+
+def test_certificate_of_a_penalised_solution():
+    objective, threshold = model(), sht.L0L1L2(0.05, 0.01)
+    solution = sht.solve(objective, threshold)
+    found = sht.certificate(objective, threshold, solution)
+    np.testing.assert_allclose(found.upper_bound, solution.value, rtol=1e-9)
+    assert found.lower_bound <= found.upper_bound and found.stationary
+    assert found.lower_bound >= float(solution.state.lower) - 1e-6 * abs(found.upper_bound)
+    without = sht.certificate(objective, threshold, solution, bounds=False)
+    assert without.lower_bound is None and without.gap is None
+
+
+# --- a path over l0 --------------------------------------------------------------------------------------------------
+def test_a_path_over_l0_skips_few_sizes():
+    objective = model(l2=0.01)
+    path = sht.solve_path(objective, ks=range(13), threshold=sht.L0L1L2(0.0, 0.01))
+    assert np.all(np.diff(path.l0s) < 0) and path.ks.max() >= 10
+    assert len(set(path.ks.tolist())) >= 9, "of the sizes 1 to 12 few are skipped"
+    for i in (0, len(path) - 1):
+        row = path.at(i)
+        penalty = path.l0s[i] * path.ks[i] + 0.01 * np.abs(row.x).sum()
+        value = objective.value(jnp.append(row.x, row.intercept))
+        np.testing.assert_allclose(path.value[i], value + penalty, rtol=1e-9)
+        assert np.count_nonzero(row.x) == path.ks[i]
+    given = sht.solve_path(objective, l0s=[0.02, 0.5, 0.1], l2s=[0.01, 0.1], threshold=sht.L0L1L2(0.0, 0.01))
+    assert given.l0s.tolist() == [0.5, 0.1, 0.02] * 2 and given.l2s.tolist() == [0.01] * 3 + [0.1] * 3
+    with pytest.raises(ValueError, match="ks"):
+        sht.solve_path(objective, ks=[1], l0s=[0.1])
+
+
+def test_the_path_ends_at_optima_on_a_small_problem():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((12, 6))
+    y = X @ np.array([2.0, -1.5, 0.7, 0, 0, 0]) + 0.2 * rng.standard_normal(12)
+    path = sht.solve_path(sht.LinearModel(X, y, l2=0.1), l0s=np.geomspace(2, 1e-3, 8))
+    best = [best_penalised(Problem(X, y, np.ones(12), l0, 0.0, 0.1, False, False))[0] for l0 in path.l0s]
+    assert np.mean(path.value <= np.array(best) * (1 + 1e-8)) >= 0.75
+    assert np.all(path.value >= np.array(best) * (1 - 1e-8))

@@ -1,0 +1,153 @@
+"""The convex form against generic solvers, and the dual solvers against the convex form."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import sparsehtp as sht
+from sparsehtp.duality import dual_of, relax
+
+pytestmark = pytest.mark.usefixtures("x64")
+N, P = 12, 6
+
+
+def problem(seed, logistic=False):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, P)) + 0.5
+    y = X @ np.array([1.0, -0.8, 0.6, 0, 0, 0]) + 0.5 * rng.standard_normal(N)
+    weights = rng.uniform(0.5, 2, N)
+    return X, np.where(y > np.median(y), 1.0, -1.0) if logistic else y, weights / weights.mean()
+
+
+@functools.cache
+def solver(logistic, intercept, penalised):
+    """(lower, upper, dual value of the printed dual point) of the convex form, compiled once per kind."""
+    loss = sht.Logistic() if logistic else sht.Squared()
+
+    def run(X, y, weights, l2, k, l0, l1):
+        model = sht.LinearModel(X, y, loss, l2=l2, sample_weight=weights, fit_intercept=intercept)
+        threshold = sht.L0L1L2(l0, l1) if penalised else sht.Sparsity(k, P - 1, keep=[4])
+        dual = dual_of(model, threshold)
+        found = relax(dual, 1e-9, max_steps=5000)
+        return found.lower, found.upper, dual.value(found.a)
+
+    return jax.jit(run)
+
+
+def envelope(X, y, weights, l2, l0, l1, logistic, intercept):
+    """min sum l + rho(|w|) by L-BFGS-B in positive and negative parts."""
+    omega = weights / weights.sum()
+    root, edge = np.sqrt(2 * l0 * l2), np.sqrt(2 * l0 / l2)
+
+    def objective(v):
+        w, size, b = v[:P] - v[P : 2 * P], v[:P] + v[P : 2 * P], v[2 * P] * intercept
+        eta = X @ w + b
+        loss, slope = (
+            (np.logaddexp(0, -y * eta), -y / (1 + np.exp(y * eta))) if logistic else (0.5 * (eta - y) ** 2, eta - y)
+        )
+        near = size <= edge
+        rho = np.where(near, root * size, l0 + 0.5 * l2 * size**2) + l1 * size
+        slopes = np.where(near, root, l2 * size) + l1
+        g = X.T @ (omega * slope)
+        return omega @ loss + rho.sum(), np.concatenate([g + slopes, slopes - g, [intercept * (omega @ slope)]])
+
+    bounds = [(0, None)] * (2 * P) + [(None, None)]
+    options = {"maxiter": 20000, "ftol": 1e-15, "gtol": 1e-10, "maxfun": 10**6}
+    return minimize(objective, np.full(2 * P + 1, 0.1), jac=True, bounds=bounds, options=options).fun
+
+
+def perspective(X, y, weights, l2, k):
+    """min over z of (1/2) y' (I + X diag(z) X'/l2)^-1 y in the weighted mean, feature 4 kept, by SLSQP."""
+    root = np.sqrt(weights / weights.sum())
+    Z, target = X * root[:, None], y * root
+
+    def objective(z):
+        a = np.linalg.solve(np.eye(N) + (Z * z) @ Z.T / l2, target)
+        return 0.5 * target @ a, -((Z.T @ a) ** 2) / (2 * l2)
+
+    others = np.arange(P) != 4
+    rules = [{"type": "ineq", "fun": lambda z: k - z[others].sum(), "jac": lambda z: -others.astype(float)}]
+    bounds = [(0, 1) if other else (1, 1) for other in others]
+    start = np.where(others, k / P, 1.0)
+    options = {"ftol": 1e-15, "maxiter": 1000}
+    return minimize(objective, start, jac=True, bounds=bounds, constraints=rules, options=options).fun
+
+
+@pytest.mark.parametrize("logistic", [False, True], ids=["squared", "logistic"])
+@pytest.mark.parametrize("intercept", [False, True], ids=["plain", "intercept"])
+def test_the_penalised_optimum_is_that_of_a_generic_solver(logistic, intercept):
+    for seed in range(4):
+        X, y, weights = problem(seed, logistic)
+        l2, l0, l1 = 10.0 ** np.random.default_rng(seed).uniform([-2, -3, -3], [0.5, -1, -1])
+        lower, upper, value = solver(logistic, intercept, True)(X, y, weights, l2, 0, l0, l1)
+        best = envelope(X, y, weights, l2, l0, l1, logistic, intercept)
+        assert lower == value <= best + 1e-9
+        np.testing.assert_allclose([lower, upper], best, rtol=1e-6)
+
+
+def test_the_sparse_optimum_is_that_of_a_generic_solver():
+    for seed in range(6):
+        X, y, weights = problem(seed)
+        l2, k = 10.0 ** np.random.default_rng(seed).uniform(-2, 0.5), seed % 4
+        lower, upper, _ = solver(False, False, False)(X, y, weights, l2, k, 0.0, 0.0)
+        np.testing.assert_allclose([lower, upper], perspective(X, y, weights, l2, k), rtol=1e-6)
+        # Weighted centring of X and y is what an intercept does for the squared loss.
+        omega = weights / weights.sum()
+        lower, upper, _ = solver(False, True, False)(X, y, weights, l2, k, 0.0, 0.0)
+        best = perspective(X - omega @ X, y - omega @ y, weights, l2, k)
+        np.testing.assert_allclose([lower, upper], best, rtol=1e-6)
+
+
+SLOW = [pytest.param(loss, marks=pytest.mark.slow) for loss in (sht.Logistic(), sht.Huber(), sht.Hinge())]
+
+
+@pytest.mark.parametrize("loss", [sht.Squared(), sht.SmoothedHinge(), *SLOW], ids=lambda loss: type(loss).__name__)
+def test_diht_and_sdiht_reach_the_convex_optimum(loss):
+    X, y, weights = problem(3, loss.classification)
+    model = sht.LinearModel(X, y, loss, l2=0.3, sample_weight=weights, fit_intercept=True)
+    threshold = sht.Sparsity(2, keep=[4])
+    best = float(relax(dual_of(model, threshold), 1e-9, max_steps=5000).lower)
+    room = 2e-3 if isinstance(loss, sht.Hinge) else 1e-4  # the convex form of the hinge is that of a smoothed one
+    for solver, steps in ((sht.DIHT(), 4000), (sht.SDIHT(block_size=4), 6000)):
+        solution = sht.solve(model, threshold, solver, max_steps=steps, key=jax.random.key(1))
+        row = int(solution.best_step)
+        dual = float(solution.history.value[row] - solution.history.gap[row])
+        assert dual <= best * (1 + 1e-9) + room * abs(best) * isinstance(loss, sht.Hinge)
+        assert dual >= best - room * abs(best), (type(solver).__name__, dual, best)
+        steps = int(solution.num_steps)
+        history = jax.tree.map(lambda h, steps=steps: np.asarray(h)[:steps], solution.history)
+        assert np.all(history.gap >= -1e-12) and row == np.argmax(history.value - history.gap)
+        w, _ = np.asarray(solution.x), solution.intercept
+        assert set(np.flatnonzero(w)) <= set(np.asarray(solution.support.idx).tolist())
+        np.testing.assert_allclose(model.value(jnp.append(solution.x, solution.intercept)), solution.value, rtol=1e-10)
+
+
+def test_the_theorems_steps_and_polish():
+    X, y, weights = problem(5, True)
+    model = sht.LinearModel(X, y, sht.SmoothedHinge(), l2=1.0, sample_weight=weights)
+    best = float(relax(dual_of(model, sht.Sparsity(2)), 1e-9, max_steps=5000).lower)
+    for solver in (sht.DIHT("theorem15", scale=1.0), sht.SDIHT(4, "theorem15", scale=1.0), sht.DIHT("theorem17", 1.0)):
+        solution = sht.solve(model, sht.Sparsity(2), solver, max_steps=300)
+        row = int(solution.best_step)
+        dual = float(solution.history.value[row] - solution.history.gap[row])
+        assert dual <= best + 1e-9
+        if solver.step_rule == "theorem15":
+            assert dual >= best - 1e-2 * best
+    plain = sht.solve(model, sht.Sparsity(2), sht.DIHT(), max_steps=50, termination=sht.DualGap(0.0))
+    polished = sht.solve(model, sht.Sparsity(2), sht.DIHT(polish=True), max_steps=50, termination=sht.DualGap(0.0))
+    assert np.all(np.asarray(polished.history.value) <= np.asarray(plain.history.value) + 1e-12)
+    assert polished.value < plain.value or polished.value == pytest.approx(float(plain.value), rel=1e-6)
+
+
+def test_bare_theorem_15_steps_diverge_with_the_squared_loss():
+    """Its theorem assumes a bounded dual set, which the squared loss has not: the run ends, finite, and says so."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((10, 30))
+    model = sht.LinearModel(X, rng.standard_normal(10), l2=1e-3)
+    solution = sht.solve(model, sht.Sparsity(3), sht.DIHT("theorem15", scale=1.0), max_steps=100, throw=False)
+    assert np.isfinite(np.asarray(solution.x)).all() and np.isfinite(float(solution.value))
+    assert float(solution.history.value[20]) > 1e3 * float(solution.value)
