@@ -30,7 +30,7 @@ from ._record import Record
 from ._tolerances import tolerance
 from ._types import Support
 from .linalg import masked_factor
-from .objectives import AbstractRestrictable, AbstractRestricted, gather, scatter
+from .objectives import AbstractRefittable, AbstractRestricted, gather, scatter
 from .objectives.base import DENSE_HESSIAN_LIMIT
 from .thresholds import AbstractThreshold, AbstractUnitThreshold
 
@@ -180,10 +180,10 @@ def equations(threshold: Any, objective: Any, x: Float[Array, "d"], support: Any
 
 @equations.register
 def _(threshold: AbstractUnitThreshold, objective, x, support):
-    if not isinstance(objective, AbstractRestrictable):
+    if not isinstance(objective, AbstractRefittable):
         raise TypeError(
             f"objective: {type(objective).__name__} cannot be restricted to a support, so its solutions have no "
-            "implicit derivative; make it an AbstractRestrictable."
+            "implicit derivative; make it an AbstractRefittable."
         )
     loss = getattr(objective, "loss", None)
     if loss is not None and not loss.twice_differentiable:
