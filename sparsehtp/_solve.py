@@ -131,10 +131,9 @@ def default_solver(objective: AbstractObjective, threshold: AbstractThreshold) -
         return IHT()
     if isinstance(threshold, L0L1L2):
         return PrimalDual()
-    free = isinstance(threshold, Sparsity) and threshold.lower is None and threshold.upper is None
-    if free and isinstance(objective, AbstractRestrictable) and BestSubset.holds(threshold):
-        return BestSubset()
-    return HTP()
+    if not isinstance(threshold, Sparsity) or threshold.lower is not None or threshold.upper is not None:
+        return HTP()
+    return BestSubset() if isinstance(objective, AbstractRestrictable) and BestSubset.holds(threshold) else HTP()
 
 
 def _check_kind(name, value, kind, example):

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,7 +111,7 @@ def make_estimator(options: Options) -> Any:
     )
 
 
-def with_names(statement: str, names: list[str]) -> str:
+def with_names(statement: str, names: Sequence[str]) -> str:
     """A certificate's statement with names for the numbers of features."""
     return re.sub(r"feature (\d+)", lambda match: repr(names[int(match[1])]), statement)
 

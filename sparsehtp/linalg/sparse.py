@@ -58,11 +58,8 @@ def chunked(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Rows:
     padded[0][place], padded[1][place] = data, indices
     owner = np.zeros(total, np.int32)
     owner[: start[-1]] = np.repeat(np.arange(counts.size), chunks)
-    return Rows(*(jnp.asarray(a.reshape(total, width)) for a in padded), jnp.asarray(owner), _int32(start))
-
-
-def _int32(a):
-    return jnp.asarray(a.astype(np.int32))
+    entries, columns = (jnp.asarray(a.reshape(total, width)) for a in padded)
+    return Rows(entries, columns, jnp.asarray(owner), jnp.asarray(start.astype(np.int32)))
 
 
 def reduce_rows(A: Rows, entries: Float[Array, "chunks width"]) -> Float[Array, "rows"]:
