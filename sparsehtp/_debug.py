@@ -81,6 +81,7 @@ def _describe(value: Any, place: str = "") -> dict[str, str]:
     if isinstance(value, jax.Array | np.ndarray):
         weak = ", weak" if getattr(value, "weak_type", False) else ""
         return {place: f"{value.dtype}[{','.join(map(str, value.shape))}{weak}]"}
+    parts: dict[Any, Any]
     if isinstance(value, eqx.Module):
         parts = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
     elif isinstance(value, tuple) and hasattr(value, "_fields"):

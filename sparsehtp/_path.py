@@ -59,7 +59,7 @@ class Path:
     n_features: int
     n_units: int
     n_kept: int
-    total_weight: float | None
+    total_weight: Any
     squared: bool
     key: jax.Array
     n_variables: int | None = None

@@ -12,10 +12,10 @@ from jaxtyping import Array, Float
 from ._progress import Callback, reporting
 from ._results import Solution
 from ._solve import _check_kind, solve
-from ._types import ArrayLike
+from ._types import ArrayLike, replace
 from .objectives import AbstractObjective, LinearModel
 from .solvers import AbstractSolver
-from .thresholds import AbstractThreshold
+from .thresholds import AbstractThreshold, AbstractUnitThreshold
 
 ADAM = optax.adam(0.2)  # one object, so that its steps are compiled once
 
@@ -87,9 +87,12 @@ def tune(
     _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
     validation = val if isinstance(val, AbstractObjective) else _scored(objective, val)
     index, params = _parameters(objective, l2, weights, groups)
+    if isinstance(threshold, AbstractUnitThreshold):  # k is traced from here on, so its limit is fixed now
+        threshold = replace(threshold, k_max=threshold.bind(objective).k_max)
     optimiser = ADAM if optimiser is None else optimiser
     key = jax.random.key(0) if key is None else key
-    best, values = None, []
+    best: Any = None
+    values: list[float] = []
     state = optimiser.init(params)
     with reporting(progress) as report:
         for number in range(steps + 1):
@@ -145,7 +148,8 @@ def _parameters(objective, l2, weights, groups):
     """Group number of every feature (None: no groups), and the starting parameters on their scales."""
     if l2 is None and weights is None:
         raise ValueError("l2, weights: give starting values for at least one of them.")
-    index, params = None, {}
+    index: Any = None
+    params: dict[str, Array] = {}
     if groups is not None:
         if l2 is None:
             raise ValueError("groups: only l2 is shared by groups; give l2 too.")

@@ -104,14 +104,12 @@ class Custom(AbstractRestrictable):
         return structure_of("x", x) if scalar else None
 
     def _check_scalar(self):
-        shapes = jax.tree.leaves(
-            jax.eval_shape(lambda x: self.fun(self.structure.unravel(x), *self.args), self._zero())
-        )
+        shapes = jax.tree.leaves(jax.eval_shape(lambda x: self.fun(self._known().unravel(x), *self.args), self._zero()))
         if len(shapes) != 1 or shapes[0].shape != ():
             raise ValueError(f"fun: must return a scalar, got shapes {[each.shape for each in shapes]}.")
 
     def _zero(self):
-        return jax.ShapeDtypeStruct((sum(self.structure.sizes),), self.structure.dtype)
+        return jax.ShapeDtypeStruct((sum(self._known().sizes),), self.dtype)
 
     def started(self, x0):
         if x0 is None or not self.guessed:
@@ -163,7 +161,7 @@ class Custom(AbstractRestrictable):
 
     def value_at(self, forward, x):
         if self.features is not None:
-            x = jnp.zeros(sum(self.structure.sizes), x.dtype).at[self.features].set(x)
+            x = jnp.zeros(sum(self._known().sizes), x.dtype).at[self.features].set(x)
         return jnp.asarray(self.fun(self._known().unravel(x), *self.args), x.dtype)
 
     def grad_at(self, forward, x):

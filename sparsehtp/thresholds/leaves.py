@@ -33,7 +33,7 @@ class LeafSparsity(AbstractUnitThreshold):
     keep: Int[Array, "0"]
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
-    blocks: tuple[tuple[int, int, int | None], ...] | None = eqx.field(static=True)  # start, stop, k_max; None: dense
+    blocks: Any = eqx.field(static=True)  # (start, stop, k_max or None: dense) of every leaf, once bound
 
     unit = "entries"
 
