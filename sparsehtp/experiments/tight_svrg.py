@@ -181,8 +181,8 @@ def fig4(run: Run) -> Any:
         diverged=diverged,
     )
     figure, axes = panels(1, 3)
-    for ax, (name, part) in zip(axes[0], parts.items(), strict=True):
-        for value, row in part.items():
+    for ax, (name, found) in zip(axes[0], parts.items(), strict=True):
+        for value, row in found.items():
             curve = np.array(row["curve"])
             ax.plot(np.arange(1, curve.size + 1), np.where(curve < 100, curve, np.nan), label=f"{name} = {value:g}")
         ax.set(xlabel="stages", ylabel="log10 F", xscale="log" if name == "m" else "linear")
