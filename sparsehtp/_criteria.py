@@ -30,8 +30,9 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
         ebic  dev + d ln W + 2 ln C(p, k)   sic   dev + d ln p ln ln W
 
     dev = 2 W F0 with W the sum of the sample weights and F0 the mean loss without l2; for the squared loss
-    dev = W ln(2 F0), the profile likelihood of unknown variance; for `Precision` dev = W L and k counts pairs. d is the number of features in the support, k the
-    number of chosen units among p; d = k unless units are groups or some are always kept, which count in d only.
+    dev = W ln(2 F0), the profile likelihood of unknown variance; for `Precision` dev = W L. d is the number of features
+    (pairs) in the support, k the number of chosen units among p; d = k unless units are groups or some are always kept,
+    which count in d only.
 
     Args:
         path: from `solve_path`.

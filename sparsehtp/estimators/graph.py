@@ -86,26 +86,29 @@ def fit_graph(
     """Choose k, and fit; the row of the path is the fit where there is one."""
     key = jax.random.key(seed)
     p = objective.n_variables
-    path = results = None
+    path: Path | None = None
+    results: dict[str, Any] | None = None
+    row = 0
     if k == "cv":
         ks = default_ks(p, float(objective.n) * (1 - 1 / len(folds)), threshold.keep.shape[0])
         cv = cross_validate(objective, ks, folds=folds, threshold=threshold, solver=solver, key=key)
         path = cv.path
         results = {"ks": path.ks, "mean_loss": cv.mean, "se": cv.se, "scores": cv.scores, "best_index": cv.best}
-        k = cv.k
+        k, row = cv.k, cv.best
     elif isinstance(k, str):
         ks = default_ks(p, float(objective.n), threshold.keep.shape[0])
         path = solve_path(objective, ks, threshold=threshold, solver=solver, key=key)
         criterion = information_criterion(path, k)
         results = {"ks": path.ks, k: criterion.values, "best_index": criterion.best}
-        k = int(path.ks[criterion.best])
+        k, row = int(path.ks[criterion.best]), criterion.best
     available = p * (p - 1) // 2 - threshold.keep.shape[0]
     # Padded, so that neighbouring k share a program; the solve names a k that is too large.
     k_max = min(available, max(16, next_power_of_two(k))) if k <= available else None
     threshold = replace(threshold, k=np.int32(k), k_max=k_max)
-    x0 = None if path is None else path.at(results["best_index"])
+    x0 = None if path is None else path.at(row)
     solution = solve(objective, threshold, solver, x0, key=key, max_steps=max_steps, throw=False)
-    return GraphFit(k, jax.tree.map(np.asarray, solution._replace(key=None, state=None)), path, results)
+    bare: Any = solution._replace(key=None, state=None)  # type: ignore[arg-type]
+    return GraphFit(k, jax.tree.map(np.asarray, bare), path, results)
 
 
 def make_folds(cv: Any, y: np.ndarray, counted: np.ndarray, classification: bool, seed: int) -> list[Any]:

@@ -125,7 +125,9 @@ class SparsePrecision(EmpiricalCovariance):
             fit = graph.fit_graph(objective, k, threshold, solver, folds, max_steps, seed)
             self.location_ = np.zeros(X.shape[1]) if precomputed else np.asarray(objective.location)[0]
         self.precision_ = fit.solution.x
-        covariance = np.linalg.inv(self.precision_)
+        # Inverted on the scale of partial correlations: units may differ by many powers of ten.
+        scale = np.sqrt(np.diagonal(self.precision_))
+        covariance = np.linalg.inv(self.precision_ / (scale[:, None] * scale)) / (scale[:, None] * scale)
         self.covariance_ = (covariance + covariance.T) / 2
         self.support_ = graph.edge_mask(fit.solution, X.shape[1])
         self.k_, self.path_, self.cv_results_ = fit.k, fit.path, fit.results

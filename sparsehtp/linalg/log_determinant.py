@@ -89,7 +89,7 @@ def minimise_log_det(
     return lane_by_lane(_minimiser(method, steps))(S, mask, start, interval, target)
 
 
-# --- factorisation ---
+# --- factorisation ----------------------------------------------------------------------------------------------------
 def _cholesky(A):
     """Factor, log determinant and success; the identity and minus infinity where A is not positive definite."""
     L = lax.linalg.cholesky(A, symmetrize_input=False)
@@ -136,7 +136,7 @@ def _shrunk(A, interval):
     return diagonal + jnp.where(tries < MAX_HALVINGS, rest, 0)
 
 
-# --- on a support ---
+# --- on a support -----------------------------------------------------------------------------------------------------
 @functools.cache
 def _minimiser(method, max_steps):
     @jax.jit

@@ -125,6 +125,8 @@ def plot_graph(
     networkx.draw_networkx_nodes(
         graph, place, node_size=25 if dense else 60, node_color=[colours[j] for j in graph], linewidths=0, ax=ax
     )
+    from matplotlib.patheffects import withStroke
+
     named = sorted(graph, key=lambda j: -graph.degree[j])[:MAX_NODES]
     for j in named:
         x, y = place[j]
@@ -136,6 +138,7 @@ def plot_graph(
             ha="center",
             fontsize=LABEL_SIZE - (2 if dense else 0),
             parse_math=False,
+            path_effects=[withStroke(linewidth=2, foreground="white")],
         )
     title = f"{graph.number_of_edges()} edges among {p} variables"
     title += f"; {len(alone)} without an edge are not shown" if alone else ""
