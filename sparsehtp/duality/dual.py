@@ -14,7 +14,7 @@ The inner product on a is sum_i omega_i a_i c_i, so that the supergradient is x_
 weight do not matter, and a step of [DIHT] is this one times 1/N.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._types import Support, is_concrete, replace
 from ..linalg import dot, largest_eigenvalue, random_start
-from ..losses import AbstractConjugateLoss
+from ..losses import AbstractConjugateLoss, Squared
 from ..objectives import LinearModel
 from ..thresholds import L0L1L2, Sparsity
 
@@ -67,8 +67,8 @@ class Dual(eqx.Module):
         fixed: features known to be zero or nonzero; None: none.
     """
 
-    objective: LinearModel
-    threshold: Sparsity | L0L1L2
+    objective: Any  # a LinearModel whose loss has a conjugate
+    threshold: Any  # Sparsity or L0L1L2
     fixed: Fixed | None = None
 
     # --- the data ----------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Dual(eqx.Module):
         l0, l1 = self.prices
         return jnp.maximum(jnp.abs(tau) - l1, 0) ** 2 / (2 * self.ridge) - l0
 
-    def select(self, terms: Float[Array, "p"]) -> tuple[Array, Array | None]:
+    def select(self, terms: Float[Array, "p"]) -> tuple[Array, Support | None]:
         """Mask of S(a), and for `Sparsity` also the support in its own order."""
         fixed = self.masks()
         if self.penalised:
@@ -263,6 +263,8 @@ def balanced(
     that the sum vanishes to rounding, which stays in the (convex) range.
     """
     live = weights > 0
+    if isinstance(loss, Squared):  # the range is the whole line
+        return a - dot(weights, jnp.where(live, a, 0)) / jnp.sum(weights)
     low = -jnp.max(jnp.where(live, a, -jnp.inf))
     high = -jnp.min(jnp.where(live, a, jnp.inf))
 
@@ -287,6 +289,8 @@ def balanced(
 def best_shift(loss, eta: Float[Array, "n"], y: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, ""]:
     """The number b that minimises sum_i weights_i l(eta_i + b, y_i), by bisection on the derivative."""
     live = weights > 0
+    if isinstance(loss, Squared):
+        return dot(weights, jnp.where(live, y - eta, 0)) / jnp.sum(weights)
     size = jnp.max(jnp.where(live, jnp.abs(eta) + jnp.abs(y), 0)) + 10
 
     def halve(_, bracket):

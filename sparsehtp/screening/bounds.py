@@ -57,14 +57,14 @@ def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None 
     none = jnp.zeros(p, bool)
     dual = dual_of(objective, threshold, Fixed(none, none))  # the same program with and without fixed features
     tol = tolerance("gap", dtype) if tol is None else tol
-    upper = jnp.asarray(upper, dtype)
+    best = jnp.asarray(upper, dtype)
     steps = _steps(objective)
     features = np.arange(p, dtype=np.int32)  # of the current problem; padding is fixed out
     zero, nonzero = np.zeros(p, bool), np.zeros(p, bool)
     lower, w = -math.inf, jnp.zeros(p, dtype)
     for _ in range(ROUNDS):
-        useless = USELESS * upper if float(upper) > 0 else -jnp.inf
-        done, value, fixed, w = jax.device_get(_round(dual, tol, upper, useless, w, steps))
+        useless = USELESS * best if upper > 0 else -jnp.inf
+        done, value, fixed, w = jax.device_get(_round(dual, tol, best, useless, w, steps))
         lower = max(lower, float(value))
         here = np.asarray(dual.masks().out)
         zero[features[fixed.out & ~here]] = True
@@ -80,7 +80,7 @@ def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None 
             zero = ~(nonzero | keep)
     nonzero &= ~keep
     decided = bool(np.all(zero | nonzero | keep))
-    return Bounds(min(lower, float(upper)), np.flatnonzero(zero), np.flatnonzero(nonzero), decided)
+    return Bounds(min(lower, float(best)), np.flatnonzero(zero), np.flatnonzero(nonzero), decided)
 
 
 def _steps(objective):
@@ -114,7 +114,7 @@ def _smaller(dual: Dual, fixed: Fixed, features, w):
     if isinstance(threshold, L0L1L2):
         threshold = replace(threshold, k_max=width)
     else:
-        threshold = replace(threshold, k_max=min(threshold.k_max, width), lower=None, upper=None)
+        threshold = replace(threshold, k_max=min(int(threshold.k_max or width), width), lower=None, upper=None)
     objective = dual.objective.subset(jnp.asarray(idx))
     w = jnp.where(padding, 0, jnp.asarray(w)[idx])
     return Dual(objective, threshold, small), features[idx], w

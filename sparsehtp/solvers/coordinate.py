@@ -26,11 +26,11 @@ GROWTH = 16  # of one block size to the next: every size is a program of its own
 
 
 class Block(NamedTuple):
-    """Columns of some features, feature-major and centred; rows past `count` are padding.
+    """Columns of some features, feature-major and centred; rows past `live` are padding.
 
     Attributes:
         idx: (m,) features.
-        count: how many of them are live; they come first.
+        live: how many of them are no padding; they come first.
         columns: (m, n).
         energy: (m,) sum_i omega_i x_ij^2, zero on padding.
         ridge: (m,) l2.
@@ -38,7 +38,7 @@ class Block(NamedTuple):
     """
 
     idx: Int[Array, "m"]
-    count: Int[Array, ""]
+    live: Int[Array, ""]
     columns: Float[Array, "m n"]
     energy: Float[Array, "m"]
     ridge: Float[Array, "m"]
@@ -142,7 +142,7 @@ class Descent:
             new = update(H * w[i] - g, H, i)
             return w.at[i].set(new), eta + (new - w[i]) * column
 
-        w, eta = lax.fori_loop(0, block.count if count is None else count, one, (fit.w, fit.eta))
+        w, eta = lax.fori_loop(0, block.live if count is None else count, one, (fit.w, fit.eta))
         return self.intercept(Fit(w, fit.b, eta))
 
     def loss_value(self, fit: Fit) -> Array:
@@ -161,7 +161,7 @@ class Descent:
         root = jnp.sqrt(2 * self.l0 * ridge)
         near = ~inn & (size <= jnp.sqrt(2 * self.l0 / jnp.maximum(ridge, jnp.finfo(ridge.dtype).tiny)))
         rho = jnp.where(near, root * size, self.l0 + 0.5 * ridge * size**2) + self.l1 * size
-        live = jnp.arange(size.shape[0]) < self.block.count
+        live = jnp.arange(size.shape[0]) < self.block.live
         return self.loss_value(fit) + jnp.sum(jnp.where(live, rho, 0))
 
     def dual_value(self, eta: Float[Array, "n"]) -> tuple[Float[Array, "n"], Array]:
@@ -169,7 +169,7 @@ class Descent:
         a = self.dual.project(self.slope(eta))
         tau = dot(self.block.columns, self.weights * a)
         terms = jnp.maximum(jnp.abs(tau) - self.l1, 0) ** 2 / (2 * self.block.ridge) - self.l0
-        live = jnp.arange(tau.shape[0]) < self.block.count
+        live = jnp.arange(tau.shape[0]) < self.block.live
         return a, self.dual.separable(a) - jnp.sum(jnp.where(live & ((terms > 0) | self.block.inn), terms, 0))
 
     def descend(self, fit: Fit, tol: Array | float, max_sweeps: int = 200, inner: int = 10) -> Fit:
@@ -180,7 +180,7 @@ class Descent:
             # One loop for both kinds of sweep, so that it is compiled once.
             nonzero = jnp.nonzero(fit.w, size=every.shape[0], fill_value=0)[0]
             order = jnp.where(i == 0, every, nonzero)
-            size = jnp.where(i == 0, self.block.count, jnp.sum(fit.w != 0, dtype=jnp.int32))
+            size = jnp.where(i == 0, self.block.live, jnp.sum(fit.w != 0, dtype=jnp.int32))
             return self.sweep(fit, self.penalty_update, order, size)
 
         def body(carry):

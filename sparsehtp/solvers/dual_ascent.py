@@ -12,6 +12,7 @@ from .._termination import DualGap, SmallStep
 from .._types import Info, Support
 from ..duality.dual import Dual, DualPoint, require_dual
 from ..linalg import dot
+from ..losses import Squared
 from ..objectives import LinearModel
 from ..objectives.base import scatter
 from ..thresholds import Sparsity
@@ -275,6 +276,8 @@ def _same_sum(loss, target, old, y, weights):
     """The range's projection of target + b with the weighted sum of the old values."""
     live = weights > 0
     goal = dot(weights, old)
+    if isinstance(loss, Squared):  # the range is the whole line
+        return target - (dot(weights, target) - goal) / jnp.maximum(jnp.sum(weights), jnp.finfo(old.dtype).tiny)
     reach = jnp.max(jnp.where(live, jnp.abs(target) + jnp.abs(old), 0))
     # The old values are in the range: at these two shifts every entry is on one side of its old value.
     low, high = -2 * reach, 2 * reach

@@ -14,7 +14,9 @@ from sparsehtp.screening import gap_sphere, screen
 
 pytestmark = pytest.mark.usefixtures("x64")
 N, P = 12, 6
-FEW, MANY = 24, 500
+# Every kind of problem is a program of its own: the default run takes two of the four kinds.
+FEW = [seed for seed in range(48) if (seed % 3 == 0) != bool(seed % 2)]
+MANY = range(500)
 
 
 def random_problem(seed, p=P, logistic=None, intercept=None):
@@ -88,13 +90,13 @@ def check_many(seeds):
 
 
 def test_screening_is_safe():
-    decided, old, new = check_many(range(FEW))
+    decided, old, new = check_many(FEW)
     assert decided >= 0.4 and new > old > 0
 
 
 @pytest.mark.slow
 def test_screening_is_safe_on_500_problems():
-    decided, old, new = check_many(range(MANY))
+    decided, old, new = check_many(MANY)
     assert decided >= 0.5 and new > old > 0
 
 
@@ -130,13 +132,13 @@ def check_solver(solver, seeds):
 
 
 def test_primal_dual_is_safe():
-    assert check_solver(sht.PrimalDual(), range(FEW)) >= 0.75
+    assert check_solver(sht.PrimalDual(), [seed for seed in FEW if seed % 3]) >= 0.75
 
 
 @pytest.mark.slow
 def test_primal_dual_and_cdss_on_500_problems():
-    assert check_solver(sht.PrimalDual(), range(MANY)) >= 0.85
-    assert check_solver(sht.CDSS(), range(MANY)) >= 0.85
+    assert check_solver(sht.PrimalDual(), MANY) >= 0.85
+    assert check_solver(sht.CDSS(), MANY) >= 0.85
 
 
 def test_the_equality_does_not_hold_automatically():
@@ -170,12 +172,17 @@ def bounds_case(seed, p, k):
     assert bounds.lower <= best * (1 + 1e-9)
     for support in supports:
         assert not support[bounds.zero].any() and support[bounds.nonzero].all()
-    return bounds.lower, best, float(relax(dual_of(model, threshold), 1e-8, max_steps=3000).lower)
+    return bounds.lower, best, float(largest_dual(model, threshold))
+
+
+@jax.jit
+def largest_dual(model, threshold):
+    return relax(dual_of(model, threshold), 1e-8, max_steps=3000).lower
 
 
 def test_bounds_are_safe_and_at_least_the_dual_optimum():
     closed = 0
-    for seed in range(6):
+    for seed in [seed for seed in FEW if seed % 3][:6]:
         for k in (None, 1 + seed % 3):
             lower, best, dual = bounds_case(seed, P, k)
             assert lower >= dual - 1e-6 * abs(dual)
