@@ -294,22 +294,28 @@ def test_certificate_in_blocks(monkeypatch):
     np.testing.assert_allclose(found.swap_gain, expected.swap_gain, rtol=1e-9)
 
 
-def test_working_sets_on_sparse_data_score_every_swap(monkeypatch):
+@pytest.mark.parametrize("loss", ["squared", pytest.param("logistic", marks=pytest.mark.slow)])
+def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
     """All swaps from one block of Gram columns are those of the full tableau."""
     from sparsehtp.linalg.tableau import swap_gains, tableau_at
 
-    for options, loss in (("all", "squared"), ("all", "logistic")):
-        dense, thin = pair(loss, options)
-        threshold = sht.Sparsity(3, k_max=4, keep=[5]).bind(thin)
-        point = subset_pool.fitted(thin, threshold, jnp.array([5, 1, 9, 12, 0]), jnp.int32(4), jnp.zeros(P + 1))
-        monkeypatch.setattr(subset_pool, "BLOCK", 7)
-        chosen = jnp.zeros(P, bool).at[jnp.array([5, 1, 9, 12])].set(True)
-        found = subset_pool._swap_scores(thin, threshold, point, chosen)
+    monkeypatch.setattr(subset_pool, "BLOCK", 7)
+    dense, thin = pair(loss)
+    threshold = sht.Sparsity(3, k_max=4, keep=[5]).bind(thin)
+    idx = jnp.array([5, 1, 9, 12, 0])
+
+    @jax.jit
+    def both(dense, thin):
+        point = subset_pool.fitted(dense, threshold, idx, jnp.int32(4), jnp.zeros(P + 1))
+        chosen = jnp.zeros(P, bool).at[idx[:4]].set(True)
         t = tableau_at(dense.normal_equations(point.x), point.idx, point.size)
-        expected = np.asarray(swap_gains(t, 1)).max(axis=0)
-        np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
-        live = np.isfinite(expected)
-        np.testing.assert_allclose(found[live], expected[live], rtol=1e-8, atol=1e-10)
+        return subset_pool._swap_scores(thin, threshold, point, chosen), swap_gains(t, 1).max(axis=0)
+
+    found, expected = map(np.asarray, both(dense, thin))
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
+    live = np.isfinite(expected)
+    assert live.sum() == P - 4
+    np.testing.assert_allclose(found[live], expected[live], rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.slow
