@@ -227,12 +227,13 @@ def test_rank_with_softmax():
     np.testing.assert_allclose(values[0], best, rtol=1e-6)
 
 
-def test_lanes_of_ranks_and_data_equal_the_loop():
+@pytest.mark.parametrize("solver", [sht.IHT(), pytest.param(sht.HTP(), marks=pytest.mark.slow)])
+def test_lanes_of_ranks_and_data_equal_the_loop(solver):
     targets = jnp.asarray(Y + np.random.default_rng(1).standard_normal((2, N, C)))
     ranks = jnp.array([1, 2])
 
     def run(Y, r):
-        return sht.solve(sht.MultiResponse(X, Y, fit_intercept=True), sht.Rank(r, r_max=2), sht.HTP(), max_steps=60)
+        return sht.solve(sht.MultiResponse(X, Y, fit_intercept=True), sht.Rank(r, r_max=2), solver, max_steps=60)
 
     batch = jax.vmap(run)(targets, ranks)
     for i in range(2):
