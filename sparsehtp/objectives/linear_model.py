@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from .._tolerances import tolerance
 from .._types import ArrayLike, Support, is_concrete, replace
-from ..designs import AbstractDesign, as_design
+from ..designs import AbstractDesign, DenseDesign, as_design
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractLoss, Squared
 from .base import DENSE_HESSIAN_LIMIT, AbstractRestrictable, AbstractRestricted, gather, scatter
