@@ -1,6 +1,6 @@
 """Colours of the algorithms, the same in every figure, and the plots that several experiments share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ STYLE = {
 }
 
 
-def curves(ax: Any, xs: Sequence[float], series: dict[str, Sequence[float]]) -> None:
+def curves(ax: Any, xs: Sequence[float], series: Mapping[str, Any]) -> None:
     """One line per algorithm."""
     for name, ys in series.items():
         colour, marker = STYLE[name]

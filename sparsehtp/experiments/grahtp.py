@@ -287,7 +287,7 @@ def fig4(run: Run) -> Any:
         for a in ALGORITHMS
     ]
     rows = run.map(fit, cells)
-    points = {}  # (data, k) -> algorithm -> row
+    points: dict[tuple[str, int], dict[str, Any]] = {}  # (data, k) -> algorithm -> row
     for row in rows:
         points.setdefault((row["data"], row["k"]), {})[row["algorithm"]] = row
     missing = [name for name in run["data"] if name not in sets]
