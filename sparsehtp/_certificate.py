@@ -272,8 +272,10 @@ def _statement(noun, value, gain, swap, stationary, lemma21, tol, why, every_sub
 
 def _read(objective, threshold, solution):
     """The coefficients, their support in the solver's order (free, kept, chosen, padding), and the chosen units."""
-    p = objective.n_coefficients
-    w = np.asarray(solution.x, objective.dtype)
+    p, x = objective.n_coefficients, solution.x
+    if not hasattr(x, "shape"):  # a pytree
+        x = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(x)])
+    w = np.asarray(x, objective.dtype)
     if w.shape != (p,):
         raise ValueError(f"solution: needs one solution with {p} coefficients, got x of shape {w.shape}.")
     if not np.isfinite(w).all():
