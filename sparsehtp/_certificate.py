@@ -1,17 +1,6 @@
-"""What is known about the quality of a solution: stationarity, a necessary condition, and the best remaining swap.
-
-For least squares without bounds all swaps are scored at once. With the chosen features S, G their weighted, centred
-Gram matrix plus l2, R = G[S, :] (a row per chosen feature), H = G_SS^-1 R, d = diag(G_SS^-1), and c and g the
-coefficients and minus the gradient after a refit on S, the exchange of i for j lowers 2F by
-
-    (g_j + (c_i/d_i) H_ij)^2 / (q_j + H_ij^2/d_i) - c_i^2/d_i,    q_j = G_jj - R_j'H_j,
-
-and a free place in S is an i with c_i = H_i = 0. These scores only say which swaps to try: a gain is reported, or
-denied, after refits on the data wherever rounding could decide.
-"""
+"""What is known about the quality of a solution: stationarity, a necessary condition, and the best remaining swap."""
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -21,21 +10,17 @@ from jaxtyping import Array
 
 from ._chunks import chunk_width
 from ._proof import NOTHING, penalised_point, penalised_statement, proof_of
+from ._swap_scan import BLOCK_MEMORY, CANDIDATES, Swaps, lemma21, quadratic_bound, scan
 from ._tolerances import tolerance
-from ._types import Support, is_concrete, replace
-from .linalg import LANE, dot, masked_factor, top_k
+from ._types import Support, is_concrete
+from .linalg import LANE
 from .losses import Squared
-from .objectives import AbstractObjective, AbstractRestrictable, LinearModel, MultiResponse, gather, scatter
+from .objectives import AbstractObjective, AbstractRestrictable, MultiResponse, gather, scatter
 from .objectives.base import DENSE_HESSIAN_LIMIT
 from .thresholds import L0L1L2, AbstractUnitThreshold, GroupSparsity, Sparsity
 from .thresholds.base import next_power_of_two
 
-BLOCK_MEMORY = 2**28  # bytes of a block of Gram rows, and of the columns of a batch of refits
-HOST_MEMORY = 2**32  # bytes of the Gram rows of a sparse design, kept outside of the device
-GRAM_ROWS = 32  # of them at a time
-CANDIDATES = 1024  # swaps that are refitted at most where all are scored
 BATCH = 32  # refits at a time among them
-SLACK = 16  # roundings that a score may be wrong by
 REFIT_WORK = 2e9  # (refits) (samples) (coefficients)^2 up to which every swap is refitted
 
 
@@ -131,14 +116,6 @@ class _Point(NamedTuple):
     solved: Array
 
 
-class _Swaps(NamedTuple):
-    """Swaps (place of the support, unit) and the most that each may lower F, in falling order."""
-
-    hopes: np.ndarray
-    places: np.ndarray
-    new: np.ndarray
-
-
 class _Best(NamedTuple):
     """The best swap that was found, and whether no better one can have been missed."""
 
@@ -190,15 +167,15 @@ def _certificate(objective, threshold, solution, bounds):
     )
     pairs, coefficients = places.size * others.size, _n_coefficients(threshold, x, units)
 
-    lemma21 = swaps = best = None
+    necessary = swaps = best = None
     why = "the refits do not settle it at this precision"
     few = coefficients <= DENSE_HESSIAN_LIMIT
     if type(threshold) is Sparsity and threshold.lower is None and threshold.upper is None and few:
-        bound, smoothness = _quadratic_bound(objective)
+        bound, smoothness = quadratic_bound(objective)
         if bound is not None:
-            swaps, diagonal, largest = _scan(bound, units, places, point if objective.quadratic else None, enough)
+            swaps, diagonal, largest = scan(bound, units, places, point if objective.quadratic else None, enough)
             moves = np.asarray(x)[chosen], point.grad[: objective.n_coefficients]
-            lemma21 = _lemma21(*moves, k, smoothness * largest, smoothness * diagonal, enough, scale)
+            necessary = lemma21(*moves, k, smoothness * largest, smoothness * diagonal, enough, scale)
     if pairs == 0:
         best = _Best(0.0, None, True)
     elif not few:
@@ -209,7 +186,7 @@ def _certificate(objective, threshold, solution, bounds):
         best = _confirm(objective, threshold, x, units, value, enough, swaps, BATCH)
         best = best._replace(decided=best.decided and swaps.hopes.size < CANDIDATES)
     elif pairs * (objective.ifo_per_gradient + coefficients) * coefficients**2 <= REFIT_WORK:
-        swaps = _Swaps(np.full(pairs, np.inf), np.repeat(places, others.size), np.tile(others, places.size))
+        swaps = Swaps(np.full(pairs, np.inf), np.repeat(places, others.size), np.tile(others, places.size))
         best = _confirm(
             objective, threshold, x, units, value, enough, swaps, min(next_power_of_two(max(pairs, BATCH)), 1024)
         )
@@ -221,9 +198,9 @@ def _certificate(objective, threshold, solution, bounds):
     gain, swap = (None, None) if best is None else (best.gain, best.swap)
     every_subset = chosen.size == k and (k <= 1 or others.size <= 1)
     proof = proof_of(objective, threshold, value) if bounds else NOTHING
-    statement = _statement(noun, value, gain, swap, stationary, lemma21, tol, why, every_subset, proof)
+    statement = _statement(noun, value, gain, swap, stationary, necessary, tol, why, every_subset, proof)
     open_gap = None if proof.lower is None else value - proof.lower
-    return Certificate(value, proof.lower, open_gap, gain, swap, stationary, lemma21, statement)
+    return Certificate(value, proof.lower, open_gap, gain, swap, stationary, necessary, statement)
 
 
 def _only_value(value, noun, why, proof):
@@ -235,7 +212,7 @@ def _only_value(value, noun, why, proof):
 _EXCHANGE = "exchanging one chosen {0} for another"
 
 
-def _statement(noun, value, gain, swap, stationary, lemma21, tol, why, every_subset, proof):
+def _statement(noun, value, gain, swap, stationary, necessary, tol, why, every_subset, proof):
     parts = []
     if stationary is False:
         parts.append(f"The coefficients are not optimal for the chosen {noun}s: refitting them lowers the objective.")
@@ -263,7 +240,7 @@ def _statement(noun, value, gain, swap, stationary, lemma21, tol, why, every_sub
         )
         if not proof.optimal:
             parts.append("This does not prove that it is the best subset.")
-    if lemma21 is False and not gain:
+    if necessary is False and not gain:
         parts.append("A necessary condition of the best subset fails, so a better one exists.")
     elif gain is None and not proof.optimal:
         parts.append("Nothing here proves that it is the best subset.")
@@ -366,134 +343,3 @@ def _confirm(objective, threshold, x, units, value, enough, swaps, batch):
             place = places[best]
             gain, swap = float(gains.max()), (int(units.idx[place]) if units.mask[place] else None, int(new[best]))
     return _Best(gain, swap, solved)
-
-
-def _quadratic_bound(objective):
-    """A quadratic objective and the factor by which its Hessian bounds (for a quadratic: is) the objective's."""
-    if objective.quadratic:
-        return objective, 1.0
-    if not isinstance(objective, LinearModel) or not np.isfinite(float(objective.loss.smoothness)):
-        return None, None
-    smoothness = float(objective.loss.smoothness)
-    return replace(objective, loss=Squared(), l2=objective.l2 / smoothness), smoothness
-
-
-def _scan(quadratic, units, places, point, enough):
-    """Swaps that may lower F by more than `enough`, the Hessian's diagonal, and its largest 2 x 2 eigenvalue.
-
-    No swaps (None) without a point, or where the support is singular.
-    """
-    n_free = quadratic.n_free
-    support = Support(units.idx[n_free:], units.mask[n_free:])
-    may_leave = np.isin(np.arange(support.idx.size) + n_free, places)
-    chosen = np.zeros(quadratic.n_coefficients, bool)
-    chosen[support.idx[support.mask]] = True
-    scored = point is not None and not point.singular
-    diagonal, largest, hopes, swaps = [], 0.0, [], []
-    for features, *block in _gram_blocks(quadratic, support.idx):
-        enters = (features < chosen.size) & ~chosen[np.minimum(features, chosen.size - 1)]
-        curvature, scores = jax.device_get(
-            _score(support, may_leave, enters, features, block, point if scored else None)
-        )
-        diagonal.append(np.asarray(block[-1]))
-        largest = max(largest, float(curvature))
-        if scored:
-            best, flat = scores
-            best = best + (point.value - point.refit_value)
-            worth = best > enough
-            place, feature = np.divmod(flat[worth], features.size)
-            hopes.append(best[worth])
-            swaps.append((place + n_free, features[feature]))
-    diagonal = np.concatenate(diagonal)[: chosen.size]
-    if not scored:
-        return None, diagonal, largest
-    hopes = np.concatenate(hopes)
-    order = np.argsort(-hopes, kind="stable")[:CANDIDATES]
-    return _Swaps(hopes[order], *np.concatenate(swaps, axis=1)[:, order].astype(np.int32)), diagonal, largest
-
-
-def _gram_blocks(quadratic, idx) -> Iterator[tuple[np.ndarray, Array, Array, Array]]:
-    """Blocks of features, the support's own Gram matrix, its Gram rows on the block, and the block's diagonal.
-
-    Features past the last one pad a block.
-    """
-    m, p, itemsize = idx.size, quadratic.n_coefficients, jnp.dtype(quadratic.dtype).itemsize
-    if m * p * itemsize <= BLOCK_MEMORY or not isinstance(quadratic, LinearModel):
-        rows, diagonal = _gram(quadratic, idx)
-        yield np.arange(p, dtype=np.int32), rows[:, idx], rows, diagonal
-        return
-    if quadratic.sparse and m * p * itemsize <= HOST_MEMORY:
-        yield from _sparse_gram_blocks(quadratic, idx)
-        return
-    width = max(1, BLOCK_MEMORY // ((quadratic.ifo_per_gradient + 3 * m) * itemsize))
-    for start in range(0, p, width):
-        features = np.arange(start, start + width, dtype=np.int32)
-        subset = np.concatenate([idx, np.minimum(features, p - 1)])
-        rows, diagonal = _gram(_subset(quadratic, subset), np.arange(m, dtype=np.int32))
-        yield features, rows[:, :m], rows[:, m:], diagonal[m:]
-
-
-def _sparse_gram_blocks(quadratic, idx):
-    """The same from Gram rows on the host, a few at a time: dense blocks of a sparse design's columns cost more."""
-    m, p = idx.size, quadratic.n_coefficients
-    rows = np.empty((m, p), quadratic.dtype)
-    for start in range(0, m, GRAM_ROWS):
-        part = np.resize(idx[start : start + GRAM_ROWS], GRAM_ROWS)  # one shape for all parts
-        few, diagonal = jax.device_get(_gram(quadratic, part))
-        rows[start : start + GRAM_ROWS] = few[: m - start]
-    width = max(1, BLOCK_MEMORY // (4 * m * rows.itemsize))
-    for start in range(0, p, width):
-        features = np.arange(start, start + width, dtype=np.int32)
-        columns = np.minimum(features, p - 1)
-        yield features, rows[:, idx], rows[:, columns], diagonal[columns]
-
-
-@jax.jit
-def _subset(quadratic, idx):
-    return quadratic.subset(idx)
-
-
-@jax.jit
-def _gram(quadratic, idx):
-    equations = quadratic.normal_equations()
-    return equations.columns(idx), equations.diagonal
-
-
-@jax.jit
-def _score(support, may_leave, enters, features, block, point):
-    """The largest eigenvalue of the 2 x 2 blocks; and, with a point, the best swaps.
-
-    Of a swap: the most that it may lower F, rounding allowed for, and its flat index (place, feature).
-    """
-    gram, rows, G = block
-    usable = (may_leave & support.mask)[:, None] & enters
-    own = jnp.diagonal(gram)[:, None]
-    curvature = jnp.max(jnp.where(usable, (own + G) / 2 + jnp.hypot((own - G) / 2, rows), 0), initial=0)
-    if point is None:
-        return curvature, None
-    eps, tiny = jnp.finfo(rows.dtype).eps, jnp.finfo(rows.dtype).tiny
-    # The inverse is zero on empty places and all-zero columns, and so is H.
-    inverse = masked_factor(gram, support.mask).inverse(gram.dtype)
-    H, d = dot(inverse, rows), jnp.diagonal(inverse)
-    c = jnp.where(d > 0, gather(point.refit, support), 0)[:, None]
-    d = jnp.where(d > 0, d, 1)[:, None]
-    g = -point.refit_grad[jnp.minimum(features, point.refit_grad.shape[0] - 1)]
-    q = jnp.maximum(G - jnp.sum(rows * H, axis=0), 0) + H**2 / d
-    usable = may_leave[:, None] & enters & (q > jnp.maximum(100 * eps * G, tiny))
-    q = jnp.where(usable, q, 1)
-    gain, loss = (g + c / d * H) ** 2 / q, c**2 / d
-    slack = SLACK * eps * (gain * (1 + G / q) + loss)
-    hopes = jnp.where(usable, (gain - loss + slack) / 2, -jnp.inf).ravel()
-    best = top_k(hopes, min(CANDIDATES, hopes.shape[0]))
-    return curvature, (hopes[best], best)
-
-
-def _lemma21(x, grad, k, largest, diagonal, enough, scale):
-    """Whether no move that the lemma is about lowers F by more than the tolerance."""
-    nonzero = np.abs(x[x != 0])
-    if nonzero.size < k:  # any coordinate may move alone
-        return bool(np.max(grad**2 / np.maximum(diagonal, np.finfo(diagonal.dtype).tiny), initial=0) <= scale)
-    if not (nonzero.size and largest):
-        return True
-    steepest, smallest = float(np.abs(grad).max()), float(nonzero.min())
-    return bool((steepest**2 / largest - largest * smallest**2) / 2 <= enough)

@@ -85,7 +85,7 @@ def _describe(value: Any, place: str = "") -> dict[str, str]:
     if isinstance(value, eqx.Module):
         parts = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        parts = value._asdict()
+        parts = dict(zip(value._fields, value, strict=True))
     elif isinstance(value, tuple | list):
         parts = dict(enumerate(value))
     elif isinstance(value, dict):

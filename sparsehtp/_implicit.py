@@ -178,8 +178,8 @@ def equations(threshold: Any, objective: Any, x: Float[Array, "d"], support: Any
     )
 
 
-@equations.register
-def _(threshold: AbstractUnitThreshold, objective, x, support):
+@equations.register(AbstractUnitThreshold)
+def _(threshold, objective, x, support):
     if not isinstance(objective, AbstractRefittable):
         raise TypeError(
             f"objective: {type(objective).__name__} cannot be restricted to a support, so its solutions have no "
@@ -195,7 +195,8 @@ def _(threshold: AbstractUnitThreshold, objective, x, support):
     restricted = objective.restrict(entries)
     if type(threshold).value is not AbstractThreshold.value:
         restricted = Tilted(restricted, gather(jax.grad(threshold.value)(x), entries))
-    return SupportEquations(restricted, threshold, entries, *threshold.box(entries), x.shape[0])
+    lower, upper = threshold.box(entries)
+    return SupportEquations(restricted, threshold, entries, lower, upper, x.shape[0])
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))

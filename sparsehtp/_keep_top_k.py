@@ -17,7 +17,7 @@ from .thresholds.base import check_count
 class KeepTopKState(NamedTuple):
     """Steps taken."""
 
-    count: Int[Array, ""]
+    steps: Int[Array, ""]
 
 
 def keep_top_k(
@@ -58,12 +58,12 @@ def keep_top_k(
     def update(updates, state, params=None):
         if params is None:
             raise ValueError("params: keep_top_k needs them; call update(updates, state, params).")
-        share = 1.0 if schedule is None else jnp.clip(schedule(state.count), 0, 1)
+        share = 1.0 if schedule is None else jnp.clip(schedule(state.steps), 0, 1)
         new = jax.tree.map(lambda p, u: p + u.astype(p.dtype), params, updates)
         kept = _kept(jax.tree.map(jnp.abs, new), k, per_leaf, share)
         # p + (-p) is exactly zero.
         updates = jax.tree.map(lambda keep, p, u: jnp.where(keep, u.astype(p.dtype), -p), kept, params, updates)
-        return updates, KeepTopKState(optax.safe_increment(state.count))
+        return updates, KeepTopKState(optax.safe_increment(state.steps))
 
     return optax.GradientTransformation(init, update)
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from . import _grid
 from ._penalised_path import penalised_path
@@ -68,7 +68,7 @@ class Path:
         return self.ks.shape[0]
 
     @property
-    def x(self) -> Float[np.ndarray, "grid p"]:
+    def x(self) -> Float[np.ndarray, "grid p"] | Float[Array, "grid p"]:
         """(grid, p) coefficients in original units, or (grid, n_variables, n_variables); built anew at every access."""
         if not is_concrete(self.features, self.coefficients):
             return traced_dense(self.features, self.coefficients, self.n_features)

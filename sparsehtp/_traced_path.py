@@ -7,7 +7,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from . import _grid, _implicit
-from ._types import Support, replace
+from ._types import ArrayLike, Support, replace
 from .objectives import gather
 
 
@@ -42,7 +42,7 @@ def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:
     return fits._replace(coefficients=coefficients, intercept=intercept, value=value, loss=loss)
 
 
-def traced_dense(features: Support, coefficients: Float[Array, "grid m"], p: int) -> Float[Array, "grid p"]:
+def traced_dense(features: Support, coefficients: Float[ArrayLike, "grid m"], p: int) -> Float[Array, "grid p"]:
     """Dense coefficients from those on the supports."""
 
     def row(idx, mask, z):

@@ -2,7 +2,9 @@
 
 import contextlib
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,6 +17,8 @@ from scipy import sparse
 
 from ..datasets import Data
 from ..estimators.parameters import LOSSES
+from ..io import check_output
+from ..plot import new_figure
 from .options import Problem
 
 
@@ -31,6 +35,30 @@ def one_sentence(errors: Console, *kinds: type[Exception]) -> Iterator[None]:
     except kinds as error:
         errors.print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(2) from error
+
+
+def check_outputs(out: Path, save: Path | None = None) -> None:
+    """OSError or ImportError where results, the model or the plots could not be written: nothing must waste a fit."""
+    check_output(out)
+    if save is not None:
+        if save.is_dir():
+            raise OSError(f"save: {save} is a folder; name a file, for example {save / 'model.npz'}.")
+        if not save.absolute().parent.is_dir():
+            raise OSError(f"save: there is no folder {save.parent}; make it first or choose another place.")
+    new_figure(1, 1)
+
+
+@contextlib.contextmanager
+def fitting(errors: Console, *kinds: type[Exception]) -> Iterator[tuple["Stopwatch", list[warnings.WarningMessage]]]:
+    """A status line and one-sentence errors around a fit; the time that it takes and the warnings that it gives."""
+    with (
+        one_sentence(errors, *kinds),
+        errors.status("2/3 Compiling and fitting"),
+        Stopwatch() as timing,
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
+        yield timing, caught
 
 
 def features(data: Data, dtype: str) -> Any:

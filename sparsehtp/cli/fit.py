@@ -1,7 +1,6 @@
 """Load, fit, score, plot, write: the path of `fit` and `demo`."""
 
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +14,12 @@ from scipy import sparse
 import sparsehtp as sht
 
 from ..datasets import Data
-from ..io import check_output, describe_device, versions
-from ..plot import new_figure, plot_cv, plot_fit
-from .common import Stopwatch, encode, features, name_of, one_sentence
+from ..io import describe_device, versions
+from ..plot import plot_cv, plot_fit
+from .common import check_outputs, encode, features, fitting, name_of, one_sentence
 from .files import as_csv, as_images, as_json, write_files
 from .options import Options
-from .report import print_report, print_warning
+from .report import print_report, print_warnings
 
 
 class Split(NamedTuple):
@@ -35,19 +34,10 @@ def run(load: Callable[[], Data], options: Options, out: Path, source: str, save
     """Fit what `load` returns and report it; exits with 2 for bad input and 1 for a nonfinite result."""
     console, errors = Console(), Console(stderr=True)
     with one_sentence(errors, ValueError, OSError, ImportError), errors.status("1/3 Loading data"):
-        check_output(out)
-        if save is not None:
-            check_save(save)
-        new_figure(1, 1)  # a missing matplotlib must not waste a fit
+        check_outputs(out, save)
         data = load()
         split = prepare(data, options)
-    with (
-        one_sentence(errors, ValueError, TypeError),
-        errors.status("2/3 Compiling and fitting"),
-        Stopwatch() as timing,
-        warnings.catch_warnings(record=True) as caught,
-    ):
-        warnings.simplefilter("always")
+    with fitting(errors, ValueError, TypeError) as (timing, caught):
         estimator = make_estimator(options).fit(*split.train)
         statement = with_names(estimator.certificate_.statement, data.feature_names)
     with one_sentence(errors, OSError), errors.status("3/3 Plotting"):
@@ -55,19 +45,9 @@ def run(load: Callable[[], Data], options: Options, out: Path, source: str, save
         paths = [] if save is None else [sht.save(estimator, save).absolute()]
         paths = [*write_files(out, _files(model, estimator)), *paths]
     print_report(console, model, timing, paths)
-    for warning in caught:
-        if issubclass(warning.category, UserWarning):  # ConvergenceWarning is one
-            print_warning(errors, str(warning.message).removeprefix(f"{type(estimator).__name__}: "))
+    print_warnings(errors, caught, type(estimator).__name__)
     if model["result"]["name"] == "nonfinite":
         raise typer.Exit(1)
-
-
-def check_save(path: Path) -> None:
-    """OSError unless a file can be written at `path`."""
-    if path.is_dir():
-        raise OSError(f"save: {path} is a folder; name a file, for example {path / 'model.npz'}.")
-    if not path.absolute().parent.is_dir():
-        raise OSError(f"save: there is no folder {path.parent}; make it first or choose another place.")
 
 
 def prepare(data: Data, options: Options) -> Split:

@@ -1,6 +1,5 @@
 """Several responses, one low rank: the path of `lowrank`."""
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,32 +14,22 @@ from rich.table import Table
 import sparsehtp as sht
 
 from ..datasets import load_file
-from ..io import check_output, describe_device, versions
-from ..plot import new_figure, plot_ranks
-from .common import Stopwatch, one_sentence
+from ..io import describe_device, versions
+from ..plot import plot_ranks
+from .common import check_outputs, fitting, one_sentence
 from .files import as_csv, as_images, as_json, write_files
-from .fit import check_save
 from .options import LowRankOptions
-from .report import facts_table, print_facts, print_warning
+from .report import facts_table, print_facts, print_warnings
 
 
 def run(file: Path, targets: Sequence[str], options: LowRankOptions, out: Path, save: Path | None = None) -> None:
     """Fit a file and report it; exits with 2 for bad input."""
     console, errors = Console(), Console(stderr=True)
     with one_sentence(errors, ValueError, OSError, ImportError), errors.status("1/3 Loading data"):
-        check_output(out)
-        if save is not None:
-            check_save(save)
-        new_figure(1, 1)  # a missing matplotlib must not waste a fit
+        check_outputs(out, save)
         X, Y = load(file, targets)
         X, Y = X.astype(options.dtype), Y.astype(options.dtype)
-    with (
-        one_sentence(errors, ValueError, TypeError),
-        errors.status("2/3 Compiling and fitting"),
-        Stopwatch() as timing,
-        warnings.catch_warnings(record=True) as caught,
-    ):
-        warnings.simplefilter("always")
+    with fitting(errors, ValueError, TypeError) as (timing, caught):
         estimator = sht.LowRankRegressor(
             int(options.rank) if options.rank.isdecimal() else options.rank,
             l2=options.l2,
@@ -75,9 +64,7 @@ def run(file: Path, targets: Sequence[str], options: LowRankOptions, out: Path, 
     facts.add_row("result", f"{model['result']}, the global minimum for this rank")
     facts.add_row("time", f"{timing} on {model['device']['kind']}")
     print_facts(console, facts, paths)
-    for warning in caught:
-        if issubclass(warning.category, UserWarning):
-            print_warning(errors, str(warning.message).removeprefix("LowRankRegressor: "))
+    print_warnings(errors, caught, "LowRankRegressor")
 
 
 def load(file: Path, targets: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:

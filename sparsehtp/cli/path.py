@@ -17,9 +17,9 @@ import sparsehtp as sht
 
 from ..datasets import Data
 from ..estimators.parameters import LOSSES, SOLVERS
-from ..io import check_output, describe_device, versions
-from ..plot import new_figure, plot_cv, plot_path, plot_stability
-from .common import Stopwatch, encode, features, name_of, one_sentence, progress_bar
+from ..io import describe_device, versions
+from ..plot import plot_cv, plot_path, plot_stability
+from .common import Stopwatch, check_outputs, encode, features, name_of, one_sentence, progress_bar
 from .files import as_csv, as_images, as_json, write_files
 from .options import PathOptions
 from .report import facts_table, print_facts, print_warning
@@ -43,8 +43,7 @@ def run(load: Callable[[], Data], options: PathOptions, out: Path, source: str, 
     wrong = (ValueError, TypeError, OSError, ImportError)
     with jax.enable_x64(options.problem.dtype == "float64"):
         with one_sentence(errors, *wrong), errors.status("Loading data"):
-            check_output(out)
-            new_figure(1, 1)  # a missing matplotlib must not waste a path
+            check_outputs(out)
             data = load()
             objective, classes = prepare(data, options)
         with one_sentence(errors, *wrong), Stopwatch() as timing:

@@ -18,14 +18,13 @@ from rich.table import Table
 import sparsehtp as sht
 
 from ..datasets import load_file
-from ..io import check_output, describe_device, versions
-from ..plot import as_graph, new_figure, plot_graph, plot_precision
+from ..io import describe_device, versions
+from ..plot import as_graph, plot_graph, plot_precision
 from ..thresholds import OffDiagonal, pair_index
-from .common import Stopwatch, one_sentence, progress_bar
+from .common import Stopwatch, check_outputs, one_sentence, progress_bar
 from .files import as_csv, as_images, as_json, write_files
-from .fit import check_save
 from .options import GraphOptions
-from .report import MAX_ROWS, facts_table, print_facts, print_warning
+from .report import MAX_ROWS, facts_table, print_facts, print_warnings
 
 STABLE = 0.75  # selection probability from which an edge is called stable
 
@@ -103,10 +102,7 @@ def run(
     console, errors = Console(), Console(stderr=True)
     wrong = (ValueError, TypeError, OSError, ImportError)
     with one_sentence(errors, *wrong), errors.status("1/3 Loading data"):
-        check_output(out)
-        if save is not None:
-            check_save(save)
-        new_figure(1, 1)  # a missing plotting library must not waste a fit
+        check_outputs(out, save)
         as_graph(np.eye(2))
         if options.stability % 2:
             raise ValueError(f"stability: subsamples come as pairs, so it must be even, got {options.stability}.")
@@ -125,9 +121,7 @@ def run(
         paths = [*write_files(out, _files(model, X, answer)), *paths]
     console.print(_table(answer))
     _print_facts(console, answer, timing, paths)
-    for warning in caught:
-        if issubclass(warning.category, UserWarning):  # ConvergenceWarning is one
-            print_warning(errors, str(warning.message).removeprefix("SparsePrecision: "))
+    print_warnings(errors, caught, "SparsePrecision")
 
 
 def make_estimator(options: GraphOptions, keep: list[list[str]] | None) -> sht.SparsePrecision:

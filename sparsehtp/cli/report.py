@@ -1,5 +1,6 @@
 """What a person reads in the terminal."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -92,3 +93,10 @@ def print_facts(console: Console, facts: Table, paths: Sequence[Path]) -> None:
 def print_warning(errors: Console, sentence: str) -> None:
     """What a person should know before using the coefficients."""
     errors.print(f"[yellow]Warning:[/] {escape(sentence)}", soft_wrap=True)
+
+
+def print_warnings(errors: Console, caught: Sequence[warnings.WarningMessage], estimator: str) -> None:
+    """Those of the caught warnings that are for users; each begins with the estimator's name, which they know."""
+    for warning in caught:
+        if issubclass(warning.category, UserWarning):  # ConvergenceWarning is one
+            print_warning(errors, str(warning.message).removeprefix(f"{estimator}: "))

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import io
 import lzma
 import re
 import zlib
@@ -23,15 +24,12 @@ _LINE = re.compile(rf"{_NUMBER}(\s+(\d+|qid):{_NUMBER})*\s*")
 _DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error)
 
 
-class Lines:
+class Lines(io.BufferedIOBase):
     """The lines of a file, decompressed by its name, within limits of size; what scikit-learn reads as a file."""
 
     def __init__(self, path: Path, max_bytes: int):
         self.path = path
         self.max_bytes = max_bytes
-
-    def read(self):
-        raise NotImplementedError("the file is read line by line")
 
     def __iter__(self) -> Iterator[bytes]:
         size = 0

@@ -24,6 +24,11 @@ class Smooth(Protocol):
     def kinked(self) -> bool: ...
     def value(self, z: Float[Array, "m"]) -> Float[Array, ""]: ...
     def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]: ...
+
+
+class WithHessian(Smooth, Protocol):
+    """The same with its Hessian matrix."""
+
     def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]: ...
 
 
@@ -35,7 +40,7 @@ class Refit(NamedTuple):
     solved: Bool[Array, ""]
 
 
-def solve_quadratic(problem: Smooth, zero: Float[Array, "m"]) -> Refit:
+def solve_quadratic(problem: WithHessian, zero: Float[Array, "m"]) -> Refit:
     """Minimiser of a quadratic, with one step of iterative refinement so that float32 Gram rounding does not stay."""
     system = masked_factor(problem.hess(zero), problem.mask)
     z = system.solve(-problem.grad(zero))
@@ -53,7 +58,7 @@ class _Newton(NamedTuple):
 
 
 def newton(
-    problem: Smooth,
+    problem: WithHessian,
     z0: Float[Array, "m"],
     lower: Float[Array, "m"] | None = None,
     upper: Float[Array, "m"] | None = None,
@@ -118,7 +123,7 @@ def newton(
 
 
 def minimise(
-    problem: Smooth,
+    problem: WithHessian,
     z0: Float[Array, "m"],
     lower: Float[Array, "m"] | None = None,
     upper: Float[Array, "m"] | None = None,

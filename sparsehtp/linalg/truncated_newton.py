@@ -5,27 +5,19 @@ from typing import NamedTuple, Protocol
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from .._tolerances import tolerance
-from .restricted_newton import MAX_HALVINGS, Refit
+from .restricted_newton import MAX_HALVINGS, Refit, Smooth
 
 MAX_TRUNCATED_STEPS = 60
 MAX_PRODUCTS = 500  # Hessian products per Newton step
 FORCING = 0.1  # residual of the first Newton systems, relative
 
 
-class MatrixFree(Protocol):
-    """A smooth convex function of m coefficients with Hessian-vector products."""
+class MatrixFree(Smooth, Protocol):
+    """A smooth convex function of m coefficients with Hessian-vector products and a preconditioner."""
 
-    mask: Bool[Array, "m"]
-
-    @property
-    def quadratic(self) -> bool: ...
-    @property
-    def kinked(self) -> bool: ...
-    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]: ...
-    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]: ...
     def hessian_product(self, z: Float[Array, "m"]) -> Callable[[Array], Array]: ...
     def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]: ...
 

@@ -190,7 +190,7 @@ class AbstractRestricted(eqx.Module):
         """
         without = jnp.where(jnp.eye(z.shape[0], dtype=bool), 0, z)
         if n_free:
-            hessian = self.hess(z)[:n_free]
+            hessian = jax.vmap(self.hessian_product(z))(jnp.eye(n_free, z.shape[0], dtype=z.dtype))
             inverse = masked_factor(hessian[:, :n_free], jnp.ones(n_free, bool)).inverse(z.dtype)
             without = without.at[:, :n_free].add((dot(inverse, hessian) * z).T)
         return jax.vmap(self.value)(without)

@@ -14,9 +14,10 @@ from .._types import ArrayLike, Support, is_concrete, replace
 from ..designs import AbstractDesign, DenseDesign, as_design
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractLoss, Squared
-from .base import DENSE_HESSIAN_LIMIT, AbstractRestrictable, AbstractRestricted, gather, scatter
+from .base import DENSE_HESSIAN_LIMIT, AbstractRestrictable, gather
 from .finite_sum import AbstractFiniteSum, AbstractSamples
-from .normal_equations import AbstractNormalEquations
+from .normal_equations import LinearNormalEquations
+from .restricted_linear_model import RestrictedLinearModel, RestrictedSparseModel, bounded
 
 MIN_CURVATURE = 1e-3  # of a local quadratic model, relative to its mean
 ROWS_AT_ONCE = 128  # in a pass over single samples
@@ -376,140 +377,8 @@ class LinearSamples(AbstractSamples):
         return self.model.ridge() * x
 
 
-class LinearNormalEquations(AbstractNormalEquations):
-    """Normal equations of a weighted least-squares problem on the columns of a `LinearModel`."""
-
-    model: LinearModel
-    weights: Float[Array, "n"]
-    mean: Float[Array, "p"] | None  # of the columns, where the model does not centre them itself
-    rhs: Float[Array, "p"]
-    diagonal: Float[Array, "p"]
-    constant: Float[Array, ""]
-
-    def columns(self, idx):
-        model = self.model
-        A = model.columns(Support(idx, jnp.ones(idx.shape, bool)))
-        if self.mean is not None:
-            A = A - self.mean[idx]
-        # The weighted columns sum to zero, so the transposed product need not be centred.
-        gram = jax.vmap(model.transpose_product)((self.weights[:, None] * A).T)[:, : self.rhs.shape[0]]
-        return gram.at[jnp.arange(idx.shape[0]), idx].add(model.ridge()[idx])
-
-
-class RestrictedLinearModel(AbstractRestricted):
-    """A linear model over the columns A of a support; `weights` sum to one."""
-
-    A: Float[Array, "n m"]
-    y: Float[Array, "n"]
-    loss: AbstractLoss
-    weights: Float[Array, "n"]
-    offset: Float[Array, "n"] | None
-    ridge: Float[Array, "m"]
-    mask: Array
-
-    @property
-    def quadratic(self):
-        return isinstance(self.loss, Squared)
-
-    @property
-    def kinked(self):
-        return self.loss.kinked
-
-    def _predict(self, z):
-        eta = dot(self.A, z)
-        return bounded(eta if self.offset is None else eta + self.offset, self.weights)
-
-    def value(self, z):
-        return dot(self.weights, self.loss.value(self._predict(z), self.y)) + 0.5 * jnp.sum(self.ridge * z**2)
-
-    def grad(self, z):
-        return dot(self.weights * self.loss.derivative(self._predict(z), self.y), self.A) + self.ridge * z
-
-    def _curvature_weights(self, z, damping):
-        curvature = self.loss.second_derivative(self._predict(z), self.y)
-        if self.kinked:
-            curvature = curvature + damping * self.loss.smoothness
-        return self.weights * curvature
-
-    def hvp(self, z, v):
-        return self.hessian_product(z)(v)
-
-    def hessian_product(self, z):
-        curvature = self._curvature_weights(z, 0.0)
-        return lambda v: dot(curvature * dot(self.A, v), self.A) + self.ridge * v
-
-    def hess(self, z, damping=0.0):
-        scaled = self.A * self._curvature_weights(z, damping)[:, None]
-        return dot(scaled.T, self.A) + jnp.diag(self.ridge)
-
-    def scale(self, z):
-        return dot(self.weights * majorant(self.loss, self._predict(z), self.y), self.A**2) + self.ridge
-
-
-class RestrictedSparseModel(AbstractRestricted):
-    """A linear model over a support so large that its columns stay sparse: products go through the whole design.
-
-    `hess` is not available; a support of this size is refitted by conjugate gradients.
-    """
-
-    model: LinearModel
-    support: Support
-
-    @property
-    def mask(self):
-        return self.support.mask
-
-    @property
-    def quadratic(self):
-        return self.model.quadratic
-
-    @property
-    def kinked(self):
-        return self.model.loss.kinked
-
-    def _full(self, z):
-        return scatter(z, self.support, self.model.n_coefficients + self.model.n_free)
-
-    def value(self, z):
-        return self.model.value(self._full(z))
-
-    def grad(self, z):
-        return gather(self.model.value_and_grad(self._full(z))[1], self.support)
-
-    def hvp(self, z, v):
-        return self.hessian_product(z)(v)
-
-    def hessian_product(self, z):
-        model = self.model
-        curvature = model._weights() * model.loss.second_derivative(model.forward(self._full(z)), model.y)
-
-        def times(v):
-            v = self._full(v)
-            return gather(model.transpose_product(curvature * model.product(v)) + model.ridge() * v, self.support)
-
-        return times
-
-    def hess(self, z, damping=0.0):
-        raise NotImplementedError("the Hessian of a support this large is not formed")
-
-    def scale(self, z):
-        model = self.model
-        curvature = model._weights() * majorant(model.loss, model.forward(self._full(z)), model.y)
-        return gather(model.gram_diagonal(curvature) + model.ridge(), self.support)
-
-
-def majorant(loss: AbstractLoss, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
-    """The curvature of a loss, or its upper bound where the curvature can vanish."""
-    return jnp.full_like(eta, loss.smoothness) if loss.kinked else loss.second_derivative(eta, y)
-
-
 def _is_constant(mean, deviation):
     return deviation <= tolerance("constant", deviation.dtype) * jnp.maximum(deviation, jnp.abs(mean))
-
-
-def bounded(eta: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, "n"]:
-    """Predictions, moderate where the weight is zero: such a row must not turn 0 * exp(eta) into NaN."""
-    return jnp.where(weights > 0, eta, jnp.clip(eta, -50, 50))
 
 
 def _vector(name: str, value: ArrayLike, n: int, dtype: Any) -> Array:

@@ -15,7 +15,8 @@ from ..linalg import Refit, dot, largest_eigenvalue, masked_factor, random_start
 from ..losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
 from .base import AbstractRefittable, AbstractRestricted
 from .finite_sum import AbstractFiniteSum, AbstractSamples
-from .linear_model import ROWS_AT_ONCE, LinearModel, LinearSamples, bounded
+from .linear_model import ROWS_AT_ONCE, LinearModel, LinearSamples
+from .restricted_linear_model import bounded
 
 
 class MultiResponse(AbstractRefittable, AbstractFiniteSum):

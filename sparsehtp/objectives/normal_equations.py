@@ -1,9 +1,14 @@
 """Least squares, or the local quadratic model of another objective, through its normal equations."""
 
 import abc
+from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
+
+from .._types import Support
 
 
 class AbstractNormalEquations(eqx.Module):
@@ -31,3 +36,23 @@ class GramEquations(AbstractNormalEquations):
 
     def columns(self, idx):
         return self.A[idx]
+
+
+class LinearNormalEquations(AbstractNormalEquations):
+    """Normal equations of a weighted least-squares problem on the columns of a `LinearModel`."""
+
+    model: Any  # a LinearModel
+    weights: Float[Array, "n"]
+    mean: Float[Array, "p"] | None  # of the columns, where the model does not centre them itself
+    rhs: Float[Array, "p"]
+    diagonal: Float[Array, "p"]
+    constant: Float[Array, ""]
+
+    def columns(self, idx):
+        model = self.model
+        A = model.columns(Support(idx, jnp.ones(idx.shape, bool)))
+        if self.mean is not None:
+            A = A - self.mean[idx]
+        # The weighted columns sum to zero, so the transposed product need not be centred.
+        gram = jax.vmap(model.transpose_product)((self.weights[:, None] * A).T)[:, : self.rhs.shape[0]]
+        return gram.at[jnp.arange(idx.shape[0]), idx].add(model.ridge()[idx])

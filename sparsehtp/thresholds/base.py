@@ -64,6 +64,10 @@ class AbstractThreshold(eqx.Module):
 class AbstractSupportThreshold(AbstractThreshold):
     """A threshold whose result is described by a `Support`, the free entries first."""
 
+    @abc.abstractmethod
+    def entries(self, x: Float[Array, "d"], support: Support) -> Support:
+        """The entries of x that a support of units covers."""
+
     def tangent(self, grad, support):
         return grad
 

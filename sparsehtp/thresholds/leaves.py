@@ -6,9 +6,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Int
 
-from .._types import Support, replace
+from .._types import ArrayLike, Support, replace
 from ..linalg import top_k
 from .base import AbstractUnitThreshold, check_count, default_k_max
 
@@ -30,7 +30,7 @@ class LeafSparsity(AbstractUnitThreshold):
 
     ks: Any
     limits: Any = eqx.field(static=True)
-    keep: Int[Array, "0"]
+    keep: Int[ArrayLike, "0"]
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
     blocks: Any = eqx.field(static=True)  # (start, stop, k_max or None: dense) of every leaf, once bound

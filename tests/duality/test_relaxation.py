@@ -114,7 +114,7 @@ SLOW = [pytest.param(loss, marks=pytest.mark.slow) for loss in (sht.Logistic(), 
 def test_diht_and_sdiht_reach_the_convex_optimum(loss):
     X, y, weights = problem(3, loss.classification)
     model = sht.LinearModel(X, y, loss, l2=0.3, sample_weight=weights, fit_intercept=True)
-    threshold = sht.Sparsity(2, keep=[4])
+    threshold = sht.Sparsity(2, k_max=2, keep=[4])
     best = float(largest_dual(model, threshold))
     room = 2e-3 if isinstance(loss, sht.Hinge) else 1e-4  # the convex form of the hinge is that of a smoothed one
     for solver, steps in ((sht.DIHT(), 4000), (sht.SDIHT(block_size=4), 6000)):
@@ -134,7 +134,7 @@ def test_diht_and_sdiht_reach_the_convex_optimum(loss):
 def test_the_theorems_steps_and_polish():
     X, y, weights = problem(5, True)
     model = sht.LinearModel(X, y, sht.SmoothedHinge(), l2=1.0, sample_weight=weights)
-    best = float(largest_dual(model, sht.Sparsity(2)))
+    best = float(largest_dual(model, sht.Sparsity(2, k_max=2)))
     for solver in (sht.DIHT("theorem15", scale=1.0), sht.SDIHT(4, "theorem15", scale=1.0), sht.DIHT("theorem17", 1.0)):
         solution = sht.solve(model, sht.Sparsity(2), solver, max_steps=300)
         row = int(solution.best_step)

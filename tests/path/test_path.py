@@ -180,10 +180,14 @@ def test_quadratics_have_no_ridge_to_replace():
         sht.solve_path(sht.QuadraticForm(np.eye(3), np.ones(3)), [1], [0.1])
 
 
-def test_traced_data_are_refused():
+def test_paths_of_the_penalised_problem_and_criteria_refuse_traced_data():
     objective = screening.model()
-    with pytest.raises(TypeError, match=r"objective: .* under jit or vmap use sht.solve"):
-        jax.jit(lambda l2: sht.solve_path(objective.reweighted(l2=l2), [1]).x)(0.1)
+    for refused in (
+        lambda l2: sht.solve_path(objective.reweighted(l2=l2), l0s=[0.1]).x,
+        lambda l2: sht.cross_validate(objective.reweighted(l2=l2), [1]).loss,
+    ):
+        with pytest.raises(TypeError, match=r"objective: .* under jit or vmap use sht.solve"):
+            jax.jit(refused)(0.1)
 
 
 def test_predictions_need_all_features():

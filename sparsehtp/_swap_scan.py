@@ -1,0 +1,169 @@
+"""All exchanges of a chosen unit for another, scored at once for least squares without bounds.
+
+With the chosen features S, G their weighted, centred Gram matrix plus l2, R = G[S, :] (a row per chosen feature),
+H = G_SS^-1 R, d = diag(G_SS^-1), and c and g the coefficients and minus the gradient after a refit on S, the exchange
+of i for j lowers 2F by
+
+    (g_j + (c_i/d_i) H_ij)^2 / (q_j + H_ij^2/d_i) - c_i^2/d_i,    q_j = G_jj - R_j'H_j,
+
+and a free place in S is an i with c_i = H_i = 0. These scores only say which swaps to try: a gain is reported, or
+denied, after refits on the data wherever rounding could decide.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ._types import Support, replace
+from .linalg import dot, masked_factor, top_k
+from .losses import Squared
+from .objectives import LinearModel, gather
+
+BLOCK_MEMORY = 2**28  # bytes of a block of Gram rows, and of the columns of a batch of refits
+HOST_MEMORY = 2**32  # bytes of the Gram rows of a sparse design, kept outside of the device
+GRAM_ROWS = 32  # of them at a time
+CANDIDATES = 1024  # swaps that are refitted at most where all are scored
+SLACK = 16  # roundings that a score may be wrong by
+
+
+class Swaps(NamedTuple):
+    """Swaps (place of the support, unit) and the most that each may lower F, in falling order."""
+
+    hopes: np.ndarray
+    places: np.ndarray
+    new: np.ndarray
+
+
+def quadratic_bound(objective):
+    """A quadratic objective and the factor by which its Hessian bounds (for a quadratic: is) the objective's."""
+    if objective.quadratic:
+        return objective, 1.0
+    if not isinstance(objective, LinearModel) or not np.isfinite(float(objective.loss.smoothness)):
+        return None, None
+    smoothness = float(objective.loss.smoothness)
+    return replace(objective, loss=Squared(), l2=objective.l2 / smoothness), smoothness
+
+
+def scan(quadratic, units, places, point, enough):
+    """Swaps that may lower F by more than `enough`, the Hessian's diagonal, and its largest 2 x 2 eigenvalue.
+
+    No swaps (None) without a point, or where the support is singular.
+    """
+    n_free = quadratic.n_free
+    support = Support(units.idx[n_free:], units.mask[n_free:])
+    may_leave = np.isin(np.arange(support.idx.size) + n_free, places)
+    chosen = np.zeros(quadratic.n_coefficients, bool)
+    chosen[support.idx[support.mask]] = True
+    scored = point is not None and not point.singular
+    diagonal, largest, hopes, swaps = [], 0.0, [], []
+    for features, *block in _gram_blocks(quadratic, support.idx):
+        enters = (features < chosen.size) & ~chosen[np.minimum(features, chosen.size - 1)]
+        curvature, scores = jax.device_get(
+            _score(support, may_leave, enters, features, block, point if scored else None)
+        )
+        diagonal.append(np.asarray(block[-1]))
+        largest = max(largest, float(curvature))
+        if scored:
+            best, flat = scores
+            best = best + (point.value - point.refit_value)
+            worth = best > enough
+            place, feature = np.divmod(flat[worth], features.size)
+            hopes.append(best[worth])
+            swaps.append((place + n_free, features[feature]))
+    diagonal = np.concatenate(diagonal)[: chosen.size]
+    if not scored:
+        return None, diagonal, largest
+    hopes = np.concatenate(hopes)
+    order = np.argsort(-hopes, kind="stable")[:CANDIDATES]
+    return Swaps(hopes[order], *np.concatenate(swaps, axis=1)[:, order].astype(np.int32)), diagonal, largest
+
+
+def _gram_blocks(quadratic, idx) -> Iterator[tuple[np.ndarray, Array, Array, Array]]:
+    """Blocks of features, the support's own Gram matrix, its Gram rows on the block, and the block's diagonal.
+
+    Features past the last one pad a block.
+    """
+    m, p, itemsize = idx.size, quadratic.n_coefficients, jnp.dtype(quadratic.dtype).itemsize
+    if m * p * itemsize <= BLOCK_MEMORY or not isinstance(quadratic, LinearModel):
+        rows, diagonal = _gram(quadratic, idx)
+        yield np.arange(p, dtype=np.int32), rows[:, idx], rows, diagonal
+        return
+    if quadratic.sparse and m * p * itemsize <= HOST_MEMORY:
+        yield from _sparse_gram_blocks(quadratic, idx)
+        return
+    width = max(1, BLOCK_MEMORY // ((quadratic.ifo_per_gradient + 3 * m) * itemsize))
+    for start in range(0, p, width):
+        features = np.arange(start, start + width, dtype=np.int32)
+        subset = np.concatenate([idx, np.minimum(features, p - 1)])
+        rows, diagonal = _gram(_subset(quadratic, subset), np.arange(m, dtype=np.int32))
+        yield features, rows[:, :m], rows[:, m:], diagonal[m:]
+
+
+def _sparse_gram_blocks(quadratic, idx):
+    """The same from Gram rows on the host, a few at a time: dense blocks of a sparse design's columns cost more."""
+    m, p = idx.size, quadratic.n_coefficients
+    rows = np.empty((m, p), quadratic.dtype)
+    for start in range(0, m, GRAM_ROWS):
+        part = np.resize(idx[start : start + GRAM_ROWS], GRAM_ROWS)  # one shape for all parts
+        few, diagonal = jax.device_get(_gram(quadratic, part))
+        rows[start : start + GRAM_ROWS] = few[: m - start]
+    width = max(1, BLOCK_MEMORY // (4 * m * rows.itemsize))
+    for start in range(0, p, width):
+        features = np.arange(start, start + width, dtype=np.int32)
+        columns = np.minimum(features, p - 1)
+        yield features, rows[:, idx], rows[:, columns], diagonal[columns]
+
+
+@jax.jit
+def _subset(quadratic, idx):
+    return quadratic.subset(idx)
+
+
+@jax.jit
+def _gram(quadratic, idx):
+    equations = quadratic.normal_equations()
+    return equations.columns(idx), equations.diagonal
+
+
+@jax.jit
+def _score(support, may_leave, enters, features, block, point):
+    """The largest eigenvalue of the 2 x 2 blocks; and, with a point, the best swaps.
+
+    Of a swap: the most that it may lower F, rounding allowed for, and its flat index (place, feature).
+    """
+    gram, rows, G = block
+    usable = (may_leave & support.mask)[:, None] & enters
+    own = jnp.diagonal(gram)[:, None]
+    curvature = jnp.max(jnp.where(usable, (own + G) / 2 + jnp.hypot((own - G) / 2, rows), 0), initial=0)
+    if point is None:
+        return curvature, None
+    eps, tiny = jnp.finfo(rows.dtype).eps, jnp.finfo(rows.dtype).tiny
+    # The inverse is zero on empty places and all-zero columns, and so is H.
+    inverse = masked_factor(gram, support.mask).inverse(gram.dtype)
+    H, d = dot(inverse, rows), jnp.diagonal(inverse)
+    c = jnp.where(d > 0, gather(point.refit, support), 0)[:, None]
+    d = jnp.where(d > 0, d, 1)[:, None]
+    g = -point.refit_grad[jnp.minimum(features, point.refit_grad.shape[0] - 1)]
+    q = jnp.maximum(G - jnp.sum(rows * H, axis=0), 0) + H**2 / d
+    usable = may_leave[:, None] & enters & (q > jnp.maximum(100 * eps * G, tiny))
+    q = jnp.where(usable, q, 1)
+    gain, loss = (g + c / d * H) ** 2 / q, c**2 / d
+    slack = SLACK * eps * (gain * (1 + G / q) + loss)
+    hopes = jnp.where(usable, (gain - loss + slack) / 2, -jnp.inf).ravel()
+    best = top_k(hopes, min(CANDIDATES, hopes.shape[0]))
+    return curvature, (hopes[best], best)
+
+
+def lemma21(x, grad, k, largest, diagonal, enough, scale):
+    """Whether no move that the lemma is about lowers F by more than the tolerance."""
+    nonzero = np.abs(x[x != 0])
+    if nonzero.size < k:  # any coordinate may move alone
+        return bool(np.max(grad**2 / np.maximum(diagonal, np.finfo(diagonal.dtype).tiny), initial=0) <= scale)
+    if not (nonzero.size and largest):
+        return True
+    steepest, smallest = float(np.abs(grad).max()), float(nonzero.min())
+    return bool((steepest**2 / largest - largest * smallest**2) / 2 <= enough)

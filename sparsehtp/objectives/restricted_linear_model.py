@@ -1,0 +1,127 @@
+"""The restrictions of a linear model to a support."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from .._types import Support
+from ..linalg import dot
+from ..losses import AbstractLoss, Squared
+from .base import AbstractRestricted, gather, scatter
+
+
+class RestrictedLinearModel(AbstractRestricted):
+    """A linear model over the columns A of a support; `weights` sum to one."""
+
+    A: Float[Array, "n m"]
+    y: Float[Array, "n"]
+    loss: AbstractLoss
+    weights: Float[Array, "n"]
+    offset: Float[Array, "n"] | None
+    ridge: Float[Array, "m"]
+    mask: Array
+
+    @property
+    def quadratic(self):
+        return isinstance(self.loss, Squared)
+
+    @property
+    def kinked(self):
+        return self.loss.kinked
+
+    def _predict(self, z):
+        eta = dot(self.A, z)
+        return bounded(eta if self.offset is None else eta + self.offset, self.weights)
+
+    def value(self, z):
+        return dot(self.weights, self.loss.value(self._predict(z), self.y)) + 0.5 * jnp.sum(self.ridge * z**2)
+
+    def grad(self, z):
+        return dot(self.weights * self.loss.derivative(self._predict(z), self.y), self.A) + self.ridge * z
+
+    def _curvature_weights(self, z, damping):
+        curvature = self.loss.second_derivative(self._predict(z), self.y)
+        if self.kinked:
+            curvature = curvature + damping * self.loss.smoothness
+        return self.weights * curvature
+
+    def hvp(self, z, v):
+        return self.hessian_product(z)(v)
+
+    def hessian_product(self, z):
+        curvature = self._curvature_weights(z, 0.0)
+        return lambda v: dot(curvature * dot(self.A, v), self.A) + self.ridge * v
+
+    def hess(self, z, damping=0.0):
+        scaled = self.A * self._curvature_weights(z, damping)[:, None]
+        return dot(scaled.T, self.A) + jnp.diag(self.ridge)
+
+    def scale(self, z):
+        return dot(self.weights * majorant(self.loss, self._predict(z), self.y), self.A**2) + self.ridge
+
+
+class RestrictedSparseModel(AbstractRestricted):
+    """A linear model over a support so large that its columns stay sparse: products go through the whole design.
+
+    Such a support is refitted by conjugate gradients; `hess` is here for completeness, one row at a time.
+    """
+
+    model: Any  # a LinearModel
+    support: Support
+
+    @property
+    def mask(self):
+        return self.support.mask
+
+    @property
+    def quadratic(self):
+        return self.model.quadratic
+
+    @property
+    def kinked(self):
+        return self.model.loss.kinked
+
+    def _full(self, z):
+        return scatter(z, self.support, self.model.n_coefficients + self.model.n_free)
+
+    def value(self, z):
+        return self.model.value(self._full(z))
+
+    def grad(self, z):
+        return gather(self.model.value_and_grad(self._full(z))[1], self.support)
+
+    def hvp(self, z, v):
+        return self.hessian_product(z)(v)
+
+    def hessian_product(self, z, damping=0.0):
+        model = self.model
+        curvature = model.loss.second_derivative(model.forward(self._full(z)), model.y)
+        if self.kinked:
+            curvature = curvature + damping * model.loss.smoothness
+        curvature = model._weights() * curvature
+
+        def times(v):
+            v = self._full(v)
+            return gather(model.transpose_product(curvature * model.product(v)) + model.ridge() * v, self.support)
+
+        return times
+
+    def hess(self, z, damping=0.0):
+        return lax.map(self.hessian_product(z, damping), jnp.eye(z.shape[0], dtype=z.dtype))
+
+    def scale(self, z):
+        model = self.model
+        curvature = model._weights() * majorant(model.loss, model.forward(self._full(z)), model.y)
+        return gather(model.gram_diagonal(curvature) + model.ridge(), self.support)
+
+
+def majorant(loss: AbstractLoss, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+    """The curvature of a loss, or its upper bound where the curvature can vanish."""
+    return jnp.full_like(eta, loss.smoothness) if loss.kinked else loss.second_derivative(eta, y)
+
+
+def bounded(eta: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, "n"]:
+    """Predictions, moderate where the weight is zero: such a row must not turn 0 * exp(eta) into NaN."""
+    return jnp.where(weights > 0, eta, jnp.clip(eta, -50, 50))
