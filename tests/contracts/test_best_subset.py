@@ -46,7 +46,9 @@ def exhaustive(model, k, keep=()):
     return float(jax.vmap(value)(jnp.asarray(supports)).min())
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [n if n in ("plain", "standardized") else pytest.param(n, marks=pytest.mark.slow) for n in MODELS]
+)
 def test_finds_the_best_subset(x64, name):
     for seed in range(5):
         X, y = problem(seed)
@@ -132,7 +134,7 @@ def test_other_losses_find_the_best_subset(x64, name):
         assert solution.result == sht.RESULTS.converged
 
 
-@pytest.mark.parametrize("name", ["plain", "standardized"])
+@pytest.mark.parametrize("name", ["plain", pytest.param("standardized", marks=pytest.mark.slow)])
 def test_path_gives_every_k(x64, name):
     X, y = problem(3)
     model = sht.LinearModel(X, y, **MODELS[name])
@@ -149,6 +151,7 @@ def test_path_gives_every_k(x64, name):
         np.testing.assert_allclose(trail.z[k], refit.z, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_path_of_a_logistic_model(x64):
     X, y = problem(1, rho=0.5)
     model = sht.LinearModel(X, np.sign(y - 1), sht.Logistic(), l2=0.01, fit_intercept=True)

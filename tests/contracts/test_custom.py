@@ -65,7 +65,16 @@ def test_the_local_model_and_subsets():
     np.testing.assert_allclose(again.value(x[:2]), few.value(jnp.array([-0.2, 0.0, 0.3])), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["default", "htp", "grasp", "iht", "forward"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("default", marks=pytest.mark.slow),
+        "htp",
+        pytest.param("grasp", marks=pytest.mark.slow),
+        "iht",
+        "forward",
+    ],
+)
 def test_solvers_give_what_the_written_model_gives(name):
     solver = {"default": None, "forward": sht.ForwardSelection(), **cases.SOLVERS}[name]
     ours, theirs = (sht.solve(each, sht.Sparsity(3), solver) for each in (CUSTOM, MODEL))
@@ -87,6 +96,7 @@ def test_a_pytree_in_and_out():
     assert sht.certificate(TREE, sht.Sparsity(3), solution).stationary
 
 
+@pytest.mark.slow
 def test_per_leaf_sparsity_gives_the_minimum_over_one_of_all_such_supports():
     threshold = sht.LeafSparsity({"a": 1, "b": 2})
     solution = sht.solve(TREE, threshold, sht.HTP())

@@ -196,6 +196,7 @@ def with_entries(design, data):
     )
 
 
+@pytest.mark.slow
 def test_derivatives_are_those_of_a_dense_design(design):
     w, r, c = RNG.standard_normal(P), RNG.standard_normal(N), RNG.standard_normal((N, 3))
     idx = np.array([2, 9, 2])

@@ -378,6 +378,7 @@ def test_theory():
     assert np.log(1e5) / -np.log1p(-1 / 48000) == pytest.approx(552614, abs=1)
 
 
+@pytest.mark.slow
 def test_every_design_gives_the_same_run():
     """Rows of any orientation or storage, standardised implicitly."""
     solver = sht.SVRGHT(sht.ConstantStep(0.02), inner_steps=40)

@@ -197,6 +197,7 @@ def classes(seed=0, n=200):
     return Z + np.array([[0, 0, 0, 0, 0, 0], [1, 0, 1, 0, 0, 0], [0, 1, 0, -1, 0, 0]])[y], y
 
 
+@pytest.mark.slow
 def test_all_pairs_are_linear_discriminant_analysis():
     Z, y = classes()
     model = sht.SparseLDA(k=15).fit(Z, y)

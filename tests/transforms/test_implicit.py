@@ -340,7 +340,9 @@ def test_support_margin_batches_and_groups():
 
 
 # --- paths ---------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("solver", [sht.BestSubset("fast"), HTP], ids=["path", "htp"])
+@pytest.mark.parametrize(
+    "solver", [pytest.param(sht.BestSubset("fast"), marks=pytest.mark.slow), HTP], ids=["path", "htp"]
+)
 def test_rows_of_a_path(solver):
     ks, l2s = [3, 1], jnp.array([0.05, 0.2])
     X, y = jnp.asarray(LOGISTIC["X"]), jnp.asarray(problem(sht.Squared())["y"])

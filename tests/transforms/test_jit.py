@@ -77,7 +77,7 @@ def test_throw_is_ignored_under_tracing():
         run(Y)
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("loss", ["squared", pytest.param("logistic", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("solver", [sht.HTP(), sht.IHT()], ids=["htp", "iht"])
 def test_float32_agrees_with_float64(loss, solver):
     y = LABELS if loss == "logistic" else Y
@@ -100,7 +100,9 @@ def test_float32_agrees_with_float64(loss, solver):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", ["htp", "iht", "grasp", "subspace_pursuit"])
+@pytest.mark.parametrize(
+    "name", ["htp", "iht", *(pytest.param(n, marks=pytest.mark.slow) for n in ("grasp", "subspace_pursuit"))]
+)
 def test_the_answer_does_not_depend_on_k_max(name):
     objective = sht.LinearModel(X, Y, l2=0.1, fit_intercept=True)
     first, *others = [sht.solve(objective, sht.Sparsity(3, k_max=k_max), cases.SOLVERS[name]) for k_max in (3, 4, 18)]
