@@ -12,6 +12,7 @@ def test_there_are_pages():
     assert PAGES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_examples_run(path, capsys):
     names = {}

@@ -13,7 +13,14 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+QUICK = ("paths_and_cv", "precision", "custom_loss")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p if p.stem in QUICK else pytest.param(p, marks=pytest.mark.slow) for p in NOTEBOOKS],
+    ids=lambda path: path.stem,
+)
 def test_notebook_runs(path):
     pytest.importorskip("matplotlib").use("Agg")
     cells = json.loads(path.read_text())["cells"]

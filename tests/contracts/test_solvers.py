@@ -40,8 +40,14 @@ def fit(name, loss="squared", k=K, k_max=P, l2=0.01, x0=None, **rest):
     return sht.solve(objective, sht.Sparsity(k, k_max), cases.SOLVERS[name], x0=x0, **rest)
 
 
-@pytest.mark.parametrize("loss", PLANTED)
-@SOLVERS
+@pytest.mark.parametrize(
+    ("name", "loss"),
+    [(name, "squared") for name in cases.SOLVERS]
+    + [
+        pytest.param(name, "logistic", marks=() if name in ("iht", "htp") else pytest.mark.slow)
+        for name in cases.SOLVERS
+    ],
+)
 def test_planted_support_stationarity_and_history(name, loss):
     X, y, support = PLANTED[loss]
     solution = fit(name, loss)

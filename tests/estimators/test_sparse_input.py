@@ -13,6 +13,7 @@ Y = ETA + 0.2 * RNG.standard_normal(60)
 LABELS = np.where(ETA + RNG.logistic(size=60) > np.median(ETA), "yes", "no")
 
 
+@pytest.mark.slow
 def test_regressor_chooses_k_as_on_dense_data():
     weights = np.arange(60) % 4
     settings = {"cv": 3, "solver": "htp", "l2": 0.01}

@@ -15,7 +15,8 @@ def reference(folder, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["diabetes", "prostate_esl", "hitters", pytest.param("riboflavin", marks=pytest.mark.slow)]
+    "name",
+    ["diabetes", *(pytest.param(n, marks=pytest.mark.slow) for n in ("prostate_esl", "hitters", "riboflavin"))],
 )
 def test_least_squares(x64, data_folder, name):
     X, y, references = reference(data_folder, name)
