@@ -59,6 +59,7 @@ from .losses import SmoothedHinge as SmoothedHinge
 from .losses import Softmax as Softmax
 from .losses import Squared as Squared
 from .objectives import Custom as Custom
+from .objectives import CustomSum as CustomSum
 from .objectives import LinearModel as LinearModel
 from .objectives import MultiResponse as MultiResponse
 from .objectives import Precision as Precision

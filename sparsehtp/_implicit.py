@@ -32,7 +32,8 @@ from ._types import Support
 from .linalg import masked_factor
 from .objectives import AbstractRefittable, AbstractRestricted, gather, scatter
 from .objectives.base import DENSE_HESSIAN_LIMIT
-from .thresholds import AbstractThreshold, AbstractUnitThreshold
+from .thresholds import AbstractThreshold
+from .thresholds.base import AbstractSupportThreshold
 
 
 class AbstractEquations(eqx.Module):
@@ -81,7 +82,7 @@ class SupportEquations(AbstractEquations):
     """grad_S F(z) + tilt = 0 on the entries S of a support, within the threshold's bounds."""
 
     restricted: AbstractRestricted
-    threshold: AbstractUnitThreshold
+    threshold: AbstractSupportThreshold
     entries: Support
     lower: Array | None
     upper: Array | None
@@ -174,11 +175,11 @@ def equations(threshold: Any, objective: Any, x: Float[Array, "d"], support: Any
     """
     raise TypeError(
         f"threshold: solutions under {type(threshold).__name__} have no implicit derivative; "
-        "use a threshold that chooses entries or groups."
+        "use a threshold that chooses entries, groups or a rank."
     )
 
 
-@equations.register(AbstractUnitThreshold)
+@equations.register(AbstractSupportThreshold)
 def _(threshold, objective, x, support):
     if not isinstance(objective, AbstractRefittable):
         raise TypeError(

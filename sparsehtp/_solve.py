@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from . import _driver, _implicit
+from . import _driver, _implicit, _implicit_rank  # noqa: F401  (the latter registers the derivatives of ranks)
 from ._margin import support_margin
 from ._record import Record
 from ._results import RESULTS, Solution, SolveError

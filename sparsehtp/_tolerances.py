@@ -11,6 +11,7 @@
 | constant | 1e-6 | 1e-12 | standard deviation over root mean square, below which a column counts as constant |
 | cycle | 1e-4 | 1e-7 | distance to an earlier iterate over the step norm, below which the iterates count as cycling |
 | subspace | 1e-4 | 1e-7 | distance between column spaces, below which a pursuit of low rank counts them as equal |
+| rank | 1e-5 | 1e-10 | singular value over the largest, below which a derivative counts it as zero |
 | swap | 1e-5 | 1e-10 | SwapOptimal: gain of a swap over the absolute value, below which it does not count |
 | gap | 1e-5 | 1e-8 | DualGap: gap over the absolute value |
 | stationary | 1e-6 | 1e-12 | certificate: what a refit on the support may gain, over abs(F(x)) + abs(F(0)) |
@@ -28,6 +29,7 @@ _TABLE = {
     "constant": (1e-6, 1e-12),
     "cycle": (1e-4, 1e-7),
     "subspace": (1e-4, 1e-7),
+    "rank": (1e-5, 1e-10),
     "swap": (1e-5, 1e-10),
     "gap": (1e-5, 1e-8),
     "stationary": (1e-6, 1e-12),

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 from .._types import ArrayLike, Support, replace
 from ..linalg import dot, largest_eigenvalue, random_start
 from .base import AbstractRestrictable, AbstractRestricted, gather, scatter
+from .finite_sum import AbstractFiniteSum, AbstractSamples
 from .normal_equations import AbstractNormalEquations
 
 BLOCK = 64  # Hessian columns at a time
@@ -98,13 +99,13 @@ class Custom(AbstractRestrictable):
         dtype = matrices[0].dtype if jnp.issubdtype(matrices[0].dtype, jnp.floating) else jnp.result_type(float)
         x = jax.ShapeDtypeStruct(matrices[0].shape[1:], dtype)
         try:
-            scalar = jax.eval_shape(self.fun, x, *self.args).shape == ()
+            scalar = jax.eval_shape(self._call, x).shape == ()
         except Exception:  # whatever fun raises for an x of another shape than it takes
             scalar = False
         return structure_of("x", x) if scalar else None
 
     def _check_scalar(self):
-        shapes = jax.tree.leaves(jax.eval_shape(lambda x: self.fun(self._known().unravel(x), *self.args), self._zero()))
+        shapes = jax.tree.leaves(jax.eval_shape(lambda x: self._call(self._known().unravel(x)), self._zero()))
         if len(shapes) != 1 or shapes[0].shape != ():
             raise ValueError(f"fun: must return a scalar, got shapes {[each.shape for each in shapes]}.")
 
@@ -156,13 +157,19 @@ class Custom(AbstractRestrictable):
         return self._known().unravel(x), jnp.zeros((), x.dtype)
 
     # --- values and derivatives --------------------------------------------------------------------------------------
+    def _call(self, tree):
+        return self.fun(tree, *self.args)
+
+    def _tree(self, x):
+        if self.features is not None:
+            x = jnp.zeros(sum(self._known().sizes), x.dtype).at[self.features].set(x)
+        return self._known().unravel(x)
+
     def forward(self, x, support=None):  # nothing is shared but x itself
         return x
 
     def value_at(self, forward, x):
-        if self.features is not None:
-            x = jnp.zeros(sum(self._known().sizes), x.dtype).at[self.features].set(x)
-        return jnp.asarray(self.fun(self._known().unravel(x), *self.args), x.dtype)
+        return jnp.asarray(self._call(self._tree(x)), x.dtype)
 
     def grad_at(self, forward, x):
         return jax.grad(self.value)(x)
@@ -210,6 +217,81 @@ class Custom(AbstractRestrictable):
 
     def restrict(self, support):
         return RestrictedCustom(self, support)
+
+
+class CustomSum(Custom, AbstractFiniteSum):
+    """A mean over samples of a function of your own, for the stochastic solvers too.
+
+        F(x) = (1/n) sum_i fun(x, sample_i, *args)
+
+    The gradient of one term is `jax.grad(fun)`, and of a batch its `vmap`; solvers that remember a gradient per sample
+    (`SVRGHT`, `SAGAHT`) keep n vectors of the size of x. A ridge penalty goes into fun.
+
+    Args:
+        fun: (x, sample, *args) -> scalar, as in `Custom`.
+        samples: an array or a pytree of arrays whose leading axes are the n samples.
+        *args: arrays or pytrees of arrays that all samples share.
+        like: as in `Custom`; without it and without an x0, x is a vector with one entry per column of the first
+            two-dimensional array in `samples` or `args`.
+
+    Raises:
+        TypeError, ValueError: as `Custom`; ValueError where the samples differ in their leading axes or there are none.
+
+    Guarantee: as `Custom`. `sample_smoothness` is that of the Hessians at zero, which bound others for quadratics only.
+    """
+
+    def __init__(self, fun: Callable, samples: Any, *args: Any, like: Any = None):
+        lengths = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(samples)}
+        if len(lengths) != 1 or lengths <= {(), (0,)}:
+            raise ValueError(f"samples: need one leading axis of the same length > 0 in all arrays, got {lengths}.")
+        super().__init__(fun, samples, *args, like=like)
+
+    @property
+    def ifo_per_gradient(self) -> int:
+        return jax.tree.leaves(self.args[0])[0].shape[0]
+
+    def _call(self, tree):
+        samples, *rest = self.args
+        return jnp.mean(jax.vmap(lambda sample: self.fun(tree, sample, *rest))(samples))
+
+    def term(self, x: Float[Array, "d"], i: Int[Array, ""]) -> Float[Array, ""]:
+        """The term of sample i."""
+        samples, *rest = self.args
+        value = self.fun(self._tree(x), jax.tree.map(lambda leaf: leaf[i], samples), *rest)
+        return jnp.asarray(value, x.dtype)
+
+    def samples(self):
+        return CustomSamples(self)
+
+    def sample_smoothness(self):
+        zero, start = jnp.zeros(self.n_coefficients, self.dtype), random_start(self.n_coefficients, self.dtype)
+
+        def curvature(i):
+            grad = jax.grad(lambda x: self.term(x, i))
+            return largest_eigenvalue(lambda v: jax.jvp(grad, (zero,), (v,))[1], start)
+
+        return jnp.max(lax.map(curvature, jnp.arange(self.n_samples)))
+
+
+class CustomSamples(AbstractSamples):
+    """The terms of a `CustomSum`; their scores are their gradients."""
+
+    model: CustomSum
+
+    def scores(self, x, i):
+        return jax.vmap(lambda i: jax.grad(self.model.term)(x, i))(i)
+
+    def scores_at(self, forward):
+        return self.scores(forward, jnp.arange(self.model.n_samples))
+
+    def pull(self, scores, i):
+        return jnp.mean(scores, axis=0)
+
+    def pull_all(self, scores):
+        return jnp.mean(scores, axis=0)
+
+    def penalty_grad(self, x):
+        return jnp.zeros_like(x)
 
 
 class HessianEquations(AbstractNormalEquations):

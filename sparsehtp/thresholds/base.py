@@ -68,6 +68,10 @@ class AbstractSupportThreshold(AbstractThreshold):
     def entries(self, x: Float[Array, "d"], support: Support) -> Support:
         """The entries of x that a support of units covers."""
 
+    def box(self, entries: Support) -> tuple[Array | None, Array | None]:
+        """Lower and upper bounds on the entries of a support; None where there are none."""
+        return None, None
+
     def tangent(self, grad, support):
         return grad
 
@@ -100,10 +104,6 @@ class AbstractUnitThreshold(AbstractSupportThreshold):
     def clip(self, z: Float[Array, "d"]) -> Float[Array, "d"]:
         """z moved into the bounds."""
         return z
-
-    def box(self, entries: Support) -> tuple[Array | None, Array | None]:
-        """Lower and upper bounds on the entries of a support; None where there are none."""
-        return None, None
 
     def select(self, scores: Float[Array, "units"], factor: int = 1) -> Support:
         """The units with the `factor * k` largest scores, after the free and the kept ones."""

@@ -149,3 +149,51 @@ def test_bad_input():
         sht.solve(TREE, sht.LeafSparsity({"a": None, "b": 5}))
     with pytest.raises(ValueError, match="x0: holds NaN"):
         sht.solve(TREE, sht.Sparsity(1), x0={"a": np.full((1, 2), np.nan), "b": np.zeros(4)})
+
+
+# --- sums over samples ---------------------------------------------------------------------------------------------
+def one_loss(w, sample, l2):
+    x, y = sample
+    return jax.nn.softplus(-y * (x @ w)) + 0.5 * l2 * w @ w
+
+
+def test_a_sum_is_the_written_model():
+    with jax.enable_x64(True):
+        total = sht.CustomSum(one_loss, (X, Y), 0.05)
+        np.testing.assert_allclose(total.value(POINT), MODEL.value(POINT), rtol=1e-12)
+        np.testing.assert_allclose(total.value_and_grad(POINT)[1], MODEL.value_and_grad(POINT)[1], rtol=1e-10)
+        i = jnp.array([3, 0, 3])
+        np.testing.assert_allclose(total.sample_grad(POINT, i), MODEL.sample_grad(POINT, i), rtol=1e-10)
+        np.testing.assert_allclose(
+            jnp.mean(jax.vmap(lambda i: total.sample_grad(POINT, i[None]))(jnp.arange(N)), 0),
+            total.value_and_grad(POINT)[1],
+            rtol=1e-10,
+        )
+        np.testing.assert_allclose(  # the logistic loss is steepest at zero
+            total.sample_smoothness(), 0.25 * np.max(np.sum(np.asarray(X) ** 2, 1)) + 0.05, rtol=1e-4
+        )
+
+
+STEPS = sht.ConstantStep(0.1)
+OTHERS = [pytest.param(solver, marks=pytest.mark.slow) for solver in (sht.SAGAHT(STEPS), sht.HybridHT(STEPS))]
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [sht.SVRGHT(STEPS, inner_steps=20), *OTHERS],
+    ids=lambda solver: type(solver).__name__,
+)
+def test_stochastic_solvers_take_sums(solver):
+    with jax.enable_x64(True):
+        total = sht.CustomSum(one_loss, (X, Y), 0.05)
+        own, written = (
+            sht.solve(model, sht.Sparsity(3), solver, max_steps=20, key=jax.random.key(3)) for model in (total, MODEL)
+        )
+        np.testing.assert_allclose(own.x, written.x, rtol=1e-6, atol=1e-9)
+        assert np.count_nonzero(own.x) == 3 and own.history.ifo.shape == written.history.ifo.shape
+
+
+def test_samples_of_a_sum_need_one_length():
+    for samples in ((X, Y[:-1]), (), X[:0], 1.0):
+        with pytest.raises(ValueError, match="samples: need one leading axis"):
+            sht.CustomSum(one_loss, samples)

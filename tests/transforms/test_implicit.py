@@ -62,12 +62,35 @@ def quadratic_problem():
     return {"A": rng.standard_normal((P, P)), "b": 3.0 * rng.standard_normal(P), "constant": 0.3}
 
 
+def multi_problem(classes=None):
+    """Three responses, or three classes, that depend on a matrix of rank two and of rank three."""
+    rng = np.random.default_rng(5)
+    X, A = rng.standard_normal((N, 6)), rng.standard_normal((6, 2))
+    Y = X @ A @ rng.standard_normal((2, 3)) + rng.standard_normal((N, 3))
+    own = {"X": X, "sample_weight": rng.uniform(0.5, 1.5, N), "l2": 0.1}
+    return own | ({"Y": Y} if classes is None else {"Y": np.eye(classes)[Y.argmax(1)]})
+
+
 GROUPS = np.array([0, 1, 0, 2, 1, 2, 1, 0])
 TIGHT = sht.SmallStep(1e-13) & sht.SmallGradient(1e-12)
 SPARSE, HTP, IHT = sht.Sparsity(3, k_max=4), sht.HTP(), sht.IHT(sht.ConstantStep())
 COUNTS = problem(sht.Poisson(), coefficients=(0.6, -0.5, 0.4))
 # name -> (objective from parameters, parameters, threshold from parameters, solver, termination)
 CASES = {
+    "rank": (
+        lambda params: sht.MultiResponse(**params, fit_intercept=True),
+        multi_problem(),
+        lambda _: sht.Rank(2, r_max=3),
+        sht.IHT(sht.ConstantStep()),
+        TIGHT,
+    ),
+    "rank_softmax": (
+        lambda params: sht.MultiResponse(**params, loss=sht.Softmax(3)),
+        multi_problem(classes=3),
+        lambda _: sht.Rank(1, r_max=2),
+        sht.IHT(sht.ConstantStep()),
+        TIGHT,
+    ),
     "squared": (
         linear(sht.Squared(), fit_intercept=True, standardize=True),
         problem(sht.Squared()),
@@ -130,7 +153,7 @@ def inner(a, b):
     return sum(jax.tree.leaves(jax.tree.map(lambda a, b: jnp.sum(a * b), a, b)))
 
 
-SLOW = ("huber", "smoothed_hinge_group", "custom")
+SLOW = ("huber", "smoothed_hinge_group", "custom", "rank_softmax")
 
 
 @pytest.mark.parametrize(
@@ -250,36 +273,21 @@ def test_history_and_state_carry_no_derivative_and_the_start_has_none():
     assert aside == 0 and not start_aside.any() and not start.any()
 
 
-class Lasso(sht.Sparsity):
-    """A penalty beside the constraint: l1 ||w||_1, by its proximal map before the threshold."""
-
-    l1: jax.Array | float = 0.0
-
-    def __call__(self, z, step_size=1.0):
-        return super().__call__(jnp.sign(z) * jnp.maximum(jnp.abs(z) - step_size * self.l1, 0), step_size)
-
-    def value(self, x):
-        return self.l1 * jnp.sum(jnp.abs(x))
-
-
-def test_penalties_that_are_linear_on_the_support():
-    from sparsehtp._types import replace
-
+def test_penalties_on_the_support():
     model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], sht.Logistic(), l2=0.05)
 
     def fit(l1):
-        threshold = replace(sht.Sparsity(3, k_max=4), l1=l1)
-        lasso = object.__new__(Lasso)
-        for name, value in vars(threshold).items():
-            object.__setattr__(lasso, name, value)
-        solution = sht.solve(model, lasso, IHT, termination=TIGHT, record=None)
+        solution = sht.solve(model, sht.L0L1L2(0.005, l1), IHT, termination=TIGHT, record=None)
         return solution.x, solution.value
 
     _, (x_dot, value_dot) = jax.jvp(fit, (0.02,), (1.0,))
     (x1, value1), (x0, value0) = fit(0.02 + STEP), fit(0.02 - STEP)
+    assert 2 <= np.count_nonzero(x1) < P
     np.testing.assert_allclose(x_dot, (x1 - x0) / (2 * STEP), rtol=1e-5, atol=1e-9)
     np.testing.assert_allclose(value_dot, (value1 - value0) / (2 * STEP), rtol=1e-7)
     np.testing.assert_allclose(value_dot, jnp.sum(jnp.abs(x1)), rtol=1e-4)
+    price_dot = jax.grad(lambda l0: sht.solve(model, sht.L0L1L2(l0, 0.02), IHT, termination=TIGHT).value)(0.005)
+    assert price_dot == np.count_nonzero(x1)
 
 
 # --- refusals ------------------------------------------------------------------------------------------------------
