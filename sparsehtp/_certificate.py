@@ -11,6 +11,7 @@ from jaxtyping import Array
 from ._chunks import chunk_width
 from ._proof import NOTHING, penalised_point, penalised_statement, proof_of
 from ._swap_scan import BLOCK_MEMORY, CANDIDATES, Swaps, lemma21, quadratic_bound, scan
+from ._threads import one_blas_thread
 from ._tolerances import tolerance
 from ._types import Support, is_concrete
 from .linalg import LANE
@@ -95,7 +96,7 @@ def certificate(
     if not is_concrete(objective, threshold, solution.x, solution.intercept, solution.support):
         raise ValueError("solution: a certificate needs concrete values; ask for it outside jax.jit and jax.vmap.")
     double = objective.dtype == np.float64
-    with jax.enable_x64(True) if double else contextlib.nullcontext():
+    with one_blas_thread(), jax.enable_x64(True) if double else contextlib.nullcontext():
         bound = threshold.bind(objective)
         if isinstance(threshold, L0L1L2):
             return _penalised_certificate(objective, bound, solution, bounds)

@@ -10,6 +10,7 @@ from ._margin import support_margin
 from ._record import Record
 from ._results import RESULTS, Solution, SolveError
 from ._termination import AbstractTermination
+from ._threads import one_blas_thread
 from ._types import ArrayLike, is_concrete
 from .objectives import AbstractObjective, AbstractRestrictable
 from .solvers import HTP, IHT, AbstractSolver, BestSubset, PrimalDual
@@ -67,7 +68,9 @@ def solve(
     strict gap between the k-th and the next unit, the Hessian of F on the support is positive definite, F'' is
     continuous there (no kink of Huber or smoothed hinge), and no coefficient changes between free and bounded. At a
     change of support the map jumps, and what is returned is the derivative of the minimiser on the support that was
-    chosen; on a singular support (`result` says so) it is of minimum norm. The derivative in x0 and in the solver's
+    chosen; on a singular support (`result` says so) it is of minimum norm. Under `Rank` it is the derivative of a
+    stationary point among the matrices of the solution's rank, with a strict gap between the r-th and the next singular
+    value of the last step. The derivative in x0 and in the solver's
     parameters is zero. `support_margin` tells how near a change is: 1 - (largest score outside) / (smallest score
     chosen) at x - eta grad F(x), where 1/eta is the curvature of F in the steepest coordinate outside; kept units do
     not count.
@@ -97,7 +100,10 @@ def solve(
     start = _start(objective, x0)
     problem = _driver.Problem(objective, threshold.bind(objective), solver, termination, start, key)
     run = _implicit.run if implicit else _driver.unrolled
-    outcome = run(jax.tree.map(jnp.asarray, problem), max_steps, record)
+    with one_blas_thread():
+        outcome = run(jax.tree.map(jnp.asarray, problem), max_steps, record)
+        if throw and is_concrete(outcome.result):
+            outcome.result.block_until_ready()
     x, intercept = objective.to_external(outcome.x)
     solution = Solution(
         x=x,

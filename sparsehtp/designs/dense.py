@@ -59,8 +59,8 @@ class DenseDesign(AbstractDesign):
     def columns(self, idx):
         return self.array[idx].T if self.by_feature else self.array[:, idx]
 
-    def subset(self, idx):
-        return replace(self, array=self.array[idx] if self.by_feature else self.array[:, idx])
+    def subset(self, idx):  # by feature: what is chosen once is read column by column many times
+        return replace(self, array=self.array[idx] if self.by_feature else self.array[:, idx].T, by_feature=True)
 
     def rows(self, i):
         return self.array[:, i].T if self.by_feature else self.array[i]

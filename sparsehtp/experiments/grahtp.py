@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import issparse
+from scipy.special import expit
 from scipy.stats import spearmanr
 
 from .._solve import solve
@@ -187,7 +188,7 @@ def _planted(run: Run, loss: str, n: int) -> tuple[Any, Any, np.ndarray]:
     X[:, :n] = rng.standard_normal((copies, n, p), np.float32)
     eta = np.einsum("cnp,cp->cn", X, w)
     if loss == "logistic":
-        y = np.where(rng.random(eta.shape) < 1 / (1 + np.exp(-2 * eta)), 1.0, -1.0).astype(np.float32)
+        y = np.where(rng.random(eta.shape) < expit(2 * eta), 1.0, -1.0).astype(np.float32)
     else:
         y = eta + rng.standard_normal(eta.shape, np.float32)
     return jnp.asarray(X), jnp.asarray(y), truth

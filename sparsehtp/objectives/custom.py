@@ -99,7 +99,7 @@ class Custom(AbstractRestrictable):
         dtype = matrices[0].dtype if jnp.issubdtype(matrices[0].dtype, jnp.floating) else jnp.result_type(float)
         x = jax.ShapeDtypeStruct(matrices[0].shape[1:], dtype)
         try:
-            scalar = jax.eval_shape(self._call, x).shape == ()
+            scalar = jax.eval_shape(lambda x: self._call(x), x).shape == ()
         except Exception:  # whatever fun raises for an x of another shape than it takes
             scalar = False
         return structure_of("x", x) if scalar else None

@@ -189,7 +189,9 @@ def test_stochastic_solvers_take_sums(solver):
         own, written = (
             sht.solve(model, sht.Sparsity(3), solver, max_steps=20, key=jax.random.key(3)) for model in (total, MODEL)
         )
-        np.testing.assert_allclose(own.x, written.x, rtol=1e-6, atol=1e-9)
+        # The ridge is inside the terms of the sum, and SAGA remembers terms.
+        rtol = 1e-3 if isinstance(solver, sht.SAGAHT) else 1e-6
+        np.testing.assert_allclose(own.x, written.x, rtol=rtol, atol=1e-9)
         assert np.count_nonzero(own.x) == 3 and own.history.ifo.shape == written.history.ifo.shape
 
 

@@ -62,13 +62,15 @@ def quadratic_problem():
     return {"A": rng.standard_normal((P, P)), "b": 3.0 * rng.standard_normal(P), "constant": 0.3}
 
 
-def multi_problem(classes=None):
-    """Three responses, or three classes, that depend on a matrix of rank two and of rank three."""
+def multi_problem():
+    """Three responses that depend on a matrix of rank two."""
     rng = np.random.default_rng(5)
     X, A = rng.standard_normal((N, 6)), rng.standard_normal((6, 2))
     Y = X @ A @ rng.standard_normal((2, 3)) + rng.standard_normal((N, 3))
-    own = {"X": X, "sample_weight": rng.uniform(0.5, 1.5, N), "l2": 0.1}
-    return own | ({"Y": Y} if classes is None else {"Y": np.eye(classes)[Y.argmax(1)]})
+    return {"X": X, "Y": Y, "sample_weight": rng.uniform(0.5, 1.5, N), "l2": 0.1}
+
+
+CLASSES = multi_problem()["Y"].argmax(1)
 
 
 GROUPS = np.array([0, 1, 0, 2, 1, 2, 1, 0])
@@ -85,8 +87,8 @@ CASES = {
         TIGHT,
     ),
     "rank_softmax": (
-        lambda params: sht.MultiResponse(**params, loss=sht.Softmax(3)),
-        multi_problem(classes=3),
+        lambda params: sht.MultiResponse(**params, Y=CLASSES, loss=sht.Softmax(3)),
+        {name: value for name, value in multi_problem().items() if name != "Y"},
         lambda _: sht.Rank(1, r_max=2),
         sht.IHT(sht.ConstantStep()),
         TIGHT,
