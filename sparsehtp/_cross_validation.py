@@ -14,7 +14,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, Str
 from . import _grid
 from ._path import Path, path_of
 from ._progress import Callback
-from ._types import ArrayLike
+from ._types import ArrayLike, host
 from .solvers import AbstractSolver, BestSubset
 from .solvers.best_subset import WORKING_SET
 from .thresholds import AbstractThreshold
@@ -130,7 +130,7 @@ def cross_validate(
     grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, error=scoring == "error")
     if solver is None and isinstance(grid.solver, BestSubset):
         grid = dataclasses.replace(grid, solver=BestSubset("fast", working_set=WORKING_SET))
-    weights = np.asarray(objective.sample_weight)
+    weights = host(objective.sample_weight)
     counts = _split(objective, folds, groups, grid.key)
     train, test = counts[0] * weights, counts[1] * weights
     check_rows("folds", train, objective)
@@ -161,7 +161,7 @@ def _classifies(objective):
 
 def check_rows(name: str, rows: np.ndarray, objective: Any) -> None:
     """ValueError if a row of weights leaves nothing, or one class, to train on."""
-    y = np.asarray(objective.y) if _classifies(objective) else None
+    y = host(objective.y) if _classifies(objective) else None
     for number, row in enumerate(rows):
         if not row.any():
             raise ValueError(f"{name}: number {number} trains on no row with a positive weight; leave more rows in it.")
@@ -172,7 +172,7 @@ def check_rows(name: str, rows: np.ndarray, objective: Any) -> None:
 def _split(objective, folds, groups, key):
     """(2, folds, n) how often every row is in the training and the test part."""
     n = objective.sample_weight.shape[0]
-    y = np.asarray(getattr(objective, "y", np.zeros(n)))
+    y = host(getattr(objective, "y", np.zeros(n)))
     if groups is not None:
         groups = np.asarray(groups)
         if groups.shape != (n,):

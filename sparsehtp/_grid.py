@@ -23,7 +23,7 @@ from ._chunks import DEFAULT_MEMORY, chunk_width
 from ._progress import Callback, reporting
 from ._solve import _check_kind, default_solver
 from ._threads import one_blas_thread
-from ._types import ArrayLike, Support, is_concrete, replace
+from ._types import ArrayLike, Support, host, is_concrete, replace
 from .linalg import LANE
 from .objectives import AbstractObjective, MultiResponse, gather, scatter
 from .solvers import AbstractSolver
@@ -176,7 +176,7 @@ def run(
         for number, start in enumerate(range(0, total, width)):
             piece = None if store is None else store.load(number, jax.tree.structure(shapes))
             if piece is None:
-                out = jax.device_get(batch(grid, own, _chunk(lanes, start, width, total)))
+                out = jax.tree.map(host, batch(grid, own, _chunk(lanes, start, width, total)))
                 piece = jax.tree.map(lambda a, used=total - start: a[:used], out)
                 if store is not None:
                     store.store(number, piece)

@@ -3,6 +3,8 @@
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 from jaxtyping import Array, Bool, Float, Int
 
 Scalar: TypeAlias = Float[Array, ""]
@@ -72,6 +74,13 @@ class Info(NamedTuple):
 def is_concrete(*values: Any) -> bool:
     """True if no leaf of the values is a JAX tracer, so that they can be looked at."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def host(value: Any) -> np.ndarray:
+    """A concrete array as a NumPy array, gathered where its parts are with several processes."""
+    if isinstance(value, jax.Array) and not (value.is_fully_addressable or value.is_fully_replicated):
+        return np.asarray(multihost_utils.process_allgather(value, tiled=True))
+    return np.asarray(value)
 
 
 def replace(module, **fields):

@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from .._tolerances import tolerance
-from .._types import ArrayLike, Support, is_concrete, replace
+from .._types import ArrayLike, Support, host, is_concrete, replace
 from ..designs import AbstractDesign, DenseDesign, as_design
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractLoss, Squared
@@ -101,17 +101,18 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             raise ValueError("X: holds NaN or infinite values; remove or impute them first.")
         for name in ("y", "sample_weight", "offset", "l2"):
             value = getattr(self, name)
-            if value is not None and is_concrete(value) and not np.isfinite(value).all():
+            if value is not None and is_concrete(value) and not np.isfinite(host(value)).all():
                 raise ValueError(f"{name}: holds NaN or infinite values; remove or impute them first.")
         if is_concrete(self.l2) and np.min(self.l2) < 0:
             raise ValueError(f"l2: must be >= 0, got {np.min(self.l2)}.")
         if is_concrete(self.sample_weight):
-            if np.min(self.sample_weight) < 0:
-                raise ValueError(f"sample_weight: must be >= 0, got {np.min(self.sample_weight)}.")
-            if np.max(self.sample_weight) == 0:
+            weights = host(self.sample_weight)
+            if np.min(weights) < 0:
+                raise ValueError(f"sample_weight: must be >= 0, got {np.min(weights)}.")
+            if np.max(weights) == 0:
                 raise ValueError("sample_weight: all weights are zero; at least one sample must count.")
         if is_concrete(self.y):
-            self.loss.check_targets(np.asarray(self.y))
+            self.loss.check_targets(host(self.y))
 
     def _standardisation(self):
         if not self.standardize:
