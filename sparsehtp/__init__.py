@@ -26,6 +26,8 @@ from ._stability import Stability as Stability
 from ._stability import stability_selection as stability_selection
 from ._step_search import StepSearch as StepSearch
 from ._step_search import tune_step as tune_step
+from ._stream import Streamed as Streamed
+from ._stream import solve_stream as solve_stream
 from ._termination import Complete as Complete
 from ._termination import Cycle as Cycle
 from ._termination import DualGap as DualGap

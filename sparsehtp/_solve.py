@@ -83,7 +83,7 @@ def solve(
     """
     _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
     _check_kind("threshold", threshold, AbstractThreshold, "sht.Sparsity(k)")
-    objective = objective.started(x0.x if isinstance(x0, Solution) else x0)
+    objective = objective.started(x0.x if hasattr(x0, "intercept") else x0)
     solver = default_solver(objective, threshold) if solver is None else solver
     _check_kind("solver", solver, AbstractSolver, "sht.HTP()")
     solver.check(objective, threshold)
@@ -154,7 +154,7 @@ def _name(value):
 def _start(objective, x0):
     if x0 is None:
         return objective.origin()
-    if isinstance(x0, Solution):
+    if hasattr(x0, "intercept"):  # a Solution
         return objective.to_internal(x0.x, x0.intercept)
     x0 = objective.coefficients(x0)
     if is_concrete(x0) and not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(x0)):

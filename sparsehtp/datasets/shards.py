@@ -1,0 +1,91 @@
+"""One data set in many files, read one at a time."""
+
+import glob
+import zipfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from .files import load_file
+
+
+class Shards:
+    """The rows of one data set, in files of any kind that `load_file` reads.
+
+    Nothing is kept in memory. NPZ files are looked at through their headers; other files are read once to learn their
+    shapes.
+
+    Args:
+        paths: the files, or a pattern such as "data/*.npz"; read in sorted order.
+        target: as in `load_file`.
+        n_features: as in `load_file`, for LIBSVM files whose last features never occur.
+
+    Attributes:
+        paths: the files.
+        rows: rows of every file.
+        n_features: the same for all.
+        n_bytes: size of the files.
+
+    Raises:
+        FileNotFoundError: if the pattern matches nothing, or a file is not there.
+        ValueError: if the files differ in their features, or one is malformed.
+    """
+
+    def __init__(self, paths: str | Path | Sequence[str | Path], target: str | None = None, n_features=None):
+        given = sorted(glob.glob(str(paths))) if isinstance(paths, str | Path) else list(paths)
+        if not given:
+            raise FileNotFoundError(f"paths: no file matches {paths}; quote the pattern, for example 'data/*.npz'.")
+        self.paths = [Path(path) for path in given]
+        self.target = target
+        self._given = n_features
+        shapes = [self._shape(path) for path in self.paths]
+        widths = {p for _, p in shapes}
+        if len(widths) > 1:
+            raise ValueError(f"paths: the files have different numbers of features, {sorted(widths)}; correct them.")
+        self.rows = [n for n, _ in shapes]
+        self.n_features = widths.pop()
+        self.n_bytes = sum(path.stat().st_size for path in self.paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @property
+    def n_samples(self) -> int:
+        """Rows of all files."""
+        return sum(self.rows)
+
+    def _shape(self, path):
+        if not path.is_file():
+            raise FileNotFoundError(f"paths: there is no file {path}.")
+        if path.suffix == ".npz":
+            try:
+                with zipfile.ZipFile(path) as archive, archive.open("X.npy") as member:
+                    version = np.lib.format.read_magic(member)
+                    header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+                    shape, _, _ = header[version](member)
+                if len(shape) == 2:
+                    return shape
+            except (KeyError, ValueError, zipfile.BadZipFile):
+                pass  # a sparse or a damaged file: read below, which says what is wrong
+        return load_file(path, self.target, self._given).X.shape
+
+    def read(self, i: int, dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:
+        """X and y of one file; a sparse X is made dense."""
+        data = load_file(self.paths[i], self.target, self._given, dtype=dtype)
+        X = data.X.toarray() if sparse.issparse(data.X) else data.X
+        if X.shape != (self.rows[i], self.n_features):
+            raise ValueError(f"paths: {self.paths[i]} has changed since it was looked at; start anew.")
+        return X, data.y
+
+    def each(self, start: int = 0, dtype: Any = np.float32) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """(number, X, y) of every file from `start` on; the next one is read while this one is used."""
+        with ThreadPoolExecutor(1) as pool:
+            following = pool.submit(self.read, start, dtype) if start < len(self) else None
+            for i in range(start, len(self)):
+                X, y = following.result()
+                following = pool.submit(self.read, i + 1, dtype) if i + 1 < len(self) else None
+                yield i, X, y
