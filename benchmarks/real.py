@@ -5,6 +5,7 @@ import time
 import warnings
 from pathlib import Path
 
+import jax
 import numpy as np
 from sklearn.model_selection import KFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedKFold
 
@@ -99,6 +100,7 @@ def evaluate(X, y, classification, repeats, splits):
                 "seconds": float(np.sum(seconds)),
                 "first_calls": compiling,
             }
+        jax.clear_caches()  # thousands of compiled programs exhaust a process's memory maps
     return results
 
 

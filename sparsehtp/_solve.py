@@ -83,7 +83,7 @@ def solve(
     """
     _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
     _check_kind("threshold", threshold, AbstractThreshold, "sht.Sparsity(k)")
-    objective = objective.started(x0.x if hasattr(x0, "intercept") else x0)
+    objective = objective.started(getattr(x0, "x", x0))
     solver = default_solver(objective, threshold) if solver is None else solver
     _check_kind("solver", solver, AbstractSolver, "sht.HTP()")
     solver.check(objective, threshold)

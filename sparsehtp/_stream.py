@@ -119,7 +119,7 @@ def solve_stream(
     with reporting(progress, "shards", "shards") as report, one_blas_thread():
         data = _Passes(shards, loss, fit_intercept, dtype, problem, checkpoint, max_passes, report)
         first = data.model(*shards.read(0, dtype))
-        bound = threshold.bind(first)
+        bound: Any = threshold.bind(first)
         if bound.k_max + threshold.keep.shape[0] > DENSE_HESSIAN_LIMIT:
             raise ValueError(f"k: streamed refits are limited to {DENSE_HESSIAN_LIMIT} features; lower k.")
         ridge = np.append(np.full(shards.n_features, float(l2)), np.zeros(first.n_free))

@@ -84,8 +84,8 @@ class Shards:
     def each(self, start: int = 0, dtype: Any = np.float32) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """(number, X, y) of every file from `start` on; the next one is read while this one is used."""
         with ThreadPoolExecutor(1) as pool:
-            following = pool.submit(self.read, start, dtype) if start < len(self) else None
+            waiting = [pool.submit(self.read, i, dtype) for i in range(start, len(self))[:1]]
             for i in range(start, len(self)):
-                X, y = following.result()
-                following = pool.submit(self.read, i + 1, dtype) if i + 1 < len(self) else None
+                X, y = waiting.pop().result()
+                waiting = [pool.submit(self.read, j, dtype) for j in range(i + 1, len(self))[:1]]
                 yield i, X, y
