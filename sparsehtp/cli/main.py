@@ -28,9 +28,8 @@ app = typer.Typer(
 PROBLEM, FIT, PATH = Problem(), Options(), PathOptions()
 LOW_RANK, GRAPH = LowRankOptions(), GraphOptions()
 
-File = Annotated[
-    Path, typer.Argument(help=".csv, .parquet, .npz, or LIBSVM (.libsvm, .svm, .txt, ..., also .gz, .bz2)")
-]
+FILES = ".csv, .parquet, .npz, or LIBSVM (.libsvm, .svm, .txt, ..., also .gz, .bz2)"
+File = Annotated[Path, typer.Argument(help=FILES)]
 Target = Annotated[
     str | None, typer.Option(help="Column (CSV, Parquet) or array (NPZ, default y) to predict; not for LIBSVM.")
 ]
@@ -55,6 +54,8 @@ FIT_HELP = """Fit a sparse model to a CSV, LIBSVM or NPZ file, and write the cho
   sparsehtp fit a1a.libsvm --loss logistic --k ebic --save model.npz
 
   sparsehtp fit counts.npz --target visits --loss poisson --no-standardize
+
+  sparsehtp fit --shards 'data/*.npz' --k 10 --checkpoint state
 """
 
 PATH_HELP = """Find the best features for every k, and write tables and plots of coefficients and criteria.
@@ -114,8 +115,17 @@ def _version(
 
 @app.command(help=FIT_HELP)
 def fit(
-    file: File,
+    file: Annotated[Path | None, typer.Argument(help=FILES, show_default=False)] = None,
     target: Target = None,
+    shards: Annotated[
+        str | None,
+        typer.Option(
+            help="In place of FILE: a quoted pattern of files that together hold the rows.", metavar="PATTERN"
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="For --shards: folder in which a killed run goes on where it stopped.")
+    ] = None,
     k: Annotated[
         str,
         typer.Option(
@@ -154,10 +164,17 @@ def fit(
 ):
     problem = Problem(loss, solver, standardize, intercept, seed, dtype)
     options = Options(problem, k, l2, cv, one_se, test_size, max_steps)
-    from ..datasets import load_file
-    from .fit import run
+    if file is not None and shards is None:
+        from ..datasets import load_file
+        from .fit import run
 
-    run(lambda: load_file(file, target), options, out, file.name, save)
+        run(lambda: load_file(file, target), options, out, file.name, save)
+    elif shards is not None and file is None:
+        from .shards import run as run_shards
+
+        run_shards(shards, target, options, out, checkpoint)
+    else:
+        raise typer.BadParameter("name one FILE, or several with --shards.")
 
 
 @app.command(help=PATH_HELP)

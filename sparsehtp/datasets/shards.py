@@ -29,6 +29,7 @@ class Shards:
         rows: rows of every file.
         n_features: the same for all.
         n_bytes: size of the files.
+        labels: two labels that `read` turns into -1 and +1; None: targets are as they are in the files.
 
     Raises:
         FileNotFoundError: if the pattern matches nothing, or a file is not there.
@@ -41,6 +42,7 @@ class Shards:
             raise FileNotFoundError(f"paths: no file matches {paths}; quote the pattern, for example 'data/*.npz'.")
         self.paths = [Path(path) for path in given]
         self.target = target
+        self.labels: tuple[Any, Any] | None = None
         self._given = n_features
         shapes = [self._shape(path) for path in self.paths]
         widths = {p for _, p in shapes}
@@ -79,7 +81,13 @@ class Shards:
         X = data.X.toarray() if sparse.issparse(data.X) else data.X
         if X.shape != (self.rows[i], self.n_features):
             raise ValueError(f"paths: {self.paths[i]} has changed since it was looked at; start anew.")
-        return X, data.y
+        if self.labels is None:
+            return X, data.y
+        if not np.isin(data.y, self.labels).all():
+            raise ValueError(
+                f"target: {self.paths[i].name} has other labels than {self.labels[0]} and {self.labels[1]}."
+            )
+        return X, np.where(data.y == self.labels[1], 1.0, -1.0)
 
     def each(self, start: int = 0, dtype: Any = np.float32) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """(number, X, y) of every file from `start` on; the next one is read while this one is used."""

@@ -1,13 +1,16 @@
 """Streamed fits: the answer of all rows in memory, from any kind of file, whatever was killed on the way."""
 
 import itertools
+import json
 
 import jax
 import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file
+from typer.testing import CliRunner
 
 import sparsehtp as sht
+from sparsehtp.cli.main import app
 from sparsehtp.datasets import Shards
 
 RNG = np.random.default_rng(0)
@@ -103,3 +106,21 @@ def test_bad_input(tmp_path):
         sht.solve_stream(shards, sht.Sparsity(3), sht.Hinge())
     with pytest.raises(ValueError, match=r"labels|target"):
         sht.solve_stream(shards, sht.Sparsity(3), sht.Logistic())
+
+
+def test_the_command(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data, np.where(DATA["logistic"][1] > 0, 7, 2))
+    pattern, out = str(data / "*.npz"), tmp_path / "out"
+    arguments = ["fit", "--shards", pattern, "--out", str(out), "--loss", "logistic"]
+    result = CliRunner().invoke(app, [*arguments, "--k", "3", "--checkpoint", str(tmp_path / "state")])
+    assert result.exit_code == 0, result.output
+    assert "4 files, 500 rows, 12 features" in result.stderr and "passes over" in result.stdout
+    model = json.loads((out / "model.json").read_text())
+    assert {row["index"] for row in model["coefficients"]} == {3, 8, 10} and model["converged"]
+    assert model["classes"] == {"-1": "2", "+1": "7"}
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code == 2 and "with --shards the number of features must be given" in refused.stderr
+    both = CliRunner().invoke(app, [*arguments, "some.csv"])
+    assert both.exit_code == 2 and "name one FILE" in both.stderr
