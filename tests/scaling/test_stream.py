@@ -119,7 +119,7 @@ def test_the_command(tmp_path):
     assert "4 files, 500 rows, 12 features" in result.stderr and "passes over" in result.stdout
     model = json.loads((out / "model.json").read_text())
     assert {row["index"] for row in model["coefficients"]} == {3, 8, 10} and model["converged"]
-    assert model["classes"] == {"-1": "2", "+1": "7"}
+    assert model["classes"] == {"-1": "2.0", "+1": "7.0"}
     refused = CliRunner().invoke(app, arguments)
     assert refused.exit_code == 2 and "with --shards the number of features must be given" in refused.stderr
     both = CliRunner().invoke(app, [*arguments, "some.csv"])
