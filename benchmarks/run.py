@@ -16,6 +16,8 @@ OPTIONS = {  # what a benchmark's main takes
     "stochastic": ("quick",),
     "precision": ("quick",),
     "dual": ("quick",),
+    "streaming": ("quick",),
+    "devices": ("quick",),
 }
 
 
