@@ -17,7 +17,7 @@ from ..objectives import LinearModel
 from ..solvers import DIHT, HTP, IHT, SDIHT
 from ..steps import ConstantStep, ScheduleStep
 from ..thresholds import Sparsity
-from .figures import panels
+from .figures import STYLE, panels
 from .run import Run
 
 NEVER = SmallStep(-1.0)  # every run takes its steps
@@ -143,13 +143,17 @@ def _problems(rows):
     return {key: {r["algorithm"]: r for r in rows if (r["data"], r["k"], r["l0"]) == key} for key in keys}
 
 
+def _label(key):
+    return f"{key[0]}, k = {key[1]}, l0 = {key[2]:g}"
+
+
 def _loss_curves(run: Run, smooth: bool) -> Any:
     rows = _text_runs(run, smooth)
     first, second, times = [], [], {}
     for key, each in _problems(rows).items():
         level = max(min(r["values"]) for r in each.values()) * (1 + 1e-3)  # reached by all
         when = {a: _when(r, level) for a, r in each.items()}
-        times[str(key)] = when
+        times[_label(key)] = when
         first.append(min(when[a] for a in DUALS) <= min(t for a, t in when.items() if a not in DUALS))
         second.append(when["SDIHT"] <= when["DIHT"])
     run.claim("a", "DIHT or SDIHT reaches the common primal loss first, everywhere", all(first), seconds=times)
@@ -158,7 +162,8 @@ def _loss_curves(run: Run, smooth: bool) -> Any:
     figure, axes = panels(1, len(problems))
     for ax, (key, each) in zip(axes[0], problems.items(), strict=True):
         for name, row in each.items():
-            ax.plot(np.linspace(0, row["time"], len(row["values"]) + 1)[1:], row["values"], label=name)
+            seconds = np.linspace(0, row["time"], len(row["values"]) + 1)[1:]
+            ax.semilogx(seconds, row["values"], color=STYLE[name][0], label=name)
         ax.set_title(f"{key[0]}, k = {key[1]}", fontsize=10)
         ax.set_xlabel("seconds")
         ax.set_ylabel("best primal loss so far")
@@ -189,7 +194,7 @@ def _time_to_error(run: Run, smooth: bool) -> Any:
     dual_first, stochastic_first, times = [], [], {}
     for key, each in _problems(run.map(reach, cells)).items():
         when = {a: r["time"] if r["reached"] else np.inf for a, r in each.items()}
-        times[str(key)] = when
+        times[_label(key)] = when
         dual_first.append(min(when[a] for a in DUALS) <= min(t for a, t in when.items() if a not in DUALS))
         stochastic_first.append(when["SDIHT"] <= when["DIHT"])
     run.claim(
@@ -216,7 +221,7 @@ def _gap_curves(run: Run, smooth: bool) -> Any:
         for name, row in each.items():
             hit = np.flatnonzero(np.array(row["gaps"]) <= level)[0]
             need[name] = row["epochs"][hit]
-        epochs[str(key)] = need
+        epochs[_label(key)] = need
         fewer.append(need["SDIHT"] <= need["DIHT"])
     run.claim("d", "SDIHT needs fewer epochs than DIHT for the gap that both reach", all(fewer), epochs=epochs)
     figure, axes = panels(1, 2)

@@ -14,11 +14,10 @@ from ..objectives import LinearModel
 from ..screening import lower_bound
 from ..solvers import CDSS, DIHT, PrimalDual
 from ..thresholds import L0L1L2, Sparsity
-from .figures import legend_below, panels
+from .figures import STYLE, legend_below, panels
 from .run import Run
 
 ALGORITHMS = ("PrimDual", "DualAst", "DIHT", "CDSS")
-STYLES = dict(zip(ALGORITHMS, ("o", "s", "^", "D"), strict=True))
 
 
 @functools.partial(jax.jit, static_argnames=("algorithm", "k", "steps"))
@@ -129,7 +128,14 @@ def fig1(run: Run) -> Any:
     for i, snr in enumerate(run["snrs"]):
         for ax, measure in zip(axes[i], measures, strict=True):
             for a in ALGORITHMS:
-                ax.plot(run["ns"], [mean(a, measure, n, snr) for n in run["ns"]], marker=STYLES[a], ms=4, label=a)
+                ax.plot(
+                    run["ns"],
+                    [mean(a, measure, n, snr) for n in run["ns"]],
+                    color=STYLE[a][0],
+                    marker=STYLE[a][1],
+                    ms=4,
+                    label=a,
+                )
             ax.set_title(f"{measure}, SNR {snr}", fontsize=9)
             ax.set_xlabel("n")
             ax.grid(alpha=0.3)
@@ -195,7 +201,14 @@ def fig2(run: Run) -> Any:
     for i, p in enumerate(run["ps"]):
         for ax, measure in zip(axes[i], measures, strict=True):
             for a in ALGORITHMS:
-                ax.plot(run["ns"], [mean(a, measure, n, p) for n in run["ns"]], marker=STYLES[a], ms=4, label=a)
+                ax.plot(
+                    run["ns"],
+                    [mean(a, measure, n, p) for n in run["ns"]],
+                    color=STYLE[a][0],
+                    marker=STYLE[a][1],
+                    ms=4,
+                    label=a,
+                )
             ax.set_title(f"{measure}, p = {p}", fontsize=9)
             ax.set_xlabel("n")
             ax.grid(alpha=0.3)

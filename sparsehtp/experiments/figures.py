@@ -27,6 +27,11 @@ STYLE = {
     "HTP": (PALETTE[0], "o"),
     "DIHT": (PALETTE[6], "*"),
     "BestSubset": (PALETTE[2], "^"),
+    "SDIHT": (PALETTE[3], "v"),
+    "SVRGHT": (PALETTE[4], "D"),
+    "PrimDual": (PALETTE[0], "o"),
+    "CDSS": (PALETTE[1], "s"),
+    "DualAst": (PALETTE[2], "^"),
 }
 
 
