@@ -201,7 +201,7 @@ def _time_to_error(run: Run, smooth: bool) -> Any:
         "c",
         "DIHT or SDIHT reaches the test error (the slowest method's final one + 1 point) first, and SDIHT before DIHT",
         all(dual_first) and all(stochastic_first),
-        test_errors={str(key): level for key, level in levels.items()},
+        test_errors={_label(key): level for key, level in levels.items()},
         seconds=times,
     )
     figure, axes = panels(1, len(times))
