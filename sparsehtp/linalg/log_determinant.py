@@ -47,9 +47,17 @@ class LogDetFit(NamedTuple):
     solved: Bool[Array, ""]
 
 
+@jax.custom_jvp
 def factorise(A: Float[Array, "p p"], interval: Interval) -> Factor:
     """Inverse and log determinant of a symmetric matrix with its eigenvalues in an interval (to rounding)."""
     return lane_by_lane(_factorise)(A, interval)
+
+
+@factorise.defjvp
+def _factorise_jvp(primals, tangents):
+    factor, moved = factorise(*primals), tangents[0]
+    W = factor.inverse
+    return factor, Factor(-dot(dot(W, moved), W), jnp.sum(W * moved))
 
 
 def smallest_and_largest(A: Float[Array, "p p"]) -> tuple[Array, Array]:

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from .._tolerances import tolerance
@@ -47,6 +48,9 @@ class Precision(AbstractRestrictable):
 
     The model is unbounded below if S is singular on a support that is too large for n; then beta decides, and the
     answer means little: lower k. With standardize=False units matter to which pairs are chosen, as in the paper.
+
+    Derivatives of solutions are those of the minimiser on the support without bounds: they hold where these are
+    inactive.
 
     Source: [GraHTP] section 5.3, Algorithm 2 (its n in the bounds is the dimension p), Appendix D.2; Lu (2009).
     """
@@ -378,7 +382,7 @@ def _prepare(S, rule, standardize):
         # A variable that is constant in a fold cannot be scaled; it stays apart, with variance one.
         scale = jnp.sqrt(jnp.where(variance > 0, variance, 1))
         S = S / (scale[:, None] * scale) + jnp.diag((variance <= 0).astype(S.dtype))
-    return S, scale, None if rule is None else Interval(*_bounds(S, rule))
+    return S, scale, None if rule is None else Interval(*_bounds(lax.stop_gradient(S), rule))
 
 
 def _bounds(S, rule):

@@ -70,6 +70,7 @@ def multi_problem():
     return {"X": X, "Y": Y, "sample_weight": rng.uniform(0.5, 1.5, N), "l2": 0.1}
 
 
+CHAIN = np.eye(5) + np.diag(np.full(4, 0.8), 1)
 CLASSES = multi_problem()["Y"].argmax(1)
 
 
@@ -92,6 +93,20 @@ CASES = {
         lambda _: sht.Rank(1, r_max=2),
         sht.IHT(sht.ConstantStep()),
         TIGHT,
+    ),
+    "rows": (
+        lambda params: sht.MultiResponse(**params, fit_intercept=True),
+        multi_problem(),
+        lambda _: sht.RowSparsity(3, k_max=4, keep=[1]),
+        HTP,
+        None,
+    ),
+    "precision": (
+        lambda params: sht.Precision(params["data"].T @ params["data"] / N, N),
+        {"data": np.random.default_rng(6).standard_normal((N, 5)) @ CHAIN},
+        lambda _: sht.OffDiagonal(3, k_max=5),
+        HTP,
+        None,
     ),
     "squared": (
         linear(sht.Squared(), fit_intercept=True, standardize=True),
@@ -155,7 +170,7 @@ def inner(a, b):
     return sum(jax.tree.leaves(jax.tree.map(lambda a, b: jnp.sum(a * b), a, b)))
 
 
-SLOW = ("huber", "smoothed_hinge_group", "custom", "rank_softmax")
+SLOW = ("huber", "smoothed_hinge_group", "custom", "rank_softmax", "rows")
 
 
 @pytest.mark.parametrize(
