@@ -245,6 +245,7 @@ def _figure(run, problems, table, optima, lowest):
             ax.set_xlabel(label)
             ax.grid(alpha=0.3)
         row[1].set_xscale("symlog")
+        row[1].set_xlim(left=0)
         row[0].set_ylabel("F - F*")
         row[0].set_title(problem.name, fontsize=10)
     legend_below(figure, axes[0, 0])
