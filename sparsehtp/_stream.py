@@ -92,8 +92,8 @@ def solve_stream(
         TypeError: for a loss without a second derivative.
         ValueError: for supports too large to refit, bad targets, or a checkpoint of another problem.
 
-    Guarantee: where it says converged, x is the minimiser over its support to the table's `gradient` tolerance, and a
-    step of HTP with the step size 1/L leaves the support as it is: a fixed point as in [GraHTP].
+    Guarantee: where it says converged, x is the minimiser over its support to the table's `newton` tolerance (to the
+    rounding of single precision for float32 rows), and a step of HTP with the step size 1/L leaves the support as it is: a fixed point as in [GraHTP].
 
     Source: [GraHTP] Algorithm 1, with the start by [HSG].
     """
@@ -143,7 +143,7 @@ def _fit(data, bound, threshold, ridge, size, solver, key, l2, began):
             converged = True
             break
         new, new_value = data.refit(x if old is None else z, support, ridge)
-        if new_value > value * (1 + 1e-12) + 1e-300:  # too long a step
+        if new_value > value + 1e-12 * abs(value):  # too long a step
             size, halvings = size / 2, halvings + 1
             continue
         x, old = new, chosen

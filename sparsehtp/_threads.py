@@ -1,7 +1,7 @@
 """One BLAS thread while XLA computes on a CPU.
 
 XLA calls LAPACK (SciPy's OpenBLAS) from threads of its own. OpenBLAS's threads compete with those, and a factorisation
-of 150 rows takes thirty times as long.
+of 150 rows takes several times as long.
 """
 
 import contextlib
