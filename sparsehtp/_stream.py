@@ -93,7 +93,8 @@ def solve_stream(
         ValueError: for supports too large to refit, bad targets, or a checkpoint of another problem.
 
     Guarantee: where it says converged, x is the minimiser over its support to the table's `newton` tolerance (to the
-    rounding of single precision for float32 rows), and a step of HTP with the step size 1/L leaves the support as it is: a fixed point as in [GraHTP].
+    rounding of single precision for float32 rows), and a step of HTP with the step size 1/L, or what was left of it
+    after halvings, keeps the support: a fixed point as in [GraHTP].
 
     Source: [GraHTP] Algorithm 1, with the start by [HSG].
     """
