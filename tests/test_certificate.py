@@ -237,7 +237,7 @@ def test_blocks_of_features_give_the_same(x64, monkeypatch):
     problem = Problem(5, CENTRED_RIDGE)
     fit, _ = problem.fit([0, 2, 5])
     whole = sht.certificate(problem.model(), sht.Sparsity(K), fit)
-    monkeypatch.setattr("sparsehtp._certificate.BLOCK_MEMORY", 3 * 8 * (N + 12) - 1)
+    monkeypatch.setattr("sparsehtp._swap_scan.BLOCK_MEMORY", 3 * 8 * (N + 12) - 1)
     blocks = sht.certificate(problem.model(), sht.Sparsity(K), fit)
     assert whole.swap_gain > 0 and blocks.best_swap == whole.best_swap and blocks.lemma21 == whole.lemma21
     np.testing.assert_allclose(blocks.swap_gain, whole.swap_gain, rtol=1e-10)

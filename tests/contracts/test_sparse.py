@@ -283,13 +283,13 @@ def test_grids_and_certificates_are_those_of_dense():
 
 
 def test_certificate_in_blocks(monkeypatch):
-    from sparsehtp import _certificate
+    from sparsehtp import _swap_scan
 
     dense, thin = pair()
     worse = sht.solve(dense, sht.Sparsity(0, k_max=0, keep=[5, 9, 12]), sht.HTP(), max_steps=1)
     expected = sht.certificate(dense, sht.Sparsity(3), worse)
-    monkeypatch.setattr(_certificate, "BLOCK_MEMORY", 4 * 8 * 4 * 5)  # five features a block
-    monkeypatch.setattr(_certificate, "GRAM_ROWS", 3)
+    monkeypatch.setattr(_swap_scan, "BLOCK_MEMORY", 4 * 8 * 4 * 5)  # five features a block
+    monkeypatch.setattr(_swap_scan, "GRAM_ROWS", 3)
     found = sht.certificate(thin, sht.Sparsity(3), worse)
     assert found.best_swap == expected.best_swap and expected.swap_gain > 0
     np.testing.assert_allclose(found.swap_gain, expected.swap_gain, rtol=1e-9)
