@@ -45,11 +45,18 @@ def squares(x, X, y):
     return 0.5 * jnp.mean((X @ x - y) ** 2)
 
 
+def square(x, sample):
+    """A squared error, for `CustomSum`."""
+    row, y = sample
+    return 0.5 * (row @ x - y) ** 2
+
+
 # name -> function of (X, y)
 OBJECTIVES = {
     "linear_model": lambda X, y: sht.LinearModel(X, y, l2=0.1, fit_intercept=True),
     "quadratic_form": lambda X, y: sht.QuadraticForm.from_data(X, y, l2=0.1),
     "custom": lambda X, y: sht.Custom(squares, X, y),
+    "custom_sum": lambda X, y: sht.CustomSum(square, (X, y)),
     "multi_response": lambda X, y: sht.MultiResponse(X, np.column_stack([y, -y]), l2=0.1, fit_intercept=True),
     "precision": lambda X, y: sht.Precision(np.eye(X.shape[1]), X.shape[0]),
 }
