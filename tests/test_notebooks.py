@@ -13,7 +13,7 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
-QUICK = ("paths_and_cv", "precision", "custom_loss")
+QUICK = ("paths_and_cv",)
 
 
 @pytest.mark.parametrize(

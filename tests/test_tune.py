@@ -23,6 +23,7 @@ def diabetes():
 GROUPS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 1])  # age, sex, bmi, blood pressure; the six serum measurements
 
 
+@pytest.mark.slow
 def test_l2_per_group_comes_near_a_grid_of_400_points():
     X, X_val, y, y_val = diabetes()
     model = sht.LinearModel(X, y, fit_intercept=True)

@@ -4,6 +4,7 @@ import gzip
 import json
 
 import numpy as np
+import pytest
 from scipy import sparse
 from typer.testing import CliRunner
 
@@ -29,6 +30,7 @@ def save(path):
     return path
 
 
+@pytest.mark.slow
 def test_fit_and_path(tmp_path):
     path = save(tmp_path / "data.svm.gz")
     data = load_file(path, n_features=None)

@@ -267,6 +267,7 @@ def test_same_iterates_as_dense_for_every_solver(name, loss, options):
     assert_same(a, b)
 
 
+@pytest.mark.slow
 def test_grids_and_certificates_are_those_of_dense():
     dense, thin = pair()
     runs = [

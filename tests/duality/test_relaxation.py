@@ -131,6 +131,7 @@ def test_diht_and_sdiht_reach_the_convex_optimum(loss):
         np.testing.assert_allclose(model.value(jnp.append(solution.x, solution.intercept)), solution.value, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_theorems_steps_and_polish():
     X, y, weights = problem(5, True)
     model = sht.LinearModel(X, y, sht.SmoothedHinge(), l2=1.0, sample_weight=weights)

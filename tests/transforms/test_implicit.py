@@ -170,7 +170,7 @@ def inner(a, b):
     return sum(jax.tree.leaves(jax.tree.map(lambda a, b: jnp.sum(a * b), a, b)))
 
 
-SLOW = ("huber", "smoothed_hinge_group", "custom", "rank_softmax", "rows")
+SLOW = ("huber", "smoothed_hinge_group", "custom", "rank", "rank_softmax", "rows", "precision")
 
 
 @pytest.mark.parametrize(
