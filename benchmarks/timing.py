@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from .baselines import version
 
@@ -47,7 +48,7 @@ def save(name, rows):
     }
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}-{device.platform}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    path.write_text(json.dumps(result, indent=1, default=np.generic.item) + "\n")
     for row in rows:
         aim = f"   aim {row['aim']}" if "aim" in row else ""
         met = "" if "met" not in row else ("   met" if row["met"] else "   MISSED")
