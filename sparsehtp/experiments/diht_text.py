@@ -21,6 +21,7 @@ from .figures import STYLE, panels
 from .run import Run
 
 NEVER = SmallStep(-1.0)  # every run takes its steps
+ROUNDING = 1e-7
 DUALS = ("DIHT", "SDIHT")
 
 
@@ -216,10 +217,12 @@ def _gap_curves(run: Run, smooth: bool) -> Any:
     rows = [row for row in _text_runs(run, smooth) if row["algorithm"] in DUALS]
     fewer, epochs = [], {}
     for key, each in _problems(rows).items():
-        level = max(min(r["gaps"]) for r in each.values()) * 1.001
+        # A gap below the rounding of F, in single precision about one, is zero, and may come out negative.
+        gaps = {name: np.maximum(row["gaps"], ROUNDING) for name, row in each.items()}
+        level = max(values.min() for values in gaps.values()) * 1.001
         need = {}
         for name, row in each.items():
-            hit = np.flatnonzero(np.array(row["gaps"]) <= level)[0]
+            hit = np.flatnonzero(gaps[name] <= level)[0]
             need[name] = row["epochs"][hit]
         epochs[_label(key)] = need
         fewer.append(need["SDIHT"] <= need["DIHT"])
