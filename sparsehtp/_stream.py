@@ -170,7 +170,7 @@ class _Passes:
         self.shards, self.loss, self.fit_intercept, self.dtype = shards, loss, fit_intercept, dtype
         self.store = None if checkpoint is None else Checkpoint(checkpoint, problem, len(shards), 1)
         self.max_passes, self.report = max_passes, report
-        self.passes, self.done, self.p = 0, 0, shards.n_features
+        self.passes, self.p = 0, shards.n_features
 
     def model(self, X, y):
         """The model of a shard, padded with rows of weight zero so that all shards share their programs."""
@@ -195,9 +195,7 @@ class _Passes:
             total = step(total, self.model(X, y), i)
             if self.store is not None:
                 self.store.store(number, (i + 1, total))
-            self.done += 1
-            self.report(self.done, None)
-        self.done = self.passes * n
+            self.report(number * n + i + 1, None)
         return total
 
     def sweep(self, x, threshold, solver, key, l2):

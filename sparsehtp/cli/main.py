@@ -113,8 +113,13 @@ def _version(
         raise typer.Exit()
 
 
+# Options of `fit` that need all rows in memory.
+NOT_STREAMED = ("solver", "standardize", "cv", "one_se", "test_size", "max_steps", "save")
+
+
 @app.command(help=FIT_HELP)
 def fit(
+    context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help=FILES, show_default=False)] = None,
     target: Target = None,
     shards: Annotated[
@@ -165,16 +170,26 @@ def fit(
     problem = Problem(loss, solver, standardize, intercept, seed, dtype)
     options = Options(problem, k, l2, cv, one_se, test_size, max_steps)
     if file is not None and shards is None:
+        _refuse(context, ("checkpoint",), "it needs --shards")
         from ..datasets import load_file
         from .fit import run
 
         run(lambda: load_file(file, target), options, out, file.name, save)
     elif shards is not None and file is None:
+        _refuse(context, NOT_STREAMED, "it has no effect with --shards, which reads the columns as they are")
         from .shards import run as run_shards
 
         run_shards(shards, target, options, out, checkpoint)
     else:
         raise typer.BadParameter("name one FILE, or several with --shards.")
+
+
+def _refuse(context: typer.Context, names: tuple[str, ...], why: str) -> None:
+    """An option given where it would be ignored is an error."""
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"--{name.replace('_', '-')}: {why}; leave it out.")
 
 
 @app.command(help=PATH_HELP)

@@ -58,7 +58,7 @@ def run(pattern: str, target: str | None, options: Options, out: Path, checkpoin
             checkpoint=checkpoint,
             progress=lambda done, total: progress(done, total or 0),
         )
-    model = describe(shards, first.feature_names, found, options, l2)
+    model = _model(shards, first.feature_names, found, options, l2)
     rows = [(row["name"], row["index"], row["coefficient"]) for row in model["coefficients"]]
     with one_sentence(errors, OSError):
         files = {"model.json": as_json(model), "coefficients.csv": as_csv(["name", "index", "coefficient"], rows)}
@@ -86,7 +86,7 @@ def _labels(y: Any) -> tuple[Any, Any]:
     return labels[0], labels[1]
 
 
-def describe(shards: Shards, names: Any, found: sht.Streamed, options: Options, l2: float) -> dict[str, Any]:
+def _model(shards: Shards, names: Any, found: sht.Streamed, options: Options, l2: float) -> dict[str, Any]:
     """Everything about a streamed fit that is worth keeping, as JSON can hold it."""
     order = found.support[np.argsort(-np.abs(found.x[found.support]), kind="stable")]
     return {

@@ -14,10 +14,18 @@ from ..objectives import LinearModel
 from ..screening import lower_bound
 from ..solvers import CDSS, DIHT, PrimalDual
 from ..thresholds import L0L1L2, Sparsity
-from .figures import STYLE, legend_below, panels
+from .figures import curves, legend_below, panels
 from .run import Run
 
 ALGORITHMS = ("PrimDual", "DualAst", "DIHT", "CDSS")
+UNITS = {
+    "time": "time (s)",
+    "objective": "objective",
+    "gap": "gap to the bound",
+    "nonzeros": "nonzeros",
+    "recovery": "recovered share",
+    "error": "estimation error",
+}
 
 
 @functools.partial(jax.jit, static_argnames=("algorithm", "k", "steps"))
@@ -127,18 +135,8 @@ def fig1(run: Run) -> Any:
     figure, axes = panels(len(run["snrs"]), len(measures), width=2.6)
     for i, snr in enumerate(run["snrs"]):
         for ax, measure in zip(axes[i], measures, strict=True):
-            for a in ALGORITHMS:
-                ax.plot(
-                    run["ns"],
-                    [mean(a, measure, n, snr) for n in run["ns"]],
-                    color=STYLE[a][0],
-                    marker=STYLE[a][1],
-                    ms=4,
-                    label=a,
-                )
-            ax.set_title(f"{measure}, SNR {snr}", fontsize=9)
-            ax.set_xlabel("n")
-            ax.grid(alpha=0.3)
+            curves(ax, run["ns"], {a: [mean(a, measure, n, snr) for n in run["ns"]] for a in ALGORITHMS})
+            ax.set(title=f"{UNITS[measure]}, SNR {snr}", xlabel="n")
     legend_below(figure, axes[0, 0])
     return figure
 
@@ -200,17 +198,7 @@ def fig2(run: Run) -> Any:
     figure, axes = panels(len(run["ps"]), len(measures), width=2.8)
     for i, p in enumerate(run["ps"]):
         for ax, measure in zip(axes[i], measures, strict=True):
-            for a in ALGORITHMS:
-                ax.plot(
-                    run["ns"],
-                    [mean(a, measure, n, p) for n in run["ns"]],
-                    color=STYLE[a][0],
-                    marker=STYLE[a][1],
-                    ms=4,
-                    label=a,
-                )
-            ax.set_title(f"{measure}, p = {p}", fontsize=9)
-            ax.set_xlabel("n")
-            ax.grid(alpha=0.3)
+            curves(ax, run["ns"], {a: [mean(a, measure, n, p) for n in run["ns"]] for a in ALGORITHMS})
+            ax.set(title=f"{UNITS[measure]}, p = {p}", xlabel="n")
     legend_below(figure, axes[0, 0])
     return figure

@@ -180,7 +180,7 @@ def test_quadratics_have_no_ridge_to_replace():
         sht.solve_path(sht.QuadraticForm(np.eye(3), np.ones(3)), [1], [0.1])
 
 
-def test_paths_of_the_penalised_problem_and_criteria_refuse_traced_data():
+def test_paths_of_the_penalised_problem_and_cross_validation_refuse_traced_data():
     objective = screening.model()
     for refused in (
         lambda l2: sht.solve_path(objective.reweighted(l2=l2), l0s=[0.1]).x,

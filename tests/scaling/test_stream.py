@@ -124,3 +124,7 @@ def test_the_command(tmp_path):
     assert refused.exit_code == 2 and "with --shards the number of features must be given" in refused.stderr
     both = CliRunner().invoke(app, [*arguments, "some.csv"])
     assert both.exit_code == 2 and "name one FILE" in both.stderr
+    ignored = CliRunner().invoke(app, [*arguments, "--k", "3", "--save", "model.zip"])
+    assert ignored.exit_code == 2 and "--save: it has no effect with --shards" in ignored.stderr
+    alone = CliRunner().invoke(app, ["fit", "some.csv", "--checkpoint", "state"])
+    assert alone.exit_code == 2 and "--checkpoint: it needs --shards" in alone.stderr
