@@ -13,7 +13,7 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
-QUICK = ("paths_and_cv",)
+QUICK = ("custom_loss",)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ def test_l2_per_group_comes_near_a_grid_of_400_points():
     assert tuned.value < tuned.values[0] - 1e-3
 
 
+@pytest.mark.slow
 def test_weights_find_wrong_labels():
     X, y = load_breast_cancer(return_X_y=True)
     y = 2.0 * y - 1

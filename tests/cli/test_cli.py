@@ -97,6 +97,7 @@ def test_fit_equals_least_squares_on_the_chosen_columns(tmp_path, name):
         assert feature["name"] in result.stdout
 
 
+@pytest.mark.slow
 def test_any_two_labels_and_an_existing_folder(tmp_path):
     labels = np.where(Y > np.median(Y), "big", "small")
     path = save_csv(tmp_path / "data.csv", labels)

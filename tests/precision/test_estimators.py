@@ -213,6 +213,7 @@ def test_all_pairs_are_linear_discriminant_analysis():
     np.testing.assert_allclose(model.predict_proba(Z), reference.predict_proba(Z), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_few_pairs_choices_and_priors(tmp_path):
     Z, y = classes()
     names = np.array(["low", "middle", "high"])[y]

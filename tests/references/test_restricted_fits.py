@@ -85,6 +85,7 @@ def test_against_scipy_with_an_offset(loss, each):
     np.testing.assert_allclose(z, best.x, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_huber_against_scikit_learn():
     # HuberRegressor also fits a scale sigma; at its sigma its coefficients are ours with delta = epsilon sigma.
     X, y, _ = cases.data(sht.Squared(), N, P)
