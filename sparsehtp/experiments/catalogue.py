@@ -29,7 +29,7 @@ EXPERIMENTS = {
     "grahtp-fig6": Experiment(graphs.fig6, "GraHTP", "sparse precision matrices, simulated"),
     "grahtp-table4": Experiment(graphs.table4, "GraHTP", "discriminant analysis with sparse precision matrices"),
     "tight-fig1": Experiment(tight.fig1, "Tight", "phase transition of compressed sensing"),
-    "tight-fig2": Experiment(tight_svrg.fig2, "Tight", "success of HT-SVRG against measurements and sparsity"),
+    "tight-fig2": Experiment(tight.fig2, "Tight", "success of HT-SVRG against measurements and sparsity"),
     "tight-fig3": Experiment(tight.fig3, "Tight", "measurements needed for 95% and 99% success"),
     "tight-fig4": Experiment(tight_svrg.fig4, "Tight", "HT-SVRG under other k, m and step sizes"),
     "tight-fig5": Experiment(tight_svrg.fig5, "Tight", "HT-SVRG with very small steps"),

@@ -14,7 +14,7 @@ from ..objectives import LinearModel
 from ..solvers import IHT
 from ..steps import ConstantStep
 from ..thresholds import Sparsity
-from .figures import STYLE, panels
+from .figures import STYLE, curves, panels
 from .run import Run
 from .tight_svrg import success_rate
 
@@ -114,6 +114,44 @@ def fig1(run: Run) -> Any:
         ax.set_xlabel("measurements n")
         ax.set_ylabel("nonzeros K")
     figure.colorbar(image, ax=axes[0].tolist(), label="success (%)")
+    return figure
+
+
+def fig2(run: Run) -> Any:
+    """Figure 2: success against the measurements at K = 16, and against the sparsity at n = 232; PGD at equal cost."""
+
+    def shares(n, K):
+        rate, stages = success_rate(run, n, K, run["stages"])
+        return {SVRG: rate, "stages": stages, "PGD": float(success(run, [n], [K], "PGD")[0, 0])}
+
+    cells = [{"n": n, "K": run["K"]} for n in run["ns"]] + [{"n": run["n"], "K": K} for K in run["Ks"]]
+    rows = run.map(shares, cells)
+    table = {a: {(row["n"], row["K"]): row[a] for row in rows} for a in (SVRG, "PGD")}
+    at = {a: table[a].get((175, 16)) for a in table}
+    run.claim(
+        "a",
+        "HT-SVRG recovers K = 16 from n = 175 at about 80% (70 to 90)",
+        None if at[SVRG] is None else 0.7 <= at[SVRG] <= 0.9,
+        success=at,
+        signals=run["signals"],
+    )
+    sure = {a: {K: table[a][232, K] for K in run["Ks"] if run["n"] == 232 and K <= 22} for a in table}
+    run.claim(
+        "b",
+        "n = 232 recovers K <= 22 reliably (at least 95%)",
+        min(sure[SVRG].values()) >= 0.95 if sure[SVRG] else None,
+        success=sure,
+        most_stages=max(row["stages"] for row in rows),
+    )
+    figure, axes = panels(1, 2)
+    for ax, xs, at, label, title in (
+        (axes[0, 0], run["ns"], [(n, run["K"]) for n in run["ns"]], "measurements n", f"K = {run['K']}"),
+        (axes[0, 1], run["Ks"], [(run["n"], K) for K in run["Ks"]], "nonzeros K", f"n = {run['n']}"),
+    ):
+        curves(ax, xs, {a: [100 * shares[cell] for cell in at] for a, shares in table.items()})
+        ax.set(xlabel=label, ylabel="success (%)", ylim=(-5, 105))
+        ax.set_title(title, fontsize=10)
+    axes[0, 0].legend(frameon=False, fontsize=8)
     return figure
 
 

@@ -70,45 +70,6 @@ def success_rate(run: Run, n: int, K: int, stages: int) -> tuple[float, float]:
     return float(good.mean()), float(np.asarray(steps)[good].max(initial=0))
 
 
-def fig2(run: Run) -> Any:
-    """Figure 2: success against the measurements at K = 16, and against the sparsity at n = 232."""
-
-    def success(n, K):
-        rate, stages = success_rate(run, n, K, run["stages"])
-        return {"success": rate, "stages": stages}
-
-    cells = [{"n": n, "K": run["K"]} for n in run["ns"]] + [{"n": run["n"], "K": K} for K in run["Ks"]]
-    rows = run.map(success, cells)
-    table = {(row["n"], row["K"]): row["success"] for row in rows}
-    at = table.get((175, 16))
-    run.claim(
-        "a",
-        "HT-SVRG recovers K = 16 from n = 175 at about 80% (70 to 90)",
-        None if at is None else 0.7 <= at <= 0.9,
-        success=at,
-        signals=run["signals"],
-    )
-    sure = {K: table[232, K] for K in run["Ks"] if run["n"] == 232 and K <= 22}
-    run.claim(
-        "b",
-        "n = 232 recovers K <= 22 reliably (at least 95%)",
-        min(sure.values()) >= 0.95 if sure else None,
-        success=sure,
-        most_stages=max(row["stages"] for row in rows),
-    )
-    figure, axes = panels(1, 2)
-    colour, marker = STYLE["HT-SVRG"]
-    for ax, xs, ys, label, title in (
-        (axes[0, 0], run["ns"], [table[n, run["K"]] for n in run["ns"]], "measurements n", f"K = {run['K']}"),
-        (axes[0, 1], run["Ks"], [table[run["n"], K] for K in run["Ks"]], "nonzeros K", f"n = {run['n']}"),
-    ):
-        ax.plot(xs, 100 * np.array(ys), color=colour, marker=marker, markersize=4)
-        ax.set(xlabel=label, ylabel="success (%)", ylim=(-5, 105))
-        ax.set_title(title, fontsize=10)
-        ax.grid(alpha=0.3)
-    return figure
-
-
 def _traces(run: Run, k: int, m: int, step: float, stages: int, random_iterate: bool = False) -> dict[str, Any]:
     """Success rate and the mean of log10 F over the signals after every stage (over failures below 95%)."""
     A, signals, keys, _ = problem(run, run["n"], run["K"])
