@@ -16,7 +16,7 @@ from ..objectives import LinearModel
 from ..solvers import SVRGHT
 from ..steps import ConstantStep
 from ..thresholds import Sparsity
-from .figures import STYLE, panels
+from .figures import panels
 from .run import Run
 
 EXPANSION = 9  # k = 9 K
