@@ -126,8 +126,8 @@ def fig2(run: Run) -> Any:
 
     cells = [{"n": n, "K": run["K"]} for n in run["ns"]] + [{"n": run["n"], "K": K} for K in run["Ks"]]
     rows = run.map(shares, cells)
-    table = {a: {(row["n"], row["K"]): row[a] for row in rows} for a in (SVRG, "PGD")}
-    at = {a: table[a].get((175, 16)) for a in table}
+    table: dict[str, dict[Any, float]] = {a: {(row["n"], row["K"]): row[a] for row in rows} for a in (SVRG, "PGD")}
+    at: dict[str, Any] = {a: table[a].get((175, 16)) for a in table}
     run.claim(
         "a",
         "HT-SVRG recovers K = 16 from n = 175 at about 80% (70 to 90)",
@@ -144,11 +144,11 @@ def fig2(run: Run) -> Any:
         most_stages=max(row["stages"] for row in rows),
     )
     figure, axes = panels(1, 2)
-    for ax, xs, at, label, title in (
+    for ax, xs, places, label, title in (
         (axes[0, 0], run["ns"], [(n, run["K"]) for n in run["ns"]], "measurements n", f"K = {run['K']}"),
         (axes[0, 1], run["Ks"], [(run["n"], K) for K in run["Ks"]], "nonzeros K", f"n = {run['n']}"),
     ):
-        curves(ax, xs, {a: [100 * shares[cell] for cell in at] for a, shares in table.items()})
+        curves(ax, xs, {a: [100 * row[place] for place in places] for a, row in table.items()})
         ax.set(xlabel=label, ylabel="success (%)", ylim=(-5, 105))
         ax.set_title(title, fontsize=10)
     axes[0, 0].legend(frameon=False, fontsize=8)
