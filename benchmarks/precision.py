@@ -69,8 +69,8 @@ def refitted(S, support):
 
 
 def against_lasso(n, p, seeds, dtype, repeats):
-    """Rows for one sample size: both methods with as many edges as the truth, and as tuned on a second sample."""
-    scores = {name: [] for name in ("ours", "lasso", "refitted lasso")}
+    """Rows for one sample size: both methods with as many edges as the truth; ours with and without shrinkage of S."""
+    scores = {name: [] for name in ("ours", "ours, no shrinkage", "lasso", "refitted lasso")}
     times, counts = [], []
     for seed in seeds:
         rng = np.random.default_rng(seed)
@@ -79,19 +79,25 @@ def against_lasso(n, p, seeds, dtype, repeats):
         edges = np.count_nonzero(np.triu(truth, 1))
         alpha, lasso, edges = lasso_with_edges(S, edges)
         S_device = jnp.asarray(S, dtype)
-        objective = sht.Precision(S_device, n)
         threshold = sht.OffDiagonal(edges)
         answers = {}
 
-        def ours(objective=objective, threshold=threshold, answers=answers):
-            answers["ours"] = sht.solve(objective, threshold, record=None)
-            return answers["ours"].x
+        def fit(name, shrinkage, S=S_device, threshold=threshold, answers=answers):
+            answers[name] = sht.solve(sht.Precision(S, n, shrinkage=shrinkage), threshold, record=None).x
+            return answers[name]
 
-        seconds = best_of({"ours": ours, "lasso": lambda S=S, alpha=alpha: lasso_fit(S, alpha)}, repeats)
+        seconds = best_of(
+            {
+                "ours": lambda fit=fit: fit("ours", "oas"),
+                "ours, no shrinkage": lambda fit=fit: fit("ours, no shrinkage", 0.0),
+                "lasso": lambda S=S, alpha=alpha: lasso_fit(S, alpha),
+            },
+            repeats,
+        )
         times.append(seconds)
         counts.append(edges)
         matrices = {
-            "ours": np.asarray(answers["ours"].x, float),
+            **{name: np.asarray(x, float) for name, x in answers.items()},
             "lasso": lasso,
             "refitted lasso": refitted(jnp.asarray(S), lasso != 0),
         }
@@ -111,7 +117,8 @@ def against_lasso(n, p, seeds, dtype, repeats):
     f, likelihood = means["ours"] - means["refitted lasso"]
     return [
         aim({"name": f"{label}: F-score over the lasso's", "value": float(f), "unit": ""}, ">= 0", f >= 0)
-        | {"ours": means["ours"].tolist(), "lasso": means["lasso"].tolist(), "edges": counts},
+        | {name: values.tolist() for name, values in means.items()}
+        | {"edges": counts},
         aim(
             {"name": f"{label}: held-out likelihood over the refitted lasso's", "value": float(likelihood), "unit": ""},
             ">= 0",
@@ -169,7 +176,7 @@ def replications(p, n, number, dtype, repeats):
 
 
 def main(quick=False):
-    """Against the lasso at p=200, n=100 and 500; p=1000; 100 replications at p=60."""
+    """Against the lasso at p=200, n=100 and 500; p=1000; 100 replications at p=60, both without shrinkage."""
     rows = []
     for dtype in (np.float32, np.float64):
         with jax.enable_x64(dtype == np.float64):

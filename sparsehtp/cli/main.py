@@ -296,6 +296,10 @@ def precision(
     standardize: Annotated[
         bool, typer.Option("--standardize/--no-standardize", help="Choose edges on the scale of correlations.")
     ] = GRAPH.standardize,
+    shrinkage: Annotated[
+        float | None,
+        typer.Option(help="Weight of the diagonal in the covariance, 0 for none; as few samples call for.", min=0),
+    ] = GRAPH.shrinkage,
     keep: Annotated[
         list[str] | None, typer.Option(help="An edge that is always there, as A,B; repeat it for several.")
     ] = None,
@@ -312,7 +316,7 @@ def precision(
 ):
     from .precision import load_table, run, split_pairs
 
-    options = GraphOptions(k, solver, standardize, cv, stability, seed, dtype)
+    options = GraphOptions(k, solver, standardize, shrinkage, cv, stability, seed, dtype)
     run(lambda: load_table(file, drop), lambda: split_pairs(keep), options, out, file.name, save)
 
 

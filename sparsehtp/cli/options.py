@@ -37,11 +37,15 @@ class Options:
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """What `sparsehtp precision` can set, apart from files; k is a number, "cv" or a criterion; 0 resamples: none."""
+    """What `sparsehtp precision` can set, apart from files; k is a number, "cv" or a criterion.
+
+    Shrinkage None: by the rule. 0 resamples: none.
+    """
 
     k: str = "cv"
     solver: GraphSolverName = "auto"
     standardize: bool = True
+    shrinkage: float | None = None
     cv: int = 5
     stability: int = 0
     seed: int = 0

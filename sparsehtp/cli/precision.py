@@ -130,6 +130,7 @@ def make_estimator(options: GraphOptions, keep: list[list[str]] | None) -> sht.S
         k=int(options.k) if options.k.isdecimal() else options.k,
         solver=options.solver,
         standardize=options.standardize,
+        shrinkage="oas" if options.shrinkage is None else options.shrinkage,
         keep=keep,
         cv=options.cv,
         random_state=options.seed,
@@ -142,7 +143,7 @@ def _stability(model, X, options, errors):
     keep = None if model.keep is None else [[place[a], place[b]] for a, b in model.keep]
     with jax.enable_x64(options.dtype == "float64"), progress_bar(errors, "stability") as progress:
         stability = sht.stability_selection(
-            sht.Precision.from_data(X.to_numpy(), standardize=options.standardize),
+            sht.Precision.from_data(X.to_numpy(), standardize=options.standardize, shrinkage=model.shrinkage),
             [model.k_],
             options.stability,
             OffDiagonal(0, keep=keep),
@@ -174,6 +175,7 @@ def describe(
         "variables": list(X.columns),
         **dataclasses.asdict(options),
         "k": model.k_,
+        "shrinkage": model.shrinkage_,
         "chosen_by": None if options.k.isdecimal() else options.k,
         "edges": edges,
         "choice": None if results is None else {name: np.asarray(column).tolist() for name, column in results.items()},

@@ -24,7 +24,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         k: number of pairs, beside those in `keep`; 0 gives a diagonal matrix. "cv": by the held-out likelihood within
             classes; "ebic", "bic": by the criterion. See `SparsePrecision`.
         priors: (classes,) class probabilities, with sum one; None: the shares of the training weights.
-        solver, standardize, keep, bounds: as in `SparsePrecision`.
+        solver, standardize, keep, shrinkage, bounds: as in `SparsePrecision`.
         cv: number of folds, shuffled and stratified; any scikit-learn splitter; or pairs (train, test).
         random_state: seed or RandomState for shuffling folds. None: a fixed seed.
         max_iter: step limit of the final fit; None: the solver's.
@@ -36,7 +36,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         means_: (classes, p).
         precision_: (p, p) sparse precision matrix within classes.
         support_: (p, p) mask of its pairs; the diagonal is False.
-        k_, path_, cv_results_, n_iter_, result_, objective_value_: as in `SparsePrecision`.
+        shrinkage_, k_, path_, cv_results_, n_iter_, result_, objective_value_: as in `SparsePrecision`.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
     Raises:
@@ -57,6 +57,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         solver="auto",
         standardize=True,
         keep=None,
+        shrinkage="oas",
         bounds="valid",
         cv=5,
         random_state=None,
@@ -67,6 +68,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         self.solver = solver
         self.standardize = standardize
         self.keep = keep
+        self.shrinkage = shrinkage
         self.bounds = bounds
         self.cv = cv
         self.random_state = random_state
@@ -98,7 +100,12 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         folds = graph.make_folds(self.cv, code, np.ones(code.size, bool), True, seed) if k == "cv" else None
         with jax.enable_x64(X.dtype == np.float64):
             objective = Precision.from_data(
-                X, weights, labels=code, bounds=self.bounds, standardize=bool(self.standardize)
+                X,
+                weights,
+                labels=code,
+                bounds=self.bounds,
+                standardize=bool(self.standardize),
+                shrinkage=self.shrinkage,
             )
             fit = graph.fit_graph(objective, k, threshold, solver, folds, max_steps, seed)
             self.means_ = np.asarray(objective.location)
@@ -109,6 +116,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         if present.size == 2:
             self.coef_ = self.coef_[1:] - self.coef_[:1]
             self.intercept_ = self.intercept_[1:] - self.intercept_[:1]
+        self.shrinkage_ = float(objective.shrinkage)
         self.k_, self.path_, self.cv_results_ = fit.k, fit.path, fit.results
         self.n_iter_ = int(fit.solution.num_steps)
         self.objective_value_ = float(fit.solution.value)

@@ -15,7 +15,8 @@ class SparsePrecision(EmpiricalCovariance):
         min_O -logdet O + <S, O>   subject to at most k nonzero pairs O_ij = O_ji, i < j, and alpha I <= O <= beta I
 
     with the empirical covariance S. A pair that is zero means that two variables are independent given all others.
-    Unlike the graphical lasso's, the entries that are chosen are not shrunk.
+    S is shrunk towards its diagonal, as much as its number of samples calls for; with many samples that is hardly at
+    all. Unlike the graphical lasso's, the entries that are chosen are not thinned further.
 
     Args:
         k: number of edges, beside those in `keep`; 0 gives a diagonal matrix. "cv": the number with the largest
@@ -29,6 +30,8 @@ class SparsePrecision(EmpiricalCovariance):
         covariance: None: `fit` takes data; "precomputed": it takes a covariance or correlation matrix (k is then a
             number, or "ebic" or "bic" with `n_samples`).
         n_samples: samples behind a precomputed matrix.
+        shrinkage: g in [0, 1) of `Precision`; "oas": the rule for the number of samples, in a fold that of its training
+            rows (no shrinkage for a precomputed matrix without `n_samples`); 0: maximum likelihood on the support.
         bounds: rule or numbers for alpha and beta, see `Precision`; read on the scale of correlations if `standardize`.
         cv: number of folds, shuffled; any scikit-learn splitter; or pairs (train, test).
         random_state: seed or RandomState for shuffling folds. None: a fixed seed.
@@ -36,14 +39,16 @@ class SparsePrecision(EmpiricalCovariance):
 
     Attributes:
         precision_: (p, p) the sparse matrix O, symmetric and positive definite.
-        covariance_: (p, p) its inverse; equal to S on the edges and the diagonal where no bound is active.
+        covariance_: (p, p) its inverse; equal to the shrunk S on the edges and the diagonal where no bound is active.
+        shrinkage_: g.
         location_: (p,) mean.
         support_: (p, p) mask of the edges; the diagonal is False.
         k_: the number of edges, kept ones left out.
         path_: the `Path` of fits that k was chosen from; None for an integer k.
         cv_results_: dict of arrays over the grid, `ks` and mean_loss, se and scores (folds, grid) of the held-out loss
             -logdet O + <S_test, O>, or the criterion; and the row best_index. None for an integer k.
-        n_iter_, result_, objective_value_: of the final fit: steps, how it ended (a name in `RESULTS`), L(O).
+        n_iter_, result_, objective_value_: of the final fit: steps, how it ended (a name in `RESULTS`), L(O) with the
+            shrunk S.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
     Methods of scikit-learn's `EmpiricalCovariance`: score (mean log-likelihood), error_norm, mahalanobis.
@@ -76,6 +81,7 @@ class SparsePrecision(EmpiricalCovariance):
         assume_centered=False,
         covariance=None,
         n_samples=None,
+        shrinkage="oas",
         bounds="valid",
         cv=5,
         random_state=None,
@@ -88,6 +94,7 @@ class SparsePrecision(EmpiricalCovariance):
         self.keep = keep
         self.covariance = covariance
         self.n_samples = n_samples
+        self.shrinkage = shrinkage
         self.bounds = bounds
         self.cv = cv
         self.random_state = random_state
@@ -106,7 +113,7 @@ class SparsePrecision(EmpiricalCovariance):
         max_steps = None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1)
         seed = parameters.make_seed(self.random_state)
         threshold = graph.make_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
-        options = {"bounds": self.bounds, "standardize": bool(self.standardize)}
+        options = {"bounds": self.bounds, "standardize": bool(self.standardize), "shrinkage": self.shrinkage}
         if self.covariance not in (None, "precomputed"):
             raise ValueError(f"covariance: must be None or 'precomputed', got {self.covariance!r}.")
         precomputed, folds = self.covariance == "precomputed", None
@@ -130,6 +137,7 @@ class SparsePrecision(EmpiricalCovariance):
         covariance = np.linalg.inv(self.precision_ / (scale[:, None] * scale)) / (scale[:, None] * scale)
         self.covariance_ = (covariance + covariance.T) / 2
         self.support_ = graph.edge_mask(fit.solution, X.shape[1])
+        self.shrinkage_ = float(objective.shrinkage)
         self.k_, self.path_, self.cv_results_ = fit.k, fit.path, fit.results
         self.n_iter_ = int(fit.solution.num_steps)
         self.objective_value_ = float(fit.solution.value)
@@ -143,8 +151,9 @@ class SparsePrecision(EmpiricalCovariance):
             raise ValueError("k: cross-validation needs data; pass a number, or 'ebic' with n_samples.")
         if self.n_samples is None and isinstance(k, str):
             raise ValueError(f"n_samples: {k} needs the number of samples behind the matrix.")
-        n = 2 if self.n_samples is None else parameters.check_count("n_samples", self.n_samples, 2)
-        return Precision(S, n, **options)
+        if self.n_samples is None:
+            return Precision(S, 2, **{**options, "shrinkage": 0.0 if self.shrinkage == "oas" else self.shrinkage})
+        return Precision(S, parameters.check_count("n_samples", self.n_samples, 2), **options)
 
     def partial_correlations(self):
         """(p, p) correlations of two variables given all others, -O_ij / sqrt(O_ii O_jj); ones on the diagonal."""

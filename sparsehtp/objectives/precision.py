@@ -8,17 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from .._tolerances import tolerance
-from .._types import ArrayLike, Support, is_concrete, replace
-from ..linalg import Factor, Interval, Refit, dot, factorise, minimise_log_det, shrunk, smallest_and_largest
+from .._types import ArrayLike, is_concrete, replace
+from ..linalg import Factor, Interval, dot, factorise, shrunk, smallest_and_largest
 from ..thresholds.offdiagonal import OffDiagonal
-from .base import AbstractRestrictable, AbstractRestricted, scatter
+from .base import AbstractRestrictable
+from .restricted_precision import RestrictedPrecision
 
 XI = 1e-2  # of the bounds' rules
 RULES = ("valid", "lu")
 DEBIASERS = ("newton", "admm")
+MOST_SHRINKAGE = 0.9  # of the rule: some of the data's correlations stay
 SYMMETRY = 1e-5  # relative
 
 
@@ -41,10 +43,14 @@ class Precision(AbstractRestrictable):
         standardize: choose pairs on the scale of correlations, and read the bounds so: O is replaced by D O D with D
             the standard deviations. Likelihoods and solutions stay in original units.
         debias: how a support is refitted: "newton" (Newton-CG; ADMM where the bounds are active) or "admm".
+        shrinkage: g in [0, 1): S is replaced by (1-g) S + g diag(S), in the choice of pairs and in the fit. "oas": the
+            g of Chen et al. (2010) for S's correlations and n, at most 0.9. With few samples per variable this
+            decides how good the graph is: the likelihood of many pairs overfits. Criteria and held-out scores use S.
 
     Raises:
         ValueError: for an S that is not square, finite, symmetric and positive semidefinite, a variable without
-            variance, n < 2, or bounds other than 0 < alpha <= beta (checked on concrete arrays only).
+            variance, n < 2, a shrinkage out of range, or bounds other than 0 < alpha <= beta (checked on
+            concrete arrays only).
 
     The model is unbounded below if S is singular on a support that is too large for n; then beta decides, and the
     answer means little: lower k. With standardize=False units matter to which pairs are chosen, as in the paper.
@@ -52,10 +58,11 @@ class Precision(AbstractRestrictable):
     Derivatives of solutions are those of the minimiser on the support without bounds: they hold where these are
     inactive.
 
-    Source: [GraHTP] section 5.3, Algorithm 2 (its n in the bounds is the dimension p), Appendix D.2; Lu (2009).
+    Source: [GraHTP] section 5.3, Algorithm 2 (its n in the bounds is the dimension p), Appendix D.2; Lu (2009); Chen,
+    Wiesel, Eldar and Hero (2010).
     """
 
-    S: Float[Array, "p p"]  # divided by the scales
+    S: Float[Array, "p p"]  # divided by the scales, and shrunk
     n: Float[Array, ""]
     interval: Interval
     flat: Int[Array, "pairs"]  # places of the pairs in the flat matrix
@@ -65,6 +72,8 @@ class Precision(AbstractRestrictable):
     classes: Float[Array, "n c"] | None  # indicators
     location: Float[Array, "c p"] | None
     given_bounds: Interval | None
+    shrinkage: Float[Array, ""]
+    shrinks_by_rule: bool = eqx.field(static=True)
     rule: str | None = eqx.field(static=True)
     standardize: bool = eqx.field(static=True)
     assume_centered: bool = eqx.field(static=True)
@@ -80,6 +89,7 @@ class Precision(AbstractRestrictable):
         bounds: Any = "valid",
         standardize: bool = False,
         debias: str = "newton",
+        shrinkage: Any = 0.0,
     ):
         S = jnp.asarray(S)
         S = S if jnp.issubdtype(S.dtype, jnp.floating) else S.astype(float)
@@ -88,6 +98,12 @@ class Precision(AbstractRestrictable):
             raise ValueError(f"n: needs at least 2 samples, got {n}.")
         if debias not in DEBIASERS:
             raise ValueError(f"debias: must be one of {', '.join(DEBIASERS)}, got {debias!r}.")
+        self.shrinks_by_rule = shrinkage == "oas" if isinstance(shrinkage, str) else False
+        if not self.shrinks_by_rule and (
+            isinstance(shrinkage, str) or (is_concrete(shrinkage) and not 0 <= np.asarray(shrinkage) < 1)
+        ):
+            raise ValueError(f"shrinkage: needs a number from 0 up to but not 1, or 'oas', got {shrinkage!r}.")
+        self.shrinkage = jnp.asarray(0.0 if self.shrinks_by_rule else shrinkage, S.dtype)
         self.rule, self.given_bounds = _check_bounds(bounds, S.dtype)
         self.standardize, self.debias = bool(standardize), debias
         self.n = jnp.asarray(n, S.dtype)
@@ -97,9 +113,13 @@ class Precision(AbstractRestrictable):
         self._set(S)
 
     def _set(self, S):
-        """Scale S, and find the bounds; also on an unfinished copy."""
-        for name, value in zip(("S", "scale", "interval"), _prepare(S, self.rule, self.standardize), strict=True):
-            object.__setattr__(self, name, value if value is not None or name == "scale" else self.given_bounds)
+        """Scale and shrink S, and find the bounds; also on an unfinished copy."""
+        shrinkage = None if self.shrinks_by_rule else self.shrinkage
+        S, scale, shrinkage, interval = _prepare(S, self.n, shrinkage, self.rule, self.standardize)
+        parts = {"S": S, "scale": scale, "shrinkage": shrinkage}
+        parts["interval"] = self.given_bounds if interval is None else interval
+        for name, value in parts.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def from_data(
@@ -121,7 +141,7 @@ class Precision(AbstractRestrictable):
             sample_weight: (n,) weights >= 0. None: one.
             assume_centered: m = 0 instead of the weighted mean.
             labels: (n,) class of every sample: m is then the mean of its class, and S the covariance within classes.
-            **options: bounds, standardize and debias, as in the class.
+            **options: bounds, standardize, debias and shrinkage, as in the class.
 
         Raises:
             ValueError: for misshapen or nonfinite data or weights, and as in the class.
@@ -167,11 +187,13 @@ class Precision(AbstractRestrictable):
         return new
 
     def scorer(self, sample_weight=None):
-        """L on other samples: their second moments about this objective's own means."""
+        """L without shrinkage, or on other samples: their second moments about this objective's own means."""
         if sample_weight is None:
-            return self
-        S = _second_moment(self.X, sample_weight, self.classes, self.location)
-        return replace(self, S=S if self.scale is None else S / (self.scale[:, None] * self.scale))
+            S = jnp.where(jnp.eye(self.n_variables, dtype=bool), self.S, self.S / (1 - self.shrinkage))
+        else:
+            S = _second_moment(self.X, sample_weight, self.classes, self.location)
+            S = S if self.scale is None else S / (self.scale[:, None] * self.scale)
+        return replace(self, S=S, shrinkage=jnp.zeros_like(self.shrinkage), shrinks_by_rule=False)
 
     # --- shape and units ---------------------------------------------------------------------------------------------
     # x holds the pairs, times the root of two, and then the diagonal: its Euclidean norm is the Frobenius norm.
@@ -272,80 +294,6 @@ class Precision(AbstractRestrictable):
         return RestrictedPrecision(self, support, support.mask, jnp.asarray(jnp.inf, self.dtype))
 
 
-class RestrictedPrecision(AbstractRestricted):
-    """L as a function of the pairs of a support and the diagonal."""
-
-    objective: Precision
-    support: Support
-    mask: Bool[Array, "m"]
-    target: Float[Array, ""]
-
-    def unless_above(self, target):
-        return replace(self, target=target)
-
-    def _scatter(self, z):
-        objective = self.objective
-        return objective.unpack(scatter(z, self.support, objective.n_coefficients + objective.n_free))
-
-    def _gather(self, A):
-        return jnp.where(self.mask, self.objective.pack(A)[self.support.idx], 0)
-
-    def value(self, z):
-        objective = self.objective
-        x = scatter(z, self.support, objective.n_coefficients + objective.n_free)
-        return objective.value(x)
-
-    def _inverse(self, z):
-        return factorise(self._scatter(z), self.objective.interval).inverse
-
-    def grad(self, z):
-        return self._gather(self.objective.S - self._inverse(z))
-
-    def hvp(self, z, v):
-        W = self._inverse(z)
-        return self._gather(dot(dot(W, self._scatter(v)), W))
-
-    def hess(self, z, damping=0.0):
-        # Of unit moves e = (i, j), f = (k, l) in the Frobenius norm: W_ik W_jl + W_il W_jk, halved for two diagonals.
-        W, p, pairs = self._inverse(z), self.objective.n_variables, self.objective.n_coefficients
-        idx = self.support.idx
-        place = self.objective.flat[jnp.minimum(idx, max(pairs - 1, 0))]
-        i = jnp.where(idx < pairs, place // p, idx - pairs)
-        j = jnp.where(idx < pairs, place % p, idx - pairs)
-        weight = jnp.where(idx < pairs, 1, jnp.sqrt(jnp.asarray(0.5, W.dtype)))
-        H = W[i[:, None], i] * W[j[:, None], j] + W[i[:, None], j] * W[j[:, None], i]
-        return H * weight[:, None] * weight
-
-    def minimise(self, z0, lower=None, upper=None, max_steps=None):
-        """Minimiser over the support, by Newton-CG or ADMM (`Precision(debias=...)`); no box."""
-        objective = self.objective
-        allowed = self._scatter(jnp.ones_like(z0)) != 0
-        goal = self.target - objective._constant()
-        fit = minimise_log_det(
-            objective.S, allowed, self._scatter(z0), objective.interval, goal, objective.debias, max_steps
-        )
-        return Refit(self._gather(fit.matrix), jnp.zeros((), bool), fit.solved)
-
-    def without_each(self, z, n_free):
-        """L without each pair, with the two variances that it joined minimised out; infinite for the diagonal."""
-        objective, p = self.objective, self.objective.n_variables
-        A = self._scatter(z)
-        factor = factorise(A, objective.interval)
-        W, S = factor.inverse, objective.S
-        variances, wanted = jnp.diagonal(W), jnp.diagonal(S)
-        # The block of the pair given all others is the inverse of W's; o is what is left off its diagonal.
-        block = jnp.maximum(variances[:, None] * variances - W**2, jnp.finfo(W.dtype).tiny)
-        own = wanted[:, None] * wanted
-        o = -W / block - A
-        w = -2 * o * own / (1 + jnp.sqrt(1 + 4 * o**2 * own))
-        rest = jnp.maximum(own - w**2, jnp.finfo(W.dtype).tiny)
-        new = jnp.log(rest) + 2 * own / rest
-        old = jnp.log(block) + (variances * wanted[:, None] + variances[:, None] * wanted) / block + 2 * S * A
-        values = jnp.where(jnp.eye(p, dtype=bool), jnp.inf, self.value(z) + new - old)
-        flat = jnp.concatenate([values.ravel()[objective.flat], jnp.full(p, jnp.inf, W.dtype)])
-        return flat[self.support.idx]
-
-
 def _places(p):
     """(p, p) index into x of every entry."""
     i = jnp.arange(p, dtype=jnp.int32)
@@ -373,16 +321,25 @@ def _second_moment(X, weights, classes, location):
     return S * varies[:, None] * varies
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def _prepare(S, rule, standardize):
-    """The matrix, its scale (or None) and the bounds (None without a rule)."""
-    S, scale = (S + S.T) / 2, None
+@functools.partial(jax.jit, static_argnames=("rule", "standardize"))
+def _prepare(S, n, shrinkage, rule, standardize):
+    """The matrix, its scale (or None), the shrinkage (None: by the rule) and the bounds (None without a rule)."""
+    S, variance, scale = (S + S.T) / 2, jnp.diagonal(S), None
+    # A variable that is constant in a fold cannot be scaled; it stays apart, with variance one.
+    deviation = jnp.sqrt(jnp.where(variance > 0, variance, 1))
+    R = S / (deviation[:, None] * deviation) + jnp.diag((variance <= 0).astype(S.dtype))
     if standardize:
-        variance = jnp.diagonal(S)
-        # A variable that is constant in a fold cannot be scaled; it stays apart, with variance one.
-        scale = jnp.sqrt(jnp.where(variance > 0, variance, 1))
-        S = S / (scale[:, None] * scale) + jnp.diag((variance <= 0).astype(S.dtype))
-    return S, scale, None if rule is None else Interval(*_bounds(lax.stop_gradient(S), rule))
+        S, scale = R, deviation
+    shrinkage = _oas(R, n) if shrinkage is None else shrinkage
+    S = jnp.where(jnp.eye(S.shape[0], dtype=bool), S, (1 - shrinkage) * S)
+    return S, scale, shrinkage, None if rule is None else Interval(*_bounds(lax.stop_gradient(S), rule))
+
+
+def _oas(R, n):
+    """The oracle approximating shrinkage of a correlation matrix towards the identity."""
+    p = R.shape[0]
+    power = jnp.mean(R**2)
+    return jnp.minimum((power + 1) / ((n + 1) * jnp.maximum(power - 1 / p, jnp.finfo(R.dtype).tiny)), MOST_SHRINKAGE)
 
 
 def _bounds(S, rule):

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.covariance import EmpiricalCovariance
+from sklearn.covariance import EmpiricalCovariance, oas
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -24,7 +24,7 @@ def empirical(X):
 
 
 def test_a_given_number_of_edges_and_the_methods_of_scikit_learn():
-    model = sht.SparsePrecision(k=EDGES).fit(FRAME)
+    model = sht.SparsePrecision(k=EDGES, shrinkage=0).fit(FRAME)
     S = empirical(FRAME)
     mask = model.support_ | np.eye(8, dtype=bool)
     np.testing.assert_array_equal(model.precision_ != 0, mask)
@@ -37,7 +37,7 @@ def test_a_given_number_of_edges_and_the_methods_of_scikit_learn():
     np.testing.assert_allclose(model.location_, FRAME.mean(0))
     assert model.path_ is None and model.cv_results_ is None
     assert model.feature_names_in_.tolist() == NAMES
-    full = sht.SparsePrecision(k=28).fit(FRAME)
+    full = sht.SparsePrecision(k=28, shrinkage=0).fit(FRAME)
     reference = EmpiricalCovariance().fit(FRAME)
     np.testing.assert_allclose(full.score(FRAME), reference.score(FRAME), rtol=1e-9)
     # On correlations: the units differ by so much that scikit-learn's inverse of S is good to four digits only.
@@ -81,16 +81,18 @@ def test_scores_of_folds_and_criteria_by_hand():
         moved = X[test] - X[train].mean(0)
         expected = np.sum(fold.precision_ * (moved.T @ moved)) / len(test) - np.linalg.slogdet(fold.precision_)[1]
         np.testing.assert_allclose(model.cv_results_["scores"][number, row], expected, rtol=1e-7)
-    chosen = sht.SparsePrecision(k="bic").fit(X)
+    chosen = sht.SparsePrecision(k="bic", shrinkage=0).fit(X)
     row = int(np.flatnonzero(chosen.cv_results_["ks"] == 4)[0])
-    value = sht.SparsePrecision(k=4).fit(X).objective_value_
+    value = sht.SparsePrecision(k=4, shrinkage=0).fit(X).objective_value_
     np.testing.assert_allclose(chosen.cv_results_["bic"][row], 300 * value + 4 * np.log(300), rtol=1e-9)
 
 
 def test_covariances_and_correlations():
     data = sht.SparsePrecision(k=5).fit(X)
     S = empirical(X)
-    again = sht.SparsePrecision(k=5, covariance="precomputed").fit(S)
+    again = sht.SparsePrecision(k=5, covariance="precomputed", n_samples=300).fit(S)
+    assert 0 < again.shrinkage_ < 0.2
+    np.testing.assert_allclose(again.shrinkage_, data.shrinkage_, rtol=1e-9)
     np.testing.assert_allclose(again.precision_, data.precision_, atol=1e-8)
     np.testing.assert_array_equal(again.location_, 0)
     scale = np.sqrt(np.diag(S))
@@ -100,13 +102,45 @@ def test_covariances_and_correlations():
     np.testing.assert_allclose(correlation.precision_, direct.precision_ * np.outer(scale, scale), atol=1e-7)
 
 
+def test_shrinkage():
+    Z = (X - X.mean(0)) / X.std(0)
+    with jax.enable_x64(True):
+        whole = sht.Precision.from_data(X, standardize=True, shrinkage="oas")
+        part = whole.reweighted(np.arange(300) < 20)
+        given = sht.Precision(empirical(X), 300, shrinkage=0.25)
+        point = given.to_internal(np.eye(8) + 0.1)
+        loss = given.scorer().value(point)
+    np.testing.assert_allclose(whole.shrinkage, oas(Z)[1], rtol=1e-12)
+    np.testing.assert_allclose(part.shrinkage, oas((X[:20] - X[:20].mean(0)) / X[:20].std(0))[1], rtol=1e-12)
+    S, diagonal = empirical(X), np.diag(np.diag(empirical(X)))
+    np.testing.assert_allclose(given.S, 0.75 * S + 0.25 * diagonal, rtol=1e-12)
+    # Scores are those of the data as they are.
+    np.testing.assert_allclose(loss, np.sum(S * (np.eye(8) + 0.1)) - np.linalg.slogdet(np.eye(8) + 0.1)[1], rtol=1e-12)
+    unknown = sht.SparsePrecision(k=28, covariance="precomputed").fit(S)
+    assert unknown.shrinkage_ == 0
+    np.testing.assert_allclose(unknown.covariance_, S, atol=1e-7)
+    model = sht.SparsePrecision(k=28, shrinkage=0.25).fit(X)
+    np.testing.assert_allclose(model.covariance_, 0.75 * S + 0.25 * diagonal, atol=1e-7)
+    for wrong in (1.0, -0.1, "ledoit"):
+        with pytest.raises(ValueError, match="shrinkage: needs a number from 0 up to but not 1, or 'oas'"):
+            sht.SparsePrecision(k=2, shrinkage=wrong).fit(X)
+
+
+def test_a_small_sample_gains_by_shrinkage():
+    wide, truth = make_precision(1040, 40, seed=0)
+    edges = np.count_nonzero(np.triu(truth, 1))
+    scores = {g: sht.SparsePrecision(edges, shrinkage=g).fit(wide[:40]).score(wide[40:]) for g in (0, "oas")}
+    assert scores["oas"] > scores[0] + 1
+
+
 def test_weights_means_and_kept_edges():
     weights = np.arange(300) % 3
     model = sht.SparsePrecision(k=4).fit(X, sample_weight=weights)
     repeated = sht.SparsePrecision(k=4).fit(np.repeat(X, weights, axis=0))
     np.testing.assert_allclose(model.precision_, repeated.precision_, atol=1e-8)
     np.testing.assert_allclose(model.location_, repeated.location_, atol=1e-12)
-    centred = sht.SparsePrecision(k=28, assume_centered=True).fit(X + 1)
+    assert model.shrinkage_ == pytest.approx(repeated.shrinkage_)
+    centred = sht.SparsePrecision(k=28, assume_centered=True, shrinkage=0).fit(X + 1)
     np.testing.assert_allclose(centred.covariance_, (X + 1).T @ (X + 1) / 300, atol=1e-7)
     np.testing.assert_array_equal(centred.location_, 0)
     weakest = np.argwhere(np.triu(TRUTH == 0, 1))[0]
