@@ -41,7 +41,10 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
 
     Raises:
         ValueError: in `fit`, for data or parameters out of range, fewer than two classes, or a variable that is
-            constant, overall or within the classes.
+            constant.
+
+    A variable that is constant within every class, but not overall, separates classes without error; it gets a tiny
+    variance, so that it decides.
 
     Warns:
         ConvergenceWarning: where the step limit was reached.

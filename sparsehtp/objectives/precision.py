@@ -20,6 +20,7 @@ from .restricted_precision import RestrictedPrecision
 XI = 1e-2  # of the bounds' rules
 RULES = ("valid", "lu")
 DEBIASERS = ("newton", "admm")
+LEAST_VARIANCE = 1e-8  # within classes, of a variable that separates them without error, over that between them
 MOST_SHRINKAGE = 0.9  # of the rule: some of the data's correlations stay
 SYMMETRY = 1e-5  # relative
 
@@ -141,6 +142,7 @@ class Precision(AbstractRestrictable):
             sample_weight: (n,) weights >= 0. None: one.
             assume_centered: m = 0 instead of the weighted mean.
             labels: (n,) class of every sample: m is then the mean of its class, and S the covariance within classes.
+                A variable that only varies between classes gets 1e-8 of that variance.
             **options: bounds, standardize, debias and shrinkage, as in the class.
 
         Raises:
@@ -313,12 +315,17 @@ def _means(X, weights, classes, assume_centered):
 
 @jax.jit
 def _second_moment(X, weights, classes, location):
-    """(1/W) sum_i s_i (x_i - m_i)(x_i - m_i)', zero for a variable that is constant but for rounding."""
+    """(1/W) sum_i s_i (x_i - m_i)(x_i - m_i)', zero for a variable that is constant but for rounding.
+
+    A variable that varies between the classes alone gets a small variance.
+    """
     centred = X - dot(classes, location)
     S = dot(centred.T * (weights / jnp.sum(weights)), centred)
     rounding = tolerance("constant", X.dtype) * jnp.max(jnp.abs(location), axis=0)
-    varies = (jnp.diagonal(S) > rounding**2).astype(S.dtype)
-    return S * varies[:, None] * varies
+    varies = jnp.diagonal(S) > rounding**2
+    shares = dot(classes.T, weights) / jnp.sum(weights)
+    between = dot(shares, (location - dot(shares, location)) ** 2)
+    return jnp.where(varies[:, None] & varies, S, 0) + jnp.diag(jnp.where(varies, 0, LEAST_VARIANCE * between))
 
 
 @functools.partial(jax.jit, static_argnames=("rule", "standardize"))

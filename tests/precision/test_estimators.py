@@ -234,14 +234,14 @@ def classes(seed=0, n=200):
 @pytest.mark.slow
 def test_all_pairs_are_linear_discriminant_analysis():
     Z, y = classes()
-    model = sht.SparseLDA(k=15).fit(Z, y)
+    model = sht.SparseLDA(k=15, shrinkage=0).fit(Z, y)
     reference = LinearDiscriminantAnalysis(solver="lsqr").fit(Z, y)
     np.testing.assert_allclose(model.means_, reference.means_, atol=1e-12)
     np.testing.assert_allclose(model.priors_, reference.priors_)
     np.testing.assert_allclose(model.decision_function(Z), reference.decision_function(Z), atol=1e-6)
     np.testing.assert_allclose(model.predict_proba(Z), reference.predict_proba(Z), atol=1e-6)
     two = y < 2
-    model, reference = (each.fit(Z[two], y[two]) for each in (sht.SparseLDA(k=15), reference))
+    model, reference = (each.fit(Z[two], y[two]) for each in (sht.SparseLDA(k=15, shrinkage=0), reference))
     assert model.coef_.shape == (1, 6)
     np.testing.assert_allclose(model.decision_function(Z), reference.decision_function(Z), atol=1e-6)
     np.testing.assert_allclose(model.predict_proba(Z), reference.predict_proba(Z), atol=1e-6)
@@ -274,6 +274,18 @@ def test_more_variables_than_samples():
     labels = np.arange(400) % 2
     test[:, :3] += 1.5 * labels[:, None]
     assert model.score(test, labels) > 0.75
+
+
+def test_a_variable_that_separates_the_classes_decides():
+    Z, y = classes()
+    for scale in (1e-5, 1, 1e5):
+        shifted = np.column_stack([Z, scale * np.array([3.0, 1.0, 2.0])[y]])
+        model = sht.SparseLDA(k=2).fit(shifted, y)
+        shuffled = np.random.default_rng(0).permutation(len(y))
+        moved = np.column_stack([Z[shuffled], shifted[:, -1]])
+        np.testing.assert_array_equal(model.predict(moved), y)
+    with pytest.raises(ValueError, match="variable 6 is constant"):
+        sht.SparseLDA(k=2).fit(np.column_stack([Z, np.ones(len(y))]), y)
 
 
 @pytest.mark.parametrize(
