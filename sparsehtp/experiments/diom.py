@@ -136,7 +136,7 @@ def fig1(run: Run) -> Any:
     for i, snr in enumerate(run["snrs"]):
         for ax, measure in zip(axes[i], measures, strict=True):
             curves(ax, run["ns"], {a: [mean(a, measure, n, snr) for n in run["ns"]] for a in ALGORITHMS})
-            ax.set(title=f"{UNITS[measure]}, SNR {snr}", xlabel="n")
+            ax.set(title=f"{UNITS[measure]}, SNR {snr}", xlabel="sample size n")
     legend_below(figure, axes[0, 0])
     return figure
 
@@ -199,6 +199,6 @@ def fig2(run: Run) -> Any:
     for i, p in enumerate(run["ps"]):
         for ax, measure in zip(axes[i], measures, strict=True):
             curves(ax, run["ns"], {a: [mean(a, measure, n, p) for n in run["ns"]] for a in ALGORITHMS})
-            ax.set(title=f"{UNITS[measure]}, p = {p}", xlabel="n")
+            ax.set(title=f"{UNITS[measure]}, p = {p}", xlabel="sample size n")
     legend_below(figure, axes[0, 0])
     return figure
