@@ -6,7 +6,6 @@ memory, on a part of the data that fits.
 
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -20,6 +19,7 @@ import numpy as np
 import sparsehtp as sht
 
 from .scores import aim, finish
+from .timing import memory_now
 
 P, K = 1000, 20
 
@@ -46,7 +46,7 @@ def fit(folder, checkpoint):
     """What a worker prints: the result of a streamed fit, its time and its peak memory."""
     shards = sht.datasets.Shards(Path(folder) / "*.npz")
     found = sht.solve_stream(shards, sht.Sparsity(K), checkpoint=checkpoint or None)
-    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    megabytes = memory_now("VmHWM") / 2**20
     return {
         "support": found.support.tolist(),
         "x": found.x.tolist(),

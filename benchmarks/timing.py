@@ -54,3 +54,9 @@ def save(name, rows):
         met = "" if "met" not in row else ("   met" if row["met"] else "   MISSED")
         print(f"{row['name']:<62}{row['value']:>12.4g} {row['unit']:<8}{aim}{met}")
     print(f"written to {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")
+
+
+def memory_now(kind):
+    """VmRSS (resident) or VmHWM (its peak) of this process in bytes, on Linux; getrusage has the parent's in it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(kind))

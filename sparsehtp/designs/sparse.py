@@ -40,11 +40,11 @@ class SparseDesign(AbstractDesign):
     sparse = True
 
     def __init__(self, X: Any):
-        rows = _canonical(X)
-        columns = rows.tocsc()
-        self.by_row = chunked(rows.indptr, rows.indices, rows.data)
-        self.by_column = chunked(columns.indptr, columns.indices, columns.data)
-        self.size = (int(rows.shape[0]), int(rows.shape[1]))
+        X = _canonical(X)
+        self.size = (int(X.shape[0]), int(X.shape[1]))
+        self.by_row = chunked(X.indptr, X.indices, X.data)
+        X = X.tocsc()
+        self.by_column = chunked(X.indptr, X.indices, X.data)
 
     @property
     def shape(self):
