@@ -17,7 +17,8 @@ from .rules import screen
 WORK = 4e10  # multiplications that a bound may take
 LEAST_STEPS, MOST_STEPS = 60, 4000
 ROUNDS = 6
-USELESS = 0.5  # a bound below this multiple of the value is not pursued
+USELESS = 0.5  # a bound below this multiple of the value is not pursued ...
+LARGE = 10**6  # ... where the data have more entries than this
 
 
 class Bounds(NamedTuple):
@@ -39,7 +40,8 @@ class Bounds(NamedTuple):
 def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None = None) -> Bounds:
     """The best lower bound that the dual gives, made better by what the gap decides.
 
-    The bound after the first round is the largest dual value (to `tol`), the perspective relaxation's optimum. Features
+    The bound after the first round is the largest dual value (to `tol`), the perspective relaxation's optimum; for more
+    than a million entries of data it is given up, as it is then, once it cannot come to half of `upper`. Features
     that the gap to `upper` decides leave a smaller problem with the same optima and a larger dual value.
 
     Args:
@@ -53,7 +55,7 @@ def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None 
     """
     if not is_concrete(objective, threshold):
         raise ValueError("objective: bounds need concrete arrays; ask for them outside jax.jit and jax.vmap.")
-    p, dtype = objective.n_coefficients, objective.dtype
+    (n, p), dtype = objective.design.shape, objective.dtype
     none = jnp.zeros(p, bool)
     dual = dual_of(objective, threshold, Fixed(none, none))  # the same program with and without fixed features
     tol = tolerance("gap", dtype) if tol is None else tol
@@ -63,7 +65,7 @@ def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None 
     zero, nonzero = np.zeros(p, bool), np.zeros(p, bool)
     lower, w = -math.inf, jnp.zeros(p, dtype)
     for _ in range(ROUNDS):
-        useless = USELESS * best if upper > 0 else -jnp.inf
+        useless = USELESS * best if upper > 0 and n * p > LARGE else -jnp.inf
         done, value, fixed, w = jax.device_get(_round(dual, tol, best, useless, w, steps))
         lower = max(lower, float(value))
         here = np.asarray(dual.masks().out)

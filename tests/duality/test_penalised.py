@@ -159,11 +159,12 @@ def test_cdss_is_partially_swap_inescapable():
 
 @pytest.mark.slow
 def test_solvers_take_lanes():
+    # At smaller l0 the dual maximiser has ties, and rounding decides which local optimum follows.
     objective = model()
-    l0s = jnp.array([0.02, 0.3])
+    l0s = jnp.array([0.05, 0.3])
     for solver in (sht.PrimalDual(), sht.CDSS(swaps=False)):
         batch = jax.vmap(lambda l0, s=solver: sht.solve(objective, sht.L0L1L2(l0), s, record=None).value)(l0s)
-        single = [float(sht.solve(objective, sht.L0L1L2(l0), solver, record=None).value) for l0 in (0.02, 0.3)]
+        single = [float(sht.solve(objective, sht.L0L1L2(l0), solver, record=None).value) for l0 in (0.05, 0.3)]
         np.testing.assert_allclose(batch, single, rtol=1e-8)
 
 
