@@ -1,5 +1,6 @@
 """Shared set-up: a compilation cache beside the tests, so that a second run compiles nothing."""
 
+import itertools
 import os
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pytest
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent / ".jax_cache"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+DONE = itertools.count(1)
+MOST_MAPS = 30_000  # of the 65,530 that Linux allows a process
 
 
 def pytest_collection_modifyitems(items):
@@ -24,6 +28,15 @@ def few_programs():
     """Drop compiled programs after every file: thousands of them exhaust a process's memory maps, and it crashes."""
     yield
     jax.clear_caches()
+
+
+@pytest.fixture(autouse=True)
+def not_too_many_programs():
+    """The same within a file, where maps are counted."""
+    yield
+    maps = Path("/proc/self/maps")
+    if next(DONE) % 10 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
 
 
 @pytest.fixture
