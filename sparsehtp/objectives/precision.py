@@ -99,12 +99,7 @@ class Precision(AbstractRestrictable):
             raise ValueError(f"n: needs at least 2 samples, got {n}.")
         if debias not in DEBIASERS:
             raise ValueError(f"debias: must be one of {', '.join(DEBIASERS)}, got {debias!r}.")
-        self.shrinks_by_rule = shrinkage == "oas" if isinstance(shrinkage, str) else False
-        if not self.shrinks_by_rule and (
-            isinstance(shrinkage, str) or (is_concrete(shrinkage) and not 0 <= np.asarray(shrinkage) < 1)
-        ):
-            raise ValueError(f"shrinkage: needs a number from 0 up to but not 1, or 'oas', got {shrinkage!r}.")
-        self.shrinkage = jnp.asarray(0.0 if self.shrinks_by_rule else shrinkage, S.dtype)
+        self.shrinks_by_rule, self.shrinkage = _check_shrinkage(shrinkage, S.dtype)
         self.rule, self.given_bounds = _check_bounds(bounds, S.dtype)
         self.standardize, self.debias = bool(standardize), debias
         self.n = jnp.asarray(n, S.dtype)
@@ -369,6 +364,15 @@ def _check_bounds(bounds, dtype):
     if is_concrete(*bounds) and not 0 < bounds[0] <= bounds[1] < np.inf:
         raise ValueError(f"bounds: needs 0 < alpha <= beta, finite, got {tuple(bounds)}.")
     return None, Interval(*(jnp.asarray(bound, dtype) for bound in bounds))
+
+
+def _check_shrinkage(shrinkage, dtype):
+    """Whether it comes from the rule, and the number (zero until the rule has been asked)."""
+    if isinstance(shrinkage, str) and shrinkage == "oas":
+        return True, jnp.zeros((), dtype)
+    if isinstance(shrinkage, str) or (is_concrete(shrinkage) and not 0 <= np.asarray(shrinkage) < 1):
+        raise ValueError(f"shrinkage: needs a number from 0 up to but not 1, or 'oas', got {shrinkage!r}.")
+    return False, jnp.asarray(shrinkage, dtype)
 
 
 def _check_matrix(S):

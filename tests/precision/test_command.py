@@ -70,7 +70,10 @@ def test_a_table_without_other_columns(tmp_path, k):
     direct = sht.SparsePrecision(k=k, random_state=0).fit(X)
     assert answer["k"] == direct.k_ and answer["chosen_by"] == k
     assert answer["variables"] == NAMES
+    assert answer["shrinkage"] == pytest.approx(direct.shrinkage_)
     np.savez(tmp_path / "data.npz", X=X, feature_names=NAMES)
+    refused = invoke(tmp_path / "data.npz", "--k", 1, "--shrinkage", 1, "--out", tmp_path / "npz")
+    assert refused.exit_code == 2 and "shrinkage: needs a number from 0 up to but not 1" in refused.stderr
     result = invoke(tmp_path / "data.npz", "--k", direct.k_, "--out", tmp_path / "npz")
     again = json.loads((tmp_path / "npz" / "precision.json").read_text())
     assert [(edge["source"], edge["target"]) for edge in again["edges"]] == [
