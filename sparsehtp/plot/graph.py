@@ -61,8 +61,10 @@ def plot_precision(precision: Any, feature_names: Sequence[str] | None = None, a
     ax = new_figure(size + 1.4, size).subplots() if ax is None else ax
     shown = np.where(np.eye(p, dtype=bool), np.nan, partial)
     limit = np.nanmax(np.abs(shown)) or 1.0
-    image = ax.imshow(shown, cmap="RdBu", vmin=-limit, vmax=limit, interpolation="nearest")
-    image.cmap.set_bad("#DDDDDD")  # the diagonal
+    from matplotlib import colormaps
+
+    colours = colormaps["RdBu"].with_extremes(bad="#DDDDDD")  # bad: the diagonal
+    image = ax.imshow(shown, cmap=colours, vmin=-limit, vmax=limit, interpolation="nearest")
     if p <= MAX_TICKS:
         ax.set_xticks(range(p), names, rotation=90, fontsize=LABEL_SIZE - 1, parse_math=False)
         ax.set_yticks(range(p), names, fontsize=LABEL_SIZE - 1, parse_math=False)
