@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .style import PALETTE, new_figure, short_name, tidy
+from .style import PALETTE, new_figure, short_name, signed_bars, tidy
 
 MAX_BARS = 30
 
@@ -78,26 +78,7 @@ def _draw_steps(ax, y, log):
 
 def _draw_bars(ax, names, coefficients, caption):
     order = np.argsort(-np.abs(coefficients), kind="stable")[:MAX_BARS]
-    rows = np.arange(order.size)
-    shown = coefficients[order]
-    ax.barh(rows, shown, height=0.7, color=np.where(shown < 0, PALETTE[1], PALETTE[0]))
-    ax.set_yticks(rows, [short_name(names[j]) for j in order], parse_math=False)
-    ax.set_ylim(order.size - 0.4, -0.6)
-    ax.axvline(0, color="black", linewidth=0.8)
-    ax.margins(x=0.18)
-    for row, value in zip(rows, shown, strict=True):
-        ax.annotate(
-            f"{value:.3g}",
-            (value, row),
-            xytext=(-4 if value < 0 else 4, 0),
-            textcoords="offset points",
-            ha="right" if value < 0 else "left",
-            va="center",
-            fontsize=8,
-        )
+    signed_bars(ax, coefficients[order], [short_name(names[j]) for j in order])
     left_out = coefficients.size - order.size
     ax.set_title("Chosen features" + (f" ({left_out} smaller ones left out)" if left_out else ""), fontsize=11)
     ax.set_xlabel(caption)
-    tidy(ax, grid="x")
-    ax.spines["left"].set_visible(False)
-    ax.tick_params(axis="y", length=0)

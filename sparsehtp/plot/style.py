@@ -33,6 +33,29 @@ def tidy(ax: Any, grid: str = "both") -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
+def signed_bars(ax: Any, values: np.ndarray, labels: Sequence[str], form: str = ".3g") -> None:
+    """Horizontal bars from the top down, each with its number, negative ones in another colour."""
+    rows = np.arange(values.size)
+    ax.barh(rows, values, height=0.7, color=np.where(values < 0, PALETTE[1], PALETTE[0]))
+    ax.axvline(0, color="black", linewidth=0.8)
+    ax.set_yticks(rows, labels, parse_math=False)
+    ax.set_ylim(values.size - 0.4, -0.6)
+    ax.margins(x=0.18)
+    for row, value in zip(rows, values, strict=True):
+        ax.annotate(
+            f"{value:{form}}",
+            (value, row),
+            xytext=(-4 if value < 0 else 4, 0),
+            textcoords="offset points",
+            ha="right" if value < 0 else "left",
+            va="center",
+            fontsize=LABEL_SIZE,
+        )
+    tidy(ax, grid="x")
+    ax.spines["left"].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+
+
 def k_axis(ax: Any, ks: np.ndarray) -> None:
     """Make the x axis one of sparsity levels."""
     ax.set_xlabel("number of features k")

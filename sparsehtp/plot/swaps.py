@@ -12,7 +12,7 @@ from .._solve import solve
 from ..objectives import LinearModel
 from ..solvers import ForwardSelection
 from ..thresholds import Sparsity
-from .style import PALETTE, names_of, new_figure, tidy
+from .style import LABEL_SIZE, names_of, new_figure, signed_bars
 
 MAX_BARS = 30
 
@@ -95,28 +95,10 @@ def plot_swap_gains(swaps: Swaps, feature_names: Sequence[str] | None = None, ax
     names = names_of(feature_names, swaps.n_features)
     rise = -swaps.gains * (100 / abs(swaps.value) if swaps.value else 1)
     order = np.argsort(rise, kind="stable")[:MAX_BARS][::-1]
-    rows = np.arange(order.size)
     ax = new_figure(9, 1.6 + 0.26 * order.size).subplots() if ax is None else ax
-    shown = rise[order]
-    ax.barh(rows, shown, height=0.7, color=np.where(shown < 0, PALETTE[1], PALETTE[0]))
-    ax.axvline(0, color="black", linewidth=0.8)
     labels = [f"{names[swaps.features[i]]} → {names[swaps.substitutes[i]]}" for i in order]
-    ax.set_yticks(rows, labels, parse_math=False, fontsize=8)
-    ax.set_ylim(order.size - 0.4, -0.6)
-    ax.margins(x=0.12)
-    for row, value in zip(rows, shown, strict=True):
-        ax.annotate(
-            f"{value:+.3g}",
-            (value, row),
-            xytext=(-4 if value < 0 else 4, 0),
-            textcoords="offset points",
-            ha="right" if value < 0 else "left",
-            va="center",
-            fontsize=8,
-        )
-    tidy(ax, grid="x")
-    ax.spines["left"].set_visible(False)
-    ax.tick_params(axis="y", length=0)
+    signed_bars(ax, rise[order], labels, "+.3g")
+    ax.tick_params(axis="y", labelsize=LABEL_SIZE)
     improving = int(np.sum(rise < 0))
     verdict = {0: "No exchange lowers", 1: "1 exchange lowers"}.get(improving, f"{improving} exchanges lower")
     left_out = rise.size - order.size
