@@ -1,5 +1,6 @@
 """BestSubset and its tableau against exhaustive search and refits."""
 
+import functools
 import itertools
 
 import cases
@@ -39,11 +40,14 @@ def exhaustive(model, k, keep=()):
     if model.fit_intercept:
         supports = np.hstack([np.full((len(supports), 1), P, np.int32), supports])
 
-    def value(idx):
-        restricted = model.restrict(sht.Support(idx, jnp.ones(idx.shape, bool)))
-        return restricted.value(restricted.minimise(jnp.zeros(idx.shape[0])).z)
+    return float(fitted_values(model, jnp.asarray(supports)).min())
 
-    return float(jax.vmap(value)(jnp.asarray(supports)).min())
+
+@jax.jit
+@functools.partial(jax.vmap, in_axes=(None, 0))
+def fitted_values(model, idx):
+    restricted = model.restrict(sht.Support(idx, jnp.ones(idx.shape, bool)))
+    return restricted.value(restricted.minimise(jnp.zeros(idx.shape[0])).z)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +71,7 @@ def test_kept_features_stay(x64):
     np.testing.assert_allclose(solution.value, exhaustive(model, 2, keep=(0, 8)), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_dense_equals_gram(x64):
     X, y = problem(1)
     dense = sht.solve(sht.LinearModel(X, y, l2=0.1), sht.Sparsity(K), sht.BestSubset())
@@ -166,7 +171,8 @@ def test_working_set_reaches_a_swap_optimum(x64, loss):
     solution = sht.solve(model, sht.Sparsity(3), sht.BestSubset("fast", working_set=8))
     assert solution.result == sht.RESULTS.converged
     np.testing.assert_array_equal(cases.members(solution.support), support)
-    trail = sht.BestSubset("fast", working_set=8).path(model, sht.Sparsity(3).bind(model), jax.random.key(0))
+    solver = sht.BestSubset("fast", working_set=8)
+    trail = jax.jit(lambda m, t: solver.path(m, t, jax.random.key(0)))(model, sht.Sparsity(3).bind(model))
     assert set(np.asarray(trail.support.idx[3, 1:])) == set(support.tolist())
 
 

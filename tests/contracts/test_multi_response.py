@@ -242,13 +242,14 @@ def test_lanes_of_ranks_and_data_equal_the_loop(solver):
         np.testing.assert_allclose(batch.value[i], single.value, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "threshold"),
     [
         ("squared", sht.Rank(1)),
-        pytest.param("softmax", sht.RowSparsity(3), marks=pytest.mark.slow),
-        pytest.param("squared", sht.RowSparsity(3), marks=pytest.mark.slow),
-        pytest.param("softmax", sht.Rank(1), marks=pytest.mark.slow),
+        ("softmax", sht.RowSparsity(3)),
+        ("squared", sht.RowSparsity(3)),
+        ("softmax", sht.Rank(1)),
     ],
 )
 def test_stochastic_solvers(loss, threshold):

@@ -283,6 +283,7 @@ def test_grids_and_certificates_are_those_of_dense():
     np.testing.assert_allclose(one.swap_gain, other.swap_gain, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_certificate_in_blocks(monkeypatch):
     from sparsehtp import _swap_scan
 
