@@ -187,15 +187,15 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         if isinstance(k, str) and k != "cv":
             raise ValueError(f'k: loss="softmax" takes an integer or "cv", got {k!r}.')
         counted = weights > 0
-        X, code, weights = X[counted], code[counted], weights[counted]
         solver, seed = parameters.make_solver(self.solver), parameters.make_seed(self.random_state)
         names = list(getattr(self, "feature_names_in_", ()))
         keep = parameters.make_threshold(None, self.keep, False, None, X.shape[1], names).keep
         folds = None
         if k == "cv":
-            folds = selection.make_folds(self.cv, code, np.ones(len(code), bool), True, seed)
+            folds = selection.make_folds(self.cv, code, counted, True, seed)
             if folds is None:
                 raise ValueError("k: cross-validation needs two samples of every class; pass an integer.")
+        X, code, weights = X[counted], code[counted], weights[counted]
         l2 = parameters.make_l2(self.l2)
         with jax.enable_x64(X.dtype == np.float64):
             fit = fit_softmax(

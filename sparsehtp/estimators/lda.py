@@ -89,8 +89,8 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         counted = weights > 0
-        X, y, weights = X[counted], y[counted], weights[counted]
-        present, code = np.unique(y, return_inverse=True)
+        X, labels, weights = X[counted], y[counted], weights[counted]
+        present, code = np.unique(labels, return_inverse=True)
         if present.size < 2:
             raise ValueError(f"y: needs two classes with positive weight, got {present.size} class.")
         self.classes_ = present
@@ -100,7 +100,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         threshold = graph.make_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
         totals = np.bincount(code, weights)
         self.priors_ = self._check_priors(totals / totals.sum())
-        folds = graph.make_folds(self.cv, code, np.ones(code.size, bool), True, seed) if k == "cv" else None
+        folds = graph.make_folds(self.cv, y, counted, True, seed) if k == "cv" else None
         with jax.enable_x64(X.dtype == np.float64):
             objective = Precision.from_data(
                 X,

@@ -119,12 +119,18 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         flat = y.ndim == 1
         Y = np.asarray(y.reshape(len(y), -1), X.dtype)
         counted = weights > 0
-        X, Y, weights = X[counted], Y[counted], weights[counted]
         r = self._check_r(min(X.shape[1], Y.shape[1]))
         max_iter = None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1)
         solver = parameters.make_solver(self.solver)
         seed = parameters.make_seed(self.random_state)
         l2 = parameters.make_l2(self.l2)
+        folds = None
+        if r == "cv":
+            folds = selection.make_folds(self.cv, np.zeros(len(Y)), counted, False, seed)
+            if folds is None:
+                warnings.warn("LowRankRegressor: a single sample leaves no folds, so that r is 0.", stacklevel=2)
+                r = 0
+        X, Y, weights = X[counted], Y[counted], weights[counted]
         with jax.enable_x64(X.dtype == np.float64):
             objective = MultiResponse(
                 X,
@@ -136,8 +142,8 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
             )
             fits = _closed(objective)
             self.cv_results_ = None
-            if r == "cv":
-                r = self._by_cross_validation(objective, Y, seed)
+            if folds is not None:
+                r = self._by_cross_validation(objective, folds)
             elif isinstance(r, str):
                 r = _by_criterion(objective, fits, r, weights.sum())
             if solver is None:
@@ -174,14 +180,9 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"r: is {r}, but the coefficients have rank {most} at most; lower r.")
         return r
 
-    def _by_cross_validation(self, objective, Y, seed):
-        n = Y.shape[0]
-        folds = selection.make_folds(self.cv, np.zeros(n), np.ones(n, bool), False, seed)
-        if folds is None:
-            warnings.warn("LowRankRegressor: a single sample leaves no folds, so that r is 0.", stacklevel=3)
-            return 0
+    def _by_cross_validation(self, objective, folds):
         base = np.asarray(objective.sample_weight)
-        train, test = (np.zeros((len(folds), n), base.dtype) for _ in range(2))
+        train, test = (np.zeros((len(folds), base.size), base.dtype) for _ in range(2))
         for row, (fit, held) in enumerate(folds):
             train[row, fit], test[row, held] = base[fit], base[held]
         scores = np.asarray(_fold_scores(objective, jnp.asarray(train), jnp.asarray(test)))

@@ -52,7 +52,10 @@ def search_solver(solver: AbstractSolver | None, model: LinearModel, threshold: 
 def make_folds(
     cv: Any, y: np.ndarray, counted: np.ndarray, classification: bool, seed: int
 ) -> list[tuple[np.ndarray, np.ndarray]] | None:
-    """(train, test) among the rows that count; None where an integer cv leaves fewer than two folds."""
+    """(train, test) among the rows that count; None where an integer cv leaves fewer than two folds.
+
+    A splitter, and pairs (train, test), refer to all rows: y and `counted` must be those of before any were dropped.
+    """
     n = y.size
     if isinstance(cv, numbers.Integral):
         rows = y[counted]
@@ -78,7 +81,15 @@ def make_folds(
         part = part.astype(int)
         return place[part[counted[part]]]
 
-    return [(among_counted(train), among_counted(test)) for train, test in check_cv(cv).split(np.zeros((n, 1)), y)]
+    folds = [(among_counted(train), among_counted(test)) for train, test in check_cv(cv).split(np.zeros((n, 1)), y)]
+    if not folds:
+        raise ValueError("cv: there are no folds; pass at least one pair (train, test).")
+    for number, (train, test) in enumerate(folds):
+        if not train.size or not test.size:
+            raise ValueError(f"cv: a part of fold {number} has no row with a positive weight; use other folds.")
+        if np.intersect1d(train, test).size:
+            raise ValueError(f"cv: fold {number} tests on rows it is trained on; make the two parts disjoint.")
+    return folds
 
 
 def by_cross_validation(

@@ -155,6 +155,32 @@ def test_fewer_folds_where_data_are_few():
     assert model.k_ == 0 and model.predict(X[:1]) == pytest.approx(Y[:1])
 
 
+CHOOSERS = [
+    sht.LowRankRegressor(),
+    sht.SparseLDA(),
+    pytest.param(sht.SparseRegressor(solver="foba"), marks=pytest.mark.slow),
+    pytest.param(sht.SparseClassifier(loss="softmax"), marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("estimator", CHOOSERS, ids=lambda estimator: type(estimator).__name__)
+def test_folds_count_rows_without_weight(estimator):
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.arange(90) % 3)
+    data = rng.standard_normal((90, 6)) + y[:, None] * [1, 1, 0, 0, 0, 0]
+    weights = (rng.random(90) > 0.3).astype(float)
+    folds = list(KFold(3).split(data))
+    with_all = clone(estimator).set_params(cv=folds).fit(data, y, weights)
+    rows = np.flatnonzero(weights)
+    among = [tuple(np.flatnonzero(np.isin(rows, part)) for part in fold) for fold in folds]
+    without = clone(estimator).set_params(cv=among).fit(data[rows], y[rows])
+    np.testing.assert_allclose(with_all.coef_, without.coef_, rtol=1e-9)
+    with pytest.raises(ValueError, match="cv: a part of fold 0 has no row"):
+        clone(estimator).set_params(cv=[(rows, np.flatnonzero(weights == 0))]).fit(data, y, weights)
+    with pytest.raises(ValueError, match="cv: fold 0 tests on rows"):
+        clone(estimator).set_params(cv=[(rows, rows[:5])]).fit(data, y, weights)
+
+
 @pytest.mark.slow
 def test_structures_are_chosen_too():
     labels = np.arange(P) // 2
