@@ -25,7 +25,7 @@ CASES = [  # n, p, k, snr, rho; five seeds each
 ]
 LARGE = (2000, 20000, 100, 5, 0.0)
 TIE = 1 + 1e-9
-MAIN = "BestSubset default, float64"
+DEFAULTS = ("BestSubset default, float32", "BestSubset default, float64")
 
 
 class Ours:
@@ -152,21 +152,21 @@ def summary(rows, fits, prefix=""):
 
 
 def aims(rows, summaries):
-    """The aims of the default effort against abess."""
-    row = next(r for r in summaries if r["name"].startswith(MAIN))
-    if "time_over_abess" not in row:
-        return []
-    count, ratio, total = row["at_or_below_abess"], row["time_over_abess"], len(rows)
-    strict = {"name": f"{MAIN}: instances at or below the best abess setting", "unit": f"of {total}"}
-    return [
-        aim(
-            {"name": f"{MAIN}: instances at or below abess", "value": count, "unit": f"of {total}"},
-            f"{total}",
-            count == total,
-        ),
-        strict | {"value": row["at_or_below_best_of_abess"]},
-        aim({"name": f"{MAIN}: total time over abess's", "value": ratio, "unit": "times"}, "< 1", ratio < 1),
-    ]
+    """The aims of the default effort against abess, in both precisions (abess computes in double)."""
+    result, total = [], len(rows)
+    for row in summaries:
+        name = row["name"].removesuffix(": total time")
+        if name not in DEFAULTS or "time_over_abess" not in row:
+            continue
+        count, ratio = row["at_or_below_abess"], row["time_over_abess"]
+        met = {"name": f"{name}: instances at or below abess", "value": count, "unit": f"of {total}"}
+        best = {"name": f"{name}: instances at or below the best abess setting", "unit": f"of {total}"}
+        result += [
+            aim(met, f"{total}", count == total),
+            best | {"value": row["at_or_below_best_of_abess"]},
+            aim({"name": f"{name}: total time over abess's", "value": ratio, "unit": "times"}, "< 1", ratio < 1),
+        ]
+    return result
 
 
 def compile_rows(fits):
