@@ -43,13 +43,17 @@ class AbstractDesign(eqx.Module):
         """The rows X[i], dense: a mini-batch."""
 
     @abc.abstractmethod
-    def column_norms(self, weights: Float[Array, "n"]) -> Float[Array, "p"]:
-        """sqrt(sum_i weights_i X_ij^2) of every column."""
+    def column_norms(self, weights: Float[Array, "n"], scale: Float[Array, "p"] | None = None) -> Float[Array, "p"]:
+        """sqrt(sum_i weights_i (X_ij scale_j)^2) of every column; None: no scale."""
 
     @abc.abstractmethod
     def moments(self, weights: Float[Array, "n"]) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
         """Weighted mean and (population) standard deviation of every column; the weights sum to one."""
 
     @abc.abstractmethod
-    def is_finite(self) -> Bool[Array, ""]:
-        """True if no entry is NaN or infinite."""
+    def magnitudes(self) -> Float[Array, "p"]:
+        """Largest magnitude of every column; NaN or infinite where it holds such an entry."""
+
+    def centred(self, shift: Float[Array, "p"], constant: Bool[Array, "p"]) -> "AbstractDesign | None":
+        """X less `shift` in every row, constant columns exactly zero; None where that would make it dense."""
+        return None

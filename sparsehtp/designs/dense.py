@@ -1,6 +1,7 @@
 """A dense design that keeps the orientation of the array it is given."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -17,7 +18,8 @@ class DenseDesign(AbstractDesign):
     into the other order. Integers and booleans become the default floating dtype.
 
     Args:
-        X: (n, p) NumPy or JAX array, float32 or float64 (float64 needs `jax.enable_x64`).
+        X: (n, p) NumPy or JAX array, float32 or float64 (float64 needs `jax.enable_x64`); half precision becomes
+            float32.
 
     Raises:
         ValueError: if X is not two-dimensional, has no rows or columns, or is not numeric.
@@ -39,7 +41,9 @@ class DenseDesign(AbstractDesign):
             raise ValueError(f"X: needs real numbers, got dtype {X.dtype}; encode other columns as numbers first.")
         self.by_feature = isinstance(X, np.ndarray) and X.flags.f_contiguous and not X.flags.c_contiguous
         array = jnp.asarray(X.T if self.by_feature else X)
-        self.array = array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
+        if not jnp.issubdtype(array.dtype, jnp.floating):
+            array = array.astype(float)
+        self.array = array if jnp.finfo(array.dtype).bits >= 32 else array.astype(jnp.float32)
 
     @property
     def shape(self):
@@ -65,21 +69,36 @@ class DenseDesign(AbstractDesign):
     def rows(self, i):
         return self.array[:, i].T if self.by_feature else self.array[i]
 
-    def column_norms(self, weights):
-        return jnp.sqrt(self._reduce(weights, self.array**2))
+    def column_norms(self, weights, scale=None):
+        array = self.array if scale is None else self.array * (scale[:, None] if self.by_feature else scale)
+        return jnp.sqrt(self._reduce(weights, array**2))
 
     def moments(self, weights):
         # Scaled by the largest magnitude, so that squares neither overflow nor underflow.
         samples = 1 if self.by_feature else 0
-        largest = jnp.max(jnp.abs(self.array), axis=samples)
+        live = jnp.expand_dims(weights > 0, 1 - samples)
+        array = jnp.where(live, self.array, 0)
+        largest = jnp.max(jnp.abs(array), axis=samples)
         largest = jnp.where(largest > 0, largest, 1)
-        scaled = self.array / jnp.expand_dims(largest, samples)
+        scaled = array / jnp.expand_dims(largest, samples)
         mean = self._reduce(weights, scaled)
-        variance = self._reduce(weights, (scaled - jnp.expand_dims(mean, samples)) ** 2)
-        return largest * mean, largest * jnp.sqrt(variance)
+        around = jnp.where(live, scaled - jnp.expand_dims(mean, samples), 0)
+        error = self._reduce(weights, around)  # what rounding left in the mean
+        variance = self._reduce(weights, (around - jnp.expand_dims(error, samples)) ** 2)
+        return largest * (mean + error), largest * jnp.sqrt(variance)
 
-    def is_finite(self):
-        return jnp.isfinite(self.array).all()
+    def magnitudes(self):
+        return jnp.max(jnp.abs(self.array), axis=1 if self.by_feature else 0)
+
+    def centred(self, shift, constant):
+        samples = 1 if self.by_feature else 0
+        shift, constant = jnp.expand_dims(shift, samples), jnp.expand_dims(constant, samples)
+        return replace(self, array=_less(self.array, shift, constant))
 
     def _reduce(self, weights, array):
         return dot(array, weights) if self.by_feature else dot(weights, array)
+
+
+@jax.jit
+def _less(array, shift, constant):
+    return jnp.where(constant, 0, array - shift)

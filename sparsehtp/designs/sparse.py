@@ -69,14 +69,15 @@ class SparseDesign(AbstractDesign):
     def rows(self, i):
         return dense_rows(self.by_row, jnp.asarray(i), self.size[1]).T
 
-    def column_norms(self, weights):
-        squares = self.by_column._replace(data=self.by_column.data**2)
+    def column_norms(self, weights, scale=None):
+        data = self.by_column.data if scale is None else self.by_column.data * scale[self.by_column.owner][:, None]
+        squares = self.by_column._replace(data=data**2)
         return jnp.sqrt(product(squares, jnp.asarray(weights)))
 
     def moments(self, weights):
         # Scaled by the largest magnitude, so that squares neither overflow nor underflow.
         X, weights = self.by_column, jnp.asarray(weights)
-        largest = largest_magnitudes(X)
+        largest = largest_magnitudes(X._replace(data=jnp.where(weights[X.indices] > 0, X.data, 0)))
         largest = jnp.where(largest > 0, largest, 1)
         entries = X.data / largest[X.owner][:, None]
         weight = jnp.where(X.data != 0, weights[X.indices], 0)
@@ -88,8 +89,8 @@ class SparseDesign(AbstractDesign):
         zeros = jnp.where(full, 0, jnp.maximum(jnp.sum(weights) - reduce_rows(X, weight), 0))
         return largest * mean, largest * jnp.sqrt(around + zeros * mean**2)
 
-    def is_finite(self):
-        return jnp.isfinite(self.by_row.data).all()
+    def magnitudes(self):
+        return largest_magnitudes(self.by_column)
 
 
 def as_design(X: Any) -> AbstractDesign:

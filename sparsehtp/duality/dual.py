@@ -113,16 +113,16 @@ class Dual(eqx.Module):
         objective = self.objective
         if not objective.fit_intercept or objective.mean is not None:
             return None
-        return objective.design.moments(self.weights)[0]
+        mean = objective.design.moments(self.weights)[0]
+        return mean if objective.inverse_scale is None else mean * objective.inverse_scale
 
     def energies(self) -> Float[Array, "p"]:
         """A_j = sum_i omega_i x_ij^2 of the solver's columns, about their means where there is an intercept."""
         objective = self.objective
         if objective.fit_intercept:
             size = objective.design.moments(self.weights)[1]
-        else:
-            size = objective.design.column_norms(self.weights)
-        return (size if objective.inverse_scale is None else size * objective.inverse_scale) ** 2
+            return (size if objective.inverse_scale is None else size * objective.inverse_scale) ** 2
+        return objective.design.column_norms(self.weights, objective.inverse_scale) ** 2
 
     def gram_norm(self) -> Float[Array, ""]:
         """Largest eigenvalue of X'diag(omega)X scaled by the ridge, by power iteration: an estimate from below."""
@@ -130,7 +130,7 @@ class Dual(eqx.Module):
         root = jnp.sqrt(self.ridge)
 
         def product(v):
-            w, b = objective.to_external(self.lift(v / root))
+            w, b = objective.in_design_units(self.lift(v / root))
             r = self.weights * (objective.design.mv(w) + b)
             if centres is not None:
                 r = r - self.weights * jnp.sum(r)

@@ -154,7 +154,7 @@ class _Smooth:
     def predict(self, w):
         """Prediction of the coefficients on centred columns, offset included."""
         objective = self.objective
-        inner, b = objective.to_external(self.dual.lift(w))
+        inner, b = objective.in_design_units(self.dual.lift(w))
         eta = objective.design.mv(inner) + b
         if self.centres is not None:
             eta = eta - dot(self.centres, w)

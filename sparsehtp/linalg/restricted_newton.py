@@ -11,6 +11,7 @@ from .masked_cholesky import masked_factor
 
 MAX_NEWTON_STEPS = 60
 MAX_HALVINGS = 30
+DAMPING = 1e-3  # of the first step
 
 
 class Smooth(Protocol):
@@ -24,6 +25,7 @@ class Smooth(Protocol):
     def kinked(self) -> bool: ...
     def value(self, z: Float[Array, "m"]) -> Float[Array, ""]: ...
     def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]: ...
+    def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]: ...
 
 
 class WithHessian(Smooth, Protocol):
@@ -33,7 +35,10 @@ class WithHessian(Smooth, Protocol):
 
 
 class Refit(NamedTuple):
-    """A minimiser over a support; `singular` if its system was, `solved` unless the step limit was reached."""
+    """A minimiser over a support.
+
+    `singular` if its system was; `solved` unless the step limit was reached or a slope is left that no step could use.
+    """
 
     z: Float[Array, "m"]
     singular: Bool[Array, ""]
@@ -66,18 +71,20 @@ def newton(
 ) -> Refit:
     """Minimise a smooth convex function over a box by projected Newton steps with backtracking.
 
-    Coordinates at a bound that the gradient pushes outwards are held; the others take the Newton step of the free
-    block, clipped to the box. Losses with kinks in their derivative (Huber, smoothed hinge) have a curvature that can
-    vanish, so their Hessian is damped by a multiple of its majoriser; the multiple falls with every full step.
+    It starts at z0 or at zero, whichever is lower, so that a poor start never costs more than none. Coordinates at a
+    bound that the gradient pushes outwards are held; the others take the Newton step of the free block, clipped to the
+    box. Where a loss has kinks or is saturated its curvature vanishes and its slope need not, so the Hessian is damped
+    by a multiple of a matrix that does not; the multiple falls with every full step.
 
     Returns:
-        The minimiser, and whether the last (undamped) system was singular. Stops when the Newton decrement is at most
-        the table's `newton` tolerance times the value, or after `max_steps`; the answer is finite in either case.
+        The minimiser, and whether the last system of a loss without kinks was singular. Stops when the Newton decrement
+        is at most the table's `newton` tolerance times the value and every entry of the gradient is at most the table's
+        `level` tolerance times the terms that it sums, or after `max_steps`; the answer is finite in either case.
     """
     dtype = z0.dtype
     tol, tiny = tolerance("newton", dtype), jnp.finfo(dtype).tiny
     eps = jnp.finfo(dtype).eps
-    damped = problem.kinked
+    flat = tolerance("level", dtype)
     lower = jnp.full_like(z0, -jnp.inf) if lower is None else lower
     upper = jnp.full_like(z0, jnp.inf) if upper is None else upper
 
@@ -102,24 +109,37 @@ def newton(
         ok = new_value <= value + 8 * eps * jnp.abs(value)
         return jnp.where(ok, new, z), jnp.where(ok, new_value, value), alpha, ok
 
+    def free(z, grad):
+        return problem.mask & ~((z <= lower) & (grad > 0)) & ~((z >= upper) & (grad < 0))
+
+    def level(z, grad):
+        return jnp.all(~free(z, grad) | (jnp.abs(grad) <= flat * problem.grad_terms(z)))
+
     def body(c: _Newton) -> _Newton:
-        held = ((c.z <= lower) & (c.grad > 0)) | ((c.z >= upper) & (c.grad < 0))
-        system = masked_factor(problem.hess(c.z, c.damping if damped else 0.0), problem.mask & ~held)
+        system = masked_factor(problem.hess(c.z, c.damping), free(c.z, c.grad))
         direction = system.solve(-c.grad)
         decrement = -jnp.vdot(c.grad, direction)
         z, value, alpha, ok = search(c.z, c.value, c.grad, direction)
         clipped = jnp.any(z != c.z + direction) & ok & (alpha == 1)
-        small = decrement <= tol * jnp.abs(value) + tiny
-        damping = jnp.where(alpha == 1, c.damping * 0.1, jnp.minimum(c.damping * 10, 1.0))
-        stuck = ~ok & (c.damping >= 1 if damped else True)
-        return _Newton(z, value, problem.grad(z), damping, c.step + 1, system.singular, (small & ~clipped) | stuck)
+        small = (decrement <= tol * jnp.abs(value) + tiny) & ~clipped
+        done = small & level(c.z, c.grad)
+        eases = ok & (alpha == 1) & (done | ~small)
+        damping = jnp.where(eases, c.damping * 0.1, jnp.minimum(jnp.maximum(c.damping, DAMPING) * 10, 1.0))
+        stuck = (c.damping >= 1) & (~ok | small)
+        return _Newton(z, value, problem.grad(z), damping, c.step + 1, system.singular, done | stuck)
 
-    start = jnp.clip(z0, lower, upper)
-    damping = jnp.asarray(1e-3 if damped else 0.0, dtype)
+    start, value = lower_start(problem, jnp.clip(z0, lower, upper), jnp.clip(jnp.zeros_like(z0), lower, upper))
     false = jnp.zeros((), bool)
-    carry = _Newton(start, problem.value(start), problem.grad(start), damping, jnp.int32(0), false, false)
+    carry = _Newton(start, value, problem.grad(start), jnp.asarray(DAMPING, dtype), jnp.int32(0), false, false)
     out = lax.while_loop(lambda c: ~c.done & (c.step < max_steps), body, carry)
-    return Refit(out.z, out.singular & (not damped), out.done)
+    return Refit(out.z, out.singular & (not problem.kinked), out.done & level(out.z, out.grad))
+
+
+def lower_start(problem: Smooth, z: Float[Array, "m"], other: Float[Array, "m"]) -> tuple[Array, Array]:
+    """z and its value, or another point and its value where that is lower, or where z has none."""
+    value, rival = problem.value(z), problem.value(other)
+    better = ~(value <= rival) & jnp.isfinite(rival)
+    return jnp.where(better, other, z), jnp.where(better, rival, value)
 
 
 def minimise(

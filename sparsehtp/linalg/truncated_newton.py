@@ -8,7 +8,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from .._tolerances import tolerance
-from .restricted_newton import MAX_HALVINGS, Refit, Smooth
+from .restricted_newton import DAMPING, MAX_HALVINGS, Refit, Smooth, lower_start
 
 MAX_TRUNCATED_STEPS = 60
 MAX_PRODUCTS = 500  # Hessian products per Newton step
@@ -67,14 +67,15 @@ class _State(NamedTuple):
 def truncated_newton(problem: MatrixFree, z0: Float[Array, "m"], max_steps: int | None = None) -> Refit:
     """Minimise a smooth convex function by truncated Newton steps with backtracking.
 
-    The systems are solved more and more exactly as the gradient falls. Losses with kinks in their derivative are damped
-    by a multiple of `scale`, which falls with every full step. Stops when the Newton decrement is at most the table's
+    It starts at z0 or at zero, whichever is lower. The systems are solved more and more exactly as the gradient falls.
+    Losses that are not quadratic are damped by a multiple of `scale`, which falls with every full step. Stops when the Newton decrement is at most the table's
     `newton` tolerance times the value, where no step lowers the value, or after `max_steps`.
     """
     limit = MAX_TRUNCATED_STEPS if max_steps is None else max_steps
     dtype = z0.dtype
     tol, eps = tolerance("newton", dtype), jnp.finfo(dtype).eps
     z0 = jnp.where(problem.mask, z0, 0)
+    z0, value0 = lower_start(problem, z0, jnp.zeros_like(z0))
     scale = jnp.where(problem.mask, problem.scale(z0), 1)
     scale = jnp.maximum(scale, eps * jnp.max(scale))
 
@@ -102,7 +103,7 @@ def truncated_newton(problem: MatrixFree, z0: Float[Array, "m"], max_steps: int 
     exact = tol**0.5
 
     def body(s: _State) -> _State:
-        damping = s.damping if problem.kinked else 0.0
+        damping = 0.0 if problem.quadratic else s.damping
         relative = jnp.sqrt(size(s.grad) / jnp.where(start > 0, start, 1))
         forcing = exact if problem.quadratic else jnp.clip(relative, exact, FORCING)
         times = problem.hessian_product(s.z)
@@ -110,7 +111,7 @@ def truncated_newton(problem: MatrixFree, z0: Float[Array, "m"], max_steps: int 
         slope = jnp.vdot(s.grad, direction)
         alpha, value, ok = search(s, direction, slope)
         small = -slope <= tol * jnp.abs(s.value) + jnp.finfo(dtype).tiny
-        stuck = ~ok & (s.damping >= 1 if problem.kinked else True)
+        stuck = ~ok & (True if problem.quadratic else s.damping >= 1)
         z = jnp.where(ok, s.z + alpha * direction, s.z)
         return _State(
             z=z,
@@ -121,7 +122,6 @@ def truncated_newton(problem: MatrixFree, z0: Float[Array, "m"], max_steps: int 
             done=small | stuck,
         )
 
-    damping = jnp.asarray(1e-3 if problem.kinked else 0.0, dtype)
-    state = _State(z0, problem.value(z0), first, damping, jnp.int32(0), jnp.zeros((), bool))
+    state = _State(z0, value0, first, jnp.asarray(DAMPING, dtype), jnp.int32(0), jnp.zeros((), bool))
     out = lax.while_loop(lambda s: ~s.done & (s.step < limit), body, state)
     return Refit(out.z, jnp.zeros((), bool), out.done)

@@ -17,6 +17,7 @@ class AbstractLoss(eqx.Module):
     classification: ClassVar[bool] = False  # labels are -1 and +1
     twice_differentiable: ClassVar[bool] = True  # almost everywhere
     kinked: ClassVar[bool] = False  # the second derivative can vanish or jump
+    location: ClassVar[bool] = False  # l depends on eta - y only
 
     @abc.abstractmethod
     def value(self, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:

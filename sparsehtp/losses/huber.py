@@ -18,6 +18,7 @@ class Huber(AbstractConjugateLoss):
 
     delta: Float[Array, ""] | float
     kinked = True
+    location = True
 
     def __init__(self, delta=1.0):
         self.delta = delta

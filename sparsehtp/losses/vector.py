@@ -16,6 +16,7 @@ class AbstractVectorLoss(eqx.Module):
 
     twice_differentiable: ClassVar[bool] = True
     kinked: ClassVar[bool] = False
+    location: ClassVar[bool] = False  # l depends on eta - y only
     shift_invariant: ClassVar[bool] = False  # l(eta + t 1, y) = l(eta, y)
 
     @abc.abstractmethod
@@ -60,6 +61,10 @@ class PerResponse(AbstractVectorLoss):
     @property
     def kinked(self):
         return self.loss.kinked
+
+    @property
+    def location(self):
+        return self.loss.location
 
     @property
     def smoothness(self):

@@ -171,9 +171,16 @@ class AbstractRestricted(eqx.Module):
         """The function v -> (Hessian at z) v; what does not depend on v is computed once."""
         return lambda v: self.hvp(z, v)
 
+    def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        """Sums of the magnitudes of what the gradient's entries are sums of; infinite where that is unknown."""
+        return jnp.full_like(z, jnp.inf)
+
     @abc.abstractmethod
     def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
-        """Hessian at z plus `damping` times a majoriser of it; padded rows are arbitrary."""
+        """Hessian at z plus `damping` times a matrix that has curvature wherever the gradient has a part.
+
+        Padded rows are arbitrary.
+        """
 
     def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         """Nonnegative numbers near the diagonal of the Hessian at z: a preconditioner."""

@@ -1,6 +1,9 @@
 """Generalised linear models with a ridge penalty."""
 
-from typing import Any
+import contextlib
+import functools
+import warnings
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,7 +22,9 @@ from .finite_sum import AbstractFiniteSum, AbstractSamples
 from .normal_equations import LinearNormalEquations
 from .restricted_linear_model import RestrictedLinearModel, RestrictedSparseModel, bounded
 
+FAR = 8.0  # means this many standard deviations from zero are subtracted from the data
 MIN_CURVATURE = 1e-3  # of a local quadratic model, relative to its mean
+FLAT_CURVATURE = 1e-2  # the same, relative to the slope of a sample: its prediction moves by 100 at most
 ROWS_AT_ONCE = 128  # in a pass over single samples
 KINKED_CURVATURE = 1e-3  # the same for losses whose curvature vanishes in places, relative to its upper bound
 
@@ -34,20 +39,28 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
     rank-one corrections: then l2, the ranking of coefficients and k-sparsity act on w_j sd_j. All public quantities
     stay in original units. A constant column has no scale: with an intercept its coefficient is 0.
 
+    Nothing large is squared or subtracted: with an intercept, dense columns whose mean is large beside their deviation,
+    the offset and the targets of a loss of eta - y are centred (exactly undone in the intercept), and columns of
+    extreme size are scaled by powers of two, which then count in the ranking of coefficients. Under tracing, where the
+    data cannot be looked at, dense columns are always centred and never scaled.
+
     Args:
-        X: (n, p) NumPy or JAX array, scipy.sparse matrix, BCOO, or design; float32 or float64. A sparse matrix becomes
-            a `SparseDesign`: it is never made dense, standardised or not.
+        X: (n, p) NumPy or JAX array, scipy.sparse matrix, BCOO, or design; float32 or float64 (float64 needs
+            `jax.enable_x64`; half precision is computed in float32). A sparse matrix becomes a `SparseDesign`: it is
+            never made dense, standardised or not.
         y: (n,) targets; -1 and +1 for classification losses, counts for `Poisson`.
         loss: an instance of a loss.
         l2: ridge strength, a scalar or (p,), >= 0, in units of the mean loss.
-        sample_weight: (n,) weights s_i >= 0, not all zero; folds and bootstraps are weights. None: all one.
+        sample_weight: (n,) weights s_i >= 0, not all zero; folds and bootstraps are weights. None: all one. They are
+            divided by a power of two where the largest is extreme.
         fit_intercept: add the unpenalised intercept b.
         standardize: see above.
         offset: (n,) known part o_i of the predictor. None: zero.
 
     Raises:
-        ValueError: for empty, misshapen or nonfinite data, negative or all-zero weights, negative l2, or targets
-            outside the loss's domain (checked on concrete arrays only).
+        ValueError: for empty, misshapen or nonfinite data, negative or all-zero weights, negative l2, targets outside
+            the loss's domain, or targets of the squared loss whose squares the dtype cannot hold (checked on concrete
+            arrays only).
         TypeError: if `loss` is not a loss instance.
     """
 
@@ -57,6 +70,8 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
     l2: Float[Array, ""] | Float[Array, "p"]
     sample_weight: Float[Array, "n"]
     offset: Float[Array, "n"] | None
+    shift: Float[Array, "p"] | None  # what the design's columns were centred by
+    base: Float[Array, ""] | None  # what the targets less the offset were centred by
     mean: Float[Array, "p"] | None
     inverse_scale: Float[Array, "p"] | None
     fit_intercept: bool = eqx.field(static=True)
@@ -78,11 +93,15 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             raise TypeError(f"loss: needs an instance of a loss such as sht.Squared(), got {loss!r}.")
         self.design = as_design(X)
         dtype = self.design.dtype
+        if dtype == np.float32 and getattr(X, "dtype", None) == np.float64:
+            warnings.warn(
+                "X: float64 data are computed in float32; fit inside jax.enable_x64(True) to compute in float64, or "
+                "pass float32.",
+                stacklevel=2,
+            )
         n, p = self.design.shape
         self.y = _vector("y", y, n, dtype)
-        self.sample_weight = (
-            jnp.ones(n, dtype) if sample_weight is None else _vector("sample_weight", sample_weight, n, dtype)
-        )
+        self.sample_weight = jnp.ones(n, dtype) if sample_weight is None else _weight_vector(sample_weight, n, dtype)
         self.offset = None if offset is None else _vector("offset", offset, n, dtype)
         self.l2 = jnp.asarray(l2, dtype)
         if self.l2.shape not in ((), (p,)):
@@ -91,14 +110,11 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         self.fit_intercept = bool(fit_intercept)
         self.standardize = bool(standardize)
         self._check()
+        self.shift = self.base = self.inverse_scale = None
+        self._prepare()
         self.mean, self.inverse_scale = self._standardisation()
 
     def _check(self):
-        # Under jit even a concrete design's checks would be staged.
-        with jax.ensure_compile_time_eval():
-            finite = not is_concrete(self.design) or bool(self.design.is_finite())
-        if not finite:
-            raise ValueError("X: holds NaN or infinite values; remove or impute them first.")
         for name in ("y", "sample_weight", "offset", "l2"):
             value = getattr(self, name)
             if value is not None and is_concrete(value) and not np.isfinite(host(value)).all():
@@ -114,10 +130,46 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         if is_concrete(self.y):
             self.loss.check_targets(host(self.y))
 
+    def _prepare(self):
+        """Centre and scale what would lose digits, or leave the dtype's range, when it is squared."""
+        known, n = is_concrete(self.design), self.design.shape[0]
+        with jax.ensure_compile_time_eval() if known else contextlib.nullcontext():  # jit would stage the checks
+            weights = self._weights() if is_concrete(self.sample_weight) else np.full(n, 1 / n, self.dtype)
+            facts = _facts(self.design, weights, self.fit_intercept)
+        if known:
+            facts = jax.tree.map(host, facts)
+            if not np.isfinite(facts.largest).all():
+                raise ValueError("X: holds NaN or infinite values; remove or impute them first.")
+            if not self.standardize:
+                self.inverse_scale = safe_scale(facts.largest)
+        if self.fit_intercept:
+            if not known or np.any(np.abs(facts.mean) > FAR * facts.deviation):
+                shift = lax.stop_gradient(jnp.asarray(facts.mean))
+                design = self.design.centred(shift, _is_constant(shift, jnp.asarray(facts.deviation)))
+                self.design, self.shift = (self.design, None) if design is None else (design, shift)
+            self.offset, below = about_mean(self.offset, weights)
+            self.y, above = about_mean(self.y, weights) if self.loss.location else (self.y, None)
+            self.base = above if below is None else -below if above is None else above - below
+        if known and self.quadratic and is_concrete(self.y):
+            self._check_range(facts.largest)
+
+    def _check_range(self, largest):
+        if self.standardize:
+            largest = np.ones(1)
+        elif self.inverse_scale is not None:
+            largest = largest * np.asarray(self.inverse_scale)
+        target, limit = np.max(np.abs(host(self.y))), 2.0 ** (jnp.finfo(self.dtype).maxexp * 15 // 32)
+        sizes = target * largest[largest > 0]
+        if target > 0 and sizes.size and not (1 / limit < sizes.min() and max(target, sizes.max()) < limit):
+            raise ValueError(
+                f"y: {self.dtype} cannot hold the squares of targets of size {target:.1e} with these columns; divide y "
+                "by a constant of its size, or compute in float64."
+            )
+
     def _standardisation(self):
         if not self.standardize:
-            return None, None
-        mean, deviation = self.design.moments(self._weights())
+            return None, self.inverse_scale
+        mean, deviation = _moments(self.design, self._weights())
         constant = _is_constant(mean, deviation)
         scale = jnp.where(constant, 1.0, deviation)
         if self.fit_intercept:  # a constant column repeats the intercept: it becomes an all-zero column
@@ -133,7 +185,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
                 raise ValueError(f"l2: needs a scalar or one value per feature ({p}), got shape {l2.shape}.")
             new = replace(new, l2=l2)
         if sample_weight is not None:
-            new = replace(new, sample_weight=_vector("sample_weight", sample_weight, n, self.dtype))
+            new = replace(new, sample_weight=_weight_vector(sample_weight, n, self.dtype))
             # The weights' own moments: rows without weight must not leak into a fold's fit.
             mean, inverse_scale = new._standardisation()
             new = replace(new, mean=mean, inverse_scale=inverse_scale)
@@ -167,6 +219,10 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         return jnp.where(zero, 0.0, 1.0 / jnp.where(zero, 1.0, self.inverse_scale))
 
     def to_internal(self, x, intercept=0.0):
+        if self.base is not None:
+            intercept = intercept - self.base
+        if self.shift is not None:
+            intercept = intercept + dot(self.shift, x)
         if self.mean is not None:
             intercept = intercept + dot(self.mean, x)
         scale = self.internal_scale()
@@ -174,6 +230,13 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         return jnp.append(x, intercept) if self.fit_intercept else x
 
     def to_external(self, x):
+        w, intercept = self.in_design_units(x)
+        if self.shift is not None:
+            intercept = intercept - dot(self.shift, w)
+        return w, intercept if self.base is None else intercept + self.base
+
+    def in_design_units(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, ""]]:
+        """w and b with X w + b the product of the (standardised) design with x, for the design's own columns X."""
         p = self.n_coefficients
         w = x[:p] if self.inverse_scale is None else x[:p] * self.inverse_scale
         intercept = x[p] if self.fit_intercept else jnp.zeros((), x.dtype)
@@ -191,7 +254,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         """The (standardised) design, the intercept's column included, times x; a support is that of `forward`."""
         if support is not None and not self.design.sparse:
             return dot(self.columns(support), gather(x, support))
-        w, intercept = self.to_external(x)
+        w, intercept = self.in_design_units(x)
         return self.design.mv(w) + intercept
 
     def columns(self, support: Support) -> Float[Array, "n m"]:
@@ -219,6 +282,8 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
     def ridge(self) -> Float[Array, "d"]:
         """l2 per entry of x: zero for the intercept."""
         l2 = jnp.broadcast_to(self.l2, (self.n_coefficients,))
+        if self.inverse_scale is not None and not self.standardize:
+            l2 = jnp.minimum(l2 * self.inverse_scale * self.inverse_scale, jnp.finfo(l2.dtype).max ** 0.5)
         return jnp.append(l2, jnp.zeros((), l2.dtype)) if self.fit_intercept else l2
 
     def value_at(self, forward, x):
@@ -239,11 +304,11 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
 
     def gram_diagonal(self, weights: Float[Array, "n"]) -> Float[Array, "d"]:
         """Diagonal of X' diag(weights) X for the (standardised) design, the intercept's column included."""
-        diagonal, total = self.design.column_norms(weights) ** 2, jnp.sum(weights)
+        diagonal, total = self.design.column_norms(weights, self.inverse_scale) ** 2, jnp.sum(weights)
         if self.mean is not None:
-            diagonal = jnp.maximum(diagonal - self.mean * (2 * self.design.rmv(weights) - self.mean * total), 0)
-        if self.inverse_scale is not None:
-            diagonal = diagonal * self.inverse_scale**2
+            scale = 1.0 if self.inverse_scale is None else self.inverse_scale
+            mean, sums = self.mean * scale, self.design.rmv(weights) * scale
+            diagonal = jnp.maximum(diagonal - mean * (2 * sums - mean * total), 0)
         return jnp.append(diagonal, total) if self.fit_intercept else diagonal
 
     def lipschitz(self):
@@ -280,6 +345,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             # Any positive curvature keeps the model's gradient right; where the loss is flat or saturated the target
             # would otherwise lie at infinity.
             curvature = jnp.maximum(curvature, MIN_CURVATURE * (1e-30 + dot(self._weights(), curvature)))
+            curvature = jnp.maximum(curvature, FLAT_CURVATURE * jnp.abs(self.loss.derivative(eta, self.y)))
             if self.loss.kinked:
                 curvature = jnp.maximum(curvature, KINKED_CURVATURE * self.loss.smoothness)
             weights = self._weights() * curvature
@@ -292,16 +358,17 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         p, total = self.n_coefficients, jnp.sum(weights)
         if not self.fit_intercept:
             mean = None
-            norms = self.design.column_norms(weights)
-            diagonal = (norms if self.inverse_scale is None else norms * self.inverse_scale) ** 2
-        elif self.quadratic and self.inverse_scale is not None:  # unit variances, and zero for constant columns
+            diagonal = self.design.column_norms(weights, self.inverse_scale) ** 2
+        elif self.quadratic and self.standardize:  # unit variances, and zero for constant columns
             mean, diagonal = None, (self.inverse_scale > 0).astype(self.dtype)
         else:
-            mean, deviation = self.design.moments(weights / total)
+            mean, deviation = _moments(self.design, weights / total)
             # A constant column repeats the intercept; its deviation is rounding.
             deviation = jnp.where(_is_constant(mean, deviation), 0, deviation)
+            if self.mean is not None:
+                mean = mean - self.mean
             if self.inverse_scale is not None:
-                mean, deviation = (mean - self.mean) * self.inverse_scale, deviation * self.inverse_scale
+                mean, deviation = mean * self.inverse_scale, deviation * self.inverse_scale
             diagonal = total * deviation**2
         if self.fit_intercept:
             target = target - dot(weights, target) / total
@@ -322,6 +389,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             self,
             design=self.design.subset(idx),
             l2=pick(self.l2),
+            shift=pick(self.shift),
             mean=pick(self.mean),
             inverse_scale=pick(self.inverse_scale),
         )
@@ -378,6 +446,44 @@ class LinearSamples(AbstractSamples):
         return self.model.ridge() * x
 
 
+class _Facts(NamedTuple):
+    """Of every column: the largest magnitude, and where they are needed the weighted mean and standard deviation."""
+
+    largest: Float[Array, "p"]
+    mean: Float[Array, "p"] | None
+    deviation: Float[Array, "p"] | None
+
+
+@functools.partial(jax.jit, static_argnames="centres")
+def _facts(design, weights, centres):
+    return _Facts(design.magnitudes(), *(design.moments(weights) if centres else (None, None)))
+
+
+@jax.jit
+def _moments(design, weights):
+    return design.moments(weights)
+
+
+def safe_scale(largest: np.ndarray) -> Array | None:
+    """Powers of two that bring columns of an extreme size to about one; None where no column is extreme."""
+    limit = 2.0 ** (jnp.finfo(largest.dtype).maxexp // 6)
+    extreme = (largest > limit) | ((largest < 1 / limit) & (largest > 0))
+    exponents = np.where(extreme, -np.frexp(largest)[1], 0)
+    return jnp.asarray(np.ldexp(np.ones_like(largest), exponents)) if extreme.any() else None
+
+
+def about_mean(v, weights):
+    """v less its weighted mean, and that mean."""
+    if v is None:
+        return None, None
+    if is_concrete(v, weights) and len(v.devices()) == 1:
+        mean = np.asarray(np.dot(np.asarray(weights, float), np.asarray(v, float)), v.dtype)
+        return jnp.asarray(np.asarray(v) - mean), jnp.asarray(mean)
+    mean = dot(weights, v)
+    mean = lax.stop_gradient(mean + dot(weights, v - mean))
+    return v - mean, mean
+
+
 def _is_constant(mean, deviation):
     return deviation <= tolerance("constant", deviation.dtype) * jnp.maximum(deviation, jnp.abs(mean))
 
@@ -387,3 +493,13 @@ def _vector(name: str, value: ArrayLike, n: int, dtype: Any) -> Array:
     if value.shape != (n,):
         raise ValueError(f"{name}: needs shape ({n},), one value per row of X, got {value.shape}.")
     return value
+
+
+def _weight_vector(value: ArrayLike, n: int, dtype: Any) -> Array:
+    """Weights whose sum the dtype can hold: those of an extreme size are divided by a power of two."""
+    if is_concrete(value):
+        value = host(value)
+        largest = np.max(value, initial=0) if value.dtype.kind == "f" else 1.0
+        if np.isfinite(largest) and largest > 0 and not 1e-20 < largest < 1e20:
+            value = np.ldexp(value, -np.frexp(largest)[1])
+    return _vector("sample_weight", value, n, dtype)

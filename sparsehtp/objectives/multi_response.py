@@ -15,7 +15,7 @@ from ..linalg import Refit, dot, largest_eigenvalue, masked_factor, random_start
 from ..losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
 from .base import AbstractRefittable, AbstractRestricted
 from .finite_sum import AbstractFiniteSum, AbstractSamples
-from .linear_model import ROWS_AT_ONCE, LinearModel, LinearSamples
+from .linear_model import ROWS_AT_ONCE, LinearModel, LinearSamples, about_mean
 from .restricted_linear_model import bounded
 
 
@@ -47,6 +47,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
     features: LinearModel  # one response with y = 0: the design, its units, weights and l2
     y: Array
     loss: AbstractVectorLoss
+    base: Float[Array, "c"] | None  # what the targets were centred by
 
     def __init__(
         self,
@@ -72,6 +73,9 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
                 raise ValueError("Y: holds NaN or infinite values; remove or impute them first.")
             loss.check_targets(y)
         self.loss = jax.tree.map(lambda parameter: jnp.asarray(parameter, self.dtype), loss)
+        self.base = None
+        if fit_intercept and loss.location:
+            self.y, self.base = about_mean(self.y, self._weights())
 
     def reweighted(self, sample_weight=None, l2=None):
         return replace(self, features=self.features.reweighted(sample_weight, l2))
@@ -129,10 +133,12 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
 
     def to_internal(self, x, intercept=0.0):
         intercept = jnp.broadcast_to(jnp.asarray(intercept, x.dtype), (self.n_responses,))
+        intercept = intercept if self.base is None else intercept - self.base
         return jax.vmap(self.features.to_internal, (1, 0), 1)(x, intercept).ravel()
 
     def to_external(self, x):
-        return jax.vmap(self.features.to_external, 1, (1, 0))(self.matrix(x))
+        w, intercept = jax.vmap(self.features.to_external, 1, (1, 0))(self.matrix(x))
+        return w, intercept if self.base is None else intercept + self.base
 
     # --- values and derivatives --------------------------------------------------------------------------------------
     def _weights(self):
@@ -141,7 +147,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
 
     def _times(self, x):
         """(n, c) products of the (standardised) design with x, the intercepts included."""
-        w, intercept = self.to_external(x)
+        w, intercept = jax.vmap(self.features.in_design_units, 1, (1, 0))(self.matrix(x))
         return jax.vmap(self.features.design.mv, 1, 1)(w) + intercept
 
     def forward(self, x, support=None):
@@ -216,7 +222,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         free = features.n_free
 
         def column(u):
-            w, intercept = features.to_external(jnp.append(u, 0) if free else u)
+            w, intercept = features.in_design_units(jnp.append(u, 0) if free else u)
             return features.design.mv(w) + intercept
 
         A = jnp.where(mask, jax.vmap(column, 1, 1)(left), 0)
@@ -318,9 +324,17 @@ class RestrictedMultiResponse(AbstractRestricted):
         residuals = self.weights[:, None] * self.loss.derivative(self._predict(z), self.y)
         return jnp.where(self.mask, self._collect(residuals) + self._penalty(z), 0)
 
+    def grad_terms(self, z):
+        slopes = self.weights[:, None] * jnp.abs(self.loss.derivative(self._predict(z), self.y))
+        terms = jnp.sum(jnp.abs(self.A) * slopes[:, self.response], axis=0)
+        ridge = jnp.abs(self.ridge)
+        return terms + (ridge * jnp.abs(z) if ridge.ndim == 1 else dot(ridge, jnp.abs(z)))
+
     def _curvature(self, z, damping):
-        d, q = self.loss.curvature(self._predict(z), self.y)
-        return (d + damping * self.loss.smoothness if self.kinked else d), q
+        eta = self._predict(z)
+        d, q = self.loss.curvature(eta, self.y)
+        floor = self.loss.smoothness if self.kinked else jnp.abs(self.loss.derivative(eta, self.y))
+        return d + damping * floor, q
 
     def hvp(self, z, v):
         d, q = self._curvature(z, 0.0)

@@ -41,11 +41,12 @@ class RestrictedLinearModel(AbstractRestricted):
     def grad(self, z):
         return dot(self.weights * self.loss.derivative(self._predict(z), self.y), self.A) + self.ridge * z
 
+    def grad_terms(self, z):
+        slopes = jnp.abs(self.loss.derivative(self._predict(z), self.y))
+        return dot(self.weights * slopes, jnp.abs(self.A)) + self.ridge * jnp.abs(z)
+
     def _curvature_weights(self, z, damping):
-        curvature = self.loss.second_derivative(self._predict(z), self.y)
-        if self.kinked:
-            curvature = curvature + damping * self.loss.smoothness
-        return self.weights * curvature
+        return self.weights * damped_curvature(self.loss, self._predict(z), self.y, damping)
 
     def hvp(self, z, v):
         return self.hessian_product(z)(v)
@@ -97,9 +98,7 @@ class RestrictedSparseModel(AbstractRestricted):
 
     def hessian_product(self, z, damping=0.0):
         model = self.model
-        curvature = model.loss.second_derivative(model.forward(self._full(z)), model.y)
-        if self.kinked:
-            curvature = curvature + damping * model.loss.smoothness
+        curvature = damped_curvature(model.loss, model.forward(self._full(z)), model.y, damping)
         curvature = model._weights() * curvature
 
         def times(v):
@@ -117,9 +116,23 @@ class RestrictedSparseModel(AbstractRestricted):
         return gather(model.gram_diagonal(curvature) + model.ridge(), self.support)
 
 
+def damped_curvature(
+    loss: AbstractLoss, eta: Float[Array, "n"], y: Float[Array, "n"], damping: Float[Array, ""] | float
+) -> Float[Array, "n"]:
+    """The curvature of a loss plus a multiple of what does not vanish where it is saturated.
+
+    That is its upper bound for a loss with kinks, and else its slope: a sample by itself moves by 1 / damping at most.
+    """
+    return loss.second_derivative(eta, y) + damping * _floor(loss, eta, y)
+
+
 def majorant(loss: AbstractLoss, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
-    """The curvature of a loss, or its upper bound where the curvature can vanish."""
-    return jnp.full_like(eta, loss.smoothness) if loss.kinked else loss.second_derivative(eta, y)
+    """About the curvature of a loss, and not zero where its slope is not."""
+    return _floor(loss, eta, y) + (0 if loss.kinked else loss.second_derivative(eta, y))
+
+
+def _floor(loss, eta, y):
+    return jnp.full_like(eta, loss.smoothness) if loss.kinked else jnp.abs(loss.derivative(eta, y))
 
 
 def bounded(eta: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, "n"]:

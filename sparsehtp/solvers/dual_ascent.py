@@ -234,7 +234,7 @@ class SDIHT(AbstractDualAscent):
             member, _ = dual.select(dual.terms(tau))
             x = dual.lift(jnp.where(member, -tau / ridge, 0))
             rows = objective.design.rows(i)
-            w, b = objective.to_external(x)
+            w, b = objective.in_design_units(x)
             eta = dot(rows, w) + b
             if objective.offset is not None:
                 eta = eta + objective.offset[i]
