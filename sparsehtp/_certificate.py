@@ -1,6 +1,5 @@
 """What is known about the quality of a solution: stationarity, a necessary condition, and the best remaining swap."""
 
-import contextlib
 from typing import Any, NamedTuple
 
 import jax
@@ -13,10 +12,18 @@ from ._proof import NOTHING, penalised_point, penalised_statement, proof_of
 from ._swap_scan import BLOCK_MEMORY, CANDIDATES, Swaps, lemma21, quadratic_bound, scan
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
-from ._types import Support, is_concrete
+from ._types import Support, in_double, is_concrete
 from .linalg import LANE
 from .losses import Squared
-from .objectives import AbstractObjective, AbstractRestrictable, MultiResponse, gather, scatter
+from .objectives import (
+    AbstractObjective,
+    AbstractRestrictable,
+    LinearModel,
+    MultiResponse,
+    QuadraticForm,
+    gather,
+    scatter,
+)
 from .objectives.base import DENSE_HESSIAN_LIMIT
 from .thresholds import L0L1L2, AbstractUnitThreshold, GroupSparsity, Sparsity
 from .thresholds.base import next_power_of_two
@@ -95,12 +102,14 @@ def certificate(
         raise TypeError("objective: a certificate is about one response; ask for one per response with LinearModel.")
     if not is_concrete(objective, threshold, solution.x, solution.intercept, solution.support):
         raise ValueError("solution: a certificate needs concrete values; ask for it outside jax.jit and jax.vmap.")
-    double = objective.dtype == np.float64
-    with one_blas_thread(), jax.enable_x64(True) if double else contextlib.nullcontext():
+    dtype = objective.dtype
+    with one_blas_thread(), jax.enable_x64(True):
+        # A user's own function need not compute in double.
+        if isinstance(objective, LinearModel | QuadraticForm):
+            objective, threshold = in_double((objective, threshold))
         bound = threshold.bind(objective)
-        if isinstance(threshold, L0L1L2):
-            return _penalised_certificate(objective, bound, solution, bounds)
-        return _certificate(objective, bound, solution, bounds)
+        kind = _penalised_certificate if isinstance(threshold, L0L1L2) else _certificate
+        return kind(objective, bound, solution, bounds, dtype)
 
 
 class _Point(NamedTuple):
@@ -113,8 +122,15 @@ class _Point(NamedTuple):
     refit_value: Array
     refit_grad: Array
     removable: Array  # at least what the refit can gain
+    curvature: Array  # along the first free entry, an intercept; zero where there is none
     singular: Array
     solved: Array
+
+
+def _intercept_size(objective, w, intercept):
+    """Sum of the magnitudes that the intercept in original units is a sum of."""
+    shift = getattr(objective, "shift", None)
+    return abs(float(intercept)) + (0.0 if shift is None else float(np.abs(np.asarray(shift) * w).sum()))
 
 
 class _Best(NamedTuple):
@@ -125,19 +141,19 @@ class _Best(NamedTuple):
     decided: bool
 
 
-def _penalised_certificate(objective, threshold, solution, bounds):
+def _penalised_certificate(objective, threshold, solution, bounds, dtype):
     intercept = jnp.asarray(solution.intercept, objective.dtype)
     w = jnp.asarray(solution.x, objective.dtype)
     if w.shape != (objective.n_coefficients,) or not np.isfinite(w).all():
         raise ValueError(f"solution: needs {objective.n_coefficients} finite coefficients, got shape {w.shape}.")
-    point = penalised_point(objective, threshold, objective.to_internal(w, intercept))
-    proof = proof_of(objective, threshold, point.value) if bounds else NOTHING
+    point = penalised_point(objective, threshold, objective.to_internal(w, intercept), dtype)
+    proof = proof_of(objective, threshold, point.value, dtype) if bounds else NOTHING
     gap = None if proof.lower is None else point.value - proof.lower
     statement = penalised_statement(point, proof)
     return Certificate(point.value, proof.lower, gap, point.gain, point.swap, point.stationary, None, statement)
 
 
-def _certificate(objective, threshold, solution, bounds):
+def _certificate(objective, threshold, solution, bounds, dtype):
     w, units, chosen = _read(objective, threshold, solution)
     noun = "group" if isinstance(threshold, GroupSparsity) else "feature"
     intercept = jnp.asarray(solution.intercept, objective.dtype)
@@ -148,15 +164,17 @@ def _certificate(objective, threshold, solution, bounds):
         return _only_value(_value(objective, x), noun, "the objective cannot be refitted on a support", NOTHING)
     if not getattr(objective, "loss", Squared()).twice_differentiable:
         value = _value(objective, x)
-        proof = proof_of(objective, threshold, float(value)) if bounds else NOTHING
+        proof = proof_of(objective, threshold, float(value), dtype) if bounds else NOTHING
         return _only_value(value, noun, "the loss is not smooth", proof)
 
     point = jax.device_get(_point(objective, threshold, x, units))
-    value, tol = float(point.value), tolerance("swap", objective.dtype)
-    value0 = abs(float(point.value0))
+    value, tol = float(point.value), tolerance("swap", dtype)
+    value0, eps = abs(float(point.value0)), float(jnp.finfo(dtype).eps)
+    # What the intercept's last digit, in original units, is worth.
+    digit = float(point.curvature) * (eps * _intercept_size(objective, w, intercept)) ** 2
     # An F that is zero but for rounding is not improved.
-    enough = max(tol * abs(value), (32 * float(jnp.finfo(objective.dtype).eps)) ** 2 * value0)
-    scale = tolerance("stationary", objective.dtype) * (abs(value) + value0)
+    enough = max(tol * abs(value), (32 * eps) ** 2 * value0) + digit
+    scale = tolerance("stationary", dtype) * (abs(value) + value0) + digit
     stationary = None if point.removable <= scale and not point.solved else bool(point.removable <= scale)
 
     k, n_keep = int(threshold.k), threshold.keep.shape[0]
@@ -198,7 +216,9 @@ def _certificate(objective, threshold, solution, bounds):
 
     gain, swap = (None, None) if best is None else (best.gain, best.swap)
     every_subset = chosen.size == k and (k <= 1 or others.size <= 1)
-    proof = proof_of(objective, threshold, value) if bounds else NOTHING
+    proof = proof_of(objective, threshold, value, dtype) if bounds else NOTHING
+    if gain == 0 and (every_subset or proof.optimal):
+        necessary = True if necessary is not None else None  # rounding may say otherwise of a tie
     statement = _statement(noun, value, gain, swap, stationary, necessary, tol, why, every_subset, proof)
     open_gap = None if proof.lower is None else value - proof.lower
     return Certificate(value, proof.lower, open_gap, gain, swap, stationary, necessary, statement)
@@ -309,6 +329,7 @@ def _point(objective, threshold, x, units):
         refit_value=restricted.value(fit.z),
         refit_grad=objective.value_and_grad(refit, entries)[1],
         removable=jnp.vdot(gather(grad, entries), z - fit.z),  # F is convex
+        curvature=restricted.hvp(z, jnp.zeros_like(z).at[0].set(1))[0] if objective.n_free else jnp.zeros(()),
         singular=fit.singular,
         solved=fit.solved,
     )

@@ -26,14 +26,14 @@ class Proof(NamedTuple):
 NOTHING = Proof(None, False, "")
 
 
-def proof_of(objective: Any, threshold: Any, upper: float) -> Proof:
-    """The lower bound of an objective's dual, and what it says about a feasible value."""
+def proof_of(objective: Any, threshold: Any, upper: float, dtype: Any) -> Proof:
+    """The lower bound of an objective's dual, and what it says about a feasible value at the tolerance of a dtype."""
     if no_dual(objective, threshold) is not None:
         return NOTHING
-    lower = lower_bound(objective, threshold, upper).lower
+    lower = lower_bound(objective, threshold, upper, tolerance("gap", dtype)).lower
     if not math.isfinite(lower):
         return Proof(None, False, "No useful bound was found: raise l2.")
-    gap, tol = upper - lower, 10 * tolerance("gap", objective.dtype)
+    gap, tol = upper - lower, 10 * tolerance("gap", dtype)
     if gap <= tol * abs(upper):
         sentence = f"Proved optimal: no other choice lowers the objective by more than {tol:.0e} of its value."
         return Proof(lower, True, sentence)
@@ -59,12 +59,12 @@ class Penalised(NamedTuple):
     swap: tuple[int, int] | None
 
 
-def penalised_point(objective: Any, threshold: Any, x: Any) -> Penalised:
-    """Value, stationarity and best swap of a point in the solver's units."""
+def penalised_point(objective: Any, threshold: Any, x: Any, dtype: Any) -> Penalised:
+    """Value, stationarity and best swap of a point in the solver's units, at the tolerance of a dtype."""
     value, slope, scale, found = jax.device_get(_penalised(objective, threshold, jnp.asarray(x)))
-    enough = tolerance("swap", objective.dtype) * abs(float(value))
+    enough = tolerance("swap", dtype) * abs(float(value))
     improves = float(found.gain) > enough
-    stationary = float(slope) <= tolerance("gradient", objective.dtype) * 10 * float(scale)
+    stationary = float(slope) <= tolerance("gradient", dtype) * 10 * float(scale)
     gain = float(found.gain) if improves else 0.0
     return Penalised(float(value), stationary, gain, (int(found.out), int(found.new)) if improves else None)
 

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jaxtyping import Array, Bool, Float, Int
@@ -74,6 +75,28 @@ class Info(NamedTuple):
 def is_concrete(*values: Any) -> bool:
     """True if no leaf of the values is a JAX tracer, so that they can be looked at."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def in_double(value: Any) -> Any:
+    """A concrete pytree with its floating arrays in float64, for use inside `jax.enable_x64(True)`.
+
+    A module with a method `exactly`, such as `LinearModel`, derives again what it had derived in single precision.
+    """
+    single = any(leaf.dtype == np.float32 for leaf in jax.tree.leaves(value) if hasattr(leaf, "dtype"))
+    value = _in_double(value) if single else value
+    return jax.tree.map(
+        lambda part: part.exactly() if hasattr(part, "exactly") else part,
+        value,
+        is_leaf=lambda v: hasattr(v, "exactly"),
+    )
+
+
+@jax.jit
+def _in_double(value):
+    def double(a):
+        return a.astype(jnp.float64) if jnp.issubdtype(a.dtype, jnp.floating) else a
+
+    return jax.tree.map(double, value)
 
 
 def host(value: Any) -> np.ndarray:

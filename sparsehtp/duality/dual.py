@@ -124,6 +124,14 @@ class Dual(eqx.Module):
             return (size if objective.inverse_scale is None else size * objective.inverse_scale) ** 2
         return objective.design.column_norms(self.weights, objective.inverse_scale) ** 2
 
+    def norms(self) -> Float[Array, "p"]:
+        """At least the norms of the solver's columns before they are centred."""
+        objective = self.objective
+        size = objective.design.column_norms(self.weights, objective.inverse_scale)
+        if objective.mean is None:
+            return size
+        return size + jnp.abs(objective.mean) * (1 if objective.inverse_scale is None else objective.inverse_scale)
+
     def gram_norm(self) -> Float[Array, ""]:
         """Largest eigenvalue of X'diag(omega)X scaled by the ridge, by power iteration: an estimate from below."""
         objective, centres = self.objective, self.centres()
@@ -191,6 +199,23 @@ class Dual(eqx.Module):
             support = self.threshold.support(w)
         value = self.separable(a) - jnp.sum(jnp.where(member, terms, 0))
         return DualPoint(a, tau, terms, value, self.lift(w), support)
+
+    def rounding(self, point: DualPoint, norms: Float[Array, "p"]) -> Float[Array, ""]:
+        """The most that rounding may have added to D(a), or changed in an entry of `terms`; `norms` as above.
+
+        A sum of n products is wrong by at most n ulp of the sum of their magnitudes. Where there is an intercept, the
+        sum of a vanishes to rounding only, which is as much of the predictions that an optimum can have.
+        """
+        objective, weights = self.objective, self.weights
+        eps = (objective.y.shape[0] + 64) * jnp.finfo(point.a.dtype).eps
+        a = jnp.where(weights > 0, point.a, 0)
+        conjugate = jnp.abs(objective.loss.conjugate(a, objective.y))
+        size = 1 + jnp.abs(objective.y) + (0 if objective.offset is None else jnp.abs(objective.offset))
+        separable = dot(weights, jnp.where(weights > 0, conjugate + jnp.abs(a) * size, 0))
+        moved = eps * jnp.sqrt(dot(weights, a**2)) * norms
+        each = (jnp.abs(point.tau) * moved + moved**2) / self.ridge + eps * jnp.abs(point.terms)
+        member = jnp.where(self.select(point.terms)[0], each, 0)
+        return eps * separable + jnp.sum(member) + 2 * jnp.max(jnp.where(self.masks().out, 0, each))
 
     def value(self, a: Float[Array, "n"]) -> Float[Array, ""]:
         """D(a) for a feasible a."""

@@ -191,6 +191,10 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             new = replace(new, mean=mean, inverse_scale=inverse_scale)
         return new
 
+    def exactly(self):
+        """The same model, its standardisation computed in its present dtype."""
+        return self.reweighted(self.sample_weight) if self.standardize else self
+
     def scorer(self, sample_weight=None):
         weights = self.sample_weight if sample_weight is None else sample_weight
         return replace(self, sample_weight=weights, l2=jnp.zeros((), self.dtype))

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._tolerances import tolerance
-from .._types import is_concrete, replace
-from ..duality import Dual, Fixed, dual_of, relax
+from .._types import in_double, is_concrete, replace
+from ..duality import Dual, Fixed, dual_of, relax, require_dual
 from ..thresholds import L0L1L2
 from ..thresholds.base import next_power_of_two
 from .rules import screen
@@ -42,7 +42,8 @@ def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None 
 
     The bound after the first round is the largest dual value (to `tol`), the perspective relaxation's optimum; for more
     than a million entries of data it is given up, as it is then, once it cannot come to half of `upper`. Features
-    that the gap to `upper` decides leave a smaller problem with the same optima and a larger dual value.
+    that the gap to `upper` decides leave a smaller problem with the same optima and a larger dual value. All of it is
+    computed in float64, and what rounding may have added is taken off.
 
     Args:
         objective: a `LinearModel` with l2 > 0 and a conjugate loss.
@@ -55,10 +56,16 @@ def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None 
     """
     if not is_concrete(objective, threshold):
         raise ValueError("objective: bounds need concrete arrays; ask for them outside jax.jit and jax.vmap.")
+    require_dual(objective, threshold)
+    tol = tolerance("gap", objective.dtype) if tol is None else tol
+    with jax.enable_x64(True):
+        return _lower_bound(*in_double((objective, threshold)), upper, tol)
+
+
+def _lower_bound(objective, threshold, upper, tol):
     (n, p), dtype = objective.design.shape, objective.dtype
     none = jnp.zeros(p, bool)
     dual = dual_of(objective, threshold, Fixed(none, none))  # the same program with and without fixed features
-    tol = tolerance("gap", dtype) if tol is None else tol
     best = jnp.asarray(upper, dtype)
     steps = _steps(objective)
     features = np.arange(p, dtype=np.int32)  # of the current problem; padding is fixed out
@@ -94,8 +101,9 @@ def _round_of(dual, tol, upper, useless, w0, max_steps):
     solved = relax(dual, tol, upper, useless, max_steps, w0)
     point = dual.point(solved.a)
     fixed, better = screen(dual, point, dual.energies(), upper)
-    done = (better.value >= upper - tol * jnp.abs(upper)) | (solved.upper <= useless)
-    return done, better.value, fixed, solved.x[: w0.shape[0]]
+    value = better.value - dual.rounding(better, dual.norms())
+    done = (value >= upper - tol * jnp.abs(upper)) | (solved.upper <= useless)
+    return done, value, fixed, solved.x[: w0.shape[0]]
 
 
 _round = jax.jit(_round_of, static_argnames="max_steps")

@@ -16,7 +16,9 @@ bounds over |w_j| >= m is phi. With t = |tau_j| - l1 and psi = l0 - t_+^2 / (2 l
 
     OUT (j not among the k largest):  D + G_(k) - G_j > UB;      IN (j among them):  D + G_j - G_(k+1) > UB
 
-A fixed feature changes D, since the restricted problem has the same optima and a larger dual, so tests are repeated.
+UB stands for the upper bound plus what rounding may have done to D and the terms (`Dual.rounding`), so that no test is
+decided by it. A fixed feature changes D, since the restricted problem has the same optima and a larger dual, so tests
+are repeated.
 """
 
 import jax.numpy as jnp
@@ -39,13 +41,13 @@ def screen(
         energies: (p,) `dual.energies()`.
         upper: objective plus penalty at a feasible w.
     """
-    no = jnp.zeros(point.tau.shape, bool)
+    no, norms = jnp.zeros(point.tau.shape, bool), dual.norms()
     rule = _phi if dual.penalised else _ranks
 
     def repeat(_, fixed):
         known = shrunk(dual, fixed)
         here = known.point(point.a, point.tau)
-        new = rule(known, here, energies, _certain(here, upper))
+        new = rule(known, here, energies, upper + known.rounding(here, norms))
         return Fixed(fixed.out | (new.out & ~fixed.inn), fixed.inn | (new.inn & ~fixed.out))
 
     fixed = lax.fori_loop(0, ROUNDS, repeat, Fixed(no, no) if dual.fixed is None else dual.fixed)
@@ -61,15 +63,10 @@ def gap_sphere(dual: Dual, point: DualPoint, energies: Float[Array, "p"], upper:
     fires wherever this rule does.
     """
     l0, l1 = dual.prices
-    radius = jnp.sqrt(2 * jnp.maximum(_certain(point, upper) - point.value, 0) * dual.objective.loss.smoothness)
+    gap = upper + dual.rounding(point, dual.norms()) - point.value
+    radius = jnp.sqrt(2 * jnp.maximum(gap, 0) * dual.objective.loss.smoothness)
     bound = jnp.abs(point.tau) + jnp.sqrt(energies) * radius
     return Fixed(bound < l1 + jnp.sqrt(2 * l0 * dual.ridge), jnp.zeros(bound.shape, bool))
-
-
-def _certain(point, upper):
-    """The upper bound with room for the rounding of both values."""
-    eps = jnp.finfo(point.value.dtype).eps
-    return upper + 64 * eps * (jnp.abs(upper) + jnp.abs(point.value))
 
 
 def _phi(dual, point, energies, upper):
