@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ._chunks import chunk_width
+from ._programs import program
 from ._proof import NOTHING, penalised_point, penalised_statement, proof_of
 from ._swap_scan import BLOCK_MEMORY, CANDIDATES, Swaps, lemma21, quadratic_bound, scan
 from ._threads import one_blas_thread
@@ -299,12 +300,12 @@ def _n_coefficients(threshold, x, units):
     return jax.eval_shape(threshold.entries, x, units).idx.shape[0]
 
 
-@jax.jit
+@program
 def _value(objective, x):
     return objective.value(x)
 
 
-@jax.jit
+@program
 def _internal(objective, threshold, w, intercept, units):
     """x in the solver's units, moved onto its support and into the bounds, and whether it was there up to rounding."""
     x = objective.to_internal(w, intercept)
@@ -313,7 +314,7 @@ def _internal(objective, threshold, w, intercept, units):
     return inside, jnp.max(jnp.abs(inside - x)) <= 1e-5 * jnp.max(jnp.abs(x))
 
 
-@jax.jit
+@program
 def _point(objective, threshold, x, units):
     entries = threshold.entries(x, units)
     restricted = objective.restrict(entries)
@@ -335,7 +336,7 @@ def _point(objective, threshold, x, units):
     )
 
 
-@jax.jit
+@program
 def _refit_values(objective, threshold, x, units, places, new):
     """F after each swap, and whether its refit ended."""
 

@@ -15,6 +15,7 @@ from jax import lax
 from jaxtyping import Array, Int
 
 from . import _debug
+from ._programs import program
 from ._record import Record
 from ._results import FIRED, RESULTS
 from ._types import Info
@@ -73,7 +74,7 @@ def unrolled(problem: Problem, max_steps: int, record: Record | None) -> Outcome
     return _jitted_scan(arrays, max_steps, record)
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
+@program(static_argnums=(1, 2))
 def _jitted(problem, max_steps, record):
     _debug.traced("solve", problem, max_steps, record)
     if problem.objective.lanes_in_turn and one_by_one():
@@ -81,7 +82,7 @@ def _jitted(problem, max_steps, record):
     return _runner(max_steps, record, None, None)(problem)
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
+@program(static_argnums=(1, 2))
 def _jitted_scan(problem, max_steps, record):
     _debug.traced("solve with implicit=False", problem, max_steps, record)
     return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record, scan=True))

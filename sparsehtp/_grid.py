@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Int
 from . import _driver
 from ._checkpoint import Checkpoint
 from ._chunks import DEFAULT_MEMORY, chunk_width
+from ._programs import program
 from ._progress import Callback, reporting
 from ._solve import _check_kind, default_solver
 from ._threads import one_blas_thread
@@ -216,7 +217,7 @@ def _chunk(lanes, start, width, total):
     return jax.tree.map(lambda a: a[index], lanes)
 
 
-@jax.jit
+@program
 def _own_parts(objective, rows):
     """What of an objective depends on the sample weights, for every row of them; None for what is shared."""
 
@@ -227,7 +228,7 @@ def _own_parts(objective, rows):
     return lax.map(parts, rows)
 
 
-@jax.jit
+@program
 def batch(grid, own, lanes):
     """Fits of some lanes, traced; `own` as made by `_own_parts`."""
     function = _path_lane if grid.by_path else _single_lane

@@ -26,6 +26,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Bool, Float
 
 from . import _driver
+from ._programs import program
 from ._record import Record
 from ._tolerances import tolerance
 from ._types import Support
@@ -223,7 +224,7 @@ def _run_jvp(max_steps, record, primals, tangents):
     return outcome, out
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@program(static_argnums=(0, 1))
 def _refitted(structure, moving, moved, fixed, place):
     parts = _merge(structure, moving, moved, fixed)
     return refit(*parts, *place)

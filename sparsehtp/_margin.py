@@ -2,16 +2,16 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ._programs import program
 from ._types import Support
 from .thresholds import AbstractUnitThreshold
 from .thresholds.base import members
 
 
-@jax.jit
+@program
 def support_margin(objective: Any, threshold: Any, x: Float[Array, "d"], support: Support) -> Float[Array, ""]:
     """The threshold's margin at x - eta grad F(x), with eta = 1/F''_jj for j the steepest coordinate outside.
 

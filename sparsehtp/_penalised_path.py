@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._programs import program
 from ._progress import Callback, reporting
 from ._solve import _check_kind, solve
 from ._types import Support, is_concrete, replace
@@ -112,7 +113,7 @@ def _chain(model, threshold, solver, given, k_limit, key):
             return
 
 
-@jax.jit
+@program
 def _largest_gain(model, threshold, x):
     dual = Dual(model, threshold.bind(model))
     p = model.n_coefficients
@@ -123,7 +124,7 @@ def _largest_gain(model, threshold, x):
     return jnp.max(gains), value
 
 
-@jax.jit
+@program
 def _loss(model, x):
     return model.scorer().value(x)
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ._programs import program
 from ._tolerances import tolerance
 from .duality import Dual, no_dual
 from .objectives.base import gather
@@ -69,7 +70,7 @@ def penalised_point(objective: Any, threshold: Any, x: Any, dtype: Any) -> Penal
     return Penalised(float(value), stationary, gain, (int(found.out), int(found.new)) if improves else None)
 
 
-@jax.jit
+@program
 def _penalised(objective, threshold, x):
     dual = Dual(objective, threshold)
     eta = objective.forward(x)

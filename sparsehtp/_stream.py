@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ._checkpoint import Checkpoint
+from ._programs import program
 from ._progress import Callback, reporting
 from ._solve import _check_kind, solve
 from ._threads import one_blas_thread
@@ -266,17 +267,17 @@ class LinearStart(NamedTuple):
     intercept: Array
 
 
-@jax.jit
+@program
 def _threshold(bound, z, size):
     return bound(z, size)
 
 
-@jax.jit
+@program
 def _sums(model, points):
     return jax.vmap(model.value_and_grad)(points)
 
 
-@jax.jit
+@program
 def _newton(model, support, z):
     restricted = model.restrict(Support(*support))
     return restricted.value(z), restricted.grad(z), restricted.hess(z)

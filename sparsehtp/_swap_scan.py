@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ._programs import program
 from ._types import Support, replace
 from .linalg import dot, masked_factor, top_k
 from .losses import Squared
@@ -118,18 +119,18 @@ def _sparse_gram_blocks(quadratic, idx):
         yield features, rows[:, idx], rows[:, columns], diagonal[columns]
 
 
-@jax.jit
+@program
 def _subset(quadratic, idx):
     return quadratic.subset(idx)
 
 
-@jax.jit
+@program
 def _gram(quadratic, idx):
     equations = quadratic.normal_equations()
     return equations.columns(idx), equations.diagonal
 
 
-@jax.jit
+@program
 def _score(support, may_leave, enters, features, block, point):
     """The largest eigenvalue of the 2 x 2 blocks; and, with a point, the best swaps.
 

@@ -12,6 +12,8 @@ from typing import Any
 import jax
 from threadpoolctl import ThreadpoolController
 
+from ._programs import make_room
+
 _lock = threading.Lock()
 _users = 0
 _limit: Any = None
@@ -19,8 +21,12 @@ _limit: Any = None
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread inside the block, for the whole process; nested and concurrent blocks share it."""
+    """Limit BLAS to one thread inside the block, for the whole process; nested and concurrent blocks share it.
+
+    Every computation of the package runs in such a block, so that this is also where old programs are dropped.
+    """
     global _users, _limit
+    make_room()
     if jax.default_backend() != "cpu":
         yield
         return

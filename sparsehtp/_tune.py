@@ -1,6 +1,5 @@
 """Hyper-parameters by gradient descent on a validation loss."""
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +8,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
+from ._programs import program
 from ._progress import Callback, reporting
 from ._results import Solution
 from ._solve import _check_kind, solve
@@ -115,7 +115,7 @@ def tune(
     )
 
 
-@functools.partial(jax.jit, static_argnums=8)
+@program(static_argnums=8)
 def _step(params, state, objective, threshold, validation, solver, index, key, optimiser):
     """Validation loss and fit at the parameters, and the parameters and the optimiser's state after the step."""
 

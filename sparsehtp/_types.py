@@ -8,6 +8,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jaxtyping import Array, Bool, Float, Int
 
+from ._programs import program
+
 Scalar: TypeAlias = Float[Array, ""]
 Vector: TypeAlias = Float[Array, "p"]
 ArrayLike: TypeAlias = Any
@@ -91,7 +93,7 @@ def in_double(value: Any) -> Any:
     )
 
 
-@jax.jit
+@program
 def _in_double(value):
     def double(a):
         return a.astype(jnp.float64) if jnp.issubdtype(a.dtype, jnp.floating) else a

@@ -1,11 +1,11 @@
 """A dense design that keeps the orientation of the array it is given."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._programs import program
 from .._types import ArrayLike, replace
 from ..linalg import dot
 from .base import AbstractDesign
@@ -99,6 +99,6 @@ class DenseDesign(AbstractDesign):
         return dot(array, weights) if self.by_feature else dot(weights, array)
 
 
-@jax.jit
+@program
 def _less(array, shift, constant):
     return jnp.where(constant, 0, array - shift)

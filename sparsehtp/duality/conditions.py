@@ -2,10 +2,10 @@
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from .._programs import program
 from .._tolerances import tolerance
 from .dual import dual_of
 
@@ -53,7 +53,7 @@ def sparse_duality(objective: Any, threshold: Any, solution: Any, a: Any = None)
     return _pair(dual, x, None if a is None else jnp.asarray(a, objective.dtype))
 
 
-@jax.jit
+@program
 def _pair(dual, x, a):
     objective, threshold = dual.objective, dual.threshold
     p = objective.n_coefficients

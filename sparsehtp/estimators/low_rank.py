@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from .._programs import program
 from .._reduced_rank import ReducedRank, reduced_rank
 from .._results import RESULTS
 from .._solve import solve
@@ -209,17 +210,17 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         return X @ self.coef_.T + self.intercept_
 
 
-_closed = jax.jit(reduced_rank)
+_closed = program(reduced_rank)
 
 
-@jax.jit
+@program
 def _at_rank(objective: Any, fits: ReducedRank, r: Any) -> Any:
     """Coefficients and intercepts in original units, and F."""
     x = fits.at(r)
     return *objective.to_external(x), objective.value(x)
 
 
-@jax.jit
+@program
 def _fold_scores(objective: Any, train: Any, test: Any) -> Any:
     """(folds, c + 1) held-out mean losses at ranks 0, ..., c of fits with other weights."""
     return jax.vmap(lambda a, b: held_out(objective, reduced_rank(objective.reweighted(a)), a, b))(train, test)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._programs import program
 from .._results import Solution
 from .._solve import solve
 from .._types import replace
@@ -107,7 +108,7 @@ def _cross_validate(objective, ks, l2s, folds, keep, solver, one_se, key):
     return results, one if one_se else best
 
 
-@jax.jit
+@program
 def _scores(objective: Any, threshold: Any, l2s: Any, train: Any, test: Any, solver: Any, key: Any) -> Any:
     """(folds, l2s) held-out mean losses."""
 

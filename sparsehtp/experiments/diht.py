@@ -1,6 +1,5 @@
 """The simulations of [DIHT]: the duality gap of sparse ridge regression, and dual against primal hard thresholding."""
 
-import functools
 import itertools
 from typing import Any
 
@@ -8,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._programs import program
 from .._solve import solve
 from ..duality import dual_of, relax
 from ..objectives import LinearModel
@@ -32,13 +32,13 @@ def exhaustive(X: np.ndarray, y: np.ndarray, l2: float, k: int) -> float:
     return 0.5 * (float(y @ y) / n - best)
 
 
-@functools.partial(jax.jit, static_argnames="k")
+@program(static_argnames="k")
 def _largest_dual(X, y, l2, k):
     found = relax(dual_of(LinearModel(X, y, l2=l2), Sparsity(k)), 1e-9, max_steps=20000)
     return found.lower, found.upper
 
 
-@functools.partial(jax.jit, static_argnames="k")
+@program(static_argnames="k")
 def _best_subset(X, y, l2, k):
     return solve(LinearModel(X, y, l2=l2), Sparsity(k), BestSubset(), record=None, throw=False).value
 
@@ -197,7 +197,7 @@ def _gap_figure(run, series, xs, label):
 RIVALS = ("DIHT", "IHT", "HTP", "BestSubset")
 
 
-@functools.partial(jax.jit, static_argnames=("algorithm", "k", "max_steps"))
+@program(static_argnames=("algorithm", "k", "max_steps"))
 def _correlated_fit(X, y, l2, algorithm, k, max_steps):
     solver = {"DIHT": DIHT(), "IHT": IHT(), "HTP": HTP(), "BestSubset": BestSubset()}[algorithm]
     steps = max_steps if algorithm == "DIHT" else None

@@ -1,6 +1,5 @@
 """The text experiments of [DIHT]: hinge losses, dual against primal hard thresholding in time and epochs."""
 
-import functools
 import time
 from typing import Any
 
@@ -9,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import solvers
+from .._programs import program
 from .._results import FIRED
 from .._solve import solve
 from .._termination import AbstractTermination, SmallStep
@@ -66,7 +66,7 @@ class TestError(AbstractTermination):
         return memory, jnp.where(error <= self.level, jnp.int32(FIRED.Complete), 0)
 
 
-@functools.partial(jax.jit, static_argnames=("k", "steps"))
+@program(static_argnames=("k", "steps"))
 def _trace(X, y, l2, solver, loss, k, steps, termination=NEVER):
     model = LinearModel(X, y, loss, l2=l2)
     found = solve(model, Sparsity(k), solver, max_steps=steps, termination=termination, throw=False)

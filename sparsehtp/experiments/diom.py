@@ -1,6 +1,5 @@
 """The experiments of [DIOM]: primal-dual updating against dual ascent, DIHT and coordinate descent with swaps."""
 
-import functools
 import time
 from typing import Any
 
@@ -8,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._programs import program
 from .._solve import solve
 from .._termination import DualGap
 from ..objectives import LinearModel
@@ -28,7 +28,7 @@ UNITS = {
 }
 
 
-@functools.partial(jax.jit, static_argnames=("algorithm", "k", "steps"))
+@program(static_argnames=("algorithm", "k", "steps"))
 def _fit(X, y, l0, l1, l2, tol, *, algorithm, k, steps):
     model = LinearModel(X, y, l2=l2)
     if algorithm == "DIHT":

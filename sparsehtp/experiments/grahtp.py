@@ -12,6 +12,7 @@ from scipy.sparse import issparse
 from scipy.special import expit
 from scipy.stats import spearmanr
 
+from .._programs import program
 from .._solve import solve
 from .._termination import Cycle, SmallStep
 from .._threads import one_blas_thread
@@ -50,7 +51,7 @@ def over_copies(function):
     return lambda *stacked: lax.map(lambda each: function(*each), stacked)
 
 
-@functools.partial(jax.jit, static_argnames="k")
+@program(static_argnames="k")
 def theory_steps(X, weights, l2, smoothness, *, k):
     """1 / (2 M_2k) of [GraHTP] Theorem 8 for every copy, with M_2k of the mean loss by the truncated power method."""
     return over_copies(lambda X: _theory_step(DenseDesign(X), weights, l2, smoothness, k))(X)
@@ -63,7 +64,7 @@ def _theory_step(design, weights, l2, smoothness, k):
     return 0.5 / (smoothness * largest + l2)
 
 
-@functools.partial(jax.jit, static_argnames=("algorithm", "loss", "k_max", "max_steps"))
+@program(static_argnames=("algorithm", "loss", "k_max", "max_steps"))
 def fits(X, y, weights, l2, k, step_sizes, *, algorithm, loss, k_max, max_steps=None):
     """(w, support as booleans, value, steps) of every copy; the leading axis of X and y is that of the copies."""
 
@@ -73,7 +74,7 @@ def fits(X, y, weights, l2, k, step_sizes, *, algorithm, loss, k_max, max_steps=
     return over_copies(one)(X, y, step_sizes)
 
 
-@functools.partial(jax.jit, static_argnames=("algorithm", "loss", "k_max", "max_steps"))
+@program(static_argnames=("algorithm", "loss", "k_max", "max_steps"))
 def sparse_fit(design, y, l2, k, step_scale, *, algorithm, loss, k_max, max_steps=None):
     """The same for one sparse design."""
     weights = jnp.ones(design.shape[0], design.dtype)

@@ -1,6 +1,5 @@
 """The experiments of [Tight]: compressed sensing by hard thresholding."""
 
-import functools
 from typing import Any
 
 import jax
@@ -8,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import linregress
 
+from .._programs import program
 from .._solve import solve
 from .._termination import SmallStep
 from ..objectives import LinearModel
@@ -23,7 +23,7 @@ SVRG = "HT-SVRG"
 EXPANSION = 9  # k = 9 K for PGD and HT-SVRG
 
 
-@functools.partial(jax.jit, static_argnames=("max_steps",))
+@program(static_argnames=("max_steps",))
 def recovered(matrices, step_sizes, signals, ks, max_steps):
     """Which signals x are found from A x to 1e-3 by x <- H_k(x - step_size A'(A x - y)) from zero.
 

@@ -1,12 +1,12 @@
 """The experiments of [Tight] on HT-SVRG: compressed sensing under several settings, and MNIST pairs."""
 
-import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._programs import program
 from .._record import Record
 from .._results import RESULTS
 from .._solve import solve
@@ -23,7 +23,7 @@ EXPANSION = 9  # k = 9 K
 NEVER = SmallStep(-1.0)  # a step norm is never negative
 
 
-@functools.partial(jax.jit, static_argnames=("k", "m", "stages", "random_iterate", "trace"))
+@program(static_argnames=("k", "m", "stages", "random_iterate", "trace"))
 def recover(A, signals, step_size, keys, *, k, m, stages, random_iterate, trace=False):
     """(error, result, stages, F after every stage or None) of HT-SVRG on A x for every signal, from zero.
 
@@ -184,7 +184,7 @@ def fig5(run: Run) -> Any:
     return figure
 
 
-@functools.partial(jax.jit, static_argnames=("k", "m", "stages"))
+@program(static_argnames=("k", "m", "stages"))
 def pair(X, y, step, key, *, k, m, stages):
     """(w, F after every stage) of sparse logistic regression by HT-SVRG."""
     solution = solve(

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from .._programs import program
 from .._tolerances import tolerance
 from .lanes import any_lane, lane_by_lane, one_by_one
 from .products import dot
@@ -119,19 +120,19 @@ def _inside(A, interval):
     return jnp.all(lax.map(lambda B: _cholesky(B)[2], margins))
 
 
-@jax.jit
+@program
 def _factorise(A, interval):
     L, logdet, _ = _cholesky(A)
     return Factor(_inverse(L), jnp.where(_inside(A, interval), logdet, -jnp.inf))
 
 
-@jax.jit
+@program
 def _extremes(A):
     values = jnp.linalg.eigvalsh(A, symmetrize_input=False)
     return values[0], values[-1]
 
 
-@jax.jit
+@program
 def _shrunk(A, interval):
     diagonal = jnp.diag(jnp.clip(jnp.diagonal(A), interval.lower, interval.upper))
     rest = A - jnp.diag(jnp.diagonal(A))

@@ -1,7 +1,6 @@
 """Generalised linear models with a ridge penalty."""
 
 import contextlib
-import functools
 import warnings
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
+from .._programs import program
 from .._tolerances import tolerance
 from .._types import ArrayLike, Support, host, is_concrete, replace
 from ..designs import AbstractDesign, DenseDesign, as_design
@@ -458,12 +458,12 @@ class _Facts(NamedTuple):
     deviation: Float[Array, "p"] | None
 
 
-@functools.partial(jax.jit, static_argnames="centres")
+@program(static_argnames="centres")
 def _facts(design, weights, centres):
     return _Facts(design.magnitudes(), *(design.moments(weights) if centres else (None, None)))
 
 
-@jax.jit
+@program
 def _moments(design, weights):
     return design.moments(weights)
 

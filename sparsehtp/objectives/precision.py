@@ -1,15 +1,14 @@
 """Gaussian precision matrices."""
 
-import functools
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from .._programs import program
 from .._tolerances import tolerance
 from .._types import ArrayLike, is_concrete, replace
 from ..linalg import Factor, Interval, dot, factorise, shrunk, smallest_and_largest
@@ -308,7 +307,7 @@ def _means(X, weights, classes, assume_centered):
     return dot(s.T, X) / jnp.where(total > 0, total, 1)[:, None]
 
 
-@jax.jit
+@program
 def _second_moment(X, weights, classes, location):
     """(1/W) sum_i s_i (x_i - m_i)(x_i - m_i)', zero for a variable that is constant but for rounding.
 
@@ -323,7 +322,7 @@ def _second_moment(X, weights, classes, location):
     return jnp.where(varies[:, None] & varies, S, 0) + jnp.diag(jnp.where(varies, 0, LEAST_VARIANCE * between))
 
 
-@functools.partial(jax.jit, static_argnames=("rule", "standardize"))
+@program(static_argnames=("rule", "standardize"))
 def _prepare(S, n, shrinkage, rule, standardize):
     """The matrix, its scale (or None), the shrinkage (None: by the rule) and the bounds (None without a rule)."""
     S, variance, scale = (S + S.T) / 2, jnp.diagonal(S), None

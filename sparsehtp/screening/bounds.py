@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._programs import program
 from .._tolerances import tolerance
 from .._types import in_double, is_concrete, replace
 from ..duality import Dual, Fixed, dual_of, relax, require_dual
@@ -106,7 +107,7 @@ def _round_of(dual, tol, upper, useless, w0, max_steps):
     return done, value, fixed, solved.x[: w0.shape[0]]
 
 
-_round = jax.jit(_round_of, static_argnames="max_steps")
+_round = program(_round_of, static_argnames="max_steps")
 
 
 def _smaller(dual: Dual, fixed: Fixed, features, w):
