@@ -20,7 +20,7 @@ class Loss:
     """l(eta, y) by its name, with its one parameter (margin scale, width or delta)."""
 
     name: str
-    parameter: LONG = LONG(1)
+    parameter: np.longdouble
 
     def parts(self, eta, y):
         """l, its size before cancellation, l', l'', and a curvature that never vanishes."""
@@ -48,13 +48,8 @@ class Loss:
             if self.name == "hinge":
                 return slack, slack, np.where(m < 1, -y, 0), 0 * m, np.ones_like(m)
             value = np.where(slack > c, slack - c / 2, slack**2 / (2 * c))
-            return (
-                value,
-                value,
-                -y * np.clip((1 - m) / c, 0, 1),
-                ((slack > 0) & (slack < c)) / c,
-                1 / np.maximum(slack, c),
-            )
+            curved = (slack > 0) & (slack < c)
+            return value, value, -y * np.clip((1 - m) / c, 0, 1), curved / c, 1 / np.maximum(slack, c)
 
 
 class Problem:
