@@ -174,9 +174,8 @@ def direction(A, weights, ridge, mask, g):
     scale = np.where(mask & (diagonal > 0), 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1)), 0)
     H = np.einsum("bn,ni,nj->bij", (weights / largest).astype(float), A.astype(float), A.astype(float))
     i = np.arange(len(ridge))
-    H[:, i, i] += (ridge / largest).astype(float)
-    H = scale[:, :, None].astype(float) * H * scale[:, None, :].astype(float)
-    H[:, i, i] = np.where(scale > 0, 1.0, 0.0)
+    H *= (scale[:, :, None] * scale[:, None, :]).astype(float)
+    H[:, i, i] = scale > 0
     top = np.max(np.abs(g * scale), axis=1, keepdims=True)
     top = np.where(top > 0, top, 1)
     values, vectors = np.linalg.eigh(H)
