@@ -85,8 +85,8 @@ class Problem:
         """What rounding each of w, b and the terms of the predictor once, relatively by eps, can change in F(w, b).
 
         The predictor of sample i moves by at most d_i = eps (sum_j |x_ij w_j| + |b| + |o_i| + |y_i|), y_i where it is
-        subtracted, hence l by |l'| d_i + sup l'' d_i^2 / 2. A deviation that is computed about a rounded mean is off
-        by (eps max|x| / sd)^2.
+        subtracted, hence l by |l'| d_i + sup l'' d_i^2 / 2 and by sup |l'| d_i. A deviation that is computed about a
+        rounded mean is off by (eps max|x| / sd)^2.
         """
         w, live = np.asarray(w, LONG), self.omega > 0
         eta = self.X @ w + LONG(b) + self.offset
@@ -97,7 +97,8 @@ class Problem:
             if self.loss.name == "poisson":
                 change = np.abs(slope) * d + np.exp(eta) * (np.expm1(d) - d)
             else:
-                change = np.abs(slope) * d + np.max(bound) * d**2 / 2
+                steepest = {"squared": np.inf, "smoothed_hinge": 1, "hinge": 1}.get(self.loss.name, self.loss.parameter)
+                change = np.minimum(np.abs(slope) * d + np.max(bound) * d**2 / 2, steepest * d)
             shape = eps + (eps * self.largest / np.where(self.deviation > 0, self.deviation, np.inf)) ** 2
             return self.omega[live] @ (change + 8 * eps * size)[live] + np.sum(self.ridge * w**2 * shape)
 
@@ -143,6 +144,10 @@ class Problem:
             new = at + d
             new_F = parts(new)[0]
             hard = ~(new_F <= F[running] + LONG(1e-4) * np.sum(g * d, 1))
+            # What a step may gain, by the Hessian and by its majoriser, where the Hessian may be flat.
+            steepness = (omega * bound) @ A**2 + ridge
+            hope = np.abs(np.sum(g * d, 1)) + np.sum(g**2 / np.where(steepness > 0, steepness, 1), 1)
+            hard &= hope > LONG(1e-17) * np.abs(F[running])
             if hard.any():
                 new[hard], new_F[hard] = self._search(
                     parts, A, omega, ridge, mask[hard], g[hard], at[hard], curvature[hard], bound[hard]
