@@ -1,0 +1,189 @@
+"""An independent reference: F and its minimum on every support of a small linear model, in extended precision NumPy.
+
+Nothing here is the library's. Columns are centred (with an intercept) and scaled first, so that the minimum is found in
+units in which every column counts alike; F, its gradient and the line search are in `np.longdouble`, and only the
+direction of a Newton step, which need not be exact, in float64.
+"""
+
+import dataclasses
+import itertools
+
+import numpy as np
+
+LONG = np.longdouble
+MORE_CURVATURE = (0.0, 1e-8, 1e-4, 1e-2, 0.3, 1.0)  # shares of the majoriser in a step that is hard to find
+STEPS = LONG(4) ** -np.arange(16)
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss:
+    """l(eta, y) by its name, with its one parameter (margin scale, width or delta)."""
+
+    name: str
+    parameter: np.longdouble
+
+    def parts(self, eta, y):
+        """l, its size before cancellation, l', l'', and a curvature that never vanishes."""
+        c = self.parameter
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.name == "squared":
+                r = eta - y
+                return r**2 / 2, r**2 / 2, r, np.ones_like(r), np.ones_like(r)
+            if self.name == "huber":
+                r = eta - y
+                inside = np.clip(r, -c, c)
+                value = inside * (r - inside / 2)
+                return value, value, inside, (np.abs(r) < c) + 0 * r, c / np.maximum(np.abs(r), c)
+            if self.name == "poisson":
+                mean = np.exp(eta)
+                return mean - y * eta, mean + np.abs(y * eta), mean - y, mean, mean + y
+            m = y * eta
+            if self.name == "logistic":
+                value = np.maximum(0, -c * m) + np.log1p(np.exp(-np.abs(c * m)))
+                q = np.where(m > 0, np.exp(-c * np.abs(m)), 1) / (1 + np.exp(-np.abs(c * m)))  # sigmoid(-c m)
+                tail = np.exp(-np.abs(c * m))
+                curvature = c**2 * tail / (1 + tail) ** 2
+                return value, value, -c * y * q, curvature, np.full_like(m, c**2 / 4)
+            slack = np.maximum(0, 1 - m)
+            if self.name == "hinge":
+                return slack, slack, np.where(m < 1, -y, 0), 0 * m, np.ones_like(m)
+            value = np.where(slack > c, slack - c / 2, slack**2 / (2 * c))
+            curved = (slack > 0) & (slack < c)
+            return value, value, -y * np.clip((1 - m) / c, 0, 1), curved / c, 1 / np.maximum(slack, c)
+
+
+class Problem:
+    """A weighted linear model with the definitions of `sht.LinearModel`, every number taken as it is stored."""
+
+    def __init__(self, X, y, loss, l2=0.0, weights=None, offset=None, intercept=False, standardize=False):
+        self.X, self.y, self.loss, self.intercept = np.asarray(X, LONG), np.asarray(y, LONG), loss, intercept
+        n, p = self.X.shape
+        weights = np.ones(n, LONG) if weights is None else np.asarray(weights, LONG)
+        self.omega = weights / weights.max() / np.sum(weights / weights.max())
+        self.offset = np.zeros(n, LONG) if offset is None else np.asarray(offset, LONG)
+        mean = self.omega @ self.X
+        self.deviation = np.sqrt(self.omega @ (self.X - mean) ** 2)
+        self.largest = np.abs(self.X[self.omega > 0]).max(0)
+        varies = self.deviation > 1e-17 * self.largest
+        self.deviation = np.where(varies, self.deviation, 0)
+        # The ridge acts on w_j sd_j; a column without a deviation has no scale.
+        ridge = np.asarray(l2, LONG) * (np.where(varies, self.deviation, 1) ** 2 if standardize else np.ones(p, LONG))
+        self.ridge = ridge
+        Z = self.X - mean if intercept else self.X
+        self.size = np.sqrt(self.omega @ Z**2)
+        self.size = np.where(varies if intercept else self.size > 0, self.size, np.inf)  # no use: a column of zeros
+        self.Z, self.mean = Z / self.size, mean if intercept else np.zeros(p, LONG)
+
+    def value(self, w, b=0.0):
+        """F(w, b)."""
+        w = np.asarray(w, LONG)
+        value, *_ = self.loss.parts(self.X @ w + LONG(b) + self.offset, self.y)
+        live = self.omega > 0
+        return self.omega[live] @ value[live] + np.sum(self.ridge * w**2) / 2
+
+    def slack(self, w, b, eps):
+        """What rounding each of w, b and the terms of the predictor once, relatively by eps, can change in F(w, b).
+
+        The predictor of sample i moves by at most d_i = eps (sum_j |x_ij w_j| + |b| + |o_i| + |y_i|), y_i where it is
+        subtracted, hence l by |l'| d_i + sup l'' d_i^2 / 2 and by sup |l'| d_i. A deviation that is computed about a
+        rounded mean is off by (eps max|x| / sd)^2.
+        """
+        w, live = np.asarray(w, LONG), self.omega > 0
+        eta = self.X @ w + LONG(b) + self.offset
+        regression = self.loss.name in ("squared", "huber")
+        d = eps * (np.abs(self.X) @ np.abs(w) + abs(LONG(b)) + np.abs(self.offset) + np.abs(self.y) * regression)
+        _, size, slope, _, bound = self.loss.parts(eta, self.y)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.loss.name == "poisson":
+                change = np.abs(slope) * d + np.exp(eta) * (np.expm1(d) - d)
+            else:
+                steepest = {"squared": np.inf, "smoothed_hinge": 1, "hinge": 1}.get(self.loss.name, self.loss.parameter)
+                change = np.minimum(np.abs(slope) * d + np.max(bound) * d**2 / 2, steepest * d)
+            shape = eps + (eps * self.largest / np.where(self.deviation > 0, self.deviation, np.inf)) ** 2
+            return self.omega[live] @ (change + 8 * eps * size)[live] + np.sum(self.ridge * w**2 * shape)
+
+    def null(self):
+        """The best intercept without features (0 where there is none), and F there."""
+        zero = np.zeros(self.X.shape[1])
+        if not self.intercept:
+            return LONG(0), self.value(zero)
+        live = self.omega > 0
+        reach = np.abs(self.offset).max() + np.abs(self.y).max() + 1000
+        low, high = -reach, reach
+        for _ in range(200):
+            b = (low + high) / 2
+            slope = self.loss.parts(b + self.offset[live], self.y[live])[2] @ self.omega[live]
+            low, high = (b, high) if slope < 0 else (low, b)
+        return b, self.value(zero, b)
+
+    def minima(self, max_steps=300):
+        """(masks (2^p, p) of all supports, min F on each)."""
+        p = self.X.shape[1]
+        masks = np.array(list(itertools.product((False, True), repeat=p)))
+        live = self.omega > 0
+        # [features, intercept]: an intercept that is no parameter is a column of zeros.
+        A = np.column_stack([self.Z, np.full(len(self.y), float(self.intercept))])[live]
+        y, offset, omega = self.y[live], self.offset[live], self.omega[live]
+        ridge = np.append(np.where(np.isfinite(self.size), self.ridge / self.size**2, 0), 0)
+        free = np.column_stack([masks & np.isfinite(self.size), np.full(len(masks), self.intercept)])
+        z = np.zeros((len(masks), p + 1), LONG)
+        z[:, p] = self.null()[0]
+
+        def parts(z):
+            value, _, slope, curvature, bound = self.loss.parts(z @ A.T + offset, y)
+            F = value @ omega + z**2 @ ridge / 2
+            return np.where(np.isfinite(F), F, np.inf), slope, curvature, bound
+
+        F = parts(z)[0]
+        running = np.arange(len(masks))
+        for _ in range(max_steps):
+            at, mask = z[running], free[running]
+            F[running], slope, curvature, bound = parts(at)
+            g = np.where(mask, (slope * omega) @ A + ridge * at, 0)
+            d = direction(A, omega * curvature, ridge, mask, g)
+            new = at + d
+            new_F = parts(new)[0]
+            hard = ~(new_F <= F[running] + LONG(1e-4) * np.sum(g * d, 1))
+            # What a step may gain, by the Hessian and by its majoriser, where the Hessian may be flat.
+            steepness = (omega * bound) @ A**2 + ridge
+            hope = np.abs(np.sum(g * d, 1)) + np.sum(g**2 / np.where(steepness > 0, steepness, 1), 1)
+            hard &= hope > LONG(1e-17) * np.abs(F[running])
+            if hard.any():
+                new[hard], new_F[hard] = self._search(
+                    parts, A, omega, ridge, mask[hard], g[hard], at[hard], curvature[hard], bound[hard]
+                )
+            better = new_F < F[running] - LONG(1e-18) * np.abs(F[running])
+            z[running[better]], F[running[better]] = new[better], new_F[better]
+            running = running[better]
+            if running.size == 0:
+                break
+        return masks, F
+
+    def _search(self, parts, A, omega, ridge, mask, g, at, curvature, bound):
+        """The best of many steps, with more and more of the majoriser in the Hessian."""
+        best, best_F = at.copy(), parts(at)[0]
+        for share in MORE_CURVATURE:
+            d = direction(A, omega * ((1 - share) * curvature + share * bound), ridge, mask, g)
+            for step in STEPS:
+                new = at + step * d
+                F = parts(new)[0]
+                better = F < best_F
+                best[better], best_F[better] = new[better], F[better]
+        return best, best_F
+
+
+def direction(A, weights, ridge, mask, g):
+    """-H^+ g for each row of weights, H = A' diag(weights) A + diag(ridge) on the mask, scaled to a unit diagonal."""
+    largest = np.maximum(np.max(weights, 1, keepdims=True), LONG(1e-300))
+    diagonal = (weights / largest) @ A**2 + ridge / largest
+    scale = np.where(mask & (diagonal > 0), 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1)), 0)
+    H = np.einsum("bn,ni,nj->bij", (weights / largest).astype(float), A.astype(float), A.astype(float))
+    i = np.arange(len(ridge))
+    H *= (scale[:, :, None] * scale[:, None, :]).astype(float)
+    H[:, i, i] = scale > 0
+    top = np.max(np.abs(g * scale), axis=1, keepdims=True)
+    top = np.where(top > 0, top, 1)
+    values, vectors = np.linalg.eigh(H)
+    inverse = np.where(values > 1e-15, 1 / np.where(values > 1e-15, values, 1), 0)
+    rotated = np.einsum("bij,bi->bj", vectors, (g * scale / top).astype(float)) * inverse
+    return -np.einsum("bij,bj->bi", vectors, rotated) * scale * (top / largest)
