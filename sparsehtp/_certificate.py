@@ -30,6 +30,8 @@ from .thresholds import L0L1L2, AbstractUnitThreshold, GroupSparsity, Sparsity
 from .thresholds.base import next_power_of_two
 
 BATCH = 32  # refits at a time among them
+EXACTLY, NEARLY = 1e-13, 3e-5  # singular values of collinear columns of norm one, in float64
+MOST_DOUBTFUL = 256  # swaps into nearly collinear columns that are looked at one by one
 REFIT_WORK = 2e9  # (refits) (samples) (coefficients)^2 up to which every swap is refitted
 
 
@@ -140,6 +142,7 @@ class _Best(NamedTuple):
     gain: float
     swap: tuple[int | None, int] | None
     decided: bool
+    doubtful: tuple[tuple[int, int], ...] = ()  # swaps (place, unit) whose systems are singular to working precision
 
 
 def _penalised_certificate(objective, threshold, solution, bounds, dtype):
@@ -174,9 +177,11 @@ def _certificate(objective, threshold, solution, bounds, dtype):
     # What the intercept's last digit, in original units, is worth.
     digit = float(point.curvature) * (eps * _intercept_size(objective, w, intercept)) ** 2
     # An F that is zero but for rounding is not improved.
-    enough = max(tol * abs(value), (32 * eps) ** 2 * value0) + digit
+    enough = max(tol * abs(value), eps * value0) + digit
     scale = tolerance("stationary", dtype) * (abs(value) + value0) + digit
     stationary = None if point.removable <= scale and not point.solved else bool(point.removable <= scale)
+    if stationary and point.singular and _ambiguous(objective, threshold, x, units):
+        stationary = None
 
     k, n_keep = int(threshold.k), threshold.keep.shape[0]
     first = objective.n_free + n_keep
@@ -213,7 +218,12 @@ def _certificate(objective, threshold, solution, bounds, dtype):
     else:
         why = f"{pairs} refits are too many"
     if best is not None and best.gain <= enough:
-        best = _Best(0.0, None, True) if best.decided else None
+        if best.decided and any(
+            _ambiguous(objective, threshold, x, _exchanged(units, place, j)) for place, j in best.doubtful
+        ):
+            best, why = None, "columns are nearly, but not exactly, collinear"
+        else:
+            best = _Best(0.0, None, True) if best.decided else None
 
     gain, swap = (None, None) if best is None else (best.gain, best.swap)
     every_subset = chosen.size == k and (k <= 1 or others.size <= 1)
@@ -236,10 +246,12 @@ _EXCHANGE = "exchanging one chosen {0} for another"
 
 def _statement(noun, value, gain, swap, stationary, necessary, tol, why, every_subset, proof):
     parts = []
-    if stationary is False:
+    if stationary is False and proof.optimal:
+        parts.append(f"Refitting the coefficients on the chosen {noun}s lowers the objective a little more.")
+    elif stationary is False:
         parts.append(f"The coefficients are not optimal for the chosen {noun}s: refitting them lowers the objective.")
     elif stationary is None:
-        parts.append(f"Whether the coefficients are optimal for the chosen {noun}s is unknown: the refit did not end.")
+        parts.append(f"Whether the coefficients are optimal for the chosen {noun}s is unknown: rounding decides.")
     if gain is None:
         parts.append(f"Whether {_EXCHANGE.format(noun)} would lower the objective is unknown, since {why}.")
     elif gain > 0:
@@ -338,31 +350,56 @@ def _point(objective, threshold, x, units):
 
 @program
 def _refit_values(objective, threshold, x, units, places, new):
-    """F after each swap, and whether its refit ended."""
+    """F after each swap, whether its refit ended, and whether its system was singular."""
 
     def one(place, j):
-        entries = threshold.entries(x, Support(units.idx.at[place].set(j), units.mask.at[place].set(True)))
+        entries = threshold.entries(x, _exchanged(units, place, j))
         restricted = objective.restrict(entries)
         fit = restricted.minimise(gather(x, entries), *threshold.box(entries))
-        return restricted.value(fit.z), fit.solved
+        return restricted.value(fit.z), fit.solved, fit.singular
 
     return jax.vmap(one, axis_name=LANE)(places, new)
 
 
+def _exchanged(units, place, j):
+    idx, mask = jnp.asarray(units.idx), jnp.asarray(units.mask)
+    return Support(idx.at[place].set(j), mask.at[place].set(True))
+
+
+def _ambiguous(objective, threshold, x, units):
+    """Whether the columns of a support are nearly collinear, and not exactly so: normal equations cannot tell.
+
+    Exactly collinear ones add nothing to each other; nearly collinear ones may.
+    """
+    entries = threshold.entries(x, units)
+    restricted, mask = objective.restrict(entries), np.asarray(entries.mask)
+    if not isinstance(objective, LinearModel):
+        H = np.asarray(restricted.hess(gather(x, entries)))[np.ix_(mask, mask)]
+        size = np.sqrt(np.maximum(np.diag(H), np.finfo(H.dtype).tiny))
+        values = np.linalg.eigvalsh(H / size / size[:, None])
+        return bool(np.any((values > 100 * np.finfo(H.dtype).eps) & (values < NEARLY**2)))
+    A = np.asarray(restricted.A)[:, mask] * np.sqrt(np.asarray(restricted.weights))[:, None]
+    A = np.vstack([A, np.diag(np.sqrt(np.asarray(restricted.ridge)[mask]))])
+    size = np.linalg.norm(A, axis=0)
+    values = np.linalg.svd(A[:, size > 0] / size[size > 0], compute_uv=False)
+    return bool(np.any((values > EXACTLY) & (values < NEARLY)))
+
+
 def _confirm(objective, threshold, x, units, value, enough, swaps, batch):
     """The best of some swaps, by refits until no other one can be better."""
-    hopes, places, new = swaps
+    hopes, places, new = swaps[:3]
     width = chunk_width(objective, _n_coefficients(threshold, x, units), batch, BLOCK_MEMORY)
-    gain, swap, solved = 0.0, None, True
+    gain, swap, solved, doubtful = 0.0, None, True, list(swaps.doubtful)
     for start in range(0, hopes.size, width):
         if hopes[start] <= max(gain, enough):
             break
         each = np.minimum(np.arange(start, start + width), hopes.size - 1)
-        values, ended = jax.device_get(_refit_values(objective, threshold, x, units, places[each], new[each]))
+        values, ended, singular = jax.device_get(_refit_values(objective, threshold, x, units, places[each], new[each]))
+        doubtful += [(int(places[i]), int(new[i])) for i in np.unique(each[singular])]
         gains = np.where(np.isfinite(values), value - values, -np.inf)
         solved = solved and bool(ended.all()) and bool(np.isfinite(values).all())
         best = each[gains.argmax()]
         if gains.max() > gain:
             place = places[best]
             gain, swap = float(gains.max()), (int(units.idx[place]) if units.mask[place] else None, int(new[best]))
-    return _Best(gain, swap, solved)
+    return _Best(gain, swap, solved and len(doubtful) <= MOST_DOUBTFUL, tuple(doubtful))

@@ -32,11 +32,15 @@ SLACK = 16  # roundings that a score may be wrong by
 
 
 class Swaps(NamedTuple):
-    """Swaps (place of the support, unit) and the most that each may lower F, in falling order."""
+    """Swaps (place of the support, unit) and the most that each may lower F, in falling order.
+
+    At most `CANDIDATES` + 1 doubtful ones are listed.
+    """
 
     hopes: np.ndarray
     places: np.ndarray
     new: np.ndarray
+    doubtful: tuple[tuple[int, int], ...] = ()  # swaps into columns that are collinear to working precision
 
 
 def quadratic_bound(objective):
@@ -60,7 +64,7 @@ def scan(quadratic, units, places, point, enough):
     chosen = np.zeros(quadratic.n_coefficients, bool)
     chosen[support.idx[support.mask]] = True
     scored = point is not None and not point.singular
-    diagonal, largest, hopes, swaps = [], 0.0, [], []
+    diagonal, largest, hopes, swaps, doubtful = [], 0.0, [], [], []
     for features, *block in _gram_blocks(quadratic, support.idx):
         enters = (features < chosen.size) & ~chosen[np.minimum(features, chosen.size - 1)]
         curvature, scores = jax.device_get(
@@ -69,7 +73,9 @@ def scan(quadratic, units, places, point, enough):
         diagonal.append(np.asarray(block[-1]))
         largest = max(largest, float(curvature))
         if scored:
-            best, flat = scores
+            best, flat, doubts = scores
+            place, feature = np.nonzero(doubts)
+            doubtful += zip((place + n_free).tolist(), features[feature].tolist(), strict=True)
             best = best + (point.value - point.refit_value)
             worth = best > enough
             place, feature = np.divmod(flat[worth], features.size)
@@ -80,7 +86,8 @@ def scan(quadratic, units, places, point, enough):
         return None, diagonal, largest
     hopes = np.concatenate(hopes)
     order = np.argsort(-hopes, kind="stable")[:CANDIDATES]
-    return Swaps(hopes[order], *np.concatenate(swaps, axis=1)[:, order].astype(np.int32)), diagonal, largest
+    places, new = np.concatenate(swaps, axis=1)[:, order].astype(np.int32)
+    return Swaps(hopes[order], places, new, tuple(doubtful[: CANDIDATES + 1])), diagonal, largest
 
 
 def _gram_blocks(quadratic, idx) -> Iterator[tuple[np.ndarray, Array, Array, Array]]:
@@ -134,7 +141,8 @@ def _gram(quadratic, idx):
 def _score(support, may_leave, enters, features, block, point):
     """The largest eigenvalue of the 2 x 2 blocks; and, with a point, the best swaps.
 
-    Of a swap: the most that it may lower F, rounding allowed for, and its flat index (place, feature).
+    Of a swap: the most that it may lower F, rounding allowed for, and its flat index (place, feature). Then which swaps
+    bring a column that is collinear with the others, but for what rounding could be.
     """
     gram, rows, G = block
     usable = (may_leave & support.mask)[:, None] & enters
@@ -151,12 +159,13 @@ def _score(support, may_leave, enters, features, block, point):
     g = -point.refit_grad[jnp.minimum(features, point.refit_grad.shape[0] - 1)]
     q = jnp.maximum(G - jnp.sum(rows * H, axis=0), 0) + H**2 / d
     usable = may_leave[:, None] & enters & (q > jnp.maximum(100 * eps * G, tiny))
+    doubtful = may_leave[:, None] & enters & (q <= 1e-9 * G) & (G > tiny)
     q = jnp.where(usable, q, 1)
     gain, loss = (g + c / d * H) ** 2 / q, c**2 / d
     slack = SLACK * eps * (gain * (1 + G / q) + loss)
     hopes = jnp.where(usable, (gain - loss + slack) / 2, -jnp.inf).ravel()
     best = top_k(hopes, min(CANDIDATES, hopes.shape[0]))
-    return curvature, (hopes[best], best)
+    return curvature, (hopes[best], best, doubtful)
 
 
 def lemma21(x, grad, k, largest, diagonal, enough, scale):

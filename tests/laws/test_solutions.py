@@ -238,7 +238,7 @@ def of_certificate(setting, exact, k, solution, minima, c):
         for i in [*members] + [None] * (len(members) < k):
             swaps[i, j] = best_on(masks, values, [*(m for m in members if m != i), j])
     best = min(swaps.values(), default=np.inf)
-    zero = (32 * eps_of(setting)) ** 2 * abs(exact.value(np.zeros_like(x)))  # an F that is zero but for rounding
+    zero = eps_of(setting) * abs(exact.value(np.zeros_like(x)))  # an F that is zero but for rounding
     if c.swap_gain == 0.0 and here - best > 2 * tol * abs(here) + slack + zero:
         yield "no_swap", f"F(x) = {float(here)}, a swap gives {float(best)}"
     if c.swap_gain and swaps[c.best_swap] > here - c.swap_gain / 2 + slack:
