@@ -36,6 +36,14 @@ class AbstractLoss(eqx.Module):
     def smoothness(self) -> Float[Array, ""] | float:
         """Lipschitz constant of the derivative; infinity if there is none."""
 
+    def majorant(self, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+        """A curvature that does not vanish where the slope does not; refits add a part of it where l is flat.
+
+        Best the least curvature of a quadratic that touches l at eta and lies above it. By default that of the
+        steepest place for a loss with kinks, and else the slope: a sample by itself then moves by one at most.
+        """
+        return jnp.full_like(eta, self.smoothness) if self.kinked else jnp.abs(self.derivative(eta, y))
+
     def check_targets(self, y: np.ndarray) -> None:
         """Raise ValueError if concrete targets y are not in the loss's domain."""
         if self.classification:

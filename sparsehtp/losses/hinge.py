@@ -80,6 +80,9 @@ class SmoothedHinge(AbstractConjugateLoss):
         slack = 1 - y * eta
         return jnp.where((slack > 0) & (slack < self.gamma), 1 / self.gamma, 0).astype(eta.dtype)
 
+    def majorant(self, eta, y):
+        return 1 / jnp.maximum(jnp.abs(1 - y * eta), self.gamma)
+
     @property
     def smoothness(self):
         return 1 / self.gamma

@@ -37,6 +37,9 @@ class Huber(AbstractConjugateLoss):
     def second_derivative(self, eta, y):
         return (jnp.abs(eta - y) < self.delta).astype(eta.dtype)
 
+    def majorant(self, eta, y):
+        return self.delta / jnp.maximum(jnp.abs(eta - y), self.delta)
+
     @property
     def smoothness(self):
         return 1.0

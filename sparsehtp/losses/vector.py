@@ -43,6 +43,10 @@ class AbstractVectorLoss(eqx.Module):
     def curvature(self, eta: Float[Array, "n c"], y: Array) -> tuple[Float[Array, "n c"], Float[Array, "n c"] | None]:
         """(d, q) with the Hessian of l in eta diag(d_i) - q_i q_i' for sample i; q None: zero."""
 
+    def majorant(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n c"]:
+        """Curvatures that do not vanish where the slopes do not; refits add a part of them where l is flat."""
+        return jnp.abs(self.derivative(eta, y))
+
     @property
     @abc.abstractmethod
     def smoothness(self) -> Float[Array, ""] | float:
@@ -87,6 +91,9 @@ class PerResponse(AbstractVectorLoss):
 
     def curvature(self, eta, y):
         return self.loss.second_derivative(eta, y), None
+
+    def majorant(self, eta, y):
+        return self.loss.majorant(eta, y)
 
     def check_targets(self, y):
         self.loss.check_targets(y)

@@ -97,7 +97,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             warnings.warn(
                 "X: float64 data are computed in float32; fit inside jax.enable_x64(True) to compute in float64, or "
                 "pass float32.",
-                stacklevel=2,
+                stacklevel=4,  # past the metaclasses
             )
         n, p = self.design.shape
         self.y = _vector("y", y, n, dtype)

@@ -333,8 +333,7 @@ class RestrictedMultiResponse(AbstractRestricted):
     def _curvature(self, z, damping):
         eta = self._predict(z)
         d, q = self.loss.curvature(eta, self.y)
-        floor = self.loss.smoothness if self.kinked else jnp.abs(self.loss.derivative(eta, self.y))
-        return d + damping * floor, q
+        return d + damping * self.loss.majorant(eta, self.y), q
 
     def hvp(self, z, v):
         d, q = self._curvature(z, 0.0)

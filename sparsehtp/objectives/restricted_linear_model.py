@@ -119,20 +119,13 @@ class RestrictedSparseModel(AbstractRestricted):
 def damped_curvature(
     loss: AbstractLoss, eta: Float[Array, "n"], y: Float[Array, "n"], damping: Float[Array, ""] | float
 ) -> Float[Array, "n"]:
-    """The curvature of a loss plus a multiple of what does not vanish where it is saturated.
-
-    That is its upper bound for a loss with kinks, and else its slope: a sample by itself moves by 1 / damping at most.
-    """
-    return loss.second_derivative(eta, y) + damping * _floor(loss, eta, y)
+    """The curvature of a loss plus a multiple of what does not vanish where it is saturated."""
+    return loss.second_derivative(eta, y) + damping * loss.majorant(eta, y)
 
 
 def majorant(loss: AbstractLoss, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
     """About the curvature of a loss, and not zero where its slope is not."""
-    return _floor(loss, eta, y) + (0 if loss.kinked else loss.second_derivative(eta, y))
-
-
-def _floor(loss, eta, y):
-    return jnp.full_like(eta, loss.smoothness) if loss.kinked else jnp.abs(loss.derivative(eta, y))
+    return loss.majorant(eta, y) + (0 if loss.kinked else loss.second_derivative(eta, y))
 
 
 def bounded(eta: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, "n"]:
