@@ -1,0 +1,45 @@
+"""Kinds of data on which an answer or a claim was once wrong, ten draws each: every law holds on them."""
+
+import pytest
+from laws import Case, Setting, violations
+
+DRAWS = 10
+SQUARED, LOGISTIC, POISSON, HUBER = "squared", "logistic", "poisson", "huber"
+
+KINDS = {
+    "constant offset": (LOGISTIC, Case(l2=1e-3, offset=30.0)),
+    "large constant offset": (LOGISTIC, Case(l2=1e-3, offset=100.0)),
+    "offsets that vary": (LOGISTIC, Case(k=3, l2=1e-3, noise=1.0, offset=100.0, offset_varies=True)),
+    "saturated start": (LOGISTIC, Case(l2=1e-3, start=0.0, start_intercept=50.0)),
+    "Poisson far below": (POISSON, Case(l2=1e-3, start=0.0, start_intercept=-1e4)),
+    "Poisson, shifted columns": (POISSON, Case(k=3, l2=1e-3, x_mean=2e3)),
+    "shifted columns, GLM": (LOGISTIC, Case(l2=1e-3, x_mean=2e3)),
+    "shifted columns": (SQUARED, Case(x_mean=2e3)),
+    "shifted targets": (SQUARED, Case(l2=0.1, y_mean=1e4)),
+    "far shifted targets": (SQUARED, Case(l2=0.1, y_mean=1e5, x_mean=1e3)),
+    "near-collinear columns": (SQUARED, Case(k=3, twin=1e-4)),
+    "twins": (SQUARED, Case(k=3, twin=0.0)),
+    "small columns": (SQUARED, Case(x_scale=-20.0)),
+    "tiny columns": (SQUARED, Case(x_scale=-25.0)),
+    "columns of all sizes": (POISSON, Case(k=1, x_spread=25.0)),
+    "huge weights": (SQUARED, Case(weight_scale=30.0)),
+    "tiny weights": (SQUARED, Case(weight_scale=-30.0)),
+    "absolute loss nearly": (HUBER, Case(k=4, parameter=1, y_scale=9.0, start=1e4, start_intercept=-1e4)),
+}
+
+
+@pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
+@pytest.mark.parametrize("loss", [SQUARED, LOGISTIC, POISSON, HUBER])
+def test_kinds(loss, double):
+    setting = Setting(loss, "default", double, True, False, (30, 6))
+    for name, (of, case) in KINDS.items():
+        for seed in range(DRAWS if of == loss else 0):
+            assert violations(setting, case._replace(seed=seed)) == [], name
+
+
+@pytest.mark.parametrize("solver", ["grasp", "pursuit", "htp"])
+def test_pursuits_leave_saturated_points(solver):
+    setting = Setting(LOGISTIC, solver, False, True, False, (30, 6))
+    for case in (Case(k=1, noise=1.0), Case(start=0.0, start_intercept=100.0)):
+        for seed in range(DRAWS):
+            assert violations(setting, case._replace(seed=seed)) == [], case
