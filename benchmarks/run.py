@@ -5,7 +5,7 @@ import importlib
 import os
 
 OPTIONS = {  # what a benchmark's main takes
-    "core": (),
+    "core": ("quick",),
     "best-subset": ("quick",),
     "cv": ("quick",),
     "real": ("quick", "data"),
@@ -18,6 +18,7 @@ OPTIONS = {  # what a benchmark's main takes
     "dual": ("quick",),
     "streaming": ("quick",),
     "devices": ("quick",),
+    "gpu": ("quick", "out", "seconds"),
 }
 
 
@@ -30,6 +31,8 @@ def main():
         default=os.environ.get("SPARSEHTP_DATA"),
         help="folder of the real data sets (default: the environment variable SPARSEHTP_DATA)",
     )
+    parser.add_argument("--out", help="gpu: folder of the result (default: benchmarks/results, and nowhere if quick)")
+    parser.add_argument("--seconds", type=float, default=540, help="gpu: the longest that all its parts may take")
     given = vars(parser.parse_args())
     for name in given["names"]:
         module = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
