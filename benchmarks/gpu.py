@@ -8,7 +8,6 @@ needs, counted by hand: avoidable work lowers the rates beside them.
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -168,8 +167,9 @@ def tests(limit):
     """The outcome of the GPU-marked tests as a row."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        pytest = f"-m pytest tests -m gpu -p no:cacheprovider --junitxml={report}"
-        status, output = run([sys.executable, *pytest.split()], limit, {})
+        pytest = f"-m pytest tests -m gpu -n 4 -p no:cacheprovider --junitxml={report}"
+        # Four processes share the device's memory.
+        status, output = run([sys.executable, *pytest.split()], limit, {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"})
         row = {"name": "GPU-marked tests passed", "value": 0, "unit": "tests", "exit_status": status, "output": output}
         if report.exists():
             counts = ElementTree.parse(report).getroot().find("testsuite").attrib
@@ -231,7 +231,6 @@ def main(quick=False, out=None, seconds=540):
     store, begun = Store(out or (None if quick else RESULTS), quick), time.monotonic()
     jobs = [(on, part, share) for on in ("device", "host") for part, (_, share) in PARTS.items()]
     jobs.insert(1, ("device", "tests", TESTS))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as an interrupt from the keyboard: no part lives on
     while jobs:
         total = sum(share for *_, share in jobs)
         on, part, share = jobs.pop(0)

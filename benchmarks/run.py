@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import os
+import signal
 
 OPTIONS = {  # what a benchmark's main takes
     "core": ("quick",),
@@ -34,6 +35,7 @@ def main():
     parser.add_argument("--out", help="gpu: folder of the result (default: benchmarks/results, and nowhere if quick)")
     parser.add_argument("--seconds", type=float, default=540, help="gpu: the longest that all its parts may take")
     given = vars(parser.parse_args())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as from the keyboard, so that no subprocess lives on
     for name in given["names"]:
         module = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
         module.main(**{option: given[option] for option in OPTIONS[name]})
