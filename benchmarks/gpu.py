@@ -110,12 +110,13 @@ def phase_cell(quick):
     for lanes in (2, 4) if quick else (64, 1000):
         rows = []
         stochastic.trials(rows, 256, 175, 16, lanes, 1 if quick else 3, 1)
-        yield from rows
+        for row in rows:
+            yield row | {"name": f"{lanes} lanes: {row['name']}"}
 
 
 # What each part measures and its share of the time, on the GPU and on the host, in the order in which they run.
 PARTS = {
-    "rates": (rates, 10),
+    "rates": (rates, 40),
     "core": (core.measured, 45),
     "best-subset": (large_best_subset, 60),
     "cv": (cross_validation, 60),
@@ -249,7 +250,8 @@ def main(quick=False, out=None, seconds=540):
         command = [sys.executable, "-c", f"from benchmarks.gpu import work_on; work_on({part!r}, {bool(quick)})"]
         status, output = run(command, limit, {"JAX_PLATFORMS": "cpu"} if on == "host" else {}, taken)
         if "device" not in store.result:
-            raise SystemExit(f"gpu: JAX could not be started:\n{output}")
+            why = f"within {limit:.0f} s" if status is None else f"(status {status})"
+            raise SystemExit(f"gpu: JAX did not start {why}.\n{output}")
         if status is None:
             store.add(on, part, {"name": "cut at its limit", "value": limit, "unit": "s", "met": False})
         elif status:
