@@ -3,9 +3,10 @@
 import argparse
 import importlib
 import os
+import signal
 
 OPTIONS = {  # what a benchmark's main takes
-    "core": (),
+    "core": ("quick",),
     "best-subset": ("quick",),
     "cv": ("quick",),
     "real": ("quick", "data"),
@@ -18,6 +19,7 @@ OPTIONS = {  # what a benchmark's main takes
     "dual": ("quick",),
     "streaming": ("quick",),
     "devices": ("quick",),
+    "gpu": ("quick", "out", "seconds"),
 }
 
 
@@ -30,7 +32,10 @@ def main():
         default=os.environ.get("SPARSEHTP_DATA"),
         help="folder of the real data sets (default: the environment variable SPARSEHTP_DATA)",
     )
+    parser.add_argument("--out", help="gpu: folder of the result (default: benchmarks/results, and nowhere if quick)")
+    parser.add_argument("--seconds", type=float, default=540, help="gpu: the longest that all its parts may take")
     given = vars(parser.parse_args())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as from the keyboard, so that no subprocess lives on
     for name in given["names"]:
         module = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
         module.main(**{option: given[option] for option in OPTIONS[name]})

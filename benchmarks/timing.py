@@ -35,20 +35,35 @@ def best_of(functions, repeats=7):
     return {name: min(values) for name, values in times.items()}
 
 
-def save(name, rows):
-    """Write the rows with the device and the versions to results/NAME-PLATFORM.json, and print them."""
+def work(seconds, dtype, bytes, flops):
+    """What a row says of a task beside its value: the time, and the least that the task must move and compute."""
+    return {"seconds": seconds, "dtype": np.dtype(dtype).name, "bytes": bytes, "flops": flops}
+
+
+def machine():
+    """The device and the versions, as stored with every result."""
     device = jax.devices()[0]
-    result = {
-        "benchmark": name,
+    return {
         "device": device.device_kind if device.platform != "cpu" else f"{platform.machine()} CPU",
         "platform": device.platform,
         "cpu_cores": len(os.sched_getaffinity(0)),
         "versions": {"python": platform.python_version(), **{name: v for name in PACKAGES if (v := version(name))}},
-        "rows": rows,
     }
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}-{device.platform}.json"
-    path.write_text(json.dumps(result, indent=1, default=np.generic.item) + "\n")
+
+
+def write(path, result):
+    """Store a result whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(result, indent=1, default=np.generic.item) + "\n")
+    unfinished.replace(path)
+
+
+def save(name, rows):
+    """Write the rows with the device and the versions to results/NAME-PLATFORM.json, and print them."""
+    result = {"benchmark": name, **machine(), "rows": rows}
+    path = RESULTS / f"{name}-{result['platform']}.json"
+    write(path, result)
     for row in rows:
         aim = f"   aim {row['aim']}" if "aim" in row else ""
         met = "" if "met" not in row else ("   met" if row["met"] else "   MISSED")
