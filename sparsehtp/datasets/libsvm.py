@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .data import Data, NumberedNames, too_large
+from ..io.npz import too_large
+from .data import Data, NumberedNames
 
 LIBSVM_SUFFIXES = (".libsvm", ".svm", ".svmlight", ".txt", ".binary", ".t", ".scale")
 MAX_FEATURES = 2**27  # a vector of so many numbers takes 1 GiB

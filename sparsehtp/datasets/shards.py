@@ -1,7 +1,6 @@
 """One data set in many files, read one at a time."""
 
 import glob
-import zipfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ..io.npz import member_shape
 from .files import load_file
 
 
@@ -64,15 +64,10 @@ class Shards:
         if not path.is_file():
             raise FileNotFoundError(f"paths: there is no file {path}.")
         if path.suffix == ".npz":
-            try:
-                with zipfile.ZipFile(path) as archive, archive.open("X.npy") as member:
-                    version = np.lib.format.read_magic(member)
-                    header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-                    shape, _, _ = header[version](member)
-                if len(shape) == 2:
-                    return shape
-            except (KeyError, ValueError, zipfile.BadZipFile):
-                pass  # a sparse or a damaged file: read below, which says what is wrong
+            shape = member_shape(path, "X")
+            if shape is not None and len(shape) == 2:
+                return shape
+            # a sparse or a damaged file: read below, which says what is wrong
         return load_file(path, self.target, self._given).X.shape
 
     def read(self, i: int, dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .data import Data, nonfinite, too_large
+from ..io.npz import too_large
+from .data import Data, nonfinite
 from .libsvm import _NUMBER
 
 
