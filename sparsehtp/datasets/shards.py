@@ -1,7 +1,7 @@
 """One data set in many files, read one at a time."""
 
 import glob
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -84,11 +84,20 @@ class Shards:
             )
         return X, np.where(data.y == self.labels[1], 1.0, -1.0)
 
-    def each(self, start: int = 0, dtype: Any = np.float32) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """(number, X, y) of every file from `start` on; the next one is read while this one is used."""
+    def each(
+        self, start: int = 0, dtype: Any = np.float32, look: Callable[[int, np.ndarray, np.ndarray], Any] | None = None
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """(number, X, y) of every file from `start` on; the next one is read, and shown to `look`, while this is used."""
+
+        def read(i):
+            X, y = self.read(i, dtype)
+            if look is not None:
+                look(i, X, y)
+            return X, y
+
         with ThreadPoolExecutor(1) as pool:
-            waiting = [pool.submit(self.read, i, dtype) for i in range(start, len(self))[:1]]
+            waiting = [pool.submit(read, i) for i in range(start, len(self))[:1]]
             for i in range(start, len(self)):
                 X, y = waiting.pop().result()
-                waiting = [pool.submit(self.read, j, dtype) for j in range(i + 1, len(self))[:1]]
+                waiting = [pool.submit(read, j) for j in range(i + 1, len(self))[:1]]
                 yield i, X, y
