@@ -48,31 +48,24 @@ class Checkpoint:
         facts = {"problem": fingerprint(problem), "lanes": lanes, "versions": versions(), "device": describe_device()}
         manifest = self.folder / MANIFEST
         if manifest.exists():
-            stored = self._read(manifest)
+            damaged = f"{manifest} is damaged, so that nothing beside it can be used; empty the folder to start anew."
+            try:
+                stored = dict(json.loads(manifest.read_text(encoding="utf-8")))
+            except (ValueError, TypeError, RecursionError) as error:
+                raise ValueError(f"checkpoint: {damaged}") from error
             for name, fact in facts.items():
                 if stored.get(name) != fact:
                     what = "another problem" if name in ("problem", "lanes") else f"other {name} ({stored.get(name)})"
                     raise ValueError(f"checkpoint: {folder} holds results of {what}; name another folder or empty it.")
+            if stored.get("checksum") != _checksum(facts, stored.get("width")):
+                raise ValueError(f"checkpoint: {damaged}")
             self.width = stored["width"]
         else:
             if any(self.folder.glob("chunk-*.npz")):
                 raise ValueError(f"checkpoint: {folder} holds chunks without a manifest; name another folder.")
             self.width = width
-            content = {**facts, "width": width}
-            text = json.dumps({**content, "checksum": _checksum(content)}, indent=2)
+            text = json.dumps({**facts, "width": width, "checksum": _checksum(facts, width)}, indent=2)
             write_whole(manifest, lambda file: file.write(text.encode()))
-
-    def _read(self, manifest):
-        try:
-            stored = json.loads(manifest.read_text(encoding="utf-8"))
-            if stored.pop("checksum") == _checksum(stored):
-                return stored
-        except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
-            pass
-        raise ValueError(
-            f"checkpoint: {manifest} is damaged, so that it is not known what the chunks beside it belong to; empty the "
-            "folder to start anew, or name another one."
-        )
 
     def load(self, number: int, structure: Any) -> Any:
         """The stored chunk as a pytree of `structure`, or None if it is not finished or is damaged."""
@@ -95,8 +88,9 @@ class Checkpoint:
         return self.folder / f"chunk-{number:06d}.npz"
 
 
-def _checksum(content):
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _checksum(facts, width):
+    """Over what is read back without a comparison: another width would put the lanes into other chunks."""
+    return hashlib.sha256(f"{facts['problem']} {width}".encode()).hexdigest()
 
 
 def fingerprint(problem: Any) -> str:

@@ -206,7 +206,7 @@ class _Passes:
         for i, X, y in self.shards.each(int(first), self.dtype, look):
             total = step(total, self.model(X, y), i)
             if self.store is not None:
-                self.store.store(number, (i + 1, total, self.hashes))
+                self.store.store(number, (i + 1, total, self.hashes.copy()))
             self.report(number * n + i + 1, None)
         return total
 
@@ -217,7 +217,7 @@ class _Passes:
         if self.stamps[i] != stamp:
             digest = hashlib.sha256(f"{X.dtype}{X.shape}".encode())
             digest.update(np.ascontiguousarray(X).data)
-            digest.update(np.ascontiguousarray(y, np.float64).data)
+            digest.update(y.tobytes())
             self._agree(i, np.frombuffer(digest.digest(), np.uint8))
             self.stamps[i] = stamp
 

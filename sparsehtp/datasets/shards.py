@@ -87,7 +87,7 @@ class Shards:
     def each(
         self, start: int = 0, dtype: Any = np.float32, look: Callable[[int, np.ndarray, np.ndarray], Any] | None = None
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """(number, X, y) of every file from `start` on; the next one is read, and shown to `look`, while this is used."""
+        """(number, X, y) of every file from `start` on; the next is read, and shown to `look`, while one is used."""
 
         def read(i):
             X, y = self.read(i, dtype)
