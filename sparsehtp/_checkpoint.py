@@ -48,17 +48,19 @@ class Checkpoint:
         facts = {"problem": fingerprint(problem), "lanes": lanes, "versions": versions(), "device": describe_device()}
         manifest = self.folder / MANIFEST
         if manifest.exists():
-            damaged = f"{manifest} is damaged, so that nothing beside it can be used; empty the folder to start anew."
+            damaged = f"{manifest} is damaged or of another version, so that nothing beside it can be used"
             try:
                 stored = dict(json.loads(manifest.read_text(encoding="utf-8")))
-            except (ValueError, TypeError, RecursionError) as error:
-                raise ValueError(f"checkpoint: {damaged}") from error
+            except (ValueError, TypeError, RecursionError):
+                stored = {}
+            if stored.keys() != {*facts, "width", "checksum"}:
+                raise ValueError(f"checkpoint: {damaged}; empty the folder to start anew.")
             for name, fact in facts.items():
-                if stored.get(name) != fact:
-                    what = "another problem" if name in ("problem", "lanes") else f"other {name} ({stored.get(name)})"
+                if stored[name] != fact:
+                    what = "another problem" if name in ("problem", "lanes") else f"other {name} ({stored[name]})"
                     raise ValueError(f"checkpoint: {folder} holds results of {what}; name another folder or empty it.")
-            if stored.get("checksum") != _checksum(facts, stored.get("width")):
-                raise ValueError(f"checkpoint: {damaged}")
+            if stored["checksum"] != _checksum(facts, stored["width"]):
+                raise ValueError(f"checkpoint: {damaged}; empty the folder to start anew.")
             self.width = stored["width"]
         else:
             if any(self.folder.glob("chunk-*.npz")):

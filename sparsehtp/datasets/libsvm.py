@@ -82,7 +82,9 @@ def load_libsvm(
             problem = _problem(line.split(b"#")[0].decode(errors="replace"))
             if problem is not None:
                 raise _wrong_line(path, number, problem)
-        raise ValueError(f"n_features: is {p}, more than the limit of {MAX_FEATURES}; lower it.")
+        raise ValueError(
+            f"path: {path.name} would have {p} features, more than the limit of {MAX_FEATURES}; have fewer."
+        )
     index = np.int32 if max(p, X.nnz) < np.iinfo(np.int32).max else np.int64
     arrays = X.data, (X.indices - first).astype(index), X.indptr.astype(index)
     X = sparse.csr_array(arrays, shape=(X.shape[0], p))

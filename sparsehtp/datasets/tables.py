@@ -30,7 +30,7 @@ def load_csv(path: Path, target: str | None, n_features: int | None, dtype: np.d
         raise ValueError(f"path: {path.name} is not UTF-8 text; save it as UTF-8 first.") from error
     except csv.Error as error:
         raise ValueError(f"path: {path.name} is not well-formed CSV ({error}); export it again.") from error
-    if X is None:
+    if X is None or target is None:
         return _from_table(path, table, target, "CSV", dtype)
     return Data(X, _target(path, table[target]), [name for name in header if name != target], target)
 
@@ -38,7 +38,7 @@ def load_csv(path: Path, target: str | None, n_features: int | None, dtype: np.d
 def _numbers(path, header, lines, target, dtype):
     """All columns but the target, many times faster than by pandas where there are thousands; None if not numbers."""
     columns = [j for j, name in enumerate(header) if name != target]
-    if len(set(header)) < len(header) or len(columns) != len(header) - 1 or not columns:
+    if len(set(header)) < len(header) or "" in header or len(columns) != len(header) - 1 or not columns:
         return None
     try:
         with warnings.catch_warnings():
