@@ -340,7 +340,15 @@ def test_damaged_manifests(tmp_path, seed):
     """Whatever a manifest holds, the file is loaded or refused in one sentence."""
     rng = np.random.default_rng(seed)
     path = tmp_path / "model.npz"
-    sht.save([sht.SparseClassifier(k=2).fit(X, Y > 0), sht.Sparsity(2), jax.random.key(0), {1: (np.float32(2),)}], path)
+    sht.save(
+        [
+            sht.SparseClassifier(2, solver="htp").fit(X, Y > 0),
+            sht.Sparsity(2),
+            jax.random.key(0),
+            {1: (np.float32(2),)},
+        ],
+        path,
+    )
     content, arrays = unpack(path)
     text = json.dumps(content).encode()
     for _ in range(100):
