@@ -16,7 +16,7 @@ from ._progress import Callback, reporting
 from ._solve import _check_kind, solve
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
-from ._types import Support
+from ._types import Support, replace
 from .datasets.shards import Shards
 from .losses import AbstractLoss, Squared
 from .objectives import LinearModel
@@ -186,13 +186,14 @@ class _Passes:
         missing = max(self.shards.rows) - len(y)
         self.loss.check_targets(np.asarray(y))
         weights = np.append(np.ones(len(y)), np.zeros(missing))
-        return LinearModel(
+        model = LinearModel(
             np.pad(X, ((0, missing), (0, 0))) if missing else X,
             np.append(y, np.full(missing, y[0])),
             self.loss,
             sample_weight=weights,
-            fit_intercept=self.fit_intercept,
         )
+        # Sums over shards need one intercept for all, where each shard's own mean would shift its own.
+        return replace(model, fit_intercept=self.fit_intercept, inverse_scale=None)
 
     def fold(self, start, step):
         """step(..., model, number) over all shards; one pass."""
