@@ -3,6 +3,8 @@
 import hashlib
 import json
 import re
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import jax
 import numpy as np
 
 from .io import describe_device, versions, write_whole
+from .io.npz import read_npz
 
 MANIFEST = "manifest.json"
 
@@ -17,7 +20,8 @@ MANIFEST = "manifest.json"
 class Checkpoint:
     """A folder with one NPZ file per finished chunk and a manifest that says what they belong to.
 
-    A killed run leaves whole files only.
+    A killed run leaves whole files only. A chunk that was damaged since is computed again, with a warning; a damaged
+    manifest is an error, since the chunks could be those of another problem.
 
     Args:
         folder: created if missing.
@@ -27,7 +31,11 @@ class Checkpoint:
             same bits.
 
     Raises:
-        ValueError: if the folder holds chunks of another problem, of other versions or of another device.
+        ValueError: if the folder holds chunks of another problem, of other versions or of another device, or a damaged
+            manifest.
+
+    Warns:
+        UserWarning: where a chunk is damaged.
     """
 
     width: int
@@ -40,27 +48,38 @@ class Checkpoint:
         facts = {"problem": fingerprint(problem), "lanes": lanes, "versions": versions(), "device": describe_device()}
         manifest = self.folder / MANIFEST
         if manifest.exists():
-            stored = json.loads(manifest.read_text(encoding="utf-8"))
+            damaged = f"{manifest} is damaged or of another version, so that nothing beside it can be used"
+            try:
+                stored = dict(json.loads(manifest.read_text(encoding="utf-8")))
+            except (ValueError, TypeError, RecursionError):
+                stored = {}
+            if stored.keys() != {*facts, "width", "checksum"}:
+                raise ValueError(f"checkpoint: {damaged}; empty the folder to start anew.")
             for name, fact in facts.items():
-                if stored.get(name) != fact:
-                    what = "another problem" if name in ("problem", "lanes") else f"other {name} ({stored.get(name)})"
+                if stored[name] != fact:
+                    what = "another problem" if name in ("problem", "lanes") else f"other {name} ({stored[name]})"
                     raise ValueError(f"checkpoint: {folder} holds results of {what}; name another folder or empty it.")
-            self.width = int(stored["width"])
+            if stored["checksum"] != _checksum(facts, stored["width"]):
+                raise ValueError(f"checkpoint: {damaged}; empty the folder to start anew.")
+            self.width = stored["width"]
         else:
             if any(self.folder.glob("chunk-*.npz")):
                 raise ValueError(f"checkpoint: {folder} holds chunks without a manifest; name another folder.")
             self.width = width
-            text = json.dumps({**facts, "width": width}, indent=2)
+            text = json.dumps({**facts, "width": width, "checksum": _checksum(facts, width)}, indent=2)
             write_whole(manifest, lambda file: file.write(text.encode()))
 
     def load(self, number: int, structure: Any) -> Any:
-        """The stored chunk as a pytree of `structure`, or None if it is not finished."""
+        """The stored chunk as a pytree of `structure`, or None if it is not finished or is damaged."""
         path = self._path(number)
         if not path.exists():
             return None
-        with np.load(path) as arrays:
-            leaves = [arrays[f"a{i}"] for i in range(len(arrays.files))]
-        return jax.tree.unflatten(structure, leaves)
+        try:
+            arrays = read_npz(path, sys.maxsize, "or no chunk.")
+            return jax.tree.unflatten(structure, [arrays[f"a{i}"] for i in range(len(arrays))])
+        except (ValueError, KeyError):
+            warnings.warn(f"checkpoint: {path} is damaged, and is computed again.", stacklevel=2)
+            return None
 
     def store(self, number: int, chunk: Any) -> None:
         """Write a finished chunk."""
@@ -69,6 +88,11 @@ class Checkpoint:
 
     def _path(self, number):
         return self.folder / f"chunk-{number:06d}.npz"
+
+
+def _checksum(facts, width):
+    """Over what is read back without a comparison: another width would put the lanes into other chunks."""
+    return hashlib.sha256(f"{facts['problem']} {width}".encode()).hexdigest()
 
 
 def fingerprint(problem: Any) -> str:

@@ -1,5 +1,6 @@
 """Fits to data that do not fit in memory: a stochastic sweep over shards, then exact steps on sums over shards."""
 
+import hashlib
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from ._progress import Callback, reporting
 from ._solve import _check_kind, solve
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
-from ._types import Support
+from ._types import Support, replace
 from .datasets.shards import Shards
 from .losses import AbstractLoss, Squared
 from .objectives import LinearModel
@@ -24,6 +25,7 @@ from .solvers import AbstractSolver, StochasticHT
 from .thresholds import AbstractUnitThreshold
 
 HALVINGS = 20
+HASH_BYTES = 32
 NEWTON_PASSES = 30
 
 
@@ -83,7 +85,9 @@ def solve_stream(
         max_passes: limit of passes over the data.
         dtype: of the rows in memory.
         key: randomness of the sweep.
-        checkpoint: folder in which a killed run goes on from the last finished shard, to the same bits.
+        checkpoint: folder in which a killed run goes on from the last finished shard, to the same bits. It holds a hash
+            of the rows of every shard, taken when they were first read; a run that goes on reads every shard at least
+            once and compares.
         progress: a function of (shards read, None), or True for a bar on stderr.
 
     Returns:
@@ -91,7 +95,8 @@ def solve_stream(
 
     Raises:
         TypeError: for a loss without a second derivative.
-        ValueError: for supports too large to refit, bad targets, or a checkpoint of another problem.
+        ValueError: for supports too large to refit, bad targets, a checkpoint of another problem, or a shard whose rows
+            are not those that the checkpoint was made from.
 
     Guarantee: where it says converged, x is the minimiser over its support to the table's `newton` tolerance (to the
     rounding of single precision for float32 rows), and a step of HTP with the step size 1/L, or what was left of it
@@ -106,9 +111,8 @@ def solve_stream(
         raise TypeError(f"loss: {type(loss).__name__} is not smooth, so its refits are no sums; use a smooth one.")
     key = jax.random.key(0) if key is None else key
     began = time.monotonic()
-    facts = [(path.name, path.stat().st_size) for path in shards.paths]
     problem = (
-        str(facts),
+        str([path.name for path in shards.paths]),
         np.asarray(shards.rows),
         l2,
         fit_intercept,
@@ -127,10 +131,12 @@ def solve_stream(
         ridge = np.append(np.full(shards.n_features, float(l2)), np.zeros(first.n_free))
         size = 1 / float(first.lipschitz() + l2)
         solver = StochasticHT(batch_size=min(64, max(shards.rows))) if solver is None else solver
-        return _fit(data, bound, threshold, ridge, size, solver, key, l2, began)
+        found = _fit(data, bound, threshold, ridge, size, solver, key, l2)
+        data.compare_the_rest()
+    return found._replace(seconds=time.monotonic() - began)
 
 
-def _fit(data, bound, threshold, ridge, size, solver, key, l2, began):
+def _fit(data, bound, threshold, ridge, size, solver, key, l2):
     zero = np.zeros(ridge.size)
     start = data.sweep(zero, threshold, solver, key, l2)
     # A sweep that went astray is forgotten.
@@ -160,7 +166,7 @@ def _fit(data, bound, threshold, ridge, size, solver, key, l2, began):
         converged=converged,
         passes=data.passes,
         values=np.asarray(values),
-        seconds=time.monotonic() - began,
+        seconds=0.0,
     )
 
 
@@ -172,32 +178,63 @@ class _Passes:
         self.store = None if checkpoint is None else Checkpoint(checkpoint, problem, len(shards), 1)
         self.max_passes, self.report = max_passes, report
         self.passes, self.p = 0, shards.n_features
+        self.hashes = np.zeros((len(shards), HASH_BYTES), np.uint8)  # zeros: not known yet
+        self.stamps = [None] * len(shards)  # of the files whose rows this process has compared
 
     def model(self, X, y):
         """The model of a shard, padded with rows of weight zero so that all shards share their programs."""
         missing = max(self.shards.rows) - len(y)
         self.loss.check_targets(np.asarray(y))
         weights = np.append(np.ones(len(y)), np.zeros(missing))
-        return LinearModel(
+        model = LinearModel(
             np.pad(X, ((0, missing), (0, 0))) if missing else X,
             np.append(y, np.full(missing, y[0])),
             self.loss,
             sample_weight=weights,
-            fit_intercept=self.fit_intercept,
         )
+        # Sums over shards need one intercept for all, where each shard's own mean would shift its own.
+        return replace(model, fit_intercept=self.fit_intercept, inverse_scale=None)
 
     def fold(self, start, step):
         """step(..., model, number) over all shards; one pass."""
         number, n = self.passes, len(self.shards)
         self.passes += 1
-        stored = None if self.store is None else self.store.load(number, jax.tree.structure((0, start)))
-        first, total = (0, start) if stored is None else stored
-        for i, X, y in self.shards.each(int(first), self.dtype):
+        stored = None if self.store is None else self.store.load(number, jax.tree.structure((0, start, self.hashes)))
+        first, total, hashes = (0, start, self.hashes) if stored is None else stored
+        for i in np.flatnonzero(hashes.any(1)):
+            self._agree(i, hashes[i])
+        look = None if self.store is None else self.look
+        for i, X, y in self.shards.each(int(first), self.dtype, look):
             total = step(total, self.model(X, y), i)
             if self.store is not None:
-                self.store.store(number, (i + 1, total))
+                self.store.store(number, (i + 1, total, self.hashes.copy()))
             self.report(number * n + i + 1, None)
         return total
+
+    def look(self, i, X, y):
+        """Hash the rows of a shard where this process has not, and compare with the hash in the checkpoint."""
+        file = self.shards.paths[i].stat()
+        stamp = file.st_mtime_ns, file.st_size
+        if self.stamps[i] != stamp:
+            digest = hashlib.sha256(f"{X.dtype}{X.shape}".encode())
+            digest.update(np.ascontiguousarray(X).data)
+            digest.update(y.tobytes())
+            self._agree(i, np.frombuffer(digest.digest(), np.uint8))
+            self.stamps[i] = stamp
+
+    def _agree(self, i, digest):
+        if self.hashes[i].any() and not np.array_equal(self.hashes[i], digest):
+            raise ValueError(
+                f"checkpoint: {self.shards.paths[i]} holds other rows than when this run began; put the old file back, "
+                "or start anew in an empty folder."
+            )
+        self.hashes[i] = digest
+
+    def compare_the_rest(self):
+        """Compare the shards that this process has not read: a result is that of the files as they are."""
+        if self.store is not None:
+            for i in [i for i, stamp in enumerate(self.stamps) if stamp is None]:
+                self.look(i, *self.shards.read(i, self.dtype))
 
     def sweep(self, x, threshold, solver, key, l2):
         """One stochastic step per shard."""

@@ -1,8 +1,12 @@
 """Models and results survive a file, bit for bit, and bad files say what is wrong."""
 
+import io
 import json
+import pathlib
 import subprocess
 import sys
+import tracemalloc
+import zipfile
 
 import jax
 import jax.numpy as jnp
@@ -164,3 +168,201 @@ def test_bad_files(tmp_path):
         sht.load(path)
     manifest(path)
     assert sht.load(path) == 1
+
+
+# --- files by others -------------------------------------------------------------------------------------------------
+THREE = np.digitize(Y, [-1, 1])
+MANY = np.column_stack([Y, -Y, X[:, 0]])
+ESTIMATORS = {
+    "regressor": lambda: sht.SparseRegressor(2, solver="htp").fit(X, Y),
+    "ridge": lambda: sht.SparseRegressor(2, l2=np.full(5, 0.1), solver="htp").fit(X, Y),
+    "pandas": lambda: (
+        sht.SparseRegressor(2, solver="htp")
+        .fit(pd.DataFrame(X, columns=list("abcde")), Y)
+        .set_output(transform="pandas")
+    ),
+    "path": lambda: sht.SparseRegressor("ebic", solver="htp").fit(X, Y),
+    "classifier": lambda: sht.SparseClassifier(2, solver="htp").fit(X, Y > 0),
+    "classes": lambda: sht.SparseClassifier(2, solver="htp").fit(X.astype(np.float32), THREE),
+    "softmax": lambda: sht.SparseClassifier(2, loss="softmax").fit(X, THREE),
+    "no intercepts": lambda: sht.SparseClassifier(2, loss="softmax", fit_intercept=False).fit(X, THREE),
+    "lda": lambda: sht.SparseLDA(2).fit(X, THREE),
+    "lda of two classes": lambda: sht.SparseLDA(2).fit(X, Y > 0),
+    "precision": lambda: sht.SparsePrecision(2).fit(X),
+    "precomputed": lambda: sht.SparsePrecision(2, covariance="precomputed").fit(np.cov(X.T)),
+    "low rank": lambda: sht.LowRankRegressor(1).fit(X, MANY),
+    "one response": lambda: sht.LowRankRegressor(1, fit_intercept=False).fit(X, Y),
+    "rank 0": lambda: sht.LowRankRegressor(0).fit(X, MANY),
+}
+
+
+def unpack(path):
+    """The manifest and the arrays of a file."""
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    return json.loads(arrays.pop("manifest").tobytes()), arrays
+
+
+def pack(path, content, arrays):
+    with path.open("wb") as file:
+        np.savez_compressed(file, manifest=np.frombuffer(json.dumps(content).encode(), np.uint8), **arrays)
+
+
+def refused(path):
+    """One sentence, whatever is in the file."""
+    with pytest.raises(ValueError, match=r"^path: [^\n]*\.$") as caught:
+        sht.load(path)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_estimator_is_taken_as_it_was_fitted_and_in_no_other_shape(tmp_path, name):
+    path = tmp_path / "model.npz"
+    model = ESTIMATORS[name]()
+    assert_same(model, trip(model, tmp_path))
+    assert_same(type(model)(), trip(type(model)(), tmp_path))
+    sht.save(model, path)
+    content, arrays = unpack(path)
+    kind, fields = content["model"]["object"]
+
+    def message(changed, arrays=arrays):
+        pack(path, {**content, "model": {"object": [kind, changed]}}, arrays)
+        return refused(path)
+
+    for field in ("predict", "__dict__", "__class__", "_decision", "coefs_"):
+        assert f"has no attribute '{field}'" in message({**fields, field: 1})
+    fitted = {field: value for field, value in fields.items() if field.endswith("_")}
+    assert len(fitted) > 9
+    for field, value in fitted.items():
+        assert f"'{field}' of {kind} is tuple, which does not suit" in message({**fields, field: {"tuple": []}})
+        if field != "feature_names_in_":
+            rest = {other: fields[other] for other in fields if other != field}
+            assert f"'{field}' of {kind} is missing" in message(rest)
+        if isinstance(value, dict) and "numpy" in value:
+            array = arrays[value["numpy"]]
+            others = {
+                "axis": array[..., None],
+                "axes": array[None, None],
+                "text": array.astype("U9"),
+                "length": np.concatenate([array, array[:1]]),
+            }
+            fine = {"text"} if field == "classes_" else {"length"} if array.size == 0 else set()
+            for what in others.keys() - fine:
+                assert "which does not suit" in message(fields, {**arrays, value["numpy"]: others[what]}), what
+    model.note = "mine"
+    with pytest.raises(TypeError, match=r"^model: cannot be saved, since \w+ has no attribute 'note'; remove it"):
+        sht.save(model, path)
+
+
+def test_fields_of_results_are_theirs(tmp_path):
+    path = tmp_path / "model.npz"
+    for value in (sht.Sparsity(2), sht.Support(np.arange(2), np.ones(2, bool)), sht.Huber(0.5)):
+        sht.save(value, path)
+        content, arrays = unpack(path)
+        kind, fields = content["model"]["object"]
+        for name in ("__class__", "value", "__init__", "k_"):
+            pack(path, {**content, "model": {"object": [kind, {**fields, name: 1}]}}, arrays)
+            assert f"has no attribute '{name}'" in refused(path)
+        fields.pop(next(iter(fields)))
+        pack(path, content, arrays)
+        refused(path)
+
+
+def test_a_small_file_takes_little_memory(tmp_path):
+    path = tmp_path / "model.npz"
+    content = {"format": "sparsehtp", "version": 1, "model": {"numpy": "a0"}}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        with archive.open("a0.npy", "w", force_zip64=True) as member:
+            header = {"descr": "|u1", "fortran_order": False, "shape": (2**30 + 1,)}
+            np.lib.format.write_array_header_1_0(member, header)
+            for _ in range(2**6):
+                member.write(bytes(2**24))
+            member.write(b"0")
+    assert path.stat().st_size < 2**23
+    tracemalloc.start()
+    assert "1024 MiB, more than the limit of 1024 MiB; raise max_bytes" in refused(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        with archive.open("a0.npy", "w") as member:  # a header that claims gigabytes for itself
+            member.write(b"\x93NUMPY\x02\x00\xff\xff\xff\xff")
+            for _ in range(2**4):
+                member.write(bytes(2**24))
+    assert "damaged" in refused(path)
+    np.savez_compressed(path, manifest=np.zeros(2**25 + 1, np.uint8))
+    assert "more than the limit of 32 MiB" in refused(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**27
+    tracemalloc.stop()
+    pack(path, {**content, "model": {"list": [{"jax": "a0"}] * 9}}, {"a0": np.zeros(9)})  # one array, many copies
+    assert "damaged" in refused(path)
+    sht.save(np.zeros(1000), path)
+    with pytest.raises(ValueError, match="raise max_bytes"):
+        sht.load(path, max_bytes=1000)
+
+
+@pytest.mark.parametrize("shape", [(10**13,), (10**7, 10**6), (2**70,), (-1, -1), (0, 10**30)])
+@pytest.mark.parametrize("honest", [False, True])
+def test_a_header_that_claims_too_much(tmp_path, shape, honest):
+    path = tmp_path / "model.npz"
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a0.npy", header.getvalue() + bytes(8))
+        if honest:  # the archive claims as much as the array
+            archive.filelist[0].file_size = min(8 * int(np.prod(shape, dtype=object)) + len(header.getvalue()), 2**62)
+    assert "damaged" in refused(path) or "more than the limit" in refused(path)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_damaged_bytes(tmp_path, seed):
+    """A damaged file is refused in one sentence, or holds what was written."""
+    rng = np.random.default_rng(seed)
+    path = tmp_path / "model.npz"
+    model = sht.SparseRegressor(k=2, solver=sht.HTP()).fit(X, Y)
+    sht.save(model, path)
+    good = path.read_bytes()
+    for _ in range(30):
+        bad = bytearray(good)
+        if rng.random() < 0.3:
+            bad = bad[: rng.integers(len(good))]
+        else:
+            for place in rng.integers(len(good), size=rng.integers(1, 4)):
+                bad[place] ^= rng.integers(1, 256)
+        path.write_bytes(bytes(bad))
+        try:
+            again = sht.load(path)
+        except ValueError as error:
+            assert str(error).startswith("path: model.npz") and str(error).endswith(".") and "\n" not in str(error)
+        else:
+            assert_same(model, again)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_damaged_manifests(tmp_path, seed):
+    """Whatever a manifest holds, the file is loaded or refused in one sentence."""
+    rng = np.random.default_rng(seed)
+    path = tmp_path / "model.npz"
+    sht.save(
+        [
+            sht.SparseClassifier(2, solver="htp").fit(X, Y > 0),
+            sht.Sparsity(2),
+            jax.random.key(0),
+            {1: (np.float32(2),)},
+        ],
+        path,
+    )
+    content, arrays = unpack(path)
+    text = json.dumps(content).encode()
+    for _ in range(100):
+        bad = bytearray(text)
+        for place in rng.integers(len(text), size=rng.integers(1, 4)):
+            bad[place] = rng.choice(list(b'0123456789"[]{},:aep_ null'))
+        np.savez(path, manifest=np.frombuffer(bytes(bad), np.uint8), **arrays)
+        try:
+            sht.load(path)
+        except ValueError as error:
+            assert str(error).startswith("path: ") and str(error).endswith(".") and "\n" not in str(error)
+
+
+def test_npz_files_have_one_reader():
+    package = pathlib.Path(sht.__file__).parent
+    readers = {path.name for path in package.rglob("*.py") if "np.load(" in path.read_text(encoding="utf-8")}
+    assert readers == {"npz.py"}

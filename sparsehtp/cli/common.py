@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -16,6 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from scipy import sparse
 
 from ..datasets import Data
+from ..datasets.arrays import load_features
+from ..datasets.files import MAX_BYTES
 from ..estimators.parameters import LOSSES
 from ..io import check_output
 from ..plot import new_figure
@@ -65,6 +68,14 @@ def features(data: Data, dtype: str) -> Any:
     """The features in a dtype: sparse where at most a tenth of them are nonzero, else a dense array."""
     X = data.X.astype(dtype, copy=False)
     return X.toarray() if sparse.issparse(X) and 10 * X.nnz > X.shape[0] * X.shape[1] else X
+
+
+def dense_table(path: Path) -> tuple[dict[str, np.ndarray], pd.DataFrame]:
+    """All arrays of an NPZ file, and its features as a table; ValueError for sparse ones, and as `load_file`."""
+    arrays, X, names = load_features(path, MAX_BYTES)
+    if sparse.issparse(X):
+        raise ValueError(f"path: {path.name} holds a sparse matrix; store a dense array X.")
+    return arrays, pd.DataFrame(X.astype(float), columns=list(names))
 
 
 def encode(data: Data, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | None]:

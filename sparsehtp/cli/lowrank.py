@@ -14,9 +14,10 @@ from rich.table import Table
 import sparsehtp as sht
 
 from ..datasets import load_file
+from ..datasets.arrays import pick
 from ..io import describe_device, versions
 from ..plot import plot_ranks
-from .common import check_outputs, fitting, one_sentence
+from .common import check_outputs, dense_table, fitting, one_sentence
 from .files import as_csv, as_images, as_json, write_files
 from .options import LowRankOptions
 from .report import facts_table, print_facts, print_warnings
@@ -95,18 +96,16 @@ def load(file: Path, targets: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame
 def _load_arrays(file, name):
     if not file.is_file():
         raise FileNotFoundError(f"path: there is no file {file}; check its name and the working directory.")
-    with np.load(file, allow_pickle=False) as arrays:
-        for each in ("X", name):
-            if each not in arrays:
-                raise ValueError(f"targets: {file.name} has no array {each!r}; it has {', '.join(arrays.files)}.")
-        X, Y = arrays["X"], arrays[name]
-        labels = [str(label) for label in arrays["feature_names"]] if "feature_names" in arrays else None
-    if X.ndim != 2 or Y.ndim not in (1, 2) or len(Y) != len(X):
-        raise ValueError(f"path: {file.name} needs X (rows, features) and {name} (rows, responses), got {Y.shape}.")
+    arrays, X = dense_table(file)
+    Y = pick(file, arrays, "targets", name)
+    if Y.ndim not in (1, 2) or len(Y) != len(X) or Y.dtype.kind not in "fiub":
+        raise ValueError(
+            f"targets: {name!r} in {file.name} needs numbers of shape ({len(X)}, responses), got shape {Y.shape} and "
+            f"dtype {Y.dtype}; correct it."
+        )
     Y = Y.reshape(len(Y), -1)
-    columns = [f"x{j}" for j in range(X.shape[1])] if labels is None else labels
     names = [name] if Y.shape[1] == 1 else [f"{name}{j}" for j in range(Y.shape[1])]
-    return pd.DataFrame(X.astype(float), columns=columns), pd.DataFrame(Y.astype(float), columns=names)
+    return X, pd.DataFrame(Y.astype(float), columns=names)
 
 
 def describe(X: Any, Y: Any, estimator: Any, options: LowRankOptions, source: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ..datasets import load_file
 from ..io import describe_device, versions
 from ..plot import as_graph, plot_graph, plot_precision
 from ..thresholds import OffDiagonal, pair_index
-from .common import Stopwatch, check_outputs, one_sentence, progress_bar
+from .common import Stopwatch, check_outputs, dense_table, one_sentence, progress_bar
 from .files import as_csv, as_images, as_json, write_files
 from .options import GraphOptions
 from .report import MAX_ROWS, facts_table, print_facts, print_warnings
@@ -61,19 +61,11 @@ def load_table(path: Path, drop: str | None) -> pd.DataFrame:
 
 
 def _load_npz(path, drop):
-    with np.load(path, allow_pickle=False) as archive:
-        if "X" not in archive:
-            raise ValueError(f"path: there is no array 'X' in {path.name}; it has {', '.join(archive.files[:8])}.")
-        X = archive["X"]
-        names = archive["feature_names"] if "feature_names" in archive else None
-    if X.ndim != 2 or X.dtype.kind not in "fiub":
-        raise ValueError(f"path: X in {path.name} needs two dimensions and real numbers, got shape {X.shape}.")
-    names = [f"x{j}" for j in range(X.shape[1])] if names is None else [str(name) for name in names]
-    if len(names) != X.shape[1]:
-        raise ValueError(f"path: feature_names in {path.name} has {len(names)} names for {X.shape[1]} columns.")
-    table = pd.DataFrame(X.astype(float), columns=names)
-    if drop is not None and drop not in names:
-        raise ValueError(f"drop: there is no column {drop!r} in {path.name}; choose one of {', '.join(names[:8])}.")
+    table = dense_table(path)[1]
+    if drop is not None and drop not in table.columns:
+        raise ValueError(
+            f"drop: there is no column {drop!r} in {path.name}; choose one of {', '.join(table.columns[:8])}."
+        )
     return table if drop is None else table.drop(columns=drop)
 
 

@@ -1,78 +1,63 @@
-"""NPZ files with dense or sparse features; pickles are never loaded."""
+"""NPZ files with dense or sparse features."""
 
-import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from .data import Data, NumberedNames, too_large
+from ..io.npz import read_npz
+from .data import Data, NumberedNames
 from .libsvm import MAX_FEATURES
 
 PARTS = ("data", "indices", "indptr", "shape")  # of a CSR matrix
+ADVICE = "no NPZ file, or holds pickled objects, which are never loaded; write plain numeric arrays with numpy.savez."
 
 
 def load_npz(path: Path, target: str | None, n_features: int | None, dtype: np.dtype, max_bytes: int) -> Data:
     """An NPZ file; arguments as in `load_file`."""
-    arrays = _read(path, max_bytes)
+    arrays, X, names = load_features(path, max_bytes)
     target_name = "y" if target is None else target
     if target_name in ("X", *PARTS):
         raise ValueError(f"target: {target_name} holds the features; name another array.")
-    stored = all(part in arrays for part in PARTS) and "X" not in arrays
-    for argument, name in (("path", "X"), ("target", target_name)):
-        if name not in arrays and not (stored and name == "X"):
-            raise ValueError(
-                f"{argument}: there is no array {name!r} in {path.name}; it has {', '.join(list(arrays)[:8])}."
-            )
-    X = _csr(path, *(arrays[part] for part in PARTS)) if stored else arrays["X"]
-    y = arrays[target_name]
-    if X.ndim != 2 or X.dtype.kind not in "fiub":
-        raise ValueError(
-            f"path: X in {path.name} needs two dimensions and real numbers, got shape {X.shape} and dtype "
-            f"{X.dtype}; reshape or encode it."
-        )
+    y = pick(path, arrays, "target", target_name)
     if y.shape != X.shape[:1] or y.dtype.kind not in "fiubU":
         raise ValueError(
             f"target: {target_name!r} in {path.name} needs shape ({X.shape[0]},), one number or text label "
             f"per row of X, got shape {y.shape} and dtype {y.dtype}; correct it."
         )
-    names = [str(name) for name in arrays["feature_names"]] if "feature_names" in arrays else NumberedNames(X.shape[1])
+    y = y if y.dtype.kind == "U" else y.astype(np.float64)
+    X = X.astype(dtype) if sparse.issparse(X) else np.ascontiguousarray(X, dtype)
+    return Data(X, y, names, target_name)
+
+
+def load_features(path: Path, max_bytes: int) -> tuple[dict[str, np.ndarray], Any, Sequence[str]]:
+    """All arrays of an NPZ file, its features (dense or CSR), and their names."""
+    arrays = read_npz(path, max_bytes, ADVICE)
+    stored = all(part in arrays for part in PARTS) and "X" not in arrays
+    X = _csr(path, *(arrays[part] for part in PARTS)) if stored else pick(path, arrays, "path", "X")
+    if X.ndim != 2 or X.dtype.kind not in "fiub":
+        raise ValueError(
+            f"path: X in {path.name} needs two dimensions and real numbers, got shape {X.shape} and dtype "
+            f"{X.dtype}; reshape or encode it."
+        )
+    stored_names = arrays.get("feature_names")
+    names = NumberedNames(X.shape[1]) if stored_names is None else [str(name) for name in stored_names.ravel()]
     if len(names) != X.shape[1]:
         raise ValueError(
             f"path: feature_names in {path.name} has {len(names)} names for {X.shape[1]} columns of X; give one each."
         )
-    y = y if y.dtype.kind == "U" else y.astype(np.float64)
-    X = X.astype(dtype) if stored else np.ascontiguousarray(X, dtype)
-    return Data(X, y, names, target_name)
+    return arrays, X, names
 
 
-def _read(path, max_bytes):
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(_claimed(archive, member) for member in archive.infolist())
-        if size > max_bytes:
-            raise too_large(path, size, max_bytes)
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, TypeError, MemoryError, zipfile.BadZipFile) as error:
-        if str(error).startswith("path:"):
-            raise
+def pick(path: Path, arrays: dict[str, np.ndarray], argument: str, name: str) -> np.ndarray:
+    """An array by its name; ValueError, which names the argument, if there is none."""
+    if name not in arrays:
         raise ValueError(
-            f"path: {path.name} is damaged, no NPZ file, or holds pickled objects, which are never loaded; "
-            "write plain numeric arrays with numpy.savez."
-        ) from error
-
-
-def _claimed(archive, member):
-    """Bytes that an array says it has; ValueError where the member holds fewer or more."""
-    with archive.open(member) as file:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(file)
-        size = int(np.prod([int(length) for length in shape], dtype=object)) * dtype.itemsize
-        if dtype.hasobject or size != member.file_size - file.tell():
-            raise ValueError("the header of an array does not match its data")
-    return size
+            f"{argument}: there is no array {name!r} in {path.name}; it has {', '.join(list(arrays)[:8])}."
+        )
+    return arrays[name]
 
 
 def _csr(path, data, indices, indptr, shape):

@@ -45,11 +45,3 @@ def nonfinite(path, kind, name) -> ValueError:
     return ValueError(
         f"path: the {kind} {name!r} of {path.name} has missing or infinite values; remove or impute them first."
     )
-
-
-def too_large(path, size, limit) -> ValueError:
-    """The error for a file that would take more memory than allowed."""
-    return ValueError(
-        f"path: {path.name} would take {size / 2**20:.0f} MiB, more than the limit of {limit / 2**20:.0f} MiB; "
-        "raise max_bytes if the file is to be trusted."
-    )

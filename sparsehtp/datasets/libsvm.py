@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import itertools
 import lzma
 import re
 import zlib
@@ -13,7 +14,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .data import Data, NumberedNames, too_large
+from ..io.npz import too_large
+from .data import Data, NumberedNames
 
 LIBSVM_SUFFIXES = (".libsvm", ".svm", ".svmlight", ".txt", ".binary", ".t", ".scale")
 MAX_FEATURES = 2**27  # a vector of so many numbers takes 1 GiB
@@ -76,9 +78,12 @@ def load_libsvm(
     if highest - first >= p:
         raise ValueError(f"n_features: is {p}, but {path.name} has a feature with index {highest}; raise or omit it.")
     if p > MAX_FEATURES:
+        for number, line in enumerate(Lines(path, max_bytes), 1):
+            problem = _problem(line.split(b"#")[0].decode(errors="replace"))
+            if problem is not None:
+                raise _wrong_line(path, number, problem)
         raise ValueError(
-            f"path: {path.name} has a feature with index {highest}, more than the limit of {MAX_FEATURES} features; "
-            "correct that line, or number the features densely."
+            f"path: {path.name} would have {p} features, more than the limit of {MAX_FEATURES}; have fewer."
         )
     index = np.int32 if max(p, X.nnz) < np.iinfo(np.int32).max else np.int64
     arrays = X.data, (X.indices - first).astype(index), X.indptr.astype(index)
@@ -96,6 +101,7 @@ def _check_compression(path, max_bytes):
 
 
 def _malformed(path, error):
+    """The error for a file that scikit-learn refused, with the first line that is wrong."""
     with OPENERS.get(path.suffix.lower(), open)(path, "rt", encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             text = line.split("#")[0].strip()
@@ -104,4 +110,23 @@ def _malformed(path, error):
                     f"path: line {number} of {path.name} is not 'label index:value ...' ({text[-20:]!r}), "
                     "perhaps cut off; correct that line."
                 )
+            problem = _problem(text)
+            if problem is not None:
+                return _wrong_line(path, number, problem)
     return ValueError(f"path: {path.name} is not a valid LIBSVM file ({str(error).rstrip('.')}); correct it.")
+
+
+def _problem(text):
+    """What is wrong with the indices of a line, as a clause; None if nothing is."""
+    indices = [index.lstrip("0") for index in re.findall(r"(\d+):", text)]
+    # By their length first: Python refuses to convert numbers of thousands of digits.
+    large = [index for index in indices if len(index) > len(str(MAX_FEATURES)) or int(index or 0) > MAX_FEATURES]
+    if large:
+        shown = large[0] if len(large[0]) < 40 else f"{large[0][:40]}..."
+        return f"has a feature with index {shown}, more than the limit of {MAX_FEATURES} features"
+    unsorted = any(int(later or 0) <= int(index or 0) for index, later in itertools.pairwise(indices))
+    return "has indices that do not increase" if unsorted else None
+
+
+def _wrong_line(path, number, problem):
+    return ValueError(f"path: {path.name} is not a valid LIBSVM file (line {number} {problem}); correct that line.")

@@ -1,8 +1,7 @@
 """One data set in many files, read one at a time."""
 
 import glob
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ..io.npz import member_shape
 from .files import load_file
 
 
@@ -64,15 +64,10 @@ class Shards:
         if not path.is_file():
             raise FileNotFoundError(f"paths: there is no file {path}.")
         if path.suffix == ".npz":
-            try:
-                with zipfile.ZipFile(path) as archive, archive.open("X.npy") as member:
-                    version = np.lib.format.read_magic(member)
-                    header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-                    shape, _, _ = header[version](member)
-                if len(shape) == 2:
-                    return shape
-            except (KeyError, ValueError, zipfile.BadZipFile):
-                pass  # a sparse or a damaged file: read below, which says what is wrong
+            shape = member_shape(path, "X")
+            if shape is not None and len(shape) == 2:
+                return shape
+            # a sparse or a damaged file: read below, which says what is wrong
         return load_file(path, self.target, self._given).X.shape
 
     def read(self, i: int, dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:
@@ -89,11 +84,20 @@ class Shards:
             )
         return X, np.where(data.y == self.labels[1], 1.0, -1.0)
 
-    def each(self, start: int = 0, dtype: Any = np.float32) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """(number, X, y) of every file from `start` on; the next one is read while this one is used."""
+    def each(
+        self, start: int = 0, dtype: Any = np.float32, look: Callable[[int, np.ndarray, np.ndarray], Any] | None = None
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """(number, X, y) of every file from `start` on; the next is read, and shown to `look`, while one is used."""
+
+        def read(i):
+            X, y = self.read(i, dtype)
+            if look is not None:
+                look(i, X, y)
+            return X, y
+
         with ThreadPoolExecutor(1) as pool:
-            waiting = [pool.submit(self.read, i, dtype) for i in range(start, len(self))[:1]]
+            waiting = [pool.submit(read, i) for i in range(start, len(self))[:1]]
             for i in range(start, len(self)):
                 X, y = waiting.pop().result()
-                waiting = [pool.submit(self.read, j, dtype) for j in range(i + 1, len(self))[:1]]
+                waiting = [pool.submit(read, j) for j in range(i + 1, len(self))[:1]]
                 yield i, X, y

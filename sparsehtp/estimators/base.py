@@ -2,18 +2,20 @@
 
 import warnings
 import weakref
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .._certificate import certificate
+from .._certificate import Certificate, certificate
+from .._path import Path
 from .._results import FIRED, RESULTS, Solution
 from .._solve import solve
 from .._types import replace
@@ -40,8 +42,20 @@ def with_k(threshold: Any, k: int, p: int) -> Any:
 class SparseLinearModel(SelectorMixin, BaseEstimator):
     """Base of `SparseRegressor` and `SparseClassifier`."""
 
-    _default_l2: float
-    _l2_grid: tuple[float, ...]
+    _default_l2: ClassVar[float]
+    _l2_grid: ClassVar[tuple[float, ...]]
+    # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
+    support_: Bool[np.ndarray, "p"]
+    k_: int
+    l2_: np.floating | Float[np.ndarray, "p"]
+    n_iter_: int
+    path_: Path | list | None
+    cv_results_: dict | None
+    history_: dict | list
+    objective_value_: float | list
+    result_: str | list
+    fired_: str | list
+    _certificates: Certificate | list | None
 
     def _validate(self, X, y, sample_weight, **options):
         # A sparse iterate touches few columns: contiguous by feature is fastest. Sparse matrices stay sparse.
@@ -130,7 +144,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 chosen = threshold.table[chosen][threshold.filled[chosen]]
             self.support_[chosen] = True
         self.coef_ = np.stack([each.x for each in solutions])
-        self.intercept_ = np.array([each.intercept for each in solutions])
+        self.intercept_: Any = np.array([each.intercept for each in solutions])
         self.n_iter_ = max(int(each.num_steps) for each in solutions)
         histories = []
         for each, result in zip(solutions, results, strict=True):

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+from jaxtyping import Float, Shaped
 from scipy.special import log_expit, log_softmax, logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
@@ -106,6 +107,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         >>> model.k_, model.get_feature_names_out(), model.predict_proba(X)
     """
 
+    classes_: Shaped[np.ndarray, "classes"]
+    coef_: Float[np.ndarray, "1+(classes-1)*(classes>2) p"]  # one row for two classes, else one for each
+    intercept_: Float[np.ndarray, "1+(classes-1)*(classes>2)"]
     _default_l2 = 1e-3
     _l2_grid = (1e-3, 1e-2, 3e-2, 1e-1)
 

@@ -2,12 +2,14 @@
 
 import jax
 import numpy as np
+from jaxtyping import Bool, Float, Shaped
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator
 from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from .._path import Path
 from ..objectives import Precision
 from . import graph, parameters
 
@@ -51,6 +53,22 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
 
     Source: [GraHTP] section 6.3.2, after Cai, Liu and Luo (2011).
     """
+
+    # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
+    classes_: Shaped[np.ndarray, "classes"]
+    priors_: Float[np.ndarray, "classes"]
+    means_: Float[np.ndarray, "classes p"]
+    precision_: Float[np.ndarray, "p p"]
+    support_: Bool[np.ndarray, "p p"]
+    coef_: Float[np.ndarray, "1+(classes-1)*(classes>2) p"]  # one row for two classes, else one for each
+    intercept_: Float[np.ndarray, "1+(classes-1)*(classes>2)"]
+    shrinkage_: float
+    k_: int
+    path_: Path | None
+    cv_results_: dict | None
+    n_iter_: int
+    objective_value_: float
+    result_: str
 
     def __init__(
         self,

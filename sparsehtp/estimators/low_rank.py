@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -76,6 +77,18 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
 
     Source: Izenman (1975); cross-validated rank with the one-standard-error rule as in Breiman et al. (1984).
     """
+
+    # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
+    rank_: int
+    singular_values_: Float[np.ndarray, "rank"]
+    y_loadings_: Float[np.ndarray, "c rank"]
+    x_rotation_: Float[np.ndarray, "p rank"]
+    coef_: Float[np.ndarray, "c p"] | Float[np.ndarray, "p*(c==1)"]  # one dimension for a y of one
+    intercept_: Float[np.ndarray, "c"] | float
+    cv_results_: dict | None
+    n_iter_: int
+    objective_value_: float
+    result_: str
 
     def __init__(
         self,

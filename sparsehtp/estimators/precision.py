@@ -1,10 +1,14 @@
 """Sparse precision matrices with the interface of scikit-learn's covariance estimators."""
 
+from typing import ClassVar
+
 import jax
 import numpy as np
+from jaxtyping import Bool, Float
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from .._path import Path
 from ..objectives import Precision
 from . import graph, parameters
 
@@ -69,7 +73,20 @@ class SparsePrecision(EmpiricalCovariance):
     """
 
     # Checked in fit, with sentences that name the argument.
-    _parameter_constraints: dict = {}
+    _parameter_constraints: ClassVar[dict] = {}
+    # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
+    location_: Float[np.ndarray, "p"]
+    precision_: Float[np.ndarray, "p p"]
+    covariance_: Float[np.ndarray, "p p"]
+    support_: Bool[np.ndarray, "p p"]
+    shrinkage_: float
+    k_: int
+    path_: Path | None
+    cv_results_: dict | None
+    n_iter_: int
+    objective_value_: float
+    result_: str
+    store_precision: bool  # by scikit-learn, fitted or not
 
     def __init__(
         self,

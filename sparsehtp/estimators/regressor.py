@@ -1,6 +1,7 @@
 """Sparse regression with the scikit-learn interface."""
 
 import numpy as np
+from jaxtyping import Float
 from sklearn.base import RegressorMixin
 
 from ..losses import Poisson
@@ -81,6 +82,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         >>> model.k_, model.get_feature_names_out(), model.certificate_.statement
     """
 
+    coef_: Float[np.ndarray, "p"]
+    intercept_: float
     _default_l2 = 1e-6
     _l2_grid = (1e-6, 1e-2, 1e-1, 1.0)
 

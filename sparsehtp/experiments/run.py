@@ -145,7 +145,7 @@ class _Store:
         if not resume:
             for old in folder.glob("cell-*.json"):
                 old.unlink()
-        elif manifest.exists() and manifest.read_text(encoding="utf-8") != text:
+        elif manifest.exists() and manifest.read_bytes() != text.encode():
             raise ValueError(
                 f"resume: {folder} holds cells of other settings or versions; run without resuming, or name another "
                 "folder."
@@ -154,7 +154,10 @@ class _Store:
 
     def load(self, function, cell):
         path = self._path(function, cell)
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):  # not there, or damaged: the cell is computed
+            return None
 
     def save(self, function, cell, row):
         text = json.dumps(_plain(row))

@@ -6,26 +6,37 @@ name and field by field, so that reading a file runs none of its content.
 
 import dataclasses
 import importlib
+import inspect
 import json
 import math
 import os
-import zipfile
-import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, get_origin
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Shaped, jaxtyped
 
 from .._results import Solution
+from .npz import read_npz, too_large
 from .results import versions, write_whole
 
 FORMAT = "sparsehtp"
 VERSION = 1
+MAX_BYTES = 2**30
+MAX_RATIO = 4  # a file of plain numbers hardly shrinks: larger models than MAX_BYTES are read where the file is large
+MAX_MANIFEST = 2**25  # bytes; as Python objects it takes up to twenty times as many
 _MANIFEST = "manifest"
-# What reading a file of another kind, or a damaged one, may raise.
-_FOREIGN = (ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_ADVICE = "or was not written by sht.save"
+# What scikit-learn adds to the attributes that an estimator declares.
+_ANY_P: Any = Shaped[np.ndarray, "p"]
+_ADDED = {
+    "n_features_in_": int,
+    "feature_names_in_": _ANY_P,
+    "_sklearn_output_config": dict,
+}
+_OPTIONAL = {"feature_names_in_", "_sklearn_output_config"}
 
 
 def save(model: Any, path: str | os.PathLike) -> Path:
@@ -40,15 +51,17 @@ def save(model: Any, path: str | os.PathLike) -> Path:
         The path.
 
     Raises:
-        TypeError: if the model holds something that is not data of this package, NumPy or JAX: a function, or an
-            object of another package. The message says where.
-        ValueError: under `jit` or `vmap`.
+        TypeError: if the model holds something that is not data of this package, NumPy or JAX: a function, an object
+            of another package, or an attribute that its class does not declare. The message says where.
+        ValueError: under `jit` or `vmap`, or if there are too many names and numbers outside arrays.
         OSError: if the file cannot be written.
     """
     arrays: dict[str, Any] = {}
     manifest = {"format": FORMAT, "version": VERSION, "versions": versions(), "model": _encode(model, "model", arrays)}
     arrays[_MANIFEST] = np.frombuffer(json.dumps(manifest, allow_nan=False).encode(), np.uint8)
     path = Path(path)
+    if arrays[_MANIFEST].size > MAX_MANIFEST:
+        raise ValueError(f"model: holds more than {MAX_MANIFEST >> 20} MiB beside its arrays; save parts of it.")
     try:
         write_whole(path, lambda file: np.savez_compressed(file, **arrays))
     except OSError as error:
@@ -56,31 +69,46 @@ def save(model: Any, path: str | os.PathLike) -> Path:
     return path
 
 
-def load(path: str | os.PathLike) -> Any:
+def load(path: str | os.PathLike, *, max_bytes: int | None = None) -> Any:
     """Read what `save` has written: arrays bit for bit, NumPy as NumPy and JAX as JAX, with their dtypes.
 
     Args:
         path: the file.
+        max_bytes: limit for what its arrays may take, by their headers, before memory is taken for them. None: 1 GiB,
+            or four times the size of the file where that is more.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if the file is damaged, was not written by `save`, or by a newer version of it.
+        ValueError: if the file is damaged, was not written by `save`, or by a newer version of it; if it would take
+            more than `max_bytes`; or if a class has other fields than in the file, or a fitted attribute another shape.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"path: there is no file {path}.")
+    limit = max(MAX_BYTES, MAX_RATIO * path.stat().st_size) if max_bytes is None else max_bytes
+    arrays = read_npz(path, limit, f"{_ADVICE}.")
+    if _MANIFEST in arrays and arrays[_MANIFEST].nbytes > MAX_MANIFEST:
+        raise too_large(path, arrays[_MANIFEST].nbytes, MAX_MANIFEST)
+    # A crafted manifest makes the parser, or the rebuilt classes, raise nearly anything.
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            manifest = json.loads(archive[_MANIFEST].tobytes())
-            if manifest["format"] != FORMAT:
-                raise ValueError
-            newer = manifest["version"] > VERSION
-            arrays = {} if newer else {name: archive[name] for name in archive.files if name != _MANIFEST}
-        if not newer:
-            return _decode(manifest["model"], arrays)
-    except _FOREIGN as error:
-        raise ValueError(f"path: {path} is damaged, or was not written by sht.save.") from error
-    raise ValueError(f"path: {path} was written by a newer version of sparsehtp; update the package to read it.")
+        manifest = json.loads(arrays.pop(_MANIFEST).tobytes())
+        if manifest["format"] != FORMAT:
+            raise ValueError("another format")
+        newer = manifest["version"] > VERSION
+        model = None if newer else _decode(manifest["model"], arrays)
+        if arrays and not newer:
+            raise ValueError("arrays that no field names")
+    except _Misfit as error:
+        raise ValueError(f"path: {path.name} is damaged, {_ADVICE} as it is: {error}.") from error
+    except Exception as error:
+        raise ValueError(f"path: {path.name} is damaged, {_ADVICE}.") from error
+    if newer:
+        raise ValueError(f"path: {path} was written by a newer version of sparsehtp; update the package to read it.")
+    return model
+
+
+class _Misfit(Exception):
+    """Fields that a class does not have or that do not suit it, as a clause."""
 
 
 def _public(name: str) -> type:
@@ -104,6 +132,43 @@ def _fields(value: Any) -> dict[str, Any] | None:
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return dict(vars(value)) if hasattr(value, "get_params") else None
+
+
+def _check_fields(kind: Any, fields: dict[str, Any]) -> None:
+    """_Misfit unless these are the fields of the class, with the types and shapes that an estimator declares."""
+    fitted: dict[str, Any] = {}
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        names = set(kind._fields)
+    elif dataclasses.is_dataclass(kind):
+        names = {field.name for field in dataclasses.fields(kind)}
+    elif hasattr(kind, "get_params"):
+        names, fitted = set(kind._get_param_names()), _fitted_attributes(kind)
+    else:
+        raise _Misfit(f"{kind.__name__} is no class that can be saved")
+    is_fitted = any(name in fitted and name.endswith("_") for name in fields)
+    required = names | (fitted.keys() - _OPTIONAL if is_fitted else set())
+    for name in sorted(fields.keys() - names - fitted.keys()):
+        raise _Misfit(f"{kind.__name__} has no attribute {name!r}")
+    for name in sorted(required - fields.keys()):
+        raise _Misfit(f"the attribute {name!r} of {kind.__name__} is missing")
+    with jaxtyped("context"):  # equal letters in shapes stand for equal numbers
+        for name in [name for name in fitted if name in fields]:
+            value = fields[name]
+            if not isinstance(value, fitted[name]):
+                what = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+                raise _Misfit(f"{name!r} of {kind.__name__} is {what}, which does not suit its other attributes")
+            if name == "n_features_in_":
+                isinstance(np.broadcast_to(0, value), _ANY_P)  # from here on p is this number
+
+
+def _fitted_attributes(kind: type) -> dict[str, Any]:
+    """What an estimator declares to have after `fit`, as annotations, with types and shapes."""
+    fitted = dict(_ADDED)
+    for base in reversed(kind.__mro__):
+        if base.__module__.startswith(f"{FORMAT}."):
+            declared = inspect.get_annotations(base)
+            fitted |= {name: hint for name, hint in declared.items() if get_origin(hint) is not ClassVar}
+    return fitted
 
 
 def _encode(value: Any, where: str, arrays: dict[str, np.ndarray]) -> Any:
@@ -145,22 +210,27 @@ def _encode(value: Any, where: str, arrays: dict[str, np.ndarray]) -> Any:
     if fields is None:
         what = getattr(value, "__name__", f"a {type(value).__name__}")
         raise TypeError(f"{where}: cannot save {what}, which is no public class of sparsehtp nor plain data.")
+    try:
+        _check_fields(type(value), fields)
+    except _Misfit as error:
+        raise TypeError(f"{where}: cannot be saved, since {error}; remove it or fit again.") from error
     return {"object": [type(value).__name__, {k: _encode(v, f"{where}.{k}", arrays) for k, v in fields.items()}]}
 
 
 def _decode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """The value of a piece of JSON; takes every array out of `arrays`, so that none is used (and copied) twice."""
     if not isinstance(value, dict):
         return value
     ((tag, content),) = value.items()
     if tag == "numpy":
-        return arrays[content]
+        return arrays.pop(content)
     if tag == "scalar":
-        return arrays[content][()]
+        return arrays.pop(content)[()]
     if tag == "jax":
         with jax.enable_x64(True):  # or float64 would become float32
-            return jnp.asarray(arrays[content])
+            return jnp.asarray(arrays.pop(content))
     if tag == "key":
-        return jax.random.wrap_key_data(jnp.asarray(arrays[content[0]]), impl=content[1])
+        return jax.random.wrap_key_data(jnp.asarray(arrays.pop(content[0])), impl=content[1])
     if tag == "objects":
         items, shape = content
         array = np.empty(len(items), object)
@@ -181,10 +251,9 @@ def _decode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _rebuild(kind: type, fields: dict[str, Any]) -> Any:
+    _check_fields(kind, fields)
     if issubclass(kind, tuple):
         return kind(**fields)
-    if not (dataclasses.is_dataclass(kind) or hasattr(kind, "get_params")):
-        raise TypeError(f"{kind.__name__} is no class that can be saved.")
     # Field by field: a module's __init__ takes other arguments, and would convert or check again.
     new = object.__new__(kind)
     for name, value in fields.items():

@@ -3,8 +3,10 @@
 import bz2
 import gzip
 import io
+import itertools
 import pickle
 import sys
+import time
 import tracemalloc
 import zipfile
 
@@ -286,3 +288,97 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"pandas and pyarrow; run .*sparsehtp\[cli,parquet\]"):
         load_file(write(tmp_path / "a.parquet", "PAR1"), "t")
+
+
+def test_a_wide_csv_is_read_within_seconds(tmp_path):
+    p = 200_000
+    row = ",".join(f"{j % 1000}.25" for j in range(p))
+    header = ",".join(f"g{j}" for j in range(p))
+    path = write(tmp_path / "a.csv", f"t,{header}\n" + "".join(f"{i % 2},{row}\n" for i in range(20)))
+    start = time.process_time()
+    data = load_file(path, "t", dtype=np.float32)
+    assert time.process_time() - start < 30
+    np.testing.assert_array_equal(data.X, np.tile(np.arange(p) % 1000 + 0.25, (20, 1)))
+    assert data.feature_names[-1] == f"g{p - 1}" and data.y[:2].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_csv_is_what_pandas_reads(tmp_path, seed):
+    """The same numbers, or one sentence, whatever the cells look like."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(seed)
+    odd = ["", "NA", "True", "1_0", "0x1", "1d5", " 7 ", '"8"', "-inf", "1e999", "1,5", "+3.", ".5", "2+1j", "1e-400"]
+    for _ in range(20):
+        rows = [[f"{value:.{rng.integers(1, 18)}g}" for value in rng.standard_normal(4)] for _ in range(3)]
+        for _ in range(rng.integers(3)):
+            rows[rng.integers(3)][rng.integers(4)] = odd[rng.integers(len(odd))]
+        names = [["a", "b", "t", "c"], ["a", "a", "t", "c"], ["", "b", "t", "é,"]][rng.integers(3)]
+        header = ",".join(f'"{name}"' for name in names)
+        lines = [header, *(",".join(row) for row in rows)]
+        path = write(tmp_path / "a.csv", "\n" * rng.integers(3) + "\n".join(lines) + "\n")
+        try:
+            data = load_file(path, "t")
+        except ValueError as error:
+            assert str(error).endswith(".") and "\n" not in str(error)
+            continue
+        table = pd.read_csv(path)
+        np.testing.assert_allclose(data.X, table.drop(columns="t").to_numpy(float), rtol=1e-15)
+        np.testing.assert_array_equal(data.y, table["t"].to_numpy(data.y.dtype))
+        assert list(data.feature_names) == [name for name in table.columns if name != "t"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_wrong_libsvm_line_is_named(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    wrong = [f"1 2:1 {10**12}:1", f"1 {10**30}:1", "1 " + "9" * 5000 + ":1", f"1 {2**31 + 5}:1", "1 999999999:1"]
+    wrong += ["1 2:1 1:1", "1 2:1 2:1", "1 1", "x 1:1", "1 1:2:3"]
+    for line in wrong:
+        lines = ["1 1:2 3:4"] * 12
+        number = int(rng.integers(12))
+        lines[number] = line
+        lines.insert(int(rng.integers(number + 1)), "# a comment, with 9999999999:1")
+        with pytest.raises(ValueError, match=rf"^path: .*line {number + 2} .*\.$") as caught:
+            load_file(write(tmp_path / "a.svm", "\n".join(lines) + "\n"))
+        assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_damaged_npz(tmp_path, seed):
+    """A damaged file is refused in one sentence, or holds what was written; by every reader."""
+    from sparsehtp.cli import lowrank, precision
+    from sparsehtp.datasets import Shards
+
+    rng = np.random.default_rng(seed)
+    path = tmp_path / "a.npz"
+    save = [np.savez, np.savez_compressed][seed % 2]
+    save(path, X=rng.standard_normal((30, 4)), y=rng.standard_normal(30), feature_names=["a", "b", "c", "d"])
+    good, original = path.read_bytes(), load_file(path)
+    readers = [
+        lambda: load_file(path).X,
+        lambda: precision.load_table(path, None).to_numpy(),
+        lambda: lowrank.load(path, ["y"])[0].to_numpy(),
+        lambda: Shards([path]).read(0, np.float64)[0],
+    ]
+    for _, read in itertools.product(range(10), readers):
+        bad = bytearray(good[: rng.integers(1, len(good))] if rng.random() < 0.3 else good)
+        for place in rng.integers(len(bad), size=rng.integers(1, 4)):
+            bad[place] ^= rng.integers(1, 256)
+        path.write_bytes(bytes(bad))
+        try:
+            np.testing.assert_array_equal(read(), original.X)
+        except ValueError as error:
+            assert str(error).startswith("path") and str(error).endswith(".") and "\n" not in str(error)
+
+
+def test_every_reader_refuses_what_is_too_large(tmp_path):
+    from sparsehtp.cli import lowrank, precision
+
+    path = tmp_path / "a.npz"
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**7, 10**6)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("X.npy", header.getvalue() + bytes(8))
+        archive.filelist[0].file_size = 8 * 10**13 + len(header.getvalue())
+    for read in (load_file, lambda path: precision.load_table(path, None), lambda path: lowrank.load(path, ["y"])):
+        with pytest.raises(ValueError, match=r"^path: a\.npz .*(damaged|more than the limit)[^\n]*\.$"):
+            read(path)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import jax
 import numpy as np
@@ -102,3 +103,46 @@ def test_another_problem_is_refused(tmp_path):
 
 def stored_name(folder):
     return chunks(folder)[0]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_damaged_files_change_no_result(tmp_path, seed):
+    """A damaged chunk is computed again, a damaged manifest is refused in one sentence."""
+    rng = np.random.default_rng(seed)
+    whole = validate(checkpoint=tmp_path)
+    paths = sorted(tmp_path.iterdir())
+    kept = {path: path.read_bytes() for path in paths}
+    for path in paths:
+        bad = bytearray(kept[path])
+        if rng.random() < 0.5:
+            bad = bad[: rng.integers(len(bad))]
+        else:
+            bad[rng.integers(len(bad))] ^= rng.integers(1, 256)
+        path.write_bytes(bytes(bad))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                assert_same_bits(validate(checkpoint=tmp_path), whole)
+            except ValueError as error:
+                assert path.name == "manifest.json"
+                assert str(error).startswith("checkpoint: ") and str(error).endswith(".") and "\n" not in str(error)
+        assert all("is damaged, and is computed again." in str(each.message) for each in caught)
+        path.write_bytes(kept[path])
+
+
+def test_damaged_files_are_named(tmp_path):
+    whole = validate(checkpoint=tmp_path)
+    first = tmp_path / stored_name(tmp_path)
+    kept = first.read_bytes()
+    first.write_bytes(kept[: len(kept) // 2])
+    with pytest.warns(UserWarning, match=rf"^checkpoint: .*{first.name} is damaged, and is computed again\.$"):
+        assert_same_bits(validate(checkpoint=tmp_path), whole)
+    assert len(first.read_bytes()) == len(kept)
+    manifest = tmp_path / "manifest.json"
+    text = manifest.read_text()
+    facts = json.loads(text)
+    wider = json.dumps({**facts, "width": facts["width"] + 1})
+    for content in (text[: len(text) // 2], "", "[]", "3", "[" * 10**5, wider):
+        manifest.write_text(content)
+        with pytest.raises(ValueError, match=r"^checkpoint: .*manifest\.json is damaged or .*empty the folder"):
+            validate(checkpoint=tmp_path)

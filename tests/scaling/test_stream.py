@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 
 import jax
 import numpy as np
@@ -76,6 +77,47 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path):
     assert (again.value, again.intercept) == (straight.value, straight.intercept)
     with pytest.raises(ValueError, match=r"checkpoint: .* another problem"):
         sht.solve_stream(shards, sht.Sparsity(2), loss, **options, checkpoint=tmp_path / "state")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_changed_shard_is_named(tmp_path, seed):
+    """Equal names, sizes and shapes: only the content tells; also where the run had ended, or the time is kept."""
+    rng = np.random.default_rng(seed)
+    y = DATA["squared"][1]
+    shards = write(tmp_path, y)
+    state, last = tmp_path / "state", int(rng.integers(1, 12))
+
+    def kill(done, total):
+        if done == last:
+            raise KeyboardInterrupt
+
+    def fit(progress=None):
+        return sht.solve_stream(shards, sht.Sparsity(3), checkpoint=state, progress=progress)
+
+    if seed % 2:
+        whole = fit()
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            fit(kill)
+    read = min(last, 4) if seed % 2 == 0 else 4
+    i = int(rng.integers(read))  # one that was read before
+    path = shards.paths[i]
+    kept, facts = path.read_bytes(), path.stat()
+    part = slice(*CUTS[i : i + 2])
+    other, other_y = X[part].astype(float), y[part].copy()
+    if seed % 3:
+        other[rng.integers(len(other)), rng.integers(P)] += 1
+    else:
+        other_y[rng.integers(len(other_y))] += 1
+    np.savez(path, X=other, y=other_y)
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert path.stat().st_size == facts.st_size
+    with pytest.raises(ValueError, match=rf"^checkpoint: .*{path.name} holds other rows [^\n]*\.$"):
+        fit()
+    path.write_bytes(kept)
+    again = fit()
+    if seed % 2:
+        np.testing.assert_array_equal(again.x, whole.x)
 
 
 def test_sparse_files_and_bad_ones(tmp_path):
