@@ -287,7 +287,8 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         """l2 per entry of x: zero for the intercept."""
         l2 = jnp.broadcast_to(self.l2, (self.n_coefficients,))
         if self.inverse_scale is not None and not self.standardize:
-            l2 = jnp.minimum(l2 * self.inverse_scale * self.inverse_scale, jnp.finfo(l2.dtype).max ** 0.5)
+            # Where it leaves the dtype's range the coefficient is zero to working precision.
+            l2 = jnp.minimum(l2 * self.inverse_scale * self.inverse_scale, jnp.finfo(l2.dtype).max * 2.0**-20)
         return jnp.append(l2, jnp.zeros((), l2.dtype)) if self.fit_intercept else l2
 
     def value_at(self, forward, x):
