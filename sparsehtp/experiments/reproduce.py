@@ -121,9 +121,9 @@ def claims_page(results: dict[str, list[dict[str, Any]]]) -> str:
         "# Where each claim of the papers stands",
         "",
         "Most of these runs are *quick*: a few copies at small sizes, in minutes. A quick run is no verdict on a "
-        "paper: it says *as claimed* or *not as claimed at this size*, and no more. Only a *full* run, at the paper's size, "
-        "says *confirmed* or *refuted*. *Vacuous* is a check that could not have told: all methods that it compares "
-        "give the same, or the supports are nearly empty; the reason stands beside it.",
+        "paper: it says *as claimed* or *not as claimed at this size*, and no more. Only a *full* run, at the size of "
+        "the paper, says *confirmed* or *refuted*. *Vacuous* is a check that could not have told: all methods that it "
+        "compares give the same, or the supports are nearly empty; the reason stands beside it.",
         "",
         "Written by `make reproduce-quick`, or from the stored results by `make claims`.",
     ]

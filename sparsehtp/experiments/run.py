@@ -80,12 +80,9 @@ class Run:
         self.cells: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self._data = data
-        self.stored, self._rows = stored, iter([] if stored is None else stored["cells"])
-        self._store = (
-            None
-            if stored is not None
-            else _Store(folder / "cells", {"settings": self.settings, "versions": versions()}, resume)
-        )
+        self.stored = stored
+        facts = {"settings": self.settings, "versions": versions()}
+        self._store = _Store(folder / "cells", facts, resume) if stored is None else _Given(name, stored["cells"])
 
     def __getitem__(self, setting: str) -> Any:
         """A setting by name."""
@@ -103,7 +100,7 @@ class Run:
         cells, rows = list(cells), []
         for done, cell in enumerate(cells):
             self.progress(done, len(cells))
-            row = self._given(cell) if self._store is None else self._store.load(function.__name__, cell)
+            row = self._store.load(function.__name__, cell)
             if row is None:
                 start = time.perf_counter()
                 row = {**cell, **function(**cell), "seconds": 0.0}
@@ -113,12 +110,6 @@ class Run:
         self.progress(len(cells), len(cells))
         self.cells += rows
         return rows
-
-    def _given(self, cell):
-        row = next(self._rows, None)
-        if row is None or any(row.get(name) != value for name, value in cell.items()):
-            raise ValueError(f"stored: the result of {self.name} has no cell {cell} in its place; run it anew.")
-        return row
 
     def load(self, name: str) -> DataSet | None:
         """A data set, or its stand-in, with a note on which; None, with a note, if neither is there."""
@@ -168,6 +159,7 @@ class Run:
             "notes": self.notes,
         }
         result = {**facts, "claims": [claim._asdict() for claim in self.claims], "cells": self.cells}
+        self.folder.mkdir(parents=True, exist_ok=True)
         for suffix in ("png", "svg"):
             write_whole(
                 self.folder / f"figure.{suffix}", lambda file, s=suffix: figure.savefig(file, format=s, dpi=130)
@@ -191,8 +183,8 @@ def taken(values: Any, num_steps: Any, result: Any) -> np.ndarray:
 
 
 def _coincide(compared: Mapping[str, Any]) -> str:
-    first, *others = [np.asarray(outcome, float) for outcome in compared.values()] or [None]
-    same = [np.allclose(other, first, rtol=1e-9, atol=0, equal_nan=True) for other in others]
+    outcomes = [np.asarray(outcome, float) for outcome in compared.values()]
+    same = [np.allclose(other, outcomes[0], rtol=1e-9, atol=0, equal_nan=True) for other in outcomes[1:]]
     return f"{', '.join(compared)} all give the same" if same and all(same) else ""
 
 
@@ -233,6 +225,19 @@ class _Store:
     def _path(self, function, cell):
         digest = hashlib.sha256(json.dumps([function, cell], sort_keys=True).encode()).hexdigest()
         return self.folder / f"cell-{digest[:20]}.json"
+
+
+class _Given(_Store):
+    """The cells of a stored result, in their order."""
+
+    def __init__(self, name: str, rows: list[dict[str, Any]]):
+        self.name, self.rows = name, iter(rows)
+
+    def load(self, function, cell):
+        row = next(self.rows, None)
+        if row is None or any(row.get(key) != value for key, value in cell.items()):
+            raise ValueError(f"stored: the result of {self.name} has no cell {cell} in its place; run it anew.")
+        return row
 
 
 def _plain(value: Any) -> Any:

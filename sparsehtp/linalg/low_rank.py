@@ -50,8 +50,8 @@ def leading_triplets(A: Float[Array, "p c"], r: int) -> Triplets:
     values = jnp.where(jnp.isfinite(largest), values, jnp.nan)
     # Written so that NaN stays NaN.
     real = ~(values <= 4 * jnp.finfo(A.dtype).eps * jnp.max(values, initial=0.0) * tall.shape[1])
-    values = jnp.where(real, jnp.ldexp(values, exponent), 0)
     left = jnp.where(real, product / jnp.where(real, values, 1), 0)
+    values = jnp.where(real, jnp.ldexp(values, exponent), 0)
     right = jnp.where(real, right, 0)
     return Triplets(right, values, left) if wide else Triplets(left, values, right)
 

@@ -170,12 +170,13 @@ def test_a_setting_that_diverges_is_never_the_best(tmp_path):
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((40, 6)), rng.standard_normal((40, 3))
     problem = Problem("small", sht.MultiResponse(X, Y), sht.Rank(2))
-    settings = {"seed": 0, "passes": 6, "points": 6, "step_powers": [-4, 30], "growth": [1.2], "momentum": [0.5]}
+    settings = {"seed": 0, "passes": 6, "points": 6, "step_powers": [-4, 30], "svrg_inner": [1.0], "growth": [1.2]}
+    settings["momentum"] = [0.5]
     run = Run("x", {"settings": settings}, tmp_path)
     start = float(problem.objective.value(np.zeros(18, np.float32)))
     for algorithm in ALGORITHMS:
         best = best_curve(run, problem, algorithm)
-        assert np.isfinite(best["value"]).all() and max(best["value"]) < 10 * start
+        assert max(best["value"]) < 1e3 * start and best["value"][-1] < start
     run = Run("x", {"settings": {**settings, "step_powers": [28, 30]}}, tmp_path)
     with pytest.raises(ValueError, match="step_powers: FG-HT diverged on small"):
         best_curve(run, problem, "FG-HT")
