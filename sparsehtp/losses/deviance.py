@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._programs import program
 from .base import AbstractLoss
 
 
@@ -54,12 +55,12 @@ def _padded(a):
     return np.concatenate([a, np.full(_padding(a.size), a[0])])
 
 
-@jax.jit
+@program
 def _mean(loss, eta):
     return loss.mean(eta)
 
 
-@jax.jit
+@program
 def _values(loss, eta, y, weights):
     """(n,) losses of the predictions, of the best constant, and of the best prediction for every sample."""
 

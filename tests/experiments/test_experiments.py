@@ -14,7 +14,7 @@ from sparsehtp import RESULTS
 from sparsehtp.cli.main import app
 from sparsehtp.experiments import EXPERIMENTS, claims_page, decide_again, read_config, reproduce, tight
 from sparsehtp.experiments.grahtp import theory_steps
-from sparsehtp.experiments.hsg import ALGORITHMS, Problem, best_curve
+from sparsehtp.experiments.hsg import Problem, best_curve
 from sparsehtp.experiments.run import VERDICTS, Run, taken
 from sparsehtp.experiments.tight_svrg import _stages_to, _traces
 
@@ -168,13 +168,12 @@ def test_a_run_that_diverges_is_not_drawn_as_one_that_converged(tmp_path):
 
 def test_a_setting_that_diverges_is_never_the_best(tmp_path):
     rng = np.random.default_rng(0)
-    X, Y = rng.standard_normal((40, 6)), rng.standard_normal((40, 3))
+    X, Y = rng.standard_normal((40, 6), np.float32), rng.standard_normal((40, 3), np.float32)
     problem = Problem("small", sht.MultiResponse(X, Y), sht.Rank(2))
-    settings = {"seed": 0, "passes": 6, "points": 6, "step_powers": [-4, 30], "svrg_inner": [1.0], "growth": [1.2]}
-    settings["momentum"] = [0.5]
+    settings = {"seed": 0, "passes": 6, "points": 6, "step_powers": [-4, 30], "svrg_inner": [1.0]}
     run = Run("x", {"settings": settings}, tmp_path)
     start = float(problem.objective.value(np.zeros(18, np.float32)))
-    for algorithm in ALGORITHMS:
+    for algorithm in ("FG-HT", "SG-HT", "SVRG-HT"):
         best = best_curve(run, problem, algorithm)
         assert max(best["value"]) < 1e3 * start and best["value"][-1] < start
     run = Run("x", {"settings": {**settings, "step_powers": [28, 30]}}, tmp_path)

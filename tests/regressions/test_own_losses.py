@@ -138,6 +138,7 @@ def test_a_kinked_loss_without_a_bound_on_its_curvature_is_fitted(loss, solver, 
             np.testing.assert_allclose(solution.value, best, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_bound_on_the_curvature_or_none_gives_the_same_fit_of_several_responses(x64):
     X, y, _ = cases.data(sht.Poisson(), n=40)
     Y = np.column_stack([y, y[::-1]])
