@@ -16,6 +16,7 @@ class RESULTS(enum.IntEnum):
     nonfinite = 4
     singular = 5
     support_overflow = 6
+    invalid = 7
 
     @property
     def sentence(self) -> str:
@@ -40,6 +41,7 @@ _SENTENCES = {
         "and its minimum-norm solution is returned; add l2 or lower k."
     ),
     RESULTS.support_overflow: "More units survive the threshold than k_max allows; raise k_max.",
+    RESULTS.invalid: "The traced k is negative, and the solution is that of k = 0; pass a k of at least 0.",
 }
 
 

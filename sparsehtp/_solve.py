@@ -80,6 +80,9 @@ def solve(
             has no derivative (`Hinge`), rather than a zero.
         ValueError: for a misshapen or nonfinite x0, or max_steps below 1.
         SolveError: see `throw`.
+
+    A traced k cannot raise: where it is negative the solution is that of k = 0, and `result` is `invalid`; above k_max,
+    `support_overflow`.
     """
     _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
     _check_kind("threshold", threshold, AbstractThreshold, "sht.Sparsity(k)")
@@ -98,7 +101,8 @@ def solve(
     termination = solver.default_termination if termination is None else termination
     key = jax.random.key(0) if key is None else key
     start = _start(objective, x0)
-    problem = _driver.Problem(objective, threshold.bind(objective), solver, termination, start, key)
+    bound, countable = threshold.bind(objective).counted()
+    problem = _driver.Problem(objective, bound, solver, termination, start, key)
     run = _implicit.run if implicit else _driver.unrolled
     with one_blas_thread():
         outcome = run(jax.tree.map(jnp.asarray, problem), max_steps, record)
@@ -110,7 +114,7 @@ def solve(
         intercept=intercept,
         support=problem.threshold.visible(outcome.support),
         value=outcome.value,
-        result=outcome.result,
+        result=outcome.result if countable is True else jnp.where(countable, outcome.result, RESULTS.invalid),
         fired=outcome.fired,
         num_steps=outcome.num_steps,
         best_step=outcome.best_step,

@@ -162,24 +162,10 @@ def _describe_cv(results: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _metric(loss: str, estimator: Any) -> tuple[str, Callable[[pd.DataFrame, np.ndarray], float | None]]:
     """Name of the score, and the score of features and targets (None where it is undefined)."""
-    if loss == "poisson":
-        return "deviance explained", lambda X, y: _explained(y, _poisson_deviance, estimator.predict(X))
-    if loss in ("squared", "huber"):
-        return "R2", lambda X, y: _explained(y, lambda y, mean: np.sum((y - mean) ** 2), estimator.predict(X))
-    return "accuracy", lambda X, y: float(estimator.score(X, y))
-
-
-def _explained(y, deviance, prediction):
-    """1 - deviance(prediction) / deviance(mean); None if the target is constant."""
-    y = y.astype(np.float64)
-    constant = np.ptp(y) == 0
-    return None if constant else float(1 - deviance(y, prediction) / deviance(y, np.mean(y)))
-
-
-def _poisson_deviance(y, mean):
-    from scipy.special import xlogy
-
-    return 2 * np.sum(xlogy(y, y) - xlogy(y, mean) - y + mean)
+    if isinstance(estimator, sht.SparseClassifier):
+        return "accuracy", lambda X, y: float(estimator.score(X, y))
+    name = "R2" if loss == "squared" else "D2"
+    return name, lambda X, y: None if np.ptp(y) == 0 else float(estimator.score(X, y))
 
 
 def _files(model, estimator):

@@ -243,12 +243,19 @@ def reproduce_command(
     page: Annotated[
         Path | None, typer.Option(help="Markdown file of all claims; the results that it shows are kept beside it.")
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Decide the results kept beside --page again; nothing is computed.")
+    ] = False,
     list_: Annotated[bool, typer.Option("--list", help="Show the experiments and exit.")] = False,
 ):
-    from .reproduce import run, show_list
+    from .reproduce import run, run_again, show_list
 
     if list_ or name is None:
         show_list()
+    elif again:
+        if page is None:
+            raise typer.BadParameter("--again decides the results kept beside a page; name it with --page.")
+        run_again(name, out, data, page)
     else:
         run(name, out, {"quick": quick, "data": data, "resume": resume}, page)
 

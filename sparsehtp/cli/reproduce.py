@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..experiments import EXPERIMENTS, claims_page, reproduce
+from ..experiments import EXPERIMENTS, claims_page, decide_again, reproduce
 from ..experiments.reproduce import evidence
 from ..io import write_whole
 from .common import one_sentence, progress_bar
 
-COLOURS = {"confirmed": "green", "refuted": "red", "not testable here": "yellow"}
+COLOURS = {"confirmed": "green", "refuted": "red"}  # verdicts; all else is none
 
 
 def show_list() -> None:
@@ -49,6 +49,19 @@ def run(name: str, out: Path, options: dict[str, Any], page: Path | None) -> Non
         raise typer.Exit(2)
 
 
+def run_again(name: str, out: Path, data: Path | None, page: Path) -> None:
+    """Decide the results kept beside a page again, without computing, and write the page."""
+    names = list(EXPERIMENTS) if name == "all" else [name]
+    errors = Console(stderr=True)
+    with one_sentence(errors, ValueError, OSError):
+        for size in ("quick", "full"):
+            for each in names:
+                kept = page.parent / "reproduced" / f"{each}-{size}.json"
+                if kept.is_file():
+                    show(Console(), decide_again(json.loads(kept.read_text(encoding="utf-8")), out, data), out / each)
+                    write_page(page, out, [each], size)
+
+
 def show(console: Console, result: dict[str, Any], folder: Path) -> None:
     """Print one experiment's claims."""
     experiment = EXPERIMENTS[result["experiment"]]
@@ -57,7 +70,7 @@ def show(console: Console, result: dict[str, Any], folder: Path) -> None:
         console.print(f"[dim]{escape(note)}[/]", soft_wrap=True)
     table = Table("claim", "verdict", "decided by", box=None, header_style="bold", padding=(0, 2, 0, 0))
     for claim in result["claims"]:
-        verdict = f"[{COLOURS[claim['verdict']]}]{claim['verdict']}[/]"
+        verdict = f"[{COLOURS.get(claim['verdict'], 'yellow')}]{claim['verdict']}[/]"
         table.add_row(f"{claim['letter']}. {escape(claim['statement'])}", verdict, escape(evidence(claim)))
     console.print(table)
     for claim in result["claims"]:

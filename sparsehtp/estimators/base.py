@@ -39,6 +39,16 @@ def with_k(threshold: Any, k: int, p: int) -> Any:
     return replace(threshold, k=np.int32(k), k_max=min(available, max(LEAST_K_MAX, next_power_of_two(k))))
 
 
+def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
+    """(n,) float64 weights of the rows of X, or ValueError unless they are nonnegative and one is positive."""
+    if sample_weight is not None and not np.asarray(sample_weight).any():
+        raise ValueError("sample_weight: all weights are zero; at least one sample must count.")
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if weights.min() < 0:
+        raise ValueError(f"sample_weight: must be >= 0, got {weights.min()}.")
+    return weights
+
+
 class SparseLinearModel(SelectorMixin, BaseEstimator):
     """Base of `SparseRegressor` and `SparseClassifier`."""
 
@@ -60,12 +70,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     def _validate(self, X, y, sample_weight, **options):
         # A sparse iterate touches few columns: contiguous by feature is fastest. Sparse matrices stay sparse.
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="F", accept_sparse="csr", **options)
-        if sample_weight is not None and not np.asarray(sample_weight).any():
-            raise ValueError("sample_weight: all weights are zero; at least one sample must count.")
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        if weights.min() < 0:
-            raise ValueError(f"sample_weight: must be >= 0, got {weights.min()}.")
-        return X, y, weights
+        return X, y, check_weights(sample_weight, X)
 
     def _fit(self, X, y, targets, weights, loss):
         """Choose k and l2 for all targets together, fit each, and set the attributes, one row or item per target."""

@@ -3,10 +3,14 @@
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from ..losses import Poisson
-from .base import SparseLinearModel
+from ..losses import Squared
+from ..losses.deviance import d2_score, predicted
+from .base import SparseLinearModel, check_weights
 from .parameters import make_loss
+
+LOSSES = ("squared", "huber", "poisson")
 
 
 class SparseRegressor(RegressorMixin, SparseLinearModel):
@@ -25,7 +29,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         l2: ridge strength >= 0 in units of the mean loss, a number or (p,). "auto": chosen together with k from 1e-6,
             0.01, 0.1, 1 if k="cv", since shrinkage helps on noisy data; else 1e-6, enough to make collinear features
             determined and too small to be seen otherwise.
-        loss: "squared", "huber" (delta 1, in units of y), "poisson" (log link, y >= 0), or a loss instance.
+        loss: "squared", "huber" (delta 1, in units of y), "poisson" (log link, y >= 0), or a loss instance
+            (`predict` gives its `mean`).
         solver: "auto" (`BestSubset`; `HTP` with groups, signs or bounds; `IHT` with decreasing steps where the loss is
             not smooth), "best_subset", "forward", "foba", "htp", "iht", "grasp", "subspace_pursuit", or a solver
             instance. Where "auto" means `BestSubset`, k is chosen from quicker fits: `BestSubset("fast")` in working
@@ -131,7 +136,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             y: (n,) targets.
             sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
         """
-        loss = make_loss(self.loss, ("squared", "huber", "poisson"), classification=False)
+        loss = self._loss()
         X, y, weights = self._validate(X, y, sample_weight, y_numeric=True)
         results = self._fit(X, y, [y], weights, loss)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
@@ -139,6 +144,34 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         return self
 
     def predict(self, X):
-        """(n,) predicted means: the linear predictor, or its exponential for the Poisson loss."""
+        """(n,) predicted means: the loss's `mean` of the linear predictor (its exponential for the Poisson loss)."""
+        return predicted(self._loss(), self._predictor(X))
+
+    def score(self, X, y, sample_weight=None):
+        """R2 of the predictions, or for another loss than the squared one D2, the share of its deviance explained.
+
+            1 - D(predictions) / D(best constant),    D(eta) = sum_i s_i (l(eta_i, y_i) - min_t l(t, y_i))
+
+        Args:
+            X: (n, p) features.
+            y: (n,) targets.
+            sample_weight: (n,) weights s_i >= 0; None: one.
+
+        Returns:
+            At most 1; 0 for the constant that suits y best. As in scikit-learn, constant targets score 1 if they are
+            predicted exactly and 0 otherwise.
+
+        Raises:
+            ValueError: for targets outside the loss's domain, wrong lengths, or weights that are negative or all zero.
+        """
+        loss = self._loss()
+        if isinstance(loss, Squared):
+            return super().score(X, y, sample_weight)
         eta = self._predictor(X)
-        return np.exp(eta) if self.loss == "poisson" or isinstance(self.loss, Poisson) else eta
+        y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
+        check_consistent_length(eta, y)
+        loss.check_targets(y)
+        return d2_score(loss, eta, y, check_weights(sample_weight, eta))
+
+    def _loss(self):
+        return make_loss(self.loss, LOSSES, classification=False)

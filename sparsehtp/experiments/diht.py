@@ -241,6 +241,7 @@ def fig4(run: Run) -> Any:
         "a",
         "DIHT's objective and error are the lowest of DIHT, IHT and HTP in most cells",
         min(wins.values()) > 0.5,
+        compared={a: [rows[n, l0, a][m] for m in wins for n, l0 in grid] for a in ("DIHT", "IHT", "HTP")},
         share_of_cells=wins,
         lowest_objective_of_all={a: really.count(a) for a in RIVALS},
     )

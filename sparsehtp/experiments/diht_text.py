@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import solvers
 from .._programs import program
-from .._results import FIRED
+from .._results import FIRED, RESULTS
 from .._solve import solve
 from .._termination import AbstractTermination, SmallStep
 from ..losses import Hinge, SmoothedHinge
@@ -70,7 +70,7 @@ class TestError(AbstractTermination):
 def _trace(X, y, l2, solver, loss, k, steps, termination=NEVER):
     model = LinearModel(X, y, loss, l2=l2)
     found = solve(model, Sparsity(k), solver, max_steps=steps, termination=termination, throw=False)
-    return found.history, found.num_steps, found.x, found.fired
+    return found.history, found.num_steps, found.x, found.result, found.fired
 
 
 def _text(run: Run, name: str):
@@ -105,21 +105,24 @@ def _text_runs(run: Run, smooth: bool) -> list[dict[str, Any]]:
             arguments = (jnp.asarray(X), jnp.asarray(y), l0 / np.sqrt(len(y)), solver, loss, k, steps)
             jax.block_until_ready(_trace(*arguments))
             start = time.perf_counter()
-            history, taken, x, _ = jax.block_until_ready(_trace(*arguments))
-            elapsed, taken = time.perf_counter() - start, int(taken)
-            values = np.minimum.accumulate(np.asarray(history.value)[:taken])
-            gaps = np.minimum.accumulate(np.where(np.isfinite(history.gap[:taken]), history.gap[:taken], np.inf))
+            history, steps_taken, x, result, _ = jax.block_until_ready(_trace(*arguments))
+            elapsed, last = time.perf_counter() - start, int(steps_taken)
+            if result == RESULTS.nonfinite:
+                continue
+            values = np.minimum.accumulate(np.asarray(history.value)[:last])
+            gaps = np.minimum.accumulate(np.where(np.isfinite(history.gap[:last]), history.gap[:last], np.inf))
             row = {
                 "scale": scale,
                 "time": elapsed,
                 "values": values.tolist(),
                 "gaps": gaps.tolist() if np.isfinite(gaps[-1]) else [],
-                "epochs": (np.cumsum(np.asarray(history.ifo, float)[:taken]) / len(y)).tolist(),
+                "epochs": (np.cumsum(np.asarray(history.ifo, float)[:last]) / len(y)).tolist(),
                 "test_error": float(np.mean(np.sign(X_test @ np.asarray(x)) != y_test)),
             }
             if best is None or row["values"][-1] < best["values"][-1]:
                 best = row
-        assert best is not None
+        if best is None:
+            raise ValueError(f"SCALES: {algorithm} diverged on {data} with every step size; add a smaller one.")
         return best
 
     names = [a for a in ("IHT", "HTP", "SVRGHT", *DUALS) if a in _contenders(smooth, 1.0, 5)]

@@ -122,6 +122,8 @@ def best_curve(run: Run, problem: Problem, algorithm: str) -> dict[str, Any]:
                     "value": values[i],
                     "settings": {**label, "step": float(sizes[i])},
                 }
+    if "settings" not in best:
+        raise ValueError(f"step_powers: {algorithm} diverged on {problem.name} with every step size; lower them.")
     keep = np.unique(np.linspace(0, len(best["value"]) - 1, 400).astype(int))
     for field in ("ifo", "thresholds", "value"):
         best[field] = np.asarray(best[field], float)[keep].tolist()

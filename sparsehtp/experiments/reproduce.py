@@ -86,6 +86,29 @@ def reproduce(
     return run.finish(figure)
 
 
+def decide_again(stored: dict[str, Any], out: str | Path, data: str | Path | None = None) -> dict[str, Any]:
+    """Decide the claims of a stored result, and draw its figure, by the present rules; no cell is computed.
+
+    Args:
+        stored: content of a result.json.
+        out: folder; `out/NAME` gets the new result.json and the figure.
+        data: as for `reproduce`.
+
+    Returns:
+        The new content of result.json: that of the old one but for the claims.
+
+    Raises:
+        ValueError: if the cells are not those that the experiment now asks for.
+        FileNotFoundError, OSError: as `reproduce`.
+    """
+    name, folder = stored["experiment"], Path(out) / stored["experiment"]
+    check_output(folder)
+    config = {"settings": stored["settings"], "remarks": read_config(name).get("remarks", {})}
+    data = data or os.environ.get("SPARSEHTP_DATA")
+    run = Run(name, config, folder, quick=stored["quick"], data=Path(data) if data else None, stored=stored)
+    return run.finish(EXPERIMENTS[name].function(run))
+
+
 def claims_page(results: dict[str, list[dict[str, Any]]]) -> str:
     """A Markdown page of all figures beside their claims, with the verdict and the numbers of each run.
 
@@ -97,7 +120,12 @@ def claims_page(results: dict[str, list[dict[str, Any]]]) -> str:
     lines = [
         "# Where each claim of the papers stands",
         "",
-        "Written by `make reproduce-quick`. *Full* verdicts come from stored runs at the papers' sizes.",
+        "Most of these runs are *quick*: a few copies at small sizes, in minutes. A quick run is no verdict on a "
+        "paper: it says *as claimed* or *not as claimed at this size*, and no more. Only a *full* run, at the size of "
+        "the paper, says *confirmed* or *refuted*. *Vacuous* is a check that could not have told: all methods that it "
+        "compares give the same, or the supports are nearly empty; the reason stands beside it.",
+        "",
+        "Written by `make reproduce-quick`, or from the stored results by `make claims`.",
     ]
     for name, experiment in EXPERIMENTS.items():
         runs = results.get(name, [])
@@ -107,7 +135,7 @@ def claims_page(results: dict[str, list[dict[str, Any]]]) -> str:
             continue
         figure = f"reproduced/{name}-{'quick' if runs[-1]['quick'] else 'full'}.png"
         lines += [f"![{experiment.title}]({figure})", ""]
-        lines += ["| claim | run | verdict | decided by |", "|---|---|---|---|"]
+        lines += ["| claim | run | outcome | decided by |", "|---|---|---|---|"]
         for i, claim in enumerate(runs[0]["claims"]):
             for run in runs:
                 row = run["claims"][i]

@@ -5,17 +5,24 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._progress import Callback
+from .._results import RESULTS
 from ..io import describe_device, versions, write_whole
 from .data import DataSet, load
 
-VERDICTS = {True: "confirmed", False: "refuted", None: "not testable here"}
+# A quick run is too small to decide anything.
+VERDICTS = {
+    "full": {True: "confirmed", False: "refuted", None: "not testable here"},
+    "quick": {True: "as claimed", False: "not as claimed at this size", None: "not testable here"},
+}
+VACUOUS = "vacuous"
+NEARLY_EMPTY = 0.1  # supports with less than this share of the nonzeros that are sought
 
 
 class Claim(NamedTuple):
@@ -24,9 +31,10 @@ class Claim(NamedTuple):
     Attributes:
         letter: its place in the experiment's list.
         statement: the claim with its rule.
-        verdict: "confirmed", "refuted" or "not testable here".
+        verdict: "confirmed" or "refuted" at full size, "as claimed" or "not as claimed at this size" of a quick run;
+            "vacuous" where the numbers could not have told, with the reason in the evidence; "not testable here".
         evidence: name -> number or sentence.
-        remark: why, for a claim that was refuted; empty otherwise.
+        remark: why, for what is not as claimed; empty otherwise.
     """
 
     letter: str
@@ -46,10 +54,11 @@ class Run:
         quick: take the small sizes.
         data: folder of the real data sets, or None.
         resume: keep the cells of an earlier run with the same settings and versions.
+        stored: a finished result whose cells are taken in place of computing any; `config` holds its settings.
         progress: a function of (cells done, cells in all).
 
     Raises:
-        ValueError: if `folder` holds cells of other settings and `resume` is asked for.
+        ValueError: if `folder` holds cells of other settings and `resume` is asked for; if `stored` lacks a cell.
     """
 
     def __init__(
@@ -61,6 +70,7 @@ class Run:
         quick: bool = False,
         data: Path | None = None,
         resume: bool = False,
+        stored: dict[str, Any] | None = None,
         progress: Callback = lambda done, total: None,
     ):
         self.name, self.quick, self.folder, self.progress = name, quick, folder, progress
@@ -70,7 +80,9 @@ class Run:
         self.cells: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self._data = data
-        self._store = _Store(folder / "cells", {"settings": self.settings, "versions": versions()}, resume)
+        self.stored = stored
+        facts = {"settings": self.settings, "versions": versions()}
+        self._store = _Store(folder / "cells", facts, resume) if stored is None else _Given(name, stored["cells"])
 
     def __getitem__(self, setting: str) -> Any:
         """A setting by name."""
@@ -106,15 +118,37 @@ class Run:
             self.notes.append(found.note)
         return found.data
 
-    def claim(self, letter: str, statement: str, holds: bool | None, **evidence: Any) -> None:
-        """Record a claim: True confirms it, False refutes it, None says that it cannot be tested here."""
-        verdict = VERDICTS[None if holds is None else bool(holds)]
-        remark = self.remarks.get(letter, "") if verdict == "refuted" else ""
+    def claim(
+        self,
+        letter: str,
+        statement: str,
+        holds: bool | None,
+        *,
+        compared: Any = None,
+        filled: Any = None,
+        **evidence: Any,
+    ) -> None:
+        """Record a claim: whether it holds in these numbers, None if they cannot test it.
+
+        Args:
+            letter: its place in the list.
+            statement: the claim with its rule.
+            holds: the rule's outcome.
+            compared: method -> its outcomes, for a claim that compares methods: where all coincide it says nothing.
+            filled: where -> the supports' sizes as shares of the sought one: where one is nearly empty it says nothing.
+            **evidence: what decides it.
+        """
+        why = _coincide(compared or {}) or _empty(filled or {})
+        if holds is not None and why:
+            verdict, evidence = VACUOUS, {"why": why, **evidence}
+        else:
+            verdict = VERDICTS["quick" if self.quick else "full"][None if holds is None else bool(holds)]
+        remark = self.remarks.get(letter, "") if holds is not None and not holds and verdict != VACUOUS else ""
         self.claims.append(Claim(letter, statement, verdict, _plain(evidence), " ".join(remark.split())))
 
     def finish(self, figure: Any) -> dict[str, Any]:
-        """Write result.json, claims.md and the figure as PNG and SVG; the result."""
-        result = {
+        """Write result.json and the figure as PNG and SVG; the result."""
+        facts = self.stored or {
             "experiment": self.name,
             "quick": self.quick,
             "settings": self.settings,
@@ -123,9 +157,9 @@ class Run:
             "versions": versions(),
             "seconds": sum(cell["seconds"] for cell in self.cells),
             "notes": self.notes,
-            "claims": [claim._asdict() for claim in self.claims],
-            "cells": self.cells,
         }
+        result = {**facts, "claims": [claim._asdict() for claim in self.claims], "cells": self.cells}
+        self.folder.mkdir(parents=True, exist_ok=True)
         for suffix in ("png", "svg"):
             write_whole(
                 self.folder / f"figure.{suffix}", lambda file, s=suffix: figure.savefig(file, format=s, dpi=130)
@@ -133,6 +167,30 @@ class Run:
         text = json.dumps(result, indent=1) + "\n"
         write_whole(self.folder / "result.json", lambda file: file.write(text.encode()))
         return result
+
+
+def taken(values: Any, num_steps: Any, result: Any) -> np.ndarray:
+    """The histories (..., rows) of runs: NaN from where a run diverged, its last number from where it stopped."""
+    values, num_steps, diverged = (
+        np.array(values, float),
+        np.asarray(num_steps),
+        np.asarray(result) == RESULTS.nonfinite,
+    )
+    row = np.arange(values.shape[-1])
+    last = np.clip(num_steps - 1, 0, None)[..., None]
+    values = np.take_along_axis(values, np.minimum(row, last), axis=-1)
+    return np.where(diverged[..., None] & (row >= last), np.nan, values)
+
+
+def _coincide(compared: Mapping[str, Any]) -> str:
+    outcomes = [np.asarray(outcome, float) for outcome in compared.values()]
+    same = [np.allclose(other, outcomes[0], rtol=1e-9, atol=0, equal_nan=True) for other in outcomes[1:]]
+    return f"{', '.join(compared)} all give the same" if same and all(same) else ""
+
+
+def _empty(filled: Mapping[str, float]) -> str:
+    found = [f"{where}: {share:.0%}" for where, share in filled.items() if share < NEARLY_EMPTY]
+    return f"nearly empty supports (nonzeros of those sought at {', '.join(found)})" if found else ""
 
 
 class _Store:
@@ -167,6 +225,19 @@ class _Store:
     def _path(self, function, cell):
         digest = hashlib.sha256(json.dumps([function, cell], sort_keys=True).encode()).hexdigest()
         return self.folder / f"cell-{digest[:20]}.json"
+
+
+class _Given(_Store):
+    """The cells of a stored result, in their order."""
+
+    def __init__(self, name: str, rows: list[dict[str, Any]]):
+        self.name, self.rows = name, iter(rows)
+
+    def load(self, function, cell):
+        row = next(self.rows, None)
+        if row is None or any(row.get(key) != value for key, value in cell.items()):
+            raise ValueError(f"stored: the result of {self.name} has no cell {cell} in its place; run it anew.")
+        return row
 
 
 def _plain(value: Any) -> Any:

@@ -97,6 +97,7 @@ def fig1(run: Run) -> Any:
         "a",
         "PGD and HT-SVRG succeed on more cells than IHT (half of the signals or more)",
         all(others) if SVRG in algorithms or not all(others) else None,
+        compared={a: s >= 0.5 for a, s in shares.items()},
         cells=cells,
         **({} if SVRG in algorithms else {"HT_SVRG": "left out"}),
     )

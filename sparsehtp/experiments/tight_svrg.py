@@ -17,7 +17,7 @@ from ..solvers import SVRGHT
 from ..steps import ConstantStep
 from ..thresholds import Sparsity
 from .figures import panels
-from .run import Run
+from .run import Run, taken
 
 EXPANSION = 9  # k = 9 K
 NEVER = SmallStep(-1.0)  # a step norm is never negative
@@ -43,7 +43,7 @@ def recover(A, signals, step_size, keys, *, k, m, stages, random_iterate, trace=
             record=Record() if trace else None,
             throw=False,
         )
-        value = solution.history.value if trace else None
+        value = solution.history.value if trace else None  # its end is padding; see `taken`
         return jnp.linalg.norm(solution.x - signal), solution.result, solution.num_steps, value
 
     return jax.vmap(one)(signals, keys)
@@ -73,24 +73,19 @@ def success_rate(run: Run, n: int, K: int, stages: int) -> tuple[float, float]:
 def _traces(run: Run, k: int, m: int, step: float, stages: int, random_iterate: bool = False) -> dict[str, Any]:
     """Success rate and the mean of log10 F over the signals after every stage (over failures below 95%)."""
     A, signals, keys, _ = problem(run, run["n"], run["K"])
-    error, result, _, value = recover(
+    error, result, steps, value = recover(
         A, signals, step, keys, k=k, m=m, stages=stages, random_iterate=random_iterate, trace=True
     )
     good = np.asarray(error) < 1e-3
     diverged = np.asarray(result) == RESULTS.nonfinite
-    shown = np.asarray(value, float)[good if good.mean() >= 0.95 else ~good]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        curve = np.mean(np.log10(np.maximum(shown, 1e-16)), axis=0)
-    return {
-        "success": float(good.mean()),
-        "diverged": float(diverged.mean()),
-        "curve": np.where(np.isfinite(curve), curve, 300.0).tolist(),
-    }
+    shown = taken(value, steps, result)[good if good.mean() >= 0.95 else ~good]
+    curve = np.mean(np.log10(np.maximum(shown, 1e-16)), axis=0)  # NaN once one of them has diverged
+    return {"success": float(good.mean()), "diverged": float(diverged.mean()), "curve": curve.tolist()}
 
 
-def _stages_to(curve: list[float], level: float) -> float:
+def _stages_to(curve: list[float | None], level: float) -> float:
     """Stages until log10 F falls below a level; infinity if it never does."""
-    below = np.flatnonzero(np.array(curve) <= level)
+    below = np.flatnonzero(np.array(curve, float) <= level)
     return float(below[0] + 1) if below.size else np.inf
 
 
@@ -144,8 +139,8 @@ def fig4(run: Run) -> Any:
     figure, axes = panels(1, 3)
     for ax, (name, found) in zip(axes[0], parts.items(), strict=True):
         for value, row in found.items():
-            curve = np.array(row["curve"])
-            ax.plot(np.arange(1, curve.size + 1), np.where(curve < 100, curve, np.nan), label=f"{name} = {value:g}")
+            curve = np.array(row["curve"], float)
+            ax.plot(np.arange(1, curve.size + 1), curve, label=f"{name} = {value:g}")
         ax.set(xlabel="stages", ylabel="log10 F", xscale="log" if name == "m" else "linear")
         ax.legend(frameon=False, fontsize=8)
         ax.grid(alpha=0.3)
@@ -176,7 +171,8 @@ def fig5(run: Run) -> Any:
     figure, axes = panels(1, len(run["steps"]))
     for ax, step in zip(axes[0], run["steps"], strict=True):
         for row in (row for row in rows if row["step"] == step):
-            ax.plot(np.arange(len(row["curve"])) * row["every"] + 1, row["curve"], label=f"m = {row['m']}")
+            curve = np.array(row["curve"], float)
+            ax.plot(np.arange(curve.size) * row["every"] + 1, curve, label=f"m = {row['m']}")
         ax.set(xlabel="stages", ylabel="log10 F")
         ax.set_title(f"step {step:g}", fontsize=10)
         ax.legend(frameon=False, fontsize=8)
@@ -186,7 +182,7 @@ def fig5(run: Run) -> Any:
 
 @program(static_argnames=("k", "m", "stages"))
 def pair(X, y, step, key, *, k, m, stages):
-    """(w, F after every stage) of sparse logistic regression by HT-SVRG."""
+    """(w, F after every stage, stages, result) of sparse logistic regression by HT-SVRG."""
     solution = solve(
         LinearModel(X, y, Logistic()),
         Sparsity(k, k_max=k),
@@ -196,7 +192,7 @@ def pair(X, y, step, key, *, k, m, stages):
         termination=NEVER,
         throw=False,
     )
-    return solution.x, solution.history.value
+    return solution.x, solution.history.value, solution.num_steps, solution.result
 
 
 def fig78(run: Run) -> Any:
@@ -213,16 +209,16 @@ def fig78(run: Run) -> Any:
         X, y = digits(data.X, data.y, first, second, run["rows"])
         X_test, y_test = digits(data.X_test, data.y_test, first, second)
         key = jax.random.key(run["seed"])
-        w, values = pair(jnp.asarray(X), y, run["step"], key, k=k, m=3 * len(y), stages=run["stages"])
-        w = np.asarray(w)
+        w, *history = pair(jnp.asarray(X), y, run["step"], key, k=k, m=3 * len(y), stages=run["stages"])
+        w, values = np.asarray(w), taken(*history)
         accuracy = float(np.mean(np.where(X_test @ w > 0, 1, -1) == y_test))
-        return {"accuracy": accuracy, "values": np.asarray(values, float).tolist(), "w": w.tolist()}
+        return {"accuracy": accuracy, "values": values.tolist(), "w": w.tolist()}
 
     rows = run.map(fit, [{"first": a, "second": b, "k": k} for a, b in run["pairs"] for k in run["ks"]])
     table = {((row["first"], row["second"]), row["k"]): row for row in rows}
     excess = {}
     for (digit, k), row in table.items():
-        values = np.array(row["values"])
+        values = np.array(row["values"], float)
         # At stage 20 and from there on: within 1% of the final value.
         excess[f"{digit[0]}/{digit[1]} k={k}"] = float(np.max(values[19:]) / values[-1] - 1)
     worst = max(excess, key=excess.__getitem__)
@@ -252,7 +248,12 @@ def fig78(run: Run) -> Any:
             ax.set_yticks([])
             ax.set_title(f"{digit[0]}/{digit[1]}, k = {k}", fontsize=8)
         for k in run["ks"]:
-            row[-2].plot(np.arange(1, run["stages"] + 1), table[digit, k]["values"], label=f"k = {k}", linewidth=1)
+            row[-2].plot(
+                np.arange(1, run["stages"] + 1),
+                np.array(table[digit, k]["values"], float),
+                label=f"k = {k}",
+                linewidth=1,
+            )
         row[-2].set_title("F per stage", fontsize=8)
         row[-1].plot(run["ks"], [100 * table[digit, k]["accuracy"] for k in run["ks"]], marker="o", markersize=3)
         row[-1].set_title("accuracy (%)", fontsize=8)

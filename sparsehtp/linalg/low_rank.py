@@ -35,16 +35,23 @@ def leading_triplets(A: Float[Array, "p c"], r: int) -> Triplets:
     Under `vmap` a batch is decomposed matrix by matrix on a CPU and as one on other devices. With both sides above
     `SMALL_SIDE` the triplets come from a randomised subspace iteration with a fixed seed; they are then approximate
     where singular values lie close together around the r-th.
+
+    A matrix with an infinite or NaN entry has values of NaN: a run that diverged must not go on from zeros.
     """
+    # By a power of two, so that no product or norm of finite entries overflows.
+    largest = jnp.max(jnp.abs(lax.stop_gradient(A)), initial=0.0)
+    exponent = jnp.where(jnp.isfinite(largest), jnp.frexp(largest)[1], 0)
+    A = jnp.ldexp(A, -exponent)
     wide = A.shape[0] < A.shape[1]
     tall = A.T if wide else A
     right = _batched(r)(tall)
     product = dot(tall, right)
     values = jnp.linalg.norm(product, axis=0)
+    values = jnp.where(jnp.isfinite(largest), values, jnp.nan)
     # Written so that NaN stays NaN.
     real = ~(values <= 4 * jnp.finfo(A.dtype).eps * jnp.max(values, initial=0.0) * tall.shape[1])
-    values = jnp.where(real, values, 0)
     left = jnp.where(real, product / jnp.where(real, values, 1), 0)
+    values = jnp.where(real, jnp.ldexp(values, exponent), 0)
     right = jnp.where(real, right, 0)
     return Triplets(right, values, left) if wide else Triplets(left, values, right)
 

@@ -1,7 +1,7 @@
 """HOW a fit is scored: the interface of a per-sample loss."""
 
 import abc
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -42,7 +42,13 @@ class AbstractLoss(eqx.Module):
         Best the least curvature of a quadratic that touches l at eta and lies above it. By default that of the
         steepest place for a loss with kinks, and else the slope: a sample by itself then moves by one at most.
         """
-        return jnp.full_like(eta, self.smoothness) if self.kinked else jnp.abs(self.derivative(eta, y))
+        if self.kinked:
+            return jnp.full_like(eta, damping_scale(self, self.second_derivative(eta, y)))
+        return jnp.abs(self.derivative(eta, y))
+
+    def mean(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
+        """The inverse link: what is predicted for y at the linear predictor eta; eta itself unless overridden."""
+        return eta
 
     def check_targets(self, y: np.ndarray) -> None:
         """Raise ValueError if concrete targets y are not in the loss's domain."""
@@ -74,6 +80,14 @@ class AbstractConjugateLoss(AbstractLoss):
     def strong_convexity(self):
         """mu, the strong convexity of l*: one over the smoothness of l (0 if l is not smooth)."""
         return 1.0 / self.smoothness
+
+
+def damping_scale(loss: Any, curvature: Float[Array, "..."]) -> Float[Array, ""] | float:
+    """The unit of the damping of a kinked loss: its smoothness, or the largest of the curvatures where it has none."""
+    if is_concrete(loss.smoothness) and np.isfinite(loss.smoothness):
+        return loss.smoothness
+    largest = jnp.max(curvature)
+    return jnp.where(jnp.isfinite(loss.smoothness), loss.smoothness, jnp.where(largest > 0, largest, 1))
 
 
 def outside_to_infinity(feasible, value):

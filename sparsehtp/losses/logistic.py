@@ -46,6 +46,10 @@ class Logistic(AbstractConjugateLoss):
     def smoothness(self):
         return self.margin_scale**2 / 4.0
 
+    def mean(self, eta):
+        """The probability of the label +1."""
+        return jax.nn.sigmoid(self.margin_scale * eta)
+
     def conjugate(self, a, y):
         u = -a * y / self.margin_scale
         inside = jnp.clip(u, 0, 1)

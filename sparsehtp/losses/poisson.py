@@ -27,6 +27,9 @@ class Poisson(AbstractConjugateLoss):
     def smoothness(self):
         return float("inf")
 
+    def mean(self, eta):
+        return jnp.exp(eta)
+
     def conjugate(self, a, y):
         m = a + y
         inside = jnp.maximum(m, 0)

@@ -57,6 +57,10 @@ class Softmax(AbstractVectorLoss):
     def derivative(self, eta, y):
         return jax.nn.softmax(eta, axis=1) - jax.nn.one_hot(y, self.n_classes, dtype=eta.dtype)
 
+    def mean(self, eta):
+        """The probabilities of the classes."""
+        return jax.nn.softmax(eta, axis=1)
+
     def curvature(self, eta, y):
         p = jax.nn.softmax(eta, axis=1)
         return p, p

@@ -39,6 +39,10 @@ class AbstractVectorLoss(eqx.Module):
     def derivative(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n c"]:
         """Gradient of l in eta."""
 
+    def mean(self, eta: Float[Array, "n c"]) -> Float[Array, "n c"]:
+        """The inverse link: what is predicted at the predictions eta; eta itself unless overridden."""
+        return eta
+
     @abc.abstractmethod
     def curvature(self, eta: Float[Array, "n c"], y: Array) -> tuple[Float[Array, "n c"], Float[Array, "n c"] | None]:
         """(d, q) with the Hessian of l in eta diag(d_i) - q_i q_i' for sample i; q None: zero."""
@@ -88,6 +92,9 @@ class PerResponse(AbstractVectorLoss):
 
     def derivative(self, eta, y):
         return self.loss.derivative(eta, y)
+
+    def mean(self, eta):
+        return self.loss.mean(eta)
 
     def curvature(self, eta, y):
         return self.loss.second_derivative(eta, y), None

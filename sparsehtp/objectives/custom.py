@@ -1,5 +1,6 @@
 """Any JAX function of an array or a pytree as an objective, by automatic differentiation."""
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,6 +18,12 @@ from .base import AbstractRestrictable, AbstractRestricted, gather, scatter
 from .finite_sum import AbstractFiniteSum, AbstractSamples
 from .normal_equations import AbstractNormalEquations
 
+# Where a shape of x that fun does not take comes from, and what to do.
+_REMEDY = {
+    "like": "that of like; correct fun or like",
+    "x0": "that of x0; correct fun or x0",
+    "Custom": "which args suggest; correct fun, or pass x0 or like=... with the shape of x",
+}
 BLOCK = 64  # Hessian columns at a time
 
 
@@ -31,6 +38,12 @@ class Structure(NamedTuple):
     def sizes(self) -> tuple[int, ...]:
         """Entries of every leaf."""
         return tuple(math.prod(shape) for shape in self.shapes)
+
+    @property
+    def described(self) -> str:
+        """The shapes, for a message."""
+        array = jax.tree_util.treedef_is_leaf(self.tree)
+        return f"shape {self.shapes[0]}" if array else f"the tree {self.tree} with shapes {self.shapes}"
 
     @property
     def dtype(self) -> Any:
@@ -68,7 +81,8 @@ class Custom(AbstractRestrictable):
 
     Raises:
         TypeError: if fun is not callable, args hold anything but arrays and numbers, or `like` is not floating.
-        ValueError: if the shape of x is needed and unknown, or fun does not return a scalar.
+        ValueError: if the shape of x is needed and unknown, or fun does not take it or does not return a scalar. What
+            fun itself raises is chained, or passes where no shape could be the reason (a NameError).
 
     Guarantee: none beyond the solvers' own. For a function that is not convex on the supports a refit may end in a
     point that is stationary only, or say singular. `lipschitz` is the largest eigenvalue of the Hessian at zero, which
@@ -88,43 +102,53 @@ class Custom(AbstractRestrictable):
         self.args = jax.tree.map(_numeric, args)
         self.features = None
         self.guessed = like is None
-        self.structure = self._guess() if like is None else structure_of("like", like)
-        if self.structure is not None and not self.guessed:
-            self._check_scalar()
+        self.structure = None
+        if like is not None:
+            self.structure = structure_of("like", like)
+            self._check_shape("like", self.structure)
+        elif (guess := self._guess()) is not None:
+            with contextlib.suppress(ValueError):  # fun takes an x of another shape; x0 will tell
+                self._check_shape("Custom", guess)
+                self.structure = guess
 
     def _guess(self):
         matrices = [leaf for leaf in jax.tree.leaves(self.args) if leaf.ndim == 2]
         if not matrices:
             return None
         dtype = matrices[0].dtype if jnp.issubdtype(matrices[0].dtype, jnp.floating) else jnp.result_type(float)
-        x = jax.ShapeDtypeStruct(matrices[0].shape[1:], dtype)
+        return structure_of("x", jax.ShapeDtypeStruct(matrices[0].shape[1:], dtype))
+
+    def _check_shape(self, name, structure):
+        """ValueError unless fun takes an x of this structure and returns a scalar.
+
+        What an x of a wrong shape may make fun raise becomes a sentence that names the argument, chained to it; all
+        other errors of fun pass.
+        """
+        x = jax.ShapeDtypeStruct((sum(structure.sizes),), structure.dtype)
         try:
-            scalar = jax.eval_shape(lambda x: self._call(x), x).shape == ()
-        except Exception:  # whatever fun raises for an x of another shape than it takes
-            scalar = False
-        return structure_of("x", x) if scalar else None
-
-    def _check_scalar(self):
-        shapes = jax.tree.leaves(jax.eval_shape(lambda x: self._call(self._known().unravel(x)), self._zero()))
-        if len(shapes) != 1 or shapes[0].shape != ():
-            raise ValueError(f"fun: must return a scalar, got shapes {[each.shape for each in shapes]}.")
-
-    def _zero(self):
-        return jax.ShapeDtypeStruct((sum(self._known().sizes),), self.dtype)
+            shapes = [
+                each.shape for each in jax.tree.leaves(jax.eval_shape(lambda x: self._call(structure.unravel(x)), x))
+            ]
+        except (TypeError, ValueError, LookupError, AttributeError, AssertionError) as error:
+            raise ValueError(
+                f"{name}: fun raised {type(error).__name__} for an x of {structure.described}, {_REMEDY[name]}."
+            ) from error
+        if shapes != [()]:
+            raise ValueError(f"fun: must return a scalar, got shapes {shapes} for an x of {structure.described}.")
 
     def started(self, x0):
         if x0 is None or not self.guessed:
             return self
-        new = replace(self, structure=structure_of("x0", x0))
-        new._check_scalar()
-        return new
+        structure = structure_of("x0", x0)
+        self._check_shape("x0", structure)
+        return replace(self, structure=structure)
 
     def _known(self):
-        if self.structure is None:
-            raise ValueError(
-                f"Custom: the shape of x is unknown; pass x0, or like=..., to Custom({_name(self.fun)}, ...)."
-            )
-        return self.structure
+        if self.structure is not None:
+            return self.structure
+        if (guess := self._guess()) is not None:
+            self._check_shape("Custom", guess)
+        raise ValueError(f"Custom: the shape of x is unknown; pass x0, or like=..., to Custom({_name(self.fun)}, ...).")
 
     # --- shape and units ---------------------------------------------------------------------------------------------
     @property
@@ -147,7 +171,7 @@ class Custom(AbstractRestrictable):
     def coefficients(self, x0):
         structure, given = self._known(), structure_of("x0", x0)
         if given[:2] != structure[:2]:
-            raise ValueError(f"x0: needs the tree {structure.tree} with shapes {structure.shapes}, got {given.shapes}.")
+            raise ValueError(f"x0: needs {structure.described}, got {given.described}.")
         return jax.tree.map(jnp.asarray, x0)
 
     def to_internal(self, x, intercept=0.0):

@@ -17,6 +17,7 @@ from .._types import ArrayLike, Support, host, is_concrete, replace
 from ..designs import AbstractDesign, DenseDesign, as_design
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractLoss, Squared
+from ..losses.base import damping_scale
 from .base import DENSE_HESSIAN_LIMIT, AbstractRestrictable, gather
 from .finite_sum import AbstractFiniteSum, AbstractSamples
 from .normal_equations import LinearNormalEquations
@@ -352,7 +353,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             curvature = jnp.maximum(curvature, MIN_CURVATURE * (1e-30 + dot(self._weights(), curvature)))
             curvature = jnp.maximum(curvature, FLAT_CURVATURE * jnp.abs(self.loss.derivative(eta, self.y)))
             if self.loss.kinked:
-                curvature = jnp.maximum(curvature, KINKED_CURVATURE * self.loss.smoothness)
+                curvature = jnp.maximum(curvature, KINKED_CURVATURE * damping_scale(self.loss, curvature))
             weights = self._weights() * curvature
             target = eta - self.loss.derivative(eta, self.y) / curvature
             target = target if self.offset is None else target - self.offset

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from .._results import RESULTS
 from .._termination import DualGap, SmallStep
 from .._types import Info, Support
 from ..duality.dual import Dual, DualPoint, require_dual
@@ -112,7 +113,7 @@ class AbstractDualAscent(AbstractSolver):
             hard_thresholds=count(hard_thresholds),
             design_products=count(1),
             gap=value - new.point.value,
-            status=count(status),
+            status=jnp.where(dual.threshold.overflow(new.x), RESULTS.support_overflow, count(status)),
         )
 
     def arrive(self, dual, old, point, size, key):

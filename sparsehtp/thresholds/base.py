@@ -4,11 +4,12 @@ import abc
 from typing import Any, ClassVar, Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Factors, Support, is_concrete
+from .._types import ArrayLike, Factors, Support, is_concrete, replace
 from ..linalg import top_k
 
 
@@ -16,11 +17,21 @@ class AbstractThreshold(eqx.Module):
     """A projection onto a structured set, or the proximal map of a penalty, on the coefficient rows of x."""
 
     unit: ClassVar[str]  # what a Support indexes: "entries", "groups", "rows" or "pairs"
+    counts: ClassVar[tuple[str, ...]] = ()  # fields that hold k, or the like
     n_free: eqx.AbstractVar[int]  # trailing entries of x that the threshold leaves alone
 
     @abc.abstractmethod
     def bind(self, objective: Any) -> Self:
         """The same threshold with its static sizes, and its bounds in the solver's units, fixed for an objective."""
+
+    def counted(self) -> tuple[Self, Bool[Array, ""] | bool]:
+        """The same with counts of at least zero, and whether they were: nothing else stops a traced k of -1."""
+        fields = {name: getattr(self, name) for name in self.counts}
+        traced = [count for count in jax.tree.leaves(fields) if not is_concrete(count)]
+        if not traced:
+            return self, True
+        fields = jax.tree.map(lambda count: jnp.maximum(count, 0), fields)
+        return replace(self, **fields), jnp.min(jnp.stack([jnp.min(count) for count in traced])) >= 0
 
     @abc.abstractmethod
     def __call__(
@@ -93,6 +104,7 @@ class AbstractUnitThreshold(AbstractSupportThreshold):
     Ties take the lower index. k may exceed the number of nonzeros: support and nonzeros are different things.
     """
 
+    counts = ("k",)
     k: eqx.AbstractVar[Int[Array, ""] | int]
     keep: eqx.AbstractVar[Int[Array, "n_keep"]]
     k_max: eqx.AbstractVar[int | None]

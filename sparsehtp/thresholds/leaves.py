@@ -36,6 +36,7 @@ class LeafSparsity(AbstractUnitThreshold):
     blocks: Any = eqx.field(static=True)  # (start, stop, k_max or None: dense) of every leaf, once bound
 
     unit = "entries"
+    counts = ("ks",)
 
     def __init__(self, ks: Any, k_max: Any = None):
         self.ks = jax.tree.map(lambda k: check_count("ks", k), ks)

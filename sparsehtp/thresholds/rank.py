@@ -38,6 +38,7 @@ class Rank(AbstractThreshold):
     n_free: int = eqx.field(static=True)
 
     unit = "rank"
+    counts = ("r",)
 
     def __init__(self, r: ArrayLike, r_max: int | None = None):
         self.r = check_count("r", r)
@@ -79,6 +80,9 @@ class Rank(AbstractThreshold):
     def __call__(self, z, step_size=1.0):
         factors = self.factors(self.matrix(z))
         return self.join(dot(factors.left * factors.values, factors.right.T), z), factors
+
+    def overflow(self, x):
+        return jnp.zeros((), bool) if self.r_max is None else jnp.asarray(self.r > self.r_max)
 
     def entries(self, x, support):
         return None

@@ -134,10 +134,15 @@ def test_bad_input():
     with pytest.raises(TypeError, match="args: need arrays"):
         sht.Custom(logistic, "text")
     with pytest.raises(ValueError, match=r"shape of x is unknown.*like"):
+        sht.solve(sht.Custom(parts, Y), sht.Sparsity(1))
+    with pytest.raises(
+        ValueError, match=r"Custom: fun raised TypeError for an x of shape \(6,\).*x0 or like="
+    ) as caught:
         sht.solve(sht.Custom(parts, X, Y, 0.05), sht.Sparsity(1))
+    assert isinstance(caught.value.__cause__, TypeError)
     with pytest.raises(ValueError, match="fun: must return a scalar"):
         sht.Custom(lambda x, X: X @ x, X, like=np.zeros(P))
-    with pytest.raises(ValueError, match="x0: needs the tree"):
+    with pytest.raises(ValueError, match=r"x0: needs the tree.*got shape"):
         sht.solve(TREE, sht.Sparsity(1), x0=np.zeros(P))
     with pytest.raises(TypeError, match="like: needs"):
         sht.Custom(logistic, X, Y, 0.05, like=np.zeros(P, int))
@@ -149,6 +154,42 @@ def test_bad_input():
         sht.solve(TREE, sht.LeafSparsity({"a": None, "b": 5}))
     with pytest.raises(ValueError, match="x0: holds NaN"):
         sht.solve(TREE, sht.Sparsity(1), x0={"a": np.full((1, 2), np.nan), "b": np.zeros(4)})
+
+
+def undefined(x, X, y):
+    return jnp.mean((X @ x - Y_UNDEFINED) ** 2)
+
+
+def misspelt(x, X, y):
+    return jnp.meen((X @ x - y) ** 2)
+
+
+def broken(x, X, y):
+    raise RuntimeError("mine")
+
+
+@pytest.mark.parametrize("start", [{}, {"x0": np.ones(P)}, {"x0": np.ones(P + 1)}, {"like": np.ones(P)}], ids=str)
+@pytest.mark.parametrize(("fun", "kind"), [(undefined, NameError), (broken, RuntimeError), (misspelt, AttributeError)])
+def test_an_error_of_the_function_is_the_users(fun, kind, start):
+    with pytest.raises(Exception) as caught:
+        sht.solve(sht.Custom(fun, X, Y, like=start.get("like")), sht.Sparsity(1), x0=start.get("x0"))
+    chain = [caught.value, caught.value.__cause__]
+    assert any(type(each) is kind for each in chain)
+    assert "unknown" not in str(caught.value)
+
+
+@pytest.mark.parametrize("x0", [np.ones(P - 1), np.ones((P, 2, 2)), 1.0, {"a": np.ones(P)}, [np.ones(P), np.ones(1)]])
+@pytest.mark.parametrize("name", ["x0", "like"])
+@pytest.mark.parametrize("total", [False, True])
+def test_a_misshapen_start_is_named_in_one_sentence(x0, name, total):
+    with pytest.raises(ValueError, match=f"^{name}: ") as caught:
+        like = x0 if name == "like" else None
+        given = (
+            sht.CustomSum(one_loss, (X, Y), 0.05, like=like) if total else sht.Custom(logistic, X, Y, 0.05, like=like)
+        )
+        sht.solve(given, sht.Sparsity(1), x0=x0)
+    assert "\n" not in str(caught.value) and str(caught.value).endswith(".")
+    assert caught.value.__cause__ is not None
 
 
 # --- sums over samples ---------------------------------------------------------------------------------------------

@@ -121,10 +121,38 @@ def test_tangents_are_an_orthogonal_projection():
     np.testing.assert_allclose((np.eye(6) - U @ U.T) @ left @ (np.eye(4) - V @ V.T), 0, atol=1e-12)
 
 
-def test_nonfinite_matrices_stay_nonfinite():
-    A = jnp.ones((5, 3)).at[1, 1].set(jnp.nan)
-    t = jax.jit(lambda A: leading_triplets(A, 2))(A)
-    assert not np.isfinite(t.left * t.values @ t.right.T).all()
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("x64", [False, True])
+def test_nonfinite_matrices_stay_nonfinite(bad, x64):
+    with jax.enable_x64(x64):
+        for A in (jnp.ones((5, 3)).at[1, 1].set(bad), jnp.full((5, 3), bad), jnp.full((3, 5), bad)):
+            t = jax.jit(lambda A: leading_triplets(A, 2))(A)
+            assert not np.isfinite(t.values).any()
+            assert not np.isfinite(t.left * t.values @ t.right.T).any()
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_triplets_do_not_depend_on_the_scale(x64):
+    """No finite matrix overflows or underflows to zero on the way."""
+    with jax.enable_x64(x64):
+        A = np.random.default_rng(7).standard_normal((6, 4)).astype(np.float64 if x64 else np.float32)
+        project = jax.jit(lambda A: leading_triplets(A, 2))
+        t = project(jnp.asarray(A))
+        for power in (1000, 600, -600, -1000) if x64 else (120, 80, -80, -110):
+            scaled = project(jnp.asarray(np.ldexp(A, power)))
+            np.testing.assert_allclose(np.ldexp(scaled.values, -power), t.values, rtol=1e-5)
+            np.testing.assert_allclose(scaled.left * scaled.right[0], t.left * t.right[0], atol=1e-5)
+
+
+def test_a_step_that_diverges_under_a_rank_is_nonfinite_and_never_the_best():
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((20, 5), np.float32), rng.standard_normal((20, 3), np.float32)
+    for solver in (sht.IHT(sht.ConstantStep(1e6)), sht.SVRGHT(sht.ConstantStep(1e6), inner_steps=40)):
+        solution = sht.solve(sht.MultiResponse(X, Y), sht.Rank(2), solver, throw=False, max_steps=100)
+        assert solution.result == sht.RESULTS.nonfinite
+        values = np.asarray(solution.history.value)[: int(solution.num_steps)]
+        # The values rise until one is infinite: none falls back to that of zero.
+        assert np.all(np.diff(values[:-1]) > 0) and np.isfinite(solution.value)
 
 
 @pytest.mark.usefixtures("x64")

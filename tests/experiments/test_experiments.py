@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import sparsehtp as sht
+from sparsehtp import RESULTS
 from sparsehtp.cli.main import app
-from sparsehtp.experiments import EXPERIMENTS, claims_page, read_config, reproduce
+from sparsehtp.experiments import EXPERIMENTS, claims_page, decide_again, read_config, reproduce, tight
 from sparsehtp.experiments.grahtp import theory_steps
-from sparsehtp.experiments.run import Run
+from sparsehtp.experiments.hsg import Problem, best_curve
+from sparsehtp.experiments.run import VERDICTS, Run, taken
+from sparsehtp.experiments.tight_svrg import _stages_to, _traces
 
 SMALL = """
 [settings]
@@ -109,14 +113,112 @@ def test_random_numbers_do_not_depend_on_the_order_of_the_work(tmp_path):
     assert not np.array_equal(first.rng("a", 1).standard_normal(5), first.rng("a", 2).standard_normal(5))
 
 
-def test_a_claim_is_confirmed_refuted_or_not_testable_and_a_refuted_one_carries_its_remark(tmp_path):
-    run = Run("x", {"settings": {"seed": 0}, "remarks": {"a": "because\n of this"}}, tmp_path)
+@pytest.mark.parametrize(
+    ("quick", "words"), [(False, ("confirmed", "refuted")), (True, ("as claimed", "not as claimed at this size"))]
+)
+def test_only_a_full_run_gives_a_verdict_and_what_is_not_as_claimed_carries_its_remark(tmp_path, quick, words):
+    run = Run("x", {"settings": {"seed": 0}, "remarks": {"a": "because\n of this"}}, tmp_path, quick=quick)
     run.claim("a", "first", np.bool_(True), number=np.float32(0.5), nothing=float("nan"))
     run.claim("a", "second", False)
     run.claim("a", "third", None)
-    assert [claim.verdict for claim in run.claims] == ["confirmed", "refuted", "not testable here"]
+    assert [claim.verdict for claim in run.claims] == [*words, "not testable here"]
     assert [claim.remark for claim in run.claims] == ["", "because of this", ""]
     assert run.claims[0].evidence == {"number": 0.5, "nothing": None}
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_check_that_could_not_have_told_is_vacuous(tmp_path, quick, holds):
+    run = Run("x", {"settings": {"seed": 0}, "remarks": {"a": "because"}}, tmp_path, quick=quick)
+    same, other = [0.5, 1 / 3], [0.5, 0.34]
+    run.claim("a", "coinciding", holds, compared={"A": same, "B": np.array(same), "C": same}, number=1)
+    run.claim("a", "empty", holds, compared={"A": same, "B": other}, filled={"n=5": 0.5, "n=9": 0.04})
+    run.claim("a", "fine", holds, compared={"A": same, "B": same, "C": other}, filled={"n=5": 0.5})
+    run.claim("a", "one method", holds, compared={"A": same})
+    run.claim("a", "not testable", None, compared={"A": same, "B": same})
+    coinciding, empty, *rest = run.claims
+    assert coinciding.verdict == empty.verdict == "vacuous"
+    assert coinciding.remark == empty.remark == ""
+    assert coinciding.evidence == {"why": "A, B, C all give the same", "number": 1}
+    assert "n=9: 4%" in empty.evidence["why"] and "n=5" not in empty.evidence["why"]
+    assert "vacuous" not in [claim.verdict for claim in rest]
+
+
+def test_histories_end_where_their_runs_end(tmp_path):
+    values = np.array([[3.0, 2, 1, 0.5], [3, 2, 0, 0], [3, 9, np.inf, 0], [np.inf, 0, 0, 0]])
+    results = [RESULTS.max_steps, RESULTS.converged, RESULTS.nonfinite, RESULTS.nonfinite]
+    nan = np.nan
+    expected = [[3, 2, 1, 0.5], [3, 2, 2, 2], [3, 9, nan, nan], [nan] * 4]
+    np.testing.assert_array_equal(taken(values, [4, 2, 3, 1], results), expected)
+    for i in range(4):
+        np.testing.assert_array_equal(taken(values[i], [4, 2, 3, 1][i], results[i]), expected[i])
+
+
+def test_a_run_that_diverges_is_not_drawn_as_one_that_converged(tmp_path):
+    settings = {"seed": 0, "d": 32, "n": 24, "K": 2, "signals": 3}
+    run = Run("x", {"settings": settings}, tmp_path)
+    good, bad = (_traces(run, 4, 60, step, 40) for step in (0.3, 30.0))
+    assert good["diverged"] == 0 and bad["diverged"] == 1 and bad["success"] == 0
+    assert np.isfinite(good["curve"]).all() and good["curve"][-1] < good["curve"][0]
+    shown = np.array(bad["curve"])
+    assert np.isnan(shown[-20:]).all()
+    assert not np.any(shown < good["curve"][0])
+    assert _stages_to(bad["curve"], -6.0) == np.inf
+
+
+def test_a_setting_that_diverges_is_never_the_best(tmp_path):
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((40, 6), np.float32), rng.standard_normal((40, 3), np.float32)
+    problem = Problem("small", sht.MultiResponse(X, Y), sht.Rank(2))
+    settings = {"seed": 0, "passes": 6, "points": 6, "step_powers": [-4, 30], "svrg_inner": [1.0]}
+    run = Run("x", {"settings": settings}, tmp_path)
+    start = float(problem.objective.value(np.zeros(18, np.float32)))
+    for algorithm in ("FG-HT", "SG-HT", "SVRG-HT"):
+        best = best_curve(run, problem, algorithm)
+        assert max(best["value"]) < 1e3 * start and best["value"][-1] < start
+    run = Run("x", {"settings": {**settings, "step_powers": [28, 30]}}, tmp_path)
+    with pytest.raises(ValueError, match="step_powers: FG-HT diverged on small"):
+        best_curve(run, problem, "FG-HT")
+
+
+def test_a_stored_result_is_decided_again_without_computing(small, tmp_path, monkeypatch):
+    first = reproduce("tight-fig1", tmp_path / "first", config=small)
+    claims = json.loads(json.dumps(first["claims"]))
+    monkeypatch.setattr(tight, "solve", None)  # whoever computes fails
+    again = decide_again({**first, "claims": []}, tmp_path / "again")
+    assert again == first and again["claims"] == claims
+    assert json.loads((tmp_path / "again" / "tight-fig1" / "result.json").read_text()) == first
+    quick = decide_again({**first, "quick": True}, tmp_path / "again")
+    assert not {claim["verdict"] for claim in quick["claims"]} & {"confirmed", "refuted"}
+    with pytest.raises(ValueError, match="stored: the result of tight-fig1 has no cell"):
+        decide_again({**first, "cells": first["cells"][::-1]}, tmp_path / "again")
+
+    page = tmp_path / "page" / "CLAIMS.md"
+    (page.parent / "reproduced").mkdir(parents=True)
+    (page.parent / "reproduced" / "tight-fig1-quick.json").write_text(json.dumps({**first, "quick": True}))
+    outcome = CliRunner().invoke(
+        app, ["reproduce", "tight-fig1", "--again", "--page", str(page), "--out", str(tmp_path / "again")]
+    )
+    assert outcome.exit_code == 0, outcome.output
+    opening, rest = page.read_text().split("\n## ", 1)
+    assert "A quick run is no verdict" in opening
+    assert not any(f"**{word}**" in rest for word in ("confirmed", "refuted"))
+    assert CliRunner().invoke(app, ["reproduce", "tight-fig1", "--again"]).exit_code == 2
+
+
+def test_the_stored_page_gives_no_verdict_on_quick_runs():
+    results = Path(__file__).parents[2] / "benchmarks" / "results"
+    page = (results / "CLAIMS.md").read_text(encoding="utf-8")
+    stored = {name: [] for name in EXPERIMENTS}
+    for name, runs in stored.items():
+        for size in ("quick", "full"):
+            path = results / "reproduced" / f"{name}-{size}.json"
+            if path.is_file():
+                runs.append(json.loads(path.read_text(encoding="utf-8")))
+    assert page == claims_page(stored)
+    for run in itertools.chain(*stored.values()):
+        verdicts = {claim["verdict"] for claim in run["claims"]}
+        assert verdicts <= {"vacuous", "not testable here", *VERDICTS["quick" if run["quick"] else "full"].values()}
 
 
 def test_missing_data_say_what_is_missing_and_how_to_get_it(tmp_path, monkeypatch):

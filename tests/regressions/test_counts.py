@@ -1,0 +1,56 @@
+"""A count that leaves its range inside jit cannot raise; the result says so, whatever the threshold and solver."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+from sparsehtp import RESULTS
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+X, Y, _ = cases.data(sht.Squared())
+MODEL = sht.LinearModel(X, Y, l2=0.1, fit_intercept=True)
+MULTI = cases.OBJECTIVES["multi_response"](X, Y)
+STEP = sht.ConstantStep(0.1)
+CASES = {
+    "sparsity": (MODEL, lambda k: sht.Sparsity(k, k_max=2), None),
+    "kept": (MODEL, lambda k: sht.Sparsity(k, k_max=2, keep=[4]), sht.HTP()),
+    "nonnegative": (MODEL, lambda k: sht.NonNegativeSparsity(k, k_max=2), None),
+    "group": (MODEL, lambda k: sht.GroupSparsity(cases.GROUPS, k, k_max=2), None),
+    "rows": (MULTI, lambda k: sht.RowSparsity(k, k_max=2), None),
+    "rank": (MULTI, lambda r: sht.Rank(r, r_max=1), None),
+    "off_diagonal": (sht.Precision(np.eye(4), 10), lambda k: sht.OffDiagonal(k, k_max=2), None),
+    "leaf": (sht.Custom(cases.squares, X, Y), lambda k: sht.LeafSparsity(k, k_max=2), sht.HTP()),
+    "iht": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.IHT()),
+    "forward": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.ForwardSelection()),
+    "foba": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.FoBa()),
+    "svrg": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.SVRGHT(STEP, inner_steps=20)),
+    "diht": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.DIHT()),
+}
+
+
+QUICK = {"kept", "group", "rank", "leaf", "forward", "diht"}
+
+
+@pytest.mark.parametrize(
+    ("objective", "make", "solver"),
+    [pytest.param(*case, id=name, marks=[] if name in QUICK else pytest.mark.slow) for name, case in CASES.items()],
+)
+def test_a_traced_count_out_of_range_is_not_called_converged(objective, make, solver):
+    counts = jnp.array([-1, -(2**31), 0, 3])
+
+    def run(k):
+        solution = sht.solve(objective, make(k), solver, throw=False)
+        return solution.x, solution.value, solution.result
+
+    x, value, result = jax.jit(jax.vmap(run))(counts)
+    assert [int(each) for each in result[:2]] == [RESULTS.invalid] * 2
+    assert int(result[3]) == RESULTS.support_overflow
+    assert np.isfinite(value).all()
+    # A negative count gives the answer of zero.
+    np.testing.assert_array_equal(x[:2], np.broadcast_to(x[2], x[:2].shape))
+    with pytest.raises(ValueError, match="must be >= 0"):
+        make(-1)

@@ -1,0 +1,262 @@
+"""Losses of a user's own: without a bound on the curvature, with kinks, with a link, and how they are scored."""
+
+import itertools
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.base import clone
+from sklearn.linear_model import PoissonRegressor
+from sklearn.metrics import (
+    d2_absolute_error_score,
+    d2_log_loss_score,
+    d2_tweedie_score,
+    mean_pinball_loss,
+    r2_score,
+)
+
+import sparsehtp as sht
+from sparsehtp.losses import AbstractLoss
+from sparsehtp.losses.deviance import d2_score, predicted
+
+
+class KinkedPoisson(sht.Poisson):
+    """The same loss, said to be kinked."""
+
+    kinked = True
+
+
+class Lopsided(AbstractLoss):
+    """r^4/4 above the target and r^2/2 below it: the curvature jumps at 0 and has no bound."""
+
+    kinked = True
+
+    def value(self, eta, y):
+        r = eta - y
+        return jnp.where(r > 0, r**4 / 4, r**2 / 2)
+
+    def derivative(self, eta, y):
+        r = eta - y
+        return jnp.where(r > 0, r**3, r)
+
+    def second_derivative(self, eta, y):
+        r = eta - y
+        return jnp.where(r > 0, 3 * r**2, 1.0).astype(eta.dtype)
+
+    @property
+    def smoothness(self):
+        return float("inf")
+
+
+class Gamma(AbstractLoss):
+    """Half the deviance of a gamma distribution with a log link, up to a function of y."""
+
+    def value(self, eta, y):
+        return eta + y * jnp.exp(-eta)
+
+    def derivative(self, eta, y):
+        return 1 - y * jnp.exp(-eta)
+
+    def second_derivative(self, eta, y):
+        return y * jnp.exp(-eta)
+
+    @property
+    def smoothness(self):
+        return float("inf")
+
+    def mean(self, eta):
+        return jnp.exp(eta)
+
+
+class Pinball(AbstractLoss):
+    """q r above zero and (q - 1) r below, with r = y - eta."""
+
+    q: float
+    twice_differentiable = False
+
+    def value(self, eta, y):
+        return jnp.maximum(self.q * (y - eta), (self.q - 1) * (y - eta))
+
+    def derivative(self, eta, y):
+        return jnp.where(eta < y, -self.q, jnp.where(eta > y, 1 - self.q, 0.0))
+
+    def second_derivative(self, eta, y):
+        return jnp.zeros_like(eta)
+
+    @property
+    def smoothness(self):
+        return float("inf")
+
+
+class Shifted(sht.Poisson):
+    """The Poisson loss plus a function of y: a shift that no score may see."""
+
+    def value(self, eta, y):
+        return super().value(eta, y) + 7 * y**2 - 3
+
+
+def exhaustive(loss, X, y, k, l2):
+    """The least objective over all supports of k columns and an intercept, by SciPy."""
+
+    def minimum(support):
+        A = np.column_stack([X[:, support], np.ones(len(y))])
+
+        def objective(z):
+            eta = A @ z
+            slope = A.T @ np.asarray(loss.derivative(eta, y)) / len(y) + l2 * np.append(z[:-1], 0)
+            return float(np.mean(loss.value(eta, y)) + l2 / 2 * z[:-1] @ z[:-1]), slope
+
+        return minimize(objective, np.zeros(k + 1), jac=True, tol=1e-12).fun
+
+    return min(minimum(list(support)) for support in itertools.combinations(range(X.shape[1]), k))
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        pytest.param(None, marks=pytest.mark.slow),
+        sht.HTP(),
+        sht.IHT(),
+        pytest.param(sht.FoBa(), marks=pytest.mark.slow),
+    ],
+    ids=["default", "htp", "iht", "foba"],
+)
+@pytest.mark.parametrize("loss", [KinkedPoisson(), Lopsided()], ids=["poisson", "lopsided"])
+def test_a_kinked_loss_without_a_bound_on_its_curvature_is_fitted(loss, solver, x64):
+    for seed in range(2):
+        X, y, _ = cases.data(loss, n=40, p=6, seed=seed)
+        model = sht.LinearModel(X, y, loss, l2=0.05, fit_intercept=True)
+        solution = sht.solve(model, sht.Sparsity(3), solver, max_steps=2000 if isinstance(solver, sht.IHT) else None)
+        assert solution.result == sht.RESULTS.converged
+        best = exhaustive(loss, X, y, 3, 0.05)
+        null = exhaustive(loss, X, y, 0, 0.05)
+        assert best - 1e-9 <= solution.value <= null
+        if not isinstance(solver, sht.IHT):
+            np.testing.assert_allclose(solution.value, best, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_bound_on_the_curvature_or_none_gives_the_same_fit_of_several_responses(x64):
+    X, y, _ = cases.data(sht.Poisson(), n=40)
+    Y = np.column_stack([y, y[::-1]])
+    fits = [
+        sht.solve(sht.MultiResponse(X, Y, loss, l2=0.05, fit_intercept=True), sht.RowSparsity(3), sht.HTP())
+        for loss in (sht.Poisson(), KinkedPoisson())
+    ]
+    np.testing.assert_allclose(fits[1].x, fits[0].x, atol=1e-6)
+
+
+LOSSES = {**cases.LOSSES, "gamma": Gamma(), "lopsided": Lopsided()}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_the_mean_is_finite_and_monotone(loss):
+    eta = np.linspace(-5, 5, 101)
+    mean = np.asarray(loss.mean(jnp.asarray(eta)))
+    assert mean.shape == eta.shape and np.isfinite(mean).all() and np.all(np.diff(mean) > 0)
+
+
+def test_the_mean_is_where_the_expected_derivative_vanishes(x64):
+    """The links of likelihoods: E l'(eta, y) = 0 for y with the mean that is predicted."""
+    eta = jnp.linspace(-2, 2, 9)
+    for loss in (sht.Squared(), sht.Poisson(), Gamma()):
+        np.testing.assert_allclose(loss.derivative(eta, loss.mean(eta)), 0, atol=1e-12)
+    for loss in (sht.Logistic(), sht.Logistic(2.0)):
+        share = loss.mean(eta)
+        expected = share * loss.derivative(eta, jnp.ones(9)) + (1 - share) * loss.derivative(eta, -jnp.ones(9))
+        np.testing.assert_allclose(expected, 0, atol=1e-12)
+    scores = jax.random.normal(jax.random.key(0), (5, 3))
+    probability = sht.Softmax(3).mean(scores)
+    np.testing.assert_allclose(probability.sum(1), 1, rtol=1e-12)
+    slopes = [sht.Softmax(3).derivative(scores, jnp.full(5, c)) for c in range(3)]
+    np.testing.assert_allclose(sum(probability[:, [c]] * slopes[c] for c in range(3)), 0, atol=1e-12)
+
+
+def draws(seed, n=53):
+    rng = np.random.default_rng(seed)
+    eta = rng.normal(0.5, 0.7, n)
+    return rng, eta, rng.integers(0, 3, n) + 0.5 * (np.arange(n) == 0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_d2_is_scikit_learns(seed):
+    rng, eta, weights = draws(seed)
+    counts, positive = rng.poisson(np.exp(eta)).astype(float), rng.gamma(2, np.exp(eta) / 2) + 1e-3
+    for w in (np.ones_like(weights), weights):
+        for loss, y, power in ((sht.Poisson(), counts, 1), (Shifted(), counts, 1), (Gamma(), positive, 2)):
+            expected = d2_tweedie_score(y, np.exp(eta), power=power, sample_weight=w)
+            np.testing.assert_allclose(d2_score(loss, eta, y, w), expected, rtol=1e-9, atol=1e-12)
+        expected = r2_score(positive, eta, sample_weight=w)
+        for scale in (1e-30, 1.0, 1e12):
+            found = d2_score(sht.Squared(), scale * eta, scale * positive, w)
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        labels = np.where(rng.random(eta.size) < 0.5, 1.0, -1.0)
+        expected = d2_log_loss_score(labels, 1 / (1 + np.exp(-2 * eta)), sample_weight=w)
+        np.testing.assert_allclose(d2_score(sht.Logistic(2.0), eta, labels, w), expected, rtol=1e-9, atol=1e-12)
+    expected = d2_absolute_error_score(positive, eta)
+    np.testing.assert_allclose(
+        d2_score(Pinball(0.5), eta, positive, np.ones_like(eta)), expected, rtol=1e-9, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("loss", [Pinball(0.2), sht.Huber(0.3), Lopsided()], ids=["pinball", "huber", "lopsided"])
+def test_the_null_model_of_d2_is_the_best_constant(loss, x64):
+    for seed in range(3):
+        rng, eta, weights = draws(seed)
+        y = eta + rng.standard_t(2, eta.size)
+        grid = np.linspace(y.min(), y.max(), 20_001)[:, None]
+        null = np.min(np.asarray(loss.value(grid, y)) @ weights)  # these losses are zero at their best
+        expected = 1 - weights @ np.asarray(loss.value(eta, y)) / null
+        np.testing.assert_allclose(d2_score(loss, eta, y, weights), expected, rtol=1e-4, atol=1e-4)
+        if isinstance(loss, Pinball):
+            constants = [mean_pinball_loss(y, np.full(y.size, c), alpha=0.2, sample_weight=weights) for c in y]
+            ours = (1 - d2_score(loss, eta, y, weights)) * min(constants) * weights.sum()
+            np.testing.assert_allclose(ours, weights @ np.asarray(loss.value(eta, y)), rtol=1e-9)
+
+
+def test_scores_of_constant_and_extreme_targets_are_numbers():
+    eta, one = np.linspace(-1, 1, 7), np.ones(7)
+    assert d2_score(sht.Poisson(), eta, np.zeros(7), one) == 0
+    assert d2_score(sht.Huber(), eta, np.full(7, 3.7), one) == 0
+    assert d2_score(sht.Huber(), np.full(7, 3.5), np.full(7, 3.5), one) == 1
+    assert d2_score(sht.Poisson(), np.array([0.3]), np.array([2.0]), np.ones(1)) == 0
+    far = d2_score(sht.Poisson(), np.full(7, 800.0), np.arange(7.0), one)
+    assert not np.isnan(far) and far < 0
+    # Rows without weight do not count, whatever they hold.
+    weights = np.array([1.0, 1, 1, 1, 1, 1, 0])
+    spoiled = np.where(weights > 0, eta, np.inf)
+    y = np.arange(7.0)
+    assert d2_score(sht.Poisson(), spoiled, y, weights) == d2_score(sht.Poisson(), eta, y, weights)
+
+
+def test_the_regressor_predicts_and_scores_by_its_loss():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 4))
+    y = rng.poisson(np.exp(0.5 * X[:, 2] + 1)).astype(float)
+    weights = rng.integers(0, 3, 80)
+    model = sht.SparseRegressor(k=1, l2=0.01, loss="poisson", solver="htp").fit(X, y)
+    reference = PoissonRegressor(alpha=0.01, tol=1e-10).fit(model.transform(X), y)
+    chosen = model.transform(X)
+    reference.coef_, reference.intercept_ = model.coef_[model.support_], model.intercept_
+    np.testing.assert_allclose(model.predict(X), np.exp(X @ model.coef_ + model.intercept_), rtol=1e-12)
+    np.testing.assert_allclose(model.score(X, y), reference.score(chosen, y), rtol=1e-9)
+    np.testing.assert_allclose(model.score(X, y, weights), reference.score(chosen, y, weights), rtol=1e-9)
+    assert predicted(sht.Poisson(), X[:, 0].astype(np.float32)).dtype == np.float32
+    for fault, sentence in (
+        ({"y": y - 5}, "y: Poisson needs counts"),
+        ({"sample_weight": -weights}, "sample_weight: must"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            model.score(**{"X": X, "y": y, "sample_weight": None, **fault})
+    # The same coefficients under other losses.
+    gamma = clone(model).set_params(loss=Gamma())
+    square = clone(model).set_params(loss="squared")
+    for other in (gamma, square):
+        other.__dict__.update({name: value for name, value in vars(model).items() if name.endswith("_")})
+    np.testing.assert_allclose(gamma.predict(X), model.predict(X), rtol=1e-12)
+    np.testing.assert_allclose(gamma.score(X, y + 1), d2_tweedie_score(y + 1, gamma.predict(X), power=2), rtol=1e-9)
+    np.testing.assert_array_equal(square.predict(X), X @ model.coef_ + model.intercept_)
+    assert square.score(X, y, weights) == r2_score(y, square.predict(X), sample_weight=weights)
