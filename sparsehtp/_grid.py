@@ -202,7 +202,7 @@ def _width(grid, lanes, memory):
         width = int(np.clip(memory // (PAIR_COPIES * matrix), 1, lanes))
     if grid.by_path:
         # Its tables hold a few blocks of (units, coefficients); centring under weights of its own copies the data.
-        centred = getattr(objective, "inverse_scale", None) is not None and grid.objective.quadratic
+        centred = getattr(objective, "standardize", False) and grid.objective.quadratic
         sparse = getattr(objective, "sparse", False)
         copies = 0 if centred or sparse or not objective.n_free else objective.ifo_per_gradient
         table = jnp.dtype(objective.dtype).itemsize * objective.n_coefficients * (6 * units + copies)

@@ -43,7 +43,7 @@ class Program:
     """A `jax.jit` of a function of this package, whose compiled programs `make_room` may drop."""
 
     def __init__(self, function: Callable, **options: Any):
-        self.jitted = jax.jit(function, **options)
+        self.jitted: Any = jax.jit(function, **options)
         self.last_use = 0
         functools.update_wrapper(self, function)
         _programs.append(self)

@@ -160,7 +160,7 @@ def _fit(data, bound, threshold, ridge, size, solver, key, l2):
     w, free = x[: data.p], x[data.p :]
     return Streamed(
         x=w,
-        intercept=float(free[0]) if free.size else 0.0,
+        intercept=float(free[0] - data.shift @ w + data.base) if free.size else 0.0,
         support=np.flatnonzero(w),
         value=value,
         converged=converged,
@@ -178,6 +178,10 @@ class _Passes:
         self.store = None if checkpoint is None else Checkpoint(checkpoint, problem, len(shards), 1)
         self.max_passes, self.report = max_passes, report
         self.passes, self.p = 0, shards.n_features
+        self.shift, self.base = (
+            None,
+            0.0,
+        )  # of columns and targets: the first shard's means, where there is an intercept
         self.hashes = np.zeros((len(shards), HASH_BYTES), np.uint8)  # zeros: not known yet
         self.stamps = [None] * len(shards)  # of the files whose rows this process has compared
 
@@ -185,6 +189,10 @@ class _Passes:
         """The model of a shard, padded with rows of weight zero so that all shards share their programs."""
         missing = max(self.shards.rows) - len(y)
         self.loss.check_targets(np.asarray(y))
+        if self.shift is None:
+            self.shift = X.mean(0, dtype=float).astype(X.dtype) * self.fit_intercept
+            self.base = y.dtype.type(y.mean(dtype=float) * (self.fit_intercept and self.loss.location))
+        X, y = X - self.shift, y - self.base
         weights = np.append(np.ones(len(y)), np.zeros(missing))
         model = LinearModel(
             np.pad(X, ((0, missing), (0, 0))) if missing else X,
@@ -192,8 +200,11 @@ class _Passes:
             self.loss,
             sample_weight=weights,
         )
-        # Sums over shards need one intercept for all, where each shard's own mean would shift its own.
-        return replace(model, fit_intercept=self.fit_intercept, inverse_scale=None)
+        # Sums over shards need one intercept for all, where each shard's own means would shift its own.
+        own = {"shift": jnp.asarray(self.shift), "base": jnp.asarray(self.base, model.dtype)}
+        return replace(
+            model, fit_intercept=self.fit_intercept, inverse_scale=None, **(own if self.fit_intercept else {})
+        )
 
     def fold(self, start, step):
         """step(..., model, number) over all shards; one pass."""
@@ -241,8 +252,7 @@ class _Passes:
 
         def step(x, model, i):
             model = model.reweighted(l2=l2)
-            intercept = x[self.p] if self.fit_intercept else 0.0
-            start = LinearStart(jnp.asarray(x[: self.p], self.dtype), jnp.asarray(intercept, self.dtype))
+            start = LinearStart(*model.to_external(jnp.asarray(x, self.dtype)))
             new = _stochastic(model, threshold, solver, start, jax.random.fold_in(key, i))
             return np.asarray(new, float)
 

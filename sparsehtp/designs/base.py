@@ -54,6 +54,6 @@ class AbstractDesign(eqx.Module):
     def magnitudes(self) -> Float[Array, "p"]:
         """Largest magnitude of every column; NaN or infinite where it holds such an entry."""
 
-    def centred(self, shift: Float[Array, "p"], constant: Bool[Array, "p"]) -> "AbstractDesign | None":
-        """X less `shift` in every row, constant columns exactly zero; None where that would make it dense."""
-        return None
+    def centred(self, shift: Float[Array, "p"], constant: Bool[Array, "p"]) -> "AbstractDesign":
+        """X less `shift` in every row, constant columns exactly zero; never asked of a sparse design."""
+        raise TypeError(f"X: a {type(self).__name__} cannot be centred; pass an array, or make it sparse = True.")

@@ -141,13 +141,15 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             facts = jax.tree.map(host, facts)
             if not np.isfinite(facts.largest).all():
                 raise ValueError("X: holds NaN or infinite values; remove or impute them first.")
-            if not self.standardize:
-                self.inverse_scale = safe_scale(facts.largest)
+        if not self.standardize:
+            self.inverse_scale = safe_scale(facts.largest) if known else jnp.ones(self.n_coefficients, self.dtype)
         if self.fit_intercept:
-            if not known or np.any(np.abs(facts.mean) > FAR * facts.deviation):
-                shift = lax.stop_gradient(jnp.asarray(facts.mean))
-                design = self.design.centred(shift, _is_constant(shift, jnp.asarray(facts.deviation)))
-                self.design, self.shift = (self.design, None) if design is None else (design, shift)
+            # Where there is nothing to centre the shift is zero: the data must not decide what is traced.
+            far = not known or bool(np.any(np.abs(facts.mean) > FAR * facts.deviation))
+            shift = lax.stop_gradient(jnp.asarray(facts.mean if far else np.zeros_like(facts.mean)))
+            constant = _is_constant(shift, jnp.asarray(facts.deviation)) if far else None
+            if not self.design.sparse:
+                self.design, self.shift = self.design.centred(shift, constant) if far else self.design, shift
             self.offset, below = about_mean(self.offset, weights)
             self.y, above = about_mean(self.y, weights) if self.loss.location else (self.y, None)
             self.base = above if below is None else -below if above is None else above - below
@@ -216,6 +218,12 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
     @property
     def ifo_per_gradient(self) -> int:
         return self.design.shape[0]
+
+    @property
+    def rescaled(self) -> bool:
+        """True if columns of an extreme size were scaled, so that x is not in the units of a user's l1."""
+        scaled = not self.standardize and self.inverse_scale is not None and is_concrete(self.inverse_scale)
+        return scaled and bool(np.any(host(self.inverse_scale) != 1))
 
     def internal_scale(self):
         if self.inverse_scale is None:
@@ -470,12 +478,11 @@ def _moments(design, weights):
     return design.moments(weights)
 
 
-def safe_scale(largest: np.ndarray) -> Array | None:
-    """Powers of two that bring columns of an extreme size to about one; None where no column is extreme."""
+def safe_scale(largest: np.ndarray) -> Array:
+    """Powers of two that bring columns of an extreme size to about one; 1 for the others."""
     limit = 2.0 ** (jnp.finfo(largest.dtype).maxexp // 6)
     extreme = (largest > limit) | ((largest < 1 / limit) & (largest > 0))
-    exponents = np.where(extreme, -np.frexp(largest)[1], 0)
-    return jnp.asarray(np.ldexp(np.ones_like(largest), exponents)) if extreme.any() else None
+    return jnp.asarray(np.ldexp(np.ones_like(largest), np.where(extreme, -np.frexp(largest)[1], 0)))
 
 
 def about_mean(v, weights):

@@ -60,7 +60,8 @@ def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None 
     require_dual(objective, threshold)
     tol = tolerance("gap", objective.dtype) if tol is None else tol
     with jax.enable_x64(True):
-        return _lower_bound(*in_double((objective, threshold)), upper, tol)
+        objective, threshold = in_double((objective, threshold))
+        return _lower_bound(objective, threshold, upper, tol)
 
 
 def _lower_bound(objective, threshold, upper, tol):

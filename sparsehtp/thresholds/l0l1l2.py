@@ -50,6 +50,8 @@ class L0L1L2(AbstractSupportThreshold):
 
     def bind(self, objective):
         p = objective.n_coefficients
+        if getattr(objective, "rescaled", False) and is_concrete(self.l1) and np.any(np.asarray(self.l1) > 0):
+            raise ValueError("l1: columns of X are of an extreme size; standardize, or divide them by a constant.")
         prices = {name: jnp.asarray(getattr(self, name), objective.dtype) for name in ("l0", "l1")}
         return replace(self, k_max=min(p, p if self.k_max is None else self.k_max), n_free=objective.n_free, **prices)
 
