@@ -51,8 +51,8 @@ class AbstractDesign(eqx.Module):
         """Weighted mean and (population) standard deviation of every column; the weights sum to one."""
 
     @abc.abstractmethod
-    def magnitudes(self) -> Float[Array, "p"]:
-        """Largest magnitude of every column; NaN or infinite where it holds such an entry."""
+    def magnitudes(self, weights: Float[Array, "n"] | None = None) -> Float[Array, "p"]:
+        """Largest magnitude of every column, over the rows with a weight; NaN or infinite where such an entry is."""
 
     def centred(self, shift: Float[Array, "p"], constant: Bool[Array, "p"]) -> "AbstractDesign":
         """X less `shift` in every row, constant columns exactly zero; never asked of a sparse design."""

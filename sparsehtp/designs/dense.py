@@ -76,8 +76,7 @@ class DenseDesign(AbstractDesign):
     def moments(self, weights):
         # Scaled by the largest magnitude, so that squares neither overflow nor underflow.
         samples = 1 if self.by_feature else 0
-        live = jnp.expand_dims(weights > 0, 1 - samples)
-        array = jnp.where(live, self.array, 0)
+        live, array = self._live(weights)
         largest = jnp.max(jnp.abs(array), axis=samples)
         largest = jnp.where(largest > 0, largest, 1)
         scaled = array / jnp.expand_dims(largest, samples)
@@ -87,8 +86,14 @@ class DenseDesign(AbstractDesign):
         variance = self._reduce(weights, (around - jnp.expand_dims(error, samples)) ** 2)
         return largest * (mean + error), largest * jnp.sqrt(variance)
 
-    def magnitudes(self):
-        return jnp.max(jnp.abs(self.array), axis=1 if self.by_feature else 0)
+    def _live(self, weights):
+        """Which entries are of rows with a weight, and the array with zeros elsewhere."""
+        live = jnp.expand_dims(weights > 0, 0 if self.by_feature else 1)
+        return live, jnp.where(live, self.array, 0)
+
+    def magnitudes(self, weights=None):
+        array = self.array if weights is None else self._live(weights)[1]
+        return jnp.max(jnp.abs(array), axis=1 if self.by_feature else 0)
 
     def centred(self, shift, constant):
         samples = 1 if self.by_feature else 0

@@ -77,7 +77,7 @@ class SparseDesign(AbstractDesign):
     def moments(self, weights):
         # Scaled by the largest magnitude, so that squares neither overflow nor underflow.
         X, weights = self.by_column, jnp.asarray(weights)
-        largest = largest_magnitudes(X._replace(data=jnp.where(weights[X.indices] > 0, X.data, 0)))
+        largest = self.magnitudes(weights)
         largest = jnp.where(largest > 0, largest, 1)
         entries = X.data / largest[X.owner][:, None]
         weight = jnp.where(X.data != 0, weights[X.indices], 0)
@@ -89,8 +89,10 @@ class SparseDesign(AbstractDesign):
         zeros = jnp.where(full, 0, jnp.maximum(jnp.sum(weights) - reduce_rows(X, weight), 0))
         return largest * mean, largest * jnp.sqrt(around + zeros * mean**2)
 
-    def magnitudes(self):
-        return largest_magnitudes(self.by_column)
+    def magnitudes(self, weights=None):
+        X = self.by_column
+        data = X.data if weights is None else jnp.where(jnp.asarray(weights)[X.indices] > 0, X.data, 0)
+        return largest_magnitudes(X._replace(data=data))
 
 
 def as_design(X: Any) -> AbstractDesign:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._programs import program
 from .._tolerances import tolerance
@@ -139,7 +139,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             facts = _facts(self.design, weights, self.fit_intercept)
         if known:
             facts = jax.tree.map(host, facts)
-            if not np.isfinite(facts.largest).all():
+            if not facts.finite:
                 raise ValueError("X: holds NaN or infinite values; remove or impute them first.")
         if not self.standardize:
             self.inverse_scale = safe_scale(facts.largest) if known else jnp.ones(self.n_coefficients, self.dtype)
@@ -461,8 +461,9 @@ class LinearSamples(AbstractSamples):
 
 
 class _Facts(NamedTuple):
-    """Of every column: the largest magnitude, and where they are needed the weighted mean and standard deviation."""
+    """Whether all is finite; of every column, over rows with a weight, the largest magnitude, mean and deviation."""
 
+    finite: Bool[Array, ""]
     largest: Float[Array, "p"]
     mean: Float[Array, "p"] | None
     deviation: Float[Array, "p"] | None
@@ -470,7 +471,8 @@ class _Facts(NamedTuple):
 
 @program(static_argnames="centres")
 def _facts(design, weights, centres):
-    return _Facts(design.magnitudes(), *(design.moments(weights) if centres else (None, None)))
+    finite = jnp.isfinite(design.magnitudes()).all()
+    return _Facts(finite, design.magnitudes(weights), *(design.moments(weights) if centres else (None, None)))
 
 
 @program

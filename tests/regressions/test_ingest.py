@@ -1,0 +1,138 @@
+"""What a linear model does with its data before anything is squared: laws of shifts, scales and weights."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+
+RNG = np.random.default_rng(7)
+X = RNG.standard_normal((40, 5)).astype(np.float32)
+Y = (X @ np.array([1, 0, -2, 0, 0]) + 0.3 * RNG.standard_normal(40)).astype(np.float32)
+LABELS = np.where(Y > 0, 1.0, -1.0).astype(np.float32)
+SOLVER = sht.HTP()
+
+
+def fit(X, y, loss=None, **options):
+    model = sht.LinearModel(X, y, loss, fit_intercept=True, l2=1e-2, **options)
+    return sht.solve(model, sht.Sparsity(2), SOLVER, record=None)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("loss", [sht.Squared(), sht.Huber(0.5), sht.Logistic()], ids=lambda loss: type(loss).__name__)
+def test_a_shift_of_columns_moves_the_intercept_alone(loss, standardize):
+    y = LABELS if loss.classification else Y
+    step = np.float32(2.0**-10)  # so that X + shift is exact
+    grid, shift = np.round(X / step) * step, np.array([4096.0, -2000, 0, 1000, 512], np.float32)
+    plain, moved = fit(grid, y, loss, standardize=standardize), fit(grid + shift, y, loss, standardize=standardize)
+    np.testing.assert_allclose(moved.x, plain.x, rtol=1e-4)
+    np.testing.assert_allclose(moved.value, plain.value, rtol=1e-5)
+    np.testing.assert_allclose(moved.intercept, plain.intercept - shift @ np.asarray(plain.x), rtol=1e-4)
+
+
+@pytest.mark.parametrize("loss", [sht.Squared(), sht.Huber(0.5)], ids=lambda loss: type(loss).__name__)
+def test_a_shift_of_targets_moves_the_intercept_alone(loss):
+    y = np.round(Y * 64) / np.float32(64)
+    plain, moved = fit(X, y, loss), fit(X, y + np.float32(1e5), loss)
+    np.testing.assert_allclose(moved.x, plain.x, rtol=1e-4)
+    np.testing.assert_allclose(moved.value, plain.value, rtol=1e-5)
+
+
+@pytest.mark.parametrize("loss", [sht.Squared(), sht.Logistic(), sht.Poisson()], ids=lambda loss: type(loss).__name__)
+def test_a_constant_offset_moves_the_intercept_alone(loss):
+    y = {"Squared": Y, "Logistic": LABELS, "Poisson": np.round(np.abs(Y))}[type(loss).__name__]
+    plain, moved = fit(X, y, loss), fit(X, y, loss, offset=np.full(40, 64, np.float32))
+    np.testing.assert_allclose(moved.x, plain.x, rtol=1e-5)
+    np.testing.assert_allclose(moved.intercept, plain.intercept - 64, rtol=1e-5)
+
+
+@pytest.mark.parametrize("exponent", [-84, -66, 66, 84])
+def test_powers_of_two_are_undone_exactly(exponent):
+    scale = np.float32(2.0) ** exponent
+    plain, scaled = fit(X, Y), fit(X * scale, Y * 1, standardize=True)
+    reference = fit(X, Y, standardize=True)
+    np.testing.assert_allclose(scaled.x * scale, reference.x, rtol=1e-5)
+    model = sht.LinearModel(X * scale, Y)
+    found = sht.solve(model, sht.Sparsity(2), SOLVER, record=None)
+    expected = sht.solve(sht.LinearModel(X, Y), sht.Sparsity(2), SOLVER, record=None)
+    np.testing.assert_allclose(found.x * scale, expected.x, rtol=1e-5)
+    np.testing.assert_allclose(found.value, expected.value, rtol=1e-5)
+    assert plain.value > 0
+
+
+@pytest.mark.parametrize("scale", [3e38, 1e-39, 1e-30, 1e30])
+def test_a_scale_of_all_weights_does_nothing(scale):
+    weights = RNG.uniform(0.1, 1, 40)
+    expected = fit(X, Y, sample_weight=weights)
+    found = fit(X, Y, sample_weight=weights * scale)
+    np.testing.assert_allclose(found.x, expected.x, rtol=1e-4)
+    np.testing.assert_allclose(found.value, expected.value, rtol=1e-4)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_wild_rows_without_weight_do_nothing(standardize):
+    wild = np.concatenate([X, np.full((3, 5), 1e30, np.float32)])
+    weights = np.append(np.ones(40), np.zeros(3))
+    y = np.append(Y, np.zeros(3, np.float32))
+    found = fit(wild, y, sample_weight=weights, standardize=standardize)
+    np.testing.assert_allclose(found.x, fit(X, Y, standardize=standardize).x, rtol=1e-4)
+
+
+def test_the_data_do_not_decide_what_is_traced():
+    def structure(X, y, **options):
+        leaves, tree = jax.tree.flatten(sht.LinearModel(X, y, **options))
+        return tree, [(leaf.shape, leaf.dtype) for leaf in leaves]
+
+    for options in ({}, {"fit_intercept": True}, {"fit_intercept": True, "standardize": True}):
+        plain = structure(X, Y, **options)
+        for other in (X + 2000, X * np.float32(1e-25), X * 0 + 3):
+            assert structure(other, Y, **options) == plain
+
+
+def test_derivatives_pass_through_the_centring():
+    def total(X, y):
+        model = sht.LinearModel(X, y, fit_intercept=True, l2=0.1)
+        solution = sht.solve(model, sht.Sparsity(2), SOLVER, record=None)
+        return jnp.sum(solution.x) + 0.0 * solution.intercept
+
+    with jax.enable_x64(True):
+        A, y = X.astype(float), Y.astype(float)
+        plain, moved = (jax.grad(total, (0, 1))(*data) for data in ((A, y), (A + 2000, y + 1e4)))
+        for one, other in zip(plain, moved, strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_half_precision_is_computed_in_single(dtype):
+    half = jnp.asarray(X, dtype)
+    found = fit(half, Y)
+    assert found.x.dtype == np.float32
+    np.testing.assert_allclose(found.x, fit(np.asarray(half, np.float32), Y).x, rtol=1e-5)
+
+
+def test_double_data_in_single_precision_are_announced():
+    with pytest.warns(UserWarning, match=r"computed in float32.*jax.enable_x64"):
+        sht.LinearModel(X.astype(float), Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sht.LinearModel(X, Y)
+        with jax.enable_x64(True):
+            sht.LinearModel(X.astype(float), Y)
+
+
+@pytest.mark.parametrize("size", [1e25, 1e-30])
+def test_targets_whose_squares_leave_the_range_are_refused(size):
+    with pytest.raises(ValueError, match=r"y: float32 cannot hold the squares"):
+        sht.LinearModel(X, Y * np.float32(size))
+    with jax.enable_x64(True):
+        found = fit(X.astype(float), Y.astype(float) * size)
+        np.testing.assert_allclose(found.x / size, fit(X.astype(float), Y.astype(float)).x, rtol=1e-8)
+
+
+def test_a_lasso_price_on_extreme_columns_is_refused():
+    model = sht.LinearModel(X * np.float32(1e-25), Y, l2=0.1)
+    with pytest.raises(ValueError, match=r"l1: columns of X"):
+        sht.solve(model, sht.L0L1L2(0.1, 0.1))
