@@ -147,7 +147,7 @@ class Problem:
             # What a step may gain, by the Hessian and by its majoriser, where the Hessian may be flat.
             steepness = (omega * bound) @ A**2 + ridge
             hope = np.abs(np.sum(g * d, 1)) + np.sum(g**2 / np.where(steepness > 0, steepness, 1), 1)
-            hard &= hope > LONG(1e-17) * np.abs(F[running])
+            hard &= hope > LONG(1e-15) * np.abs(F[running])
             if hard.any():
                 new[hard], new_F[hard] = self._search(
                     parts, A, omega, ridge, mask[hard], g[hard], at[hard], curvature[hard], bound[hard]

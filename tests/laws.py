@@ -251,7 +251,7 @@ def settings_of():
     for loss in LOSSES:
         for double in (False, True):
             for intercept, standardize in ((False, False), (True, False), (True, True)):
-                shape = [(12, 4), (30, 6)][(turn // 2) % 2]
+                shape = [(12, 4), (20, 5)][(turn // 2) % 2]
                 own = ["iht"] if loss == "hinge" else ["default", others[turn % len(others)]]
                 out += [Setting(loss, solver, double, intercept, standardize, shape) for solver in own]
                 turn += 1
