@@ -7,6 +7,7 @@ from jax import lax
 
 from . import _driver, _implicit, _implicit_rank  # noqa: F401  (the latter registers the derivatives of ranks)
 from ._margin import support_margin
+from ._programs import program
 from ._record import Record
 from ._results import RESULTS, Solution, SolveError
 from ._termination import AbstractTermination
@@ -103,26 +104,10 @@ def solve(
     start = _start(objective, x0)
     bound, countable = threshold.bind(objective).counted()
     problem = _driver.Problem(objective, bound, solver, termination, start, key)
-    run = _implicit.run if implicit else _driver.unrolled
     with one_blas_thread():
-        outcome = run(jax.tree.map(jnp.asarray, problem), max_steps, record)
-        if throw and is_concrete(outcome.result):
-            outcome.result.block_until_ready()
-    x, intercept = objective.to_external(outcome.x)
-    solution = Solution(
-        x=x,
-        intercept=intercept,
-        support=problem.threshold.visible(outcome.support),
-        value=outcome.value,
-        result=outcome.result if countable is True else jnp.where(countable, outcome.result, RESULTS.invalid),
-        fired=outcome.fired,
-        num_steps=outcome.num_steps,
-        best_step=outcome.best_step,
-        history=outcome.history,
-        state=jax.tree.map(lax.stop_gradient, outcome.state),
-        key=key,
-        support_margin=support_margin(*lax.stop_gradient((objective, problem.threshold, outcome.x, outcome.support))),
-    )
+        solution = _solution(jax.tree.map(jnp.asarray, problem), countable, max_steps, record, implicit)
+        if throw and is_concrete(solution.result):
+            solution.result.block_until_ready()
     if throw and is_concrete(solution.result):
         result = RESULTS(int(solution.result))
         if result in (RESULTS.nonfinite, RESULTS.singular):
@@ -130,6 +115,28 @@ def solve(
                 f"{type(solver).__name__}: {result.sentence} Pass throw=False to get the iterate nevertheless."
             )
     return solution
+
+
+@program(static_argnums=(2, 3, 4))
+def _solution(problem, countable, max_steps, record, implicit):
+    """The run and what is told about it, as one program."""
+    objective, threshold = problem.objective, problem.threshold
+    outcome = (_implicit.run if implicit else _driver.unrolled)(problem, max_steps, record)
+    x, intercept = objective.to_external(outcome.x)
+    return Solution(
+        x=x,
+        intercept=intercept,
+        support=threshold.visible(outcome.support),
+        value=outcome.value,
+        result=jnp.where(countable, outcome.result, RESULTS.invalid),
+        fired=outcome.fired,
+        num_steps=outcome.num_steps,
+        best_step=outcome.best_step,
+        history=outcome.history,
+        state=jax.tree.map(lax.stop_gradient, outcome.state),
+        key=problem.key,
+        support_margin=support_margin(*lax.stop_gradient((objective, threshold, outcome.x, outcome.support))),
+    )
 
 
 def default_solver(objective: AbstractObjective, threshold: AbstractThreshold) -> AbstractSolver:

@@ -112,16 +112,16 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         self.standardize = bool(standardize)
         self._check()
         self.shift = self.base = self.inverse_scale = None
-        self._prepare()
-        self.mean, self.inverse_scale = self._standardisation()
+        facts = self._prepare()
+        self.mean, self.inverse_scale = self._standardisation(facts)
 
     def _check(self):
         for name in ("y", "sample_weight", "offset", "l2"):
             value = getattr(self, name)
             if value is not None and is_concrete(value) and not np.isfinite(host(value)).all():
                 raise ValueError(f"{name}: holds NaN or infinite values; remove or impute them first.")
-        if is_concrete(self.l2) and np.min(self.l2) < 0:
-            raise ValueError(f"l2: must be >= 0, got {np.min(self.l2)}.")
+        if is_concrete(self.l2) and np.min(host(self.l2)) < 0:
+            raise ValueError(f"l2: must be >= 0, got {np.min(host(self.l2))}.")
         if is_concrete(self.sample_weight):
             weights = host(self.sample_weight)
             if np.min(weights) < 0:
@@ -132,29 +132,35 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             self.loss.check_targets(host(self.y))
 
     def _prepare(self):
-        """Centre and scale what would lose digits, or leave the dtype's range, when it is squared."""
-        known, n = is_concrete(self.design), self.design.shape[0]
+        """Centre and scale what would lose digits, or leave the dtype's range, when it is squared.
+
+        Returns what is known about the prepared columns, None where it is not.
+        """
+        known, weighted = is_concrete(self.design), is_concrete(self.sample_weight)
+        weights = self.sample_weight if weighted else np.ones(self.design.shape[0], self.dtype)
         with jax.ensure_compile_time_eval() if known else contextlib.nullcontext():  # jit would stage the checks
-            weights = self._weights() if is_concrete(self.sample_weight) else np.full(n, 1 / n, self.dtype)
-            facts = _facts(self.design, weights, self.fit_intercept)
+            facts = _facts(self.design, weights, self.fit_intercept or self.standardize)
         if known:
             facts = jax.tree.map(host, facts)
             if not facts.finite:
                 raise ValueError("X: holds NaN or infinite values; remove or impute them first.")
         if not self.standardize:
             self.inverse_scale = safe_scale(facts.largest) if known else jnp.ones(self.n_coefficients, self.dtype)
+        moved = False
         if self.fit_intercept:
             # Where there is nothing to centre the shift is zero: the data must not decide what is traced.
-            far = not known or bool(np.any(np.abs(facts.mean) > FAR * facts.deviation))
-            shift = lax.stop_gradient(jnp.asarray(facts.mean if far else np.zeros_like(facts.mean)))
-            constant = _is_constant(shift, jnp.asarray(facts.deviation)) if far else None
-            if not self.design.sparse:
-                self.design, self.shift = self.design.centred(shift, constant) if far else self.design, shift
+            moved = not known or bool(np.any(np.abs(facts.mean) > FAR * facts.deviation))
+            moved = moved and not self.design.sparse
+            shift = lax.stop_gradient(jnp.asarray(facts.mean if moved else np.zeros_like(facts.mean)))
+            if moved:
+                self.design = self.design.centred(shift, _is_constant(shift, jnp.asarray(facts.deviation)))
+            self.shift = None if self.design.sparse else shift
             self.offset, below = about_mean(self.offset, weights)
             self.y, above = about_mean(self.y, weights) if self.loss.location else (self.y, None)
             self.base = above if below is None else -below if above is None else above - below
         if known and self.quadratic and is_concrete(self.y):
             self._check_range(facts.largest)
+        return None if moved or not weighted else facts
 
     def _check_range(self, largest):
         if self.standardize:
@@ -169,15 +175,17 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
                 "by a constant of its size, or compute in float64."
             )
 
-    def _standardisation(self):
+    def _standardisation(self, facts=None):
         if not self.standardize:
             return None, self.inverse_scale
-        mean, deviation = _moments(self.design, self._weights())
-        constant = _is_constant(mean, deviation)
-        scale = jnp.where(constant, 1.0, deviation)
-        if self.fit_intercept:  # a constant column repeats the intercept: it becomes an all-zero column
-            return mean, jnp.where(constant, 0.0, 1.0 / scale)
-        return None, 1.0 / scale
+        facts = _facts(self.design, self.sample_weight, True) if facts is None else facts
+        known = is_concrete(facts)
+        mean, deviation = (host(facts.mean), host(facts.deviation)) if known else (facts.mean, facts.deviation)
+        xp = np if known else jnp
+        constant = _is_constant(mean, deviation, xp)
+        # A constant column has no scale; it repeats an intercept, and becomes an all-zero column beside one.
+        inverse_scale = xp.where(constant, 0.0 if self.fit_intercept else 1.0, 1 / xp.where(constant, 1, deviation))
+        return jnp.asarray(mean) if self.fit_intercept else None, jnp.asarray(inverse_scale.astype(deviation.dtype))
 
     def reweighted(self, sample_weight=None, l2=None):
         n, p = self.design.shape
@@ -469,10 +477,11 @@ class _Facts(NamedTuple):
     deviation: Float[Array, "p"] | None
 
 
-@program(static_argnames="centres")
-def _facts(design, weights, centres):
+@program(static_argnames="moments")
+def _facts(design, sample_weight, moments):
     finite = jnp.isfinite(design.magnitudes()).all()
-    return _Facts(finite, design.magnitudes(weights), *(design.moments(weights) if centres else (None, None)))
+    weights = sample_weight / jnp.sum(sample_weight)
+    return _Facts(finite, design.magnitudes(weights), *(design.moments(weights) if moments else (None, None)))
 
 
 @program
@@ -487,20 +496,22 @@ def safe_scale(largest: np.ndarray) -> Array:
     return jnp.asarray(np.ldexp(np.ones_like(largest), np.where(extreme, -np.frexp(largest)[1], 0)))
 
 
-def about_mean(v, weights):
+def about_mean(v, sample_weight):
     """v less its weighted mean, and that mean."""
     if v is None:
         return None, None
-    if is_concrete(v, weights) and len(v.devices()) == 1:
-        mean = np.asarray(np.dot(np.asarray(weights, float), np.asarray(v, float)), v.dtype)
+    if is_concrete(v, sample_weight) and len(v.devices()) == 1:
+        weights = np.asarray(sample_weight, float)
+        mean = np.asarray(np.dot(weights / weights.sum(), np.asarray(v, float)), v.dtype)
         return jnp.asarray(np.asarray(v) - mean), jnp.asarray(mean)
+    weights = sample_weight / jnp.sum(sample_weight)
     mean = dot(weights, v)
     mean = lax.stop_gradient(mean + dot(weights, v - mean))
     return v - mean, mean
 
 
-def _is_constant(mean, deviation):
-    return deviation <= tolerance("constant", deviation.dtype) * jnp.maximum(deviation, jnp.abs(mean))
+def _is_constant(mean, deviation, xp=jnp):
+    return deviation <= tolerance("constant", deviation.dtype) * xp.maximum(deviation, xp.abs(mean))
 
 
 def _vector(name: str, value: ArrayLike, n: int, dtype: Any) -> Array:

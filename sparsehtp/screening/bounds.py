@@ -18,6 +18,7 @@ from .rules import screen
 WORK = 4e10  # multiplications that a bound may take
 LEAST_STEPS, MOST_STEPS = 60, 4000
 ROUNDS = 6
+VALUE_ROUNDINGS = 64  # that a value in single precision may be wrong by
 USELESS = 0.5  # a bound below this multiple of the value is not pursued ...
 LARGE = 10**6  # ... where the data have more entries than this
 
@@ -58,10 +59,19 @@ def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None 
     if not is_concrete(objective, threshold):
         raise ValueError("objective: bounds need concrete arrays; ask for them outside jax.jit and jax.vmap.")
     require_dual(objective, threshold)
-    tol = tolerance("gap", objective.dtype) if tol is None else tol
+    dtype = objective.dtype
+    tol = tolerance("gap", dtype) if tol is None else tol
     with jax.enable_x64(True):
         objective, threshold = in_double((objective, threshold))
+        if dtype != objective.dtype:  # a value that was computed in single precision may lie below the minimum
+            at_zero = abs(float(_value(objective, objective.origin())))
+            upper = upper + VALUE_ROUNDINGS * float(jnp.finfo(dtype).eps) * (abs(upper) + at_zero)
         return _lower_bound(objective, threshold, upper, tol)
+
+
+@program
+def _value(objective, x):
+    return objective.value(x)
 
 
 def _lower_bound(objective, threshold, upper, tol):
