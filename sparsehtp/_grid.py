@@ -24,7 +24,7 @@ from ._programs import program
 from ._progress import Callback, reporting
 from ._solve import _check_kind, default_solver
 from ._threads import one_blas_thread
-from ._types import ArrayLike, Support, host, is_concrete, replace
+from ._types import ArrayLike, Support, host, is_concrete, replace, seeded
 from .linalg import LANE
 from .objectives import AbstractObjective, MultiResponse, gather, scatter
 from .solvers import AbstractSolver
@@ -123,7 +123,7 @@ def prepare(
     solver.check(objective, threshold)
     # The template keeps its bounds in original units: every lane binds it to its own standardisation.
     template = replace(threshold, k=ks.max(), k_max=largest.k_max)
-    key = jax.random.key(0) if key is None else key
+    key = seeded(0) if key is None else key
     return Grid(objective, template, solver, key, jnp.asarray(ks), l2s, None, error)
 
 

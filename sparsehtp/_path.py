@@ -14,7 +14,7 @@ from ._penalised_path import penalised_path
 from ._progress import Callback
 from ._results import FIRED, Solution
 from ._traced_path import traced_dense, traced_fits
-from ._types import ArrayLike, Support, is_concrete
+from ._types import ArrayLike, Support, is_concrete, seeded
 from .losses import Squared
 from .objectives import AbstractObjective
 from .solvers import AbstractSolver
@@ -183,7 +183,7 @@ def _over_l0(objective, ks, l2s, l0s, threshold, solver, key, checkpoint, progre
         raise ValueError("ks: a path over l0s finds its own sizes; pass one of the two.")
     if checkpoint is not None:
         raise ValueError("checkpoint: a path over l0 is one chain of warm starts and keeps none; leave it None.")
-    key = jax.random.key(0) if key is None else key
+    key = seeded(0) if key is None else key
     limit = None if ks is None else int(np.max(np.asarray(ks)))
     fits = penalised_path(objective, l0s, l2s, limit, threshold, solver, key, progress)
     return Path(

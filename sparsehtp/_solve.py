@@ -12,7 +12,7 @@ from ._record import Record
 from ._results import RESULTS, Solution, SolveError
 from ._termination import AbstractTermination
 from ._threads import one_blas_thread
-from ._types import ArrayLike, is_concrete
+from ._types import ArrayLike, is_concrete, seeded
 from .objectives import AbstractObjective, AbstractRestrictable
 from .solvers import HTP, IHT, AbstractSolver, BestSubset, PrimalDual
 from .steps import ScheduleStep, inverse_sqrt
@@ -100,12 +100,12 @@ def solve(
             "or use IHT(ConstantStep()) or IHT(ScheduleStep(...))."
         )
     termination = solver.default_termination if termination is None else termination
-    key = jax.random.key(0) if key is None else key
+    key = seeded(0) if key is None else key
     start = _start(objective, x0)
     bound, countable = threshold.bind(objective).counted()
     problem = _driver.Problem(objective, bound, solver, termination, start, key)
     with one_blas_thread():
-        solution = _solution(jax.tree.map(jnp.asarray, problem), countable, max_steps, record, implicit)
+        solution = _solution(problem, countable, max_steps, record, implicit)
         if throw and is_concrete(solution.result):
             solution.result.block_until_ready()
     if throw and is_concrete(solution.result):
@@ -121,6 +121,7 @@ def solve(
 def _solution(problem, countable, max_steps, record, implicit):
     """The run and what is told about it, as one program."""
     objective, threshold = problem.objective, problem.threshold
+    problem = problem if problem.x0 is not None else problem._replace(x0=objective.origin())
     outcome = (_implicit.run if implicit else _driver.unrolled)(problem, max_steps, record)
     x, intercept = objective.to_external(outcome.x)
     return Solution(
@@ -164,7 +165,7 @@ def _name(value):
 
 def _start(objective, x0):
     if x0 is None:
-        return objective.origin()
+        return None
     if hasattr(x0, "intercept"):  # a Solution
         return objective.to_internal(x0.x, x0.intercept)
     x0 = objective.coefficients(x0)

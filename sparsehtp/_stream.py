@@ -16,7 +16,7 @@ from ._progress import Callback, reporting
 from ._solve import _check_kind, solve
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
-from ._types import Support, replace
+from ._types import Support, replace, seeded
 from .datasets.shards import Shards
 from .losses import AbstractLoss, Squared
 from .objectives import LinearModel
@@ -109,7 +109,7 @@ def solve_stream(
     loss = Squared() if loss is None else loss
     if not loss.twice_differentiable:
         raise TypeError(f"loss: {type(loss).__name__} is not smooth, so its refits are no sums; use a smooth one.")
-    key = jax.random.key(0) if key is None else key
+    key = seeded(0) if key is None else key
     began = time.monotonic()
     problem = (
         str([path.name for path in shards.paths]),

@@ -12,7 +12,7 @@ from ._programs import program
 from ._progress import Callback, reporting
 from ._results import Solution
 from ._solve import _check_kind, solve
-from ._types import ArrayLike, replace
+from ._types import ArrayLike, replace, seeded
 from .objectives import AbstractObjective, LinearModel
 from .solvers import AbstractSolver
 from .thresholds import AbstractThreshold, AbstractUnitThreshold
@@ -90,7 +90,7 @@ def tune(
     if isinstance(threshold, AbstractUnitThreshold):  # k is traced from here on, so its limit is fixed now
         threshold = replace(threshold, k_max=threshold.bind(objective).k_max)
     optimiser = ADAM if optimiser is None else optimiser
-    key = jax.random.key(0) if key is None else key
+    key = seeded(0) if key is None else key
     best: Any = None
     values: list[float] = []
     state = optimiser.init(params)

@@ -101,6 +101,14 @@ def _in_double(value):
     return jax.tree.map(double, value)
 
 
+def seeded(seed: int) -> Array:
+    """`jax.random.key(seed)`, for JAX's default generator without compiling a program."""
+    if jax.config.values["jax_default_prng_impl"] != "threefry2x32" or not 0 <= seed < 2**32:
+        return jax.random.key(seed)
+    words: Any = np.array([0, seed], np.uint32)
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
+
+
 def host(value: Any) -> np.ndarray:
     """A concrete array as a NumPy array, gathered where its parts are with several processes."""
     if isinstance(value, jax.Array) and not (value.is_fully_addressable or value.is_fully_replicated):

@@ -1,6 +1,7 @@
 """A dense design that keeps the orientation of the array it is given."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -40,7 +41,9 @@ class DenseDesign(AbstractDesign):
         if isinstance(X, np.ndarray) and X.dtype.kind not in "fiub":
             raise ValueError(f"X: needs real numbers, got dtype {X.dtype}; encode other columns as numbers first.")
         self.by_feature = isinstance(X, np.ndarray) and X.flags.f_contiguous and not X.flags.c_contiguous
-        array = jnp.asarray(X.T if self.by_feature else X)
+        if isinstance(X, np.ndarray):  # copied on the host: JAX would compile a program to copy, or share the memory
+            X = jax.device_put(np.array(X.T if self.by_feature else X, order="C"))
+        array = jnp.asarray(X)
         if not jnp.issubdtype(array.dtype, jnp.floating):
             array = array.astype(float)
         self.array = array if jnp.finfo(array.dtype).bits >= 32 else array.astype(jnp.float32)

@@ -18,7 +18,7 @@ from .._certificate import Certificate, certificate
 from .._path import Path
 from .._results import FIRED, RESULTS, Solution
 from .._solve import solve
-from .._types import replace
+from .._types import replace, seeded
 from ..objectives import LinearModel
 from ..thresholds import GroupSparsity
 from ..thresholds.base import next_power_of_two
@@ -94,7 +94,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             targets = [target[counted] for target in targets]
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
         with jax.enable_x64(X.dtype == np.float64):
-            key = jax.random.key(seed)
+            key = seeded(seed)
             first = LinearModel(
                 X,
                 targets[0],

@@ -10,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 
 from .._results import FIRED, RESULTS
+from .._types import seeded
 from ..losses import Logistic
 from . import parameters, selection
 from .base import SparseLinearModel
@@ -219,7 +220,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
                 one_se=self.one_se,
                 fit_intercept=self.fit_intercept,
                 standardize=self.standardize,
-                key=jax.random.key(seed),
+                key=seeded(seed),
             )
             solution = jax.tree.map(np.asarray, fit.solution._replace(key=None, state=None))
         self.coef_, self.intercept_ = solution.x.T, solution.intercept

@@ -13,7 +13,7 @@ from .._cross_validation import cross_validate
 from .._path import Path, solve_path
 from .._results import RESULTS, Solution
 from .._solve import solve
-from .._types import replace
+from .._types import replace, seeded
 from ..objectives import Precision
 from ..solvers import HTP, IHT, AbstractSolver, FoBa, ForwardSelection, GraSP
 from ..thresholds import OffDiagonal, pairs_of
@@ -84,7 +84,7 @@ def fit_graph(
     seed: int,
 ) -> GraphFit:
     """Choose k, and fit; the row of the path is the fit where there is one."""
-    key = jax.random.key(seed)
+    key = seeded(seed)
     p = objective.n_variables
     path: Path | None = None
     results: dict[str, Any] | None = None

@@ -104,7 +104,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         self.y = _vector("y", y, n, dtype)
         self.sample_weight = jnp.ones(n, dtype) if sample_weight is None else _weight_vector(sample_weight, n, dtype)
         self.offset = None if offset is None else _vector("offset", offset, n, dtype)
-        self.l2 = jnp.asarray(l2, dtype)
+        self.l2 = jnp.asarray(host(l2) if is_concrete(l2) else l2, dtype)
         if self.l2.shape not in ((), (p,)):
             raise ValueError(f"l2: needs a scalar or one value per feature ({p}), got shape {self.l2.shape}.")
         self.loss = jax.tree.map(lambda parameter: jnp.asarray(parameter, dtype), loss)
@@ -151,9 +151,12 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             # Where there is nothing to centre the shift is zero: the data must not decide what is traced.
             moved = not known or bool(np.any(np.abs(facts.mean) > FAR * facts.deviation))
             moved = moved and not self.design.sparse
-            shift = lax.stop_gradient(jnp.asarray(facts.mean if moved else np.zeros_like(facts.mean)))
+            shift = jnp.asarray(facts.mean if moved else np.zeros_like(facts.mean), self.dtype)
+            shift = shift if known else lax.stop_gradient(shift)
             if moved:
-                self.design = self.design.centred(shift, _is_constant(shift, jnp.asarray(facts.deviation)))
+                self.design = self.design.centred(
+                    shift, _is_constant(facts.mean, facts.deviation, np if known else jnp)
+                )
             self.shift = None if self.design.sparse else shift
             self.offset, below = about_mean(self.offset, weights)
             self.y, above = about_mean(self.y, weights) if self.loss.location else (self.y, None)
@@ -185,7 +188,8 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         constant = _is_constant(mean, deviation, xp)
         # A constant column has no scale; it repeats an intercept, and becomes an all-zero column beside one.
         inverse_scale = xp.where(constant, 0.0 if self.fit_intercept else 1.0, 1 / xp.where(constant, 1, deviation))
-        return jnp.asarray(mean) if self.fit_intercept else None, jnp.asarray(inverse_scale.astype(deviation.dtype))
+        dtype = deviation.dtype
+        return jnp.asarray(mean, dtype) if self.fit_intercept else None, jnp.asarray(inverse_scale, dtype)
 
     def reweighted(self, sample_weight=None, l2=None):
         n, p = self.design.shape
@@ -236,8 +240,9 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
     def internal_scale(self):
         if self.inverse_scale is None:
             return None
-        zero = self.inverse_scale == 0
-        return jnp.where(zero, 0.0, 1.0 / jnp.where(zero, 1.0, self.inverse_scale))
+        known = is_concrete(self.inverse_scale)
+        xp, scale = (np, host(self.inverse_scale)) if known else (jnp, self.inverse_scale)
+        return xp.where(scale == 0, scale, 1 / xp.where(scale == 0, 1, scale)).astype(scale.dtype)
 
     def to_internal(self, x, intercept=0.0):
         if self.base is not None:
@@ -493,7 +498,8 @@ def safe_scale(largest: np.ndarray) -> Array:
     """Powers of two that bring columns of an extreme size to about one; 1 for the others."""
     limit = 2.0 ** (jnp.finfo(largest.dtype).maxexp // 6)
     extreme = (largest > limit) | ((largest < 1 / limit) & (largest > 0))
-    return jnp.asarray(np.ldexp(np.ones_like(largest), np.where(extreme, -np.frexp(largest)[1], 0)))
+    scale = np.ldexp(np.ones_like(largest), np.where(extreme, -np.frexp(largest)[1], 0))
+    return jnp.asarray(scale, largest.dtype)
 
 
 def about_mean(v, sample_weight):
@@ -503,7 +509,7 @@ def about_mean(v, sample_weight):
     if is_concrete(v, sample_weight) and len(v.devices()) == 1:
         weights = np.asarray(sample_weight, float)
         mean = np.asarray(np.dot(weights / weights.sum(), np.asarray(v, float)), v.dtype)
-        return jnp.asarray(np.asarray(v) - mean), jnp.asarray(mean)
+        return jnp.asarray(np.asarray(v) - mean, v.dtype), jnp.asarray(mean, v.dtype)
     weights = sample_weight / jnp.sum(sample_weight)
     mean = dot(weights, v)
     mean = lax.stop_gradient(mean + dot(weights, v - mean))
