@@ -102,12 +102,13 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             )
         n, p = self.design.shape
         self.y = _vector("y", y, n, dtype)
-        self.sample_weight = jnp.ones(n, dtype) if sample_weight is None else _weight_vector(sample_weight, n, dtype)
+        sample_weight = np.ones(n, dtype) if sample_weight is None else sample_weight
+        self.sample_weight = _weight_vector(sample_weight, n, dtype)
         self.offset = None if offset is None else _vector("offset", offset, n, dtype)
         self.l2 = jnp.asarray(host(l2) if is_concrete(l2) else l2, dtype)
         if self.l2.shape not in ((), (p,)):
             raise ValueError(f"l2: needs a scalar or one value per feature ({p}), got shape {self.l2.shape}.")
-        self.loss = jax.tree.map(lambda parameter: jnp.asarray(parameter, dtype), loss)
+        self.loss = jax.tree.map(lambda a: jnp.asarray(host(a) if is_concrete(a) else a, dtype), loss)
         self.fit_intercept = bool(fit_intercept)
         self.standardize = bool(standardize)
         self._check()
