@@ -182,6 +182,7 @@ class BestSubset(AbstractPathSolver):
     requires = AbstractRestrictable
     supports = (Sparsity,)
     needs_curvature = True
+    lanes_in_turn = True  # their pivots differ in number, and each fills the cores by itself
 
     def __init__(self, effort: str = "default", working_set: int | None = None):
         self.effort = effort
