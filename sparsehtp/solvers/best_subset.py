@@ -36,13 +36,12 @@ class Effort(NamedTuple):
 
 EFFORTS = {
     "fast": Effort(0, 0, 50, 0),
-    "default": Effort(8, 1, 100, 128),
+    "default": Effort(16, 2, 100, 128),
     "thorough": Effort(64, 4, 400, 2048),
 }
 TABLEAU_BYTES = 2**28  # a tableau over all features larger than this gives way to a working set
 WORKING_SET = 512  # features, or four times the support where that is more
 STAGES = (16, 64, 256, 1024)  # sizes at which a path renews its working set
-STRONGEST = 12  # swaps of a perturbation
 SINGLES = 8  # swaps of a local model that are tried one by one
 ROUNDS = 5  # per size of a path whose objective is not quadratic
 BLOCK = 4096  # features whose swaps are scored at a time
@@ -280,8 +279,7 @@ class BestSubset(AbstractPathSolver):
 
             def perturbed():
                 few = min(max(width, 2 * t1.idx.shape[0]), t1.g.shape[0])
-                strength = jnp.clip(size, 1, STRONGEST)
-                found = _perturbed(pool, x, t1, move, few, goal, starts, strength, draw, supports.shape[0])
+                found = _perturbed(pool, x, t1, move, few, goal, starts, draw, supports.shape[0])
                 return jnp.where(far, found, supports)
 
             supports = lax.cond(any_lane(far), perturbed, lambda: supports)
@@ -480,11 +478,11 @@ def _best_fitted(pool, threshold, supports, start):
     return jax.tree.map(lambda a: a[i], points)
 
 
-def _perturbed(pool, x, t, move, width, goal, starts, strength, key, count):
+def _perturbed(pool, x, t, move, width, goal, starts, key, count):
     """The best `count` supports found by descents from randomly perturbed copies of t, within a working set.
 
-    A perturbation swaps up to `strength` random features for the best of a random part of the others, between a half
-    and a few of them.
+    A perturbation swaps a random part of the features for the best of a random part of the others, between a half and
+    a few of them.
     """
     features = top_k(jnp.where(t.chosen | pool.kept, jnp.inf, move.scores), width)
     small, kept = subtableau(t, features), pool.kept[features]
@@ -493,8 +491,7 @@ def _perturbed(pool, x, t, move, width, goal, starts, strength, key, count):
     goal = goal._replace(kept=kept, descend=jnp.ones((), bool))
 
     def start(draws):
-        leave = draws[0] * strength / jnp.maximum(goal.size, 1)
-        part = 0.5 ** (1 + draws[1] * max(math.log2(width) - 2, 0))
+        leave, part = draws[0], 0.5 ** (1 + draws[1] * max(math.log2(width) - 2, 0))
         draws = draws[2:]
         first = draws == jnp.min(jnp.where(small.chosen & ~kept, draws, 1))  # one at least
         level = jnp.where(small.chosen, ~((draws < leave) | first), draws < part)
