@@ -14,7 +14,7 @@ import sparsehtp as sht
 from sparsehtp.linalg import sparse as kernels
 from sparsehtp.linalg import truncated_newton
 from sparsehtp.objectives import base, linear_model
-from sparsehtp.solvers import best_subset
+from sparsehtp.solvers import working_set
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -304,7 +304,7 @@ def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
     from sparsehtp.linalg.tableau import swap_gains, tableau_at
     from sparsehtp.solvers.htp import refit
 
-    monkeypatch.setattr(best_subset, "BLOCK", 7)
+    monkeypatch.setattr(working_set, "BLOCK", 7)
     dense, thin = pair(loss)
     threshold = sht.Sparsity(3, k_max=4, keep=[5]).bind(thin)
     idx, mask = jnp.array([5, 1, 9, 12, 0]), jnp.arange(5) < 4
@@ -314,7 +314,7 @@ def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
     def both(dense, thin):
         x, _ = refit(dense, threshold, sht.Support(jnp.append(idx, P), jnp.append(mask, True)), jnp.zeros(P + 1))
         t = tableau_at(dense.normal_equations(x), idx, mask)
-        found = best_subset._swap_scores(thin.normal_equations(x), kept, idx, mask)
+        found = working_set.swap_scores(thin.normal_equations(x), kept, idx, mask)
         return found, swap_gains(t, mask & ~kept[idx]).max(axis=0)
 
     found, expected = map(np.asarray, both(dense, thin))
