@@ -14,7 +14,7 @@ from .._results import RESULTS
 from .._termination import SwapOptimal
 from .._tolerances import tolerance
 from .._types import Support, is_concrete
-from ..linalg import START, any_lane, top_k
+from ..linalg import START, any_lane, one_by_one, top_k
 from ..linalg.tableau import Tableau, empty_tableau, subtableau, swap_gains
 from ..objectives import AbstractRestrictable, gather
 from ..objectives.base import DENSE_HESSIAN_LIMIT
@@ -36,7 +36,7 @@ class Effort(NamedTuple):
 
 EFFORTS = {
     "fast": Effort(0, 0, 50, 0),
-    "default": Effort(24, 2, 100, 128),
+    "default": Effort(20, 2, 100, 128),
     "thorough": Effort(64, 4, 400, 2048),
 }
 TABLEAU_BYTES = 2**28  # a tableau over all features larger than this gives way to a working set
@@ -428,7 +428,8 @@ def _perturbed(pool, x, t, move, width, goal, starts, key, count):
         end, _, _ = settle(equations, small, no_move(small), level.astype(jnp.int32) * jnp.where(kept, 0, 1), goal)
         return end.idx, end.value
 
-    found, values = jax.vmap(start, axis_name=START)(jax.random.uniform(key, (starts, 2 + width), t.g.dtype))
+    draws = jax.random.uniform(key, (starts, 2 + width), t.g.dtype)
+    found, values = lax.map(start, draws) if one_by_one() else jax.vmap(start, axis_name=START)(draws)
     best = jnp.argsort(values)[jnp.arange(count) % starts]
     found = found[best]
     return jnp.where(found < 0, -1, features[found])
