@@ -77,7 +77,7 @@ def unrolled(problem: Problem, max_steps: int, record: Record | None) -> Outcome
 @program(static_argnums=(1, 2))
 def _jitted(problem, max_steps, record):
     _debug.traced("solve", problem, max_steps, record)
-    if problem.objective.lanes_in_turn and one_by_one():
+    if (problem.objective.lanes_in_turn or problem.solver.lanes_in_turn) and one_by_one():
         return _in_turn(max_steps, record)(problem)
     return _runner(max_steps, record, None, None)(problem)
 

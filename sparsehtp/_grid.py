@@ -25,7 +25,7 @@ from ._progress import Callback, reporting
 from ._solve import _check_kind, default_solver
 from ._threads import one_blas_thread
 from ._types import ArrayLike, Support, host, is_concrete, replace, seeded
-from .linalg import LANE
+from .linalg import LANE, one_by_one
 from .objectives import AbstractObjective, MultiResponse, gather, scatter
 from .solvers import AbstractSolver
 from .solvers.base import AbstractPathSolver
@@ -231,10 +231,11 @@ def _own_parts(objective, rows):
 @program
 def batch(grid, own, lanes):
     """Fits of some lanes, traced; `own` as made by `_own_parts`."""
-    function = _path_lane if grid.by_path else _single_lane
-    # The driver names its lanes itself.
-    axis = {"axis_name": LANE} if grid.by_path else {}
-    return jax.vmap(function, in_axes=(None, None, 0), **axis)(grid, own, lanes)
+    if not grid.by_path:  # the driver names its lanes itself
+        return jax.vmap(_single_lane, in_axes=(None, None, 0))(grid, own, lanes)
+    if grid.solver.lanes_in_turn and one_by_one():
+        return lax.map(lambda lane: _path_lane(grid, own, lane), lanes)
+    return jax.vmap(_path_lane, in_axes=(None, None, 0), axis_name=LANE)(grid, own, lanes)
 
 
 def _lane_objective(grid, own, lane):

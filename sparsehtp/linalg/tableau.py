@@ -9,9 +9,9 @@ Adding j lowers the value by g_j^2 / q_j; swapping i out and j in lowers it by
 
     (g_j + (c_i/d_i) H_ij)^2 / (q_j + H_ij^2/d_i) - c_i^2/d_i,    d_i = (G^-1)_ii,
 
-with all coefficients optimised again, for all pairs in one pass over H. Only an addition needs the data: one column
-X'x_j of the Gram matrix. Those columns are fetched for a block of the best candidates at a time, since one matrix
-product costs little more than one vector product.
+with all coefficients optimised again, for all pairs in one pass over H. One `pivot` takes a feature out, or in, or
+both. Only what comes in needs the data: one column X'x_j of the Gram matrix. Those columns are fetched for a block of
+the best candidates at a time, since one matrix product costs little more than one vector product.
 """
 
 from collections.abc import Callable
@@ -44,10 +44,9 @@ class Equations(Protocol):
 
 
 class Tableau(NamedTuple):
-    """The state described above; rows past `size` are padding, and rows below `locked` are never swapped out."""
+    """The state described above; a row is free (zeros) where idx is -1."""
 
     idx: Int[Array, "m"]
-    size: Int[Array, ""]
     inverse: Float[Array, "m m"]
     H: Float[Array, "m p"]
     c: Float[Array, "m"]
@@ -67,8 +66,7 @@ def empty_tableau(equations: Equations, rows: int) -> Tableau:
     block = min(BLOCK, p)
     eps = jnp.finfo(dtype).eps
     return Tableau(
-        idx=jnp.zeros(rows, jnp.int32),
-        size=jnp.int32(0),
+        idx=jnp.full(rows, -1, jnp.int32),
         inverse=jnp.zeros((rows, rows), dtype),
         H=jnp.zeros((rows, p), dtype),
         c=jnp.zeros(rows, dtype),
@@ -82,27 +80,23 @@ def empty_tableau(equations: Equations, rows: int) -> Tableau:
     )
 
 
-def tableau_at(equations: Equations, idx: Int[Array, "m"], size: Int[Array, ""] | int) -> Tableau:
-    """The tableau of the first `size` features of idx, from the data."""
-    diagonal, rhs, constant = equations.diagonal, equations.rhs, equations.constant
-    rows = idx.shape[0]
-    active = jnp.arange(rows) < size
-    K = jnp.where(active[:, None], equations.columns(idx), 0)
-    G = jnp.where(active, K[:, idx], 0)
-    inverse = masked_factor((G + G.T) / 2, active).inverse(rhs.dtype)
+def tableau_at(equations: Equations, idx: Int[Array, "m"], mask: Bool[Array, "m"]) -> Tableau:
+    """The tableau of the features idx where `mask` holds, from the data."""
+    rhs, empty = equations.rhs, empty_tableau(equations, idx.shape[0])
+    K = jnp.where(mask[:, None], equations.columns(idx), 0)
+    G = jnp.where(mask, K[:, idx], 0)
+    inverse = masked_factor((G + G.T) / 2, mask).inverse(rhs.dtype)
     H = dot(inverse, K)
-    c = dot(inverse, jnp.where(active, rhs[idx], 0))
-    empty = empty_tableau(equations, rows)
-    chosen = empty.chosen.at[idx].max(active)
+    c = dot(inverse, jnp.where(mask, rhs[idx], 0))
+    chosen = empty.chosen.at[idx].max(mask)
     return empty._replace(
-        idx=jnp.where(active, idx, 0),
-        size=jnp.asarray(size, jnp.int32),
+        idx=jnp.where(mask, idx, -1),
         inverse=inverse,
         H=H,
         c=c,
         g=rhs - dot(c, K),
-        q=jnp.where(chosen, 0, diagonal - jnp.sum(K * H, axis=0)),
-        value=constant - dot(c, rhs[idx]),
+        q=jnp.where(chosen, 0, equations.diagonal - jnp.sum(K * H, axis=0)),
+        value=equations.constant - dot(c, rhs[idx]),
         chosen=chosen,
     )
 
@@ -112,7 +106,7 @@ def subtableau(t: Tableau, features: Int[Array, "w"]) -> Tableau:
     position = jnp.zeros(t.g.shape[0], jnp.int32).at[features].set(jnp.arange(features.shape[0], dtype=jnp.int32))
     block = min(BLOCK, features.shape[0])
     return t._replace(
-        idx=position[t.idx],
+        idx=jnp.where(t.idx < 0, -1, position[t.idx]),
         H=t.H[:, features],
         g=t.g[features],
         q=t.q[features],
@@ -123,151 +117,88 @@ def subtableau(t: Tableau, features: Int[Array, "w"]) -> Tableau:
     )
 
 
-def resize(t: Tableau, rows: int) -> Tableau:
-    """The same tableau with room for `rows` features, not fewer than it holds."""
-    t = t._replace(idx=t.idx[:rows], inverse=t.inverse[:rows, :rows], H=t.H[:rows], c=t.c[:rows])
-    more = (0, rows - t.idx.shape[0])
-    return t._replace(
-        idx=jnp.pad(t.idx, more),
-        inverse=jnp.pad(t.inverse, (more, more)),
-        H=jnp.pad(t.H, (more, (0, 0))),
-        c=jnp.pad(t.c, more),
-    )
-
-
 def addition_gains(t: Tableau) -> Float[Array, "p"]:
     """Decrease of the value from adding each feature; -inf for chosen and dependent ones."""
-    return jnp.where(t.chosen | (t.q <= t.floor), -jnp.inf, t.g**2 / jnp.where(t.q > t.floor, t.q, 1))
+    usable = ~t.chosen & (t.q > t.floor)
+    return jnp.where(usable, t.g**2 / jnp.where(usable, t.q, 1), -jnp.inf)
 
 
-def swap_gains(t: Tableau, locked: Int[Array, ""] | int = 0) -> Float[Array, "m p"]:
-    """Decrease of the value from every swap (row out, feature in); -inf where there is none."""
-    row = jnp.arange(t.idx.shape[0])
-    active = (row >= locked) & (row < t.size)
-    d = jnp.where(active, jnp.diagonal(t.inverse), 1.0)
-    c = jnp.where(active, t.c, 0.0)
-    q = t.q + t.H**2 / d[:, None]
-    numerator = (t.g + (c / d)[:, None] * t.H) ** 2
-    usable = active[:, None] & ~t.chosen & (q > t.floor)
-    return jnp.where(usable, numerator / jnp.where(usable, q, 1) - (c**2 / d)[:, None], -jnp.inf)
+def removal_losses(t: Tableau, rows: Bool[Array, "m"]) -> Float[Array, "m"]:
+    """Increase of the value from removing each row; inf for rows that may not leave."""
+    return jnp.where(rows, t.c**2 / jnp.where(rows, jnp.diagonal(t.inverse), 1), jnp.inf)
 
 
-def removal_losses(t: Tableau, locked: Int[Array, ""] | int = 0) -> Float[Array, "m"]:
-    """Increase of the value from removing each row; inf for padded and locked ones."""
-    row = jnp.arange(t.idx.shape[0])
-    active = (row >= locked) & (row < t.size)
-    return jnp.where(active, t.c**2 / jnp.where(active, jnp.diagonal(t.inverse), 1), jnp.inf)
+def swap_gains(t: Tableau, rows: Bool[Array, "m"], features: Int[Array, "b"] | None = None) -> Float[Array, "m b"]:
+    """Decrease of the value from every swap (row out, feature in); -inf where there is none.
 
-
-def remove(t: Tableau, i: Int[Array, ""], wanted: Array) -> Tableau:
-    """Row i out, and the last row into its place, where `wanted`."""
-    last = t.size - 1
-    row = jnp.arange(t.idx.shape[0])
-    a = jnp.where(wanted, t.inverse[:, i], 0)
-    d = jnp.where(wanted, t.inverse[i, i], 1)
-    f = t.H[i] / d
-    ci = jnp.where(wanted, t.c[i], 0) / d
-    order = jnp.where(wanted & (row == i), last, row)
-    stays = ~wanted | (row != last)
-    inverse = (t.inverse - a[:, None] * a / d)[order][:, order]
-    return t._replace(
-        idx=jnp.where(stays, t.idx[order], 0),
-        size=t.size - wanted,
-        inverse=jnp.where(stays[:, None] & stays, inverse, 0),
-        H=jnp.where(stays[:, None], (t.H - a[:, None] * f)[order], 0),
-        c=jnp.where(stays, (t.c - a * ci)[order], 0),
-        g=t.g + ci * t.H[i],
-        q=t.q + jnp.where(wanted, t.H[i] * f, 0),
-        value=t.value + jnp.where(wanted, t.c[i], 0) * ci,
-        chosen=t.chosen.at[t.idx[i]].set(t.chosen[t.idx[i]] & ~wanted),
-    )
-
-
-def fetch(
-    gram: GramColumns, t: Tableau, j: Int[Array, ""], priority: Float[Array, "p"] | None, wanted: Array
-) -> tuple[Tableau, Float[Array, "p"]]:
-    """The Gram column of j, and the tableau that has it at hand.
-
-    A miss fetches the columns of the highest priority beside it; no priority means that columns cost nothing.
+    Rows that may not leave are masked; `features` limits what may come in, None to all.
     """
-    if priority is None:
-        return t, gram(j[None])[0]
-    missing = wanted & ~(t.block == j).any()
-
-    def refill(_):
-        block = top_k(priority.at[j].set(jnp.inf), t.block.shape[0])
-        return jnp.where(missing, block, t.block), jnp.where(missing, gram(block), t.columns)
-
-    block, columns = lax.cond(any_lane(missing), refill, lambda _: (t.block, t.columns), None)
-    return t._replace(block=block, columns=columns), columns[jnp.argmax(block == j)]
-
-
-def add(gram: GramColumns, t: Tableau, j: Int[Array, ""], priority: Float[Array, "p"] | None, wanted: Array) -> Tableau:
-    """Add feature j where `wanted`."""
-    t, kappa = fetch(gram, t, j, priority, wanted)
-    row = jnp.arange(t.idx.shape[0])
-    active = row < t.size
-    u = jnp.where(active, t.H[:, j], 0)
-    schur = kappa - dot(jnp.where(active, kappa[t.idx], 0), t.H)
-    q, g = t.q[j], t.g[j]
-    unit = jnp.where(row == t.size, -1.0, u) * wanted
-    safe = jnp.where(wanted, q, 1)
-    step = jnp.where(wanted, g, 0) / safe
-    scaled = schur / safe
-    return t._replace(
-        idx=jnp.where(wanted & (row == t.size), j, t.idx),
-        size=t.size + wanted,
-        inverse=t.inverse + unit[:, None] * unit / safe,
-        H=t.H - unit[:, None] * scaled,
-        c=t.c - unit * step,
-        g=t.g - schur * step,
-        q=t.q - jnp.where(wanted, schur * scaled, 0),
-        value=t.value - g * step,
-        chosen=t.chosen.at[j].set(t.chosen[j] | wanted),
+    H, g, q, chosen, floor = (
+        (t.H, t.g, t.q, t.chosen, t.floor)
+        if features is None
+        else (t.H[:, features], t.g[features], t.q[features], t.chosen[features], t.floor[features])
     )
+    d = jnp.where(rows, jnp.diagonal(t.inverse), 1.0)[:, None]
+    c = jnp.where(rows, t.c, 0.0)[:, None]
+    q = q + H**2 / d
+    usable = rows[:, None] & ~chosen & (q > floor)
+    return jnp.where(usable, (g + c / d * H) ** 2 / jnp.where(usable, q, 1) - c**2 / d, -jnp.inf)
 
 
-def swap(
+def pivot(
     gram: GramColumns,
     t: Tableau,
     i: Int[Array, ""],
     j: Int[Array, ""],
+    out: Bool[Array, ""],
+    into: Bool[Array, ""],
     priority: Float[Array, "p"] | None,
-    wanted: Array,
 ) -> Tableau:
-    """Row i out and feature j in, in one pass over H, where `wanted`."""
-    t, kappa = fetch(gram, t, j, priority, wanted)
-    row = jnp.arange(t.idx.shape[0])
-    rest = (row < t.size) & (row != i)
-    on = wanted.astype(t.c.dtype)
+    """The feature of row i out where `out`, and feature j into row i where `into`.
+
+    A Gram column that is not at hand is fetched together with those of the highest priority; no priority means that
+    columns cost nothing.
+    """
+    if priority is None:
+        block, columns, kappa = t.block, t.columns, gram(j[None])[0]
+    else:
+        missing = into & ~(t.block == j).any()
+
+        def refill():
+            block = top_k(priority.at[j].set(jnp.inf), t.block.shape[0])
+            return jnp.where(missing, block, t.block), jnp.where(missing, gram(block), t.columns)
+
+        block, columns = lax.cond(any_lane(missing), refill, lambda: (t.block, t.columns))
+        kappa = columns[jnp.argmax(block == j)]
+    row, on = jnp.arange(t.idx.shape[0]), into.astype(t.c.dtype)
     # Removal of row i.
-    a = t.inverse[:, i] * on
-    d = jnp.where(wanted, t.inverse[i, i], 1)
-    f = t.H[i] / d
-    ci = t.c[i] * on / d
-    q = t.q + on * t.H[i] * f
-    g = t.g + ci * t.H[i]
-    c = t.c - a * ci
+    a = jnp.where(out, t.inverse[:, i], 0)
+    d = jnp.where(out, t.inverse[i, i], 1)
+    h = jnp.where(out, t.H[i], 0)
+    ci = jnp.where(out, t.c[i], 0) / d
+    f = h / d
+    q, g, c = t.q + h * f, t.g + ci * h, t.c - a * ci
     # Addition of j to what is left.
+    rest = (t.idx >= 0) & ~(out & (row == i))
     b = jnp.where(rest, kappa[t.idx], 0)
-    schur = kappa - dot(b, t.H) + dot(b, a) * f
-    u = jnp.where(rest, t.H[:, j] - a * f[j], 0)
-    qj = jnp.where(wanted, q[j], 1)
+    schur = (kappa - dot(b, t.H) + dot(b, a) * f) * on
+    qj = jnp.where(into, q[j], 1)
     step = g[j] * on / qj
-    unit = jnp.where(row == i, -1.0, u) * on
     scaled = schur / qj
-    inverse = t.inverse - a[:, None] * a / d
-    kept = jnp.where(wanted, (row != i).astype(on.dtype), 1)  # row and column i are zero up to rounding: make it exact
-    return t._replace(
-        idx=jnp.where(wanted & (row == i), j, t.idx),
-        inverse=inverse * kept[:, None] * kept + unit[:, None] * unit / qj,
-        H=(t.H - a[:, None] * f) * kept[:, None] - unit[:, None] * scaled,
-        c=c * kept - unit * step,
+    unit = jnp.where(row == i, -1, jnp.where(rest, t.H[:, j] - a * f[j], 0)) * on
+    keep = jnp.where(out & (row == i), 0, 1).astype(t.c.dtype)  # row and column i are zero up to rounding: exactly so
+    inverse = (t.inverse - a[:, None] * (a / d)) * (keep[:, None] * keep)
+    left = t.idx[i]
+    return Tableau(
+        idx=t.idx.at[i].set(jnp.where(into, j, jnp.where(out, -1, left))),
+        inverse=inverse + unit[:, None] * (unit / qj),
+        H=(t.H - a[:, None] * f) * keep[:, None] - unit[:, None] * scaled,
+        c=c * keep - unit * step,
         g=g - schur * step,
-        q=q - on * schur * scaled,
-        value=t.value + on * t.c[i] * ci - g[j] * step,
-        chosen=t.chosen.at[jnp.where(wanted, t.idx[i], j)]
-        .set(jnp.where(wanted, False, t.chosen[j]))
-        .at[j]
-        .set(t.chosen[j] | wanted),
+        q=q - schur * scaled,
+        value=t.value + jnp.where(out, t.c[i], 0) * ci - g[j] * step,
+        chosen=t.chosen.at[left].set(t.chosen[left] & ~out).at[j].max(into),
+        floor=t.floor,
+        block=block,
+        columns=columns,
     )

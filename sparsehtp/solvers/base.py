@@ -27,6 +27,7 @@ class AbstractSolver(eqx.Module):
     requires: ClassVar[type[AbstractObjective]]
     supports: ClassVar[tuple[type[AbstractThreshold], ...]]
     needs_curvature: ClassVar[bool] = False  # refits on a support, so the loss must have a second derivative
+    lanes_in_turn: ClassVar[bool] = False  # as for an objective
 
     def check(self, objective: AbstractObjective, threshold: AbstractThreshold) -> None:
         """Raise TypeError if the solver does not take this objective, loss or threshold."""

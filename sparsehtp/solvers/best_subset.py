@@ -1,6 +1,6 @@
 """Best subsets: forward growth, exact best swaps until none improves, and perturbed starts."""
 
-import itertools
+import math
 from typing import NamedTuple
 
 import equinox as eqx
@@ -14,25 +14,14 @@ from .._results import RESULTS
 from .._termination import SwapOptimal
 from .._tolerances import tolerance
 from .._types import Support, is_concrete
-from ..linalg import any_lane, top_k
-from ..linalg.tableau import Tableau, empty_tableau, removal_losses, remove, resize, swap_gains
-from ..objectives import AbstractRestrictable, GramEquations, gather
+from ..linalg import START, any_lane, one_by_one, top_k
+from ..linalg.tableau import Tableau, empty_tableau, subtableau, swap_gains
+from ..objectives import AbstractRestrictable, gather
 from ..objectives.base import DENSE_HESSIAN_LIMIT
 from ..thresholds import Sparsity
 from .base import AbstractPathSolver, Trail, report, where
-from .subset_pool import (
-    Point,
-    Pool,
-    best_fitted,
-    fitted,
-    gradient_pool,
-    kept_point,
-    support_of,
-    swap_pool,
-    tableau_of,
-    with_rows,
-)
-from .subset_search import STRONGEST, best_swap, descend, grow, perturbed, swap_noise, working_set
+from .pivot_search import KEPT, Goal, no_move, settle, swap_noise
+from .working_set import Point, alone, chosen_pool, gram_equations, promises, support_of, whole_pool
 
 
 class Effort(NamedTuple):
@@ -47,13 +36,14 @@ class Effort(NamedTuple):
 
 EFFORTS = {
     "fast": Effort(0, 0, 50, 0),
-    "default": Effort(8, 1, 100, 128),
+    "default": Effort(20, 2, 100, 128),
     "thorough": Effort(64, 4, 400, 2048),
 }
 TABLEAU_BYTES = 2**28  # a tableau over all features larger than this gives way to a working set
 WORKING_SET = 512  # features, or four times the support where that is more
-SINGLES = 8  # swaps of a local model that are tried one by one, beside its descent
-ROUNDS = 5  # descents per size of a path whose objective is not quadratic
+STAGES = (16, 64, 256, 1024)  # sizes at which a path renews its working set
+SINGLES = 8  # swaps of a local model that are tried one by one
+ROUNDS = 5  # per size of a path whose objective is not quadratic
 
 
 class BestSubsetState(NamedTuple):
@@ -66,12 +56,28 @@ class BestSubsetState(NamedTuple):
     step_size: Array
     fault: Array
     gain: Array  # of the best remaining swap, in units of F
-    local: Array  # no descent from here improves
+    stage: Array  # one of DESCEND, SINGLE and PERTURB
     failures: Array  # steps of perturbed starts since the last improvement
     optimal: Array
     tableau: Tableau | None  # kept for a quadratic over all features
-    stale: Array  # the tableau is not that of the support
+    level: Array | None  # what the tableau is still to take in
     key: Array
+
+
+class Walk(NamedTuple):
+    """A walk from size to size: where it stands, which way it goes (0: it has ended), the last point, and what was
+    found of every size."""
+
+    k: Array
+    direction: Array
+    stage: Array
+    tries: Array
+    x: Array
+    trail: Trail
+
+
+# What the next step of a search does where the last one failed; for a quadratic, its descents are never wrong.
+DESCEND, SINGLE, PERTURB = 0, 1, 2
 
 
 class BestSubset(AbstractPathSolver):
@@ -82,8 +88,9 @@ class BestSubset(AbstractPathSolver):
     Growth adds features one by one, each with the largest decrease of F. Then the best of all k (p - k) swaps, all
     coefficients optimised again, is made until none improves. Further steps perturb the best support in a batch of
     random ways within a working set, descend again, and keep what is better. For a loss that is not squared, gains
-    are those of the local quadratic model, and every move is confirmed by a refit of F itself. Refits and gradients
-    come from the data, so rounding in the updates never decides which support is returned.
+    are those of the local quadratic model; where it has no better swap, the best ones are refitted under F itself, and
+    only a refit decides which support is kept. Refits and gradients come from the data, so rounding in the updates
+    never decides which support is returned.
 
     Args:
         effort: "fast" (no perturbed starts), "default" or "thorough".
@@ -109,6 +116,7 @@ class BestSubset(AbstractPathSolver):
     requires = AbstractRestrictable
     supports = (Sparsity,)
     needs_curvature = True
+    lanes_in_turn = True  # their pivots differ in number, and each fills the cores by itself
 
     def __init__(self, effort: str = "default", working_set: int | None = None):
         self.effort = effort
@@ -149,133 +157,115 @@ class BestSubset(AbstractPathSolver):
 
     # --- one k -------------------------------------------------------------------------------------------------------
     def init(self, objective, threshold, x0, key):
-        p, locked = objective.n_coefficients, threshold.keep.shape[0]
-        width = self._width(objective, threshold)
-        rows = locked + threshold.k_max
-        target = locked + threshold.k
-        start = (x0[:p] != 0).astype(jnp.int32)
-        tableau = None
-        if objective.quadratic and width is None:
-            equations = objective.normal_equations()
-            tableau = empty_tableau(equations, locked)
-            level = start.at[threshold.keep].set(2)
-            for _, high in _segments(threshold.k_max):
-                tableau = resize(tableau, locked + high)
-                tableau = grow(equations, tableau, jnp.minimum(target, locked + high), level)
-            # The first step refits; until then the value is infinite.
-            point = Point(tableau.idx, tableau.size, jnp.zeros_like(x0), jnp.asarray(jnp.inf, x0.dtype), jnp.int32(0))
-            grad = jnp.zeros_like(x0)
-        else:  # the model, or the working set, is renewed whenever the support has doubled
-
-            def stage(carry):
-                point, _ = carry
-                pool = gradient_pool(objective, point, width)
-                inner = pool.inward(point, p)
-                equations = pool.objective.normal_equations(inner.x)
-                level = start if pool.features is None else start[pool.features]
-                goal = jnp.minimum(target, jnp.maximum(2 * point.size, locked + 4))
-                t = grow(equations, tableau_of(equations, inner), goal, level)
-                new = pool.outward(fitted(pool.objective, threshold, t.idx, t.size, inner.x), p)
-                return new, new.size > point.size
-
-            first = kept_point(objective, threshold, rows), jnp.ones((), bool)
-            point, _ = lax.while_loop(lambda c: any_lane((c[0].size < target) & c[1]), stage, first)
-            _, grad = objective.value_and_grad(point.x, support_of(objective, point))
-        no, one = jnp.zeros((), bool), jnp.ones((), x0.dtype)
+        p, rows = objective.n_coefficients, threshold.keep.shape[0] + threshold.k_max
+        zero, no = jnp.zeros((), objective.dtype), jnp.zeros((), bool)
+        origin = objective.origin()
+        tableau = level = None
+        if self._persistent(objective, threshold):
+            level = (x0[:p] != 0).astype(jnp.int32).at[threshold.keep].set(KEPT)
+            tableau = empty_tableau(objective.normal_equations(), rows)
         return BestSubsetState(
-            x=point.x,
-            support=support_of(objective, point),
-            value=point.value,
-            grad=grad,
-            step_size=one,
-            fault=point.fault,
-            gain=one * jnp.inf,
-            local=no,
+            x=origin,
+            support=support_of(objective, _keep_first(threshold), jnp.int32(threshold.keep.shape[0])),
+            value=zero + jnp.inf,  # until the first step has refitted
+            grad=jnp.zeros_like(origin),
+            step_size=zero + 1,
+            fault=jnp.int32(0),
+            gain=zero + jnp.inf,
+            stage=jnp.int32(DESCEND),
             failures=jnp.int32(0),
             optimal=no,
             tableau=tableau,
-            stale=no,
+            level=level,
             key=key,
         )
 
     def step(self, objective, threshold, state, t):
         starts, patience, _, width = EFFORTS[self.effort]
         p, free, locked = objective.n_coefficients, objective.n_free, threshold.keep.shape[0]
+        dtype = state.value.dtype
         key, draw = jax.random.split(state.key)
-        size = jnp.sum(state.support.mask, dtype=jnp.int32) - free
-        point = Point(state.support.idx[free:], size, state.x, state.value, state.fault)
-        pool_width = self._width(objective, threshold)
-        if pool_width is None:
-            pool = Pool(objective, None)
-        else:
-            pool = swap_pool(objective, threshold, point, pool_width)
-        inner = pool.inward(point, p)
-        equations = pool.objective.normal_equations(inner.x)
+        chosen = jnp.zeros(p, bool).at[state.support.idx[free:]].max(state.support.mask[free:])
+        size = jnp.sum(state.support.mask, dtype=jnp.int32) - free - locked
+        started = jnp.isfinite(state.value)
 
-        def rebuilt():  # forms its own normal equations, so that their passes over the data are made only here
-            return tableau_of(pool.objective.normal_equations(inner.x), inner)
+        persistent = state.tableau is not None
+        pool, target, level = whole_pool(objective, threshold), threshold.k, state.level
+        if not persistent:  # grow in stages, so that the model or the working set suits what is chosen
+            target = jnp.where(started, jnp.minimum(threshold.k, jnp.maximum(2 * size, 4)), 0)
+            pool_width = self._width(objective, threshold)
+            if pool_width is not None:
+                scores = promises(objective, threshold, state, chosen, target > size)
+                pool = chosen_pool(objective, threshold, chosen, scores, pool_width)
+        x = pool.inward(state.x, p)
+        inside = chosen if pool.features is None else chosen[pool.features]
+        equations = pool.objective.normal_equations(x)
+        t0 = state.tableau
+        if not persistent:
+            t0 = empty_tableau(equations, locked + threshold.k_max)
+            level = jnp.where(pool.kept, KEPT, inside.astype(jnp.int32))
+        goal = Goal(pool.kept, target, state.stage == DESCEND, _scale(objective, state.value))
+        t1, move, left = settle(equations, t0, no_move(t0), level, goal)
 
-        if state.tableau is None:
-            t0 = rebuilt()
-        elif not starts:  # nothing but descents, which end with their own tableau
-            t0 = state.tableau
-        else:
-            t0 = lax.cond(any_lane(state.stale), rebuilt, lambda: state.tableau)
-
-        def descent():
-            new, end = _descent(pool.objective, threshold, equations, t0, inner)
-            return pool.outward(new, p), end
-
-        def perturbation():
-            few = working_set(t0, locked, min(max(width, 2 * point.idx.shape[0]), t0.g.shape[0]))
-            small = Pool(pool.objective.subset(few), few)
-            start = small.inward(inner, t0.g.shape[0])
-            strength = jnp.clip(size - locked, 1, STRONGEST)
-            found = perturbed(_gram(small.objective, start.x), t0, few, locked, starts, strength, draw)
-            new = best_fitted(small.objective, threshold, found, size, start.x)
-            return pool.outward(small.outward(new, t0.g.shape[0]), p), t0
-
+        moved = ~started | jnp.any((t1.chosen != inside) & ~pool.kept)
+        far = jnp.asarray(starts > 0) & ~moved & (objective.quadratic | (state.stage == PERTURB))
+        supports = _near(objective, t1, move, pool.kept)
         if starts:
-            unmoved = (point, t0)
-            far = lax.cond(any_lane(state.local), perturbation, lambda: unmoved)
-            near = lax.cond(any_lane(~state.local), descent, lambda: unmoved)
-            found, end = where(state.local, far, near)
-        else:
-            found, end = descent()
 
-        tol = tolerance("swap", state.value.dtype)
-        least = jnp.where(jnp.isfinite(state.value), tol * jnp.abs(state.value), 0)
-        better, improved = found.value < state.value, found.value < state.value - least
-        found = where(better, found, point)
-        support = support_of(objective, found)
-        value, grad = objective.value_and_grad(found.x, support)
-        gain, left, tableau = state.gain, jnp.zeros((), bool), None
-        if state.tableau is not None:
-            moved = better & ~state.local
-            tableau = where(moved, _refreshed(end, found, value, grad), t0)
-            gain = jnp.where(state.local, gain, best_swap(tableau, locked)[0] / 2)
-            left = gain > tol * jnp.abs(value) + swap_noise(equations) / 2
+            def perturbed():
+                few = min(max(width, 2 * t1.idx.shape[0]), t1.g.shape[0])
+                found = _perturbed(pool, x, t1, move, few, goal, starts, draw, supports.shape[0])
+                return jnp.where(far, found, supports)
+
+            supports = lax.cond(any_lane(far), perturbed, lambda: supports)
+        found = pool.outward(_best_fitted(pool, threshold, supports, x), p)
+
+        tol = tolerance("swap", dtype)
+        least = jnp.where(started, tol * jnp.abs(state.value), 0)
+        grown = jnp.isfinite(found.value) & (found.size > size + locked)
+        better = (found.value < state.value) | grown
+        improved = (found.value < state.value - least) | grown
+        here = support_of(objective, found.idx, found.size)
+        support, x, fault = where(better, (here, found.x, found.fault), (state.support, state.x, state.fault))
+        value, grad = objective.value_and_grad(x, support)
+        tableau, exact = None, jnp.ones((), bool)
+        if persistent:
+            # A tableau of the support that is left takes over what the refit says of it.
+            known = jnp.where(better, moved, ~moved)
+            fresh = t1._replace(
+                c=jnp.where((t1.idx >= 0) & (fault == 0), x[t1.idx], t1.c), g=-grad[:p], value=2 * value
+            )
+            tableau = where(known, fresh, where(moved, t0, t1))
+            exact = ~jnp.any(level)
+            wanted = jnp.zeros(p, jnp.int32).at[found.idx].max(jnp.arange(found.idx.shape[0]) < found.size)
+            level = jnp.where(better & far, wanted, jnp.where(moved & ~better, level, left))
+            level = jnp.where(pool.kept, KEPT, 1) * level
+            gain = move.gain / 2
+            optimal = gain <= tol * jnp.abs(value) + swap_noise(equations) / 2
         else:
-            gain = jnp.where(state.local, gain, jnp.maximum(state.value - value, 0))
-        # After a better perturbed start, however little better, no descent has been made.
-        local = jnp.where(state.local, ~better, ~improved | ((state.tableau is not None) & ~left))
-        failures = jnp.where(improved, 0, state.failures + state.local)
+            gain = jnp.maximum(state.value - value, 0)
+            optimal = (target >= threshold.k) | (size < target)
+        failures = jnp.where(improved, 0, state.failures + far)
         new = BestSubsetState(
-            x=found.x,
+            x=x,
             support=support,
             value=value,
             grad=grad,
             step_size=state.step_size,
-            fault=found.fault,
+            fault=fault,
             gain=gain,
-            local=local,
+            stage=jnp.where(improved, DESCEND, jnp.where(moved, SINGLE, PERTURB)).astype(jnp.int32),
             failures=failures,
-            optimal=local & ~left & (failures >= patience),
+            optimal=optimal & exact & ~moved & ~improved & (failures >= patience),
             tableau=tableau,
-            stale=state.local & better,
+            level=level if persistent else None,
             key=key,
         )
-        return new, report(objective, threshold, state, new, value=value, grad=grad, entries=support, fault=found.fault)
+        return new, report(objective, threshold, state, new, value=value, grad=grad, entries=support, fault=fault)
+
+    def _persistent(self, objective, threshold):
+        """True if one tableau over all features serves the whole search."""
+        return objective.quadratic and self._width(objective, threshold) is None
 
     def _width(self, objective, threshold):
         """Features of a working set; None: all of them at once."""
@@ -291,161 +281,155 @@ class BestSubset(AbstractPathSolver):
     # --- every k -----------------------------------------------------------------------------------------------------
     def path(self, objective, threshold, key):
         p, locked, k_max = objective.n_coefficients, threshold.keep.shape[0], threshold.k_max
-        width = self._width(objective, threshold)
-        rows = locked + k_max
-        backward = objective.quadratic and self.effort != "fast"
-        point = kept_point(objective, threshold, rows)
-        best = Point(
-            jnp.zeros((k_max + 1, rows), jnp.int32).at[0].set(point.idx),
-            jnp.full(k_max + 1, point.size),
-            (),
-            jnp.full(k_max + 1, jnp.inf, objective.dtype).at[0].set(point.value),
-            (),
-        )
-        t, parts = None, []
-        for low, high in _segments(k_max):
-            pool = gradient_pool(objective, point, width)
-            inner = with_rows(pool.inward(point, p), locked + high)
-            equations = _equations(pool, inner.x)
-            if t is None or pool.features is not None or not objective.quadratic:
-                t = tableau_of(equations, inner)
-            else:
-                t = resize(t, locked + high)
-            t, inner, best = _forward(pool, threshold, equations, t, inner, best, low, high)
-            point = pool.outward(with_rows(inner, rows), p)
-            if pool.features is not None and not backward:  # refits within a working set read less
-                parts.append(_refits(pool, objective, threshold, best, low, high))
-        if backward:
-            for low, high in reversed(_segments(k_max)):
-                t = resize(t, locked + high)
-                t, best = _backward(pool, threshold, t, best, low)
-        if not parts:
-            return _refits(Pool(objective, None), objective, threshold, best, 0, k_max)
-        trail = jax.tree.map(lambda *a: jnp.concatenate(a), *parts)
+        width, origin = self._width(objective, threshold), objective.origin()
+        nothing = support_of(objective, _keep_first(threshold), jnp.int32(locked))
+        row = Trail(nothing, gather(origin, nothing), jnp.asarray(jnp.inf, origin.dtype), jnp.int32(0))
+        trail = jax.tree.map(lambda a: jnp.broadcast_to(a, (k_max + 1, *a.shape)), row)
+        walk = Walk(jnp.int32(0), jnp.int32(1), jnp.int32(DESCEND), jnp.int32(0), origin, trail)
+        if width is None:
+            walk = self._walk(whole_pool(objective, threshold), objective, threshold, walk, jnp.int32(k_max))
+        else:
+            ends = jnp.asarray([*(k for k in STAGES if 1.25 * k < k_max), k_max], jnp.int32)
+
+            def stage(walk):
+                chosen, support = _chosen_before(objective, walk)
+                equations = objective.normal_equations(walk.x)
+                _, grad = objective.value_and_grad(walk.x, support)
+                grad = jnp.where(walk.k > 0, grad[:p], equations.rhs)
+                pool = chosen_pool(objective, threshold, chosen, alone(equations, grad), width)
+                return self._walk(pool, objective, threshold, walk, jnp.min(jnp.where(ends < walk.k, k_max, ends)))
+
+            walk = lax.while_loop(lambda walk: any_lane(walk.direction != 0), stage, walk)
+        trail = walk.trail
+        trail = trail._replace(result=jnp.where(trail.result == 0, jnp.int32(RESULTS.converged), trail.result))
         return jax.tree.map(lambda a: a[jnp.minimum(jnp.arange(k_max + 1), threshold.k)], trail)
 
+    def _walk(self, pool, objective, threshold, walk, end):
+        """Walk from size to size in a working set: up to `end` and, after the last size, back."""
+        p, rows = objective.n_coefficients, threshold.keep.shape[0] + threshold.k_max
+        quadratic, tol = objective.quadratic, tolerance("swap", walk.x.dtype)
+        backward = quadratic and self.effort != "fast"
 
-def _equations(pool, x):
-    """The normal equations around x, with their matrix where they last for a whole segment of few features."""
-    if pool.features is None or not pool.objective.quadratic:
-        return pool.objective.normal_equations(x)
-    return _gram(pool.objective, x)
+        def begin(walk):
+            """A model around the last point, and the empty tableau that is to take in its support."""
+            equations = pool.objective.normal_equations(pool.inward(walk.x, p))
+            chosen, _ = _chosen_before(objective, walk)
+            chosen = chosen if pool.features is None else chosen[pool.features]
+            t = empty_tableau(equations, rows)
+            return equations, chosen, (t, no_move(t), jnp.where(pool.kept, KEPT, chosen.astype(jnp.int32)))
 
+        def active(walk):
+            return (walk.direction < 0) | ((walk.direction > 0) & (walk.k <= end))
 
-def _refits(pool, objective, threshold, best, low, high):
-    """The rows of a trail for k = low + 1 .. high, and for k = 0 if low is 0, by refits within a pool."""
-    p, locked, rows = objective.n_coefficients, threshold.keep.shape[0], best.idx.shape[1]
-    zero = jnp.zeros(p + objective.n_free, objective.dtype)
+        equations, _, first = begin(walk)
+        if quadratic and pool.features is not None:  # it lasts for many sizes
+            equations = gram_equations(equations)
 
-    def refitted(k):
-        outer = Point(best.idx[k], best.size[k], zero, best.value[k], jnp.int32(0))
-        inner = with_rows(pool.inward(outer, p), locked + high)
-        fit = fitted(pool.objective, threshold, inner.idx, inner.size, inner.x)
-        fit = with_rows(pool.outward(fit, p), rows)
-        support = support_of(objective, fit)
-        return support, gather(fit.x, support), fit.value, fit.fault
+        def body(carry):
+            walk, search = carry
+            k, value, last = walk.k, walk.trail.value[walk.k], walk.k >= threshold.k
+            model, chosen, turn = equations, None, 1 - 2 * ((walk.direction < 0) | last).astype(jnp.int32)
+            if not quadratic:
+                (model, chosen, search), turn = begin(walk), 0
+            goal = Goal(pool.kept, k, walk.stage == DESCEND, _scale(objective, value), turn)
+            search = settle(model, *search, goal)
+            t, move, _ = search
+            x = pool.inward(walk.x, p)
+            nothing = Point(jnp.zeros(rows, jnp.int32), k, x, jnp.asarray(jnp.inf, x.dtype), jnp.int32(0))
+            # On the way back few sizes gain anything.
+            worth = active(walk) & (~jnp.isfinite(value) | (not quadratic) | (t.value / 2 < value - tol * value))
+            found = lax.cond(
+                any_lane(worth),
+                lambda: _best_fitted(pool, threshold, _near(objective, t, move, pool.kept), x),
+                lambda: nothing,
+            )
+            found = pool.outward(found, p)
+            better = worth & (found.value < value)
+            here = support_of(objective, found.idx, found.size)
+            row = Trail(here, gather(found.x, here), found.value, found.fault)
+            trail = jax.tree.map(lambda a, b: a.at[k].set(jnp.where(better, b, a[k])), walk.trail, row)
+            settled, stage = jnp.ones((), bool), walk.stage
+            if not quadratic:
+                new = ~jnp.isfinite(value)
+                improved = better & (new | (found.value < value - tol * jnp.abs(value)))
+                moved = new | jnp.any((t.chosen != chosen) & ~pool.kept)
+                settled = ~improved & ~moved | (walk.tries + 1 >= ROUNDS)
+                stage = jnp.where(settled | improved, DESCEND, SINGLE).astype(jnp.int32)
+            direction = jnp.where(last & settled, -1 if backward else 0, walk.direction)
+            onward = k + jnp.where(settled, direction, 0)
+            after = Walk(
+                k=onward,
+                direction=jnp.where(settled & (direction < 0) & (onward < 1), 0, direction),
+                stage=stage,
+                tries=jnp.where(settled, 0, walk.tries + 1),
+                x=jnp.where(better, found.x, walk.x),
+                trail=trail,
+            )
+            return where(active(walk), after, walk), search
 
-    ks = jnp.minimum(jnp.arange(low + (low > 0), high + 1), threshold.k)
-    support, z, value, fault = lax.map(refitted, ks)
-    return Trail(support, z, value, jnp.where(fault == 0, RESULTS.converged, fault))
-
-
-def _segments(k_max):
-    """Ranges of k over which a path uses one number of rows: padded rows cost as much as full ones."""
-    ends = [0, *(k for k in (16, 64, 256, 1024) if 1.25 * k < k_max), k_max]
-    return list(itertools.pairwise(ends)) if k_max else [(0, 0)]
-
-
-def _forward(pool, threshold, equations, t, point, best, low, high):
-    """Grow and descend for k = low + 1 .. high."""
-    locked = threshold.keep.shape[0]
-    objective = pool.objective
-    quadratic = objective.quadratic
-
-    def quadratic_step(k, carry):
-        t, point, best = carry
-        t = descend(equations, grow(equations, t, locked + k), locked)
-        return t, point, _recorded(pool, best, k, t.idx, t.size, t.value)
-
-    def step(k, carry):
-        t, point, best = carry
-        model = objective.normal_equations(point.x)
-        t = grow(model, tableau_of(model, point), locked + k)
-        point = fitted(objective, threshold, t.idx, t.size, point.x)
-
-        def improve(carry):
-            point, _, count = carry
-            model = objective.normal_equations(point.x)
-            new, _ = _descent(objective, threshold, model, tableau_of(model, point), point)
-            improved = new.value < point.value - tolerance("swap", point.value.dtype) * jnp.abs(point.value)
-            return where(improved, new, point), improved, count + 1
-
-        yes = jnp.ones((), bool)
-        point, _, _ = lax.while_loop(lambda c: any_lane(c[1]) & (c[2] < ROUNDS), improve, (point, yes, jnp.int32(0)))
-        return t, point, _recorded(pool, best, k, *point[:2], point.value)
-
-    def body(carry):
-        k, rest = carry
-        return k + 1, (quadratic_step if quadratic else step)(k, rest)
-
-    _, (t, point, best) = lax.while_loop(
-        lambda c: (c[0] <= high) & any_lane(c[0] <= threshold.k), body, (jnp.int32(low + 1), (t, point, best))
-    )
-    if quadratic and (pool.features is not None or high < best.size.shape[0] - 1):
-        point = fitted(objective, threshold, t.idx, t.size, point.x)
-    return t, point, best
+        return lax.while_loop(lambda carry: any_lane(active(carry[0])), body, (walk, first))[0]
 
 
-def _backward(pool, threshold, t, best, low):
-    """Remove the least feature and descend, down to k = low, keeping what is better than before."""
-    locked = threshold.keep.shape[0]
-    equations = pool.objective.normal_equations()
-
-    def body(carry):
-        t, best = carry
-        t = remove(t, jnp.argmin(removal_losses(t, locked)).astype(jnp.int32), t.size > locked + low)
-        t = descend(equations, t, locked)
-        return t, _recorded(pool, best, t.size - locked, t.idx, t.size, t.value)
-
-    return lax.while_loop(lambda c: any_lane(c[0].size > locked + low), body, (t, best))
+def _keep_first(threshold):
+    """The kept features, and room for the others."""
+    keep = jnp.asarray(threshold.keep, jnp.int32)
+    return jnp.concatenate([keep, jnp.zeros(threshold.k_max, jnp.int32)])
 
 
-def _recorded(pool, best, k, idx, size, value):
-    """The best supports of every k, with one more candidate for k."""
-    idx = idx if pool.features is None else pool.features[idx]
-    row = jnp.zeros(best.idx.shape[1], jnp.int32).at[: idx.shape[0]].set(idx)
-    better = value < best.value[k]
-    return best._replace(
-        idx=best.idx.at[k].set(jnp.where(better, row, best.idx[k])),
-        size=best.size.at[k].set(jnp.where(better, size, best.size[k])),
-        value=best.value.at[k].min(value),
-    )
+def _chosen_before(objective, walk):
+    """The support to go on from: that of the size if there is one, else of the size before; also as a mask."""
+    k = jnp.where(jnp.isfinite(walk.trail.value[walk.k]), walk.k, jnp.maximum(walk.k - 1, 0))
+    support = jax.tree.map(lambda a: a[k], walk.trail.support)
+    return jnp.zeros(objective.n_coefficients, bool).at[support.idx].max(support.mask, mode="drop"), support
 
 
-def _descent(objective, threshold, equations, t0, point):
-    """The best point found by swaps on a tableau, and the tableau at the end of its descent."""
-    locked = threshold.keep.shape[0]
+def _scale(objective, value):
+    """What gains of swaps are compared with; None: the tableau's value."""
+    return None if objective.quadratic else 2 * jnp.abs(value)
+
+
+def _near(objective, t, move, kept):
+    """Supports to refit: that of the tableau and, for a local model, those of its best swaps."""
     if objective.quadratic:
-        end = descend(equations, t0, locked)
-        return fitted(objective, threshold, end.idx, end.size, point.x), end
-    end = descend(equations, t0, locked, 2 * jnp.abs(point.value))
-    gains = swap_gains(t0, locked)
-    best = jnp.max(gains, axis=0)
-    features = top_k(best, min(SINGLES, best.shape[0]))
-    rows = jnp.argmax(gains[:, features], axis=0)
-    singles = jax.vmap(lambda i, j: t0.idx.at[i].set(jnp.where(best[j] > -jnp.inf, j, t0.idx[i])))(rows, features)
-    return best_fitted(objective, threshold, jnp.vstack([end.idx, singles]), t0.size, point.x), end
+        return t.idx[None]
+    features = top_k(move.scores, min(SINGLES, move.scores.shape[0]))
+    gains = swap_gains(t, (t.idx >= 0) & ~kept[t.idx], features)
+    out, there = jnp.argmax(gains, axis=0), jnp.max(gains, axis=0) > -jnp.inf
+    singles = jax.vmap(lambda i, j, there: t.idx.at[i].set(jnp.where(there, j, t.idx[i])))(out, features, there)
+    return jnp.vstack([t.idx, singles])
 
 
-def _refreshed(t, point, value, grad):
-    """A tableau with coefficients, value and gradient from the data."""
-    p = t.g.shape[0]
-    c = jnp.where(jnp.arange(t.idx.shape[0]) < t.size, point.x[t.idx], 0)
-    return t._replace(c=c, g=-grad[:p], value=2 * value)
+def _best_fitted(pool, threshold, supports, start):
+    """The best of the refits on several supports."""
+    if supports.shape[0] == 1:
+        return pool.fitted(threshold, supports[0], start)
+    points = jax.vmap(lambda idx: pool.fitted(threshold, idx, start))(supports)
+    i = jnp.argmin(jnp.where(jnp.isfinite(points.value), points.value, jnp.inf))
+    return jax.tree.map(lambda a: a[i], points)
 
 
-def _gram(objective, x):
-    """The normal equations of a small objective with their matrix."""
-    equations = objective.normal_equations(x)
-    A = equations.columns(jnp.arange(objective.n_coefficients, dtype=jnp.int32))
-    return GramEquations(A, equations.rhs, equations.diagonal, equations.constant)
+def _perturbed(pool, x, t, move, width, goal, starts, key, count):
+    """The best `count` supports found by descents from randomly perturbed copies of t, within a working set.
+
+    A perturbation swaps a random part of the features for the best of a random part of the others, between a half and
+    a few of them.
+    """
+    features = top_k(jnp.where(t.chosen | pool.kept, jnp.inf, move.scores), width)
+    small, kept = subtableau(t, features), pool.kept[features]
+    objective = pool.objective.subset(features)
+    equations = gram_equations(objective.normal_equations(jnp.concatenate([x[features], x[pool.kept.shape[0] :]])))
+    goal = goal._replace(kept=kept, descend=jnp.ones((), bool))
+
+    def start(draws):
+        leave, part = draws[0], 0.5 ** (1 + draws[1] * max(math.log2(width) - 2, 0))
+        draws = draws[2:]
+        first = draws == jnp.min(jnp.where(small.chosen & ~kept, draws, 1))  # one at least
+        level = jnp.where(small.chosen, ~((draws < leave) | first), draws < part)
+        end, _, _ = settle(equations, small, no_move(small), level.astype(jnp.int32) * jnp.where(kept, 0, 1), goal)
+        return end.idx, end.value
+
+    draws = jax.random.uniform(key, (starts, 2 + width), t.g.dtype)
+    found, values = lax.map(start, draws) if one_by_one() else jax.vmap(start, axis_name=START)(draws)
+    best = jnp.argsort(values)[jnp.arange(count) % starts]
+    found = found[best]
+    return jnp.where(found < 0, -1, features[found])

@@ -12,7 +12,7 @@ from .._results import RESULTS
 from .._termination import Complete
 from .._types import Support, is_concrete
 from ..linalg import any_lane
-from ..linalg.tableau import Tableau, add, addition_gains, empty_tableau, resize, tableau_at
+from ..linalg.tableau import Tableau, addition_gains, empty_tableau, pivot, tableau_at
 from ..objectives import AbstractRestrictable, gather
 from ..thresholds import NonNegativeSparsity, OffDiagonal, Sparsity
 from .base import AbstractPathSolver, Trail, report
@@ -226,7 +226,8 @@ class ForwardSelection(AbstractPathSolver):
         def gram(idx):  # in here, so that the normal equations are formed only where columns are fetched
             return objective.normal_equations().columns(idx)
 
-        return new._replace(memory=add(gram, state.memory, j, scores, wanted))
+        free = jnp.argmax(state.memory.idx < 0).astype(jnp.int32)
+        return new._replace(memory=pivot(gram, state.memory, free, j, jnp.zeros((), bool), wanted, scores))
 
     def _scores(self, objective, threshold, state):
         if state.memory is not None:
@@ -236,7 +237,7 @@ class ForwardSelection(AbstractPathSolver):
         if self.rule == "omp" or isinstance(threshold, OffDiagonal):
             return decreases(objective, threshold, state)
         equations = objective.normal_equations(state.x)
-        local = tableau_at(equations, state.support.idx[objective.n_free :], threshold.keep.shape[0] + state.size)
+        local = tableau_at(equations, state.support.idx[objective.n_free :], state.support.mask[objective.n_free :])
         return addition_gains(local._replace(g=-state.grad[: objective.n_coefficients]))
 
 
@@ -256,4 +257,5 @@ def _first_tableau(objective, threshold) -> Tableau:
     n_keep = threshold.keep.shape[0]
     if not n_keep:
         return empty_tableau(equations, threshold.k_max)
-    return resize(tableau_at(equations, jnp.asarray(threshold.keep), n_keep), n_keep + threshold.k_max)
+    idx = jnp.zeros(n_keep + threshold.k_max, jnp.int32).at[:n_keep].set(threshold.keep)
+    return tableau_at(equations, idx, jnp.arange(idx.shape[0]) < n_keep)

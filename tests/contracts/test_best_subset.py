@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp.linalg.tableau import add, addition_gains, empty_tableau, swap, swap_gains
+from sparsehtp.linalg.tableau import addition_gains, empty_tableau, pivot, removal_losses, swap_gains
 from sparsehtp.objectives import GramEquations
 
 N, P, K = 40, 9, 3
@@ -201,7 +201,7 @@ def test_tableau_gains_are_exact(x64):
     X, y = problem(5)
     l2 = 0.3
     A, b = jnp.asarray(X.T @ X + l2 * np.eye(P)), jnp.asarray(X.T @ y)
-    yes = jnp.asarray(True)
+    yes, no = jnp.asarray(True), jnp.asarray(False)
 
     def gram(idx):
         return A[idx]
@@ -214,15 +214,29 @@ def test_tableau_gains_are_exact(x64):
     t = empty_tableau(GramEquations(A, b, jnp.diagonal(A), jnp.asarray(y @ y)), 4)
     for size in range(1, 4):
         gains, before = addition_gains(t), t.value
-        t = add(gram, t, jnp.argmax(gains), gains, yes)
+        t = pivot(gram, t, jnp.int32(size - 1), jnp.argmax(gains).astype(jnp.int32), no, yes, gains)
         np.testing.assert_allclose(t.value, value(t.idx[:size]), rtol=1e-10)
         np.testing.assert_allclose(before - t.value, gains.max(), rtol=1e-10)
     for round_ in range(6):
-        gains = np.asarray(swap_gains(t))
+        gains = np.asarray(swap_gains(t, t.idx >= 0))
         chosen = np.asarray(t.idx[:3])
         for i, j in itertools.product(range(3), set(range(P)) - set(chosen.tolist())):
             other = chosen.copy()
             other[i] = j
             np.testing.assert_allclose(t.value - gains[i, j], value(other), rtol=1e-9)
-        t = swap(gram, t, jnp.asarray(round_ % 3), jnp.asarray(j), jnp.asarray(gains.max(0)), yes)
+        t = pivot(gram, t, jnp.int32(round_ % 3), jnp.int32(j), yes, yes, jnp.asarray(gains.max(0)))
         np.testing.assert_allclose(t.value, value(t.idx[:3]), rtol=1e-9)
+    losses = np.asarray(removal_losses(t, t.idx >= 0))
+    unchanged = pivot(gram, t, jnp.int32(1), jnp.int32(0), no, no, jnp.zeros(P))
+    for before, after in zip(t, unchanged, strict=True):
+        np.testing.assert_array_equal(before, after)
+    for row in range(3):
+        rest = np.delete(np.asarray(t.idx[:3]), row)
+        smaller = pivot(gram, t, jnp.int32(row), jnp.int32(0), yes, no, jnp.zeros(P))
+        np.testing.assert_allclose(t.value + losses[row], value(rest), rtol=1e-9)
+        np.testing.assert_allclose(smaller.value, value(rest), rtol=1e-9)
+        expected = empty_tableau(GramEquations(A, b, jnp.diagonal(A), jnp.asarray(y @ y)), 4)
+        for i, j in enumerate(rest):
+            expected = pivot(gram, expected, jnp.int32(i), jnp.int32(j), no, yes, jnp.zeros(P))
+        np.testing.assert_allclose(smaller.g, expected.g, atol=1e-9)
+        np.testing.assert_allclose(smaller.q, expected.q, atol=1e-9)

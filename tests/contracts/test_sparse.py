@@ -14,7 +14,7 @@ import sparsehtp as sht
 from sparsehtp.linalg import sparse as kernels
 from sparsehtp.linalg import truncated_newton
 from sparsehtp.objectives import base, linear_model
-from sparsehtp.solvers import subset_pool
+from sparsehtp.solvers import working_set
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -302,18 +302,20 @@ def test_certificate_in_blocks(monkeypatch):
 def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
     """All swaps from one block of Gram columns are those of the full tableau."""
     from sparsehtp.linalg.tableau import swap_gains, tableau_at
+    from sparsehtp.solvers.htp import refit
 
-    monkeypatch.setattr(subset_pool, "BLOCK", 7)
+    monkeypatch.setattr(working_set, "BLOCK", 7)
     dense, thin = pair(loss)
     threshold = sht.Sparsity(3, k_max=4, keep=[5]).bind(thin)
-    idx = jnp.array([5, 1, 9, 12, 0])
+    idx, mask = jnp.array([5, 1, 9, 12, 0]), jnp.arange(5) < 4
+    kept = jnp.zeros(P, bool).at[5].set(True)
 
     @jax.jit
     def both(dense, thin):
-        point = subset_pool.fitted(dense, threshold, idx, jnp.int32(4), jnp.zeros(P + 1))
-        chosen = jnp.zeros(P, bool).at[idx[:4]].set(True)
-        t = tableau_at(dense.normal_equations(point.x), point.idx, point.size)
-        return subset_pool._swap_scores(thin, threshold, point, chosen), swap_gains(t, 1).max(axis=0)
+        x, _ = refit(dense, threshold, sht.Support(jnp.append(idx, P), jnp.append(mask, True)), jnp.zeros(P + 1))
+        t = tableau_at(dense.normal_equations(x), idx, mask)
+        found = working_set.swap_scores(thin.normal_equations(x), kept, idx, mask)
+        return found, swap_gains(t, mask & ~kept[idx]).max(axis=0)
 
     found, expected = map(np.asarray, both(dense, thin))
     np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))

@@ -1,0 +1,138 @@
+"""Working sets of features that a search over subsets is made in, refits in them, and what picks them."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Int
+
+from .._types import Support
+from ..linalg import any_lane, dot, masked_factor, top_k
+from ..linalg.tableau import Tableau, swap_gains
+from ..objectives import GramEquations
+from .htp import refit
+
+BLOCK = 4096  # features whose swaps are scored at a time
+
+
+class Point(NamedTuple):
+    """A refit on the first `size` features of idx."""
+
+    idx: Int[Array, "m"]
+    size: Array
+    x: Array
+    value: Array
+    fault: Array
+
+
+class Pool(NamedTuple):
+    """The objective over a working set of features (None: over all), whose positions stand for indices, and which of
+    them are kept."""
+
+    objective: Any
+    features: Array | None
+    keep: Array
+    kept: Bool[Array, "w"]
+
+    def inward(self, x: Array, p: int) -> Array:
+        """Coefficients on the full objective as those of the working set."""
+        return x if self.features is None else jnp.concatenate([x[self.features], x[p:]])
+
+    def outward(self, point: Point, p: int) -> Point:
+        """A point of the working set as one on the full objective."""
+        if self.features is None:
+            return point
+        width = self.features.shape[0]
+        x = jnp.zeros(p, point.x.dtype).at[self.features].set(point.x[:width])
+        return point._replace(idx=self.features[point.idx], x=jnp.concatenate([x, point.x[width:]]))
+
+    def fitted(self, threshold: Any, idx: Int[Array, "m"], start: Array) -> Point:
+        """The refit on the features of a tableau's rows, in the working set."""
+        rows = (idx >= 0) & ~self.kept[idx]
+        locked, m = self.keep.shape[0], idx.shape[0]
+        place = jnp.where(rows, locked - 1 + jnp.cumsum(rows, dtype=jnp.int32), m)
+        idx = jnp.zeros(m, jnp.int32).at[:locked].set(self.keep).at[place].set(idx, mode="drop")
+        size = locked + jnp.sum(rows, dtype=jnp.int32)
+        support = support_of(self.objective, idx, size)
+        x, fault = refit(self.objective, threshold, support, start)
+        return Point(idx, size, x, self.objective.value(x, support), fault)
+
+
+def support_of(objective: Any, idx: Int[Array, "m"], size: Array) -> Support:
+    """The support of the first `size` features of idx, the free entries first."""
+    p, free = objective.n_coefficients, objective.n_free
+    idx = jnp.concatenate([p + jnp.arange(free, dtype=jnp.int32), idx])
+    return Support(idx, jnp.arange(idx.shape[0]) < free + size)
+
+
+def whole_pool(objective: Any, threshold: Any) -> Pool:
+    """All features."""
+    keep = jnp.asarray(threshold.keep, jnp.int32)
+    return Pool(objective, None, keep, jnp.zeros(objective.n_coefficients, bool).at[keep].set(True))
+
+
+def chosen_pool(objective: Any, threshold: Any, chosen: Bool[Array, "p"], scores: Array, width: int) -> Pool:
+    """The chosen and the kept features, and those of the largest scores."""
+    whole = whole_pool(objective, threshold)
+    features = top_k(jnp.where(chosen | whole.kept, jnp.inf, scores), width)
+    position = jnp.zeros(chosen.shape[0], jnp.int32).at[features].set(jnp.arange(width, dtype=jnp.int32))
+    return Pool(objective.subset(features), features, position[whole.keep], whole.kept[features])
+
+
+def gram_equations(equations):
+    """Normal equations with their matrix."""
+    A = equations.columns(jnp.arange(equations.rhs.shape[0], dtype=jnp.int32))
+    return GramEquations(A, equations.rhs, equations.diagonal, equations.constant)
+
+
+def alone(equations, grad):
+    """Twice the decrease of F from moving each coefficient alone."""
+    return grad**2 / jnp.where(equations.diagonal > 0, equations.diagonal, jnp.inf)
+
+
+def promises(objective, threshold, state, chosen, growing):
+    """How much every feature promises: alone where the support is to grow, else in its best swap."""
+    equations = objective.normal_equations(state.x)
+    single = alone(equations, jnp.where(jnp.isfinite(state.value), state.grad[: chosen.shape[0]], equations.rhs))
+
+    def swaps():
+        free = objective.n_free
+        idx, mask = state.support.idx[free:], state.support.mask[free:]
+        return swap_scores(equations, whole_pool(objective, threshold).kept, idx, mask)
+
+    return jnp.where(growing, single, lax.cond(any_lane(~growing), swaps, lambda: single))
+
+
+def swap_scores(equations, kept, idx, mask):
+    """The gain of the best swap of every feature, from one block of Gram columns."""
+    K = jnp.where(mask[:, None], equations.columns(idx), 0)
+    p, dtype = K.shape[1], K.dtype
+    G = jnp.where(mask, K[:, idx], 0)
+    inverse = masked_factor((G + G.T) / 2, mask).inverse(dtype)
+    c = dot(inverse, jnp.where(mask, equations.rhs[idx], 0))
+    chosen = jnp.zeros(p, bool).at[idx].max(mask)
+    block = min(BLOCK, p)
+
+    def gains(first):
+        first = jnp.minimum(first, p - block)  # the last block overlaps the one before
+        features = first + jnp.arange(block, dtype=jnp.int32)
+        part = lax.dynamic_slice_in_dim(K, first, block, axis=1)
+        diagonal = equations.diagonal[features]
+        t = Tableau(
+            idx=jnp.where(mask, idx, -1),
+            inverse=inverse,
+            H=dot(inverse, part),
+            c=c,
+            g=equations.rhs[features] - dot(c, part),
+            q=diagonal,
+            value=equations.constant,
+            chosen=chosen[features],
+            floor=jnp.maximum(100 * jnp.finfo(dtype).eps * diagonal, jnp.finfo(dtype).tiny),
+            block=features,
+            columns=part,
+        )
+        t = t._replace(q=diagonal - jnp.sum(part * t.H, axis=0))
+        return features, jnp.max(swap_gains(t, mask & ~kept[idx]), axis=0)
+
+    features, best = lax.map(gains, jnp.arange(0, p, block, dtype=jnp.int32))
+    return jnp.full(p, -jnp.inf, dtype).at[features.ravel()].max(best.ravel())
