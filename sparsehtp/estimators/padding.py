@@ -136,9 +136,10 @@ class Padding:
             return l2
         return l2[..., : self.p] if self.l2_per_feature else l2[..., 0]
 
-    def _support(self, support):
+    @staticmethod
+    def _support(support):
         # What the mask leaves out may be any column.
-        return Support(np.minimum(support.idx, self.p - 1), support.mask)
+        return Support(np.where(support.mask, support.idx, 0), support.mask)
 
     def model(self, model: LinearModel) -> LinearModel:
         """The model of the data's columns alone, without a new program; a certificate counts columns."""

