@@ -27,7 +27,7 @@ from .objectives import (
 )
 from .objectives.base import DENSE_HESSIAN_LIMIT
 from .thresholds import L0L1L2, AbstractUnitThreshold, GroupSparsity, Sparsity
-from .thresholds.base import next_power_of_two
+from .thresholds.base import default_k_max, next_power_of_two
 
 BATCH = 32  # refits at a time among them
 EXACTLY, NEARLY = 1e-13, 3e-5  # singular values of collinear columns of norm one, in float64
@@ -298,7 +298,7 @@ def _read(objective, threshold, solution):
         raise ValueError(f"solution: its support holds {chosen.size} units besides those in keep; k allows {k}.")
     units = _n_units(objective, threshold)
     free = units + np.arange(objective.n_free)
-    places = min(next_power_of_two(k), units - keep.size)
+    places = default_k_max(k, units - keep.size, threshold.least_k_max)
     idx = np.concatenate([free, keep, chosen, np.zeros(places - chosen.size)]).astype(np.int32)
     return w, Support(idx, np.arange(idx.size) < idx.size - places + chosen.size), chosen
 

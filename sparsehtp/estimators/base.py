@@ -22,22 +22,11 @@ from .._solve import solve
 from .._types import replace, seeded
 from ..objectives import LinearModel
 from ..thresholds import GroupSparsity
-from ..thresholds.base import next_power_of_two
 from . import parameters, selection
+from .padding import Padding
 
 # What certificates are computed from, beside the estimators, so that no pickle or saved file holds the data.
 _EVIDENCE: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
-
-
-LEAST_K_MAX = 16  # one compiled program for all smaller k
-
-
-def with_k(threshold: Any, k: int, p: int) -> Any:
-    """The threshold with k, padded so that neighbouring k share a program."""
-    available = p - threshold.keep.shape[0]
-    if isinstance(threshold, GroupSparsity) or k > available:  # groups may be large; the solve names a large k
-        return replace(threshold, k=np.int32(k))
-    return replace(threshold, k=np.int32(k), k_max=min(available, max(LEAST_K_MAX, next_power_of_two(k))))
 
 
 def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
@@ -93,37 +82,44 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             X = X[counted] if issparse(X) else np.asfortranarray(X[counted])
             weights = weights[counted]
             targets = [target[counted] for target in targets]
+        names = getattr(self, "feature_names_in_", ())
+        template = parameters.make_threshold(self.groups, self.keep, self.positive, self.bounds, X.shape[1], names)
+        template = replace(template, k=np.int32(0 if isinstance(k, str) else k))
+        padding = Padding(*X.shape, parameters.pads(solver), np.ndim(l2) == 1)
+        threshold = padding.threshold(template)
+        units = len(template.table) if isinstance(template, GroupSparsity) else X.shape[1]
+        n = X.shape[0]
+        # A weight counts as that many rows; weights of another scale must not shorten the grid of folds, nor add to
+        # that of a criterion, where a saturated least-squares fit would win.
+        ks = selection.default_ks(max(weights.sum(), n) if folds else n, units - template.keep.size)
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
         with disk_cache(), jax.enable_x64(X.dtype == np.float64):
             key = seeded(seed)
             first = LinearModel(
-                X,
-                targets[0],
+                padding.design(X),
+                padding.targets(targets[0]),
                 loss,
-                l2=self._default_l2 if l2 is None else l2,
-                sample_weight=weights / weights.max(),
+                l2=padding.l2(self._default_l2 if l2 is None else l2),
+                sample_weight=padding.weights(weights / weights.max()),
                 fit_intercept=self.fit_intercept,
                 standardize=self.standardize,
             )
-            models = [first, *(replace(first, y=jnp.asarray(target, first.dtype)) for target in targets[1:])]
-            names = getattr(self, "feature_names_in_", ())
-            threshold = parameters.make_threshold(self.groups, self.keep, self.positive, self.bounds, X.shape[1], names)
+            others = (jnp.asarray(padding.targets(target), first.dtype) for target in targets[1:])
+            models = [first, *(replace(first, y=y) for y in others)]
             choice = None
             if folds is not None:
-                l2s = np.asarray(self._l2_grid if l2 is None else l2[None])
+                l2s = padding.l2s(self._l2_grid if l2 is None else l2[None])
                 searcher = selection.search_solver(solver, first, threshold, folds=True)
-                choice = selection.by_cross_validation(
-                    models, threshold, searcher, l2s, folds, weights.sum(), key, self.one_se
-                )
+                choice = selection.by_cross_validation(models, threshold, searcher, ks, l2s, folds, key, self.one_se)
                 models = [model.reweighted(l2=choice.l2) for model in models]
             elif isinstance(k, str):
                 searcher = selection.search_solver(solver, first, threshold, folds=False)
-                choice = selection.by_criterion(models, threshold, searcher, k, weights.sum(), key)
-            threshold = with_k(threshold, k if choice is None else choice.k, X.shape[1])
+                choice = selection.by_criterion(models, threshold, searcher, k, ks, units, weights.sum(), key)
+            chosen = np.int32(k if choice is None else choice.k)
             solutions = [
                 solve(
                     model,
-                    threshold,
+                    replace(threshold, k=chosen),
                     solver,
                     x0=None if choice is None else choice.paths[i].at(choice.row),
                     key=key,
@@ -133,15 +129,19 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 )
                 for i, model in enumerate(models)
             ]
-            solutions = [jax.tree.map(np.asarray, each._replace(key=None, state=None)) for each in solutions]
-            self.l2_ = np.asarray(models[0].l2)[()]
-        self.k_ = int(threshold.k)
-        self.cv_results_ = None if choice is None else choice.results
+            solutions = [
+                padding.solution(jax.tree.map(np.asarray, each._replace(key=None, state=None))) for each in solutions
+            ]
+            self.l2_ = padding.user_l2(np.asarray(models[0].l2))[()]
+        template = replace(template, k=chosen)
+        paths = None if choice is None else [padding.path(path, units) for path in choice.paths]
+        self.k_ = int(chosen)
+        self.cv_results_ = None if choice is None or choice.results is None else choice.results | {"l2s": paths[0].l2s}
         self._certificates = None
-        _EVIDENCE[self] = [(model, threshold, each) for model, each in zip(models, solutions, strict=True)]
-        return self._set_attributes(threshold, choice, solutions)
+        _EVIDENCE[self] = padding, [(model, template, each) for model, each in zip(models, solutions, strict=True)]
+        return self._set_attributes(template, paths, solutions)
 
-    def _set_attributes(self, threshold: Any, choice: selection.Choice | None, solutions: list[Solution]):
+    def _set_attributes(self, threshold: Any, paths: list[Path] | None, solutions: list[Solution]):
         results = [RESULTS(int(each.result)) for each in solutions]
         self.support_ = np.zeros(solutions[0].x.size, bool)
         for each in solutions:
@@ -160,7 +160,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         self.objective_value_ = self._one_or_all([float(each.value) for each in solutions])
         self.result_ = self._one_or_all([result.name for result in results])
         self.fired_ = self._one_or_all([FIRED(int(each.fired)).sentence for each in solutions])
-        self.path_ = None if choice is None else self._one_or_all(choice.paths)
+        self.path_ = None if paths is None else self._one_or_all(paths)
         return results
 
     @staticmethod
@@ -175,8 +175,10 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if self._certificates is None and self in _EVIDENCE:
+            padding, fits = _EVIDENCE.pop(self)
             with disk_cache():
-                self._certificates = self._one_or_all([certificate(*evidence) for evidence in _EVIDENCE.pop(self)])
+                certificates = [certificate(padding.model(model), *fit) for model, *fit in fits]
+            self._certificates = self._one_or_all(certificates)
         return self._certificates
 
     def _warn(self, sentence, category=ConvergenceWarning):

@@ -15,6 +15,7 @@ from .._types import seeded
 from ..losses import Logistic
 from . import parameters, selection
 from .base import SparseLinearModel
+from .padding import Padding
 from .parameters import make_loss
 from .softmax import fit_softmax
 
@@ -222,8 +223,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
                 fit_intercept=self.fit_intercept,
                 standardize=self.standardize,
                 key=seeded(seed),
+                padding=Padding(*X.shape, parameters.pads(solver), np.ndim(l2) == 1),
             )
-            solution = jax.tree.map(np.asarray, fit.solution._replace(key=None, state=None))
+        solution = fit.solution
         self.coef_, self.intercept_ = solution.x.T, solution.intercept
         self.support_ = np.zeros(X.shape[1], bool)
         self.support_[solution.support.idx[solution.support.mask]] = True

@@ -17,7 +17,6 @@ from .._types import replace, seeded
 from ..objectives import Precision
 from ..solvers import HTP, IHT, AbstractSolver, FoBa, ForwardSelection, GraSP
 from ..thresholds import OffDiagonal, pairs_of
-from ..thresholds.base import next_power_of_two
 from . import parameters, selection
 
 SOLVERS = {"htp": HTP, "iht": IHT, "grasp": GraSP, "forward": ForwardSelection, "foba": FoBa}
@@ -101,10 +100,7 @@ def fit_graph(
         criterion = information_criterion(path, k)
         results = {"ks": path.ks, k: criterion.values, "best_index": criterion.best}
         k, row = int(path.ks[criterion.best]), criterion.best
-    available = p * (p - 1) // 2 - threshold.keep.shape[0]
-    # Padded, so that neighbouring k share a program; the solve names a k that is too large.
-    k_max = min(available, max(16, next_power_of_two(k))) if k <= available else None
-    threshold = replace(threshold, k=np.int32(k), k_max=k_max)
+    threshold = replace(threshold, k=np.int32(k))
     x0 = None if path is None else path.at(row)
     solution = solve(objective, threshold, solver, x0, key=key, max_steps=max_steps, throw=False)
     bare: Any = solution._replace(key=None, state=None)  # type: ignore[arg-type]

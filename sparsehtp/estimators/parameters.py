@@ -65,6 +65,11 @@ def make_solver(solver: Any) -> AbstractSolver | None:
     return None if solver == "auto" else SOLVERS[solver]()
 
 
+def pads(solver: AbstractSolver | None) -> bool:
+    """True if rows and columns may be added: others may draw samples, which would be others then."""
+    return solver is None or type(solver) in SOLVERS.values()
+
+
 def make_termination(tol: Any, loss: AbstractLoss, solver: AbstractSolver | None) -> AbstractTermination | None:
     """Stopping criteria for a tolerance; None: the solver's own."""
     if tol is None:

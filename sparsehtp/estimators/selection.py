@@ -12,7 +12,6 @@ from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
 from .._criteria import information_criterion
 from .._cross_validation import cross_validate
-from .._grid import n_units
 from .._path import Path, solve_path
 from .._solve import default_solver
 from ..objectives import LinearModel
@@ -33,9 +32,9 @@ class Choice(NamedTuple):
     results: dict[str, Any] | None
 
 
-def default_ks(model: LinearModel, threshold: Any, samples: float) -> np.ndarray:
+def default_ks(samples: float, available: int) -> np.ndarray:
     """0, 1, ..., 10 and then wider steps up to 50, half the samples, or the units to choose from."""
-    most = min(samples // 2, n_units(model, threshold) - threshold.keep.shape[0])
+    most = min(samples // 2, available)
     return np.array([k for k in KS if k <= most])
 
 
@@ -96,15 +95,13 @@ def by_cross_validation(
     models: list[LinearModel],
     threshold: Any,
     solver: Any,
+    ks: np.ndarray,
     l2s: np.ndarray,
     folds: Any,
-    total_weight: float,
     key: jax.Array,
     one_se: bool,
 ) -> Choice:
     """The (k, l2) with the best mean held-out loss over all problems, or with the fewest units nearly as good."""
-    # A weight counts as that many rows; weights of another scale must not shorten the grid.
-    ks = default_ks(models[0], threshold, max(total_weight, len(models[0].y)))
     try:
         runs = [
             cross_validate(model, ks, l2s, folds=folds, threshold=threshold, solver=solver, key=key) for model in models
@@ -130,14 +127,19 @@ def by_cross_validation(
 
 
 def by_criterion(
-    models: list[LinearModel], threshold: Any, solver: Any, name: str, total_weight: float, key: jax.Array
+    models: list[LinearModel],
+    threshold: Any,
+    solver: Any,
+    name: str,
+    ks: np.ndarray,
+    units: int,
+    total_weight: float,
+    key: jax.Array,
 ) -> Choice:
-    """The k with the least sum of a criterion over all problems."""
-    # Rows, whatever their weights: a saturated least-squares fit would win.
-    ks = default_ks(models[0], threshold, len(models[0].y))
+    """The k with the least sum of a criterion, for a number of units and a sum of weights, over all problems."""
     paths = [solve_path(model, ks, threshold=threshold, solver=solver, key=key) for model in models]
-    # The models' weights are scaled; a weight counts as that many rows.
-    paths = [dataclasses.replace(path, total_weight=total_weight) for path in paths]
+    # The models' weights are scaled, and their columns may be padded.
+    paths = [dataclasses.replace(path, n_units=units, total_weight=total_weight) for path in paths]
     try:
         row = int(np.argmin(np.sum([information_criterion(path, name).values for path in paths], axis=0)))
     except ValueError as fault:

@@ -14,6 +14,8 @@ from ..losses import Softmax
 from ..objectives import MultiResponse
 from ..solvers import HTP
 from ..thresholds import RowSparsity
+from ..thresholds.base import check_units
+from .padding import Padding
 from .selection import KS
 
 
@@ -45,22 +47,26 @@ def fit_softmax(
     fit_intercept: bool,
     standardize: bool,
     key: jax.Array,
+    padding: Padding,
 ) -> SoftmaxFit:
     """Choose k (and l2, where it is None) by cross-validation if k is "cv", and fit all rows."""
     solver = HTP() if solver is None else solver
+    n_keep = 0 if keep is None else len(keep)
+    if not isinstance(k, str):
+        check_units("k", k, None, n_keep, padding.p, "features")
     objective = MultiResponse(
-        X,
-        code.astype(np.int32),
+        padding.design(X),
+        padding.targets(code.astype(np.int32)),
         Softmax(n_classes),
-        l2=default_l2 if l2 is None else l2,
-        sample_weight=weights / weights.max(),
+        l2=padding.l2(default_l2 if l2 is None else l2),
+        sample_weight=padding.weights(weights / weights.max()),
         fit_intercept=fit_intercept,
         standardize=standardize,
     )
     results = None
     if k == "cv":
-        ks = np.array([each for each in KS if each <= min(len(code) // 2, X.shape[1] - len(keep))], np.int32)
-        l2s = np.asarray(l2_grid) if l2 is None else l2[None]
+        ks = np.array([each for each in KS if each <= min(len(code) // 2, X.shape[1] - n_keep)], np.int32)
+        l2s = padding.l2s(l2_grid if l2 is None else l2[None])
         results, row = _cross_validate(objective, ks, l2s, folds, keep, solver, one_se, key)
         k = int(results["ks"][row])
         objective = objective.reweighted(l2=results["l2s"][row])
@@ -73,7 +79,10 @@ def fit_softmax(
         termination=termination,
         throw=False,
     )
-    return SoftmaxFit(solution, int(k), np.asarray(objective.l2)[()], results)
+    solution = padding.solution(jax.tree.map(np.asarray, solution._replace(key=None, state=None)))
+    if results is not None:
+        results["l2s"] = padding.user_l2(results["l2s"])
+    return SoftmaxFit(solution, int(k), padding.user_l2(np.asarray(objective.l2))[()], results)
 
 
 def _cross_validate(objective, ks, l2s, folds, keep, solver, one_se, key):

@@ -342,8 +342,11 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
     def lipschitz(self):
         if not np.ndim(self.loss.smoothness) and is_concrete(self.loss.smoothness) and np.isinf(self.loss.smoothness):
             return jnp.asarray(jnp.inf, self.dtype)
-        d = self.n_coefficients + self.n_free
-        return largest_eigenvalue(self.gram_product, random_start(d, self.dtype))
+        return largest_eigenvalue(self.gram_product, self.start())
+
+    def start(self) -> Float[Array, "d"]:
+        """Where power iterations start; columns of zeros behind the others change nothing."""
+        return jnp.append(random_start(self.n_coefficients, self.dtype), jnp.ones(self.n_free, self.dtype))
 
     # --- samples -----------------------------------------------------------------------------------------------------
     def samples(self):

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from .._types import ArrayLike, Support, is_concrete, replace
 from ..designs import AbstractDesign
-from ..linalg import Refit, dot, largest_eigenvalue, masked_factor, random_start
+from ..linalg import Refit, dot, largest_eigenvalue, masked_factor
 from ..losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
 from .base import AbstractRefittable, AbstractRestricted
 from .finite_sum import AbstractFiniteSum, AbstractSamples
@@ -182,8 +182,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
             ridge = features.ridge() * v
             return smoothness * (features.gram_product(v) - ridge) + ridge
 
-        size = features.n_coefficients + features.n_free
-        return largest_eigenvalue(product, random_start(size, self.dtype))
+        return largest_eigenvalue(product, features.start())
 
     # --- samples -----------------------------------------------------------------------------------------------------
     def samples(self):

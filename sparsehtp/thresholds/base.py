@@ -12,6 +12,8 @@ from jaxtyping import Array, Bool, Float, Int
 from .._types import ArrayLike, Factors, Support, is_concrete, replace
 from ..linalg import top_k
 
+LEAST_K_MAX = 16  # one compiled program for all smaller k
+
 
 class AbstractThreshold(eqx.Module):
     """A projection onto a structured set, or the proximal map of a penalty, on the coefficient rows of x."""
@@ -105,6 +107,7 @@ class AbstractUnitThreshold(AbstractSupportThreshold):
     """
 
     counts = ("k",)
+    least_k_max: ClassVar[int] = LEAST_K_MAX
     k: eqx.AbstractVar[Int[Array, ""] | int]
     keep: eqx.AbstractVar[Int[Array, "n_keep"]]
     k_max: eqx.AbstractVar[int | None]
@@ -121,7 +124,7 @@ class AbstractUnitThreshold(AbstractSupportThreshold):
         """The units with the `factor * k` largest scores, after the free and the kept ones."""
         units = scores.shape[0]
         n_keep = self.keep.shape[0]
-        k_max = default_k_max(self.k, units - n_keep) if self.k_max is None else self.k_max
+        k_max = default_k_max(self.k, units - n_keep, self.least_k_max) if self.k_max is None else self.k_max
         k_max, k = min(factor * k_max, units - n_keep), factor * self.k
         if n_keep:
             scores = scores.at[self.keep].set(-jnp.inf)
@@ -172,11 +175,11 @@ def next_power_of_two(k: int) -> int:
     return 1 << max(k - 1, 0).bit_length()
 
 
-def default_k_max(k: Any, available: int) -> int:
-    """k_max for a concrete k: the next power of two, at most the number of units that can be chosen."""
+def default_k_max(k: Any, available: int, least: int = LEAST_K_MAX) -> int:
+    """k_max for a concrete k: the next power of two from `least` on, at most the number of units to choose from."""
     if not is_concrete(k):
         raise ValueError("k_max: a traced or batched k needs a static k_max; pass k_max to the threshold.")
-    return min(available, next_power_of_two(int(np.max(k))))
+    return min(available, max(least, next_power_of_two(int(np.max(k)))))
 
 
 def check_count(name: str, k: ArrayLike) -> Any:
@@ -193,14 +196,16 @@ def check_count(name: str, k: ArrayLike) -> Any:
     return np.asarray(k, np.int32) if is_concrete(k) else jnp.asarray(k, jnp.int32)
 
 
-def check_units(name: str, k: Any, k_max: int | None, n_keep: int, units: int, what: str) -> int:
+def check_units(
+    name: str, k: Any, k_max: int | None, n_keep: int, units: int, what: str, least: int = LEAST_K_MAX
+) -> int:
     """The k_max to use for `units` units, or ValueError if k and the kept units do not fit."""
     available = units - n_keep
     if is_concrete(k) and np.max(k) > available:
         kept = f" beside {n_keep} always kept" if n_keep else ""
         raise ValueError(f"{name}: is {int(np.max(k))}{kept}, but there are only {units} {what}; lower {name}.")
     if k_max is None:
-        return default_k_max(k, available)
+        return default_k_max(k, available, least)
     if is_concrete(k) and np.max(k) > k_max:
         raise ValueError(f"k_max: is {k_max}, below {name} = {int(np.max(k))}; raise k_max.")
     return min(k_max, available)

@@ -40,6 +40,7 @@ class GroupSparsity(AbstractUnitThreshold):
     within: int | None = eqx.field(static=True)
 
     unit = "groups"
+    least_k_max = 1  # groups may be large
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class GroupSparsity(AbstractUnitThreshold):
             )
         units = self.table.shape[0]
         check_keep_range(self.keep, units, "groups")
-        k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], units, "groups")
+        k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], units, "groups", self.least_k_max)
         return replace(self, k_max=k_max, n_free=objective.n_free)
 
     def _table_values(self, z):

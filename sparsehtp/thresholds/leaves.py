@@ -20,7 +20,8 @@ class LeafSparsity(AbstractUnitThreshold):
 
     Args:
         ks: a pytree like x (or a prefix of it) of counts; None leaves a leaf dense.
-        k_max: static upper limits, the same kind of tree. Default: the next power of two of every count.
+        k_max: static upper limits, the same kind of tree. Default: the next power of two of every count, at
+            least 16.
 
     Raises:
         ValueError: if a count is negative, not an integer, or above the size of its leaf; if the tree is no prefix of

@@ -18,7 +18,8 @@ class OffDiagonal(AbstractSparsity):
 
     Args:
         k: number of pairs, 0 <= k <= p (p - 1) / 2 - len(keep); an integer or a traced integer.
-        k_max: static upper limit of k; one compiled program serves every k up to it. Default: the next power of two.
+        k_max: static upper limit of k; one compiled program serves every k up to it. Default: the next power
+            of two, at least 16.
         keep: pairs that are always in the support and not counted in k: a sequence of (i, j) in any order, or a
             symmetric boolean (p, p) matrix, whose diagonal is not looked at.
 

@@ -18,7 +18,8 @@ class RowSparsity(AbstractUnitThreshold):
 
     Args:
         k: number of rows, 0 <= k <= p - len(keep); an integer or a traced integer.
-        k_max: static upper limit of k; one compiled program serves every k up to it. Default: the next power of two.
+        k_max: static upper limit of k; one compiled program serves every k up to it. Default: the next power
+            of two, at least 16.
         keep: indices (or a boolean mask) of rows that are always in the support and not counted in k.
 
     Raises:

@@ -110,7 +110,8 @@ class Sparsity(AbstractSparsity):
 
     Args:
         k: number of coefficients, 0 <= k <= p - len(keep); an integer or a traced integer.
-        k_max: static upper limit of k; one compiled program serves every k up to it. Default: the next power of two.
+        k_max: static upper limit of k; one compiled program serves every k up to it. Default: the next power
+            of two, at least 16.
         keep: indices (or a boolean mask) of features that are always in the support and not counted in k.
         lower: lower bounds, <= 0, a scalar or (p,), in original units.
         upper: upper bounds, >= 0.

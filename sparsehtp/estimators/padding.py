@@ -1,0 +1,181 @@
+"""Shapes in buckets, so that folds, resamples and data sets of nearly the same size share compiled programs.
+
+Rows are added with weight zero, and columns of zeros behind all others. Such a column is never chosen: its score is
+zero, ties take the lower index, and without l2 of its own it has no curvature.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.sparse import issparse
+
+from .._path import Path
+from .._results import Solution
+from .._types import Support, replace
+from ..designs import SparseDesign
+from ..linalg.sparse import Rows
+from ..objectives import LinearModel
+from ..thresholds import GroupSparsity
+
+
+def bucket(n: int) -> int:
+    """The least size that is at least n and at most 16, or 8, 9, ..., 15 times a power of two."""
+    step = 1 << max(n.bit_length() - 4, 0)
+    return -(-n // step) * step
+
+
+class _Columns(NamedTuple):
+    """What of an objective decides whether a threshold suits it."""
+
+    n_coefficients: int
+    n_free: int = 0
+    dtype: Any = np.float64
+
+    def internal_scale(self):
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Padding:
+    """Data of shape (n, p) within arrays of shape `size`, and results in the shape of the data again.
+
+    Attributes:
+        n, p: rows and columns of the data.
+        active: False: the arrays have the shape of the data.
+        l2_per_feature: the user's l2 has one value per feature.
+    """
+
+    n: int
+    p: int
+    active: bool
+    l2_per_feature: bool
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Shape of the padded design."""
+        return (bucket(self.n), bucket(self.p)) if self.active else (self.n, self.p)
+
+    # --- in ----------------------------------------------------------------------------------------------------------
+    def design(self, X: Any) -> Any:
+        """The padded matrix, or its design."""
+        if not self.active:
+            return X
+        if issparse(X):
+            X = X.copy()
+            X.resize(self.size)
+            design = SparseDesign(X)
+            return replace(design, by_row=_bucketed(design.by_row), by_column=_bucketed(design.by_column))
+        if X.shape == self.size:
+            return X
+        wide = np.empty(self.size[::-1], X.dtype)
+        wide[: self.p, : self.n] = X.T
+        wide[: self.p, self.n :] = X[:1].T  # as large as other rows, so that their squares are finite too
+        wide[self.p :] = 0
+        return wide.T
+
+    def targets(self, y: np.ndarray) -> np.ndarray:
+        """One value for every row, in the loss's domain."""
+        return np.concatenate([y, np.full(self.size[0] - self.n, y[0])])
+
+    def weights(self, weights: np.ndarray) -> np.ndarray:
+        """One weight for every row, 0 for the added ones."""
+        return np.pad(weights, (0, self.size[0] - self.n))
+
+    def l2(self, l2: Any) -> np.ndarray:
+        """l2 for every column, 0 for the added ones."""
+        l2 = np.asarray(l2)
+        if l2.shape not in ((), (self.p,)):
+            raise ValueError(f"l2: needs a scalar or one value per feature ({self.p}), got shape {l2.shape}.")
+        if not self.active:
+            return l2
+        return np.pad(np.broadcast_to(l2, self.p), (0, self.size[1] - self.p))
+
+    def l2s(self, l2s: Any) -> np.ndarray:
+        """The same for every row of a grid."""
+        return np.stack([self.l2(each) for each in l2s])
+
+    def threshold(self, threshold: Any) -> Any:
+        """The threshold for the padded columns, checked against those of the data."""
+        threshold.bind(_Columns(self.p))
+        if isinstance(threshold, GroupSparsity):  # the added columns belong to no group
+            return replace(threshold, n_features=self.size[1])
+        bounds = {
+            name: np.pad(getattr(threshold, name), (0, self.size[1] - self.p))
+            for name in ("lower", "upper")
+            if np.ndim(getattr(threshold, name))
+        }
+        return replace(threshold, **bounds)
+
+    # --- out ---------------------------------------------------------------------------------------------------------
+    def solution(self, solution: Solution) -> Solution:
+        """A solution on the host, of the data's columns; gradients of single samples are counted for its rows."""
+        history = solution.history
+        return solution._replace(
+            x=solution.x[: self.p],
+            support=self._support(solution.support),
+            history=history._replace(ifo=history.ifo // self.size[0] * self.n),
+        )
+
+    def path(self, path: Path, units: int) -> Path:
+        """A path over the data's columns, `units` of them (or groups of them) to choose from."""
+        return dataclasses.replace(
+            path,
+            l2s=self.user_l2(path.l2s),
+            support=self._support(path.support),
+            features=self._support(path.features),
+            n_features=self.p,
+            n_units=units,
+        )
+
+    def user_l2(self, l2: np.ndarray) -> Any:
+        """l2, or a grid of it, as the user gave it."""
+        if not self.active:
+            return l2
+        return l2[..., : self.p] if self.l2_per_feature else l2[..., 0]
+
+    @staticmethod
+    def _support(support):
+        # What the mask leaves out may be any column.
+        return Support(np.where(support.mask, support.idx, 0), support.mask)
+
+    def model(self, model: LinearModel) -> LinearModel:
+        """The model of the data's columns alone, without a new program; a certificate counts columns."""
+        if not self.active:
+            return model
+        p, design = self.p, model.design
+
+        def cut(a):
+            return a if a is None else jnp.asarray(np.asarray(a)[:p])
+
+        with jax.enable_x64(True):
+            if isinstance(design, SparseDesign):
+                by_column = design.by_column
+                owner = jnp.asarray(np.minimum(by_column.owner, p - 1))
+                start = jnp.asarray(np.asarray(by_column.start)[: p + 1])
+                by_column = by_column._replace(owner=owner, start=start)
+                design = replace(design, by_column=by_column, size=(design.size[0], p))
+            elif design.by_feature:
+                design = replace(design, array=cut(design.array))
+            else:
+                design = replace(design, array=jnp.asarray(np.asarray(design.array)[:, :p]))
+            return replace(
+                model,
+                design=design,
+                l2=jnp.asarray(self.user_l2(np.asarray(model.l2))),
+                shift=cut(model.shift),
+                mean=cut(model.mean),
+                inverse_scale=cut(model.inverse_scale),
+            )
+
+
+def _bucketed(rows: Rows) -> Rows:
+    """The same rows with zeros as further chunks of the last one."""
+    more = bucket(rows.owner.shape[0]) - rows.owner.shape[0]
+    return rows._replace(
+        data=jnp.asarray(np.pad(rows.data, ((0, more), (0, 0)))),
+        indices=jnp.asarray(np.pad(rows.indices, ((0, more), (0, 0)))),
+        owner=jnp.asarray(np.pad(rows.owner, (0, more), constant_values=rows.start.shape[0] - 2)),
+    )

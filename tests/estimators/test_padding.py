@@ -1,0 +1,166 @@
+"""Shapes in buckets: fits in padded arrays are those in arrays of the data's shape, and neighbours share programs."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from scipy import sparse
+
+import sparsehtp as sht
+from sparsehtp.estimators.padding import bucket
+
+RNG = np.random.default_rng(3)
+N, P = 65, 33  # a row and a column beyond a bucket
+X = RNG.standard_normal((N, P)) + 3
+X[:, 20] = 2  # constant
+X[:, 21] = X[:, 0]  # twice
+THIN = np.where(RNG.random((N, P)) < 0.3, X, 0)
+ETA = X[:, 2] - 1.5 * X[:, 7] + X[:, 9]
+Y = ETA - ETA.mean() + 0.3 * RNG.standard_normal(N)
+LABELS = np.where(Y + RNG.logistic(size=N) > 0, "yes", "no")
+THREE = np.digitize(Y, (-1, 1))
+COUNTS = RNG.poisson(np.exp(0.4 * Y))
+WEIGHTS = RNG.integers(0, 4, N)
+L2 = np.linspace(0.01, 0.1, P)
+GROUPS = np.arange(P) // 2
+BOUNDS = (-np.linspace(0.5, 1, P), 2.0)
+
+
+def test_buckets_are_eight_an_octave():
+    sizes = [bucket(n) for n in range(1, 2000)]
+    assert sizes[:16] == list(range(1, 17))
+    assert all(n <= size <= 9 / 8 * n for n, size in enumerate(sizes, 1))
+    assert [len({s for s in sizes if low <= s < 2 * low}) for low in (16, 64, 512)] == [8, 8, 8]
+
+
+CASES = {
+    "squared, cv": (sht.SparseRegressor, {"cv": 3, "solver": "htp", "keep": [5]}, X, Y),
+    "squared, ebic": (sht.SparseRegressor, {"k": "ebic", "solver": "forward", "l2": L2, "standardize": False}, X, Y),
+    "squared, sic": (sht.SparseRegressor, {"k": "sic", "solver": "htp", "groups": GROUPS}, X, Y),
+    "huber": (sht.SparseRegressor, {"k": 3, "loss": "huber", "solver": "grasp", "fit_intercept": False}, X, Y),
+    "poisson": (sht.SparseRegressor, {"k": 3, "loss": "poisson", "solver": "iht", "l2": 0.1}, X, COUNTS),
+    "sparse": (sht.SparseRegressor, {"cv": 3, "solver": "htp", "standardize": False}, THIN, Y),
+    "sparse, single": (sht.SparseRegressor, {"k": 4, "solver": "subspace_pursuit"}, THIN.astype(np.float32), Y),
+    "bounds": (sht.SparseRegressor, {"k": 3, "bounds": BOUNDS}, X, Y),
+    "positive": (sht.SparseRegressor, {"k": 3, "positive": True, "l2": L2}, X, Y),
+    "best subset": (sht.SparseRegressor, {"k": 3}, X, Y),
+    "logistic": (sht.SparseClassifier, {"k": 3, "class_weight": "balanced", "solver": "foba"}, THIN, LABELS),
+    "smoothed hinge": (sht.SparseClassifier, {"cv": 3, "loss": "smoothed_hinge", "solver": "htp"}, X, LABELS),
+    "hinge": (sht.SparseClassifier, {"k": 3, "loss": "hinge", "max_iter": 20}, X, LABELS),
+    "softmax": (sht.SparseClassifier, {"cv": 3, "loss": "softmax", "keep": [4]}, X, THREE),
+    "one against the rest": (sht.SparseClassifier, {"k": "bic", "solver": "htp"}, X, THREE),
+}
+
+SLOW = ("smoothed hinge", "softmax", "one against the rest", "squared, cv")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES])
+def test_results_are_those_of_the_data_in_their_own_shape(name, monkeypatch):
+    kind, settings, data, y = CASES[name]
+    if data is not X:
+        data = sparse.csr_array(data)
+    padded = kind(**settings).fit(data, y, WEIGHTS)
+    monkeypatch.setattr("sparsehtp.estimators.parameters.pads", lambda solver: False)
+    exact = kind(**settings).fit(data, y, WEIGHTS)
+    inexact = data.dtype == np.float32 or settings.get("solver") == "iht"
+    same(padded, exact, 1e-3 if inexact else 1e-7)
+
+
+def same(padded, exact, tol):
+    # Rounding decides which of two steps is accepted, and so the next ones, in an iteration without refits.
+    left_out = ("path_", "history_", "n_iter_") if exact.solver == "iht" else ("path_",)
+    for name, value in vars(exact).items():
+        if name.endswith("_") and name not in left_out:
+            close(getattr(padded, name), value, tol, name)
+    paths = [each if isinstance(each, list) else [each] for each in (padded.path_, exact.path_)]
+    for found, path in zip(*paths, strict=True):
+        if path is not None:
+            for field in dataclasses.fields(path):
+                if field.name not in ("support", "features", "coefficients", "key"):  # in any order
+                    close(getattr(found, field.name), getattr(path, field.name), tol, field.name)
+            close(found.x, path.x, tol, "x")
+            assert found.support.idx.shape == path.support.idx.shape
+            assert found.features.idx.max(initial=0) < P
+            np.testing.assert_array_equal(found.support.mask, path.support.mask)
+
+
+def close(found, value, tol, name):
+    assert type(found) is type(value), name
+    if isinstance(value, dict):
+        assert found.keys() == value.keys(), name
+        for key in value:
+            close(found[key], value[key], tol, key)
+    elif isinstance(value, list):
+        for one, other in zip(found, value, strict=True):
+            close(one, other, tol, name)
+    elif isinstance(value, np.ndarray | np.generic | float) and np.asarray(value).dtype.kind == "f":
+        assert np.shape(found) == np.shape(value) and np.asarray(found).dtype == np.asarray(value).dtype, name
+        scale = np.max(np.abs(value), initial=1e-3, where=np.isfinite(value))
+        if name not in ("grad_norm", "step_norm"):  # zero but for rounding
+            np.testing.assert_allclose(found, value, rtol=tol, atol=tol * scale, err_msg=name)
+    else:
+        np.testing.assert_array_equal(found, value, err_msg=name)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("solver", ["best_subset", "forward", "foba", "htp", "iht", "grasp", "subspace_pursuit"])
+@pytest.mark.parametrize("l2", [0.0, 0.1])
+def test_added_columns_are_never_chosen(solver, l2):
+    few = np.zeros((N, P), np.float32)
+    few[:, :4] = X[:, :4]
+    model = sht.SparseRegressor(k=P, solver=solver, l2=l2).fit(few, Y)  # more than there are useful columns
+    assert model.coef_.shape == model.support_.shape == (P,)
+    assert model.support_[:4].all() and not model.coef_[4:].any()
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"k": P + 1}, f"only {P} features"),
+        ({"k": 3, "l2": np.ones(P + 1)}, rf"l2.*\({P}\)"),
+        ({"k": 3, "bounds": (-np.ones(P + 1), None)}, rf"lower.*\({P}\)"),
+    ],
+)
+def test_errors_speak_of_the_columns_of_the_data(settings, message):
+    with pytest.raises(ValueError, match=message):
+        sht.SparseRegressor(**settings).fit(X, Y)
+
+
+@pytest.mark.slow
+def test_certificates_are_of_the_columns_of_the_data(monkeypatch):
+    found = []
+    for each in (lambda solver: True, lambda solver: False):
+        monkeypatch.setattr("sparsehtp.estimators.parameters.pads", each)
+        # All features but one: every exchange is every other subset.
+        most = sht.SparseRegressor(k=P - 1, l2=0.1, solver="htp").fit(X, Y)
+        thin = sht.SparseRegressor(k=3, solver="htp").fit(sparse.csr_array(THIN), Y)
+        found.append([most.certificate_, thin.certificate_])
+    for padded, exact in zip(*found, strict=True):
+        assert padded.statement == exact.statement
+        np.testing.assert_allclose(padded.upper_bound, exact.upper_bound)
+        np.testing.assert_allclose(padded.swap_gain, exact.swap_gain, rtol=1e-6, atol=1e-12)
+
+
+def test_neighbours_share_programs():
+    compiled, thin = [], np.where(np.arange(N)[:, None] < 41, THIN, 0)  # the same number of entries
+
+    def listen(event, *_, **__):
+        if event.endswith("backend_compile_duration"):
+            compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        for rows in (44, 42, 41):
+            compiled.clear()
+            for data in (X, sparse.csr_array(thin)):
+                sht.SparseRegressor(cv=3, solver="htp").fit(data[:rows, :19], Y[:rows])
+            assert bool(compiled) == (rows == 44)
+        compiled.clear()
+        sht.SparseRegressor(k=9, solver="htp").fit(X[:41, :20], Y[:41])
+        first = len(compiled)
+        sht.SparseRegressor(k=3, solver="htp").fit(X[:43, :19], Y[:43])
+        assert len(compiled) == first
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
