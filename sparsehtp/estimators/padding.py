@@ -145,7 +145,8 @@ class Padding:
         """The model of the data's columns alone, without a new program; a certificate counts columns."""
         if not self.active:
             return model
-        p, design = self.p, model.design
+        p = self.p
+        design: Any = model.design
 
         def cut(a):
             return a if a is None else jnp.asarray(np.asarray(a)[:p])

@@ -70,7 +70,7 @@ def fit_softmax(
         results, row = _cross_validate(objective, ks, l2s, folds, keep, solver, one_se, key)
         k = int(results["ks"][row])
         objective = objective.reweighted(l2=results["l2s"][row])
-    solution = solve(
+    solution: Any = solve(
         objective,
         RowSparsity(k, keep=keep),
         solver,
