@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import pytest
 
+os.environ["SPARSEHTP_CACHE"] = "off"  # for the processes that tests start
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent / ".jax_cache"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

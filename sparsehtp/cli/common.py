@@ -1,6 +1,8 @@
 """What `fit` and `path` share: targets, solvers, errors, progress and the time spent compiling."""
 
 import contextlib
+import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from scipy import sparse
 
+from .._cache import disk_cache
 from ..datasets import Data
 from ..datasets.arrays import load_features
 from ..datasets.files import MAX_BYTES
@@ -116,6 +119,50 @@ def progress_bar(errors: Console, what: str) -> Iterator[Callable[[int, int], No
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def computing() -> Iterator[None]:
+    """What every command that compiles runs in: the cache on disk, and on a terminal a line where a compile is slow."""
+    with disk_cache(), CompileNotice() if sys.stderr.isatty() else contextlib.nullcontext():
+        yield
+
+
+class CompileNotice:
+    """A line on the standard error, once, when XLA has been compiling one program for some seconds."""
+
+    AFTER = 2.0  # seconds
+
+    def __init__(self):
+        self._said = False
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self):
+        jax.monitoring.register_event_duration_secs_listener(self._listen)
+        return self
+
+    def __exit__(self, *_):
+        jax.monitoring.unregister_event_duration_listener(self._listen)
+        self._cancel()
+
+    def _listen(self, event: str, *_: Any, **__: Any) -> None:
+        if event == "/jax/core/compile/jaxpr_to_mlir_module_duration":  # the compilation comes next
+            self._cancel()
+            if not self._said:
+                self._timer = threading.Timer(self.AFTER, self._say)
+                self._timer.daemon = True
+                self._timer.start()
+        elif event == "/jax/core/compile/backend_compile_duration":
+            self._cancel()
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _say(self) -> None:
+        self._said = True
+        # Not through a Console of our own, which would write over the progress of another.
+        print("Compiling once for this shape of data ...", file=sys.stderr, flush=True)
 
 
 class Stopwatch:

@@ -3,7 +3,9 @@
 from rich.console import Console
 from rich.table import Table
 
+from .. import _cache
 from ..io import versions
+from .common import one_sentence
 
 
 def show() -> None:
@@ -20,6 +22,23 @@ def show() -> None:
     for device in jax.devices():
         table.add_row(f"device {device.id}", f"{device.platform} ({device.device_kind})")
     table.add_row("float64", "supported; `sparsehtp fit` uses it by default" if float64 else "not supported")
-    cache = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    table.add_row("compilation cache", cache or "none (set JAX_COMPILATION_CACHE_DIR to keep compiled programs)")
+    table.add_row("compilation cache", _describe_cache())
     Console().print(table)
+
+
+def clear() -> None:
+    """Remove the compiled programs that we keep; a cache that the user configured is left alone."""
+    folder = _cache.folder()
+    if folder is not None:
+        with one_sentence(Console(stderr=True), OSError):
+            _cache.clear(folder)
+
+
+def _describe_cache() -> str:
+    own, folder = _cache.configured(), _cache.folder()
+    if own is not None:
+        return f"{own} (configured in JAX)"
+    if folder is None:
+        return "off (by SPARSEHTP_CACHE)"
+    sizes = [path.stat().st_size for path in _cache.programs(folder)]
+    return f"{folder}: {len(sizes)} programs, {sum(sizes) / 2**20:.1f} MiB of at most {_cache.MAX_BYTES / 2**20:.0f}"

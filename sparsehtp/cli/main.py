@@ -1,5 +1,7 @@
 """The `sparsehtp` command; heavy imports wait until a command runs, so that --help is fast."""
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -113,11 +115,25 @@ def _version(
         raise typer.Exit()
 
 
+def _computing(command: Callable) -> Callable:
+    """A command that compiles programs, inside `common.computing`."""
+
+    @functools.wraps(command)
+    def inside(*args, **kwargs):
+        from .common import computing
+
+        with computing():
+            return command(*args, **kwargs)
+
+    return inside
+
+
 # Options of `fit` that need all rows in memory.
 NOT_STREAMED = ("solver", "standardize", "cv", "one_se", "test_size", "max_steps", "save")
 
 
 @app.command(help=FIT_HELP)
+@_computing
 def fit(
     context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help=FILES, show_default=False)] = None,
@@ -193,6 +209,7 @@ def _refuse(context: typer.Context, names: tuple[str, ...], why: str) -> None:
 
 
 @app.command(help=PATH_HELP)
+@_computing
 def path(
     file: File,
     target: Target = None,
@@ -234,6 +251,7 @@ def path(
 
 
 @app.command(name="reproduce", help=REPRODUCE_HELP)
+@_computing
 def reproduce_command(
     name: Annotated[str | None, typer.Argument(help="An experiment of --list, or all.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: minutes instead of hours.")] = False,
@@ -261,6 +279,7 @@ def reproduce_command(
 
 
 @app.command(help=LOW_RANK_HELP)
+@_computing
 def lowrank(
     file: File,
     targets: Annotated[
@@ -293,6 +312,7 @@ def lowrank(
 
 
 @app.command(help=GRAPH_HELP)
+@_computing
 def precision(
     file: Annotated[Path, typer.Argument(help=".csv, .npz (array X), or LIBSVM; one column per variable")],
     drop: Annotated[str | None, typer.Option(help="Column to leave out, for example dates or labels.")] = None,
@@ -328,6 +348,7 @@ def precision(
 
 
 @app.command()
+@_computing
 def demo(out: Annotated[Path, typer.Option(help="Folder for results and plots.")] = Path("demo_output")):
     """Choose 5 of the 30 features of scikit-learn's breast-cancer data, test on held-out rows, and plot."""
     from .demo import run_demo
@@ -336,8 +357,14 @@ def demo(out: Annotated[Path, typer.Option(help="Folder for results and plots.")
 
 
 @app.command()
-def info():
+def info(
+    clear_cache: Annotated[
+        bool, typer.Option("--clear-cache", help="First remove the compiled programs that sparsehtp keeps on disk.")
+    ] = False,
+):
     """Show versions, devices, precision and the compilation cache."""
-    from .info import show
+    from .info import clear, show
 
+    if clear_cache:
+        clear()
     show()

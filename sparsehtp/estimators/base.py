@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from .._cache import disk_cache
 from .._certificate import Certificate, certificate
 from .._path import Path
 from .._results import FIRED, RESULTS, Solution
@@ -93,7 +94,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             weights = weights[counted]
             targets = [target[counted] for target in targets]
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
-        with jax.enable_x64(X.dtype == np.float64):
+        with disk_cache(), jax.enable_x64(X.dtype == np.float64):
             key = seeded(seed)
             first = LinearModel(
                 X,
@@ -174,7 +175,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if self._certificates is None and self in _EVIDENCE:
-            self._certificates = self._one_or_all([certificate(*evidence) for evidence in _EVIDENCE.pop(self)])
+            with disk_cache():
+                self._certificates = self._one_or_all([certificate(*evidence) for evidence in _EVIDENCE.pop(self)])
         return self._certificates
 
     def _warn(self, sentence, category=ConvergenceWarning):

@@ -9,6 +9,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 
+from .._cache import disk_cache
 from .._results import FIRED, RESULTS
 from .._types import seeded
 from ..losses import Logistic
@@ -202,7 +203,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
                 raise ValueError("k: cross-validation needs two samples of every class; pass an integer.")
         X, code, weights = X[counted], code[counted], weights[counted]
         l2 = parameters.make_l2(self.l2)
-        with jax.enable_x64(X.dtype == np.float64):
+        with disk_cache(), jax.enable_x64(X.dtype == np.float64):
             fit = fit_softmax(
                 X,
                 code,

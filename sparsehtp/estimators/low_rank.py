@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from .._cache import disk_cache
 from .._programs import program
 from .._reduced_rank import ReducedRank, reduced_rank
 from .._results import RESULTS
@@ -145,7 +146,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
                 warnings.warn("LowRankRegressor: a single sample leaves no folds, so that r is 0.", stacklevel=2)
                 r = 0
         X, Y, weights = X[counted], Y[counted], weights[counted]
-        with jax.enable_x64(X.dtype == np.float64):
+        with disk_cache(), jax.enable_x64(X.dtype == np.float64):
             objective = MultiResponse(
                 X,
                 Y,

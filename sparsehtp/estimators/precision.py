@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from .._cache import disk_cache
 from .._path import Path
 from ..objectives import Precision
 from . import graph, parameters
@@ -135,7 +136,7 @@ class SparsePrecision(EmpiricalCovariance):
             raise ValueError(f"covariance: must be None or 'precomputed', got {self.covariance!r}.")
         precomputed, folds = self.covariance == "precomputed", None
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
-        with jax.enable_x64(X.dtype == np.float64):
+        with disk_cache(), jax.enable_x64(X.dtype == np.float64):
             if precomputed:
                 objective = self._precomputed(X, k, sample_weight, options)
             else:

@@ -5,6 +5,7 @@ from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
+from .._cache import disk_cache
 from ..losses import Squared
 from ..losses.deviance import d2_score, predicted
 from .base import SparseLinearModel, check_weights
@@ -145,7 +146,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
     def predict(self, X):
         """(n,) predicted means: the loss's `mean` of the linear predictor (its exponential for the Poisson loss)."""
-        return predicted(self._loss(), self._predictor(X))
+        eta = self._predictor(X)
+        with disk_cache():
+            return predicted(self._loss(), eta)
 
     def score(self, X, y, sample_weight=None):
         """R2 of the predictions, or for another loss than the squared one D2, the share of its deviance explained.
@@ -171,7 +174,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
         check_consistent_length(eta, y)
         loss.check_targets(y)
-        return d2_score(loss, eta, y, check_weights(sample_weight, eta))
+        with disk_cache():
+            return d2_score(loss, eta, y, check_weights(sample_weight, eta))
 
     def _loss(self):
         return make_loss(self.loss, LOSSES, classification=False)
