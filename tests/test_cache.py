@@ -1,4 +1,4 @@
-"""The cache of compiled programs on disk: what it keeps, what it leaves alone, and that JAX's settings stay as they were."""
+"""Compiled programs on disk: what is kept, what is left alone, and that JAX's settings stay as they were."""
 
 import os
 import subprocess
@@ -55,13 +55,17 @@ def fit(n=30, **options):
     return sht.SparseRegressor(**{"k": 1, "solver": "iht"} | options).fit(X, X[:, 1])
 
 
+def compile_one(n):
+    jax.jit(lambda x: n * x + 1)(np.ones(3))
+
+
 def test_a_fit_keeps_its_programs_and_changes_no_setting(folder):
     before = jax.config.values
     fit()
     assert jax.config.values == before
     kept = _cache.programs(folder)
     assert kept
-    jax.jit(lambda x: 3 * x + 7)(np.ones(17))  # the user's own program is not ours to keep
+    compile_one(3)  # the user's own program is not ours to keep
     assert _cache.programs(folder) == kept
 
 
@@ -81,8 +85,8 @@ def test_settings_are_put_back_after_an_error(folder):
 
 def test_threads_share_the_cache_and_the_last_one_puts_settings_back(folder):
     before = jax.config.values
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(fit, (30, 31, 32, 33)))
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(fit, (30, 30)))
     assert jax.config.values == before and _cache.programs(folder)
     first, second = _cache.disk_cache(), _cache.disk_cache()
     first.__enter__()
@@ -110,7 +114,7 @@ def test_a_cache_that_the_user_configured_is_left_alone(folder, tmp_path, monkey
     before = jax.config.values
     with _cache.disk_cache():
         assert jax.config.values == before
-    fit()
+        compile_one(5)
     assert jax.config.values == before and not folder.exists()
 
 
@@ -126,28 +130,39 @@ def test_a_second_process_compiles_nothing(tmp_path):
 
 
 def test_the_least_recently_used_programs_make_room(folder, monkeypatch):
-    monkeypatch.setattr(_cache, "MAX_BYTES", 40_000)
-    fit()
-    kept = set(_cache.programs(folder))
+    def sizes():
+        return {path: path.stat().st_size for path in _cache.programs(folder)}
+
+    with _cache.disk_cache():
+        compile_one(1)
+        (first,) = sizes()
+        compile_one(2)
+    monkeypatch.setattr(_cache, "MAX_BYTES", 4 * max(sizes().values()))
+    (second,) = sizes().keys() - {first}
     jax.clear_caches()
-    fit(n=47)
-    assert sum(path.stat().st_size for path in _cache.programs(folder)) <= 40_000
-    assert kept - set(_cache.programs(folder))
+    with _cache.disk_cache():
+        compile_one(1)  # read from the disk: now the second is the oldest
+        for n in range(3, 6):
+            compile_one(n)
+    assert first in sizes() and second not in sizes()
+    assert sum(sizes().values()) <= _cache.MAX_BYTES
 
 
 def test_a_program_that_was_not_finished_is_removed(folder):
-    fit()
+    with _cache.disk_cache():
+        compile_one(1)
     whole = _cache.programs(folder)
-    broken = folder / "jit_broken-cache"
-    broken.write_bytes(b"half")
+    (folder / "jit_broken-cache").write_bytes(b"half")
     _cache._usable.cache_clear()  # as in a new process
-    fit()
-    assert sorted(_cache.programs(folder)) == sorted(whole)
+    with _cache.disk_cache():
+        compile_one(1)
+    assert whole and _cache.programs(folder) == whole
 
 
 def test_a_place_that_cannot_be_written_does_no_harm(folder, recwarn):
     folder.write_text("not a folder")
-    assert fit().support_.sum() == 1
+    with _cache.disk_cache():
+        compile_one(1)
     assert not recwarn
 
 
