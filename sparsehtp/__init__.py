@@ -1,101 +1,26 @@
 """Sparsity- and rank-constrained learning by hard thresholding, on JAX."""
 
-from ._certificate import Certificate as Certificate
-from ._certificate import certificate as certificate
-from ._criteria import Criterion as Criterion
-from ._criteria import information_criterion as information_criterion
-from ._cross_validation import CrossValidation as CrossValidation
-from ._cross_validation import cross_validate as cross_validate
-from ._debug import debug as debug
-from ._keep_top_k import KeepTopKState as KeepTopKState
-from ._keep_top_k import keep_top_k as keep_top_k
-from ._keep_top_k import projection_non_negative_sparse as projection_non_negative_sparse
-from ._keep_top_k import projection_sparse as projection_sparse
-from ._path import Path as Path
-from ._path import solve_path as solve_path
-from ._record import Record as Record
-from ._reduced_rank import ReducedRank as ReducedRank
-from ._reduced_rank import reduced_rank as reduced_rank
-from ._results import FIRED as FIRED
-from ._results import RESULTS as RESULTS
-from ._results import Solution as Solution
-from ._results import SolveError as SolveError
-from ._solve import solve as solve
-from ._stability import ErrorBound as ErrorBound
-from ._stability import Stability as Stability
-from ._stability import stability_selection as stability_selection
-from ._step_search import StepSearch as StepSearch
-from ._step_search import tune_step as tune_step
-from ._stream import Streamed as Streamed
-from ._stream import solve_stream as solve_stream
-from ._termination import Complete as Complete
-from ._termination import Cycle as Cycle
-from ._termination import DualGap as DualGap
-from ._termination import SmallGradient as SmallGradient
-from ._termination import SmallStep as SmallStep
-from ._termination import StableSupport as StableSupport
-from ._termination import SwapOptimal as SwapOptimal
-from ._tune import Tuned as Tuned
-from ._tune import tune as tune
-from ._types import Factors as Factors
-from ._types import Info as Info
-from ._types import Support as Support
-from .designs import DenseDesign as DenseDesign
-from .designs import SparseDesign as SparseDesign
-from .duality import SparseDuality as SparseDuality
-from .duality import sparse_duality as sparse_duality
-from .estimators import LowRankRegressor as LowRankRegressor
-from .estimators import SparseClassifier as SparseClassifier
-from .estimators import SparseLDA as SparseLDA
-from .estimators import SparsePrecision as SparsePrecision
-from .estimators import SparseRegressor as SparseRegressor
-from .io.models import load as load
-from .io.models import save as save
-from .linalg import largest_eigenvalue as largest_eigenvalue
-from .linalg import sparse_eigenvalue as sparse_eigenvalue
-from .losses import Hinge as Hinge
-from .losses import Huber as Huber
-from .losses import Logistic as Logistic
-from .losses import Poisson as Poisson
-from .losses import SmoothedHinge as SmoothedHinge
-from .losses import Softmax as Softmax
-from .losses import Squared as Squared
-from .objectives import Custom as Custom
-from .objectives import CustomSum as CustomSum
-from .objectives import LinearModel as LinearModel
-from .objectives import MultiResponse as MultiResponse
-from .objectives import Precision as Precision
-from .objectives import QuadraticForm as QuadraticForm
-from .screening import Bounds as Bounds
-from .screening import lower_bound as lower_bound
-from .solvers import CDSS as CDSS
-from .solvers import DIHT as DIHT
-from .solvers import HTP as HTP
-from .solvers import IHT as IHT
-from .solvers import SAGAHT as SAGAHT
-from .solvers import SDIHT as SDIHT
-from .solvers import SVRGHT as SVRGHT
-from .solvers import BestSubset as BestSubset
-from .solvers import FoBa as FoBa
-from .solvers import ForwardSelection as ForwardSelection
-from .solvers import GraSP as GraSP
-from .solvers import HybridHT as HybridHT
-from .solvers import PrimalDual as PrimalDual
-from .solvers import StochasticHT as StochasticHT
-from .solvers import SubspacePursuit as SubspacePursuit
-from .steps import BacktrackingStep as BacktrackingStep
-from .steps import ConstantStep as ConstantStep
-from .steps import NormalisedStep as NormalisedStep
-from .steps import SampleStep as SampleStep
-from .steps import ScheduleStep as ScheduleStep
-from .thresholds import L0L1L2 as L0L1L2
-from .thresholds import GroupSparsity as GroupSparsity
-from .thresholds import LeafSparsity as LeafSparsity
-from .thresholds import NonNegativeSparsity as NonNegativeSparsity
-from .thresholds import OffDiagonal as OffDiagonal
-from .thresholds import Rank as Rank
-from .thresholds import RowSparsity as RowSparsity
-from .thresholds import Sparsity as Sparsity
-from .thresholds import hard_threshold_bound as hard_threshold_bound
+import importlib
+import re
+from pathlib import Path
 
 __version__ = "0.1.0"
+
+# The public names are the imports of __init__.pyi, where type checkers and editors read them. Each is imported at its
+# first use, so that nobody waits for what they do not use: the command's help for JAX, `solve` for scikit-learn.
+_STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+_MODULES = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as", _STUB, re.MULTILINE)}
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name):
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if _MODULES[name] == ".":
+        return importlib.import_module(f".{name}", __name__)
+    value = globals()[name] = getattr(importlib.import_module(_MODULES[name], __name__), name)
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

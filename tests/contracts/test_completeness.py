@@ -40,7 +40,7 @@ BUILDERS = {
 
 
 def public(base):
-    exported = [value for name, value in vars(sht).items() if not name.startswith("_") and isinstance(value, type)]
+    exported = [value for name in sht.__all__ if isinstance(value := getattr(sht, name), type)]
     return {value for value in exported if issubclass(value, base) and not getattr(value, "__abstractmethods__", ())}
 
 
