@@ -1,14 +1,14 @@
 """Sparsity- and rank-constrained learning by hard thresholding, on JAX."""
 
 import importlib
+import pathlib
 import re
-from pathlib import Path
 
 __version__ = "0.1.0"
 
 # The public names are the imports of __init__.pyi, where type checkers and editors read them. Each is imported at its
 # first use, so that nobody waits for what they do not use: the command's help for JAX, `solve` for scikit-learn.
-_STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+_STUB = pathlib.Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
 _MODULES = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as", _STUB, re.MULTILINE)}
 __all__ = sorted(_MODULES)
 
