@@ -161,10 +161,17 @@ def test_step_limit_warns(tmp_path):
 
 
 def test_nonfinite_result_exits_with_one(tmp_path):
-    path = save_csv(tmp_path / "data.csv", Y * 1e30)
+    path = save_csv(tmp_path / "data.csv", np.abs(Y) * 1e37)
     arguments = ("--target", "target", "--k", K, "--dtype", "float32", "--solver", "iht", "--out", tmp_path / "out")
-    result = invoke("fit", path, *arguments)
-    assert result.exit_code == 1 and "infinite or NaN" in result.stderr
+    result = invoke("fit", path, *arguments, "--loss", "poisson")
+    assert result.exit_code == 1 and "infinite or NaN" in result.stderr, result.output
+
+
+def test_targets_out_of_range_are_refused(tmp_path):
+    path = save_csv(tmp_path / "data.csv", Y * 1e30)
+    result = invoke("fit", path, "--target", "target", "--k", K, "--dtype", "float32", "--out", tmp_path / "out")
+    assert result.exit_code == 2 and "cannot hold the squares" in result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("solver", ["forward", pytest.param("auto", marks=pytest.mark.slow)])
