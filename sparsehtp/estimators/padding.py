@@ -15,15 +15,20 @@ from scipy.sparse import issparse
 from .._path import Path
 from .._results import Solution
 from .._types import Support, replace
-from ..designs import SparseDesign
+from ..designs import DenseDesign, SparseDesign
 from ..linalg.sparse import Rows
 from ..objectives import LinearModel
 from ..thresholds import GroupSparsity
 
+LARGE = 2**18  # entries of a matrix from which its work, not its compilation, is what a fit costs
 
-def bucket(n: int) -> int:
-    """The least size that is at least n and at most 16, or 8, 9, ..., 15 times a power of two."""
-    step = 1 << max(n.bit_length() - 4, 0)
+
+def bucket(n: int, sizes: int = 8) -> int:
+    """The least of `sizes` sizes an octave that is at least n: `sizes`, sizes + 1, ... times a power of two.
+
+    All up to 2 `sizes` are among them. `sizes` is itself a power of two.
+    """
+    step = 1 << max(n.bit_length() - sizes.bit_length(), 0)
     return -(-n // step) * step
 
 
@@ -56,7 +61,10 @@ class Padding:
     @property
     def size(self) -> tuple[int, int]:
         """Shape of the padded design."""
-        return (bucket(self.n), bucket(self.p)) if self.active else (self.n, self.p)
+        if not self.active:
+            return self.n, self.p
+        sizes = 16 if self.n * self.p > LARGE else 8  # a large matrix grows by an eighth at most
+        return bucket(self.n, sizes), bucket(self.p, sizes)
 
     # --- in ----------------------------------------------------------------------------------------------------------
     def design(self, X: Any) -> Any:
@@ -145,8 +153,7 @@ class Padding:
         """The model of the data's columns alone, without a new program; a certificate counts columns."""
         if not self.active:
             return model
-        p = self.p
-        design: Any = model.design
+        p, design = self.p, model.design
 
         def cut(a):
             return a if a is None else jnp.asarray(np.asarray(a)[:p])
@@ -158,10 +165,9 @@ class Padding:
                 start = jnp.asarray(np.asarray(by_column.start)[: p + 1])
                 by_column = by_column._replace(owner=owner, start=start)
                 design = replace(design, by_column=by_column, size=(design.size[0], p))
-            elif design.by_feature:
-                design = replace(design, array=cut(design.array))
-            else:
-                design = replace(design, array=jnp.asarray(np.asarray(design.array)[:, :p]))
+            elif isinstance(design, DenseDesign):
+                array = np.asarray(design.array)
+                design = replace(design, array=jnp.asarray(array[:p] if design.by_feature else array[:, :p]))
             return replace(
                 model,
                 design=design,
