@@ -40,10 +40,10 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
     rank-one corrections: then l2, the ranking of coefficients and k-sparsity act on w_j sd_j. All public quantities
     stay in original units. A constant column has no scale: with an intercept its coefficient is 0.
 
-    Nothing large is squared or subtracted: with an intercept, dense columns whose mean is large beside their deviation,
-    the offset and the targets of a loss of eta - y are centred (exactly undone in the intercept), and columns of
-    extreme size are scaled by powers of two, which then count in the ranking of coefficients. Under tracing, where the
-    data cannot be looked at, dense columns are always centred and never scaled.
+    Nothing large is squared or subtracted: with an intercept, dense columns, targets of a loss of eta - y, and offsets
+    whose mean is large beside their deviation are centred (undone in the intercept), and columns of an extreme size are
+    scaled by powers of two, which then count in the ranking of coefficients. Under tracing, where the data cannot be
+    looked at, they are used as they are.
 
     Args:
         X: (n, p) NumPy or JAX array, scipy.sparse matrix, BCOO, or design; float32 or float64 (float64 needs
@@ -150,18 +150,15 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         moved = False
         if self.fit_intercept:
             # Where there is nothing to centre the shift is zero: the data must not decide what is traced.
-            moved = not known or bool(np.any(np.abs(facts.mean) > FAR * facts.deviation))
-            moved = moved and not self.design.sparse
-            shift = jnp.asarray(facts.mean if moved else np.zeros_like(facts.mean), self.dtype)
-            shift = shift if known else lax.stop_gradient(shift)
+            moved = known and not self.design.sparse and bool(np.any(np.abs(facts.mean) > FAR * facts.deviation))
+            if not self.design.sparse:
+                self.shift = jnp.asarray(facts.mean if moved else np.zeros(self.n_coefficients), self.dtype)
             if moved:
-                self.design = self.design.centred(
-                    shift, _is_constant(facts.mean, facts.deviation, np if known else jnp)
-                )
-            self.shift = None if self.design.sparse else shift
-            self.offset, below = about_mean(self.offset, weights)
-            self.y, above = about_mean(self.y, weights) if self.loss.location else (self.y, None)
-            self.base = above if below is None else -below if above is None else above - below
+                constant = _is_constant(facts.mean, facts.deviation, np)
+                self.design = self.design.centred(self.shift, constant)
+            self.offset, below = about_mean(self.offset, weights, self.dtype)
+            self.y, above = about_mean(self.y if self.loss.location else None, weights, self.dtype, self.y)
+            self.base = jnp.asarray(above - below, self.dtype)
         if known and self.quadratic and is_concrete(self.y):
             self._check_range(facts.largest)
         return None if moved or not weighted else facts
@@ -506,18 +503,20 @@ def safe_scale(largest: np.ndarray) -> Array:
     return jnp.asarray(scale, largest.dtype)
 
 
-def about_mean(v, sample_weight):
-    """v less its weighted mean, and that mean."""
+def about_mean(v, sample_weight, dtype, otherwise=None):
+    """v less its weighted mean where that is far from zero, and what was subtracted; `otherwise` and 0 if v is None."""
     if v is None:
-        return None, None
-    if is_concrete(v, sample_weight) and len(v.devices()) == 1:
-        weights = np.asarray(sample_weight, float)
-        mean = np.asarray(np.dot(weights / weights.sum(), np.asarray(v, float)), v.dtype)
-        return jnp.asarray(np.asarray(v) - mean, v.dtype), jnp.asarray(mean, v.dtype)
-    weights = sample_weight / jnp.sum(sample_weight)
-    mean = dot(weights, v)
-    mean = lax.stop_gradient(mean + dot(weights, v - mean))
-    return v - mean, mean
+        return otherwise, np.zeros((), dtype)
+    known = is_concrete(v) and len(v.devices()) == 1
+    mean = np.zeros(v.shape[1:], dtype)
+    if known:
+        values = np.asarray(v, float)
+        weights = np.asarray(sample_weight, float) if is_concrete(sample_weight) else np.ones(len(values))
+        weights = weights / weights.sum()
+        centre = weights @ values
+        deviation = np.sqrt(weights @ (values - centre) ** 2)
+        mean = np.where(np.abs(centre) > FAR * deviation, centre, 0).astype(dtype)
+    return (jnp.asarray(np.asarray(v) - mean, dtype) if mean.any() else v), mean
 
 
 def _is_constant(mean, deviation, xp=jnp):

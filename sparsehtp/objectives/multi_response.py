@@ -75,7 +75,8 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         self.loss = jax.tree.map(lambda parameter: jnp.asarray(parameter, self.dtype), loss)
         self.base = None
         if fit_intercept and loss.location:
-            self.y, self.base = about_mean(self.y, self.sample_weight)
+            self.y, base = about_mean(self.y, self.sample_weight, self.dtype)
+            self.base = jnp.asarray(base, self.dtype)
 
     def reweighted(self, sample_weight=None, l2=None):
         return replace(self, features=self.features.reweighted(sample_weight, l2))
