@@ -278,7 +278,7 @@ def _statement(noun, value, gain, swap, stationary, necessary, tol, why, every_s
         parts.append("A necessary condition of the best subset fails, so a better one exists.")
     elif gain is None and not proof.optimal:
         parts.append("Nothing here proves that it is the best subset.")
-    return " ".join([*parts, proof.sentence]).strip()
+    return " ".join([*parts, (gain and proof.beside_a_gain) or proof.sentence]).strip()
 
 
 def _read(objective, threshold, solution):

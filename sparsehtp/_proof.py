@@ -17,11 +17,15 @@ USEFUL = 1.0  # a bound that leaves more than this share of itself open is not w
 
 
 class Proof(NamedTuple):
-    """A lower bound (None: unknown), whether it proves optimality, and a sentence (empty where there is no dual)."""
+    """A lower bound (None: unknown), whether it proves optimality, and a sentence (empty where there is no dual).
+
+    `beside_a_gain` takes the sentence's place where a change is known that gains less than the proof's tolerance.
+    """
 
     lower: float | None
     optimal: bool
     sentence: str
+    beside_a_gain: str = ""
 
 
 NOTHING = Proof(None, False, "")
@@ -36,8 +40,8 @@ def proof_of(objective: Any, threshold: Any, upper: float, dtype: Any) -> Proof:
         return Proof(None, False, "No useful bound was found: raise l2.")
     gap, tol = upper - lower, 10 * tolerance("gap", dtype)
     if gap <= tol * abs(upper):
-        sentence = f"Proved optimal: no other choice lowers the objective by more than {tol:.0e} of its value."
-        return Proof(lower, True, sentence)
+        known = f"no other choice lowers the objective by more than {tol:.0e} of its value."
+        return Proof(lower, True, f"Proved optimal: {known}", f"Proved: {known}")
     share = gap / abs(lower) if lower else math.inf
     if share <= USEFUL:
         return Proof(lower, False, f"Its objective is within {_percent(share)} of the best possible.")
