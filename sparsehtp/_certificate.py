@@ -92,8 +92,8 @@ def certificate(
 
     Guarantee: swap_gain = 0 is full-swap inescapability (Hazimeh and Mazumder, 2020) to the stated tolerance; it
     proves a global optimum only where the swaps are all the subsets there are (k = 1, or all features but one). A
-    column that is exactly collinear with the chosen ones is refitted by minimum norm, as `solve` does; where columns are
-    nearly, but not exactly, collinear, rounding could decide, and swap_gain and stationary are None.
+    column that is exactly collinear with the chosen ones is refitted by minimum norm, as `solve` does; where columns
+    are nearly, but not exactly, collinear, rounding could decide, and swap_gain and stationary are None.
 
     Source: [GraHTP] Lemma 21, with M_2 for M_2k, since an exchange moves two coordinates.
     """
