@@ -17,7 +17,7 @@ class L0L1L2(AbstractSupportThreshold):
 
         min_w F(w) + l0 #{j : w_j != 0} + l1 sum_j |w_j|
 
-    Called on z with step size t it is the proximal map: u = sign(z) (|z| - t l1)_+, kept where u^2 >= 2 t l0.
+    Called on z with step size t it is the proximal map: u = sign(z) (|z| - t l1)_+, kept where |u| >= sqrt(2 t l0).
     Intercepts are not penalised. With a standardising objective the penalty acts on standardised coefficients. In sums
     over n samples, as [DIOM] writes them, lam0 = n l0, lam1 = n l1, lam2 = n l2 / 2.
 
@@ -58,7 +58,8 @@ class L0L1L2(AbstractSupportThreshold):
     def __call__(self, z, step_size=1.0):
         p = z.shape[0] - self.n_free
         u = jnp.sign(z[:p]) * jnp.maximum(jnp.abs(z[:p]) - step_size * self.l1, 0)
-        u = jnp.where(u**2 >= 2 * step_size * self.l0, u, 0)
+        # the root of each factor: u^2 and step_size l0 underflow where u and l0 are small
+        u = jnp.where(jnp.abs(u) >= jnp.sqrt(2 * step_size) * jnp.sqrt(self.l0), u, 0)
         support = self.support(u)
         if support.idx.shape[0] < p + self.n_free:
             u = jnp.zeros_like(u).at[support.idx[self.n_free :]].add(u[support.idx[self.n_free :]])
