@@ -4,16 +4,22 @@ Every compiled program stays mapped in its process, and Linux limits the memory 
 past that a compilation ends it with a segmentation fault. So the programs of this package's own functions, least
 recently used ones first, are dropped before the maps run out; those that are called again are compiled again. Only
 where that is not enough, since the maps belong to programs of others, are all of JAX's caches cleared.
+
+On a CPU compiling is most of a first fit, so that they are compiled by whatever makes this cheaper and the programs no
+slower. JAX takes such options outside its transformations only.
 """
 
 import functools
 import itertools
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
+from jax.extend.core import get_opaque_trace_state
 
+CPU_OPTIONS = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 2}
 MAPS = Path("/proc/self/maps")
 SHARE = 0.5  # of the maps that the system allows
 MOST_COMPILED = 400  # programs, where maps cannot be counted
@@ -39,18 +45,56 @@ def _on_duration(event: str, *_: Any, **__: Any) -> None:
 jax.monitoring.register_event_duration_secs_listener(_on_duration)
 
 
+def _trace_state_of_a_new_thread() -> Any:
+    states: list[Any] = []
+    thread = threading.Thread(target=lambda: states.append(get_opaque_trace_state()))
+    thread.start()
+    thread.join()
+    return states[0]
+
+
+OUTSIDE = _trace_state_of_a_new_thread()  # this module may be imported while a user's function is traced
+
+
+@functools.cache
+def compiler_options(backend: str) -> dict[str, Any] | None:
+    """What this package's programs are compiled with: those of `CPU_OPTIONS` that this version of XLA knows."""
+    return {name: value for name, value in CPU_OPTIONS.items() if _known(name, value)} if backend == "cpu" else None
+
+
+def _known(name: str, value: Any) -> bool:
+    try:
+        jax.jit(lambda: None, compiler_options={name: value}).lower().compile()
+    except (jax.errors.JaxRuntimeError, ValueError):
+        return False
+    return True
+
+
 class Program:
     """A `jax.jit` of a function of this package, whose compiled programs `make_room` may drop."""
 
     def __init__(self, function: Callable, **options: Any):
         self.jitted: Any = jax.jit(function, **options)
         self.last_use = 0
+        self._options = options
         functools.update_wrapper(self, function)
         _programs.append(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.last_use = next(_clock)
-        return self.jitted(*args, **kwargs)
+        return (self.outermost if get_opaque_trace_state() == OUTSIDE else self.jitted)(*args, **kwargs)
+
+    @functools.cached_property
+    def outermost(self) -> Any:
+        """The same outside JAX's transformations, where options of the compiler are allowed."""
+        return jax.jit(
+            self.jitted.__wrapped__, compiler_options=compiler_options(jax.default_backend()), **self._options
+        )
+
+    def clear_cache(self) -> None:
+        """Drop what was compiled."""
+        self.jitted.clear_cache()
+        self.outermost.clear_cache()
 
 
 def program(function: Callable | None = None, **options: Any) -> Any:
@@ -66,7 +110,7 @@ def make_room() -> None:
     if not _crowded():
         return
     for each in sorted(_programs, key=lambda p: p.last_use):
-        each.jitted.clear_cache()
+        each.clear_cache()
         if MAPS.exists() and not _crowded():
             break
     else:

@@ -158,7 +158,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
                 self.design = self.design.centred(self.shift, constant)
             self.offset, below = about_mean(self.offset, weights, self.dtype)
             self.y, above = about_mean(self.y if self.loss.location else None, weights, self.dtype, self.y)
-            self.base = jnp.asarray(np.subtract(above, below)[...], self.dtype)  # an array: a scalar would compile a cast
+            self.base = jnp.asarray(np.subtract(above, below)[...], self.dtype)  # compiles no cast
         if known and self.quadratic and is_concrete(self.y):
             self._check_range(facts.largest)
         return None if moved or not weighted else facts
