@@ -85,13 +85,15 @@ class Problem:
         """What rounding each of w, b and the terms of the predictor once, relatively by eps, can change in F(w, b).
 
         The predictor of sample i moves by at most d_i = eps (sum_j |x_ij w_j| + |b| + |o_i| + |y_i|), y_i where it is
-        subtracted, hence l by |l'| d_i + sup l'' d_i^2 / 2 and by sup |l'| d_i. A deviation that is computed about a
-        rounded mean is off by (eps max|x| / sd)^2.
+        subtracted, and by what a w_j near the end of the dtype's range lacks of its digits, hence l by
+        |l'| d_i + sup l'' d_i^2 / 2 and by sup |l'| d_i. A deviation that is computed about a rounded mean is off by
+        (eps max|x| / sd)^2.
         """
         w, live = np.asarray(w, LONG), self.omega > 0
         eta = self.X @ w + LONG(b) + self.offset
         regression = self.loss.name in ("squared", "huber")
         d = eps * (np.abs(self.X) @ np.abs(w) + abs(LONG(b)) + np.abs(self.offset) + np.abs(self.y) * regression)
+        d = d + np.abs(self.X) @ (np.finfo(np.float32 if eps > 1e-10 else np.float64).tiny * (w != 0))
         _, size, slope, _, bound = self.loss.parts(eta, self.y)
         with np.errstate(over="ignore", invalid="ignore"):
             if self.loss.name == "poisson":
