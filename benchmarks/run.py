@@ -7,6 +7,7 @@ import signal
 
 OPTIONS = {  # what a benchmark's main takes
     "core": ("quick",),
+    "first-answer": ("quick",),
     "best-subset": ("quick",),
     "cv": ("quick",),
     "real": ("quick", "data"),

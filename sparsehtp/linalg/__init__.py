@@ -1,5 +1,7 @@
 """Numerical kernels shared by designs, objectives and solvers."""
 
+from .draws import mixed as mixed
+from .draws import uniform as uniform
 from .lanes import LANE as LANE
 from .lanes import START as START
 from .lanes import any_lane as any_lane

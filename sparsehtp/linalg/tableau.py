@@ -101,22 +101,6 @@ def tableau_at(equations: Equations, idx: Int[Array, "m"], mask: Bool[Array, "m"
     )
 
 
-def subtableau(t: Tableau, features: Int[Array, "w"]) -> Tableau:
-    """The tableau of the same features among `features`, which holds them; idx is relative to it."""
-    position = jnp.zeros(t.g.shape[0], jnp.int32).at[features].set(jnp.arange(features.shape[0], dtype=jnp.int32))
-    block = min(BLOCK, features.shape[0])
-    return t._replace(
-        idx=jnp.where(t.idx < 0, -1, position[t.idx]),
-        H=t.H[:, features],
-        g=t.g[features],
-        q=t.q[features],
-        chosen=t.chosen[features],
-        floor=t.floor[features],
-        block=jnp.full(block, -1, jnp.int32),
-        columns=jnp.zeros((block, features.shape[0]), t.g.dtype),
-    )
-
-
 def addition_gains(t: Tableau) -> Float[Array, "p"]:
     """Decrease of the value from adding each feature; -inf for chosen and dependent ones."""
     usable = ~t.chosen & (t.q > t.floor)

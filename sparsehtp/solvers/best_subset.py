@@ -1,6 +1,6 @@
 """Best subsets: forward growth, exact best swaps until none improves, and perturbed starts."""
 
-import math
+import functools
 from typing import NamedTuple
 
 import equinox as eqx
@@ -14,19 +14,19 @@ from .._results import RESULTS
 from .._termination import SwapOptimal
 from .._tolerances import tolerance
 from .._types import Support, is_concrete
-from ..linalg import START, any_lane, one_by_one, top_k
-from ..linalg.tableau import Tableau, empty_tableau, subtableau, swap_gains
-from ..objectives import AbstractRestrictable, gather
+from ..linalg import START, any_lane, mixed, one_by_one, top_k, uniform
+from ..linalg.tableau import Tableau, empty_tableau, swap_gains
+from ..objectives import AbstractRestrictable, GramEquations, gather
 from ..objectives.base import DENSE_HESSIAN_LIMIT
 from ..thresholds import Sparsity
 from .base import AbstractPathSolver, Trail, report, where
 from .pivot_search import KEPT, Goal, no_move, settle, swap_noise
-from .working_set import Point, alone, chosen_pool, gram_equations, promises, support_of, whole_pool
+from .working_set import Point, alone, gram_equations, pool_of, promises, support_of, whole_pool
 
 
 class Effort(NamedTuple):
     """Perturbed starts per step, steps without improvement after which it stops, limit of steps, and the number of
-    features that perturbed starts choose from (twice the support where that is more)."""
+    features of a working set (twice the support where that is more)."""
 
     starts: int
     patience: int
@@ -35,7 +35,7 @@ class Effort(NamedTuple):
 
 
 EFFORTS = {
-    "fast": Effort(0, 0, 50, 0),
+    "fast": Effort(0, 0, 50, 128),
     "default": Effort(20, 2, 100, 128),
     "thorough": Effort(64, 4, 400, 2048),
 }
@@ -43,7 +43,18 @@ TABLEAU_BYTES = 2**28  # a tableau over all features larger than this gives way 
 WORKING_SET = 512  # features, or four times the support where that is more
 STAGES = (16, 64, 256, 1024)  # sizes at which a path renews its working set
 SINGLES = 8  # swaps of a local model that are tried one by one
+FEWEST = 5  # a perturbed start offers 2^-1 to 2^-(1 + FEWEST) of the features
 ROUNDS = 5  # per size of a path whose objective is not quadratic
+
+
+class Model(NamedTuple):
+    """The working set that a search is made in: the normal equations of its features, the tableau of the support, and
+    the gain of the best swap of all features, in units of the tableau's value."""
+
+    features: Array
+    equations: GramEquations
+    tableau: Tableau
+    best: Array
 
 
 class BestSubsetState(NamedTuple):
@@ -59,8 +70,8 @@ class BestSubsetState(NamedTuple):
     stage: Array  # one of DESCEND, SINGLE and PERTURB
     failures: Array  # steps of perturbed starts since the last improvement
     optimal: Array
-    tableau: Tableau | None  # kept for a quadratic over all features
-    level: Array | None  # what the tableau is still to take in
+    model: Model
+    stale: Array  # the point has left the model's
     key: Array
 
 
@@ -157,70 +168,57 @@ class BestSubset(AbstractPathSolver):
 
     # --- one k -------------------------------------------------------------------------------------------------------
     def init(self, objective, threshold, x0, key):
-        p, rows = objective.n_coefficients, threshold.keep.shape[0] + threshold.k_max
-        zero, no = jnp.zeros((), objective.dtype), jnp.zeros((), bool)
-        origin = objective.origin()
-        tableau = level = None
-        if self._persistent(objective, threshold):
-            level = (x0[:p] != 0).astype(jnp.int32).at[threshold.keep].set(KEPT)
-            tableau = empty_tableau(objective.normal_equations(), rows)
+        locked, dtype = threshold.keep.shape[0], objective.dtype
+        width, rows = self._pool_width(objective, threshold), locked + threshold.k_max
+        zero, vector = jnp.zeros((), dtype), jnp.zeros(width, dtype)
+        equations = GramEquations(jnp.zeros((width, width), dtype), vector, vector, zero)
         return BestSubsetState(
-            x=origin,
-            support=support_of(objective, _keep_first(threshold), jnp.int32(threshold.keep.shape[0])),
+            x=x0,
+            support=support_of(objective, _keep_first(threshold), jnp.int32(locked)),
             value=zero + jnp.inf,  # until the first step has refitted
-            grad=jnp.zeros_like(origin),
+            grad=jnp.zeros_like(x0),
             step_size=zero + 1,
             fault=jnp.int32(0),
             gain=zero + jnp.inf,
             stage=jnp.int32(DESCEND),
             failures=jnp.int32(0),
-            optimal=no,
-            tableau=tableau,
-            level=level,
+            optimal=jnp.zeros((), bool),
+            model=Model(jnp.arange(width, dtype=jnp.int32), equations, empty_tableau(equations, rows), zero + jnp.inf),
+            stale=jnp.ones((), bool),
             key=key,
         )
 
     def step(self, objective, threshold, state, t):
-        starts, patience, _, width = EFFORTS[self.effort]
+        starts, patience, *_ = EFFORTS[self.effort]
         p, free, locked = objective.n_coefficients, objective.n_free, threshold.keep.shape[0]
-        dtype = state.value.dtype
-        key, draw = jax.random.split(state.key)
+        quadratic, tol = objective.quadratic, tolerance("swap", state.value.dtype)
+        started, far = jnp.isfinite(state.value), (state.stage == PERTURB) & (starts > 0)
         chosen = jnp.zeros(p, bool).at[state.support.idx[free:]].max(state.support.mask[free:])
-        size = jnp.sum(state.support.mask, dtype=jnp.int32) - free - locked
-        started = jnp.isfinite(state.value)
+        chosen = jnp.where(started, chosen, (state.x[:p] != 0).at[threshold.keep].set(True))
+        size = jnp.sum(chosen, dtype=jnp.int32) - locked
+        target = jnp.minimum(threshold.k, self._next_size(objective, threshold, size, started))
 
-        persistent = state.tableau is not None
-        pool, target, level = whole_pool(objective, threshold), threshold.k, state.level
-        if not persistent:  # grow in stages, so that the model or the working set suits what is chosen
-            target = jnp.where(started, jnp.minimum(threshold.k, jnp.maximum(2 * size, 4)), 0)
-            pool_width = self._width(objective, threshold)
-            if pool_width is not None:
-                scores = promises(objective, threshold, state, chosen, target > size)
-                pool = chosen_pool(objective, threshold, chosen, scores, pool_width)
-        x = pool.inward(state.x, p)
-        inside = chosen if pool.features is None else chosen[pool.features]
-        equations = pool.objective.normal_equations(x)
-        t0 = state.tableau
-        if not persistent:
-            t0 = empty_tableau(equations, locked + threshold.k_max)
-            level = jnp.where(pool.kept, KEPT, inside.astype(jnp.int32))
-        goal = Goal(pool.kept, target, state.stage == DESCEND, _scale(objective, state.value))
-        t1, move, left = settle(equations, t0, no_move(t0), level, goal)
-
-        moved = ~started | jnp.any((t1.chosen != inside) & ~pool.kept)
-        far = jnp.asarray(starts > 0) & ~moved & (objective.quadratic | (state.stage == PERTURB))
-        supports = _near(objective, t1, move, pool.kept)
+        growing = ~started | (target > size)
+        model = lax.cond(
+            any_lane(state.stale),
+            lambda: where(state.stale, self._model(objective, threshold, state, chosen, growing), state.model),
+            lambda: state.model,
+        )
+        whole = model.features.shape[0] == p
+        pool = whole_pool(objective, threshold) if whole else pool_of(objective, threshold, model.features)
+        inside, start = chosen[model.features], pool.inward(state.x, p)
+        level = jnp.where(pool.kept, KEPT, inside.astype(jnp.int32))
+        descend = (state.stage != SINGLE) & (started | quadratic)
+        goal = Goal(pool.kept, target, descend, _scale(objective, state.value))
+        draws = functools.partial(_perturbation, state.key, t, model.features, inside & ~pool.kept)
+        (tableau, move, left), ends = _searched(model, level, goal, draws, starts, far)
+        moved = ~started | jnp.any((tableau.chosen != inside) & ~pool.kept)
+        supports = _near(objective, tableau, move, pool.kept)
         if starts:
+            best = jnp.argsort(ends.values)[jnp.arange(supports.shape[0]) % starts]
+            supports = jnp.where(far, ends.idx[best], supports)
+        found = pool.outward(_best_fitted(pool, threshold, supports, start), p)
 
-            def perturbed():
-                few = min(max(width, 2 * t1.idx.shape[0]), t1.g.shape[0])
-                found = _perturbed(pool, x, t1, move, few, goal, starts, draw, supports.shape[0])
-                return jnp.where(far, found, supports)
-
-            supports = lax.cond(any_lane(far), perturbed, lambda: supports)
-        found = pool.outward(_best_fitted(pool, threshold, supports, x), p)
-
-        tol = tolerance("swap", dtype)
         least = jnp.where(started, tol * jnp.abs(state.value), 0)
         grown = jnp.isfinite(found.value) & (found.size > size + locked)
         better = (found.value < state.value) | grown
@@ -228,23 +226,19 @@ class BestSubset(AbstractPathSolver):
         here = support_of(objective, found.idx, found.size)
         support, x, fault = where(better, (here, found.x, found.fault), (state.support, state.x, state.fault))
         value, grad = objective.value_and_grad(x, support)
-        tableau, exact = None, jnp.ones((), bool)
-        if persistent:
-            # A tableau of the support that is left takes over what the refit says of it.
-            known = jnp.where(better, moved, ~moved)
-            fresh = t1._replace(
-                c=jnp.where((t1.idx >= 0) & (fault == 0), x[t1.idx], t1.c), g=-grad[:p], value=2 * value
+        if quadratic:
+            # What the refit says is more accurate than what the pivots left; of other features they know nothing.
+            known = (tableau.idx >= 0) & (fault == 0)
+            fresh = tableau._replace(
+                c=jnp.where(known, x[model.features[tableau.idx]], tableau.c), g=-grad[model.features], value=2 * value
             )
-            tableau = where(known, fresh, where(moved, t0, t1))
-            exact = ~jnp.any(level)
-            wanted = jnp.zeros(p, jnp.int32).at[found.idx].max(jnp.arange(found.idx.shape[0]) < found.size)
-            level = jnp.where(better & far, wanted, jnp.where(moved & ~better, level, left))
-            level = jnp.where(pool.kept, KEPT, 1) * level
-            gain = move.gain / 2
-            optimal = gain <= tol * jnp.abs(value) + swap_noise(equations) / 2
+            tableau = where(better & ~far, fresh, tableau)
+            gain = jnp.where(moved | whole, move.gain, model.best) / 2
+            optimal = ~jnp.any(left) & (gain <= tol * jnp.abs(value) + swap_noise(model.equations) / 2)
         else:
             gain = jnp.maximum(state.value - value, 0)
-            optimal = (target >= threshold.k) | (size < target)
+            optimal = jnp.ones((), bool)
+        optimal &= (target >= threshold.k) | (size < target)
         failures = jnp.where(improved, 0, state.failures + far)
         new = BestSubsetState(
             x=x,
@@ -256,19 +250,40 @@ class BestSubset(AbstractPathSolver):
             gain=gain,
             stage=jnp.where(improved, DESCEND, jnp.where(moved, SINGLE, PERTURB)).astype(jnp.int32),
             failures=failures,
-            optimal=optimal & exact & ~moved & ~improved & (failures >= patience),
-            tableau=tableau,
-            level=level if persistent else None,
-            key=key,
+            optimal=optimal & ~moved & ~improved & (failures >= patience),
+            model=model._replace(tableau=where(moved & ~better, model.tableau, tableau)),
+            stale=better & ~jnp.asarray(whole and quadratic),
+            key=state.key,
         )
         return new, report(objective, threshold, state, new, value=value, grad=grad, entries=support, fault=fault)
 
-    def _persistent(self, objective, threshold):
-        """True if one tableau over all features serves the whole search."""
-        return objective.quadratic and self._width(objective, threshold) is None
+    def _next_size(self, objective, threshold, size, started):
+        """How far to grow at once: a model or a working set suits what is chosen, and not much more."""
+        if not objective.quadratic:
+            return jnp.where(started, jnp.maximum(2 * size, 4), size)
+        whole = self._pool_width(objective, threshold) == objective.n_coefficients
+        return threshold.k if whole else jnp.maximum(4 * size, 16)
+
+    def _model(self, objective, threshold, state, chosen, growing):
+        """The normal equations around x of the features that promise most, before any is taken in."""
+        width, best = self._pool_width(objective, threshold), jnp.asarray(jnp.inf, state.x.dtype)
+        pool, features = whole_pool(objective, threshold), state.model.features
+        if width < chosen.shape[0]:
+            scores = promises(objective, threshold, state, chosen, growing)
+            best = jnp.max(scores)
+            features = top_k(jnp.where(chosen | pool.kept, jnp.inf, scores), width)
+            pool = pool_of(objective, threshold, features)
+        equations = gram_equations(pool.objective.normal_equations(pool.inward(state.x, chosen.shape[0])))
+        return Model(features, equations, empty_tableau(equations, state.model.tableau.idx.shape[0]), best)
+
+    def _pool_width(self, objective, threshold):
+        """Features of the working set of a single k."""
+        rows = threshold.keep.shape[0] + threshold.k_max
+        width = EFFORTS[self.effort].width if self.working_set is None else self.working_set
+        return min(max(width, 2 * rows), objective.n_coefficients)
 
     def _width(self, objective, threshold):
-        """Features of a working set; None: all of them at once."""
+        """Features of a working set of a path; None: all of them at once."""
         p, rows = objective.n_coefficients, threshold.keep.shape[0] + threshold.k_max
         if self.working_set is not None:
             width = max(self.working_set, rows + 1)
@@ -296,7 +311,8 @@ class BestSubset(AbstractPathSolver):
                 equations = objective.normal_equations(walk.x)
                 _, grad = objective.value_and_grad(walk.x, support)
                 grad = jnp.where(walk.k > 0, grad[:p], equations.rhs)
-                pool = chosen_pool(objective, threshold, chosen, alone(equations, grad), width)
+                scores = jnp.where(chosen.at[threshold.keep].set(True), jnp.inf, alone(equations, grad))
+                pool = pool_of(objective, threshold, top_k(scores, width))
                 return self._walk(pool, objective, threshold, walk, jnp.min(jnp.where(ends < walk.k, k_max, ends)))
 
             walk = lax.while_loop(lambda walk: any_lane(walk.direction != 0), stage, walk)
@@ -408,28 +424,47 @@ def _best_fitted(pool, threshold, supports, start):
     return jax.tree.map(lambda a: a[i], points)
 
 
-def _perturbed(pool, x, t, move, width, goal, starts, key, count):
-    """The best `count` supports found by descents from randomly perturbed copies of t, within a working set.
+class Ends(NamedTuple):
+    """Where descents from perturbed starts ended."""
 
-    A perturbation swaps a random part of the features for the best of a random part of the others, between a half and
-    a few of them.
+    idx: Array
+    values: Array
+
+
+def _searched(model, level, goal, perturbation, starts, far):
+    """The search from the support itself, and where those from perturbed starts end (with `far` alone).
+
+    Both run in one loop, one after the other on a CPU and side by side elsewhere, so that it is compiled once.
     """
-    features = top_k(jnp.where(t.chosen | pool.kept, jnp.inf, move.scores), width)
-    small, kept = subtableau(t, features), pool.kept[features]
-    objective = pool.objective.subset(features)
-    equations = gram_equations(objective.normal_equations(jnp.concatenate([x[features], x[pool.kept.shape[0] :]])))
-    goal = goal._replace(kept=kept, descend=jnp.ones((), bool))
+    equations, first = model.equations, model.tableau
 
-    def start(draws):
-        leave, part = draws[0], 0.5 ** (1 + draws[1] * max(math.log2(width) - 2, 0))
-        draws = draws[2:]
-        first = draws == jnp.min(jnp.where(small.chosen & ~kept, draws, 1))  # one at least
-        level = jnp.where(small.chosen, ~((draws < leave) | first), draws < part)
-        end, _, _ = settle(equations, small, no_move(small), level.astype(jnp.int32) * jnp.where(kept, 0, 1), goal)
-        return end.idx, end.value
+    def search(i):
+        return settle(equations, first, no_move(first), jnp.where(i == 0, level, perturbation(i)), goal)
 
-    draws = jax.random.uniform(key, (starts, 2 + width), t.g.dtype)
-    found, values = lax.map(start, draws) if one_by_one() else jax.vmap(start, axis_name=START)(draws)
-    best = jnp.argsort(values)[jnp.arange(count) % starts]
-    found = found[best]
-    return jnp.where(found < 0, -1, features[found])
+    if not starts:
+        return settle(equations, first, no_move(first), level, goal), None
+    if not one_by_one():
+        everything = jax.vmap(search, axis_name=START)(jnp.arange(starts + 1))
+        t = everything[0]
+        return jax.tree.map(lambda a: a[0], everything), Ends(t.idx[1:], t.value[1:])
+
+    def body(i, carry):
+        own, ends = carry
+        end = search(i)
+        own = where(i == 0, end, own)
+        ends = Ends(ends.idx.at[i - 1].set(end[0].idx), ends.values.at[i - 1].set(end[0].value))  # i = 0: overwritten
+        return own, ends
+
+    ends = Ends(jnp.zeros((starts, first.idx.shape[0]), jnp.int32), jnp.full(starts, jnp.inf, first.value.dtype))
+    count = jnp.where(any_lane(far), starts + 1, 1)
+    return lax.fori_loop(0, count, body, ((first, no_move(first), level), ends))
+
+
+def _perturbation(key, t, features, chosen, i):
+    """Levels that swap a random part of the chosen features for the best of a random part of the others, between a half
+    and a few of them; the same for a feature whatever the working set holds beside it."""
+    seed = mixed(jax.random.key_data(key).ravel(), t, i)
+    leave, part = uniform(seed, jnp.uint32(2**32 - 1)), 0.5 ** (1 + FEWEST * uniform(seed, jnp.uint32(2**32 - 2)))
+    draws = uniform(seed, features)
+    first = draws == jnp.min(jnp.where(chosen, draws, 1))  # one at least
+    return jnp.where(chosen, ~((draws < leave) | first), draws < part).astype(jnp.int32)

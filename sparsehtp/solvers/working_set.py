@@ -7,7 +7,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Int
 
 from .._types import Support
-from ..linalg import any_lane, dot, masked_factor, top_k
+from ..linalg import any_lane, dot, masked_factor
 from ..linalg.tableau import Tableau, swap_gains
 from ..objectives import GramEquations
 from .htp import refit
@@ -71,11 +71,11 @@ def whole_pool(objective: Any, threshold: Any) -> Pool:
     return Pool(objective, None, keep, jnp.zeros(objective.n_coefficients, bool).at[keep].set(True))
 
 
-def chosen_pool(objective: Any, threshold: Any, chosen: Bool[Array, "p"], scores: Array, width: int) -> Pool:
-    """The chosen and the kept features, and those of the largest scores."""
+def pool_of(objective: Any, threshold: Any, features: Int[Array, "w"]) -> Pool:
+    """The given features, all kept ones among them."""
     whole = whole_pool(objective, threshold)
-    features = top_k(jnp.where(chosen | whole.kept, jnp.inf, scores), width)
-    position = jnp.zeros(chosen.shape[0], jnp.int32).at[features].set(jnp.arange(width, dtype=jnp.int32))
+    position = jnp.zeros(objective.n_coefficients, jnp.int32)
+    position = position.at[features].set(jnp.arange(features.shape[0], dtype=jnp.int32))
     return Pool(objective.subset(features), features, position[whole.keep], whole.kept[features])
 
 

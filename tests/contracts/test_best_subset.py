@@ -161,7 +161,7 @@ def test_path_of_a_logistic_model(x64):
     X, y = problem(1, rho=0.5)
     model = sht.LinearModel(X, np.sign(y - 1), sht.Logistic(), l2=0.01, fit_intercept=True)
     trail = sht.BestSubset("fast").path(model, sht.Sparsity(4).bind(model), jax.random.key(0))
-    np.testing.assert_allclose(trail.value, [exhaustive(model, k) for k in range(5)], rtol=1e-6)
+    np.testing.assert_allclose(trail.value[:5], [exhaustive(model, k) for k in range(5)], rtol=1e-6)
 
 
 @pytest.mark.parametrize("loss", [sht.Squared(), pytest.param(sht.Logistic(), marks=pytest.mark.slow)], ids=type)

@@ -1,0 +1,5 @@
+"""`python -m sparsehtp`: the command line."""
+
+from .cli.main import app
+
+app()
