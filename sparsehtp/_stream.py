@@ -1,6 +1,5 @@
 """Fits to data that do not fit in memory: a stochastic sweep over shards, then exact steps on sums over shards."""
 
-import hashlib
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,23 +9,28 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ._checkpoint import Checkpoint
+from ._passes import Passes, joined
 from ._programs import program
 from ._progress import Callback, reporting
 from ._solve import _check_kind, solve
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
-from ._types import Support, replace, seeded
-from .datasets.shards import Shards
+from ._types import replace, seeded
+from .datasets.data import nonfinite
+from .datasets.shards import Rows, Shards
+from .linalg import dot
 from .losses import AbstractLoss, Squared
 from .objectives import LinearModel
 from .objectives.base import DENSE_HESSIAN_LIMIT
+from .objectives.restricted_linear_model import RestrictedLinearModel, bounded
 from .solvers import AbstractSolver, StochasticHT
 from .thresholds import AbstractUnitThreshold
 
+ALIGNED_ROWS = 16  # of a block: it then begins at a multiple of 64 bytes, so that XLA uses it in place
+BLOCK_BYTES = 2**24
 HALVINGS = 20
-HASH_BYTES = 32
 NEWTON_PASSES = 30
+SAMPLE_ROWS = 4096  # of a shard, for a step of the sweep: it costs far more a row than a pass
 
 
 class Streamed(NamedTuple):
@@ -123,28 +127,26 @@ def solve_stream(
         str(np.dtype(dtype)),
     )
     with reporting(progress, "shards", "shards") as report, one_blas_thread():
-        data = _Passes(shards, loss, fit_intercept, dtype, problem, checkpoint, max_passes, report)
-        first = data.model(*shards.read(0, dtype))
-        bound: Any = threshold.bind(first)
+        data = _Stream(Passes(shards, dtype, problem, checkpoint, report), loss, fit_intercept, l2, max_passes)
+        bound, size = data.begin(threshold)
         if bound.k_max + threshold.keep.shape[0] > DENSE_HESSIAN_LIMIT:
             raise ValueError(f"k: streamed refits are limited to {DENSE_HESSIAN_LIMIT} features; lower k.")
-        ridge = np.append(np.full(shards.n_features, float(l2)), np.zeros(first.n_free))
-        size = 1 / float(first.lipschitz() + l2)
         solver = StochasticHT(batch_size=min(64, max(shards.rows))) if solver is None else solver
-        found = _fit(data, bound, threshold, ridge, size, solver, key, l2)
-        data.compare_the_rest()
+        found = _fit(data, bound, threshold, size, solver, key)
+        data.passes.compare_the_rest()
     return found._replace(seconds=time.monotonic() - began)
 
 
-def _fit(data, bound, threshold, ridge, size, solver, key, l2):
+def _fit(data, bound, threshold, size, solver, key):
+    ridge = np.append(np.full(data.p, float(data.l2)), np.zeros(int(data.fit_intercept)))
     zero = np.zeros(ridge.size)
-    start = data.sweep(zero, threshold, solver, key, l2)
+    start = data.sweep(zero, bound, threshold, solver, key, size)
     # A sweep that went astray is forgotten.
     (at_zero, at_start), grads = data.sums(np.stack([zero, start]), ridge)
     swept = bool(np.isfinite(at_start) and at_start < at_zero)
     x, value, grad = (start, at_start, grads[1]) if swept else (zero, at_zero, grads[0])
     old, values, converged, halvings = None, [value], False, 0
-    while data.passes < data.max_passes and halvings < HALVINGS:
+    while data.passes.done < data.max_passes and halvings < HALVINGS:
         z, support = jax.device_get(_threshold(bound, x - size * grad, size))
         chosen = np.sort(support.idx[support.mask])
         if old is not None and np.array_equal(chosen, old):
@@ -164,128 +166,124 @@ def _fit(data, bound, threshold, ridge, size, solver, key, l2):
         support=np.flatnonzero(w),
         value=value,
         converged=converged,
-        passes=data.passes,
+        passes=data.passes.done,
         values=np.asarray(values),
         seconds=0.0,
     )
 
 
-class _Passes:
-    """Folds over the shards, each of which a checkpoint can take up again."""
+class _Stream:
+    """The sums that a fit needs, each from passes over the shards."""
 
-    def __init__(self, shards, loss, fit_intercept, dtype, problem, checkpoint, max_passes, report):
-        self.shards, self.loss, self.fit_intercept, self.dtype = shards, loss, fit_intercept, dtype
-        self.store = None if checkpoint is None else Checkpoint(checkpoint, problem, len(shards), 1)
-        self.max_passes, self.report = max_passes, report
-        self.passes, self.p = 0, shards.n_features
-        self.shift, self.base = (
-            None,
-            0.0,
-        )  # of columns and targets: the first shard's means, where there is an intercept
-        self.hashes = np.zeros((len(shards), HASH_BYTES), np.uint8)  # zeros: not known yet
-        self.stamps = [None] * len(shards)  # of the files whose rows this process has compared
+    def __init__(self, passes, loss, fit_intercept, l2, max_passes):
+        self.passes, self.shards, self.dtype = passes, passes.shards, np.dtype(passes.dtype)
+        self.loss = jax.tree.map(lambda leaf: np.asarray(leaf, self.dtype), loss)
+        self.fit_intercept, self.l2, self.max_passes = fit_intercept, l2, max_passes
+        self.p, longest = self.shards.n_features, max(self.shards.rows)
+        self.sample_size = min(longest, max(SAMPLE_ROWS, self.p))
+        self.block = -(-longest // -(-longest * self.p * self.dtype.itemsize // BLOCK_BYTES))
+        self.block += -self.block % ALIGNED_ROWS
+        self.shift, self.base = np.zeros(self.p, self.dtype), self.dtype.type(0)  # of columns and targets
 
-    def model(self, X, y):
-        """The model of a shard, padded with rows of weight zero so that all shards share their programs."""
-        missing = max(self.shards.rows) - len(y)
-        self.loss.check_targets(np.asarray(y))
-        if self.shift is None:
-            self.shift = X.mean(0, dtype=float).astype(X.dtype) * self.fit_intercept
-            self.base = y.dtype.type(y.mean(dtype=float) * (self.fit_intercept and self.loss.location))
-        X, y = X - self.shift, y - self.base
-        weights = np.append(np.ones(len(y)), np.zeros(missing))
+    def begin(self, threshold):
+        """The threshold for this problem, and the size of a step; all processes centre by the same means."""
+        processes, widths = jax.process_count(), np.zeros(jax.process_count())
+        widths[jax.process_index()] = self.p
+        widths = joined(lambda: widths, widths)
+        if np.any(widths != self.p):
+            raise ValueError(f"shards: the processes have {widths.astype(int).tolist()} features; correct the files.")
+
+        first = self.sample(0, self.shards.read(0, self.dtype), ())
+        shift = first.X.mean(0, dtype=float) * self.fit_intercept
+        base = first.y.mean() * (self.fit_intercept and self.loss.location)
+        shift, base = joined(lambda: (shift, base), (shift, base))
+        self.shift, self.base = (shift / processes).astype(self.dtype), self.dtype.type(base / processes)
+        model = self.model(first)
+        curvature = joined(lambda: np.asarray(model.lipschitz(), float), np.zeros(())) / processes
+        return threshold.bind(model), 1 / float(curvature + self.l2)
+
+    def sample(self, i, rows, seed):
+        """At most `sample_size` rows of a shard, all with a weight."""
+        drawn = np.flatnonzero(rows.weights)
+        if drawn.size > self.sample_size:
+            drawn = np.random.default_rng([*seed, i]).choice(drawn, self.sample_size, replace=False, shuffle=False)
+        rows = Rows(*(array[drawn] for array in rows))
+        self.check_finite(i, rows.X)
+        self.loss.check_targets(rows.y)
+        return rows
+
+    def check_finite(self, i, X):
+        """ValueError, which names the first column with such an entry, unless all are finite."""
+        bad = np.flatnonzero(~np.isfinite(X).all(axis=0))
+        if bad.size:
+            raise nonfinite(self.shards.paths[i], "column", self.shards.feature_names()[bad[0]])
+
+    def model(self, sample):
+        """The model of a sample of a shard, padded with rows of weight zero so that all shards share their programs."""
+        X, y, weights = sample
+        padding = [(0, self.sample_size - len(y))]
         model = LinearModel(
-            np.pad(X, ((0, missing), (0, 0))) if missing else X,
-            np.append(y, np.full(missing, y[0])),
+            np.pad(X - self.shift, [*padding, (0, 0)]),
+            np.pad(y - self.base, padding, mode="edge"),
             self.loss,
-            sample_weight=weights,
+            sample_weight=np.pad(weights, padding),
         )
         # Sums over shards need one intercept for all, where each shard's own means would shift its own.
-        own = {"shift": jnp.asarray(self.shift), "base": jnp.asarray(self.base, model.dtype)}
-        return replace(
-            model, fit_intercept=self.fit_intercept, inverse_scale=None, **(own if self.fit_intercept else {})
-        )
+        own = {"shift": jnp.asarray(self.shift), "base": jnp.asarray(self.base)} if self.fit_intercept else {}
+        return replace(model, fit_intercept=self.fit_intercept, inverse_scale=None, **own)
 
-    def fold(self, start, step):
-        """step(..., model, number) over all shards; one pass."""
-        number, n = self.passes, len(self.shards)
-        self.passes += 1
-        stored = None if self.store is None else self.store.load(number, jax.tree.structure((0, start, self.hashes)))
-        first, total, hashes = (0, start, self.hashes) if stored is None else stored
-        for i in np.flatnonzero(hashes.any(1)):
-            self._agree(i, hashes[i])
-        look = None if self.store is None else self.look
-        for i, X, y in self.shards.each(int(first), self.dtype, look):
-            total = step(total, self.model(X, y), i)
-            if self.store is not None:
-                self.store.store(number, (i + 1, total, self.hashes.copy()))
-            self.report(number * n + i + 1, None)
-        return total
+    def sweep(self, x, bound, threshold, solver, key, size):
+        """One stochastic step per shard, on a sample of its rows; the mean over processes, each with its own shards."""
+        seed = np.asarray(jax.random.key_data(key)).ravel().tolist()
 
-    def look(self, i, X, y):
-        """Hash the rows of a shard where this process has not, and compare with the hash in the checkpoint."""
-        file = self.shards.paths[i].stat()
-        stamp = file.st_mtime_ns, file.st_size
-        if self.stamps[i] != stamp:
-            digest = hashlib.sha256(f"{X.dtype}{X.shape}".encode())
-            digest.update(np.ascontiguousarray(X).data)
-            digest.update(y.tobytes())
-            self._agree(i, np.frombuffer(digest.digest(), np.uint8))
-            self.stamps[i] = stamp
-
-    def _agree(self, i, digest):
-        if self.hashes[i].any() and not np.array_equal(self.hashes[i], digest):
-            raise ValueError(
-                f"checkpoint: {self.shards.paths[i]} holds other rows than when this run began; put the old file back, "
-                "or start anew in an empty folder."
-            )
-        self.hashes[i] = digest
-
-    def compare_the_rest(self):
-        """Compare the shards that this process has not read: a result is that of the files as they are."""
-        if self.store is not None:
-            for i in [i for i, stamp in enumerate(self.stamps) if stamp is None]:
-                self.look(i, *self.shards.read(i, self.dtype))
-
-    def sweep(self, x, threshold, solver, key, l2):
-        """One stochastic step per shard."""
-
-        def step(x, model, i):
-            model = model.reweighted(l2=l2)
+        def step(x, rows, i):
+            model = self.model(self.sample(i, rows, seed)).reweighted(l2=self.l2)
             start = LinearStart(*model.to_external(jnp.asarray(x, self.dtype)))
-            new = _stochastic(model, threshold, solver, start, jax.random.fold_in(key, i))
-            return np.asarray(new, float)
+            return np.asarray(_stochastic(model, threshold, solver, start, jax.random.fold_in(key, i)), float)
 
-        return self.fold(x, step)
+        total = self.passes.fold(x, step)
+        if jax.process_count() == 1:
+            return total
+        return np.asarray(_threshold(bound, total / jax.process_count(), size)[0], float)
+
+    def total(self, zeros, part, *at):
+        """The sums part(block, loss, *at) over all rows, block by block, in double precision."""
+        shift = self.shift if self.fit_intercept else None
+
+        def step(totals, rows, i):
+            self.loss.check_targets(rows.y)
+            rows = rows._replace(y=(rows.y - self.base).astype(self.dtype))
+            for low in range(0, len(rows.y), self.block):
+                X, y, weights = (array[low : low + self.block] for array in rows)
+                missing = self.block - len(y)
+                if missing:  # rows of weight zero
+                    X, weights = np.pad(X, [(0, missing), (0, 0)]), np.pad(weights, (0, missing))
+                    y = np.pad(y, (0, missing), mode="edge")
+                sums = jax.device_get(part((X, y, weights, shift), self.loss, *at))
+                if not all(np.isfinite(each).all() for each in sums):
+                    self.check_finite(i, X)
+                totals = tuple(old + np.asarray(new, float) for old, new in zip(totals, sums, strict=True))
+            return totals
+
+        return self.passes.fold(zeros, step)
 
     def sums(self, points, ridge):
         """F and its gradient at every point (a row)."""
-
-        def step(total, model, i):
-            parts = jax.device_get(_sums(model, jnp.asarray(points, self.dtype)))
-            return tuple(old + self.shards.rows[i] * part.astype(float) for old, part in zip(total, parts, strict=True))
-
-        values, grads = self.fold((np.zeros(len(points)), np.zeros(points.shape)), step)
-        n = self.shards.n_samples
-        return values / n + 0.5 * points**2 @ ridge, grads / n + ridge * points
+        zeros = (np.zeros(()), np.zeros(len(points)), np.zeros(points.shape))
+        weight, values, grads = self.total(zeros, _sums, points.astype(self.dtype))
+        return values / weight + 0.5 * points**2 @ ridge, grads / weight + ridge * points
 
     def refit(self, x, support, ridge):
         """The minimiser over a support, and F there."""
-        n, mask = self.shards.n_samples, np.asarray(support.mask)
+        mask = np.asarray(support.mask)
         penalty = np.where(mask, ridge[support.idx], 0)
         z = np.where(mask, x[support.idx], 0)
         quadratic = isinstance(self.loss, Squared)
         tol, best, decrement = tolerance("newton", np.float64), None, 0.0
         for _ in range(NEWTON_PASSES):
-
-            def step(total, model, i, z=z):
-                parts = jax.device_get(_newton(model, support, jnp.asarray(z, self.dtype)))
-                return tuple(
-                    old + self.shards.rows[i] * np.asarray(part, float) for old, part in zip(total, parts, strict=True)
-                )
-
-            zeros = (np.zeros(()), np.zeros(z.size), np.zeros((z.size, z.size)))
-            value, grad, hessian = (np.asarray(part) / n for part in self.fold(zeros, step))
+            zeros = (np.zeros(()), np.zeros(()), np.zeros(z.size), np.zeros((z.size, z.size)))
+            weight, *parts = self.total(zeros, _newton, support, z.astype(self.dtype))
+            value, grad, hessian = (part / weight for part in parts)
             value = float(value) + 0.5 * float(penalty @ z**2)
             if best is not None and value > best[1] + abs(best[1]) * 1e-6:  # too long a Newton step
                 z = (z + best[0]) / 2
@@ -300,7 +298,7 @@ class _Passes:
             floor = max(tol, float(np.finfo(self.dtype).eps)) * max(abs(value), 1e-300)
             if quadratic or decrement <= floor:
                 break
-            if self.passes >= self.max_passes:
+            if self.passes.done >= self.max_passes:
                 break
         whole = np.zeros(x.size)
         whole[support.idx[mask]] = z[mask]
@@ -320,14 +318,31 @@ def _threshold(bound, z, size):
 
 
 @program
-def _sums(model, points):
-    return jax.vmap(model.value_and_grad)(points)
+def _sums(block, loss, points):
+    """The weight of a block of rows, and of every point the sums of the loss and of its gradient."""
+    X, y, weights, shift = block
+    X = X if shift is None else X - shift
+    p = X.shape[1]
+
+    def at(x):
+        eta = bounded(dot(X, x[:p]) + jnp.sum(x[p:]), weights)
+        slopes = weights * loss.derivative(eta, y)
+        free = jnp.full(x[p:].shape, jnp.sum(slopes))
+        return dot(weights, loss.value(eta, y)), jnp.append(dot(slopes, X), free)
+
+    return jnp.sum(weights), *jax.vmap(at)(points)
 
 
 @program
-def _newton(model, support, z):
-    restricted = model.restrict(Support(*support))
-    return restricted.value(z), restricted.grad(z), restricted.hess(z)
+def _newton(block, loss, support, z):
+    """The weight of a block of rows, and the sums of the loss, its gradient and Hessian over a support."""
+    X, y, weights, shift = block
+    p = X.shape[1]
+    j = jnp.minimum(support.idx, p - 1)
+    A = X[:, j] if shift is None else X[:, j] - shift[j]
+    A = jnp.where(support.mask, jnp.where(support.idx == p, 1, A), 0)
+    rows = RestrictedLinearModel(A, y, loss, weights, None, jnp.zeros(z.shape, z.dtype), support.mask)
+    return jnp.sum(weights), rows.value(z), rows.grad(z), rows.hess(z)
 
 
 def _stochastic(model, threshold, solver, start, key):

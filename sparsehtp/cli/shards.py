@@ -12,7 +12,7 @@ from rich.table import Table
 
 import sparsehtp as sht
 
-from ..datasets import Shards, load_file
+from ..datasets import Shards
 from ..estimators.parameters import LOSSES
 from ..io import describe_device, versions
 from .common import check_outputs, name_of, one_sentence, progress_bar
@@ -35,9 +35,9 @@ def run(pattern: str, target: str | None, options: Options, out: Path, checkpoin
         loss = LOSSES[name_of(problem.loss)]()
         with errors.status("Looking at the files"):
             shards = Shards(pattern, target)
-            first = load_file(shards.paths[0], target)
+            names = shards.feature_names()
             if loss.classification:
-                shards.labels = _labels(first.y)
+                shards.labels = _labels(shards.read(0).y)
     l2 = DEFAULT_L2 if options.l2 is None else options.l2
     size = f"{shards.n_bytes / 1e9:.2f} GB" if shards.n_bytes > 5e7 else f"{shards.n_bytes / 1e6:.2f} MB"
     errors.print(
@@ -58,7 +58,7 @@ def run(pattern: str, target: str | None, options: Options, out: Path, checkpoin
             checkpoint=checkpoint,
             progress=lambda done, total: progress(done, total or 0),
         )
-    model = _model(shards, first.feature_names, found, options, l2)
+    model = _model(shards, names, found, options, l2)
     rows = [(row["name"], row["index"], row["coefficient"]) for row in model["coefficients"]]
     with one_sentence(errors, OSError):
         files = {"model.json": as_json(model), "coefficients.csv": as_csv(["name", "index", "coefficient"], rows)}

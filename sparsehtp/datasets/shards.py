@@ -1,27 +1,44 @@
 """One data set in many files, read one at a time."""
 
 import glob
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from ..io.npy import map_npy
 from ..io.npz import member_shape
+from ..io.read_ahead import bring_in, read_ahead
+from .data import NumberedNames
 from .files import load_file
+
+FEATURES, TARGETS, WEIGHTS = ".X.npy", ".y.npy", ".weights.npy"
+
+
+class Rows(NamedTuple):
+    """The rows of one file: X (n, p), y (n,), and their weights (n,)."""
+
+    X: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
 
 
 class Shards:
-    """The rows of one data set, in files of any kind that `load_file` reads.
+    """The rows of one data set, in files of any kind that `load_file` reads, or in .npy files.
 
-    Nothing is kept in memory. NPZ files are looked at through their headers; other files are read once to learn their
-    shapes.
+    Nothing is kept in memory. NPZ and .npy files are looked at through their headers; other files are read once to
+    learn their shapes.
+
+    The .npy files of a shard are NAME.X.npy, NAME.y.npy and, if its rows have weights, NAME.weights.npy, each written
+    by `numpy.save`. They are mapped into memory, so that an X of the dtype of the fit is neither copied nor converted:
+    the fastest kind. They must not be cut while they are used.
 
     Args:
-        paths: the files, or a pattern such as "data/*.npz"; read in sorted order.
-        target: as in `load_file`.
+        paths: the files (of a .npy shard its NAME.X.npy), a pattern such as "data/*.npz" or "data/*.npy", or a folder,
+            which stands for all its .npy shards and NPZ files; read in sorted order.
+        target: as in `load_file`; not for .npy.
         n_features: as in `load_file`, for LIBSVM files whose last features never occur.
 
     Attributes:
@@ -37,7 +54,12 @@ class Shards:
     """
 
     def __init__(self, paths: str | Path | Sequence[str | Path], target: str | None = None, n_features=None):
-        given = sorted(glob.glob(str(paths))) if isinstance(paths, str | Path) else list(paths)
+        if isinstance(paths, str | Path):
+            kinds = (f"*{FEATURES}", "*.npz") if Path(paths).is_dir() else ("",)
+            found = [path for kind in kinds for path in glob.glob(str(Path(paths, kind) if kind else paths))]
+            given = sorted(path for path in found if not path.endswith((TARGETS, WEIGHTS)))
+        else:
+            given = [str(path) for path in paths]
         if not given:
             raise FileNotFoundError(f"paths: no file matches {paths}; quote the pattern, for example 'data/*.npz'.")
         self.paths = [Path(path) for path in given]
@@ -50,7 +72,7 @@ class Shards:
             raise ValueError(f"paths: the files have different numbers of features, {sorted(widths)}; correct them.")
         self.rows = [n for n, _ in shapes]
         self.n_features = widths.pop()
-        self.n_bytes = sum(path.stat().st_size for path in self.paths)
+        self.n_bytes = sum(path.stat().st_size for i in range(len(self)) for path in self.files(i))
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -60,9 +82,26 @@ class Shards:
         """Rows of all files."""
         return sum(self.rows)
 
+    def files(self, i: int) -> list[Path]:
+        """The files of one shard: one, or those of a .npy shard."""
+        path = self.paths[i]
+        if path.suffix != ".npy":
+            return [path]
+        weights = _beside(path, WEIGHTS)
+        return [path, _beside(path, TARGETS), *([weights] if weights.exists() else [])]
+
+    def feature_names(self) -> Sequence[str]:
+        """The names in the first file."""
+        path = self.paths[0]
+        if path.suffix == ".npy":
+            return NumberedNames(self.n_features)
+        return load_file(path, self.target, self._given).feature_names
+
     def _shape(self, path):
         if not path.is_file():
             raise FileNotFoundError(f"paths: there is no file {path}.")
+        if path.suffix == ".npy":
+            return self._map(path)[0].shape
         if path.suffix == ".npz":
             shape = member_shape(path, "X")
             if shape is not None and len(shape) == 2:
@@ -70,34 +109,65 @@ class Shards:
             # a sparse or a damaged file: read below, which says what is wrong
         return load_file(path, self.target, self._given).X.shape
 
-    def read(self, i: int, dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:
-        """X and y of one file; a sparse X is made dense."""
-        data = load_file(self.paths[i], self.target, self._given, dtype=dtype)
-        X = data.X.toarray() if sparse.issparse(data.X) else data.X
-        if X.shape != (self.rows[i], self.n_features):
-            raise ValueError(f"paths: {self.paths[i]} has changed since it was looked at; start anew.")
-        if self.labels is None:
-            return X, data.y
-        if not np.isin(data.y, self.labels).all():
+    def _map(self, path):
+        """X, y and the weights of a .npy shard, mapped."""
+        if not path.name.endswith(FEATURES):
+            raise ValueError(f"paths: {path.name} is no NAME{FEATURES} with a NAME{TARGETS} beside it; rename it.")
+        if self.target is not None:
+            raise ValueError(f"target: is {self.target}, but the targets of {path.name} are in its {TARGETS}; omit it.")
+        X, y = map_npy(path), map_npy(_beside(path, TARGETS))
+        weights = map_npy(_beside(path, WEIGHTS)) if _beside(path, WEIGHTS).exists() else np.ones(len(X), np.float32)
+        if X.ndim != 2:
+            raise ValueError(f"path: X in {path.name} needs two dimensions, got shape {X.shape}; reshape it.")
+        if self._given is not None and X.shape[1] != self._given:
             raise ValueError(
-                f"target: {self.paths[i].name} has other labels than {self.labels[0]} and {self.labels[1]}."
+                f"n_features: is {self._given}, but {path.name} has {X.shape[1]} features; correct or omit it."
             )
-        return X, np.where(data.y == self.labels[1], 1.0, -1.0)
+        for name, vector in ((TARGETS, y), (WEIGHTS, weights)):
+            if vector.shape != X.shape[:1]:
+                raise ValueError(
+                    f"path: {_beside(path, name).name} needs shape ({len(X)},), one number per row of X, got shape "
+                    f"{vector.shape}; correct it."
+                )
+        return X, y, weights
 
-    def each(
-        self, start: int = 0, dtype: Any = np.float32, look: Callable[[int, np.ndarray, np.ndarray], Any] | None = None
-    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """(number, X, y) of every file from `start` on; the next is read, and shown to `look`, while one is used."""
+    def read(self, i: int, dtype: Any = np.float32) -> Rows:
+        """The rows of one file, X in contiguous rows of the dtype; a sparse X is made dense.
+
+        Whether a mapped X is finite is not looked at here, which would be another pass over it.
+        """
+        path = self.paths[i]
+        if path.suffix == ".npy":
+            X, y, weights = self._map(path)
+            X, y, weights = np.ascontiguousarray(X, dtype), np.asarray(y, np.float64), np.asarray(weights, dtype)
+            if not np.isfinite(y).all():
+                raise ValueError(f"path: {_beside(path, TARGETS).name} has missing or infinite values; correct them.")
+            if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.max() > 0):
+                raise ValueError(
+                    f"path: {_beside(path, WEIGHTS).name} needs finite weights >= 0, not all zero; correct them."
+                )
+        else:
+            data = load_file(path, self.target, self._given, dtype=dtype)
+            X, y = data.X.toarray() if sparse.issparse(data.X) else data.X, data.y
+            weights = np.ones(len(y), dtype)
+        if X.shape != (self.rows[i], self.n_features):
+            raise ValueError(f"paths: {path} has changed since it was looked at; start anew.")
+        if self.labels is not None:
+            if not np.isin(y, self.labels).all():
+                raise ValueError(f"target: {path.name} has other labels than {self.labels[0]} and {self.labels[1]}.")
+            y = np.where(y == self.labels[1], 1.0, -1.0)
+        return Rows(X, y, weights)
+
+    def each(self, start: int = 0, dtype: Any = np.float32, look: Any = None) -> Iterator[tuple[int, Rows, Any]]:
+        """(number, rows, wait) of every file from `start` on, as in `read_ahead`."""
 
         def read(i):
-            X, y = self.read(i, dtype)
-            if look is not None:
-                look(i, X, y)
-            return X, y
+            rows = self.read(i, dtype)
+            bring_in(rows.X)
+            return rows
 
-        with ThreadPoolExecutor(1) as pool:
-            waiting = [pool.submit(read, i) for i in range(start, len(self))[:1]]
-            for i in range(start, len(self)):
-                X, y = waiting.pop().result()
-                waiting = [pool.submit(read, j) for j in range(i + 1, len(self))[:1]]
-                yield i, X, y
+        return read_ahead(range(start, len(self)), read, look)
+
+
+def _beside(path: Path, kind: str) -> Path:
+    return path.with_name(path.name.removesuffix(FEATURES) + kind)
