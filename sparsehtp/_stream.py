@@ -24,9 +24,11 @@ from .objectives import LinearModel
 from .objectives.base import DENSE_HESSIAN_LIMIT
 from .objectives.restricted_linear_model import RestrictedLinearModel, bounded
 from .solvers import AbstractSolver, StochasticHT
+from .steps import ConstantStep, SampleStep
 from .thresholds import AbstractUnitThreshold
 
 ALIGNED_ROWS = 16  # of a block: it then begins at a multiple of 64 bytes, so that XLA uses it in place
+BATCH_SIZE = 64
 BLOCK_BYTES = 2**24
 HALVINGS = 20
 NEWTON_PASSES = 30
@@ -71,13 +73,20 @@ def solve_stream(
     checkpoint: str | Path | None = None,
     progress: Callback | bool | None = None,
 ) -> Streamed:
-    """Minimise the mean loss over all rows of all shards, with two shards in memory at a time.
+    """Minimise the mean loss over all rows of all shards, with a few shards in memory at a time.
 
-        min (1/n) sum_i l(x_i'w + b, y_i) + (l2/2) ||w||^2   subject to the threshold
+        min (1/S) sum_i s_i l(x_i'w + b, y_i) + (l2/2) ||w||^2   subject to the threshold,    S = sum_i s_i
 
     One sweep of a stochastic solver over the shards finds a start; then come steps of hard thresholding pursuit on the
     whole data: a pass for the gradient, a threshold, and passes for Newton steps on the support (one for the squared
-    loss). Sums are kept in double precision. Columns are used as they are: scale them before.
+    loss). Sums are kept in double precision. Columns are used as they are: scale them before. The next shard is read,
+    and hashed for a checkpoint, in threads while one is used.
+
+    In a job of several JAX processes (`jax.distributed`) all call this with the same arguments but for `shards`: each
+    with the files that it is to read, for example `Shards(sorted(paths)[jax.process_index()::jax.process_count()])`.
+    Each sweeps its own shards, and the start is their mean; after that one all-reduce a pass joins the sums, and all
+    return the same. With a checkpoint every process keeps a folder of its own in it, and a job that lost a process is
+    started again whole.
 
     Args:
         shards: the files; all of one target in the loss's domain.
@@ -85,7 +94,8 @@ def solve_stream(
         loss: with a second derivative. None: `Squared()`.
         l2: ridge strength >= 0, in units of the mean loss.
         fit_intercept: add an unpenalised intercept.
-        solver: a stochastic solver for the sweep, one of its steps per shard. None: `StochasticHT(batch_size=64)`.
+        solver: a stochastic solver for the sweep, one of its steps per shard, on a sample of at most max(4096, p) of
+            its rows. None: `StochasticHT(batch_size=64)` with the step of the first shard.
         max_passes: limit of passes over the data.
         dtype: of the rows in memory.
         key: randomness of the sweep.
@@ -101,10 +111,11 @@ def solve_stream(
         TypeError: for a loss without a second derivative.
         ValueError: for supports too large to refit, bad targets, a checkpoint of another problem, or a shard whose rows
             are not those that the checkpoint was made from.
+        RuntimeError: if another process of the job failed.
 
     Guarantee: where it says converged, x is the minimiser over its support to the table's `newton` tolerance (to the
-    rounding of single precision for float32 rows), and a step of HTP with the step size 1/L, or what was left of it
-    after halvings, keeps the support: a fixed point as in [GraHTP].
+    rounding of single precision for float32 rows), and a step of HTP with the step size 1/L, L that of a sample of the
+    first shard, or what was left of it after halvings, keeps the support: a fixed point as in [GraHTP].
 
     Source: [GraHTP] Algorithm 1, with the start by [HSG].
     """
@@ -128,10 +139,10 @@ def solve_stream(
     )
     with reporting(progress, "shards", "shards") as report, one_blas_thread():
         data = _Stream(Passes(shards, dtype, problem, checkpoint, report), loss, fit_intercept, l2, max_passes)
-        bound, size = data.begin(threshold)
+        bound, size, sample_step = data.begin(threshold)
         if bound.k_max + threshold.keep.shape[0] > DENSE_HESSIAN_LIMIT:
             raise ValueError(f"k: streamed refits are limited to {DENSE_HESSIAN_LIMIT} features; lower k.")
-        solver = StochasticHT(batch_size=min(64, max(shards.rows))) if solver is None else solver
+        solver = StochasticHT(sample_step, data.batch_size) if solver is None else solver
         found = _fit(data, bound, threshold, size, solver, key)
         data.passes.compare_the_rest()
     return found._replace(seconds=time.monotonic() - began)
@@ -181,12 +192,16 @@ class _Stream:
         self.fit_intercept, self.l2, self.max_passes = fit_intercept, l2, max_passes
         self.p, longest = self.shards.n_features, max(self.shards.rows)
         self.sample_size = min(longest, max(SAMPLE_ROWS, self.p))
+        self.batch_size = min(BATCH_SIZE, longest)
         self.block = -(-longest // -(-longest * self.p * self.dtype.itemsize // BLOCK_BYTES))
         self.block += -self.block % ALIGNED_ROWS
         self.shift, self.base = np.zeros(self.p, self.dtype), self.dtype.type(0)  # of columns and targets
 
     def begin(self, threshold):
-        """The threshold for this problem, and the size of a step; all processes centre by the same means."""
+        """The threshold for this problem, the size of a step, and the step of a sweep; the first two for all processes.
+
+        Columns and targets are centred by the means of the first shards.
+        """
         processes, widths = jax.process_count(), np.zeros(jax.process_count())
         widths[jax.process_index()] = self.p
         widths = joined(lambda: widths, widths)
@@ -199,8 +214,9 @@ class _Stream:
         shift, base = joined(lambda: (shift, base), (shift, base))
         self.shift, self.base = (shift / processes).astype(self.dtype), self.dtype.type(base / processes)
         model = self.model(first)
-        curvature = joined(lambda: np.asarray(model.lipschitz(), float), np.zeros(())) / processes
-        return threshold.bind(model), 1 / float(curvature + self.l2)
+        curvature, sample_size = jax.device_get(_curvature(model, self.batch_size))
+        curvature = joined(lambda: np.asarray(curvature, float), np.zeros(())) / processes
+        return threshold.bind(model), 1 / float(curvature + self.l2), ConstantStep(sample_size)
 
     def sample(self, i, rows, seed):
         """At most `sample_size` rows of a shard, all with a weight."""
@@ -315,6 +331,12 @@ class LinearStart(NamedTuple):
 @program
 def _threshold(bound, z, size):
     return bound(z, size)
+
+
+@program(static_argnames="batch_size")
+def _curvature(model, batch_size):
+    """The curvature of a model, and the size of a stochastic step."""
+    return model.lipschitz(), SampleStep(0.5, batch_size).init(model)
 
 
 @program
