@@ -3,6 +3,13 @@
 import itertools
 import json
 import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -11,8 +18,10 @@ from sklearn.datasets import dump_svmlight_file
 from typer.testing import CliRunner
 
 import sparsehtp as sht
+from sparsehtp import _stream
 from sparsehtp.cli.main import app
 from sparsehtp.datasets import Shards
+from sparsehtp.io.read_ahead import read_ahead
 
 RNG = np.random.default_rng(0)
 N, P = 500, 12
@@ -29,6 +38,16 @@ def write(folder, y):
     for i, (low, high) in enumerate(itertools.pairwise(CUTS)):
         np.savez(folder / f"part-{i}.npz", X=X[low:high], y=y[low:high])
     return Shards(folder / "*.npz")
+
+
+def write_npy(folder, y, weights=None, kind=np.float32):
+    folder.mkdir(exist_ok=True)
+    for i, (low, high) in enumerate(itertools.pairwise(CUTS)):
+        np.save(folder / f"shard-{i:04d}.X.npy", X[low:high].astype(kind))
+        np.save(folder / f"shard-{i:04d}.y.npy", y[low:high])
+        if weights is not None:
+            np.save(folder / f"shard-{i:04d}.weights.npy", weights[low:high])
+    return Shards(folder)
 
 
 @pytest.mark.parametrize("name", ["squared", pytest.param("logistic", marks=pytest.mark.slow)])
@@ -138,6 +157,196 @@ def test_sparse_files_and_bad_ones(tmp_path):
     np.savez(tmp_path / "b.npz", y=y)
     with pytest.raises(ValueError, match="X"):
         Shards(tmp_path / "?.npz")
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, ">f4"])
+def test_mapped_files_give_the_bits_of_an_archive(tmp_path, kind):
+    _, y = DATA["squared"]
+    mapped = write_npy(tmp_path / "npy", y, kind=kind)
+    assert (len(mapped), mapped.rows, mapped.n_features) == (4, [130, 130, 40, 200], P)
+    assert Shards(tmp_path / "npy" / "*.npy").paths == mapped.paths
+    assert isinstance(mapped.read(0).X.base, np.memmap) == (kind == np.float32)  # in place, not copied
+    one, other = (sht.solve_stream(each, sht.Sparsity(3), l2=0.02) for each in (mapped, write(tmp_path, y)))
+    assert one.converged
+    for field in ("x", "intercept", "value", "values"):
+        np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+    Xf = tmp_path / "npy" / "shard-0000.X.npy"
+    np.save(Xf, np.asfortranarray(np.load(Xf)))
+    again = sht.solve_stream(Shards(tmp_path / "npy"), sht.Sparsity(3), l2=0.02)
+    np.testing.assert_array_equal(again.x, one.x)
+
+
+def test_a_weight_is_a_repetition_and_zero_leaves_a_row_out(tmp_path, x64):
+    loss, y = DATA["squared"]
+    weights = RNG.integers(0, 4, N)
+    streamed = sht.solve_stream(
+        write_npy(tmp_path, y, weights, float), sht.Sparsity(3), loss, l2=0.02, dtype=np.float64
+    )
+    again = np.repeat(np.arange(N), weights)
+    whole = sht.solve(
+        sht.LinearModel(X[again], y[again], loss, l2=0.02, fit_intercept=True), sht.Sparsity(3), sht.HTP()
+    )
+    assert streamed.converged
+    np.testing.assert_allclose(streamed.x, whole.x, atol=1e-7)
+    np.testing.assert_allclose(streamed.value, whole.value, rtol=1e-10)
+
+
+def test_blocks_and_samples_do_not_change_the_answer(tmp_path, x64, monkeypatch):
+    loss, y = DATA["squared"]
+    shards, options = write_npy(tmp_path, y, kind=float), {"l2": 0.02, "dtype": np.float64}
+    whole = sht.solve_stream(shards, sht.Sparsity(3), loss, **options)
+    monkeypatch.setattr(_stream, "BLOCK_BYTES", 48 * P * 8)
+    monkeypatch.setattr(_stream, "SAMPLE_ROWS", 70)
+    parts = sht.solve_stream(shards, sht.Sparsity(3), loss, **options)
+    assert whole.converged and parts.converged
+    np.testing.assert_allclose(parts.x, whole.x, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(parts.value, whole.value, rtol=1e-12)
+
+
+def test_bad_npy_files_are_named(tmp_path):
+    _, y = DATA["squared"]
+    folder = tmp_path / "data"
+    first, target, weights = (folder / f"shard-0000.{name}.npy" for name in ("X", "y", "weights"))
+
+    def refused(spoil, pattern, error=ValueError):
+        shutil.rmtree(folder, ignore_errors=True)
+        write_npy(folder, y)
+        spoil()
+        with pytest.raises(error, match=rf"^[^\n]*{pattern}[^\n]*\.$"):
+            sht.solve_stream(Shards(folder), sht.Sparsity(3))
+
+    part = X[:130].astype(np.float32)
+    bad = part.copy()
+    bad[100, 7] = np.inf
+    refused(lambda: np.save(first, bad), "column 'x7' of shard-0000.X.npy")
+    refused(lambda: np.save(target, np.full(130, np.nan)), "shard-0000.y.npy has missing")
+    refused(lambda: np.save(target, y[:129]), r"shard-0000.y.npy needs shape \(130,\)")
+    refused(lambda: np.save(target, y[:130].astype("U9")), "shard-0000.y.npy needs real numbers")
+    refused(target.unlink, "there is no file .*shard-0000.y.npy", FileNotFoundError)
+    refused(lambda: np.save(weights, -np.ones(130)), "shard-0000.weights.npy needs finite weights >= 0")
+    refused(lambda: np.save(weights, np.zeros(130)), "not all zero")
+    refused(lambda: np.save(first, part[0]), "shard-0000.X.npy needs two dimensions")
+    refused(lambda: np.save(first, part[:, 1:]), "different numbers of features")
+    refused(lambda: np.save(first, part[:0]), "shard-0000.X.npy needs real numbers")
+    refused(lambda: np.save(first, np.array([[{}]]), allow_pickle=True), "shard-0000.X.npy is damaged")
+    refused(lambda: first.write_bytes(first.read_bytes()[:-1]), "shard-0000.X.npy is damaged")
+    refused(lambda: first.write_bytes(first.read_bytes() + b"0"), "shard-0000.X.npy holds more than its header says")
+    shards = write_npy(folder, y)
+    with pytest.raises(ValueError, match=r"target: is y, but the targets of shard-0000.X.npy are in"):
+        Shards(folder, "y")
+    with pytest.raises(ValueError, match=r"n_features: is 3, but shard-0000.X.npy has 12 features"):
+        Shards(folder, n_features=3)
+    with pytest.raises(ValueError, match=r"paths: shard-0000.y.npy is no NAME.X.npy"):
+        Shards([target])
+    np.save(first, part[1:])
+    np.save(target, y[1:130])
+    with pytest.raises(ValueError, match=r"shard-0000.X.npy has changed since it was looked at"):
+        sht.solve_stream(shards, sht.Sparsity(3))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_spoilt_header_is_refused_or_harmless(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    shards = write_npy(tmp_path, DATA["squared"][1])
+    path, good = shards.paths[0], shards.paths[0].read_bytes()
+    for _ in range(40):
+        bad = bytearray(good)
+        for place in rng.integers(128, size=rng.integers(1, 4)):
+            bad[place] ^= rng.integers(1, 256)
+        path.write_bytes(bytes(bad))
+        try:
+            rows = Shards([path]).read(0)
+        except (ValueError, FileNotFoundError) as error:
+            assert str(error).startswith("path") and str(error).endswith(".") and "\n" not in str(error)
+        else:
+            assert rows.X.nbytes <= 8 * len(good)
+
+
+def test_reading_runs_one_ahead_in_threads():
+    """One file ahead and no more; what fails in a thread is raised where it is asked for."""
+    started, looked, threads = [], [], set()
+
+    def read(i):
+        started.append(i)
+        threads.add(threading.get_ident())
+        if i == 5:
+            raise OSError("gone")
+        return -i
+
+    def look(i, what):
+        looked.append((i, what))
+        threads.add(threading.get_ident())
+
+    seen = []
+    with pytest.raises(OSError, match="gone"):
+        for i, what, looked_at in read_ahead(range(8), read, look):
+            assert what == -i and max(started) <= i + 1
+            looked_at()
+            assert (i, -i) in looked
+            seen.append(i)
+    assert seen == [0, 1, 2, 3, 4] and max(started) <= 6
+    assert threads and threading.get_ident() not in threads
+
+
+def job(folder, name, *options):
+    """The output and the exit codes of two processes that fit the shards of a folder."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "JAX_PLATFORMS": "cpu"}
+    worker = Path(__file__).with_name("stream_worker.py")
+    running = [
+        subprocess.Popen(
+            [sys.executable, worker, *map(str, (number, 2, port, folder, folder / name, *options))],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    texts = [process.communicate(timeout=300)[0] for process in running]
+    return "\n".join(texts), [process.returncode for process in running]
+
+
+@pytest.mark.slow
+def test_two_processes_join_their_sums_and_go_on_after_a_kill(tmp_path, x64):
+    loss, y = DATA["logistic"]
+    shards = write_npy(tmp_path, y, RNG.uniform(0.5, 2, N), float)
+
+    def answers(name):
+        text, codes = job(tmp_path, name)
+        assert codes == [0, 0], text
+        first, second = (dict(np.load(tmp_path / f"{name}-{i}.npz")) for i in range(2))
+        for field, value in first.items():
+            np.testing.assert_array_equal(value, second[field], err_msg=field)
+        return first
+
+    straight = answers("straight")
+    one = sht.solve_stream(shards, sht.Sparsity(3), loss, l2=0.02, dtype=np.float64)
+    assert one.converged and straight["converged"]
+    for field in ("x", "intercept", "value"):
+        np.testing.assert_allclose(straight[field], getattr(one, field), rtol=1e-7, atol=1e-9, err_msg=field)
+    began = time.monotonic()
+    _, codes = job(tmp_path, "state", 7)  # the second of its two shards, in its fourth pass
+    assert codes[1] == -9 and codes[0] != 0 and time.monotonic() - began < 120
+    assert not list(tmp_path.glob("state-*.npz"))
+    resumed = answers("state")
+    for field, value in straight.items():
+        np.testing.assert_array_equal(value, resumed[field], err_msg=field)
+
+
+@pytest.mark.slow
+def test_an_error_in_one_process_ends_all(tmp_path):
+    y = DATA["logistic"][1]
+    write_npy(tmp_path, y, kind=float)
+    spoilt = X[300:].copy()
+    spoilt[150, 2] = np.nan
+    np.save(tmp_path / "shard-0003.X.npy", spoilt)
+    began = time.monotonic()
+    text, codes = job(tmp_path, "straight")
+    assert 0 not in codes and time.monotonic() - began < 120
+    assert "column 'x2' of shard-0003.X.npy" in text and "another process of this job failed" in text
 
 
 def test_bad_input(tmp_path):
