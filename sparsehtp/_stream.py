@@ -216,7 +216,9 @@ class _Stream:
         model = self.model(first)
         curvature, sample_size = jax.device_get(_curvature(model, self.batch_size))
         curvature = joined(lambda: np.asarray(curvature, float), np.zeros(())) / processes
-        return threshold.bind(model), 1 / float(curvature + self.l2), ConstantStep(sample_size)
+        # Without a finite curvature the solver says what to pass.
+        sample_step = ConstantStep(sample_size) if sample_size > 0 else None
+        return threshold.bind(model), 1 / float(curvature + self.l2), sample_step
 
     def sample(self, i, rows, seed):
         """At most `sample_size` rows of a shard, all with a weight."""

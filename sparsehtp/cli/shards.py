@@ -1,4 +1,4 @@
-"""Data in many files, two in memory at a time: the path of `fit --shards`."""
+"""Data in many files, a few in memory at a time: the path of `fit --shards`."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def run(pattern: str, target: str | None, options: Options, out: Path, checkpoin
     size = f"{shards.n_bytes / 1e9:.2f} GB" if shards.n_bytes > 5e7 else f"{shards.n_bytes / 1e6:.2f} MB"
     errors.print(
         f"{len(shards)} files, {shards.n_samples:,} rows, {shards.n_features:,} features, {size}: every pass reads "
-        "all of them, two at a time; a few passes for squared loss, some ten for others. Columns are used as they are.",
+        "all of them; a few passes for squared loss, some ten for others. Columns are used as they are.",
         soft_wrap=True,
     )
     double = problem.dtype == "float64"

@@ -357,13 +357,17 @@ def test_bad_input(tmp_path):
         sht.solve_stream(shards, sht.Sparsity(3), sht.Hinge())
     with pytest.raises(ValueError, match=r"labels|target"):
         sht.solve_stream(shards, sht.Sparsity(3), sht.Logistic())
+    counts = write_npy(tmp_path / "counts", RNG.poisson(1, N))
+    with pytest.raises(TypeError, match="Poisson has no finite smoothness to take a step size from"):
+        sht.solve_stream(counts, sht.Sparsity(3), sht.Poisson())
 
 
-def test_the_command(tmp_path):
+@pytest.mark.parametrize("kind", ["npz", "npy"])
+def test_the_command(tmp_path, kind):
     data = tmp_path / "data"
     data.mkdir()
-    write(data, np.where(DATA["logistic"][1] > 0, 7, 2))
-    pattern, out = str(data / "*.npz"), tmp_path / "out"
+    {"npz": write, "npy": write_npy}[kind](data, np.where(DATA["logistic"][1] > 0, 7, 2))
+    pattern, out = str(data / f"*.{kind}"), tmp_path / "out"
     arguments = ["fit", "--shards", pattern, "--out", str(out), "--loss", "logistic"]
     result = CliRunner().invoke(app, [*arguments, "--k", "3", "--checkpoint", str(tmp_path / "state")])
     assert result.exit_code == 0, result.output
