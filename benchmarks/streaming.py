@@ -76,7 +76,7 @@ def fit(folder, checkpoint, pattern):
     ends = [time.monotonic()]
 
     def used(done, total):
-        give_back(shards.paths[(done - 1) % len(shards)])
+        give_back(shards.paths[(done - 2) % len(shards)])  # the last one is still mapped, which keeps its pages
         if done % len(shards) == 0:
             ends.append(time.monotonic())
 
