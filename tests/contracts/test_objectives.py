@@ -34,7 +34,7 @@ CASES = pytest.mark.parametrize(("loss", "options"), MODELS)
 
 def make(loss, options):
     loss = cases.LOSSES[loss]
-    y = cases.targets(loss, X @ [0.5, -0.3, 0, 0, 0.2], np.random.default_rng(1))
+    y = loss.draw_targets(X @ [0.5, -0.3, 0, 0, 0.2], np.random.default_rng(1))
     return sht.LinearModel(X, y, loss, **OPTIONS[options]), y
 
 

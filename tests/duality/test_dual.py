@@ -44,7 +44,7 @@ def values(loss, intercept):
 def problem(loss, seed):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((N, P)) * rng.choice([0.1, 1, 10], P) + rng.choice([0, 1])
-    y = cases.targets(loss, X @ rng.standard_normal(P), rng)
+    y = loss.draw_targets(X @ rng.standard_normal(P), rng)
     weights = rng.integers(0, 3, N) * rng.uniform(0.5, 2, N)
     weights[0] = 1
     return X, y, weights, rng
