@@ -14,7 +14,8 @@ def name_of(part: Any) -> str:
 def law(part: Any, sentence: str, holds: Any, **numbers: Any) -> None:
     """AssertionError unless `holds` everywhere.
 
-    The message names the part, the law in words, and the numbers at the first place where it does not hold.
+    The message names the part, the law in words, and the numbers at the first place where it does not hold: arrays
+    are taken there along their leading axes, as far as these are those of `holds`.
     """
     holds = np.asarray(holds)
     if holds.all():
@@ -22,12 +23,19 @@ def law(part: Any, sentence: str, holds: Any, **numbers: Any) -> None:
     place = np.unravel_index(np.argmin(holds), holds.shape)
     found = []
     for name, value in numbers.items():
-        value = value if isinstance(value, str | tuple | list) else np.asarray(value)
-        if isinstance(value, np.ndarray):
-            one = value[place[: value.ndim]] if value.shape[: len(place)] == holds.shape[: value.ndim] else value
-            value = np.array2string(np.asarray(one), precision=8, separator=", ")
+        if not isinstance(value, str | tuple | list):
+            value = np.array2string(_at(np.asarray(value), place, holds.shape), precision=8, separator=", ")
         found.append(f"{name.replace('_', ' ')} = {value}")
     raise AssertionError(f"{name_of(part)}: {sentence}" + (f", but {', '.join(found)}." if found else "."))
+
+
+def _at(value, place, shape):
+    """What belongs to a place of an array of some shape; axes of length one belong to all places."""
+    for at, size in zip(place, shape, strict=True):
+        if not value.ndim or value.shape[0] not in (1, size):
+            break
+        value = value[at if value.shape[0] == size else 0]
+    return value
 
 
 def equal(part: Any, sentence: str, found: Any, expected: Any, rtol: float, atol: Any = 0.0, **numbers: Any) -> None:
