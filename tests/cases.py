@@ -80,6 +80,18 @@ THRESHOLDS = {
     "l0l1l2": sht.L0L1L2(0.1, 0.05),
 }
 
+
+def bound_to(threshold):
+    """A small objective that a threshold can be bound to; None: any of six features."""
+    if isinstance(threshold, sht.Rank | sht.RowSparsity):
+        return sht.MultiResponse(np.ones((2, 3)), np.ones((2, 2)), fit_intercept=True)
+    if isinstance(threshold, sht.OffDiagonal):
+        return sht.Precision(np.eye(4), 9)
+    if isinstance(threshold, sht.LeafSparsity):
+        return sht.Custom(lambda x: jnp.sum(x["a"]) + jnp.sum(x["b"]), like={"a": np.zeros(2), "b": np.zeros(4)})
+    return None
+
+
 STEPS = {
     "constant": sht.ConstantStep(),
     "constant_size": sht.ConstantStep(0.25),

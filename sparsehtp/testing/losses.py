@@ -116,9 +116,7 @@ def _check_derivatives(loss, eta, y, rng):
     law(loss, "value is finite at drawn targets", np.isfinite(here.value), value=here.value, eta=eta, y=y)
     room = 1e-8 * (1 + np.abs(here.value))
     slope = (above.value - below.value) / (2 * H)
-    equal(
-        loss, "derivative is that of value by finite differences", here.derivative, slope, 1e-6, room, eta=eta, y=y
-    )
+    equal(loss, "derivative is that of value by finite differences", here.derivative, slope, 1e-6, room, eta=eta, y=y)
     room = 1e-8 * (1 + np.abs(here.derivative))
     curvature = (above.derivative - below.derivative) / (2 * H)
     text = "second_derivative is that of derivative by finite differences"
@@ -289,6 +287,12 @@ def _check_vector(loss, rng):
     law(loss, text, enough & np.isfinite(majorant), majorant=majorant, derivative=derivative)
     text = "mean is finite, one number per response"
     law(loss, text, mean.shape == eta.shape and np.isfinite(mean).all(), shape=mean.shape)
+    if y.dtype.kind in "iu":  # classes
+        probable = (mean >= 0).all(1) & (np.abs(mean.sum(1) - 1) <= 1e-12)
+        law(loss, "mean gives the probabilities of the classes", probable, mean=mean, eta=eta)
+        each = [np.asarray(_vector_facts(loss, eta, jnp.full_like(targets, k))[1]) for k in range(c)]
+        expected = sum(mean[:, [k]] * each[k] for k in range(c))
+        law(loss, "the expected derivative is zero under mean", np.abs(expected) <= 1e-12, found=expected, eta=eta)
     if loss.shift_invariant:
         moved = np.asarray(_vector_facts(loss, eta + 1.5, targets)[0])
         equal(loss, "a constant added to all predictions changes nothing (shift_invariant)", moved, value, 1e-10)
