@@ -270,8 +270,7 @@ class _Check:
     @property
     def keeps_best_units(self):
         """True if k counts units of one kind, so that any k of them may be kept."""
-        bound = self.bound
-        return isinstance(bound, AbstractUnitThreshold) and type(bound).select is AbstractUnitThreshold.select
+        return isinstance(self.bound, AbstractUnitThreshold) and self.bound.counts == ("k",)
 
     def fixed_points(self):
         x = self.out["x"]
