@@ -57,7 +57,9 @@ def check_step(
         law(step, "propose gives positive finite numbers", sound, proposed=proposed, t=t)
         if reference is not None:
             last = np.append(first, size[:-1])
-            expected = [reference(int(i), *each) for i, *each in zip(t, last, out["along"], out["hessian"], strict=True)]
+            expected = [
+                reference(int(i), *each) for i, *each in zip(t, last, out["along"], out["hessian"], strict=True)
+            ]
             equal(step, "propose gives what the reference does", proposed, expected, 1e-9, t=t, last=last)
         if step.searches:
             _check_search(step, t, out)
