@@ -118,6 +118,11 @@ class DoubleOnly(sht.Squared):
         return (eta - y).astype(float) + jnp.zeros((), jnp.float32) + (0 if eta.dtype == np.float64 else 1e-3)
 
 
+class Branching(sht.Squared):
+    def value(self, eta, y):
+        return 0.5 * (eta - y) ** 2 if eta[0] > y[0] else 0.5 * (y - eta) ** 2
+
+
 class WrongSoftmax(sht.Softmax):
     def curvature(self, eta, y):
         p = jax.nn.softmax(eta, axis=1)
@@ -146,6 +151,7 @@ WRONG_LOSSES = [
     (OneNumber(), "second_derivative gives one number per sample"),
     (WholeBatch(), "value under jax.vmap is that of the whole array"),
     (DoubleOnly(), "derivative in float32 is that in float64"),
+    (Branching(), "is traced by jax.jit and jax.vmap, but TracerBoolConversionError"),
     (WrongSoftmax(3), f"curvature is that of derivative {FINITE}"),
 ]
 

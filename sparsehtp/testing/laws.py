@@ -1,7 +1,10 @@
 """How a law that does not hold is reported."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 
 
@@ -9,6 +12,18 @@ def name_of(part: Any) -> str:
     """A part as a message names it: with its parameters where these are a few numbers."""
     text = repr(part)
     return text if "[" not in text and len(text) <= 60 else type(part).__name__
+
+
+@contextlib.contextmanager
+def traced(part: Any) -> Iterator[None]:
+    """The law that JAX can trace what is called inside."""
+    try:
+        yield
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        reason = str(error).splitlines()[0].rstrip(".:")
+        raise AssertionError(
+            f"{name_of(part)}: is traced by jax.jit and jax.vmap, but {type(error).__name__}: {reason}."
+        ) from error
 
 
 def law(part: Any, sentence: str, holds: Any, **numbers: Any) -> None:

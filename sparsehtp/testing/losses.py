@@ -9,7 +9,7 @@ import numpy as np
 from .._programs import program
 from ..losses import AbstractConjugateLoss, AbstractLoss, AbstractVectorLoss
 from ..losses.deviance import d2_score
-from .laws import equal, law
+from .laws import equal, law, traced
 
 H = 1e-6  # of finite differences
 POINTS = 1000  # random ones: few, so that none lies within H of a kink
@@ -86,14 +86,16 @@ def _padded(a):
 
 def _at(loss, eta, y):
     """The methods at points of one shape, as arrays of that shape."""
-    facts = _facts(loss, _padded(eta), _padded(y))
+    with traced(loss):
+        facts = _facts(loss, _padded(eta), _padded(y))
     for name, value in facts._asdict().items():
         law(loss, f"{name} gives one number per sample", np.shape(value) == (SIZE,), shape=np.shape(value))
     return _Facts(*(np.asarray(each)[: eta.size].reshape(eta.shape) for each in facts))
 
 
 def _dual_at(loss, a, y):
-    out = _dual(loss, _padded(a), _padded(y))
+    with traced(loss):
+        out = _dual(loss, _padded(a), _padded(y))
     for name, value in zip(("conjugate", "conjugate_derivative", "project_dual"), out, strict=True):
         law(loss, f"{name} gives one number per sample", np.shape(value) == (SIZE,), shape=np.shape(value))
     return [np.asarray(each)[: a.size].reshape(a.shape) for each in out]

@@ -13,7 +13,7 @@ from ..objectives import (
     AbstractRestrictable,
     gather,
 )
-from .laws import equal, law
+from .laws import equal, law, traced
 
 H = 1e-5  # of finite differences, of values and gradients of size one
 RTOL, ATOL = 1e-6, 1e-7  # against finite differences
@@ -147,7 +147,8 @@ class _Check:
         """The laws of one objective, of this one's structure; (value, gradient, Hessian) at x."""
         objective = self.objective if objective is None else objective
         x, v, d = self.x, self.v, self.d
-        out = jax.tree.map(np.asarray, _facts(objective, x, v, self.support, self.points))
+        with traced(objective):
+            out = jax.tree.map(np.asarray, _facts(objective, x, v, self.support, self.points))
         values, grads = out["points"]
         value, grad = values[0], grads[0]
         self.law("the value is finite", np.isfinite(values), value=values, x=self.points)

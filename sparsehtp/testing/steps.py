@@ -14,7 +14,7 @@ from ..objectives import AbstractObjective, LinearModel
 from ..solvers import IHT
 from ..steps import AbstractStep
 from ..thresholds import Sparsity
-from .laws import equal, law
+from .laws import equal, law, traced
 
 STEPS = 12
 
@@ -46,11 +46,12 @@ def check_step(
         objective = _logistic() if objective is None else in_double(objective)
         first = step.init(objective)
         text = "init gives one positive finite number of the objective's dtype"
-        sound = np.shape(first) == () and first.dtype == objective.dtype and 0 < first < np.inf
+        sound = np.shape(first) == () and getattr(first, "dtype", None) == objective.dtype and 0 < first < np.inf
         law(step, text, sound, init=first)
         x0 = np.random.default_rng(seed).standard_normal(objective.n_coefficients + objective.n_free)
         threshold = Sparsity(2).bind(objective)
-        out = jax.tree.map(np.asarray, _run(objective, threshold, IHT(step), jnp.asarray(x0)))
+        with traced(step):
+            out = jax.tree.map(np.asarray, _run(objective, threshold, IHT(step), jnp.asarray(x0)))
         t = np.arange(STEPS)
         proposed, size = out["proposed"], out["size"]
         sound = np.isfinite(proposed) & (proposed > 0)

@@ -11,7 +11,7 @@ from .._types import Support, in_double, replace
 from ..objectives import AbstractObjective, LinearModel
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from ..thresholds.base import AbstractSupportThreshold
-from .laws import equal, law
+from .laws import equal, law, traced
 
 LANES = 256  # one batched program serves all points
 MOST_COEFFICIENTS = 10  # whose subsets are enumerated
@@ -173,7 +173,8 @@ class _Check:
             counts = {name: getattr(bound, name) for name in bound.counts}
             counts = jax.tree.map(lambda leaf, take=take: np.asarray(ks[take], np.int32), counts)
             steps = np.full(LANES, step_size, z.dtype)
-            out = program(bound, counts, jnp.asarray(z[take]), jnp.asarray(steps), jnp.asarray(grad[take]))
+            with traced(bound):
+                out = program(bound, counts, jnp.asarray(z[take]), jnp.asarray(steps), jnp.asarray(grad[take]))
             pieces.append(jax.tree.map(lambda a, start=start: np.asarray(a)[: min(LANES, m - start)], out))
         return jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
 
