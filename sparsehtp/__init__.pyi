@@ -10,6 +10,7 @@ from . import plot as plot
 from . import screening as screening
 from . import solvers as solvers
 from . import steps as steps
+from . import testing as testing
 from . import thresholds as thresholds
 from ._certificate import Certificate as Certificate
 from ._certificate import certificate as certificate

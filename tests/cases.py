@@ -80,6 +80,18 @@ THRESHOLDS = {
     "l0l1l2": sht.L0L1L2(0.1, 0.05),
 }
 
+
+def bound_to(threshold):
+    """A small objective that a threshold can be bound to; None: any of six features."""
+    if isinstance(threshold, sht.Rank | sht.RowSparsity):
+        return sht.MultiResponse(np.ones((2, 3)), np.ones((2, 2)), fit_intercept=True)
+    if isinstance(threshold, sht.OffDiagonal):
+        return sht.Precision(np.eye(4), 9)
+    if isinstance(threshold, sht.LeafSparsity):
+        return sht.Custom(lambda x: jnp.sum(x["a"]) + jnp.sum(x["b"]), like={"a": np.zeros(2), "b": np.zeros(4)})
+    return None
+
+
 STEPS = {
     "constant": sht.ConstantStep(),
     "constant_size": sht.ConstantStep(0.25),
@@ -145,22 +157,13 @@ DUAL_SOLVERS = {
 }
 
 
-def targets(loss, eta, rng):
-    """Targets in the domain of a loss for the predictor eta."""
-    if isinstance(loss, sht.Poisson):
-        return rng.poisson(np.exp(np.clip(eta, -3, 2))).astype(float)
-    if loss.classification:
-        return np.where(eta + 0.3 * rng.logistic(size=eta.shape) > 0, 1.0, -1.0)
-    return eta + 0.3 * rng.standard_normal(eta.shape)
-
-
 def data(loss, n=20, p=6, seed=0):
     """(X, y, w): a small random problem with a planted w."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p))
     w = np.zeros(p)
     w[:3] = [1.0, -0.8, 0.6]
-    return X, targets(loss, X @ w, rng), w
+    return X, loss.draw_targets(X @ w, rng), w
 
 
 def planted(loss, n=100, p=30, seed=0):

@@ -34,7 +34,7 @@ class AbstractLoss(eqx.Module):
     @property
     @abc.abstractmethod
     def smoothness(self) -> Float[Array, ""] | float:
-        """Lipschitz constant of the derivative; infinity if there is none."""
+        """The least Lipschitz constant of the derivative; infinity if there is none."""
 
     def majorant(self, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
         """A curvature that does not vanish where the slope does not; refits add a part of it where l is flat.
@@ -49,6 +49,12 @@ class AbstractLoss(eqx.Module):
     def mean(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
         """The inverse link: what is predicted for y at the linear predictor eta; eta itself unless overridden."""
         return eta
+
+    def draw_targets(self, eta: Float[np.ndarray, "n"], rng: np.random.Generator) -> Float[np.ndarray, "n"]:
+        """Random targets near the predictions eta, for `sparsehtp.testing`; override it where not any y will do."""
+        if self.classification:
+            return np.where(eta + 0.3 * rng.logistic(size=eta.shape) > 0, 1.0, -1.0)
+        return eta + 0.3 * rng.standard_normal(eta.shape)
 
     def check_targets(self, y: np.ndarray) -> None:
         """Raise ValueError if concrete targets y are not in the loss's domain."""

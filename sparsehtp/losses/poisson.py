@@ -41,6 +41,9 @@ class Poisson(AbstractConjugateLoss):
     def project_dual(self, a, y):
         return jnp.maximum(a, -y)
 
+    def draw_targets(self, eta, rng):
+        return rng.poisson(np.exp(np.clip(eta, -3, 2))).astype(float)
+
     def check_targets(self, y):
         if np.any(np.asarray(y) < 0):
             raise ValueError(

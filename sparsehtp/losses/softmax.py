@@ -50,6 +50,9 @@ class Softmax(AbstractVectorLoss):
                 'use SparseClassifier(loss="softmax"), which takes any.'
             )
 
+    def draw_targets(self, eta, rng):
+        return np.argmax(eta + rng.gumbel(size=eta.shape), axis=1)
+
     def value(self, eta, y):
         own = jnp.take_along_axis(eta, y[:, None], axis=1)[:, 0]
         return jax.nn.logsumexp(eta, axis=1) - own

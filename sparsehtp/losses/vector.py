@@ -32,6 +32,10 @@ class AbstractVectorLoss(eqx.Module):
         """Raise ValueError if concrete targets are not in the loss's domain."""
 
     @abc.abstractmethod
+    def draw_targets(self, eta: Float[np.ndarray, "n c"], rng: np.random.Generator) -> np.ndarray:
+        """Random targets near the predictions eta, for `sparsehtp.testing`."""
+
+    @abc.abstractmethod
     def value(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n"]:
         """l(eta, y)."""
 
@@ -104,3 +108,6 @@ class PerResponse(AbstractVectorLoss):
 
     def check_targets(self, y):
         self.loss.check_targets(y)
+
+    def draw_targets(self, eta, rng):
+        return self.loss.draw_targets(eta, rng)

@@ -129,7 +129,7 @@ def test_other_losses_find_the_best_subset(x64, name):
     for seed in range(3):
         X, y = problem(seed, rho=0.5)
         model = sht.LinearModel(
-            X, cases.targets(loss, y / 2, np.random.default_rng(seed)), loss, l2=0.01, fit_intercept=True
+            X, loss.draw_targets(y / 2, np.random.default_rng(seed)), loss, l2=0.01, fit_intercept=True
         )
         solution = sht.solve(model, sht.Sparsity(K), sht.BestSubset())
         if loss.kinked:  # a local model says little about such a loss

@@ -27,7 +27,7 @@ def problem(loss="squared", seed=0, rho=0.8):
     for j in range(1, P):
         X[:, j] = rho * X[:, j - 1] + np.sqrt(1 - rho**2) * X[:, j]
     eta = 0.6 * (X[:, 1] - X[:, 4] + 0.5 * X[:, 7])
-    y = cases.targets(LOSSES[loss], eta, rng)
+    y = LOSSES[loss].draw_targets(eta, rng)
     return X * np.geomspace(0.5, 2, P) + 0.3, y, rng.uniform(0.5, 2, N)
 
 

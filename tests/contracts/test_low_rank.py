@@ -1,8 +1,7 @@
-"""Rank and row thresholds: projections, against NumPy's SVD and brute force."""
+"""The rank threshold and its singular triplets, against NumPy's SVD."""
 
 import itertools
 
-import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -153,25 +152,3 @@ def test_a_step_that_diverges_under_a_rank_is_nonfinite_and_never_the_best():
         values = np.asarray(solution.history.value)[: int(solution.num_steps)]
         # The values rise until one is infinite: none falls back to that of zero.
         assert np.all(np.diff(values[:-1]) > 0) and np.isfinite(solution.value)
-
-
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("keep", [[], [3]])
-def test_rows_are_nearest(keep):
-    rng = np.random.default_rng(4)
-    objective = sht.MultiResponse(np.ones((2, 5)), np.ones((2, 3)), fit_intercept=True)
-    project = jax.jit(lambda z, k: sht.RowSparsity(k, 5 - len(keep), keep).bind(objective)(z))
-    for trial in range(10):
-        Z = rng.integers(-2, 3, (5, 3)) / 2.0 if trial < 5 else rng.standard_normal((5, 3))
-        for k in range(5 - len(keep) + 1):
-            x, support = project(jnp.append(jnp.asarray(Z.ravel()), jnp.array([7.0, 8, 9])), jnp.int32(k))
-            W = np.asarray(x)[:15].reshape(5, 3)
-            np.testing.assert_array_equal(x[15:], [7, 8, 9])
-            chosen = cases.members(support)
-            assert set(chosen[chosen < 5]) >= {*np.flatnonzero(W.any(1)), *keep} and chosen.size == k + len(keep) + 3
-            others = sorted(set(range(5)) - set(keep))
-            distances = [
-                np.sum(Z[[j for j in range(5) if j not in {*rows, *keep}]] ** 2)
-                for rows in itertools.combinations(others, k)
-            ]
-            np.testing.assert_allclose(np.sum((W - Z) ** 2), min(distances), rtol=1e-12, atol=1e-14)

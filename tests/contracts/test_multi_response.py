@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import sparsehtp as sht
 from sparsehtp import RESULTS
+from sparsehtp.testing import check_objective
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -51,7 +52,7 @@ def formula(loss, W, b, sample_weight=None, l2=0.0, standardize=False, fit_inter
 
 
 @CASES
-def test_value_gradient_and_units(loss, options):
+def test_value_and_units(loss, options):
     objective = make(loss, options)
     assert objective.external_shape == (P, C) and objective.n_coefficients == P * C
     W = np.random.default_rng(3).standard_normal((P, C))
@@ -61,52 +62,11 @@ def test_value_gradient_and_units(loss, options):
     back, intercept = objective.to_external(x)
     np.testing.assert_allclose(back, W, rtol=1e-12)
     np.testing.assert_allclose(intercept, b, atol=1e-12)
-    value_and_grad = jax.jit(lambda x: objective.value_and_grad(x))
-    _, grad = value_and_grad(x)
-    expected = cases.central_difference(lambda x: value_and_grad(x)[0], x)
-    np.testing.assert_allclose(grad, expected, rtol=1e-6, atol=1e-7)
-    hessian = cases.central_difference(lambda x: value_and_grad(x)[1], x)
-    v = np.random.default_rng(4).standard_normal(x.size)
-    curvature = jax.jit(lambda x, v: objective.curvature_at(objective.forward(x), v))(x, v)
-    np.testing.assert_allclose(curvature, v @ hessian @ v, rtol=1e-6)
-    # unbiased samples
-    each = jax.jit(jax.vmap(lambda i: objective.sample_grad(x, i[None])))(jnp.arange(N))
-    np.testing.assert_allclose(each.mean(0), grad, rtol=1e-10, atol=1e-12)
-    samples = objective.samples()
-    pulled = jax.jit(lambda x: samples.pull_all(samples.scores_at(objective.forward(x))) + samples.penalty_grad(x))(x)
-    np.testing.assert_allclose(pulled, grad, rtol=1e-10, atol=1e-12)
-    # the smoothness bounds the curvature, of F and of every sample
-    assert np.linalg.eigvalsh(hessian)[-1] <= float(objective.lipschitz()) * (1 + 1e-6)
-    assert float(objective.sample_smoothness()) >= float(objective.lipschitz()) * 0.999
 
 
 @CASES
-def test_restriction(loss, options):
-    objective = make(loss, options)
-    free = list(range(P * C, P * C + objective.n_free))
-    idx = np.array([*free, 0, 4, 5, 17, 0], np.int32)  # entries of several rows and responses, and padding
-    support = sht.Support(jnp.asarray(idx), jnp.arange(idx.size) < idx.size - 1)
-    restricted = objective.restrict(support)
-    z, v = np.random.default_rng(5).standard_normal((2, idx.size))
-    z[-1] = v[-1] = 0
-    live = idx[:-1]
-
-    def full(z):
-        return jnp.zeros(P * C + objective.n_free).at[live].set(z[:-1])
-
-    value_and_grad = jax.jit(lambda x: objective.value_and_grad(x))
-    value, grad = value_and_grad(full(z))
-    out = jax.jit(lambda z, v: (restricted.value(z), restricted.grad(z), restricted.hvp(z, v), restricted.hess(z)))(
-        z, v
-    )
-    np.testing.assert_allclose(out[0], value, rtol=1e-12)
-    np.testing.assert_allclose(out[1][:-1], grad[live], rtol=1e-10, atol=1e-12)
-    hessian = cases.central_difference(lambda x: value_and_grad(x)[1], full(z))[np.ix_(live, live)]
-    np.testing.assert_allclose(out[2][:-1], hessian @ v[:-1], rtol=1e-6, atol=1e-7)
-    ours = np.array(out[3])[:-1, :-1]
-    if loss == "softmax" and free:
-        ours[: len(free), : len(free)] -= 1 / C  # where F is flat
-    np.testing.assert_allclose(ours, hessian, rtol=1e-6, atol=1e-7)
+def test_laws(loss, options):
+    check_objective(make(loss, options))
 
 
 @CASES

@@ -20,7 +20,7 @@ def problem(loss, seed=0, coefficients=(1.2, -0.9, 0.7)):
     X = rng.standard_normal((N, P))
     w = np.zeros(P)
     w[[1, 4, 6]] = coefficients
-    y = cases.targets(loss, X @ w, rng)
+    y = loss.draw_targets(X @ w, rng)
     return {
         "X": X,
         "y": y,

@@ -1,0 +1,378 @@
+"""The laws of a threshold."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._programs import program
+from .._types import Support, in_double, replace
+from ..objectives import AbstractObjective, LinearModel
+from ..thresholds import AbstractThreshold, AbstractUnitThreshold
+from ..thresholds.base import AbstractSupportThreshold
+from .laws import equal, law, traced
+
+LANES = 256  # one batched program serves all points
+MOST_COEFFICIENTS = 10  # whose subsets are enumerated
+
+
+def check_threshold(
+    threshold: AbstractThreshold,
+    objective: AbstractObjective | None = None,
+    reference: Callable[[np.ndarray, AbstractThreshold, float], np.ndarray] | None = None,
+    seed: int = 0,
+) -> None:
+    """Assert the laws that every threshold keeps, at random points, among them ones with ties and zeros.
+
+    - The result is nearest: no point of the set lies closer to z. The set is enumerated over all subsets of entries;
+      those with at most k units (beside the kept ones) belong to it by what k means, others if they are fixed points.
+      For a penalty, ||x - z||^2 / 2 + step_size value(x) falls along no coordinate. A `reference` decides for all.
+    - Projecting twice is projecting once; the step size matters to penalties only.
+    - Bounds (`box`) hold, kept units are in the support, free entries lead it and are left alone.
+    - On its `entries` the result is z moved into the bounds, and zero elsewhere; `size`, `visible`, `differs`, `margin`
+      and `free_gradient` are what they say.
+    - A larger k comes at least as near, and keeps as many units as k says, with ties to the lower index.
+    - A set that contains the multiples of its points is projected onto alike at every scale, also in float32.
+    - One point, a batch under `jax.jit` and `jax.vmap`, float32 and a tighter k_max give the same.
+
+    Args:
+        threshold: not bound to an objective; k is varied from zero to k_max.
+        objective: what it is bound to, of at most 10 coefficients. None: a `LinearModel` of six features with an
+            intercept.
+        reference: (z, bound threshold, step size) -> the result on the (p,) coefficients z, in NumPy, for a set
+            whose points are no subsets of the entries of z, such as matrices of low rank.
+        seed: of the random points.
+
+    Raises:
+        AssertionError: for the first law that does not hold, naming it with the numbers.
+        ValueError: if the objective has too many coefficients.
+    """
+    with jax.enable_x64(True):
+        objective = _features(6) if objective is None else in_double(objective)
+        if objective.n_coefficients > MOST_COEFFICIENTS:
+            raise ValueError(
+                f"objective: has {objective.n_coefficients} coefficients, whose subsets are too many to enumerate; "
+                f"bind the threshold to one of {MOST_COEFFICIENTS} at most."
+            )
+        check = _Check(threshold.bind(objective), objective.n_coefficients, np.random.default_rng(seed))
+        check.results()
+        check.nearest(reference)
+        check.fixed_points()
+        if isinstance(check.bound, AbstractSupportThreshold):
+            check.supports()
+        if isinstance(check.bound, AbstractUnitThreshold):
+            check.units()
+        check.tangents()
+        check.alone()
+    check.single_precision()
+
+
+def _features(p):
+    return LinearModel(np.vstack([np.eye(p), np.ones(p)]), np.zeros(p + 1), fit_intercept=True)
+
+
+@program
+def _lanes(threshold, counts, z, step_size, grad):
+    def one(counts, z, step_size, grad):
+        bound = replace(threshold, **counts)
+        x, support = bound(z, step_size)
+        out = {
+            "x": x,
+            "value": bound.value(x),
+            "size": bound.size(support),
+            "overflow": bound.overflow(x),
+            "differs": bound.differs(support, support),
+            "tangent": bound.tangent(grad, support),
+            "twice": bound.tangent(bound.tangent(grad, support), support),
+        }
+        if isinstance(bound, AbstractSupportThreshold):
+            entries = bound.entries(x, support)
+            everything = jnp.concatenate([jnp.arange(z.size - bound.n_free, z.size), jnp.arange(z.size - bound.n_free)])
+            box = bound.box(Support(everything, jnp.ones(z.size, bool)))
+            lower, upper = (
+                jnp.full(z.size, end) if bound is None else jnp.zeros(z.size).at[everything].set(bound)
+                for bound, end in zip(box, (-jnp.inf, jnp.inf), strict=True)
+            )
+            other = bound(-z[::-1], step_size)[1]
+            out |= {
+                "support": support,
+                "entries": entries,
+                "visible": bound.visible(support),
+                "lower": lower,
+                "upper": upper,
+                "free_gradient": bound.free_gradient(x, grad),
+                "other": other,
+                "differs_from_other": bound.differs(support, other),
+            }
+        if isinstance(bound, AbstractUnitThreshold):
+            scores = bound.scores(z)
+            out |= {"scores": scores, "margin": bound.margin(z, support)}
+            free = scores.size + jnp.arange(bound.n_free)
+
+            def entries_of(unit):
+                return bound.entries(jnp.ones_like(z), Support(jnp.append(free, unit), jnp.ones(free.size + 1, bool)))
+
+            out["entries_of_units"] = jax.vmap(entries_of)(jnp.arange(scores.size))
+        return out
+
+    return jax.vmap(one)(counts, z, step_size, grad)
+
+
+@program
+def _results(threshold, counts, z, step_size, grad):
+    """The results alone: a smaller program."""
+    return {"x": jax.vmap(lambda counts, z, t: replace(threshold, **counts)(z, t)[0])(counts, z, step_size)}
+
+
+@program
+def _values(threshold, x):
+    return jax.vmap(threshold.value)(x)
+
+
+def _members(support, size):
+    """(..., size) boolean form of supports."""
+    flat = np.zeros((*support.idx.shape[:-1], size), bool)
+    np.put_along_axis(flat, np.where(support.mask, support.idx, support.idx[..., :1]), True, axis=-1)
+    # The first index stood in for padding.
+    first = np.any(support.mask & (support.idx == support.idx[..., :1]), axis=-1)
+    np.put_along_axis(flat, support.idx[..., :1], first[..., None], axis=-1)
+    return flat
+
+
+class _Check:
+    """A bound threshold with its results at all points for all k: arrays of shape (points, ks, ...)."""
+
+    def __init__(self, bound, p, rng):
+        self.bound, self.p, self.rng = bound, p, rng
+        d = p + bound.n_free
+        wide = rng.standard_normal((8, d)) * 10.0 ** rng.uniform(-3, 3, (8, d))
+        ties = rng.integers(-4, 5, (16, d)) / 2
+        self.z = np.concatenate([rng.standard_normal((8, d)), wide, ties])
+        self.ks = np.arange(p + 1 if bound.counts else 1)
+        start = self.run(np.tile(self.z[:1], (self.ks.size, 1)), self.ks)
+        self.ks = self.ks[: np.argmax(np.append(start["overflow"], True))] if bound.counts else self.ks
+        self.grad = rng.standard_normal(self.z.shape)
+        self.out = self.everywhere(self.z)
+        self.penalised = bool(np.any(np.asarray(_values(bound, jnp.asarray(self.z))) != 0))
+        self.room = 1e-12 if isinstance(bound, AbstractSupportThreshold) else 1e-10
+
+    def law(self, sentence, holds, **numbers):
+        law(self.bound, sentence, holds, **numbers)
+
+    def equal(self, sentence, found, expected, rtol, atol=0.0, **numbers):
+        equal(self.bound, sentence, found, expected, rtol, atol, **numbers)
+
+    def run(self, z, ks, step_size=1.0, bound=None):
+        """Results at points z (m, d) for counts ks (m,); with another form of the threshold, x alone."""
+        program, bound = (_lanes, self.bound) if bound is None else (_results, bound)
+        m, pieces = len(z), []
+        grad = np.resize(getattr(self, "grad", self.z), z.shape).astype(z.dtype)
+        for start in range(0, m, LANES):
+            take = np.minimum(np.arange(start, start + LANES), m - 1)
+            counts = {name: getattr(bound, name) for name in bound.counts}
+            counts = jax.tree.map(lambda leaf, take=take: np.asarray(ks[take], np.int32), counts)
+            steps = np.full(LANES, step_size, z.dtype)
+            with traced(bound):
+                out = program(bound, counts, jnp.asarray(z[take]), jnp.asarray(steps), jnp.asarray(grad[take]))
+            pieces.append(jax.tree.map(lambda a, start=start: np.asarray(a)[: min(LANES, m - start)], out))
+        return jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
+
+    def everywhere(self, z, step_size=1.0, bound=None):
+        """Results at points z (n, d) or (n, ks, d) for all k."""
+        if z.ndim == 2:
+            z = np.broadcast_to(z[:, None], (len(z), self.ks.size, z.shape[1]))
+        n = len(z)
+        flat = self.run(z.reshape(-1, z.shape[-1]), np.tile(self.ks, n), step_size, bound)
+        return jax.tree.map(lambda a: a.reshape(n, self.ks.size, *a.shape[1:]), flat)
+
+    def with_k(self, k):
+        counts = {name: getattr(self.bound, name) for name in self.bound.counts}
+        return replace(self.bound, **jax.tree.map(lambda leaf: np.asarray(k, np.int32), counts))
+
+    # --- laws --------------------------------------------------------------------------------------------------------
+    def results(self):
+        x, z = self.out["x"], self.z[:, None]
+        self.law("the result has the shape of z", x.shape[2:] == z.shape[2:], shape=x.shape[2:], of_z=z.shape[2:])
+        self.law("the result is finite", np.isfinite(x), x=x, z=z)
+        free = np.arange(z.shape[2]) >= self.p
+        self.law("free entries are left alone", (x == z)[..., free], x=x, z=z)
+
+    def nearest(self, reference):
+        if reference is not None:
+            for step_size in (1.0, 0.3) if self.penalised else (1.0,):
+                out = self.everywhere(self.z, step_size)
+                expected = [
+                    [np.append(reference(z[: self.p], self.with_k(k), step_size), z[self.p :]) for k in self.ks]
+                    for z in self.z
+                ]
+                text = "is nearest to z, by the reference"
+                norm = np.linalg.norm(self.z, axis=1)[:, None]
+                found, best = (self.distances(np.asarray(x), step_size) for x in (out["x"], expected))
+                self.equal(text, found, best, 1e-9, 1e-12 * (1 + norm**2), k=self.ks[None], z=self.z[:, None])
+        if self.penalised:
+            self.lowest_along_coordinates()
+        elif isinstance(self.bound, AbstractSupportThreshold):
+            self.nearest_of_subsets()
+
+    def distances(self, x, step_size=1.0):
+        """(n, ks) squared distances from z, halved, plus the penalty."""
+        out = 0.5 * np.sum((x - self.z[:, None]) ** 2, axis=-1)
+        if self.penalised:
+            out += step_size * np.asarray(_values(self.bound, jnp.asarray(x.reshape(-1, x.shape[-1])))).reshape(
+                out.shape
+            )
+        return out
+
+    def lowest_along_coordinates(self):
+        shares = np.linspace(0, 1, 101)
+        for step_size in (1.0, 0.3):
+            x, z = self.everywhere(self.z, step_size)["x"], self.z
+            moved = np.broadcast_to(x[:, :, None, None], (*x.shape[:2], self.p, shares.size, x.shape[2])).copy()
+            for j in range(self.p):
+                moved[:, :, j, :, j] = z[:, None, j, None] * shares
+            here = self.distances(x, step_size)[:, :, None, None]
+            flat = moved.reshape(len(z), -1, x.shape[2])
+            there = self.distances(flat, step_size).reshape(moved.shape[:-1])
+            text = "minimises ||x - z||^2 / 2 + step_size value(x)"
+            numbers = dict(value=here, lower=there, at=moved, step_size=step_size, z=z[:, None])
+            self.law(text, here <= there + 1e-12 * (1 + here), **numbers)
+
+    def nearest_of_subsets(self):
+        subsets = np.array(np.meshgrid(*[[False, True]] * self.p)).reshape(self.p, -1).T
+        z = self.z[::4]
+        lower, upper = (self.out[name][0, 0, : self.p] for name in ("lower", "upper"))
+        points = np.repeat(z[:, None], len(subsets), axis=1)
+        points[:, :, : self.p] = np.where(subsets, np.clip(points[:, :, : self.p], lower, upper), 0)
+        by_k = self.by_what_k_means(subsets)  # (ks, subsets)
+        fixed = self.everywhere(points.reshape(-1, z.shape[1]))["x"] == points.reshape(-1, 1, z.shape[1])
+        fixed = fixed.all(-1).reshape(len(z), len(subsets), self.ks.size).transpose(0, 2, 1)
+        distance = np.sum((points - z[:, None]) ** 2, axis=-1)[:, None]  # (z, 1, subsets)
+        allowed = np.where(fixed | by_k, distance, np.inf)
+        best = allowed.min(axis=-1)
+        found = np.sum((self.everywhere(z)["x"] - z[:, None]) ** 2, axis=-1)
+        names = np.array([str(np.flatnonzero(s).tolist()) for s in subsets])[allowed.argmin(axis=-1)]
+        text = "is nearest to z: no point of the set lies closer"
+        numbers = dict(squared_distance=found, another=best, on_entries=names, k=self.ks[None], z=z[:, None, : self.p])
+        self.law(text, found <= best * (1 + 1e-12) + 1e-14, **numbers)
+        text = "z on one entry of each of k units is a fixed point"
+        self.law(text, fixed | ~by_k, k=self.ks[None, :, None], x=points[:, None])
+
+    def by_what_k_means(self, subsets):
+        """(ks, subsets) which subsets have at most one entry in each of at most k units, beside the kept ones."""
+        if not self.keeps_best_units:
+            return np.zeros((self.ks.size, len(subsets)), bool)
+        each = self.out["entries_of_units"]
+        owned = _members(Support(each.idx[0, 0], each.mask[0, 0]), self.z.shape[1])[:, : self.p]  # (units, p)
+        counts = subsets.astype(int) @ owned.T  # (subsets, units)
+        others = np.delete(counts, np.asarray(self.bound.keep), axis=1)
+        return (counts <= 1).all(1) & ((others > 0).sum(1) <= self.ks[:, None])
+
+    @property
+    def keeps_best_units(self):
+        """True if k counts units of one kind, so that any k of them may be kept."""
+        return isinstance(self.bound, AbstractUnitThreshold) and self.bound.counts == ("k",)
+
+    def fixed_points(self):
+        x = self.out["x"]
+        room = self.room * np.linalg.norm(self.z, axis=1)[:, None, None]
+        if not self.penalised:
+            again = self.everywhere(x)["x"]
+            k = self.ks[None]
+            self.law("is idempotent", np.abs(again - x) <= room, once=x, twice=again, k=k, z=self.z[:, None])
+            other = self.everywhere(self.z, 0.3)["x"]
+            self.law("is the same for every step size", np.abs(other - x) <= room, at_one=x, at_0_3=other)
+        distance = self.distances(x)
+        rises = np.diff(distance, axis=1)
+        text = "a larger k comes at least as near"
+        numbers = dict(k=self.ks[None, 1:], distance=distance[:, 1:], before=distance[:, :-1])
+        self.law(text, rises <= room[..., 0] * (1 + distance[:, 1:]), **numbers)
+        self.law("a larger k keeps at least as much", np.diff(self.out["size"], axis=1) >= 0, size=self.out["size"])
+        self.law("a support does not differ from itself", ~self.out["differs"])
+
+    def supports(self):
+        out, x, z, free = self.out, self.out["x"], self.z[:, None], self.bound.n_free
+        lower, upper = out["lower"], out["upper"]
+        self.law("the result is in its bounds", (x >= lower) & (x <= upper), x=x, lower=lower, upper=upper)
+        entries = _members(out["entries"], x.shape[2])
+        self.law("the result is zero off its entries", (x == 0) | entries, x=x, z=self.z[:, None])
+        if not self.penalised:
+            clipped = np.broadcast_to(np.clip(z, lower, upper), x.shape)
+            text = "the result is z on its entries, moved into the bounds"
+            self.law(text, (x == clipped) | ~entries, x=x, expected=clipped, z=self.z[:, None])
+        support, visible = out["support"], out["visible"]
+        units = int(support.idx.max()) + 1
+        used = _members(support, units).sum(-1)
+        self.law("the indices of a support are distinct", used == support.mask.sum(-1), distinct=used)
+        self.law("size is the number of units without the free ones", out["size"] == used - free, size=out["size"])
+        same = (visible.idx == support.idx[..., free:]) & (visible.mask == support.mask[..., free:])
+        text = "free units lead a support, and visible drops them"
+        leads = support.mask[..., :free].all() and np.all(np.diff(support.idx[..., :free], axis=-1) == 1)
+        self.law(text, same.all() and leads, support=support.idx)
+        units = max(units, int(out["other"].idx.max()) + 1)
+        expected = np.any(_members(support, units) != _members(out["other"], units), axis=-1)
+        text = "differs tells whether two supports have different members"
+        self.law(text, out["differs_from_other"] == expected, found=out["differs_from_other"])
+        if not self.penalised:
+            grad = np.resize(self.grad, (x.shape[0] * x.shape[1], x.shape[2])).reshape(x.shape)
+            pushed = ((x <= lower) & (grad > 0)) | ((x >= upper) & (grad < 0))
+            text = "free_gradient is the gradient, zero where it pushes out of an active bound"
+            self.law(text, out["free_gradient"] == np.where(pushed, 0, grad), x=x, gradient=grad)
+
+    def units(self):
+        out, bound = self.out, self.bound
+        scores, units = out["scores"], out["scores"].shape[-1]
+        chosen = _members(out["support"], units + bound.n_free)[..., :units]
+        margin = out["margin"]
+        self.law("margin is between 0 and 1 at its own support", (margin >= 0) & (margin <= 1), margin=margin)
+        self.law("scores are not negative", scores >= 0, scores=scores)
+        if not self.keeps_best_units:
+            return
+        kept = np.zeros(units, bool)
+        kept[np.asarray(bound.keep)] = True
+        k = self.ks[None]
+        self.law("kept units are in the support", chosen | ~kept, k=k, chosen=chosen)
+        text = "the support has k units beside the kept ones"
+        self.law(text, (chosen & ~kept).sum(-1) == k, k=k, units=(chosen & ~kept).sum(-1), z=self.z[:, None])
+        passed = chosen[..., None, :] & ~chosen[..., :, None] & ~kept & ~kept[:, None]  # j is chosen and i is not
+        tied = scores[..., None, :] == scores[..., :, None]
+        lower = np.arange(units)[:, None] < np.arange(units)
+        self.law("ties take the lower index", ~(passed & tied & lower).any((-1, -2)), scores=scores, chosen=chosen)
+        if bound.k_max is not None and self.ks.size > 2:
+            tight = replace(bound, k_max=1)
+            few = self.run(self.z, np.ones(len(self.z), int), bound=tight)["x"]
+            self.law("the result does not depend on k_max", few == out["x"][:, 1], found=few, expected=out["x"][:, 1])
+
+    def tangents(self):
+        once, twice = self.out["tangent"], self.out["twice"]
+        room = self.room * (1 + np.abs(once))
+        self.law("tangent is a projection", np.abs(twice - once) <= room, once=once, twice=twice)
+
+    def alone(self):
+        """One point in a program of its own, with a k that is known."""
+        x, _ = jax.jit(lambda z: self.with_k(self.ks[-1])(z))(jnp.asarray(self.z[0]))
+        batch = self.out["x"][0, -1]
+        room = self.room * np.linalg.norm(self.z[0])
+        self.law("a point alone gives what it gives in a batch", np.abs(x - batch) <= room, alone=x, batch=batch)
+
+    def single_precision(self):
+        z, x = self.z[:8].astype(np.float32), self.out["x"][:8]
+        with jax.enable_x64(True):  # the same points
+            exact = self.everywhere(z.astype(float))["x"]
+            double = self.everywhere(2 * x)["x"] if not self.penalised else None
+        with jax.enable_x64(False):
+            bound = jax.tree.map(
+                lambda a: np.asarray(a, np.float32) if np.asarray(a).dtype.kind == "f" else a, self.bound
+            )
+            single = self.everywhere(z, bound=bound)["x"]
+            self.law("the result of float32 is float32", single.dtype == np.float32, dtype=str(single.dtype))
+            room = 1e-5 * np.linalg.norm(z, axis=1)[:, None, None]
+            text = "float32 gives what float64 gives"
+            self.law(text, np.abs(single - exact) <= room, found=single, expected=exact, z=z)
+            if double is None or np.abs(double - 2 * x).max() > self.room * np.abs(x).max():
+                return  # no cone
+            for power in (80, -80):
+                scaled = self.everywhere(np.ldexp(z, power), bound=bound)["x"]
+                text = "multiples of z give multiples of the result in float32"
+                found = np.ldexp(scaled.astype(float), -power)
+                self.law(text, np.abs(found - single) <= room, found=found, expected=single, z=z, power=power)
