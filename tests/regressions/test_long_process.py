@@ -33,7 +33,8 @@ for n in range(40, 240):
 CHECKS = """
 import sparsehtp as sht
 from sklearn.utils.estimator_checks import check_estimator
-for estimator in (sht.SparseRegressor(), sht.SparseClassifier(), sht.SparseLDA(), sht.SparsePrecision(), sht.LowRankRegressor()):
+parts = sht.SparseRegressor(), sht.SparseClassifier(), sht.SparseLDA(), sht.SparsePrecision(), sht.LowRankRegressor()
+for estimator in parts:
     check_estimator(estimator)
 """
 
