@@ -243,7 +243,7 @@ def batch(grid, lanes):
     place = lanes.row - lanes.row[0]  # among the chunk's rows of weights
     if not grid.by_path:  # the driver names its lanes itself
         return jax.vmap(_single_lane, in_axes=(None, None, 0, 0))(grid, own, place, lanes)
-    if grid.solver.lanes_in_turn and one_by_one():
+    if one_by_one():
         return lax.map(lambda each: _path_lane(grid, own, *each), (place, lanes))
     return jax.vmap(_path_lane, in_axes=(None, None, 0, 0), axis_name=LANE)(grid, own, place, lanes)
 
