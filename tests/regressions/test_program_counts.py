@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from sklearn.model_selection import cross_val_score
 
 import sparsehtp as sht
 
@@ -67,6 +68,21 @@ def test_fits_of_nearly_as_many_rows_compile_nothing(n):
     sht.SparseRegressor().fit(*table(442))
     X, y = table(n)
     assert programs(lambda: sht.SparseRegressor().fit(X, y)) == 0
+
+
+@pytest.mark.parametrize(("n", "p"), [(35, 20), (33, 19)])
+def test_neighbouring_tables_share_programs_whatever_levels_they_have(n, p):
+    settings = {"l2": 0.1, "cv": 3}
+    assert max(sht.SparseRegressor(**settings).fit(*table(36, 20)).path_.ks) == 18
+    (X, y), model = table(n, p), sht.SparseRegressor(**settings)
+    assert programs(lambda: model.fit(X, y)) == 0
+    assert max(model.path_.ks) == 16
+
+
+def test_an_outer_cross_validation_compiles_what_one_fit_does():
+    warm()
+    X, y = table(103)
+    assert programs(lambda: cross_val_score(sht.SparseRegressor(), X, y, cv=10)) <= 4
 
 
 def test_a_default_classifier_compiles_three_programs_and_one_that_centres():
