@@ -162,11 +162,12 @@ def _loop(
         result = jnp.where(finite, result, RESULTS.nonfinite).astype(jnp.int32)
         return new, memory, info, result, jnp.where(finite, fired, 0)
 
-    def step_all(state, memory, t):
+    @jax.jit  # traced once, for its shapes and for the loop
+    def step_all(problem, state, memory, t):
         return over_lanes(lane_step, axes, 0, 0, None)(problem, state, memory, t)
 
     def body(c: _Carry) -> _Carry:
-        new, memory, info, result, fired = step_all(c.state, c.memory, c.t)
+        new, memory, info, result, fired = step_all(problem, c.state, c.memory, c.t)
         active = c.result == RESULTS.running
         taken = active & (result != RESULTS.nonfinite)  # a nonfinite step is never taken
         score = problem.solver.score(info)
@@ -193,7 +194,7 @@ def _loop(
 
     returns_best = problem.solver.returns_best
     state, memory = over_lanes(lane_init, axes)(problem)
-    shapes = jax.eval_shape(step_all, state, memory, jnp.int32(0))
+    shapes = jax.eval_shape(step_all, problem, state, memory, jnp.int32(0))
     rows = 0 if record is None else -(-max_steps // record.every)
     integers = jnp.zeros(width, jnp.int32)
     value0 = over_lanes(lambda a, s: a.objective.value(s.x) + a.threshold.value(s.x), axes, 0)(problem, state)

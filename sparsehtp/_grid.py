@@ -1,8 +1,8 @@
 """Many fits of one kind as one batch: sparsity x ridge x sample weights, in memory-bounded chunks.
 
 A lane is one problem: one (weights, l2, k), or one (weights, l2) with all k where one run of the solver gives them all.
-Folds and resamples are rows of sample weights; their standardisation is computed once per row, and all lanes share
-the data.
+Folds and resamples are rows of sample weights; a chunk computes the standardisation of each of its rows once, and all
+lanes share the data.
 """
 
 import math
@@ -124,7 +124,7 @@ def prepare(
     # The template keeps its bounds in original units: every lane binds it to its own standardisation.
     template = replace(threshold, k=ks.max(), k_max=largest.k_max)
     key = seeded(0) if key is None else key
-    return Grid(objective, template, solver, key, jnp.asarray(ks), l2s, None, error)
+    return Grid(objective, template, solver, key, jnp.asarray(ks, jnp.int32), l2s, None, error)
 
 
 def checked_ks(objective: Any, threshold: Any, ks: Any) -> Int[np.ndarray, "K"]:
@@ -142,7 +142,7 @@ def checked_ks(objective: Any, threshold: Any, ks: Any) -> Int[np.ndarray, "K"]:
 def n_units(objective: AbstractObjective, threshold: AbstractUnitThreshold) -> int:
     """Number of units that the threshold chooses from, kept ones included."""
     bound = replace(threshold, k=np.int32(0), k_max=0).bind(objective)
-    return jax.eval_shape(bound.scores, jnp.zeros(_size(objective), objective.dtype)).shape[0]
+    return jax.eval_shape(bound.scores, jax.ShapeDtypeStruct((_size(objective),), objective.dtype)).shape[0]
 
 
 def _size(objective):
@@ -170,14 +170,13 @@ def run(
     width = _width(grid, total, memory)
     store = None if checkpoint is None else Checkpoint(checkpoint, grid, total, width)
     width = width if store is None else store.width
-    own = None if grid.weights is None else _own_parts(grid.objective, grid.weights.fit)
-    shapes = None if store is None else jax.eval_shape(batch, grid, own, _chunk(lanes, 0, width, total))
+    shapes = None if store is None else jax.eval_shape(batch, grid, _chunk(lanes, 0, width, total))
     pieces = []
     with reporting(progress) as report, one_blas_thread():
         for number, start in enumerate(range(0, total, width)):
             piece = None if store is None else store.load(number, jax.tree.structure(shapes))
             if piece is None:
-                out = jax.tree.map(host, batch(grid, own, _chunk(lanes, start, width, total)))
+                out = jax.tree.map(host, batch(grid, _chunk(lanes, start, width, total)))
                 piece = jax.tree.map(lambda a, used=total - start: a[:used], out)
                 if store is not None:
                     store.store(number, piece)
@@ -217,38 +216,49 @@ def _chunk(lanes, start, width, total):
     return jax.tree.map(lambda a: a[index], lanes)
 
 
-@program
-def _own_parts(objective, rows):
-    """What of an objective depends on the sample weights, for every row of them; None for what is shared."""
+def _own_parts(grid, lanes):
+    """What of the objective depends on the sample weights, for the rows of them that some lanes in order may have.
+
+    None for what is shared.
+    """
+    if grid.weights is None:
+        return None
+    rows = grid.weights.fit
+    per_row = (1 if grid.l2s is None else grid.l2s.shape[0]) * (1 if grid.by_path else grid.ks.shape[0])
+    number = min(rows.shape[0], 1 + -(-(lanes.row.shape[0] - 1) // per_row))
 
     def parts(row):
-        return jax.tree.map(lambda new, old: None if new is old else new, objective.reweighted(row), objective)
+        weights = rows[jnp.minimum(row, rows.shape[0] - 1)]
+        objective = grid.objective
+        return jax.tree.map(lambda new, old: None if new is old else new, objective.reweighted(weights), objective)
 
     # One row at a time: the moments take a copy of the data.
-    return lax.map(parts, rows)
+    return lax.map(parts, lanes.row[0] + jnp.arange(number))
 
 
 @program
-def batch(grid, own, lanes):
-    """Fits of some lanes, traced; `own` as made by `_own_parts`."""
+def batch(grid, lanes):
+    """Fits of some lanes, in their order, traced."""
+    own = _own_parts(grid, lanes)
+    place = lanes.row - lanes.row[0]  # among the chunk's rows of weights
     if not grid.by_path:  # the driver names its lanes itself
-        return jax.vmap(_single_lane, in_axes=(None, None, 0))(grid, own, lanes)
-    if grid.solver.lanes_in_turn and one_by_one():
-        return lax.map(lambda lane: _path_lane(grid, own, lane), lanes)
-    return jax.vmap(_path_lane, in_axes=(None, None, 0), axis_name=LANE)(grid, own, lanes)
+        return jax.vmap(_single_lane, in_axes=(None, None, 0, 0))(grid, own, place, lanes)
+    if one_by_one():
+        return lax.map(lambda each: _path_lane(grid, own, *each), (place, lanes))
+    return jax.vmap(_path_lane, in_axes=(None, None, 0, 0), axis_name=LANE)(grid, own, place, lanes)
 
 
-def _lane_objective(grid, own, lane):
+def _lane_objective(grid, own, place, lane):
     objective, score = grid.objective, None
     if own is not None:
-        objective = eqx.combine(jax.tree.map(lambda a: a[lane.row], own), objective)
+        objective = eqx.combine(jax.tree.map(lambda a: a[place], own), objective)
         score = grid.weights.score[lane.row]
     scorer = objective.scorer(score)
     return objective if grid.l2s is None else objective.reweighted(l2=grid.l2s[lane.l2]), scorer
 
 
-def _single_lane(grid, own, lane):
-    objective, scorer = _lane_objective(grid, own, lane)
+def _single_lane(grid, own, place, lane):
+    objective, scorer = _lane_objective(grid, own, place, lane)
     threshold = replace(grid.threshold, k=grid.ks[lane.k]).bind(objective)
     solver = grid.solver
     x0 = objective.origin()
@@ -258,8 +268,8 @@ def _single_lane(grid, own, lane):
     return _fit(grid, objective, scorer, outcome.x, outcome.support, entries, outcome.value, outcome.result)
 
 
-def _path_lane(grid, own, lane):
-    objective, scorer = _lane_objective(grid, own, lane)
+def _path_lane(grid, own, place, lane):
+    objective, scorer = _lane_objective(grid, own, place, lane)
     threshold = grid.threshold.bind(objective)
     trail = jax.tree.map(lambda a: a[grid.ks], grid.solver.path(objective, threshold, grid.key))
 

@@ -14,7 +14,7 @@ from ._penalised_path import penalised_path
 from ._progress import Callback
 from ._results import FIRED, Solution
 from ._traced_path import traced_dense, traced_fits
-from ._types import ArrayLike, Support, is_concrete, seeded
+from ._types import ArrayLike, Support, host, is_concrete, seeded
 from .losses import Squared
 from .objectives import AbstractObjective
 from .solvers import AbstractSolver
@@ -200,7 +200,7 @@ def _over_l0(objective, ks, l2s, l0s, threshold, solver, key, checkpoint, progre
         n_features=objective.n_coefficients,
         n_units=objective.n_coefficients,
         n_kept=0,
-        total_weight=float(np.sum(objective.sample_weight, dtype=float)),
+        total_weight=float(np.sum(host(objective.sample_weight), dtype=float)),
         squared=isinstance(objective.loss, Squared),
         key=key,
     )
@@ -239,7 +239,7 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
         if weights is None
         else jnp.sum(weights)
         if xp is jnp
-        else float(np.sum(weights, dtype=float)),
+        else float(np.sum(host(weights), dtype=float)),
         squared=isinstance(getattr(objective, "loss", None), Squared),
         key=grid.key,
         n_variables=getattr(objective, "n_variables", None),

@@ -17,7 +17,7 @@ def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:
     axes = (1, levels) if grid.by_path else (1, levels, n_k)
     index = np.indices(axes, np.int32).reshape(len(axes), -1)
     lanes = _grid.Lane(*index, *([None] if grid.by_path else []))
-    fits = _grid.batch(lax.stop_gradient(grid), None, lanes)
+    fits = _grid.batch(lax.stop_gradient(grid), lanes)
     if grid.by_path:
         fits = jax.tree.map(lambda a: a.reshape(levels * n_k, *a.shape[2:]), fits)
     features = fits.support if fits.features is None else fits.features

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._programs import program
 from .._types import ArrayLike, replace
 from ..linalg import dot
 from .base import AbstractDesign
@@ -101,12 +100,7 @@ class DenseDesign(AbstractDesign):
     def centred(self, shift, constant):
         samples = 1 if self.by_feature else 0
         shift, constant = jnp.expand_dims(shift, samples), jnp.expand_dims(constant, samples)
-        return replace(self, array=_less(self.array, shift, constant))
+        return replace(self, array=jnp.where(constant, 0, self.array - shift))
 
     def _reduce(self, weights, array):
         return dot(array, weights) if self.by_feature else dot(weights, array)
-
-
-@program
-def _less(array, shift, constant):
-    return jnp.where(constant, 0, array - shift)

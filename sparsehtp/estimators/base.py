@@ -91,7 +91,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         n = X.shape[0]
         # A weight counts as that many rows; weights of another scale must not shorten the grid of folds, nor add to
         # that of a criterion, where a saturated least-squares fit would win.
-        ks = selection.default_ks(max(weights.sum(), n) if folds else n, units - template.keep.size)
+        samples = max(weights.sum(), n) if folds else n
+        levels = selection.make_levels(samples, units - template.keep.size, padding, threshold)
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
         with disk_cache(), jax.enable_x64(X.dtype == np.float64):
             key = seeded(seed)
@@ -107,19 +108,23 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             others = (jnp.asarray(padding.targets(target), first.dtype) for target in targets[1:])
             models = [first, *(replace(first, y=y) for y in others)]
             choice = None
+            searched = replace(threshold, k_max=levels.k_max)
             if folds is not None:
                 l2s = padding.l2s(self._l2_grid if l2 is None else l2[None])
-                searcher = selection.search_solver(solver, first, threshold, folds=True)
-                choice = selection.by_cross_validation(models, threshold, searcher, ks, l2s, folds, key, self.one_se)
+                searcher = selection.search_solver(solver, first, searched, folds=True)
+                choice = selection.by_cross_validation(models, searched, searcher, levels, l2s, folds, key, self.one_se)
                 models = [model.reweighted(l2=choice.l2) for model in models]
             elif isinstance(k, str):
-                searcher = selection.search_solver(solver, first, threshold, folds=False)
-                choice = selection.by_criterion(models, threshold, searcher, k, ks, units, weights.sum(), key)
+                searcher = selection.search_solver(solver, first, searched, folds=False)
+                choice = selection.by_criterion(models, searched, searcher, k, levels, units, weights.sum(), key)
             chosen = np.int32(k if choice is None else choice.k)
+            # One program for whatever k is chosen, where room for more costs less than a second one.
+            shared = choice is not None and padding.active and not padding.large
+            final = replace(searched if shared else threshold, k=chosen)
             solutions = [
                 solve(
                     model,
-                    replace(threshold, k=chosen),
+                    final,
                     solver,
                     x0=None if choice is None else choice.paths[i].at(choice.row),
                     key=key,

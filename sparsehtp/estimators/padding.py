@@ -59,11 +59,16 @@ class Padding:
     l2_per_feature: bool
 
     @property
+    def large(self) -> bool:
+        """True if work counts for more than compiling."""
+        return self.n * self.p > LARGE
+
+    @property
     def size(self) -> tuple[int, int]:
         """Shape of the padded design."""
         if not self.active:
             return self.n, self.p
-        sizes = 16 if self.n * self.p > LARGE else 8  # a large matrix grows by an eighth at most
+        sizes = 16 if self.large else 8  # a large matrix grows by an eighth at most
         return bucket(self.n, sizes), bucket(self.p, sizes)
 
     # --- in ----------------------------------------------------------------------------------------------------------

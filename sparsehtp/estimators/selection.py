@@ -16,10 +16,13 @@ from .._path import Path, solve_path
 from .._solve import default_solver
 from ..objectives import LinearModel
 from ..solvers import AbstractSolver, BestSubset, FoBa
+from ..thresholds.base import default_k_max
+from .padding import Padding, bucket
 from .parameters import check_count
 
 KS = (*range(11), 12, 14, 16, 18, 20, 25, 30, 40, 50)
 WORKING_SET = 128
+ROWS = ("ks", "l2s", "support", "features", "coefficients", "intercept", "value", "result", "loss")  # of a path
 
 
 class Choice(NamedTuple):
@@ -36,6 +39,40 @@ def default_ks(samples: float, available: int) -> np.ndarray:
     """0, 1, ..., 10 and then wider steps up to 50, half the samples, or the units to choose from."""
     most = min(samples // 2, available)
     return np.array([k for k in KS if k <= most])
+
+
+class Levels(NamedTuple):
+    """Sparsity levels of a grid.
+
+    Attributes:
+        ks: the levels.
+        padded: as many as tables of nearly the same size have, the last level repeated.
+        k_max: the largest of all those tables.
+    """
+
+    ks: np.ndarray
+    padded: np.ndarray
+    k_max: int
+
+    def cut(self, a: Any) -> Any:
+        """What (grid, ...) of the padded levels, l2 major, belongs to the levels."""
+        return a.reshape(-1, self.padded.size, *a.shape[1:])[:, : self.ks.size].reshape(-1, *a.shape[1:])
+
+    def cut_path(self, path: Path) -> Path:
+        """A path over the levels alone."""
+        return dataclasses.replace(path, **{name: jax.tree.map(self.cut, getattr(path, name)) for name in ROWS})
+
+
+def make_levels(samples: float, available: int, padding: Padding, threshold: Any) -> Levels:
+    """The default levels for a sum of weights and the units to choose from; the threshold is the padded one."""
+    ks = padded = default_ks(samples, available)
+    room = available
+    if padding.active:
+        if threshold.unit == "entries":
+            room += padding.size[1] - padding.p
+        padded = default_ks(padding.size[0] if samples == padding.n else bucket(int(samples)), room)
+    k_max = default_k_max(padded, room, threshold.least_k_max)
+    return Levels(ks, np.pad(ks, (0, padded.size - ks.size), mode="edge"), k_max)
 
 
 def search_solver(solver: AbstractSolver | None, model: LinearModel, threshold: Any, folds: bool) -> Any:
@@ -95,7 +132,7 @@ def by_cross_validation(
     models: list[LinearModel],
     threshold: Any,
     solver: Any,
-    ks: np.ndarray,
+    levels: Levels,
     l2s: np.ndarray,
     folds: Any,
     key: jax.Array,
@@ -104,13 +141,16 @@ def by_cross_validation(
     """The (k, l2) with the best mean held-out loss over all problems, or with the fewest units nearly as good."""
     try:
         runs = [
-            cross_validate(model, ks, l2s, folds=folds, threshold=threshold, solver=solver, key=key) for model in models
+            cross_validate(model, levels.padded, l2s, folds=folds, threshold=threshold, solver=solver, key=key)
+            for model in models
         ]
     except ValueError as fault:
         if not str(fault).startswith("folds:"):
             raise
         raise ValueError(f"cv{str(fault)[5:]}") from None
-    joint = dataclasses.replace(runs[0], scores=np.mean([run.scores for run in runs], axis=0))
+    paths = [levels.cut_path(run.path) for run in runs]
+    scores = np.mean([run.scores for run in runs], axis=0)
+    joint = dataclasses.replace(runs[0], scores=levels.cut(scores.T).T, path=paths[0])
     best, best_1se = joint.best, joint.best_1se
     path = joint.path
     results = {
@@ -123,7 +163,7 @@ def by_cross_validation(
         "best_1se_index": best_1se,
     }
     row = best_1se if one_se else best
-    return Choice(int(path.ks[row]), path.l2s[row], [run.path for run in runs], row, results)
+    return Choice(int(path.ks[row]), path.l2s[row], paths, row, results)
 
 
 def by_criterion(
@@ -131,17 +171,20 @@ def by_criterion(
     threshold: Any,
     solver: Any,
     name: str,
-    ks: np.ndarray,
+    levels: Levels,
     units: int,
     total_weight: float,
     key: jax.Array,
 ) -> Choice:
     """The k with the least sum of a criterion, for a number of units and a sum of weights, over all problems."""
-    paths = [solve_path(model, ks, threshold=threshold, solver=solver, key=key) for model in models]
+    paths = [
+        levels.cut_path(solve_path(model, levels.padded, threshold=threshold, solver=solver, key=key))
+        for model in models
+    ]
     # The models' weights are scaled, and their columns may be padded.
     paths = [dataclasses.replace(path, n_units=units, total_weight=total_weight) for path in paths]
     try:
         row = int(np.argmin(np.sum([information_criterion(path, name).values for path in paths], axis=0)))
     except ValueError as fault:
         raise ValueError(f"k{str(fault).removeprefix('name')}") from None
-    return Choice(int(ks[row]), paths[0].l2s[row], paths, row, None)
+    return Choice(int(paths[0].ks[row]), paths[0].l2s[row], paths, row, None)

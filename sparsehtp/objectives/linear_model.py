@@ -145,8 +145,9 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             facts = jax.tree.map(host, facts)
             if not facts.finite:
                 raise ValueError("X: holds NaN or infinite values; remove or impute them first.")
+        largest = facts.largest
         if not self.standardize:
-            self.inverse_scale = safe_scale(facts.largest) if known else jnp.ones(self.n_coefficients, self.dtype)
+            self.inverse_scale = safe_scale(largest) if known else jnp.ones(self.n_coefficients, self.dtype)
         moved = False
         if self.fit_intercept:
             # Where there is nothing to centre the shift is zero: the data must not decide what is traced.
@@ -155,13 +156,13 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
                 self.shift = jnp.asarray(facts.mean if moved else np.zeros(self.n_coefficients), self.dtype)
             if moved:
                 constant = _is_constant(facts.mean, facts.deviation, np)
-                self.design = self.design.centred(self.shift, constant)
+                self.design, facts = _centred(self.design, self.shift, constant, weights)
             self.offset, below = about_mean(self.offset, weights, self.dtype)
             self.y, above = about_mean(self.y if self.loss.location else None, weights, self.dtype, self.y)
             self.base = jnp.asarray(np.subtract(above, below)[...], self.dtype)  # compiles no cast
         if known and self.quadratic and is_concrete(self.y):
-            self._check_range(facts.largest)
-        return None if moved or not weighted else facts
+            self._check_range(largest)
+        return facts if weighted else None
 
     def _check_range(self, largest):
         if self.standardize:
@@ -243,15 +244,20 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         return xp.where(scale == 0, scale, 1 / xp.where(scale == 0, 1, scale)).astype(scale.dtype)
 
     def to_internal(self, x, intercept=0.0):
-        if self.base is not None:
-            intercept = intercept - self.base
-        if self.shift is not None:
-            intercept = intercept + dot(self.shift, x)
-        if self.mean is not None:
-            intercept = intercept + dot(self.mean, x)
+        parts = x, intercept, self.base, self.shift, self.mean
+        known = is_concrete(parts, self.inverse_scale)
+        x, intercept, base, shift, mean = jax.tree.map(host, parts) if known else parts
+        product, xp = (np.dot, np) if known else (dot, jnp)
+        if base is not None:
+            intercept = intercept - base
+        if shift is not None:
+            intercept = intercept + product(shift, x)
+        if mean is not None:
+            intercept = intercept + product(mean, x)
         scale = self.internal_scale()
         x = x if scale is None else x * scale
-        return jnp.append(x, intercept) if self.fit_intercept else x
+        x = xp.append(x, intercept) if self.fit_intercept else x
+        return jnp.asarray(x, self.dtype)
 
     def to_external(self, x):
         w, intercept = self.in_design_units(x)
@@ -481,6 +487,13 @@ class _Facts(NamedTuple):
     largest: Float[Array, "p"]
     mean: Float[Array, "p"] | None
     deviation: Float[Array, "p"] | None
+
+
+@program
+def _centred(design, shift, constant, sample_weight):
+    """The design less a shift, zero in constant columns, and its facts."""
+    design = design.centred(shift, constant)
+    return design, _facts(design, sample_weight, True)
 
 
 @program(static_argnames="moments")

@@ -2,6 +2,8 @@
 
 import jax
 import numpy as np
+import pytest
+from sklearn.model_selection import cross_val_score
 
 import sparsehtp as sht
 
@@ -47,3 +49,45 @@ def test_solve_compiles_ingest_and_solve():
     X, y = (a.astype(np.float32) for a in data(39))
     assert programs(lambda: sht.solve(sht.LinearModel(X, y), sht.Sparsity(2), sht.HTP())) <= 2
     assert programs(lambda: sht.solve(sht.LinearModel(2 * X, -y, l2=0.1), sht.Sparsity(2), sht.HTP())) == 0
+
+
+def table(n, p=10):
+    X = 30 + np.random.default_rng(n).standard_normal((n, p))  # far from zero, so that it is centred
+    return X, X[:, 1] - X[:, 3]
+
+
+def test_a_default_fit_compiles_three_programs_and_one_that_centres():
+    warm()
+    X, y = table(442)
+    assert programs(lambda: sht.SparseRegressor().fit(X, y)) <= 4
+    assert programs(lambda: sht.SparseRegressor(random_state=1).fit(2 * X, 10 * y)) == 0
+
+
+@pytest.mark.parametrize("n", [441, 440, 430])
+def test_fits_of_nearly_as_many_rows_compile_nothing(n):
+    sht.SparseRegressor().fit(*table(442))
+    X, y = table(n)
+    assert programs(lambda: sht.SparseRegressor().fit(X, y)) == 0
+
+
+@pytest.mark.parametrize(("n", "p"), [(35, 20), (33, 19)])
+def test_neighbouring_tables_share_programs_whatever_levels_they_have(n, p):
+    settings = {"l2": 0.1, "cv": 3}
+    assert max(sht.SparseRegressor(**settings).fit(*table(36, 20)).path_.ks) == 18
+    (X, y), model = table(n, p), sht.SparseRegressor(**settings)
+    assert programs(lambda: model.fit(X, y)) == 0
+    assert max(model.path_.ks) == 16
+
+
+def test_an_outer_cross_validation_compiles_what_one_fit_does():
+    warm()
+    X, y = table(103)
+    assert programs(lambda: cross_val_score(sht.SparseRegressor(), X, y, cv=10)) <= 4
+
+
+def test_a_default_classifier_compiles_three_programs_and_one_that_centres():
+    warm()
+    X, y = table(200)
+    assert programs(lambda: sht.SparseClassifier().fit(X, y > 0)) <= 4
+    X, y = table(195)
+    assert programs(lambda: sht.SparseClassifier(random_state=1).fit(2 * X, y > 0)) == 0
