@@ -98,15 +98,19 @@ class DenseDesign(AbstractDesign):
         array = self.array if weights is None else self._live(weights)[1]
         return jnp.max(jnp.abs(array), axis=1 if self.by_feature else 0)
 
-    def centred(self, shift, constant):
-        samples = 1 if self.by_feature else 0
-        shift, constant = jnp.expand_dims(shift, samples), jnp.expand_dims(constant, samples)
-        return replace(self, array=_less(self.array, shift, constant))
+    def centred(self, shift, constant, weights):
+        return _centred(self, shift, constant, weights)
 
     def _reduce(self, weights, array):
         return dot(array, weights) if self.by_feature else dot(weights, array)
 
 
 @program
-def _less(array, shift, constant):
-    return jnp.where(constant, 0, array - shift)
+def _centred(design, shift, constant, weights):
+    def less(design, shift):
+        return replace(design, array=design.array - jnp.expand_dims(shift, 1 if design.by_feature else 0))
+
+    once = less(design, shift)
+    mean, deviation = once.moments(weights / jnp.sum(weights))
+    twice = less(once, jnp.where(jnp.abs(mean) > deviation, mean, 0))
+    return replace(twice, array=jnp.where(jnp.expand_dims(constant, 1 if design.by_feature else 0), 0, twice.array))
