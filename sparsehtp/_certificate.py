@@ -174,6 +174,8 @@ def _certificate(objective, threshold, solution, bounds, dtype):
 
     point = jax.device_get(_point(objective, threshold, x, units))
     value, tol = float(point.value), tolerance("swap", dtype)
+    if not np.isfinite(value):
+        return _only_value(value, noun, "the objective is not finite here", NOTHING)
     value0, eps = abs(float(point.value0)), float(jnp.finfo(dtype).eps)
     # What the intercept's last digit, in original units, is worth.
     digit = float(point.curvature) * (eps * _intercept_size(objective, w, intercept)) ** 2
@@ -258,7 +260,7 @@ def _statement(noun, value, gain, swap, stationary, necessary, tol, why, every_s
     elif gain > 0:
         out, new = swap
         change = f"Adding {noun} {new}" if out is None else f"Exchanging {noun} {out} for {noun} {new}"
-        share = f" ({gain / abs(value):.2g} of its value)" if value else ""
+        share = f" ({gain / abs(value):.2g} of its value)" if gain < 1e3 * abs(value) else ""
         parts.append(
             f"{change}, with all coefficients fitted again, lowers the objective by {gain:.3g}{share}, "
             "so this is not the best subset."

@@ -6,6 +6,7 @@ direction of a Newton step, which need not be exact, in float64.
 """
 
 import dataclasses
+import functools
 import itertools
 
 import numpy as np
@@ -104,6 +105,7 @@ class Problem:
             shape = eps + (eps * self.largest / np.where(self.deviation > 0, self.deviation, np.inf)) ** 2
             return self.omega[live] @ (change + 8 * eps * size)[live] + np.sum(self.ridge * w**2 * shape)
 
+    @functools.cache  # noqa: B019 (a problem lives for one case)
     def null(self):
         """The best intercept without features (0 where there is none), and F there."""
         zero = np.zeros(self.X.shape[1])
@@ -137,28 +139,41 @@ class Problem:
             return np.where(np.isfinite(F), F, np.inf), slope, curvature, bound
 
         F = parts(z)[0]
-        running = np.arange(len(masks))
-        for _ in range(max_steps):
-            at, mask = z[running], free[running]
-            F[running], slope, curvature, bound = parts(at)
-            g = np.where(mask, (slope * omega) @ A + ridge * at, 0)
-            d = direction(A, omega * curvature, ridge, mask, g)
-            new = at + d
-            new_F = parts(new)[0]
-            hard = ~(new_F <= F[running] + LONG(1e-4) * np.sum(g * d, 1))
-            # What a step may gain, by the Hessian and by its majoriser, where the Hessian may be flat.
-            steepness = (omega * bound) @ A**2 + ridge
-            hope = np.abs(np.sum(g * d, 1)) + np.sum(g**2 / np.where(steepness > 0, steepness, 1), 1)
-            hard &= hope > LONG(1e-15) * np.abs(F[running])
-            if hard.any():
-                new[hard], new_F[hard] = self._search(
-                    parts, A, omega, ridge, mask[hard], g[hard], at[hard], curvature[hard], bound[hard]
-                )
-            better = new_F < F[running] - LONG(1e-18) * np.abs(F[running])
-            z[running[better]], F[running[better]] = new[better], new_F[better]
-            running = running[better]
-            if running.size == 0:
-                break
+
+        def descend(running):
+            for _ in range(max_steps):
+                at, mask = z[running], free[running]
+                F[running], slope, curvature, bound = parts(at)
+                g = np.where(mask, (slope * omega) @ A + ridge * at, 0)
+                d = direction(A, omega * curvature, ridge, mask, g)
+                new = at + d
+                new_F = parts(new)[0]
+                # What a step may gain, by the Hessian and by its majoriser, where the Hessian may be flat.
+                steepness, slope = (omega * bound) @ A**2 + ridge, -np.sum(g * d, 1)
+                sure = np.sum(g**2 / np.where(steepness > 0, steepness, 1), 1)
+                hard = ~(new_F <= F[running] - LONG(1e-4) * slope) | (slope < LONG(1e-3) * sure)
+                hard &= np.abs(slope) + sure > LONG(1e-15) * np.abs(F[running])
+                if hard.any():
+                    new[hard], new_F[hard] = self._search(
+                        parts, A, omega, ridge, mask[hard], g[hard], at[hard], curvature[hard], bound[hard]
+                    )
+                better = new_F < F[running] - LONG(1e-18) * np.abs(F[running])
+                z[running[better]], F[running[better]] = new[better], new_F[better]
+                running = running[better]
+                if running.size == 0:
+                    break
+
+        descend(np.arange(len(masks)))
+        # A support that came to rest above one of its parts goes on from there.
+        size = masks.sum(1)
+        for m in range(1, p + 1):
+            here = np.flatnonzero(size == m)
+            part = (size == m - 1) & ~np.any(masks & ~masks[here][:, None], axis=2)
+            best = np.argmin(np.where(part, F, np.inf), axis=1)
+            behind = F[best] < F[here] * (1 - LONG(1e-15) * np.sign(F[here]))
+            if behind.any():
+                z[here[behind]], F[here[behind]] = z[best[behind]], F[best[behind]]
+                descend(here[behind])
         return masks, F
 
     def _search(self, parts, A, omega, ridge, mask, g, at, curvature, bound):
@@ -179,9 +194,9 @@ def direction(A, weights, ridge, mask, g):
     largest = np.maximum(np.max(weights, 1, keepdims=True), LONG(1e-300))
     diagonal = (weights / largest) @ A**2 + ridge / largest
     scale = np.where(mask & (diagonal > 0), 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1)), 0)
-    H = np.einsum("bn,ni,nj->bij", (weights / largest).astype(float), A.astype(float), A.astype(float))
+    unit = (np.sqrt(weights / largest)[:, :, None] * A * scale[:, None, :]).astype(float)  # at most one
+    H = np.einsum("bni,bnj->bij", unit, unit)
     i = np.arange(len(ridge))
-    H *= (scale[:, :, None] * scale[:, None, :]).astype(float)
     H[:, i, i] = scale > 0
     top = np.max(np.abs(g * scale), axis=1, keepdims=True)
     top = np.where(top > 0, top, 1)

@@ -54,6 +54,11 @@ class AbstractDesign(eqx.Module):
     def magnitudes(self, weights: Float[Array, "n"] | None = None) -> Float[Array, "p"]:
         """Largest magnitude of every column, over the rows with a weight; NaN or infinite where such an entry is."""
 
-    def centred(self, shift: Float[Array, "p"], constant: Bool[Array, "p"]) -> "AbstractDesign":
-        """X less `shift` in every row, constant columns exactly zero; never asked of a sparse design."""
+    def centred(
+        self, shift: Float[Array, "p"], constant: Bool[Array, "p"], weights: Float[Array, "n"]
+    ) -> "AbstractDesign":
+        """X less `shift`, its means, in every row, constant columns exactly zero; never asked of a sparse design.
+
+        Where rounding leaves a weighted mean that is large beside the column's deviation, that is taken off too.
+        """
         raise TypeError(f"X: a {type(self).__name__} cannot be centred; pass an array, or make it sparse = True.")

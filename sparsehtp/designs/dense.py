@@ -97,10 +97,16 @@ class DenseDesign(AbstractDesign):
         array = self.array if weights is None else self._live(weights)[1]
         return jnp.max(jnp.abs(array), axis=1 if self.by_feature else 0)
 
-    def centred(self, shift, constant):
+    def centred(self, shift, constant, weights):
         samples = 1 if self.by_feature else 0
-        shift, constant = jnp.expand_dims(shift, samples), jnp.expand_dims(constant, samples)
-        return replace(self, array=jnp.where(constant, 0, self.array - shift))
+
+        def less(design, shift):
+            return replace(design, array=design.array - jnp.expand_dims(shift, samples))
+
+        once = less(self, shift)
+        mean, deviation = once.moments(weights / jnp.sum(weights))
+        twice = less(once, jnp.where(jnp.abs(mean) > deviation, mean, 0))
+        return replace(twice, array=jnp.where(jnp.expand_dims(constant, samples), 0, twice.array))
 
     def _reduce(self, weights, array):
         return dot(array, weights) if self.by_feature else dot(weights, array)

@@ -62,24 +62,34 @@ class _Newton(NamedTuple):
     done: Array
 
 
+class _Attempt(NamedTuple):
+    z: Array
+    value: Array
+    singular: Array
+    solved: Array
+    tries: Array
+
+
 def newton(
     problem: WithHessian,
     z0: Float[Array, "m"],
     lower: Float[Array, "m"] | None = None,
     upper: Float[Array, "m"] | None = None,
-    max_steps: int = MAX_NEWTON_STEPS,
+    max_steps: int | None = None,
 ) -> Refit:
     """Minimise a smooth convex function over a box by projected Newton steps with backtracking.
 
-    It starts at z0 or at zero, whichever is lower, so that a poor start never costs more than none. Coordinates at a
-    bound that the gradient pushes outwards are held; the others take the Newton step of the free block, clipped to the
-    box. Where a loss has kinks or is saturated its curvature vanishes and its slope need not, so the Hessian is damped
-    by a multiple of a matrix that does not; the multiple falls with every full step.
+    It starts at z0 or at zero, whichever is lower, and where no minimiser is found from z0 within the steps that there
+    are by default, at zero after it: a poor start never costs more than none. Coordinates at a bound that the gradient
+    pushes outwards are held; the others take the Newton step of the free block, clipped to the box. Where a loss has
+    kinks or is saturated its curvature vanishes and its slope need not, so the Hessian is damped by a multiple of a
+    matrix that does not; the multiple falls with every full step.
 
     Returns:
-        The minimiser, and whether the last system of a loss without kinks was singular. Stops when the Newton decrement
-        is at most the table's `newton` tolerance times the value and every entry of the gradient is at most the table's
-        `level` tolerance times the terms that it sums, or after `max_steps`; the answer is finite in either case.
+        The minimiser, and whether its system was singular, that of a loss with kinks wholly damped. Stops when the
+        Newton decrement is at most the table's `newton` tolerance times the value and every entry of the gradient is at
+        most the table's `level` tolerance times the terms that it sums, or after `max_steps`; the answer is finite in
+        either case.
     """
     dtype = z0.dtype
     tol, tiny = tolerance("newton", dtype), jnp.finfo(dtype).tiny
@@ -123,16 +133,40 @@ def newton(
         clipped = jnp.any(z != c.z + direction) & ok & (alpha == 1)
         small = (decrement <= tol * jnp.abs(value) + tiny) & ~clipped
         done = small & level(c.z, c.grad)
-        eases = ok & (alpha == 1) & (done | ~small)
-        damping = jnp.where(eases, c.damping * 0.1, jnp.minimum(jnp.maximum(c.damping, DAMPING) * 10, 1.0))
-        stuck = (c.damping >= 1) & (~ok | small)
-        return _Newton(z, value, problem.grad(z), damping, c.step + 1, system.singular, done | stuck)
+        grad = problem.grad(z)
+        # A whole step that leaves the slope as it was is too short: far out on a tail even the damping is too steep.
+        short = (decrement > 0) & (jnp.vdot(grad, direction) <= -decrement / 2)
+        eases = ok & (alpha == 1) & (done | ~small | short)
+        damping = jnp.where(
+            eases, c.damping * jnp.where(short, 1e-5, 0.1), jnp.minimum(jnp.maximum(c.damping, DAMPING) * 10, 1.0)
+        )
+        stuck = (c.damping >= 1) & (~ok | small) & ~eases
+        return _Newton(z, value, grad, damping, c.step + 1, system.singular, done | stuck)
 
-    start, value = lower_start(problem, jnp.clip(z0, lower, upper), jnp.clip(jnp.zeros_like(z0), lower, upper))
-    false = jnp.zeros((), bool)
-    carry = _Newton(start, value, problem.grad(start), jnp.asarray(DAMPING, dtype), jnp.int32(0), false, false)
-    out = lax.while_loop(lambda c: ~c.done & (c.step < max_steps), body, carry)
-    return Refit(out.z, out.singular & (not problem.kinked), out.done & level(out.z, out.grad))
+    limit = MAX_NEWTON_STEPS if max_steps is None else max_steps
+    zero, false = jnp.clip(jnp.zeros_like(z0), lower, upper), jnp.zeros((), bool)
+
+    def attempt(a: _Attempt) -> _Attempt:
+        z = jnp.where(a.tries == 0, a.z, zero)
+        damping = jnp.asarray(DAMPING, dtype)
+        carry = _Newton(z, problem.value(z), problem.grad(z), damping, jnp.int32(0), false, false)
+        out = lax.while_loop(lambda c: ~c.done & (c.step < limit), body, carry)
+        old, new = a[:-1], (out.z, out.value, out.singular, out.done & level(out.z, out.grad))
+        better = (out.value <= a.value) | (a.tries == 0)
+        return _Attempt(*(jnp.where(better, n, o) for n, o in zip(new, old, strict=True)), a.tries + 1)
+
+    start, value = lower_start(problem, jnp.clip(z0, lower, upper), zero)
+    # A start so far out that rounding there hides every descent leads nowhere: then zero, too, is tried.
+    again = jnp.any(start != zero) & (max_steps is None)
+    out = lax.while_loop(
+        lambda a: (a.tries == 0) | ((a.tries == 1) & again & ~a.solved),
+        attempt,
+        _Attempt(start, value, false, false, jnp.int32(0)),
+    )
+    singular = out.singular
+    if problem.kinked:  # the curvature that there is by chance does not tell
+        singular = masked_factor(problem.hess(out.z, 1.0), free(out.z, problem.grad(out.z))).singular
+    return Refit(out.z, singular, out.solved)
 
 
 def lower_start(problem: Smooth, z: Float[Array, "m"], other: Float[Array, "m"]) -> tuple[Array, Array]:
@@ -153,4 +187,4 @@ def minimise(
     z0 = jnp.where(problem.mask, z0, 0)
     if problem.quadratic and lower is None and upper is None:
         return solve_quadratic(problem, jnp.zeros_like(z0))
-    return newton(problem, z0, lower, upper, MAX_NEWTON_STEPS if max_steps is None else max_steps)
+    return newton(problem, z0, lower, upper, max_steps)

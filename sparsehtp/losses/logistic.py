@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import xlogy
+from jax.scipy.special import xlog1py, xlogy
 from jaxtyping import Array, Float
 
 from .base import AbstractConjugateLoss, outside_to_infinity, positive
@@ -55,13 +55,13 @@ class Logistic(AbstractConjugateLoss):
         inside = jnp.clip(u, 0, 1)
         # Rounding may put a projected point an ulp outside; that still counts as feasible.
         feasible = jnp.abs(u - inside) <= 4 * jnp.finfo(u.dtype).eps
-        return outside_to_infinity(feasible, xlogy(inside, inside) + xlogy(1 - inside, 1 - inside))
+        return outside_to_infinity(feasible, xlogy(inside, inside) + xlog1py(1 - inside, -inside))
 
     def conjugate_derivative(self, a, y):
         c = self.margin_scale
         u = -a * y / c
         tiny = jnp.finfo(u.dtype).tiny
-        return (y / c) * (jnp.log(jnp.maximum(1 - u, tiny)) - jnp.log(jnp.maximum(u, tiny)))
+        return (y / c) * (jnp.log1p(-jnp.minimum(u, 1 - jnp.finfo(u.dtype).epsneg)) - jnp.log(jnp.maximum(u, tiny)))
 
     def project_dual(self, a, y):
         c = self.margin_scale

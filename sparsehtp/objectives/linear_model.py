@@ -155,8 +155,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             if not self.design.sparse:
                 self.shift = jnp.asarray(facts.mean if moved else np.zeros(self.n_coefficients), self.dtype)
             if moved:
-                constant = _is_constant(facts.mean, facts.deviation, np)
-                self.design, facts = _centred(self.design, self.shift, constant, weights)
+                self.design, facts = _centred(self.design, self.shift, self._constant(facts), weights)
             self.offset, below = about_mean(self.offset, weights, self.dtype)
             self.y, above = about_mean(self.y if self.loss.location else None, weights, self.dtype, self.y)
             self.base = jnp.asarray(np.subtract(above, below)[...], self.dtype)  # compiles no cast
@@ -184,11 +183,19 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         known = is_concrete(facts)
         mean, deviation = (host(facts.mean), host(facts.deviation)) if known else (facts.mean, facts.deviation)
         xp = np if known else jnp
-        constant = _is_constant(mean, deviation, xp)
+        constant = self._constant(facts)
         # A constant column has no scale; it repeats an intercept, and becomes an all-zero column beside one.
         inverse_scale = xp.where(constant, 0.0 if self.fit_intercept else 1.0, 1 / xp.where(constant, 1, deviation))
         dtype = deviation.dtype
         return jnp.asarray(mean, dtype) if self.fit_intercept else None, jnp.asarray(inverse_scale, dtype)
+
+    def _constant(self, facts):
+        """Which columns are constant, but for rounding, over the rows with a weight."""
+        constant = _is_constant(facts.mean, facts.deviation, np if is_concrete(facts) else jnp)
+        if is_concrete(facts) and np.any(constant):  # weights of many orders of magnitude make a deviation small too
+            facts = jax.tree.map(host, _facts(self.design, (self.sample_weight > 0).astype(self.dtype), True))
+            constant &= _is_constant(facts.mean, facts.deviation, np)
+        return constant
 
     def reweighted(self, sample_weight=None, l2=None):
         n, p = self.design.shape
@@ -319,7 +326,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
 
     def value_at(self, forward, x):
         loss = dot(self._weights(), self.loss.value(forward, self.y))
-        return loss + 0.5 * jnp.sum(self.ridge() * x**2)
+        return loss + 0.5 * dot(self.ridge() * x, x)  # x squared may overflow
 
     def grad_at(self, forward, x):
         return self.transpose_product(self._weights() * self.loss.derivative(forward, self.y)) + self.ridge() * x
@@ -492,7 +499,7 @@ class _Facts(NamedTuple):
 @program
 def _centred(design, shift, constant, sample_weight):
     """The design less a shift, zero in constant columns, and its facts."""
-    design = design.centred(shift, constant)
+    design = design.centred(shift, constant, sample_weight)
     return design, _facts(design, sample_weight, True)
 
 

@@ -36,7 +36,7 @@ class RestrictedLinearModel(AbstractRestricted):
         return bounded(eta if self.offset is None else eta + self.offset, self.weights)
 
     def value(self, z):
-        return dot(self.weights, self.loss.value(self._predict(z), self.y)) + 0.5 * jnp.sum(self.ridge * z**2)
+        return dot(self.weights, self.loss.value(self._predict(z), self.y)) + 0.5 * dot(self.ridge * z, z)
 
     def grad(self, z):
         return dot(self.weights * self.loss.derivative(self._predict(z), self.y), self.A) + self.ridge * z

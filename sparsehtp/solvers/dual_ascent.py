@@ -72,7 +72,9 @@ class AbstractDualAscent(AbstractSolver):
         dual = Dual(objective, threshold)
         if objective.loss.twice_differentiable:
             a = dual.project(objective.loss.derivative(objective.forward(x0), objective.y))
-            a = jnp.where(jnp.any(x0 != 0), a, dual.zero())
+            point = dual.point(a)
+            finite = jnp.isfinite(point.value) & jnp.isfinite(point.x).all()  # a start far out has slopes without bound
+            a = jnp.where(jnp.any(x0 != 0) & finite, a, dual.zero())
         else:
             a = dual.zero()
         point = dual.point(a)
