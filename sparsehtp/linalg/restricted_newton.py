@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
@@ -151,9 +152,9 @@ def newton(
         damping = jnp.asarray(DAMPING, dtype)
         carry = _Newton(z, problem.value(z), problem.grad(z), damping, jnp.int32(0), false, false)
         out = lax.while_loop(lambda c: ~c.done & (c.step < limit), body, carry)
-        old, new = a[:-1], (out.z, out.value, out.singular, out.done & level(out.z, out.grad))
+        new = _Attempt(out.z, out.value, out.singular, out.done & level(out.z, out.grad), a.tries)
         better = (out.value <= a.value) | (a.tries == 0)
-        return _Attempt(*(jnp.where(better, n, o) for n, o in zip(new, old, strict=True)), a.tries + 1)
+        return jax.tree.map(lambda n, o: jnp.where(better, n, o), new, a)._replace(tries=a.tries + 1)
 
     start, value = lower_start(problem, jnp.clip(z0, lower, upper), zero)
     # A start so far out that rounding there hides every descent leads nowhere: then zero, too, is tried.

@@ -191,9 +191,14 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
 
     def _constant(self, facts):
         """Which columns are constant, but for rounding, over the rows with a weight."""
-        constant = _is_constant(facts.mean, facts.deviation, np if is_concrete(facts) else jnp)
-        if is_concrete(facts) and np.any(constant):  # weights of many orders of magnitude make a deviation small too
-            facts = jax.tree.map(host, _facts(self.design, (self.sample_weight > 0).astype(self.dtype), True))
+        if not is_concrete(facts):
+            return _is_constant(facts.mean, facts.deviation)
+        mean, deviation = host(facts.mean), host(facts.deviation)
+        constant = _is_constant(mean, deviation, np)
+        # Weights of many orders of magnitude make a deviation small too.
+        if is_concrete(self.sample_weight) and np.any(mean[constant] != 0):
+            alike = np.asarray(host(self.sample_weight) > 0, self.dtype)
+            facts = jax.tree.map(host, _facts(self.design, alike, True))
             constant &= _is_constant(facts.mean, facts.deviation, np)
         return constant
 
