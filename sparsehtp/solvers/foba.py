@@ -25,6 +25,15 @@ class Gains(NamedTuple):
     least: Float[Array, ""]
 
 
+class Turn(NamedTuple):
+    """A state, the feature at a position of its support that is to go next (where `drops`), and what was collected."""
+
+    state: GreedyState
+    position: Array
+    drops: Array
+    rows: Trail | None
+
+
 class FoBa(AbstractPathSolver):
     """Forward-backward greedy selection: add the best feature, then drop those that have become superfluous.
 
@@ -92,7 +101,19 @@ class FoBa(AbstractPathSolver):
         return state._replace(memory=Gains(jnp.zeros(threshold.k_max + 1, dtype), least))
 
     def step(self, objective, threshold, state, t):
-        new, _ = self._round(objective, threshold, state, None)
+        first = Turn(state, jnp.int32(0), jnp.zeros((), bool), None)
+
+        def going(carry):
+            turn, started = carry
+            return ~started | any_lane(turn.drops)
+
+        # The first turn adds, the others drop.
+        turn, _ = lax.while_loop(
+            going,
+            lambda carry: (self._after(objective, threshold, carry[0], carry[1]), jnp.ones((), bool)),
+            (first, jnp.zeros((), bool)),
+        )
+        new = turn.state
         return new, report(
             objective,
             threshold,
@@ -107,49 +128,48 @@ class FoBa(AbstractPathSolver):
 
     def path(self, objective, threshold, key):
         def going(carry):
-            state, _, t = carry
-            return any_lane(~state.complete) & (t < MAX_STEPS)
+            turn, t = carry
+            return any_lane(~turn.state.complete) & (t < MAX_STEPS)
 
         def body(carry):
-            state, rows, t = carry
-            return *self._round(objective, threshold, state, rows), t + 1
+            turn, t = carry
+            turn = self._after(objective, threshold, turn)
+            return turn, t + ~turn.drops
 
         first = self.init(objective, threshold, None, key)
         k = jnp.arange(threshold.k_max + 1)
         rows = jax.tree.map(lambda a: jnp.broadcast_to(a, (k.shape[0], *a.shape)), row(first))
         rows = rows._replace(value=jnp.where(k == 0, rows.value, jnp.inf))
-        state, rows, _ = lax.while_loop(going, body, (first, rows, jnp.int32(0)))
+        start = Turn(first, jnp.int32(0), jnp.zeros((), bool), rows)
+        (state, _, _, rows), _ = lax.while_loop(going, body, (start, jnp.int32(0)))
         lowest = lax.cummin(rows.value)
         improves = (k == 0) | (rows.value < jnp.roll(lowest, 1))
         rows = jax.tree.map(lambda a: a[lax.cummax(jnp.where(improves, k, 0))], rows)
         unfinished = ~state.complete & (rows.result == RESULTS.converged)
         return rows._replace(result=jnp.where(unfinished, jnp.int32(RESULTS.max_steps), rows.result))
 
-    def _round(self, objective, threshold, state: GreedyState, rows: Trail | None):
-        """One feature in, what has become superfluous out; `rows` collects the best state met of every size."""
+    def _after(self, objective, threshold, turn, only_drops=False):
+        """One feature out where it is superfluous, else the best one in; a run is complete if that brings too little.
 
-        def drop(carry):
-            state, (position, superfluous), rows = carry
-            state = _dropped(objective, threshold, state, position, superfluous)
-            return state, self._weakest(objective, threshold, state), _collected(rows, state)
-
-        state = self._extended(objective, threshold, state)
-        carry = state, self._weakest(objective, threshold, state), _collected(rows, state)
-        state, _, rows = lax.while_loop(lambda carry: any_lane(carry[1][1]), drop, carry)
-        complete = state.complete | (state.size >= limit(threshold))
-        return differentiated(objective, state._replace(complete=complete)), rows
-
-    def _extended(self, objective, threshold, state):
-        """The state with the best feature added; complete, and else unchanged, if it brings too little."""
+        Both are one refit, so that it is compiled once. With `only_drops`, lanes that have none stay as they are.
+        """
+        state, drops = turn.state, turn.drops
         scores = decreases(objective, threshold, state)
         j = jnp.argmax(scores).astype(jnp.int32)
-        wanted = ~state.complete & (scores[j] > -jnp.inf) & (state.size < limit(threshold))
-        new = refitted(objective, threshold, appended(objective, threshold, state, j, wanted))
+        wanted = ~drops & ~state.complete & (scores[j] > -jnp.inf) & (state.size < limit(threshold))
+        grown = appended(objective, threshold, state, j, wanted)
+        new = refitted(objective, threshold, where(drops, _without(state, turn.position), grown))
         gain = state.value - new.value
         gains = state.memory._replace(by_size=state.memory.by_size.at[new.size].set(gain))
-        accepted = wanted & (gain > gains.least)
+        gains = where(drops, state.memory, gains)
+        accepted = drops | (wanted & (gain > gains.least))
         new = new._replace(memory=gains, complete=jnp.zeros((), bool))
-        return where(accepted, new, state._replace(complete=jnp.ones((), bool)))
+        new = where(accepted, new, state._replace(complete=jnp.ones((), bool)))
+        position, superfluous = self._weakest(objective, threshold, new)
+        new = new._replace(complete=~superfluous & (new.complete | (new.size >= limit(threshold))))
+        new = differentiated(objective, new)
+        after = Turn(new, position, superfluous, _collected(turn.rows, new))
+        return where(drops | ~jnp.asarray(only_drops), after, turn)
 
     def _weakest(self, objective, threshold, state):
         """Position in the support of the feature whose removal costs least, and whether it is to go."""
@@ -165,13 +185,12 @@ class FoBa(AbstractPathSolver):
         return weakest, superfluous & ~state.complete
 
 
-def _dropped(objective, threshold, state, position, wanted):
-    """The state without the feature at a position of the support, where `wanted`."""
+def _without(state, position):
+    """The state without the feature at a position of the support, not refitted yet."""
     place = jnp.arange(state.support.idx.shape[0])
     idx = jnp.where(place >= position, jnp.roll(state.support.idx, -1), state.support.idx)
     mask = place < jnp.sum(state.support.mask) - 1
-    smaller = state._replace(support=Support(idx, mask), size=state.size - 1)
-    return where(wanted, refitted(objective, threshold, smaller), state)
+    return state._replace(support=Support(idx, mask), size=state.size - 1)
 
 
 def _collected(rows: Trail | None, state: GreedyState) -> Any:
