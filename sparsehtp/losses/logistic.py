@@ -61,7 +61,8 @@ class Logistic(AbstractConjugateLoss):
         c = self.margin_scale
         u = -a * y / c
         tiny = jnp.finfo(u.dtype).tiny
-        return (y / c) * (jnp.log1p(-jnp.minimum(u, 1 - jnp.finfo(u.dtype).epsneg)) - jnp.log(jnp.maximum(u, tiny)))
+        rest = jnp.where(u < 1, jnp.log1p(-jnp.where(u < 1, u, 0)), jnp.log(tiny))
+        return (y / c) * (rest - jnp.log(jnp.maximum(u, tiny)))
 
     def project_dual(self, a, y):
         c = self.margin_scale
