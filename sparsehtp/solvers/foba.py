@@ -180,7 +180,7 @@ class FoBa(AbstractPathSolver):
         first = n_free + threshold.keep.shape[0]
         candidate = (position >= first) & (position < first + state.size) & jnp.isfinite(costs)
         costs = jnp.where(candidate, costs, jnp.inf)
-        weakest = jnp.argmin(costs)
+        weakest = jnp.argmin(costs).astype(jnp.int32)
         superfluous = costs[weakest] <= self.backward_ratio * state.memory.by_size[state.size]
         return weakest, superfluous & ~state.complete
 
