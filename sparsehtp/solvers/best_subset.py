@@ -35,10 +35,12 @@ class Effort(NamedTuple):
 
 
 EFFORTS = {
-    "fast": Effort(0, 0, 50, 128),
-    "default": Effort(20, 2, 100, 128),
+    "fast": Effort(0, 0, 50, 512),
+    "default": Effort(20, 2, 100, 512),
     "thorough": Effort(64, 4, 400, 2048),
 }
+GRAM_PRODUCTS = 2**33  # more of them for the Gram matrix of a working set make it one of FEWEST_FEATURES
+FEWEST_FEATURES = 128
 TABLEAU_BYTES = 2**28  # a tableau over all features larger than this gives way to a working set
 WORKING_SET = 512  # features, or four times the support where that is more
 STAGES = (16, 64, 256, 1024)  # sizes at which a path renews its working set
@@ -280,6 +282,8 @@ class BestSubset(AbstractPathSolver):
         """Features of the working set of a single k."""
         rows = threshold.keep.shape[0] + threshold.k_max
         width = EFFORTS[self.effort].width if self.working_set is None else self.working_set
+        if self.working_set is None and objective.ifo_per_gradient * width**2 > GRAM_PRODUCTS:
+            width = FEWEST_FEATURES
         return min(max(width, 2 * rows), objective.n_coefficients)
 
     def _width(self, objective, threshold):
