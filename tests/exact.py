@@ -12,7 +12,16 @@ import itertools
 import numpy as np
 
 LONG = np.longdouble
-MORE_CURVATURE = (0.0, 1e-8, 1e-4, 1e-2, 0.3, 1.0)  # shares of the majoriser in a step that is hard to find
+MORE_CURVATURE = (
+    0.0,
+    1e-16,
+    1e-12,
+    1e-8,
+    1e-4,
+    1e-2,
+    0.3,
+    1.0,
+)  # shares of the majoriser in a step that is hard to find
 STEPS = LONG(4) ** -np.arange(16)
 
 
@@ -22,6 +31,10 @@ class Loss:
 
     name: str
     parameter: np.longdouble
+
+    @property
+    def kinked(self):
+        return self.name in ("huber", "smoothed_hinge")
 
     def parts(self, eta, y):
         """l, its size before cancellation, l', l'', and a curvature that never vanishes."""
@@ -105,6 +118,21 @@ class Problem:
             shape = eps + (eps * self.largest / np.where(self.deviation > 0, self.deviation, np.inf)) ** 2
             return self.omega[live] @ (change + 8 * eps * size)[live] + np.sum(self.ridge * w**2 * shape)
 
+    def blur(self, w, b, other, eps):
+        """What rounding of the predictor may hide of F(w, b) - F at another point (w, b), by a gradient that vanishes.
+
+        F is convex: it falls by at most -sum_i omega_i l'_i (eta'_i - eta_i) + ..., and rounding eta_i by d_i, as in
+        `slack`, changes l'_i by sup l'' d_i.
+        """
+        w, live = np.asarray(w, LONG), self.omega > 0
+        eta, change = self.X @ w + LONG(b) + self.offset, self.X @ (other[0] - w) + other[1] - LONG(b)
+        d = eps * (np.abs(self.X) @ np.abs(w) + abs(LONG(b)) + np.abs(self.offset) + np.abs(self.y))
+        steep = {"poisson": np.exp(eta) * np.exp(d), "logistic": self.loss.parameter**2 / 4 + 0 * eta}
+        steep = steep.get(
+            self.loss.name, 1 / (self.loss.parameter if self.loss.name == "smoothed_hinge" else 1) + 0 * d
+        )
+        return np.sum((self.omega * steep * d * np.abs(change))[live])
+
     @functools.cache  # noqa: B019 (a problem lives for one case)
     def null(self):
         """The best intercept without features (0 where there is none), and F there."""
@@ -121,7 +149,7 @@ class Problem:
         return b, self.value(zero, b)
 
     def minima(self, max_steps=300):
-        """(masks (2^p, p) of all supports, min F on each)."""
+        """(masks (2^p, p) of all supports, min F on each, where: w and b on each)."""
         p = self.X.shape[1]
         masks = np.array(list(itertools.product((False, True), repeat=p)))
         live = self.omega > 0
@@ -149,10 +177,12 @@ class Problem:
                 new = at + d
                 new_F = parts(new)[0]
                 # What a step may gain, by the Hessian and by its majoriser, where the Hessian may be flat.
-                steepness, slope = (omega * bound) @ A**2 + ridge, -np.sum(g * d, 1)
+                # Near a kink the majoriser of one sample hides what the others allow.
+                least = bound.min(1, keepdims=True) if self.loss.kinked else bound
+                steepness, slope = (omega * least) @ A**2 + ridge, -np.sum(g * d, 1)
                 sure = np.sum(g**2 / np.where(steepness > 0, steepness, 1), 1)
                 hard = ~(new_F <= F[running] - LONG(1e-4) * slope) | (slope < LONG(1e-3) * sure)
-                hard &= np.abs(slope) + sure > LONG(1e-15) * np.abs(F[running])
+                hard &= np.abs(slope) + sure > LONG(1e-17) * np.abs(F[running])
                 if hard.any():
                     new[hard], new_F[hard] = self._search(
                         parts, A, omega, ridge, mask[hard], g[hard], at[hard], curvature[hard], bound[hard]
@@ -174,18 +204,25 @@ class Problem:
             if behind.any():
                 z[here[behind]], F[here[behind]] = z[best[behind]], F[best[behind]]
                 descend(here[behind])
-        return masks, F
+        w = z[:, :p] / self.size
+        return masks, F, (w, z[:, p] - w @ self.mean)
 
     def _search(self, parts, A, omega, ridge, mask, g, at, curvature, bound):
         """The best of many steps, with more and more of the majoriser in the Hessian."""
-        best, best_F = at.copy(), parts(at)[0]
-        for share in MORE_CURVATURE:
-            d = direction(A, omega * ((1 - share) * curvature + share * bound), ridge, mask, g)
+        first = parts(at)[0]
+        best, best_F = at.copy(), first.copy()
+        tries = [(1 - share) * curvature + share * bound for share in MORE_CURVATURE]
+        if self.loss.kinked:
+            tries += [np.minimum(bound, most * bound.min(1, keepdims=True)) for most in (1e8, 1e4, 10)]
+        for each in tries:
+            d = direction(A, omega * each, ridge, mask, g)
             for step in STEPS:
                 new = at + step * d
                 F = parts(new)[0]
                 better = F < best_F
                 best[better], best_F[better] = new[better], F[better]
+            if np.all(best_F < LONG(0.9) * first):
+                break
         return best, best_F
 
 
