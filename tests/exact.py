@@ -36,32 +36,44 @@ class Loss:
     def kinked(self):
         return self.name in ("huber", "smoothed_hinge")
 
-    def parts(self, eta, y):
-        """l, its size before cancellation, l', l'', and a curvature that never vanishes."""
+    def value(self, eta, y):
+        """l."""
         c = self.parameter
         with np.errstate(over="ignore", invalid="ignore"):
             if self.name == "squared":
-                r = eta - y
-                return r**2 / 2, r**2 / 2, r, np.ones_like(r), np.ones_like(r)
+                return (eta - y) ** 2 / 2
             if self.name == "huber":
                 r = eta - y
                 inside = np.clip(r, -c, c)
-                value = inside * (r - inside / 2)
-                return value, value, inside, (np.abs(r) < c) + 0 * r, c / np.maximum(np.abs(r), c)
+                return inside * (r - inside / 2)
             if self.name == "poisson":
-                mean = np.exp(eta)
-                return mean - y * eta, mean + np.abs(y * eta), mean - y, mean, mean + y
+                return np.exp(eta) - y * eta
             m = y * eta
             if self.name == "logistic":
-                value = np.maximum(0, -c * m) + np.log1p(np.exp(-np.abs(c * m)))
-                q = np.where(m > 0, np.exp(-c * np.abs(m)), 1) / (1 + np.exp(-np.abs(c * m)))  # sigmoid(-c m)
-                tail = np.exp(-np.abs(c * m))
-                curvature = c**2 * tail / (1 + tail) ** 2
-                return value, value, -c * y * q, curvature, np.full_like(m, c**2 / 4)
+                return np.maximum(0, -c * m) + np.log1p(np.exp(-np.abs(c * m)))
             slack = np.maximum(0, 1 - m)
+            return slack if self.name == "hinge" else np.where(slack > c, slack - c / 2, slack**2 / (2 * c))
+
+    def parts(self, eta, y):
+        """l, its size before cancellation, l', l'', and a curvature that never vanishes."""
+        c, value = self.parameter, self.value(eta, y)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.name == "squared":
+                return value, value, eta - y, np.ones_like(eta), np.ones_like(eta)
+            if self.name == "huber":
+                r = eta - y
+                return value, value, np.clip(r, -c, c), (np.abs(r) < c) + 0 * r, c / np.maximum(np.abs(r), c)
+            if self.name == "poisson":
+                mean = np.exp(eta)
+                return value, mean + np.abs(y * eta), mean - y, mean, mean + y
+            m = y * eta
+            if self.name == "logistic":
+                tail = np.exp(-np.abs(c * m))
+                q = np.where(m > 0, tail, 1) / (1 + tail)  # sigmoid(-c m)
+                return value, value, -c * y * q, c**2 * tail / (1 + tail) ** 2, np.full_like(m, c**2 / 4)
             if self.name == "hinge":
-                return slack, slack, np.where(m < 1, -y, 0), 0 * m, np.ones_like(m)
-            value = np.where(slack > c, slack - c / 2, slack**2 / (2 * c))
+                return value, value, np.where(m < 1, -y, 0), 0 * m, np.ones_like(m)
+            slack = np.maximum(0, 1 - m)
             curved = (slack > 0) & (slack < c)
             return value, value, -y * np.clip((1 - m) / c, 0, 1), curved / c, 1 / np.maximum(slack, c)
 
@@ -91,7 +103,7 @@ class Problem:
     def value(self, w, b=0.0):
         """F(w, b)."""
         w = np.asarray(w, LONG)
-        value, *_ = self.loss.parts(self.X @ w + LONG(b) + self.offset, self.y)
+        value = self.loss.value(self.X @ w + LONG(b) + self.offset, self.y)
         live = self.omega > 0
         return self.omega[live] @ value[live] + np.sum(self.ridge * w**2) / 2
 
@@ -161,21 +173,21 @@ class Problem:
         z = np.zeros((len(masks), p + 1), LONG)
         z[:, p] = self.null()[0]
 
-        def parts(z):
-            value, _, slope, curvature, bound = self.loss.parts(z @ A.T + offset, y)
-            F = value @ omega + z**2 @ ridge / 2
-            return np.where(np.isfinite(F), F, np.inf), slope, curvature, bound
+        def total(z, value=None):
+            F = (self.loss.value(z @ A.T + offset, y) if value is None else value) @ omega + z**2 @ ridge / 2
+            return np.where(np.isfinite(F), F, np.inf)
 
-        F = parts(z)[0]
+        F = total(z)
 
         def descend(running):
             for _ in range(max_steps):
                 at, mask = z[running], free[running]
-                F[running], slope, curvature, bound = parts(at)
+                value, _, slope, curvature, bound = self.loss.parts(at @ A.T + offset, y)
+                F[running] = total(at, value)
                 g = np.where(mask, (slope * omega) @ A + ridge * at, 0)
                 d = direction(A, omega * curvature, ridge, mask, g)
                 new = at + d
-                new_F = parts(new)[0]
+                new_F = total(new)
                 # What a step may gain, by the Hessian and by its majoriser, where the Hessian may be flat.
                 # Near a kink the majoriser of one sample hides what the others allow.
                 least = bound.min(1, keepdims=True) if self.loss.kinked else bound
@@ -185,7 +197,7 @@ class Problem:
                 hard &= np.abs(slope) + sure > LONG(1e-17) * np.abs(F[running])
                 if hard.any():
                     new[hard], new_F[hard] = self._search(
-                        parts, A, omega, ridge, mask[hard], g[hard], at[hard], curvature[hard], bound[hard]
+                        total, A, omega, ridge, mask[hard], g[hard], at[hard], curvature[hard], bound[hard]
                     )
                 better = new_F < F[running] - LONG(1e-18) * np.abs(F[running])
                 z[running[better]], F[running[better]] = new[better], new_F[better]
@@ -207,9 +219,9 @@ class Problem:
         w = z[:, :p] / self.size
         return masks, F, (w, z[:, p] - w @ self.mean)
 
-    def _search(self, parts, A, omega, ridge, mask, g, at, curvature, bound):
+    def _search(self, total, A, omega, ridge, mask, g, at, curvature, bound):
         """The best of many steps, with more and more of the majoriser in the Hessian."""
-        first = parts(at)[0]
+        first = total(at)
         best, best_F = at.copy(), first.copy()
         tries = [(1 - share) * curvature + share * bound for share in MORE_CURVATURE]
         if self.loss.kinked:
@@ -218,9 +230,11 @@ class Problem:
             d = direction(A, omega * each, ridge, mask, g)
             for step in STEPS:
                 new = at + step * d
-                F = parts(new)[0]
+                F = total(new)
                 better = F < best_F
                 best[better], best_F[better] = new[better], F[better]
+                if np.all(~better & (best_F < first)):
+                    break
             if np.all(best_F < LONG(0.9) * first):
                 break
         return best, best_F
