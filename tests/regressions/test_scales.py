@@ -102,9 +102,24 @@ def test_a_dual_ascent_from_far_out_starts_at_zero(x64):
 
 
 def test_nothing_is_proved_of_an_infinite_value(x64):
-    model = sht.LinearModel(X, np.ones(40), sht.Poisson(), l2=0.1)
+    model = sht.LinearModel(X, RNG.poisson(np.exp(X[:, 0])), sht.Poisson(), l2=0.1)
     solution = sht.solve(model, sht.Sparsity(1), sht.HTP())
     far = solution._replace(x=1e6 * np.sign(solution.x))
     c = sht.certificate(model, sht.Sparsity(1), far)
     assert c.upper_bound == np.inf and c.gap is None and c.swap_gain is None
     assert "Proved" not in c.statement and "inf " not in c.statement
+
+
+def test_a_poisson_fit_starts_where_the_exponential_of_its_offset_is_a_number():
+    offset, y = np.linspace(-100, 100, 40).astype(np.float32), np.ones(40)
+    model = sht.LinearModel(X.astype(np.float32), y, sht.Poisson(), offset=offset, fit_intercept=True)
+    assert np.isfinite(model.value(model.origin()))
+    w, b = np.float32([0.1, 0, 0, 0, 0, 0]), np.float32(-90.0)
+    eta = X @ w + b + offset
+    np.testing.assert_allclose(model.value(model.to_internal(w, b)), np.mean(np.exp(eta) - eta), rtol=1e-4)
+
+
+def test_columns_are_scaled_no_further_than_their_ridge_can_follow():
+    model = sht.LinearModel(1e-25 * X.astype(np.float32), np.sign(Y), sht.Logistic(), l2=0.1)
+    x = model.to_internal(np.float32([1e12, 0, 0, 0, 0, 0]))
+    np.testing.assert_allclose(model.value(x), 5e22, rtol=1e-4)
