@@ -12,7 +12,16 @@ import itertools
 import numpy as np
 
 LONG = np.longdouble
-MORE_CURVATURE = (0.0, 1e-8, 1e-4, 1e-2, 0.3, 1.0)  # shares of the majoriser in a step that is hard to find
+MORE_CURVATURE = (
+    0.0,
+    1e-16,
+    1e-12,
+    1e-8,
+    1e-4,
+    1e-2,
+    0.3,
+    1.0,
+)  # shares of the majoriser in a step that is hard to find
 STEPS = LONG(4) ** -np.arange(16)
 
 
@@ -23,32 +32,48 @@ class Loss:
     name: str
     parameter: np.longdouble
 
-    def parts(self, eta, y):
-        """l, its size before cancellation, l', l'', and a curvature that never vanishes."""
+    @property
+    def kinked(self):
+        return self.name in ("huber", "smoothed_hinge")
+
+    def value(self, eta, y):
+        """l."""
         c = self.parameter
         with np.errstate(over="ignore", invalid="ignore"):
             if self.name == "squared":
-                r = eta - y
-                return r**2 / 2, r**2 / 2, r, np.ones_like(r), np.ones_like(r)
+                return (eta - y) ** 2 / 2
             if self.name == "huber":
                 r = eta - y
                 inside = np.clip(r, -c, c)
-                value = inside * (r - inside / 2)
-                return value, value, inside, (np.abs(r) < c) + 0 * r, c / np.maximum(np.abs(r), c)
+                return inside * (r - inside / 2)
             if self.name == "poisson":
-                mean = np.exp(eta)
-                return mean - y * eta, mean + np.abs(y * eta), mean - y, mean, mean + y
+                return np.exp(eta) - y * eta
             m = y * eta
             if self.name == "logistic":
-                value = np.maximum(0, -c * m) + np.log1p(np.exp(-np.abs(c * m)))
-                q = np.where(m > 0, np.exp(-c * np.abs(m)), 1) / (1 + np.exp(-np.abs(c * m)))  # sigmoid(-c m)
-                tail = np.exp(-np.abs(c * m))
-                curvature = c**2 * tail / (1 + tail) ** 2
-                return value, value, -c * y * q, curvature, np.full_like(m, c**2 / 4)
+                return np.maximum(0, -c * m) + np.log1p(np.exp(-np.abs(c * m)))
             slack = np.maximum(0, 1 - m)
+            return slack if self.name == "hinge" else np.where(slack > c, slack - c / 2, slack**2 / (2 * c))
+
+    def parts(self, eta, y):
+        """l, its size before cancellation, l', l'', and a curvature that never vanishes."""
+        c, value = self.parameter, self.value(eta, y)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.name == "squared":
+                return value, value, eta - y, np.ones_like(eta), np.ones_like(eta)
+            if self.name == "huber":
+                r = eta - y
+                return value, value, np.clip(r, -c, c), (np.abs(r) < c) + 0 * r, c / np.maximum(np.abs(r), c)
+            if self.name == "poisson":
+                mean = np.exp(eta)
+                return value, mean + np.abs(y * eta), mean - y, mean, mean + y
+            m = y * eta
+            if self.name == "logistic":
+                tail = np.exp(-np.abs(c * m))
+                q = np.where(m > 0, tail, 1) / (1 + tail)  # sigmoid(-c m)
+                return value, value, -c * y * q, c**2 * tail / (1 + tail) ** 2, np.full_like(m, c**2 / 4)
             if self.name == "hinge":
-                return slack, slack, np.where(m < 1, -y, 0), 0 * m, np.ones_like(m)
-            value = np.where(slack > c, slack - c / 2, slack**2 / (2 * c))
+                return value, value, np.where(m < 1, -y, 0), 0 * m, np.ones_like(m)
+            slack = np.maximum(0, 1 - m)
             curved = (slack > 0) & (slack < c)
             return value, value, -y * np.clip((1 - m) / c, 0, 1), curved / c, 1 / np.maximum(slack, c)
 
@@ -78,7 +103,7 @@ class Problem:
     def value(self, w, b=0.0):
         """F(w, b)."""
         w = np.asarray(w, LONG)
-        value, *_ = self.loss.parts(self.X @ w + LONG(b) + self.offset, self.y)
+        value = self.loss.value(self.X @ w + LONG(b) + self.offset, self.y)
         live = self.omega > 0
         return self.omega[live] @ value[live] + np.sum(self.ridge * w**2) / 2
 
@@ -105,6 +130,21 @@ class Problem:
             shape = eps + (eps * self.largest / np.where(self.deviation > 0, self.deviation, np.inf)) ** 2
             return self.omega[live] @ (change + 8 * eps * size)[live] + np.sum(self.ridge * w**2 * shape)
 
+    def blur(self, w, b, other, eps):
+        """What rounding of the predictor may hide of F(w, b) - F at another point (w, b), by a gradient that vanishes.
+
+        F is convex: it falls by at most -sum_i omega_i l'_i (eta'_i - eta_i) + ..., and rounding eta_i by d_i, as in
+        `slack`, changes l'_i by sup l'' d_i.
+        """
+        w, live = np.asarray(w, LONG), self.omega > 0
+        eta, change = self.X @ w + LONG(b) + self.offset, self.X @ (other[0] - w) + other[1] - LONG(b)
+        d = eps * (np.abs(self.X) @ np.abs(w) + abs(LONG(b)) + np.abs(self.offset) + np.abs(self.y))
+        steep = {"poisson": np.exp(eta) * np.exp(d), "logistic": self.loss.parameter**2 / 4 + 0 * eta}
+        steep = steep.get(
+            self.loss.name, 1 / (self.loss.parameter if self.loss.name == "smoothed_hinge" else 1) + 0 * d
+        )
+        return np.sum((self.omega * steep * d * np.abs(change))[live])
+
     @functools.cache  # noqa: B019 (a problem lives for one case)
     def null(self):
         """The best intercept without features (0 where there is none), and F there."""
@@ -121,7 +161,7 @@ class Problem:
         return b, self.value(zero, b)
 
     def minima(self, max_steps=300):
-        """(masks (2^p, p) of all supports, min F on each)."""
+        """(masks (2^p, p) of all supports, min F on each, where: w and b on each)."""
         p = self.X.shape[1]
         masks = np.array(list(itertools.product((False, True), repeat=p)))
         live = self.omega > 0
@@ -133,29 +173,31 @@ class Problem:
         z = np.zeros((len(masks), p + 1), LONG)
         z[:, p] = self.null()[0]
 
-        def parts(z):
-            value, _, slope, curvature, bound = self.loss.parts(z @ A.T + offset, y)
-            F = value @ omega + z**2 @ ridge / 2
-            return np.where(np.isfinite(F), F, np.inf), slope, curvature, bound
+        def total(z, value=None):
+            F = (self.loss.value(z @ A.T + offset, y) if value is None else value) @ omega + z**2 @ ridge / 2
+            return np.where(np.isfinite(F), F, np.inf)
 
-        F = parts(z)[0]
+        F = total(z)
 
         def descend(running):
             for _ in range(max_steps):
                 at, mask = z[running], free[running]
-                F[running], slope, curvature, bound = parts(at)
+                value, _, slope, curvature, bound = self.loss.parts(at @ A.T + offset, y)
+                F[running] = total(at, value)
                 g = np.where(mask, (slope * omega) @ A + ridge * at, 0)
                 d = direction(A, omega * curvature, ridge, mask, g)
                 new = at + d
-                new_F = parts(new)[0]
+                new_F = total(new)
                 # What a step may gain, by the Hessian and by its majoriser, where the Hessian may be flat.
-                steepness, slope = (omega * bound) @ A**2 + ridge, -np.sum(g * d, 1)
+                # Near a kink the majoriser of one sample hides what the others allow.
+                least = bound.min(1, keepdims=True) if self.loss.kinked else bound
+                steepness, slope = (omega * least) @ A**2 + ridge, -np.sum(g * d, 1)
                 sure = np.sum(g**2 / np.where(steepness > 0, steepness, 1), 1)
                 hard = ~(new_F <= F[running] - LONG(1e-4) * slope) | (slope < LONG(1e-3) * sure)
-                hard &= np.abs(slope) + sure > LONG(1e-15) * np.abs(F[running])
+                hard &= np.abs(slope) + sure > LONG(1e-17) * np.abs(F[running])
                 if hard.any():
                     new[hard], new_F[hard] = self._search(
-                        parts, A, omega, ridge, mask[hard], g[hard], at[hard], curvature[hard], bound[hard]
+                        total, A, omega, ridge, mask[hard], g[hard], at[hard], curvature[hard], bound[hard]
                     )
                 better = new_F < F[running] - LONG(1e-18) * np.abs(F[running])
                 z[running[better]], F[running[better]] = new[better], new_F[better]
@@ -174,18 +216,27 @@ class Problem:
             if behind.any():
                 z[here[behind]], F[here[behind]] = z[best[behind]], F[best[behind]]
                 descend(here[behind])
-        return masks, F
+        w = z[:, :p] / self.size
+        return masks, F, (w, z[:, p] - w @ self.mean)
 
-    def _search(self, parts, A, omega, ridge, mask, g, at, curvature, bound):
+    def _search(self, total, A, omega, ridge, mask, g, at, curvature, bound):
         """The best of many steps, with more and more of the majoriser in the Hessian."""
-        best, best_F = at.copy(), parts(at)[0]
-        for share in MORE_CURVATURE:
-            d = direction(A, omega * ((1 - share) * curvature + share * bound), ridge, mask, g)
+        first = total(at)
+        best, best_F = at.copy(), first.copy()
+        tries = [(1 - share) * curvature + share * bound for share in MORE_CURVATURE]
+        if self.loss.kinked:
+            tries += [np.minimum(bound, most * bound.min(1, keepdims=True)) for most in (1e8, 1e4, 10)]
+        for each in tries:
+            d = direction(A, omega * each, ridge, mask, g)
             for step in STEPS:
                 new = at + step * d
-                F = parts(new)[0]
+                F = total(new)
                 better = F < best_F
                 best[better], best_F[better] = new[better], F[better]
+                if np.all(~better & (best_F < first)):
+                    break
+            if np.all(best_F < LONG(0.9) * first):
+                break
         return best, best_F
 
 

@@ -204,18 +204,20 @@ class Dual(eqx.Module):
         """The most that rounding may have added to D(a), or changed in an entry of `terms`; `norms` as above.
 
         A sum of n products is wrong by at most n ulp of the sum of their magnitudes. Where there is an intercept, the
-        sum of a vanishes to rounding only, which is as much of the predictions that an optimum can have.
+        sum of a vanishes to rounding only, and what is left of it counts as often as the predictions are large.
         """
         objective, weights = self.objective, self.weights
         eps = (objective.y.shape[0] + 64) * jnp.finfo(point.a.dtype).eps
         a = jnp.where(weights > 0, point.a, 0)
         conjugate = jnp.abs(objective.loss.conjugate(a, objective.y))
         size = 1 + jnp.abs(objective.y) + (0 if objective.offset is None else jnp.abs(objective.offset))
-        separable = dot(weights, jnp.where(weights > 0, conjugate + jnp.abs(a) * size, 0))
+        predicted = jnp.where(weights > 0, jnp.abs(objective.loss.conjugate_derivative(a, objective.y)), 0)
+        separable = dot(weights, jnp.where(weights > 0, conjugate + jnp.abs(a) * (size + predicted), 0))
         moved = eps * jnp.sqrt(dot(weights, a**2)) * norms
         each = (jnp.abs(point.tau) * moved + moved**2) / self.ridge + eps * jnp.abs(point.terms)
         member = jnp.where(self.select(point.terms)[0], each, 0)
-        return eps * separable + jnp.sum(member) + 2 * jnp.max(jnp.where(self.masks().out, 0, each))
+        unbalanced = jnp.abs(dot(weights, a)) * dot(weights, predicted) if objective.n_free else 0.0
+        return eps * separable + unbalanced + jnp.sum(member) + 2 * jnp.max(jnp.where(self.masks().out, 0, each))
 
     def value(self, a: Float[Array, "n"]) -> Float[Array, ""]:
         """D(a) for a feasible a."""

@@ -24,6 +24,7 @@ from .normal_equations import LinearNormalEquations
 from .restricted_linear_model import RestrictedLinearModel, RestrictedSparseModel, bounded
 
 FAR = 8.0  # means this many standard deviations from zero are subtracted from the data
+LARGEST_RIDGE = 20  # powers of two that l2 in the units of scaled columns stays below the largest number
 MIN_CURVATURE = 1e-3  # of a local quadratic model, relative to its mean
 FLAT_CURVATURE = 1e-2  # the same, relative to the slope of a sample: its prediction moves by 100 at most
 ROWS_AT_ONCE = 128  # in a pass over single samples
@@ -147,7 +148,8 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
                 raise ValueError("X: holds NaN or infinite values; remove or impute them first.")
         largest = facts.largest
         if not self.standardize:
-            self.inverse_scale = safe_scale(largest) if known else jnp.ones(self.n_coefficients, self.dtype)
+            l2 = host(self.l2) if is_concrete(self.l2) else 0.0
+            self.inverse_scale = safe_scale(largest, l2) if known else jnp.ones(self.n_coefficients, self.dtype)
         moved = False
         if self.fit_intercept:
             # Where there is nothing to centre the shift is zero: the data must not decide what is traced.
@@ -156,7 +158,11 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
                 self.shift = jnp.asarray(facts.mean if moved else np.zeros(self.n_coefficients), self.dtype)
             if moved:
                 self.design, facts = _centred(self.design, self.shift, self._constant(facts), weights)
-            self.offset, below = about_mean(self.offset, weights, self.dtype)
+            # The exponential of an offset must be a number where the intercept starts.
+            steep = self.loss.twice_differentiable and not np.ndim(self.loss.smoothness)
+            steep = steep and is_concrete(self.loss.smoothness) and np.isinf(self.loss.smoothness)
+            ceiling = float(np.log(jnp.finfo(self.dtype).max)) / 2 if steep else np.inf
+            self.offset, below = about_mean(self.offset, weights, self.dtype, ceiling=ceiling)
             self.y, above = about_mean(self.y if self.loss.location else None, weights, self.dtype, self.y)
             self.base = jnp.asarray(np.subtract(above, below)[...], self.dtype)  # compiles no cast
         if known and self.quadratic and is_concrete(self.y):
@@ -326,7 +332,8 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         l2 = jnp.broadcast_to(self.l2, (self.n_coefficients,))
         if self.inverse_scale is not None and not self.standardize:
             # Where it leaves the dtype's range the coefficient is zero to working precision.
-            l2 = jnp.minimum(l2 * self.inverse_scale * self.inverse_scale, jnp.finfo(l2.dtype).max * 2.0**-20)
+            most = jnp.finfo(l2.dtype).max * 2.0**-LARGEST_RIDGE
+            l2 = jnp.minimum(l2 * self.inverse_scale * self.inverse_scale, most)
         return jnp.append(l2, jnp.zeros((), l2.dtype)) if self.fit_intercept else l2
 
     def value_at(self, forward, x):
@@ -520,16 +527,21 @@ def _moments(design, weights):
     return design.moments(weights)
 
 
-def safe_scale(largest: np.ndarray) -> Array:
-    """Powers of two that bring columns of an extreme size to about one; 1 for the others."""
-    limit = 2.0 ** (jnp.finfo(largest.dtype).maxexp // 6)
+def safe_scale(largest: np.ndarray, l2: ArrayLike = 0.0) -> Array:
+    """Powers of two that bring columns of an extreme size to about one, or l2 with them as far as it can; else 1."""
+    top = jnp.finfo(largest.dtype).maxexp
+    limit = 2.0 ** (top // 6)
     extreme = (largest > limit) | ((largest < 1 / limit) & (largest > 0))
-    scale = np.ldexp(np.ones_like(largest), np.where(extreme, -np.frexp(largest)[1], 0))
+    most = np.maximum(0, (top - LARGEST_RIDGE - np.frexp(l2)[1]) // 2)
+    scale = np.ldexp(np.ones_like(largest), np.where(extreme, np.minimum(-np.frexp(largest)[1], most), 0))
     return jnp.asarray(scale, largest.dtype)
 
 
-def about_mean(v, sample_weight, dtype, otherwise=None):
-    """v less its weighted mean where that is far from zero, and what was subtracted; `otherwise` and 0 if v is None."""
+def about_mean(v, sample_weight, dtype, otherwise=None, ceiling=np.inf):
+    """v less its weighted mean where that is far from zero, and what was subtracted; `otherwise` and 0 if v is None.
+
+    Where that leaves an entry above the ceiling the largest is subtracted instead.
+    """
     if v is None:
         return otherwise, np.zeros((), dtype)
     known = is_concrete(v) and len(v.devices()) == 1
@@ -540,7 +552,9 @@ def about_mean(v, sample_weight, dtype, otherwise=None):
         weights = weights / weights.sum()
         centre = weights @ values
         deviation = np.sqrt(weights @ (values - centre) ** 2)
-        mean = np.where(np.abs(centre) > FAR * deviation, centre, 0).astype(dtype)
+        mean = np.where(np.abs(centre) > FAR * deviation, centre, 0)
+        top = np.max(values[weights > 0], axis=0)
+        mean = np.where(top - mean > ceiling, top, mean).astype(dtype)
     return (jnp.asarray(np.asarray(v) - mean, dtype) if mean.any() else v), mean
 
 

@@ -1,9 +1,12 @@
 """Faults that were found once: extreme scales, weightless rows, minima at infinity."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import sparsehtp as sht
+from sparsehtp import Support
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((40, 6))
@@ -32,3 +35,91 @@ def test_a_minimum_at_infinity_is_not_called_converged(x64):
     solution = sht.solve(model, sht.Sparsity(0), sht.HTP())
     assert solution.result == sht.RESULTS.max_steps
     assert np.isfinite(solution.intercept)
+
+
+def refit(model, members, start=None):
+    """The minimiser over some features and the intercept, and F there."""
+    entries = np.append(model.n_coefficients, members).astype(np.int32)
+    part = model.restrict(Support(jnp.asarray(entries), jnp.ones(entries.size, bool)))
+    z0 = jnp.zeros(entries.size, model.dtype) if start is None else jnp.asarray(start, model.dtype)
+    fit = jax.jit(lambda part, z: part.minimise(z))(part, z0)
+    return fit, float(part.value(fit.z))
+
+
+def test_a_column_is_not_constant_because_one_row_has_nearly_all_the_weight():
+    shifted = (1e6 + X).astype(np.float32)
+    weights = np.where(np.arange(40) == 3, 1.0, 1e-18)
+    for standardize in (False, True):
+        model = sht.LinearModel(shifted, Y, sample_weight=weights, fit_intercept=True, standardize=standardize)
+        rows = np.asarray(model.design.rows(np.arange(40)), float)
+        np.testing.assert_allclose(rows - rows[3], shifted.astype(float) - shifted[3].astype(float), rtol=1e-6)
+        assert np.abs(rows[3]).max() < 1e-12  # else its part of every square hides those of the others
+        assert np.all(np.asarray(model.inverse_scale) > 0)
+    flat = sht.LinearModel(np.full((40, 1), 1e6 / 3), Y, sample_weight=weights, fit_intercept=True, standardize=True)
+    assert not np.any(flat.inverse_scale)
+
+
+def test_the_conjugate_of_the_logistic_loss_keeps_its_digits_near_zero(x64):
+    u = 10.0 ** -np.arange(1, 30)
+    exact = u * np.log(u) + (1 - u) * np.log1p(-u)
+    np.testing.assert_allclose(sht.Logistic().conjugate(-u, np.ones(29)), exact, rtol=1e-14)
+
+
+def test_an_intercept_comes_back_from_the_flat_part_of_a_hinge(x64):
+    y = np.where(np.arange(40) == 0, -1.0, 1.0)
+    weights = np.where(y > 0, 1.0, 1e-17)
+    model = sht.LinearModel(X, y, sht.SmoothedHinge(0.25), sample_weight=weights, fit_intercept=True)
+    _, value = refit(model, [])
+    assert value < 2e-17 * (1 + 1e-3) / 39  # at b = 1 within rounding, not at the 1000 of a first step
+
+
+def test_a_refit_from_far_out_is_no_worse_than_one_from_zero():
+    y = np.where(np.arange(40) % 2 == 0, -1.0, 1.0)
+    weights = np.where(np.arange(40) == 0, 1.0, 1e-7)
+    model = sht.LinearModel(X.astype(np.float32), y, sht.SmoothedHinge(1.0), sample_weight=weights, fit_intercept=True)
+    assert refit(model, [0, 1], [-3e7, 7e8, -3.5e8])[1] <= refit(model, [])[1]
+
+
+def test_nearly_collinear_columns_are_singular_for_a_loss_with_kinks_too(x64):
+    twins = np.column_stack([X, X[:, 0] + 1e-7 * X[:, 1]])
+    for loss in (sht.Squared(), sht.Huber(0.5)):
+        model = sht.LinearModel(twins, Y, loss, fit_intercept=True)
+        assert refit(model, [0, 6])[0].singular
+        assert not refit(model, [0, 1])[0].singular
+
+
+def test_a_ridge_penalty_does_not_overflow_before_its_coefficient_is_small():
+    model = sht.LinearModel(1e-15 * X.astype(np.float32), np.sign(Y), sht.Logistic(), l2=1e-30)
+    x = model.to_internal(np.float32([1e22, 0, 0, 0, 0, 0]))
+    np.testing.assert_allclose(model.value(x), 5e13, rtol=1e-5)  # beside it the loss is nothing
+
+
+def test_a_dual_ascent_from_far_out_starts_at_zero(x64):
+    y = RNG.poisson(1.0, 40).astype(float)
+    model = sht.LinearModel(X, y, sht.Poisson(), l2=0.1)
+    solution = sht.solve(model, sht.Sparsity(2), sht.DIHT(), np.full(6, 1e6), throw=False)
+    assert np.isfinite(solution.x).all() and np.isfinite(solution.value)
+
+
+def test_nothing_is_proved_of_an_infinite_value(x64):
+    model = sht.LinearModel(X, RNG.poisson(np.exp(X[:, 0])), sht.Poisson(), l2=0.1)
+    solution = sht.solve(model, sht.Sparsity(1), sht.HTP())
+    far = solution._replace(x=1e6 * np.sign(solution.x))
+    c = sht.certificate(model, sht.Sparsity(1), far)
+    assert c.upper_bound == np.inf and c.gap is None and c.swap_gain is None
+    assert "Proved" not in c.statement and "inf " not in c.statement
+
+
+def test_a_poisson_fit_starts_where_the_exponential_of_its_offset_is_a_number():
+    offset, y = np.linspace(-100, 100, 40).astype(np.float32), np.ones(40)
+    model = sht.LinearModel(X.astype(np.float32), y, sht.Poisson(), offset=offset, fit_intercept=True)
+    assert np.isfinite(model.value(model.origin()))
+    w, b = np.float32([0.1, 0, 0, 0, 0, 0]), np.float32(-90.0)
+    eta = X @ w + b + offset
+    np.testing.assert_allclose(model.value(model.to_internal(w, b)), np.mean(np.exp(eta) - eta), rtol=1e-4)
+
+
+def test_columns_are_scaled_no_further_than_their_ridge_can_follow():
+    model = sht.LinearModel(1e-25 * X.astype(np.float32), np.sign(Y), sht.Logistic(), l2=0.1)
+    x = model.to_internal(np.float32([1e12, 0, 0, 0, 0, 0]))
+    np.testing.assert_allclose(model.value(x), 5e22, rtol=1e-4)
