@@ -128,7 +128,8 @@ class Problem:
                 steepest = {"squared": np.inf, "smoothed_hinge": 1, "hinge": 1}.get(self.loss.name, self.loss.parameter)
                 change = np.minimum(np.abs(slope) * d + np.max(bound) * d**2 / 2, steepest * d)
             shape = eps + (eps * self.largest / np.where(self.deviation > 0, self.deviation, np.inf)) ** 2
-            return self.omega[live] @ (change + 8 * eps * size)[live] + np.sum(self.ridge * w**2 * shape)
+            total = self.omega[live] @ (change + 8 * eps * size)[live] + np.sum(self.ridge * w**2 * shape)
+            return total if total >= 0 else LONG(np.inf)  # beyond the range there is no saying
 
     def blur(self, w, b, other, eps):
         """What rounding of the predictor may hide of F(w, b) - F at another point (w, b), by a gradient that vanishes.

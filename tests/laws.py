@@ -220,7 +220,7 @@ def of_certificate(setting, exact, k, solution, minima, c):
     optimum = values[masks.sum(1) == k].min()
     least = best_on(masks, values, members)
     tol = 1e-10 if setting.double else 1e-5
-    if abs(c.upper_bound - here) > slack:
+    if abs(c.upper_bound - here) > slack and (np.isfinite(c.upper_bound) or here < np.finfo(float).max / 1e3):
         yield "upper_bound", f"{c.upper_bound}, F(x) = {float(here)}, slack {float(slack):.1e}"
     if c.lower_bound is not None and not c.lower_bound <= optimum + 8 * eps_of(setting) * abs(optimum):
         yield "lower_bound", f"{c.lower_bound} > {float(optimum)} by {float(c.lower_bound - optimum):.1e}"
