@@ -140,10 +140,11 @@ class Problem:
         w, live = np.asarray(w, LONG), self.omega > 0
         eta, change = self.X @ w + LONG(b) + self.offset, self.X @ (other[0] - w) + other[1] - LONG(b)
         d = eps * (np.abs(self.X) @ np.abs(w) + abs(LONG(b)) + np.abs(self.offset) + np.abs(self.y))
-        steep = {"poisson": np.exp(eta) * np.exp(d), "logistic": self.loss.parameter**2 / 4 + 0 * eta}
-        steep = steep.get(
-            self.loss.name, 1 / (self.loss.parameter if self.loss.name == "smoothed_hinge" else 1) + 0 * d
-        )
+        if self.loss.name == "poisson":
+            steep = np.exp(eta) * np.exp(d)
+        else:
+            bounds = {"logistic": self.loss.parameter**2 / 4, "smoothed_hinge": 1 / self.loss.parameter}
+            steep = bounds.get(self.loss.name, LONG(1))
         return np.sum((self.omega * steep * d * np.abs(change))[live])
 
     @functools.cache  # noqa: B019 (a problem lives for one case)

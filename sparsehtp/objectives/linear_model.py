@@ -114,7 +114,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         self.standardize = bool(standardize)
         self._check()
         self.shift = self.base = self.inverse_scale = None
-        facts = self._prepare()
+        facts = self._prepare(loss.twice_differentiable and _has_no_smoothness(loss))
         self.mean, self.inverse_scale = self._standardisation(facts)
 
     def _check(self):
@@ -133,7 +133,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         if is_concrete(self.y):
             self.loss.check_targets(host(self.y))
 
-    def _prepare(self):
+    def _prepare(self, steep):
         """Centre and scale what would lose digits, or leave the dtype's range, when it is squared.
 
         Returns what is known about the prepared columns, None where it is not.
@@ -159,8 +159,6 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             if moved:
                 self.design, facts = _centred(self.design, self.shift, self._constant(facts), weights)
             # The exponential of an offset must be a number where the intercept starts.
-            steep = self.loss.twice_differentiable and not np.ndim(self.loss.smoothness)
-            steep = steep and is_concrete(self.loss.smoothness) and np.isinf(self.loss.smoothness)
             ceiling = float(np.log(jnp.finfo(self.dtype).max)) / 2 if steep else np.inf
             self.offset, below = about_mean(self.offset, weights, self.dtype, ceiling=ceiling)
             self.y, above = about_mean(self.y if self.loss.location else None, weights, self.dtype, self.y)
@@ -362,7 +360,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         return jnp.append(diagonal, total) if self.fit_intercept else diagonal
 
     def lipschitz(self):
-        if not np.ndim(self.loss.smoothness) and is_concrete(self.loss.smoothness) and np.isinf(self.loss.smoothness):
+        if _has_no_smoothness(self.loss):
             return jnp.asarray(jnp.inf, self.dtype)
         return largest_eigenvalue(self.gram_product, self.start())
 
@@ -556,6 +554,11 @@ def about_mean(v, sample_weight, dtype, otherwise=None, ceiling=np.inf):
         top = np.max(values[weights > 0], axis=0)
         mean = np.where(top - mean > ceiling, top, mean).astype(dtype)
     return (jnp.asarray(np.asarray(v) - mean, dtype) if mean.any() else v), mean
+
+
+def _has_no_smoothness(loss):
+    """True for losses whose curvature has no bound."""
+    return not np.ndim(loss.smoothness) and is_concrete(loss.smoothness) and bool(np.isinf(loss.smoothness))
 
 
 def _is_constant(mean, deviation, xp=jnp):
