@@ -56,7 +56,8 @@ class Levels(NamedTuple):
 
     def cut(self, a: Any) -> Any:
         """What (grid, ...) of the padded levels, l2 major, belongs to the levels."""
-        return a.reshape(-1, self.padded.size, *a.shape[1:])[:, : self.ks.size].reshape(-1, *a.shape[1:])
+        l2s, rest = a.shape[0] // self.padded.size, a.shape[1:]
+        return a.reshape(l2s, self.padded.size, *rest)[:, : self.ks.size].reshape(l2s * self.ks.size, *rest)
 
     def cut_path(self, path: Path) -> Path:
         """A path over the levels alone."""

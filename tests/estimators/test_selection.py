@@ -198,3 +198,9 @@ def test_splitters(splitter, classifier):
     assert model.cv_results_["scores"].shape[0] == 4 and model.k_ == 2
     with pytest.raises(ValueError, match="groups"):
         clone(classifier).set_params(cv=GroupKFold(2)).fit(X, LABELS)
+
+
+def test_one_row():
+    with pytest.warns(Warning):
+        model = sht.SparseRegressor().fit(np.ones((1, 10)), [1.0])
+    assert model.k_ == 0 and model.intercept_ == 1
