@@ -1,6 +1,7 @@
 """Best subsets: forward growth, exact best swaps until none improves, and perturbed starts."""
 
 import functools
+import math
 from typing import NamedTuple
 
 import equinox as eqx
@@ -39,7 +40,7 @@ EFFORTS = {
     "default": Effort(20, 2, 100, 512),
     "thorough": Effort(64, 4, 400, 2048),
 }
-GRAM_PRODUCTS = 2**33  # more of them for the Gram matrix of a working set make it one of FEWEST_FEATURES
+GRAM_PRODUCTS = 2**33  # at most, for the Gram matrix of a working set, unless it has FEWEST_FEATURES
 FEWEST_FEATURES = 128
 TABLEAU_BYTES = 2**28  # a tableau over all features larger than this gives way to a working set
 WORKING_SET = 512  # features, or four times the support where that is more
@@ -98,18 +99,20 @@ class BestSubset(AbstractPathSolver):
 
         min F(w) subject to ||w||_0 <= k,    kept features and the intercept apart
 
-    Growth adds features one by one, each with the largest decrease of F. Then the best of all k (p - k) swaps, all
-    coefficients optimised again, is made until none improves. Further steps perturb the best support in a batch of
-    random ways within a working set, descend again, and keep what is better. For a loss that is not squared, gains
-    are those of the local quadratic model; where it has no better swap, the best ones are refitted under F itself, and
-    only a refit decides which support is kept. Refits and gradients come from the data, so rounding in the updates
-    never decides which support is returned.
+    Growth adds features one by one, each with the largest decrease of F within a working set. Then the best swap, all
+    coefficients optimised again, is made until none of all k (p - k) improves. Further steps perturb the best support
+    in a batch of random ways within a working set, descend again, and keep what is better. For a loss that is not
+    squared, gains are those of the local quadratic model; where it has no better swap, the best ones are refitted under
+    F itself, and only a refit decides which support is kept. Refits and gradients come from the data, so rounding in
+    the updates never decides which support is returned.
 
     Args:
         effort: "fast" (no perturbed starts), "default" or "thorough".
-        working_set: search among this many features at a time, renewed from the gradient as the support grows; a path
-            is then swap-optimal within the working sets only, which suits cross-validation folds. None: all features,
-            as long as the tableau of k p numbers fits in 256 MiB.
+        working_set: search among this many features at a time, or twice the support where that is more. For one k they
+            are those of the best swaps with the present support, chosen anew until no swap of all features improves it;
+            None: 512 at most (2048 for "thorough"). A path renews them from the gradient as the support grows and is
+            then swap-optimal within them only, which suits cross-validation folds; None: all features, as long as the
+            tableau of k p numbers fits in 256 MiB.
 
     Guarantee: if it says converged with a quadratic F, no single swap lowers F by more than the table's `swap`
     tolerance times |F|; for other losses, none of the best swaps of the local model does. Neither proves a global
@@ -282,8 +285,8 @@ class BestSubset(AbstractPathSolver):
         """Features of the working set of a single k."""
         rows = threshold.keep.shape[0] + threshold.k_max
         width = EFFORTS[self.effort].width if self.working_set is None else self.working_set
-        if self.working_set is None and objective.ifo_per_gradient * width**2 > GRAM_PRODUCTS:
-            width = FEWEST_FEATURES
+        if self.working_set is None:
+            width = min(width, max(FEWEST_FEATURES, math.isqrt(GRAM_PRODUCTS // objective.ifo_per_gradient)))
         return min(max(width, 2 * rows), objective.n_coefficients)
 
     def _width(self, objective, threshold):

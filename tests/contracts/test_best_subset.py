@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import types
 
 import cases
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
+from sparsehtp.linalg import mixed, uniform
 from sparsehtp.linalg.tableau import addition_gains, empty_tableau, pivot, removal_losses, swap_gains
 from sparsehtp.objectives import GramEquations
 
@@ -240,3 +242,21 @@ def test_tableau_gains_are_exact(x64):
             expected = pivot(gram, expected, jnp.int32(i), jnp.int32(j), no, yes, jnp.zeros(P))
         np.testing.assert_allclose(smaller.g, expected.g, atol=1e-9)
         np.testing.assert_allclose(smaller.q, expected.q, atol=1e-9)
+
+
+def test_no_effort_searches_among_fewer_features_than_a_lesser_one():
+    threshold = sht.Sparsity(3, k_max=16)
+    for n in (10, 2000, 3000, 40_000, 10**7):
+        objective = types.SimpleNamespace(n_coefficients=5000, ifo_per_gradient=n)
+        widths = [sht.BestSubset(e)._pool_width(objective, threshold) for e in ("fast", "default", "thorough")]
+        assert widths == sorted(widths) and 128 <= widths[0] <= 512
+
+
+def test_draws_are_uniform_and_belong_to_their_index():
+    seeds = [mixed(jnp.array([1, 2], jnp.uint32), t, i) for t in range(3) for i in range(3)]
+    draws = np.array([uniform(seed, jnp.arange(4000)) for seed in seeds])
+    assert np.all((draws >= 0) & (draws < 1))
+    counts = np.histogram(draws, 20, (0, 1))[0]
+    assert np.sum((counts - draws.size / 20) ** 2) / (draws.size / 20) < 43.8  # chi-squared, 19 degrees, 0.999
+    assert np.abs(np.corrcoef(draws) - np.eye(9)).max() < 0.08
+    np.testing.assert_array_equal(uniform(seeds[4], jnp.array([7, 3000])), draws[4, [7, 3000]])

@@ -38,11 +38,8 @@ with jax.enable_x64(True):
 
 
 def test_values():
-    check_objective(TREE)
-    for other in (
-        CUSTOM,
-        TREE,
-    ):  # derivatives and restrictions follow: CUSTOM's kind is in contracts/test_objectives.py
+    check_objective(TREE)  # the laws of CUSTOM's kind are tested in test_objectives.py
+    for other in (CUSTOM, TREE):
         np.testing.assert_allclose(other.value(POINT), MODEL.value(POINT), rtol=1e-12)
     z = gather(POINT, SUPPORT)
     ours, theirs = (each.restrict(SUPPORT).minimise(z).z for each in (TREE, MODEL))

@@ -8,6 +8,7 @@ import pytest
 from jax.sharding import Mesh, PartitionSpec
 
 import sparsehtp as sht
+from sparsehtp import _programs
 
 X, Y, _ = cases.data(sht.Squared(), n=24, p=6, seed=2)
 X, Y = X.astype(np.float32), Y.astype(np.float32)
@@ -97,6 +98,12 @@ def test_debug_names_a_function_that_is_made_anew():
         run()
         run()
     assert "objective.fun: <function" in log[1]
+
+
+def test_options_that_the_compiler_does_not_know_are_left_out():
+    assert not _programs._known("xla_no_such_option", True)
+    assert _programs.compiler_options("gpu") is None
+    assert _programs.compiler_options("cpu").items() <= _programs.CPU_OPTIONS.items()
 
 
 @pytest.mark.gpu
