@@ -5,7 +5,7 @@
 | step | 1e-6 | 1e-10 | SmallStep: step norm over the iterate's norm |
 | gradient | 1e-5 | 1e-8 | SmallGradient: gradient norm on the support over the full gradient norm at the start |
 | newton | 1e-7 | 1e-14 | Newton decrement over the value at which a restricted problem counts as solved |
-| level | 1e-3 | 1e-5 | gradient of a restricted problem over the terms that it sums, above which it is not level |
+| level | 3e-5 | 1e-10 | gradient of a restricted problem over the terms that it sums, above which it is not level |
 | admm | 1e-5 | 1e-9 | ADMM: primal and dual residual over the norms of the matrix and of S |
 | decrement | 1e-5 | 1e-8 | squared Newton decrement of a log determinant, whose next step squares it, to stop at |
 | pivot | 3e-5 | 1e-10 | smallest squared scaled Cholesky pivot, below which a restricted system counts as singular |
@@ -24,7 +24,7 @@ _TABLE = {
     "step": (1e-6, 1e-10),
     "gradient": (1e-5, 1e-8),
     "newton": (1e-7, 1e-14),
-    "level": (1e-3, 1e-5),
+    "level": (3e-5, 1e-10),
     "admm": (1e-5, 1e-9),
     "decrement": (1e-5, 1e-8),
     "pivot": (3e-5, 1e-10),

@@ -271,7 +271,10 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         if mean is not None:
             intercept = intercept + product(mean, x)
         scale = self.internal_scale()
-        x = x if scale is None else x * scale
+        if scale is not None:  # a start whose predictions are out of range stays a number
+            most = float(jnp.finfo(self.dtype).max)
+            with np.errstate(over="ignore"):
+                x = xp.clip(x * scale, -most, most)
         x = xp.append(x, intercept) if self.fit_intercept else x
         return jnp.asarray(x, self.dtype)
 
@@ -334,12 +337,21 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             l2 = jnp.minimum(l2 * self.inverse_scale * self.inverse_scale, most)
         return jnp.append(l2, jnp.zeros((), l2.dtype)) if self.fit_intercept else l2
 
+    def ridge_product(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
+        """ridge() * x, also where ridge() underflows and x is large."""
+        ridge = self.ridge()
+        if self.inverse_scale is None or self.standardize:
+            return ridge * x
+        slope = self.l2 * (x[: self.n_coefficients] * self.inverse_scale) * self.inverse_scale
+        slope = jnp.append(slope, jnp.zeros_like(x, shape=x.shape[0] - slope.shape[0]))  # none of the intercept
+        return jnp.where(ridge < jnp.finfo(x.dtype).tiny, slope, ridge * x)
+
     def value_at(self, forward, x):
         loss = dot(self._weights(), self.loss.value(forward, self.y))
-        return loss + 0.5 * dot(self.ridge() * x, x)  # x squared may overflow
+        return loss + 0.5 * dot(self.ridge_product(x), x)  # x squared may overflow
 
     def grad_at(self, forward, x):
-        return self.transpose_product(self._weights() * self.loss.derivative(forward, self.y)) + self.ridge() * x
+        return self.transpose_product(self._weights() * self.loss.derivative(forward, self.y)) + self.ridge_product(x)
 
     def curvature_at(self, forward, v, support):
         weights = self._weights() * self.loss.second_derivative(forward, self.y)

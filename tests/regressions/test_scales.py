@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 import sparsehtp as sht
 from sparsehtp import Support
@@ -123,3 +124,45 @@ def test_columns_are_scaled_no_further_than_their_ridge_can_follow():
     model = sht.LinearModel(1e-25 * X.astype(np.float32), np.sign(Y), sht.Logistic(), l2=0.1)
     x = model.to_internal(np.float32([1e12, 0, 0, 0, 0, 0]))
     np.testing.assert_allclose(model.value(x), 5e22, rtol=1e-4)
+
+
+def test_the_ridge_of_a_far_point_does_not_underflow():
+    scale, x = np.float32(2.0**66), np.array([1e16, -2e16, 0, 0, 0, 0], np.float32)
+    model = sht.LinearModel((X * scale).astype(np.float32), np.sign(Y).astype(np.float32), sht.Logistic(), l2=1.0)
+    eta = (X * scale).astype(np.float32).astype(float) @ x.astype(float)
+    expected = np.mean(np.maximum(-np.sign(Y) * eta, 0)) + 0.5 * np.sum(x.astype(float) ** 2)
+    np.testing.assert_allclose(model.value(model.to_internal(x)), expected, rtol=1e-5)
+
+
+def test_a_start_beyond_the_range_comes_back_as_a_number():
+    columns = (X * 2e16).astype(np.float32)
+    model = sht.LinearModel(columns, np.sign(Y).astype(np.float32), sht.SmoothedHinge(), l2=1.0)
+    start = np.zeros(6, np.float32)
+    start[1] = 2.6e25  # its predictions are 5e41
+    solution = sht.solve(model, sht.Sparsity(1), sht.IHT(), start, throw=False)
+    assert np.isfinite(solution.x).all()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_loss_with_kinks_is_not_called_solved_before_its_slope_is_gone(seed):
+    # Means a hundred times the deviations, no intercept: what is left of the slope cancels.
+    rng = np.random.default_rng(seed)
+    Z = (rng.standard_normal((20, 4)) + 100 * rng.uniform(-1, 1, 4)).astype(np.float32)
+    y = np.where(Z[:, 0] - Z[:, 0].mean() + rng.logistic(size=20) > 0, 1, -1).astype(np.float32)
+    model = sht.LinearModel(Z, y, sht.SmoothedHinge(0.25), l2=np.float32(1e-12))
+    solution = sht.solve(model, sht.Sparsity(4), throw=False)
+    exact = minimize(
+        lambda w: double(Z, y, w, 0.25), np.asarray(solution.x, float), jac=True, method="L-BFGS-B",
+        options={"maxiter": 10**5, "maxfun": 10**6, "ftol": 1e-15, "gtol": 1e-13},
+    )  # fmt: skip
+    said = solution.result == sht.RESULTS.converged
+    assert not said or double(Z, y, np.asarray(solution.x, float), 0.25)[0] <= exact.fun + 1e-4
+
+
+def double(Z, y, w, width):
+    """The mean smoothed hinge and its gradient in double precision."""
+    Z = Z.astype(float)
+    short = np.clip(1 - y * (Z @ w), 0, None)
+    near = short < width
+    value = np.where(near, short**2 / (2 * width), short - width / 2)
+    return value.mean(), -(np.where(near, short / width, 1.0) * y) @ Z / y.size
