@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test test-all lint bench reproduce-quick claims clean
+.PHONY: setup demo test test-all lint structure bench reproduce-quick claims clean
 
 setup: $(STAMP)
 
@@ -25,6 +25,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# Rooms of the package and imports between them.
+structure:
+	@$(PYTHON) tests/structure.py
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.run core

@@ -5,14 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from . import _driver, _implicit, _implicit_rank  # noqa: F401  (the latter registers the derivatives of ranks)
-from ._margin import support_margin
 from ._programs import program
-from ._record import Record
-from ._results import RESULTS, Solution, SolveError
-from ._termination import AbstractTermination
 from ._threads import one_blas_thread
 from ._types import ArrayLike, is_concrete, seeded
+from .derivatives import run as run_implicit
+from .derivatives import support_margin
+from .iteration import driver
+from .iteration.record import Record
+from .iteration.results import RESULTS, Solution, SolveError
+from .iteration.termination import AbstractTermination
 from .objectives import AbstractObjective, AbstractRestrictable
 from .solvers import HTP, IHT, AbstractSolver, BestSubset, PrimalDual
 from .steps import ScheduleStep, inverse_sqrt
@@ -103,7 +104,7 @@ def solve(
     key = seeded(0) if key is None else key
     start = _start(objective, x0)
     bound, countable = threshold.bind(objective).counted()
-    problem = _driver.Problem(objective, bound, solver, termination, start, key)
+    problem = driver.Problem(objective, bound, solver, termination, start, key)
     with one_blas_thread():
         solution = _solution(problem, countable, max_steps, record, implicit)
         if throw and is_concrete(solution.result):
@@ -122,7 +123,7 @@ def _solution(problem, countable, max_steps, record, implicit):
     """The run and what is told about it, as one program."""
     objective, threshold = problem.objective, problem.threshold
     problem = problem if problem.x0 is not None else problem._replace(x0=objective.origin())
-    outcome = (_implicit.run if implicit else _driver.unrolled)(problem, max_steps, record)
+    outcome = (run_implicit if implicit else driver.unrolled)(problem, max_steps, record)
     x, intercept = objective.to_external(outcome.x)
     return Solution(
         x=x,

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ._passes import Passes, joined
 from ._programs import program
 from ._progress import Callback, reporting
 from ._solve import _check_kind, solve
@@ -17,6 +16,7 @@ from ._threads import one_blas_thread
 from ._tolerances import tolerance
 from ._types import replace, seeded
 from .datasets.data import nonfinite
+from .datasets.passes import Passes, joined
 from .datasets.shards import Rows, Shards
 from .linalg import dot
 from .losses import AbstractLoss, Squared

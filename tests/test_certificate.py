@@ -166,7 +166,7 @@ def test_a_logistic_model_against_scipy(x64, monkeypatch):
         np.testing.assert_allclose(c.swap_gain, max(value(support) - best, 0), atol=1e-9)
         assert c.stationary and c.best_swap == (exchange if c.swap_gain else None)
         assert rank != 0 or (c.swap_gain == 0.0 and c.lemma21)
-    monkeypatch.setattr("sparsehtp._certificate.REFIT_WORK", 0)
+    monkeypatch.setattr("sparsehtp.certificates.certificate.REFIT_WORK", 0)
     c = sht.certificate(model, sht.Sparsity(2), fit_of(np.array(support), z[:-1], z[-1]))
     assert c.stationary and c.swap_gain is c.best_swap is None and "12 refits are too many" in c.statement
 
@@ -237,7 +237,7 @@ def test_blocks_of_features_give_the_same(x64, monkeypatch):
     problem = Problem(5, CENTRED_RIDGE)
     fit, _ = problem.fit([0, 2, 5])
     whole = sht.certificate(problem.model(), sht.Sparsity(K), fit)
-    monkeypatch.setattr("sparsehtp._swap_scan.BLOCK_MEMORY", 3 * 8 * (N + 12) - 1)
+    monkeypatch.setattr("sparsehtp.certificates.swap_scan.BLOCK_MEMORY", 3 * 8 * (N + 12) - 1)
     blocks = sht.certificate(problem.model(), sht.Sparsity(K), fit)
     assert whole.swap_gain > 0 and blocks.best_swap == whole.best_swap and blocks.lemma21 == whole.lemma21
     np.testing.assert_allclose(blocks.swap_gain, whole.swap_gain, rtol=1e-10)

@@ -15,11 +15,11 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._cache import disk_cache
-from .._certificate import Certificate, certificate
-from .._path import Path
-from .._results import FIRED, RESULTS, Solution
 from .._solve import solve
 from .._types import replace, seeded
+from ..certificates.certificate import Certificate, certificate
+from ..grids.path import Path
+from ..iteration.results import FIRED, RESULTS, Solution
 from ..objectives import LinearModel
 from ..thresholds import GroupSparsity
 from . import parameters, selection

@@ -10,8 +10,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 
 from .._cache import disk_cache
-from .._results import FIRED, RESULTS
 from .._types import seeded
+from ..iteration.results import FIRED, RESULTS
 from ..losses import Logistic
 from . import parameters, selection
 from .base import SparseLinearModel

@@ -8,12 +8,12 @@ import jax
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .._criteria import information_criterion
-from .._cross_validation import cross_validate
-from .._path import Path, solve_path
-from .._results import RESULTS, Solution
 from .._solve import solve
 from .._types import replace, seeded
+from ..grids.criteria import information_criterion
+from ..grids.cross_validation import cross_validate
+from ..grids.path import Path, solve_path
+from ..iteration.results import RESULTS, Solution
 from ..objectives import Precision
 from ..solvers import HTP, IHT, AbstractSolver, FoBa, ForwardSelection, GraSP
 from ..thresholds import OffDiagonal, pairs_of

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._cache import disk_cache
-from .._path import Path
+from ..grids.path import Path
 from ..objectives import Precision
 from . import graph, parameters
 

@@ -13,10 +13,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from .._cache import disk_cache
 from .._programs import program
-from .._reduced_rank import ReducedRank, reduced_rank
-from .._results import RESULTS
 from .._solve import solve
+from ..iteration.results import RESULTS
 from ..objectives import MultiResponse
+from ..solvers.reduced_rank import ReducedRank, reduced_rank
 from ..thresholds import Rank
 from . import parameters, selection
 

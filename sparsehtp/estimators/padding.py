@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import issparse
 
-from .._path import Path
-from .._results import Solution
 from .._types import Support, replace
 from ..designs import DenseDesign, SparseDesign
+from ..grids.path import Path
+from ..iteration.results import Solution
 from ..linalg.sparse import Rows
 from ..objectives import LinearModel
 from ..thresholds import GroupSparsity

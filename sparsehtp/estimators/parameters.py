@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from .._criteria import NAMES
-from .._termination import AbstractTermination, Cycle, SmallGradient, SmallStep
+from ..grids.criteria import NAMES
+from ..iteration.termination import AbstractTermination, Cycle, SmallGradient, SmallStep
 from ..losses import AbstractLoss, Hinge, Huber, Logistic, Poisson, SmoothedHinge, Squared
 from ..solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, ForwardSelection, GraSP, SubspacePursuit
 from ..thresholds import GroupSparsity, NonNegativeSparsity, Sparsity

@@ -9,7 +9,7 @@ from sklearn.covariance import EmpiricalCovariance
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._cache import disk_cache
-from .._path import Path
+from ..grids.path import Path
 from ..objectives import Precision
 from . import graph, parameters
 

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
-from .._criteria import information_criterion
-from .._cross_validation import cross_validate
-from .._path import Path, solve_path
 from .._solve import default_solver
+from ..grids.criteria import information_criterion
+from ..grids.cross_validation import cross_validate
+from ..grids.path import Path, solve_path
 from ..objectives import LinearModel
 from ..solvers import AbstractSolver, BestSubset, FoBa
 from ..thresholds.base import default_k_max

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._programs import program
-from .._results import Solution
 from .._solve import solve
 from .._types import replace
+from ..iteration.results import Solution
 from ..losses import Softmax
 from ..objectives import MultiResponse
 from ..solvers import HTP

@@ -9,9 +9,9 @@ import numpy as np
 
 from .. import solvers
 from .._programs import program
-from .._results import FIRED, RESULTS
 from .._solve import solve
-from .._termination import AbstractTermination, SmallStep
+from ..iteration.results import FIRED, RESULTS
+from ..iteration.termination import AbstractTermination, SmallStep
 from ..losses import Hinge, SmoothedHinge
 from ..objectives import LinearModel
 from ..solvers import DIHT, HTP, IHT, SDIHT

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._programs import program
 from .._solve import solve
-from .._termination import DualGap
+from ..iteration.termination import DualGap
 from ..objectives import LinearModel
 from ..screening import lower_bound
 from ..solvers import CDSS, DIHT, PrimalDual

@@ -14,9 +14,9 @@ from scipy.stats import spearmanr
 
 from .._programs import program
 from .._solve import solve
-from .._termination import Cycle, SmallStep
 from .._threads import one_blas_thread
 from ..designs import DenseDesign, SparseDesign
+from ..iteration.termination import Cycle, SmallStep
 from ..linalg import sparse_eigenvalue
 from ..linalg.power_iteration import random_start
 from ..losses import Logistic, Squared

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.metrics import matthews_corrcoef
 
-from .._path import solve_path
 from .._solve import solve
 from ..datasets import make_precision
 from ..estimators import SparseLDA
+from ..grids.path import solve_path
 from ..objectives import Precision
 from ..solvers import HTP, FoBa, ForwardSelection, GraSP
 from ..thresholds import OffDiagonal

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._record import Record
-from .._results import RESULTS
 from .._solve import solve
-from .._termination import SmallStep
 from .._types import replace
+from ..iteration.record import Record
+from ..iteration.results import RESULTS
+from ..iteration.termination import SmallStep
 from ..losses import Logistic, Softmax
 from ..objectives import LinearModel, MultiResponse
 from ..solvers import IHT, SVRGHT, HybridHT, StochasticHT

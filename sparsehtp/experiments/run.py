@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._progress import Callback
-from .._results import RESULTS
 from ..io import describe_device, versions, write_whole
+from ..iteration.results import RESULTS
 from .data import DataSet, load
 
 # A quick run is too small to decide anything.

@@ -9,7 +9,7 @@ from scipy.stats import linregress
 
 from .._programs import program
 from .._solve import solve
-from .._termination import SmallStep
+from ..iteration.termination import SmallStep
 from ..objectives import LinearModel
 from ..solvers import IHT
 from ..steps import ConstantStep

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._programs import program
-from .._record import Record
-from .._results import RESULTS
 from .._solve import solve
-from .._termination import SmallGradient, SmallStep
+from ..iteration.record import Record
+from ..iteration.results import RESULTS
+from ..iteration.termination import SmallGradient, SmallStep
 from ..losses import Logistic
 from ..objectives import LinearModel
 from ..solvers import SVRGHT

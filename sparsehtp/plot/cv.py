@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .._cross_validation import CrossValidation
+from ..grids.cross_validation import CrossValidation
 from .style import PALETTE, REST, k_axis, new_figure, tidy
 
 MAX_LINES = 8  # values of l2 with a colour of their own

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from .._path import Path
 from .._types import ArrayLike
+from ..grids.path import Path
 from .style import MAX_LABELS, PALETTE, REST, k_axis, label_ends, line_style, mark_k, names_of, new_figure, tidy
 
 

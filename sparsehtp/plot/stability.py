@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._stability import Stability
+from ..grids.stability import Stability
 from .style import MAX_LABELS, PALETTE, REST, k_axis, label_ends, line_style, names_of, new_figure, tidy
 
 

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from .._results import Solution
 from .._solve import solve
+from ..iteration.results import Solution
 from ..objectives import LinearModel
 from ..solvers import ForwardSelection
 from ..thresholds import Sparsity

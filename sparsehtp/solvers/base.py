@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from .._results import RESULTS
 from .._types import Info, Support
+from ..iteration.results import RESULTS
 from ..objectives import AbstractObjective, gather
 from ..steps import AbstractStep
 from ..thresholds import AbstractThreshold

@@ -11,10 +11,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
-from .._results import RESULTS
-from .._termination import SwapOptimal
 from .._tolerances import tolerance
 from .._types import Support, is_concrete
+from ..iteration.results import RESULTS
+from ..iteration.termination import SwapOptimal
 from ..linalg import START, any_lane, mixed, one_by_one, top_k, uniform
 from ..linalg.tableau import Tableau, empty_tableau, swap_gains
 from ..objectives import AbstractRestrictable, GramEquations, gather

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-from .._termination import SwapOptimal
 from .._tolerances import tolerance
 from .._types import Support
 from ..duality.dual import Dual, is_smooth
+from ..iteration.termination import SwapOptimal
 from ..linalg import any_lane, dot
 from ..objectives import LinearModel
 from ..objectives.base import gather, scatter

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from .._results import RESULTS
-from .._termination import DualGap, SmallStep
 from .._types import Info, Support
 from ..duality.dual import Dual, DualPoint, require_dual
+from ..iteration.results import RESULTS
+from ..iteration.termination import DualGap, SmallStep
 from ..linalg import dot
 from ..losses import Squared
 from ..objectives import LinearModel

@@ -8,9 +8,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from .._results import RESULTS
-from .._termination import Complete
 from .._types import Support, is_concrete
+from ..iteration.results import RESULTS
+from ..iteration.termination import Complete
 from ..linalg import any_lane
 from ..objectives import AbstractRestrictable, gather
 from ..thresholds import NonNegativeSparsity, OffDiagonal, Sparsity

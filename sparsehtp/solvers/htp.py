@@ -6,9 +6,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._results import RESULTS
-from .._termination import Cycle, StableSupport
 from .._types import Support
+from ..iteration.results import RESULTS
+from ..iteration.termination import Cycle, StableSupport
 from ..linalg import dot
 from ..objectives import AbstractRefittable, gather, scatter
 from ..steps import AbstractStep, NormalisedStep

@@ -6,8 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._termination import Cycle, SmallGradient, SmallStep
 from .._types import Support
+from ..iteration.termination import Cycle, SmallGradient, SmallStep
 from ..objectives import AbstractObjective
 from ..steps import AbstractStep, NormalisedStep, ScheduleStep
 from ..thresholds import L0L1L2, AbstractUnitThreshold, Rank

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from .._termination import Complete, DualGap
 from .._tolerances import tolerance
 from .._types import Support
 from ..duality.dual import Dual, DualPoint, Fixed, is_smooth, require_dual
+from ..iteration.termination import Complete, DualGap
 from ..linalg import dot, top_k
 from ..objectives import LinearModel
 from ..objectives.base import gather, scatter

@@ -5,7 +5,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 
-from .._termination import Cycle, SmallStep, StableSupport
+from ..iteration.termination import Cycle, SmallStep, StableSupport
 from ..objectives import AbstractRefittable
 from ..thresholds import AbstractUnitThreshold, union
 from .base import AbstractSolver

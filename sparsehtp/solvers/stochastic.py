@@ -13,8 +13,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from .._termination import SmallGradient, SmallStep
 from .._types import Info, is_concrete
+from ..iteration.termination import SmallGradient, SmallStep
 from ..losses.base import positive
 from ..objectives import AbstractFiniteSum
 from ..steps import AbstractStep, SampleStep

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp._termination import AbstractTermination
 from sparsehtp.designs import AbstractDesign
+from sparsehtp.iteration.termination import AbstractTermination
 from sparsehtp.losses import AbstractLoss, AbstractVectorLoss
 from sparsehtp.objectives import AbstractObjective
 from sparsehtp.solvers import AbstractSolver

@@ -286,7 +286,7 @@ def test_grids_and_certificates_are_those_of_dense():
 
 @pytest.mark.slow
 def test_certificate_in_blocks(monkeypatch):
-    from sparsehtp import _swap_scan
+    from sparsehtp.certificates import swap_scan as _swap_scan
 
     dense, thin = pair()
     worse = sht.solve(dense, sht.Sparsity(0, k_max=0, keep=[5, 9, 12]), sht.HTP(), max_steps=1)

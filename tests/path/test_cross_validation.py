@@ -7,7 +7,7 @@ import screening
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKFold
 
 import sparsehtp as sht
-from sparsehtp import _cross_validation
+from sparsehtp.grids import cross_validation as _cross_validation
 
 KS, L2S = range(4), [0.01, 0.1]
 SOLVER = screening.Screening()

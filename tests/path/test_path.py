@@ -9,7 +9,7 @@ import scipy.sparse
 import screening
 
 import sparsehtp as sht
-from sparsehtp import _grid
+from sparsehtp.grids import grid as _grid
 
 KS, L2S = range(5), [0.01, 0.1]
 

@@ -5,7 +5,7 @@ import pytest
 import screening
 
 import sparsehtp as sht
-from sparsehtp import _stability
+from sparsehtp.grids import stability as _stability
 
 SOLVER = screening.Screening()
 

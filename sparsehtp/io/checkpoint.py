@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from .io import describe_device, versions, write_whole
-from .io.npz import read_npz
+from . import describe_device, versions, write_whole
+from .npz import read_npz
 
 MANIFEST = "manifest.json"
 

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Shaped, jaxtyped
 
-from .._results import Solution
-from .npz import read_npz, too_large
-from .results import versions, write_whole
+from .io.npz import read_npz, too_large
+from .io.results import versions, write_whole
+from .iteration.results import Solution
 
 FORMAT = "sparsehtp"
 VERSION = 1
@@ -113,14 +113,14 @@ class _Misfit(Exception):
 
 def _public(name: str) -> type:
     """The public class of this package with a name."""
-    found = getattr(importlib.import_module("sparsehtp"), name)
+    found = getattr(importlib.import_module(__package__), name)
     if not isinstance(found, type):
         raise TypeError(f"{name} is no class.")
     return found
 
 
 def _is_public(kind: type) -> bool:
-    return getattr(importlib.import_module("sparsehtp"), kind.__name__, None) is kind
+    return getattr(importlib.import_module(__package__), kind.__name__, None) is kind
 
 
 def _fields(value: Any) -> dict[str, Any] | None:

@@ -8,14 +8,14 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from ._programs import program
-from ._progress import Callback, reporting
-from ._results import Solution
-from ._solve import _check_kind, solve
-from ._types import ArrayLike, replace, seeded
-from .objectives import AbstractObjective, LinearModel
-from .solvers import AbstractSolver
-from .thresholds import AbstractThreshold, AbstractUnitThreshold
+from .._programs import program
+from .._progress import Callback, reporting
+from .._solve import _check_kind, solve
+from .._types import ArrayLike, replace, seeded
+from ..iteration.results import Solution
+from ..objectives import AbstractObjective, LinearModel
+from ..solvers import AbstractSolver
+from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 
 ADAM = optax.adam(0.2)  # one object, so that its steps are compiled once
 

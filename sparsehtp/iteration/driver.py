@@ -14,12 +14,12 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int
 
-from . import _debug
-from ._programs import program
-from ._record import Record
-from ._results import FIRED, RESULTS
-from ._types import Info
-from .linalg import LANE, one_by_one
+from .._programs import program
+from .._types import Info
+from ..linalg import LANE, one_by_one
+from . import retraces as _debug
+from .record import Record
+from .results import FIRED, RESULTS
 
 
 class Problem(NamedTuple):

@@ -7,16 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ._chunks import chunk_width
-from ._programs import program
-from ._proof import NOTHING, penalised_point, penalised_statement, proof_of
-from ._swap_scan import BLOCK_MEMORY, CANDIDATES, Swaps, lemma21, quadratic_bound, scan
-from ._threads import one_blas_thread
-from ._tolerances import tolerance
-from ._types import Support, in_double, is_concrete
-from .linalg import LANE
-from .losses import Squared
-from .objectives import (
+from .._chunks import chunk_width
+from .._programs import program
+from .._threads import one_blas_thread
+from .._tolerances import tolerance
+from .._types import Support, in_double, is_concrete
+from ..linalg import LANE
+from ..losses import Squared
+from ..objectives import (
     AbstractObjective,
     AbstractRestrictable,
     LinearModel,
@@ -25,9 +23,11 @@ from .objectives import (
     gather,
     scatter,
 )
-from .objectives.base import DENSE_HESSIAN_LIMIT
-from .thresholds import L0L1L2, AbstractUnitThreshold, GroupSparsity, Sparsity
-from .thresholds.base import default_k_max, next_power_of_two
+from ..objectives.base import DENSE_HESSIAN_LIMIT
+from ..thresholds import L0L1L2, AbstractUnitThreshold, GroupSparsity, Sparsity
+from ..thresholds.base import default_k_max, next_power_of_two
+from .proof import NOTHING, penalised_point, penalised_statement, proof_of
+from .swap_scan import BLOCK_MEMORY, CANDIDATES, Swaps, lemma21, quadratic_bound, scan
 
 BATCH = 32  # refits at a time among them
 EXACTLY, NEARLY = 1e-13, 3e-5  # singular values of collinear columns of norm one, in float64

@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ._programs import program
-from ._types import Support, replace
-from .linalg import dot, masked_factor, top_k
-from .losses import Squared
-from .objectives import LinearModel, gather
+from .._programs import program
+from .._types import Support, replace
+from ..linalg import dot, masked_factor, top_k
+from ..losses import Squared
+from ..objectives import LinearModel, gather
 
 BLOCK_MEMORY = 2**28  # bytes of a block of Gram rows, and of the columns of a batch of refits
 HOST_MEMORY = 2**32  # bytes of the Gram rows of a sparse design, kept outside of the device

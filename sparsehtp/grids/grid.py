@@ -17,19 +17,19 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from . import _driver
-from ._checkpoint import Checkpoint
-from ._chunks import DEFAULT_MEMORY, chunk_width
-from ._programs import program
-from ._progress import Callback, reporting
-from ._solve import _check_kind, default_solver
-from ._threads import one_blas_thread
-from ._types import ArrayLike, Support, host, is_concrete, replace, seeded
-from .linalg import LANE, one_by_one
-from .objectives import AbstractObjective, MultiResponse, gather, scatter
-from .solvers import AbstractSolver
-from .solvers.base import AbstractPathSolver
-from .thresholds import AbstractUnitThreshold, Sparsity
+from .._chunks import DEFAULT_MEMORY, chunk_width
+from .._programs import program
+from .._progress import Callback, reporting
+from .._solve import _check_kind, default_solver
+from .._threads import one_blas_thread
+from .._types import ArrayLike, Support, host, is_concrete, replace, seeded
+from ..io.checkpoint import Checkpoint
+from ..iteration import driver
+from ..linalg import LANE, one_by_one
+from ..objectives import AbstractObjective, MultiResponse, gather, scatter
+from ..solvers import AbstractSolver
+from ..solvers.base import AbstractPathSolver
+from ..thresholds import AbstractUnitThreshold, Sparsity
 
 DEFAULT_K = 20
 CACHE = 2**21  # bytes of the tables of all lanes of a chunk on a CPU
@@ -262,8 +262,8 @@ def _single_lane(grid, own, place, lane):
     threshold = replace(grid.threshold, k=grid.ks[lane.k]).bind(objective)
     solver = grid.solver
     x0 = objective.origin()
-    problem = _driver.Problem(objective, threshold, solver, solver.default_termination, x0, grid.key)
-    outcome = _driver.run(problem, solver.default_max_steps, None)
+    problem = driver.Problem(objective, threshold, solver, solver.default_termination, x0, grid.key)
+    outcome = driver.run(problem, solver.default_max_steps, None)
     entries = threshold.entries(outcome.x, outcome.support)
     return _fit(grid, objective, scorer, outcome.x, outcome.support, entries, outcome.value, outcome.result)
 

@@ -5,10 +5,10 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ._programs import program
-from ._types import Support
-from .thresholds import AbstractUnitThreshold
-from .thresholds.base import members
+from .._programs import program
+from .._types import Support
+from ..thresholds import AbstractUnitThreshold
+from ..thresholds.base import members
 
 
 @program

@@ -11,13 +11,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 
-from . import _grid
-from ._path import Path, path_of
-from ._progress import Callback
-from ._types import ArrayLike, host
-from .solvers import AbstractSolver, BestSubset
-from .solvers.best_subset import WORKING_SET
-from .thresholds import AbstractThreshold
+from .._progress import Callback
+from .._types import ArrayLike, host
+from ..solvers import AbstractSolver, BestSubset
+from ..solvers.best_subset import WORKING_SET
+from ..thresholds import AbstractThreshold
+from . import grid as _grid
+from .path import Path, path_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

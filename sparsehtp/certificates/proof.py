@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ._programs import program
-from ._tolerances import tolerance
-from .duality import Dual, no_dual
-from .objectives.base import gather
-from .screening import lower_bound
-from .solvers.cdss import CDSSState, best_swap
+from .._programs import program
+from .._tolerances import tolerance
+from ..duality import Dual, no_dual
+from ..objectives.base import gather
+from ..screening import lower_bound
+from ..solvers.cdss import CDSSState, best_swap
 
 USEFUL = 1.0  # a bound that leaves more than this share of itself open is not worth stating as a percentage
 

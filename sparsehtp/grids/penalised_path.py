@@ -6,15 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._programs import program
-from ._progress import Callback, reporting
-from ._solve import _check_kind, solve
-from ._types import Support, is_concrete, replace
-from .duality import Dual
-from .objectives import LinearModel
-from .solvers import CDSS, AbstractSolver
-from .solvers.cdss import entry_gains
-from .thresholds import L0L1L2
+from .._programs import program
+from .._progress import Callback, reporting
+from .._solve import _check_kind, solve
+from .._types import Support, is_concrete, replace
+from ..duality import Dual
+from ..objectives import LinearModel
+from ..solvers import CDSS, AbstractSolver
+from ..solvers.cdss import entry_gains
+from ..thresholds import L0L1L2
 
 BELOW = 0.999  # the next l0 over the largest gain of a feature that would enter
 DEFAULT_K = 20

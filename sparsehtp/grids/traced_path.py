@@ -6,9 +6,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from . import _grid, _implicit
-from ._types import ArrayLike, Support, replace
-from .objectives import gather
+from .._types import ArrayLike, Support, replace
+from ..derivatives import implicit as _implicit
+from ..objectives import gather
+from . import grid as _grid
 
 
 def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:

@@ -10,9 +10,9 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ._checkpoint import Checkpoint
-from ._programs import program
-from .datasets.shards import Rows, Shards
+from .._programs import program
+from ..io.checkpoint import Checkpoint
+from .shards import Rows, Shards
 
 HASH_BYTES = 32
 

@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from . import _grid
-from ._penalised_path import penalised_path
-from ._progress import Callback
-from ._results import FIRED, Solution
-from ._traced_path import traced_dense, traced_fits
-from ._types import ArrayLike, Support, host, is_concrete, seeded
-from .losses import Squared
-from .objectives import AbstractObjective
-from .solvers import AbstractSolver
-from .thresholds import L0L1L2, AbstractThreshold
+from .._progress import Callback
+from .._types import ArrayLike, Support, host, is_concrete, seeded
+from ..iteration.results import FIRED, Solution
+from ..losses import Squared
+from ..objectives import AbstractObjective
+from ..solvers import AbstractSolver
+from ..thresholds import L0L1L2, AbstractThreshold
+from . import grid as _grid
+from .penalised_path import penalised_path
+from .traced_path import traced_dense, traced_fits
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

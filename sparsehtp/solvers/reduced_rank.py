@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from ._tolerances import tolerance
-from ._types import is_concrete
-from .linalg import dot
-from .linalg.lanes import lane_by_lane
-from .objectives import MultiResponse
+from .._tolerances import tolerance
+from .._types import is_concrete
+from ..linalg import dot
+from ..linalg.lanes import lane_by_lane
+from ..objectives import MultiResponse
 
 
 class ReducedRank(NamedTuple):

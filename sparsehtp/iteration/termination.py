@@ -7,9 +7,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ._results import FIRED
-from ._tolerances import tolerance
-from ._types import Info
+from .._tolerances import tolerance
+from .._types import Info
+from .results import FIRED
 
 
 class AbstractTermination(eqx.Module):

@@ -25,16 +25,16 @@ from jax import dtypes, lax
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Bool, Float
 
-from . import _driver
-from ._programs import program
-from ._record import Record
-from ._tolerances import tolerance
-from ._types import Support
-from .linalg import masked_factor
-from .objectives import AbstractRefittable, AbstractRestricted, gather, scatter
-from .objectives.base import DENSE_HESSIAN_LIMIT
-from .thresholds import AbstractThreshold
-from .thresholds.base import AbstractSupportThreshold
+from .._programs import program
+from .._tolerances import tolerance
+from .._types import Support
+from ..iteration import driver
+from ..iteration.record import Record
+from ..linalg import masked_factor
+from ..objectives import AbstractRefittable, AbstractRestricted, gather, scatter
+from ..objectives.base import DENSE_HESSIAN_LIMIT
+from ..thresholds import AbstractThreshold
+from ..thresholds.base import AbstractSupportThreshold
 
 
 class AbstractEquations(eqx.Module):
@@ -202,9 +202,9 @@ def _(threshold, objective, x, support):
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
-def run(problem: _driver.Problem, max_steps: int, record: Record | None) -> _driver.Outcome:
-    """`_driver.run` with derivatives of `x` and `value` in the objective and the threshold; all others are zero."""
-    return _driver.run(problem, max_steps, record)
+def run(problem: driver.Problem, max_steps: int, record: Record | None) -> driver.Outcome:
+    """`driver.run` with derivatives of `x` and `value` in the objective and the threshold; all others are zero."""
+    return driver.run(problem, max_steps, record)
 
 
 @functools.partial(run.defjvp, symbolic_zeros=True)

@@ -15,12 +15,12 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from ._implicit import AbstractEquations, equations
-from ._tolerances import tolerance
-from ._types import Factors
-from .linalg import dot, truncated_newton
-from .objectives import AbstractObjective
-from .thresholds import Rank
+from .._tolerances import tolerance
+from .._types import Factors
+from ..linalg import dot, truncated_newton
+from ..objectives import AbstractObjective
+from ..thresholds import Rank
+from .implicit import AbstractEquations, equations
 
 
 class RankEquations(AbstractEquations):

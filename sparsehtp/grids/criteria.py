@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import gammaln
 
-from ._path import Path
+from .path import Path
 
 NAMES = ("aic", "bic", "ebic", "sic")
 

@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ._results import RESULTS
-from ._solve import solve
-from ._termination import SmallStep
-from ._types import replace
-from .objectives import AbstractObjective
-from .solvers import AbstractSolver
-from .steps import ConstantStep
-from .thresholds import AbstractThreshold
+from .._solve import solve
+from .._types import replace
+from ..iteration.results import RESULTS
+from ..iteration.termination import SmallStep
+from ..objectives import AbstractObjective
+from ..solvers import AbstractSolver
+from ..steps import ConstantStep
+from ..thresholds import AbstractThreshold
 
 FACTORS = 2.0 ** np.arange(-3, 8)  # of the step that the solver would take
 

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from . import _grid
-from ._cross_validation import check_rows, seed_from
-from ._progress import Callback
-from ._types import ArrayLike
-from .solvers import AbstractSolver
-from .thresholds import AbstractThreshold
+from .._progress import Callback
+from .._types import ArrayLike
+from ..solvers import AbstractSolver
+from ..thresholds import AbstractThreshold
+from . import grid as _grid
+from .cross_validation import check_rows, seed_from
 
 
 class ErrorBound(NamedTuple):

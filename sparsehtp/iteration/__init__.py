@@ -1,0 +1,1 @@
+"""The solver loop: driver, stopping, histories, results."""

@@ -1,0 +1,1 @@
+"""Step sizes and parameters by search or by gradient."""

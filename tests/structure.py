@@ -1,0 +1,79 @@
+"""The rooms of the package, the order in which they may import each other, and a count of both.
+
+`python tests/structure.py [FOLDER]` (`make structure`) prints the count, of another checkout's package if one is named.
+"""
+
+import ast
+import sys
+from collections import Counter
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent / "sparsehtp"
+
+# A room imports from layers above its own in this list only.
+LAYERS = (
+    ("_programs", "_cache", "_chunks", "_progress", "_tolerances"),
+    ("_types", "_threads", "linalg", "io"),
+    ("designs", "losses", "thresholds", "iteration", "datasets"),
+    ("objectives",),
+    ("steps", "duality", "derivatives", "_keep_top_k", "_save"),
+    ("screening",),
+    ("solvers",),
+    ("_solve", "certificates", "testing"),
+    ("grids", "tuning", "_stream"),
+    ("estimators",),
+    ("plot",),
+    ("experiments",),
+    ("cli",),
+    ("__main__",),
+)
+
+
+def rooms(package=PACKAGE):
+    """The modules and folders in the package's root."""
+    return sorted(
+        path.stem
+        for path in package.iterdir()
+        if path.stem != "__init__" and (path.suffix == ".py" or (path / "__init__.py").exists())
+    )
+
+
+def imports(package=PACKAGE):
+    """(module, importing room, imported room) of every import statement between two rooms."""
+    for path in sorted(package.rglob("*.py")):
+        place = (package.name, *path.relative_to(package).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for target in _targets(node, place[:-1]):
+                if target[0] == package.name and len(target) > 1 and target[1] != place[1]:
+                    yield ".".join(place), place[1], target[1]
+
+
+def _targets(node, folder):
+    if isinstance(node, ast.Import):
+        return [alias.name.split(".") for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = list(folder[: len(folder) - node.level + 1]) if node.level else []
+    base += node.module.split(".") if node.module else []
+    return [base] if len(base) > 1 else [[*base, alias.name] for alias in node.names]
+
+
+def upward(package=PACKAGE):
+    """The imports that the order of layers forbids, as sentences."""
+    rank = {room: i for i, layer in enumerate(LAYERS) for room in layer}
+    return [
+        f"{module} imports {imported}, which is no lower layer than {importing}"
+        for module, importing, imported in imports(package)
+        if importing != "__init__" and rank[imported] >= rank[importing]
+    ]
+
+
+def in_words():
+    """The order of layers as CONTRIBUTING states it."""
+    return "; ".join(", ".join(layer) for layer in LAYERS)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else PACKAGE
+    pairs = Counter((a, b) for _, a, b in imports(folder))
+    print(f"{len(rooms(folder))} rooms in the root, {len(pairs)} pairs of rooms that import, {pairs.total()} imports.")
