@@ -17,7 +17,7 @@ from .iteration.termination import AbstractTermination
 from .objectives import AbstractObjective, AbstractRestrictable
 from .solvers import HTP, IHT, AbstractSolver, BestSubset, PrimalDual
 from .steps import ScheduleStep, inverse_sqrt
-from .thresholds import L0L1L2, AbstractThreshold, Rank, Sparsity
+from .thresholds import AbstractThreshold
 
 
 def solve(
@@ -146,13 +146,10 @@ def default_solver(objective: AbstractObjective, threshold: AbstractThreshold) -
     loss = getattr(objective, "loss", None)
     if loss is not None and not loss.twice_differentiable:
         return IHT(ScheduleStep(inverse_sqrt))
-    if isinstance(threshold, Rank):
-        return IHT()
-    if isinstance(threshold, L0L1L2):
-        return PrimalDual()
-    if not isinstance(threshold, Sparsity) or threshold.lower is not None or threshold.upper is not None:
+    by_structure = {"rank": IHT, "penalty": PrimalDual, "entries": BestSubset}.get(threshold.structure, HTP)
+    if by_structure is BestSubset and not (isinstance(objective, AbstractRestrictable) and BestSubset.holds(threshold)):
         return HTP()
-    return BestSubset() if isinstance(objective, AbstractRestrictable) and BestSubset.holds(threshold) else HTP()
+    return by_structure()
 
 
 def _check_kind(name, value, kind, example):

@@ -296,7 +296,7 @@ class _Stream:
         mask = np.asarray(support.mask)
         penalty = np.where(mask, ridge[support.idx], 0)
         z = np.where(mask, x[support.idx], 0)
-        quadratic = isinstance(self.loss, Squared)
+        quadratic = self.loss.quadratic
         tol, best, decrement = tolerance("newton", np.float64), None, 0.0
         for _ in range(NEWTON_PASSES):
             zeros = (np.zeros(()), np.zeros(()), np.zeros(z.size), np.zeros((z.size, z.size)))

@@ -12,7 +12,7 @@ from sparsehtp.solvers.base import AbstractPathSolver, Trail
 
 class Screening(AbstractPathSolver):
     requires = AbstractRestrictable
-    supports = (sht.Sparsity,)
+    structures = ("entries",)
 
     @property
     def default_termination(self):

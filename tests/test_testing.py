@@ -88,6 +88,21 @@ class NoLocation(sht.Poisson):
     location = True
 
 
+class NotHalf(sht.Squared):
+    def value(self, eta, y):
+        return (eta - y) ** 2
+
+    def derivative(self, eta, y):
+        return 2 * (eta - y)
+
+    def second_derivative(self, eta, y):
+        return jnp.full_like(eta, 2)
+
+    @property
+    def smoothness(self):
+        return 2.0
+
+
 class WrongMean(sht.Poisson):
     def mean(self, eta):
         return jnp.exp(eta) + 0.1
@@ -145,6 +160,7 @@ WRONG_LOSSES = [
     (UnknownKink(), "second_derivative is positive .set kinked"),
     (UnknownJump(), "derivative does not jump .set twice_differentiable"),
     (NoLocation(), "value depends on eta - y only"),
+    (NotHalf(), "value is half the squared distance"),
     (WrongMean(), "a prediction is best where the target is its mean"),
     (WrongProbability(2.0), "the expected derivative is zero under mean"),
     (ForbiddenTargets(), "check_targets takes what draw_targets gives, but it says: y: Poisson needs counts >= 0"),

@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._types import Support, is_concrete, replace
 from ..linalg import dot, largest_eigenvalue, random_start
-from ..losses import AbstractConjugateLoss, Squared
+from ..losses import AbstractConjugateLoss
 from ..objectives import LinearModel
 from ..thresholds import L0L1L2, Sparsity
 
@@ -290,7 +290,7 @@ def balanced(
     that the sum vanishes to rounding, which stays in the (convex) range.
     """
     live = weights > 0
-    if isinstance(loss, Squared):  # the range is the whole line
+    if loss.quadratic:  # the range is the whole line
         return a - dot(weights, jnp.where(live, a, 0)) / jnp.sum(weights)
     low = -jnp.max(jnp.where(live, a, -jnp.inf))
     high = -jnp.min(jnp.where(live, a, jnp.inf))
@@ -316,7 +316,7 @@ def balanced(
 def best_shift(loss, eta: Float[Array, "n"], y: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, ""]:
     """The number b that minimises sum_i weights_i l(eta_i + b, y_i), by bisection on the derivative."""
     live = weights > 0
-    if isinstance(loss, Squared):
+    if loss.quadratic:
         return dot(weights, jnp.where(live, y - eta, 0)) / jnp.sum(weights)
     size = jnp.max(jnp.where(live, jnp.abs(eta) + jnp.abs(y), 0)) + 10
 

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, Int
 
 from .._types import replace
 from ..linalg import dot
-from ..losses import Hinge, Poisson, SmoothedHinge, Squared
+from ..losses import Hinge, Poisson, SmoothedHinge
 from .dual import Dual, DualPoint, best_shift
 
 CHECK = 10  # steps between evaluations of the dual
@@ -173,7 +173,7 @@ class _Smooth:
             return b
         if self.unbounded:
             return best_shift(self.objective.loss, eta, self.objective.y, self.weights)
-        curvature = 1.0 if isinstance(self.objective.loss, Squared) else self.smoothness
+        curvature = 1.0 if self.objective.loss.quadratic else self.smoothness
         return b - dot(self.weights, jnp.where(self.weights > 0, self.slope(eta + b), 0)) / curvature
 
     def gradient(self, a):

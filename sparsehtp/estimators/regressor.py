@@ -6,7 +6,6 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from .._cache import disk_cache
-from ..losses import Squared
 from ..losses.deviance import d2_score, predicted
 from .base import SparseLinearModel, check_weights
 from .parameters import make_loss
@@ -168,7 +167,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             ValueError: for targets outside the loss's domain, wrong lengths, or weights that are negative or all zero.
         """
         loss = self._loss()
-        if isinstance(loss, Squared):
+        if loss.quadratic:
             return super().score(X, y, sample_weight)
         eta = self._predictor(X)
         y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))

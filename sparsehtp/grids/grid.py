@@ -193,9 +193,7 @@ def _width(grid, lanes, memory):
         raise ValueError(f"memory: needs a positive number of bytes, got {memory!r}.")
     objective, threshold = grid.objective, grid.threshold
     units = objective.n_free + threshold.keep.shape[0] + threshold.k_max
-    if hasattr(threshold, "table"):
-        units *= threshold.table.shape[1]
-    width = chunk_width(objective, units, lanes, memory)
+    width = chunk_width(objective, units * threshold.entries_per_unit, lanes, memory)
     if threshold.unit == "pairs":  # matrices of all pairs, whatever the support
         matrix = jnp.dtype(objective.dtype).itemsize * objective.n_coefficients
         width = int(np.clip(memory // (PAIR_COPIES * matrix), 1, lanes))

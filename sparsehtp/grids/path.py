@@ -12,7 +12,6 @@ from jaxtyping import Array, Float, Int
 from .._progress import Callback
 from .._types import ArrayLike, Support, host, is_concrete, seeded
 from ..iteration.results import FIRED, Solution
-from ..losses import Squared
 from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..thresholds import L0L1L2, AbstractThreshold
@@ -201,7 +200,7 @@ def _over_l0(objective, ks, l2s, l0s, threshold, solver, key, checkpoint, progre
         n_units=objective.n_coefficients,
         n_kept=0,
         total_weight=float(np.sum(host(objective.sample_weight), dtype=float)),
-        squared=isinstance(objective.loss, Squared),
+        squared=objective.loss.quadratic,
         key=key,
     )
 
@@ -240,7 +239,7 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
         else jnp.sum(weights)
         if xp is jnp
         else float(np.sum(host(weights), dtype=float)),
-        squared=isinstance(getattr(objective, "loss", None), Squared),
+        squared=getattr(getattr(objective, "loss", None), "quadratic", False),
         key=grid.key,
         n_variables=getattr(objective, "n_variables", None),
     )

@@ -18,6 +18,7 @@ class AbstractLoss(eqx.Module):
     twice_differentiable: ClassVar[bool] = True  # almost everywhere
     kinked: ClassVar[bool] = False  # the second derivative can vanish or jump
     location: ClassVar[bool] = False  # l depends on eta - y only
+    quadratic: ClassVar[bool] = False  # l(eta, y) = (eta - y)^2 / 2
 
     @abc.abstractmethod
     def value(self, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:

@@ -9,6 +9,7 @@ class Squared(AbstractConjugateLoss):
     """l(eta, y) = (eta - y)^2 / 2; conjugate a^2/2 + y a on the whole line."""
 
     location = True
+    quadratic = True
 
     def value(self, eta, y):
         return 0.5 * (eta - y) ** 2

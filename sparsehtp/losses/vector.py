@@ -17,6 +17,7 @@ class AbstractVectorLoss(eqx.Module):
     twice_differentiable: ClassVar[bool] = True
     kinked: ClassVar[bool] = False
     location: ClassVar[bool] = False  # l depends on eta - y only
+    quadratic: ClassVar[bool] = False  # l(eta, y) = |eta - y|^2 / 2
     shift_invariant: ClassVar[bool] = False  # l(eta + t 1, y) = l(eta, y)
 
     @abc.abstractmethod
@@ -77,6 +78,10 @@ class PerResponse(AbstractVectorLoss):
     @property
     def location(self):
         return self.loss.location
+
+    @property
+    def quadratic(self):
+        return self.loss.quadratic
 
     @property
     def smoothness(self):

@@ -396,7 +396,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
 
     @property
     def quadratic(self):
-        return isinstance(self.loss, Squared)
+        return self.loss.quadratic
 
     def normal_equations(self, x=None):
         if self.quadratic:

@@ -122,7 +122,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
 
     @property
     def quadratic(self):
-        return isinstance(self.loss, PerResponse) and isinstance(self.loss.loss, Squared)
+        return self.loss.quadratic
 
     def matrix(self, x: Float[Array, "d"]) -> Float[Array, "m c"]:
         """x as a matrix, with the intercepts as its last row."""
@@ -299,7 +299,7 @@ class RestrictedMultiResponse(AbstractRestricted):
 
     @property
     def quadratic(self):
-        return isinstance(self.loss, PerResponse) and isinstance(self.loss.loss, Squared)
+        return self.loss.quadratic
 
     @property
     def kinked(self):

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from .._types import Support
 from ..linalg import dot
-from ..losses import AbstractLoss, Squared
+from ..losses import AbstractLoss
 from .base import AbstractRestricted, gather, scatter
 
 
@@ -25,7 +25,7 @@ class RestrictedLinearModel(AbstractRestricted):
 
     @property
     def quadratic(self):
-        return isinstance(self.loss, Squared)
+        return self.loss.quadratic
 
     @property
     def kinked(self):

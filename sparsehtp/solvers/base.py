@@ -15,6 +15,7 @@ from ..iteration.results import RESULTS
 from ..objectives import AbstractObjective, gather
 from ..steps import AbstractStep
 from ..thresholds import AbstractThreshold
+from ..thresholds.base import STRUCTURES
 
 
 class AbstractSolver(eqx.Module):
@@ -25,7 +26,7 @@ class AbstractSolver(eqx.Module):
     """
 
     requires: ClassVar[type[AbstractObjective]]
-    supports: ClassVar[tuple[type[AbstractThreshold], ...]]
+    structures: ClassVar[tuple[str, ...]] = STRUCTURES  # of the thresholds that it takes
     needs_curvature: ClassVar[bool] = False  # refits on a support, so the loss must have a second derivative
     lanes_in_turn: ClassVar[bool] = False  # as for an objective
 
@@ -42,9 +43,10 @@ class AbstractSolver(eqx.Module):
                 f"threshold: {type(objective).__name__} takes {thresholds[0].__name__}(k), got a "
                 f"{type(threshold).__name__}."
             )
-        if not isinstance(threshold, self.supports):
+        if threshold.structure not in self.structures:
             raise TypeError(
-                f"solver: {name} does not take the threshold {type(threshold).__name__}; see {name}.supports."
+                f"solver: {name} does not take the threshold {type(threshold).__name__} ({threshold.structure}); it "
+                f"takes {', '.join(self.structures)}."
             )
         if self.needs_curvature and loss is not None and not loss.twice_differentiable:
             raise TypeError(

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,7 +19,6 @@ from ..linalg import START, any_lane, mixed, one_by_one, top_k, uniform
 from ..linalg.tableau import Tableau, empty_tableau, swap_gains
 from ..objectives import AbstractRestrictable, GramEquations, gather
 from ..objectives.base import DENSE_HESSIAN_LIMIT
-from ..thresholds import Sparsity
 from .base import AbstractPathSolver, Trail, report, where
 from .pivot_search import KEPT, Goal, no_move, settle, swap_noise
 from .working_set import Point, alone, gram_equations, pool_of, promises, support_of, whole_pool
@@ -130,7 +129,7 @@ class BestSubset(AbstractPathSolver):
     working_set: int | None = eqx.field(static=True)
 
     requires = AbstractRestrictable
-    supports = (Sparsity,)
+    structures = ("entries",)
     needs_curvature = True
     lanes_in_turn = True  # their pivots differ in number, and each fills the cores by itself
 
@@ -146,8 +145,6 @@ class BestSubset(AbstractPathSolver):
 
     def check(self, objective, threshold):
         super().check(objective, threshold)
-        if threshold.lower is not None or threshold.upper is not None:
-            raise TypeError("threshold: BestSubset takes no bounds; use HTP for bounded coefficients.")
         if not self.holds(threshold):
             raise ValueError(
                 f"k: BestSubset factorises dense Hessians, so that k_max and the kept features together are limited to "
@@ -155,7 +152,7 @@ class BestSubset(AbstractPathSolver):
             )
 
     @staticmethod
-    def holds(threshold: Sparsity) -> bool:
+    def holds(threshold: Any) -> bool:
         """True unless the threshold chooses more features than a dense Hessian can hold."""
         if threshold.k_max is not None:
             k_max = threshold.k_max

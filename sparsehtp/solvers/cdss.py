@@ -15,7 +15,6 @@ from ..iteration.termination import SwapOptimal
 from ..linalg import any_lane, dot
 from ..objectives import LinearModel
 from ..objectives.base import gather, scatter
-from ..thresholds import L0L1L2
 from .base import AbstractSolver, report, where
 from .coordinate import Descent, gather_block, on_block
 from .primal_dual import centred_intercept, supported
@@ -77,7 +76,7 @@ class CDSS(AbstractSolver):
     swaps: bool = eqx.field(static=True, default=True)
 
     requires = LinearModel
-    supports = (L0L1L2,)
+    structures = ("penalty",)
     needs_curvature = True
 
     def check(self, objective, threshold):

@@ -19,7 +19,6 @@ from jaxtyping import Array, Bool, Float, Int
 from .._types import Support
 from ..duality.dual import Dual
 from ..linalg import dot, max_lane
-from ..losses import Squared
 
 SMALLEST = 256  # columns of the smallest block
 GROWTH = 16  # of one block size to the next: every size is a program of its own
@@ -97,7 +96,7 @@ class Descent:
         self.loss, self.y, self.weights = dual.objective.loss, dual.objective.y, dual.weights
         self.l0, self.l1 = dual.prices
         self.smoothness = jnp.asarray(self.loss.smoothness, self.objective.dtype)
-        self.exact = isinstance(self.loss, Squared)
+        self.exact = self.loss.quadratic
 
     def start(self, w: Float[Array, "m"], b: Float[Array, ""]) -> Fit:
         eta = dot(w, self.block.columns) + b

@@ -13,10 +13,8 @@ from ..duality.dual import Dual, DualPoint, require_dual
 from ..iteration.results import RESULTS
 from ..iteration.termination import DualGap, SmallStep
 from ..linalg import dot
-from ..losses import Squared
 from ..objectives import LinearModel
 from ..objectives.base import scatter
-from ..thresholds import Sparsity
 from .base import AbstractSolver
 from .htp import refit
 
@@ -44,15 +42,13 @@ class AbstractDualAscent(AbstractSolver):
     polish: eqx.AbstractVar[bool]
 
     requires = LinearModel
-    supports = (Sparsity,)
+    structures = ("entries",)
 
     def check(self, objective, threshold):
         super().check(objective, threshold)
         if self.step_rule not in STEPS:
             raise ValueError(f"step: must be one of {', '.join(STEPS)}, got {self.step_rule!r}.")
         require_dual(objective, threshold)
-        if type(threshold) is not Sparsity or threshold.lower is not None or threshold.upper is not None:
-            raise TypeError(f"threshold: {type(self).__name__} takes no bounds or signs; use HTP.")
         if self.polish and not objective.loss.twice_differentiable:
             raise TypeError(f"polish: {type(objective.loss).__name__} is not smooth enough to refit; set polish=False.")
 
@@ -279,7 +275,7 @@ def _same_sum(loss, target, old, y, weights):
     """The range's projection of target + b with the weighted sum of the old values."""
     live = weights > 0
     goal = dot(weights, old)
-    if isinstance(loss, Squared):  # the range is the whole line
+    if loss.quadratic:  # the range is the whole line
         return target - (dot(weights, target) - goal) / jnp.maximum(jnp.sum(weights), jnp.finfo(old.dtype).tiny)
     reach = jnp.max(jnp.where(live, jnp.abs(target) + jnp.abs(old), 0))
     # The old values are in the range: at these two shifts every entry is on one side of its old value.

@@ -13,7 +13,6 @@ from ..iteration.results import RESULTS
 from ..iteration.termination import Complete
 from ..linalg import any_lane
 from ..objectives import AbstractRestrictable, gather
-from ..thresholds import NonNegativeSparsity, OffDiagonal, Sparsity
 from .base import AbstractPathSolver, Trail, report, where
 from .forward import MAX_STEPS, GreedyState, appended, decreases, differentiated, limit, refitted, row, start
 
@@ -69,7 +68,7 @@ class FoBa(AbstractPathSolver):
     backward_ratio: Float[Array, ""] | float
 
     requires = AbstractRestrictable
-    supports = (Sparsity, NonNegativeSparsity, OffDiagonal)
+    structures = ("entries", "bounded entries", "pairs")
     needs_curvature = True
 
     def __init__(self, epsilon: float = 0.0, backward_ratio: float = 0.5):

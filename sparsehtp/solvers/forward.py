@@ -14,7 +14,6 @@ from ..iteration.termination import Complete
 from ..linalg import any_lane
 from ..linalg.tableau import Tableau, addition_gains, empty_tableau, pivot, tableau_at
 from ..objectives import AbstractRestrictable, gather
-from ..thresholds import NonNegativeSparsity, OffDiagonal, Sparsity
 from .base import AbstractPathSolver, Trail, report
 from .htp import refit
 
@@ -145,7 +144,7 @@ class ForwardSelection(AbstractPathSolver):
     rule: str = eqx.field(static=True)
 
     requires = AbstractRestrictable
-    supports = (Sparsity, NonNegativeSparsity, OffDiagonal)
+    structures = ("entries", "bounded entries", "pairs")
     needs_curvature = True
 
     def __init__(self, rule: str = "ols"):
@@ -157,7 +156,7 @@ class ForwardSelection(AbstractPathSolver):
 
     def check(self, objective, threshold):
         super().check(objective, threshold)
-        if self.rule == "ols" and _bounded(threshold):
+        if self.rule == "ols" and threshold.structure == "bounded entries":
             raise TypeError(
                 'threshold: ForwardSelection(rule="ols") takes no bounds; use ForwardSelection(rule="omp") or HTP.'
             )
@@ -177,7 +176,11 @@ class ForwardSelection(AbstractPathSolver):
 
     def init(self, objective, threshold, x0, key):
         state = start(objective, threshold)
-        if not objective.quadratic or _bounded(threshold) or (self.rule == "omp" and not _fits(objective, threshold)):
+        if (
+            not objective.quadratic
+            or threshold.structure == "bounded entries"
+            or (self.rule == "omp" and not _fits(objective, threshold))
+        ):
             return state
         return state._replace(memory=_first_tableau(objective, threshold))
 
@@ -234,7 +237,7 @@ class ForwardSelection(AbstractPathSolver):
             gains = addition_gains(state.memory)
             one = state.memory.g**2 / jnp.where(state.curvature > 0, state.curvature, 1)
             return gains if self.rule == "ols" else jnp.where(gains > -jnp.inf, one, -jnp.inf)
-        if self.rule == "omp" or isinstance(threshold, OffDiagonal):
+        if self.rule == "omp" or threshold.structure == "pairs":
             return decreases(objective, threshold, state)
         equations = objective.normal_equations(state.x)
         local = tableau_at(equations, state.support.idx[objective.n_free :], state.support.mask[objective.n_free :])
@@ -245,10 +248,6 @@ def _fits(objective, threshold) -> bool:
     """True if the tableau of k_max p numbers does not take too much memory."""
     size = jnp.dtype(objective.dtype).itemsize * objective.n_coefficients
     return (threshold.k_max + threshold.keep.shape[0]) * size <= TABLEAU_BYTES
-
-
-def _bounded(threshold) -> bool:
-    return threshold.lower is not None or threshold.upper is not None
 
 
 def _first_tableau(objective, threshold) -> Tableau:

@@ -12,7 +12,7 @@ from ..iteration.termination import Cycle, StableSupport
 from ..linalg import dot
 from ..objectives import AbstractRefittable, gather, scatter
 from ..steps import AbstractStep, NormalisedStep
-from ..thresholds import AbstractUnitThreshold, Rank
+from ..thresholds.base import UNITS
 from .base import AbstractSolver, first_support, report, search
 
 MAX_TRIES = 30
@@ -80,7 +80,7 @@ class HTP(AbstractSolver):
     newton_steps: int | None = eqx.field(static=True)
 
     requires = AbstractRefittable
-    supports = (AbstractUnitThreshold, Rank)
+    structures = (*UNITS, "rank")
     needs_curvature = True
 
     def __init__(self, step: AbstractStep | None = None, newton_steps: int | None = None):

@@ -10,7 +10,6 @@ from .._types import Support
 from ..iteration.termination import Cycle, SmallGradient, SmallStep
 from ..objectives import AbstractObjective
 from ..steps import AbstractStep, NormalisedStep, ScheduleStep
-from ..thresholds import L0L1L2, AbstractUnitThreshold, Rank
 from .base import AbstractSolver, first_support, report, search
 
 MAX_TRIES = 60
@@ -57,7 +56,6 @@ class IHT(AbstractSolver):
     nesterov: bool = eqx.field(static=True)
 
     requires = AbstractObjective
-    supports = (AbstractUnitThreshold, Rank, L0L1L2)
 
     def __init__(self, step: AbstractStep | None = None, momentum: float = 0.0, nesterov: bool = False):
         self.step_rule = NormalisedStep() if step is None else step

@@ -17,7 +17,6 @@ from ..linalg import dot, top_k
 from ..objectives import LinearModel
 from ..objectives.base import gather, scatter
 from ..screening.rules import gap_sphere, screen
-from ..thresholds import L0L1L2
 from .base import AbstractSolver, report
 from .coordinate import Descent, gather_block, on_block
 
@@ -101,7 +100,7 @@ class PrimalDual(AbstractSolver):
     include: float = eqx.field(static=True, default=4.0)
 
     requires = LinearModel
-    supports = (L0L1L2,)
+    structures = ("penalty",)
     needs_curvature = True
 
     def __check_init__(self):

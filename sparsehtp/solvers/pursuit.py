@@ -7,7 +7,8 @@ import jax.numpy as jnp
 
 from ..iteration.termination import Cycle, SmallStep, StableSupport
 from ..objectives import AbstractRefittable
-from ..thresholds import AbstractUnitThreshold, union
+from ..thresholds import union
+from ..thresholds.base import UNITS
 from .base import AbstractSolver
 from .htp import pursuit_step, refit, start
 
@@ -18,7 +19,7 @@ class AbstractPursuit(AbstractSolver):
     expansion: ClassVar[int]
 
     requires = AbstractRefittable
-    supports = (AbstractUnitThreshold,)
+    structures = UNITS
     needs_curvature = True
 
     @property

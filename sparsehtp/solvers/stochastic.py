@@ -18,7 +18,7 @@ from ..iteration.termination import SmallGradient, SmallStep
 from ..losses.base import positive
 from ..objectives import AbstractFiniteSum
 from ..steps import AbstractStep, SampleStep
-from ..thresholds import AbstractUnitThreshold, Rank
+from ..thresholds.base import UNITS
 from .base import AbstractSolver, first_support, report
 
 
@@ -40,7 +40,7 @@ class AbstractStochastic(AbstractSolver):
     step_rule: eqx.AbstractVar[AbstractStep]
 
     requires = AbstractFiniteSum
-    supports = (AbstractUnitThreshold, Rank)
+    structures = (*UNITS, "rank")
 
     def check(self, objective, threshold):
         super().check(objective, threshold)

@@ -30,7 +30,7 @@ def check_loss(loss: AbstractLoss | AbstractVectorLoss, seed: int = 0) -> None:
     - Of the deviance no prediction explains more than all, and no constant one anything.
     - With a conjugate: l(eta, y) + l*(a, y) >= a eta, with equality at a = l'(eta, y) and at eta = l*'(a, y);
       `project_dual` is the nearest point where the conjugate is finite, which is all of the range of the derivative.
-    - `location`, `classification` and `shift_invariant` are what they say.
+    - `location`, `quadratic`, `classification` and `shift_invariant` are what they say.
 
     Args:
         loss: an instance, with scalar predictions or with several per sample.
@@ -142,6 +142,9 @@ def _check_derivatives(loss, eta, y, rng):
     for name, single in zip(("value", "derivative"), _one_by_one(loss, eta, y), strict=True):
         text = f"{name} under jax.vmap is that of the whole array"
         equal(loss, text, single, getattr(here, name), 1e-12, 1e-14, eta=eta, y=y)
+    if loss.quadratic:
+        text = "value is half the squared distance of eta and y (quadratic)"
+        equal(loss, text, here.value, (eta - y) ** 2 / 2, 1e-9, 1e-9, eta=eta, y=y)
 
 
 def _check_smoothness(loss, y):

@@ -13,14 +13,27 @@ from .._types import ArrayLike, Factors, Support, is_concrete, replace
 from ..linalg import top_k
 
 LEAST_K_MAX = 16  # one compiled program for all smaller k
+UNITS = ("entries", "bounded entries", "pairs", "leaves", "groups", "rows", "units")  # that keep the best k
+STRUCTURES = (*UNITS, "rank", "penalty")
 
 
 class AbstractThreshold(eqx.Module):
     """A projection onto a structured set, or the proximal map of a penalty, on the coefficient rows of x."""
 
     unit: ClassVar[str]  # what a Support indexes: "entries", "groups", "rows" or "pairs"
+    noun: ClassVar[str] = "feature"  # a unit in messages
     counts: ClassVar[tuple[str, ...]] = ()  # fields that hold k, or the like
     n_free: eqx.AbstractVar[int]  # trailing entries of x that the threshold leaves alone
+
+    @property
+    @abc.abstractmethod
+    def structure(self) -> str:
+        """What solvers need to know of it, one of `STRUCTURES`."""
+
+    @property
+    def entries_per_unit(self) -> int:
+        """Entries that a unit covers at most."""
+        return 1
 
     @abc.abstractmethod
     def bind(self, objective: Any) -> Self:
@@ -111,6 +124,10 @@ class AbstractUnitThreshold(AbstractSupportThreshold):
     k: eqx.AbstractVar[Int[Array, ""] | int]
     keep: eqx.AbstractVar[Int[Array, "n_keep"]]
     k_max: eqx.AbstractVar[int | None]
+
+    @property
+    def structure(self):
+        return "units"
 
     @abc.abstractmethod
     def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:

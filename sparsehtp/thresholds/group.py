@@ -40,6 +40,8 @@ class GroupSparsity(AbstractUnitThreshold):
     within: int | None = eqx.field(static=True)
 
     unit = "groups"
+    noun = "group"
+    structure = "groups"
     least_k_max = 1  # groups may be large
 
     def __init__(
@@ -76,6 +78,10 @@ class GroupSparsity(AbstractUnitThreshold):
         check_keep_range(self.keep, units, "groups")
         k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], units, "groups", self.least_k_max)
         return replace(self, k_max=k_max, n_free=objective.n_free)
+
+    @property
+    def entries_per_unit(self):
+        return self.table.shape[1]
 
     def _table_values(self, z):
         return jnp.where(self.filled, z[self.table], 0)

@@ -39,6 +39,7 @@ class L0L1L2(AbstractSupportThreshold):
     n_free: int = eqx.field(static=True)
 
     unit = "entries"
+    structure = "penalty"
 
     def __init__(self, l0: ArrayLike, l1: ArrayLike = 0.0, k_max: int | None = None):
         self.l0 = _price("l0", l0)

@@ -37,6 +37,7 @@ class LeafSparsity(AbstractUnitThreshold):
     blocks: Any = eqx.field(static=True)  # (start, stop, k_max or None: dense) of every leaf, once bound
 
     unit = "entries"
+    structure = "leaves"
     counts = ("ks",)
 
     def __init__(self, ks: Any, k_max: Any = None):

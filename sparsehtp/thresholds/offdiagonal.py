@@ -28,6 +28,7 @@ class OffDiagonal(AbstractSparsity):
     """
 
     unit = "pairs"
+    structure = "pairs"
 
     def __init__(self, k: ArrayLike, k_max: int | None = None, keep: Any = None):
         self._fill(k, k_max, None, None, None)

@@ -38,6 +38,7 @@ class Rank(AbstractThreshold):
     n_free: int = eqx.field(static=True)
 
     unit = "rank"
+    structure = "rank"
     counts = ("r",)
 
     def __init__(self, r: ArrayLike, r_max: int | None = None):

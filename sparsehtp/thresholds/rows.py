@@ -34,6 +34,7 @@ class RowSparsity(AbstractUnitThreshold):
     shape: tuple[int, int] | None = eqx.field(static=True)
 
     unit = "rows"
+    structure = "rows"
 
     def __init__(self, k: ArrayLike, k_max: int | None = None, keep: Any = None):
         self.k = check_count("k", k)

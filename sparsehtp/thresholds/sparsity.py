@@ -23,6 +23,10 @@ class AbstractSparsity(AbstractUnitThreshold):
 
     unit = "entries"
 
+    @property
+    def structure(self):
+        return "entries" if self.lower is None and self.upper is None else "bounded entries"
+
     def _fill(self, k, k_max, keep, lower, upper):
         self.k = check_count("k", k)
         self.k_max = k_max if k_max is None else int(check_count("k_max", k_max))
