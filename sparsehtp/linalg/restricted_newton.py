@@ -1,5 +1,6 @@
 """Minimisation over the coefficients of a fixed support: exact for quadratics, projected damped Newton otherwise."""
 
+import functools
 from typing import NamedTuple, Protocol
 
 import jax
@@ -13,6 +14,7 @@ from .masked_cholesky import masked_factor
 MAX_NEWTON_STEPS = 60
 MAX_HALVINGS = 30
 DAMPING = 1e-3  # of the first step
+ATTEMPTS = 3  # from the start, of the intercept alone, and from there
 
 
 class Smooth(Protocol):
@@ -20,6 +22,8 @@ class Smooth(Protocol):
 
     mask: Bool[Array, "m"]
 
+    @property
+    def intercept(self) -> Bool[Array, "m"] | None: ...
     @property
     def quadratic(self) -> bool: ...
     @property
@@ -64,11 +68,14 @@ class _Newton(NamedTuple):
 
 
 class _Attempt(NamedTuple):
+    """The best of the attempts so far; `null` is where the last of them starts."""
+
     z: Array
     value: Array
     singular: Array
     solved: Array
-    tries: Array
+    null: Array
+    number: Array
 
 
 def newton(
@@ -80,8 +87,9 @@ def newton(
 ) -> Refit:
     """Minimise a smooth convex function over a box by projected Newton steps with backtracking.
 
-    It starts at z0 or at zero, whichever is lower, and where no minimiser is found from z0 within the steps that there
-    are by default, at zero after it: a poor start never costs more than none. Coordinates at a bound that the gradient
+    It starts at z0 or at zero, whichever is lower. Where no minimiser is found within the steps that there are by
+    default, the null model (the intercept alone) follows, and a start from there: a poor start never costs more than
+    none, and the value is never above that of the null model. Coordinates at a bound that the gradient
     pushes outwards are held; the others take the Newton step of the free block, clipped to the box. Where a loss has
     kinks or is saturated its curvature vanishes and its slope need not, so the Hessian is damped by a multiple of a
     matrix that does not; the multiple falls with every full step.
@@ -120,20 +128,20 @@ def newton(
         ok = new_value <= value + 8 * eps * jnp.abs(value)
         return jnp.where(ok, new, z), jnp.where(ok, new_value, value), alpha, ok
 
-    def free(z, grad):
-        return problem.mask & ~((z <= lower) & (grad > 0)) & ~((z >= upper) & (grad < 0))
+    def free(z, grad, mask):
+        return mask & ~((z <= lower) & (grad > 0)) & ~((z >= upper) & (grad < 0))
 
-    def level(z, grad):
-        return jnp.all(~free(z, grad) | (jnp.abs(grad) <= flat * problem.grad_terms(z)))
+    def level(z, grad, mask):
+        return jnp.all(~free(z, grad, mask) | (jnp.abs(grad) <= flat * problem.grad_terms(z)))
 
-    def body(c: _Newton) -> _Newton:
-        system = masked_factor(problem.hess(c.z, c.damping), free(c.z, c.grad))
+    def body(mask: Array, c: _Newton) -> _Newton:
+        system = masked_factor(problem.hess(c.z, c.damping), free(c.z, c.grad, mask))
         direction = system.solve(-c.grad)
         decrement = -jnp.vdot(c.grad, direction)
         z, value, alpha, ok = search(c.z, c.value, c.grad, direction)
         clipped = jnp.any(z != c.z + direction) & ok & (alpha == 1)
         small = (decrement <= tol * jnp.abs(value) + tiny) & ~clipped
-        done = small & level(c.z, c.grad)
+        done = small & level(c.z, c.grad, mask)
         grad = problem.grad(z)
         # A whole step that leaves the slope as it was is too short: far out on a tail even the damping is too steep.
         short = (decrement > 0) & (jnp.vdot(grad, direction) <= -decrement / 2)
@@ -146,27 +154,33 @@ def newton(
 
     limit = MAX_NEWTON_STEPS if max_steps is None else max_steps
     zero, false = jnp.clip(jnp.zeros_like(z0), lower, upper), jnp.zeros((), bool)
+    intercept = jnp.zeros(z0.shape, bool) if problem.intercept is None else problem.intercept & problem.mask
 
     def attempt(a: _Attempt) -> _Attempt:
-        z = jnp.where(a.tries == 0, a.z, zero)
+        alone = a.number == 1  # the intercept
+        mask = jnp.where(alone, intercept, problem.mask)
+        z = jnp.where(a.number == 0, a.z, a.null)
         damping = jnp.asarray(DAMPING, dtype)
         carry = _Newton(z, problem.value(z), problem.grad(z), damping, jnp.int32(0), false, false)
-        out = lax.while_loop(lambda c: ~c.done & (c.step < limit), body, carry)
-        new = _Attempt(out.z, out.value, out.singular, out.done & level(out.z, out.grad), a.tries)
-        better = (out.value <= a.value) | (a.tries == 0)
-        return jax.tree.map(lambda n, o: jnp.where(better, n, o), new, a)._replace(tries=a.tries + 1)
+        out = lax.while_loop(lambda c: ~c.done & (c.step < limit), functools.partial(body, mask), carry)
+        solved = out.done & level(out.z, out.grad, problem.mask)
+        better = (out.value < a.value) | (a.number == 0)
+        new = _Attempt(out.z, out.value, out.singular, solved, a.null, a.number)
+        best = jax.tree.map(lambda n, o: jnp.where(better, n, o), new, a)
+        hopeful = ~alone | better | (far & ~a.solved)
+        return best._replace(null=jnp.where(alone, out.z, a.null), number=jnp.where(hopeful, a.number + 1, ATTEMPTS))
 
     start, value = lower_start(problem, jnp.clip(z0, lower, upper), zero)
-    # A start so far out that rounding there hides every descent leads nowhere: then zero, too, is tried.
-    again = jnp.any(start != zero) & (max_steps is None)
+    far = jnp.any(start != zero)
+    # Far out rounding may hide every descent, and so may collinear columns beside the intercept.
     out = lax.while_loop(
-        lambda a: (a.tries == 0) | ((a.tries == 1) & again & ~a.solved),
+        lambda a: (a.number == 0) | ((a.number < ATTEMPTS) & (~a.solved | a.singular) & (max_steps is None)),
         attempt,
-        _Attempt(start, value, false, false, jnp.int32(0)),
+        _Attempt(start, value, false, false, zero, jnp.int32(0)),
     )
     singular = out.singular
     if problem.kinked:  # the curvature that there is by chance does not tell
-        singular = masked_factor(problem.hess(out.z, 1.0), free(out.z, problem.grad(out.z))).singular
+        singular = masked_factor(problem.hess(out.z, 1.0), free(out.z, problem.grad(out.z), problem.mask)).singular
     return Refit(out.z, singular, out.solved)
 
 

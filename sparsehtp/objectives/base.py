@@ -146,6 +146,11 @@ class AbstractRestricted(eqx.Module):
     mask: eqx.AbstractVar[Bool[Array, "m"]]
 
     @property
+    def intercept(self) -> Bool[Array, "m"] | None:
+        """The intercept among the coefficients; None if there is none."""
+        return None
+
+    @property
     def quadratic(self) -> bool:
         """True if the Hessian does not depend on z."""
         return False

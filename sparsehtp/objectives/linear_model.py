@@ -472,6 +472,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             self.offset,
             jnp.where(support.mask, self.ridge()[support.idx], 0),
             support.mask,
+            support.idx >= self.n_coefficients if self.fit_intercept else None,
         )
 
 

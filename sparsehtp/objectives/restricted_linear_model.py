@@ -22,6 +22,11 @@ class RestrictedLinearModel(AbstractRestricted):
     offset: Float[Array, "n"] | None
     ridge: Float[Array, "m"]
     mask: Array
+    free: Array | None = None
+
+    @property
+    def intercept(self):
+        return self.free
 
     @property
     def quadratic(self):

@@ -166,3 +166,20 @@ def double(Z, y, w, width):
     near = short < width
     value = np.where(near, short**2 / (2 * width), short - width / 2)
     return value.mean(), -(np.where(near, short / width, 1.0) * y) @ Z / y.size
+
+
+@pytest.mark.parametrize("seed", [10, 11, 16, 28, 31, 35, 37, 45, 51, 52, 59, *range(60, 70)])
+def test_no_refit_ends_above_the_null_model(seed):
+    # Nearly all the weight is on a row or two, so that standardised columns are far off and collinear.
+    rng = np.random.default_rng(seed)
+    columns = (rng.standard_normal((12, 4)) + 100 * rng.uniform(-1, 1, 4)).astype(np.float32)
+    y = np.where(rng.random(12) < 0.5, -1, 1).astype(np.float32)
+    weights = (10.0 ** rng.uniform(-30, 30, 12)).astype(np.float32)
+    offset = (100 * rng.uniform(-1, 1, 12)).astype(np.float32)
+    model = sht.LinearModel(
+        columns, y, sht.SmoothedHinge(1.0), sample_weight=weights, offset=offset, fit_intercept=True, standardize=True
+    )
+    start = rng.standard_normal(4).astype(np.float32)
+    null = sht.solve(model, sht.Sparsity(0, k_max=4), sht.HTP(), throw=False)
+    full = sht.solve(model, sht.Sparsity(3, k_max=4), sht.HTP(), start, throw=False)
+    assert full.value <= null.value + 1e-6 * abs(null.value)
