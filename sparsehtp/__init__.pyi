@@ -35,6 +35,8 @@ from .estimators import SparseClassifier as SparseClassifier
 from .estimators import SparseLDA as SparseLDA
 from .estimators import SparsePrecision as SparsePrecision
 from .estimators import SparseRegressor as SparseRegressor
+from .grids.choose import Choice as Choice
+from .grids.choose import choose as choose
 from .grids.criteria import Criterion as Criterion
 from .grids.criteria import information_criterion as information_criterion
 from .grids.cross_validation import CrossValidation as CrossValidation

@@ -15,9 +15,11 @@ from .iteration.record import Record
 from .iteration.results import RESULTS, Solution, SolveError
 from .iteration.termination import AbstractTermination
 from .objectives import AbstractObjective, AbstractRestrictable
-from .solvers import HTP, IHT, AbstractSolver, BestSubset, PrimalDual
+from .solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, PrimalDual
 from .steps import ScheduleStep, inverse_sqrt
 from .thresholds import AbstractThreshold
+
+FOLD_WORKING_SET = 128  # features
 
 
 def solve(
@@ -141,14 +143,24 @@ def _solution(problem, countable, max_steps, record, implicit):
     )
 
 
-def default_solver(objective: AbstractObjective, threshold: AbstractThreshold) -> AbstractSolver:
-    """The solver that is used when the caller names none."""
+def default_solver(
+    objective: AbstractObjective, threshold: AbstractThreshold, search: str | None = None
+) -> AbstractSolver:
+    """The solver that is used when the caller names none.
+
+    `search` is None for a fit or a path, "folds" for those of parts of the samples, "criterion" for a path of which a
+    criterion takes a row: supports of folds need not be swap-optimal, and a criterion compares objectives.
+    """
     loss = getattr(objective, "loss", None)
     if loss is not None and not loss.twice_differentiable:
         return IHT(ScheduleStep(inverse_sqrt))
     by_structure = {"rank": IHT, "penalty": PrimalDual, "entries": BestSubset}.get(threshold.structure, HTP)
     if by_structure is BestSubset and not (isinstance(objective, AbstractRestrictable) and BestSubset.holds(threshold)):
         return HTP()
+    if by_structure is BestSubset and search is not None:
+        if not getattr(objective, "quadratic", False):
+            return FoBa()  # one refit a step, where BestSubset tries a batch of swaps for every k
+        return BestSubset() if search == "criterion" else BestSubset("fast", working_set=FOLD_WORKING_SET)
     return by_structure()
 
 

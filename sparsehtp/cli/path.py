@@ -88,32 +88,24 @@ def solve(objective: sht.LinearModel, options: PathOptions, checkpoint: Path | N
     """The path, and what was asked for beside it."""
     ks = None if options.k_max is None else range(options.k_max + 1)
     key = jax.random.key(options.problem.seed)
-    best, fast = _solvers(objective, options)
+    name = name_of(options.problem.solver)
+    solver = None if name == "auto" else SOLVERS[name]()
 
-    def settings(part, solver, progress):
+    def settings(part, progress):
         folder = None if checkpoint is None else checkpoint / part
         return {"solver": solver, "key": key, "checkpoint": folder, "progress": progress}
 
     with progress_bar(errors, "path") as progress:
-        path = sht.solve_path(objective, ks, options.l2, **settings("path", best, progress))
+        path = sht.solve_path(objective, ks, options.l2, **settings("path", progress))
     criterion = sht.information_criterion(path, options.criterion)
     cv = stability = None
     if options.cv:
         with progress_bar(errors, "cross-validation") as progress:
-            cv = sht.cross_validate(objective, ks, options.l2, options.cv, **settings("cv", fast, progress))
+            cv = sht.cross_validate(objective, ks, options.l2, options.cv, **settings("cv", progress))
     if options.stability:
         with progress_bar(errors, "subsamples") as progress:
-            stability = sht.stability_selection(
-                objective, ks, options.stability, **settings("stability", fast, progress)
-            )
+            stability = sht.stability_selection(objective, ks, options.stability, **settings("stability", progress))
     return Answers(path, criterion, cv, stability, criterion.best if cv is None else cv.best_1se)
-
-
-def _solvers(objective, options):
-    """For the path, and for folds and subsamples, which need good supports fast."""
-    if options.problem.solver != "auto":
-        return (SOLVERS[name_of(options.problem.solver)](),) * 2
-    return (sht.BestSubset(), sht.BestSubset("fast")) if objective.loss.twice_differentiable else (None, None)
 
 
 def describe(

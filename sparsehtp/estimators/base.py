@@ -1,5 +1,6 @@
 """What the scikit-learn estimators share: validation, the choice of k and l2, the solve, and the fitted attributes."""
 
+import dataclasses
 import warnings
 import weakref
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ from .._cache import disk_cache
 from .._solve import solve
 from .._types import replace, seeded
 from ..certificates.certificate import Certificate, certificate
+from ..grids.choose import choose
 from ..grids.path import Path
 from ..iteration.results import FIRED, RESULTS, Solution
 from ..objectives import LinearModel
@@ -93,6 +95,9 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         # that of a criterion, where a saturated least-squares fit would win.
         samples = max(weights.sum(), n) if folds else n
         levels = selection.make_levels(samples, units - template.keep.size, padding, threshold)
+        rule = k if isinstance(k, str) else None
+        if folds is not None:
+            rule = "one_se" if self.one_se else "best"
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
         with disk_cache(), jax.enable_x64(X.dtype == np.float64):
             key = seeded(seed)
@@ -107,41 +112,40 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             )
             others = (jnp.asarray(padding.targets(target), first.dtype) for target in targets[1:])
             models = [first, *(replace(first, y=y) for y in others)]
-            choice = None
-            searched = replace(threshold, k_max=levels.k_max)
-            if folds is not None:
-                l2s = padding.l2s(self._l2_grid if l2 is None else l2[None])
-                searcher = selection.search_solver(solver, first, searched, folds=True)
-                choice = selection.by_cross_validation(models, searched, searcher, levels, l2s, folds, key, self.one_se)
-                models = [model.reweighted(l2=choice.l2) for model in models]
-            elif isinstance(k, str):
-                searcher = selection.search_solver(solver, first, searched, folds=False)
-                choice = selection.by_criterion(models, searched, searcher, k, levels, units, weights.sum(), key)
-            chosen = np.int32(k if choice is None else choice.k)
-            # One program for whatever k is chosen, where room for more costs less than a second one.
-            shared = choice is not None and padding.active and not padding.large
-            final = replace(searched if shared else threshold, k=chosen)
-            solutions = [
-                solve(
-                    model,
-                    final,
-                    solver,
-                    x0=None if choice is None else choice.paths[i].at(choice.row),
-                    key=key,
-                    max_steps=max_steps,
-                    termination=termination,
-                    throw=False,
+            ending = {"key": key, "max_steps": max_steps, "termination": termination, "throw": False}
+            paths = results = None
+            if rule is None:
+                final = replace(threshold, k=np.int32(k))
+                solutions = [solve(model, final, solver, **ending) for model in models]
+            else:
+
+                def own_samples(path):  # the models' weights are scaled, and their columns may be padded
+                    return dataclasses.replace(path, n_units=units, total_weight=float(weights.sum()))
+
+                # One program for whatever k is chosen, where room for more costs less than a second one.
+                shared = padding.active and not padding.large
+                choice = choose(
+                    models,
+                    replace(threshold, k_max=levels.k_max) if shared else threshold,
+                    levels.padded,
+                    None if folds is None else padding.l2s(self._l2_grid if l2 is None else l2[None]),
+                    rule=rule,
+                    folds=folds,
+                    solver=solver,
+                    samples=own_samples,
+                    **ending,
                 )
-                for i, model in enumerate(models)
-            ]
+                k, solutions = choice.k, choice.solution
+                paths = [own_samples(padding.path(levels.cut_path(path))) for path in choice.path]
+                if folds is not None:
+                    results = levels.table(choice.scores) | {"l2s": paths[0].l2s}
+                    models = [model.reweighted(l2=choice.l2) for model in models]
             solutions = [
                 padding.solution(jax.tree.map(np.asarray, each._replace(key=None, state=None))) for each in solutions
             ]
             self.l2_ = padding.user_l2(np.asarray(models[0].l2))[()]
-        template = replace(template, k=chosen)
-        paths = None if choice is None else [padding.path(path, units) for path in choice.paths]
-        self.k_ = int(chosen)
-        self.cv_results_ = None if choice is None or choice.results is None else choice.results | {"l2s": paths[0].l2s}
+        template = replace(template, k=np.int32(k))
+        self.k_, self.cv_results_ = int(k), results
         self._certificates = None
         _EVIDENCE[self] = padding, [(model, template, each) for model, each in zip(models, solutions, strict=True)]
         return self._set_attributes(template, paths, solutions)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from .._cache import disk_cache
 from .._programs import program
 from .._solve import solve
+from ..grids.cross_validation import decide
 from ..iteration.results import RESULTS
 from ..objectives import MultiResponse
 from ..solvers.reduced_rank import ReducedRank, reduced_rank
@@ -202,20 +203,9 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
             train[row, fit], test[row, held] = base[fit], base[held]
         scores = np.asarray(_fold_scores(objective, jnp.asarray(train), jnp.asarray(test)))
         scores = scores[:, : min(objective.external_shape) + 1]
-        share = test.sum(1)
-        mean = np.average(scores, axis=0, weights=share)
-        se = np.sqrt(np.average((scores - mean) ** 2, axis=0, weights=share) / max(len(folds) - 1, 1))
-        best = int(np.argmin(mean))
-        near = int(np.flatnonzero(mean <= mean[best] + se[best])[0])
-        self.cv_results_ = {
-            "ranks": np.arange(mean.size),
-            "mean_loss": mean,
-            "se": se,
-            "scores": scores,
-            "best_index": best,
-            "best_1se_index": near,
-        }
-        return near if self.one_se else best
+        ranks = np.arange(scores.shape[1])
+        self.cv_results_ = {"ranks": ranks, **decide(scores, test.sum(1), ranks)}
+        return self.cv_results_["best_1se_index" if self.one_se else "best_index"]
 
     def predict(self, X):
         """(n, c) predicted responses, or (n,)."""

@@ -132,15 +132,14 @@ class Padding:
             history=history._replace(ifo=history.ifo // self.size[0] * self.n),
         )
 
-    def path(self, path: Path, units: int) -> Path:
-        """A path over the data's columns, `units` of them (or groups of them) to choose from."""
+    def path(self, path: Path) -> Path:
+        """A path over the data's columns."""
         return dataclasses.replace(
             path,
             l2s=self.user_l2(path.l2s),
             support=self._support(path.support),
             features=self._support(path.features),
             n_features=self.p,
-            n_units=units,
         )
 
     def user_l2(self, l2: np.ndarray) -> Any:

@@ -1,4 +1,4 @@
-"""How the estimators choose k and l2: cross-validation, or an information criterion."""
+"""What the estimators choose k from: sparsity levels in buckets, and folds of the rows that count."""
 
 import dataclasses
 import numbers
@@ -10,29 +10,14 @@ import jax
 import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
-from .._solve import default_solver
-from ..grids.criteria import information_criterion
-from ..grids.cross_validation import cross_validate
-from ..grids.path import Path, solve_path
-from ..objectives import LinearModel
-from ..solvers import AbstractSolver, BestSubset, FoBa
+from ..grids.cross_validation import CrossValidation
+from ..grids.path import Path
 from ..thresholds.base import default_k_max
 from .padding import Padding, bucket
 from .parameters import check_count
 
 KS = (*range(11), 12, 14, 16, 18, 20, 25, 30, 40, 50)
-WORKING_SET = 128
 ROWS = ("ks", "l2s", "support", "features", "coefficients", "intercept", "value", "result", "loss")  # of a path
-
-
-class Choice(NamedTuple):
-    """The chosen k and l2, the paths of all problems, the chosen row in them, and the table of scores."""
-
-    k: int
-    l2: Any
-    paths: list[Path]
-    row: int
-    results: dict[str, Any] | None
 
 
 def default_ks(samples: float, available: int) -> np.ndarray:
@@ -63,6 +48,10 @@ class Levels(NamedTuple):
         """A path over the levels alone."""
         return dataclasses.replace(path, **{name: jax.tree.map(self.cut, getattr(path, name)) for name in ROWS})
 
+    def table(self, cv: CrossValidation) -> dict[str, Any]:
+        """The table of a cross-validation over the levels alone."""
+        return dataclasses.replace(cv, scores=self.cut(cv.scores.T).T, path=self.cut_path(cv.path)).table
+
 
 def make_levels(samples: float, available: int, padding: Padding, threshold: Any) -> Levels:
     """The default levels for a sum of weights and the units to choose from; the threshold is the padded one."""
@@ -74,16 +63,6 @@ def make_levels(samples: float, available: int, padding: Padding, threshold: Any
         padded = default_ks(padding.size[0] if samples == padding.n else bucket(int(samples)), room)
     k_max = default_k_max(padded, room, threshold.least_k_max)
     return Levels(ks, np.pad(ks, (0, padded.size - ks.size), mode="edge"), k_max)
-
-
-def search_solver(solver: AbstractSolver | None, model: LinearModel, threshold: Any, folds: bool) -> Any:
-    """The solver of a search over k; None: the grid's own default."""
-    if solver is not None or not isinstance(default_solver(model, threshold), BestSubset):
-        return solver
-    if not model.quadratic:
-        return FoBa()  # one refit a step, where BestSubset tries a batch of swaps for every k
-    # Folds need good supports fast; a criterion compares objectives, so it deserves better ones.
-    return BestSubset("fast", working_set=WORKING_SET) if folds else None
 
 
 def make_folds(
@@ -108,7 +87,7 @@ def make_folds(
         return list(splitter.split(np.zeros((rows.size, 1)), rows))
     if isinstance(cv, str) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
         raise ValueError(f"cv: needs an integer, a scikit-learn splitter or pairs (train, test), got {cv!r}.")
-    place = np.cumsum(counted) - 1
+    place, rows = np.cumsum(counted) - 1, y[counted]
 
     def among_counted(part):
         part = np.asarray(part)
@@ -124,68 +103,8 @@ def make_folds(
     for number, (train, test) in enumerate(folds):
         if not train.size or not test.size:
             raise ValueError(f"cv: a part of fold {number} has no row with a positive weight; use other folds.")
+        if classification and np.unique(rows[train]).size < np.unique(rows).size:
+            raise ValueError(f"cv: fold {number} trains without one of the classes; use stratified or fewer folds.")
         if np.intersect1d(train, test).size:
             raise ValueError(f"cv: fold {number} tests on rows it is trained on; make the two parts disjoint.")
     return folds
-
-
-def by_cross_validation(
-    models: list[LinearModel],
-    threshold: Any,
-    solver: Any,
-    levels: Levels,
-    l2s: np.ndarray,
-    folds: Any,
-    key: jax.Array,
-    one_se: bool,
-) -> Choice:
-    """The (k, l2) with the best mean held-out loss over all problems, or with the fewest units nearly as good."""
-    try:
-        runs = [
-            cross_validate(model, levels.padded, l2s, folds=folds, threshold=threshold, solver=solver, key=key)
-            for model in models
-        ]
-    except ValueError as fault:
-        if not str(fault).startswith("folds:"):
-            raise
-        raise ValueError(f"cv{str(fault)[5:]}") from None
-    paths = [levels.cut_path(run.path) for run in runs]
-    scores = np.mean([run.scores for run in runs], axis=0)
-    joint = dataclasses.replace(runs[0], scores=levels.cut(scores.T).T, path=paths[0])
-    best, best_1se = joint.best, joint.best_1se
-    path = joint.path
-    results = {
-        "ks": path.ks,
-        "l2s": path.l2s,
-        "mean_loss": joint.mean,
-        "se": joint.se,
-        "scores": joint.scores,
-        "best_index": best,
-        "best_1se_index": best_1se,
-    }
-    row = best_1se if one_se else best
-    return Choice(int(path.ks[row]), path.l2s[row], paths, row, results)
-
-
-def by_criterion(
-    models: list[LinearModel],
-    threshold: Any,
-    solver: Any,
-    name: str,
-    levels: Levels,
-    units: int,
-    total_weight: float,
-    key: jax.Array,
-) -> Choice:
-    """The k with the least sum of a criterion, for a number of units and a sum of weights, over all problems."""
-    paths = [
-        levels.cut_path(solve_path(model, levels.padded, threshold=threshold, solver=solver, key=key))
-        for model in models
-    ]
-    # The models' weights are scaled, and their columns may be padded.
-    paths = [dataclasses.replace(path, n_units=units, total_weight=total_weight) for path in paths]
-    try:
-        row = int(np.argmin(np.sum([information_criterion(path, name).values for path in paths], axis=0)))
-    except ValueError as fault:
-        raise ValueError(f"k{str(fault).removeprefix('name')}") from None
-    return Choice(int(paths[0].ks[row]), paths[0].l2s[row], paths, row, None)

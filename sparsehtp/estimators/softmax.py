@@ -9,6 +9,7 @@ import numpy as np
 from .._programs import program
 from .._solve import solve
 from .._types import replace
+from ..grids.cross_validation import decide
 from ..iteration.results import Solution
 from ..losses import Softmax
 from ..objectives import MultiResponse
@@ -99,22 +100,8 @@ def _cross_validate(objective, ks, l2s, folds, keep, solver, one_se, key):
         for k in ks
     ]
     scores = np.stack(columns, axis=2).reshape(len(folds), -1)  # (folds, l2, k)
-    share = test.sum(1)
-    mean = np.average(scores, axis=0, weights=share)
-    se = np.sqrt(np.average((scores - mean) ** 2, axis=0, weights=share) / max(len(folds) - 1, 1))
-    best = int(np.argmin(np.nan_to_num(mean, nan=np.inf)))
-    near = np.flatnonzero(mean <= mean[best] + se[best])
-    one = int(near[np.lexsort((mean[near], -grid_l2[near].reshape(near.size, -1).sum(1), grid_k[near]))[0]])
-    results = {
-        "ks": grid_k,
-        "l2s": grid_l2,
-        "mean_loss": mean,
-        "se": se,
-        "scores": scores,
-        "best_index": best,
-        "best_1se_index": one,
-    }
-    return results, one if one_se else best
+    results = {"ks": grid_k, "l2s": grid_l2, **decide(scores, test.sum(1), grid_k, grid_l2)}
+    return results, results["best_1se_index" if one_se else "best_index"]
 
 
 @program

@@ -1,6 +1,7 @@
 """Cross-validation over a grid of sparsity and ridge."""
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 from pathlib import Path as Folder
 from typing import Any
@@ -13,8 +14,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, Str
 
 from .._progress import Callback
 from .._types import ArrayLike, host
-from ..solvers import AbstractSolver, BestSubset
-from ..solvers.best_subset import WORKING_SET
+from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
 from .path import Path, path_of
@@ -36,11 +36,16 @@ class CrossValidation:
     fold_weight: Float[np.ndarray, "folds"]
     path: Path
 
+    @functools.cached_property
+    def table(self) -> dict[str, Any]:
+        """The scores, their `mean_loss` and `se` over the folds, `best_index` and `best_1se_index`, over the grid."""
+        grid = {"ks": self.path.ks, "l2s": self.path.l2s}
+        return grid | decide(self.scores, self.fold_weight, *grid.values())
+
     @property
     def mean(self) -> Float[np.ndarray, "grid"]:
         """Mean over the folds, weighted by `fold_weight`."""
-        with np.errstate(invalid="ignore"):
-            return np.average(self.scores, axis=0, weights=self.fold_weight)
+        return self.table["mean_loss"]
 
     @property
     def se(self) -> Float[np.ndarray, "grid"]:
@@ -48,25 +53,17 @@ class CrossValidation:
 
         It treats folds as independent, which they nearly are.
         """
-        folds = self.scores.shape[0]
-        with np.errstate(invalid="ignore"):  # an infinite score has no standard error
-            variance = np.average((self.scores - self.mean) ** 2, axis=0, weights=self.fold_weight)
-        return np.sqrt(variance / max(folds - 1, 1))
+        return self.table["se"]
 
     @property
     def best(self) -> int:
         """Row of the grid with the smallest mean score."""
-        return int(np.argmin(np.nan_to_num(self.mean, nan=np.inf, posinf=np.inf)))
+        return self.table["best_index"]
 
     @property
     def best_1se(self) -> int:
         """Row with the fewest units whose mean is within one standard error of the best; then the largest l2."""
-        best, mean = self.best, self.mean
-        near = np.flatnonzero(mean <= mean[best] + self.se[best])
-        if not near.size:  # no finite score at all
-            return best
-        l2 = self.path.l2s.reshape(len(self.path), -1).sum(1)
-        return int(near[np.lexsort((mean[near], -l2[near], self.path.ks[near]))[0]])
+        return self.table["best_1se_index"]
 
     @property
     def k(self) -> int:
@@ -104,9 +101,9 @@ def cross_validate(
     Args:
         objective: a `LinearModel`, or `Precision.from_data`; its own weights are split into folds.
         ks, l2s, threshold, key, checkpoint, progress, memory: as in `solve_path`.
-        solver: as in `solve_path`, but where that takes `BestSubset` over all features this takes one descent per k
-            within working sets, since a choice of k needs no swap-optimal folds. Solve again at the chosen (k, l2),
-            with `path.at(best)` as x0, for a swap-optimal model.
+        solver: as in `solve_path`, but where that takes `BestSubset` over all features this takes `BestSubset("fast")`
+            in working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds.
+            `choose` solves again at the chosen (k, l2), from the row of the path.
         folds: a number of folds (shuffled by the key; stratified for classification losses, whole groups if there are
             groups), any scikit-learn splitter, or an iterable of (train, test) indices or masks.
         groups: (n,) group label of every sample, for the splitter.
@@ -127,9 +124,7 @@ def cross_validate(
         raise TypeError(f"objective: folds are sample weights, which this {type(objective).__name__} has none of.")
     if scoring not in (None, "error") or (scoring == "error" and not _classifies(objective)):
         raise ValueError(f'scoring: must be None, or "error" for a classification loss, got {scoring!r}.')
-    grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, error=scoring == "error")
-    if solver is None and isinstance(grid.solver, BestSubset):
-        grid = dataclasses.replace(grid, solver=BestSubset("fast", working_set=WORKING_SET))
+    grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, search="folds", error=scoring == "error")
     weights = host(objective.sample_weight)
     counts = _split(objective, folds, groups, grid.key)
     train, test = counts[0] * weights, counts[1] * weights
@@ -148,6 +143,28 @@ def cross_validate(
         fold_weight=test.sum(1, dtype=float),
         path=path_of(grid, jax.tree.map(lambda a: a[-1], fits), np.asarray(grid.ks)),
     )
+
+
+def decide(
+    scores: Float[np.ndarray, "folds grid"],
+    fold_weight: Float[np.ndarray, "folds"],
+    sizes: Int[np.ndarray, "grid"],
+    l2s: np.ndarray | None = None,
+) -> dict[str, Any]:
+    """The mean of the scores over the folds, its standard error, the row where it is least, and the simplest near it.
+
+    That one has the smallest size within one standard error of the least mean, then the largest l2.
+    """
+    with np.errstate(invalid="ignore"):  # an infinite score has no standard error
+        mean = np.average(scores, axis=0, weights=fold_weight)
+        variance = np.average((scores - mean) ** 2, axis=0, weights=fold_weight)
+    se = np.sqrt(variance / max(len(scores) - 1, 1))
+    best = simplest = int(np.argmin(np.nan_to_num(mean, nan=np.inf, posinf=np.inf)))
+    near = np.flatnonzero(mean <= mean[best] + se[best])
+    if near.size:  # there is a finite score
+        l2 = np.zeros(mean.size) if l2s is None else l2s.reshape(mean.size, -1).sum(1)
+        simplest = int(near[np.lexsort((mean[near], -l2[near], sizes[near]))[0]])
+    return {"mean_loss": mean, "se": se, "scores": scores, "best_index": best, "best_1se_index": simplest}
 
 
 def seed_from(key: jax.Array) -> int:

@@ -91,25 +91,38 @@ class Lane(NamedTuple):
     k: Int[Array, ""] | None
 
 
+def template_of(objective: Any, threshold: Any) -> AbstractUnitThreshold:
+    """The threshold of a grid, whose k is not used; None: the objective's own."""
+    if threshold is None:
+        threshold = next(iter(getattr(objective, "thresholds", (Sparsity,))))(0)
+    _check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(0)")
+    return threshold
+
+
 def prepare(
-    objective: Any, ks: Any, l2s: Any, threshold: Any, solver: Any, key: Any, error: bool = False, traced: bool = False
+    objective: Any,
+    ks: Any,
+    l2s: Any,
+    threshold: Any,
+    solver: Any,
+    key: Any,
+    *,
+    search: str | None = None,
+    error: bool = False,
+    traced: bool = False,
 ) -> Grid:
-    """A grid from what the public functions take, checked; with `traced`, all but ks may be traced."""
+    """A grid from what the public functions take, checked; with `traced`, all but ks may be traced.
+
+    `search` is what the default solver is for, see `default_solver`.
+    """
     _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
     if not is_concrete(ks) or not (traced or is_concrete(objective, l2s, threshold)):
         raise TypeError("objective: a whole grid needs concrete arrays; under jit or vmap use sht.solve.")
     if isinstance(objective, MultiResponse):
         raise TypeError("objective: a path is over one response; map sht.solve over k, or use an estimator.")
-    if threshold is None:
-        threshold = next(iter(getattr(objective, "thresholds", (Sparsity,))))(0)
-    _check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(0)")
+    threshold = template_of(objective, threshold)
     ks = checked_ks(objective, threshold, ks)
-    try:
-        largest = replace(threshold, k=ks.max()).bind(objective)
-    except ValueError as fault:
-        if not str(fault).startswith("k:"):
-            raise
-        raise ValueError(f"ks: the largest{str(fault)[2:-2]}ks.") from None
+    largest = replace(threshold, k=ks.max()).bind(objective)
     if l2s is not None:
         l2s = np.atleast_1d(np.asarray(l2s, float)) if is_concrete(l2s) else jnp.atleast_1d(l2s)
         p, concrete = objective.n_coefficients, is_concrete(l2s)
@@ -118,7 +131,7 @@ def prepare(
             raise ValueError(f"l2s: needs finite numbers >= 0, one per grid point (or ({p},) for each), got {l2s}.")
         objective.reweighted(l2=l2s[0])
         l2s = jnp.asarray(l2s, objective.dtype)
-    solver = default_solver(objective, threshold) if solver is None else solver
+    solver = default_solver(objective, threshold, search) if solver is None else solver
     _check_kind("solver", solver, AbstractSolver, "sht.HTP()")
     solver.check(objective, threshold)
     # The template keeps its bounds in original units: every lane binds it to its own standardisation.
@@ -136,6 +149,11 @@ def checked_ks(objective: Any, threshold: Any, ks: Any) -> Int[np.ndarray, "K"]:
     ks = np.atleast_1d(np.asarray(ks))
     if ks.ndim != 1 or ks.size == 0 or ks.dtype.kind not in "iu" or ks.min() < 0:
         raise ValueError(f"ks: needs nonnegative integers, for example range(11), got {ks.tolist()}.")
+    units, n_keep = n_units(objective, threshold), threshold.keep.shape[0]
+    if ks.max() > units - n_keep:
+        kept = f" beside {n_keep} always kept" if n_keep else ""
+        what = threshold.unit if threshold.unit != "entries" else "features"
+        raise ValueError(f"ks: the largest is {ks.max()}{kept}, but there are only {units} {what}; lower ks.")
     return ks.astype(np.int32)
 
 

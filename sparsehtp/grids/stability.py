@@ -109,7 +109,8 @@ def stability_selection(
 
     Args:
         objective: a `LinearModel`, or `Precision.from_data`, whose units are pairs.
-        ks, threshold, solver, checkpoint, progress, memory: as in `solve_path`; l2 is the objective's.
+        ks, threshold, checkpoint, progress, memory: as in `solve_path`; l2 is the objective's.
+        solver: as in `cross_validate`.
         n_resamples: number of subsamples; even where they come as pairs.
         key: draws the subsamples, and is the key of all fits. None: `jax.random.key(0)`.
         sample_fraction: in (0, 1).
@@ -135,7 +136,7 @@ def stability_selection(
         raise ValueError(f"n_resamples: needs a positive integer, got {n_resamples!r}.")
     if in_pairs and n_resamples % 2:
         raise ValueError(f"n_resamples: subsamples come as pairs, so it must be even, got {n_resamples}.")
-    grid = _grid.prepare(objective, ks, None, threshold, solver, key)
+    grid = _grid.prepare(objective, ks, None, threshold, solver, key, search="folds")
     weights = np.asarray(objective.sample_weight)
     rows = weights * _subsamples(np.flatnonzero(weights), weights.size, n_resamples, sample_fraction, grid.key)
     check_rows("sample_fraction", rows, objective)

@@ -1,0 +1,162 @@
+"""The choice of k and l2, by cross-validation or by an information criterion, and the model there."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path as Folder
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from .._progress import Callback
+from .._solve import default_solver, solve
+from .._types import ArrayLike, replace
+from ..iteration.results import Solution
+from ..iteration.termination import AbstractTermination
+from ..solvers import AbstractSolver
+from ..thresholds import AbstractThreshold
+from . import grid as _grid
+from .criteria import NAMES, Criterion, information_criterion
+from .cross_validation import CrossValidation, cross_validate
+from .path import Path, solve_path
+
+BY_FOLDS = ("one_se", "best")
+
+
+class Choice(NamedTuple):
+    """A chosen (k, l2) and the model there; of several objectives, tuples of solutions and paths.
+
+    Attributes:
+        solution: the fit to all data at the chosen row.
+        path: the fits to all data over the grid.
+        row: the chosen row of the path.
+        scores: what decided: the `CrossValidation`, or the values of the `Criterion`, the mean (for a criterion: the
+            sum) over several objectives.
+    """
+
+    solution: Solution | tuple[Solution, ...]
+    path: Path | tuple[Path, ...]
+    row: int
+    scores: CrossValidation | Criterion
+
+    @property
+    def k(self) -> int:
+        """The chosen number of units."""
+        return int(self._first.ks[self.row])
+
+    @property
+    def l2(self) -> Any:
+        """The chosen ridge strength."""
+        return self._first.l2s[self.row]
+
+    @property
+    def _first(self) -> Path:
+        return self.path[0] if isinstance(self.path, tuple) else self.path
+
+
+def choose(
+    objective: Any,
+    threshold: AbstractThreshold | None = None,
+    ks: ArrayLike | None = None,
+    l2s: ArrayLike | None = None,
+    *,
+    rule: str = "one_se",
+    folds: Any = 5,
+    solver: AbstractSolver | None = None,
+    key: jax.Array | None = None,
+    scoring: str | None = None,
+    max_steps: int | None = None,
+    termination: AbstractTermination | None = None,
+    throw: bool = True,
+    checkpoint: str | Folder | None = None,
+    progress: Callback | bool | None = None,
+    memory: int | None = None,
+    samples: Callable[[Path], Path] | None = None,
+) -> Choice:
+    """Choose k and l2 from a grid and fit all data there.
+
+    The grid is fitted to all data (and to the training part of every fold) as one batch, a row of it is chosen, and
+    `solve` goes on from the fit of that row.
+
+    Args:
+        objective: a `LinearModel`, or `Precision.from_data` (whose rows have no l2). A sequence of objectives over the
+            same samples, such as one class against the rest: one (k, l2) for all.
+        threshold: a template as in `solve_path`; its k_max, if any, is that of the final fit too.
+        ks, l2s, key, checkpoint, progress, memory: as in `solve_path`.
+        rule: "best": the least mean held-out loss; "one_se": the fewest units whose mean is within one standard error
+            of it, and the largest l2 among those; "aic", "bic", "ebic", "sic": the least value of that
+            `information_criterion`, without folds.
+        folds, scoring: as in `cross_validate`.
+        solver: of the grid and the final fit. None: the default one for the final fit, and for the grid
+            `BestSubset("fast")` in working sets (`FoBa` for losses that are not squared; for a criterion with the
+            squared loss, all of `BestSubset`).
+        max_steps, termination, throw: of the final fit, as in `solve`.
+        samples: what a criterion sees of a path, where its weights or units do not count as they are.
+
+    Returns:
+        A `Choice`.
+
+    Raises:
+        ValueError: for another rule, and as in `cross_validate`, `solve_path` and `information_criterion`.
+        TypeError: as there.
+        SolveError: as in `solve`.
+
+    The score of the chosen row is optimistic, as it is a minimum over the grid: judge the model on data that had no
+    part in the choice. Standard errors and p-values of the chosen model are too optimistic.
+
+    Example:
+        >>> choice = sht.choose(sht.LinearModel(X, y, fit_intercept=True), l2s=[1e-6, 0.1])
+        >>> choice.k, choice.l2, choice.solution.x
+    """
+    if rule not in (*BY_FOLDS, *NAMES):
+        raise ValueError(f"rule: must be one of {', '.join((*BY_FOLDS, *NAMES))}, got {rule!r}.")
+    several = isinstance(objective, tuple | list)
+    objectives = tuple(objective) if several else (objective,)
+    if not objectives:
+        raise ValueError("objective: needs at least one objective, got none.")
+    template = _grid.template_of(objectives[0], threshold)
+    search: dict[str, Any] = {
+        "threshold": template,
+        "solver": solver,
+        "key": key,
+        "progress": progress,
+        "memory": memory,
+    }
+    scores: Any
+    if rule in BY_FOLDS:
+        runs = [
+            cross_validate(each, ks, l2s, folds, scoring=scoring, checkpoint=_part(checkpoint, several, i), **search)
+            for i, each in enumerate(objectives)
+        ]
+        paths = tuple(run.path for run in runs)
+        scores = dataclasses.replace(runs[0], scores=np.mean([run.scores for run in runs], axis=0))
+        row = scores.best_1se if rule == "one_se" else scores.best
+    else:
+        search["solver"] = default_solver(objectives[0], template, "criterion") if solver is None else solver
+        paths = tuple(
+            solve_path(each, ks, l2s, checkpoint=_part(checkpoint, several, i), **search)
+            for i, each in enumerate(objectives)
+        )
+        seen = paths if samples is None else [samples(path) for path in paths]
+        values = np.sum([information_criterion(path, rule).values for path in seen], axis=0)
+        scores = Criterion(values, int(np.argmin(values)))
+        row = scores.best
+    k, l2 = paths[0].ks[row], paths[0].l2s[row]
+    solutions = tuple(
+        solve(
+            each if l2s is None else each.reweighted(l2=l2),
+            replace(template, k=k),
+            solver,
+            path.at(row),
+            key=key,
+            max_steps=max_steps,
+            termination=termination,
+            throw=throw,
+        )
+        for each, path in zip(objectives, paths, strict=True)
+    )
+    return Choice(solutions if several else solutions[0], paths if several else paths[0], row, scores)
+
+
+def _part(checkpoint, several, number):
+    return Folder(checkpoint) / str(number) if several and checkpoint is not None else checkpoint

@@ -1,0 +1,105 @@
+"""The choice of k and l2: the row that the rule names, the model there, and what the estimators make of it."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn.model_selection import KFold
+
+import sparsehtp as sht
+
+RNG = np.random.default_rng(3)
+X = RNG.standard_normal((60, 9))
+Y = X[:, 1] - 0.7 * X[:, 4] + 0.4 * X[:, 6] + 0.8 * RNG.standard_normal(60)
+LABELS = np.where(Y + 0.3 * RNG.standard_normal(60) > 0, 1.0, -1.0)
+L2S = [1e-6, 1e-2, 0.3]
+KS = [0, 1, 2, 3, 5, 8]
+
+
+def model(loss=None, y=Y, **options):
+    options = {"l2": 1e-3, "fit_intercept": True, "standardize": True} | options
+    return sht.LinearModel(X, y, loss or sht.Squared(), **options)
+
+
+def rows_of(scores, weight):
+    """(best, simplest within one standard error) by the definition, one row at a time."""
+    mean = [sum(w * s for w, s in zip(weight, column, strict=True)) / sum(weight) for column in scores.T]
+    best = min(range(len(mean)), key=mean.__getitem__)
+    spread = sum(w * (s - mean[best]) ** 2 for w, s in zip(weight, scores[:, best], strict=True)) / sum(weight)
+    limit = mean[best] + (spread / (len(scores) - 1)) ** 0.5
+    near = [i for i in range(len(mean)) if mean[i] <= limit]
+    k, l2 = np.tile(KS, len(L2S)), np.repeat(L2S, len(KS))
+    return best, min(near, key=lambda i: (k[i], -l2[i], mean[i]))
+
+
+@pytest.mark.parametrize("loss", [sht.Squared(), sht.Huber(0.5), sht.Logistic()])
+@pytest.mark.parametrize("rule", ["best", "one_se"])
+def test_by_folds(x64, loss, rule):
+    objective = model(loss, LABELS if loss.classification else Y)
+    choice = sht.choose(objective, None, KS, L2S, rule=rule)
+    row = rows_of(choice.scores.scores, choice.scores.fold_weight)[rule == "one_se"]
+    assert (choice.row, choice.k, choice.l2) == (row, choice.path.ks[row], choice.path.l2s[row])
+    alone = sht.solve(objective.reweighted(l2=choice.l2), sht.Sparsity(choice.k))
+    assert choice.solution.value <= min(alone.value, choice.path.value[row]) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["aic", "bic", "ebic", "sic"])
+def test_by_a_criterion(x64, name):
+    choice = sht.choose(model(), ks=KS, rule=name)
+    path = sht.solve_path(model(), KS)
+    np.testing.assert_allclose(choice.scores.values, sht.information_criterion(path, name).values, rtol=1e-9)
+    assert choice.row == np.argmin(choice.scores.values)
+    np.testing.assert_allclose(choice.solution.value, path.value[choice.row], rtol=1e-9)
+
+
+def test_one_choice_for_several_objectives(x64):
+    both = [model(sht.Logistic(), LABELS), model(sht.Logistic(), np.roll(LABELS, 7))]
+    folds = list(KFold(4, shuffle=True, random_state=0).split(X))
+    choice = sht.choose(both, None, KS, L2S, rule="best", folds=folds)
+    runs = [sht.cross_validate(each, KS, L2S, folds) for each in both]
+    mean = (runs[0].mean + runs[1].mean) / 2
+    assert choice.row == np.argmin(mean)
+    assert [int(s.support.mask.sum()) for s in choice.solution] == [choice.k] * 2
+    for path, run in zip(choice.path, runs, strict=True):
+        np.testing.assert_allclose(path.value, run.path.value, rtol=1e-12)
+
+
+def test_structures_keep_their_template(x64):
+    groups = sht.choose(model(), sht.GroupSparsity([0, 0, 1, 1, 2, 2, 3, 3, 3], 0, keep=[2]), [0, 1, 2], rule="best")
+    assert set(np.flatnonzero(groups.solution.x)) >= {4, 5}
+    graph = sht.choose(sht.Precision.from_data(X), ks=[0, 2, 4], rule="ebic")
+    assert graph.k in (0, 2, 4)
+    with pytest.raises(ValueError, match="ks: the largest is 4 beside 1 always kept, but there are only 4 groups"):
+        sht.choose(model(), sht.GroupSparsity([0, 0, 1, 1, 2, 2, 3, 3, 3], 0, keep=[2]), [4])
+
+
+@pytest.mark.parametrize("one_se", [True, False])
+def test_the_estimator_chooses_the_same(one_se):
+    folds = list(KFold(5, shuffle=True, random_state=1).split(X))
+    estimator = sht.SparseRegressor(cv=folds, one_se=one_se).fit(X, Y)
+    with jax.enable_x64(True):
+        ks, l2s = np.unique(estimator.cv_results_["ks"]), np.unique(estimator.cv_results_["l2s"])
+        choice = sht.choose(model(), None, ks, l2s, rule="one_se" if one_se else "best", folds=folds)
+    assert (estimator.k_, estimator.l2_) == (choice.k, choice.l2)
+    np.testing.assert_allclose(estimator.coef_, choice.solution.x, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(estimator.cv_results_["mean_loss"], choice.scores.mean, rtol=1e-8)
+
+
+def test_a_killed_choice_of_several_goes_on(tmp_path):
+    both = [model(), model(y=-Y)]
+    first = sht.choose(both, None, KS, L2S, checkpoint=tmp_path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["0", "1"]
+    again = sht.choose(both, None, KS, L2S, checkpoint=tmp_path)
+    np.testing.assert_array_equal(first.solution[1].x, again.solution[1].x)
+
+
+@pytest.mark.parametrize(
+    ("objective", "options", "sentence"),
+    [
+        (model(), {"rule": "cp"}, "rule: must be one of one_se, best, aic, bic, ebic, sic, got 'cp'"),
+        ([], {}, "objective: needs at least one"),
+        (model(), {"folds": 1}, "folds: needs from 2 to 60"),
+    ],
+)
+def test_bad_values(objective, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        sht.choose(objective, **options)
