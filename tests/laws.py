@@ -148,11 +148,13 @@ def violations(setting, case):
 
 
 def beyond(setting, arrays, refusal):
-    """Whether a model refuses products of targets and columns whose squares are near the end of float32."""
+    """Whether a model refuses products or quotients of targets and columns that are near the end of float32."""
     X, y = np.abs(np.asarray(arrays["X"], float)), np.abs(np.asarray(arrays["y"], float)).max()
     products = y * np.append(X.max(0)[X.max(0) > 0], 1.0)
     extreme = products.max() > 1e16 or products.min() < 1e-16
-    return not setting.double and extreme and refusal.startswith("y: float32 cannot hold the squares")
+    squares = extreme and refusal.startswith("y: float32 cannot hold the squares")
+    quotients = y < 1e-29 * X.max() and refusal.startswith("X: float32 cannot hold the coefficients")
+    return not setting.double and (squares or quotients)
 
 
 def eps_of(setting):

@@ -61,8 +61,8 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
 
     Raises:
         ValueError: for empty, misshapen or nonfinite data, negative or all-zero weights, negative l2, targets outside
-            the loss's domain, or targets of the squared loss whose squares the dtype cannot hold (checked on concrete
-            arrays only).
+            the loss's domain, or targets that the dtype cannot hold the squares (squared loss) or the coefficients
+            (losses of eta - y) of; ranges are checked on concrete arrays only.
         TypeError: if `loss` is not a loss instance.
     """
 
@@ -163,16 +163,24 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             self.offset, below = about_mean(self.offset, weights, self.dtype, ceiling=ceiling)
             self.y, above = about_mean(self.y if self.loss.location else None, weights, self.dtype, self.y)
             self.base = jnp.asarray(np.subtract(above, below)[...], self.dtype)  # compiles no cast
-        if known and self.quadratic and is_concrete(self.y):
+        if known and self.loss.location and is_concrete(self.y):
             self._check_range(largest)
         return facts if weighted else None
 
     def _check_range(self, largest):
+        target, least = np.max(np.abs(host(self.y))), float(jnp.finfo(self.dtype).tiny / jnp.finfo(self.dtype).eps)
+        if 0 < target < least * largest.max():
+            raise ValueError(
+                f"X: {self.dtype} cannot hold the coefficients of columns of size {largest.max():.1e} for targets of "
+                f"size {target:.1e}; divide the columns by constants of their size, or compute in float64."
+            )
+        if not self.quadratic:
+            return
         if self.standardize:
             largest = np.ones(1)
         elif self.inverse_scale is not None:
             largest = largest * np.asarray(self.inverse_scale)
-        target, limit = np.max(np.abs(host(self.y))), 2.0 ** (jnp.finfo(self.dtype).maxexp * 15 // 32)
+        limit = 2.0 ** (jnp.finfo(self.dtype).maxexp * 15 // 32)
         sizes = target * largest[largest > 0]
         if target > 0 and sizes.size and not (1 / limit < sizes.min() and max(target, sizes.max()) < limit):
             raise ValueError(

@@ -184,3 +184,13 @@ def test_no_refit_ends_above_the_null_model(seed):
     full = sht.solve(model, sht.Sparsity(3, k_max=4), sht.HTP(), start, throw=False)
     zero = 1e-7 * model.value(model.origin())  # what is zero but for rounding
     assert full.value <= null.value + 1e-6 * abs(null.value) + zero
+
+
+@pytest.mark.parametrize("loss", [sht.Squared(), sht.Huber(0.5)])
+def test_coefficients_that_the_dtype_cannot_hold_are_refused(loss):
+    columns = X.astype(np.float32) * np.array([1, 1, 1, 1e30, 1, 1], np.float32)
+    with pytest.raises(ValueError, match=r"X: float32 cannot hold the coefficients of columns of size .*e\+30"):
+        sht.LinearModel(columns, (1e-10 * Y).astype(np.float32), loss)
+    model = sht.LinearModel(columns / np.float32(1e9), (1e-10 * Y).astype(np.float32), loss)
+    solution = sht.solve(model, sht.Sparsity(3), throw=False)
+    assert np.isfinite(solution.x).all()
