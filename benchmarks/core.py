@@ -13,15 +13,13 @@ from .problems import generate
 from .scores import finish
 from .timing import best_of, compile_time, work
 
-NEVER = sht.SmallStep(-1.0)  # a step norm is never negative: every run takes its max_steps
-
 
 def fixed(objective, solver, steps, k_max, record=None):
     """A function of k that runs `steps` steps."""
 
     def run(objective, k):
         threshold = sht.Sparsity(k, k_max=k_max)
-        return sht.solve(objective, threshold, solver, max_steps=steps, termination=NEVER, record=record).x
+        return sht.solve(objective, threshold, solver, max_steps=steps, termination=sht.Never(), record=record).x
 
     return run
 
@@ -83,7 +81,7 @@ def histories():
 
         def run(k, record=record):
             threshold = sht.Sparsity(k, k_max=16)
-            solution = sht.solve(objective, threshold, solver, max_steps=3200, termination=NEVER, record=record)
+            solution = sht.solve(objective, threshold, solver, max_steps=3200, termination=sht.Never(), record=record)
             return solution.x, solution.history
 
         batch = jax.jit(jax.vmap(run))

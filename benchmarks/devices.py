@@ -34,13 +34,13 @@ def measure(n, p, k):
     def placed(array, *axes):
         return jax.device_put(array, NamedSharding(mesh, PartitionSpec(*axes)))
 
-    never = sht.SmallStep(-1.0)
-
     def iterations(X, y):
         model = sht.LinearModel(X, y)
         step = sht.ConstantStep(1e-4)
         return lambda: (
-            sht.solve(model, sht.Sparsity(k), sht.IHT(step), max_steps=STEPS, termination=never, record=None).value
+            sht.solve(
+                model, sht.Sparsity(k), sht.IHT(step), max_steps=STEPS, termination=sht.Never(), record=None
+            ).value
         )
 
     whole = sht.LinearModel(X, y)
@@ -52,7 +52,7 @@ def measure(n, p, k):
             model = whole.reweighted(l2=l2)
             step = sht.ConstantStep(1e-4)
             solution = sht.solve(
-                model, sht.Sparsity(k, k_max=k), sht.IHT(step), max_steps=STEPS, termination=never, record=None
+                model, sht.Sparsity(k, k_max=k), sht.IHT(step), max_steps=STEPS, termination=sht.Never(), record=None
             )
             return solution.value
 

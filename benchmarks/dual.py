@@ -17,8 +17,6 @@ from .problems import generate
 from .scores import aim, finish, print_table
 from .timing import best_of
 
-NEVER = sht.SmallStep(-1.0)
-
 
 def timed(function):
     """(result, seconds) of a second run."""
@@ -49,7 +47,7 @@ def classification(quick):
             solver = make(c)
             solution, seconds = timed(
                 lambda s=solver, m=most: sht.solve(
-                    model, sht.Sparsity(k), s, max_steps=m, termination=NEVER, throw=False
+                    model, sht.Sparsity(k), s, max_steps=m, termination=sht.Never(), throw=False
                 )
             )
             taken = int(solution.num_steps)

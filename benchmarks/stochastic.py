@@ -17,7 +17,6 @@ from sparsehtp.linalg import dot, leading_triplets
 from .scores import aim, finish
 from .timing import best_of, compile_time, work
 
-NEVER = sht.SmallStep(-1.0)  # a step norm is never negative
 K = 100
 
 
@@ -55,7 +54,12 @@ def inner_steps(rows, X, y, sizes, repeats):
 
                 def solve(objective, solver=solver, stages=stages):
                     return sht.solve(
-                        objective, sht.Sparsity(K, k_max=K), solver, max_steps=stages, termination=NEVER, record=None
+                        objective,
+                        sht.Sparsity(K, k_max=K),
+                        solver,
+                        max_steps=stages,
+                        termination=sht.Never(),
+                        record=None,
                     ).x
 
                 compiled, seconds = compile_time(jax.jit(solve), objective)
@@ -99,7 +103,7 @@ def hybrid(rows, X, y, repeats):
 
         def solve(objective, each=each, steps=steps):
             return sht.solve(
-                objective, sht.Sparsity(K, k_max=K), each, max_steps=steps, termination=NEVER, record=None
+                objective, sht.Sparsity(K, k_max=K), each, max_steps=steps, termination=sht.Never(), record=None
             ).x
 
         compiled, seconds = compile_time(jax.jit(solve), objective)
@@ -133,7 +137,7 @@ def trials(rows, d, n, K, lanes, stages, repeats):
             solver,
             key=key,
             max_steps=stages,
-            termination=NEVER,
+            termination=sht.Never(),
             record=None,
         ).x
 

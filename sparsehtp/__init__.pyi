@@ -55,6 +55,7 @@ from .iteration.retraces import debug as debug
 from .iteration.termination import Complete as Complete
 from .iteration.termination import Cycle as Cycle
 from .iteration.termination import DualGap as DualGap
+from .iteration.termination import Never as Never
 from .iteration.termination import SmallGradient as SmallGradient
 from .iteration.termination import SmallStep as SmallStep
 from .iteration.termination import StableSupport as StableSupport

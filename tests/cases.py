@@ -108,6 +108,7 @@ TERMINATIONS = {
     "small_gradient": sht.SmallGradient(1e-3),
     "dual_gap": sht.DualGap(1e-3),
     "cycle": sht.Cycle(),
+    "never": sht.Never(),
 }
 
 SOLVERS = {

@@ -11,7 +11,7 @@ from .. import solvers
 from .._programs import program
 from .._solve import solve
 from ..iteration.results import FIRED, RESULTS
-from ..iteration.termination import AbstractTermination, SmallStep
+from ..iteration.termination import AbstractTermination
 from ..losses import Hinge, SmoothedHinge
 from ..objectives import LinearModel
 from ..solvers import DIHT, HTP, IHT, SDIHT
@@ -20,7 +20,6 @@ from ..thresholds import Sparsity
 from .figures import STYLE, panels
 from .run import Run
 
-NEVER = SmallStep(-1.0)  # every run takes its steps
 ROUNDING = 1e-7
 DUALS = ("DIHT", "SDIHT")
 
@@ -67,8 +66,9 @@ class TestError(AbstractTermination):
 
 
 @program(static_argnames=("k", "steps"))
-def _trace(X, y, l2, solver, loss, k, steps, termination=NEVER):
+def _trace(X, y, l2, solver, loss, k, steps, termination=None):
     model = LinearModel(X, y, loss, l2=l2)
+    termination = Never() if termination is None else termination
     found = solve(model, Sparsity(k), solver, max_steps=steps, termination=termination, throw=False)
     return found.history, found.num_steps, found.x, found.result, found.fired
 

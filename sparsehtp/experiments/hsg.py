@@ -10,7 +10,7 @@ from .._solve import solve
 from .._types import replace
 from ..iteration.record import Record
 from ..iteration.results import RESULTS
-from ..iteration.termination import SmallStep
+from ..iteration.termination import Never, SmallStep
 from ..losses import Logistic, Softmax
 from ..objectives import LinearModel, MultiResponse
 from ..solvers import IHT, SVRGHT, HybridHT, StochasticHT
@@ -21,7 +21,6 @@ from .run import Run
 
 ALGORITHMS = ("FG-HT", "SG-HT", "SVRG-HT", "HSG-HT", "AHSG-HT")
 HYBRIDS = ALGORITHMS[3:]
-NEVER = SmallStep(-1.0)  # a step norm is never negative
 LEVELS = 25
 
 
@@ -168,7 +167,7 @@ def _histories(objective, threshold, solver, sizes, steps):
             threshold,
             replace(solver, step_rule=ConstantStep(size)),
             max_steps=steps,
-            termination=NEVER,
+            termination=Never(),
             record=Record(),
             throw=False,
         )

@@ -10,7 +10,7 @@ from .._programs import program
 from .._solve import solve
 from ..iteration.record import Record
 from ..iteration.results import RESULTS
-from ..iteration.termination import SmallGradient, SmallStep
+from ..iteration.termination import Never, SmallGradient
 from ..losses import Logistic
 from ..objectives import LinearModel
 from ..solvers import SVRGHT
@@ -20,7 +20,6 @@ from .figures import panels
 from .run import Run, taken
 
 EXPANSION = 9  # k = 9 K
-NEVER = SmallStep(-1.0)  # a step norm is never negative
 
 
 @program(static_argnames=("k", "m", "stages", "random_iterate", "trace"))
@@ -39,7 +38,7 @@ def recover(A, signals, step_size, keys, *, k, m, stages, random_iterate, trace=
             solver,
             key=key,
             max_steps=stages,
-            termination=NEVER if trace else SmallGradient(1e-6),
+            termination=Never() if trace else SmallGradient(1e-6),
             record=Record() if trace else None,
             throw=False,
         )
@@ -189,7 +188,7 @@ def pair(X, y, step, key, *, k, m, stages):
         SVRGHT(ConstantStep(step), inner_steps=m, random_iterate=True),
         key=key,
         max_steps=stages,
-        termination=NEVER,
+        termination=Never(),
         throw=False,
     )
     return solution.x, solution.history.value, solution.num_steps, solution.result

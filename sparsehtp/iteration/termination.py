@@ -77,6 +77,16 @@ class _Criterion(AbstractTermination):
         return tolerance(name, dtype) if self.tol is None else self.tol
 
 
+class Never(AbstractTermination):
+    """Never fires: a run takes all of its `max_steps`."""
+
+    def init(self, state):
+        return ()
+
+    def __call__(self, memory, previous, state, info, t):
+        return memory, jnp.int32(0)
+
+
 class StableSupport(_Criterion):
     """The support is the same after two steps in a row; only for solvers that minimise exactly on the support."""
 

@@ -16,7 +16,7 @@ from ..linalg import dot
 from ..objectives import LinearModel
 from ..objectives.base import scatter
 from .base import AbstractSolver
-from .htp import refit
+from .refit import refit
 
 STEPS = ("capped", "theorem15", "theorem17")
 

@@ -15,7 +15,7 @@ from ..linalg import any_lane
 from ..linalg.tableau import Tableau, addition_gains, empty_tableau, pivot, tableau_at
 from ..objectives import AbstractRestrictable, gather
 from .base import AbstractPathSolver, Trail, report
-from .htp import refit
+from .refit import refit
 
 TABLEAU_BYTES = 2**31  # of a tableau over all features
 MAX_STEPS = 1000  # rows of a history, so not more than most selections need

@@ -7,13 +7,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._types import Support
-from ..iteration.results import RESULTS
 from ..iteration.termination import Cycle, StableSupport
-from ..linalg import dot
-from ..objectives import AbstractRefittable, gather, scatter
+from ..objectives import AbstractRefittable
 from ..steps import AbstractStep, NormalisedStep
 from ..thresholds.base import UNITS
 from .base import AbstractSolver, first_support, report, search
+from .refit import refit, refit_left
 
 MAX_TRIES = 30
 
@@ -27,33 +26,6 @@ class PursuitState(NamedTuple):
     value: Array
     grad: Array
     step_size: Array
-
-
-def refit(objective, threshold, entries, start, max_steps=None, target=None):
-    """argmin of F over the entries of a support (and the threshold's box), and the `RESULTS` code of a fault, or 0.
-
-    Reaching a step limit that the caller has set is no fault. A minimum above the target need not be found.
-    """
-    restricted = objective.restrict(entries)
-    restricted = restricted if target is None else restricted.unless_above(target)
-    fit = restricted.minimise(gather(start, entries), *threshold.box(entries), max_steps)
-    unsolved = jnp.where(fit.solved | (max_steps is not None), 0, RESULTS.max_steps)
-    fault = jnp.where(fit.singular, RESULTS.singular, unsolved).astype(jnp.int32)
-    return scatter(fit.z, entries, start.shape[0]), fault
-
-
-def refit_left(objective, threshold, x, factors, max_steps=None):
-    """argmin of F over the matrices whose columns lie in the span of `factors.left`, its factors, and a fault or 0."""
-    W = threshold.matrix(x)
-    start = threshold.join(dot(factors.left.T, W), x)
-    fit = objective.restrict_left(factors.left, factors.mask).minimise(start, max_steps=max_steps)
-    unsolved = jnp.where(fit.solved | (max_steps is not None), 0, RESULTS.max_steps)
-    fault = jnp.where(fit.singular, RESULTS.singular, unsolved).astype(jnp.int32)
-    n_left = factors.mask.shape[0] * W.shape[1]
-    inside = threshold.factors(fit.z[:n_left].reshape(-1, W.shape[1]))
-    left = dot(factors.left, inside.left)
-    W = dot(left * inside.values, inside.right.T)
-    return jnp.concatenate([W.ravel(), fit.z[n_left:]]), inside._replace(left=left, mask=factors.mask), fault
 
 
 class HTP(AbstractSolver):

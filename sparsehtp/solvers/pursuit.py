@@ -10,7 +10,8 @@ from ..objectives import AbstractRefittable
 from ..thresholds import union
 from ..thresholds.base import UNITS
 from .base import AbstractSolver
-from .htp import pursuit_step, refit, start
+from .htp import pursuit_step, start
+from .refit import refit
 
 
 class AbstractPursuit(AbstractSolver):

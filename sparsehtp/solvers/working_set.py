@@ -10,7 +10,7 @@ from .._types import Support
 from ..linalg import any_lane, dot, masked_factor
 from ..linalg.tableau import Tableau, swap_gains
 from ..objectives import GramEquations
-from .htp import refit
+from .refit import refit
 
 BLOCK = 4096  # features whose swaps are scored at a time
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from .._solve import solve
 from .._types import replace
 from ..iteration.results import RESULTS
-from ..iteration.termination import SmallStep
+from ..iteration.termination import Never
 from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..steps import ConstantStep
@@ -67,12 +67,11 @@ def tune_step(
     sizes = np.atleast_1d(np.asarray(sizes, float))
     if sizes.ndim != 1 or not (np.isfinite(sizes) & (sizes > 0)).all():
         raise ValueError(f"sizes: needs positive numbers, got {sizes}.")
-    never = SmallStep(-1.0)  # a step norm is never negative
 
     def run(size):
         tuned = replace(solver, step_rule=ConstantStep(size))
         return solve(
-            objective, threshold, tuned, key=key, max_steps=max_steps, termination=never, record=None, throw=False
+            objective, threshold, tuned, key=key, max_steps=max_steps, termination=Never(), record=None, throw=False
         )
 
     solutions = jax.vmap(run)(jnp.asarray(sizes, objective.dtype))

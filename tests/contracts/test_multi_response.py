@@ -216,12 +216,12 @@ def test_stochastic_solvers(loss, threshold):
     objective = make(loss, "full")
     reference = sht.solve(objective, threshold, sht.IHT(), max_steps=3000)
     step = sht.ConstantStep(scale=0.9)
-    iht = sht.solve(objective, threshold, sht.IHT(step), max_steps=8, termination=sht.SmallStep(-1.0))
+    iht = sht.solve(objective, threshold, sht.IHT(step), max_steps=8, termination=sht.Never())
     for solver in (
         sht.SVRGHT(step, inner_steps=1, batch_size=N, replacement=False),
         sht.HybridHT(step, first=N, iterations=1),
     ):
-        full = sht.solve(objective, threshold, solver, max_steps=8, termination=sht.SmallStep(-1.0))
+        full = sht.solve(objective, threshold, solver, max_steps=8, termination=sht.Never())
         np.testing.assert_allclose(full.history.value, iht.history.value, rtol=1e-10)
     for solver in (sht.SVRGHT(inner_steps=60, batch_size=4), sht.SAGAHT()):
         solution = sht.solve(objective, threshold, solver, max_steps=400, termination=sht.SmallGradient(1e-7))

@@ -30,7 +30,7 @@ Y = X @ W + 0.3 * RNG.standard_normal(N)
 LABELS = np.where(Y > np.median(Y), 1.0, -1.0)
 WEIGHTS = RNG.integers(0, 4, N).astype(float)
 KEY = jax.random.key(7)
-NEVER = sht.SmallStep(-1.0)
+NEVER = sht.Never()
 
 
 def model(loss="squared", **options):

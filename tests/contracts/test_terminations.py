@@ -12,7 +12,6 @@ import sparsehtp as sht
 from sparsehtp import FIRED, RESULTS
 from sparsehtp.objectives import AbstractObjective
 from sparsehtp.solvers import AbstractSolver
-from sparsehtp.thresholds import AbstractThreshold
 
 pytestmark = pytest.mark.usefixtures("x64")
 STEPS = 64
@@ -33,7 +32,6 @@ class Script(AbstractSolver):
     grads: jax.Array
     changes: jax.Array
     requires = AbstractObjective
-    supports = (AbstractThreshold,)
 
     @property
     def default_termination(self):
@@ -124,6 +122,15 @@ def test_fires_at_its_step_and_names_itself(termination, fired, steps):
 def test_every_termination_runs_to_the_limit_otherwise():
     for termination in cases.TERMINATIONS.values():
         assert ending(script(termination)) == (RESULTS.max_steps, FIRED.none, STEPS)
+
+
+def test_never_leaves_the_others_alone():
+    assert ending(script(sht.Never(), **SOONER)) == (RESULTS.max_steps, FIRED.none, STEPS)
+    alone, joined = (
+        ending(script(each, **SOONER)) for each in (sht.SmallStep(1e-3), sht.SmallStep(1e-3) | sht.Never())
+    )
+    assert alone == joined
+    assert ending(script(sht.SmallStep(1e-3) & sht.Never(), **SOONER))[0] == RESULTS.max_steps
 
 
 def test_the_sentence_names_what_fired():

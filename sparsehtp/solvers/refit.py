@@ -1,0 +1,39 @@
+"""Refits on a support, and what went wrong in them."""
+
+import jax.numpy as jnp
+
+from ..iteration.results import RESULTS
+from ..linalg import dot
+from ..objectives import gather, scatter
+
+
+def refit(objective, threshold, entries, start, max_steps=None, target=None):
+    """argmin of F over the entries of a support (and the threshold's box), and the `RESULTS` code of a fault, or 0.
+
+    Reaching a step limit that the caller has set is no fault. A minimum above the target need not be found.
+    """
+    restricted = objective.restrict(entries)
+    restricted = restricted if target is None else restricted.unless_above(target)
+    fit = restricted.minimise(gather(start, entries), *threshold.box(entries), max_steps)
+    return scatter(fit.z, entries, start.shape[0]), _fault(fit, max_steps)
+
+
+def refit_left(objective, threshold, x, factors, max_steps=None):
+    """argmin of F over the matrices whose columns lie in the span of `factors.left`, its factors, and a fault or 0."""
+    W = threshold.matrix(x)
+    start = threshold.join(dot(factors.left.T, W), x)
+    fit = objective.restrict_left(factors.left, factors.mask).minimise(start, max_steps=max_steps)
+    n_left = factors.mask.shape[0] * W.shape[1]
+    inside = threshold.factors(fit.z[:n_left].reshape(-1, W.shape[1]))
+    left = dot(factors.left, inside.left)
+    W = dot(left * inside.values, inside.right.T)
+    return (
+        jnp.concatenate([W.ravel(), fit.z[n_left:]]),
+        inside._replace(left=left, mask=factors.mask),
+        _fault(fit, max_steps),
+    )
+
+
+def _fault(fit, max_steps):
+    unsolved = jnp.where(fit.solved | (max_steps is not None), 0, RESULTS.max_steps)
+    return jnp.where(fit.singular, RESULTS.singular, unsolved).astype(jnp.int32)
