@@ -73,7 +73,7 @@ def _known(name: str, value: Any) -> bool:
 class Program:
     """A `jax.jit` of a function of this package, whose compiled programs `make_room` may drop."""
 
-    def __init__(self, function: Callable, **options: Any):
+    def __init__(self, function: Callable, **options: Any) -> None:
         self.jitted: Any = jax.jit(function, **options)
         self.last_use = 0
         self._options = options
@@ -119,7 +119,7 @@ def make_room() -> None:
     _Compiled.since_drop = 0
 
 
-def _crowded():
+def _crowded() -> bool:
     if not MAPS.exists():
         return _Compiled.since_drop > MOST_COMPILED
     limit = int(Path("/proc/sys/vm/max_map_count").read_text())

@@ -94,8 +94,8 @@ def in_double(value: Any) -> Any:
 
 
 @program
-def _in_double(value):
-    def double(a):
+def _in_double(value: Any) -> Any:
+    def double(a: Array) -> Array:
         return a.astype(jnp.float64) if jnp.issubdtype(a.dtype, jnp.floating) else a
 
     return jax.tree.map(double, value)
@@ -116,7 +116,7 @@ def host(value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
-def replace(module, **fields):
+def replace(module, **fields: Any):
     """A copy of a module with some fields, static ones too, replaced."""
     new = object.__new__(type(module))
     for name, value in {**vars(module), **fields}.items():

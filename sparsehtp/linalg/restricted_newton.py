@@ -99,18 +99,20 @@ def newton(
     lower = jnp.full_like(z0, -jnp.inf) if lower is None else lower
     upper = jnp.full_like(z0, jnp.inf) if upper is None else upper
 
-    def search(z, value, grad, direction):
-        def trial(alpha):
+    def search(
+        z: Float[Array, "m"], value: Float[Array, ""], grad: Float[Array, "m"], direction: Float[Array, "m"]
+    ) -> tuple[Array, Array, Array, Array]:
+        def trial(alpha: Float[Array, ""]) -> tuple[Float[Array, "m"], Float[Array, ""]]:
             new = jnp.clip(z + alpha * direction, lower, upper)
             return new, problem.value(new)
 
-        def refused(carry):
+        def refused(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
             _, new, new_value, tries = carry
             # The slack of a few ulp lets the last steps pass, where the decrease is below the rounding of the value.
             bound = value + 1e-4 * jnp.vdot(grad, new - z) + 8 * eps * jnp.abs(value)
             return ~(new_value <= bound) & (tries < MAX_HALVINGS)
 
-        def halve(carry):
+        def halve(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
             alpha, _, _, tries = carry
             alpha = alpha / 2
             return alpha, *trial(alpha), tries + 1
@@ -120,10 +122,10 @@ def newton(
         ok = new_value <= value + 8 * eps * jnp.abs(value)
         return jnp.where(ok, new, z), jnp.where(ok, new_value, value), alpha, ok
 
-    def free(z, grad):
+    def free(z: Float[Array, "m"], grad: Float[Array, "m"]) -> Bool[Array, "m"]:
         return problem.mask & ~((z <= lower) & (grad > 0)) & ~((z >= upper) & (grad < 0))
 
-    def level(z, grad):
+    def level(z: Float[Array, "m"], grad: Float[Array, "m"]) -> Bool[Array, ""]:
         return jnp.all(~free(z, grad) | (jnp.abs(grad) <= flat * problem.grad_terms(z)))
 
     def body(c: _Newton) -> _Newton:
