@@ -10,6 +10,7 @@ import inspect
 import json
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, get_origin
 
@@ -174,10 +175,10 @@ def _fitted_attributes(kind: type) -> dict[str, Any]:
 def _encode(value: Any, where: str, arrays: dict[str, np.ndarray]) -> Any:
     """JSON for a value, {tag: content} but for what JSON has itself; arrays go into `arrays`."""
 
-    def each(values):
+    def each(values: Iterable[Any]) -> list[Any]:
         return [_encode(item, f"{where}[{i}]", arrays) for i, item in enumerate(values)]
 
-    def stored(array):
+    def stored(array: np.ndarray) -> str:
         arrays[f"a{len(arrays)}"] = array
         return f"a{len(arrays) - 1}"
 

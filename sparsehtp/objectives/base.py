@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -143,7 +143,12 @@ class AbstractObjective(eqx.Module):
 class AbstractRestricted(eqx.Module):
     """F as a function of the m coefficients of a support; padded coefficients are ignored."""
 
-    mask: eqx.AbstractVar[Bool[Array, "m"]]
+    if TYPE_CHECKING:  # to mypy an AbstractVar is an argument of every subclass
+
+        @property
+        def mask(self) -> Bool[Array, "m"]: ...
+    else:
+        mask: eqx.AbstractVar[Bool[Array, "m"]]
 
     @property
     def quadratic(self) -> bool:
