@@ -17,7 +17,7 @@ from ..datasets import Data
 from ..io import describe_device, versions
 from ..plot import plot_cv, plot_fit
 from .common import check_outputs, encode, features, fitting, name_of, one_sentence
-from .files import as_csv, as_images, as_json, write_files
+from .files import Writer, as_csv, as_images, as_json, write_files
 from .options import Options
 from .report import print_report, print_warnings
 
@@ -168,7 +168,7 @@ def _metric(loss: str, estimator: Any) -> tuple[str, Callable[[pd.DataFrame, np.
     return name, lambda X, y: None if np.ptp(y) == 0 else float(estimator.score(X, y))
 
 
-def _files(model, estimator):
+def _files(model: dict[str, Any], estimator: Any) -> dict[str, Writer]:
     history = estimator.history_
     columns = (np.asarray(column).tolist() for column in history.values())
     features = model["coefficients"]

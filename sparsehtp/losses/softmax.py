@@ -37,7 +37,7 @@ class Softmax(AbstractVectorLoss):
     def smoothness(self) -> Float[Array, ""] | float:
         return 0.5
 
-    def n_responses(self, y: Array) -> int:
+    def n_responses(self, y: Array | np.ndarray) -> int:
         return self.n_classes
 
     def targets(self, y: Any, n: int, dtype: Any) -> Array:

@@ -20,7 +20,7 @@ class AbstractVectorLoss(eqx.Module):
     shift_invariant: ClassVar[bool] = False  # l(eta + t 1, y) = l(eta, y)
 
     @abc.abstractmethod
-    def n_responses(self, y: Array) -> int:
+    def n_responses(self, y: Array | np.ndarray) -> int:
         """c, from the targets."""
 
     @abc.abstractmethod
@@ -82,7 +82,7 @@ class PerResponse(AbstractVectorLoss):
     def smoothness(self) -> Float[Array, ""] | float:
         return self.loss.smoothness
 
-    def n_responses(self, y: Array) -> int:
+    def n_responses(self, y: Array | np.ndarray) -> int:
         return y.shape[1]
 
     def targets(self, y: Any, n: int, dtype: Any) -> Array:
