@@ -187,7 +187,7 @@ def _files(model: dict[str, Any], estimator: Any) -> dict[str, Writer]:
     return files if model["cv"] is None else {**files, **as_images("cv", plot_cv(estimator.cv_results_))}
 
 
-def _scores(model: dict) -> str:
+def _scores(model: dict[str, Any]) -> str:
     """The scores as text, for the figure's title."""
     parts = [(part, model[f"{part}_score"]) for part in ("train", "test")]
     return ", ".join(f"{part} {model['metric']} {score:.3f}" for part, score in parts if score is not None)

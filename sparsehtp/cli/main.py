@@ -115,7 +115,7 @@ def _version(
         raise typer.Exit()
 
 
-def _computing(command: Callable) -> Callable:
+def _computing(command: Callable[..., Any]) -> Callable[..., Any]:
     """A command that compiles programs, inside `common.computing`."""
 
     @functools.wraps(command)

@@ -240,7 +240,7 @@ def _table(names: Sequence[str], answers: Answers, options: PathOptions) -> Tabl
         members = set(path.features.idx[i][path.features.mask[i]].tolist())
         moves = [names[j] for j in sorted(members - before)] + [f"-{names[j]}" for j in sorted(before - members)]
         before = members
-        by = [options.criterion] if i == criterion.best else []
+        by: list[str] = [options.criterion] if i == criterion.best else []
         numbers = [f"{path.ks[i]}", f"{path.loss[i]:#.5g}", f"{criterion.values[i]:.1f}"]
         if cv is not None:
             numbers += [f"{cv.mean[i]:#.5g}", f"{cv.se[i]:.3g}"]

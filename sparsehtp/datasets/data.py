@@ -23,7 +23,7 @@ class Data(NamedTuple):
     target_name: str
 
 
-class NumberedNames(Sequence):
+class NumberedNames(Sequence[str]):
     """The names x0, x1, ... (or from another number) of features that have none, made when they are read."""
 
     def __init__(self, size: int, first: int = 0) -> None:

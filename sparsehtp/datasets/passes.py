@@ -30,7 +30,7 @@ class Passes:
     """
 
     def __init__(
-        self, shards: Shards, dtype: Any, problem: Any, checkpoint: str | Path | None, report: Callable
+        self, shards: Shards, dtype: Any, problem: Any, checkpoint: str | Path | None, report: Callable[..., Any]
     ) -> None:
         self.shards, self.dtype, self.report, self.done = shards, dtype, report, 0
         process, processes = jax.process_index(), jax.process_count()

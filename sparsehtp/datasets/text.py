@@ -79,7 +79,10 @@ def make_news20_like(n: int = 19996, k: int = 1000, seed: int = 0) -> tuple[spar
 def _draws(law: np.ndarray, words: float) -> float:
     """The number of draws that have so many distinct words on average."""
     low, high = words, 2 * words
-    distinct = lambda draws: -np.expm1(draws * np.log1p(-law)).sum()  # noqa: E731
+
+    def distinct(draws: float) -> float:
+        return -np.expm1(draws * np.log1p(-law)).sum()
+
     while distinct(high) < words:
         high *= 2
     for _ in range(30):

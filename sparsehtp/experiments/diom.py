@@ -138,7 +138,7 @@ def fig1(run: Run) -> Any:
         apart=apart,
     )
     times = {a: [mean(a, "time", *at) for at in grid] for a in ALGORITHMS}
-    fastest = [min(times, key=lambda a, i=i: times[a][i]) for i in range(len(grid))]
+    fastest = [ALGORITHMS[np.argmin(each)] for each in zip(*times.values(), strict=True)]
     run.claim(
         "b",
         "PrimDual is faster than CDSS, DualAst and DIHT at every n",
@@ -200,8 +200,9 @@ def fig2(run: Run) -> Any:
         seconds={a: [mean(a, "time", *at) for at in late] for a in ALGORITHMS},
     )
     small, large = run["ps"][0], run["ps"][-1]
-    longest = [max(ALGORITHMS, key=lambda a, n=n: mean(a, "time", n, small)) for n in run["ns"]]
-    least = [min(("PrimDual", *rivals), key=lambda a, n=n: mean(a, "gap", n, large)) for n in run["ns"]]
+    longest = [ALGORITHMS[np.argmax([mean(a, "time", n, small) for a in ALGORITHMS])] for n in run["ns"]]
+    swaps = ("PrimDual", *rivals)
+    least = [swaps[np.argmin([mean(a, "gap", n, large) for a in swaps])] for n in run["ns"]]
     run.claim(
         "b",
         f"CDSS takes longest at p = {small}, and has the smallest gap at p = {large}",

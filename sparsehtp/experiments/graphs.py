@@ -133,7 +133,7 @@ def _lasso(run: Run, S: np.ndarray, S_tune: np.ndarray) -> tuple[np.ndarray, flo
     """The same for the graphical lasso."""
     from sklearn.covariance import graphical_lasso
 
-    best = None
+    best: Any = None
     for alpha in run["alphas"]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

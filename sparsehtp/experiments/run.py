@@ -1,5 +1,6 @@
 """What an experiment runs in: settings, seeds, data, work that survives being killed, claims, and files at the end."""
 
+import functools
 import hashlib
 import json
 import os
@@ -161,9 +162,8 @@ class Run:
         result = {**facts, "claims": [claim._asdict() for claim in self.claims], "cells": self.cells}
         self.folder.mkdir(parents=True, exist_ok=True)
         for suffix in ("png", "svg"):
-            write_whole(
-                self.folder / f"figure.{suffix}", lambda file, s=suffix: figure.savefig(file, format=s, dpi=130)
-            )
+            write = functools.partial(figure.savefig, format=suffix, dpi=130)
+            write_whole(self.folder / f"figure.{suffix}", write)
         text = json.dumps(result, indent=1) + "\n"
         write_whole(self.folder / "result.json", lambda file: file.write(text.encode()))
         return result

@@ -223,8 +223,8 @@ def fig78(run: Run) -> Any:
         X, y = digits(data.X, data.y, first, second, run["rows"])
         X_test, y_test = digits(data.X_test, data.y_test, first, second)
         key = jax.random.key(run["seed"])
-        w, *history = pair(jnp.asarray(X), y, run["step"], key, k=k, m=3 * len(y), stages=run["stages"])
-        w, values = np.asarray(w), taken(*history)
+        found, *history = pair(jnp.asarray(X), y, run["step"], key, k=k, m=3 * len(y), stages=run["stages"])
+        w, values = np.asarray(found), taken(*history)
         accuracy = float(np.mean(np.where(X_test @ w > 0, 1, -1) == y_test))
         return {"accuracy": accuracy, "values": values.tolist(), "w": w.tolist()}
 

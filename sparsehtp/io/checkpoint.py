@@ -101,7 +101,7 @@ def fingerprint(problem: Any) -> str:
     # A function that is a setting prints its address, which differs between processes.
     digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(structure)).encode())
     for leaf in leaves:
-        if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
         array = np.asarray(leaf)
         digest.update(f"{array.dtype}{array.shape}".encode())

@@ -93,11 +93,10 @@ def _jitted_scan(problem: Problem, max_steps: int, record: Record | None) -> Out
 def _in_turn(max_steps: int, record: Record | None) -> Callable[[Problem], Outcome]:
     """The loop of one problem; a batch is one program that runs its lanes one after the other."""
 
-    @jax.custom_batching.sequential_vmap
     def call(problem: Problem) -> Outcome:
         return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record, in_turn=True))
 
-    return call
+    return jax.custom_batching.sequential_vmap(call)
 
 
 @functools.cache

@@ -56,7 +56,7 @@ def chunked(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Rows:
     total = max(int(start[-1]), 1)  # never empty: gathers from an empty array are undefined
     # Few and narrow temporaries: they are what bounds the memory of a large design.
     wide = np.int32 if total * width <= np.iinfo(np.int32).max else np.int64
-    place = np.arange(data.size, dtype=wide)
+    place: np.ndarray = np.arange(data.size, dtype=wide)
     place += np.repeat((start[:-1] * width - indptr[:-1]).astype(wide), counts)
     padded = np.zeros(total * width, data.dtype), np.zeros(total * width, np.int32)
     padded[0][place], padded[1][place] = data, indices

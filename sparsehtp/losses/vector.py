@@ -67,15 +67,15 @@ class PerResponse(AbstractVectorLoss):
     loss: AbstractLoss
 
     @property
-    def twice_differentiable(self) -> bool:
+    def twice_differentiable(self) -> bool:  # type: ignore[override]  # elsewhere it is one of the class
         return self.loss.twice_differentiable
 
     @property
-    def kinked(self) -> bool:
+    def kinked(self) -> bool:  # type: ignore[override]  # elsewhere it is one of the class
         return self.loss.kinked
 
     @property
-    def location(self) -> bool:
+    def location(self) -> bool:  # type: ignore[override]  # elsewhere it is one of the class
         return self.loss.location
 
     @property

@@ -89,13 +89,13 @@ class Custom(AbstractRestrictable):
     is not a bound for other points: prefer the searching steps.
     """
 
-    args: tuple
+    args: tuple[Any, ...]
     features: Int[Array, "w"] | None  # coordinates of the whole x that this objective is a function of
-    fun: Callable = eqx.field(static=True)
+    fun: Callable[..., Any] = eqx.field(static=True)
     structure: Structure | None = eqx.field(static=True)
     guessed: bool = eqx.field(static=True)
 
-    def __init__(self, fun: Callable, *args: Any, like: Any = None) -> None:
+    def __init__(self, fun: Callable[..., Any], *args: Any, like: Any = None) -> None:
         if not callable(fun):
             raise TypeError(f"fun: needs a function (x, *args) -> scalar, got a {type(fun).__name__}.")
         self.fun = fun
@@ -268,7 +268,7 @@ class CustomSum(Custom, AbstractFiniteSum):
     Guarantee: as `Custom`. `sample_smoothness` is that of the Hessians at zero, which bound others for quadratics only.
     """
 
-    def __init__(self, fun: Callable, samples: Any, *args: Any, like: Any = None) -> None:
+    def __init__(self, fun: Callable[..., Any], samples: Any, *args: Any, like: Any = None) -> None:
         lengths = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(samples)}
         if len(lengths) != 1 or lengths <= {(), (0,)}:
             raise ValueError(f"samples: need one leading axis of the same length > 0 in all arrays, got {lengths}.")

@@ -520,7 +520,7 @@ class _Facts(NamedTuple):
     """Whether all is finite; of every column, over rows with a weight, the largest magnitude, mean and deviation."""
 
     finite: Bool[Array, ""]
-    largest: Float[Array, "p"]
+    largest: Any  # (p,), on the host where it is known
     mean: Any  # (p,), or None where nobody asked
     deviation: Any
 

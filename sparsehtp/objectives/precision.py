@@ -112,7 +112,7 @@ class Precision(AbstractRestrictable):
         """Scale and shrink S, and find the bounds; also on an unfinished copy."""
         shrinkage = None if self.shrinks_by_rule else self.shrinkage
         S, scale, shrinkage, interval = _prepare(S, self.n, shrinkage, self.rule, self.standardize)
-        parts = {"S": S, "scale": scale, "shrinkage": shrinkage}
+        parts: dict[str, Any] = {"S": S, "scale": scale, "shrinkage": shrinkage}
         parts["interval"] = self.given_bounds if interval is None else interval
         for name, value in parts.items():
             object.__setattr__(self, name, value)

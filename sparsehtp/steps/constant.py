@@ -58,7 +58,7 @@ class ScheduleStep(AbstractStep):
         schedule: a JAX function from the step number to a positive size; static, so define it once at module level.
     """
 
-    schedule: Callable = eqx.field(static=True)
+    schedule: Callable[[Any], Any] = eqx.field(static=True)
     searches = False
 
     def init(self, objective: Any) -> Float[Array, ""]:

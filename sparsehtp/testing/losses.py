@@ -68,7 +68,7 @@ class _Facts(NamedTuple):
 @program
 def _facts(loss: AbstractLoss, eta: Array, y: Array) -> _Facts:
     methods = (loss.value, loss.derivative, loss.second_derivative, loss.majorant)
-    return _Facts(*(method(eta, y) for method in methods), mean=loss.mean(eta))
+    return _Facts._make([*(method(eta, y) for method in methods), loss.mean(eta)])
 
 
 @program
@@ -270,8 +270,8 @@ def _check_vector(loss: AbstractVectorLoss, rng: np.random.Generator) -> None:
     eta, along = rng.uniform(-2, 2, (POINTS, c)), rng.standard_normal((POINTS, c))
     y = _targets(loss, rng.uniform(-2, 2, (POINTS, c)), rng)
     targets = loss.targets(y, POINTS, np.float64)
-    here, above, below = (_vector_facts(loss, eta + side * along, targets) for side in (0, H, -H))
-    here, above, below = ([np.asarray(each) for each in facts] for facts in (here, above, below))
+    sides = (_vector_facts(loss, eta + side * along, targets) for side in (0, H, -H))
+    here, above, below = ([np.asarray(each) for each in facts] for facts in sides)
     value, derivative, d, q, majorant, mean = here
     for name, found, shape in (("value", value, (POINTS,)), ("derivative", derivative, (POINTS, c))):
         law(loss, f"{name} has the shape {shape}", found.shape == shape, shape=found.shape)
