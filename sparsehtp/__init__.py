@@ -3,6 +3,7 @@
 import importlib
 import pathlib
 import re
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -13,7 +14,7 @@ _MODULES = {name: module for module, name in re.findall(r"^from (\S+) import (\w
 __all__ = sorted(_MODULES)
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if _MODULES[name] == ".":
@@ -22,5 +23,5 @@ def __getattr__(name):
     return value
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})

@@ -71,7 +71,7 @@ def clear(folder: Path) -> None:
                 _last_use(path).unlink(missing_ok=True)
 
 
-def _enter():
+def _enter() -> None:
     where = folder()
     enabled = _read("jax_enable_compilation_cache")
     if where is None or configured() is not None or not enabled or not _usable(where):
@@ -88,7 +88,7 @@ def _enter():
         jax.config.update(name, value)
 
 
-def _leave():
+def _leave() -> None:
     if not _before:
         return
     for name, (before, ours) in _before.items():

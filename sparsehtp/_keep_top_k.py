@@ -1,13 +1,13 @@
 """Sparsity inside an optax chain: a transformation that keeps parameters k-sparse, and projections of pytrees."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ._types import ArrayLike, is_concrete
 from .linalg import largest
@@ -51,11 +51,11 @@ def keep_top_k(
     if not per_leaf and not jax.tree_util.treedef_is_leaf(jax.tree.structure(k)):
         raise ValueError("k: is a pytree of counts; pass per_leaf=True to count every leaf on its own.")
 
-    def init(params):
+    def init(params: PyTree) -> KeepTopKState:
         del params
         return KeepTopKState(jnp.zeros((), jnp.int32))
 
-    def update(updates, state, params=None):
+    def update(updates: PyTree, state: KeepTopKState, params: PyTree = None) -> tuple[PyTree, KeepTopKState]:
         if params is None:
             raise ValueError("params: keep_top_k needs them; call update(updates, state, params).")
         share = 1.0 if schedule is None else jnp.clip(schedule(state.steps), 0, 1)
@@ -89,7 +89,7 @@ def projection_non_negative_sparse(tree: PyTree, k: PyTree, per_leaf: bool = Fal
     return projection_sparse(jax.tree.map(lambda leaf: jnp.maximum(leaf, 0), tree), k, per_leaf)
 
 
-def _kept(scores, k, per_leaf, share=1.0):
+def _kept(scores: PyTree, k: PyTree, per_leaf: bool, share: Any = 1.0) -> PyTree:
     """True where an entry is kept."""
     if per_leaf:
         return jax.tree.map(
@@ -108,7 +108,7 @@ def _kept(scores, k, per_leaf, share=1.0):
     )
 
 
-def _largest(scores, k, share):
+def _largest(scores: Float[Array, "*shape"], k: Any, share: Any) -> Bool[Array, "*shape"]:
     if k is None:
         return jnp.ones(scores.shape, bool)
     if is_concrete(k) and np.max(k) >= scores.size:

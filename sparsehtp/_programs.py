@@ -14,10 +14,12 @@ import itertools
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import jax
 from jax.extend.core import get_opaque_trace_state
+
+R = TypeVar("R")
 
 CPU_OPTIONS = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 2}
 MAPS = Path("/proc/self/maps")
@@ -73,7 +75,7 @@ def _known(name: str, value: Any) -> bool:
 class Program:
     """A `jax.jit` of a function of this package, whose compiled programs `make_room` may drop."""
 
-    def __init__(self, function: Callable, **options: Any):
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         self.jitted: Any = jax.jit(function, **options)
         self.last_use = 0
         self._options = options
@@ -97,7 +99,11 @@ class Program:
         self.outermost.clear_cache()
 
 
-def program(function: Callable | None = None, **options: Any) -> Any:
+@overload
+def program(function: Callable[..., R], **options: Any) -> Callable[..., R]: ...
+@overload
+def program(**options: Any) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
+def program(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """`jax.jit`, plain or with options, for this package's functions."""
     return (lambda f: Program(f, **options)) if function is None else Program(function, **options)
 
@@ -119,7 +125,7 @@ def make_room() -> None:
     _Compiled.since_drop = 0
 
 
-def _crowded():
+def _crowded() -> bool:
     if not MAPS.exists():
         return _Compiled.since_drop > MOST_COMPILED
     limit = int(Path("/proc/sys/vm/max_map_count").read_text())

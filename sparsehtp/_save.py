@@ -10,6 +10,7 @@ import inspect
 import json
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, get_origin
 
@@ -39,7 +40,7 @@ _ADDED = {
 _OPTIONAL = {"feature_names_in_", "_sklearn_output_config"}
 
 
-def save(model: Any, path: str | os.PathLike) -> Path:
+def save(model: Any, path: str | os.PathLike[str]) -> Path:
     """Write a model or a result into one file, which appears under its name only when it is complete.
 
     Args:
@@ -69,7 +70,7 @@ def save(model: Any, path: str | os.PathLike) -> Path:
     return path
 
 
-def load(path: str | os.PathLike, *, max_bytes: int | None = None) -> Any:
+def load(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Any:
     """Read what `save` has written: arrays bit for bit, NumPy as NumPy and JAX as JAX, with their dtypes.
 
     Args:
@@ -167,17 +168,17 @@ def _fitted_attributes(kind: type) -> dict[str, Any]:
     for base in reversed(kind.__mro__):
         if base.__module__.startswith(f"{FORMAT}."):
             declared = inspect.get_annotations(base)
-            fitted |= {name: hint for name, hint in declared.items() if get_origin(hint) is not ClassVar}
+            fitted |= {name: hint for name, hint in declared.items() if get_origin(hint) is not ClassVar}  # type: ignore[comparison-overlap]  # it may be
     return fitted
 
 
 def _encode(value: Any, where: str, arrays: dict[str, np.ndarray]) -> Any:
     """JSON for a value, {tag: content} but for what JSON has itself; arrays go into `arrays`."""
 
-    def each(values):
+    def each(values: Iterable[Any]) -> list[Any]:
         return [_encode(item, f"{where}[{i}]", arrays) for i, item in enumerate(values)]
 
-    def stored(array):
+    def stored(array: np.ndarray) -> str:
         arrays[f"a{len(arrays)}"] = array
         return f"a{len(arrays) - 1}"
 

@@ -1,9 +1,12 @@
 """The public entry: checks what can be checked, runs the driver, returns a solution in original units."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, Bool
 
 from ._programs import program
 from ._threads import one_blas_thread
@@ -121,7 +124,9 @@ def solve(
 
 
 @program(static_argnums=(2, 3, 4))
-def _solution(problem, countable, max_steps, record, implicit):
+def _solution(
+    problem: driver.Problem, countable: Bool[Array, ""], max_steps: int, record: Record | None, implicit: bool
+) -> Solution:
     """The run and what is told about it, as one program."""
     objective, threshold = problem.objective, problem.threshold
     problem = problem if problem.x0 is not None else problem._replace(x0=objective.origin())
@@ -164,16 +169,16 @@ def default_solver(
     return by_structure()
 
 
-def _check_kind(name, value, kind, example):
+def _check_kind(name: str, value: Any, kind: type, example: str) -> None:
     if not isinstance(value, kind):
         raise TypeError(f"{name}: needs an instance such as {example}, got {_name(value)}.")
 
 
-def _name(value):
+def _name(value: Any) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
-def _start(objective, x0):
+def _start(objective: AbstractObjective, x0: Any) -> Array | None:
     if x0 is None:
         return None
     if hasattr(x0, "intercept"):  # a Solution

@@ -1,6 +1,7 @@
 """Fits to data that do not fit in memory: a stochastic sweep over shards, then exact steps on sums over shards."""
 
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from ._progress import Callback, reporting
 from ._solve import _check_kind, solve
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
-from ._types import replace, seeded
+from ._types import Support, replace, seeded
 from .datasets.data import nonfinite
 from .datasets.passes import Passes, joined
 from .datasets.shards import Rows, Shards
@@ -148,7 +149,7 @@ def solve_stream(
     return found._replace(seconds=time.monotonic() - began)
 
 
-def _fit(data, bound, threshold, size, solver, key):
+def _fit(data: _Stream, bound: Any, threshold: Any, size: float, solver: Any, key: Array) -> Streamed:
     ridge = np.append(np.full(data.p, float(data.l2)), np.zeros(int(data.fit_intercept)))
     zero = np.zeros(ridge.size)
     start = data.sweep(zero, bound, threshold, solver, key, size)
@@ -186,7 +187,7 @@ def _fit(data, bound, threshold, size, solver, key):
 class _Stream:
     """The sums that a fit needs, each from passes over the shards."""
 
-    def __init__(self, passes, loss, fit_intercept, l2, max_passes):
+    def __init__(self, passes: Passes, loss: Any, fit_intercept: bool, l2: float, max_passes: int) -> None:
         self.passes, self.shards, self.dtype = passes, passes.shards, np.dtype(passes.dtype)
         self.loss = jax.tree.map(lambda leaf: np.asarray(leaf, self.dtype), loss)
         self.fit_intercept, self.l2, self.max_passes = fit_intercept, l2, max_passes
@@ -197,7 +198,7 @@ class _Stream:
         self.block += -self.block % ALIGNED_ROWS
         self.shift, self.base = np.zeros(self.p, self.dtype), self.dtype.type(0)  # of columns and targets
 
-    def begin(self, threshold):
+    def begin(self, threshold: Any) -> tuple[Any, float, ConstantStep | None]:
         """The threshold for this problem, the size of a step, and the step of a sweep; the first two for all processes.
 
         Columns and targets are centred by the means of the first shards.
@@ -220,7 +221,7 @@ class _Stream:
         sample_step = ConstantStep(sample_size) if sample_size > 0 else None
         return threshold.bind(model), 1 / float(curvature + self.l2), sample_step
 
-    def sample(self, i, rows, seed):
+    def sample(self, i: int, rows: Rows, seed: Sequence[int]) -> Rows:
         """At most `sample_size` rows of a shard, all with a weight."""
         drawn = np.flatnonzero(rows.weights)
         if drawn.size > self.sample_size:
@@ -230,13 +231,13 @@ class _Stream:
         self.loss.check_targets(rows.y)
         return rows
 
-    def check_finite(self, i, X):
+    def check_finite(self, i: int, X: Float[np.ndarray, "n p"]) -> None:
         """ValueError, which names the first column with such an entry, unless all are finite."""
         bad = np.flatnonzero(~np.isfinite(X).all(axis=0))
         if bad.size:
             raise nonfinite(self.shards.paths[i], "column", self.shards.feature_names()[bad[0]])
 
-    def model(self, sample):
+    def model(self, sample: Rows) -> LinearModel:
         """The model of a sample of a shard, padded with rows of weight zero so that all shards share their programs."""
         X, y, weights = sample
         padding = [(0, self.sample_size - len(y))]
@@ -250,11 +251,13 @@ class _Stream:
         own = {"shift": jnp.asarray(self.shift), "base": jnp.asarray(self.base)} if self.fit_intercept else {}
         return replace(model, fit_intercept=self.fit_intercept, inverse_scale=None, **own)
 
-    def sweep(self, x, bound, threshold, solver, key, size):
+    def sweep(
+        self, x: Float[np.ndarray, "d"], bound: Any, threshold: Any, solver: Any, key: Array, size: float
+    ) -> Float[np.ndarray, "d"]:
         """One stochastic step per shard, on a sample of its rows; the mean over processes, each with its own shards."""
         seed = np.asarray(jax.random.key_data(key)).ravel().tolist()
 
-        def step(x, rows, i):
+        def step(x: Float[np.ndarray, "d"], rows: Rows, i: int) -> Float[np.ndarray, "d"]:
             model = self.model(self.sample(i, rows, seed)).reweighted(l2=self.l2)
             start = LinearStart(*model.to_external(jnp.asarray(x, self.dtype)))
             return np.asarray(_stochastic(model, threshold, solver, start, jax.random.fold_in(key, i)), float)
@@ -264,11 +267,11 @@ class _Stream:
             return total
         return np.asarray(_threshold(bound, total / jax.process_count(), size)[0], float)
 
-    def total(self, zeros, part, *at):
+    def total(self, zeros: tuple[np.ndarray, ...], part: Callable[..., Any], *at: Any) -> tuple[np.ndarray, ...]:
         """The sums part(block, loss, *at) over all rows, block by block, in double precision."""
         shift = self.shift if self.fit_intercept else None
 
-        def step(totals, rows, i):
+        def step(totals: tuple[np.ndarray, ...], rows: Rows, i: int) -> tuple[np.ndarray, ...]:
             self.loss.check_targets(rows.y)
             rows = rows._replace(y=(rows.y - self.base).astype(self.dtype))
             for low in range(0, len(rows.y), self.block):
@@ -285,13 +288,17 @@ class _Stream:
 
         return self.passes.fold(zeros, step)
 
-    def sums(self, points, ridge):
+    def sums(
+        self, points: Float[np.ndarray, "m d"], ridge: Float[np.ndarray, "d"]
+    ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m d"]]:
         """F and its gradient at every point (a row)."""
         zeros = (np.zeros(()), np.zeros(len(points)), np.zeros(points.shape))
         weight, values, grads = self.total(zeros, _sums, points.astype(self.dtype))
         return values / weight + 0.5 * points**2 @ ridge, grads / weight + ridge * points
 
-    def refit(self, x, support, ridge):
+    def refit(
+        self, x: Float[np.ndarray, "d"], support: Support, ridge: Float[np.ndarray, "d"]
+    ) -> tuple[Float[np.ndarray, "d"], float]:
         """The minimiser over a support, and F there."""
         mask = np.asarray(support.mask)
         penalty = np.where(mask, ridge[support.idx], 0)
@@ -331,24 +338,26 @@ class LinearStart(NamedTuple):
 
 
 @program
-def _threshold(bound, z, size):
+def _threshold(bound: Any, z: Float[Array, "d"], size: Any) -> tuple[Array, Support]:
     return bound(z, size)
 
 
 @program(static_argnames="batch_size")
-def _curvature(model, batch_size):
+def _curvature(model: LinearModel, batch_size: int) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The curvature of a model, and the size of a stochastic step."""
     return model.lipschitz(), SampleStep(0.5, batch_size).init(model)
 
 
 @program
-def _sums(block, loss, points):
+def _sums(
+    block: Any, loss: AbstractLoss, points: Float[Array, "m d"]
+) -> tuple[Float[Array, ""], Float[Array, "m"], Float[Array, "m d"]]:
     """The weight of a block of rows, and of every point the sums of the loss and of its gradient."""
     X, y, weights, shift = block
     X = X if shift is None else X - shift
     p = X.shape[1]
 
-    def at(x):
+    def at(x: Float[Array, "d"]) -> tuple[Float[Array, ""], Float[Array, "d"]]:
         eta = bounded(dot(X, x[:p]) + jnp.sum(x[p:]), weights)
         slopes = weights * loss.derivative(eta, y)
         free = jnp.full(x[p:].shape, jnp.sum(slopes))
@@ -358,7 +367,9 @@ def _sums(block, loss, points):
 
 
 @program
-def _newton(block, loss, support, z):
+def _newton(
+    block: Any, loss: AbstractLoss, support: Support, z: Float[Array, "m"]
+) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, "m"], Float[Array, "m m"]]:
     """The weight of a block of rows, and the sums of the loss, its gradient and Hessian over a support."""
     X, y, weights, shift = block
     p = X.shape[1]
@@ -369,6 +380,6 @@ def _newton(block, loss, support, z):
     return jnp.sum(weights), rows.value(z), rows.grad(z), rows.hess(z)
 
 
-def _stochastic(model, threshold, solver, start, key):
+def _stochastic(model: LinearModel, threshold: Any, solver: Any, start: LinearStart, key: Array) -> Float[Array, "d"]:
     solution = solve(model, threshold, solver, x0=start, max_steps=1, key=key, record=None, throw=False)
     return model.to_internal(solution.x, solution.intercept)

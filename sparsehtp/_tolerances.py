@@ -19,6 +19,7 @@
 """
 
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 _TABLE = {
     "step": (1e-6, 1e-10),
@@ -38,7 +39,7 @@ _TABLE = {
 }
 
 
-def tolerance(name: str, dtype) -> float:
+def tolerance(name: str, dtype: DTypeLike) -> float:
     """The tolerance `name` for arrays of a floating dtype."""
     single, double = _TABLE[name]
     return double if jnp.finfo(dtype).bits == 64 else single

@@ -1,6 +1,6 @@
 """Values that flow between the parts of the library."""
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from ._programs import program
 Scalar: TypeAlias = Float[Array, ""]
 Vector: TypeAlias = Float[Array, "p"]
 ArrayLike: TypeAlias = Any
+T = TypeVar("T")
 
 
 class Support(NamedTuple):
@@ -94,8 +95,8 @@ def in_double(value: Any) -> Any:
 
 
 @program
-def _in_double(value):
-    def double(a):
+def _in_double(value: Any) -> Any:
+    def double(a: Array) -> Array:
         return a.astype(jnp.float64) if jnp.issubdtype(a.dtype, jnp.floating) else a
 
     return jax.tree.map(double, value)
@@ -116,7 +117,7 @@ def host(value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
-def replace(module, **fields):
+def replace(module: T, **fields: Any) -> T:
     """A copy of a module with some fields, static ones too, replaced."""
     new = object.__new__(type(module))
     for name, value in {**vars(module), **fields}.items():

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -133,15 +133,15 @@ class CompileNotice:
 
     AFTER = 2.0  # seconds
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._said = False
         self._timer: threading.Timer | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         jax.monitoring.register_event_duration_secs_listener(self._listen)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         jax.monitoring.unregister_event_duration_listener(self._listen)
         self._cancel()
 
@@ -171,18 +171,18 @@ class Stopwatch:
     total = 0.0
     compiling = 0.0
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._start = time.perf_counter()
         jax.monitoring.register_event_duration_secs_listener(self._listen)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         jax.monitoring.unregister_event_duration_listener(self._listen)
         self.total = time.perf_counter() - self._start
 
-    def _listen(self, event: str, seconds: float, **_: Any) -> None:
+    def _listen(self, event: str, duration_secs: float, **_: Any) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
-            self.compiling += seconds
+            self.compiling += duration_secs
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.total:.2f} s, of which {self.compiling:.2f} s compiling"

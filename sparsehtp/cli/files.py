@@ -23,7 +23,7 @@ def as_json(value: Any) -> Writer:
 def as_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> Writer:
     """Write a table."""
 
-    def write(path):
+    def write(path: Path) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(header)
@@ -70,11 +70,11 @@ def write_files(out_dir: Path, files: Mapping[str, Writer]) -> list[Path]:
     return [out_dir / name for name in files]
 
 
-def _write(path, text):
+def _write(path: Path, text: str) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def _finite(value):
+def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

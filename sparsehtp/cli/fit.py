@@ -17,7 +17,7 @@ from ..datasets import Data
 from ..io import describe_device, versions
 from ..plot import plot_cv, plot_fit
 from .common import check_outputs, encode, features, fitting, name_of, one_sentence
-from .files import as_csv, as_images, as_json, write_files
+from .files import Writer, as_csv, as_images, as_json, write_files
 from .options import Options
 from .report import print_report, print_warnings
 
@@ -168,7 +168,7 @@ def _metric(loss: str, estimator: Any) -> tuple[str, Callable[[pd.DataFrame, np.
     return name, lambda X, y: None if np.ptp(y) == 0 else float(estimator.score(X, y))
 
 
-def _files(model, estimator):
+def _files(model: dict[str, Any], estimator: Any) -> dict[str, Writer]:
     history = estimator.history_
     columns = (np.asarray(column).tolist() for column in history.values())
     features = model["coefficients"]
@@ -187,7 +187,7 @@ def _files(model, estimator):
     return files if model["cv"] is None else {**files, **as_images("cv", plot_cv(estimator.cv_results_))}
 
 
-def _scores(model: dict) -> str:
+def _scores(model: dict[str, Any]) -> str:
     """The scores as text, for the figure's title."""
     parts = [(part, model[f"{part}_score"]) for part in ("train", "test")]
     return ", ".join(f"{part} {model['metric']} {score:.3f}" for part, score in parts if score is not None)

@@ -93,7 +93,7 @@ def load(file: Path, targets: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame
     return table.drop(columns=list(targets[1:])), pd.concat([first, table[list(targets[1:])]], axis=1)
 
 
-def _load_arrays(file, name):
+def _load_arrays(file: Path, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     if not file.is_file():
         raise FileNotFoundError(f"path: there is no file {file}; check its name and the working directory.")
     arrays, X = dense_table(file)
@@ -145,7 +145,7 @@ def describe(X: Any, Y: Any, estimator: Any, options: LowRankOptions, source: st
     }
 
 
-def _table(model):
+def _table(model: dict[str, Any]) -> Table:
     cv = model["cv"]
     notes = {cv["one_standard_error"]: "within one std. error", cv["best"]: "best"}
     if cv["best"] == cv["one_standard_error"]:

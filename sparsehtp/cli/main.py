@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -107,7 +107,7 @@ REPRODUCE_HELP = """Rerun a figure of one of the five papers, and decide its cla
 @app.callback(invoke_without_command=True)
 def _version(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
-):
+) -> None:
     if version:
         from importlib.metadata import version as installed
 
@@ -115,11 +115,11 @@ def _version(
         raise typer.Exit()
 
 
-def _computing(command: Callable) -> Callable:
+def _computing(command: Callable[..., Any]) -> Callable[..., Any]:
     """A command that compiles programs, inside `common.computing`."""
 
     @functools.wraps(command)
-    def inside(*args, **kwargs):
+    def inside(*args: Any, **kwargs: Any) -> Any:
         from .common import computing
 
         with computing():
@@ -182,7 +182,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder for model.json, history.csv, and plots as PNG and SVG.")] = Path(
         "sparsehtp_output"
     ),
-):
+) -> None:
     problem = Problem(loss, solver, standardize, intercept, seed, dtype)
     options = Options(problem, k, l2, cv, one_se, test_size, max_steps)
     if file is not None and shards is None:
@@ -241,7 +241,7 @@ def path(
     out: Annotated[Path, typer.Option(help="Folder for path.json, path.csv, and plots as PNG and SVG.")] = Path(
         "sparsehtp_output"
     ),
-):
+) -> None:
     problem = Problem(loss, solver, standardize, intercept, seed, dtype)
     options = PathOptions(problem, k_max, tuple(l2 or PATH.l2), criterion, cv, stability)
     from ..datasets import load_file
@@ -265,7 +265,7 @@ def reproduce_command(
         bool, typer.Option("--again", help="Decide the results kept beside --page again; nothing is computed.")
     ] = False,
     list_: Annotated[bool, typer.Option("--list", help="Show the experiments and exit.")] = False,
-):
+) -> None:
     from .reproduce import run, run_again, show_list
 
     if list_ or name is None:
@@ -304,7 +304,7 @@ def lowrank(
     out: Annotated[
         Path, typer.Option(help="Folder for model.json, coefficients.csv, and plots as PNG and SVG.")
     ] = Path("sparsehtp_output"),
-):
+) -> None:
     options = LowRankOptions(rank, l2, cv, one_se, standardize, intercept, seed, dtype)
     from .lowrank import run
 
@@ -340,7 +340,7 @@ def precision(
     out: Annotated[
         Path, typer.Option(help="Folder for precision.json, precision.csv, edges.csv, graph.graphml, and two plots.")
     ] = Path("sparsehtp_output"),
-):
+) -> None:
     from .precision import load_table, run, split_pairs
 
     options = GraphOptions(k, solver, standardize, shrinkage, cv, stability, seed, dtype)
@@ -349,7 +349,7 @@ def precision(
 
 @app.command()
 @_computing
-def demo(out: Annotated[Path, typer.Option(help="Folder for results and plots.")] = Path("demo_output")):
+def demo(out: Annotated[Path, typer.Option(help="Folder for results and plots.")] = Path("demo_output")) -> None:
     """Choose 5 of the 30 features of scikit-learn's breast-cancer data, test on held-out rows, and plot."""
     from .demo import run_demo
 
@@ -361,7 +361,7 @@ def info(
     clear_cache: Annotated[
         bool, typer.Option("--clear-cache", help="First remove the compiled programs that sparsehtp keeps on disk.")
     ] = False,
-):
+) -> None:
     """Show versions, devices, precision and the compilation cache."""
     from .info import clear, show
 

@@ -1,6 +1,6 @@
 """All k at once: the path of `path`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from ..estimators.parameters import LOSSES, SOLVERS
 from ..io import describe_device, versions
 from ..plot import plot_cv, plot_path, plot_stability
 from .common import Stopwatch, check_outputs, encode, features, name_of, one_sentence, progress_bar
-from .files import as_csv, as_images, as_json, write_files
+from .files import Writer, as_csv, as_images, as_json, write_files
 from .options import PathOptions
 from .report import facts_table, print_facts, print_warning
 
@@ -91,7 +91,7 @@ def solve(objective: sht.LinearModel, options: PathOptions, checkpoint: Path | N
     name = name_of(options.problem.solver)
     solver = None if name == "auto" else SOLVERS[name]()
 
-    def settings(part, progress):
+    def settings(part: str, progress: Any) -> dict[str, Any]:
         folder = None if checkpoint is None else checkpoint / part
         return {"solver": solver, "key": key, "checkpoint": folder, "progress": progress}
 
@@ -144,11 +144,11 @@ def describe(
     }
 
 
-def _rule(answers, options):
+def _rule(answers: Answers, options: PathOptions) -> str:
     return options.criterion if answers.cv is None else "one standard error"
 
 
-def _rows(answers, options):
+def _rows(answers: Answers, options: PathOptions) -> list[dict[str, Any]]:
     """What there is to say about every grid point, coefficients apart."""
     path, cv = answers.path, answers.cv
     columns = {
@@ -165,7 +165,7 @@ def _rows(answers, options):
     return [dict(zip(columns, row, strict=True)) for row in values]
 
 
-def _coefficients(path, row, names):
+def _coefficients(path: Any, row: int, names: Sequence[str]) -> list[dict[str, Any]]:
     mask = path.features.mask[row]
     features, values = path.features.idx[row][mask], path.coefficients[row][mask]
     return [
@@ -174,7 +174,7 @@ def _coefficients(path, row, names):
     ]
 
 
-def _describe_stability(stability, names):
+def _describe_stability(stability: Any, names: Sequence[str]) -> dict[str, Any]:
     bound = stability.error_bound(STABLE)
     seen = np.flatnonzero(stability.probabilities.any(0))
     order = seen[np.argsort(-stability.probabilities[:, seen].max(0), kind="stable")]
@@ -189,7 +189,7 @@ def _describe_stability(stability, names):
     }
 
 
-def _files(data, answers, model):
+def _files(data: Data, answers: Answers, model: dict[str, Any]) -> dict[str, Writer]:
     path, _, cv, stability, chosen = answers
     variance = mean_variance_axis(data.X, axis=0)[1] if sparse.issparse(data.X) else data.X.var(axis=0)
     scale = np.sqrt(variance)
@@ -217,7 +217,7 @@ def _files(data, answers, model):
     return files
 
 
-def _table(names, answers, options):
+def _table(names: Sequence[str], answers: Answers, options: PathOptions) -> Table:
     """One row per k, at the chosen l2."""
     path, criterion, cv, _, chosen = answers
     l2 = path.l2s[chosen]
@@ -227,12 +227,12 @@ def _table(names, answers, options):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("best by", no_wrap=True)
     table.add_column("enters (-leaves)", overflow="fold")
-    before = set()
+    before: set[int] = set()
     for i in rows:
         members = set(path.features.idx[i][path.features.mask[i]].tolist())
         moves = [names[j] for j in sorted(members - before)] + [f"-{names[j]}" for j in sorted(before - members)]
         before = members
-        by = [options.criterion] if i == criterion.best else []
+        by: list[str] = [options.criterion] if i == criterion.best else []
         numbers = [f"{path.ks[i]}", f"{path.loss[i]:#.5g}", f"{criterion.values[i]:.1f}"]
         if cv is not None:
             numbers += [f"{cv.mean[i]:#.5g}", f"{cv.se[i]:.3g}"]
@@ -241,7 +241,15 @@ def _table(names, answers, options):
     return table
 
 
-def _print_facts(console, data, answers, options, model, timing, paths):
+def _print_facts(
+    console: Console,
+    data: Data,
+    answers: Answers,
+    options: PathOptions,
+    model: dict[str, Any],
+    timing: Stopwatch,
+    paths: list[Path],
+) -> None:
     path, chosen, stability = answers.path, answers.chosen, answers.stability
     facts = facts_table()
     facts.add_row(
@@ -259,7 +267,7 @@ def _print_facts(console, data, answers, options, model, timing, paths):
     if stability is not None:
         k = path.ks[chosen]
         stable = np.flatnonzero(stability.selected(STABLE)[stability.ks == k].any(0))
-        names = ", ".join(data.feature_names[j] for j in stable) or "none"
+        names = ", ".join(data.feature_names[j] for j in stable.tolist()) or "none"
         times = f"{STABLE:.0%} or more of {stability.n_resamples} subsamples"
         facts.add_row("stable", escape(f"{names} (among the best {k} in {times})"))
     facts.add_row("time", f"{timing} on {model['device']['kind']}")

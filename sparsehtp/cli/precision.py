@@ -22,7 +22,7 @@ from ..io import describe_device, versions
 from ..plot import as_graph, plot_graph, plot_precision
 from ..thresholds import OffDiagonal, pair_index
 from .common import Stopwatch, check_outputs, dense_table, one_sentence, progress_bar
-from .files import as_csv, as_images, as_json, write_files
+from .files import Writer, as_csv, as_images, as_json, write_files
 from .options import GraphOptions
 from .report import MAX_ROWS, facts_table, print_facts, print_warnings
 
@@ -60,7 +60,7 @@ def load_table(path: Path, drop: str | None) -> pd.DataFrame:
     return table
 
 
-def _load_npz(path, drop):
+def _load_npz(path: Path, drop: str | None) -> pd.DataFrame:
     table = dense_table(path)[1]
     if drop is not None and drop not in table.columns:
         raise ValueError(
@@ -129,7 +129,7 @@ def make_estimator(options: GraphOptions, keep: list[list[str]] | None) -> sht.S
     )
 
 
-def _stability(model, X, options, errors):
+def _stability(model: Any, X: pd.DataFrame, options: GraphOptions, errors: Console) -> np.ndarray:
     """(p, p) share of the subsamples that hold each edge."""
     place = {name: j for j, name in enumerate(X.columns)}
     keep = None if model.keep is None else [[place[a], place[b]] for a, b in model.keep]
@@ -180,7 +180,7 @@ def describe(
     }
 
 
-def _files(model, X, answer):
+def _files(model: Any, X: pd.DataFrame, answer: dict[str, Any]) -> dict[str, Writer]:
     import networkx
 
     names = list(X.columns)
@@ -200,7 +200,7 @@ def _files(model, X, answer):
     }
 
 
-def _table(answer):
+def _table(answer: dict[str, Any]) -> Table:
     edges = answer["edges"]
     title = f"{len(edges)} edges among {len(answer['variables'])} variables"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
@@ -217,7 +217,7 @@ def _table(answer):
     return table
 
 
-def _print_facts(console, answer, timing, paths):
+def _print_facts(console: Console, answer: dict[str, Any], timing: Stopwatch, paths: list[Path]) -> None:
     facts = facts_table()
     p = len(answer["variables"])
     facts.add_row("data", escape(f"{answer['file']}, {answer['n']} rows, {p} variables"))

@@ -51,7 +51,7 @@ def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Se
     print_facts(console, facts, paths)
 
 
-def _cv_table(model):
+def _cv_table(model: dict[str, Any]) -> Table:
     """The rows of the cross-validation that explain the choice."""
     cv, grid = model["cv"], model["cv"]["table"]
     one_se, best = cv["one_standard_error"], cv["best"]

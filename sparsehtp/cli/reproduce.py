@@ -1,8 +1,9 @@
 """`sparsehtp reproduce`: the papers' figures by name, and where their claims stand."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import typer
 from rich.console import Console
@@ -79,6 +80,10 @@ def show(console: Console, result: dict[str, Any], folder: Path) -> None:
     console.print(f"[dim]{result['seconds']:.0f} s; figure.png, figure.svg and result.json are in {folder}[/]\n")
 
 
+def _writing(content: bytes) -> Callable[[BinaryIO], int]:
+    return lambda file: file.write(content)
+
+
 def write_page(page: Path, out: Path, names: list[str], size: str) -> None:
     """Keep results and figures beside the page (`reproduced/NAME-SIZE.*`), and write the page from all kept ones."""
     kept = page.parent / "reproduced"
@@ -88,7 +93,7 @@ def write_page(page: Path, out: Path, names: list[str], size: str) -> None:
             path = out / name / source
             if path.is_file():
                 content = path.read_bytes()
-                write_whole(kept / f"{name}-{size}.{suffix}", lambda file, content=content: file.write(content))
+                write_whole(kept / f"{name}-{size}.{suffix}", _writing(content))
     results = {}
     for name in EXPERIMENTS:
         files = (kept / f"{name}-{which}.json" for which in ("quick", "full"))

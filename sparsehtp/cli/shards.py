@@ -112,7 +112,7 @@ def _model(shards: Shards, names: Any, found: sht.Streamed, options: Options, l2
     }
 
 
-def _table(model):
+def _table(model: dict[str, Any]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("feature", overflow="fold")
     table.add_column("coefficient", justify="right", no_wrap=True)

@@ -60,7 +60,7 @@ def pick(path: Path, arrays: dict[str, np.ndarray], argument: str, name: str) ->
     return arrays[name]
 
 
-def _csr(path, data, indices, indptr, shape):
+def _csr(path: Path, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: Any) -> Any:
     plain = data.ndim == indices.ndim == indptr.ndim == shape.ndim == 1 and shape.size == 2
     if not plain or {indices.dtype.kind, indptr.dtype.kind, shape.dtype.kind} - {"i", "u"} or shape.min() < 0:
         raise ValueError(

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 try:
     import fcntl
@@ -70,11 +71,11 @@ def download(url: str, path: Path, progress: Progress, pause: float = 0.5) -> No
     tag.unlink(missing_ok=True)
 
 
-def _reason(error):
+def _reason(error: Exception) -> str:
     return str(getattr(error, "reason", error) or type(error).__name__).rstrip(".")
 
 
-def _continue(url, part, tag, progress):
+def _continue(url: str, part: Path, tag: Path, progress: Progress) -> None:
     """Fetch what is missing of the partial file."""
     have = part.stat().st_size if part.exists() else 0
     known = json.loads(tag.read_text()) if have and tag.exists() else None
@@ -115,7 +116,7 @@ def _continue(url, part, tag, progress):
         raise ConnectionError(f"the connection broke after {done} of {size} bytes")
 
 
-def _size(answer, have):
+def _size(answer: Any, have: int) -> int | None:
     """Bytes of the whole file; None if the server does not say."""
     if answer.status == 206:
         unit, _, rest = answer.headers.get("Content-Range", "").partition(" ")

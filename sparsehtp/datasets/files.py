@@ -73,7 +73,7 @@ def load_file(
     return data
 
 
-def _format(path, wanted):
+def _format(path: Path, wanted: str | None) -> str:
     if wanted is not None:
         if wanted not in LOADERS:
             raise ValueError(f"format: must be one of {', '.join(LOADERS)}, got {wanted!r}.")
@@ -92,7 +92,7 @@ def _format(path, wanted):
     )
 
 
-def _nonfinite_columns(X):
+def _nonfinite_columns(X: Any) -> np.ndarray:
     if sparse.issparse(X):
         return np.sort(X.indices[~np.isfinite(X.data)])
     return np.flatnonzero(~np.isfinite(X).all(axis=0))

@@ -34,7 +34,9 @@ def make_classification(
     return X, np.where(eta + noise >= 0, 1.0, -1.0), w
 
 
-def _planted(n, p, k, snr, rho, seed):
+def _planted(
+    n: int, p: int, k: int, snr: float, rho: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     if n < 1 or p < 1 or not 0 <= k <= p:
         raise ValueError(f"n, p, k: need n >= 1, p >= 1 and 0 <= k <= p, got n={n}, p={p}, k={k}.")
     if not snr > 0:

@@ -4,7 +4,13 @@ import numpy as np
 
 
 def make_precision(
-    n: int, p: int, *, probability: float = 0.1, value: float = 1.0, condition: float | None = None, seed: int = 0
+    n: int,
+    p: int,
+    *,
+    probability: float = 0.1,
+    value: float = 1.0,
+    condition: float | None = None,
+    seed: int | np.random.Generator = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Samples of N(0, O^{-1}), with O = A + sigma I and A_ij = value with the given probability, else 0.
 

@@ -23,7 +23,7 @@ def load_idx(paths: list[Path], shape: tuple[int, int]) -> Data:
     return Data(images.astype(np.float64), labels.astype(np.float64), NumberedNames(p), "digit")
 
 
-def _read(path, dimensions, largest):
+def _read(path: Path, dimensions: int, largest: int) -> np.ndarray:
     try:
         with gzip.open(path, "rb") as file:
             magic = file.read(4)

@@ -29,7 +29,7 @@ _DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error)
 class Lines(io.BufferedIOBase):
     """The lines of a file, decompressed by its name, within limits of size; what scikit-learn reads as a file."""
 
-    def __init__(self, path: Path, max_bytes: int):
+    def __init__(self, path: Path, max_bytes: int) -> None:
         self.path = path
         self.max_bytes = max_bytes
 
@@ -92,7 +92,7 @@ def load_libsvm(
     return Data(X, y, NumberedNames(p, first), "y")
 
 
-def _check_compression(path, max_bytes):
+def _check_compression(path: Path, max_bytes: int) -> None:
     try:
         for _ in Lines(path, max_bytes):
             pass
@@ -100,7 +100,7 @@ def _check_compression(path, max_bytes):
         raise ValueError(f"path: {path.name} is damaged or cut off ({error}); download or write it again.") from error
 
 
-def _malformed(path, error):
+def _malformed(path: Path, error: Exception) -> ValueError:
     """The error for a file that scikit-learn refused, with the first line that is wrong."""
     with OPENERS.get(path.suffix.lower(), open)(path, "rt", encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
@@ -116,7 +116,7 @@ def _malformed(path, error):
     return ValueError(f"path: {path.name} is not a valid LIBSVM file ({str(error).rstrip('.')}); correct it.")
 
 
-def _problem(text):
+def _problem(text: str) -> str | None:
     """What is wrong with the indices of a line, as a clause; None if nothing is."""
     indices = [index.lstrip("0") for index in re.findall(r"(\d+):", text)]
     # By their length first: Python refuses to convert numbers of thousands of digits.
@@ -128,5 +128,5 @@ def _problem(text):
     return "has indices that do not increase" if unsorted else None
 
 
-def _wrong_line(path, number, problem):
+def _wrong_line(path: Path, number: int, problem: str) -> ValueError:
     return ValueError(f"path: {path.name} is not a valid LIBSVM file (line {number} {problem}); correct that line.")

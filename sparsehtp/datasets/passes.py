@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Float
 
 from .._programs import program
 from ..io.checkpoint import Checkpoint
@@ -28,7 +29,9 @@ class Passes:
         report: a function of (shards read, None).
     """
 
-    def __init__(self, shards: Shards, dtype: Any, problem: Any, checkpoint: str | Path | None, report: Callable):
+    def __init__(
+        self, shards: Shards, dtype: Any, problem: Any, checkpoint: str | Path | None, report: Callable[..., Any]
+    ) -> None:
         self.shards, self.dtype, self.report, self.done = shards, dtype, report, 0
         process, processes = jax.process_index(), jax.process_count()
         self.store = None
@@ -46,10 +49,10 @@ class Passes:
         self.done += 1
         return joined(lambda: self._fold(number, start, step), start)
 
-    def _fold(self, number, start, step):
+    def _fold(self, number: int, start: Any, step: Callable[[Any, Rows, int], Any]) -> Any:
         stored = None if self.store is None else self.store.load(number, jax.tree.structure((0, start, self.hashes)))
         first, total, hashes = (0, start, self.hashes) if stored is None else stored
-        for i in np.flatnonzero(hashes.any(1)):
+        for i in np.flatnonzero(hashes.any(1)).tolist():
             self._agree(i, hashes[i])
         look = None if self.store is None else self._look
         for i, rows, looked_at in self.shards.each(int(first), self.dtype, look):
@@ -66,17 +69,17 @@ class Passes:
             for i in [i for i, stamp in enumerate(self.stamps) if stamp is None]:
                 self._look(i, self.shards.read(i, self.dtype))
 
-    def _look(self, i, rows):
+    def _look(self, i: int, rows: Rows) -> None:
         """Hash the rows of a shard where this process has not, and compare with the hash in the checkpoint."""
         stamp = [(file.st_mtime_ns, file.st_size) for file in (path.stat() for path in self.shards.files(i))]
         if self.stamps[i] != stamp:
             digest = hashlib.sha256(f"{rows.X.dtype}{rows.X.shape}".encode())
             for array in rows:
-                digest.update(np.ascontiguousarray(array).view(np.uint8))
+                digest.update(np.ascontiguousarray(array).view(np.uint8).data)
             self._agree(i, np.frombuffer(digest.digest(), np.uint8))
             self.stamps[i] = stamp
 
-    def _agree(self, i, digest):
+    def _agree(self, i: int, digest: np.ndarray) -> None:
         if self.hashes[i].any() and not np.array_equal(self.hashes[i], digest):
             raise ValueError(
                 f"checkpoint: {self.shards.paths[i]} holds other rows than when this run began; put the old file back, "
@@ -113,7 +116,7 @@ def joined(part: Callable[[], Any], like: Any) -> Any:
     return jax.tree.unflatten(structure, [a.reshape(np.shape(leaf)) for a, leaf in zip(parts, leaves, strict=True)])
 
 
-def _all_reduce(flat):
+def _all_reduce(flat: np.ndarray) -> np.ndarray:
     of_each = {device.process_index: device for device in reversed(jax.devices())}
     mesh = Mesh(np.array([of_each[process] for process in sorted(of_each)]), ("process",))
     with jax.enable_x64(True):
@@ -124,5 +127,5 @@ def _all_reduce(flat):
 
 
 @program(static_argnames="everywhere")
-def _total(rows, everywhere):
+def _total(rows: Float[Array, "processes m"], everywhere: NamedSharding) -> Float[Array, "m"]:
     return lax.with_sharding_constraint(rows.sum(0), everywhere)

@@ -2,9 +2,9 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -40,7 +40,7 @@ class DataSet(NamedTuple):
     source: str
 
 
-def _libsvm(paths, shape):
+def _libsvm(paths: list[Path], shape: tuple[int, int]) -> Data:
     parts = [load_file(path, n_features=shape[1], format="libsvm", zero_based=False) for path in paths]
     if len(parts) == 1:
         return parts[0]
@@ -48,11 +48,11 @@ def _libsvm(paths, shape):
     return parts[0]._replace(X=X, y=np.concatenate([part.y for part in parts]))
 
 
-def _npz(paths, shape):
+def _npz(paths: list[Path], shape: tuple[int, int]) -> Data:
     return load_file(paths[0])
 
 
-def _one(path, **rest):
+def _one(path: str, **rest: Any) -> dict[str, Any]:
     return {"files": (File(f"{LIBSVM}/{path}"),), "load": _libsvm, "source": "LIBSVM data page", **rest}
 
 
@@ -173,7 +173,7 @@ def fetch(
     raise AssertionError("unreachable")
 
 
-def _cache(cache):
+def _cache(cache: str | Path | None) -> Path:
     if cache is not None:
         return Path(cache)
     if "SPARSEHTP_CACHE" in os.environ:
@@ -181,7 +181,7 @@ def _cache(cache):
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparsehtp"
 
 
-def _present(name, file, folder, offline, progress):
+def _present(name: str, file: File, folder: Path, offline: bool, progress: Any) -> None:
     """Make sure that the file is in the folder and agrees with its checksum, if there is one."""
     path = folder / file.name
     expected = file.sha256 or _recorded(folder).get(file.name)
@@ -204,12 +204,12 @@ def _present(name, file, folder, offline, progress):
     )
 
 
-def _recorded(folder):
+def _recorded(folder: Path) -> dict[str, str]:
     path = folder / "checksums.json"
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def _record(folder, files):
+def _record(folder: Path, files: Iterable[File]) -> None:
     """Keep the checksums of files that have turned out sound."""
     known = _recorded(folder)
     new = {file.name: file.sha256 or sha256(folder / file.name) for file in files if file.name not in known}
@@ -219,7 +219,7 @@ def _record(folder, files):
         os.replace(temporary, folder / "checksums.json")
 
 
-def _sound(name, data_set, data):
+def _sound(name: str, data_set: DataSet, data: Data) -> Data:
     classes = np.unique(data.y).size
     if data.X.shape != data_set.shape or classes != data_set.classes:
         raise ValueError(
@@ -229,7 +229,7 @@ def _sound(name, data_set, data):
     return data
 
 
-def _by_hand(name, data_set, folder):
+def _by_hand(name: str, data_set: DataSet, folder: Path) -> Data:
     path = folder / f"{name}.npz"
     if not path.exists():
         raise FileNotFoundError(

@@ -53,7 +53,9 @@ class Shards:
         ValueError: if the files differ in their features, or one is malformed.
     """
 
-    def __init__(self, paths: str | Path | Sequence[str | Path], target: str | None = None, n_features=None):
+    def __init__(
+        self, paths: str | Path | Sequence[str | Path], target: str | None = None, n_features: int | None = None
+    ) -> None:
         if isinstance(paths, str | Path):
             kinds = (f"*{FEATURES}", "*.npz") if Path(paths).is_dir() else ("",)
             found = [path for kind in kinds for path in glob.glob(str(Path(paths, kind) if kind else paths))]
@@ -97,7 +99,7 @@ class Shards:
             return NumberedNames(self.n_features)
         return load_file(path, self.target, self._given).feature_names
 
-    def _shape(self, path):
+    def _shape(self, path: Path) -> tuple[int, int]:
         if not path.is_file():
             raise FileNotFoundError(f"paths: there is no file {path}.")
         if path.suffix == ".npy":
@@ -109,7 +111,7 @@ class Shards:
             # a sparse or a damaged file: read below, which says what is wrong
         return load_file(path, self.target, self._given).X.shape
 
-    def _map(self, path):
+    def _map(self, path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """X, y and the weights of a .npy shard, mapped."""
         if not path.name.endswith(FEATURES):
             raise ValueError(f"paths: {path.name} is no NAME{FEATURES} with a NAME{TARGETS} beside it; rename it.")
@@ -161,7 +163,7 @@ class Shards:
     def each(self, start: int = 0, dtype: Any = np.float32, look: Any = None) -> Iterator[tuple[int, Rows, Any]]:
         """(number, rows, wait) of every file from `start` on, as in `read_ahead`."""
 
-        def read(i):
+        def read(i: int) -> Rows:
             rows = self.read(i, dtype)
             bring_in(rows.X)
             return rows

@@ -4,6 +4,7 @@ import csv
 import re
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ def load_csv(path: Path, target: str | None, n_features: int | None, dtype: np.d
     return Data(X, _target(path, table[target]), [name for name in header if name != target], target)
 
 
-def _numbers(path, header, lines, target, dtype):
+def _numbers(path: Path, header: list[str], lines: int, target: str | None, dtype: np.dtype) -> np.ndarray | None:
     """All columns but the target, many times faster than by pandas where there are thousands; None if not numbers."""
     columns = [j for j, name in enumerate(header) if name != target]
     if len(set(header)) < len(header) or "" in header or len(columns) != len(header) - 1 or not columns:
@@ -81,7 +82,7 @@ def load_parquet(path: Path, target: str | None, n_features: int | None, dtype: 
     return _from_table(path, table, target, "Parquet", dtype)
 
 
-def _from_table(path, table, target, kind, dtype):
+def _from_table(path: Path, table: Any, target: str | None, kind: str, dtype: np.dtype) -> Data:
     import pandas as pd
 
     names = [str(name) for name in table.columns]
@@ -106,7 +107,7 @@ def _from_table(path, table, target, kind, dtype):
     return Data(np.ascontiguousarray(features.to_numpy(dtype)), y, names, target)
 
 
-def _target(path, column):
+def _target(path: Path, column: Any) -> np.ndarray:
     import pandas as pd
 
     if column.isna().any():
@@ -114,7 +115,7 @@ def _target(path, column):
     return column.to_numpy(np.float64) if pd.api.types.is_numeric_dtype(column) else column.to_numpy(str)
 
 
-def _check_csv(path):
+def _check_csv(path: Path) -> tuple[list[str], int]:
     """The header and the lines that it takes.
 
     ValueError where it is missing, or for a ragged line, which pandas would pad with NaN or cut.

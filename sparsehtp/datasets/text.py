@@ -47,8 +47,8 @@ def make_text(
     rng = np.random.default_rng(seed)
     law = (np.arange(1, p + 1) + shift) ** -exponent
     law /= law.sum()
-    length = _draws(law, words) * rng.lognormal(-0.125, 0.5, n)
-    length = np.maximum(rng.poisson(length), 1)
+    mean = _draws(law, words) * rng.lognormal(-0.125, 0.5, n)
+    length = np.maximum(rng.poisson(mean), 1)
     rank = np.searchsorted(np.cumsum(law), rng.random(length.sum()) * (1 - 1e-12))
     column = rng.permutation(p)[np.minimum(rank, p - 1)]
     entry, count = np.unique(np.repeat(np.arange(n), length) * p + column, return_counts=True)
@@ -76,10 +76,13 @@ def make_news20_like(n: int = 19996, k: int = 1000, seed: int = 0) -> tuple[spar
     return make_text(n, 1355191, 455.0, k, seed=seed)
 
 
-def _draws(law, words):
+def _draws(law: np.ndarray, words: float) -> float:
     """The number of draws that have so many distinct words on average."""
     low, high = words, 2 * words
-    distinct = lambda draws: -np.expm1(draws * np.log1p(-law)).sum()  # noqa: E731
+
+    def distinct(draws: float) -> float:
+        return -np.expm1(draws * np.log1p(-law)).sum()
+
     while distinct(high) < words:
         high *= 2
     for _ in range(30):
@@ -88,7 +91,7 @@ def _draws(law, words):
     return high
 
 
-def _planted(frequency, n, k, rng):
+def _planted(frequency: np.ndarray, n: int, k: int, rng: np.random.Generator) -> np.ndarray:
     share = frequency / n
     middling = np.flatnonzero((share >= 0.01) & (share <= 1 / 3))
     if middling.size >= k:

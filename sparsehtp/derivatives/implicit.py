@@ -15,7 +15,7 @@ A threshold whose solutions are not described by a set of entries registers equa
 import abc
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -40,7 +40,12 @@ from ..thresholds.base import AbstractSupportThreshold
 class AbstractEquations(eqx.Module):
     """Equations that hold at a solution in local coordinates z, with a symmetric Jacobian where z is free."""
 
-    mask: eqx.AbstractVar[Bool[Array, "m"]]  # coordinates that are not padding
+    if TYPE_CHECKING:  # to mypy an AbstractVar is an argument of every subclass
+
+        @property
+        def mask(self) -> Bool[Array, "m"]: ...
+    else:
+        mask: eqx.AbstractVar[Bool[Array, "m"]]  # coordinates that are not padding
 
     @abc.abstractmethod
     def point(self, x: Float[Array, "d"]) -> Float[Array, "m"]:
@@ -73,7 +78,7 @@ class AbstractEquations(eqx.Module):
     def inverse(self, z: Float[Array, "m"], free: Bool[Array, "m"]) -> Callable[[Array], Array]:
         """An (approximate) inverse of the Jacobian on the free coordinates, zero elsewhere."""
 
-        def product(v):
+        def product(v: Float[Array, "m"]) -> Float[Array, "m"]:
             return jnp.where(free, self.product(z, jnp.where(free, v, 0)), v)
 
         return lambda b: jax.scipy.sparse.linalg.cg(product, b, tol=tolerance("gradient", b.dtype), maxiter=1000)[0]
@@ -90,26 +95,26 @@ class SupportEquations(AbstractEquations):
     size: int = eqx.field(static=True)
 
     @property
-    def mask(self):
+    def mask(self) -> Bool[Array, "m"]:
         return self.entries.mask
 
-    def point(self, x):
+    def point(self, x: Float[Array, "d"]) -> Float[Array, "m"]:
         return gather(x, self.entries)
 
-    def lift(self, z):
+    def lift(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
         return scatter(z, self.entries, self.size)
 
-    def value(self, z):
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         base = self.restricted.base if isinstance(self.restricted, Tilted) else self.restricted
         return base.value(z) + self.threshold.value(self.lift(z))
 
-    def residual(self, z):
+    def residual(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return self.restricted.grad(z)
 
-    def product(self, z, v):
+    def product(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
         return self.restricted.hvp(z, v)
 
-    def held(self, z):
+    def held(self, z: Float[Array, "m"]) -> tuple[Bool[Array, "m"], Float[Array, "m"]]:
         held, values = super().held(z)
         outwards = self.residual(z)
         for bound, sign in ((self.lower, 1), (self.upper, -1)):
@@ -118,18 +123,18 @@ class SupportEquations(AbstractEquations):
                 held, values = held | active, jnp.where(active, bound, values)
         return held, values
 
-    def inverse(self, z, free):
+    def inverse(self, z: Float[Array, "m"], free: Bool[Array, "m"]) -> Callable[[Array], Array]:
         if self.mask.shape[0] > DENSE_HESSIAN_LIMIT:
             return super().inverse(z, free)
         return masked_factor(self.restricted.hess(z), free).solve
 
-    def polished(self, z):
+    def polished(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         held, _ = self.held(z)
         free = self.mask & ~held
         here, start = (jnp.linalg.norm(jnp.where(free, self.residual(a), 0)) for a in (z, jnp.zeros_like(z)))
         wanted = ~(here <= tolerance("gradient", z.dtype) * start)
 
-        def refit(carry):
+        def refit(carry: tuple[Array, Array]) -> tuple[Array, Array]:
             return self.restricted.minimise(carry[0], self.lower, self.upper).z, jnp.zeros((), bool)
 
         # A loop of at most one round, which a batch makes only if one of its lanes needs it.
@@ -143,27 +148,27 @@ class Tilted(AbstractRestricted):
     tilt: Float[Array, "m"]
 
     @property
-    def mask(self):
+    def mask(self) -> Bool[Array, "m"]:
         return self.base.mask
 
     @property
-    def quadratic(self):
+    def quadratic(self) -> bool:
         return self.base.quadratic
 
     @property
-    def kinked(self):
+    def kinked(self) -> bool:
         return self.base.kinked
 
-    def value(self, z):
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         return self.base.value(z) + jnp.sum(self.tilt * z)
 
-    def grad(self, z):
+    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return self.base.grad(z) + self.tilt
 
-    def hvp(self, z, v):
+    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
         return self.base.hvp(z, v)
 
-    def hess(self, z, damping=0.0):
+    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
         return self.base.hess(z, damping)
 
 
@@ -181,7 +186,7 @@ def equations(threshold: Any, objective: Any, x: Float[Array, "d"], support: Any
 
 
 @equations.register(AbstractSupportThreshold)
-def _(threshold, objective, x, support):
+def _(threshold: AbstractSupportThreshold, objective: Any, x: Float[Array, "d"], support: Any) -> SupportEquations:
     if not isinstance(objective, AbstractRefittable):
         raise TypeError(
             f"objective: {type(objective).__name__} cannot be restricted to a support, so its solutions have no "
@@ -208,7 +213,7 @@ def run(problem: driver.Problem, max_steps: int, record: Record | None) -> drive
 
 
 @functools.partial(run.defjvp, symbolic_zeros=True)
-def _run_jvp(max_steps, record, primals, tangents):
+def _run_jvp(max_steps: int, record: Record | None, primals: Any, tangents: Any) -> tuple[driver.Outcome, Any]:
     (problem,), (dots,) = primals, tangents
     outcome = run(problem, max_steps, record)
     parts, dots = (problem.objective, problem.threshold), (dots.objective, dots.threshold)
@@ -225,9 +230,11 @@ def _run_jvp(max_steps, record, primals, tangents):
 
 
 @program(static_argnums=(0, 1))
-def _refitted(structure, moving, moved, fixed, place):
-    parts = _merge(structure, moving, moved, fixed)
-    return refit(*parts, *place)
+def _refitted(
+    structure: Any, moving: tuple[int, ...], moved: list[Array], fixed: list[Any], place: tuple[Array, Any]
+) -> tuple[Array, Array]:
+    objective, threshold = _merge(structure, moving, moved, fixed)
+    return refit(objective, threshold, *place)
 
 
 def refit(objective: Any, threshold: Any, x: Float[Array, "d"], support: Any) -> tuple[Array, Array]:
@@ -242,13 +249,13 @@ def refit(objective: Any, threshold: Any, x: Float[Array, "d"], support: Any) ->
 
 
 @jax.custom_jvp
-def _coordinates(parts, place, z):
+def _coordinates(parts: tuple[Any, Any], place: tuple[Array, Any], z: Float[Array, "m"]) -> Float[Array, "m"]:
     objective, threshold = parts
     return equations(threshold, objective, *place).polished(z)
 
 
 @functools.partial(_coordinates.defjvp, symbolic_zeros=True)
-def _coordinates_jvp(primals, tangents):
+def _coordinates_jvp(primals: Any, tangents: Any) -> tuple[Array, Any]:
     parts, place, z0 = primals
     moving, moved, moved_dot, fixed = _split(parts, tangents[0])
     z = _coordinates(parts, place, z0)
@@ -256,7 +263,7 @@ def _coordinates_jvp(primals, tangents):
         return z, _no_tangent(z)
     structure = jax.tree.structure(parts)
 
-    def at(moved):
+    def at(moved: list[Array]) -> AbstractEquations:
         objective, threshold = _merge(structure, moving, moved, fixed)
         return equations(threshold, objective, *place)
 
@@ -268,14 +275,18 @@ def _coordinates_jvp(primals, tangents):
     return z, jnp.where(free, _linear_solve(here, z, free, jnp.where(free, -rhs, 0)), bound_dot)
 
 
-def _linear_solve(here, z, free, rhs):
-    def product(v):
+def _linear_solve(
+    here: AbstractEquations, z: Float[Array, "m"], free: Bool[Array, "m"], rhs: Float[Array, "m"]
+) -> Float[Array, "m"]:
+    def product(v: Float[Array, "m"]) -> Float[Array, "m"]:
         return jnp.where(free, here.product(z, jnp.where(free, v, 0)), v)
 
     fixed, point = lax.stop_gradient((here, z))
     approximate = fixed.inverse(point, free)
 
-    def solve(product, b):  # refined once, so that float32 rounding in the factor does not stay
+    def solve(
+        product: Callable[[Array], Array], b: Float[Array, "m"]
+    ) -> Float[Array, "m"]:  # refined once, so that float32 rounding in the factor does not stay
         v = approximate(b)
         return v + approximate(b - product(v))
 
@@ -283,7 +294,7 @@ def _linear_solve(here, z, free, rhs):
 
 
 # --- which leaves move ---------------------------------------------------------------------------------------------
-def _split(parts, dots):
+def _split(parts: Any, dots: Any) -> tuple[tuple[int, ...], list[Array], list[Array], list[Any]]:
     """Positions of the leaves that have a tangent, these leaves, their tangents, and the other leaves."""
     leaves, dot_leaves = jax.tree.leaves(parts), jax.tree.leaves(dots)
     moving = tuple(i for i, dot in enumerate(dot_leaves) if type(dot) is not SymbolicZero and _floating(dot))
@@ -291,15 +302,15 @@ def _split(parts, dots):
     return moving, [leaves[i] for i in moving], [dot_leaves[i] for i in moving], fixed
 
 
-def _merge(structure, moving, moved, fixed):
+def _merge(structure: Any, moving: tuple[int, ...], moved: list[Array], fixed: list[Any]) -> Any:
     others, ours = iter(fixed), dict(zip(moving, moved, strict=True))
     leaves = [ours[i] if i in ours else next(others) for i in range(structure.num_leaves)]
     return jax.tree.unflatten(structure, leaves)
 
 
-def _floating(dot):
+def _floating(dot: Any) -> bool:
     return jnp.issubdtype(dot.dtype, np.inexact) and dot.dtype != dtypes.float0
 
 
-def _no_tangent(leaf):
+def _no_tangent(leaf: Any) -> SymbolicZero:
     return SymbolicZero(jax.typeof(leaf).to_tangent_aval())

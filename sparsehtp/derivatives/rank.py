@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._tolerances import tolerance
 from .._types import Factors
@@ -34,17 +34,17 @@ class RankEquations(AbstractEquations):
     kinked = False
 
     @property
-    def mask(self):
+    def mask(self) -> Bool[Array, "d"]:
         return jnp.ones(self.x.shape, bool)
 
     def scale(self, z: Float[Array, "d"]) -> Float[Array, "d"]:
         """No preconditioner."""
         return jnp.ones_like(z)
 
-    def point(self, x):
+    def point(self, x: Float[Array, "d"]) -> Float[Array, "m"]:
         return self.threshold.join(jnp.zeros(self.threshold.shape, x.dtype), x)
 
-    def lift(self, z):
+    def lift(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
         U, values, V, mask = self.factors
         Z = self.threshold.matrix(z)
         right, left = dot(Z, V), dot(U.T, Z)
@@ -54,17 +54,17 @@ class RankEquations(AbstractEquations):
         W = self.threshold.matrix(self.x) + dot(dot(U, A), V.T) + dot(right, V.T) + dot(U, left)
         return self.threshold.join(W + dot(right, jnp.linalg.solve(core, left)), z)
 
-    def value(self, z):
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         x = self.lift(z)
         return self.objective.value(x) + self.threshold.value(x)
 
-    def residual(self, z):
+    def residual(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         x, pull = jax.vjp(self.lift, z)
         return pull(self.objective.value_and_grad(x)[1])[0]
 
     grad = residual
 
-    def product(self, z, v):
+    def product(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
         across = v - self.threshold.tangent(v, self.factors)  # where the chart is constant
         return jax.jvp(self.residual, (z,), (v,))[1] + across
 
@@ -72,11 +72,11 @@ class RankEquations(AbstractEquations):
         """v -> product(z, v)."""
         return lambda v: self.product(z, v)
 
-    def polished(self, z):
+    def polished(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         start = jnp.linalg.norm(self.objective.value_and_grad(jnp.zeros_like(self.x))[1])
         wanted = ~(jnp.linalg.norm(self.residual(z)) <= tolerance("gradient", z.dtype) * start)
 
-        def refit(carry):
+        def refit(carry: tuple[Array, Array]) -> tuple[Array, Array]:
             return truncated_newton(self, carry[0]).z, jnp.zeros((), bool)
 
         # A loop of at most one round, which a batch makes only if one of its lanes needs it.
@@ -84,7 +84,7 @@ class RankEquations(AbstractEquations):
 
 
 @equations.register(Rank)
-def _(threshold, objective, x, factors):
+def _(threshold: Rank, objective: AbstractObjective, x: Float[Array, "d"], factors: Factors) -> RankEquations:
     # The triplets of x itself: those of the last step may belong to another iterate, or be zero to rounding.
     factors = threshold.factors(threshold.matrix(x))
     present = factors.mask & (factors.values > tolerance("rank", x.dtype) * jnp.max(factors.values, initial=0))

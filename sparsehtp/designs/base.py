@@ -1,9 +1,10 @@
 """WHERE the data are: the interface of a design matrix."""
 
 import abc
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 
@@ -19,7 +20,7 @@ class AbstractDesign(eqx.Module):
 
     @property
     @abc.abstractmethod
-    def dtype(self):
+    def dtype(self) -> np.dtype[Any]:
         """The floating dtype of all products."""
 
     @abc.abstractmethod

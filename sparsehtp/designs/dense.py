@@ -1,10 +1,12 @@
 """A dense design that keeps the orientation of the array it is given."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, replace
 from ..linalg import dot
@@ -28,7 +30,7 @@ class DenseDesign(AbstractDesign):
     array: Float[Array, "n p"]  # (p, n) if by_feature
     by_feature: bool = eqx.field(static=True)
 
-    def __init__(self, X: ArrayLike):
+    def __init__(self, X: ArrayLike) -> None:
         if not hasattr(X, "ndim"):
             X = np.asarray(X)
         if X.ndim != 2:
@@ -48,34 +50,37 @@ class DenseDesign(AbstractDesign):
         self.array = array if jnp.finfo(array.dtype).bits >= 32 else array.astype(jnp.float32)
 
     @property
-    def shape(self):
-        return self.array.shape[::-1] if self.by_feature else self.array.shape
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self.array.shape
+        return (columns, rows) if self.by_feature else (rows, columns)
 
     @property
-    def dtype(self):
+    def dtype(self) -> np.dtype[Any]:
         return self.array.dtype
 
-    def mv(self, w):
+    def mv(self, w: Float[Array, "p"]) -> Float[Array, "n"]:
         return dot(w, self.array) if self.by_feature else dot(self.array, w)
 
-    def rmv(self, r):
+    def rmv(self, r: Float[Array, "n"]) -> Float[Array, "p"]:
         # `r @ X`, never `X.T @ r`: the second is lowered to a strided product, over ten times slower on a CPU.
         return dot(self.array, r) if self.by_feature else dot(r, self.array)
 
-    def columns(self, idx):
+    def columns(self, idx: Int[Array, "m"]) -> Float[Array, "n m"]:
         return self.array[idx].T if self.by_feature else self.array[:, idx]
 
-    def subset(self, idx):  # by feature: what is chosen once is read column by column many times
+    def subset(
+        self, idx: Int[Array, "m"]
+    ) -> "DenseDesign":  # by feature: what is chosen once is read column by column many times
         return replace(self, array=self.array[idx] if self.by_feature else self.array[:, idx].T, by_feature=True)
 
-    def rows(self, i):
+    def rows(self, i: Int[Array, "b"]) -> Float[Array, "b p"]:
         return self.array[:, i].T if self.by_feature else self.array[i]
 
-    def column_norms(self, weights, scale=None):
+    def column_norms(self, weights: Float[Array, "n"], scale: Float[Array, "p"] | None = None) -> Float[Array, "p"]:
         array = self.array if scale is None else self.array * (scale[:, None] if self.by_feature else scale)
         return jnp.sqrt(self._reduce(weights, array**2))
 
-    def moments(self, weights):
+    def moments(self, weights: Float[Array, "n"]) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
         # Scaled by the largest magnitude, so that squares neither overflow nor underflow.
         samples = 1 if self.by_feature else 0
         live, array = self._live(weights)
@@ -88,19 +93,21 @@ class DenseDesign(AbstractDesign):
         variance = self._reduce(weights, (around - jnp.expand_dims(error, samples)) ** 2)
         return largest * (mean + error), largest * jnp.sqrt(variance)
 
-    def _live(self, weights):
+    def _live(self, weights: Float[Array, "n"]) -> tuple[Array, Array]:
         """Which entries are of rows with a weight, and the array with zeros elsewhere."""
         live = jnp.expand_dims(weights > 0, 0 if self.by_feature else 1)
         return live, jnp.where(live, self.array, 0)
 
-    def magnitudes(self, weights=None):
+    def magnitudes(self, weights: Float[Array, "n"] | None = None) -> Float[Array, "p"]:
         array = self.array if weights is None else self._live(weights)[1]
         return jnp.max(jnp.abs(array), axis=1 if self.by_feature else 0)
 
-    def centred(self, shift, constant, weights):
+    def centred(
+        self, shift: Float[Array, "p"], constant: Bool[Array, "p"], weights: Float[Array, "n"]
+    ) -> "DenseDesign":
         samples = 1 if self.by_feature else 0
 
-        def less(design, shift):
+        def less(design: DenseDesign, shift: Float[Array, "p"]) -> DenseDesign:
             return replace(design, array=design.array - jnp.expand_dims(shift, samples))
 
         once = less(self, shift)
@@ -108,5 +115,5 @@ class DenseDesign(AbstractDesign):
         twice = less(once, jnp.where(jnp.abs(mean) > deviation, mean, 0))
         return replace(twice, array=jnp.where(jnp.expand_dims(constant, samples), 0, twice.array))
 
-    def _reduce(self, weights, array):
+    def _reduce(self, weights: Float[Array, "n"], array: Array) -> Float[Array, "p"]:
         return dot(array, weights) if self.by_feature else dot(weights, array)

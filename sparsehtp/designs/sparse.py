@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental.sparse import BCOO
+from jaxtyping import Array, Float, Int
 from scipy import sparse
 
 from .._types import is_concrete
@@ -39,7 +40,7 @@ class SparseDesign(AbstractDesign):
 
     sparse = True
 
-    def __init__(self, X: Any):
+    def __init__(self, X: Any) -> None:
         X = _canonical(X)
         self.size = (int(X.shape[0]), int(X.shape[1]))
         self.by_row = chunked(X.indptr, X.indices, X.data)
@@ -47,34 +48,34 @@ class SparseDesign(AbstractDesign):
         self.by_column = chunked(X.indptr, X.indices, X.data)
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return self.size
 
     @property
-    def dtype(self):
+    def dtype(self) -> np.dtype[Any]:
         return self.by_row.data.dtype
 
-    def mv(self, w):
+    def mv(self, w: Float[Array, "p"]) -> Float[Array, "n"]:
         return product(self.by_row, jnp.asarray(w))
 
-    def rmv(self, r):
+    def rmv(self, r: Float[Array, "n"]) -> Float[Array, "p"]:
         return product(self.by_column, jnp.asarray(r))
 
-    def columns(self, idx):
+    def columns(self, idx: Int[Array, "m"]) -> Float[Array, "n m"]:
         return dense_rows(self.by_column, jnp.asarray(idx), self.size[0])
 
-    def subset(self, idx):
+    def subset(self, idx: Int[Array, "m"]) -> DenseDesign:
         return DenseDesign(self.columns(idx))
 
-    def rows(self, i):
+    def rows(self, i: Int[Array, "b"]) -> Float[Array, "b p"]:
         return dense_rows(self.by_row, jnp.asarray(i), self.size[1]).T
 
-    def column_norms(self, weights, scale=None):
+    def column_norms(self, weights: Float[Array, "n"], scale: Float[Array, "p"] | None = None) -> Float[Array, "p"]:
         data = self.by_column.data if scale is None else self.by_column.data * scale[self.by_column.owner][:, None]
         squares = self.by_column._replace(data=data**2)
         return jnp.sqrt(product(squares, jnp.asarray(weights)))
 
-    def moments(self, weights):
+    def moments(self, weights: Float[Array, "n"]) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
         # Scaled by the largest magnitude, so that squares neither overflow nor underflow.
         X, weights = self.by_column, jnp.asarray(weights)
         largest = self.magnitudes(weights)
@@ -89,7 +90,7 @@ class SparseDesign(AbstractDesign):
         zeros = jnp.where(full, 0, jnp.maximum(jnp.sum(weights) - reduce_rows(X, weight), 0))
         return largest * mean, largest * jnp.sqrt(around + zeros * mean**2)
 
-    def magnitudes(self, weights=None):
+    def magnitudes(self, weights: Float[Array, "n"] | None = None) -> Float[Array, "p"]:
         X = self.by_column
         data = X.data if weights is None else jnp.where(jnp.asarray(weights)[X.indices] > 0, X.data, 0)
         return largest_magnitudes(X._replace(data=data))
@@ -107,7 +108,7 @@ def is_sparse(X: Any) -> bool:
     return sparse.issparse(X) or isinstance(X, BCOO)
 
 
-def _canonical(X):
+def _canonical(X: Any) -> Any:
     """A CSR matrix with sorted, distinct int32 indices and no explicit zeros, sharing nothing that is changed."""
     if isinstance(X, BCOO):
         X = _from_bcoo(X)
@@ -132,14 +133,14 @@ def _canonical(X):
     return X
 
 
-def _checked(X):
+def _checked(X: Any) -> None:
     try:
         X.check_format(full_check=True)
     except ValueError as error:
         raise ValueError(f"X: is not a valid sparse matrix ({str(error).rstrip('.')}); build it again.") from error
 
 
-def _from_bcoo(X):
+def _from_bcoo(X: BCOO) -> Any:
     if not is_concrete(X):
         raise TypeError("X: a traced BCOO cannot become a design; make the SparseDesign outside of jit and vmap.")
     if X.n_batch or X.n_dense or X.ndim != 2:

@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._programs import program
 from .._tolerances import tolerance
-from .dual import dual_of
+from .dual import Dual, dual_of
 
 
 class SparseDuality(NamedTuple):
@@ -54,7 +54,7 @@ def sparse_duality(objective: Any, threshold: Any, solution: Any, a: Any = None)
 
 
 @program
-def _pair(dual, x, a):
+def _pair(dual: Dual, x: Float[Array, "d"], a: Float[Array, "n"] | None) -> SparseDuality:
     objective, threshold = dual.objective, dual.threshold
     p = objective.n_coefficients
     eta = objective.forward(x)

@@ -137,7 +137,7 @@ class Dual(eqx.Module):
         objective, centres = self.objective, self.centres()
         root = jnp.sqrt(self.ridge)
 
-        def product(v):
+        def product(v: Float[Array, "p"]) -> Float[Array, "p"]:
             w, b = objective.in_design_units(self.lift(v / root))
             r = self.weights * (objective.design.mv(w) + b)
             if centres is not None:
@@ -243,7 +243,7 @@ class Dual(eqx.Module):
         return self.objective.value_at(eta, x) + self.threshold.value(x)
 
 
-def dual_of(objective, threshold, fixed: Fixed | None = None) -> Dual:
+def dual_of(objective: Any, threshold: Any, fixed: Fixed | None = None) -> Dual:
     """The dual of an objective under a threshold that is not bound yet.
 
     Raises:
@@ -254,14 +254,14 @@ def dual_of(objective, threshold, fixed: Fixed | None = None) -> Dual:
     return Dual(objective, threshold.bind(objective), fixed)
 
 
-def require_dual(objective, threshold) -> None:
+def require_dual(objective: Any, threshold: Any) -> None:
     """Raise TypeError or ValueError where there is no dual."""
     reason = no_dual(objective, threshold)
     if reason is not None:
         raise (ValueError if reason.startswith("l2") else TypeError)(reason)
 
 
-def no_dual(objective, threshold) -> str | None:
+def no_dual(objective: Any, threshold: Any) -> str | None:
     """Why there is no dual, or None if there is one."""
     if not isinstance(objective, LinearModel):
         return f"objective: the dual needs a LinearModel, got a {type(objective).__name__}."
@@ -274,7 +274,7 @@ def no_dual(objective, threshold) -> str | None:
     return None
 
 
-def is_smooth(loss) -> bool:
+def is_smooth(loss: Any) -> bool:
     """True if the loss's derivative has a Lipschitz constant; never looks at traced parameters."""
     smoothness = loss.smoothness
     return is_concrete(smoothness) is False or bool(np.isfinite(smoothness))
@@ -295,11 +295,11 @@ def balanced(
     low = -jnp.max(jnp.where(live, a, -jnp.inf))
     high = -jnp.min(jnp.where(live, a, jnp.inf))
 
-    def at(b):
+    def at(b: Float[Array, ""]) -> tuple[Float[Array, "n"], Float[Array, ""]]:
         point = loss.project_dual(a + b, y)
         return point, dot(weights, point)
 
-    def halve(_, bracket):
+    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
         negative = at(middle)[1] < 0
@@ -313,14 +313,14 @@ def balanced(
     return loss.project_dual(share * below + (1 - share) * above, y)
 
 
-def best_shift(loss, eta: Float[Array, "n"], y: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, ""]:
+def best_shift(loss: Any, eta: Float[Array, "n"], y: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, ""]:
     """The number b that minimises sum_i weights_i l(eta_i + b, y_i), by bisection on the derivative."""
     live = weights > 0
     if loss.quadratic:
         return dot(weights, jnp.where(live, y - eta, 0)) / jnp.sum(weights)
     size = jnp.max(jnp.where(live, jnp.abs(eta) + jnp.abs(y), 0)) + 10
 
-    def halve(_, bracket):
+    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
         slope = loss.derivative(jnp.where(live, eta + middle, 0), y)

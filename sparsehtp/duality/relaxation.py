@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._types import replace
 from ..linalg import dot
@@ -108,7 +108,7 @@ def relax(
     start = _Carry(w0, b0, z0, eta0 + b0, w0, b0, eta0 + b0, jnp.ones((), dtype), 0.99 / problem.norm(), value0)
     first = dual.point(dual.project(problem.slope(start.eta)))
 
-    def body(outer):
+    def body(outer: _Outer) -> _Outer:
         inner = lax.fori_loop(0, CHECK, lambda _, c: _step(problem, c), outer.inner)
         point = dual.point(dual.project(problem.slope(inner.eta)))
         best = _better(point, outer.best)
@@ -132,7 +132,7 @@ def _better(new: DualPoint, old: DualPoint) -> DualPoint:
 class _Smooth:
     """The smooth part of the convex form, on centred columns; not a pytree, lives inside one trace."""
 
-    def __init__(self, dual: Dual):
+    def __init__(self, dual: Dual) -> None:
         self.dual = dual
         self.objective = dual.objective
         self.weights = dual.weights
@@ -145,13 +145,13 @@ class _Smooth:
         # Poisson: the search finds the step.
         return 1.0 if self.unbounded else jnp.asarray(self.objective.loss.smoothness, self.objective.dtype)
 
-    def norm(self):
+    def norm(self) -> Float[Array, ""]:
         """Scale of the Gram matrix; an underestimate, since the search shrinks the step where needed."""
         objective = self.objective
         unscaled = replace(self.dual, objective=replace(objective, l2=jnp.ones((), objective.dtype)))
         return jnp.maximum(unscaled.gram_norm(), jnp.finfo(objective.dtype).tiny)
 
-    def predict(self, w):
+    def predict(self, w: Float[Array, "p"]) -> Float[Array, "n"]:
         """Prediction of the coefficients on centred columns, offset included."""
         objective = self.objective
         inner, b = objective.in_design_units(self.dual.lift(w))
@@ -160,14 +160,14 @@ class _Smooth:
             eta = eta - dot(self.centres, w)
         return eta if objective.offset is None else eta + objective.offset
 
-    def slope(self, eta):
+    def slope(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
         return self.objective.loss.derivative(eta, self.objective.y)
 
-    def value(self, eta):
+    def value(self, eta: Float[Array, "n"]) -> Float[Array, ""]:
         each = self.objective.loss.value(eta, self.objective.y)
         return dot(self.weights, jnp.where(self.weights > 0, each, 0))
 
-    def shift(self, eta, b):
+    def shift(self, eta: Float[Array, "n"], b: Float[Array, ""]) -> Float[Array, ""]:
         """The intercept's minimiser, where the loss is neither squared nor without a bound one majorised step."""
         if not self.objective.n_free:
             return b
@@ -176,13 +176,13 @@ class _Smooth:
         curvature = 1.0 if self.objective.loss.quadratic else self.smoothness
         return b - dot(self.weights, jnp.where(self.weights > 0, self.slope(eta + b), 0)) / curvature
 
-    def gradient(self, a):
+    def gradient(self, a: Float[Array, "n"]) -> Float[Array, "p"]:
         tau = self.dual.moments(jnp.where(self.weights > 0, a, 0))
         return (
             tau if self.centres is None else tau - self.centres * dot(self.weights, jnp.where(self.weights > 0, a, 0))
         )
 
-    def proximal(self, v, step):
+    def proximal(self, v: Float[Array, "p"], step: Float[Array, ""]) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
         """(w, z) of the penalty's proximal map for a step."""
         l0, l1 = self.dual.prices
         out, inn = self.fixed
@@ -198,20 +198,20 @@ class _Smooth:
         z = jnp.where(out, 0.0, z)
         return v * z / (z + c), z
 
-    def penalty(self, w, z):
+    def penalty(self, w: Float[Array, "p"], z: Float[Array, "p"]) -> Float[Array, ""]:
         l0, l1 = self.dual.prices
         tiny = jnp.finfo(w.dtype).tiny
         square = jnp.where(w != 0, w**2 / jnp.maximum(z, tiny), 0)
         return jnp.sum(l0 * z + l1 * jnp.abs(w) + 0.5 * self.dual.ridge * square)
 
 
-def _water_level(pull, c, k):
+def _water_level(pull: Float[Array, "p"], c: Float[Array, "p"], k: Array) -> Float[Array, ""]:
     """theta with sum clip(theta pull - c, 0, 1) = k, or one that sets every z with a pull to 1 if that is fewer."""
     live = pull > 0
     safe = jnp.where(live, pull, 1)
     full = jnp.max(jnp.where(live, (1 + c) / safe, 0), initial=0)
 
-    def halve(_, bracket):
+    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
         less = jnp.sum(jnp.where(live, jnp.clip(middle * pull - c, 0, 1), 0)) < k
@@ -231,7 +231,7 @@ def _step(problem: _Smooth, c: _Carry) -> _Carry:
     rounding = dot(problem.weights, jnp.where(problem.weights > 0, jnp.abs(slope * c.eta_at), 0))
     slack = 16 * jnp.finfo(base.dtype).eps * (jnp.abs(base) + rounding)
 
-    def trial(step):
+    def trial(step: Float[Array, ""]) -> tuple[tuple[Array, Array, Array, Array], Bool[Array, ""]]:
         size = step / problem.smoothness
         w, z = problem.proximal(c.w_at - size * g, size)
         eta = problem.predict(w)
@@ -242,11 +242,11 @@ def _step(problem: _Smooth, c: _Carry) -> _Carry:
         bound = base + dot(g, move) + jnp.sum(move**2) / (2 * size)
         return (w, z, b, eta), problem.value(eta) <= bound + slack
 
-    def refused(carry):
+    def refused(carry: Any) -> Bool[Array, ""]:
         _, (_, good), tries = carry
         return ~good & (tries < MAX_TRIES)
 
-    def shrink(carry):
+    def shrink(carry: Any) -> Any:
         step, _, tries = carry
         return SHRINK * step, trial(SHRINK * step), tries + 1
 

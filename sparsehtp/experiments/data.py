@@ -65,20 +65,20 @@ def load(name: str, folder: Path | None) -> Found:
     return Found(data, f"{name}: {rows}; {instead}.")
 
 
-def _split(X, y, test_size, train_size=None) -> DataSet:
+def _split(X: Any, y: np.ndarray, test_size: float, train_size: float | None = None) -> DataSet:
     parts = train_test_split(X, y, test_size=test_size, train_size=train_size, random_state=0, stratify=y)
     X, X_test, y, y_test = parts
     return DataSet(X, y, X_test, y_test)
 
 
-def _digits(arrays) -> DataSet:
+def _digits(arrays: Any) -> DataSet:
     chosen = np.isin(arrays["y"], (4, 9))
     X = arrays["X"][chosen].astype(np.float32) / 255
     y = np.where(arrays["y"][chosen] == 4, 1.0, -1.0).astype(np.float32)
     return _split(X, y, 1000, 6000)  # the sizes of gisette
 
 
-def _genes(arrays) -> DataSet:
+def _genes(arrays: Any) -> DataSet:
     y = np.where(arrays["y"] == 1, 1.0, -1.0).astype(np.float32)
     X = arrays["X"].astype(np.float32)
     data = _split(np.log2(np.maximum(X, 1)) if X.min() >= 0 else X, y, 0.5)
@@ -86,17 +86,17 @@ def _genes(arrays) -> DataSet:
     return data._replace(X=scaler.transform(data.X), X_test=scaler.transform(data.X_test))
 
 
-def _matrix(arrays):
+def _matrix(arrays: Any) -> sparse.csr_array:
     shape = tuple(int(size) for size in arrays["shape"])
     return sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape).astype(np.float32)
 
 
-def _text(arrays) -> DataSet:
+def _text(arrays: Any) -> DataSet:
     X = normalize(_matrix(arrays))  # counts become frequencies; tf-idf rows have unit norm already
     return _split(X, arrays["y"].astype(np.float32), 0.3)
 
 
-def _words(arrays) -> DataSet:
+def _words(arrays: Any) -> DataSet:
     """Rows of a stored sparse matrix, with the columns that occur, dense; all rows are for training."""
     X = _matrix(arrays)
     X = X[:, np.flatnonzero(np.bincount(arrays["indices"], minlength=X.shape[1]))].toarray()
@@ -105,7 +105,7 @@ def _words(arrays) -> DataSet:
     return DataSet(X, y, X[:0], y[:0])
 
 
-def _images(arrays) -> DataSet:
+def _images(arrays: Any) -> DataSet:
     """Pixels in [0, 1], in a random order; classes 0, 1, ..."""
     order = np.random.default_rng(0).permutation(len(arrays["y"]))
     X = arrays["X"][order].astype(np.float32) / 255
@@ -113,17 +113,17 @@ def _images(arrays) -> DataSet:
     return DataSet(X, y, X[:0], y[:0])
 
 
-def _mnist(arrays) -> DataSet:
+def _mnist(arrays: Any) -> DataSet:
     X, y = arrays["X"].astype(np.float32) / 255, arrays["y"].astype(np.float32)
     return DataSet(X[:60000], y[:60000], X[60000:], y[60000:])
 
 
-def _patients(arrays) -> DataSet:
+def _patients(arrays: Any) -> DataSet:
     X, y = arrays["X"].astype(np.float64), np.where(arrays["y"] == 1, 1.0, -1.0)
     return DataSet(X, y, X[:0], y[:0])  # the experiment splits them many times
 
 
-def _topics(arrays) -> DataSet:
+def _topics(arrays: Any) -> DataSet:
     X, train = normalize(_matrix(arrays)), arrays["split"] == 0
     y = arrays["y"].astype(np.float32)
     return DataSet(X[train], y[train], X[~train], y[~train])

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from .._programs import program
 from .._solve import solve
@@ -33,13 +34,13 @@ def exhaustive(X: np.ndarray, y: np.ndarray, l2: float, k: int) -> float:
 
 
 @program(static_argnames="k")
-def _largest_dual(X, y, l2, k):
+def _largest_dual(X: Any, y: Any, l2: Any, k: int) -> tuple[Array, Array]:
     found = relax(dual_of(LinearModel(X, y, l2=l2), Sparsity(k)), 1e-9, max_steps=20000)
     return found.lower, found.upper
 
 
 @program(static_argnames="k")
-def _best_subset(X, y, l2, k):
+def _best_subset(X: Any, y: Any, l2: Any, k: int) -> Array:
     return solve(LinearModel(X, y, l2=l2), Sparsity(k), BestSubset(), record=None, throw=False).value
 
 
@@ -55,7 +56,9 @@ def gap_of(X: np.ndarray, y: np.ndarray, l2: float, k: int) -> dict[str, float]:
     return {"primal": primal, "dual": lower, "dual_at_most": upper, "gap": max(primal - lower, 0.0)}
 
 
-def _sample(run: Run, n: int, d: int, k: int, sigma: float, covariance: np.ndarray | None = None, copy: int = 0):
+def _sample(
+    run: Run, n: int, d: int, k: int, sigma: float, covariance: np.ndarray | None = None, copy: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same k-sparse w for every sample size, noise level and covariance of a dimension."""
     w = np.zeros(d)
     rng = run.rng("w", d, copy)
@@ -67,14 +70,14 @@ def _sample(run: Run, n: int, d: int, k: int, sigma: float, covariance: np.ndarr
     return X, X @ w + sigma * rng.standard_normal(n), w
 
 
-def _sizes(run: Run):
+def _sizes(run: Run) -> list[tuple[int, int]]:
     return [tuple(size) for size in run["sizes"]]
 
 
 def fig1(run: Run) -> Any:
     """Figure 1: the optimal gap against the ridge, for three sample sizes."""
 
-    def optimal_gap(d, k, share, l0):
+    def optimal_gap(d: int, k: int, share: float, l0: float) -> dict[str, Any]:
         n = round(share * d)
         X, y, _ = _sample(run, n, d, k, run["sigma"])
         return gap_of(X, y, l0 / np.sqrt(n), k)
@@ -116,7 +119,7 @@ def fig1(run: Run) -> Any:
 def fig2(run: Run) -> Any:
     """Figure 2: the optimal gap against the noise, N = d."""
 
-    def optimal_gap(d, k, sigma, l0):
+    def optimal_gap(d: int, k: int, sigma: float, l0: float) -> dict[str, Any]:
         X, y, _ = _sample(run, d, d, k, sigma)
         return gap_of(X, y, l0 / np.sqrt(d), k)
 
@@ -142,7 +145,7 @@ def fig2(run: Run) -> Any:
 def fig3(run: Run) -> Any:
     """Figure 3: the optimal gap against the condition number of the Hessian."""
 
-    def optimal_gap(d, k, kappa, l0):
+    def optimal_gap(d: int, k: int, kappa: float, l0: float) -> dict[str, Any]:
         lam = l0 / np.sqrt(d)
         X, y, _ = _sample(run, d, d, k, run["sigma"], _conditioned(run, d, kappa, lam))
         return gap_of(X, y, lam, k)
@@ -168,7 +171,7 @@ def fig3(run: Run) -> Any:
     return _gap_figure(run, series, run["kappas"], "condition number")
 
 
-def _conditioned(run, d, kappa, lam):
+def _conditioned(run: Run, d: int, kappa: float, lam: float) -> np.ndarray:
     """The paper's footnote 3: Sigma = Sigma' + sigma I with condition number kappa of Sigma + lam I."""
     if kappa <= 1:
         return np.eye(d)
@@ -179,7 +182,7 @@ def _conditioned(run, d, kappa, lam):
     return (basis * spectrum) @ basis.T + lam * kappa / (kappa - 1) * np.eye(d)
 
 
-def _gap_figure(run, series, xs, label):
+def _gap_figure(run: Run, series: dict[int, dict[str, list[float]]], xs: Any, label: str) -> Any:
     figure, axes = panels(1, len(series))
     for ax, (d, lines) in zip(axes[0], series.items(), strict=True):
         for name, ys in lines.items():
@@ -198,7 +201,7 @@ RIVALS = ("DIHT", "IHT", "HTP", "BestSubset")
 
 
 @program(static_argnames=("algorithm", "k", "max_steps"))
-def _correlated_fit(X, y, l2, algorithm, k, max_steps):
+def _correlated_fit(X: Any, y: Any, l2: Any, algorithm: str, k: int, max_steps: int) -> tuple[Array, Array]:
     solver = {"DIHT": DIHT(), "IHT": IHT(), "HTP": HTP(), "BestSubset": BestSubset()}[algorithm]
     steps = max_steps if algorithm == "DIHT" else None
     found = solve(LinearModel(X, y, l2=l2), Sparsity(k), solver, record=None, throw=False, max_steps=steps)
@@ -209,7 +212,7 @@ def fig4(run: Run) -> Any:
     """Figure 4: primal objective and estimation error on designs with heavily correlated pairs."""
     d, k = run["d"], run["k"]
 
-    def fit(n, l0, algorithm):
+    def fit(n: int, l0: float, algorithm: str) -> dict[str, Any]:
         lam = l0 / np.sqrt(n)
         rng = run.rng("w", d, 0)
         support = rng.choice(d, k, replace=False)
@@ -236,7 +239,7 @@ def fig4(run: Run) -> Any:
         best = [min(rows[n, l0, a][measure] for a in ("IHT", "HTP")) for n, l0 in grid]
         own = [rows[n, l0, "DIHT"][measure] for n, l0 in grid]
         wins[measure] = float(np.mean(np.array(own) <= np.array(best) * (1 + 1e-9)))
-    really = [min(RIVALS, key=lambda a, c=(n, l0): rows[(*c, a)]["objective"]) for n, l0 in grid]
+    really = [min((rows[n, l0, a]["objective"], i, a) for i, a in enumerate(RIVALS))[2] for n, l0 in grid]
     run.claim(
         "a",
         "DIHT's objective and error are the lowest of DIHT, IHT and HTP in most cells",

@@ -1,17 +1,20 @@
 """The text experiments of [DIHT]: hinge losses, dual against primal hard thresholding in time and epochs."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 
 from .. import solvers
 from .._programs import program
 from .._solve import solve
+from .._types import Info
 from ..iteration.results import FIRED, RESULTS
-from ..iteration.termination import AbstractTermination
+from ..iteration.termination import AbstractTermination, Never
 from ..losses import Hinge, SmoothedHinge
 from ..objectives import LinearModel
 from ..solvers import DIHT, HTP, IHT, SDIHT
@@ -39,8 +42,8 @@ def _contenders(smooth: bool, scale: float, steps: int) -> dict[str, tuple[Any, 
     return found
 
 
-def _falling(c):
-    def schedule(t):
+def _falling(c: float) -> Callable[[Any], Any]:
+    def schedule(t: Any) -> Any:
         return c * (t + 2.0) ** -0.5
 
     return schedule
@@ -57,23 +60,27 @@ class TestError(AbstractTermination):
     y: Any
     level: Any
 
-    def init(self, state):
+    def init(self, state: Any) -> Any:
         return ()
 
-    def __call__(self, memory, previous, state, info, t):
+    def __call__(
+        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
+    ) -> tuple[Any, Int[Array, ""]]:
         error = jnp.mean(jnp.sign(self.X @ state.x) != self.y)
         return memory, jnp.where(error <= self.level, jnp.int32(FIRED.Complete), 0)
 
 
 @program(static_argnames=("k", "steps"))
-def _trace(X, y, l2, solver, loss, k, steps, termination=None):
+def _trace(
+    X: Any, y: Any, l2: Any, solver: Any, loss: Any, k: int, steps: int, termination: AbstractTermination | None = None
+) -> tuple[Any, ...]:
     model = LinearModel(X, y, loss, l2=l2)
     termination = Never() if termination is None else termination
     found = solve(model, Sparsity(k), solver, max_steps=steps, termination=termination, throw=False)
     return found.history, found.num_steps, found.x, found.result, found.fired
 
 
-def _text(run: Run, name: str):
+def _text(run: Run, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
     """Training and test rows of the most frequent words, dense."""
     data = run.load(name)
     if data is None:
@@ -94,7 +101,7 @@ def _text_runs(run: Run, smooth: bool) -> list[dict[str, Any]]:
     loss = SmoothedHinge(0.25) if smooth else Hinge()
     held = _texts(run)
 
-    def trace(data, k, l0, algorithm):
+    def trace(data: str, k: int, l0: float, algorithm: str) -> dict[str, Any]:
         X, y, X_test, y_test = held[data]
         best: dict[str, Any] | None = None
         for scale in SCALES:
@@ -142,12 +149,12 @@ def _when(row: dict[str, Any], level: float) -> float:
     return np.inf if not hits.size else row["time"] * (hits[0] + 1) / len(row["values"])
 
 
-def _problems(rows):
+def _problems(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
     keys = sorted({(r["data"], r["k"], r["l0"]) for r in rows})
     return {key: {r["algorithm"]: r for r in rows if (r["data"], r["k"], r["l0"]) == key} for key in keys}
 
 
-def _label(key):
+def _label(key: tuple[Any, ...]) -> str:
     return f"{key[0]}, k = {key[1]}, l0 = {key[2]:g}"
 
 
@@ -183,7 +190,7 @@ def _time_to_error(run: Run, smooth: bool) -> Any:
     # The slowest method's error at its end, plus one point.
     levels = {key: max(r["test_error"] for r in each.values()) + 0.01 for key, each in problems.items()}
 
-    def reach(data, k, l0, algorithm):
+    def reach(data: str, k: int, l0: float, algorithm: str) -> dict[str, Any]:
         X, y, X_test, y_test = held[data]
         scale = problems[data, k, l0][algorithm]["scale"]
         solver, steps = _contenders(smooth, scale, run["steps"])[algorithm]
@@ -209,9 +216,9 @@ def _time_to_error(run: Run, smooth: bool) -> Any:
         seconds=times,
     )
     figure, axes = panels(1, len(times))
-    for ax, (key, when) in zip(axes[0], times.items(), strict=True):
+    for ax, (label, when) in zip(axes[0], times.items(), strict=True):
         ax.bar(list(when), [t if np.isfinite(t) else 0 for t in when.values()])
-        ax.set_title(key, fontsize=8)
+        ax.set_title(label, fontsize=8)
         ax.set_ylabel("seconds")
     return figure
 

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from .._programs import program
 from .._solve import solve
@@ -29,18 +30,22 @@ UNITS = {
 
 
 @program(static_argnames=("algorithm", "k", "steps"))
-def _fit(X, y, l0, l1, l2, tol, *, algorithm, k, steps):
+def _fit(
+    X: Any, y: Any, l0: Any, l1: Any, l2: Any, tol: Any, *, algorithm: str, k: int, steps: int
+) -> tuple[Array, Array]:
     model = LinearModel(X, y, l2=l2)
     if algorithm == "DIHT":
         found = solve(model, Sparsity(k), DIHT(), max_steps=steps, termination=DualGap(tol), record=None, throw=False)
         return found.x, found.num_steps
     solver = {"PrimDual": PrimalDual(), "DualAst": PrimalDual(dual_ascent=True), "CDSS": CDSS()}[algorithm]
-    limits = {"max_steps": steps, "termination": DualGap(tol)} if algorithm == "DualAst" else {}
+    limits: dict[str, Any] = {"max_steps": steps, "termination": DualGap(tol)} if algorithm == "DualAst" else {}
     found = solve(model, L0L1L2(l0, l1), solver, record=None, throw=False, **limits)
     return found.x, found.num_steps
 
 
-def measured(X: np.ndarray, y: np.ndarray, lam: tuple[float, float, float], algorithm: str, k: int, steps: int):
+def measured(
+    X: np.ndarray, y: np.ndarray, lam: tuple[float, float, float], algorithm: str, k: int, steps: int
+) -> tuple[np.ndarray, float, float, int]:
     """Coefficients, seconds without compiling, and F + penalty in the sum form, of one algorithm.
 
     `lam` are the weights of the sum form: lam0 = n l0, lam1 = n l1, lam2 = n l2 / 2.
@@ -57,7 +62,9 @@ def measured(X: np.ndarray, y: np.ndarray, lam: tuple[float, float, float], algo
     return x, seconds, float(value), int(taken)
 
 
-def _row(X, y, lam, algorithm, k, steps, lower):
+def _row(
+    X: np.ndarray, y: np.ndarray, lam: Any, algorithm: str, k: int, steps: int, lower: float
+) -> tuple[np.ndarray, dict[str, Any]]:
     x, seconds, value, taken = measured(X, y, lam, algorithm, k, steps)
     return x, {
         "time": seconds,
@@ -68,7 +75,7 @@ def _row(X, y, lam, algorithm, k, steps, lower):
     }
 
 
-def _lower(X, y, lam, upper):
+def _lower(X: np.ndarray, y: np.ndarray, lam: Any, upper: float) -> float:
     """The best dual value, in the sum form: the same for every algorithm's gap."""
     n = len(y)
     model = LinearModel(jnp.asarray(X), jnp.asarray(y), l2=2 * lam[2] / n)
@@ -79,7 +86,7 @@ def fig1(run: Run) -> Any:
     """Figure 1: time, gap, nonzeros, support recovery and error on simulated data."""
     p, share = run["p"], run["share"]
 
-    def problem(n, snr, copy):
+    def problem(n: int, snr: float, copy: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rng = run.rng("problem", n, snr, copy)
         X = rng.standard_normal((n, p))
         for j in range(1, p):
@@ -90,7 +97,7 @@ def fig1(run: Run) -> Any:
         signal = X @ w
         return X, signal + rng.standard_normal(n) * np.sqrt(signal.var() / snr), w
 
-    def compare(n, snr, copy):
+    def compare(n: int, snr: float, copy: int) -> dict[str, Any]:
         with jax.enable_x64(True):
             X, y, w = problem(n, snr, copy)
             lam = tuple(run["prices_snr20" if snr == 20 else "prices"])
@@ -108,7 +115,7 @@ def fig1(run: Run) -> Any:
     cells = [{"n": n, "snr": snr, "copy": c} for snr in run["snrs"] for n in run["ns"] for c in range(run["copies"])]
     rows = run.map(compare, cells)
 
-    def mean(algorithm, measure, n, snr):
+    def mean(algorithm: str, measure: str, n: int, snr: float) -> float:
         return float(np.mean([r[algorithm][measure] for r in rows if (r["n"], r["snr"]) == (n, snr)]))
 
     grid = [(n, snr) for snr in run["snrs"] for n in run["ns"]]
@@ -131,7 +138,7 @@ def fig1(run: Run) -> Any:
         apart=apart,
     )
     times = {a: [mean(a, "time", *at) for at in grid] for a in ALGORITHMS}
-    fastest = [min(times, key=lambda a, i=i: times[a][i]) for i in range(len(grid))]
+    fastest = [ALGORITHMS[np.argmin(each)] for each in zip(*times.values(), strict=True)]
     run.claim(
         "b",
         "PrimDual is faster than CDSS, DualAst and DIHT at every n",
@@ -155,7 +162,7 @@ def fig2(run: Run) -> Any:
     if data is None:
         raise FileNotFoundError(" ".join(run.notes))
 
-    def compare(n, p, copy):
+    def compare(n: int, p: int, copy: int) -> dict[str, Any]:
         rng = run.rng("rows", n, p, copy)
         rows = rng.choice(data.X.shape[0], n, replace=False)
         part = data.X[rows]
@@ -175,7 +182,7 @@ def fig2(run: Run) -> Any:
     cells = [{"n": n, "p": p, "copy": c} for p in run["ps"] for n in run["ns"] for c in range(run["copies"])]
     rows = run.map(compare, cells)
 
-    def mean(a, measure, n, p):
+    def mean(a: str, measure: str, n: int, p: int) -> float:
         return float(np.mean([r[a][measure] for r in rows if (r["n"], r["p"]) == (n, p)]))
 
     late = [(n, p) for p in run["ps"] for n in run["ns"] if n >= 400]
@@ -193,8 +200,9 @@ def fig2(run: Run) -> Any:
         seconds={a: [mean(a, "time", *at) for at in late] for a in ALGORITHMS},
     )
     small, large = run["ps"][0], run["ps"][-1]
-    longest = [max(ALGORITHMS, key=lambda a, n=n: mean(a, "time", n, small)) for n in run["ns"]]
-    least = [min(("PrimDual", *rivals), key=lambda a, n=n: mean(a, "gap", n, large)) for n in run["ns"]]
+    longest = [ALGORITHMS[np.argmax([mean(a, "time", n, small) for a in ALGORITHMS])] for n in run["ns"]]
+    swaps = ("PrimDual", *rivals)
+    least = [swaps[np.argmin([mean(a, "gap", n, large) for a in swaps])] for n in run["ns"]]
     run.claim(
         "b",
         f"CDSS takes longest at p = {small}, and has the smallest gap at p = {large}",

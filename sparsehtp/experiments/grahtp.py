@@ -2,12 +2,14 @@
 
 import functools
 import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, Float
 from scipy.sparse import issparse
 from scipy.special import expit
 from scipy.stats import spearmanr
@@ -16,6 +18,7 @@ from .._programs import program
 from .._solve import solve
 from .._threads import one_blas_thread
 from ..designs import DenseDesign, SparseDesign
+from ..designs.base import AbstractDesign
 from ..iteration.termination import Cycle, SmallStep
 from ..linalg import sparse_eigenvalue
 from ..linalg.power_iteration import random_start
@@ -25,6 +28,7 @@ from ..solvers import HTP, IHT, FoBa, ForwardSelection, GraSP
 from ..steps import ConstantStep
 from ..thresholds import Sparsity
 from ..thresholds.base import next_power_of_two
+from .data import DataSet
 from .figures import curves, legend_below, panels
 from .run import Run
 
@@ -44,7 +48,7 @@ def solver_of(algorithm: str, step_size: Any) -> Any:
     }[algorithm]
 
 
-def over_copies(function):
+def over_copies(function: Callable[..., Any]) -> Callable[..., Any]:
     """`jax.vmap`; on a CPU the copies take turns, so that none waits for the slowest."""
     if jax.default_backend() != "cpu":
         return jax.vmap(function)
@@ -52,12 +56,14 @@ def over_copies(function):
 
 
 @program(static_argnames="k")
-def theory_steps(X, weights, l2, smoothness, *, k):
+def theory_steps(X: Any, weights: Any, l2: Any, smoothness: Any, *, k: int) -> Float[Array, "copies"]:
     """1 / (2 M_2k) of [GraHTP] Theorem 8 for every copy, with M_2k of the mean loss by the truncated power method."""
     return over_copies(lambda X: _theory_step(DenseDesign(X), weights, l2, smoothness, k))(X)
 
 
-def _theory_step(design, weights, l2, smoothness, k):
+def _theory_step(
+    design: AbstractDesign, weights: Float[Array, "n"], l2: Any, smoothness: Any, k: int
+) -> Float[Array, ""]:
     share, p = weights / jnp.sum(weights), design.shape[1]
     start = random_start(p, design.dtype)
     largest = sparse_eigenvalue(lambda v: design.rmv(share * design.mv(v)), start, min(2 * k, p))
@@ -65,24 +71,58 @@ def _theory_step(design, weights, l2, smoothness, k):
 
 
 @program(static_argnames=("algorithm", "loss", "k_max", "max_steps"))
-def fits(X, y, weights, l2, k, step_sizes, *, algorithm, loss, k_max, max_steps=None):
+def fits(
+    X: Any,
+    y: Any,
+    weights: Any,
+    l2: Any,
+    k: Any,
+    step_sizes: Any,
+    *,
+    algorithm: str,
+    loss: str,
+    k_max: int,
+    max_steps: int | None = None,
+) -> tuple[Array, ...]:
     """(w, support as booleans, value, steps) of every copy; the leading axis of X and y is that of the copies."""
 
-    def one(X, y, step_size):
+    def one(X: Any, y: Any, step_size: Any) -> tuple[Array, Array, Array, Array]:
         return _fit(X, y, weights, l2, k, step_size, algorithm, loss, k_max, max_steps)
 
     return over_copies(one)(X, y, step_sizes)
 
 
 @program(static_argnames=("algorithm", "loss", "k_max", "max_steps"))
-def sparse_fit(design, y, l2, k, step_scale, *, algorithm, loss, k_max, max_steps=None):
+def sparse_fit(
+    design: AbstractDesign,
+    y: Any,
+    l2: Any,
+    k: Any,
+    step_scale: Any,
+    *,
+    algorithm: str,
+    loss: str,
+    k_max: int,
+    max_steps: int | None = None,
+) -> tuple[Array, Array, Array, Array]:
     """The same for one sparse design."""
     weights = jnp.ones(design.shape[0], design.dtype)
     step_size = step_scale * _theory_step(design, weights, l2, LOSSES[loss].smoothness, k_max)
     return _fit(design, y, weights, l2, k, step_size, algorithm, loss, k_max, max_steps)
 
 
-def _fit(X, y, weights, l2, k, step_size, algorithm, loss, k_max, max_steps):
+def _fit(
+    X: Any,
+    y: Any,
+    weights: Any,
+    l2: Any,
+    k: Any,
+    step_size: Any,
+    algorithm: str,
+    loss: str,
+    k_max: int,
+    max_steps: int | None,
+) -> tuple[Array, Array, Array, Array]:
     objective = LinearModel(X, y, loss=LOSSES[loss], sample_weight=weights, l2=l2)
     solution = solve(
         objective,
@@ -196,10 +236,10 @@ def fig3(run: Run) -> Any:
 
 def _recovery(run: Run, loss: str) -> list[dict[str, Any]]:
     @functools.lru_cache(maxsize=1)
-    def copies(n):
+    def copies(n: int) -> tuple[Any, Any, np.ndarray]:
         return _planted(run, loss, n)
 
-    def recovery(n, k, algorithm):
+    def recovery(n: int, k: int, algorithm: str) -> dict[str, Any]:
         X, y, truth = copies(n)
         weights = (jnp.arange(X.shape[1]) < n).astype(X.dtype)
         x, chosen, _, _ = map(np.asarray, fitted(run, X, y, weights, loss, algorithm, k))
@@ -233,7 +273,7 @@ def _planted(run: Run, loss: str, n: int) -> tuple[Any, Any, np.ndarray]:
     return jnp.asarray(X), jnp.asarray(y), truth
 
 
-def _table(rows, metric):
+def _table(rows: list[dict[str, Any]], metric: str) -> dict[tuple[int, str], np.ndarray]:
     """(k, algorithm) -> success against n."""
     table: dict[tuple[int, str], Any] = {}
     for row in rows:
@@ -241,12 +281,16 @@ def _table(rows, metric):
     return {key: np.asarray(values) for key, values in table.items()}
 
 
-def _success(tables, ks, algorithms):
+def _success(
+    tables: Iterable[dict[tuple[int, str], np.ndarray]], ks: Sequence[int], algorithms: Sequence[str]
+) -> dict[str, np.ndarray]:
     """algorithm -> its success in some tables, at some k and every n."""
     return {a: np.concatenate([table[k, a] for table in tables for k in ks]) for a in algorithms}
 
 
-def _claim_rises(run, exact, relaxed):
+def _claim_rises(
+    run: Run, exact: dict[tuple[int, str], np.ndarray], relaxed: dict[tuple[int, str], np.ndarray]
+) -> None:
     correlations, flat = {}, []
     for metric, table in (("exact", exact), ("relaxed", relaxed)):
         for (k, algorithm), success in table.items():
@@ -266,7 +310,9 @@ def _claim_rises(run, exact, relaxed):
     )
 
 
-def _recovery_figure(run, exact, relaxed):
+def _recovery_figure(
+    run: Run, exact: dict[tuple[int, str], np.ndarray], relaxed: dict[tuple[int, str], np.ndarray]
+) -> Any:
     figure, axes = panels(2, len(run["ks"]))
     for row, (metric, table) in zip(axes, (("exact", exact), ("relaxed", relaxed)), strict=True):
         for ax, k in zip(row, run["ks"], strict=True):
@@ -279,7 +325,7 @@ def _recovery_figure(run, exact, relaxed):
     return figure
 
 
-def _real_fit(run, d, k, algorithm):
+def _real_fit(run: Run, d: DataSet, k: int, algorithm: str) -> tuple[tuple[np.ndarray, float, int], float]:
     """((w, objective, steps), seconds)."""
     if issparse(d.X):
         design, k_max = SparseDesign(d.X), min(next_power_of_two(k), d.X.shape[1])
@@ -294,7 +340,7 @@ def _real_fit(run, d, k, algorithm):
     return (np.asarray(x[0]), float(value[0]), int(steps[0])), seconds
 
 
-def _timed(function):
+def _timed(function: Callable[[], Any]) -> tuple[Any, float]:
     """(result, seconds of a second call); the first one compiles."""
     jax.block_until_ready(function())
     start = time.perf_counter()
@@ -302,11 +348,11 @@ def _timed(function):
     return result, time.perf_counter() - start
 
 
-def _error(data, x):
+def _error(data: DataSet, x: Any) -> float:
     return float(np.mean(np.sign(data.X_test @ np.asarray(x)) != data.y_test))
 
 
-def _sets(run):
+def _sets(run: Run) -> dict[str, DataSet]:
     """The data sets that are there; FileNotFoundError if none is."""
     found = {name: data for name in run["data"] if (data := run.load(name)) is not None}
     if not found:
@@ -320,7 +366,7 @@ def fig4(run: Run) -> Any:
     """Figure 4: objective, test error and time of sparse logistic regression on real data."""
     sets = _sets(run)
 
-    def fit(data, k, algorithm):
+    def fit(data: str, k: int, algorithm: str) -> dict[str, Any]:
         (x, value, steps), seconds = _real_fit(run, sets[data], k, algorithm)
         return {"objective": value, "error": _error(sets[data], x), "time": seconds, "steps": steps}
 
@@ -338,14 +384,14 @@ def fig4(run: Run) -> Any:
     missing = [name for name in run["data"] if name not in sets]
     note = {"missing": missing} if missing else {}
 
-    def share(winners, measure):
+    def share(winners: Sequence[str], measure: str) -> float:
         wins = 0
         for point in points.values():
             best = min(row[measure] for row in point.values())
             wins += all(point[a][measure] <= best + 1e-9 + run["tie"] * abs(best) for a in winners)
         return wins / len(points)
 
-    def each(measure):
+    def each(measure: str) -> dict[str, list[Any]]:
         return {a: [point[a][measure] for point in points.values()] for a in ALGORITHMS}
 
     lowest = share(("GraHTP",), "objective")
@@ -408,7 +454,7 @@ def fig5(run: Run) -> Any:
 
     sets = _sets(run)
 
-    def comparison(data, strength):
+    def comparison(data: str, strength: float) -> dict[str, Any]:
         d = sets[data]
         n = d.X.shape[0]
         # liblinear minimises ||w||_1 + C sum_i l_i; the paper's loss is log(1 + exp(-2 y eta)), so X is doubled.
@@ -430,7 +476,7 @@ def fig5(run: Run) -> Any:
     rows = run.map(comparison, [{"data": name, "strength": s} for name in sets for s in run["strengths"]])
     by_set = {name: [row for row in rows if row["data"] == name and row["k"] > 0] for name in sets}
 
-    def better(measure, name, algorithm):
+    def better(measure: str, name: str, algorithm: str) -> bool:
         return float(np.mean([row[f"{algorithm} {measure}"] - row[f"L1 {measure}"] for row in by_set[name]])) < 0
 
     needed = 3
@@ -438,14 +484,14 @@ def fig5(run: Run) -> Any:
     for measure, algorithm in (("error", "GraHTP"), ("error", "FGraHTP"), ("time", "GraHTP"), ("time", "FGraHTP")):
         counts[measure, algorithm] = sum(better(measure, name, algorithm) for name in sets)
 
-    def verdict(count, target):
+    def verdict(count: int, target: int) -> bool | None:
         """None while the sets that are missing could still turn the claim."""
         absent = len(run["data"]) - len(sets)
         if count >= target:
             return True
         return None if count + absent >= target else False
 
-    def together(*verdicts):
+    def together(*verdicts: bool | None) -> bool | None:
         return False if False in verdicts else None if None in verdicts else True
 
     of = f"of {len(sets)}"

@@ -28,11 +28,11 @@ def fig6(run: Run) -> Any:
     """Figure 6: error, support recovery and time of precision matrices against the number of variables."""
 
     @functools.lru_cache(maxsize=1)
-    def samples(p, copy):
+    def samples(p: int, copy: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         X, truth = make_precision(2 * run["n"], p, probability=run["probability"], seed=run.rng("graph", p, copy))
         return _covariance(X[: run["n"]]), _covariance(X[run["n"] :]), truth
 
-    def estimation(p, copy, algorithm):
+    def estimation(p: int, copy: int, algorithm: str) -> dict[str, Any]:
         S, S_tune, truth = samples(p, copy)
         estimate = _lasso if algorithm == "GLasso" else functools.partial(_graph, SOLVERS[algorithm])
         precision, seconds, k = estimate(run, S, S_tune)
@@ -56,7 +56,7 @@ def fig6(run: Run) -> Any:
                 means[measure, p, a] = values.mean()
                 errors[measure, p, a] = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else 0.0
 
-    def behind(measure, sign):
+    def behind(measure: str, sign: int) -> float:
         """By how many standard errors GraHTP is behind the best, at the worst p."""
         worst = 0.0
         for p in run["ps"]:
@@ -101,16 +101,16 @@ def fig6(run: Run) -> Any:
     return figure
 
 
-def _covariance(X):
+def _covariance(X: np.ndarray) -> np.ndarray:
     centred = X - X.mean(0)
     return centred.T @ centred / len(X)
 
 
-def _loss(precision, S):
+def _loss(precision: np.ndarray, S: np.ndarray) -> float:
     return np.sum(S * precision) - np.linalg.slogdet(precision)[1]
 
 
-def _graph(solver, run, S, S_tune):
+def _graph(solver: Any, run: Run, S: np.ndarray, S_tune: np.ndarray) -> tuple[np.ndarray, float, int]:
     """(matrix, seconds of a second fit, k) with k of the least loss on the second sample."""
     p = len(S)
     ks = sorted({round(share * p) for share in run["shares"]})
@@ -120,7 +120,7 @@ def _graph(solver, run, S, S_tune):
     best = int(np.argmin([_loss(matrix, S_tune) for matrix in path.x]))
     threshold = OffDiagonal(int(path.ks[best]), k_max=max(ks))
 
-    def fit():
+    def fit() -> Any:
         return jax.block_until_ready(solve(objective, threshold, solver, record=None, throw=False).x)
 
     matrix = np.asarray(fit())  # compiles
@@ -129,11 +129,11 @@ def _graph(solver, run, S, S_tune):
     return matrix, time.perf_counter() - start, int(path.ks[best])
 
 
-def _lasso(run, S, S_tune):
+def _lasso(run: Run, S: np.ndarray, S_tune: np.ndarray) -> tuple[np.ndarray, float, int]:
     """The same for the graphical lasso."""
     from sklearn.covariance import graphical_lasso
 
-    best = None
+    best: Any = None
     for alpha in run["alphas"]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -157,7 +157,7 @@ def table4(run: Run) -> Any:
         raise FileNotFoundError(" ".join(run.notes))
     X, y = data.X.astype(float), data.y
 
-    def split(copy, algorithm):
+    def split(copy: int, algorithm: str) -> dict[str, Any]:
         rng = run.rng("split", copy)
         test = np.concatenate([rng.choice(np.flatnonzero(y == c), run[n], replace=False) for c, n in _TEST.items()])
         train = np.setdiff1d(np.arange(y.size), test)
@@ -165,7 +165,7 @@ def table4(run: Run) -> Any:
         mean, deviation = X[np.ix_(train, genes)].mean(0), X[np.ix_(train, genes)].std(0)
         Z = (X[:, genes] - mean) / deviation
         start = time.perf_counter()
-        model = _lasso_lda(Z[train], y[train], run) if algorithm == "GLasso" else _lda(algorithm, run)
+        model: Any = _lasso_lda(Z[train], y[train], run) if algorithm == "GLasso" else _lda(algorithm, run)
         if algorithm != "GLasso":
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -214,7 +214,7 @@ def table4(run: Run) -> Any:
 _TEST = {1: "test_positive", -1: "test_negative"}
 
 
-def _most_significant(X, y, number):
+def _most_significant(X: np.ndarray, y: np.ndarray, number: int) -> np.ndarray:
     """Columns with the largest two-sample t statistic."""
     a, b = X[y == 1], X[y == -1]
     spread = np.sqrt(a.var(0, ddof=1) / len(a) + b.var(0, ddof=1) / len(b))
@@ -222,22 +222,22 @@ def _most_significant(X, y, number):
     return np.sort(np.argsort(-t, kind="stable")[:number])
 
 
-def _lda(algorithm, run):
+def _lda(algorithm: str, run: Run) -> Any:
     return SparseLDA(solver=SOLVERS[algorithm], cv=run["folds"], random_state=run["seed"])
 
 
 class _Discriminant:
     """The rule of [GraHTP] section 6.3.2 for a given precision matrix."""
 
-    def __init__(self, means, shares, precision):
+    def __init__(self, means: np.ndarray, shares: np.ndarray, precision: np.ndarray) -> None:
         self.coef = means @ precision
         self.intercept = np.log(shares) - np.sum(self.coef * means, axis=1) / 2
 
-    def predict(self, X):
+    def predict(self, X: np.ndarray) -> np.ndarray:
         return np.array([-1, 1])[np.argmax(X @ self.coef.T + self.intercept, axis=1)]
 
 
-def _lasso_lda(X, y, run):
+def _lasso_lda(X: np.ndarray, y: np.ndarray, run: Run) -> _Discriminant:
     from sklearn.covariance import GraphicalLassoCV
 
     classes = (-1, 1)

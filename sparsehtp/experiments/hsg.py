@@ -1,10 +1,12 @@
 """The experiments of [HSG]: five hard-thresholding algorithms against gradient evaluations and thresholdings."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from .._solve import solve
 from .._types import replace
@@ -68,7 +70,7 @@ def _compare(run: Run, problems: list[Problem]) -> Any:
         raise FileNotFoundError(" ".join(run.notes))
     by_name = {problem.name: problem for problem in problems}
 
-    def optimum(data):
+    def optimum(data: str) -> dict[str, Any]:
         problem = by_name[data]
         solution = solve(
             problem.objective,
@@ -82,7 +84,7 @@ def _compare(run: Run, problems: list[Problem]) -> Any:
         zero = jnp.zeros(problem.objective.n_coefficients, problem.objective.dtype)
         return {"value": float(solution.value), "start": float(problem.objective.value(zero))}
 
-    def curve(data, algorithm):
+    def curve(data: str, algorithm: str) -> dict[str, Any]:
         return best_curve(run, by_name[data], algorithm)
 
     optima = {row["data"]: row for row in run.map(optimum, [{"data": p.name} for p in problems])}
@@ -129,7 +131,7 @@ def best_curve(run: Run, problem: Problem, algorithm: str) -> dict[str, Any]:
     return {**best, "settings": repr(best["settings"]), "tried": tried}
 
 
-def _candidates(run, algorithm, n):
+def _candidates(run: Run, algorithm: str, n: int) -> Iterator[tuple[Any, int, dict[str, Any]]]:
     """(solver, steps, settings): as many steps as the budget of passes allows."""
     passes, points = run["passes"], run["points"]
     step = ConstantStep(1.0)
@@ -158,10 +160,10 @@ def _candidates(run, algorithm, n):
                 )
 
 
-def _histories(objective, threshold, solver, sizes, steps):
+def _histories(objective: Any, threshold: Any, solver: Any, sizes: Array, steps: int) -> tuple[Array, ...]:
     """Value, IFO calls and thresholdings of every step, and how the runs ended, for several step sizes at once."""
 
-    def one(size):
+    def one(size: Array) -> tuple[Array, ...]:
         solution = solve(
             objective,
             threshold,
@@ -177,7 +179,7 @@ def _histories(objective, threshold, solver, sizes, steps):
     return jax.vmap(one)(sizes)
 
 
-def _first(row, targets):
+def _first(row: dict[str, Any], targets: np.ndarray) -> np.ndarray:
     """(IFO calls / n, thresholdings) when F first falls to each target; infinity where it never does."""
     value = np.minimum.accumulate(row["value"])
     place = np.array([np.argmax(value <= target) if (value <= target).any() else -1 for target in targets])
@@ -185,11 +187,11 @@ def _first(row, targets):
     return np.stack(pick, axis=1)
 
 
-def _share(wins, levels):
+def _share(wins: Any, levels: Any) -> float | None:
     return float(np.mean(wins[levels])) if levels.any() else None
 
 
-def _decide(run, reached):
+def _decide(run: Run, reached: dict[str, dict[str, np.ndarray]]) -> None:
     """The three claims, at the levels that the algorithms in question share."""
     first, thresholdings, faster = {}, {}, {}
     for name, times in reached.items():
@@ -206,7 +208,7 @@ def _decide(run, reached):
         both = np.isfinite(plain[:, 0]) & np.isfinite(fast[:, 0])
         faster[name] = _share((fast <= plain).all(axis=1), both)
 
-    def verdict(shares):
+    def verdict(shares: Iterable[float | None]) -> bool | None:
         known = [share for share in shares if share is not None]
         return min(known) == 1.0 if known else None
 
@@ -230,7 +232,13 @@ def _decide(run, reached):
     )
 
 
-def _figure(run, problems, table, optima, lowest):
+def _figure(
+    run: Run,
+    problems: list[Problem],
+    table: dict[tuple[str, str], dict[str, Any]],
+    optima: dict[str, dict[str, Any]],
+    lowest: dict[str, float],
+) -> Any:
     figure, axes = panels(len(problems), 2, 4.2, 2.9)
     for row, problem in zip(axes, problems, strict=True):
         start = optima[problem.name]["start"]

@@ -1,5 +1,6 @@
 """What an experiment runs in: settings, seeds, data, work that survives being killed, claims, and files at the end."""
 
+import functools
 import hashlib
 import json
 import os
@@ -72,7 +73,7 @@ class Run:
         resume: bool = False,
         stored: dict[str, Any] | None = None,
         progress: Callback = lambda done, total: None,
-    ):
+    ) -> None:
         self.name, self.quick, self.folder, self.progress = name, quick, folder, progress
         self.settings = {**config["settings"], **(config.get("quick", {}) if quick else {})}
         self.remarks = config.get("remarks", {})
@@ -161,9 +162,8 @@ class Run:
         result = {**facts, "claims": [claim._asdict() for claim in self.claims], "cells": self.cells}
         self.folder.mkdir(parents=True, exist_ok=True)
         for suffix in ("png", "svg"):
-            write_whole(
-                self.folder / f"figure.{suffix}", lambda file, s=suffix: figure.savefig(file, format=s, dpi=130)
-            )
+            write = functools.partial(figure.savefig, format=suffix, dpi=130)
+            write_whole(self.folder / f"figure.{suffix}", write)
         text = json.dumps(result, indent=1) + "\n"
         write_whole(self.folder / "result.json", lambda file: file.write(text.encode()))
         return result
@@ -196,7 +196,7 @@ def _empty(filled: Mapping[str, float]) -> str:
 class _Store:
     """Finished cells as small JSON files, written whole or not at all."""
 
-    def __init__(self, folder: Path, facts: dict[str, Any], resume: bool):
+    def __init__(self, folder: Path, facts: dict[str, Any], resume: bool) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         manifest, text = folder / "manifest.json", json.dumps(facts, indent=1, sort_keys=True)
@@ -210,19 +210,19 @@ class _Store:
             )
         write_whole(manifest, lambda file: file.write(text.encode()))
 
-    def load(self, function, cell):
+    def load(self, function: str, cell: dict[str, Any]) -> Any:
         path = self._path(function, cell)
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):  # not there, or damaged: the cell is computed
             return None
 
-    def save(self, function, cell, row):
+    def save(self, function: str, cell: dict[str, Any], row: dict[str, Any]) -> None:
         text = json.dumps(_plain(row))
         write_whole(self._path(function, cell), lambda file: file.write(text.encode()))
         row.update(json.loads(text))  # a resumed run sees the very same numbers
 
-    def _path(self, function, cell):
+    def _path(self, function: str, cell: dict[str, Any]) -> Path:
         digest = hashlib.sha256(json.dumps([function, cell], sort_keys=True).encode()).hexdigest()
         return self.folder / f"cell-{digest[:20]}.json"
 
@@ -230,10 +230,10 @@ class _Store:
 class _Given(_Store):
     """The cells of a stored result, in their order."""
 
-    def __init__(self, name: str, rows: list[dict[str, Any]]):
+    def __init__(self, name: str, rows: list[dict[str, Any]]) -> None:
         self.name, self.rows = name, iter(rows)
 
-    def load(self, function, cell):
+    def load(self, function: str, cell: dict[str, Any]) -> Any:
         row = next(self.rows, None)
         if row is None or any(row.get(key) != value for key, value in cell.items()):
             raise ValueError(f"stored: the result of {self.name} has no cell {cell} in its place; run it anew.")

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool
 from scipy.stats import linregress
 
 from .._programs import program
@@ -24,7 +25,7 @@ EXPANSION = 9  # k = 9 K for PGD and HT-SVRG
 
 
 @program(static_argnames=("max_steps",))
-def recovered(matrices, step_sizes, signals, ks, max_steps):
+def recovered(matrices: Any, step_sizes: Any, signals: Any, ks: Any, max_steps: int) -> Bool[Array, "matrices signals"]:
     """Which signals x are found from A x to 1e-3 by x <- H_k(x - step_size A'(A x - y)) from zero.
 
     Args:
@@ -38,7 +39,7 @@ def recovered(matrices, step_sizes, signals, ks, max_steps):
     """
     rows, d = matrices.shape[1:]
 
-    def one(A, step_size, signal, k):
+    def one(A: Array, step_size: Array, signal: Array, k: Array) -> Bool[Array, ""]:
         # F is a mean over the rows, the paper's objective is a sum.
         solution = solve(
             LinearModel(A, A @ signal),
@@ -77,7 +78,7 @@ def success(run: Run, ns: list[int], Ks: list[int], algorithm: str) -> np.ndarra
     return np.asarray(found).reshape(len(ns), len(Ks), count).mean(2)
 
 
-def _algorithms(run):
+def _algorithms(run: Run) -> tuple[str, ...]:
     """HT-SVRG is left out where there are no stages for it."""
     return (*BATCH, SVRG) if run.settings.get("svrg_stages") else BATCH
 
@@ -86,7 +87,7 @@ def fig1(run: Run) -> Any:
     """Figure 1: success of recovery against measurements and sparsity."""
     ns, Ks, algorithms = run["ns"], run["Ks"], _algorithms(run)
 
-    def diagram(n, algorithm):
+    def diagram(n: int, algorithm: str) -> dict[str, Any]:
         return {"success": success(run, [n], Ks, algorithm)[0]}
 
     rows = run.map(diagram, [{"n": n, "algorithm": a} for a in algorithms for n in ns])
@@ -121,7 +122,7 @@ def fig1(run: Run) -> Any:
 def fig2(run: Run) -> Any:
     """Figure 2: success against the measurements at K = 16, and against the sparsity at n = 232; PGD at equal cost."""
 
-    def shares(n, K):
+    def shares(n: int, K: int) -> dict[str, Any]:
         rate, stages = success_rate(run, n, K, run["stages"])
         return {SVRG: rate, "stages": stages, "PGD": float(success(run, [n], [K], "PGD")[0, 0])}
 
@@ -161,7 +162,7 @@ def fig3(run: Run) -> Any:
 
     d, stride, targets, algorithms = run["d"], run["stride"], (0.95, 0.99), _algorithms(run)
 
-    def rates(first, stop, stride, K, algorithm):
+    def rates(first: int, stop: int, stride: int, K: int, algorithm: str) -> dict[str, Any]:
         return {"success": success(run, list(range(first, stop, stride)), [K], algorithm)[:, 0]}
 
     # A coarse search first, then every n between the last failure and the first success.
@@ -180,7 +181,7 @@ def fig3(run: Run) -> Any:
     )
     table = {(row["algorithm"], row["K"], row["first"]): np.asarray(row["success"]) for row in fine}
 
-    def needed(algorithm, K, target):
+    def needed(algorithm: str, K: int, target: float) -> int:
         start = brackets[algorithm, K, target]
         if start > d:
             return d + 1

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from .._programs import program
 from .._solve import solve
@@ -23,7 +24,18 @@ EXPANSION = 9  # k = 9 K
 
 
 @program(static_argnames=("k", "m", "stages", "random_iterate", "trace"))
-def recover(A, signals, step_size, keys, *, k, m, stages, random_iterate, trace=False):
+def recover(
+    A: Any,
+    signals: Any,
+    step_size: Any,
+    keys: Any,
+    *,
+    k: int,
+    m: int,
+    stages: int,
+    random_iterate: bool,
+    trace: bool = False,
+) -> tuple[Any, ...]:
     """(error, result, stages, F after every stage or None) of HT-SVRG on A x for every signal, from zero.
 
     The step size multiplies gradients of (a_i'x - y_i)^2 / 2, as in the paper. With a random iterate a stage may leave
@@ -31,7 +43,7 @@ def recover(A, signals, step_size, keys, *, k, m, stages, random_iterate, trace=
     """
     solver = SVRGHT(ConstantStep(step_size), inner_steps=m, random_iterate=random_iterate)
 
-    def one(signal, key):
+    def one(signal: Array, key: Array) -> tuple[Any, ...]:
         solution = solve(
             LinearModel(A, A @ signal),
             Sparsity(k, k_max=k),
@@ -92,7 +104,7 @@ def fig4(run: Run) -> Any:
     """Figure 4: other sparsity parameters, update frequencies and step sizes than the standard ones."""
     k0, m0, step0 = run["k"], run["m"], run["step"]
 
-    def trace(k, m, step, stages, random_iterate=False):
+    def trace(k: int, m: int, step: float, stages: int, random_iterate: bool = False) -> dict[str, Any]:
         return _traces(run, k, m, step, stages, random_iterate)
 
     standard = {"k": k0, "m": m0, "step": step0, "stages": run["stages"]}
@@ -149,7 +161,7 @@ def fig4(run: Run) -> Any:
 def fig5(run: Run) -> Any:
     """Figure 5: very small steps converge once m is large."""
 
-    def trace(step, m, stages):
+    def trace(step: float, m: int, stages: int) -> dict[str, Any]:
         row = _traces(run, run["k"], m, step, stages)
         every = max(stages // 400, 1)
         return {**row, "curve": row["curve"][::every], "every": every}
@@ -180,7 +192,7 @@ def fig5(run: Run) -> Any:
 
 
 @program(static_argnames=("k", "m", "stages"))
-def pair(X, y, step, key, *, k, m, stages):
+def pair(X: Any, y: Any, step: Any, key: Any, *, k: int, m: int, stages: int) -> tuple[Array, ...]:
     """(w, F after every stage, stages, result) of sparse logistic regression by HT-SVRG."""
     solution = solve(
         LinearModel(X, y, Logistic()),
@@ -200,16 +212,18 @@ def fig78(run: Run) -> Any:
     if data is None:
         raise FileNotFoundError(" ".join(run.notes))
 
-    def digits(X, y, first, second, limit=None):
+    def digits(
+        X: np.ndarray, y: np.ndarray, first: int, second: int, limit: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         chosen = np.flatnonzero(np.isin(y, (first, second)))[:limit]
         return X[chosen], np.where(y[chosen] == first, 1.0, -1.0).astype(np.float32)
 
-    def fit(first, second, k):
+    def fit(first: int, second: int, k: int) -> dict[str, Any]:
         X, y = digits(data.X, data.y, first, second, run["rows"])
         X_test, y_test = digits(data.X_test, data.y_test, first, second)
         key = jax.random.key(run["seed"])
-        w, *history = pair(jnp.asarray(X), y, run["step"], key, k=k, m=3 * len(y), stages=run["stages"])
-        w, values = np.asarray(w), taken(*history)
+        found, *history = pair(jnp.asarray(X), y, run["step"], key, k=k, m=3 * len(y), stages=run["stages"])
+        w, values = np.asarray(found), taken(*history)
         accuracy = float(np.mean(np.where(X_test @ w > 0, 1, -1) == y_test))
         return {"accuracy": accuracy, "values": values.tolist(), "w": w.tolist()}
 

@@ -40,7 +40,7 @@ class Checkpoint:
 
     width: int
 
-    def __init__(self, folder: str | Path, problem: Any, lanes: int, width: int):
+    def __init__(self, folder: str | Path, problem: Any, lanes: int, width: int) -> None:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"checkpoint: {folder} is a file; name a folder.")
@@ -86,11 +86,11 @@ class Checkpoint:
         arrays = {f"a{i}": leaf for i, leaf in enumerate(jax.tree.leaves(chunk))}
         write_whole(self._path(number), lambda file: np.savez(file, **arrays))
 
-    def _path(self, number):
+    def _path(self, number: int) -> Path:
         return self.folder / f"chunk-{number:06d}.npz"
 
 
-def _checksum(facts, width):
+def _checksum(facts: dict[str, Any], width: int) -> str:
     """Over what is read back without a comparison: another width would put the lanes into other chunks."""
     return hashlib.sha256(f"{facts['problem']} {width}".encode()).hexdigest()
 
@@ -101,7 +101,7 @@ def fingerprint(problem: Any) -> str:
     # A function that is a setting prints its address, which differs between processes.
     digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(structure)).encode())
     for leaf in leaves:
-        if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
         array = np.asarray(leaf)
         digest.update(f"{array.dtype}{array.shape}".encode())

@@ -3,7 +3,7 @@
 import io
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def member_shape(path: Path, name: str) -> tuple[int, ...] | None:
         return None
 
 
-def _header(member) -> tuple[tuple[int, ...], np.dtype, int]:
+def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype, int]:
     """Shape, dtype and where the data begin."""
     start = io.BytesIO(member.read(MAX_HEADER))  # a header may claim gigabytes for itself
     version = np.lib.format.read_magic(start)
@@ -64,7 +64,7 @@ def _header(member) -> tuple[tuple[int, ...], np.dtype, int]:
     return tuple(int(length) for length in shape), dtype, start.tell()
 
 
-def _claimed(archive, member):
+def _claimed(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
     """Bytes that an array says it has; ValueError where the member holds fewer or more."""
     with archive.open(member) as file:
         shape, dtype, begin = _header(file)

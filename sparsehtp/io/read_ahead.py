@@ -2,7 +2,7 @@
 
 import mmap
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ def read_ahead(
             yield _ready(*ahead)
 
 
-def _ready(number, reading, looking):
+def _ready(number: int, reading: Future[Any], looking: Future[Any] | None) -> tuple[int, Any, Callable[[], Any]]:
     return number, reading.result(), (lambda: None) if looking is None else looking.result
 
 

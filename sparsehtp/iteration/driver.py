@@ -7,12 +7,13 @@ through `args`, none by closure, since the rule cannot see closed-over tracers.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
 from .._programs import program
 from .._types import Info
@@ -29,7 +30,7 @@ class Problem(NamedTuple):
     threshold: Any
     solver: Any
     termination: Any
-    x0: Array
+    x0: Array | None  # None: zeros
     key: Array
 
 
@@ -75,49 +76,50 @@ def unrolled(problem: Problem, max_steps: int, record: Record | None) -> Outcome
 
 
 @program(static_argnums=(1, 2))
-def _jitted(problem, max_steps, record):
+def _jitted(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
     _debug.traced("solve", problem, max_steps, record)
     if (problem.objective.lanes_in_turn or problem.solver.lanes_in_turn) and one_by_one():
         return _in_turn(max_steps, record)(problem)
-    return _runner(max_steps, record, None, None)(problem)
+    return _runner(max_steps, record, None, ())(problem)
 
 
 @program(static_argnums=(1, 2))
-def _jitted_scan(problem, max_steps, record):
+def _jitted_scan(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
     _debug.traced("solve with implicit=False", problem, max_steps, record)
     return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record, scan=True))
 
 
 @functools.cache
-def _in_turn(max_steps: int, record: Record | None):
+def _in_turn(max_steps: int, record: Record | None) -> Callable[[Problem], Outcome]:
     """The loop of one problem; a batch is one program that runs its lanes one after the other."""
 
-    @jax.custom_batching.sequential_vmap
-    def call(problem):
+    def call(problem: Problem) -> Outcome:
         return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record, in_turn=True))
 
-    return call
+    return jax.custom_batching.sequential_vmap(call)
 
 
 @functools.cache
-def _runner(max_steps: int, record: Record | None, width: int | None, lanes: tuple[bool, ...] | None):
+def _runner(
+    max_steps: int, record: Record | None, width: int | None, lanes: tuple[bool, ...]
+) -> Callable[[Problem], Outcome]:
     """The loop for `width` lanes (None: one problem without a lane axis); lanes[i] says if leaf i has the lane axis."""
 
     @jax.custom_batching.custom_vmap
-    def call(problem):
+    def call(problem: Problem) -> Outcome:
         if width is None:
             return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record))
         axes = jax.tree.unflatten(jax.tree.structure(problem), [0 if lane else None for lane in lanes])
         return _loop(problem, axes, width, max_steps, record)
 
     @call.def_vmap
-    def rule(size, batched, problem):
+    def rule(size: int, batched: Any, problem: Problem) -> tuple[Outcome, Any]:
         leaves, structure = jax.tree.flatten(problem)
         inner = lanes or (False,) * len(leaves)
         outer = tuple(jax.tree.leaves(batched[0]))
         inner_width = width or 1
 
-        def flatten(leaf, has_inner, has_outer):
+        def flatten(leaf: Array, has_inner: bool, has_outer: bool) -> Array:
             if not (has_inner or has_outer) or width is None:
                 return leaf
             leaf = leaf if has_outer else leaf[None]
@@ -144,16 +146,16 @@ def _loop(
     scan: bool = False,
     in_turn: bool = False,
 ) -> Outcome:
-    def over_lanes(function, *in_axes):
+    def over_lanes(function: Callable[..., Any], *in_axes: Any) -> Callable[..., Any]:
         if in_turn:
             return _unbatched(function, in_axes)
         return jax.vmap(function, in_axes, axis_size=width, axis_name=LANE)
 
-    def lane_init(a: Problem):
+    def lane_init(a: Problem) -> tuple[Any, Any]:
         state = a.solver.init(a.objective, a.threshold, a.x0, a.key)
         return state, a.termination.init(state)
 
-    def lane_step(a: Problem, state, memory, t):
+    def lane_step(a: Problem, state: Any, memory: Any, t: Int[Array, ""]) -> tuple[Any, Any, Info, Array, Array]:
         new, info = a.solver.step(a.objective, a.threshold, state, t)
         finite = jnp.isfinite(info.value) & jnp.isfinite(new.x).all()
         memory, fired = a.termination(memory, state, new, info, t)
@@ -163,7 +165,7 @@ def _loop(
         return new, memory, info, result, jnp.where(finite, fired, 0)
 
     @jax.jit  # traced once, for its shapes and for the loop
-    def step_all(problem, state, memory, t):
+    def step_all(problem: Problem, state: Any, memory: Any, t: Int[Array, ""]) -> tuple[Any, Any, Info, Array, Array]:
         return over_lanes(lane_step, axes, 0, 0, None)(problem, state, memory, t)
 
     def body(c: _Carry) -> _Carry:
@@ -226,10 +228,10 @@ def _loop(
     return Outcome(x, support, c.best_value, result, c.fired, c.num_steps, c.best_step, history, c.state)
 
 
-def _unbatched(function, in_axes):
+def _unbatched(function: Callable[..., Any], in_axes: tuple[Any, ...]) -> Callable[..., Any]:
     """The function over the one lane there is, without the detours that `vmap` makes of branches and of LAPACK."""
 
-    def one(*args):
+    def one(*args: Any) -> Any:
         pairs = zip(args, in_axes, strict=True)
         out = function(*(a if axis is None else jax.tree.map(lambda leaf: leaf[0], a) for a, axis in pairs))
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], out)
@@ -253,8 +255,8 @@ def _unpack(shapes: Info, blocks: tuple[Array, Array]) -> Info:
     return jax.tree.unflatten(structure, [next(columns[i]) for i in pick])
 
 
-def _where(flag, new, old):
-    def pick(n, o):
+def _where(flag: Bool[Array, "lanes"], new: Any, old: Any) -> Any:
+    def pick(n: Array, o: Array) -> Array:
         return jnp.where(flag.reshape(flag.shape + (1,) * (n.ndim - 1)), n, o)
 
     return jax.tree.map(pick, new, old)

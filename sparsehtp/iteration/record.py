@@ -15,6 +15,6 @@ class Record(eqx.Module):
 
     every: int = eqx.field(static=True, default=1)
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.every < 1:
             raise ValueError(f"every: must be at least 1, got {self.every}.")

@@ -31,7 +31,7 @@ def debug(say: Callable[[str], None] | None = print) -> Iterator[list[str]]:
     """
     sentences: list[str] = []
 
-    def listen(sentence):
+    def listen(sentence: str) -> None:
         sentences.append(sentence)
         if say is not None:
             say(sentence)
@@ -55,11 +55,11 @@ def traced(name: str, problem: Any, max_steps: int, record: Any) -> None:
         before.append(signature)
 
 
-def _explain(name, signature, before):
+def _explain(name: str, signature: dict[str, str], before: list[dict[str, str]]) -> str:
     if not before:
         return f"{name}: traced for the first time."
 
-    def differences(old):
+    def differences(old: dict[str, str]) -> list[str]:
         both = [*signature, *(place for place in old if place not in signature)]
         return [place for place in both if signature.get(place) != old.get(place)]
 

@@ -5,7 +5,8 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jax.typing import DTypeLike
+from jaxtyping import Array, Bool, Float, Int
 
 from .._tolerances import tolerance
 from .._types import Info
@@ -39,10 +40,10 @@ class _Pair(AbstractTermination):
     first: AbstractTermination
     second: AbstractTermination
 
-    def init(self, state):
+    def init(self, state: Any) -> Any:
         return self.first.init(state), self.second.init(state)
 
-    def _codes(self, memory, *args):
+    def _codes(self, memory: Any, *args: Any) -> tuple[Any, Int[Array, ""], Int[Array, ""]]:
         first, a = self.first(memory[0], *args)
         second, b = self.second(memory[1], *args)
         return (first, second), a, b
@@ -51,7 +52,9 @@ class _Pair(AbstractTermination):
 class Either(_Pair):
     """Fires when at least one of two criteria fires."""
 
-    def __call__(self, memory, previous, state, info, t):
+    def __call__(
+        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
+    ) -> tuple[Any, Int[Array, ""]]:
         memory, a, b = self._codes(memory, previous, state, info, t)
         return memory, a | b
 
@@ -59,7 +62,9 @@ class Either(_Pair):
 class Both(_Pair):
     """Fires when two criteria fire at the same step."""
 
-    def __call__(self, memory, previous, state, info, t):
+    def __call__(
+        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
+    ) -> tuple[Any, Int[Array, ""]]:
         memory, a, b = self._codes(memory, previous, state, info, t)
         return memory, jnp.where((a > 0) & (b > 0), a | b, 0)
 
@@ -67,13 +72,17 @@ class Both(_Pair):
 class _Criterion(AbstractTermination):
     fires: ClassVar[FIRED]
 
-    def init(self, state):
+    def init(self, state: Any) -> Any:
         return ()
 
-    def _code(self, condition):
+    def _code(self, condition: Bool[Array, ""]) -> Int[Array, ""]:
         return jnp.where(condition, jnp.int32(self.fires), 0)
 
-    def _tol(self, name, dtype):
+
+class _Relative(_Criterion):
+    tol: Float[Array, ""] | float | None = None
+
+    def _tol(self, name: str, dtype: DTypeLike) -> Float[Array, ""] | float:
         return tolerance(name, dtype) if self.tol is None else self.tol
 
 
@@ -92,53 +101,58 @@ class StableSupport(_Criterion):
 
     fires = FIRED.StableSupport
 
-    def __call__(self, memory, previous, state, info, t):
+    def __call__(
+        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
+    ) -> tuple[Any, Int[Array, ""]]:
         return memory, self._code((info.support_changed == 0) & (t > 0))
 
 
-class SmallStep(_Criterion):
+class SmallStep(_Relative):
     """||x_t - x_{t-1}|| <= tol ||x_t||.
 
     Args:
         tol: relative tolerance; None: the table's `step`.
     """
 
-    tol: Float[Array, ""] | float | None = None
     fires = FIRED.SmallStep
 
-    def __call__(self, memory, previous, state, info, t):
+    def __call__(
+        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
+    ) -> tuple[Any, Int[Array, ""]]:
         tol = self._tol("step", state.x.dtype)
         return memory, self._code(info.step_norm <= tol * jnp.linalg.norm(state.x))
 
 
-class SmallGradient(_Criterion):
+class SmallGradient(_Relative):
     """The gradient on the support is at most `tol` times the full gradient at the start.
 
     Args:
         tol: relative tolerance; None: the table's `gradient`.
     """
 
-    tol: Float[Array, ""] | float | None = None
     fires = FIRED.SmallGradient
 
-    def init(self, state):
+    def init(self, state: Any) -> Any:
         return jnp.linalg.norm(state.grad)
 
-    def __call__(self, memory, previous, state, info, t):
+    def __call__(
+        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
+    ) -> tuple[Any, Int[Array, ""]]:
         return memory, self._code(info.grad_norm <= self._tol("gradient", state.x.dtype) * memory)
 
 
-class DualGap(_Criterion):
+class DualGap(_Relative):
     """Primal minus dual value at most `tol` times the absolute value.
 
     Args:
         tol: relative tolerance; None: the table's `gap`.
     """
 
-    tol: Float[Array, ""] | float | None = None
     fires = FIRED.DualGap
 
-    def __call__(self, memory, previous, state, info, t):
+    def __call__(
+        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
+    ) -> tuple[Any, Int[Array, ""]]:
         return memory, self._code(info.gap <= self._tol("gap", state.x.dtype) * jnp.abs(info.value))
 
 
@@ -147,7 +161,9 @@ class SwapOptimal(_Criterion):
 
     fires = FIRED.SwapOptimal
 
-    def __call__(self, memory, previous, state, info, t):
+    def __call__(
+        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
+    ) -> tuple[Any, Int[Array, ""]]:
         return memory, self._code(state.optimal)
 
 
@@ -156,11 +172,13 @@ class Complete(_Criterion):
 
     fires = FIRED.Complete
 
-    def __call__(self, memory, previous, state, info, t):
+    def __call__(
+        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
+    ) -> tuple[Any, Int[Array, ""]]:
         return memory, self._code(state.complete)
 
 
-class Cycle(_Criterion):
+class Cycle(_Relative):
     """The iterate returns to an earlier one while steps stay large: a cycle of any period of at least two.
 
     Brent's method: the iterates are compared with one stored at a power of two, so a cycle of period r is found within
@@ -170,13 +188,14 @@ class Cycle(_Criterion):
         tol: relative tolerance; None: the table's `cycle`.
     """
 
-    tol: Float[Array, ""] | float | None = None
     fires = FIRED.Cycle
 
-    def init(self, state):
+    def init(self, state: Any) -> Any:
         return state.x, jnp.int32(1)
 
-    def __call__(self, memory, previous, state, info, t):
+    def __call__(
+        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
+    ) -> tuple[Any, Int[Array, ""]]:
         reference, due = memory
         distance = jnp.linalg.norm(state.x - reference)
         # A step to the stored iterate itself is a fixed point, not a cycle: its step norm is the distance.

@@ -21,7 +21,7 @@ def uniform(seed: UInt32[Array, ""], index: Any) -> Float[Array, "..."]:
     return (_scrambled(_scrambled(index ^ seed) + seed) >> 8).astype(jnp.float32) * 2.0**-24
 
 
-def _scrambled(word):
+def _scrambled(word: UInt32[Array, "..."]) -> UInt32[Array, "..."]:
     """The finaliser of MurmurHash3 by Appleby, a bijection in which every bit of the word moves half of the others."""
     word = (word ^ (word >> 16)) * jnp.uint32(0x85EBCA6B)
     word = (word ^ (word >> 13)) * jnp.uint32(0xC2B2AE35)

@@ -1,6 +1,8 @@
 """How the lanes of a batch run: branches that all take together, and kernels that take them one by one."""
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,11 +33,11 @@ def one_by_one() -> bool:
 
 
 @functools.cache
-def _sequential(function):
+def _sequential(function: Callable[..., Any]) -> Callable[..., Any]:
     return jax.custom_batching.sequential_vmap(function)
 
 
-def lane_by_lane(function):
+def lane_by_lane(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function of arrays, which under `vmap` takes one lane after the other on a CPU."""
     return _sequential(function) if one_by_one() else function
 

@@ -15,7 +15,7 @@ def largest(scores: Float[Array, "p"], k: Int[Array, ""] | int) -> Bool[Array, "
     values = lax.bitcast_convert_type(jnp.abs(scores), bits)
     k = jnp.clip(jnp.asarray(k, jnp.int32), 0, scores.shape[0])
 
-    def refine(i, floor):
+    def refine(i: Int[Array, ""], floor: Array) -> Array:
         trial = floor | (jnp.asarray(1, bits) << (8 * scores.dtype.itemsize - 1 - i).astype(bits))
         return jnp.where(jnp.sum(values >= trial, dtype=jnp.int32) >= k, trial, floor)
 

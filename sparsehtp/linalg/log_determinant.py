@@ -6,6 +6,7 @@ times a vector, which hardware does at full speed, and a mask keeps the support.
 """
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -55,7 +56,7 @@ def factorise(A: Float[Array, "p p"], interval: Interval) -> Factor:
 
 
 @factorise.defjvp
-def _factorise_jvp(primals, tangents):
+def _factorise_jvp(primals: tuple[Array, Interval], tangents: tuple[Array, Interval]) -> tuple[Factor, Factor]:
     factor, moved = factorise(*primals), tangents[0]
     W = factor.inverse
     return factor, Factor(-dot(dot(W, moved), W), jnp.sum(W * moved))
@@ -99,7 +100,7 @@ def minimise_log_det(
 
 
 # --- factorisation ----------------------------------------------------------------------------------------------------
-def _cholesky(A):
+def _cholesky(A: Float[Array, "p p"]) -> tuple[Float[Array, "p p"], Float[Array, ""], Bool[Array, ""]]:
     """Factor, log determinant and success; the identity and minus infinity where A is not positive definite."""
     L = lax.linalg.cholesky(A, symmetrize_input=False)
     pivots = jnp.diagonal(L)
@@ -109,35 +110,35 @@ def _cholesky(A):
     return L, jnp.where(ok, logdet, -jnp.inf), ok
 
 
-def _inverse(L):
+def _inverse(L: Float[Array, "p p"]) -> Float[Array, "p p"]:
     half = lax.linalg.triangular_solve(L, jnp.eye(L.shape[0], dtype=L.dtype), left_side=True, lower=True)
     return dot(half.T, half)
 
 
-def _inside(A, interval):
+def _inside(A: Float[Array, "p p"], interval: Interval) -> Bool[Array, ""]:
     eye = jnp.eye(A.shape[0], dtype=A.dtype)
     margins = jnp.stack([A - (1 - SLACK) * interval.lower * eye, (1 + SLACK) * interval.upper * eye - A])
     return jnp.all(lax.map(lambda B: _cholesky(B)[2], margins))
 
 
 @program
-def _factorise(A, interval):
+def _factorise(A: Float[Array, "p p"], interval: Interval) -> Factor:
     L, logdet, _ = _cholesky(A)
     return Factor(_inverse(L), jnp.where(_inside(A, interval), logdet, -jnp.inf))
 
 
 @program
-def _extremes(A):
+def _extremes(A: Float[Array, "p p"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
     values = jnp.linalg.eigvalsh(A, symmetrize_input=False)
     return values[0], values[-1]
 
 
 @program
-def _shrunk(A, interval):
+def _shrunk(A: Float[Array, "p p"], interval: Interval) -> Float[Array, "p p"]:
     diagonal = jnp.diag(jnp.clip(jnp.diagonal(A), interval.lower, interval.upper))
     rest = A - jnp.diag(jnp.diagonal(A))
 
-    def outside(carry):
+    def outside(carry: tuple[Array, Array]) -> Bool[Array, ""]:
         rest, tries = carry
         return ~_inside(diagonal + rest, interval) & (tries < MAX_HALVINGS)
 
@@ -147,9 +148,15 @@ def _shrunk(A, interval):
 
 # --- on a support -----------------------------------------------------------------------------------------------------
 @functools.cache
-def _minimiser(method, max_steps):
+def _minimiser(method: str, max_steps: int) -> Callable[..., LogDetFit]:
     @jax.jit
-    def run(S, mask, start, interval, target):
+    def run(
+        S: Float[Array, "p p"],
+        mask: Bool[Array, "p p"],
+        start: Float[Array, "p p"],
+        interval: Interval,
+        target: Float[Array, ""],
+    ) -> LogDetFit:
         M = mask.astype(S.dtype)
         start = M * start
         diagonal = jnp.diagonal(start)
@@ -177,19 +184,30 @@ class _Newton(NamedTuple):
     hopeless: Array  # the minimum lies above the target
 
 
-def _newton(S, M, start, interval, target, max_steps):
+def _newton(
+    S: Float[Array, "p p"],
+    M: Float[Array, "p p"],
+    start: Float[Array, "p p"],
+    interval: Interval,
+    target: Float[Array, ""],
+    max_steps: int,
+) -> tuple[LogDetFit, Bool[Array, ""]]:
     """Newton steps on the cone of positive definite matrices; returns the fit, and whether it left the interval."""
     dtype, p = S.dtype, S.shape[0]
     tol, eps = tolerance("decrement", dtype), jnp.finfo(dtype).eps
 
-    def shrink_until(accepted, matrix, sizes):
+    def shrink_until(
+        accepted: Callable[[Array, Array], Array],
+        matrix: Callable[[Array], Array],
+        sizes: Callable[[Array, Array], Array],
+    ) -> tuple[Array, Array, Array, Array]:
         """The first size for which the matrix is accepted, as (matrix, factor, value) and whether there was any."""
 
-        def refused(carry):
+        def refused(carry: tuple[Array, Array, Array, Array, Array]) -> Bool[Array, ""]:
             size, _, _, value, tries = carry
             return (tries == 0) | (~accepted(size, value) & (tries < MAX_HALVINGS))
 
-        def shorter(carry):
+        def shorter(carry: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
             size, *_, tries = carry
             size = sizes(size, tries)
             A = matrix(size)
@@ -223,7 +241,7 @@ def _newton(S, M, start, interval, target, max_steps):
         solved = (decrement2 <= jnp.maximum(tol, 8 * eps * jnp.abs(value))) | ~ok | runaway
         return _Newton(A, L, value, c.step + 1, solved, runaway, hopeless)
 
-    def going(c):
+    def going(c: _Newton) -> Bool[Array, ""]:
         return ~(c.solved | c.hopeless) & (c.step < max_steps)
 
     diagonal = jnp.diag(jnp.diagonal(start))
@@ -245,14 +263,16 @@ class _CG(NamedTuple):
     step: Array
 
 
-def _newton_direction(A, W, M, gradient):
+def _newton_direction(
+    A: Float[Array, "p p"], W: Float[Array, "p p"], M: Float[Array, "p p"], gradient: Float[Array, "p p"]
+) -> Float[Array, "p p"]:
     """-(Hessian)^{-1} gradient on the mask, Hessian D -> M * (W D W) with W = A^{-1}, by conjugate gradients.
 
     Preconditioned by D -> M * (A D A), the inverse where nothing is masked: about a third of the steps of a diagonal
     preconditioner for twice their cost, and the more so the worse A is conditioned.
     """
 
-    def precondition(residual):
+    def precondition(residual: Float[Array, "p p"]) -> Float[Array, "p p"]:
         return M * dot(dot(A, residual), A)
 
     def body(c: _CG) -> _CG:
@@ -279,7 +299,7 @@ class _ADMM(NamedTuple):
     solved: Array
 
 
-def _admm(S, M, start, interval):
+def _admm(S: Float[Array, "p p"], M: Float[Array, "p p"], start: Float[Array, "p p"], interval: Interval) -> LogDetFit:
     """Alternating directions: a spectral step in the interval, and a projection onto the mask."""
     dtype = S.dtype
     tol = tolerance("admm", dtype)

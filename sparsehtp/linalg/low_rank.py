@@ -6,12 +6,13 @@ sides are both large are treated iteratively.
 """
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .lanes import one_by_one
 from .products import dot
@@ -57,20 +58,20 @@ def leading_triplets(A: Float[Array, "p c"], r: int) -> Triplets:
 
 
 @functools.cache
-def _batched(r):
+def _batched(r: int) -> Callable[[Array], Array]:
     @jax.custom_batching.custom_vmap
-    def right_vectors(A):
+    def right_vectors(A: Array) -> Array:
         return _right_vectors(A, r)
 
     # Traced anew for a batch: the batching rule of a product would forget float64.
     @right_vectors.def_vmap
-    def rule(size, batched, A):
+    def rule(size: int, batched: list[bool], A: Array) -> tuple[Array, bool]:
         return (lax.map(right_vectors, A) if one_by_one() else right_vectors(A)), True
 
     return right_vectors
 
 
-def _right_vectors(A, r):
+def _right_vectors(A: Float[Array, "*lanes p c"], r: int) -> Float[Array, "*lanes c r"]:
     """(..., c, r) leading right singular vectors of (..., p, c) matrices, p >= c."""
     c = A.shape[-1]
     if c > SMALL_SIDE:
@@ -85,12 +86,12 @@ def _right_vectors(A, r):
         return vectors[..., ::-1][..., :r].astype(A.dtype)
 
 
-def _subspace(A, r):
+def _subspace(A: Float[Array, "*lanes p c"], r: int) -> Float[Array, "*lanes c r"]:
     width = min(r + OVERSAMPLING, A.shape[-1])
     start = jax.random.normal(jax.random.key(0), (A.shape[-1], width), A.dtype)
     start = jnp.broadcast_to(start, (*A.shape[:-2], *start.shape))
 
-    def iterate(_, Q):
+    def iterate(_: Int[Array, ""], Q: Array) -> Array:
         return jnp.linalg.qr(dot(jnp.swapaxes(A, -1, -2), dot(A, Q)))[0]
 
     Q = lax.fori_loop(0, POWER_STEPS, iterate, jnp.linalg.qr(start)[0])

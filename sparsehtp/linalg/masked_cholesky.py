@@ -53,7 +53,7 @@ def masked_factor(A: Float[Array, "m m"], mask: Bool[Array, "m"]) -> MaskedFacto
     return lane_by_lane(_factor)(A, mask)
 
 
-def _solve(system, B):
+def _solve(system: MaskedFactor, B: Float[Array, "m b"]) -> Float[Array, "m b"]:
     with jax.enable_x64(True):
         rhs = system.scale[:, None] * B.astype(jnp.float64)
         z = jax.scipy.linalg.cho_solve((system.factor, True), rhs)
@@ -62,7 +62,7 @@ def _solve(system, B):
         return (system.scale[:, None] * jnp.where(system.singular, turned, z)).astype(B.dtype)
 
 
-def _factor(A, mask):
+def _factor(A: Float[Array, "m m"], mask: Bool[Array, "m"]) -> MaskedFactor:
     tol = tolerance("pivot", A.dtype)
     with jax.enable_x64(True):
         A = A.astype(jnp.float64)
@@ -77,12 +77,12 @@ def _factor(A, mask):
         singular = ~(pivot**2 > tol)  # a failed factorisation is NaN, and counts as singular
         factor = jnp.where(singular, eye, factor)
 
-        def eigen(M):
+        def eigen(M: Float[Array, "m m"]) -> tuple[Float[Array, "m m"], Float[Array, "m"]]:
             values, vectors = jnp.linalg.eigh(jnp.where(singular, M, eye))
             floor = tol * values[-1]
             return vectors, jnp.where(values > floor, 1.0 / jnp.maximum(values, floor), 0.0)
 
-        def nothing(M):
+        def nothing(M: Float[Array, "m m"]) -> tuple[Float[Array, "m m"], Float[Array, "m"]]:
             return jnp.zeros_like(M), jnp.zeros_like(diagonal)
 
         # Lane by lane the branch is taken, or not, for each lane.

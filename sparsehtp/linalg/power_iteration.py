@@ -5,6 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .top_k import top_k
@@ -53,8 +54,10 @@ def sparse_eigenvalue(
     return bound - _truncated(lambda v: bound * v - matvec(v), start, k, num_steps)
 
 
-def _truncated(matvec, start, k, num_steps):
-    def normalise(v):
+def _truncated(
+    matvec: Callable[[Array], Array], start: Float[Array, "p"], k: int | None, num_steps: int
+) -> Float[Array, ""]:
+    def normalise(v: Float[Array, "p"]) -> Float[Array, "p"]:
         if k is not None and k < v.shape[0]:
             keep = jnp.zeros(v.shape, bool).at[top_k(jnp.abs(v), k)].set(True)
             v = jnp.where(keep, v, 0)
@@ -67,6 +70,6 @@ def _truncated(matvec, start, k, num_steps):
     return jnp.vdot(v, matvec(v), precision=lax.Precision.HIGHEST)
 
 
-def random_start(p: int, dtype) -> Float[Array, "p"]:
+def random_start(p: int, dtype: DTypeLike) -> Float[Array, "p"]:
     """A fixed random starting vector: not orthogonal to any given eigenvector, and the same in every run."""
     return jax.random.normal(jax.random.key(0), (p,), dtype)

@@ -20,8 +20,8 @@ ATTEMPTS = 3  # from the start, of the intercept alone, and from there
 class Smooth(Protocol):
     """A smooth convex function of the m coefficients of a support."""
 
-    mask: Bool[Array, "m"]
-
+    @property
+    def mask(self) -> Bool[Array, "m"]: ...
     @property
     def intercept(self) -> Bool[Array, "m"] | None: ...
     @property
@@ -30,12 +30,12 @@ class Smooth(Protocol):
     def kinked(self) -> bool: ...
     def value(self, z: Float[Array, "m"]) -> Float[Array, ""]: ...
     def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]: ...
-    def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]: ...
 
 
 class WithHessian(Smooth, Protocol):
-    """The same with its Hessian matrix."""
+    """The same with its Hessian matrix, and the magnitudes of what the gradient sums."""
 
+    def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]: ...
     def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]: ...
 
 
@@ -107,18 +107,20 @@ def newton(
     lower = jnp.full_like(z0, -jnp.inf) if lower is None else lower
     upper = jnp.full_like(z0, jnp.inf) if upper is None else upper
 
-    def search(z, value, grad, direction):
-        def trial(alpha):
+    def search(
+        z: Float[Array, "m"], value: Float[Array, ""], grad: Float[Array, "m"], direction: Float[Array, "m"]
+    ) -> tuple[Array, Array, Array, Array]:
+        def trial(alpha: Float[Array, ""]) -> tuple[Float[Array, "m"], Float[Array, ""]]:
             new = jnp.clip(z + alpha * direction, lower, upper)
             return new, problem.value(new)
 
-        def refused(carry):
+        def refused(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
             _, new, new_value, tries = carry
             # The slack of a few ulp lets the last steps pass, where the decrease is below the rounding of the value.
             bound = value + 1e-4 * jnp.vdot(grad, new - z) + 8 * eps * jnp.abs(value)
             return ~(new_value <= bound) & (tries < MAX_HALVINGS)
 
-        def halve(carry):
+        def halve(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
             alpha, _, _, tries = carry
             alpha = alpha / 2
             return alpha, *trial(alpha), tries + 1
@@ -128,10 +130,10 @@ def newton(
         ok = new_value <= value + 8 * eps * jnp.abs(value)
         return jnp.where(ok, new, z), jnp.where(ok, new_value, value), alpha, ok
 
-    def free(z, grad, mask):
+    def free(z: Float[Array, "m"], grad: Float[Array, "m"], mask: Bool[Array, "m"]) -> Bool[Array, "m"]:
         return mask & ~((z <= lower) & (grad > 0)) & ~((z >= upper) & (grad < 0))
 
-    def level(z, grad, mask):
+    def level(z: Float[Array, "m"], grad: Float[Array, "m"], mask: Bool[Array, "m"]) -> Bool[Array, ""]:
         return jnp.all(~free(z, grad, mask) | (jnp.abs(grad) <= flat * problem.grad_terms(z)))
 
     def body(mask: Array, c: _Newton) -> _Newton:

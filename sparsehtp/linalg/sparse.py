@@ -8,7 +8,8 @@ Under `vmap` over vectors one block product serves the whole batch. Derivatives 
 """
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ import numpy as np
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 from jax.experimental.sparse import BCSR
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 CHUNKS = (8, 4, 2)  # entries per chunk that are tried, largest first; powers of two
@@ -54,7 +56,7 @@ def chunked(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Rows:
     total = max(int(start[-1]), 1)  # never empty: gathers from an empty array are undefined
     # Few and narrow temporaries: they are what bounds the memory of a large design.
     wide = np.int32 if total * width <= np.iinfo(np.int32).max else np.int64
-    place = np.arange(data.size, dtype=wide)
+    place: np.ndarray = np.arange(data.size, dtype=wide)
     place += np.repeat((start[:-1] * width - indptr[:-1]).astype(wide), counts)
     padded = np.zeros(total * width, data.dtype), np.zeros(total * width, np.int32)
     padded[0][place], padded[1][place] = data, indices
@@ -86,7 +88,7 @@ def product(A: Rows, w: Float[Array, "columns"]) -> Float[Array, "rows"]:
     return _product(A, w)
 
 
-def _product_jvp(primals, tangents):
+def _product_jvp(primals: tuple[Rows, Array], tangents: tuple[Rows, Array | SymbolicZero]) -> tuple[Array, Array]:
     A, w = primals
     A_dot, w_dot = tangents
     out = product(A, w)
@@ -102,12 +104,12 @@ product.defjvp(_product_jvp, symbolic_zeros=True)
 
 
 @jax.custom_batching.custom_vmap
-def _product(A, w):
+def _product(A: Rows, w: Float[Array, "columns"]) -> Float[Array, "rows"]:
     return _gather_product(A, w)
 
 
 @_product.def_vmap
-def _(size, batched, A, w):
+def _(size: int, batched: list[Any], A: Rows, w: Float[Array, "lanes columns"]) -> tuple[Array, bool]:
     A_batched, _ = batched
     if any(jax.tree.leaves(A_batched)):
         return jax.vmap(_gather_product, _axes(batched))(A, w), True
@@ -117,13 +119,13 @@ def _(size, batched, A, w):
 
 
 @jax.custom_batching.custom_vmap
-def _block_product(A, W):
+def _block_product(A: Rows, W: Float[Array, "columns b"]) -> Float[Array, "rows b"]:
     """A W for a matrix W of a few columns."""
     return lax.platform_dependent(A, W, cpu=_csr_product, default=jax.vmap(_gather_product, (None, 1), 1))
 
 
 @_block_product.def_vmap
-def _(size, batched, A, W):
+def _(size: int, batched: list[Any], A: Rows, W: Float[Array, "lanes columns b"]) -> tuple[Array, bool]:
     A_batched, _ = batched
     if any(jax.tree.leaves(A_batched)):
         columns = jax.vmap(_gather_product, (None, 1), 1)
@@ -132,15 +134,15 @@ def _(size, batched, A, W):
     return jnp.moveaxis(_block_product(A, flat).reshape(-1, size, W.shape[2]), 1, 0), True
 
 
-def _axes(batched):
+def _axes(batched: Any) -> Any:
     return jax.tree.map(lambda flag: 0 if flag else None, batched)
 
 
-def _gather_product(A, w):
+def _gather_product(A: Rows, w: Float[Array, "columns"]) -> Float[Array, "rows"]:
     return reduce_rows(A, A.data * jnp.asarray(w).at[A.indices].get(mode="promise_in_bounds"))
 
 
-def _csr_product(A, W):
+def _csr_product(A: Rows, W: Float[Array, "columns b"]) -> Float[Array, "rows b"]:
     width = A.data.shape[1]
     shape = (A.start.shape[0] - 1, W.shape[0])
     W, vectors = jnp.pad(W, ((0, 0), (0, -W.shape[1] % BLOCK))), W.shape[1]
@@ -154,7 +156,7 @@ def dense_rows(A: Rows, idx: Int[Array, "m"], columns: int) -> Float[Array, "col
     return _scattering(columns)(A, idx)
 
 
-def _dense_rows_jvp(columns, primals, tangents):
+def _dense_rows_jvp(columns: int, primals: tuple[Rows, Array], tangents: tuple[Rows, Any]) -> tuple[Array, Array]:
     A, idx = primals
     A_dot, _ = tangents
     out = dense_rows(A, idx, columns)
@@ -171,15 +173,15 @@ dense_rows.defjvp(_dense_rows_jvp, symbolic_zeros=True)
 
 
 @functools.cache
-def _scattering(columns):
+def _scattering(columns: int) -> Callable[[Rows, Array], Array]:
     """`dense_rows` for a number of columns: a batch of index lists is one long list."""
 
-    def scatter(A, idx):
+    def scatter(A: Rows, idx: Int[Array, "m"]) -> Float[Array, "columns m"]:
         idx = jnp.asarray(idx)
         counts = A.start[idx + 1] - A.start[idx]
         ends = jnp.cumsum(counts)
 
-        def block(number, out):
+        def block(number: Int[Array, ""], out: Float[Array, "columns m"]) -> Float[Array, "columns m"]:
             t = number * SCATTER + jnp.arange(SCATTER, dtype=jnp.int32)
             column = jnp.minimum(jnp.searchsorted(ends, t, side="right"), idx.shape[0] - 1)
             chunk = jnp.minimum(A.start[idx[column]] + t - (ends - counts)[column], A.owner.shape[0] - 1)
@@ -190,12 +192,12 @@ def _scattering(columns):
         return lax.fori_loop(0, blocks, block, jnp.zeros((columns, idx.shape[0]), A.data.dtype))
 
     @jax.custom_batching.custom_vmap
-    def call(A, idx):
+    def call(A: Rows, idx: Int[Array, "m"]) -> Float[Array, "columns m"]:
         check_dense(columns, idx.shape[0], A.data.dtype)
         return scatter(A, idx)
 
     @call.def_vmap
-    def rule(size, batched, A, idx):
+    def rule(size: int, batched: list[Any], A: Rows, idx: Int[Array, "lanes m"]) -> tuple[Array, bool]:
         A_batched, _ = batched
         if any(jax.tree.leaves(A_batched)):
             return jax.vmap(scatter, _axes(batched))(A, idx), True
@@ -205,7 +207,7 @@ def _scattering(columns):
     return call
 
 
-def check_dense(rows: int, columns: int, dtype) -> None:
+def check_dense(rows: int, columns: int, dtype: DTypeLike) -> None:
     """ValueError for a dense matrix that would not fit."""
     size = rows * columns * jnp.dtype(dtype).itemsize
     if size > DENSE_BYTES:

@@ -148,7 +148,7 @@ def pivot(
     else:
         missing = into & ~(t.block == j).any()
 
-        def refill():
+        def refill() -> tuple[Array, Array]:
             block = top_k(priority.at[j].set(jnp.inf), t.block.shape[0])
             return jnp.where(missing, block, t.block), jnp.where(missing, gram(block), t.columns)
 

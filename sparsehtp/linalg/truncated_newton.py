@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._tolerances import tolerance
 from .restricted_newton import DAMPING, MAX_HALVINGS, Refit, Smooth, lower_start
@@ -35,11 +35,11 @@ def conjugate_gradients(
     without curvature; or after `max_steps` products. Every iterate is a descent direction for b'x.
     """
 
-    def going(carry):
+    def going(carry: tuple[Array, Array, Array, Array, Array, Array]) -> Bool[Array, ""]:
         _, _, _, rho, step, flat = carry
         return (rho > tol**2 * first) & (step < max_steps) & ~flat
 
-    def body(carry):
+    def body(carry: tuple[Array, Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array, Array]:
         x, r, d, rho, step, _ = carry
         Ad = matvec(d)
         curvature = jnp.vdot(d, Ad)
@@ -80,18 +80,18 @@ def truncated_newton(problem: MatrixFree, z0: Float[Array, "m"], max_steps: int 
     scale = jnp.where(problem.mask, problem.scale(z0), 1)
     scale = jnp.maximum(scale, eps * jnp.max(scale))
 
-    def size(g):
+    def size(g: Float[Array, "m"]) -> Float[Array, ""]:
         return jnp.vdot(g, g / scale)
 
-    def search(s, direction, slope):
+    def search(s: _State, direction: Float[Array, "m"], slope: Float[Array, ""]) -> tuple[Array, Array, Array]:
         # A few ulp let the last steps pass, where the decrease is below the rounding of the value.
         slack = 8 * eps * jnp.abs(s.value)
 
-        def refused(carry):
+        def refused(carry: tuple[Array, Array, Array]) -> Bool[Array, ""]:
             alpha, value, tries = carry
             return ~(value <= s.value + 1e-4 * alpha * slope + slack) & (tries < MAX_HALVINGS)
 
-        def halve(carry):
+        def halve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             alpha, _, tries = carry
             return alpha / 2, problem.value(s.z + alpha / 2 * direction), tries + 1
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._types import is_concrete
 
@@ -21,15 +21,15 @@ class AbstractLoss(eqx.Module):
     quadratic: ClassVar[bool] = False  # l(eta, y) = (eta - y)^2 / 2
 
     @abc.abstractmethod
-    def value(self, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+    def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """l(eta, y)."""
 
     @abc.abstractmethod
-    def derivative(self, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+    def derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """Derivative (or a subgradient) of l in eta."""
 
     @abc.abstractmethod
-    def second_derivative(self, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+    def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """Second derivative of l in eta; zero at kinks of the derivative."""
 
     @property
@@ -37,7 +37,7 @@ class AbstractLoss(eqx.Module):
     def smoothness(self) -> Float[Array, ""] | float:
         """The least Lipschitz constant of the derivative; infinity if there is none."""
 
-    def majorant(self, eta: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+    def majorant(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """A curvature that does not vanish where the slope does not; refits add a part of it where l is flat.
 
         Best the least curvature of a quadratic that touches l at eta and lies above it. By default that of the
@@ -47,11 +47,11 @@ class AbstractLoss(eqx.Module):
             return jnp.full_like(eta, damping_scale(self, self.second_derivative(eta, y)))
         return jnp.abs(self.derivative(eta, y))
 
-    def mean(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
+    def mean(self, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """The inverse link: what is predicted for y at the linear predictor eta; eta itself unless overridden."""
         return eta
 
-    def draw_targets(self, eta: Float[np.ndarray, "n"], rng: np.random.Generator) -> Float[np.ndarray, "n"]:
+    def draw_targets(self, eta: Float[np.ndarray, "*n"], rng: np.random.Generator) -> Float[np.ndarray, "*n"]:
         """Random targets near the predictions eta, for `sparsehtp.testing`; override it where not any y will do."""
         if self.classification:
             return np.where(eta + 0.3 * rng.logistic(size=eta.shape) > 0, 1.0, -1.0)
@@ -72,19 +72,19 @@ class AbstractConjugateLoss(AbstractLoss):
     """A loss with a known conjugate l*(a, y) = sup_eta a eta - l(eta, y)."""
 
     @abc.abstractmethod
-    def conjugate(self, a: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """l*(a, y) for feasible a; infinity elsewhere."""
 
     @abc.abstractmethod
-    def conjugate_derivative(self, a: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """Derivative of l* in a for feasible a; finite also where the limit at the end of the range is infinite."""
 
     @abc.abstractmethod
-    def project_dual(self, a: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+    def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """Nearest feasible a."""
 
     @property
-    def strong_convexity(self):
+    def strong_convexity(self) -> Float[Array, ""] | float:
         """mu, the strong convexity of l*: one over the smoothness of l (0 if l is not smooth)."""
         return 1.0 / self.smoothness
 
@@ -97,12 +97,12 @@ def damping_scale(loss: Any, curvature: Float[Array, "..."]) -> Float[Array, ""]
     return jnp.where(jnp.isfinite(loss.smoothness), loss.smoothness, jnp.where(largest > 0, largest, 1))
 
 
-def outside_to_infinity(feasible, value):
+def outside_to_infinity(feasible: Bool[Array, "*n"], value: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """`value` where `feasible`, infinity elsewhere."""
     return jnp.where(feasible, value, jnp.inf)
 
 
-def positive(name: str, value) -> None:
+def positive(name: str, value: Any) -> None:
     """Raise ValueError unless a concrete scalar parameter is positive and finite."""
     if is_concrete(value) and not (np.ndim(value) == 0 and np.isfinite(value) and value > 0):
         raise ValueError(f"{name}: must be a positive finite number, got {value}.")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float
 
 from .._programs import program
 from .base import AbstractLoss
@@ -48,28 +48,30 @@ def d2_score(loss: AbstractLoss, eta: np.ndarray, y: np.ndarray, weights: np.nda
     return 1 - left / explainable
 
 
-def _padding(n):
+def _padding(n: int) -> int:
     return (1 << max(n - 1, 0).bit_length()) - n
 
 
-def _padded(a):
+def _padded(a: Float[np.ndarray, "n"]) -> Float[np.ndarray, "_"]:
     """`a` with its first entry repeated: one program serves all lengths up to the next power of two."""
     return np.concatenate([a, np.full(_padding(a.size), a[0])])
 
 
 @program
-def _mean(loss, eta):
+def _mean(loss: AbstractLoss, eta: Float[Array, "n"]) -> Float[Array, "n"]:
     return loss.mean(eta)
 
 
 @program
-def _values(loss, eta, y, weights):
+def _values(
+    loss: AbstractLoss, eta: Float[Array, "n"], y: Float[Array, "n"], weights: Float[Array, "n"]
+) -> tuple[Float[Array, "n"], Float[Array, "n"], Float[Array, "n"]]:
     """(n,) losses of the predictions, of the best constant, and of the best prediction for every sample."""
 
-    def total(each):
+    def total(each: Float[Array, "n"]) -> Float[Array, ""]:
         return jnp.sum(jnp.where(weights > 0, weights * each, 0))
 
-    def values(ends):
+    def values(ends: tuple[Array, Array]) -> list[Array]:
         return [loss.value(jnp.broadcast_to(end, y.shape), y) for end in ends]
 
     saturated = jnp.fmin(*values(_bracket(lambda t: loss.derivative(t, y), -jnp.ones_like(y))))
@@ -83,24 +85,25 @@ def _bracket(derivative: Callable[[Array], Array], start: Array) -> tuple[Array,
     """Neighbouring numbers with the zero of a nondecreasing function between them, from `start` < 0."""
     largest = jnp.finfo(start.dtype).max / 2
 
-    def slope(t):  # where it overflows to NaN, uphill is outwards
+    def slope(t: Array) -> Array:  # where it overflows to NaN, uphill is outwards
         d = derivative(t)
         return jnp.where(jnp.isnan(d), t, d)
 
-    def outwards(ends):
+    def outwards(ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         return (slope(low) > 0) & (low > -largest), (slope(high) < 0) & (high < largest)
 
-    def double(ends):
-        return tuple(jnp.where(go, 2 * end, end) for go, end in zip(outwards(ends), ends, strict=True))
+    def double(ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        (low, high), (down, up) = ends, outwards(ends)
+        return jnp.where(down, 2 * low, low), jnp.where(up, 2 * high, high)
 
-    def split(ends):
+    def split(ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = low / 2 + high / 2
         s = slope(middle)
         return jnp.where(s <= 0, middle, low), jnp.where(s >= 0, middle, high)
 
-    def apart(ends):
+    def apart(ends: tuple[Array, Array]) -> Bool[Array, ""]:
         low, high = ends
         middle = low / 2 + high / 2
         return jnp.any((low < middle) & (middle < high))

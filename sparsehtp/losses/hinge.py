@@ -1,16 +1,17 @@
 """The hinge loss and its smoothed form."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
+from .._types import ArrayLike
 from .base import AbstractConjugateLoss, outside_to_infinity, positive
 
 
-def _project(a, y):
+def _project(a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
     return y * jnp.clip(y * a, -1, 0)
 
 
-def _feasible(a, y):
+def _feasible(a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Bool[Array, "*n"]:
     return (y * a >= -1) & (y * a <= 0)
 
 
@@ -23,26 +24,26 @@ class Hinge(AbstractConjugateLoss):
     classification = True
     twice_differentiable = False
 
-    def value(self, eta, y):
+    def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.maximum(0, 1 - y * eta)
 
-    def derivative(self, eta, y):
+    def derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.where(y * eta < 1, -y, 0)
 
-    def second_derivative(self, eta, y):
+    def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.zeros_like(eta)
 
     @property
-    def smoothness(self):
+    def smoothness(self) -> Float[Array, ""] | float:
         return float("inf")
 
-    def conjugate(self, a, y):
+    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return outside_to_infinity(_feasible(a, y), y * a)
 
-    def conjugate_derivative(self, a, y):
+    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return y
 
-    def project_dual(self, a, y):
+    def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return _project(a, y)
 
 
@@ -63,35 +64,35 @@ class SmoothedHinge(AbstractConjugateLoss):
     classification = True
     kinked = True
 
-    def __init__(self, gamma=0.25):
+    def __init__(self, gamma: ArrayLike = 0.25) -> None:
         self.gamma = gamma
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         positive("gamma", self.gamma)
 
-    def value(self, eta, y):
+    def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         slack = jnp.maximum(0, 1 - y * eta)
         return jnp.where(slack > self.gamma, slack - self.gamma / 2, slack**2 / (2 * self.gamma))
 
-    def derivative(self, eta, y):
+    def derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return -y * jnp.clip((1 - y * eta) / self.gamma, 0, 1)
 
-    def second_derivative(self, eta, y):
+    def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         slack = 1 - y * eta
         return jnp.where((slack > 0) & (slack < self.gamma), 1 / self.gamma, 0).astype(eta.dtype)
 
-    def majorant(self, eta, y):
+    def majorant(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return 1 / jnp.maximum(jnp.abs(1 - y * eta), self.gamma)
 
     @property
-    def smoothness(self):
+    def smoothness(self) -> Float[Array, ""] | float:
         return 1 / self.gamma
 
-    def conjugate(self, a, y):
+    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return outside_to_infinity(_feasible(a, y), y * a + self.gamma * a**2 / 2)
 
-    def conjugate_derivative(self, a, y):
+    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return y + self.gamma * a
 
-    def project_dual(self, a, y):
+    def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return _project(a, y)

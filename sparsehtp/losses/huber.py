@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._types import ArrayLike
 from .base import AbstractConjugateLoss, outside_to_infinity, positive
 
 
@@ -20,35 +21,35 @@ class Huber(AbstractConjugateLoss):
     kinked = True
     location = True
 
-    def __init__(self, delta=1.0):
+    def __init__(self, delta: ArrayLike = 1.0) -> None:
         self.delta = delta
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         positive("delta", self.delta)
 
-    def value(self, eta, y):
+    def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         r = eta - y
         inside = jnp.clip(r, -self.delta, self.delta)
         return inside * (r - 0.5 * inside)
 
-    def derivative(self, eta, y):
+    def derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.clip(eta - y, -self.delta, self.delta)
 
-    def second_derivative(self, eta, y):
+    def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return (jnp.abs(eta - y) < self.delta).astype(eta.dtype)
 
-    def majorant(self, eta, y):
+    def majorant(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return self.delta / jnp.maximum(jnp.abs(eta - y), self.delta)
 
     @property
-    def smoothness(self):
+    def smoothness(self) -> Float[Array, ""] | float:
         return 1.0
 
-    def conjugate(self, a, y):
+    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return outside_to_infinity(jnp.abs(a) <= self.delta, 0.5 * a**2 + y * a)
 
-    def conjugate_derivative(self, a, y):
+    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return a + y
 
-    def project_dual(self, a, y):
+    def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.clip(a, -self.delta, self.delta)

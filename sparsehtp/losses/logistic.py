@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax.scipy.special import xlog1py, xlogy
 from jaxtyping import Array, Float
 
+from .._types import ArrayLike
 from .base import AbstractConjugateLoss, outside_to_infinity, positive
 
 
@@ -24,46 +25,46 @@ class Logistic(AbstractConjugateLoss):
     margin_scale: Float[Array, ""] | float
     classification = True
 
-    def __init__(self, margin_scale=1.0):
+    def __init__(self, margin_scale: ArrayLike = 1.0) -> None:
         self.margin_scale = margin_scale
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         positive("margin_scale", self.margin_scale)
 
-    def value(self, eta, y):
+    def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jax.nn.softplus(-self.margin_scale * y * eta)
 
-    def derivative(self, eta, y):
+    def derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         c = self.margin_scale
         return -c * y * jax.nn.sigmoid(-c * y * eta)
 
-    def second_derivative(self, eta, y):
+    def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         c = self.margin_scale
         m = c * eta
         return c**2 * jax.nn.sigmoid(m) * jax.nn.sigmoid(-m)
 
     @property
-    def smoothness(self):
+    def smoothness(self) -> Float[Array, ""] | float:
         return self.margin_scale**2 / 4.0
 
-    def mean(self, eta):
+    def mean(self, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """The probability of the label +1."""
         return jax.nn.sigmoid(self.margin_scale * eta)
 
-    def conjugate(self, a, y):
+    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         u = -a * y / self.margin_scale
         inside = jnp.clip(u, 0, 1)
         # Rounding may put a projected point an ulp outside; that still counts as feasible.
         feasible = jnp.abs(u - inside) <= 4 * jnp.finfo(u.dtype).eps
         return outside_to_infinity(feasible, xlogy(inside, inside) + xlog1py(1 - inside, -inside))
 
-    def conjugate_derivative(self, a, y):
+    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         c = self.margin_scale
         u = -a * y / c
         tiny = jnp.finfo(u.dtype).tiny
         rest = jnp.where(u < 1, jnp.log1p(-jnp.where(u < 1, u, 0)), jnp.log(tiny))
         return (y / c) * (rest - jnp.log(jnp.maximum(u, tiny)))
 
-    def project_dual(self, a, y):
+    def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         c = self.margin_scale
         return -c * y * jnp.clip(-a * y / c, 0, 1)

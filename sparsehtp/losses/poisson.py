@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import xlogy
+from jaxtyping import Array, Float
 
 from .base import AbstractConjugateLoss, outside_to_infinity
 
@@ -14,37 +15,37 @@ class Poisson(AbstractConjugateLoss):
     size has no guarantee; the line searches (`Backtracking`, `Normalised`) are used instead.
     """
 
-    def value(self, eta, y):
+    def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.exp(eta) - y * eta
 
-    def derivative(self, eta, y):
+    def derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.exp(eta) - y
 
-    def second_derivative(self, eta, y):
+    def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.exp(eta)
 
     @property
-    def smoothness(self):
+    def smoothness(self) -> Float[Array, ""] | float:
         return float("inf")
 
-    def mean(self, eta):
+    def mean(self, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.exp(eta)
 
-    def conjugate(self, a, y):
+    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         m = a + y
         inside = jnp.maximum(m, 0)
         return outside_to_infinity(m >= 0, xlogy(inside, inside) - inside)
 
-    def conjugate_derivative(self, a, y):
+    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.log(jnp.maximum(a + y, jnp.finfo(a.dtype).tiny))
 
-    def project_dual(self, a, y):
+    def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.maximum(a, -y)
 
-    def draw_targets(self, eta, rng):
+    def draw_targets(self, eta: Float[np.ndarray, "*n"], rng: np.random.Generator) -> Float[np.ndarray, "*n"]:
         return rng.poisson(np.exp(np.clip(eta, -3, 2))).astype(float)
 
-    def check_targets(self, y):
+    def check_targets(self, y: np.ndarray) -> None:
         if np.any(np.asarray(y) < 0):
             raise ValueError(
                 "y: Poisson needs counts >= 0, got negative values; use Squared or Huber for real targets."

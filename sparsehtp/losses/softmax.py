@@ -1,9 +1,12 @@
 """The softmax (multinomial logistic) loss."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from .._types import is_concrete
 from .vector import AbstractVectorLoss
@@ -26,44 +29,44 @@ class Softmax(AbstractVectorLoss):
     classification = True
     shift_invariant = True
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.n_classes < 2:
             raise ValueError(f"n_classes: must be at least 2, got {self.n_classes}.")
 
     @property
-    def smoothness(self):
+    def smoothness(self) -> Float[Array, ""] | float:
         return 0.5
 
-    def n_responses(self, y):
+    def n_responses(self, y: Array | np.ndarray) -> int:
         return self.n_classes
 
-    def targets(self, y, n, dtype):
+    def targets(self, y: Any, n: int, dtype: Any) -> Array:
         y = y if isinstance(y, jax.Array) else np.asarray(y)
         if y.shape != (n,):
             raise ValueError(f"Y: Softmax needs shape ({n},), one class per row of X, got {y.shape}.")
         return jnp.asarray(y) if not is_concrete(y) or y.dtype.kind not in "iub" else jnp.asarray(y, jnp.int32)
 
-    def check_targets(self, y):
+    def check_targets(self, y: np.ndarray) -> None:
         if y.dtype.kind not in "iu" or np.any((y < 0) | (y >= self.n_classes)):
             raise ValueError(
                 f"Y: Softmax({self.n_classes}) needs integer classes 0 to {self.n_classes - 1}; recode the labels, or "
                 'use SparseClassifier(loss="softmax"), which takes any.'
             )
 
-    def draw_targets(self, eta, rng):
+    def draw_targets(self, eta: Float[np.ndarray, "n c"], rng: np.random.Generator) -> np.ndarray:
         return np.argmax(eta + rng.gumbel(size=eta.shape), axis=1)
 
-    def value(self, eta, y):
+    def value(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n"]:
         own = jnp.take_along_axis(eta, y[:, None], axis=1)[:, 0]
         return jax.nn.logsumexp(eta, axis=1) - own
 
-    def derivative(self, eta, y):
+    def derivative(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n c"]:
         return jax.nn.softmax(eta, axis=1) - jax.nn.one_hot(y, self.n_classes, dtype=eta.dtype)
 
-    def mean(self, eta):
+    def mean(self, eta: Float[Array, "n c"]) -> Float[Array, "n c"]:
         """The probabilities of the classes."""
         return jax.nn.softmax(eta, axis=1)
 
-    def curvature(self, eta, y):
+    def curvature(self, eta: Float[Array, "n c"], y: Array) -> tuple[Float[Array, "n c"], Float[Array, "n c"] | None]:
         p = jax.nn.softmax(eta, axis=1)
         return p, p

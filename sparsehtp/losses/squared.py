@@ -1,6 +1,7 @@
 """The squared loss."""
 
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from .base import AbstractConjugateLoss
 
@@ -11,24 +12,24 @@ class Squared(AbstractConjugateLoss):
     location = True
     quadratic = True
 
-    def value(self, eta, y):
+    def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return 0.5 * (eta - y) ** 2
 
-    def derivative(self, eta, y):
+    def derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return eta - y
 
-    def second_derivative(self, eta, y):
+    def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.ones_like(eta)
 
     @property
-    def smoothness(self):
+    def smoothness(self) -> Float[Array, ""] | float:
         return 1.0
 
-    def conjugate(self, a, y):
+    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return 0.5 * a**2 + y * a
 
-    def conjugate_derivative(self, a, y):
+    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return a + y
 
-    def project_dual(self, a, y):
+    def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return a

@@ -21,7 +21,7 @@ class AbstractVectorLoss(eqx.Module):
     shift_invariant: ClassVar[bool] = False  # l(eta + t 1, y) = l(eta, y)
 
     @abc.abstractmethod
-    def n_responses(self, y: Array) -> int:
+    def n_responses(self, y: Array | np.ndarray) -> int:
         """c, from the targets."""
 
     @abc.abstractmethod
@@ -68,51 +68,51 @@ class PerResponse(AbstractVectorLoss):
     loss: AbstractLoss
 
     @property
-    def twice_differentiable(self):
+    def twice_differentiable(self) -> bool:  # type: ignore[override]  # elsewhere it is one of the class
         return self.loss.twice_differentiable
 
     @property
-    def kinked(self):
+    def kinked(self) -> bool:  # type: ignore[override]  # elsewhere it is one of the class
         return self.loss.kinked
 
     @property
-    def location(self):
+    def location(self) -> bool:  # type: ignore[override]  # elsewhere it is one of the class
         return self.loss.location
 
     @property
-    def quadratic(self):
+    def quadratic(self) -> bool:  # type: ignore[override]
         return self.loss.quadratic
 
     @property
-    def smoothness(self):
+    def smoothness(self) -> Float[Array, ""] | float:
         return self.loss.smoothness
 
-    def n_responses(self, y):
+    def n_responses(self, y: Array | np.ndarray) -> int:
         return y.shape[1]
 
-    def targets(self, y, n, dtype):
+    def targets(self, y: Any, n: int, dtype: Any) -> Array:
         y = jnp.asarray(y, dtype)
         if y.ndim != 2 or y.shape[0] != n or y.shape[1] == 0:
             raise ValueError(f"Y: needs shape ({n}, responses), one row per row of X, got {y.shape}.")
         return y
 
-    def value(self, eta, y):
+    def value(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n"]:
         return jnp.sum(self.loss.value(eta, y), axis=1)
 
-    def derivative(self, eta, y):
+    def derivative(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n c"]:
         return self.loss.derivative(eta, y)
 
-    def mean(self, eta):
+    def mean(self, eta: Float[Array, "n c"]) -> Float[Array, "n c"]:
         return self.loss.mean(eta)
 
-    def curvature(self, eta, y):
+    def curvature(self, eta: Float[Array, "n c"], y: Array) -> tuple[Float[Array, "n c"], Float[Array, "n c"] | None]:
         return self.loss.second_derivative(eta, y), None
 
-    def majorant(self, eta, y):
+    def majorant(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n c"]:
         return self.loss.majorant(eta, y)
 
-    def check_targets(self, y):
+    def check_targets(self, y: np.ndarray) -> None:
         self.loss.check_targets(y)
 
-    def draw_targets(self, eta, rng):
+    def draw_targets(self, eta: Float[np.ndarray, "n c"], rng: np.random.Generator) -> np.ndarray:
         return self.loss.draw_targets(eta, rng)

@@ -2,11 +2,12 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support
@@ -44,22 +45,22 @@ class AbstractObjective(eqx.Module):
         """Per-sample gradients in one full gradient: n for a finite sum, 1 otherwise."""
 
     @abc.abstractmethod
-    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "m"]:
+    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Any:
         """The product of x with the data that value, gradient and curvature share.
 
         A support that holds the nonzeros of x makes it cost the support's columns only.
         """
 
     @abc.abstractmethod
-    def value_at(self, forward: Float[Array, "m"], x: Float[Array, "d"]) -> Float[Array, ""]:
+    def value_at(self, forward: Any, x: Float[Array, "d"]) -> Float[Array, ""]:
         """F(x), given the forward product at x."""
 
     @abc.abstractmethod
-    def grad_at(self, forward: Float[Array, "m"], x: Float[Array, "d"]) -> Float[Array, "d"]:
+    def grad_at(self, forward: Any, x: Float[Array, "d"]) -> Float[Array, "d"]:
         """The gradient at x, given the forward product at x: one full product with the data."""
 
     @abc.abstractmethod
-    def curvature_at(self, forward: Float[Array, "m"], v: Float[Array, "d"], support: Support) -> Float[Array, ""]:
+    def curvature_at(self, forward: Any, v: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
         """v' F''(x) v, given the forward product at x, for v that vanishes outside the support."""
 
     def value(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, ""]:
@@ -123,19 +124,19 @@ class AbstractObjective(eqx.Module):
         """x moved to where F is finite, its support unchanged."""
         return x
 
-    def parts(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, "..."]]:
+    def parts(self, x: Float[Array, "d"]) -> tuple[Float[Array, "units"], Float[Array, "..."]]:
         """The thresholded coefficients, one per unit, and the free entries, both in original units."""
         return self.to_external(x)
 
-    def internal_scale(self) -> Float[Array, "p"] | None:
+    def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:
         """Factor from coefficients in original units to the entries of x; None if they are the same."""
         return None
 
-    def to_internal(self, x: Float[Array, "p"], intercept: Float[Array, ""] | float = 0.0) -> Float[Array, "d"]:
+    def to_internal(self, x: Any, intercept: Any = 0.0) -> Float[Array, "d"]:
         """x of the solver from coefficients and intercept in original units."""
         return x
 
-    def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, ""]]:
+    def to_external(self, x: Float[Array, "d"]) -> tuple[Any, Float[Array, "..."]]:
         """Coefficients and intercept in original units from the solver's x."""
         return x, jnp.zeros((), x.dtype)
 
@@ -143,7 +144,12 @@ class AbstractObjective(eqx.Module):
 class AbstractRestricted(eqx.Module):
     """F as a function of the m coefficients of a support; padded coefficients are ignored."""
 
-    mask: eqx.AbstractVar[Bool[Array, "m"]]
+    if TYPE_CHECKING:  # to mypy an AbstractVar is an argument of every subclass
+
+        @property
+        def mask(self) -> Bool[Array, "m"]: ...
+    else:
+        mask: eqx.AbstractVar[Bool[Array, "m"]]
 
     @property
     def intercept(self) -> Bool[Array, "m"] | None:

@@ -3,14 +3,14 @@
 import contextlib
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support, replace
 from ..linalg import dot, largest_eigenvalue, random_start
@@ -89,13 +89,13 @@ class Custom(AbstractRestrictable):
     is not a bound for other points: prefer the searching steps.
     """
 
-    args: tuple
+    args: tuple[Any, ...]
     features: Int[Array, "w"] | None  # coordinates of the whole x that this objective is a function of
-    fun: Callable = eqx.field(static=True)
+    fun: Callable[..., Any] = eqx.field(static=True)
     structure: Structure | None = eqx.field(static=True)
     guessed: bool = eqx.field(static=True)
 
-    def __init__(self, fun: Callable, *args: Any, like: Any = None):
+    def __init__(self, fun: Callable[..., Any], *args: Any, like: Any = None) -> None:
         if not callable(fun):
             raise TypeError(f"fun: needs a function (x, *args) -> scalar, got a {type(fun).__name__}.")
         self.fun = fun
@@ -111,14 +111,14 @@ class Custom(AbstractRestrictable):
                 self._check_shape("Custom", guess)
                 self.structure = guess
 
-    def _guess(self):
+    def _guess(self) -> Structure | None:
         matrices = [leaf for leaf in jax.tree.leaves(self.args) if leaf.ndim == 2]
         if not matrices:
             return None
         dtype = matrices[0].dtype if jnp.issubdtype(matrices[0].dtype, jnp.floating) else jnp.result_type(float)
         return structure_of("x", jax.ShapeDtypeStruct(matrices[0].shape[1:], dtype))
 
-    def _check_shape(self, name, structure):
+    def _check_shape(self, name: str, structure: Structure) -> None:
         """ValueError unless fun takes an x of this structure and returns a scalar.
 
         What an x of a wrong shape may make fun raise becomes a sentence that names the argument, chained to it; all
@@ -136,14 +136,14 @@ class Custom(AbstractRestrictable):
         if shapes != [()]:
             raise ValueError(f"fun: must return a scalar, got shapes {shapes} for an x of {structure.described}.")
 
-    def started(self, x0):
+    def started(self, x0: Any) -> Self:
         if x0 is None or not self.guessed:
             return self
         structure = structure_of("x0", x0)
         self._check_shape("x0", structure)
         return replace(self, structure=structure)
 
-    def _known(self):
+    def _known(self) -> Structure:
         if self.structure is not None:
             return self.structure
         if (guess := self._guess()) is not None:
@@ -168,48 +168,52 @@ class Custom(AbstractRestrictable):
     def ifo_per_gradient(self) -> int:
         return 1
 
-    def coefficients(self, x0):
+    def coefficients(self, x0: Any) -> Any:
         structure, given = self._known(), structure_of("x0", x0)
         if given[:2] != structure[:2]:
             raise ValueError(f"x0: needs {structure.described}, got {given.described}.")
         return jax.tree.map(jnp.asarray, x0)
 
-    def to_internal(self, x, intercept=0.0):
+    def to_internal(self, x: Any, intercept: Any = 0.0) -> Float[Array, "d"]:
         return jnp.concatenate([jnp.ravel(leaf).astype(self.dtype) for leaf in jax.tree.leaves(x)])
 
-    def to_external(self, x):
+    def to_external(self, x: Float[Array, "d"]) -> tuple[Any, Float[Array, "..."]]:
         return self._known().unravel(x), jnp.zeros((), x.dtype)
 
     # --- values and derivatives --------------------------------------------------------------------------------------
-    def _call(self, tree):
+    def _call(self, tree: Any) -> Array:
         return self.fun(tree, *self.args)
 
-    def _tree(self, x):
+    def _tree(self, x: Float[Array, "d"]) -> Any:
         if self.features is not None:
             x = jnp.zeros(sum(self._known().sizes), x.dtype).at[self.features].set(x)
         return self._known().unravel(x)
 
-    def forward(self, x, support=None):  # nothing is shared but x itself
+    def forward(
+        self, x: Float[Array, "d"], support: Support | None = None
+    ) -> Float[Array, "d"]:  # nothing is shared but x itself
         return x
 
-    def value_at(self, forward, x):
+    def value_at(self, forward: Float[Array, "d"], x: Float[Array, "d"]) -> Float[Array, ""]:
         return jnp.asarray(self._call(self._tree(x)), x.dtype)
 
-    def grad_at(self, forward, x):
+    def grad_at(self, forward: Float[Array, "d"], x: Float[Array, "d"]) -> Float[Array, "d"]:
         return jax.grad(self.value)(x)
 
     def hvp(self, x: Float[Array, "d"], v: Float[Array, "d"]) -> Float[Array, "d"]:
         """F''(x) v."""
         return jax.jvp(jax.grad(self.value), (x,), (v,))[1]
 
-    def curvature_at(self, forward, v, support):
+    def curvature_at(
+        self, forward: Float[Array, "d"], v: Float[Array, "d"], support: Support | None
+    ) -> Float[Array, ""]:
         return dot(v, self.hvp(forward, v))
 
-    def lipschitz(self):
+    def lipschitz(self) -> Float[Array, ""]:
         zero = jnp.zeros(self.n_coefficients, self.dtype)
         return largest_eigenvalue(lambda v: self.hvp(zero, v), random_start(self.n_coefficients, self.dtype))
 
-    def normal_equations(self, x=None):
+    def normal_equations(self, x: Float[Array, "d"] | None = None) -> HessianEquations:
         x = jnp.zeros(self.n_coefficients, self.dtype) if x is None else x
         value, grad = self.value_and_grad(x)
         product = self.hvp(x, x)
@@ -221,11 +225,11 @@ class Custom(AbstractRestrictable):
             constant=2 * value - 2 * dot(grad, x) + dot(x, product),
         )
 
-    def _diagonal(self, x):
+    def _diagonal(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         p = x.shape[0]
         block = min(BLOCK, p)
 
-        def piece(first):
+        def piece(first: Int[Array, ""]) -> Float[Array, "_"]:
             idx = jnp.minimum(first + jnp.arange(block, dtype=jnp.int32), p - 1)
             return self.hessian_rows(x, idx)[jnp.arange(block), idx]
 
@@ -236,10 +240,10 @@ class Custom(AbstractRestrictable):
         units = jnp.zeros((idx.shape[0], x.shape[0]), x.dtype).at[jnp.arange(idx.shape[0]), idx].set(1)
         return jax.vmap(lambda v: self.hvp(x, v))(units)
 
-    def subset(self, idx):
+    def subset(self, idx: Int[Array, "m"]) -> Self:
         return replace(self, features=idx if self.features is None else self.features[idx])
 
-    def restrict(self, support):
+    def restrict(self, support: Support) -> RestrictedCustom:
         return RestrictedCustom(self, support)
 
 
@@ -264,7 +268,7 @@ class CustomSum(Custom, AbstractFiniteSum):
     Guarantee: as `Custom`. `sample_smoothness` is that of the Hessians at zero, which bound others for quadratics only.
     """
 
-    def __init__(self, fun: Callable, samples: Any, *args: Any, like: Any = None):
+    def __init__(self, fun: Callable[..., Any], samples: Any, *args: Any, like: Any = None) -> None:
         lengths = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(samples)}
         if len(lengths) != 1 or lengths <= {(), (0,)}:
             raise ValueError(f"samples: need one leading axis of the same length > 0 in all arrays, got {lengths}.")
@@ -274,7 +278,7 @@ class CustomSum(Custom, AbstractFiniteSum):
     def ifo_per_gradient(self) -> int:
         return jax.tree.leaves(self.args[0])[0].shape[0]
 
-    def _call(self, tree):
+    def _call(self, tree: Any) -> Array:
         samples, *rest = self.args
         return jnp.mean(jax.vmap(lambda sample: self.fun(tree, sample, *rest))(samples))
 
@@ -284,13 +288,13 @@ class CustomSum(Custom, AbstractFiniteSum):
         value = self.fun(self._tree(x), jax.tree.map(lambda leaf: leaf[i], samples), *rest)
         return jnp.asarray(value, x.dtype)
 
-    def samples(self):
+    def samples(self) -> CustomSamples:
         return CustomSamples(self)
 
-    def sample_smoothness(self):
+    def sample_smoothness(self) -> Float[Array, ""]:
         zero, start = jnp.zeros(self.n_coefficients, self.dtype), random_start(self.n_coefficients, self.dtype)
 
-        def curvature(i):
+        def curvature(i: Int[Array, ""]) -> Float[Array, ""]:
             grad = jax.grad(lambda x: self.term(x, i))
             return largest_eigenvalue(lambda v: jax.jvp(grad, (zero,), (v,))[1], start)
 
@@ -302,19 +306,19 @@ class CustomSamples(AbstractSamples):
 
     model: CustomSum
 
-    def scores(self, x, i):
+    def scores(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "b ..."]:
         return jax.vmap(lambda i: jax.grad(self.model.term)(x, i))(i)
 
-    def scores_at(self, forward):
+    def scores_at(self, forward: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         return self.scores(forward, jnp.arange(self.model.n_samples))
 
-    def pull(self, scores, i):
+    def pull(self, scores: Float[Array, "b ..."], i: Int[Array, "b"]) -> Float[Array, "d"]:
         return jnp.mean(scores, axis=0)
 
-    def pull_all(self, scores):
+    def pull_all(self, scores: Float[Array, "n ..."]) -> Float[Array, "d"]:
         return jnp.mean(scores, axis=0)
 
-    def penalty_grad(self, x):
+    def penalty_grad(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return jnp.zeros_like(x)
 
 
@@ -327,7 +331,7 @@ class HessianEquations(AbstractNormalEquations):
     diagonal: Float[Array, "d"]
     constant: Float[Array, ""]
 
-    def columns(self, idx):
+    def columns(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
         return self.model.hessian_rows(self.x, idx)
 
 
@@ -338,22 +342,22 @@ class RestrictedCustom(AbstractRestricted):
     support: Support
 
     @property
-    def mask(self):
+    def mask(self) -> Bool[Array, "m"]:
         return self.support.mask
 
-    def _whole(self, z):
+    def _whole(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
         return scatter(z, self.support, self.objective.n_coefficients)
 
-    def value(self, z):
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         return self.objective.value(self._whole(z))
 
-    def grad(self, z):
+    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return gather(jax.grad(self.objective.value)(self._whole(z)), self.support)
 
-    def hvp(self, z, v):
+    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
         return gather(self.objective.hvp(self._whole(z), self._whole(v)), self.support)
 
-    def hess(self, z, damping=0.0):
+    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
         return jax.vmap(lambda v: self.hvp(z, v))(jnp.eye(z.shape[0], dtype=z.dtype))
 
 
@@ -374,5 +378,5 @@ def _numeric(leaf: ArrayLike) -> Array:
     return jnp.asarray(leaf)
 
 
-def _name(fun):
+def _name(fun: Callable[..., Any]) -> str:
     return getattr(fun, "__name__", "fun")

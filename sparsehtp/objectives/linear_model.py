@@ -2,14 +2,15 @@
 
 import contextlib
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jax.typing import DTypeLike
+from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
 from .._tolerances import tolerance
@@ -89,7 +90,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         fit_intercept: bool = False,
         standardize: bool = False,
         offset: ArrayLike | None = None,
-    ):
+    ) -> None:
         loss = Squared() if loss is None else loss
         if not isinstance(loss, AbstractLoss):
             raise TypeError(f"loss: needs an instance of a loss such as sht.Squared(), got {loss!r}.")
@@ -117,7 +118,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         facts = self._prepare(loss.twice_differentiable and _has_no_smoothness(loss))
         self.mean, self.inverse_scale = self._standardisation(facts)
 
-    def _check(self):
+    def _check(self) -> None:
         for name in ("y", "sample_weight", "offset", "l2"):
             value = getattr(self, name)
             if value is not None and is_concrete(value) and not np.isfinite(host(value)).all():
@@ -133,7 +134,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         if is_concrete(self.y):
             self.loss.check_targets(host(self.y))
 
-    def _prepare(self, steep):
+    def _prepare(self, steep: bool) -> _Facts | None:
         """Centre and scale what would lose digits, or leave the dtype's range, when it is squared.
 
         Returns what is known about the prepared columns, None where it is not.
@@ -167,7 +168,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             self._check_range(largest)
         return facts if weighted else None
 
-    def _check_range(self, largest):
+    def _check_range(self, largest: Float[np.ndarray, "_"]) -> None:
         target, least = np.max(np.abs(host(self.y))), float(jnp.finfo(self.dtype).tiny / jnp.finfo(self.dtype).eps)
         if 0 < target < least * largest.max():
             raise ValueError(
@@ -188,7 +189,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
                 "by a constant of its size, or compute in float64."
             )
 
-    def _standardisation(self, facts=None):
+    def _standardisation(self, facts: _Facts | None = None) -> tuple[Array | None, Array | None]:
         if not self.standardize:
             return None, self.inverse_scale
         facts = _facts(self.design, self.sample_weight, True) if facts is None else facts
@@ -201,7 +202,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         dtype = deviation.dtype
         return jnp.asarray(mean, dtype) if self.fit_intercept else None, jnp.asarray(inverse_scale, dtype)
 
-    def _constant(self, facts):
+    def _constant(self, facts: _Facts) -> Any:
         """Which columns are constant, but for rounding, over the rows with a weight."""
         if not is_concrete(facts):
             return _is_constant(facts.mean, facts.deviation)
@@ -214,7 +215,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             constant &= _is_constant(facts.mean, facts.deviation, np)
         return constant
 
-    def reweighted(self, sample_weight=None, l2=None):
+    def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
         n, p = self.design.shape
         new = self
         if l2 is not None:
@@ -229,11 +230,11 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             new = replace(new, mean=mean, inverse_scale=inverse_scale)
         return new
 
-    def exactly(self):
+    def exactly(self) -> Self:
         """The same model, its standardisation computed in its present dtype."""
         return self.reweighted(self.sample_weight) if self.standardize else self
 
-    def scorer(self, sample_weight=None):
+    def scorer(self, sample_weight: Float[Array, "n"] | None = None) -> Self:
         weights = self.sample_weight if sample_weight is None else sample_weight
         return replace(self, sample_weight=weights, l2=jnp.zeros((), self.dtype))
 
@@ -260,14 +261,14 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         scaled = not self.standardize and self.inverse_scale is not None and is_concrete(self.inverse_scale)
         return scaled and bool(np.any(host(self.inverse_scale) != 1))
 
-    def internal_scale(self):
+    def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:
         if self.inverse_scale is None:
             return None
         known = is_concrete(self.inverse_scale)
         xp, scale = (np, host(self.inverse_scale)) if known else (jnp, self.inverse_scale)
         return xp.where(scale == 0, scale, 1 / xp.where(scale == 0, 1, scale)).astype(scale.dtype)
 
-    def to_internal(self, x, intercept=0.0):
+    def to_internal(self, x: Float[Array, "p"], intercept: ArrayLike = 0.0) -> Float[Array, "d"]:
         parts = x, intercept, self.base, self.shift, self.mean
         known = is_concrete(parts, self.inverse_scale)
         x, intercept, base, shift, mean = jax.tree.map(host, parts) if known else parts
@@ -286,7 +287,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         x = xp.append(x, intercept) if self.fit_intercept else x
         return jnp.asarray(x, self.dtype)
 
-    def to_external(self, x):
+    def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, ""]]:
         w, intercept = self.in_design_units(x)
         if self.shift is not None:
             intercept = intercept - dot(self.shift, w)
@@ -300,10 +301,12 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         return w, intercept if self.mean is None else intercept - dot(self.mean, w)
 
     # --- values and derivatives --------------------------------------------------------------------------------------
-    def _weights(self):
+    def _weights(self) -> Float[Array, "n"]:
         return self.sample_weight / jnp.sum(self.sample_weight)
 
-    def forward(self, x, support=None):  # the linear predictor, offset included
+    def forward(
+        self, x: Float[Array, "d"], support: Support | None = None
+    ) -> Float[Array, "n"]:  # the linear predictor, offset included
         eta = self.product(x, support)
         return bounded(eta if self.offset is None else eta + self.offset, self.sample_weight)
 
@@ -354,14 +357,16 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         slope = jnp.append(slope, jnp.zeros_like(x, shape=x.shape[0] - slope.shape[0]))  # none of the intercept
         return jnp.where(ridge < jnp.finfo(x.dtype).tiny, slope, ridge * x)
 
-    def value_at(self, forward, x):
+    def value_at(self, forward: Float[Array, "n"], x: Float[Array, "d"]) -> Float[Array, ""]:
         loss = dot(self._weights(), self.loss.value(forward, self.y))
         return loss + 0.5 * dot(self.ridge_product(x), x)  # x squared may overflow
 
-    def grad_at(self, forward, x):
+    def grad_at(self, forward: Float[Array, "n"], x: Float[Array, "d"]) -> Float[Array, "d"]:
         return self.transpose_product(self._weights() * self.loss.derivative(forward, self.y)) + self.ridge_product(x)
 
-    def curvature_at(self, forward, v, support):
+    def curvature_at(
+        self, forward: Float[Array, "n"], v: Float[Array, "d"], support: Support | None
+    ) -> Float[Array, ""]:
         weights = self._weights() * self.loss.second_derivative(forward, self.y)
         return dot(weights, self.product(v, support) ** 2) + jnp.sum(self.ridge() * v**2)
 
@@ -379,7 +384,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             diagonal = jnp.maximum(diagonal - mean * (2 * sums - mean * total), 0)
         return jnp.append(diagonal, total) if self.fit_intercept else diagonal
 
-    def lipschitz(self):
+    def lipschitz(self) -> Float[Array, ""]:
         if _has_no_smoothness(self.loss):
             return jnp.asarray(jnp.inf, self.dtype)
         return largest_eigenvalue(self.gram_product, self.start())
@@ -389,13 +394,13 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         return jnp.append(random_start(self.n_coefficients, self.dtype), jnp.ones(self.n_free, self.dtype))
 
     # --- samples -----------------------------------------------------------------------------------------------------
-    def samples(self):
+    def samples(self) -> LinearSamples:
         return LinearSamples(self, self.n_samples * self._weights())
 
-    def sample_smoothness(self):
+    def sample_smoothness(self) -> Float[Array, ""]:
         samples = self.samples()
 
-        def curvature(i):
+        def curvature(i: Int[Array, ""]) -> Float[Array, ""]:
             row = samples.rows(i[None]).transpose_product(jnp.ones(1, self.dtype))
             return samples.shares[i] * jnp.sum(row**2)
 
@@ -403,15 +408,15 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         return self.loss.smoothness * largest + jnp.max(self.l2)
 
     @property
-    def quadratic(self):
+    def quadratic(self) -> bool:
         return self.loss.quadratic
 
-    def normal_equations(self, x=None):
+    def normal_equations(self, x: Float[Array, "d"] | None = None) -> LinearNormalEquations:
         if self.quadratic:
             weights = self._weights()
             target = self.y if self.offset is None else self.y - self.offset
         else:
-            eta = self.forward(x)
+            eta = self.forward(self.origin() if x is None else x)
             curvature = self.loss.second_derivative(eta, self.y)
             # Any positive curvature keeps the model's gradient right; where the loss is flat or saturated the target
             # would otherwise lie at infinity.
@@ -424,13 +429,15 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             target = target if self.offset is None else target - self.offset
         return self._least_squares(weights, target)
 
-    def _least_squares(self, weights, target):
+    def _least_squares(self, weights: Float[Array, "n"], target: Float[Array, "n"]) -> LinearNormalEquations:
         """Normal equations of sum_i weights_i (target_i - x_i'w - b)^2 + l2 ||w||^2, b minimised out."""
         p, total = self.n_coefficients, jnp.sum(weights)
         if not self.fit_intercept:
             mean = None
             diagonal = self.design.column_norms(weights, self.inverse_scale) ** 2
-        elif self.quadratic and self.standardize:  # unit variances, and zero for constant columns
+        elif (
+            self.quadratic and self.standardize and self.inverse_scale is not None
+        ):  # unit variances, and zero for constant columns
             mean, diagonal = None, (self.inverse_scale > 0).astype(self.dtype)
         else:
             mean, deviation = _moments(self.design, weights / total)
@@ -452,8 +459,8 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             constant=dot(weights, target**2),
         )
 
-    def subset(self, idx):
-        def pick(a):
+    def subset(self, idx: Int[Array, "m"]) -> Self:
+        def pick(a: Array | None) -> Array | None:
             return a if a is None or not a.ndim else a[idx]
 
         return replace(
@@ -466,10 +473,10 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         )
 
     @property
-    def sparse(self):
+    def sparse(self) -> bool:
         return self.design.sparse
 
-    def restrict(self, support):
+    def restrict(self, support: Support) -> RestrictedLinearModel | RestrictedSparseModel:
         if self.sparse and support.idx.shape[0] > DENSE_HESSIAN_LIMIT:
             return RestrictedSparseModel(self, support)
         return RestrictedLinearModel(
@@ -490,7 +497,7 @@ class LinearSamples(AbstractSamples):
     model: LinearModel
     shares: Float[Array, "n"]  # n s_i / W
 
-    def rows(self, i):
+    def rows(self, i: Int[Array, "b"]) -> LinearModel:
         """The model of the rows i, weighted by their shares, in the units of all rows."""
         model = self.model
         return replace(
@@ -501,20 +508,20 @@ class LinearSamples(AbstractSamples):
             offset=None if model.offset is None else model.offset[i],
         )
 
-    def scores(self, x, i):
+    def scores(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "b"]:
         part = self.rows(i)
         return part.sample_weight * part.loss.derivative(part.forward(x), part.y)
 
-    def scores_at(self, forward):
+    def scores_at(self, forward: Float[Array, "n"]) -> Float[Array, "n"]:
         return self.shares * self.model.loss.derivative(forward, self.model.y)
 
-    def pull(self, scores, i):
+    def pull(self, scores: Float[Array, "b"], i: Int[Array, "b"]) -> Float[Array, "d"]:
         return self.rows(i).transpose_product(scores / i.shape[0])
 
-    def pull_all(self, scores):
+    def pull_all(self, scores: Float[Array, "n"]) -> Float[Array, "d"]:
         return self.model.transpose_product(scores / self.model.n_samples)
 
-    def penalty_grad(self, x):
+    def penalty_grad(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return self.model.ridge() * x
 
 
@@ -522,27 +529,29 @@ class _Facts(NamedTuple):
     """Whether all is finite; of every column, over rows with a weight, the largest magnitude, mean and deviation."""
 
     finite: Bool[Array, ""]
-    largest: Float[Array, "p"]
-    mean: Float[Array, "p"] | None
-    deviation: Float[Array, "p"] | None
+    largest: Any  # (p,), on the host where it is known
+    mean: Any  # (p,), or None where nobody asked
+    deviation: Any
 
 
 @program
-def _centred(design, shift, constant, sample_weight):
+def _centred(
+    design: AbstractDesign, shift: Float[Array, "p"], constant: Bool[Array, "p"], sample_weight: Float[Array, "n"]
+) -> tuple[AbstractDesign, _Facts]:
     """The design less a shift, zero in constant columns, and its facts."""
     design = design.centred(shift, constant, sample_weight)
     return design, _facts(design, sample_weight, True)
 
 
 @program(static_argnames="moments")
-def _facts(design, sample_weight, moments):
+def _facts(design: AbstractDesign, sample_weight: Float[Array, "n"], moments: bool) -> _Facts:
     finite = jnp.isfinite(design.magnitudes()).all()
     weights = sample_weight / jnp.sum(sample_weight)
     return _Facts(finite, design.magnitudes(weights), *(design.moments(weights) if moments else (None, None)))
 
 
 @program
-def _moments(design, weights):
+def _moments(design: AbstractDesign, weights: Float[Array, "n"]) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
     return design.moments(weights)
 
 
@@ -556,7 +565,9 @@ def safe_scale(largest: np.ndarray, l2: ArrayLike = 0.0) -> Array:
     return jnp.asarray(scale, largest.dtype)
 
 
-def about_mean(v, sample_weight, dtype, otherwise=None, ceiling=np.inf):
+def about_mean(
+    v: Array | None, sample_weight: ArrayLike, dtype: DTypeLike, otherwise: Array | None = None, ceiling: float = np.inf
+) -> tuple[Any, np.ndarray]:
     """v less its weighted mean where that is far from zero, and what was subtracted; `otherwise` and 0 if v is None.
 
     Where that leaves an entry above the ceiling the largest is subtracted instead.
@@ -577,12 +588,12 @@ def about_mean(v, sample_weight, dtype, otherwise=None, ceiling=np.inf):
     return (jnp.asarray(np.asarray(v) - mean, dtype) if mean.any() else v), mean
 
 
-def _has_no_smoothness(loss):
+def _has_no_smoothness(loss: AbstractLoss) -> bool:
     """True for losses whose curvature has no bound."""
     return not np.ndim(loss.smoothness) and is_concrete(loss.smoothness) and bool(np.isinf(loss.smoothness))
 
 
-def _is_constant(mean, deviation, xp=jnp):
+def _is_constant(mean: Any, deviation: Any, xp: Any = jnp) -> Any:
     return deviation <= tolerance("constant", deviation.dtype) * xp.maximum(deviation, xp.abs(mean))
 
 

@@ -1,13 +1,13 @@
 """Linear models with several responses: multi-task regression and softmax classification."""
 
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, is_concrete, replace
 from ..designs import AbstractDesign
@@ -58,7 +58,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         sample_weight: ArrayLike | None = None,
         fit_intercept: bool = False,
         standardize: bool = False,
-    ):
+    ) -> None:
         loss = Squared() if loss is None else loss
         if not isinstance(loss, AbstractLoss | AbstractVectorLoss):
             raise TypeError(f"loss: needs an instance of a loss such as sht.Softmax(10), got {loss!r}.")
@@ -78,10 +78,10 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
             self.y, base = about_mean(self.y, self.sample_weight, self.dtype)
             self.base = jnp.asarray(base, self.dtype)
 
-    def reweighted(self, sample_weight=None, l2=None):
+    def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
         return replace(self, features=self.features.reweighted(sample_weight, l2))
 
-    def scorer(self, sample_weight=None):
+    def scorer(self, sample_weight: Float[Array, "n"] | None = None) -> Self:
         return replace(self, features=self.features.scorer(sample_weight))
 
     # --- shape and units ---------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         return self.loss.n_responses(self.y)
 
     @property
-    def external_shape(self):
+    def external_shape(self) -> tuple[int, ...]:
         return (self.features.n_coefficients, self.n_responses)
 
     @property
@@ -121,43 +121,43 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         return self.features.sample_weight
 
     @property
-    def quadratic(self):
+    def quadratic(self) -> bool:
         return self.loss.quadratic
 
     def matrix(self, x: Float[Array, "d"]) -> Float[Array, "m c"]:
         """x as a matrix, with the intercepts as its last row."""
         return x.reshape(-1, self.n_responses)
 
-    def internal_scale(self):
+    def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:
         scale = self.features.internal_scale()
         return None if scale is None else jnp.repeat(scale, self.n_responses)
 
-    def to_internal(self, x, intercept=0.0):
+    def to_internal(self, x: Float[Array, "p c"], intercept: ArrayLike = 0.0) -> Float[Array, "d"]:
         intercept = jnp.broadcast_to(jnp.asarray(intercept, x.dtype), (self.n_responses,))
         intercept = intercept if self.base is None else intercept - self.base
         return jax.vmap(self.features.to_internal, (1, 0), 1)(x, intercept).ravel()
 
-    def to_external(self, x):
+    def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p c"], Float[Array, "c"]]:
         w, intercept = jax.vmap(self.features.to_external, 1, (1, 0))(self.matrix(x))
         return w, intercept if self.base is None else intercept + self.base
 
     # --- values and derivatives --------------------------------------------------------------------------------------
-    def _weights(self):
+    def _weights(self) -> Float[Array, "n"]:
         weights = self.features.sample_weight
         return weights / jnp.sum(weights)
 
-    def _times(self, x):
+    def _times(self, x: Float[Array, "d"]) -> Float[Array, "n c"]:
         """(n, c) products of the (standardised) design with x, the intercepts included."""
         w, intercept = jax.vmap(self.features.in_design_units, 1, (1, 0))(self.matrix(x))
         return jax.vmap(self.features.design.mv, 1, 1)(w) + intercept
 
-    def forward(self, x, support=None):
+    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "n c"]:
         return bounded(self._times(x), self.sample_weight[:, None])
 
-    def _penalty(self, x):
+    def _penalty(self, x: Float[Array, "d"]) -> Float[Array, "rows c"]:
         return self.features.ridge()[:, None] * self.matrix(x)
 
-    def value_at(self, forward, x):
+    def value_at(self, forward: Float[Array, "n c"], x: Float[Array, "d"]) -> Float[Array, ""]:
         loss = dot(self._weights(), self.loss.value(forward, self.y))
         return loss + 0.5 * jnp.sum(self._penalty(x) * self.matrix(x))
 
@@ -165,34 +165,36 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         """Transpose of the (standardised) design, the intercepts' column included, times r."""
         return jax.vmap(self.features.transpose_product, 1, 1)(r).ravel()
 
-    def grad_at(self, forward, x):
+    def grad_at(self, forward: Float[Array, "n c"], x: Float[Array, "d"]) -> Float[Array, "d"]:
         residuals = self._weights()[:, None] * self.loss.derivative(forward, self.y)
         return self.transpose_product(residuals) + self._penalty(x).ravel()
 
-    def curvature_at(self, forward, v, support=None):
+    def curvature_at(
+        self, forward: Float[Array, "n c"], v: Float[Array, "d"], support: Support | None = None
+    ) -> Float[Array, ""]:
         u = self._times(v)
         each = curvature_along(self.loss.curvature(forward, self.y), u)
         return dot(self._weights(), each) + jnp.sum(self._penalty(v) * self.matrix(v))
 
-    def lipschitz(self):
+    def lipschitz(self) -> Float[Array, ""]:
         if is_concrete(self.loss.smoothness) and np.isinf(self.loss.smoothness):
             return jnp.asarray(jnp.inf, self.dtype)
         features, smoothness = self.features, self.loss.smoothness
 
-        def product(v):  # all responses share one Gram matrix
+        def product(v: Float[Array, "m"]) -> Float[Array, "m"]:  # all responses share one Gram matrix
             ridge = features.ridge() * v
             return smoothness * (features.gram_product(v) - ridge) + ridge
 
         return largest_eigenvalue(product, features.start())
 
     # --- samples -----------------------------------------------------------------------------------------------------
-    def samples(self):
+    def samples(self) -> MultiSamples:
         return MultiSamples(self.features.samples(), self.y, self.loss, self.n_responses)
 
-    def sample_smoothness(self):
+    def sample_smoothness(self) -> Float[Array, ""]:
         samples = self.features.samples()
 
-        def curvature(i):
+        def curvature(i: Int[Array, ""]) -> Float[Array, ""]:
             row = samples.rows(i[None]).transpose_product(jnp.ones(1, self.dtype))
             return samples.shares[i] * jnp.sum(row**2)
 
@@ -200,7 +202,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         return self.loss.smoothness * largest + jnp.max(self.l2)
 
     # --- restriction -------------------------------------------------------------------------------------------------
-    def restrict(self, support):
+    def restrict(self, support: Support) -> RestrictedMultiResponse:
         c = self.n_responses
         row, response = support.idx // c, support.idx % c
         ridge = jnp.where(support.mask, self.features.ridge()[row], 0)
@@ -221,7 +223,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         features, c = self.features, self.n_responses
         free = features.n_free
 
-        def column(u):
+        def column(u: Float[Array, "p"]) -> Float[Array, "n"]:
             w, intercept = features.in_design_units(jnp.append(u, 0) if free else u)
             return features.design.mv(w) + intercept
 
@@ -265,23 +267,23 @@ class MultiSamples(AbstractSamples):
     loss: AbstractVectorLoss
     c: int = eqx.field(static=True)
 
-    def scores(self, x, i):
+    def scores(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "b c"]:
         part = self.features.rows(i)
         eta = jax.vmap(part.forward, 1, 1)(x.reshape(-1, self.c))
         return part.sample_weight[:, None] * self.loss.derivative(eta, self.y[i])
 
-    def scores_at(self, forward):
+    def scores_at(self, forward: Float[Array, "n c"]) -> Float[Array, "n c"]:
         return self.features.shares[:, None] * self.loss.derivative(forward, self.y)
 
-    def pull(self, scores, i):
+    def pull(self, scores: Float[Array, "b c"], i: Int[Array, "b"]) -> Float[Array, "d"]:
         part = self.features.rows(i)
         return jax.vmap(part.transpose_product, 1, 1)(scores / i.shape[0]).ravel()
 
-    def pull_all(self, scores):
+    def pull_all(self, scores: Float[Array, "n c"]) -> Float[Array, "d"]:
         model = self.features.model
         return jax.vmap(model.transpose_product, 1, 1)(scores / model.n_samples).ravel()
 
-    def penalty_grad(self, x):
+    def penalty_grad(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return (self.features.model.ridge()[:, None] * x.reshape(-1, self.c)).ravel()
 
 
@@ -298,50 +300,52 @@ class RestrictedMultiResponse(AbstractRestricted):
     mask: Array
 
     @property
-    def quadratic(self):
+    def quadratic(self) -> bool:
         return self.loss.quadratic
 
     @property
-    def kinked(self):
+    def kinked(self) -> bool:
         return self.loss.kinked
 
-    def _one_hot(self):
+    def _one_hot(self) -> Float[Array, "m c"]:
         return jax.nn.one_hot(self.response, self.loss.n_responses(self.y), dtype=self.A.dtype)
 
-    def _predict(self, z):
+    def _predict(self, z: Float[Array, "m"]) -> Float[Array, "n c"]:
         return bounded(dot(self.A * z, self._one_hot()), self.weights[:, None])
 
-    def _penalty(self, z):
+    def _penalty(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return self.ridge * z if self.ridge.ndim == 1 else dot(self.ridge, z)
 
-    def value(self, z):
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         return dot(self.weights, self.loss.value(self._predict(z), self.y)) + 0.5 * jnp.sum(self._penalty(z) * z)
 
-    def _collect(self, residuals):
+    def _collect(self, residuals: Float[Array, "n c"]) -> Float[Array, "m"]:
         return jnp.sum(self.A * residuals[:, self.response], axis=0)
 
-    def grad(self, z):
+    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         residuals = self.weights[:, None] * self.loss.derivative(self._predict(z), self.y)
         return jnp.where(self.mask, self._collect(residuals) + self._penalty(z), 0)
 
-    def grad_terms(self, z):
+    def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         slopes = self.weights[:, None] * jnp.abs(self.loss.derivative(self._predict(z), self.y))
         terms = jnp.sum(jnp.abs(self.A) * slopes[:, self.response], axis=0)
         ridge = jnp.abs(self.ridge)
         return terms + (ridge * jnp.abs(z) if ridge.ndim == 1 else dot(ridge, jnp.abs(z)))
 
-    def _curvature(self, z, damping):
+    def _curvature(
+        self, z: Float[Array, "m"], damping: Float[Array, ""] | float
+    ) -> tuple[Float[Array, "n c"], Float[Array, "n c"] | None]:
         eta = self._predict(z)
         d, q = self.loss.curvature(eta, self.y)
         return d + damping * self.loss.majorant(eta, self.y), q
 
-    def hvp(self, z, v):
+    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
         d, q = self._curvature(z, 0.0)
         u = dot(self.A * v, self._one_hot())
         Hu = d * u if q is None else d * u - q * jnp.sum(q * u, axis=1, keepdims=True)
         return jnp.where(self.mask, self._collect(self.weights[:, None] * Hu) + self._penalty(v), 0)
 
-    def hess(self, z, damping=0.0):
+    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
         d, q = self._curvature(z, damping)
         same = self.response[:, None] == self.response
         H = jnp.where(same, dot((self.A * (self.weights[:, None] * d)[:, self.response]).T, self.A), 0)
@@ -366,31 +370,37 @@ class LeastSquaresLeft(AbstractRestricted):
     mask: Array
 
     @property
-    def quadratic(self):
+    def quadratic(self) -> bool:
         return True
 
-    def _residuals(self, Z):
+    def _residuals(self, Z: Float[Array, "m c"]) -> Float[Array, "n c"]:
         return self.weights[:, None] * (dot(self.A, Z) - self.y)
 
-    def value(self, z):
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         Z = z.reshape(-1, self.y.shape[1])
         error = dot(self.A, Z) - self.y
         return 0.5 * dot(self.weights, jnp.sum(error**2, axis=1)) + 0.5 * jnp.sum(Z * dot(self.ridge, Z))
 
-    def grad(self, z):
+    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         Z = z.reshape(-1, self.y.shape[1])
         return (dot(self.A.T, self._residuals(Z)) + dot(self.ridge, Z)).ravel()
 
-    def _gram(self):
+    def _gram(self) -> Float[Array, "m m"]:
         return dot((self.A * self.weights[:, None]).T, self.A) + self.ridge
 
-    def hvp(self, z, v):
+    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
         return dot(self._gram(), v.reshape(-1, self.y.shape[1])).ravel()
 
-    def hess(self, z, damping=0.0):
+    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
         return jnp.kron(self._gram(), jnp.eye(self.y.shape[1], dtype=self.A.dtype))
 
-    def minimise(self, z0, lower=None, upper=None, max_steps=None):
+    def minimise(
+        self,
+        z0: Float[Array, "m"],
+        lower: Float[Array, "m"] | None = None,
+        upper: Float[Array, "m"] | None = None,
+        max_steps: int | None = None,
+    ) -> Refit:
         system = masked_factor(self._gram(), self.rows)
         inverse = system.inverse(self.A.dtype)
         z = -dot(inverse, self.grad(jnp.zeros_like(z0)).reshape(-1, self.y.shape[1])).ravel()

@@ -34,7 +34,7 @@ class GramEquations(AbstractNormalEquations):
     diagonal: Float[Array, "p"]
     constant: Float[Array, ""]
 
-    def columns(self, idx):
+    def columns(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
         return self.A[idx]
 
 
@@ -48,7 +48,7 @@ class LinearNormalEquations(AbstractNormalEquations):
     diagonal: Float[Array, "p"]
     constant: Float[Array, ""]
 
-    def columns(self, idx):
+    def columns(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
         model = self.model
         A = model.columns(Support(idx, jnp.ones(idx.shape, bool)))
         if self.mean is not None:

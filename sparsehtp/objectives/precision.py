@@ -1,16 +1,17 @@
 """Gaussian precision matrices."""
 
-from typing import Any
+from typing import Any, NoReturn, Self
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from .._programs import program
 from .._tolerances import tolerance
-from .._types import ArrayLike, is_concrete, replace
+from .._types import ArrayLike, Support, is_concrete, replace
 from ..linalg import Factor, Interval, dot, factorise, shrunk, smallest_and_largest
 from ..thresholds.offdiagonal import OffDiagonal
 from .base import AbstractRestrictable
@@ -90,7 +91,7 @@ class Precision(AbstractRestrictable):
         standardize: bool = False,
         debias: str = "newton",
         shrinkage: Any = 0.0,
-    ):
+    ) -> None:
         S = jnp.asarray(S)
         S = S if jnp.issubdtype(S.dtype, jnp.floating) else S.astype(float)
         _check_matrix(S)
@@ -107,11 +108,11 @@ class Precision(AbstractRestrictable):
         self.assume_centered = False
         self._set(S)
 
-    def _set(self, S):
+    def _set(self, S: Float[Array, "p p"]) -> None:
         """Scale and shrink S, and find the bounds; also on an unfinished copy."""
         shrinkage = None if self.shrinks_by_rule else self.shrinkage
         S, scale, shrinkage, interval = _prepare(S, self.n, shrinkage, self.rule, self.standardize)
-        parts = {"S": S, "scale": scale, "shrinkage": shrinkage}
+        parts: dict[str, Any] = {"S": S, "scale": scale, "shrinkage": shrinkage}
         parts["interval"] = self.given_bounds if interval is None else interval
         for name, value in parts.items():
             object.__setattr__(self, name, value)
@@ -169,8 +170,8 @@ class Precision(AbstractRestrictable):
         fields = {"X": X, "sample_weight": s, "classes": classes, "location": location, "n": jnp.sum(s)}
         return replace(new, **fields, assume_centered=bool(assume_centered))
 
-    def reweighted(self, sample_weight=None, l2=None):
-        if self.X is None or l2 is not None:
+    def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
+        if self.X is None or self.classes is None or l2 is not None:
             return super().reweighted(sample_weight, l2)
         if sample_weight is None:
             return self
@@ -182,7 +183,7 @@ class Precision(AbstractRestrictable):
         new._set(_second_moment(self.X, s, self.classes, location))
         return new
 
-    def scorer(self, sample_weight=None):
+    def scorer(self, sample_weight: Float[Array, "n"] | None = None) -> Self:
         """L without shrinkage, or on other samples: their second moments about this objective's own means."""
         if sample_weight is None:
             S = jnp.where(jnp.eye(self.n_variables, dtype=bool), self.S, self.S / (1 - self.shrinkage))
@@ -207,7 +208,7 @@ class Precision(AbstractRestrictable):
         return self.n_variables
 
     @property
-    def external_shape(self):
+    def external_shape(self) -> tuple[int, ...]:
         return self.S.shape
 
     @property
@@ -229,50 +230,50 @@ class Precision(AbstractRestrictable):
         half = jnp.where(jnp.eye(p, dtype=bool), 1, jnp.sqrt(jnp.asarray(0.5, x.dtype)))
         return x[_places(p)] * half
 
-    def to_internal(self, x, intercept=0.0):
+    def to_internal(self, x: Float[Array, "p p"], intercept: Any = 0.0) -> Float[Array, "d"]:
         A = (x + x.T) / 2
         return self.pack(A if self.scale is None else A * self.scale[:, None] * self.scale)
 
-    def to_external(self, x):
+    def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p p"], Float[Array, ""]]:
         A = self.unpack(x)
         A = A if self.scale is None else A / (self.scale[:, None] * self.scale)
         return A, jnp.zeros((), x.dtype)
 
-    def parts(self, x):
+    def parts(self, x: Float[Array, "d"]) -> tuple[Float[Array, "pairs"], Float[Array, "p"]]:
         A, _ = self.to_external(x)
         return A.ravel()[self.flat], jnp.diagonal(A)
 
-    def origin(self):
+    def origin(self) -> Float[Array, "d"]:
         """The minimiser without pairs."""
         variance = jnp.diagonal(self.S)
         best = 1 / jnp.where(variance > 0, variance, 1 / self.interval.upper)
         return self.pack(jnp.diag(jnp.clip(best, *self.interval)))
 
-    def feasible(self, x):
+    def feasible(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return self.pack(shrunk(self.unpack(x), self.interval))
 
     # --- values and derivatives --------------------------------------------------------------------------------------
-    def _constant(self):
+    def _constant(self) -> Float[Array, ""] | float:
         return 0.0 if self.scale is None else 2 * jnp.sum(jnp.log(self.scale))
 
-    def forward(self, x, support=None) -> Factor:
+    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Factor:
         return factorise(self.unpack(x), self.interval)
 
-    def value_at(self, forward, x):
+    def value_at(self, forward: Factor, x: Float[Array, "d"]) -> Float[Array, ""]:
         return dot(self.pack(self.S), x) - forward.logdet + self._constant()
 
-    def grad_at(self, forward, x):
+    def grad_at(self, forward: Factor, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return self.pack(self.S - forward.inverse)
 
-    def curvature_at(self, forward, v, support):
+    def curvature_at(self, forward: Factor, v: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
         V = self.unpack(v)
         return jnp.sum(dot(dot(forward.inverse, V), forward.inverse) * V)
 
-    def lipschitz(self):
+    def lipschitz(self) -> Float[Array, ""]:
         """1/alpha^2, which bounds the curvature between the bounds."""
         return 1 / self.interval.lower**2
 
-    def curvatures(self, x):
+    def curvatures(self, x: Float[Array, "d"]) -> Float[Array, "p"]:
         """Second derivative in every pair, with the two variances that it joins minimised out."""
         W = self.forward(x).inverse
         variances = jnp.diagonal(W)
@@ -280,17 +281,17 @@ class Precision(AbstractRestrictable):
         curvature = (product - W**2) ** 2 / (product + W**2)
         return curvature.ravel()[self.flat]
 
-    def normal_equations(self, x=None):
+    def normal_equations(self, x: Float[Array, "d"] | None = None) -> NoReturn:
         raise TypeError("objective: Precision has no normal equations, its Hessian is too large; use HTP or GraSP.")
 
-    def subset(self, idx):
+    def subset(self, idx: Int[Array, "m"]) -> NoReturn:
         raise TypeError("objective: Precision cannot be cut down to some pairs; use HTP or GraSP.")
 
-    def restrict(self, support):
+    def restrict(self, support: Support) -> RestrictedPrecision:
         return RestrictedPrecision(self, support, support.mask, jnp.asarray(jnp.inf, self.dtype))
 
 
-def _places(p):
+def _places(p: int) -> Int[Array, "p p"]:
     """(p, p) index into x of every entry."""
     i = jnp.arange(p, dtype=jnp.int32)
     low, high = jnp.minimum(i[:, None], i), jnp.maximum(i[:, None], i)
@@ -298,7 +299,9 @@ def _places(p):
     return jnp.where(low == high, p * (p - 1) // 2 + low, pair)
 
 
-def _means(X, weights, classes, assume_centered):
+def _means(
+    X: Float[Array, "n p"], weights: Float[Array, "n"], classes: Float[Array, "n c"], assume_centered: bool
+) -> Float[Array, "c p"]:
     """(c, p) weighted mean of every class; zeros for a class without weight."""
     if assume_centered:
         return jnp.zeros((classes.shape[1], X.shape[1]), X.dtype)
@@ -308,7 +311,9 @@ def _means(X, weights, classes, assume_centered):
 
 
 @program
-def _second_moment(X, weights, classes, location):
+def _second_moment(
+    X: Float[Array, "n p"], weights: Float[Array, "n"], classes: Float[Array, "n c"], location: Float[Array, "c p"]
+) -> Float[Array, "p p"]:
     """(1/W) sum_i s_i (x_i - m_i)(x_i - m_i)', zero for a variable that is constant but for rounding.
 
     A variable that varies between the classes alone gets a small variance.
@@ -323,7 +328,9 @@ def _second_moment(X, weights, classes, location):
 
 
 @program(static_argnames=("rule", "standardize"))
-def _prepare(S, n, shrinkage, rule, standardize):
+def _prepare(
+    S: Float[Array, "p p"], n: Float[Array, ""], shrinkage: Float[Array, ""] | None, rule: str | None, standardize: bool
+) -> tuple[Float[Array, "p p"], Float[Array, "p"] | None, Float[Array, ""], Interval | None]:
     """The matrix, its scale (or None), the shrinkage (None: by the rule) and the bounds (None without a rule)."""
     S, variance, scale = (S + S.T) / 2, jnp.diagonal(S), None
     # A variable that is constant in a fold cannot be scaled; it stays apart, with variance one.
@@ -336,14 +343,14 @@ def _prepare(S, n, shrinkage, rule, standardize):
     return S, scale, shrinkage, None if rule is None else Interval(*_bounds(lax.stop_gradient(S), rule))
 
 
-def _oas(R, n):
+def _oas(R: Float[Array, "p p"], n: Float[Array, ""]) -> Float[Array, ""]:
     """The oracle approximating shrinkage of a correlation matrix towards the identity."""
     p = R.shape[0]
     power = jnp.mean(R**2)
     return jnp.minimum((power + 1) / ((n + 1) * jnp.maximum(power - 1 / p, jnp.finfo(R.dtype).tiny)), MOST_SHRINKAGE)
 
 
-def _bounds(S, rule):
+def _bounds(S: Float[Array, "p p"], rule: str) -> tuple[Float[Array, ""], Float[Array, ""]]:
     p, trace = S.shape[0], jnp.trace(S)
     least, largest = smallest_and_largest(S)
     if rule == "lu":
@@ -353,7 +360,7 @@ def _bounds(S, rule):
     return 1 / trace, jnp.where(regular, p / jnp.where(regular, least, 1), (p - 1) * p / (XI * trace))
 
 
-def _check_bounds(bounds, dtype):
+def _check_bounds(bounds: Any, dtype: DTypeLike) -> tuple[str | None, Interval | None]:
     if isinstance(bounds, str):
         if bounds not in RULES:
             raise ValueError(f"bounds: must be one of {', '.join(RULES)}, or a pair of numbers, got {bounds!r}.")
@@ -365,7 +372,7 @@ def _check_bounds(bounds, dtype):
     return None, Interval(*(jnp.asarray(bound, dtype) for bound in bounds))
 
 
-def _check_shrinkage(shrinkage, dtype):
+def _check_shrinkage(shrinkage: Any, dtype: DTypeLike) -> tuple[bool, Float[Array, ""]]:
     """Whether it comes from the rule, and the number (zero until the rule has been asked)."""
     if isinstance(shrinkage, str) and shrinkage == "oas":
         return True, jnp.zeros((), dtype)
@@ -374,7 +381,7 @@ def _check_shrinkage(shrinkage, dtype):
     return False, jnp.asarray(shrinkage, dtype)
 
 
-def _check_matrix(S):
+def _check_matrix(S: Any) -> None:
     if S.ndim != 2 or S.shape[0] != S.shape[1] or S.shape[0] < 2:
         raise ValueError(f"S: needs a square matrix of at least two variables, got shape {S.shape}.")
     if not is_concrete(S):

@@ -4,9 +4,9 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, is_concrete, replace
+from .._types import ArrayLike, Support, is_concrete, replace
 from ..linalg import dot, largest_eigenvalue, random_start
 from .base import AbstractRestrictable, AbstractRestricted, gather
 from .normal_equations import GramEquations
@@ -32,14 +32,14 @@ class QuadraticForm(AbstractRestrictable):
     b: Float[Array, "p"]
     constant: Float[Array, ""]
 
-    def __init__(self, A: ArrayLike, b: ArrayLike, constant: ArrayLike = 0.0):
+    def __init__(self, A: ArrayLike, b: ArrayLike, constant: ArrayLike = 0.0) -> None:
         self.A = jnp.asarray(A)
         if not jnp.issubdtype(self.A.dtype, jnp.floating):
             self.A = self.A.astype(float)
         self.b = jnp.asarray(b, self.A.dtype)
         self.constant = jnp.asarray(constant, self.A.dtype)
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.A.ndim != 2 or self.A.shape[0] != self.A.shape[1] or self.A.shape[0] == 0:
             raise ValueError(f"A: needs a square matrix, got shape {self.A.shape}.")
         if self.b.shape != self.A.shape[:1]:
@@ -77,36 +77,36 @@ class QuadraticForm(AbstractRestrictable):
     def ifo_per_gradient(self) -> int:
         return 1
 
-    def forward(self, x, support=None):  # A x
+    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Any:  # A x
         return dot(self.A, x) if support is None else dot(gather(x, support), self.A[support.idx])
 
-    def value_at(self, forward, x):
+    def value_at(self, forward: Any, x: Float[Array, "d"]) -> Float[Array, ""]:
         return 0.5 * dot(x, forward) - dot(self.b, x) + self.constant
 
-    def grad_at(self, forward, x):
+    def grad_at(self, forward: Any, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return forward - self.b
 
-    def curvature_at(self, forward, v, support):
+    def curvature_at(self, forward: Any, v: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
         return dot(v, self.forward(v, support))
 
     def gram_product(self, v: Float[Array, "p"]) -> Float[Array, "p"]:
         """A v."""
         return dot(self.A, v)
 
-    def lipschitz(self):
+    def lipschitz(self) -> Float[Array, ""]:
         return largest_eigenvalue(self.gram_product, random_start(self.n_coefficients, self.dtype))
 
-    def normal_equations(self, x=None):
+    def normal_equations(self, x: Float[Array, "d"] | None = None) -> GramEquations:
         return GramEquations(self.A, self.b, jnp.diagonal(self.A), 2 * self.constant)
 
-    def subset(self, idx):
+    def subset(self, idx: Int[Array, "m"]) -> "QuadraticForm":
         return replace(self, A=self.A[idx][:, idx], b=self.b[idx])
 
     @property
-    def quadratic(self):
+    def quadratic(self) -> bool:
         return True
 
-    def restrict(self, support):
+    def restrict(self, support: Support) -> "RestrictedQuadratic":
         both = support.mask[:, None] & support.mask
         A = jnp.where(both, self.A[support.idx][:, support.idx], 0)
         return RestrictedQuadratic(A, gather(self.b, support), self.constant, support.mask)
@@ -121,20 +121,20 @@ class RestrictedQuadratic(AbstractRestricted):
     mask: Array
 
     @property
-    def quadratic(self):
+    def quadratic(self) -> bool:
         return True
 
-    def value(self, z):
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         return 0.5 * dot(z, dot(self.A, z)) - dot(self.b, z) + self.constant
 
-    def grad(self, z):
+    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return dot(self.A, z) - self.b
 
-    def hvp(self, z, v):
+    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
         return dot(self.A, v)
 
-    def hess(self, z, damping=0.0):
+    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
         return self.A
 
-    def scale(self, z):
+    def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return jnp.diagonal(self.A)

@@ -1,10 +1,11 @@
 """The restrictions of a linear model to a support."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._types import Support
 from ..linalg import dot
@@ -25,46 +26,46 @@ class RestrictedLinearModel(AbstractRestricted):
     free: Array | None = None
 
     @property
-    def intercept(self):
+    def intercept(self) -> Array | None:
         return self.free
 
     @property
-    def quadratic(self):
+    def quadratic(self) -> bool:
         return self.loss.quadratic
 
     @property
-    def kinked(self):
+    def kinked(self) -> bool:
         return self.loss.kinked
 
-    def _predict(self, z):
+    def _predict(self, z: Float[Array, "m"]) -> Float[Array, "n"]:
         eta = dot(self.A, z)
         return bounded(eta if self.offset is None else eta + self.offset, self.weights)
 
-    def value(self, z):
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         return dot(self.weights, self.loss.value(self._predict(z), self.y)) + 0.5 * dot(self.ridge * z, z)
 
-    def grad(self, z):
+    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return dot(self.weights * self.loss.derivative(self._predict(z), self.y), self.A) + self.ridge * z
 
-    def grad_terms(self, z):
+    def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         slopes = jnp.abs(self.loss.derivative(self._predict(z), self.y))
         return dot(self.weights * slopes, jnp.abs(self.A)) + self.ridge * jnp.abs(z)
 
-    def _curvature_weights(self, z, damping):
+    def _curvature_weights(self, z: Float[Array, "m"], damping: Float[Array, ""] | float) -> Float[Array, "n"]:
         return self.weights * damped_curvature(self.loss, self._predict(z), self.y, damping)
 
-    def hvp(self, z, v):
+    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
         return self.hessian_product(z)(v)
 
-    def hessian_product(self, z):
+    def hessian_product(self, z: Float[Array, "m"]) -> Callable[[Array], Array]:
         curvature = self._curvature_weights(z, 0.0)
         return lambda v: dot(curvature * dot(self.A, v), self.A) + self.ridge * v
 
-    def hess(self, z, damping=0.0):
+    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
         scaled = self.A * self._curvature_weights(z, damping)[:, None]
         return dot(scaled.T, self.A) + jnp.diag(self.ridge)
 
-    def scale(self, z):
+    def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return dot(self.weights * majorant(self.loss, self._predict(z), self.y), self.A**2) + self.ridge
 
 
@@ -78,44 +79,46 @@ class RestrictedSparseModel(AbstractRestricted):
     support: Support
 
     @property
-    def mask(self):
+    def mask(self) -> Bool[Array, "m"]:
         return self.support.mask
 
     @property
-    def quadratic(self):
+    def quadratic(self) -> bool:
         return self.model.quadratic
 
     @property
-    def kinked(self):
+    def kinked(self) -> bool:
         return self.model.loss.kinked
 
-    def _full(self, z):
+    def _full(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
         return scatter(z, self.support, self.model.n_coefficients + self.model.n_free)
 
-    def value(self, z):
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         return self.model.value(self._full(z))
 
-    def grad(self, z):
+    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return gather(self.model.value_and_grad(self._full(z))[1], self.support)
 
-    def hvp(self, z, v):
+    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
         return self.hessian_product(z)(v)
 
-    def hessian_product(self, z, damping=0.0):
+    def hessian_product(
+        self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0
+    ) -> Callable[[Array], Array]:
         model = self.model
         curvature = damped_curvature(model.loss, model.forward(self._full(z)), model.y, damping)
         curvature = model._weights() * curvature
 
-        def times(v):
+        def times(v: Float[Array, "m"]) -> Float[Array, "m"]:
             v = self._full(v)
             return gather(model.transpose_product(curvature * model.product(v)) + model.ridge() * v, self.support)
 
         return times
 
-    def hess(self, z, damping=0.0):
+    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
         return lax.map(self.hessian_product(z, damping), jnp.eye(z.shape[0], dtype=z.dtype))
 
-    def scale(self, z):
+    def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         model = self.model
         curvature = model._weights() * majorant(model.loss, model.forward(self._full(z)), model.y)
         return gather(model.gram_diagonal(curvature) + model.ridge(), self.support)

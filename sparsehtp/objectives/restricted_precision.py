@@ -18,32 +18,32 @@ class RestrictedPrecision(AbstractRestricted):
     mask: Bool[Array, "m"]
     target: Float[Array, ""]
 
-    def unless_above(self, target):
+    def unless_above(self, target: Float[Array, ""] | float) -> "RestrictedPrecision":
         return replace(self, target=target)
 
-    def _scatter(self, z):
+    def _scatter(self, z: Float[Array, "m"]) -> Float[Array, "p p"]:
         objective = self.objective
         return objective.unpack(scatter(z, self.support, objective.n_coefficients + objective.n_free))
 
-    def _gather(self, A):
+    def _gather(self, A: Float[Array, "p p"]) -> Float[Array, "m"]:
         return jnp.where(self.mask, self.objective.pack(A)[self.support.idx], 0)
 
-    def value(self, z):
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         objective = self.objective
         x = scatter(z, self.support, objective.n_coefficients + objective.n_free)
         return objective.value(x)
 
-    def _inverse(self, z):
+    def _inverse(self, z: Float[Array, "m"]) -> Float[Array, "p p"]:
         return factorise(self._scatter(z), self.objective.interval).inverse
 
-    def grad(self, z):
+    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return self._gather(self.objective.S - self._inverse(z))
 
-    def hvp(self, z, v):
+    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
         W = self._inverse(z)
         return self._gather(dot(dot(W, self._scatter(v)), W))
 
-    def hess(self, z, damping=0.0):
+    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
         # Of unit moves e = (i, j), f = (k, l) in the Frobenius norm: W_ik W_jl + W_il W_jk, halved for two diagonals.
         W, p, pairs = self._inverse(z), self.objective.n_variables, self.objective.n_coefficients
         idx = self.support.idx
@@ -54,7 +54,13 @@ class RestrictedPrecision(AbstractRestricted):
         H = W[i[:, None], i] * W[j[:, None], j] + W[i[:, None], j] * W[j[:, None], i]
         return H * weight[:, None] * weight
 
-    def minimise(self, z0, lower=None, upper=None, max_steps=None):
+    def minimise(
+        self,
+        z0: Float[Array, "m"],
+        lower: Float[Array, "m"] | None = None,
+        upper: Float[Array, "m"] | None = None,
+        max_steps: int | None = None,
+    ) -> Refit:
         """Minimiser over the support, by Newton-CG or ADMM (`Precision(debias=...)`); no box."""
         objective = self.objective
         allowed = self._scatter(jnp.ones_like(z0)) != 0
@@ -64,7 +70,7 @@ class RestrictedPrecision(AbstractRestricted):
         )
         return Refit(self._gather(fit.matrix), jnp.zeros((), bool), fit.solved)
 
-    def without_each(self, z, n_free):
+    def without_each(self, z: Float[Array, "m"], n_free: int) -> Float[Array, "m"]:
         """L without each pair, with the two variances that it joined minimised out; infinite for the diagonal."""
         objective, p = self.objective, self.objective.n_variables
         A = self._scatter(z)

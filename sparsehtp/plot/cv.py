@@ -80,7 +80,7 @@ def plot_cv(cv: CrossValidation | dict[str, Any], ax: Any = None) -> Any:
     return ax.figure
 
 
-def _limit(ax, mean, se, best, ks):
+def _limit(ax: Any, mean: np.ndarray, se: np.ndarray, best: Any, ks: np.ndarray) -> None:
     """Leave out what is far above the fit without features: overfitted rows can have any loss."""
     if not np.isfinite(mean[best]):
         return

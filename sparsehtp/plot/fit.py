@@ -50,7 +50,7 @@ def plot_fit(
     return figure
 
 
-def _draw_objective(ax, value):
+def _draw_objective(ax: Any, value: np.ndarray) -> None:
     finite = value[np.isfinite(value)]
     best = finite.min() if finite.size else np.nan
     gap = value - best
@@ -60,7 +60,7 @@ def _draw_objective(ax, value):
     ax.set_ylabel("objective minus best" if log else "objective")
 
 
-def _draw_steps(ax, y, log):
+def _draw_steps(ax: Any, y: np.ndarray, log: Any) -> None:
     steps = np.arange(1, y.size + 1)
     drawn = np.isfinite(y) & ((y > 0) | (not log))
     marker = "o" if y.size <= 60 else None
@@ -76,7 +76,7 @@ def _draw_steps(ax, y, log):
     tidy(ax)
 
 
-def _draw_bars(ax, names, coefficients, caption):
+def _draw_bars(ax: Any, names: Sequence[str], coefficients: np.ndarray, caption: str) -> None:
     order = np.argsort(-np.abs(coefficients), kind="stable")[:MAX_BARS]
     signed_bars(ax, coefficients[order], [short_name(names[j]) for j in order])
     left_out = coefficients.size - order.size

@@ -149,7 +149,7 @@ def plot_graph(
     return ax.figure
 
 
-def _networkx():
+def _networkx() -> Any:
     try:
         import networkx
     except ImportError as error:
@@ -157,7 +157,7 @@ def _networkx():
     return networkx
 
 
-def _layout(networkx, graph):
+def _layout(networkx: Any, graph: Any) -> dict[Any, tuple[float, float]]:
     """Places of the nodes: every component by itself, side by side in rows, so that none runs into another."""
     components = sorted(networkx.connected_components(graph), key=len, reverse=True)
     place, x, y, height, width = {}, 0.0, 0.0, 0.0, 0.0
@@ -175,7 +175,7 @@ def _layout(networkx, graph):
     return place
 
 
-def _colours(groups, p):
+def _colours(groups: Sequence[Any] | None, p: int) -> tuple[list[str], dict[str, str]]:
     if groups is None:
         return ["#333333"] * p, {}
     labels, counts = np.unique(np.asarray(groups).astype(str), return_counts=True)
@@ -184,7 +184,7 @@ def _colours(groups, p):
     return [legend.get(str(label), "#999999") for label in groups], legend
 
 
-def _legend(ax, weights, groups):
+def _legend(ax: Any, weights: np.ndarray, groups: dict[str, str]) -> None:
     from matplotlib.lines import Line2D
 
     lines = [

@@ -58,7 +58,7 @@ def plot_stability(
     return ax.figure
 
 
-def _caption(ks, bound, threshold):
+def _caption(ks: np.ndarray, bound: np.ndarray, threshold: float) -> str:
     bounded = np.flatnonzero(np.isfinite(bound) & (ks > 0))
     if not bounded.size:
         return "There is no bound on the number of false selections here."

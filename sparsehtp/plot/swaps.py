@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from .._solve import solve
 from ..iteration.results import Solution
@@ -60,7 +60,7 @@ def best_swaps(objective: LinearModel, solution: Solution) -> Swaps:
     threshold = Sparsity(1, keep=np.arange(chosen.size - 1))
 
     @jax.jit
-    def exchange(idx):
+    def exchange(idx: Int[Array, "m"]) -> Solution:
         return solve(objective.subset(idx), threshold, ForwardSelection(), throw=False)
 
     substitutes, values = [], []

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
 from .._tolerances import tolerance
-from .._types import in_double, is_concrete, replace
+from .._types import ArrayLike, in_double, is_concrete, replace
 from ..duality import Dual, Fixed, dual_of, relax, require_dual
 from ..thresholds import L0L1L2
 from ..thresholds.base import next_power_of_two
@@ -70,11 +71,11 @@ def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None 
 
 
 @program
-def _value(objective, x):
+def _value(objective: Any, x: Array) -> Float[Array, ""]:
     return objective.value(x)
 
 
-def _lower_bound(objective, threshold, upper, tol):
+def _lower_bound(objective: Any, threshold: Any, upper: float, tol: float) -> Bounds:
     (n, p), dtype = objective.design.shape, objective.dtype
     none = jnp.zeros(p, bool)
     dual = dual_of(objective, threshold, Fixed(none, none))  # the same program with and without fixed features
@@ -104,12 +105,14 @@ def _lower_bound(objective, threshold, upper, tol):
     return Bounds(min(lower, float(best)), np.flatnonzero(zero), np.flatnonzero(nonzero), decided)
 
 
-def _steps(objective):
+def _steps(objective: Any) -> int:
     n, p = objective.design.shape
     return int(np.clip(WORK / (4 * n * p), LEAST_STEPS, MOST_STEPS))
 
 
-def _round_of(dual, tol, upper, useless, w0, max_steps):
+def _round_of(
+    dual: Dual, tol: Any, upper: Any, useless: Any, w0: Float[Array, "p"], max_steps: int
+) -> tuple[Bool[Array, ""], Float[Array, ""], Fixed, Float[Array, "p"]]:
     solved = relax(dual, tol, upper, useless, max_steps, w0)
     point = dual.point(solved.a)
     fixed, better = screen(dual, point, dual.energies(), upper)
@@ -121,7 +124,9 @@ def _round_of(dual, tol, upper, useless, w0, max_steps):
 _round = program(_round_of, static_argnames="max_steps")
 
 
-def _smaller(dual: Dual, fixed: Fixed, features, w):
+def _smaller(
+    dual: Dual, fixed: Fixed, features: Int[np.ndarray, "p"], w: Float[ArrayLike, "p"]
+) -> tuple[Dual, Int[np.ndarray, "_"], Any]:
     """The same problem with the fixed features known, on a power of two of columns where that halves the work."""
     live = np.flatnonzero(~fixed.out)
     width = next_power_of_two(max(live.size, 8))

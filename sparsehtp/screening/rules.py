@@ -21,6 +21,8 @@ decided by it. A fixed feature changes D, since the restricted problem has the s
 are repeated.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
@@ -44,7 +46,7 @@ def screen(
     no, norms = jnp.zeros(point.tau.shape, bool), dual.norms()
     rule = _phi if dual.penalised else _ranks
 
-    def repeat(_, fixed):
+    def repeat(_: Any, fixed: Fixed) -> Fixed:
         known = shrunk(dual, fixed)
         here = known.point(point.a, point.tau)
         new = rule(known, here, energies, upper + known.rounding(here, norms))
@@ -69,7 +71,7 @@ def gap_sphere(dual: Dual, point: DualPoint, energies: Float[Array, "p"], upper:
     return Fixed(bound < l1 + jnp.sqrt(2 * l0 * dual.ridge), jnp.zeros(bound.shape, bool))
 
 
-def _phi(dual, point, energies, upper):
+def _phi(dual: Dual, point: DualPoint, energies: Float[Array, "p"], upper: Float[Array, ""]) -> Fixed:
     l0, l1 = dual.prices
     ridge = dual.ridge
     smoothness = jnp.asarray(dual.objective.loss.smoothness, ridge.dtype)
@@ -91,7 +93,7 @@ def _phi(dual, point, energies, upper):
     return Fixed(free & (rest + phi > upper) & ~inn, inn)
 
 
-def _ranks(dual, point, energies, upper):
+def _ranks(dual: Dual, point: DualPoint, energies: Float[Array, "p"], upper: Float[Array, ""]) -> Fixed:
     fixed = dual.masks()
     free = ~(fixed.out | fixed.inn)
     k = dual.slots()

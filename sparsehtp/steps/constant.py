@@ -1,11 +1,13 @@
 """A constant step size, and one from a schedule."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._types import ArrayLike, Support
 from ..losses.base import positive
 from .base import AbstractStep
 
@@ -25,19 +27,27 @@ class ConstantStep(AbstractStep):
     scale: Float[Array, ""] | float
     searches = False
 
-    def __init__(self, size=None, scale=1.0):
+    def __init__(self, size: ArrayLike | None = None, scale: ArrayLike = 1.0) -> None:
         self.size, self.scale = size, scale
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.size is not None:
             positive("size", self.size)
         positive("scale", self.scale)
 
-    def init(self, objective):
+    def init(self, objective: Any) -> Float[Array, ""]:
         size = self.scale / objective.lipschitz() if self.size is None else self.size
         return jnp.asarray(size, objective.dtype)
 
-    def propose(self, objective, forward, grad, entries, previous, t):
+    def propose(
+        self,
+        objective: Any,
+        forward: Float[Array, "m"],
+        grad: Float[Array, "d"],
+        entries: Support | None,
+        previous: Float[Array, ""],
+        t: Any,
+    ) -> Float[Array, ""]:
         return previous
 
 
@@ -48,16 +58,24 @@ class ScheduleStep(AbstractStep):
         schedule: a JAX function from the step number to a positive size; static, so define it once at module level.
     """
 
-    schedule: Callable = eqx.field(static=True)
+    schedule: Callable[[Any], Any] = eqx.field(static=True)
     searches = False
 
-    def init(self, objective):
+    def init(self, objective: Any) -> Float[Array, ""]:
         return jnp.asarray(self.schedule(0), objective.dtype)
 
-    def propose(self, objective, forward, grad, entries, previous, t):
+    def propose(
+        self,
+        objective: Any,
+        forward: Float[Array, "m"],
+        grad: Float[Array, "d"],
+        entries: Support | None,
+        previous: Float[Array, ""],
+        t: Any,
+    ) -> Float[Array, ""]:
         return jnp.asarray(self.schedule(t), previous.dtype)
 
 
-def inverse_sqrt(t):
+def inverse_sqrt(t: Any) -> Float[Array, ""]:
     """1 / sqrt(t + 1): the schedule for non-smooth losses."""
     return (t + 1.0) ** -0.5

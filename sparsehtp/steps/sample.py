@@ -1,9 +1,12 @@
 """Step sizes for gradients of single samples and mini-batches."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._types import ArrayLike, Support
 from ..losses.base import positive
 from ..objectives.finite_sum import AbstractFiniteSum
 from .base import AbstractStep
@@ -32,13 +35,13 @@ class SampleStep(AbstractStep):
     batch_size: int = eqx.field(static=True)
     searches = False
 
-    def __init__(self, scale=1.0, batch_size=1):
+    def __init__(self, scale: ArrayLike = 1.0, batch_size: int = 1) -> None:
         self.scale, self.batch_size = scale, batch_size
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         positive("scale", self.scale)
 
-    def init(self, objective):
+    def init(self, objective: Any) -> Float[Array, ""]:
         if not isinstance(objective, AbstractFiniteSum):
             raise TypeError(f"step: SampleStep needs samples, and {type(objective).__name__} has none.")
         n = objective.n_samples
@@ -48,5 +51,13 @@ class SampleStep(AbstractStep):
         mean = (1 - single) * objective.lipschitz() if single < 1 else 0.0
         return jnp.asarray(self.scale / (largest + mean), objective.dtype)
 
-    def propose(self, objective, forward, grad, entries, previous, t):
+    def propose(
+        self,
+        objective: Any,
+        forward: Float[Array, "m"],
+        grad: Float[Array, "d"],
+        entries: Support | None,
+        previous: Float[Array, ""],
+        t: Any,
+    ) -> Float[Array, ""]:
         return previous

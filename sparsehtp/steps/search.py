@@ -1,8 +1,11 @@
 """Step sizes found by a search."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._types import ArrayLike, Support
 from ..objectives.base import gather, scatter
 from .base import AbstractStep
 
@@ -23,13 +26,21 @@ class NormalisedStep(AbstractStep):
     shrink: Float[Array, ""] | float
     searches = True
 
-    def __init__(self, shrink=0.5):
+    def __init__(self, shrink: ArrayLike = 0.5) -> None:
         self.shrink = shrink
 
-    def init(self, objective):
+    def init(self, objective: Any) -> Float[Array, ""]:
         return jnp.ones((), objective.dtype)
 
-    def propose(self, objective, forward, grad, entries, previous, t):
+    def propose(
+        self,
+        objective: Any,
+        forward: Float[Array, "m"],
+        grad: Float[Array, "d"],
+        entries: Support | None,
+        previous: Float[Array, ""],
+        t: Any,
+    ) -> Float[Array, ""]:
         along = grad if entries is None else scatter(gather(grad, entries), entries, grad.shape[0])
         curvature = objective.curvature_at(forward, along, entries)
         size = jnp.sum(along**2) / jnp.where(curvature > 0, curvature, 1)
@@ -51,11 +62,19 @@ class BacktrackingStep(AbstractStep):
     searches = True
     grows = True
 
-    def __init__(self, initial=1.0, shrink=0.5, grow=2.0):
+    def __init__(self, initial: ArrayLike = 1.0, shrink: ArrayLike = 0.5, grow: ArrayLike = 2.0) -> None:
         self.initial, self.shrink, self.grow = initial, shrink, grow
 
-    def init(self, objective):
+    def init(self, objective: Any) -> Float[Array, ""]:
         return jnp.asarray(self.initial, objective.dtype)
 
-    def propose(self, objective, forward, grad, entries, previous, t):
+    def propose(
+        self,
+        objective: Any,
+        forward: Float[Array, "m"],
+        grad: Float[Array, "d"],
+        entries: Support | None,
+        previous: Float[Array, ""],
+        t: Any,
+    ) -> Float[Array, ""]:
         return jnp.where(t == 0, previous, previous * self.grow)

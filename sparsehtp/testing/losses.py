@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from .._programs import program
 from ..losses import AbstractConjugateLoss, AbstractLoss, AbstractVectorLoss
@@ -65,26 +66,26 @@ class _Facts(NamedTuple):
 
 
 @program
-def _facts(loss, eta, y):
+def _facts(loss: AbstractLoss, eta: Array, y: Array) -> _Facts:
     methods = (loss.value, loss.derivative, loss.second_derivative, loss.majorant)
-    return _Facts(*(method(eta, y) for method in methods), loss.mean(eta))
+    return _Facts._make([*(method(eta, y) for method in methods), loss.mean(eta)])
 
 
 @program
-def _one_by_one(loss, eta, y):
+def _one_by_one(loss: AbstractLoss, eta: Array, y: Array) -> tuple[Array, Array]:
     return jax.vmap(lambda eta, y: (loss.value(eta, y), loss.derivative(eta, y)))(eta, y)
 
 
 @program
-def _dual(loss, a, y):
+def _dual(loss: AbstractConjugateLoss, a: Array, y: Array) -> tuple[Array, Array, Array]:
     return loss.conjugate(a, y), loss.conjugate_derivative(a, y), loss.project_dual(a, y)
 
 
-def _padded(a):
+def _padded(a: np.ndarray) -> np.ndarray:
     return np.resize(np.asarray(a, float), SIZE)
 
 
-def _at(loss, eta, y):
+def _at(loss: AbstractLoss, eta: np.ndarray, y: np.ndarray) -> _Facts:
     """The methods at points of one shape, as arrays of that shape."""
     with traced(loss):
         facts = _facts(loss, _padded(eta), _padded(y))
@@ -93,7 +94,7 @@ def _at(loss, eta, y):
     return _Facts(*(np.asarray(each)[: eta.size].reshape(eta.shape) for each in facts))
 
 
-def _dual_at(loss, a, y):
+def _dual_at(loss: AbstractConjugateLoss, a: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
     with traced(loss):
         out = _dual(loss, _padded(a), _padded(y))
     for name, value in zip(("conjugate", "conjugate_derivative", "project_dual"), out, strict=True):
@@ -101,7 +102,7 @@ def _dual_at(loss, a, y):
     return [np.asarray(each)[: a.size].reshape(a.shape) for each in out]
 
 
-def _targets(loss, eta, rng):
+def _targets(loss: AbstractLoss | AbstractVectorLoss, eta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     y = np.asarray(loss.draw_targets(eta, rng))
     law(loss, "draw_targets gives finite targets", np.isfinite(y), y=y)
     try:
@@ -111,7 +112,7 @@ def _targets(loss, eta, rng):
     return y
 
 
-def _check_derivatives(loss, eta, y, rng):
+def _check_derivatives(loss: AbstractLoss, eta: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> None:
     here, above, below = (_at(loss, eta + side, y) for side in (0, H, -H))
     other = rng.uniform(-3, 3, eta.size)
     there = _at(loss, other, y)
@@ -147,7 +148,7 @@ def _check_derivatives(loss, eta, y, rng):
         equal(loss, text, here.value, (eta - y) ** 2 / 2, 1e-9, 1e-9, eta=eta, y=y)
 
 
-def _check_smoothness(loss, y):
+def _check_smoothness(loss: AbstractLoss, y: np.ndarray) -> None:
     grid, y = np.broadcast_arrays(GRID[:, None], y)
     facts = _at(loss, grid, y)
     rise, step = np.diff(facts.derivative, axis=0), np.diff(grid, axis=0)
@@ -173,7 +174,7 @@ def _check_smoothness(loss, y):
         law(loss, text, jump <= 0.5 * rise.max(axis=0) + 1e-9, jump=jump, near_eta=fine[0], y=y[0])
 
 
-def _check_mean(loss, y):
+def _check_mean(loss: AbstractLoss, y: np.ndarray) -> None:
     mean = _at(loss, GRID, np.resize(y, GRID.size)).mean
     law(loss, "mean is finite", np.isfinite(mean), mean=mean, eta=GRID)
     law(loss, "mean rises", np.diff(mean) > 0, mean=mean[1:], before=mean[:-1], eta=GRID[1:])
@@ -190,7 +191,7 @@ def _check_mean(loss, y):
         law(loss, "the expected derivative is zero under mean", np.abs(expected) <= 1e-12, found=expected, eta=eta)
 
 
-def _check_conjugate(loss, eta, y, rng):
+def _check_conjugate(loss: AbstractConjugateLoss, eta: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> None:
     here = _at(loss, eta, y)
     a = here.derivative
     conjugate, *_ = _dual_at(loss, a, y)
@@ -198,7 +199,7 @@ def _check_conjugate(loss, eta, y, rng):
     text = "value + conjugate = a eta at a = derivative(eta, y)"
     equal(loss, text, here.value + conjugate, a * eta, 0, room, a=a, eta=eta, y=y)
 
-    def is_bound(a, conjugate):
+    def is_bound(a: np.ndarray, conjugate: np.ndarray) -> None:
         text = "value + conjugate >= a eta"
         for other in (*rng.uniform(-3, 3, (5, y.size)), np.resize(GRID, y.size)):
             value = _at(loss, other, y).value
@@ -235,11 +236,11 @@ def _check_conjugate(loss, eta, y, rng):
     text = "project_dual gives the nearest point where the conjugate is finite"
     near = np.abs(projected - a)[:TARGETS]
     law(loss, text, near <= distance + 1e-9, distance=near, of_another=distance, a=a[:TARGETS], y=y[:TARGETS])
-    expected = 0.0 if np.isinf(loss.smoothness) else 1 / float(loss.smoothness)
-    equal(loss, "strong_convexity is one over smoothness", loss.strong_convexity, expected, 1e-12)
+    inverse = 0.0 if np.isinf(loss.smoothness) else 1 / float(loss.smoothness)
+    equal(loss, "strong_convexity is one over smoothness", loss.strong_convexity, inverse, 1e-12)
 
 
-def _check_single_precision(loss, eta, y):
+def _check_single_precision(loss: AbstractLoss, eta: np.ndarray, y: np.ndarray) -> None:
     with jax.enable_x64(True):
         fine = _one_by_one(loss, eta, y)
     with jax.enable_x64(False):
@@ -250,7 +251,7 @@ def _check_single_precision(loss, eta, y):
         equal(loss, f"{name} in float32 is that in float64", a, b, 1e-5, 2e-6, eta=eta, y=y)
 
 
-def _check_deviance(loss, eta, y):
+def _check_deviance(loss: AbstractLoss, eta: np.ndarray, y: np.ndarray) -> None:
     weights = np.ones(eta.size)
     for each in (eta, np.zeros(eta.size), np.full(eta.size, 0.5)):
         most = 1 if each is eta else 1e-9
@@ -261,19 +262,19 @@ def _check_deviance(loss, eta, y):
 
 # --- several predictions per sample ----------------------------------------------------------------------------------
 @program
-def _vector_facts(loss, eta, y):
+def _vector_facts(loss: AbstractVectorLoss, eta: Array, y: Array) -> tuple[Array, ...]:
     d, q = loss.curvature(eta, y)
     q = jnp.zeros_like(d) if q is None else q
     return loss.value(eta, y), loss.derivative(eta, y), d, q, loss.majorant(eta, y), loss.mean(eta)
 
 
-def _check_vector(loss, rng):
+def _check_vector(loss: AbstractVectorLoss, rng: np.random.Generator) -> None:
     c = loss.n_responses(_targets(loss, np.zeros((POINTS, 3)), rng))
     eta, along = rng.uniform(-2, 2, (POINTS, c)), rng.standard_normal((POINTS, c))
     y = _targets(loss, rng.uniform(-2, 2, (POINTS, c)), rng)
     targets = loss.targets(y, POINTS, np.float64)
-    here, above, below = (_vector_facts(loss, eta + side * along, targets) for side in (0, H, -H))
-    here, above, below = ([np.asarray(each) for each in facts] for facts in (here, above, below))
+    sides = (_vector_facts(loss, eta + side * along, targets) for side in (0, H, -H))
+    here, above, below = ([np.asarray(each) for each in facts] for facts in sides)
     value, derivative, d, q, majorant, mean = here
     for name, found, shape in (("value", value, (POINTS,)), ("derivative", derivative, (POINTS, c))):
         law(loss, f"{name} has the shape {shape}", found.shape == shape, shape=found.shape)

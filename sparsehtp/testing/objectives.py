@@ -1,8 +1,11 @@
 """The laws of an objective."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from .._programs import program
 from .._types import Support, in_double
@@ -53,7 +56,7 @@ def check_objective(objective: AbstractObjective, seed: int = 0) -> None:
 
 
 @program
-def _facts(objective, x, v, support, all_points):
+def _facts(objective: Any, x: Array, v: Array, support: Support, all_points: Array) -> dict[str, Any]:
     """Everything at x and v, which vanish outside of the support; F and its gradient at all points."""
     forward, sparse = objective.forward(x), objective.forward(x, support)
     out = {
@@ -87,23 +90,23 @@ def _facts(objective, x, v, support, all_points):
 
 
 @program
-def _start(objective, move):
+def _start(objective: Any, move: Array) -> tuple[Array, Array]:
     return objective.origin(), objective.feasible(objective.origin() + move)
 
 
 @program
-def _once(objective, x):
+def _once(objective: Any, x: Array) -> tuple[Any, Any, Array]:
     sample = objective.sample_smoothness() if isinstance(objective, AbstractFiniteSum) else jnp.inf
     return objective.lipschitz(), sample, objective.to_internal(*objective.to_external(x))
 
 
 @program
-def _value(objective, x):
+def _value(objective: Any, x: Array) -> Float[Array, ""]:
     return objective.value(x)
 
 
 @program
-def _model(objective, x):
+def _model(objective: Any, x: Array) -> tuple[Array, ...]:
     equations = objective.normal_equations(x)
     p = objective.n_coefficients
     idx = jnp.arange(1, p)[::-1]
@@ -120,7 +123,7 @@ def _model(objective, x):
 class _Check:
     """An objective with a sparse point x, a direction v on its support, and F with its derivatives there."""
 
-    def __init__(self, objective, rng):
+    def __init__(self, objective: Any, rng: np.random.Generator) -> None:
         self.objective, self.rng = objective, rng
         self.p, self.d = objective.n_coefficients, objective.n_coefficients + objective.n_free
         free = np.arange(self.p, self.d)
@@ -137,13 +140,13 @@ class _Check:
             + [origin + side * H * np.eye(self.d) for side in (1, -1)]
         )
 
-    def law(self, sentence, holds, **numbers):
+    def law(self, sentence: str, holds: Any, **numbers: Any) -> None:
         law(self.objective, sentence, holds, **numbers)
 
-    def equal(self, sentence, found, expected, rtol, atol=0.0, **numbers):
+    def equal(self, sentence: str, found: Any, expected: Any, rtol: float, atol: Any = 0.0, **numbers: Any) -> None:
         equal(self.objective, sentence, found, expected, rtol, atol, **numbers)
 
-    def derivatives(self, objective=None):
+    def derivatives(self, objective: Any = None) -> tuple[Any, np.ndarray, np.ndarray]:
         """The laws of one objective, of this one's structure; (value, gradient, Hessian) at x."""
         objective = self.objective if objective is None else objective
         x, v, d = self.x, self.v, self.d
@@ -173,7 +176,9 @@ class _Check:
             self.equal(f"{name} has the gradient as its mean", found, grad, 1e-10, 1e-12, entry=entry)
         return value, grad, hessian
 
-    def restricted(self, objective, out, value, grad, hessian):
+    def restricted(
+        self, objective: Any, out: dict[str, Any], value: Any, grad: np.ndarray, hessian: np.ndarray
+    ) -> None:
         live = np.asarray(self.support.mask)
         idx = np.asarray(self.support.idx)[live]
         block = hessian[np.ix_(idx, idx)]
@@ -198,7 +203,7 @@ class _Check:
             text = "a quadratic objective has one Hessian"
             self.equal(text, out["hess_elsewhere"], out["hess"], 1e-12, 1e-13)
 
-    def units_and_bounds(self):
+    def units_and_bounds(self) -> None:
         scale = self.objective.internal_scale()
         x = self.x.copy()
         if scale is not None:
@@ -212,7 +217,7 @@ class _Check:
         text = "sample_smoothness is at least lipschitz"
         self.law(text, sample >= lipschitz * (1 - 1e-3), sample_smoothness=sample, lipschitz=lipschitz)
 
-    def models(self):
+    def models(self) -> None:
         try:
             columns, rhs, diagonal, few, expected = (np.asarray(each) for each in _model(self.objective, self.x))
         except TypeError:
@@ -224,7 +229,7 @@ class _Check:
             self.equal("normal_equations have the gradient of F", found, grad, 1e-8, 1e-9)
         self.equal("subset(idx) is F on the coefficients idx", few, expected, 1e-11, 1e-12)
 
-    def weights(self):
+    def weights(self) -> None:
         objective, weights = self.objective, getattr(self.objective, "sample_weight", None)
         try:
             some = [] if weights is None else [objective.reweighted(sample_weight=f * weights) for f in (1.0, 3.0)]
@@ -233,7 +238,7 @@ class _Check:
         for same in some:
             text = "multiples of the sample weights change nothing"
             self.equal(text, self.derivatives(same)[0], self.derivatives()[0], 1e-11, 1e-12)
-        if some:
+        if weights is not None and some:
             other = np.where(np.arange(len(weights)) % 4 == 1, 0, self.rng.uniform(0.5, 2, len(weights)))
             self.derivatives(objective.reweighted(sample_weight=other))
         try:

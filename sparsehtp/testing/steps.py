@@ -1,10 +1,12 @@
 """The laws of a step-size rule."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int
 
 from .._programs import program
 from .._types import in_double
@@ -71,21 +73,21 @@ def check_step(
         law(step, text, far[1:] == step.grows, proposed=out["proposed_after_far"][1:], last=out["far"][1:])
 
 
-def _logistic():
+def _logistic() -> LinearModel:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 6)) * [1, 3, 0.5, 1, 1, 1]
     return LinearModel(X, np.where(X[:, 0] + rng.logistic(size=30) > 0, 1.0, -1.0), Logistic(), l2=0.01)
 
 
 @program
-def _run(objective, threshold, solver, x0):
+def _run(objective: Any, threshold: Any, solver: Any, x0: Array) -> dict[str, Array]:
     rule = solver.step_rule
 
-    def body(state, t):
+    def body(state: Any, t: Int[Array, ""]) -> tuple[Any, dict[str, Array]]:
         entries = threshold.entries(state.point, state.support)
         along = jnp.zeros_like(state.grad).at[entries.idx].add(jnp.where(entries.mask, state.grad[entries.idx], 0))
 
-        def propose(last):
+        def propose(last: Float[Array, ""]) -> Float[Array, ""]:
             return rule.propose(objective, state.forward, state.grad, entries, last, t)
 
         far = jnp.asarray(1e9, x0.dtype) * (1 + state.step_size)
@@ -108,7 +110,7 @@ def _run(objective, threshold, solver, x0):
     return jax.lax.scan(body, state, jnp.arange(STEPS))[1]
 
 
-def _check_search(step, t, out):
+def _check_search(step: Any, t: np.ndarray, out: dict[str, np.ndarray]) -> None:
     shrink = float(step.shrink)
     law(step, "shrink is between 0 and 1", 0 < shrink < 1, shrink=shrink)
     text = "the accepted size is the proposed one, shrunk once per refusal"

@@ -1,10 +1,12 @@
 """The laws of a threshold."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 
 from .._programs import program
 from .._types import Support, in_double, replace
@@ -68,13 +70,13 @@ def check_threshold(
     check.single_precision()
 
 
-def _features(p):
+def _features(p: int) -> LinearModel:
     return LinearModel(np.vstack([np.eye(p), np.ones(p)]), np.zeros(p + 1), fit_intercept=True)
 
 
 @program
-def _lanes(threshold, counts, z, step_size, grad):
-    def one(counts, z, step_size, grad):
+def _lanes(threshold: Any, counts: dict[str, Any], z: Array, step_size: Array, grad: Array) -> dict[str, Any]:
+    def one(counts: dict[str, Any], z: Array, step_size: Array, grad: Array) -> dict[str, Any]:
         bound = replace(threshold, **counts)
         x, support = bound(z, step_size)
         out = {
@@ -110,7 +112,7 @@ def _lanes(threshold, counts, z, step_size, grad):
             out |= {"scores": scores, "margin": bound.margin(z, support)}
             free = scores.size + jnp.arange(bound.n_free)
 
-            def entries_of(unit):
+            def entries_of(unit: Int[Array, ""]) -> Support:
                 return bound.entries(jnp.ones_like(z), Support(jnp.append(free, unit), jnp.ones(free.size + 1, bool)))
 
             out["entries_of_units"] = jax.vmap(entries_of)(jnp.arange(scores.size))
@@ -120,17 +122,17 @@ def _lanes(threshold, counts, z, step_size, grad):
 
 
 @program
-def _results(threshold, counts, z, step_size, grad):
+def _results(threshold: Any, counts: dict[str, Any], z: Array, step_size: Array, grad: Array) -> dict[str, Array]:
     """The results alone: a smaller program."""
     return {"x": jax.vmap(lambda counts, z, t: replace(threshold, **counts)(z, t)[0])(counts, z, step_size)}
 
 
 @program
-def _values(threshold, x):
+def _values(threshold: Any, x: Array) -> Array:
     return jax.vmap(threshold.value)(x)
 
 
-def _members(support, size):
+def _members(support: Any, size: int) -> np.ndarray:
     """(..., size) boolean form of supports."""
     flat = np.zeros((*support.idx.shape[:-1], size), bool)
     np.put_along_axis(flat, np.where(support.mask, support.idx, support.idx[..., :1]), True, axis=-1)
@@ -143,7 +145,7 @@ def _members(support, size):
 class _Check:
     """A bound threshold with its results at all points for all k: arrays of shape (points, ks, ...)."""
 
-    def __init__(self, bound, p, rng):
+    def __init__(self, bound: Any, p: int, rng: np.random.Generator) -> None:
         self.bound, self.p, self.rng = bound, p, rng
         d = p + bound.n_free
         wide = rng.standard_normal((8, d)) * 10.0 ** rng.uniform(-3, 3, (8, d))
@@ -157,13 +159,13 @@ class _Check:
         self.penalised = bool(np.any(np.asarray(_values(bound, jnp.asarray(self.z))) != 0))
         self.room = 1e-12 if isinstance(bound, AbstractSupportThreshold) else 1e-10
 
-    def law(self, sentence, holds, **numbers):
+    def law(self, sentence: str, holds: Any, **numbers: Any) -> None:
         law(self.bound, sentence, holds, **numbers)
 
-    def equal(self, sentence, found, expected, rtol, atol=0.0, **numbers):
+    def equal(self, sentence: str, found: Any, expected: Any, rtol: float, atol: Any = 0.0, **numbers: Any) -> None:
         equal(self.bound, sentence, found, expected, rtol, atol, **numbers)
 
-    def run(self, z, ks, step_size=1.0, bound=None):
+    def run(self, z: np.ndarray, ks: np.ndarray, step_size: float = 1.0, bound: Any = None) -> dict[str, Any]:
         """Results at points z (m, d) for counts ks (m,); with another form of the threshold, x alone."""
         program, bound = (_lanes, self.bound) if bound is None else (_results, bound)
         m, pieces = len(z), []
@@ -178,7 +180,7 @@ class _Check:
             pieces.append(jax.tree.map(lambda a, start=start: np.asarray(a)[: min(LANES, m - start)], out))
         return jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
 
-    def everywhere(self, z, step_size=1.0, bound=None):
+    def everywhere(self, z: np.ndarray, step_size: float = 1.0, bound: Any = None) -> dict[str, Any]:
         """Results at points z (n, d) or (n, ks, d) for all k."""
         if z.ndim == 2:
             z = np.broadcast_to(z[:, None], (len(z), self.ks.size, z.shape[1]))
@@ -186,19 +188,19 @@ class _Check:
         flat = self.run(z.reshape(-1, z.shape[-1]), np.tile(self.ks, n), step_size, bound)
         return jax.tree.map(lambda a: a.reshape(n, self.ks.size, *a.shape[1:]), flat)
 
-    def with_k(self, k):
+    def with_k(self, k: Any) -> Any:
         counts = {name: getattr(self.bound, name) for name in self.bound.counts}
         return replace(self.bound, **jax.tree.map(lambda leaf: np.asarray(k, np.int32), counts))
 
     # --- laws --------------------------------------------------------------------------------------------------------
-    def results(self):
+    def results(self) -> None:
         x, z = self.out["x"], self.z[:, None]
         self.law("the result has the shape of z", x.shape[2:] == z.shape[2:], shape=x.shape[2:], of_z=z.shape[2:])
         self.law("the result is finite", np.isfinite(x), x=x, z=z)
         free = np.arange(z.shape[2]) >= self.p
         self.law("free entries are left alone", (x == z)[..., free], x=x, z=z)
 
-    def nearest(self, reference):
+    def nearest(self, reference: Callable[..., Any] | None) -> None:
         if reference is not None:
             for step_size in (1.0, 0.3) if self.penalised else (1.0,):
                 out = self.everywhere(self.z, step_size)
@@ -215,7 +217,7 @@ class _Check:
         elif isinstance(self.bound, AbstractSupportThreshold):
             self.nearest_of_subsets()
 
-    def distances(self, x, step_size=1.0):
+    def distances(self, x: np.ndarray, step_size: float = 1.0) -> np.ndarray:
         """(n, ks) squared distances from z, halved, plus the penalty."""
         out = 0.5 * np.sum((x - self.z[:, None]) ** 2, axis=-1)
         if self.penalised:
@@ -224,7 +226,7 @@ class _Check:
             )
         return out
 
-    def lowest_along_coordinates(self):
+    def lowest_along_coordinates(self) -> None:
         shares = np.linspace(0, 1, 101)
         for step_size in (1.0, 0.3):
             x, z = self.everywhere(self.z, step_size)["x"], self.z
@@ -238,7 +240,7 @@ class _Check:
             numbers = dict(value=here, lower=there, at=moved, step_size=step_size, z=z[:, None])
             self.law(text, here <= there + 1e-12 * (1 + here), **numbers)
 
-    def nearest_of_subsets(self):
+    def nearest_of_subsets(self) -> None:
         subsets = np.array(np.meshgrid(*[[False, True]] * self.p)).reshape(self.p, -1).T
         z = self.z[::4]
         lower, upper = (self.out[name][0, 0, : self.p] for name in ("lower", "upper"))
@@ -258,7 +260,7 @@ class _Check:
         text = "z on one entry of each of k units is a fixed point"
         self.law(text, fixed | ~by_k, k=self.ks[None, :, None], x=points[:, None])
 
-    def by_what_k_means(self, subsets):
+    def by_what_k_means(self, subsets: np.ndarray) -> np.ndarray:
         """(ks, subsets) which subsets have at most one entry in each of at most k units, beside the kept ones."""
         if not self.keeps_best_units:
             return np.zeros((self.ks.size, len(subsets)), bool)
@@ -269,11 +271,11 @@ class _Check:
         return (counts <= 1).all(1) & ((others > 0).sum(1) <= self.ks[:, None])
 
     @property
-    def keeps_best_units(self):
+    def keeps_best_units(self) -> bool:
         """True if k counts units of one kind, so that any k of them may be kept."""
         return isinstance(self.bound, AbstractUnitThreshold) and self.bound.counts == ("k",)
 
-    def fixed_points(self):
+    def fixed_points(self) -> None:
         x = self.out["x"]
         room = self.room * np.linalg.norm(self.z, axis=1)[:, None, None]
         if not self.penalised:
@@ -290,7 +292,7 @@ class _Check:
         self.law("a larger k keeps at least as much", np.diff(self.out["size"], axis=1) >= 0, size=self.out["size"])
         self.law("a support does not differ from itself", ~self.out["differs"])
 
-    def supports(self):
+    def supports(self) -> None:
         out, x, z, free = self.out, self.out["x"], self.z[:, None], self.bound.n_free
         lower, upper = out["lower"], out["upper"]
         self.law("the result is in its bounds", (x >= lower) & (x <= upper), x=x, lower=lower, upper=upper)
@@ -319,7 +321,7 @@ class _Check:
             text = "free_gradient is the gradient, zero where it pushes out of an active bound"
             self.law(text, out["free_gradient"] == np.where(pushed, 0, grad), x=x, gradient=grad)
 
-    def units(self):
+    def units(self) -> None:
         out, bound = self.out, self.bound
         scores, units = out["scores"], out["scores"].shape[-1]
         chosen = _members(out["support"], units + bound.n_free)[..., :units]
@@ -343,19 +345,19 @@ class _Check:
             few = self.run(self.z, np.ones(len(self.z), int), bound=tight)["x"]
             self.law("the result does not depend on k_max", few == out["x"][:, 1], found=few, expected=out["x"][:, 1])
 
-    def tangents(self):
+    def tangents(self) -> None:
         once, twice = self.out["tangent"], self.out["twice"]
         room = self.room * (1 + np.abs(once))
         self.law("tangent is a projection", np.abs(twice - once) <= room, once=once, twice=twice)
 
-    def alone(self):
+    def alone(self) -> None:
         """One point in a program of its own, with a k that is known."""
         x, _ = jax.jit(lambda z: self.with_k(self.ks[-1])(z))(jnp.asarray(self.z[0]))
         batch = self.out["x"][0, -1]
         room = self.room * np.linalg.norm(self.z[0])
         self.law("a point alone gives what it gives in a batch", np.abs(x - batch) <= room, alone=x, batch=batch)
 
-    def single_precision(self):
+    def single_precision(self) -> None:
         z, x = self.z[:8].astype(np.float32), self.out["x"][:8]
         with jax.enable_x64(True):  # the same points
             exact = self.everywhere(z.astype(float))["x"]
