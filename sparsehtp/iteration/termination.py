@@ -89,10 +89,12 @@ class _Relative(_Criterion):
 class Never(AbstractTermination):
     """Never fires: a run takes all of its `max_steps`."""
 
-    def init(self, state):
+    def init(self, state: Any) -> Any:
         return ()
 
-    def __call__(self, memory, previous, state, info, t):
+    def __call__(
+        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
+    ) -> tuple[Any, Int[Array, ""]]:
         return memory, jnp.int32(0)
 
 

@@ -213,7 +213,7 @@ class Custom(AbstractRestrictable):
         zero = jnp.zeros(self.n_coefficients, self.dtype)
         return largest_eigenvalue(lambda v: self.hvp(zero, v), random_start(self.n_coefficients, self.dtype))
 
-    def normal_equations(self, x: Float[Array, "d"] | None = None) -> HessianEquations:
+    def normal_equations(self, x: Float[Array, "d"] | None = None) -> "HessianEquations":
         x = jnp.zeros(self.n_coefficients, self.dtype) if x is None else x
         value, grad = self.value_and_grad(x)
         product = self.hvp(x, x)
