@@ -213,7 +213,7 @@ class Custom(AbstractRestrictable):
         zero = jnp.zeros(self.n_coefficients, self.dtype)
         return largest_eigenvalue(lambda v: self.hvp(zero, v), random_start(self.n_coefficients, self.dtype))
 
-    def normal_equations(self, x: Float[Array, "d"] | None = None) -> HessianEquations:
+    def normal_equations(self, x: Float[Array, "d"] | None = None) -> "HessianEquations":
         x = jnp.zeros(self.n_coefficients, self.dtype) if x is None else x
         value, grad = self.value_and_grad(x)
         product = self.hvp(x, x)
@@ -243,7 +243,7 @@ class Custom(AbstractRestrictable):
     def subset(self, idx: Int[Array, "m"]) -> Self:
         return replace(self, features=idx if self.features is None else self.features[idx])
 
-    def restrict(self, support: Support) -> RestrictedCustom:
+    def restrict(self, support: Support) -> "RestrictedCustom":
         return RestrictedCustom(self, support)
 
 
@@ -288,7 +288,7 @@ class CustomSum(Custom, AbstractFiniteSum):
         value = self.fun(self._tree(x), jax.tree.map(lambda leaf: leaf[i], samples), *rest)
         return jnp.asarray(value, x.dtype)
 
-    def samples(self) -> CustomSamples:
+    def samples(self) -> "CustomSamples":
         return CustomSamples(self)
 
     def sample_smoothness(self) -> Float[Array, ""]:
