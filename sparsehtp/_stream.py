@@ -149,7 +149,7 @@ def solve_stream(
     return found._replace(seconds=time.monotonic() - began)
 
 
-def _fit(data: _Stream, bound: Any, threshold: Any, size: float, solver: Any, key: Array) -> Streamed:
+def _fit(data: "_Stream", bound: Any, threshold: Any, size: float, solver: Any, key: Array) -> Streamed:
     ridge = np.append(np.full(data.p, float(data.l2)), np.zeros(int(data.fit_intercept)))
     zero = np.zeros(ridge.size)
     start = data.sweep(zero, bound, threshold, solver, key, size)

@@ -243,7 +243,7 @@ class Custom(AbstractRestrictable):
     def subset(self, idx: Int[Array, "m"]) -> Self:
         return replace(self, features=idx if self.features is None else self.features[idx])
 
-    def restrict(self, support: Support) -> RestrictedCustom:
+    def restrict(self, support: Support) -> "RestrictedCustom":
         return RestrictedCustom(self, support)
 
 
@@ -288,7 +288,7 @@ class CustomSum(Custom, AbstractFiniteSum):
         value = self.fun(self._tree(x), jax.tree.map(lambda leaf: leaf[i], samples), *rest)
         return jnp.asarray(value, x.dtype)
 
-    def samples(self) -> CustomSamples:
+    def samples(self) -> "CustomSamples":
         return CustomSamples(self)
 
     def sample_smoothness(self) -> Float[Array, ""]:

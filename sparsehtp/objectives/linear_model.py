@@ -134,7 +134,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         if is_concrete(self.y):
             self.loss.check_targets(host(self.y))
 
-    def _prepare(self, steep: bool) -> _Facts | None:
+    def _prepare(self, steep: bool) -> "_Facts | None":
         """Centre and scale what would lose digits, or leave the dtype's range, when it is squared.
 
         Returns what is known about the prepared columns, None where it is not.
@@ -189,7 +189,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
                 "by a constant of its size, or compute in float64."
             )
 
-    def _standardisation(self, facts: _Facts | None = None) -> tuple[Array | None, Array | None]:
+    def _standardisation(self, facts: "_Facts | None" = None) -> tuple[Array | None, Array | None]:
         if not self.standardize:
             return None, self.inverse_scale
         facts = _facts(self.design, self.sample_weight, True) if facts is None else facts
@@ -202,7 +202,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         dtype = deviation.dtype
         return jnp.asarray(mean, dtype) if self.fit_intercept else None, jnp.asarray(inverse_scale, dtype)
 
-    def _constant(self, facts: _Facts) -> Any:
+    def _constant(self, facts: "_Facts") -> Any:
         """Which columns are constant, but for rounding, over the rows with a weight."""
         if not is_concrete(facts):
             return _is_constant(facts.mean, facts.deviation)
@@ -394,7 +394,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         return jnp.append(random_start(self.n_coefficients, self.dtype), jnp.ones(self.n_free, self.dtype))
 
     # --- samples -----------------------------------------------------------------------------------------------------
-    def samples(self) -> LinearSamples:
+    def samples(self) -> "LinearSamples":
         return LinearSamples(self, self.n_samples * self._weights())
 
     def sample_smoothness(self) -> Float[Array, ""]:

@@ -188,7 +188,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         return largest_eigenvalue(product, features.start())
 
     # --- samples -----------------------------------------------------------------------------------------------------
-    def samples(self) -> MultiSamples:
+    def samples(self) -> "MultiSamples":
         return MultiSamples(self.features.samples(), self.y, self.loss, self.n_responses)
 
     def sample_smoothness(self) -> Float[Array, ""]:
@@ -202,7 +202,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         return self.loss.smoothness * largest + jnp.max(self.l2)
 
     # --- restriction -------------------------------------------------------------------------------------------------
-    def restrict(self, support: Support) -> RestrictedMultiResponse:
+    def restrict(self, support: Support) -> "RestrictedMultiResponse":
         c = self.n_responses
         row, response = support.idx // c, support.idx % c
         ridge = jnp.where(support.mask, self.features.ridge()[row], 0)
