@@ -308,10 +308,7 @@ class CustomSamples(AbstractSamples):
     def scores_at(self, forward):
         return self.scores(forward, jnp.arange(self.model.n_samples))
 
-    def pull(self, scores, i):
-        return jnp.mean(scores, axis=0)
-
-    def pull_all(self, scores):
+    def mean_gradient(self, scores, i=None):
         return jnp.mean(scores, axis=0)
 
     def penalty_grad(self, x):

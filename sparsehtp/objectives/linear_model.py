@@ -500,11 +500,9 @@ class LinearSamples(AbstractSamples):
     def scores_at(self, forward):
         return self.shares * self.model.loss.derivative(forward, self.model.y)
 
-    def pull(self, scores, i):
-        return self.rows(i).transpose_product(scores / i.shape[0])
-
-    def pull_all(self, scores):
-        return self.model.transpose_product(scores / self.model.n_samples)
+    def mean_gradient(self, scores, i=None):
+        part = self.model if i is None else self.rows(i)
+        return part.transpose_product(scores / scores.shape[0])
 
     def penalty_grad(self, x):
         return self.model.ridge() * x

@@ -273,13 +273,9 @@ class MultiSamples(AbstractSamples):
     def scores_at(self, forward):
         return self.features.shares[:, None] * self.loss.derivative(forward, self.y)
 
-    def pull(self, scores, i):
-        part = self.features.rows(i)
-        return jax.vmap(part.transpose_product, 1, 1)(scores / i.shape[0]).ravel()
-
-    def pull_all(self, scores):
-        model = self.features.model
-        return jax.vmap(model.transpose_product, 1, 1)(scores / model.n_samples).ravel()
+    def mean_gradient(self, scores, i=None):
+        part = self.features.model if i is None else self.features.rows(i)
+        return jax.vmap(part.transpose_product, 1, 1)(scores / scores.shape[0]).ravel()
 
     def penalty_grad(self, x):
         return (self.features.model.ridge()[:, None] * x.reshape(-1, self.c)).ravel()
