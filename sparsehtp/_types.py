@@ -1,5 +1,6 @@
 """Values that flow between the parts of the library."""
 
+import warnings
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -122,3 +123,9 @@ def replace(module, **fields):
     for name, value in {**vars(module), **fields}.items():
         object.__setattr__(new, name, value)
     return new
+
+
+def warn_renamed(old: str, new: str) -> None:
+    """Warn who reads an attribute by its old name, which lasts for one version."""
+    message = f"{old} is now called {new}; the old name will be gone in the next version."
+    warnings.warn(message, DeprecationWarning, stacklevel=3)
