@@ -64,7 +64,7 @@ def _pair(dual: Dual, x: Float[Array, "d"], a: Float[Array, "n"] | None) -> Spar
     primal = objective.value_at(eta, x) + threshold.value(x)
     w, grad = x[:p], objective.grad_at(eta, x)
     nonzero = w != 0
-    kept = dual.masks().inn
+    kept = dual.masks().nonzero
     chosen = nonzero & ~kept
     scale = jnp.max(jnp.abs(objective.grad_at(objective.forward(jnp.zeros_like(x)), jnp.zeros_like(x))))
     on_support = jnp.append(nonzero | kept, jnp.ones(objective.n_free, bool))

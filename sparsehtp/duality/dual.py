@@ -30,10 +30,10 @@ from ..thresholds import L0L1L2, Sparsity
 
 
 class Fixed(NamedTuple):
-    """Features known to be zero (`out`), or nonzero (`inn`), in every optimum; their problem has the same optima."""
+    """Features known to be zero, or nonzero, in every optimum; their problem has the same optima."""
 
-    out: Bool[Array, "p"]
-    inn: Bool[Array, "p"]
+    zero: Bool[Array, "p"]
+    nonzero: Bool[Array, "p"]
 
 
 class DualPoint(NamedTuple):
@@ -94,15 +94,15 @@ class Dual(eqx.Module):
         return (self.threshold.l0, self.threshold.l1) if self.penalised else (0.0, 0.0)
 
     def masks(self) -> Fixed:
-        """The fixed features; kept ones count as fixed in."""
+        """The fixed features; kept ones count as nonzero."""
         p = self.objective.n_coefficients
         no = jnp.zeros(p, bool)
         fixed = Fixed(no, no) if self.fixed is None else self.fixed
-        return fixed if self.penalised else fixed._replace(inn=fixed.inn.at[self.threshold.keep].set(True))
+        return fixed if self.penalised else fixed._replace(nonzero=fixed.nonzero.at[self.threshold.keep].set(True))
 
     def slots(self) -> Array:
-        """How many features may be chosen beside those that are fixed in (`Sparsity` only)."""
-        return self.threshold.k + self.threshold.keep.shape[0] - jnp.sum(self.masks().inn)
+        """How many features may be chosen beside those known to be nonzero (`Sparsity` only)."""
+        return self.threshold.k + self.threshold.keep.shape[0] - jnp.sum(self.masks().nonzero)
 
     def moments(self, a: Float[Array, "n"]) -> Float[Array, "p"]:
         """tau: one product with the data."""
@@ -171,13 +171,13 @@ class Dual(eqx.Module):
         """Mask of S(a), and for `Sparsity` also the support in its own order."""
         fixed = self.masks()
         if self.penalised:
-            return ((terms > 0) | fixed.inn) & ~fixed.out, None
+            return ((terms > 0) | fixed.nonzero) & ~fixed.zero, None
         largest = jnp.finfo(terms.dtype).max
-        scores = jnp.where(fixed.out, -1.0, jnp.where(fixed.inn, largest, jnp.sqrt(terms)))
+        scores = jnp.where(fixed.zero, -1.0, jnp.where(fixed.nonzero, largest, jnp.sqrt(terms)))
         support = self.threshold.select(scores)
         live = support.mask & (support.idx < terms.shape[0])
         member = jnp.zeros(terms.shape, jnp.int32).at[jnp.minimum(support.idx, terms.shape[0] - 1)].add(live) > 0
-        return member & ~fixed.out, support
+        return member & ~fixed.zero, support
 
     def separable(self, a: Float[Array, "n"]) -> Float[Array, ""]:
         """The part of D that does not depend on the penalty."""
@@ -217,7 +217,7 @@ class Dual(eqx.Module):
         each = (jnp.abs(point.tau) * moved + moved**2) / self.ridge + eps * jnp.abs(point.terms)
         member = jnp.where(self.select(point.terms)[0], each, 0)
         unbalanced = jnp.abs(dot(weights, a)) * dot(weights, predicted) if objective.n_free else 0.0
-        return eps * separable + unbalanced + jnp.sum(member) + 2 * jnp.max(jnp.where(self.masks().out, 0, each))
+        return eps * separable + unbalanced + jnp.sum(member) + 2 * jnp.max(jnp.where(self.masks().zero, 0, each))
 
     def value(self, a: Float[Array, "n"]) -> Float[Array, ""]:
         """D(a) for a feasible a."""

@@ -100,7 +100,7 @@ def relax(
         surrogate = dual
     problem = _Smooth(surrogate)
     p, dtype = objective.n_coefficients, objective.dtype
-    w0 = jnp.zeros(p, dtype) if w0 is None else jnp.where(dual.masks().out, 0, w0)
+    w0 = jnp.zeros(p, dtype) if w0 is None else jnp.where(dual.masks().zero, 0, w0)
     eta0 = problem.predict(w0)
     b0 = problem.shift(eta0, jnp.zeros((), dtype))
     z0 = jnp.where(w0 != 0, 1.0, 0.0).astype(dtype)
@@ -185,17 +185,17 @@ class _Smooth:
     def proximal(self, v: Float[Array, "p"], step: Float[Array, ""]) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
         """(w, z) of the penalty's proximal map for a step."""
         l0, l1 = self.dual.prices
-        out, inn = self.fixed
+        zero, nonzero = self.fixed
         c = step * self.dual.ridge
         v = jnp.sign(v) * jnp.maximum(jnp.abs(v) - step * l1, 0)
-        v = jnp.where(out, 0, v)
+        v = jnp.where(zero, 0, v)
         pull = jnp.abs(v) * jnp.sqrt(c)
         if self.dual.penalised:
             theta = 1 / jnp.sqrt(jnp.maximum(2 * step * l0, jnp.finfo(v.dtype).tiny))
         else:
-            theta = _water_level(jnp.where(inn, 0, pull), c, self.dual.slots())
-        z = jnp.where(inn, 1.0, jnp.clip(theta * pull - c, 0, 1))
-        z = jnp.where(out, 0.0, z)
+            theta = _water_level(jnp.where(nonzero, 0, pull), c, self.dual.slots())
+        z = jnp.where(nonzero, 1.0, jnp.clip(theta * pull - c, 0, 1))
+        z = jnp.where(zero, 0.0, z)
         return v * z / (z + c), z
 
     def penalty(self, w: Float[Array, "p"], z: Float[Array, "p"]) -> Float[Array, ""]:

@@ -312,10 +312,7 @@ class CustomSamples(AbstractSamples):
     def scores_at(self, forward: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         return self.scores(forward, jnp.arange(self.model.n_samples))
 
-    def pull(self, scores: Float[Array, "b ..."], i: Int[Array, "b"]) -> Float[Array, "d"]:
-        return jnp.mean(scores, axis=0)
-
-    def pull_all(self, scores: Float[Array, "n ..."]) -> Float[Array, "d"]:
+    def mean_gradient(self, scores: Float[Array, "b ..."], i: Int[Array, "b"] | None = None) -> Float[Array, "d"]:
         return jnp.mean(scores, axis=0)
 
     def penalty_grad(self, x: Float[Array, "d"]) -> Float[Array, "d"]:

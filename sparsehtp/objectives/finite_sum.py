@@ -24,12 +24,8 @@ class AbstractSamples(eqx.Module):
         """Scores of all samples, given the objective's forward product."""
 
     @abc.abstractmethod
-    def pull(self, scores: Float[Array, "b ..."], i: Int[Array, "b"]) -> Float[Array, "d"]:
-        """Mean over the samples i of score times row."""
-
-    @abc.abstractmethod
-    def pull_all(self, scores: Float[Array, "n ..."]) -> Float[Array, "d"]:
-        """Mean over all samples of score times row: one product with the data."""
+    def mean_gradient(self, scores: Float[Array, "b ..."], i: Int[Array, "b"] | None = None) -> Float[Array, "d"]:
+        """Mean over the samples i of score times row; None: over all samples, by one product with the data."""
 
     @abc.abstractmethod
     def penalty_grad(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
@@ -37,7 +33,7 @@ class AbstractSamples(eqx.Module):
 
     def grad(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "d"]:
         """Unbiased estimate of the gradient of F: the mean over the samples i, and R exactly."""
-        return self.pull(self.scores(x, i), i) + self.penalty_grad(x)
+        return self.mean_gradient(self.scores(x, i), i) + self.penalty_grad(x)
 
 
 class AbstractFiniteSum(AbstractObjective):

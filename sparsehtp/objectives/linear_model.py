@@ -515,11 +515,9 @@ class LinearSamples(AbstractSamples):
     def scores_at(self, forward: Float[Array, "n"]) -> Float[Array, "n"]:
         return self.shares * self.model.loss.derivative(forward, self.model.y)
 
-    def pull(self, scores: Float[Array, "b"], i: Int[Array, "b"]) -> Float[Array, "d"]:
-        return self.rows(i).transpose_product(scores / i.shape[0])
-
-    def pull_all(self, scores: Float[Array, "n"]) -> Float[Array, "d"]:
-        return self.model.transpose_product(scores / self.model.n_samples)
+    def mean_gradient(self, scores: Float[Array, "b"], i: Int[Array, "b"] | None = None) -> Float[Array, "d"]:
+        part = self.model if i is None else self.rows(i)
+        return part.transpose_product(scores / scores.shape[0])
 
     def penalty_grad(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return self.model.ridge() * x

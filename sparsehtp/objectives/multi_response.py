@@ -275,13 +275,9 @@ class MultiSamples(AbstractSamples):
     def scores_at(self, forward: Float[Array, "n c"]) -> Float[Array, "n c"]:
         return self.features.shares[:, None] * self.loss.derivative(forward, self.y)
 
-    def pull(self, scores: Float[Array, "b c"], i: Int[Array, "b"]) -> Float[Array, "d"]:
-        part = self.features.rows(i)
-        return jax.vmap(part.transpose_product, 1, 1)(scores / i.shape[0]).ravel()
-
-    def pull_all(self, scores: Float[Array, "n c"]) -> Float[Array, "d"]:
-        model = self.features.model
-        return jax.vmap(model.transpose_product, 1, 1)(scores / model.n_samples).ravel()
+    def mean_gradient(self, scores: Float[Array, "b c"], i: Int[Array, "b"] | None = None) -> Float[Array, "d"]:
+        part = self.features.model if i is None else self.features.rows(i)
+        return jax.vmap(part.transpose_product, 1, 1)(scores / scores.shape[0]).ravel()
 
     def penalty_grad(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return (self.features.model.ridge()[:, None] * x.reshape(-1, self.c)).ravel()

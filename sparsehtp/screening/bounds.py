@@ -81,20 +81,20 @@ def _lower_bound(objective: Any, threshold: Any, upper: float, tol: float) -> Bo
     dual = dual_of(objective, threshold, Fixed(none, none))  # the same program with and without fixed features
     best = jnp.asarray(upper, dtype)
     steps = _steps(objective)
-    features = np.arange(p, dtype=np.int32)  # of the current problem; padding is fixed out
+    features = np.arange(p, dtype=np.int32)  # of the current problem; padding is fixed at zero
     zero, nonzero = np.zeros(p, bool), np.zeros(p, bool)
     lower, w = -math.inf, jnp.zeros(p, dtype)
     for _ in range(ROUNDS):
         useless = USELESS * best if upper > 0 and n * p > LARGE else -jnp.inf
         done, value, fixed, w = jax.device_get(_round(dual, tol, best, useless, w, steps))
         lower = max(lower, float(value))
-        here = np.asarray(dual.masks().out)
-        zero[features[fixed.out & ~here]] = True
-        nonzero[features[fixed.inn]] = True
-        news = int((fixed.out & ~here).sum()) + int((fixed.inn & ~np.asarray(dual.masks().inn)).sum())
+        here = np.asarray(dual.masks().zero)
+        zero[features[fixed.zero & ~here]] = True
+        nonzero[features[fixed.nonzero]] = True
+        news = int((fixed.zero & ~here).sum()) + int((fixed.nonzero & ~np.asarray(dual.masks().nonzero)).sum())
         if done or news == 0:
             break
-        dual, features, w = _smaller(dual, Fixed(fixed.out, fixed.inn), features, w)
+        dual, features, w = _smaller(dual, Fixed(fixed.zero, fixed.nonzero), features, w)
     keep = np.zeros(p, bool)
     if not isinstance(threshold, L0L1L2):
         keep[np.asarray(threshold.keep)] = True
@@ -128,7 +128,7 @@ def _smaller(
     dual: Dual, fixed: Fixed, features: Int[np.ndarray, "p"], w: Float[ArrayLike, "p"]
 ) -> tuple[Dual, Int[np.ndarray, "_"], Any]:
     """The same problem with the fixed features known, on a power of two of columns where that halves the work."""
-    live = np.flatnonzero(~fixed.out)
+    live = np.flatnonzero(~fixed.zero)
     width = next_power_of_two(max(live.size, 8))
     keep = getattr(dual.threshold, "keep", np.zeros(0, np.int32))
     if 2 * width > features.size or keep.shape[0]:
@@ -136,7 +136,7 @@ def _smaller(
     idx = np.zeros(width, np.int32)
     idx[: live.size] = live
     padding = np.arange(width) >= live.size
-    small = Fixed(jnp.asarray(padding), jnp.asarray(fixed.inn[idx] & ~padding))
+    small = Fixed(jnp.asarray(padding), jnp.asarray(fixed.nonzero[idx] & ~padding))
     threshold = dual.threshold
     if isinstance(threshold, L0L1L2):
         threshold = replace(threshold, k_max=width)

@@ -50,7 +50,7 @@ def screen(
         known = shrunk(dual, fixed)
         here = known.point(point.a, point.tau)
         new = rule(known, here, energies, upper + known.rounding(here, norms))
-        return Fixed(fixed.out | (new.out & ~fixed.inn), fixed.inn | (new.inn & ~fixed.out))
+        return Fixed(fixed.zero | (new.zero & ~fixed.nonzero), fixed.nonzero | (new.nonzero & ~fixed.zero))
 
     fixed = lax.fori_loop(0, ROUNDS, repeat, Fixed(no, no) if dual.fixed is None else dual.fixed)
     return fixed, shrunk(dual, fixed).point(point.a, point.tau)
@@ -88,14 +88,14 @@ def _phi(dual: Dual, point: DualPoint, energies: Float[Array, "p"], upper: Float
     rest = point.value - jnp.minimum(psi, 0)
     most = l1 + jnp.sqrt(2 * l0 * curvature)
     excess = jnp.maximum(jnp.abs(point.tau) - most, 0)
-    free = ~(dual.masks().out | dual.masks().inn)
-    inn = free & (rest + jnp.where(smooth, pull * excess**2, 0) > upper)
-    return Fixed(free & (rest + phi > upper) & ~inn, inn)
+    free = ~(dual.masks().zero | dual.masks().nonzero)
+    nonzero = free & (rest + jnp.where(smooth, pull * excess**2, 0) > upper)
+    return Fixed(free & (rest + phi > upper) & ~nonzero, nonzero)
 
 
 def _ranks(dual: Dual, point: DualPoint, energies: Float[Array, "p"], upper: Float[Array, ""]) -> Fixed:
     fixed = dual.masks()
-    free = ~(fixed.out | fixed.inn)
+    free = ~(fixed.zero | fixed.nonzero)
     k = dual.slots()
     gains = jnp.where(free, point.terms, -1.0)
     order = jnp.sort(gains)[::-1]
@@ -104,6 +104,6 @@ def _ranks(dual: Dual, point: DualPoint, energies: Float[Array, "p"], upper: Flo
     following = jnp.where(k < p, order[jnp.clip(k, 0, p - 1)], 0)
     following = jnp.maximum(following, 0)
     member, _ = dual.select(point.terms)
-    out = free & ~member & (point.value + jnp.maximum(last, 0) - gains > upper)
-    inn = free & member & (point.value + gains - following > upper)
-    return Fixed(out, inn)
+    zero = free & ~member & (point.value + jnp.maximum(last, 0) - gains > upper)
+    nonzero = free & member & (point.value + gains - following > upper)
+    return Fixed(zero, nonzero)

@@ -172,9 +172,8 @@ class HybridHT(AbstractStochastic):
                 i = order[(start + place) % n]
                 scores = samples.scores(x, i)
                 share = jnp.where(place < s, (width / s).astype(x.dtype), 0)
-                return samples.pull(scores * share.reshape((-1,) + (1,) * (scores.ndim - 1)), i) + samples.penalty_grad(
-                    x
-                )
+                shared = scores * share.reshape((-1,) + (1,) * (scores.ndim - 1))
+                return samples.mean_gradient(shared, i) + samples.penalty_grad(x)
 
             return grad
 

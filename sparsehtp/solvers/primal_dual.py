@@ -254,21 +254,21 @@ class PrimalDual(AbstractSolver):
         lower = jnp.maximum(state.lower, point.value)
         fixed, point = self._screened(dual, point, state.energies, value)
         lower = jnp.maximum(lower, point.value)
-        active = (state.active | fixed.inn) & ~fixed.out
-        wanted = jnp.where(active | fixed.out, 0, jnp.maximum(point.terms, 0))
+        active = (state.active | fixed.nonzero) & ~fixed.zero
+        wanted = jnp.where(active | fixed.zero, 0, jnp.maximum(point.terms, 0))
         add = top_k(wanted, self._include(p))
         grown = active.at[add].set(active[add] | (wanted[add] > 0))
-        news = jnp.any(fixed.out & ~state.out) | jnp.any(fixed.inn & ~state.inn) | jnp.any(grown != active)
+        news = jnp.any(fixed.zero & ~state.out) | jnp.any(fixed.nonzero & ~state.inn) | jnp.any(grown != active)
         return state._replace(
             x=x,
             support=threshold.support(x[:p]),
             value=value,
-            relaxed=jnp.where(fixed.out, 0, relaxed),
+            relaxed=jnp.where(fixed.zero, 0, relaxed),
             shift=shift,
             point=point,
             active=grown,
-            out=fixed.out,
-            inn=fixed.inn,
+            out=fixed.zero,
+            inn=fixed.nonzero,
             lower=lower,
             complete=~news & (sub_gap <= fine),
             settled=~news,
@@ -280,7 +280,7 @@ class PrimalDual(AbstractSolver):
         if self.rule == "phi":
             return screen(dual, point, energies, value)
         found = gap_sphere(dual, point, energies, value)
-        fixed = Fixed(dual.fixed.out | found.out, dual.fixed.inn)
+        fixed = Fixed(dual.fixed.zero | found.zero, dual.fixed.nonzero)
         return fixed, Dual(dual.objective, dual.threshold, fixed).point(point.a, point.tau)
 
 

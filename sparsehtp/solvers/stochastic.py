@@ -281,7 +281,7 @@ class SVRGHT(AbstractStochastic):
         def inner(j, carry):
             x, _ = carry
             i = batches[j]
-            change = samples.pull(samples.scores(x, i) - anchor[i], i)
+            change = samples.mean_gradient(samples.scores(x, i) - anchor[i], i)
             x, support = threshold(x - size * (change + samples.penalty_grad(x) + constant), size)
             return into_ball(x, self.radius, objective.n_free), support
 
@@ -341,11 +341,11 @@ class SAGAHT(AbstractStochastic):
         def inner(carry, i):
             x, _, table, mean = carry
             scores = samples.scores(x, i)
-            change = samples.pull(scores - table[i], i)
+            change = samples.mean_gradient(scores - table[i], i)
             kept = threshold(x - size * (change + mean + samples.penalty_grad(x)), size)
             return (*kept, table.at[i].set(scores), mean + change * (self.batch_size / n)), None
 
-        carry = (state.x, state.support, state.memory, samples.pull_all(state.memory))
+        carry = (state.x, state.support, state.memory, samples.mean_gradient(state.memory))
         (x, support, table, _), _ = lax.scan(inner, carry, batches)
         ifo = steps * self.batch_size + jnp.where(t == 0, n, 0)
         return self.finish(objective, threshold, state, x, support, size, table, ifo, steps)

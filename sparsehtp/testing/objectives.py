@@ -84,7 +84,7 @@ def _facts(objective: Any, x: Array, v: Array, support: Support, all_points: Arr
         out["samples"] = {
             "sample_grad": jnp.mean(jax.vmap(lambda i: objective.sample_grad(x, i[None]))(each), axis=0),
             "sample_grad of all": objective.sample_grad(x, each),
-            "samples().pull_all": samples.pull_all(samples.scores_at(forward)) + samples.penalty_grad(x),
+            "samples().mean_gradient": samples.mean_gradient(samples.scores_at(forward)) + samples.penalty_grad(x),
         }
     return out
 

@@ -70,7 +70,7 @@ def test_sample_gradients_are_unbiased(loss, options):
     def everything(x):
         each = jax.vmap(lambda i: objective.sample_grad(x, i[None]))(jnp.arange(N))
         samples, forward = objective.samples(), objective.forward(x)
-        pulled = samples.pull_all(samples.scores_at(forward)) + samples.penalty_grad(x)
+        pulled = samples.mean_gradient(samples.scores_at(forward)) + samples.penalty_grad(x)
         return each, objective.grad_at(forward, x), pulled, objective.sample_grad(x, jnp.array([3, 8, 3]))
 
     each, full, pulled, batch = everything(x)
@@ -287,7 +287,11 @@ def test_the_variance_vanishes_at_the_optimum():
         old = samples.scores_at(objective.forward(anchor))
         mean = objective.value_and_grad(anchor)[1] - samples.penalty_grad(anchor)
         estimates = jax.vmap(
-            lambda i: samples.pull(samples.scores(x, i[None]) - old[i[None]], i[None]) + samples.penalty_grad(x) + mean
+            lambda i: (
+                samples.mean_gradient(samples.scores(x, i[None]) - old[i[None]], i[None])
+                + samples.penalty_grad(x)
+                + mean
+            )
         )(jnp.arange(N))
         np.testing.assert_allclose(estimates.mean(0), objective.value_and_grad(x)[1], atol=1e-12)
         return float(jnp.mean(jnp.sum((estimates - estimates.mean(0)) ** 2, 1)))

@@ -49,7 +49,7 @@ def screened(logistic, intercept, penalised):
             dual_none = dual_of(model, sht.L0L1L2(l0, l1) if penalised else sht.Sparsity(k, P), Fixed(no, no))
             point = dual_none.point(dual.project(a))
             fixed, after = screen(dual_none, point, energies, upper)
-            old = gap_sphere(dual_none, point, energies, upper).out if penalised else no
+            old = gap_sphere(dual_none, point, energies, upper).zero if penalised else no
             return fixed, old, point.value, after.value
 
         points = jnp.stack([best.a, best.a + 0.02 * noise, best.a + 0.2 * noise])
@@ -70,14 +70,14 @@ def check_screening(problem, k=None):
         screened(problem.logistic, problem.intercept, penalised)(*arguments)
     )
     assert lower <= best * (1 + 1e-9)
-    out, inn = fixed
+    zero, nonzero = fixed
     assert np.all(value <= after + 1e-12) and np.all(after <= best * (1 + 1e-9)), "the restricted dual is a bound too"
     for support in supports:
-        assert not (out & support).any(), "a coordinate of an optimum was screened out"
-        assert not (inn & ~support).any(), "a coordinate outside was fixed in"
+        assert not (zero & support).any(), "a coordinate of an optimum was screened out"
+        assert not (nonzero & ~support).any(), "a coordinate outside was fixed in"
         assert not (old & support).any()
-    assert not (old & ~out).any(), "the phi test fires wherever rule (16) does"
-    return (out | inn)[0, 0].sum(), old[0, 0].sum(), out[0, 0].sum()
+    assert not (old & ~zero).any(), "the phi test fires wherever rule (16) does"
+    return (zero | nonzero)[0, 0].sum(), old[0, 0].sum(), zero[0, 0].sum()
 
 
 def check_many(seeds):
