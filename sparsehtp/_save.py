@@ -37,6 +37,8 @@ _ADDED = {
     "feature_names_in_": _ANY_P,
     "_sklearn_output_config": dict,
 }
+# Fields of classes in files of version 0.1.0, and what they are called now.
+_RENAMED = {"Certificate": {"lemma21": "necessary_condition"}, "MultiResponse": {"features": "shared_model"}}
 _OPTIONAL = {"feature_names_in_", "_sklearn_output_config"}
 
 
@@ -248,7 +250,8 @@ def _decode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if tag != "object":
         raise ValueError(f"unknown tag {tag}")
     name, fields = content
-    return _rebuild(_public(name), {k: _decode(v, arrays) for k, v in fields.items()})
+    renamed = _RENAMED.get(name, {})
+    return _rebuild(_public(name), {renamed.get(k, k): _decode(v, arrays) for k, v in fields.items()})
 
 
 def _rebuild(kind: type, fields: dict[str, Any]) -> Any:

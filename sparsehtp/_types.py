@@ -1,5 +1,6 @@
 """Values that flow between the parts of the library."""
 
+import warnings
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
@@ -123,3 +124,9 @@ def replace(module: T, **fields: Any) -> T:
     for name, value in {**vars(module), **fields}.items():
         object.__setattr__(new, name, value)
     return new
+
+
+def warn_renamed(old: str, new: str) -> None:
+    """Warn who reads an attribute by its old name, which lasts for one version."""
+    message = f"{old} is now called {new}; the old name will be gone in the next version."
+    warnings.warn(message, DeprecationWarning, stacklevel=3)

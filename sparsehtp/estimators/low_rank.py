@@ -171,7 +171,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
                 W, intercept, value, steps = solution.x, solution.intercept, solution.value, int(solution.num_steps)
                 result = RESULTS(int(solution.result))
             W = np.asarray(W)
-            scale = objective.features.internal_scale()
+            scale = objective.shared_model.internal_scale()
             scale = np.ones(W.shape[0], W.dtype) if scale is None else np.asarray(scale)
         _, s, Vt = np.linalg.svd(W * scale[:, None], full_matrices=False)
         self.singular_values_ = s[:r]

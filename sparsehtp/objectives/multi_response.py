@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, Support, is_concrete, replace
+from .._types import ArrayLike, Support, is_concrete, replace, warn_renamed
 from ..designs import AbstractDesign
 from ..linalg import Refit, dot, largest_eigenvalue, masked_factor
 from ..losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
@@ -44,7 +44,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
     Inside, x is the (p, c) matrix row by row, followed by the c intercepts.
     """
 
-    features: LinearModel  # one response with y = 0: the design, its units, weights and l2
+    shared_model: LinearModel  # one response with y = 0: the design, its units, weights and l2
     y: Array
     loss: AbstractVectorLoss
     base: Float[Array, "c"] | None  # what the targets were centred by
@@ -64,7 +64,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
             raise TypeError(f"loss: needs an instance of a loss such as sht.Softmax(10), got {loss!r}.")
         shape = X.shape if hasattr(X, "shape") else np.shape(X)
         n = shape[0] if shape else 0
-        self.features = LinearModel(X, np.zeros(n), Squared(), l2, sample_weight, fit_intercept, standardize)
+        self.shared_model = LinearModel(X, np.zeros(n), Squared(), l2, sample_weight, fit_intercept, standardize)
         loss = PerResponse(loss) if isinstance(loss, AbstractLoss) else loss
         self.y = loss.targets(Y, n, self.dtype)
         if is_concrete(self.y):
@@ -79,10 +79,10 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
             self.base = jnp.asarray(base, self.dtype)
 
     def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
-        return replace(self, features=self.features.reweighted(sample_weight, l2))
+        return replace(self, shared_model=self.shared_model.reweighted(sample_weight, l2))
 
     def scorer(self, sample_weight: Float[Array, "n"] | None = None) -> Self:
-        return replace(self, features=self.features.scorer(sample_weight))
+        return replace(self, shared_model=self.shared_model.scorer(sample_weight))
 
     # --- shape and units ---------------------------------------------------------------------------------------------
     @property
@@ -92,70 +92,76 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
 
     @property
     def external_shape(self) -> tuple[int, ...]:
-        return (self.features.n_coefficients, self.n_responses)
+        return (self.shared_model.n_coefficients, self.n_responses)
 
     @property
     def n_coefficients(self) -> int:
-        return self.features.n_coefficients * self.n_responses
+        return self.shared_model.n_coefficients * self.n_responses
 
     @property
     def n_free(self) -> int:
-        return self.features.n_free * self.n_responses
+        return self.shared_model.n_free * self.n_responses
 
     @property
     def dtype(self) -> Any:
-        return self.features.dtype
+        return self.shared_model.dtype
 
     @property
     def ifo_per_gradient(self) -> int:
-        return self.features.ifo_per_gradient
+        return self.shared_model.ifo_per_gradient
 
     @property
     def l2(self) -> Array:
         """Ridge strength."""
-        return self.features.l2
+        return self.shared_model.l2
 
     @property
     def sample_weight(self) -> Array:
         """(n,) weights."""
-        return self.features.sample_weight
+        return self.shared_model.sample_weight
 
     @property
     def quadratic(self) -> bool:
         return self.loss.quadratic
+
+    @property
+    def features(self) -> LinearModel:
+        """The old name of `shared_model`."""
+        warn_renamed("MultiResponse.features", "shared_model")
+        return self.shared_model
 
     def matrix(self, x: Float[Array, "d"]) -> Float[Array, "m c"]:
         """x as a matrix, with the intercepts as its last row."""
         return x.reshape(-1, self.n_responses)
 
     def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:
-        scale = self.features.internal_scale()
+        scale = self.shared_model.internal_scale()
         return None if scale is None else jnp.repeat(scale, self.n_responses)
 
     def to_internal(self, x: Float[Array, "p c"], intercept: ArrayLike = 0.0) -> Float[Array, "d"]:
         intercept = jnp.broadcast_to(jnp.asarray(intercept, x.dtype), (self.n_responses,))
         intercept = intercept if self.base is None else intercept - self.base
-        return jax.vmap(self.features.to_internal, (1, 0), 1)(x, intercept).ravel()
+        return jax.vmap(self.shared_model.to_internal, (1, 0), 1)(x, intercept).ravel()
 
     def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p c"], Float[Array, "c"]]:
-        w, intercept = jax.vmap(self.features.to_external, 1, (1, 0))(self.matrix(x))
+        w, intercept = jax.vmap(self.shared_model.to_external, 1, (1, 0))(self.matrix(x))
         return w, intercept if self.base is None else intercept + self.base
 
     # --- values and derivatives --------------------------------------------------------------------------------------
     def _weights(self) -> Float[Array, "n"]:
-        weights = self.features.sample_weight
+        weights = self.shared_model.sample_weight
         return weights / jnp.sum(weights)
 
     def _times(self, x: Float[Array, "d"]) -> Float[Array, "n c"]:
         """(n, c) products of the (standardised) design with x, the intercepts included."""
-        w, intercept = jax.vmap(self.features.in_design_units, 1, (1, 0))(self.matrix(x))
-        return jax.vmap(self.features.design.mv, 1, 1)(w) + intercept
+        w, intercept = jax.vmap(self.shared_model.in_design_units, 1, (1, 0))(self.matrix(x))
+        return jax.vmap(self.shared_model.design.mv, 1, 1)(w) + intercept
 
     def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "n c"]:
         return bounded(self._times(x), self.sample_weight[:, None])
 
     def _penalty(self, x: Float[Array, "d"]) -> Float[Array, "rows c"]:
-        return self.features.ridge()[:, None] * self.matrix(x)
+        return self.shared_model.ridge()[:, None] * self.matrix(x)
 
     def value_at(self, forward: Float[Array, "n c"], x: Float[Array, "d"]) -> Float[Array, ""]:
         loss = dot(self._weights(), self.loss.value(forward, self.y))
@@ -163,7 +169,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
 
     def transpose_product(self, r: Float[Array, "n c"]) -> Float[Array, "d"]:
         """Transpose of the (standardised) design, the intercepts' column included, times r."""
-        return jax.vmap(self.features.transpose_product, 1, 1)(r).ravel()
+        return jax.vmap(self.shared_model.transpose_product, 1, 1)(r).ravel()
 
     def grad_at(self, forward: Float[Array, "n c"], x: Float[Array, "d"]) -> Float[Array, "d"]:
         residuals = self._weights()[:, None] * self.loss.derivative(forward, self.y)
@@ -179,20 +185,20 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
     def lipschitz(self) -> Float[Array, ""]:
         if is_concrete(self.loss.smoothness) and np.isinf(self.loss.smoothness):
             return jnp.asarray(jnp.inf, self.dtype)
-        features, smoothness = self.features, self.loss.smoothness
+        shared, smoothness = self.shared_model, self.loss.smoothness
 
         def product(v: Float[Array, "m"]) -> Float[Array, "m"]:  # all responses share one Gram matrix
-            ridge = features.ridge() * v
-            return smoothness * (features.gram_product(v) - ridge) + ridge
+            ridge = shared.ridge() * v
+            return smoothness * (shared.gram_product(v) - ridge) + ridge
 
-        return largest_eigenvalue(product, features.start())
+        return largest_eigenvalue(product, shared.start())
 
     # --- samples -----------------------------------------------------------------------------------------------------
     def samples(self) -> "MultiSamples":
-        return MultiSamples(self.features.samples(), self.y, self.loss, self.n_responses)
+        return MultiSamples(self.shared_model.samples(), self.y, self.loss, self.n_responses)
 
     def sample_smoothness(self) -> Float[Array, ""]:
-        samples = self.features.samples()
+        samples = self.shared_model.samples()
 
         def curvature(i: Int[Array, ""]) -> Float[Array, ""]:
             row = samples.rows(i[None]).transpose_product(jnp.ones(1, self.dtype))
@@ -205,12 +211,12 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
     def restrict(self, support: Support) -> "RestrictedMultiResponse":
         c = self.n_responses
         row, response = support.idx // c, support.idx % c
-        ridge = jnp.where(support.mask, self.features.ridge()[row], 0)
-        A = self.features.columns(Support(row, support.mask))
+        ridge = jnp.where(support.mask, self.shared_model.ridge()[row], 0)
+        A = self.shared_model.columns(Support(row, support.mask))
         return RestrictedMultiResponse(
             A=A,
             response=response,
-            free=row == self.features.n_coefficients,
+            free=row == self.shared_model.n_coefficients,
             weights=self._weights(),
             y=self.y,
             loss=self.loss,
@@ -220,16 +226,16 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
 
     def restrict_left(self, left: Float[Array, "p r"], mask: Array) -> AbstractRestricted:
         """F over the matrices `left @ A`, as a function of the (r, c) matrix A, row by row, and the intercepts."""
-        features, c = self.features, self.n_responses
-        free = features.n_free
+        shared, c = self.shared_model, self.n_responses
+        free = shared.n_free
 
         def column(u: Float[Array, "p"]) -> Float[Array, "n"]:
-            w, intercept = features.in_design_units(jnp.append(u, 0) if free else u)
-            return features.design.mv(w) + intercept
+            w, intercept = shared.in_design_units(jnp.append(u, 0) if free else u)
+            return shared.design.mv(w) + intercept
 
         A = jnp.where(mask, jax.vmap(column, 1, 1)(left), 0)
         A = jnp.concatenate([A, jnp.ones((A.shape[0], free), A.dtype)], axis=1)
-        ridge = features.ridge()
+        ridge = shared.ridge()
         inner = dot(left.T * ridge[: left.shape[0]], left)
         ridge = jnp.zeros((A.shape[1], A.shape[1]), A.dtype).at[: left.shape[1], : left.shape[1]].set(inner)
         mask = jnp.concatenate([mask, jnp.ones(free, bool)])

@@ -66,7 +66,7 @@ def reduced_rank(objective: MultiResponse) -> ReducedRank:
     """
     if not objective.quadratic:
         raise TypeError("objective: reduced-rank regression in closed form needs the squared loss; use solve.")
-    features, Y = objective.features, objective.y
+    features, Y = objective.shared_model, objective.y
     n, p = features.design.shape
     weights = features.sample_weight / jnp.sum(features.sample_weight)
     mean = response_mean = None
