@@ -240,8 +240,8 @@ def of_certificate(setting, exact, k, solution, minima, c):
     if c.swap_gain and swaps[c.best_swap] > here - c.swap_gain / 2 + slack:
         yield "swap_gain", f"{c.best_swap} gains {c.swap_gain}: F(x) = {float(here)} to {float(swaps[c.best_swap])}"
     said = c.statement
-    if c.lemma21 is False and here <= optimum * (1 + 4 * eps_of(setting) * np.sign(optimum)):
-        yield "lemma21", f"refutes the optimum {float(optimum)}, F(x) = {float(here)}"
+    if c.necessary_condition is False and here <= optimum * (1 + 4 * eps_of(setting) * np.sign(optimum)):
+        yield "necessary_condition", f"refutes the optimum {float(optimum)}, F(x) = {float(here)}"
     others = (masks.sum(1) == k) & np.any(masks != np.isin(np.arange(len(x)), members), axis=1)
     best = values[others].min(initial=np.inf)
     if "This is the best subset" in said and here - best > 2 * tol * abs(here) + slack + zero:

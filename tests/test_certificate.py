@@ -89,7 +89,7 @@ def check(problem, keep, solution):
         assert c.best_swap == exchange
         assert f"Exchanging feature {exchange[0]} for feature {exchange[1]}" in c.statement
     else:
-        assert c.swap_gain == 0.0 and c.best_swap is None and c.lemma21
+        assert c.swap_gain == 0.0 and c.best_swap is None and c.necessary_condition
         assert "No exchange" in c.statement and "not prove" in c.statement
     return c
 
@@ -136,9 +136,9 @@ def test_global_optima_satisfy_lemma_21(x64, options):
             sht.certificate(problem.model(), sht.Sparsity(K), problem.fit(support)[0])
             for support in (supports[0], supports[-1])
         )
-        assert best.swap_gain == 0.0 and best.lemma21 and best.stationary
+        assert best.swap_gain == 0.0 and best.necessary_condition and best.stationary
         assert worst.swap_gain > 0 and worst.stationary
-        refuted += not worst.lemma21
+        refuted += not worst.necessary_condition
     assert refuted  # and some of the worst do not
 
 
@@ -165,7 +165,7 @@ def test_a_logistic_model_against_scipy(x64, monkeypatch):
         np.testing.assert_allclose(c.upper_bound, value(support), rtol=1e-9)
         np.testing.assert_allclose(c.swap_gain, max(value(support) - best, 0), atol=1e-9)
         assert c.stationary and c.best_swap == (exchange if c.swap_gain else None)
-        assert rank != 0 or (c.swap_gain == 0.0 and c.lemma21)
+        assert rank != 0 or (c.swap_gain == 0.0 and c.necessary_condition)
     monkeypatch.setattr("sparsehtp.certificates.certificate.REFIT_WORK", 0)
     c = sht.certificate(model, sht.Sparsity(2), fit_of(np.array(support), z[:-1], z[-1]))
     assert c.stationary and c.swap_gain is c.best_swap is None and "12 refits are too many" in c.statement
@@ -178,7 +178,7 @@ def test_a_free_place_is_filled(x64):
     best = min(values, key=values.get)
     np.testing.assert_allclose(c.swap_gain, problem.value([3, 6]) - values[best], rtol=1e-8)
     assert c.best_swap == (None, best) and f"Adding feature {best}" in c.statement
-    assert c.lemma21 is False  # fewer than k nonzeros, and a gradient
+    assert c.necessary_condition is False  # fewer than k nonzeros, and a gradient
 
 
 def test_a_point_that_is_not_stationary(x64):
@@ -195,7 +195,7 @@ def test_nothing_to_exchange_is_the_optimum(x64):
     model = sht.QuadraticForm.from_data(problem.X, problem.y)
     for k in (0, P):
         c = sht.certificate(model, sht.Sparsity(k), problem.fit(range(k))[0])
-        assert c.swap_gain == 0.0 and c.best_swap is None and c.lemma21 and c.stationary
+        assert c.swap_gain == 0.0 and c.best_swap is None and c.necessary_condition and c.stationary
         assert "This is the best subset" in c.statement
 
 
@@ -207,7 +207,7 @@ def test_a_value_that_is_zero(x64):
     assert c.swap_gain == 0.0 and c.upper_bound < 1e-25 and c.stationary
     model = sht.QuadraticForm(np.eye(P), np.arange(P) + 1.0)
     c = sht.certificate(model, sht.Sparsity(1), fit_of([0], [0.0]))
-    assert c.upper_bound == 0 and c.best_swap == (0, P - 1) and c.lemma21 is c.stationary is False
+    assert c.upper_bound == 0 and c.best_swap == (0, P - 1) and c.necessary_condition is c.stationary is False
     np.testing.assert_allclose(c.swap_gain, P**2 / 2)
 
 
@@ -239,7 +239,11 @@ def test_blocks_of_features_give_the_same(x64, monkeypatch):
     whole = sht.certificate(problem.model(), sht.Sparsity(K), fit)
     monkeypatch.setattr("sparsehtp.certificates.swap_scan.BLOCK_MEMORY", 3 * 8 * (N + 12) - 1)
     blocks = sht.certificate(problem.model(), sht.Sparsity(K), fit)
-    assert whole.swap_gain > 0 and blocks.best_swap == whole.best_swap and blocks.lemma21 == whole.lemma21
+    assert (
+        whole.swap_gain > 0
+        and blocks.best_swap == whole.best_swap
+        and blocks.necessary_condition == whole.necessary_condition
+    )
     np.testing.assert_allclose(blocks.swap_gain, whole.swap_gain, rtol=1e-10)
 
 
@@ -254,7 +258,7 @@ def test_signs_by_refits(x64):
         c = sht.certificate(problem.model(), sht.NonNegativeSparsity(K), fit_of(support, z))
         best, _ = best_exchange(value, support)
         np.testing.assert_allclose(c.swap_gain, max(value(support) - best, 0), rtol=1e-8, atol=1e-12)
-        assert c.stationary and c.lemma21 is None
+        assert c.stationary and c.necessary_condition is None
 
 
 def test_a_column_chosen_twice(x64):
@@ -280,7 +284,7 @@ def test_groups(x64):
     c = sht.certificate(problem.model(), sht.GroupSparsity(groups, 2), fit)
     best, exchange = best_exchange(lambda units: problem.value(members(units)), units, p=4)
     np.testing.assert_allclose(c.swap_gain, value - best, rtol=1e-8)
-    assert c.best_swap == exchange and "group" in c.statement and c.lemma21 is None
+    assert c.best_swap == exchange and "group" in c.statement and c.necessary_condition is None
     fit = problem.fit([0, 6])[0]._replace(support=fit.support)
     c = sht.certificate(problem.model(), sht.GroupSparsity(groups, 2, within=1), fit)
     assert c.swap_gain is None and c.stationary and "unknown" in c.statement
@@ -290,7 +294,7 @@ def test_a_loss_that_is_not_smooth():
     problem = Problem(8)
     hinge = sht.LinearModel(problem.X, np.where(problem.y > 1, 1.0, -1.0), sht.Hinge(), l2=0.1)
     c = sht.certificate(hinge, sht.Sparsity(K), fit_of([1, 2, 3], [1.0, 0.0, -1.0]))
-    assert c.stationary is c.swap_gain is c.lemma21 is None and "the loss is not smooth" in c.statement
+    assert c.stationary is c.swap_gain is c.necessary_condition is None and "the loss is not smooth" in c.statement
     assert c.upper_bound > 0
 
 

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float, Int
 
 from .._chunks import chunk_width
 from .._programs import program
 from .._threads import one_blas_thread
 from .._tolerances import tolerance
-from .._types import Support, in_double, is_concrete
+from .._types import Support, in_double, is_concrete, warn_renamed
 from ..linalg import LANE
 from ..losses import Squared
 from ..objectives import (
@@ -24,10 +24,12 @@ from ..objectives import (
     scatter,
 )
 from ..objectives.base import DENSE_HESSIAN_LIMIT
-from ..thresholds import L0L1L2, AbstractUnitThreshold, GroupSparsity, Sparsity
+from ..thresholds import L0L1L2, AbstractUnitThreshold, GroupSparsity
 from ..thresholds.base import default_k_max, next_power_of_two
-from .proof import NOTHING, penalised_point, penalised_statement, proof_of
-from .swap_scan import BLOCK_MEMORY, CANDIDATES, Swaps, lemma21, quadratic_bound, scan
+from .facts import Facts, of_a_value, of_refits
+from .penalised import penalised_facts
+from .proof import proof_of
+from .swap_scan import BLOCK_MEMORY, Swaps, quadratic_bound, scan
 
 BATCH = 32  # refits at a time among them
 EXACTLY, NEARLY = 1e-13, 3e-5  # singular values of collinear columns of norm one, in float64
@@ -49,7 +51,8 @@ class Certificate(NamedTuple):
         best_swap: (out, in), the units of that exchange, None if swap_gain is 0; out is None for an addition.
         stationary: refitting the coefficients on the support cannot lower F by more than the table's `stationary`
             tolerance times |F| + |F(0)|; active bounds are respected, the intercept is included.
-        lemma21: whether the necessary condition of a global minimiser holds; False refutes global optimality.
+        necessary_condition: whether the necessary condition of a global minimiser holds; False refutes global
+            optimality.
         statement: all this in words.
     """
 
@@ -59,8 +62,14 @@ class Certificate(NamedTuple):
     swap_gain: float | None
     best_swap: tuple[int | None, int] | None
     stationary: bool | None
-    lemma21: bool | None
+    necessary_condition: bool | None
     statement: str
+
+    @property
+    def lemma21(self) -> bool | None:
+        """The old name of `necessary_condition`."""
+        warn_renamed("Certificate.lemma21", "necessary_condition")
+        return self.necessary_condition
 
 
 def certificate(
@@ -72,10 +81,10 @@ def certificate(
 
     Least squares without bounds: one product of the data with k columns, whatever p is. Other losses, bounds, groups
     and collinear supports: all k (p - k) refits where (refits) (samples) (coefficients)^2 is at most 2e9, else None.
-    `lemma21` is min |x_i| >= ||grad F(x)||_inf / M_2 over the nonzero x_i (and grad F(x) = 0 where there are fewer
-    than k of them), with M_2 the largest eigenvalue of F's 2 x 2 Hessian blocks, one coordinate chosen and one not (of
-    their bound by the loss's smoothness where the loss is not squared); in standardised units where the model
-    standardises, and for plain `Sparsity` only.
+    `necessary_condition` is min |x_i| >= ||grad F(x)||_inf / M_2 over the nonzero x_i (and grad F(x) = 0 where there
+    are fewer than k of them), with M_2 the largest eigenvalue of F's 2 x 2 Hessian blocks, one coordinate chosen and
+    one not (of their bound by the loss's smoothness where the loss is not squared); in standardised units where the
+    model standardises, and for plain `Sparsity` only.
 
     Args:
         objective: the objective that was minimised.
@@ -97,6 +106,20 @@ def certificate(
 
     Source: [GraHTP] Lemma 21, with M_2 for M_2k, since an exchange moves two coordinates.
     """
+    _check(objective, threshold, solution)
+    dtype = objective.dtype
+    with one_blas_thread(), jax.enable_x64(True):
+        # A user's own function need not compute in double.
+        if isinstance(objective, LinearModel | QuadraticForm):
+            objective, threshold = in_double((objective, threshold))
+        threshold = threshold.bind(objective)
+        facts = _facts(objective, threshold, solution, dtype)
+        if bounds and np.isfinite(facts.value):
+            facts = facts._replace(proof=proof_of(objective, threshold, facts.value, dtype))
+    return _stated(facts)
+
+
+def _check(objective: Any, threshold: Any, solution: Any) -> None:
     if not isinstance(threshold, AbstractUnitThreshold | L0L1L2) or threshold.unit == "pairs":
         raise TypeError(
             f"threshold: a certificate needs a choice of entries or groups such as sht.Sparsity(k), got a "
@@ -106,186 +129,196 @@ def certificate(
         raise TypeError("objective: a certificate is about one response; ask for one per response with LinearModel.")
     if not is_concrete(objective, threshold, solution.x, solution.intercept, solution.support):
         raise ValueError("solution: a certificate needs concrete values; ask for it outside jax.jit and jax.vmap.")
-    dtype = objective.dtype
-    with one_blas_thread(), jax.enable_x64(True):
-        # A user's own function need not compute in double.
-        if isinstance(objective, LinearModel | QuadraticForm):
-            objective, threshold = in_double((objective, threshold))
-        bound = threshold.bind(objective)
-        kind = _penalised_certificate if isinstance(threshold, L0L1L2) else _certificate
-        return kind(objective, bound, solution, bounds, dtype)
+
+
+def _stated(facts: Facts) -> Certificate:
+    proof, necessary = facts.proof, facts.necessary
+    if facts.gain == 0 and (facts.every_subset or proof.optimal):
+        necessary = True if necessary is not None else None  # rounding may say otherwise of a tie
+    facts = facts._replace(necessary=necessary)
+    return Certificate(
+        upper_bound=facts.value,
+        lower_bound=proof.lower,
+        gap=None if proof.lower is None else facts.value - proof.lower,
+        swap_gain=facts.gain,
+        best_swap=facts.swap,
+        stationary=facts.stationary,
+        necessary_condition=necessary,
+        statement=" ".join(filter(None, facts.sentences(facts))),
+    )
+
+
+class _Fit(NamedTuple):
+    """A solution and its problem, in float64.
+
+    Attributes:
+        objective, threshold: bound to each other.
+        x: in the solver's units.
+        units: the support in the solver's order: free, kept, chosen, padding.
+        chosen: the units that may leave, sorted.
+        intercept_size: sum of the magnitudes that the intercept in original units is a sum of.
+        dtype: of the user's data.
+    """
+
+    objective: Any
+    threshold: Any
+    x: Float[Array, "d"]
+    units: Support
+    chosen: np.ndarray
+    intercept_size: float
+    dtype: Any
+
+    @property
+    def size(self) -> int:
+        """Coefficients that a refit fits."""
+        return int(jax.eval_shape(self.threshold.entries, self.x, self.units).idx.shape[0])
+
+    @property
+    def places(self) -> np.ndarray:
+        """Places of the support that a unit may leave; a free one counts as a place that nothing leaves."""
+        first = self.objective.n_free + self.threshold.keep.shape[0]
+        return np.arange(first, first + self.chosen.size + (self.chosen.size < int(self.threshold.k)), dtype=np.int32)
+
+    @property
+    def others(self) -> np.ndarray:
+        """Units that may enter."""
+        units = np.arange(_n_units(self.objective, self.threshold), dtype=np.int32)
+        return np.setdiff1d(units, np.concatenate([self.threshold.keep, self.chosen]))
 
 
 class _Point(NamedTuple):
     """F and its gradient at a solution, and its refit on the support."""
 
-    value: Array
-    value0: Array  # at x = 0
-    grad: Array
-    refit: Array  # x refitted
-    refit_value: Array
-    refit_grad: Array
-    removable: Array  # at least what the refit can gain
-    curvature: Array  # along the first free entry, an intercept; zero where there is none
-    singular: Array
-    solved: Array
+    value: Float[Array, ""]
+    value0: Float[Array, ""]  # at x = 0
+    grad: Float[Array, "d"]
+    refit: Float[Array, "d"]  # x refitted
+    refit_value: Float[Array, ""]
+    refit_grad: Float[Array, "d"]
+    removable: Float[Array, ""]  # at least what the refit can gain
+    curvature: Float[Array, ""]  # along the first free entry, an intercept; zero where there is none
+    singular: Bool[Array, ""]
+    solved: Bool[Array, ""]
 
 
-def _intercept_size(objective, w, intercept):
-    """Sum of the magnitudes that the intercept in original units is a sum of."""
-    shift = getattr(objective, "shift", None)
-    return abs(float(intercept)) + (0.0 if shift is None else float(np.abs(np.asarray(shift) * w).sum()))
-
-
-class _Best(NamedTuple):
-    """The best swap that was found, and whether no better one can have been missed."""
-
-    gain: float
-    swap: tuple[int | None, int] | None
-    decided: bool
-    doubtful: tuple[tuple[int, int], ...] = ()  # swaps (place, unit) whose systems are singular to working precision
-
-
-def _penalised_certificate(objective, threshold, solution, bounds, dtype):
-    intercept = jnp.asarray(solution.intercept, objective.dtype)
-    w = jnp.asarray(solution.x, objective.dtype)
-    if w.shape != (objective.n_coefficients,) or not np.isfinite(w).all():
-        raise ValueError(f"solution: needs {objective.n_coefficients} finite coefficients, got shape {w.shape}.")
-    point = penalised_point(objective, threshold, objective.to_internal(w, intercept), dtype)
-    proof = proof_of(objective, threshold, point.value, dtype) if bounds else NOTHING
-    gap = None if proof.lower is None else point.value - proof.lower
-    statement = penalised_statement(point, proof)
-    return Certificate(point.value, proof.lower, gap, point.gain, point.swap, point.stationary, None, statement)
-
-
-def _certificate(objective, threshold, solution, bounds, dtype):
-    w, units, chosen = _read(objective, threshold, solution)
-    noun = "group" if isinstance(threshold, GroupSparsity) else "feature"
-    intercept = jnp.asarray(solution.intercept, objective.dtype)
+def _facts(objective: Any, threshold: Any, solution: Any, dtype: Any) -> Facts:
+    """What is known without a proof."""
+    w, intercept = _coefficients(objective, solution), jnp.asarray(solution.intercept, objective.dtype)
+    if isinstance(threshold, L0L1L2):
+        return penalised_facts(objective, threshold, objective.to_internal(jnp.asarray(w), intercept), dtype)
+    units, chosen = _units(objective, threshold, solution.support)
     x, covered = _internal(objective, threshold, w, intercept, units)
     if not covered:
         raise ValueError("solution: x has nonzeros outside its support, or violates the threshold's bounds.")
     if not isinstance(objective, AbstractRestrictable):
-        return _only_value(_value(objective, x), noun, "the objective cannot be refitted on a support", NOTHING)
-    if not getattr(objective, "loss", Squared()).twice_differentiable:
-        value = _value(objective, x)
-        proof = proof_of(objective, threshold, float(value), dtype) if bounds else NOTHING
-        return _only_value(value, noun, "the loss is not smooth", proof)
+        why = "the objective cannot be refitted on a support"
+    elif not getattr(objective, "loss", Squared()).twice_differentiable:
+        why = "the loss is not smooth"
+    else:
+        shift = getattr(objective, "shift", None)
+        size = abs(float(intercept)) + (0.0 if shift is None else float(np.abs(np.asarray(shift) * w).sum()))
+        return _refitted(_Fit(objective, threshold, x, units, chosen, size, dtype))
+    return Facts(float(_value(objective, x)), of_a_value, why=why, noun=threshold.noun)
 
-    point = jax.device_get(_point(objective, threshold, x, units))
-    value, tol = float(point.value), tolerance("swap", dtype)
+
+def _refitted(fit: _Fit) -> Facts:
+    """The facts where coefficients can be refitted."""
+    point = jax.device_get(_point(fit.objective, fit.threshold, fit.x, fit.units))
+    value, value0, noun = float(point.value), abs(float(point.value0)), fit.threshold.noun
     if not np.isfinite(value):
-        return _only_value(value, noun, "the objective is not finite here", NOTHING)
-    value0, eps = abs(float(point.value0)), float(jnp.finfo(dtype).eps)
+        return Facts(value, of_a_value, why="the objective is not finite here", noun=noun)
+    tol, eps = tolerance("swap", fit.dtype), float(jnp.finfo(fit.dtype).eps)
     # What the intercept's last digit, in original units, is worth.
-    digit = float(point.curvature) * (eps * _intercept_size(objective, w, intercept)) ** 2
-    # An F that is zero but for rounding is not improved.
-    enough = max(tol * abs(value), eps * value0) + digit
-    scale = tolerance("stationary", dtype) * (abs(value) + value0) + digit
-    stationary = None if point.removable <= scale and not point.solved else bool(point.removable <= scale)
-    if stationary and point.singular and _ambiguous(objective, threshold, x, units):
+    digit = float(point.curvature) * (eps * fit.intercept_size) ** 2
+    slack = tolerance("stationary", fit.dtype) * (abs(value) + value0) + digit
+    stationary = None if point.removable <= slack and not point.solved else bool(point.removable <= slack)
+    if stationary and point.singular and _ambiguous(fit):
         stationary = None
-
-    k, n_keep = int(threshold.k), threshold.keep.shape[0]
-    first = objective.n_free + n_keep
-    # A free place counts as one that nothing leaves.
-    places = np.arange(first, first + chosen.size + (chosen.size < k), dtype=np.int32)
-    others = np.setdiff1d(
-        np.arange(_n_units(objective, threshold), dtype=np.int32), np.concatenate([threshold.keep, chosen])
+    k = int(fit.threshold.k)
+    facts = Facts(
+        value,
+        of_refits,
+        stationary=stationary,
+        noun=noun,
+        tol=tol,
+        enough=max(tol * abs(value), eps * value0) + digit,  # an F that is zero but for rounding is not improved
+        slack=slack,
+        every_subset=fit.chosen.size == k and (k <= 1 or fit.others.size <= 1),
     )
-    pairs, coefficients = places.size * others.size, _n_coefficients(threshold, x, units)
+    if fit.threshold.structure == "entries" and fit.size <= DENSE_HESSIAN_LIMIT:
+        return _by_scored_swaps(fit, point, facts)
+    return _by_refits(fit, facts)
 
-    necessary = swaps = best = None
-    why = "the refits do not settle it at this precision"
-    few = coefficients <= DENSE_HESSIAN_LIMIT
-    if type(threshold) is Sparsity and threshold.lower is None and threshold.upper is None and few:
-        bound, smoothness = quadratic_bound(objective)
-        if bound is not None:
-            swaps, diagonal, largest = scan(bound, units, places, point if objective.quadratic else None, enough)
-            moves = np.asarray(x)[chosen], point.grad[: objective.n_coefficients]
-            necessary = lemma21(*moves, k, smoothness * largest, smoothness * diagonal, enough, scale)
+
+def _by_scored_swaps(fit: _Fit, point: _Point, facts: Facts) -> Facts:
+    """The facts with the necessary condition, and with the best swap of those whose scores say that they may gain."""
+    quadratic = quadratic_bound(fit.objective)
+    if quadratic is None:
+        return _by_refits(fit, facts)
+    bound, smoothness = quadratic
+    scored = point if fit.objective.quadratic else None
+    swaps, diagonal, largest = scan(bound, fit.units, fit.places, scored, facts.enough)
+    facts = facts._replace(necessary=_necessary(fit, point, facts, smoothness * diagonal, smoothness * largest))
+    return _by_refits(fit, facts) if swaps is None else _confirmed(fit, facts, swaps, BATCH)
+
+
+def _by_refits(fit: _Fit, facts: Facts) -> Facts:
+    """The facts with the best of all swaps, each refitted."""
+    places, others, threshold = fit.places, fit.others, fit.threshold
+    pairs, size = places.size * others.size, fit.size
     if pairs == 0:
-        best = _Best(0.0, None, True)
-    elif not few:
-        why = f"supports of more than {DENSE_HESSIAN_LIMIT} coefficients are not refitted exactly"
-    elif isinstance(threshold, GroupSparsity) and threshold.within is not None:
-        why = "a new group would have to choose its own features"
-    elif swaps is not None:
-        best = _confirm(objective, threshold, x, units, value, enough, swaps, BATCH)
-        best = best._replace(decided=best.decided and swaps.hopes.size < CANDIDATES)
-    elif pairs * (objective.ifo_per_gradient + coefficients) * coefficients**2 <= REFIT_WORK:
-        swaps = Swaps(np.full(pairs, np.inf), np.repeat(places, others.size), np.tile(others, places.size))
-        best = _confirm(
-            objective, threshold, x, units, value, enough, swaps, min(next_power_of_two(max(pairs, BATCH)), 1024)
-        )
-    else:
-        why = f"{pairs} refits are too many"
-    if best is not None and best.gain <= enough:
-        if best.decided and any(
-            _ambiguous(objective, threshold, x, _exchanged(units, place, j)) for place, j in best.doubtful
-        ):
-            best, why = None, "columns are nearly, but not exactly, collinear"
-        else:
-            best = _Best(0.0, None, True) if best.decided else None
-
-    gain, swap = (None, None) if best is None else (best.gain, best.swap)
-    every_subset = chosen.size == k and (k <= 1 or others.size <= 1)
-    proof = proof_of(objective, threshold, value, dtype) if bounds else NOTHING
-    if gain == 0 and (every_subset or proof.optimal):
-        necessary = True if necessary is not None else None  # rounding may say otherwise of a tie
-    statement = _statement(noun, value, gain, swap, stationary, necessary, tol, why, every_subset, proof)
-    open_gap = None if proof.lower is None else value - proof.lower
-    return Certificate(value, proof.lower, open_gap, gain, swap, stationary, necessary, statement)
+        return facts._replace(gain=0.0)
+    if size > DENSE_HESSIAN_LIMIT:
+        return facts._replace(why=f"supports of more than {DENSE_HESSIAN_LIMIT} coefficients are not refitted exactly")
+    if isinstance(threshold, GroupSparsity) and threshold.within is not None:
+        return facts._replace(why="a new group would have to choose its own features")
+    if pairs * (fit.objective.ifo_per_gradient + size) * size**2 > REFIT_WORK:
+        return facts._replace(why=f"{pairs} refits are too many")
+    swaps = Swaps(np.full(pairs, np.inf), np.repeat(places, others.size), np.tile(others, places.size))
+    return _confirmed(fit, facts, swaps, min(next_power_of_two(max(pairs, BATCH)), 1024))
 
 
-def _only_value(value, noun, why, proof):
-    statement = f"Whether {_EXCHANGE.format(noun)} would lower the objective is unknown, since {why}. {proof.sentence}"
-    gap = None if proof.lower is None else float(value) - proof.lower
-    return Certificate(float(value), proof.lower, gap, None, None, None, None, statement.strip())
+def _confirmed(fit: _Fit, facts: Facts, swaps: Swaps, batch: int) -> Facts:
+    """The facts with the best of some swaps, by refits until no other one can be better."""
+    bounds, problem, units = swaps.gain_bounds, fit[:4], fit.units
+    width = chunk_width(fit.objective, fit.size, batch, BLOCK_MEMORY)
+    gain, swap, solved, doubtful = 0.0, None, True, list(swaps.doubtful)
+    for start in range(0, bounds.size, width):
+        if bounds[start] <= max(gain, facts.enough):
+            break
+        each = np.minimum(np.arange(start, start + width), bounds.size - 1)
+        places, new = swaps.places[each], swaps.new[each]
+        values, ended, singular = jax.device_get(_refit_values(*problem, places, new))
+        doubtful += [(int(swaps.places[i]), int(swaps.new[i])) for i in np.unique(each[singular])]
+        gains = np.where(np.isfinite(values), facts.value - values, -np.inf)
+        solved = solved and bool(ended.all()) and bool(np.isfinite(values).all())
+        best = gains.argmax()
+        if gains[best] > gain:
+            out = int(units.idx[places[best]]) if units.mask[places[best]] else None
+            gain, swap = float(gains[best]), (out, int(new[best]))
+    if gain > facts.enough:
+        return facts._replace(gain=gain, swap=swap)
+    if not (solved and swaps.complete and len(doubtful) <= MOST_DOUBTFUL):
+        return facts._replace(why="the refits do not settle it at this precision")
+    if any(_ambiguous(fit._replace(units=_exchanged(units, *swap))) for swap in doubtful):
+        return facts._replace(why="columns are nearly, but not exactly, collinear")
+    return facts._replace(gain=0.0)
 
 
-_EXCHANGE = "exchanging one chosen {0} for another"
+def _necessary(fit: _Fit, point: _Point, facts: Facts, diagonal: np.ndarray, largest: float) -> bool:
+    """Whether no move that the necessary condition is about lowers F by more than the tolerance."""
+    x, grad = np.asarray(fit.x)[fit.chosen], np.asarray(point.grad)[: fit.objective.n_coefficients]
+    nonzero = np.abs(x[x != 0])
+    if nonzero.size < int(fit.threshold.k):  # any coordinate may move alone
+        alone = grad**2 / np.maximum(diagonal, np.finfo(diagonal.dtype).tiny)
+        return bool(np.max(alone, initial=0) <= facts.slack)
+    if not (nonzero.size and largest):
+        return True
+    steepest, smallest = float(np.abs(grad).max()), float(nonzero.min())
+    return bool((steepest**2 / largest - largest * smallest**2) / 2 <= facts.enough)
 
 
-def _statement(noun, value, gain, swap, stationary, necessary, tol, why, every_subset, proof):
-    parts = []
-    if stationary is False and proof.optimal:
-        parts.append(f"Refitting the coefficients on the chosen {noun}s lowers the objective a little more.")
-    elif stationary is False:
-        parts.append(f"The coefficients are not optimal for the chosen {noun}s: refitting them lowers the objective.")
-    elif stationary is None:
-        parts.append(f"Whether the coefficients are optimal for the chosen {noun}s is unknown: rounding decides.")
-    if gain is None:
-        parts.append(f"Whether {_EXCHANGE.format(noun)} would lower the objective is unknown, since {why}.")
-    elif gain > 0:
-        out, new = swap
-        change = f"Adding {noun} {new}" if out is None else f"Exchanging {noun} {out} for {noun} {new}"
-        share = f" ({gain / abs(value):.2g} of its value)" if gain < 1e3 * abs(value) else ""
-        parts.append(
-            f"{change}, with all coefficients fitted again, lowers the objective by {gain:.3g}{share}, "
-            "so this is not the best subset."
-        )
-    elif every_subset and stationary:
-        parts.append(
-            f"This is the best subset of its size: none of the others, all of them tried, lowers the objective "
-            f"(by more than {tol:.0e} of its value)."
-        )
-    else:
-        parts.append(
-            f"No exchange of one chosen {noun} for another lowers the objective (by more than {tol:.0e} of its value), "
-            "with all coefficients fitted again."
-        )
-        if not proof.optimal:
-            parts.append("This does not prove that it is the best subset.")
-    if necessary is False and not gain:
-        parts.append("A necessary condition of the best subset fails, so a better one exists.")
-    elif gain is None and not proof.optimal:
-        parts.append("Nothing here proves that it is the best subset.")
-    return " ".join([*parts, (gain and proof.beside_a_gain) or proof.sentence]).strip()
-
-
-def _read(objective, threshold, solution):
-    """The coefficients, their support in the solver's order (free, kept, chosen, padding), and the chosen units."""
+def _coefficients(objective: Any, solution: Any) -> np.ndarray:
     p, x = objective.n_coefficients, solution.x
     if not hasattr(x, "shape"):  # a pytree
         x = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(x)])
@@ -294,7 +327,12 @@ def _read(objective, threshold, solution):
         raise ValueError(f"solution: needs one solution with {p} coefficients, got x of shape {w.shape}.")
     if not np.isfinite(w).all():
         raise ValueError("solution: x holds NaN or infinite values.")
-    members = np.unique(np.asarray(solution.support.idx)[np.asarray(solution.support.mask)])
+    return w
+
+
+def _units(objective: Any, threshold: Any, support: Support) -> tuple[Support, np.ndarray]:
+    """A support in the solver's order (free, kept, chosen, padding), and the chosen units."""
+    members = np.unique(np.asarray(support.idx)[np.asarray(support.mask)])
     keep, k = np.asarray(threshold.keep), int(threshold.k)
     chosen = np.setdiff1d(members, keep).astype(np.int32)
     if chosen.size > k:
@@ -302,26 +340,25 @@ def _read(objective, threshold, solution):
     units = _n_units(objective, threshold)
     free = units + np.arange(objective.n_free)
     places = default_k_max(k, units - keep.size, threshold.least_k_max)
-    idx = np.concatenate([free, keep, chosen, np.zeros(places - chosen.size)]).astype(np.int32)
-    return w, Support(idx, np.arange(idx.size) < idx.size - places + chosen.size), chosen
+    idx: Any = np.concatenate([free, keep, chosen, np.zeros(places - chosen.size)]).astype(np.int32)
+    mask: Any = np.arange(idx.size) < idx.size - places + chosen.size
+    return Support(idx, mask), chosen
 
 
-def _n_units(objective, threshold):
+def _n_units(objective: Any, threshold: Any) -> int:
     d = objective.n_coefficients + objective.n_free
-    return jax.eval_shape(threshold.scores, jax.ShapeDtypeStruct((d,), objective.dtype)).shape[0]
-
-
-def _n_coefficients(threshold, x, units):
-    return jax.eval_shape(threshold.entries, x, units).idx.shape[0]
+    return int(jax.eval_shape(threshold.scores, jax.ShapeDtypeStruct((d,), objective.dtype)).shape[0])
 
 
 @program
-def _value(objective, x):
+def _value(objective: Any, x: Float[Array, "d"]) -> Float[Array, ""]:
     return objective.value(x)
 
 
 @program
-def _internal(objective, threshold, w, intercept, units):
+def _internal(
+    objective: Any, threshold: Any, w: Float[Array, "p"], intercept: Float[Array, ""], units: Support
+) -> tuple[Float[Array, "d"], Bool[Array, ""]]:
     """x in the solver's units, moved onto its support and into the bounds, and whether it was there up to rounding."""
     x = objective.to_internal(w, intercept)
     entries = threshold.entries(x, units)
@@ -330,7 +367,7 @@ def _internal(objective, threshold, w, intercept, units):
 
 
 @program
-def _point(objective, threshold, x, units):
+def _point(objective: Any, threshold: Any, x: Float[Array, "d"], units: Support) -> _Point:
     entries = threshold.entries(x, units)
     restricted = objective.restrict(entries)
     z = gather(x, entries)
@@ -352,10 +389,17 @@ def _point(objective, threshold, x, units):
 
 
 @program
-def _refit_values(objective, threshold, x, units, places, new):
+def _refit_values(
+    objective: Any,
+    threshold: Any,
+    x: Float[Array, "d"],
+    units: Support,
+    places: Int[Array, "swaps"],
+    new: Int[Array, "swaps"],
+) -> tuple[Float[Array, "swaps"], Bool[Array, "swaps"], Bool[Array, "swaps"]]:
     """F after each swap, whether its refit ended, and whether its system was singular."""
 
-    def one(place, j):
+    def one(place: Int[Array, ""], j: Int[Array, ""]) -> tuple[Array, Array, Array]:
         entries = threshold.entries(x, _exchanged(units, place, j))
         restricted = objective.restrict(entries)
         fit = restricted.minimise(gather(x, entries), *threshold.box(entries))
@@ -364,20 +408,20 @@ def _refit_values(objective, threshold, x, units, places, new):
     return jax.vmap(one, axis_name=LANE)(places, new)
 
 
-def _exchanged(units, place, j):
+def _exchanged(units: Support, place: Any, j: Any) -> Support:
     idx, mask = jnp.asarray(units.idx), jnp.asarray(units.mask)
     return Support(idx.at[place].set(j), mask.at[place].set(True))
 
 
-def _ambiguous(objective, threshold, x, units):
+def _ambiguous(fit: _Fit) -> bool:
     """Whether the columns of a support are nearly collinear, and not exactly so: normal equations cannot tell.
 
     Exactly collinear ones add nothing to each other; nearly collinear ones may.
     """
-    entries = threshold.entries(x, units)
-    restricted, mask = objective.restrict(entries), np.asarray(entries.mask)
-    if not isinstance(objective, LinearModel):
-        H = np.asarray(restricted.hess(gather(x, entries)))[np.ix_(mask, mask)]
+    entries = fit.threshold.entries(fit.x, fit.units)
+    restricted, mask = fit.objective.restrict(entries), np.asarray(entries.mask)
+    if not isinstance(fit.objective, LinearModel):
+        H = np.asarray(restricted.hess(gather(fit.x, entries)))[np.ix_(mask, mask)]
         size = np.sqrt(np.maximum(np.diag(H), np.finfo(H.dtype).tiny))
         values = np.linalg.eigvalsh(H / size / size[:, None])
         return bool(np.any((values > 100 * np.finfo(H.dtype).eps) & (values < NEARLY**2)))
@@ -386,23 +430,3 @@ def _ambiguous(objective, threshold, x, units):
     size = np.linalg.norm(A, axis=0)
     values = np.linalg.svd(A[:, size > 0] / size[size > 0], compute_uv=False)
     return bool(np.any((values > EXACTLY) & (values < NEARLY)))
-
-
-def _confirm(objective, threshold, x, units, value, enough, swaps, batch):
-    """The best of some swaps, by refits until no other one can be better."""
-    hopes, places, new = swaps[:3]
-    width = chunk_width(objective, _n_coefficients(threshold, x, units), batch, BLOCK_MEMORY)
-    gain, swap, solved, doubtful = 0.0, None, True, list(swaps.doubtful)
-    for start in range(0, hopes.size, width):
-        if hopes[start] <= max(gain, enough):
-            break
-        each = np.minimum(np.arange(start, start + width), hopes.size - 1)
-        values, ended, singular = jax.device_get(_refit_values(objective, threshold, x, units, places[each], new[each]))
-        doubtful += [(int(places[i]), int(new[i])) for i in np.unique(each[singular])]
-        gains = np.where(np.isfinite(values), value - values, -np.inf)
-        solved = solved and bool(ended.all()) and bool(np.isfinite(values).all())
-        best = each[gains.argmax()]
-        if gains.max() > gain:
-            place = places[best]
-            gain, swap = float(gains.max()), (int(units.idx[place]) if units.mask[place] else None, int(new[best]))
-    return _Best(gain, swap, solved and len(doubtful) <= MOST_DOUBTFUL, tuple(doubtful))

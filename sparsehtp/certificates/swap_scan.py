@@ -11,12 +11,12 @@ denied, after refits on the data wherever rounding could decide.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
 from .._types import Support, replace
@@ -32,45 +32,56 @@ SLACK = 16  # roundings that a score may be wrong by
 
 
 class Swaps(NamedTuple):
-    """Swaps (place of the support, unit) and the most that each may lower F, in falling order.
+    """Swaps (place of the support, unit) that may lower F.
 
-    At most `CANDIDATES` + 1 doubtful ones are listed.
+    Attributes:
+        gain_bounds: the most that each may lower F by, in falling order.
+        places, new: what is swapped.
+        complete: no other swap may lower F.
+        doubtful: swaps into columns that are collinear to working precision; at most `CANDIDATES` + 1 of them.
     """
 
-    hopes: np.ndarray
+    gain_bounds: np.ndarray
     places: np.ndarray
     new: np.ndarray
-    doubtful: tuple[tuple[int, int], ...] = ()  # swaps into columns that are collinear to working precision
+    complete: bool = True
+    doubtful: tuple[tuple[int, int], ...] = ()
 
 
-def quadratic_bound(objective):
+def quadratic_bound(objective: Any) -> tuple[Any, float] | None:
     """A quadratic objective and the factor by which its Hessian bounds (for a quadratic: is) the objective's."""
     if objective.quadratic:
         return objective, 1.0
     if not isinstance(objective, LinearModel) or not np.isfinite(float(objective.loss.smoothness)):
-        return None, None
+        return None
     smoothness = float(objective.loss.smoothness)
     return replace(objective, loss=Squared(), l2=objective.l2 / smoothness), smoothness
 
 
-def scan(quadratic, units, places, point, enough):
+def scan(
+    quadratic: Any, units: Support, places: np.ndarray, point: Any, enough: float
+) -> tuple[Swaps | None, np.ndarray, float]:
     """Swaps that may lower F by more than `enough`, the Hessian's diagonal, and its largest 2 x 2 eigenvalue.
 
     No swaps (None) without a point, or where the support is singular.
     """
     n_free = quadratic.n_free
     support = Support(units.idx[n_free:], units.mask[n_free:])
-    may_leave = np.isin(np.arange(support.idx.size) + n_free, places)
+    may_leave = np.isin(np.arange(support.idx.shape[0]) + n_free, places)
     chosen = np.zeros(quadratic.n_coefficients, bool)
     chosen[support.idx[support.mask]] = True
     scored = point is not None and not point.singular
-    diagonal, largest, hopes, swaps, doubtful = [], 0.0, [], [], []
+    parts: list[np.ndarray] = []
+    bounds: list[np.ndarray] = []
+    swaps: list[tuple[np.ndarray, np.ndarray]] = []
+    doubtful: list[tuple[int, int]] = []
+    largest = 0.0
     for features, *block in _gram_blocks(quadratic, support.idx):
         enters = (features < chosen.size) & ~chosen[np.minimum(features, chosen.size - 1)]
         curvature, scores = jax.device_get(
             _score(support, may_leave, enters, features, block, point if scored else None)
         )
-        diagonal.append(np.asarray(block[-1]))
+        parts.append(np.asarray(block[-1]))
         largest = max(largest, float(curvature))
         if scored:
             best, flat, doubts = scores
@@ -79,18 +90,19 @@ def scan(quadratic, units, places, point, enough):
             best = best + (point.value - point.refit_value)
             worth = best > enough
             place, feature = np.divmod(flat[worth], features.size)
-            hopes.append(best[worth])
+            bounds.append(best[worth])
             swaps.append((place + n_free, features[feature]))
-    diagonal = np.concatenate(diagonal)[: chosen.size]
+    diagonal = np.concatenate(parts)[: chosen.size]
     if not scored:
         return None, diagonal, largest
-    hopes = np.concatenate(hopes)
-    order = np.argsort(-hopes, kind="stable")[:CANDIDATES]
+    gain_bounds = np.concatenate(bounds)
+    order = np.argsort(-gain_bounds, kind="stable")[:CANDIDATES]
     places, new = np.concatenate(swaps, axis=1)[:, order].astype(np.int32)
-    return Swaps(hopes[order], places, new, tuple(doubtful[: CANDIDATES + 1])), diagonal, largest
+    found = Swaps(gain_bounds[order], places, new, order.size < CANDIDATES, tuple(doubtful[: CANDIDATES + 1]))
+    return found, diagonal, largest
 
 
-def _gram_blocks(quadratic, idx) -> Iterator[tuple[np.ndarray, Array, Array, Array]]:
+def _gram_blocks(quadratic: Any, idx: Any) -> Iterator[tuple[np.ndarray, Any, Any, Any]]:
     """Blocks of features, the support's own Gram matrix, its Gram rows on the block, and the block's diagonal.
 
     Features past the last one pad a block.
@@ -111,7 +123,7 @@ def _gram_blocks(quadratic, idx) -> Iterator[tuple[np.ndarray, Array, Array, Arr
         yield features, rows[:, :m], rows[:, m:], diagonal[m:]
 
 
-def _sparse_gram_blocks(quadratic, idx):
+def _sparse_gram_blocks(quadratic: Any, idx: np.ndarray) -> Iterator[tuple[np.ndarray, Any, Any, Any]]:
     """The same from Gram rows on the host, a few at a time: dense blocks of a sparse design's columns cost more."""
     m, p = idx.size, quadratic.n_coefficients
     rows = np.empty((m, p), quadratic.dtype)
@@ -127,18 +139,25 @@ def _sparse_gram_blocks(quadratic, idx):
 
 
 @program
-def _subset(quadratic, idx):
+def _subset(quadratic: LinearModel, idx: Int[Array, "m"]) -> LinearModel:
     return quadratic.subset(idx)
 
 
 @program
-def _gram(quadratic, idx):
+def _gram(quadratic: Any, idx: Int[Array, "m"]) -> tuple[Float[Array, "m p"], Float[Array, "p"]]:
     equations = quadratic.normal_equations()
     return equations.columns(idx), equations.diagonal
 
 
 @program
-def _score(support, may_leave, enters, features, block, point):
+def _score(
+    support: Support,
+    may_leave: Bool[Array, "m"],
+    enters: Bool[Array, "w"],
+    features: Int[Array, "w"],
+    block: tuple[Float[Array, "m m"], Float[Array, "m w"], Float[Array, "w"]],
+    point: Any,
+) -> tuple[Array, tuple[Array, Array, Array] | None]:
     """The largest eigenvalue of the 2 x 2 blocks; and, with a point, the best swaps.
 
     Of a swap: the most that it may lower F, rounding allowed for, and its flat index (place, feature). Then which swaps
@@ -163,17 +182,6 @@ def _score(support, may_leave, enters, features, block, point):
     q = jnp.where(usable, q, 1)
     gain, loss = (g + c / d * H) ** 2 / q, c**2 / d
     slack = SLACK * eps * (gain * (1 + G / q) + loss)
-    hopes = jnp.where(usable, (gain - loss + slack) / 2, -jnp.inf).ravel()
-    best = top_k(hopes, min(CANDIDATES, hopes.shape[0]))
-    return curvature, (hopes[best], best, doubtful)
-
-
-def lemma21(x, grad, k, largest, diagonal, enough, scale):
-    """Whether no move that the lemma is about lowers F by more than the tolerance."""
-    nonzero = np.abs(x[x != 0])
-    if nonzero.size < k:  # any coordinate may move alone
-        return bool(np.max(grad**2 / np.maximum(diagonal, np.finfo(diagonal.dtype).tiny), initial=0) <= scale)
-    if not (nonzero.size and largest):
-        return True
-    steepest, smallest = float(np.abs(grad).max()), float(nonzero.min())
-    return bool((steepest**2 / largest - largest * smallest**2) / 2 <= enough)
+    gain_bounds = jnp.where(usable, (gain - loss + slack) / 2, -jnp.inf).ravel()
+    best = top_k(gain_bounds, min(CANDIDATES, gain_bounds.shape[0]))
+    return curvature, (gain_bounds[best], best, doubtful)

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from .._tolerances import tolerance
 from .._types import Support
@@ -44,7 +44,26 @@ class CDSSState(NamedTuple):
     step_size: Array
 
 
-class _Swap(NamedTuple):
+def state_at(dual: Dual, x: Float[Array, "d"], support: Support) -> CDSSState:
+    """The state at a point of which nothing else is known."""
+    eta = dual.objective.forward(x)
+    no = jnp.zeros((), bool)
+    return CDSSState(
+        x=x,
+        support=support,
+        value=dual.primal(eta, x),
+        grad=dual.objective.grad_at(eta, x),
+        energies=dual.energies(),
+        centres=dual.centres(),
+        local=no,
+        optimal=no,
+        step_size=jnp.ones((), x.dtype),
+    )
+
+
+class Swap(NamedTuple):
+    """The exchange of the coefficient `out` for one of a given size of the feature `new`, and what it gains."""
+
     gain: Array
     out: Array
     new: Array
@@ -93,21 +112,7 @@ class CDSS(AbstractSolver):
         return 500
 
     def init(self, objective, threshold, x0, key):
-        dual = Dual(objective, threshold)
-        x, support = supported(threshold, x0)
-        eta = objective.forward(x)
-        no = jnp.zeros((), bool)
-        return CDSSState(
-            x=x,
-            support=support,
-            value=dual.primal(eta, x),
-            grad=objective.grad_at(eta, x),
-            energies=dual.energies(),
-            centres=dual.centres(),
-            local=no,
-            optimal=no,
-            step_size=jnp.ones((), x.dtype),
-        )
+        return state_at(Dual(objective, threshold), *supported(threshold, x0))
 
     def step(self, objective, threshold, state, t):
         dual = Dual(objective, threshold)
@@ -191,7 +196,7 @@ def _descended(dual, state, x, member):
     return dual.lift(w, b if state.centres is None else b - dot(state.centres, w)), value
 
 
-def best_swap(dual, state):
+def best_swap(dual: Dual, state: CDSSState) -> Swap:
     """The best exchange of one nonzero coefficient for one other: exact for the squared loss, else a lower bound."""
     objective = dual.objective
     p, x = objective.n_coefficients, state.x
@@ -224,8 +229,8 @@ def best_swap(dual, state):
         gains = jnp.where(live[:, None], base - removed[:, None] + gains, -jnp.inf)
         flat = jnp.argmax(gains)
         row, new = flat // p, flat % p
-        found = _Swap(gains[row, new], rows[row], new.astype(jnp.int32), sizes[row, new])
+        found = Swap(gains[row, new], rows[row], new.astype(jnp.int32), sizes[row, new])
         return start + SWAP_ROWS, where(found.gain > best.gain, found, best)
 
-    none = _Swap(jnp.asarray(-jnp.inf, x.dtype), jnp.int32(0), jnp.int32(0), jnp.zeros((), x.dtype))
+    none = Swap(jnp.asarray(-jnp.inf, x.dtype), jnp.int32(0), jnp.int32(0), jnp.zeros((), x.dtype))
     return lax.while_loop(lambda c: c[0] < count, body, (jnp.int32(0), none))[1]

@@ -1,0 +1,110 @@
+"""What is known about a solution, and the sentences that say it."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .proof import NOTHING, Proof
+
+EXCHANGE = "exchanging one chosen {0} for another"
+
+
+class Facts(NamedTuple):
+    """What is known about a solution; None where unknown.
+
+    Attributes:
+        value: F at the solution, plus the penalty of `L0L1L2`.
+        sentences: what says the facts in words.
+        proof: what the dual proves.
+        gain, swap, stationary, necessary: see `Certificate`.
+        why: why the gain is unknown, as a clause.
+        noun: what a unit is called.
+        tol: share of the value that does not count as a gain.
+        enough: what an exchange must gain to count.
+        slack: what a refit, or the move of one coefficient alone, must gain to count.
+        every_subset: the exchanges lead to all the subsets there are.
+    """
+
+    value: float
+    sentences: "Callable[[Facts], list[str]]"
+    proof: Proof = NOTHING
+    gain: float | None = None
+    swap: tuple[int | None, int] | None = None
+    stationary: bool | None = None
+    necessary: bool | None = None
+    why: str = ""
+    noun: str = "feature"
+    tol: float = 0.0
+    enough: float = 0.0
+    slack: float = 0.0
+    every_subset: bool = False
+
+
+def of_a_value(facts: Facts) -> list[str]:
+    """What to say where the coefficients cannot be refitted."""
+    return [_unknown(facts), facts.proof.sentence]
+
+
+def of_a_penalised_point(facts: Facts) -> list[str]:
+    """What to say under `L0L1L2`, where an exchange holds the other coefficients."""
+    parts = []
+    if not facts.stationary:
+        parts.append(
+            "The coefficients are not optimal for the chosen features: fitting them again lowers the objective."
+        )
+    if facts.swap is not None:
+        out, new = facts.swap
+        parts.append(f"Exchanging feature {out} for feature {new} lowers the objective by {facts.gain:.3g}.")
+    elif not facts.proof.optimal:
+        parts.append("Locally optimal: no exchange of one feature for another, the others held, lowers the objective.")
+    return [*parts, facts.proof.sentence or "The dual gives no bound: it needs l2 > 0 and a conjugate loss."]
+
+
+def of_refits(facts: Facts) -> list[str]:
+    """What to say where an exchange fits all coefficients again."""
+    parts, proof = _of_coefficients(facts), facts.proof
+    if facts.gain is None:
+        parts.append(_unknown(facts))
+    elif facts.swap is not None:
+        parts.append(_of_a_gain(facts, facts.gain, *facts.swap))
+    elif facts.every_subset and facts.stationary:
+        parts.append(
+            f"This is the best subset of its size: none of the others, all of them tried, lowers the objective "
+            f"(by more than {facts.tol:.0e} of its value)."
+        )
+    else:
+        parts.append(
+            f"No exchange of one chosen {facts.noun} for another lowers the objective (by more than {facts.tol:.0e} of "
+            "its value), with all coefficients fitted again."
+        )
+        if not proof.optimal:
+            parts.append("This does not prove that it is the best subset.")
+    if facts.necessary is False and not facts.gain:
+        parts.append("A necessary condition of the best subset fails, so a better one exists.")
+    elif facts.gain is None and not proof.optimal:
+        parts.append("Nothing here proves that it is the best subset.")
+    return [*parts, (facts.gain and proof.beside_a_gain) or proof.sentence]
+
+
+def _unknown(facts: Facts) -> str:
+    return f"Whether {EXCHANGE.format(facts.noun)} would lower the objective is unknown, since {facts.why}."
+
+
+def _of_coefficients(facts: Facts) -> list[str]:
+    noun = facts.noun
+    if facts.stationary is None:
+        return [f"Whether the coefficients are optimal for the chosen {noun}s is unknown: rounding decides."]
+    if facts.stationary:
+        return []
+    if facts.proof.optimal:
+        return [f"Refitting the coefficients on the chosen {noun}s lowers the objective a little more."]
+    return [f"The coefficients are not optimal for the chosen {noun}s: refitting them lowers the objective."]
+
+
+def _of_a_gain(facts: Facts, gain: float, out: int | None, new: int) -> str:
+    noun, size = facts.noun, abs(facts.value)
+    change = f"Adding {noun} {new}" if out is None else f"Exchanging {noun} {out} for {noun} {new}"
+    share = f" ({gain / size:.2g} of its value)" if gain < 1e3 * size else ""
+    return (
+        f"{change}, with all coefficients fitted again, lowers the objective by {gain:.3g}{share}, "
+        "so this is not the best subset."
+    )
