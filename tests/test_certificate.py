@@ -315,3 +315,9 @@ def test_what_it_does_not_take():
         sht.certificate(model, sht.Sparsity(K, upper=0.01), fit)
     with pytest.raises(TypeError, match="threshold"):
         sht.certificate(model, K, fit)
+
+
+def test_the_old_name_of_the_necessary_condition():
+    c = sht.Certificate(1.0, None, None, 0.5, (None, 3), True, False, "a sentence")
+    with pytest.warns(DeprecationWarning, match="necessary_condition"):
+        assert c.lemma21 is False

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 import sparsehtp as sht
+from sparsehtp import _save
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((40, 5))
@@ -104,6 +105,28 @@ def test_results_and_plain_data(tmp_path):
         "dates": np.array(["2020-01-01"], "datetime64[D]"),
     }
     assert_same(values, trip(values, tmp_path))
+
+
+def test_a_file_with_the_names_of_before(tmp_path, monkeypatch):
+    """`_RENAMED` names only fields that there are, and `load` gives them what the file has under their old names."""
+    values = {
+        "Certificate": sht.Certificate(1.0, None, None, 0.5, (None, 3), True, False, "a sentence"),
+        "MultiResponse": sht.MultiResponse(X.astype(np.float32), (Y > 0).astype(int), sht.Softmax(2)),
+    }
+    assert list(values) == list(_save._RENAMED)
+    fields = _save._fields
+
+    def before(value):
+        new = {new: old for old, new in _save._RENAMED.get(type(value).__name__, {}).items()}
+        found = fields(value)
+        assert found is None or new.keys() <= found.keys()
+        return found and {new.get(name, name): field for name, field in found.items()}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_save, "_fields", before)
+        patch.setattr(_save, "_check_fields", lambda kind, fields: None)
+        path = sht.save(values, tmp_path / "model.npz")
+    assert_same(values, sht.load(path))
 
 
 def test_a_path_and_its_scores(tmp_path):

@@ -351,7 +351,7 @@ def _n_units(objective: Any, threshold: Any) -> int:
 
 
 @program
-def _value(objective: Any, x: Float[Array, "d"]) -> Float[Array, ""]:
+def _value(objective: AbstractObjective, x: Float[Array, "d"]) -> Float[Array, ""]:
     return objective.value(x)
 
 

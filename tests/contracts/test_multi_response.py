@@ -259,3 +259,9 @@ def test_errors():
         sht.certificate(sht.MultiResponse(X, Y), sht.Sparsity(1), None)
     with pytest.raises(TypeError, match="AbstractRestrictable"):
         sht.solve(sht.MultiResponse(X, Y), sht.Sparsity(1), sht.BestSubset())
+
+
+def test_the_old_name_of_the_shared_model():
+    objective = make("squared", "plain")
+    with pytest.warns(DeprecationWarning, match="shared_model"):
+        assert objective.features is objective.shared_model
