@@ -84,8 +84,10 @@ class Problem:
     def __init__(self, X, y, loss, l2=0.0, weights=None, offset=None, intercept=False, standardize=False):
         self.X, self.y, self.loss, self.intercept = np.asarray(X, LONG), np.asarray(y, LONG), loss, intercept
         n, p = self.X.shape
-        weights = np.ones(n, LONG) if weights is None else np.asarray(weights, LONG)
+        weights = np.ones(n) if weights is None else np.asarray(weights)
+        least, weights = np.finfo(weights.dtype).tiny, weights.astype(LONG)
         self.omega = weights / weights.max() / np.sum(weights / weights.max())
+        self.omega = np.where(self.omega < least, 0, self.omega)  # below the range of its dtype
         self.offset = np.zeros(n, LONG) if offset is None else np.asarray(offset, LONG)
         mean = self.omega @ self.X
         self.deviation = np.sqrt(self.omega @ (self.X - mean) ** 2)
@@ -180,6 +182,11 @@ class Problem:
             return np.where(np.isfinite(F), F, np.inf)
 
         F = total(z)
+        if self.loss.name == "poisson":  # from far away its exponential hides every descent; logarithms are linear
+            near = self._logarithms(A, y, offset, omega, free)
+            lower = total(near) < F
+            z[lower] = near[lower]
+            F = total(z)
 
         def descend(running):
             for _ in range(max_steps):
@@ -220,6 +227,19 @@ class Problem:
                 descend(here[behind])
         w = z[:, :p] / self.size
         return masks, F, (w, z[:, p] - w @ self.mean)
+
+    @staticmethod
+    def _logarithms(A, y, offset, omega, free):
+        """Weighted least squares of log y, on each support."""
+        heavy = np.sqrt(omega * np.maximum(y, LONG(0.5)))[:, None]
+        target = heavy[:, 0] * (np.log(np.maximum(y, LONG(0.5))) - offset)
+        columns = heavy * A
+        size = np.where(np.abs(columns).max(0) > 0, np.abs(columns).max(0), 1)
+        fits = [
+            np.linalg.lstsq((columns / size * mask).astype(float), target.astype(float), rcond=1e-12)[0]
+            for mask in free
+        ]
+        return np.where(free, np.array(fits) / size, 0)
 
     def _search(self, total, A, omega, ridge, mask, g, at, curvature, bound):
         """The best of many steps, with more and more of the majoriser in the Hessian."""

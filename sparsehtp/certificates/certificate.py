@@ -33,6 +33,7 @@ from .swap_scan import BLOCK_MEMORY, Swaps, quadratic_bound, scan
 
 BATCH = 32  # refits at a time among them
 EXACTLY, NEARLY = 1e-13, 3e-5  # singular values of collinear columns of norm one, in float64
+ROUNDINGS = 4  # of a value, in units of its terms
 MOST_DOUBTFUL = 256  # swaps into nearly collinear columns that are looked at one by one
 REFIT_WORK = 2e9  # (refits) (samples) (coefficients)^2 up to which every swap is refitted
 
@@ -190,7 +191,8 @@ class _Point(NamedTuple):
     """F and its gradient at a solution, and its refit on the support."""
 
     value: Float[Array, ""]
-    value0: Float[Array, ""]  # at x = 0
+    value0: Float[Array, ""]  # at x = 0, the intercept refitted
+    rounding: Float[Array, ""]  # what rounding of the predictor may do to the value
     grad: Float[Array, "d"]
     refit: Float[Array, "d"]  # x refitted
     refit_value: Float[Array, ""]
@@ -243,6 +245,7 @@ def _refitted(fit: _Fit) -> Facts:
         tol=tol,
         enough=max(tol * abs(value), eps * value0) + digit,  # an F that is zero but for rounding is not improved
         slack=slack,
+        rounding=float(point.rounding),
         every_subset=fit.chosen.size == k and (k <= 1 or fit.others.size <= 1),
     )
     if fit.threshold.structure == "entries" and fit.size <= DENSE_HESSIAN_LIMIT:
@@ -282,15 +285,17 @@ def _confirmed(fit: _Fit, facts: Facts, swaps: Swaps, batch: int) -> Facts:
     """The facts with the best of some swaps, by refits until no other one can be better."""
     bounds, problem, units = swaps.gain_bounds, fit[:4], fit.units
     width = chunk_width(fit.objective, fit.size, batch, BLOCK_MEMORY)
-    gain, swap, solved, doubtful = 0.0, None, True, list(swaps.doubtful)
+    gain, swap, most, solved, doubtful = 0.0, None, 0.0, True, list(swaps.doubtful)
     for start in range(0, bounds.size, width):
         if bounds[start] <= max(gain, facts.enough):
             break
         each = np.minimum(np.arange(start, start + width), bounds.size - 1)
         places, new = swaps.places[each], swaps.new[each]
-        values, ended, singular = jax.device_get(_refit_values(*problem, places, new))
+        values, rounding, ended, singular = jax.device_get(_refit_values(*problem, places, new))
         doubtful += [(int(swaps.places[i]), int(swaps.new[i])) for i in np.unique(each[singular])]
-        gains = np.where(np.isfinite(values), facts.value - values, -np.inf)
+        rounding = rounding + facts.rounding
+        gains = np.where(np.isfinite(values), facts.value - values - rounding, -np.inf)
+        most = max(most, np.max(gains + 2 * rounding))
         solved = solved and bool(ended.all()) and bool(np.isfinite(values).all())
         best = gains.argmax()
         if gains[best] > gain:
@@ -298,7 +303,7 @@ def _confirmed(fit: _Fit, facts: Facts, swaps: Swaps, batch: int) -> Facts:
             gain, swap = float(gains[best]), (out, int(new[best]))
     if gain > facts.enough:
         return facts._replace(gain=gain, swap=swap)
-    if not (solved and swaps.complete and len(doubtful) <= MOST_DOUBTFUL):
+    if not (solved and swaps.complete and len(doubtful) <= MOST_DOUBTFUL and most <= 2 * facts.enough):
         return facts._replace(why="the refits do not settle it at this precision")
     if any(_ambiguous(fit._replace(units=_exchanged(units, *swap))) for swap in doubtful):
         return facts._replace(why="columns are nearly, but not exactly, collinear")
@@ -376,7 +381,8 @@ def _point(objective: Any, threshold: Any, x: Float[Array, "d"], units: Support)
     grad = objective.value_and_grad(x, entries)[1]
     return _Point(
         value=restricted.value(z),
-        value0=objective.value(jnp.zeros_like(x)),
+        value0=_null_value(objective),
+        rounding=_rounding(restricted, z),
         grad=grad,
         refit=refit,
         refit_value=restricted.value(fit.z),
@@ -388,6 +394,22 @@ def _point(objective: Any, threshold: Any, x: Float[Array, "d"], units: Support)
     )
 
 
+def _null_value(objective: Any) -> Float[Array, ""]:
+    """F without coefficients: far from it, an intercept of zero may have any value."""
+    origin = objective.origin()
+    if objective.quadratic or not objective.n_free:
+        return objective.value(origin)
+    free = objective.n_coefficients + jnp.arange(objective.n_free)
+    restricted = objective.restrict(Support(free, jnp.ones(free.shape, bool)))
+    return restricted.value(restricted.minimise(origin[free]).z)
+
+
+def _rounding(restricted: Any, z: Float[Array, "m"]) -> Float[Array, ""]:
+    """What rounding the terms of the predictor may do to F(z): eps sum_j |z_j| times the gradient's terms."""
+    terms = restricted.grad_terms(z)
+    return ROUNDINGS * jnp.finfo(z.dtype).eps * jnp.vdot(jnp.where(jnp.isfinite(terms), terms, 0), jnp.abs(z))
+
+
 @program
 def _refit_values(
     objective: Any,
@@ -396,14 +418,14 @@ def _refit_values(
     units: Support,
     places: Int[Array, "swaps"],
     new: Int[Array, "swaps"],
-) -> tuple[Float[Array, "swaps"], Bool[Array, "swaps"], Bool[Array, "swaps"]]:
-    """F after each swap, whether its refit ended, and whether its system was singular."""
+) -> tuple[Float[Array, "swaps"], Float[Array, "swaps"], Bool[Array, "swaps"], Bool[Array, "swaps"]]:
+    """F after each swap, what rounding may do to it, whether the refit ended, and whether its system was singular."""
 
-    def one(place: Int[Array, ""], j: Int[Array, ""]) -> tuple[Array, Array, Array]:
+    def one(place: Int[Array, ""], j: Int[Array, ""]) -> tuple[Array, Array, Array, Array]:
         entries = threshold.entries(x, _exchanged(units, place, j))
         restricted = objective.restrict(entries)
         fit = restricted.minimise(gather(x, entries), *threshold.box(entries))
-        return restricted.value(fit.z), fit.solved, fit.singular
+        return restricted.value(fit.z), _rounding(restricted, fit.z), fit.solved, fit.singular
 
     return jax.vmap(one, axis_name=LANE)(places, new)
 

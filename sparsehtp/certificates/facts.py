@@ -21,6 +21,7 @@ class Facts(NamedTuple):
         tol: share of the value that does not count as a gain.
         enough: what an exchange must gain to count.
         slack: what a refit, or the move of one coefficient alone, must gain to count.
+        rounding: what rounding may do to the value.
         every_subset: the exchanges lead to all the subsets there are.
     """
 
@@ -36,6 +37,7 @@ class Facts(NamedTuple):
     tol: float = 0.0
     enough: float = 0.0
     slack: float = 0.0
+    rounding: float = 0.0
     every_subset: bool = False
 
 

@@ -55,7 +55,8 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         loss: an instance of a loss.
         l2: ridge strength, a scalar or (p,), >= 0, in units of the mean loss.
         sample_weight: (n,) weights s_i >= 0, not all zero; folds and bootstraps are weights. None: all one. They are
-            divided by a power of two where the largest is extreme.
+            divided by a power of two where the largest is extreme, and one that is then below the dtype's range is
+            zero.
         fit_intercept: add the unpenalised intercept b.
         standardize: see above.
         offset: (n,) known part o_i of the predictor. None: zero.

@@ -1,5 +1,7 @@
 """Faults that were found once: extreme scales, weightless rows, minima at infinity."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from scipy.optimize import minimize
 
 import sparsehtp as sht
 from sparsehtp import Support
+from sparsehtp._types import in_double
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((40, 6))
@@ -194,3 +197,27 @@ def test_coefficients_that_the_dtype_cannot_hold_are_refused(loss):
     model = sht.LinearModel(columns / np.float32(1e9), (1e-10 * Y).astype(np.float32), loss)
     solution = sht.solve(model, sht.Sparsity(3), throw=False)
     assert np.isfinite(solution.x).all()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_swap_is_not_denied_because_the_intercept_starts_far_off(seed):
+    # With an intercept of zero F is astronomic, and no measure of what a gain is worth.
+    rng = np.random.default_rng(seed)
+    columns, offset = rng.standard_normal((12, 4)), rng.uniform(-25, 25, 12)
+    y, weights = rng.poisson(5e4 * np.exp(columns[:, 0])).astype(float), 10.0 ** rng.uniform(-6, 0, 12)
+    parts = (each.astype(np.float32) for each in (columns, y, weights, offset))
+    X32, y32, weights32, offset32 = parts
+    model = sht.LinearModel(X32, y32, sht.Poisson(), sample_weight=weights32, offset=offset32, fit_intercept=True)
+    values = {}
+    with jax.enable_x64(True):
+        exact = in_double(model)
+        for pair in itertools.combinations(range(4), 2):
+            restricted = exact.restrict(Support(jnp.array([4, *pair]), jnp.ones(3, bool)))
+            values[pair] = float(restricted.value(restricted.minimise(jnp.zeros(3)).z))
+    worst = max(values, key=values.get)
+    start = np.where(np.isin(np.arange(4), worst), 1.0, 0).astype(np.float32)
+    found = sht.solve(model, sht.Sparsity(2), sht.HTP(sht.ConstantStep(1e-30)), start, throw=False)
+    members = tuple(sorted(np.asarray(found.support.idx)[np.asarray(found.support.mask)].tolist()))
+    certificate = sht.certificate(model, sht.Sparsity(2), found)
+    gain = certificate.upper_bound - min(v for pair, v in values.items() if len({*pair, *members}) == 3)
+    assert certificate.swap_gain is None or abs(certificate.swap_gain - max(gain, 0)) <= 1e-4 * abs(values[members])
