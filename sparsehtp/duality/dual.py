@@ -22,7 +22,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from .._types import Support, is_concrete, replace
+from .._types import Support, is_concrete, replace, warn_renamed
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractConjugateLoss
 from ..objectives import LinearModel
@@ -34,6 +34,18 @@ class Fixed(NamedTuple):
 
     zero: Bool[Array, "p"]
     nonzero: Bool[Array, "p"]
+
+    @property
+    def out(self) -> Bool[Array, "p"]:
+        """The old name of `zero`."""
+        warn_renamed("Fixed.out", "zero")
+        return self.zero
+
+    @property
+    def inn(self) -> Bool[Array, "p"]:
+        """The old name of `nonzero`."""
+        warn_renamed("Fixed.inn", "nonzero")
+        return self.nonzero
 
 
 class DualPoint(NamedTuple):
