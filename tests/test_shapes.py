@@ -1,0 +1,26 @@
+"""That annotated shapes are checked while tests run."""
+
+import jax.numpy as jnp
+import pytest
+from jaxtyping import TypeCheckError
+
+import sparsehtp as sht
+
+
+def test_another_shape_is_refused():
+    loss, eta = sht.Squared(), jnp.zeros(3)
+    assert loss.value(eta, eta).shape == (3,)
+    with pytest.raises(TypeCheckError, match=r"parameter 'y'(.|\n)*f32\[4\]"):
+        loss.value(eta, jnp.zeros(4))
+    with pytest.raises(TypeCheckError, match="parameter 'y'"):
+        loss.value(eta, jnp.zeros(3, jnp.int32))
+
+
+def test_another_shape_of_the_result_is_refused():
+    class Mean(sht.losses.Squared):
+        pass
+
+    Mean.second_derivative = lambda self, eta, y: jnp.ones(())
+    model = sht.LinearModel(jnp.eye(3), jnp.zeros(3), Mean())
+    with pytest.raises(TypeCheckError, match=r"return(.|\n)*f32\[\]"):
+        sht.objectives.restricted_linear_model.damped_curvature(model.loss, jnp.zeros(3), jnp.zeros(3), 0.0)
