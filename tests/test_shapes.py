@@ -5,6 +5,7 @@ import pytest
 from jaxtyping import TypeCheckError
 
 import sparsehtp as sht
+from sparsehtp.objectives.restricted_linear_model import majorant
 
 
 def test_another_shape_is_refused():
@@ -17,10 +18,11 @@ def test_another_shape_is_refused():
 
 
 def test_another_shape_of_the_result_is_refused():
-    class Mean(sht.losses.Squared):
-        pass
+    class OneNumber(sht.Squared):
+        def majorant(self, eta, y):
+            return jnp.ones(())
 
-    Mean.second_derivative = lambda self, eta, y: jnp.ones(())
-    model = sht.LinearModel(jnp.eye(3), jnp.zeros(3), Mean())
-    with pytest.raises(TypeCheckError, match=r"return(.|\n)*f32\[\]"):
-        sht.objectives.restricted_linear_model.damped_curvature(model.loss, jnp.zeros(3), jnp.zeros(3), 0.0)
+        second_derivative = majorant
+
+    with pytest.raises(TypeCheckError, match=r"return value(.|\n)*f32\[\]"):
+        majorant(OneNumber(), jnp.zeros(3), jnp.zeros(3))
