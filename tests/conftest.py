@@ -7,6 +7,10 @@ from pathlib import Path
 
 import jax
 import pytest
+import shapes
+from jaxtyping import install_import_hook
+
+install_import_hook(shapes.MODULES, "shapes.checked")  # before anything imports them
 
 os.environ["SPARSEHTP_CACHE"] = "off"  # for the processes that tests start
 if version("jaxlib").startswith("0.10."):  # another one may not know these, and ends the process then

@@ -306,13 +306,13 @@ class CustomSamples(AbstractSamples):
 
     model: CustomSum
 
-    def scores(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "b ..."]:
+    def scores(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "b d"]:
         return jax.vmap(lambda i: jax.grad(self.model.term)(x, i))(i)
 
-    def scores_at(self, forward: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+    def scores_at(self, forward: Float[Array, "d"]) -> Float[Array, "n d"]:
         return self.scores(forward, jnp.arange(self.model.n_samples))
 
-    def mean_gradient(self, scores: Float[Array, "b ..."], i: Int[Array, "b"] | None = None) -> Float[Array, "d"]:
+    def mean_gradient(self, scores: Float[Array, "b d"], i: Int[Array, "b"] | None = None) -> Float[Array, "d"]:
         return jnp.mean(scores, axis=0)
 
     def penalty_grad(self, x: Float[Array, "d"]) -> Float[Array, "d"]:

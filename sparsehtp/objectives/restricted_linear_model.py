@@ -136,6 +136,6 @@ def majorant(loss: AbstractLoss, eta: Float[Array, "n"], y: Float[Array, "n"]) -
     return loss.majorant(eta, y) + (0 if loss.kinked else loss.second_derivative(eta, y))
 
 
-def bounded(eta: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, "n"]:
+def bounded(eta: Float[Array, "n *c"], weights: Float[Array, "n *#c"]) -> Float[Array, "n *c"]:
     """Predictions, moderate where the weight is zero: such a row must not turn 0 * exp(eta) into NaN."""
     return jnp.where(weights > 0, eta, jnp.clip(eta, -50, 50))
