@@ -4,7 +4,7 @@ import functools
 import inspect
 import operator
 import types
-from typing import Any, Self, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import jax
 import numpy as np
@@ -19,13 +19,14 @@ _with_checks = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int is a 
 
 
 def checked(function):
-    """The function with its annotations checked, unless it is made anew in every call of another one."""
-    if "<locals>" in function.__qualname__:
+    """The function with its arrays checked, unless it is made anew in every call of another one."""
+    hints = {name: _of_arrays(hint) for name, hint in function.__annotations__.items()}
+    if "<locals>" in function.__qualname__ or all(hint is Any for hint in hints.values()):
         return function
 
     @functools.cache
     def with_checks():  # made at the first call: most functions are never called by a process
-        function.__annotations__ = {name: _either(hint) for name, hint in function.__annotations__.items()}
+        function.__annotations__ = hints
         return _with_checks(function)
 
     @functools.wraps(function)
@@ -35,16 +36,18 @@ def checked(function):
     return call
 
 
-def _either(hint):
-    """The annotation, with NumPy's arrays where it says JAX's: JAX takes both alike."""
-    if hint is Self:  # which beartype knows in whole classes only
-        return Any
+def _of_arrays(hint):
+    """What an annotation says of arrays, NumPy's being as good as JAX's; Any for all else, which is left to mypy.
+
+    What is wrong with other arguments the package's own errors say, in a sentence.
+    """
     if hint is jax.Array:
         return ANY_ARRAY
-    if inspect.isclass(hint) and issubclass(hint, AbstractArray) and hint.array_type is jax.Array:
-        return hint.dtype[ANY_ARRAY, hint.dim_str]
+    if inspect.isclass(hint) and issubclass(hint, AbstractArray):
+        return hint.dtype[ANY_ARRAY, hint.dim_str] if hint.array_type is jax.Array else hint
+    parts = [part if part in (float, types.NoneType) else _of_arrays(part) for part in get_args(hint)]
+    if Any in parts:
+        return Any
     if isinstance(hint, types.UnionType):
-        return functools.reduce(operator.or_, map(_either, get_args(hint)))
-    if get_origin(hint) in (tuple, list):
-        return get_origin(hint)[tuple(map(_either, get_args(hint)))]
-    return hint
+        return functools.reduce(operator.or_, parts)
+    return tuple[tuple(parts)] if get_origin(hint) is tuple else Any

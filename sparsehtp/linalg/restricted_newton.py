@@ -1,7 +1,7 @@
 """Minimisation over the coefficients of a fixed support: exact for quadratics, projected damped Newton otherwise."""
 
 import functools
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,6 @@ DAMPING = 1e-3  # of the first step
 ATTEMPTS = 3  # from the start, of the intercept alone, and from there
 
 
-@runtime_checkable
 class Smooth(Protocol):
     """A smooth convex function of the m coefficients of a support."""
 
@@ -31,7 +30,6 @@ class Smooth(Protocol):
     def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]: ...
 
 
-@runtime_checkable
 class WithHessian(Smooth, Protocol):
     """The same with its Hessian matrix, the magnitudes of what the gradient sums, and the place of an intercept."""
 

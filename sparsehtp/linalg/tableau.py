@@ -15,7 +15,7 @@ the best candidates at a time, since one matrix product costs little more than o
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import jax.numpy as jnp
 from jax import lax
@@ -31,7 +31,6 @@ BLOCK = 32  # candidate columns per fetch
 GramColumns = Callable[[Array], Array]  # indices (b,) -> rows (b, p) of X'X + diag(l2)
 
 
-@runtime_checkable
 class Equations(Protocol):
     """Normal equations: right-hand side X'y, diagonal and columns of X'X + diag(l2), and y'y."""
 

@@ -1,7 +1,7 @@
 """Minimisation over a support too large for a dense Hessian: Newton steps by preconditioned conjugate gradients."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import jax.numpy as jnp
 from jax import lax
@@ -15,7 +15,6 @@ MAX_PRODUCTS = 500  # Hessian products per Newton step
 FORCING = 0.1  # residual of the first Newton systems, relative
 
 
-@runtime_checkable
 class MatrixFree(Smooth, Protocol):
     """A smooth convex function of m coefficients with Hessian-vector products and a preconditioner."""
 
