@@ -14,7 +14,7 @@ def chunk_width(objective: Any, units: int, lanes: int, memory: int = DEFAULT_ME
     A lane holds a few copies of the columns of its support (n x units) and a few vectors over samples and
     coefficients.
     """
-    n = objective.ifo_per_gradient
+    n = objective.n_samples
     size = jnp.dtype(objective.dtype).itemsize
     lane = size * (4 * n * units + 8 * n + 10 * objective.n_coefficients) + 8 * 4 * units**2
     return int(np.clip(memory // max(lane, 1), 1, lanes))

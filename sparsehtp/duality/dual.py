@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from .._types import Support, is_concrete, replace, warn_renamed
-from ..linalg import dot, largest_eigenvalue, random_start
+from ..linalg import bisect, dot, largest_eigenvalue, random_start
 from ..losses import AbstractConjugateLoss
 from ..objectives import LinearModel
 from ..thresholds import L0L1L2, Sparsity
@@ -297,31 +296,39 @@ def balanced(
 ) -> Float[Array, "n"]:
     """The nearest point of the loss's range with sum_i weights_i a_i = 0, in the norm weighted the same way.
 
-    The answer is the range's projection of a + b for one number b, found by bisection: the sum grows with b, and since
-    0 is in every range, it is <= 0 at b = -max a and >= 0 at b = -min a. The two sides of the last bracket are mixed so
-    that the sum vanishes to rounding, which stays in the (convex) range.
+    It is the range's projection of a + b for one number b: since 0 is in every range, the sum is <= 0 at b = -max a and
+    >= 0 at b = -min a.
     """
     live = weights > 0
     if loss.quadratic:  # the range is the whole line
         return a - dot(weights, jnp.where(live, a, 0)) / jnp.sum(weights)
     low = -jnp.max(jnp.where(live, a, -jnp.inf))
     high = -jnp.min(jnp.where(live, a, jnp.inf))
+    return with_sum(loss, a, y, weights, jnp.zeros_like(low), (low, high))
+
+
+def with_sum(
+    loss: AbstractConjugateLoss,
+    a: Float[Array, "n"],
+    y: Float[Array, "n"],
+    weights: Float[Array, "n"],
+    goal: Float[Array, ""],
+    bracket: tuple[Float[Array, ""], Float[Array, ""]],
+) -> Float[Array, "n"]:
+    """The projection of a + b on the loss's range whose weighted sum is a goal, for a number b in the bracket.
+
+    The sum grows with b. The two sides of the last bracket are mixed so that the sum is the goal to rounding, which
+    stays in the (convex) range.
+    """
 
     def at(b: Float[Array, ""]) -> tuple[Float[Array, "n"], Float[Array, ""]]:
         point = loss.project_dual(a + b, y)
         return point, dot(weights, point)
 
-    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = 0.5 * (low + high)
-        negative = at(middle)[1] < 0
-        return jnp.where(negative, middle, low), jnp.where(negative, high, middle)
-
-    steps = 60 if jnp.finfo(a.dtype).bits == 64 else 30
-    low, high = lax.fori_loop(0, steps, halve, (low, high))
+    low, high = bisect(lambda b: at(b)[1] < goal, *bracket)
     (below, under), (above, over) = at(low), at(high)
     span = over - under
-    share = jnp.where(span > 0, jnp.clip(over / jnp.where(span > 0, span, 1), 0, 1), 0.5)
+    share = jnp.where(span > 0, jnp.clip((over - goal) / jnp.where(span > 0, span, 1), 0, 1), 0.5)
     return loss.project_dual(share * below + (1 - share) * above, y)
 
 
@@ -332,15 +339,10 @@ def best_shift(loss: Any, eta: Float[Array, "n"], y: Float[Array, "n"], weights:
         return dot(weights, jnp.where(live, y - eta, 0)) / jnp.sum(weights)
     size = jnp.max(jnp.where(live, jnp.abs(eta) + jnp.abs(y), 0)) + 10
 
-    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = 0.5 * (low + high)
-        slope = loss.derivative(jnp.where(live, eta + middle, 0), y)
-        falling = dot(weights, slope) < 0
-        return jnp.where(falling, middle, low), jnp.where(falling, high, middle)
+    def falling(b: Float[Array, ""]) -> Bool[Array, ""]:
+        return dot(weights, loss.derivative(jnp.where(live, eta + b, 0), y)) < 0
 
-    steps = 60 if jnp.finfo(eta.dtype).bits == 64 else 30
-    low, high = lax.fori_loop(0, steps, halve, (-size, size))
+    low, high = bisect(falling, -size, size)
     return 0.5 * (low + high)
 
 

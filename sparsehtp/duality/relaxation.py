@@ -24,7 +24,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import replace
-from ..linalg import dot
+from ..linalg import bisect, dot
 from ..losses import Hinge, Poisson, SmoothedHinge
 from .dual import Dual, DualPoint, best_shift
 
@@ -211,14 +211,10 @@ def _water_level(pull: Float[Array, "p"], c: Float[Array, "p"], k: Array) -> Flo
     safe = jnp.where(live, pull, 1)
     full = jnp.max(jnp.where(live, (1 + c) / safe, 0), initial=0)
 
-    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = 0.5 * (low + high)
-        less = jnp.sum(jnp.where(live, jnp.clip(middle * pull - c, 0, 1), 0)) < k
-        return jnp.where(less, middle, low), jnp.where(less, high, middle)
+    def short(level: Float[Array, ""]) -> Bool[Array, ""]:
+        return jnp.sum(jnp.where(live, jnp.clip(level * pull - c, 0, 1), 0)) < k
 
-    steps = 70 if jnp.finfo(pull.dtype).bits == 64 else 35
-    low, _ = lax.fori_loop(0, steps, halve, (jnp.zeros_like(full), full))
+    low, _ = bisect(short, jnp.zeros_like(full), full)
     return jnp.where(jnp.sum(live) <= k, full, low)
 
 

@@ -1,5 +1,6 @@
 """Numerical kernels shared by designs, objectives and solvers."""
 
+from .bisection import bisect as bisect
 from .draws import mixed as mixed
 from .draws import uniform as uniform
 from .lanes import LANE as LANE

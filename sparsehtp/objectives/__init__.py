@@ -4,6 +4,7 @@ from .base import AbstractObjective as AbstractObjective
 from .base import AbstractRefittable as AbstractRefittable
 from .base import AbstractRestrictable as AbstractRestrictable
 from .base import AbstractRestricted as AbstractRestricted
+from .base import AbstractScored as AbstractScored
 from .base import gather as gather
 from .base import scatter as scatter
 from .custom import Custom as Custom

@@ -44,6 +44,11 @@ class AbstractObjective(eqx.Module):
     def ifo_per_gradient(self) -> int:
         """Per-sample gradients in one full gradient: n for a finite sum, 1 otherwise."""
 
+    @property
+    def n_samples(self) -> int:
+        """How many numbers F is computed from beside x, at least about: memory grows with it."""
+        return self.ifo_per_gradient
+
     @abc.abstractmethod
     def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Any:
         """The product of x with the data that value, gradient and curvature share.
@@ -253,7 +258,15 @@ class AbstractRefittable(AbstractObjective):
         return False
 
 
-class AbstractRestrictable(AbstractRefittable):
+class AbstractScored(AbstractRefittable):
+    """An objective that tells what every coefficient alone is worth, so that features can be added one by one."""
+
+    @abc.abstractmethod
+    def curvatures(self, x: Float[Array, "d"]) -> Float[Array, "p"]:
+        """F_jj at x, with the free entries minimised out to second order."""
+
+
+class AbstractRestrictable(AbstractScored):
     """An objective that is, or is locally modelled by, a least-squares problem on its columns."""
 
     @abc.abstractmethod

@@ -1,5 +1,6 @@
 """Any JAX function of an array or a pytree as an objective, by automatic differentiation."""
 
+import abc
 import contextlib
 import math
 from collections.abc import Callable
@@ -60,34 +61,8 @@ class Structure(NamedTuple):
         return jax.tree.unflatten(self.tree, leaves)
 
 
-class Custom(AbstractRestrictable):
-    """A function of your own.
-
-        F(x) = fun(x, *args)
-
-    x is an array or a pytree of arrays, ravelled inside: a threshold such as `Sparsity` counts the entries of all
-    leaves together, `LeafSparsity` those of every leaf. Gradients, Hessian products and Newton steps on a support come
-    from automatic differentiation, at full cost in x: a model in columns of a matrix is faster as a `LinearModel`.
-    Solutions have derivatives in everything in `args`.
-
-    Args:
-        fun: (x, *args) -> scalar, a JAX function without side effects, twice differentiable and convex on the supports
-            it is fitted on. Define it at module level: a function made anew is compiled anew. Whatever is traced
-            (jitted, batched, differentiated) must come through `args`, not by closure.
-        *args: arrays or pytrees of arrays.
-        like: an array or pytree with the shapes and dtypes of x (its values are not used). None: they are those of the
-            `x0` given to `solve`; without an x0, x is a vector with one entry per column of the first two-dimensional
-            array in `args`.
-
-    Raises:
-        TypeError: if fun is not callable, args hold anything but arrays and numbers, or `like` is not floating.
-        ValueError: if the shape of x is needed and unknown, or fun does not take it or does not return a scalar. What
-            fun itself raises is chained, or passes where no shape could be the reason (a NameError).
-
-    Guarantee: none beyond the solvers' own. For a function that is not convex on the supports a refit may end in a
-    point that is stationary only, or say singular. `lipschitz` is the largest eigenvalue of the Hessian at zero, which
-    is not a bound for other points: prefer the searching steps.
-    """
+class AbstractCustom(AbstractRestrictable):
+    """What `Custom` and `CustomSum` share: x as an array or a pytree, and derivatives of F by differentiation."""
 
     args: tuple[Any, ...]
     features: Int[Array, "w"] | None  # coordinates of the whole x that this objective is a function of
@@ -168,6 +143,10 @@ class Custom(AbstractRestrictable):
     def ifo_per_gradient(self) -> int:
         return 1
 
+    @property
+    def n_samples(self) -> int:
+        return max((leaf.shape[0] for leaf in jax.tree.leaves(self.args) if leaf.ndim), default=1)
+
     def coefficients(self, x0: Any) -> Any:
         structure, given = self._known(), structure_of("x0", x0)
         if given[:2] != structure[:2]:
@@ -181,8 +160,9 @@ class Custom(AbstractRestrictable):
         return self._known().unravel(x), jnp.zeros((), x.dtype)
 
     # --- values and derivatives --------------------------------------------------------------------------------------
+    @abc.abstractmethod
     def _call(self, tree: Any) -> Array:
-        return self.fun(tree, *self.args)
+        """F at x."""
 
     def _tree(self, x: Float[Array, "d"]) -> Any:
         if self.features is not None:
@@ -247,7 +227,40 @@ class Custom(AbstractRestrictable):
         return RestrictedCustom(self, support)
 
 
-class CustomSum(Custom, AbstractFiniteSum):
+class Custom(AbstractCustom):
+    """A function of your own.
+
+        F(x) = fun(x, *args)
+
+    x is an array or a pytree of arrays, ravelled inside: a threshold such as `Sparsity` counts the entries of all
+    leaves together, `LeafSparsity` those of every leaf. Gradients, Hessian products and Newton steps on a support come
+    from automatic differentiation, at full cost in x: a model in columns of a matrix is faster as a `LinearModel`.
+    Solutions have derivatives in everything in `args`.
+
+    Args:
+        fun: (x, *args) -> scalar, a JAX function without side effects, twice differentiable and convex on the supports
+            it is fitted on. Define it at module level: a function made anew is compiled anew. Whatever is traced
+            (jitted, batched, differentiated) must come through `args`, not by closure.
+        *args: arrays or pytrees of arrays.
+        like: an array or pytree with the shapes and dtypes of x (its values are not used). None: they are those of the
+            `x0` given to `solve`; without an x0, x is a vector with one entry per column of the first two-dimensional
+            array in `args`.
+
+    Raises:
+        TypeError: if fun is not callable, args hold anything but arrays and numbers, or `like` is not floating.
+        ValueError: if the shape of x is needed and unknown, or fun does not take it or does not return a scalar. What
+            fun itself raises is chained, or passes where no shape could be the reason (a NameError).
+
+    Guarantee: none beyond the solvers' own. For a function that is not convex on the supports a refit may end in a
+    point that is stationary only, or say singular. `lipschitz` is the largest eigenvalue of the Hessian at zero, which
+    is not a bound for other points: prefer the searching steps.
+    """
+
+    def _call(self, tree: Any) -> Array:
+        return self.fun(tree, *self.args)
+
+
+class CustomSum(AbstractCustom, AbstractFiniteSum):
     """A mean over samples of a function of your own, for the stochastic solvers too.
 
         F(x) = (1/n) sum_i fun(x, sample_i, *args)
@@ -277,6 +290,10 @@ class CustomSum(Custom, AbstractFiniteSum):
     @property
     def ifo_per_gradient(self) -> int:
         return jax.tree.leaves(self.args[0])[0].shape[0]
+
+    @property
+    def n_samples(self) -> int:
+        return self.ifo_per_gradient
 
     def _call(self, tree: Any) -> Array:
         samples, *rest = self.args
@@ -322,7 +339,7 @@ class CustomSamples(AbstractSamples):
 class HessianEquations(AbstractNormalEquations):
     """The quadratic model of a `Custom` at x; columns are products with the Hessian, made when asked for."""
 
-    model: Custom
+    model: AbstractCustom
     x: Float[Array, "d"]
     rhs: Float[Array, "d"]
     diagonal: Float[Array, "d"]
@@ -335,7 +352,7 @@ class HessianEquations(AbstractNormalEquations):
 class RestrictedCustom(AbstractRestricted):
     """A `Custom` over the entries of a support."""
 
-    objective: Custom
+    objective: AbstractCustom
     support: Support
 
     @property

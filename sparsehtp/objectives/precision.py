@@ -1,6 +1,6 @@
 """Gaussian precision matrices."""
 
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from .._tolerances import tolerance
 from .._types import ArrayLike, Support, is_concrete, replace
 from ..linalg import Factor, Interval, dot, factorise, shrunk, smallest_and_largest
 from ..thresholds.offdiagonal import OffDiagonal
-from .base import AbstractRestrictable
+from .base import AbstractScored
 from .restricted_precision import RestrictedPrecision
 
 XI = 1e-2  # of the bounds' rules
@@ -25,7 +25,7 @@ MOST_SHRINKAGE = 0.9  # of the rule: some of the data's correlations stay
 SYMMETRY = 1e-5  # relative
 
 
-class Precision(AbstractRestrictable):
+class Precision(AbstractScored):
     """Negative log-likelihood of a Gaussian with precision matrix O, per sample, twice, and without its constant.
 
         L(O) = -logdet O + <S, O>,    alpha I <= O <= beta I,    gradient S - O^{-1}
@@ -280,12 +280,6 @@ class Precision(AbstractRestrictable):
         product = variances[:, None] * variances
         curvature = (product - W**2) ** 2 / (product + W**2)
         return curvature.ravel()[self.flat]
-
-    def normal_equations(self, x: Float[Array, "d"] | None = None) -> NoReturn:
-        raise TypeError("objective: Precision has no normal equations, its Hessian is too large; use HTP or GraSP.")
-
-    def subset(self, idx: Int[Array, "m"]) -> NoReturn:
-        raise TypeError("objective: Precision cannot be cut down to some pairs; use HTP or GraSP.")
 
     def restrict(self, support: Support) -> RestrictedPrecision:
         return RestrictedPrecision(self, support, support.mask, jnp.asarray(jnp.inf, self.dtype))

@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from .._types import Info, Support
-from ..duality.dual import Dual, DualPoint, require_dual
+from ..duality.dual import Dual, DualPoint, require_dual, with_sum
 from ..iteration.results import RESULTS
 from ..iteration.termination import DualGap, SmallStep
 from ..linalg import dot
@@ -279,21 +279,4 @@ def _same_sum(loss, target, old, y, weights):
         return target - (dot(weights, target) - goal) / jnp.maximum(jnp.sum(weights), jnp.finfo(old.dtype).tiny)
     reach = jnp.max(jnp.where(live, jnp.abs(target) + jnp.abs(old), 0))
     # The old values are in the range: at these two shifts every entry is on one side of its old value.
-    low, high = -2 * reach, 2 * reach
-
-    def at(b):
-        point = loss.project_dual(target + b, y)
-        return point, dot(weights, point)
-
-    def halve(_, bracket):
-        low, high = bracket
-        middle = 0.5 * (low + high)
-        less = at(middle)[1] < goal
-        return jnp.where(less, middle, low), jnp.where(less, high, middle)
-
-    steps = 50 if jnp.finfo(old.dtype).bits == 64 else 26
-    low, high = lax.fori_loop(0, steps, halve, (low, high))
-    (below, under), (above, over) = at(low), at(high)
-    span = over - under
-    share = jnp.where(span > 0, jnp.clip((over - goal) / jnp.where(span > 0, span, 1), 0, 1), 0.5)
-    return share * below + (1 - share) * above
+    return with_sum(loss, target, y, weights, goal, (-2 * reach, 2 * reach))

@@ -12,7 +12,7 @@ from .._types import Support, is_concrete
 from ..iteration.results import RESULTS
 from ..iteration.termination import Complete
 from ..linalg import any_lane
-from ..objectives import AbstractRestrictable, gather
+from ..objectives import AbstractScored, gather
 from .base import AbstractPathSolver, Trail, report, where
 from .forward import MAX_STEPS, GreedyState, appended, decreases, differentiated, limit, refitted, row, start
 
@@ -67,7 +67,7 @@ class FoBa(AbstractPathSolver):
     epsilon: Float[Array, ""] | float
     backward_ratio: Float[Array, ""] | float
 
-    requires = AbstractRestrictable
+    requires = AbstractScored
     structures = ("entries", "bounded entries", "pairs")
     needs_curvature = True
 

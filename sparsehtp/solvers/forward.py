@@ -13,7 +13,7 @@ from ..iteration.results import RESULTS
 from ..iteration.termination import Complete
 from ..linalg import any_lane
 from ..linalg.tableau import Tableau, addition_gains, empty_tableau, pivot, tableau_at
-from ..objectives import AbstractRestrictable, gather
+from ..objectives import AbstractScored, gather
 from .base import AbstractPathSolver, Trail, report
 from .refit import refit
 
@@ -143,7 +143,7 @@ class ForwardSelection(AbstractPathSolver):
 
     rule: str = eqx.field(static=True)
 
-    requires = AbstractRestrictable
+    requires = AbstractScored
     structures = ("entries", "bounded entries", "pairs")
     needs_curvature = True
 
