@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from .._solve import solve
 from .._types import replace
-from ..iteration.results import RESULTS
+from ..iteration.results import RESULTS, Solution
 from ..iteration.termination import Never
 from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
@@ -68,7 +68,7 @@ def tune_step(
     if sizes.ndim != 1 or not (np.isfinite(sizes) & (sizes > 0)).all():
         raise ValueError(f"sizes: needs positive numbers, got {sizes}.")
 
-    def run(size):
+    def run(size: Float[Array, ""]) -> Solution:
         tuned = replace(solver, step_rule=ConstantStep(size))
         return solve(
             objective, threshold, tuned, key=key, max_steps=max_steps, termination=Never(), record=None, throw=False

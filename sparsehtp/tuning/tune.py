@@ -116,10 +116,20 @@ def tune(
 
 
 @program(static_argnums=8)
-def _step(params, state, objective, threshold, validation, solver, index, key, optimiser):
+def _step(
+    params: dict[str, Array],
+    state: Any,
+    objective: LinearModel,
+    threshold: Any,
+    validation: LinearModel,
+    solver: Any,
+    index: Any,
+    key: Any,
+    optimiser: optax.GradientTransformation,
+) -> tuple[Float[Array, ""], Solution, dict[str, Array], Any]:
     """Validation loss and fit at the parameters, and the parameters and the optimiser's state after the step."""
 
-    def loss(params):
+    def loss(params: dict[str, Array]) -> tuple[Float[Array, ""], Solution]:
         solution = solve(_with(objective, params, index), threshold, solver, key=key, record=None)
         scorer = validation.scorer()
         return scorer.value(scorer.to_internal(solution.x, solution.intercept)), solution
@@ -129,7 +139,7 @@ def _step(params, state, objective, threshold, validation, solver, index, key, o
     return value, solution, optax.apply_updates(params, updates), state
 
 
-def _scored(objective, val):
+def _scored(objective: LinearModel, val: Any) -> LinearModel:
     try:
         X, y = val
     except (TypeError, ValueError):
@@ -137,14 +147,14 @@ def _scored(objective, val):
     return LinearModel(X, y, objective.loss, fit_intercept=objective.fit_intercept)
 
 
-def _with(objective, params, index):
+def _with(objective: LinearModel, params: dict[str, Array], index: Any) -> LinearModel:
     l2, weights = params.get("l2"), params.get("weights")
     if l2 is not None:
         l2 = jnp.exp(l2) if index is None else jnp.exp(l2)[index]
     return objective.reweighted(None if weights is None else jax.nn.sigmoid(weights), l2)
 
 
-def _parameters(objective, l2, weights, groups):
+def _parameters(objective: LinearModel, l2: Any, weights: Any, groups: Any) -> tuple[Any, dict[str, Array]]:
     """Group number of every feature (None: no groups), and the starting parameters on their scales."""
     if l2 is None and weights is None:
         raise ValueError("l2, weights: give starting values for at least one of them.")
