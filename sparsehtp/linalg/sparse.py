@@ -109,7 +109,7 @@ def _product(A: Rows, w: Float[Array, "columns"]) -> Float[Array, "rows"]:
 
 
 @_product.def_vmap
-def _(size: int, batched: list[Any], A: Rows, w: Float[Array, "lanes columns"]) -> tuple[Array, bool]:
+def _(size: int, batched: list[Any], A: Rows, w: Float[Array, "*lanes columns"]) -> tuple[Array, bool]:
     A_batched, _ = batched
     if any(jax.tree.leaves(A_batched)):
         return jax.vmap(_gather_product, _axes(batched))(A, w), True
@@ -125,7 +125,7 @@ def _block_product(A: Rows, W: Float[Array, "columns b"]) -> Float[Array, "rows 
 
 
 @_block_product.def_vmap
-def _(size: int, batched: list[Any], A: Rows, W: Float[Array, "lanes columns b"]) -> tuple[Array, bool]:
+def _(size: int, batched: list[Any], A: Rows, W: Float[Array, "*lanes columns b"]) -> tuple[Array, bool]:
     A_batched, _ = batched
     if any(jax.tree.leaves(A_batched)):
         columns = jax.vmap(_gather_product, (None, 1), 1)

@@ -46,7 +46,7 @@ class AbstractSolver(eqx.Module):
         if threshold.structure not in self.structures:
             raise TypeError(
                 f"solver: {name} does not take the threshold {type(threshold).__name__} ({threshold.structure}); it "
-                f"takes {', '.join(self.structures)}."
+                f"takes {', '.join(self.structures)}; IHT takes all."
             )
         if self.needs_curvature and loss is not None and not loss.twice_differentiable:
             raise TypeError(

@@ -215,10 +215,9 @@ def best_swap(dual: Dual, state: CDSSState) -> Swap:
         if state.centres is not None:
             columns = jnp.where(live[:, None], columns - state.centres[rows][:, None], 0)
         without = eta - w[rows][:, None] * columns
-        each = jax.vmap(lambda e: dot(weights, jnp.where(weights > 0, objective.loss.value(e, objective.y), 0)))(
-            without
-        )
-        slopes = weights * jnp.where(weights > 0, objective.loss.derivative(without, objective.y), 0)
+        loss, y, live_rows = objective.loss, objective.y, weights > 0
+        each = jax.vmap(lambda e: dot(weights, jnp.where(live_rows, loss.value(e, y), 0)))(without)
+        slopes = jax.vmap(lambda e: weights * jnp.where(live_rows, loss.derivative(e, y), 0))(without)
         if objective.n_free:  # the intercept follows
             slopes = slopes - weights * jnp.sum(slopes, axis=1, keepdims=True)
         grads = jax.vmap(objective.transpose_product)(slopes)[:, :p]

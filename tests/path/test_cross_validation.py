@@ -23,7 +23,7 @@ def expected_scores(X, y, folds, weights=None, loss=None, labels=False):
             X[train], y[train], loss, sample_weight=weights[train], fit_intercept=True, standardize=True
         )
         eta = sht.solve_path(part, KS, L2S, solver=SOLVER).predict(X[test])
-        rows.append(np.average(loss.value(eta, y[test]), axis=1, weights=weights[test]))
+        rows.append(np.average(loss.value(eta, np.broadcast_to(y[test], eta.shape)), axis=1, weights=weights[test]))
     return np.array(rows)
 
 

@@ -189,8 +189,8 @@ def test_the_null_model_of_d2_is_the_best_constant(loss, x64):
     for seed in range(3):
         rng, eta, weights = draws(seed)
         y = eta + rng.standard_t(2, eta.size)
-        grid = np.linspace(y.min(), y.max(), 20_001)[:, None]
-        null = np.min(np.asarray(loss.value(grid, y)) @ weights)  # these losses are zero at their best
+        grid, targets = np.broadcast_arrays(np.linspace(y.min(), y.max(), 20_001)[:, None], y)
+        null = np.min(np.asarray(loss.value(grid, targets)) @ weights)  # these losses are zero at their best
         expected = 1 - weights @ np.asarray(loss.value(eta, y)) / null
         np.testing.assert_allclose(d2_score(loss, eta, y, weights), expected, rtol=1e-4, atol=1e-4)
         if isinstance(loss, Pinball):
