@@ -114,9 +114,9 @@ def solve_stream(
             are not those that the checkpoint was made from.
         RuntimeError: if another process of the job failed.
 
-    Guarantee: where it says converged, x is the minimiser over its support to the table's `newton` tolerance (to the
-    rounding of single precision for float32 rows), and a step of HTP with the step size 1/L, L that of a sample of the
-    first shard, or what was left of it after halvings, keeps the support: a fixed point as in [GraHTP].
+    Guarantee: where it says converged, x is the minimiser over its support up to a Newton decrement of 1e-14 |F| (to
+    the rounding of single precision for float32 rows), and a step of HTP with the step size 1/L, L that of a sample of
+    the first shard, or what was left of it after halvings, keeps the support: a fixed point as in [GraHTP].
 
     Source: [GraHTP] Algorithm 1, with the start by [HSG].
     """

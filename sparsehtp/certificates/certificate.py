@@ -48,10 +48,10 @@ class Certificate(NamedTuple):
         gap: upper_bound - lower_bound.
         swap_gain: by how much the best exchange of one chosen unit (never a kept one) for another lowers F, all
             coefficients optimised again; with fewer than k chosen units, additions count too. Exactly 0.0 if that is
-            at most the table's `swap` tolerance times |F|, or if F is zero but for rounding.
+            at most 1e-5 |F| (1e-10 |F| for float64 data), or if F is zero but for rounding.
         best_swap: (out, in), the units of that exchange, None if swap_gain is 0; out is None for an addition.
-        stationary: refitting the coefficients on the support cannot lower F by more than the table's `stationary`
-            tolerance times |F| + |F(0)|; active bounds are respected, the intercept is included.
+        stationary: refitting the coefficients on the support cannot lower F by more than 1e-6 (1e-12 for float64
+            data) times |F| + |F(0)|; active bounds are respected, the intercept is included.
         necessary_condition: whether the necessary condition of a global minimiser holds; False refutes global
             optimality.
         statement: all this in words.

@@ -113,7 +113,7 @@ class SmallStep(_Relative):
     """||x_t - x_{t-1}|| <= tol ||x_t||.
 
     Args:
-        tol: relative tolerance; None: the table's `step`.
+        tol: relative tolerance; None: 1e-6 in float32, 1e-10 in float64.
     """
 
     fires = FIRED.SmallStep
@@ -129,7 +129,7 @@ class SmallGradient(_Relative):
     """The gradient on the support is at most `tol` times the full gradient at the start.
 
     Args:
-        tol: relative tolerance; None: the table's `gradient`.
+        tol: relative tolerance; None: 1e-5 in float32, 1e-8 in float64.
     """
 
     fires = FIRED.SmallGradient
@@ -147,7 +147,7 @@ class DualGap(_Relative):
     """Primal minus dual value at most `tol` times the absolute value.
 
     Args:
-        tol: relative tolerance; None: the table's `gap`.
+        tol: relative tolerance; None: 1e-5 in float32, 1e-8 in float64.
     """
 
     fires = FIRED.DualGap
@@ -187,7 +187,7 @@ class Cycle(_Relative):
     about 3 max(r, start) steps. "Returns" means a distance below `tol` times the step norm.
 
     Args:
-        tol: relative tolerance; None: the table's `cycle`.
+        tol: relative tolerance; None: 1e-4 in float32, 1e-7 in float64.
     """
 
     fires = FIRED.Cycle

@@ -96,9 +96,8 @@ def newton(
 
     Returns:
         The minimiser, and whether its system was singular, that of a loss with kinks wholly damped. Stops when the
-        Newton decrement is at most the table's `newton` tolerance times the value and every entry of the gradient is at
-        most the table's `level` tolerance times the terms that it sums, or after `max_steps`; the answer is finite in
-        either case.
+        Newton decrement is at most 1e-7 of the value (1e-14 in float64) and every entry of the gradient is at most 3e-5
+        (1e-10) of the terms that it sums, or after `max_steps`; the answer is finite in either case.
     """
     dtype = z0.dtype
     tol, tiny = tolerance("newton", dtype), jnp.finfo(dtype).tiny

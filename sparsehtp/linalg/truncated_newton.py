@@ -69,7 +69,7 @@ def truncated_newton(problem: MatrixFree, z0: Float[Array, "m"], max_steps: int 
 
     It starts at z0 or at zero, whichever is lower. The systems are solved more and more exactly as the gradient falls.
     Losses that are not quadratic are damped by a multiple of `scale`, which falls with every full step. Stops when the
-    Newton decrement is at most the table's `newton` tolerance times the value, where no step lowers the value, or after
+    Newton decrement is at most 1e-7 of the value (1e-14 in float64), where no step lowers the value, or after
     `max_steps`.
     """
     limit = MAX_TRUNCATED_STEPS if max_steps is None else max_steps

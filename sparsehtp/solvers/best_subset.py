@@ -113,10 +113,10 @@ class BestSubset(AbstractPathSolver):
             then swap-optimal within them only, which suits cross-validation folds; None: all features, as long as the
             tableau of k p numbers fits in 256 MiB.
 
-    Guarantee: if it says converged with a quadratic F, no single swap lowers F by more than the table's `swap`
-    tolerance times |F|; for other losses, none of the best swaps of the local model does. Neither proves a global
-    optimum. `path` gives the best support found for every k by a forward chain of growth and descents, and, unless the
-    effort is "fast", a backward chain of removals and descents (quadratic F).
+    Guarantee: if it says converged with a quadratic F, no single swap lowers F by more than 1e-5 |F| in float32, 1e-10
+    |F| in float64; for other losses, none of the best swaps of the local model does. Neither proves a global optimum.
+    `path` gives the best support found for every k by a forward chain of growth and descents, and, unless the effort is
+    "fast", a backward chain of removals and descents (quadratic F).
 
     Raises:
         ValueError: if effort is not one of the three, or for more than 2048 features.
