@@ -129,6 +129,8 @@ class Problem:
             else:
                 steepest = {"squared": np.inf, "smoothed_hinge": 1, "hinge": 1}.get(self.loss.name, self.loss.parameter)
                 change = np.minimum(np.abs(slope) * d + np.max(bound) * d**2 / 2, steepest * d)
+                if self.loss.name == "hinge":  # its slope jumps where the margin is 1
+                    change = np.where(np.abs(1 - self.y * eta) <= 16 * d, d, change)
             shape = eps + (eps * self.largest / np.where(self.deviation > 0, self.deviation, np.inf)) ** 2
             total = self.omega[live] @ (change + 8 * eps * size)[live] + np.sum(self.ridge * w**2 * shape)
             return total if total >= 0 else LONG(np.inf)  # beyond the range there is no saying
