@@ -96,7 +96,7 @@ def _lanes(threshold: Any, counts: dict[str, Any], z: Array, step_size: Array, g
                 jnp.full(z.size, end) if bound is None else jnp.zeros(z.size).at[everything].set(bound)
                 for bound, end in zip(box, (-jnp.inf, jnp.inf), strict=True)
             )
-            other = bound(-z[::-1], step_size)[1]
+            other: Any = bound(-z[::-1], step_size)[1]
             out |= {
                 "support": support,
                 "entries": entries,

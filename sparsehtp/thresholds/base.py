@@ -98,18 +98,18 @@ class AbstractSupportThreshold(AbstractThreshold):
         """Lower and upper bounds on the entries of a support; None where there are none."""
         return None, None
 
-    def tangent(self, grad, support):
+    def tangent(self, grad: Float[Array, "d"], support: Support) -> Float[Array, "d"]:
         return grad
 
-    def size(self, support):
+    def size(self, support: Support) -> Int[Array, ""]:
         return jnp.sum(support.mask, dtype=jnp.int32) - self.n_free
 
-    def differs(self, a, b):
+    def differs(self, a: Support, b: Support) -> Bool[Array, ""]:
         unused = jnp.iinfo(jnp.int32).max
         first, second = (jnp.sort(jnp.where(s.mask, s.idx, unused)) for s in (a, b))
         return jnp.any(first != second)
 
-    def visible(self, support):
+    def visible(self, support: Support) -> Support:
         return Support(support.idx[self.n_free :], support.mask[self.n_free :])
 
 
@@ -126,7 +126,7 @@ class AbstractUnitThreshold(AbstractSupportThreshold):
     k_max: eqx.AbstractVar[int | None]
 
     @property
-    def structure(self):
+    def structure(self) -> str:
         return "units"
 
     @abc.abstractmethod
@@ -159,18 +159,20 @@ class AbstractUnitThreshold(AbstractSupportThreshold):
         others = others.at[idx].min(jnp.where(mask, 0, jnp.inf))
         return _share(least, jnp.max(others, initial=0))
 
-    def __call__(self, z, step_size=1.0):
+    def __call__(
+        self, z: Float[Array, "d"], step_size: Float[Array, ""] | float = 1.0
+    ) -> tuple[Float[Array, "d"], Support]:
         support = self.select(self.scores(z))
         clipped = self.clip(z)
         entries = self.entries(clipped, support)
         x = jnp.zeros_like(z).at[entries.idx].add(jnp.where(entries.mask, clipped[entries.idx], 0))
         return x, support
 
-    def overflow(self, x):
+    def overflow(self, x: Float[Array, "d"]) -> Bool[Array, ""]:
         return jnp.zeros((), bool) if self.k_max is None else jnp.asarray(self.k > self.k_max)
 
 
-def _share(least, greatest):
+def _share(least: Float[Array, ""], greatest: Float[Array, ""]) -> Float[Array, ""]:
     tiny = jnp.finfo(least.dtype).tiny
     return jnp.where(least > tiny, 1 - greatest / jnp.maximum(least, tiny), jnp.where(greatest > 0, -jnp.inf, 0))
 

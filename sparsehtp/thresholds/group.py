@@ -1,12 +1,12 @@
 """At most k groups of features."""
 
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support, is_concrete, replace
 from ..linalg import top_k
@@ -69,7 +69,7 @@ class GroupSparsity(AbstractUnitThreshold):
         self.n_free = 0
         self.n_features = number.size
 
-    def bind(self, objective):
+    def bind(self, objective: Any) -> Self:
         if self.n_features != objective.n_coefficients:
             raise ValueError(
                 f"groups: needs one label per feature ({objective.n_coefficients}), got {self.n_features}."
@@ -80,13 +80,13 @@ class GroupSparsity(AbstractUnitThreshold):
         return replace(self, k_max=k_max, n_free=objective.n_free)
 
     @property
-    def entries_per_unit(self):
+    def entries_per_unit(self) -> int:
         return self.table.shape[1]
 
-    def _table_values(self, z):
+    def _table_values(self, z: Float[Array, "d"]) -> Float[Array, "groups size"]:
         return jnp.where(self.filled, z[self.table], 0)
 
-    def scores(self, z):
+    def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
         values = jnp.abs(self._table_values(z))
         if self.within is not None and self.within < values.shape[1]:
             values = jnp.sort(values, axis=1)[:, values.shape[1] - self.within :]
@@ -94,18 +94,19 @@ class GroupSparsity(AbstractUnitThreshold):
         safe = jnp.where(largest > 0, largest, 1)  # scaled, so that squares neither overflow nor underflow
         return largest * jnp.sqrt(jnp.sum((values / safe[:, None]) ** 2, axis=1))
 
-    def clip(self, z):
-        if self.within is None or self.within >= self.table.shape[1]:
+    def clip(self, z: Float[Array, "d"]) -> Float[Array, "d"]:
+        within = self.within
+        if within is None or within >= self.table.shape[1]:
             return z
         values = jnp.where(self.filled, jnp.abs(z[self.table]), -1)
-        best = jax.vmap(lambda row: top_k(row, self.within))(values)
+        best = jax.vmap(lambda row: top_k(row, within))(values)
         rows = jnp.arange(values.shape[0])[:, None]
         chosen = jnp.zeros(values.shape, bool).at[rows, best].set(True) & self.filled
         keep = jnp.zeros(z.shape[0], jnp.int32).at[self.table].add(chosen.astype(jnp.int32)) > 0
         free = jnp.arange(z.shape[0]) >= z.shape[0] - self.n_free
         return jnp.where(keep | free, z, 0)
 
-    def entries(self, x, support):
+    def entries(self, x: Float[Array, "d"], support: Support) -> Support:
         size = self.table.shape[1]
         p = self.n_features
         free = jnp.zeros((self.n_free, size), jnp.int32).at[:, 0].set(p + jnp.arange(self.n_free, dtype=jnp.int32))

@@ -1,11 +1,11 @@
 """The L0 + L1 + L2 penalty."""
 
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._types import ArrayLike, Support, is_concrete, replace
 from ..linalg import top_k
@@ -49,14 +49,16 @@ class L0L1L2(AbstractSupportThreshold):
         if self.k_max is not None and self.k_max < 1:
             raise ValueError(f"k_max: must be at least 1, got {self.k_max}.")
 
-    def bind(self, objective):
+    def bind(self, objective: Any) -> Self:
         p = objective.n_coefficients
         if getattr(objective, "rescaled", False) and is_concrete(self.l1) and np.any(np.asarray(self.l1) > 0):
             raise ValueError("l1: columns of X are of an extreme size; standardize, or divide them by a constant.")
         prices = {name: jnp.asarray(getattr(self, name), objective.dtype) for name in ("l0", "l1")}
         return replace(self, k_max=min(p, p if self.k_max is None else self.k_max), n_free=objective.n_free, **prices)
 
-    def __call__(self, z, step_size=1.0):
+    def __call__(
+        self, z: Float[Array, "d"], step_size: Float[Array, ""] | float = 1.0
+    ) -> tuple[Float[Array, "d"], Support]:
         p = z.shape[0] - self.n_free
         u = jnp.sign(z[:p]) * jnp.maximum(jnp.abs(z[:p]) - step_size * self.l1, 0)
         # the root of each factor: u^2 and step_size l0 underflow where u and l0 are small
@@ -74,22 +76,23 @@ class L0L1L2(AbstractSupportThreshold):
         free = p + jnp.arange(self.n_free, dtype=jnp.int32)
         return Support(jnp.concatenate([free, idx]), jnp.concatenate([jnp.ones(self.n_free, bool), w[idx] != 0]))
 
-    def value(self, x):
+    def value(self, x: Float[Array, "d"]) -> Float[Array, ""]:
         w = x[: x.shape[0] - self.n_free]
         return self.l0 * jnp.sum(w != 0) + self.l1 * jnp.sum(jnp.abs(w))
 
-    def overflow(self, x):
+    def overflow(self, x: Float[Array, "d"]) -> Bool[Array, ""]:
         w = x[: x.shape[0] - self.n_free]
         return jnp.zeros((), bool) if self.k_max is None else jnp.sum(w != 0) > self.k_max
 
-    def entries(self, x, support):
+    def entries(self, x: Float[Array, "d"], support: Support) -> Support:
         return support
 
     def clip(self, z: Float[Array, "d"]) -> Float[Array, "d"]:
         """z itself: there are no bounds."""
         return z
 
-    def free_gradient(self, x, grad):  # with that of the l1 term, where x is not zero
+    def free_gradient(self, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Float[Array, "d"]:
+        # with that of the l1 term, where x is not zero
         return grad + self.l1 * jnp.sign(x) * (jnp.arange(x.shape[0]) < x.shape[0] - self.n_free)
 
 

@@ -1,12 +1,12 @@
 """At most so many nonzero entries in every leaf of a pytree."""
 
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support, replace
 from ..linalg import top_k
@@ -47,12 +47,12 @@ class LeafSparsity(AbstractUnitThreshold):
         self.keep = np.zeros(0, np.int32)
         self.k_max, self.n_free, self.blocks = None, 0, None
 
-    @property
-    def k(self):
+    @property  # type: ignore[misc]  # no field: it follows from ks
+    def k(self) -> Any:  # type: ignore[override]
         """Number of entries that are chosen, over all leaves."""
         return sum(jax.tree.leaves(self.ks), start=np.int32(0))
 
-    def bind(self, objective):
+    def bind(self, objective: Any) -> Self:
         sizes = getattr(objective, "leaf_sizes", None)
         if sizes is None:
             raise TypeError(
@@ -75,13 +75,13 @@ class LeafSparsity(AbstractUnitThreshold):
         k_max = sum(most for _, _, most in blocks if most is not None)
         return replace(self, ks=[k for k in ks if k is not None], k_max=k_max, blocks=tuple(blocks))
 
-    def scores(self, z):
+    def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
         return jnp.abs(z)
 
-    def entries(self, x, support):
+    def entries(self, x: Float[Array, "d"], support: Support) -> Support:
         return support
 
-    def select(self, scores, factor=1):
+    def select(self, scores: Float[Array, "units"], factor: int = 1) -> Support:
         ks, dense, idx, mask = iter(self.ks), [], [], []
         for start, stop, most in self.blocks:
             if most is None:
@@ -93,7 +93,7 @@ class LeafSparsity(AbstractUnitThreshold):
         first = [jnp.ones(each.shape, bool) for each in dense]
         return Support(jnp.concatenate(dense + idx), jnp.concatenate(first + mask))
 
-    def margin(self, z, support):
+    def margin(self, z: Float[Array, "d"], support: Support) -> Float[Array, ""]:
         scores, margins, first = self.scores(z), [], sum(e - s for s, e, most in self.blocks if most is None)
         for start, stop, most in self.blocks:
             if most is not None:
@@ -102,17 +102,17 @@ class LeafSparsity(AbstractUnitThreshold):
                 first += most
         return jnp.min(jnp.stack(margins)) if margins else jnp.ones((), z.dtype)
 
-    def overflow(self, x):
+    def overflow(self, x: Float[Array, "d"]) -> Bool[Array, ""]:
         pairs = zip(self.ks, (most for *_, most in self.blocks if most is not None), strict=True)
         return jnp.any(jnp.stack([jnp.asarray(k > most) for k, most in pairs] or [jnp.zeros((), bool)]))
 
 
-def _spread(prefix, tree):
+def _spread(prefix: Any, tree: Any) -> list[Any]:
     """The values of a prefix of a tree, one per leaf of the tree; None counts as a value."""
     out: list[Any] = []
     jax.tree.map(lambda value, part: out.extend([value] * len(jax.tree.leaves(part))), prefix, tree, is_leaf=_is_none)
     return out
 
 
-def _is_none(value):
+def _is_none(value: Any) -> bool:
     return value is None

@@ -1,8 +1,9 @@
 """At most k nonzero pairs off the diagonal of a symmetric matrix."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from jaxtyping import Int
 
 from .._types import ArrayLike, is_concrete, replace
 from .base import check_keep, check_keep_range, check_units
@@ -34,7 +35,7 @@ class OffDiagonal(AbstractSparsity):
         self._fill(k, k_max, None, None, None)
         self.keep = _pairs(keep)
 
-    def bind(self, objective):
+    def bind(self, objective: Any) -> Self:
         p = getattr(objective, "n_variables", None)
         if p is None:
             raise TypeError(
@@ -64,7 +65,7 @@ def pairs_of(index: Any, p: int) -> np.ndarray:
     return np.stack([rows[index], columns[index]], axis=-1)
 
 
-def _pairs(keep):
+def _pairs(keep: Any) -> Int[np.ndarray, "n_keep 2"]:
     if keep is None:
         return np.zeros((0, 2), np.int32)
     if not is_concrete(keep):

@@ -1,9 +1,11 @@
 """At most rank r."""
 
+from typing import Any, Self
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._tolerances import tolerance
 from .._types import ArrayLike, Factors, is_concrete, replace
@@ -34,7 +36,7 @@ class Rank(AbstractThreshold):
 
     r: Int[Array, ""] | int
     r_max: int | None = eqx.field(static=True)
-    shape: tuple[int, int] | None = eqx.field(static=True)
+    shape: Any = eqx.field(static=True)  # (p, c), once bound
     n_free: int = eqx.field(static=True)
 
     unit = "rank"
@@ -46,7 +48,7 @@ class Rank(AbstractThreshold):
         self.r_max = None if r_max is None else int(check_count("r_max", r_max))
         self.shape, self.n_free = None, 0
 
-    def bind(self, objective):
+    def bind(self, objective: Any) -> Self:
         shape = objective.external_shape
         if len(shape) != 2 or np.prod(shape) != objective.n_coefficients:
             raise TypeError(
@@ -63,41 +65,43 @@ class Rank(AbstractThreshold):
         r_max = next_power_of_two(int(np.max(self.r))) if self.r_max is None else self.r_max
         return replace(self, r_max=min(r_max, most), shape=shape, n_free=objective.n_free)
 
-    def matrix(self, x):
+    def matrix(self, x: Float[Array, "d"]) -> Float[Array, "p c"]:
         """The coefficients of x as a matrix."""
         return x[: x.shape[0] - self.n_free].reshape(self.shape)
 
-    def factors(self, W) -> Factors:
+    def factors(self, W: Float[Array, "p c"]) -> Factors:
         """The r leading triplets of a matrix."""
         most = min(W.shape) if self.r_max is None else self.r_max
         mask = jnp.arange(most) < self.r
         left, values, right = leading_triplets(W, most)
         return Factors(jnp.where(mask, left, 0), jnp.where(mask, values, 0), jnp.where(mask, right, 0), mask)
 
-    def join(self, W, x):
+    def join(self, W: Float[Array, "p c"], x: Float[Array, "d"]) -> Float[Array, "d"]:
         """The coefficients W with the free entries of x."""
         return jnp.concatenate([W.ravel(), x[x.shape[0] - self.n_free :]])
 
-    def __call__(self, z, step_size=1.0):
+    def __call__(
+        self, z: Float[Array, "d"], step_size: Float[Array, ""] | float = 1.0
+    ) -> tuple[Float[Array, "d"], Factors]:
         factors = self.factors(self.matrix(z))
         return self.join(dot(factors.left * factors.values, factors.right.T), z), factors
 
-    def overflow(self, x):
+    def overflow(self, x: Float[Array, "d"]) -> Bool[Array, ""]:
         return jnp.zeros((), bool) if self.r_max is None else jnp.asarray(self.r > self.r_max)
 
-    def entries(self, x, support):
+    def entries(self, x: Float[Array, "d"], support: Factors) -> None:
         return None
 
-    def tangent(self, grad, support):
+    def tangent(self, grad: Float[Array, "d"], support: Factors) -> Float[Array, "d"]:
         # U U'G + G V V' - U U'G V V': moves that keep the rank to first order.
         G = self.matrix(grad)
         left = dot(support.left, dot(support.left.T, G))
         return self.join(left + dot(dot(G - left, support.right), support.right.T), grad)
 
-    def size(self, support):
+    def size(self, support: Factors) -> Int[Array, ""]:
         return jnp.sum(support.mask, dtype=jnp.int32)
 
-    def differs(self, a, b):
+    def differs(self, a: Factors, b: Factors) -> Bool[Array, ""]:
         return (subspace_distance(a.left, b.left) > tolerance("subspace", a.left.dtype)) | jnp.any(a.mask != b.mask)
 
 

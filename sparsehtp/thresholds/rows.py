@@ -1,10 +1,10 @@
 """At most k nonzero rows."""
 
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Int
+from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, replace
 from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
@@ -31,7 +31,7 @@ class RowSparsity(AbstractUnitThreshold):
     keep: Int[ArrayLike, "n_keep"]
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
-    shape: tuple[int, int] | None = eqx.field(static=True)
+    shape: Any = eqx.field(static=True)  # (p, c), once bound
 
     unit = "rows"
     structure = "rows"
@@ -42,7 +42,7 @@ class RowSparsity(AbstractUnitThreshold):
         self.keep = check_keep(keep)
         self.n_free, self.shape = 0, None
 
-    def bind(self, objective):
+    def bind(self, objective: Any) -> Self:
         shape = objective.external_shape
         if len(shape) != 2 or shape[0] * shape[1] != objective.n_coefficients:
             raise TypeError(
@@ -53,13 +53,13 @@ class RowSparsity(AbstractUnitThreshold):
         k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], shape[0], "features")
         return replace(self, k_max=k_max, n_free=objective.n_free, shape=shape)
 
-    def scores(self, z):
+    def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
         rows = z[: z.shape[0] - self.n_free].reshape(self.shape)
         largest = jnp.max(jnp.abs(rows), axis=1)
         safe = jnp.where(largest > 0, largest, 1)  # scaled, so that squares neither overflow nor underflow
         return largest * jnp.sqrt(jnp.sum((rows / safe[:, None]) ** 2, axis=1))
 
-    def entries(self, x, support):
+    def entries(self, x: Float[Array, "d"], support: Support) -> Support:
         p, c = self.shape
         free = (support.idx >= p)[:, None]
         place = jnp.arange(c, dtype=jnp.int32)

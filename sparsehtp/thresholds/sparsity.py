@@ -1,13 +1,13 @@
 """At most k nonzero entries, with kept entries, bounds and signs."""
 
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, is_concrete, replace
+from .._types import ArrayLike, Support, is_concrete, replace
 from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
 
 
@@ -15,7 +15,7 @@ class AbstractSparsity(AbstractUnitThreshold):
     """Shared form of `Sparsity` and `NonNegativeSparsity`."""
 
     k: Int[Array, ""] | int
-    keep: Int[Array, "n_keep"]
+    keep: Int[ArrayLike, "n_keep"]
     lower: Float[Array, ""] | Float[Array, "p"] | None
     upper: Float[Array, ""] | Float[Array, "p"] | None
     k_max: int | None = eqx.field(static=True)
@@ -24,10 +24,12 @@ class AbstractSparsity(AbstractUnitThreshold):
     unit = "entries"
 
     @property
-    def structure(self):
+    def structure(self) -> str:
         return "entries" if self.lower is None and self.upper is None else "bounded entries"
 
-    def _fill(self, k, k_max, keep, lower, upper):
+    def _fill(
+        self, k: ArrayLike, k_max: int | None, keep: Any, lower: ArrayLike | None, upper: ArrayLike | None
+    ) -> None:
         self.k = check_count("k", k)
         self.k_max = k_max if k_max is None else int(check_count("k_max", k_max))
         self.keep = check_keep(keep)
@@ -40,13 +42,13 @@ class AbstractSparsity(AbstractUnitThreshold):
                     f"{name}: needs lower <= 0 <= upper, since every coefficient may be zero; got {bound}."
                 )
 
-    def bind(self, objective):
+    def bind(self, objective: Any) -> Self:
         p = objective.n_coefficients
         check_keep_range(self.keep, p, "features")
         k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], p, "features")
         scale = objective.internal_scale()
 
-        def convert(name):
+        def convert(name: str) -> Array | None:
             bound = getattr(self, name)
             if bound is None:
                 return None
@@ -59,7 +61,7 @@ class AbstractSparsity(AbstractUnitThreshold):
         fields = {"k_max": k_max, "n_free": objective.n_free, "lower": convert("lower"), "upper": convert("upper")}
         return replace(self, **fields)
 
-    def scores(self, z):
+    def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
         z = z[: z.shape[0] - self.n_free]
         if self.lower is None and self.upper is None:
             return jnp.abs(z)
@@ -67,24 +69,24 @@ class AbstractSparsity(AbstractUnitThreshold):
         c = self._into_bounds(z)
         return jnp.sqrt(jnp.abs(c)) * jnp.sqrt(jnp.abs(2 * z - c))
 
-    def entries(self, x, support):
+    def entries(self, x: Float[Array, "d"], support: Support) -> Support:
         return support
 
-    def clip(self, z):
+    def clip(self, z: Float[Array, "d"]) -> Float[Array, "d"]:
         if self.lower is None and self.upper is None:
             return z
         p = z.shape[0] - self.n_free
         return jnp.concatenate([self._into_bounds(z[:p]), z[p:]])
 
-    def _into_bounds(self, z):
+    def _into_bounds(self, z: Float[Array, "p"]) -> Float[Array, "p"]:
         # Cast: the bounds of a threshold that is not bound to an objective are NumPy float64.
         lower, upper = (None if bound is None else bound.astype(z.dtype) for bound in (self.lower, self.upper))
         return jnp.clip(z, lower, upper)
 
-    def box(self, entries):
+    def box(self, entries: Support) -> tuple[Float[Array, "m"] | None, Float[Array, "m"] | None]:
         return self._bound(self.lower, -jnp.inf, entries), self._bound(self.upper, jnp.inf, entries)
 
-    def _bound(self, bound, infinite, entries):
+    def _bound(self, bound: Array | None, infinite: float, entries: Support) -> Float[Array, "m"] | None:
         if bound is None:
             return None
         first = entries.idx < self._first_free(entries)
@@ -92,11 +94,11 @@ class AbstractSparsity(AbstractUnitThreshold):
             bound = bound[jnp.minimum(entries.idx, bound.shape[0] - 1)]
         return jnp.where(first, bound, infinite)
 
-    def _first_free(self, entries):
+    def _first_free(self, entries: Support) -> Int[Array, ""] | int:
         # The free entries lead a support and have the highest indices of x.
         return entries.idx[0] if self.n_free else jnp.iinfo(jnp.int32).max
 
-    def free_gradient(self, x, grad):
+    def free_gradient(self, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Float[Array, "d"]:
         p = x.shape[0] - self.n_free
         outwards = jnp.zeros(p, bool)
         if self.lower is not None:
@@ -154,7 +156,7 @@ class NonNegativeSparsity(AbstractSparsity):
         self._fill(k, k_max, keep, 0.0, upper)
 
 
-def _floating(bound):
+def _floating(bound: ArrayLike) -> Any:
     # NumPy keeps concrete bounds concrete inside jit.
     return np.asarray(bound, float) if is_concrete(bound) else jnp.asarray(bound, float)
 
