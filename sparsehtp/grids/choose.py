@@ -158,5 +158,5 @@ def choose(
     return Choice(solutions if several else solutions[0], paths if several else paths[0], row, scores)
 
 
-def _part(checkpoint, several, number):
+def _part(checkpoint: str | Folder | None, several: bool, number: int) -> str | Folder | None:
     return Folder(checkpoint) / str(number) if several and checkpoint is not None else checkpoint

@@ -1,6 +1,7 @@
 """Information criteria over a path."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -62,11 +63,11 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
     d = path.features.mask.sum(1)
     k = path.support.mask.sum(1) - path.n_kept
     p = path.n_units - path.n_kept
-    penalty = {
+    penalties: dict[str, Callable[[], Any]] = {
         "aic": lambda: 2 * d,
         "bic": lambda: d * np.log(W),
         "ebic": lambda: d * np.log(W) + 2 * (gammaln(p + 1) - gammaln(k + 1) - gammaln(p - k + 1)),
         "sic": lambda: d * np.log(p) * np.log(np.log(W)),
-    }[name]()
-    values = np.where(np.isnan(deviance), np.inf, deviance + penalty)
+    }
+    values = np.where(np.isnan(deviance), np.inf, deviance + penalties[name]())
     return Criterion(values, int(np.argmin(values)))

@@ -172,7 +172,7 @@ def seed_from(key: jax.Array) -> int:
     return int(jax.random.bits(key, dtype=np.uint32))
 
 
-def _classifies(objective):
+def _classifies(objective: Any) -> bool:
     return getattr(getattr(objective, "loss", None), "classification", False)
 
 
@@ -186,7 +186,7 @@ def check_rows(name: str, rows: np.ndarray, objective: Any) -> None:
             raise ValueError(f"{name}: number {number} trains on one class only; use stratified or fewer ones.")
 
 
-def _split(objective, folds, groups, key):
+def _split(objective: Any, folds: Any, groups: Any, key: jax.Array) -> Int[np.ndarray, "2 folds n"]:
     """(2, folds, n) how often every row is in the training and the test part."""
     n = objective.sample_weight.shape[0]
     y = host(getattr(objective, "y", np.zeros(n)))
@@ -206,7 +206,7 @@ def _split(objective, folds, groups, key):
         raise ValueError(
             f"folds: needs an integer, a scikit-learn splitter or an iterable of (train, test), got {folds!r}."
         )
-    counts = []
+    counts: list[list[np.ndarray]] = []
     for train, test in check_cv(folds).split(np.zeros((n, 1)), y, groups):
         pair = [_counts(part, n) for part in (train, test)]
         if (pair[0] * pair[1]).any():
@@ -217,7 +217,7 @@ def _split(objective, folds, groups, key):
     return np.swapaxes(np.array(counts), 0, 1)
 
 
-def _counts(part, n):
+def _counts(part: Any, n: int) -> Int[np.ndarray, "n"]:
     part = np.asarray(part)
     if part.dtype == bool and part.shape == (n,):
         return part.astype(int)

@@ -163,7 +163,7 @@ def n_units(objective: AbstractObjective, threshold: AbstractUnitThreshold) -> i
     return jax.eval_shape(bound.scores, jax.ShapeDtypeStruct((_size(objective),), objective.dtype)).shape[0]
 
 
-def _size(objective):
+def _size(objective: Any) -> int:
     return objective.n_coefficients + objective.n_free
 
 
@@ -205,7 +205,7 @@ def run(
     return jax.tree.map(lambda a: a.reshape(rows, levels * n_k, *a.shape[dims:]), whole)
 
 
-def _width(grid, lanes, memory):
+def _width(grid: Grid, lanes: int, memory: int | None) -> int:
     memory = DEFAULT_MEMORY if memory is None else memory
     if not isinstance(memory, numbers.Real) or not memory > 0:
         raise ValueError(f"memory: needs a positive number of bytes, got {memory!r}.")
@@ -227,12 +227,12 @@ def _width(grid, lanes, memory):
     return width
 
 
-def _chunk(lanes, start, width, total):
+def _chunk(lanes: Lane, start: int, width: int, total: int) -> Lane:
     index = np.minimum(np.arange(start, start + width), total - 1)  # the last chunk repeats its last lane
     return jax.tree.map(lambda a: a[index], lanes)
 
 
-def _own_parts(grid, lanes):
+def _own_parts(grid: Grid, lanes: Lane) -> Any:
     """What of the objective depends on the sample weights, for the rows of them that some lanes in order may have.
 
     None for what is shared.
@@ -243,7 +243,7 @@ def _own_parts(grid, lanes):
     per_row = (1 if grid.l2s is None else grid.l2s.shape[0]) * (1 if grid.by_path else grid.ks.shape[0])
     number = min(rows.shape[0], 1 + -(-(lanes.row.shape[0] - 1) // per_row))
 
-    def parts(row):
+    def parts(row: Int[Array, ""]) -> Any:
         weights = rows[jnp.minimum(row, rows.shape[0] - 1)]
         objective = grid.objective
         return jax.tree.map(lambda new, old: None if new is old else new, objective.reweighted(weights), objective)
@@ -253,7 +253,7 @@ def _own_parts(grid, lanes):
 
 
 @program
-def batch(grid, lanes):
+def batch(grid: Grid, lanes: Lane) -> Fits:
     """Fits of some lanes, in their order, traced."""
     own = _own_parts(grid, lanes)
     place = lanes.row - lanes.row[0]  # among the chunk's rows of weights
@@ -264,16 +264,16 @@ def batch(grid, lanes):
     return jax.vmap(_path_lane, in_axes=(None, None, 0, 0), axis_name=LANE)(grid, own, place, lanes)
 
 
-def _lane_objective(grid, own, place, lane):
+def _lane_objective(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> tuple[Any, Any]:
     objective, score = grid.objective, None
-    if own is not None:
+    if grid.weights is not None:
         objective = eqx.combine(jax.tree.map(lambda a: a[place], own), objective)
         score = grid.weights.score[lane.row]
     scorer = objective.scorer(score)
     return objective if grid.l2s is None else objective.reweighted(l2=grid.l2s[lane.l2]), scorer
 
 
-def _single_lane(grid, own, place, lane):
+def _single_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fits:
     objective, scorer = _lane_objective(grid, own, place, lane)
     threshold = replace(grid.threshold, k=grid.ks[lane.k]).bind(objective)
     solver = grid.solver
@@ -284,19 +284,28 @@ def _single_lane(grid, own, place, lane):
     return _fit(grid, objective, scorer, outcome.x, outcome.support, entries, outcome.value, outcome.result)
 
 
-def _path_lane(grid, own, place, lane):
+def _path_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fits:
     objective, scorer = _lane_objective(grid, own, place, lane)
     threshold = grid.threshold.bind(objective)
     trail = jax.tree.map(lambda a: a[grid.ks], grid.solver.path(objective, threshold, grid.key))
 
-    def fit(row):
+    def fit(row: Any) -> Fits:
         x = scatter(row.z, row.support, _size(objective))
         return _fit(grid, objective, scorer, x, row.support, row.support, row.value, row.result)
 
     return lax.map(fit, trail)
 
 
-def _fit(grid, objective, scorer, x, support, entries, value, result):
+def _fit(
+    grid: Grid,
+    objective: Any,
+    scorer: Any,
+    x: Float[Array, "d"],
+    support: Support,
+    entries: Any,
+    value: Float[Array, ""],
+    result: Int[Array, ""],
+) -> Fits:
     error = None
     if grid.error:
         # The strict side is that of the classifier: a predictor of zero means -1.

@@ -73,7 +73,7 @@ class Path:
             return traced_dense(self.features, self.coefficients, self.n_features)
         return self._dense(self.features, self.coefficients, self.intercept)
 
-    def _dense(self, features, coefficients, diagonals):
+    def _dense(self, features: Support, coefficients: np.ndarray, diagonals: np.ndarray) -> np.ndarray:
         x = _dense(features, coefficients, self.n_features)
         if self.n_variables is None:
             return x
@@ -177,7 +177,17 @@ def solve_path(
     return path_of(grid, jax.tree.map(lambda a: a[0], fits), np.asarray(grid.ks))
 
 
-def _over_l0(objective, ks, l2s, l0s, threshold, solver, key, checkpoint, progress):
+def _over_l0(
+    objective: Any,
+    ks: Any,
+    l2s: Any,
+    l0s: Any,
+    threshold: Any,
+    solver: AbstractSolver | None,
+    key: jax.Array | None,
+    checkpoint: str | Folder | None,
+    progress: Callback | bool | None,
+) -> Path:
     if ks is not None and l0s is not None:
         raise ValueError("ks: a path over l0s finds its own sizes; pass one of the two.")
     if checkpoint is not None:
@@ -245,7 +255,7 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
     )
 
 
-def _dense(features, coefficients, p):
+def _dense(features: Support, coefficients: np.ndarray, p: int) -> Float[np.ndarray, "grid p"]:
     x = np.zeros((coefficients.shape[0], p), coefficients.dtype)
     row, place = np.nonzero(features.mask)
     x[row, features.idx[row, place]] = coefficients[row, place]

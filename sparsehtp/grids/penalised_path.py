@@ -1,10 +1,12 @@
 """Fits over a grid of l0, each from the one before."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from .._programs import program
 from .._progress import Callback, reporting
@@ -70,14 +72,21 @@ def penalised_path(
     return _collected(rows)
 
 
-def _checked(l0s):
+def _checked(l0s: Any) -> Float[np.ndarray, "grid"]:
     l0s = np.atleast_1d(np.asarray(l0s, float))
     if l0s.ndim != 1 or l0s.size == 0 or not np.isfinite(l0s).all() or l0s.min() < 0:
         raise ValueError(f"l0s: needs finite numbers >= 0, for example np.geomspace(1, 1e-3, 20), got {l0s}.")
     return np.sort(l0s)[::-1]
 
 
-def _chain(model, threshold, solver, given, k_limit, key):
+def _chain(
+    model: LinearModel,
+    threshold: L0L1L2,
+    solver: AbstractSolver,
+    given: Float[np.ndarray, "grid"] | None,
+    k_limit: int,
+    key: jax.Array,
+) -> Iterator[dict[str, Any]]:
     x = jnp.zeros(model.n_coefficients + model.n_free, model.dtype)
     found, last, place = None, np.inf, 0
     while True:
@@ -114,7 +123,9 @@ def _chain(model, threshold, solver, given, k_limit, key):
 
 
 @program
-def _largest_gain(model, threshold, x):
+def _largest_gain(
+    model: LinearModel, threshold: L0L1L2, x: Float[Array, "d"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
     dual = Dual(model, threshold.bind(model))
     p = model.n_coefficients
     if model.n_free:  # the intercept is optimal before features are compared
@@ -125,19 +136,19 @@ def _largest_gain(model, threshold, x):
 
 
 @program
-def _loss(model, x):
+def _loss(model: LinearModel, x: Float[Array, "d"]) -> Float[Array, ""]:
     return model.scorer().value(x)
 
 
-def _collected(rows):
+def _collected(rows: list[dict[str, Any]]) -> PenalisedFits:
     width = max([row["k"] for row in rows], default=0)
-    idx = np.zeros((len(rows), width), np.int32)
+    idx: Any = np.zeros((len(rows), width), np.int32)
     z = np.zeros((len(rows), width), rows[0]["z"].dtype if rows else float)
-    mask = np.zeros((len(rows), width), bool)
+    mask: Any = np.zeros((len(rows), width), bool)
     for i, row in enumerate(rows):
         idx[i, : row["k"]], z[i, : row["k"]], mask[i, : row["k"]] = row["idx"], row["z"], True
 
-    def column(name, dtype=None):
+    def column(name: str, dtype: Any = None) -> np.ndarray:
         return np.array([row[name] for row in rows], dtype)
 
     return PenalisedFits(

@@ -149,7 +149,9 @@ def stability_selection(
     return Stability(np.asarray(grid.ks), counts / n_resamples, int(n_resamples), in_pairs, grid.threshold.keep.size)
 
 
-def _subsamples(rows, n, number, fraction, key):
+def _subsamples(
+    rows: Int[np.ndarray, "m"], n: int, number: int, fraction: float, key: jax.Array
+) -> Bool[np.ndarray, "number n"]:
     """(number, n) membership of subsamples of the given rows."""
     size = int(fraction * rows.size + 1e-9)
     rng = np.random.default_rng(seed_from(key))
@@ -162,7 +164,7 @@ def _subsamples(rows, n, number, fraction, key):
     return members
 
 
-def _check_share(threshold, least):
+def _check_share(threshold: float, least: float) -> float:
     if not isinstance(threshold, numbers.Real) or not least < threshold <= 1:
         raise ValueError(f"threshold: needs a probability above {least:g} and at most 1, got {threshold!r}.")
     return float(threshold)

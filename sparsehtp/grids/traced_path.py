@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support, replace
 from ..derivatives import implicit as _implicit
@@ -26,7 +26,9 @@ def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:
     l2s = None if grid.l2s is None else jnp.repeat(grid.l2s, n_k, axis=0)
     scorer = grid.objective.scorer(None)
 
-    def row(l2, k, support, features, coefficients, intercept):
+    def row(
+        l2: Array | None, k: Int[Array, ""], support: Support, features: Support, coefficients: Array, intercept: Array
+    ) -> tuple[Array, Array, Array, Array]:
         objective = grid.objective if l2 is None else grid.objective.reweighted(l2=l2)
         threshold = replace(grid.threshold, k=k).bind(objective)
         n_free, p = objective.n_free, objective.n_coefficients
@@ -46,7 +48,7 @@ def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:
 def traced_dense(features: Support, coefficients: Float[ArrayLike, "grid m"], p: int) -> Float[Array, "grid p"]:
     """Dense coefficients from those on the supports."""
 
-    def row(idx, mask, z):
+    def row(idx: Int[Array, "m"], mask: Bool[Array, "m"], z: Float[Array, "m"]) -> Float[Array, "p"]:
         return jnp.zeros(p, z.dtype).at[idx].add(jnp.where(mask, z, 0))
 
     return jax.vmap(row)(features.idx, features.mask, coefficients)
