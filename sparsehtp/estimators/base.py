@@ -17,18 +17,19 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from .._cache import disk_cache
 from .._solve import solve
-from .._types import replace, seeded
+from .._types import ArrayLike, replace, seeded
 from ..certificates.certificate import Certificate, certificate
 from ..grids.choose import choose
 from ..grids.path import Path
 from ..iteration.results import FIRED, RESULTS, Solution
+from ..losses import AbstractLoss
 from ..objectives import LinearModel
 from ..thresholds import GroupSparsity
 from . import parameters, selection
 from .padding import Padding
 
 # What certificates are computed from, beside the estimators, so that no pickle or saved file holds the data.
-_EVIDENCE: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_EVIDENCE: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
@@ -46,25 +47,35 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
 
     _default_l2: ClassVar[float]
     _l2_grid: ClassVar[tuple[float, ...]]
-    # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
+    # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes (lists and dicts of anything, since
+    # `isinstance` looks no further).
     support_: Bool[np.ndarray, "p"]
     k_: int
     l2_: np.floating | Float[np.ndarray, "p"]
     n_iter_: int
-    path_: Path | list | None
-    cv_results_: dict | None
-    history_: dict | list
-    objective_value_: float | list
-    result_: str | list
-    fired_: str | list
-    _certificates: Certificate | list | None
+    path_: Path | list | None  # type: ignore[type-arg]
+    cv_results_: dict | None  # type: ignore[type-arg]
+    history_: dict | list  # type: ignore[type-arg]
+    objective_value_: float | list  # type: ignore[type-arg]
+    result_: str | list  # type: ignore[type-arg]
+    fired_: str | list  # type: ignore[type-arg]
+    _certificates: Certificate | list | None  # type: ignore[type-arg]
 
-    def _validate(self, X, y, sample_weight, **options):
+    def _validate(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, **options: Any
+    ) -> tuple[Any, np.ndarray, Float[np.ndarray, "n"]]:
         # A sparse iterate touches few columns: contiguous by feature is fastest. Sparse matrices stay sparse.
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="F", accept_sparse="csr", **options)
         return X, y, check_weights(sample_weight, X)
 
-    def _fit(self, X, y, targets, weights, loss):
+    def _fit(
+        self,
+        X: Any,
+        y: np.ndarray,
+        targets: list[np.ndarray],
+        weights: Float[np.ndarray, "n"],
+        loss: AbstractLoss,
+    ) -> list[RESULTS]:
         """Choose k and l2 for all targets together, fit each, and set the attributes, one row or item per target."""
         k, l2 = parameters.check_k(self.k), parameters.make_l2(self.l2)
         solver = parameters.make_solver(self.solver)
@@ -87,7 +98,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", ())
         template = parameters.make_threshold(self.groups, self.keep, self.positive, self.bounds, X.shape[1], names)
         template = replace(template, k=np.int32(0 if isinstance(k, str) else k))
-        padding = Padding(*X.shape, parameters.pads(solver), np.ndim(l2) == 1)
+        padding = Padding(X.shape[0], X.shape[1], parameters.pads(solver), l2 is not None and l2.ndim == 1)
         threshold = padding.threshold(template)
         units = len(template.table) if isinstance(template, GroupSparsity) else X.shape[1]
         n = X.shape[0]
@@ -112,19 +123,20 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             )
             others = (jnp.asarray(padding.targets(target), first.dtype) for target in targets[1:])
             models = [first, *(replace(first, y=y) for y in others)]
-            ending = {"key": key, "max_steps": max_steps, "termination": termination, "throw": False}
-            paths = results = None
+            ending: dict[str, Any] = {"key": key, "max_steps": max_steps, "termination": termination, "throw": False}
+            paths: list[Path] | None = None
+            results: dict[str, Any] | None = None
             if rule is None:
                 final = replace(threshold, k=np.int32(k))
                 solutions = [solve(model, final, solver, **ending) for model in models]
             else:
 
-                def own_samples(path):  # the models' weights are scaled, and their columns may be padded
+                def own_samples(path: Path) -> Path:  # the models' weights are scaled, and their columns may be padded
                     return dataclasses.replace(path, n_units=units, total_weight=float(weights.sum()))
 
                 # One program for whatever k is chosen, where room for more costs less than a second one.
                 shared = padding.active and not padding.large
-                choice = choose(
+                choice: Any = choose(
                     models,
                     replace(threshold, k_max=levels.k_max) if shared else threshold,
                     levels.padded,
@@ -140,9 +152,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 if folds is not None:
                     results = levels.table(choice.scores) | {"l2s": paths[0].l2s}
                     models = [model.reweighted(l2=choice.l2) for model in models]
-            solutions = [
-                padding.solution(jax.tree.map(np.asarray, each._replace(key=None, state=None))) for each in solutions
-            ]
+            bare = [each._replace(key=None, state=None) for each in solutions]  # type: ignore[arg-type]  # neither is kept
+            solutions = [padding.solution(jax.tree.map(np.asarray, each)) for each in bare]
             self.l2_ = padding.user_l2(np.asarray(models[0].l2))[()]
         template = replace(template, k=np.int32(k))
         self.k_, self.cv_results_ = int(k), results
@@ -150,7 +161,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         _EVIDENCE[self] = padding, [(model, template, each) for model, each in zip(models, solutions, strict=True)]
         return self._set_attributes(template, paths, solutions)
 
-    def _set_attributes(self, threshold: Any, paths: list[Path] | None, solutions: list[Solution]):
+    def _set_attributes(self, threshold: Any, paths: list[Path] | None, solutions: list[Solution]) -> list[RESULTS]:
         results = [RESULTS(int(each.result)) for each in solutions]
         self.support_ = np.zeros(solutions[0].x.size, bool)
         for each in solutions:
@@ -173,11 +184,11 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         return results
 
     @staticmethod
-    def _one_or_all(items):
+    def _one_or_all(items: list[Any]) -> Any:
         return items[0] if len(items) == 1 else items
 
     @property
-    def certificate_(self):
+    def certificate_(self) -> Certificate | list[Certificate] | None:
         """The `Certificate` of the fit (a list for several classes), computed at first access; None after unpickling.
 
         Until then the estimator holds on to the training data; pickles and saved files do not.
@@ -190,25 +201,25 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             self._certificates = self._one_or_all(certificates)
         return self._certificates
 
-    def _warn(self, sentence, category=ConvergenceWarning):
+    def _warn(self, sentence: str, category: type[Warning] = ConvergenceWarning) -> None:
         warnings.warn(f"{type(self).__name__}: {sentence}", category, stacklevel=4)
 
-    def _warn_results(self, results):
+    def _warn_results(self, results: list[RESULTS]) -> None:
         for result in dict.fromkeys(results):
             if result is not RESULTS.converged:
                 self._warn(result.sentence.replace("max_steps", "max_iter"))
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
     # --- fitted ------------------------------------------------------------------------------------------------------
-    def _predictor(self, X):
+    def _predictor(self, X: ArrayLike) -> Float[np.ndarray, "n *targets"]:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
         return X @ self.coef_.T + self.intercept_
 
-    def _get_support_mask(self):
+    def _get_support_mask(self) -> Bool[np.ndarray, "p"]:
         check_is_fitted(self)
         return self.support_

@@ -1,8 +1,10 @@
 """Sparse classification with the scikit-learn interface."""
 
+from typing import Any, Self
+
 import jax
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from scipy.special import log_expit, log_softmax, logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
@@ -10,9 +12,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 
 from .._cache import disk_cache
-from .._types import seeded
+from .._types import ArrayLike, seeded
 from ..iteration.results import FIRED, RESULTS
-from ..losses import Logistic
+from ..losses import AbstractLoss, Logistic
+from ..solvers import AbstractSolver
 from . import parameters, selection
 from .base import SparseLinearModel
 from .padding import Padding
@@ -20,7 +23,7 @@ from .parameters import make_loss
 from .softmax import fit_softmax
 
 
-def _has_probabilities(model):
+def _has_probabilities(model: Any) -> bool:
     return isinstance(model.loss, Logistic) or model.loss in ("logistic", "softmax")
 
 
@@ -118,24 +121,24 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
 
     def __init__(
         self,
-        k="cv",
+        k: int | str = "cv",
         *,
-        l2="auto",
-        loss="logistic",
-        solver="auto",
-        fit_intercept=True,
-        standardize=True,
-        groups=None,
-        keep=None,
-        positive=False,
-        bounds=None,
-        class_weight=None,
-        cv=5,
-        one_se=True,
-        random_state=None,
-        max_iter=None,
-        tol=None,
-    ):
+        l2: ArrayLike | str = "auto",
+        loss: AbstractLoss | str = "logistic",
+        solver: AbstractSolver | str = "auto",
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        groups: ArrayLike | None = None,
+        keep: ArrayLike | None = None,
+        positive: bool = False,
+        bounds: tuple[Any, Any] | None = None,
+        class_weight: dict[Any, float] | str | None = None,
+        cv: Any = 5,
+        one_se: bool = True,
+        random_state: Any = None,
+        max_iter: int | None = None,
+        tol: float | None = None,
+    ) -> None:
         self.k = k
         self.l2 = l2
         self.loss = loss
@@ -153,7 +156,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         self.max_iter = max_iter
         self.tol = tol
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the features and fit them.
 
         Args:
@@ -183,10 +186,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             self._warn_results(results)
         return self
 
-    def _is_softmax(self):
+    def _is_softmax(self) -> bool:
         return isinstance(self.loss, str) and self.loss == "softmax"
 
-    def _fit_softmax(self, X, code, weights):
+    def _fit_softmax(self, X: Any, code: Int[np.ndarray, "n"], weights: Float[np.ndarray, "n"]) -> Self:
         for name, default in (("groups", None), ("positive", False), ("bounds", None)):
             if getattr(self, name) is not default:
                 raise ValueError(f'{name}: cannot be combined with loss="softmax"; leave it out.')
@@ -223,9 +226,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
                 fit_intercept=self.fit_intercept,
                 standardize=self.standardize,
                 key=seeded(seed),
-                padding=Padding(*X.shape, parameters.pads(solver), np.ndim(l2) == 1),
+                padding=Padding(X.shape[0], X.shape[1], parameters.pads(solver), l2 is not None and l2.ndim == 1),
             )
-        solution = fit.solution
+        solution: Any = fit.solution
         self.coef_, self.intercept_ = solution.x.T, solution.intercept
         self.support_ = np.zeros(X.shape[1], bool)
         self.support_[solution.support.idx[solution.support.mask]] = True
@@ -240,7 +243,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         self._warn_results([result])
         return self
 
-    def _encode(self, y):
+    def _encode(self, y: np.ndarray) -> Int[np.ndarray, "n"]:
         """0, 1, ... for the classes; sets `classes_`."""
         try:
             kind = type_of_target(y, input_name="y", raise_unknown=True)
@@ -254,7 +257,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         self.classes_ = classes
         return code
 
-    def _class_weights(self, y, code, weights):
+    def _class_weights(
+        self, y: np.ndarray, code: Int[np.ndarray, "n"], weights: Float[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "n"]:
         balanced = isinstance(self.class_weight, str) and self.class_weight == "balanced"
         if not balanced:
             weights = weights * compute_class_weight(self.class_weight, classes=self.classes_, y=y)[code]
@@ -267,25 +272,25 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             raise ValueError(f"y: class {self.classes_[total.argmin()]!r} has no positive weight; leave its rows out.")
         return weights * (total.mean() / total)[code] if balanced else weights
 
-    def decision_function(self, X):
+    def decision_function(self, X: ArrayLike) -> Float[np.ndarray, "n"] | Float[np.ndarray, "n classes"]:
         """(n,) linear scores, where positive means classes_[1]; (n, classes) for more than two classes."""
         scores = self._predictor(X)
         return scores[:, 0] if self.classes_.size == 2 else scores
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> Shaped[np.ndarray, "n"]:
         """(n,) predicted labels: the class with the largest score."""
         scores = self.decision_function(X)
         return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
 
-    @available_if(_has_probabilities)
-    def predict_proba(self, X):
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]  # scikit-learn has no types
+    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n classes"]:
         """(n, classes) probabilities (logistic and softmax loss); one against the rest, scaled to the sum one."""
         return np.exp(self.predict_log_proba(X))
 
-    @available_if(_has_probabilities)
-    def predict_log_proba(self, X):
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]  # scikit-learn has no types
+    def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n classes"]:
         """(n, classes) logarithms of the probabilities (logistic and softmax loss)."""
-        scale = 1.0 if isinstance(self.loss, str) else float(self.loss.margin_scale)
+        scale = float(self.loss.margin_scale) if isinstance(self.loss, Logistic) else 1.0
         eta = scale * self.decision_function(X)
         if eta.ndim == 1:
             return log_expit(np.column_stack([-eta, eta]))

@@ -1,5 +1,7 @@
 """Linear discriminant analysis with a sparse precision matrix."""
 
+from typing import Any, Self
+
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
@@ -10,8 +12,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._cache import disk_cache
+from .._types import ArrayLike
 from ..grids.path import Path
 from ..objectives import Precision
+from ..solvers import AbstractSolver
 from . import graph, parameters
 
 
@@ -66,25 +70,25 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
     shrinkage_: float
     k_: int
     path_: Path | None
-    cv_results_: dict | None
+    cv_results_: dict | None  # type: ignore[type-arg]  # for isinstance
     n_iter_: int
     objective_value_: float
     result_: str
 
     def __init__(
         self,
-        k="cv",
+        k: int | str = "cv",
         *,
-        priors=None,
-        solver="auto",
-        standardize=True,
-        keep=None,
-        shrinkage="oas",
-        bounds="valid",
-        cv=5,
-        random_state=None,
-        max_iter=None,
-    ):
+        priors: ArrayLike | None = None,
+        solver: AbstractSolver | str = "auto",
+        standardize: bool = True,
+        keep: ArrayLike | None = None,
+        shrinkage: float | str = "oas",
+        bounds: Any = "valid",
+        cv: Any = 5,
+        random_state: Any = None,
+        max_iter: int | None = None,
+    ) -> None:
         self.k = k
         self.priors = priors
         self.solver = solver
@@ -96,7 +100,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.max_iter = max_iter
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Estimate the class means, and the sparse precision matrix within classes.
 
         Args:
@@ -145,7 +149,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         self.result_ = graph.warn_result(self, fit)
         return self
 
-    def _check_priors(self, shares):
+    def _check_priors(self, shares: Float[np.ndarray, "classes"]) -> Float[np.ndarray, "classes"]:
         if self.priors is None:
             return shares
         priors = np.asarray(self.priors, float)
@@ -153,11 +157,11 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
             raise ValueError(f"priors: needs {shares.size} positive numbers with sum one, got {self.priors!r}.")
         return priors
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n classes"]:
         """(n, classes) probabilities of the classes under the Gaussian model."""
         return np.exp(self.predict_log_proba(X))
 
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n classes"]:
         """(n, classes) logarithms of the probabilities."""
         scores = self.decision_function(X)
         return log_softmax(np.column_stack([np.zeros_like(scores), scores]) if scores.ndim == 1 else scores, axis=1)

@@ -1,7 +1,7 @@
 """Multi-response regression of low rank with the scikit-learn interface."""
 
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from .._cache import disk_cache
 from .._programs import program
 from .._solve import solve
+from .._types import ArrayLike
 from ..grids.cross_validation import decide
 from ..iteration.results import RESULTS
 from ..objectives import MultiResponse
+from ..solvers import AbstractSolver
 from ..solvers.reduced_rank import ReducedRank, reduced_rank
 from ..thresholds import Rank
 from . import parameters, selection
@@ -87,24 +89,24 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
     x_rotation_: Float[np.ndarray, "p rank"]
     coef_: Float[np.ndarray, "c p"] | Float[np.ndarray, "p*(c==1)"]  # one dimension for a y of one
     intercept_: Float[np.ndarray, "c"] | float
-    cv_results_: dict | None
+    cv_results_: dict | None  # type: ignore[type-arg]  # for isinstance
     n_iter_: int
     objective_value_: float
     result_: str
 
     def __init__(
         self,
-        r="cv",
+        r: int | str = "cv",
         *,
-        l2=1e-6,
-        solver="auto",
-        fit_intercept=True,
-        standardize=True,
-        cv=5,
-        one_se=True,
-        random_state=None,
-        max_iter=None,
-    ):
+        l2: ArrayLike | str = 1e-6,
+        solver: AbstractSolver | str = "auto",
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        cv: Any = 5,
+        one_se: bool = True,
+        random_state: Any = None,
+        max_iter: int | None = None,
+    ) -> None:
         self.r = r
         self.l2 = l2
         self.solver = solver
@@ -115,12 +117,12 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.max_iter = max_iter
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the rank and fit.
 
         Args:
@@ -186,7 +188,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
             warnings.warn(f"LowRankRegressor: {sentence}", ConvergenceWarning, stacklevel=2)
         return self
 
-    def _check_r(self, most):
+    def _check_r(self, most: int) -> int | str:
         if isinstance(self.r, str):
             if self.r not in ("cv", *CRITERIA):
                 raise ValueError(f"r: needs an integer >= 0, 'cv', or one of {', '.join(CRITERIA)}, got {self.r!r}.")
@@ -196,7 +198,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"r: is {r}, but the coefficients have rank {most} at most; lower r.")
         return r
 
-    def _by_cross_validation(self, objective, folds):
+    def _by_cross_validation(self, objective: MultiResponse, folds: list[tuple[np.ndarray, np.ndarray]]) -> int:
         base = np.asarray(objective.sample_weight)
         train, test = (np.zeros((len(folds), base.size), base.dtype) for _ in range(2))
         for row, (fit, held) in enumerate(folds):
@@ -207,7 +209,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         self.cv_results_ = {"ranks": ranks, **decide(scores, test.sum(1), ranks)}
         return self.cv_results_["best_1se_index" if self.one_se else "best_index"]
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> Float[np.ndarray, "n"] | Float[np.ndarray, "n c"]:
         """(n, c) predicted responses, or (n,)."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)

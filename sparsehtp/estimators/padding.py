@@ -39,7 +39,7 @@ class _Columns(NamedTuple):
     n_free: int = 0
     dtype: Any = np.float64
 
-    def internal_scale(self):
+    def internal_scale(self) -> None:
         return None
 
 
@@ -149,9 +149,10 @@ class Padding:
         return l2[..., : self.p] if self.l2_per_feature else l2[..., 0]
 
     @staticmethod
-    def _support(support):
+    def _support(support: Support) -> Support:
         # What the mask leaves out may be any column.
-        return Support(np.where(support.mask, support.idx, 0), support.mask)
+        idx: Any = np.where(support.mask, support.idx, 0)
+        return Support(idx, support.mask)
 
     def model(self, model: LinearModel) -> LinearModel:
         """The model of the data's columns alone, without a new program; a certificate counts columns."""
@@ -159,7 +160,7 @@ class Padding:
             return model
         p, design = self.p, model.design
 
-        def cut(a):
+        def cut(a: Any) -> Any:
             return a if a is None else jnp.asarray(np.asarray(a)[:p])
 
         with jax.enable_x64(True):

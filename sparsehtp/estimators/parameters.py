@@ -123,7 +123,7 @@ def make_threshold(groups: Any, keep: Any, positive: bool, bounds: Any, p: int, 
     return Sparsity(0, keep=keep, lower=bounds[0], upper=bounds[1])
 
 
-def _keep(keep, p, names):
+def _keep(keep: Any, p: int, names: list[str]) -> np.ndarray | None:
     if keep is None:
         return None
     chosen = np.atleast_1d(np.asarray(keep))

@@ -1,6 +1,6 @@
 """Sparse precision matrices with the interface of scikit-learn's covariance estimators."""
 
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
@@ -9,8 +9,10 @@ from sklearn.covariance import EmpiricalCovariance
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._cache import disk_cache
+from .._types import ArrayLike
 from ..grids.path import Path
 from ..objectives import Precision
+from ..solvers import AbstractSolver
 from . import graph, parameters
 
 
@@ -74,7 +76,7 @@ class SparsePrecision(EmpiricalCovariance):
     """
 
     # Checked in fit, with sentences that name the argument.
-    _parameter_constraints: ClassVar[dict] = {}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {}
     # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
     location_: Float[np.ndarray, "p"]
     precision_: Float[np.ndarray, "p p"]
@@ -83,7 +85,7 @@ class SparsePrecision(EmpiricalCovariance):
     shrinkage_: float
     k_: int
     path_: Path | None
-    cv_results_: dict | None
+    cv_results_: dict | None  # type: ignore[type-arg]  # for isinstance
     n_iter_: int
     objective_value_: float
     result_: str
@@ -91,20 +93,20 @@ class SparsePrecision(EmpiricalCovariance):
 
     def __init__(
         self,
-        k="cv",
+        k: int | str = "cv",
         *,
-        solver="auto",
-        standardize=True,
-        keep=None,
-        assume_centered=False,
-        covariance=None,
-        n_samples=None,
-        shrinkage="oas",
-        bounds="valid",
-        cv=5,
-        random_state=None,
-        max_iter=None,
-    ):
+        solver: AbstractSolver | str = "auto",
+        standardize: bool = True,
+        keep: ArrayLike | None = None,
+        assume_centered: bool = False,
+        covariance: str | None = None,
+        n_samples: int | None = None,
+        shrinkage: float | str = "oas",
+        bounds: Any = "valid",
+        cv: Any = 5,
+        random_state: Any = None,
+        max_iter: int | None = None,
+    ) -> None:
         super().__init__(assume_centered=assume_centered)
         self.k = k
         self.solver = solver
@@ -118,7 +120,7 @@ class SparsePrecision(EmpiricalCovariance):
         self.random_state = random_state
         self.max_iter = max_iter
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the edges and fit the matrix.
 
         Args:
@@ -131,7 +133,11 @@ class SparsePrecision(EmpiricalCovariance):
         max_steps = None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1)
         seed = parameters.make_seed(self.random_state)
         threshold = graph.make_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
-        options = {"bounds": self.bounds, "standardize": bool(self.standardize), "shrinkage": self.shrinkage}
+        options: dict[str, Any] = {
+            "bounds": self.bounds,
+            "standardize": bool(self.standardize),
+            "shrinkage": self.shrinkage,
+        }
         if self.covariance not in (None, "precomputed"):
             raise ValueError(f"covariance: must be None or 'precomputed', got {self.covariance!r}.")
         precomputed, folds = self.covariance == "precomputed", None
@@ -162,7 +168,9 @@ class SparsePrecision(EmpiricalCovariance):
         self.result_ = graph.warn_result(self, fit)
         return self
 
-    def _precomputed(self, S, k, sample_weight, options):
+    def _precomputed(
+        self, S: np.ndarray, k: int | str, sample_weight: ArrayLike | None, options: dict[str, Any]
+    ) -> Precision:
         if sample_weight is not None:
             raise ValueError("sample_weight: a precomputed matrix has no rows to weight; leave it out.")
         if k == "cv":
@@ -173,12 +181,12 @@ class SparsePrecision(EmpiricalCovariance):
             return Precision(S, 2, **{**options, "shrinkage": 0.0 if self.shrinkage == "oas" else self.shrinkage})
         return Precision(S, parameters.check_count("n_samples", self.n_samples, 2), **options)
 
-    def partial_correlations(self):
+    def partial_correlations(self) -> Float[np.ndarray, "p p"]:
         """(p, p) correlations of two variables given all others, -O_ij / sqrt(O_ii O_jj); ones on the diagonal."""
         check_is_fitted(self)
         return graph.partial_correlations(self.precision_)
 
-    def edges(self):
+    def edges(self) -> list[tuple[Any, Any, float]]:
         """List of (variable, variable, partial correlation), strongest first; names where the data had some."""
         partial = self.partial_correlations()
         rows, columns = np.nonzero(np.triu(self.support_))
@@ -186,7 +194,7 @@ class SparsePrecision(EmpiricalCovariance):
         names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
         return [(names[i], names[j], float(partial[i, j])) for i, j in zip(rows[order], columns[order], strict=True)]
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.covariance == "precomputed"
         return tags

@@ -1,12 +1,17 @@
 """Sparse regression with the scikit-learn interface."""
 
+from typing import Any, Self
+
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from .._cache import disk_cache
+from .._types import ArrayLike
+from ..losses import AbstractLoss
 from ..losses.deviance import d2_score, predicted
+from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_weights
 from .parameters import make_loss
 
@@ -94,23 +99,23 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
     def __init__(
         self,
-        k="cv",
+        k: int | str = "cv",
         *,
-        l2="auto",
-        loss="squared",
-        solver="auto",
-        fit_intercept=True,
-        standardize=True,
-        groups=None,
-        keep=None,
-        positive=False,
-        bounds=None,
-        cv=5,
-        one_se=True,
-        random_state=None,
-        max_iter=None,
-        tol=None,
-    ):
+        l2: ArrayLike | str = "auto",
+        loss: AbstractLoss | str = "squared",
+        solver: AbstractSolver | str = "auto",
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        groups: ArrayLike | None = None,
+        keep: ArrayLike | None = None,
+        positive: bool = False,
+        bounds: tuple[Any, Any] | None = None,
+        cv: Any = 5,
+        one_se: bool = True,
+        random_state: Any = None,
+        max_iter: int | None = None,
+        tol: float | None = None,
+    ) -> None:
         self.k = k
         self.l2 = l2
         self.loss = loss
@@ -127,7 +132,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         self.max_iter = max_iter
         self.tol = tol
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the features and fit them.
 
         Args:
@@ -139,17 +144,17 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         loss = self._loss()
         X, y, weights = self._validate(X, y, sample_weight, y_numeric=True)
         results = self._fit(X, y, [y], weights, loss)
-        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
+        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # type: ignore[index]  # an array till here
         self._warn_results(results)
         return self
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> Float[np.ndarray, "n"]:
         """(n,) predicted means: the loss's `mean` of the linear predictor (its exponential for the Poisson loss)."""
         eta = self._predictor(X)
         with disk_cache():
             return predicted(self._loss(), eta)
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R2 of the predictions, or for another loss than the squared one D2, the share of its deviance explained.
 
             1 - D(predictions) / D(best constant),    D(eta) = sum_i s_i (l(eta_i, y_i) - min_t l(t, y_i))
@@ -176,5 +181,5 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         with disk_cache():
             return d2_score(loss, eta, y, check_weights(sample_weight, eta))
 
-    def _loss(self):
+    def _loss(self) -> AbstractLoss:
         return make_loss(self.loss, LOSSES, classification=False)

@@ -89,7 +89,7 @@ def make_folds(
         raise ValueError(f"cv: needs an integer, a scikit-learn splitter or pairs (train, test), got {cv!r}.")
     place, rows = np.cumsum(counted) - 1, y[counted]
 
-    def among_counted(part):
+    def among_counted(part: Any) -> np.ndarray:
         part = np.asarray(part)
         part = np.flatnonzero(part) if part.dtype == bool and part.shape == (n,) else part
         if part.size and (part.dtype.kind not in "iu" or part.min() < 0 or part.max() >= n):

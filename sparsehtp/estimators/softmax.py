@@ -13,7 +13,7 @@ from ..grids.cross_validation import decide
 from ..iteration.results import Solution
 from ..losses import Softmax
 from ..objectives import MultiResponse
-from ..solvers import HTP
+from ..solvers import HTP, AbstractSolver
 from ..thresholds import RowSparsity
 from ..thresholds.base import check_units
 from .padding import Padding
@@ -86,7 +86,16 @@ def fit_softmax(
     return SoftmaxFit(solution, int(k), padding.user_l2(np.asarray(objective.l2))[()], results)
 
 
-def _cross_validate(objective, ks, l2s, folds, keep, solver, one_se, key):
+def _cross_validate(
+    objective: MultiResponse,
+    ks: np.ndarray,
+    l2s: np.ndarray,
+    folds: Any,
+    keep: Any,
+    solver: AbstractSolver,
+    one_se: bool,
+    key: jax.Array,
+) -> tuple[dict[str, Any], int]:
     """The table over (l2, k), l2 major, and the chosen row."""
     base = np.asarray(objective.sample_weight)
     train, test = (np.zeros((len(folds), base.size), base.dtype) for _ in range(2))
@@ -108,7 +117,7 @@ def _cross_validate(objective, ks, l2s, folds, keep, solver, one_se, key):
 def _scores(objective: Any, threshold: Any, l2s: Any, train: Any, test: Any, solver: Any, key: Any) -> Any:
     """(folds, l2s) held-out mean losses."""
 
-    def one(fit, held, l2):
+    def one(fit: jax.Array, held: jax.Array, l2: jax.Array) -> jax.Array:
         fold = objective.reweighted(fit, l2)
         solution = solve(fold, threshold, solver, key=key, record=None, throw=False)
         x = fold.to_internal(solution.x, solution.intercept)
