@@ -51,7 +51,7 @@ class Path:
     support: Support
     features: Support
     coefficients: Float[np.ndarray, "grid m"]
-    intercept: Float[np.ndarray, "grid"]
+    intercept: Float[np.ndarray, "grid *variables"]
     value: Float[np.ndarray, "grid"]
     result: Int[np.ndarray, "grid"]
     loss: Float[np.ndarray, "grid"]
