@@ -394,7 +394,7 @@ def _point(objective: Any, threshold: Any, x: Float[Array, "d"], units: Support)
     )
 
 
-def _null_value(objective: Any) -> Float[Array, ""]:
+def _null_value(objective: AbstractRestrictable) -> Float[Array, ""]:
     """F without coefficients: far from it, an intercept of zero may have any value."""
     origin = objective.origin()
     if objective.quadratic or not objective.n_free:
