@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 CPU_OPTIONS = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 2}
 MAPS = Path("/proc/self/maps")
-SHARE = 0.25  # of the maps that the system allows
+SHARE = 0.19  # of the maps that the system allows
 MOST_COMPILED = 400  # programs, where maps cannot be counted
 EVERY = 16  # compilations between two counts
 
