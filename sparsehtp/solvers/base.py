@@ -13,7 +13,6 @@ from jaxtyping import Array, Float, Int
 from .._types import Info, Support
 from ..iteration.results import RESULTS
 from ..objectives import AbstractObjective, gather
-from ..steps import AbstractStep
 from ..thresholds import AbstractThreshold
 from ..thresholds.base import STRUCTURES
 
@@ -124,7 +123,7 @@ def first_support(threshold: Any, x: Float[Array, "d"], grad: Float[Array, "d"])
 def search(
     trial: Callable[[Array], Any],
     accepted: Callable[[Array, Any], Array],
-    rule: AbstractStep,
+    rule: Any,
     size: Array,
     placeholder: Any,
     max_tries: int,
@@ -136,11 +135,11 @@ def search(
     if not rule.searches:
         return size, trial(size), jnp.int32(1)
 
-    def refused(carry):
+    def refused(carry: Any) -> Array:
         size, tried, tries = carry
         return (tries == 0) | (~accepted(size, tried) & (tries < max_tries))
 
-    def attempt(carry):
+    def attempt(carry: Any) -> Any:
         size, _, tries = carry
         size = jnp.where(tries == 0, size, size * rule.shrink)
         return size, trial(size), tries + 1
@@ -169,7 +168,7 @@ def report(
 ) -> Info:
     """The Info of a batch step from state `old` to `new`, whose gradient is `grad`."""
 
-    def count(c):
+    def count(c: Array | int) -> Array:
         return jnp.asarray(c, jnp.int32)
 
     projected = threshold.tangent(threshold.free_gradient(new.x, grad), new.support)

@@ -12,7 +12,7 @@ from jax import lax
 from jaxtyping import Array
 
 from .._tolerances import tolerance
-from .._types import Support, is_concrete
+from .._types import Info, Support, is_concrete
 from ..iteration.results import RESULTS
 from ..iteration.termination import SwapOptimal
 from ..linalg import START, any_lane, mixed, one_by_one, top_k, uniform
@@ -133,17 +133,17 @@ class BestSubset(AbstractPathSolver):
     needs_curvature = True
     lanes_in_turn = True  # their pivots differ in number, and each fills the cores by itself
 
-    def __init__(self, effort: str = "default", working_set: int | None = None):
+    def __init__(self, effort: str = "default", working_set: int | None = None) -> None:
         self.effort = effort
         self.working_set = working_set
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.effort not in EFFORTS:
             raise ValueError(f"effort: must be one of {', '.join(EFFORTS)}, got {self.effort!r}.")
         if self.working_set is not None and self.working_set < 1:
             raise ValueError(f"working_set: must be at least 1, got {self.working_set}.")
 
-    def check(self, objective, threshold):
+    def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
         if not self.holds(threshold):
             raise ValueError(
@@ -161,15 +161,15 @@ class BestSubset(AbstractPathSolver):
         return k_max + threshold.keep.shape[0] <= DENSE_HESSIAN_LIMIT
 
     @property
-    def default_termination(self):
+    def default_termination(self) -> Any:
         return SwapOptimal()
 
     @property
-    def default_max_steps(self):
+    def default_max_steps(self) -> int:
         return EFFORTS[self.effort].max_steps
 
     # --- one k -------------------------------------------------------------------------------------------------------
-    def init(self, objective, threshold, x0, key):
+    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
         locked, dtype = threshold.keep.shape[0], objective.dtype
         width, rows = self._pool_width(objective, threshold), locked + threshold.k_max
         zero, vector = jnp.zeros((), dtype), jnp.zeros(width, dtype)
@@ -190,7 +190,7 @@ class BestSubset(AbstractPathSolver):
             key=key,
         )
 
-    def step(self, objective, threshold, state, t):
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         starts, patience, *_ = EFFORTS[self.effort]
         p, free, locked = objective.n_coefficients, objective.n_free, threshold.keep.shape[0]
         quadratic, tol = objective.quadratic, tolerance("swap", state.value.dtype)
@@ -259,14 +259,14 @@ class BestSubset(AbstractPathSolver):
         )
         return new, report(objective, threshold, state, new, value=value, grad=grad, entries=support, fault=fault)
 
-    def _next_size(self, objective, threshold, size, started):
+    def _next_size(self, objective: Any, threshold: Any, size: Array, started: Array) -> Any:
         """How far to grow at once: a model or a working set suits what is chosen, and not much more."""
         if not objective.quadratic:
             return jnp.where(started, jnp.maximum(2 * size, 4), size)
         whole = self._pool_width(objective, threshold) == objective.n_coefficients
         return threshold.k if whole else jnp.maximum(4 * size, 16)
 
-    def _model(self, objective, threshold, state, chosen, growing):
+    def _model(self, objective: Any, threshold: Any, state: Any, chosen: Array, growing: Any) -> Any:
         """The normal equations around x of the features that promise most, before any is taken in."""
         width, best = self._pool_width(objective, threshold), jnp.asarray(jnp.inf, state.x.dtype)
         pool, features = whole_pool(objective, threshold), state.model.features
@@ -278,7 +278,7 @@ class BestSubset(AbstractPathSolver):
         equations = gram_equations(pool.objective.normal_equations(pool.inward(state.x, chosen.shape[0])))
         return Model(features, equations, empty_tableau(equations, state.model.tableau.idx.shape[0]), best)
 
-    def _pool_width(self, objective, threshold):
+    def _pool_width(self, objective: Any, threshold: Any) -> int:
         """Features of the working set of a single k."""
         rows = threshold.keep.shape[0] + threshold.k_max
         width = EFFORTS[self.effort].width if self.working_set is None else self.working_set
@@ -286,7 +286,7 @@ class BestSubset(AbstractPathSolver):
             width = min(width, max(FEWEST_FEATURES, math.isqrt(GRAM_PRODUCTS // objective.ifo_per_gradient)))
         return min(max(width, 2 * rows), objective.n_coefficients)
 
-    def _width(self, objective, threshold):
+    def _width(self, objective: Any, threshold: Any) -> int | None:
         """Features of a working set of a path; None: all of them at once."""
         p, rows = objective.n_coefficients, threshold.keep.shape[0] + threshold.k_max
         if self.working_set is not None:
@@ -298,7 +298,7 @@ class BestSubset(AbstractPathSolver):
         return width if width < p else None
 
     # --- every k -----------------------------------------------------------------------------------------------------
-    def path(self, objective, threshold, key):
+    def path(self, objective: Any, threshold: Any, key: Array) -> Trail:
         p, locked, k_max = objective.n_coefficients, threshold.keep.shape[0], threshold.k_max
         width, origin = self._width(objective, threshold), objective.origin()
         nothing = support_of(objective, _keep_first(threshold), jnp.int32(locked))
@@ -310,7 +310,7 @@ class BestSubset(AbstractPathSolver):
         else:
             ends = jnp.asarray([*(k for k in STAGES if 1.25 * k < k_max), k_max], jnp.int32)
 
-            def stage(walk):
+            def stage(walk: Any) -> Any:
                 chosen, support = _chosen_before(objective, walk)
                 equations = objective.normal_equations(walk.x)
                 _, grad = objective.value_and_grad(walk.x, support)
@@ -324,13 +324,13 @@ class BestSubset(AbstractPathSolver):
         trail = trail._replace(result=jnp.where(trail.result == 0, jnp.int32(RESULTS.converged), trail.result))
         return jax.tree.map(lambda a: a[jnp.minimum(jnp.arange(k_max + 1), threshold.k)], trail)
 
-    def _walk(self, pool, objective, threshold, walk, end):
+    def _walk(self, pool: Any, objective: Any, threshold: Any, walk: Any, end: Any) -> Any:
         """Walk from size to size in a working set: up to `end` and, after the last size, back."""
         p, rows = objective.n_coefficients, threshold.keep.shape[0] + threshold.k_max
         quadratic, tol = objective.quadratic, tolerance("swap", walk.x.dtype)
         backward = quadratic and self.effort != "fast"
 
-        def begin(walk):
+        def begin(walk: Any) -> Any:
             """A model around the last point, and the empty tableau that is to take in its support."""
             equations = pool.objective.normal_equations(pool.inward(walk.x, p))
             chosen, _ = _chosen_before(objective, walk)
@@ -338,22 +338,23 @@ class BestSubset(AbstractPathSolver):
             t = empty_tableau(equations, rows)
             return equations, chosen, (t, no_move(t), jnp.where(pool.kept, KEPT, chosen.astype(jnp.int32)))
 
-        def active(walk):
+        def active(walk: Any) -> Array:
             return (walk.direction < 0) | ((walk.direction > 0) & (walk.k <= end))
 
         equations, _, first = begin(walk)
         if quadratic and pool.features is not None:  # it lasts for many sizes
             equations = gram_equations(equations)
 
-        def body(carry):
+        def body(carry: Any) -> Any:
             walk, search = carry
             k, value, last = walk.k, walk.trail.value[walk.k], walk.k >= threshold.k
-            model, chosen, turn = equations, None, 1 - 2 * ((walk.direction < 0) | last).astype(jnp.int32)
+            model: Any = equations
+            chosen, turn = None, 1 - 2 * ((walk.direction < 0) | last).astype(jnp.int32)
             if not quadratic:
                 (model, chosen, search), turn = begin(walk), 0
             goal = Goal(pool.kept, k, walk.stage == DESCEND, _scale(objective, value), turn)
-            search = settle(model, *search, goal)
-            t, move, _ = search
+            t, move, level = search
+            t, move, level = search = settle(model, t, move, level, goal)
             x = pool.inward(walk.x, p)
             nothing = Point(jnp.zeros(rows, jnp.int32), k, x, jnp.asarray(jnp.inf, x.dtype), jnp.int32(0))
             # On the way back few sizes gain anything.
@@ -390,25 +391,25 @@ class BestSubset(AbstractPathSolver):
         return lax.while_loop(lambda carry: any_lane(active(carry[0])), body, (walk, first))[0]
 
 
-def _keep_first(threshold):
+def _keep_first(threshold: Any) -> Array:
     """The kept features, and room for the others."""
     keep = jnp.asarray(threshold.keep, jnp.int32)
     return jnp.concatenate([keep, jnp.zeros(threshold.k_max, jnp.int32)])
 
 
-def _chosen_before(objective, walk):
+def _chosen_before(objective: Any, walk: Any) -> tuple[Array, Support]:
     """The support to go on from: that of the size if there is one, else of the size before; also as a mask."""
     k = jnp.where(jnp.isfinite(walk.trail.value[walk.k]), walk.k, jnp.maximum(walk.k - 1, 0))
     support = jax.tree.map(lambda a: a[k], walk.trail.support)
     return jnp.zeros(objective.n_coefficients, bool).at[support.idx].max(support.mask, mode="drop"), support
 
 
-def _scale(objective, value):
+def _scale(objective: Any, value: Array) -> Array | None:
     """What gains of swaps are compared with; None: the tableau's value."""
     return None if objective.quadratic else 2 * jnp.abs(value)
 
 
-def _near(objective, t, move, kept):
+def _near(objective: Any, t: Any, move: Any, kept: Array) -> Any:
     """Supports to refit: that of the tableau and, for a local model, those of its best swaps."""
     if objective.quadratic:
         return t.idx[None]
@@ -419,7 +420,7 @@ def _near(objective, t, move, kept):
     return jnp.vstack([t.idx, singles])
 
 
-def _best_fitted(pool, threshold, supports, start):
+def _best_fitted(pool: Any, threshold: Any, supports: Any, start: Any) -> Any:
     """The best of the refits on several supports."""
     if supports.shape[0] == 1:
         return pool.fitted(threshold, supports[0], start)
@@ -435,14 +436,14 @@ class Ends(NamedTuple):
     values: Array
 
 
-def _searched(model, level, goal, perturbation, starts, far):
+def _searched(model: Any, level: Any, goal: Goal, perturbation: Any, starts: Any, far: Any) -> Any:
     """The search from the support itself, and where those from perturbed starts end (with `far` alone).
 
     Both run in one loop, one after the other on a CPU and side by side elsewhere, so that it is compiled once.
     """
     equations, first = model.equations, model.tableau
 
-    def search(i):
+    def search(i: Any) -> Any:
         return settle(equations, first, no_move(first), jnp.where(i == 0, level, perturbation(i)), goal)
 
     if not starts:
@@ -452,7 +453,7 @@ def _searched(model, level, goal, perturbation, starts, far):
         t = everything[0]
         return jax.tree.map(lambda a: a[0], everything), Ends(t.idx[1:], t.value[1:])
 
-    def body(i, carry):
+    def body(i: Any, carry: Any) -> Any:
         own, ends = carry
         end = search(i)
         own = where(i == 0, end, own)
@@ -464,7 +465,7 @@ def _searched(model, level, goal, perturbation, starts, far):
     return lax.fori_loop(0, count, body, ((first, no_move(first), level), ends))
 
 
-def _perturbation(key, t, features, chosen, i):
+def _perturbation(key: Array, t: Any, features: Array, chosen: Array, i: Any) -> Any:
     """Levels that swap a random part of the chosen features for the best of a random part of the others, between a half
     and a few of them; the same for a feature whatever the working set holds beside it."""
     seed = mixed(jax.random.key_data(key).ravel(), t, i)

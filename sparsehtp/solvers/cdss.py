@@ -1,6 +1,6 @@
 """Coordinate descent with spacer steps and single swaps, for the L0 + L1 + L2 penalty."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from .._tolerances import tolerance
-from .._types import Support
+from .._types import Info, Support
 from ..duality.dual import Dual, is_smooth
 from ..iteration.termination import SwapOptimal
 from ..linalg import any_lane, dot
@@ -98,32 +98,32 @@ class CDSS(AbstractSolver):
     structures = ("penalty",)
     needs_curvature = True
 
-    def check(self, objective, threshold):
+    def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
         if not is_smooth(objective.loss):
             raise TypeError(f"loss: CDSS needs a smooth loss, and {type(objective.loss).__name__} is not; use IHT.")
 
     @property
-    def default_termination(self):
+    def default_termination(self) -> Any:
         return SwapOptimal()
 
     @property
-    def default_max_steps(self):
+    def default_max_steps(self) -> int:
         return 500
 
-    def init(self, objective, threshold, x0, key):
+    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
         return state_at(Dual(objective, threshold), *supported(threshold, x0))
 
-    def step(self, objective, threshold, state, t):
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         dual = Dual(objective, threshold)
         p = objective.n_coefficients
 
-        def descent():
+        def descent() -> Any:
             gain, _ = entry_gains(dual, state.energies, state.grad[:p], objective.ridge()[:p], state.x[:p])
             member = (state.x[:p] != 0) | (gain > threshold.l0)
             return (*_descended(dual, state, state.x, member), jnp.zeros((), bool))
 
-        def swap():
+        def swap() -> Any:
             best = best_swap(dual, state)
             wanted = best.gain > tolerance("swap", state.value.dtype) * jnp.abs(state.value)
             moved = state.x.at[best.out].set(0).at[best.new].set(best.size)
@@ -168,7 +168,7 @@ class CDSS(AbstractSolver):
         )
 
 
-def entry_gains(dual, energies, grad, ridge, w):
+def entry_gains(dual: Dual, energies: Array, grad: Array, ridge: Array, w: Array) -> tuple[Array, Array]:
     """What one zero coefficient alone can lower the objective by, l0 apart, and its best value."""
     _, l1 = dual.prices
     total = dual.objective.loss.smoothness * energies + ridge
@@ -178,13 +178,13 @@ def entry_gains(dual, energies, grad, ridge, w):
     return jnp.where(usable, t**2 / (2 * safe), -jnp.inf), t / safe
 
 
-def _descended(dual, state, x, member):
+def _descended(dual: Dual, state: Any, x: Array, member: Array) -> tuple[Array, Array]:
     """x after coordinate descent over the members, and its value."""
     objective = dual.objective
     p = objective.n_coefficients
     fine = 0.05 * tolerance("gap", x.dtype) * jnp.abs(state.value)
 
-    def solve(features, count):
+    def solve(features: Array, count: Any) -> Any:
         block = gather_block(dual, features, count, jnp.zeros(p, bool), state.centres)
         descent = Descent(dual, block)
         on = Support(features, jnp.arange(features.shape[0]) < count)
@@ -207,7 +207,7 @@ def best_swap(dual: Dual, state: CDSSState) -> Swap:
     padded = -(-p // SWAP_ROWS) * SWAP_ROWS
     order = jnp.nonzero(w, size=padded, fill_value=0)[0].astype(jnp.int32)
 
-    def body(carry):
+    def body(carry: Any) -> Any:
         start, best = carry
         rows = lax.dynamic_slice(order, (start,), (SWAP_ROWS,))
         live = start + jnp.arange(SWAP_ROWS) < count

@@ -90,7 +90,7 @@ def gather_block(
 class Descent:
     """Sweeps over a block; lives inside one trace."""
 
-    def __init__(self, dual: Dual, block: Block):
+    def __init__(self, dual: Dual, block: Block) -> None:
         self.dual, self.block = dual, block
         self.objective = dual.objective
         self.loss, self.y, self.weights = dual.objective.loss, dual.objective.y, dual.weights
@@ -103,7 +103,7 @@ class Descent:
         eta = eta if self.objective.offset is None else eta + self.objective.offset
         return self.intercept(Fit(w, b, eta))
 
-    def slope(self, eta):
+    def slope(self, eta: Array) -> Array:
         return jnp.where(self.weights > 0, self.loss.derivative(eta, self.y), 0)
 
     def intercept(self, fit: Fit) -> Fit:
@@ -113,26 +113,28 @@ class Descent:
         move = -dot(self.weights, self.slope(fit.eta)) / self.smoothness
         return Fit(fit.w, fit.b + move, fit.eta + move)
 
-    def penalty_update(self, u, H, i):
+    def penalty_update(self, u: Array, H: Array, i: Any) -> Array:
         t = jnp.sign(u) * jnp.maximum(jnp.abs(u) - self.l1, 0)
         total = H + self.block.ridge[i]
         new = t / jnp.where(total > 0, total, 1)
         keep = (self.block.inn[i] | (0.5 * new * t >= self.l0)) & (H > 0)
         return jnp.where(keep, new, 0)
 
-    def envelope_update(self, u, H, i):
+    def envelope_update(self, u: Array, H: Array, i: Any) -> Array:
         t, ridge = jnp.maximum(jnp.abs(u) - self.l1, 0), self.block.ridge[i]
         near = jnp.maximum(t - jnp.sqrt(2 * self.l0 * ridge), 0) / jnp.where(H > 0, H, 1)
         far = t / (H + ridge)
         size = jnp.where(~self.block.inn[i] & (near <= jnp.sqrt(2 * self.l0 / ridge)), near, far)
         return jnp.where(H > 0, jnp.sign(u) * size, 0)
 
-    def sweep(self, fit: Fit, update: Callable, order: Int[Array, "m"] | None = None, count: Any = None) -> Fit:
+    def sweep(
+        self, fit: Fit, update: Callable[..., Any], order: Int[Array, "m"] | None = None, count: Any = None
+    ) -> Fit:
         """One pass over the block's features, or over the first `count` of `order`."""
         block = self.block
         weighted = self.weights
 
-        def one(place, carry):
+        def one(place: Any, carry: Any) -> Any:
             w, eta = carry
             i = place if order is None else order[place]
             column = block.columns[i]
@@ -175,20 +177,20 @@ class Descent:
         """Sweeps of the penalty until it falls by less than tol: each is followed by spacer sweeps on the support."""
         every = jnp.arange(self.block.idx.shape[0])
 
-        def one(i, fit):
+        def one(i: Any, fit: Any) -> Any:
             # One loop for both kinds of sweep, so that it is compiled once.
             nonzero = jnp.nonzero(fit.w, size=every.shape[0], fill_value=0)[0]
             order = jnp.where(i == 0, every, nonzero)
             size = jnp.where(i == 0, self.block.live, jnp.sum(fit.w != 0, dtype=jnp.int32))
             return self.sweep(fit, self.penalty_update, order, size)
 
-        def body(carry):
+        def body(carry: Any) -> Any:
             fit, value, _, count = carry
             fit = lax.fori_loop(0, 1 + inner, one, fit)
             new = self.penalty_value(fit)
             return fit, new, value - new > tol, count + 1
 
-        def go(carry):
+        def go(carry: Any) -> Any:
             return carry[2] & (carry[3] < max_sweeps)
 
         start = (fit, self.penalty_value(fit), jnp.ones((), bool), jnp.int32(0))

@@ -1,6 +1,6 @@
 """Dual iterative hard thresholding, batch and stochastic."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -44,7 +44,7 @@ class AbstractDualAscent(AbstractSolver):
     requires = LinearModel
     structures = ("entries",)
 
-    def check(self, objective, threshold):
+    def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
         if self.step_rule not in STEPS:
             raise ValueError(f"step: must be one of {', '.join(STEPS)}, got {self.step_rule!r}.")
@@ -53,18 +53,18 @@ class AbstractDualAscent(AbstractSolver):
             raise TypeError(f"polish: {type(objective.loss).__name__} is not smooth enough to refit; set polish=False.")
 
     @property
-    def default_termination(self):
+    def default_termination(self) -> Any:
         return DualGap() | SmallStep()
 
     @property
-    def returns_best(self):
+    def returns_best(self) -> bool:
         return True
 
-    def score(self, info):
+    def score(self, info: Info) -> Array:
         # Minus the dual value: the theorems are about the dual iterate.
         return info.gap - info.value
 
-    def init(self, objective, threshold, x0, key):
+    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
         dual = Dual(objective, threshold)
         if objective.loss.twice_differentiable:
             a = dual.project(objective.loss.derivative(objective.forward(x0), objective.y))
@@ -78,7 +78,7 @@ class AbstractDualAscent(AbstractSolver):
         norm = dual.gram_norm()
         return DualState(x, point.support, point, eta, jnp.zeros_like(x), jnp.ones((), x.dtype), norm, key)
 
-    def size(self, dual, state_norm, t, blocks=1):
+    def size(self, dual: Dual, state_norm: Array, t: Any, blocks: int = 1) -> Array:
         """Step size in the weighted inner product: [DIHT]'s step times 1/N."""
         loss = dual.objective.loss
         mu = jnp.asarray(loss.strong_convexity, state_norm.dtype)
@@ -93,10 +93,10 @@ class AbstractDualAscent(AbstractSolver):
             return blocks * self.scale / (jnp.where(smooth, mu, 1) * (t + 2.0))
         return self.scale * mu * flat**2
 
-    def report(self, dual, old, new, value, hard_thresholds, status):
+    def report(self, dual: Dual, old: Any, new: Any, value: Array, hard_thresholds: Array | int, status: Array) -> Info:
         objective = dual.objective
 
-        def count(c):
+        def count(c: Array | int) -> Array:
             return jnp.asarray(c, jnp.int32)
 
         live = new.support.mask
@@ -114,7 +114,7 @@ class AbstractDualAscent(AbstractSolver):
             status=jnp.where(dual.threshold.overflow(new.x), RESULTS.support_overflow, count(status)),
         )
 
-    def arrive(self, dual, old, point, size, key):
+    def arrive(self, dual: Dual, old: Any, point: Any, size: Array, key: Array) -> Any:
         """The state at a dual point, and its primal value."""
         objective, threshold = dual.objective, dual.threshold
         x, eta = dual.predict(point)
@@ -163,14 +163,14 @@ class DIHT(AbstractDualAscent):
     scale: Float[Array, ""] | float
     polish: bool = eqx.field(static=True)
 
-    def __init__(self, step: str = "capped", scale: float = 8.0, polish: bool = False):
+    def __init__(self, step: str = "capped", scale: float = 8.0, polish: bool = False) -> None:
         self.step_rule, self.scale, self.polish = step, scale, polish
 
     @property
-    def default_max_steps(self):
+    def default_max_steps(self) -> int:
         return 2000
 
-    def step(self, objective, threshold, state, t):
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         dual = Dual(objective, threshold)
         size = self.size(dual, state.norm, t)
         a = dual.project(state.point.a + size * dual.supergradient(state.point, state.eta))
@@ -202,19 +202,19 @@ class SDIHT(AbstractDualAscent):
     scale: Float[Array, ""] | float
     polish: bool = eqx.field(static=True)
 
-    def __init__(self, block_size: int = 10, step: str = "capped", scale: float = 1.0, polish: bool = False):
+    def __init__(self, block_size: int = 10, step: str = "capped", scale: float = 1.0, polish: bool = False) -> None:
         self.block_size, self.step_rule, self.scale, self.polish = block_size, step, scale, polish
 
-    def check(self, objective, threshold):
+    def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
         if self.block_size < 1:
             raise ValueError(f"block_size: must be at least 1, got {self.block_size}.")
 
     @property
-    def default_max_steps(self):
+    def default_max_steps(self) -> int:
         return 500
 
-    def step(self, objective, threshold, state, t):
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         dual = Dual(objective, threshold)
         n = objective.design.shape[0]
         blocks = -(-n // self.block_size)
@@ -227,7 +227,7 @@ class SDIHT(AbstractDualAscent):
         smallest = jnp.min(ridge)
         loss, y = objective.loss, objective.y
 
-        def update(carry, block):
+        def update(carry: Any, block: Any) -> Any:
             a, tau = carry
             i, use, j = block
             member, _ = dual.select(dual.terms(tau))
@@ -257,13 +257,13 @@ class SDIHT(AbstractDualAscent):
         return new, self.report(dual, state, new, value, blocks + 1, status)
 
 
-def _internal_rows(objective, rows):
+def _internal_rows(objective: Any, rows: Array) -> Array:
     if objective.mean is not None:
         rows = rows - objective.mean
     return rows if objective.inverse_scale is None else rows * objective.inverse_scale
 
 
-def _internal_product(objective, rows, r):
+def _internal_product(objective: Any, rows: Array, r: Array) -> Array:
     """Transpose of the rows in the solver's units, times r."""
     g = dot(r, rows)
     if objective.mean is not None:
@@ -271,7 +271,7 @@ def _internal_product(objective, rows, r):
     return g if objective.inverse_scale is None else g * objective.inverse_scale
 
 
-def _same_sum(loss, target, old, y, weights):
+def _same_sum(loss: Any, target: Array, old: Array, y: Array, weights: Array) -> Array:
     """The range's projection of target + b with the weighted sum of the old values."""
     live = weights > 0
     goal = dot(weights, old)

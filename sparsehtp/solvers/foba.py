@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from .._types import Support, is_concrete
+from .._types import Info, Support, is_concrete
 from ..iteration.results import RESULTS
 from ..iteration.termination import Complete
 from ..linalg import any_lane
@@ -30,7 +30,7 @@ class Turn(NamedTuple):
     state: GreedyState
     position: Array
     drops: Array
-    rows: Trail | None
+    rows: Any  # a `Trail`, or None where a path is not asked for
 
 
 class FoBa(AbstractPathSolver):
@@ -71,11 +71,11 @@ class FoBa(AbstractPathSolver):
     structures = ("entries", "bounded entries", "pairs")
     needs_curvature = True
 
-    def __init__(self, epsilon: float = 0.0, backward_ratio: float = 0.5):
+    def __init__(self, epsilon: float = 0.0, backward_ratio: float = 0.5) -> None:
         self.epsilon = epsilon
         self.backward_ratio = backward_ratio
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         for name, below, words in (
             ("epsilon", np.inf, "finite number >= 0"),
             ("backward_ratio", 1, "number in [0, 1)"),
@@ -85,24 +85,24 @@ class FoBa(AbstractPathSolver):
                 raise ValueError(f"{name}: must be a {words}, got {value}.")
 
     @property
-    def default_termination(self):
+    def default_termination(self) -> Any:
         return Complete()
 
     @property
-    def default_max_steps(self):
+    def default_max_steps(self) -> int:
         return MAX_STEPS
 
-    def init(self, objective, threshold, x0, key):
+    def init(self, objective: Any, threshold: Any, x0: Array | None, key: Array) -> Any:
         state = start(objective, threshold)
         dtype = state.value.dtype
         rounding = 10 * jnp.finfo(dtype).eps * jnp.abs(state.value)
         least = jnp.maximum(jnp.asarray(self.epsilon, dtype), rounding)
         return state._replace(memory=Gains(jnp.zeros(threshold.k_max + 1, dtype), least))
 
-    def step(self, objective, threshold, state, t):
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         first = Turn(state, jnp.int32(0), jnp.zeros((), bool), None)
 
-        def going(carry):
+        def going(carry: Any) -> Array:
             turn, started = carry
             return ~started | any_lane(turn.drops)
 
@@ -125,12 +125,12 @@ class FoBa(AbstractPathSolver):
             design_products=1 if objective.quadratic else 2,
         )
 
-    def path(self, objective, threshold, key):
-        def going(carry):
+    def path(self, objective: Any, threshold: Any, key: Array) -> Trail:
+        def going(carry: Any) -> Array:
             turn, t = carry
             return any_lane(~turn.state.complete) & (t < MAX_STEPS)
 
-        def body(carry):
+        def body(carry: Any) -> Any:
             turn, t = carry
             turn = self._after(objective, threshold, turn)
             return turn, t + ~turn.drops
@@ -147,7 +147,7 @@ class FoBa(AbstractPathSolver):
         unfinished = ~state.complete & (rows.result == RESULTS.converged)
         return rows._replace(result=jnp.where(unfinished, jnp.int32(RESULTS.max_steps), rows.result))
 
-    def _after(self, objective, threshold, turn, only_drops=False):
+    def _after(self, objective: Any, threshold: Any, turn: Any, only_drops: Any = False) -> Any:
         """One feature out where it is superfluous, else the best one in; a run is complete if that brings too little.
 
         Both are one refit, so that it is compiled once. With `only_drops`, lanes that have none stay as they are.
@@ -170,7 +170,7 @@ class FoBa(AbstractPathSolver):
         after = Turn(new, position, superfluous, _collected(turn.rows, new))
         return where(drops | ~jnp.asarray(only_drops), after, turn)
 
-    def _weakest(self, objective, threshold, state):
+    def _weakest(self, objective: Any, threshold: Any, state: Any) -> Any:
         """Position in the support of the feature whose removal costs least, and whether it is to go."""
         support, n_free = state.support, objective.n_free
         z = gather(state.x, support)
@@ -184,7 +184,7 @@ class FoBa(AbstractPathSolver):
         return weakest, superfluous & ~state.complete
 
 
-def _without(state, position):
+def _without(state: Any, position: Array) -> Any:
     """The state without the feature at a position of the support, not refitted yet."""
     place = jnp.arange(state.support.idx.shape[0])
     idx = jnp.where(place >= position, jnp.roll(state.support.idx, -1), state.support.idx)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from .._types import Support, is_concrete
+from .._types import Info, Support, is_concrete
 from ..iteration.results import RESULTS
 from ..iteration.termination import Complete
 from ..linalg import any_lane
@@ -40,7 +40,7 @@ class GreedyState(NamedTuple):
     memory: Any
 
 
-def start(objective, threshold) -> GreedyState:
+def start(objective: Any, threshold: Any) -> GreedyState:
     """The state of the free and the kept entries alone."""
     p, n_keep = objective.n_coefficients, threshold.keep.shape[0]
     free = p + jnp.arange(objective.n_free, dtype=jnp.int32)
@@ -62,12 +62,12 @@ def start(objective, threshold) -> GreedyState:
     return differentiated(objective, refitted(objective, threshold, state))
 
 
-def limit(threshold) -> Array:
+def limit(threshold: Any) -> Array:
     """The number of features to choose."""
     return jnp.minimum(threshold.k, threshold.k_max)
 
 
-def appended(objective, threshold, state: GreedyState, j: Array, wanted: Array) -> GreedyState:
+def appended(objective: Any, threshold: Any, state: GreedyState, j: Array, wanted: Array) -> GreedyState:
     """The state with feature j in the support where `wanted`; complete where not, and where the support is full."""
     position = objective.n_free + threshold.keep.shape[0] + state.size
     idx, size = state.support.idx, state.size + wanted
@@ -76,18 +76,18 @@ def appended(objective, threshold, state: GreedyState, j: Array, wanted: Array) 
     return state._replace(support=support, size=size, complete=~wanted | (size >= limit(threshold)))
 
 
-def refitted(objective, threshold, state: GreedyState) -> GreedyState:
+def refitted(objective: Any, threshold: Any, state: GreedyState) -> GreedyState:
     """The state with F minimised over its support; the gradient is left as it was."""
     x, fault = refit(objective, threshold, state.support, state.x)
     return state._replace(x=x, value=objective.value(x, state.support), fault=fault)
 
 
-def differentiated(objective, state: GreedyState) -> GreedyState:
+def differentiated(objective: Any, state: GreedyState) -> GreedyState:
     """The state with the gradient at its x."""
     return state._replace(grad=objective.value_and_grad(state.x, state.support)[1])
 
 
-def decreases(objective, threshold, state: GreedyState) -> Float[Array, "p"]:
+def decreases(objective: Any, threshold: Any, state: GreedyState) -> Float[Array, "p"]:
     """Decrease of F, to second order, from moving each coefficient alone; -inf for those that are in or have no effect.
 
     That is g_j^2 / (2 F_jj) unless a bound cuts the move short.
@@ -147,14 +147,14 @@ class ForwardSelection(AbstractPathSolver):
     structures = ("entries", "bounded entries", "pairs")
     needs_curvature = True
 
-    def __init__(self, rule: str = "ols"):
+    def __init__(self, rule: str = "ols") -> None:
         self.rule = rule
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.rule not in ("omp", "ols"):
             raise ValueError(f'rule: must be "omp" or "ols", got {self.rule!r}.')
 
-    def check(self, objective, threshold):
+    def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
         if self.rule == "ols" and threshold.structure == "bounded entries":
             raise TypeError(
@@ -167,14 +167,14 @@ class ForwardSelection(AbstractPathSolver):
             )
 
     @property
-    def default_termination(self):
+    def default_termination(self) -> Any:
         return Complete()
 
     @property
-    def default_max_steps(self):
+    def default_max_steps(self) -> int:
         return MAX_STEPS
 
-    def init(self, objective, threshold, x0, key):
+    def init(self, objective: Any, threshold: Any, x0: Array | None, key: Array) -> Any:
         state = start(objective, threshold)
         if (
             not objective.quadratic
@@ -184,7 +184,7 @@ class ForwardSelection(AbstractPathSolver):
             return state
         return state._replace(memory=_first_tableau(objective, threshold))
 
-    def step(self, objective, threshold, state, t):
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         new = differentiated(objective, refitted(objective, threshold, self._extended(objective, threshold, state)))
         if new.memory is not None:  # from the data, so that rounding in the updates does not build up
             new = new._replace(memory=new.memory._replace(g=-new.grad[: objective.n_coefficients]))
@@ -203,13 +203,13 @@ class ForwardSelection(AbstractPathSolver):
             design_products=products,
         )
 
-    def path(self, objective, threshold, key):
-        def advance(state):
+    def path(self, objective: Any, threshold: Any, key: Array) -> Trail:
+        def advance(state: Any) -> Any:
             state = refitted(objective, threshold, self._extended(objective, threshold, state))
             # A tableau brings its own gradient.
             return state if state.memory is not None else differentiated(objective, state)
 
-        def body(state, _):
+        def body(state: Any, _: Any) -> Any:
             state = lax.cond(any_lane(~state.complete), advance, lambda state: state, state)
             return state, row(state)
 
@@ -217,7 +217,7 @@ class ForwardSelection(AbstractPathSolver):
         _, rows = lax.scan(body, first, length=threshold.k_max)
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), row(first), rows)
 
-    def _extended(self, objective, threshold, state):
+    def _extended(self, objective: Any, threshold: Any, state: Any) -> Any:
         """The state with the best feature added, not refitted yet."""
         scores = self._scores(objective, threshold, state)
         j = jnp.argmax(scores).astype(jnp.int32)
@@ -226,13 +226,13 @@ class ForwardSelection(AbstractPathSolver):
         if state.memory is None:
             return new
 
-        def gram(idx):  # in here, so that the normal equations are formed only where columns are fetched
+        def gram(idx: Array) -> Any:  # in here, so that the normal equations are formed only where columns are fetched
             return objective.normal_equations().columns(idx)
 
         free = jnp.argmax(state.memory.idx < 0).astype(jnp.int32)
         return new._replace(memory=pivot(gram, state.memory, free, j, jnp.zeros((), bool), wanted, scores))
 
-    def _scores(self, objective, threshold, state):
+    def _scores(self, objective: Any, threshold: Any, state: Any) -> Any:
         if state.memory is not None:
             gains = addition_gains(state.memory)
             one = state.memory.g**2 / jnp.where(state.curvature > 0, state.curvature, 1)
@@ -244,13 +244,13 @@ class ForwardSelection(AbstractPathSolver):
         return addition_gains(local._replace(g=-state.grad[: objective.n_coefficients]))
 
 
-def _fits(objective, threshold) -> bool:
+def _fits(objective: Any, threshold: Any) -> bool:
     """True if the tableau of k_max p numbers does not take too much memory."""
     size = jnp.dtype(objective.dtype).itemsize * objective.n_coefficients
     return (threshold.k_max + threshold.keep.shape[0]) * size <= TABLEAU_BYTES
 
 
-def _first_tableau(objective, threshold) -> Tableau:
+def _first_tableau(objective: Any, threshold: Any) -> Tableau:
     """The tableau of the kept features."""
     equations = objective.normal_equations()
     n_keep = threshold.keep.shape[0]

@@ -1,12 +1,12 @@
 """Hard thresholding pursuit."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._types import Support
+from .._types import Info, Support
 from ..iteration.termination import Cycle, StableSupport
 from ..objectives import AbstractRefittable
 from ..steps import AbstractStep, NormalisedStep
@@ -55,26 +55,26 @@ class HTP(AbstractSolver):
     structures = (*UNITS, "rank")
     needs_curvature = True
 
-    def __init__(self, step: AbstractStep | None = None, newton_steps: int | None = None):
+    def __init__(self, step: AbstractStep | None = None, newton_steps: int | None = None) -> None:
         self.step_rule = NormalisedStep() if step is None else step
         self.newton_steps = newton_steps
 
     @property
-    def default_termination(self):
+    def default_termination(self) -> Any:
         return StableSupport() | Cycle()
 
     @property
-    def default_max_steps(self):
+    def default_max_steps(self) -> int:
         return 100
 
     @property
-    def returns_best(self):
+    def returns_best(self) -> bool:
         return True
 
-    def init(self, objective, threshold, x0, key):
+    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
         return start(objective, threshold, x0, self.step_rule.init(objective))
 
-    def step(self, objective, threshold, state, t):
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         rule = self.step_rule
         _, steepest = threshold(-state.grad)
         along = threshold.entries(-state.grad, steepest)
@@ -84,7 +84,7 @@ class HTP(AbstractSolver):
         # A searching step refuses what is above.
         target = state.value if rule.searches else None
 
-        def trial(size):
+        def trial(size: Array) -> Any:
             thresholded, support = threshold(state.x - size * state.grad, size)
             entries = threshold.entries(thresholded, support)
             if entries is None:
@@ -93,7 +93,7 @@ class HTP(AbstractSolver):
                 x, fault = refit(objective, threshold, entries, state.x, self.newton_steps, target)
             return x, support, entries, fault, objective.forward(x, entries)
 
-        def accepted(size, tried):
+        def accepted(size: Array, tried: Any) -> Any:
             value = objective.value_at(tried[-1], tried[0])
             return value <= state.value + 16 * jnp.finfo(value.dtype).eps * jnp.abs(state.value)
 
@@ -104,7 +104,18 @@ class HTP(AbstractSolver):
         return pursuit_step(objective, threshold, state, x, support, entries, forward, size, fault, 1 + tries)
 
 
-def pursuit_step(objective, threshold, old, x, support, entries, forward, size, fault, hard_thresholds):
+def pursuit_step(
+    objective: Any,
+    threshold: Any,
+    old: Any,
+    x: Array,
+    support: Any,
+    entries: Support | None,
+    forward: Any,
+    size: Array,
+    fault: Array | int,
+    hard_thresholds: Array | int,
+) -> Any:
     """The state and the Info of a pursuit that moved to x."""
     value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
     new = PursuitState(x, support, forward, value, grad, size)
@@ -121,7 +132,7 @@ def pursuit_step(objective, threshold, old, x, support, entries, forward, size, 
     )
 
 
-def start(objective, threshold, x0, step_size) -> PursuitState:
+def start(objective: Any, threshold: Any, x0: Array, step_size: Array) -> PursuitState:
     """State of a pursuit at the thresholded starting point."""
     x = objective.feasible(threshold(x0)[0])
     forward = objective.forward(x)

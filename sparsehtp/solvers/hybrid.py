@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from .._types import Info
 from ..losses.base import positive
 from ..steps import AbstractStep, ConstantStep, SampleStep
 from ..thresholds.base import next_power_of_two
@@ -76,11 +77,11 @@ class HybridHT(AbstractStochastic):
         growth: float = 1.05,
         first: float = 1.0,
         iterations: int = 10,
-    ):
+    ) -> None:
         self.step_rule = SampleStep(0.5) if step is None else step
         self.momentum, self.growth, self.first, self.iterations = momentum, float(growth), float(first), iterations
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         check_sampling(self.step_rule, 1, self.iterations, "iterations")
         if not self.growth > 1:
             raise ValueError(f"growth: must be above 1, got {self.growth}; StochasticHT has batches of one size.")
@@ -126,7 +127,7 @@ class HybridHT(AbstractStochastic):
             raise ValueError(f"theorem: must be 1, 2 or 3, got {theorem}.")
         return cls(ConstantStep(step), momentum, growth, first), int(np.ceil(k))
 
-    def check(self, objective, threshold):
+    def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
         self.batches(objective.n_samples)
 
@@ -156,18 +157,18 @@ class HybridHT(AbstractStochastic):
         order = np.asarray(permuted(jax.random.fold_in(key, iteration // self.iterations), n))
         return order[(batches.starts[at] + np.arange(batches.sizes[at])) % n]
 
-    def remember(self, objective, x, forward):
+    def remember(self, objective: Any, x: Array, forward: Any) -> Any:
         return x  # the previous iterate
 
-    def step(self, objective, threshold, state, t):
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         n, samples = objective.n_samples, objective.samples()
         table = self.batches(n)
         sizes, starts, branch = (jnp.asarray(column) for column in table[:3])
         size, momentum = self.size(objective, state, t), jnp.asarray(self.momentum, state.x.dtype)
         order = permuted(jax.random.fold_in(state.key, t), n)
 
-        def sampled(width):
-            def grad(x, support, start, s):
+        def sampled(width: int) -> Any:
+            def grad(x: Array, support: Any, start: Any, s: Array) -> Any:
                 place = jnp.arange(width, dtype=jnp.int32)
                 i = order[(start + place) % n]
                 scores = samples.scores(x, i)
@@ -177,12 +178,12 @@ class HybridHT(AbstractStochastic):
 
             return grad
 
-        def full(x, support, start, s):
+        def full(x: Array, support: Any, start: Any, s: Array) -> Any:
             return objective.grad_at(objective.forward(x, threshold.entries(x, support)), x)
 
         branches = [full if width == n else sampled(width) for width in table.widths]
 
-        def iterate(carry, j):
+        def iterate(carry: Any, j: Any) -> Any:
             x, previous, support = carry
             at = jnp.minimum(t * self.iterations + j, sizes.shape[0] - 1)
             grad = lax.switch(branch[at], branches, x, support, starts[at], sizes[at])

@@ -1,12 +1,12 @@
 """Iterative hard thresholding."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._types import Support
+from .._types import Info, Support
 from ..iteration.termination import Cycle, SmallGradient, SmallStep
 from ..objectives import AbstractObjective
 from ..steps import AbstractStep, NormalisedStep, ScheduleStep
@@ -57,35 +57,35 @@ class IHT(AbstractSolver):
 
     requires = AbstractObjective
 
-    def __init__(self, step: AbstractStep | None = None, momentum: float = 0.0, nesterov: bool = False):
+    def __init__(self, step: AbstractStep | None = None, momentum: float = 0.0, nesterov: bool = False) -> None:
         self.step_rule = NormalisedStep() if step is None else step
         self.momentum = momentum
         self.nesterov = nesterov
 
     @property
-    def default_termination(self):
+    def default_termination(self) -> Any:
         return (SmallStep() & SmallGradient()) | Cycle()
 
     @property
-    def default_max_steps(self):
+    def default_max_steps(self) -> int:
         return 2000
 
     @property
-    def returns_best(self):
+    def returns_best(self) -> bool:
         return isinstance(self.step_rule, ScheduleStep)  # a subgradient method does not descend at every step
 
     @property
-    def unrollable(self):
+    def unrollable(self) -> bool:
         return not self.step_rule.searches
 
-    def init(self, objective, threshold, x0, key):
+    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
         x = objective.feasible(threshold(x0)[0])
         forward = objective.forward(x)
         value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
         size = self.step_rule.init(objective).astype(x.dtype)
         return IHTState(x, first_support(threshold, x, grad), x, forward, value, grad, x, size)
 
-    def step(self, objective, threshold, state, t):
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         rule = self.step_rule
         point, grad = state.point, state.grad
         entries = threshold.entries(point, state.support)
@@ -94,11 +94,11 @@ class IHT(AbstractSolver):
         # Nesterov's extrapolation is already in `point`.
         drift = 0.0 if self.nesterov else self.momentum * (state.x - state.previous)
 
-        def trial(size):
+        def trial(size: Array) -> Any:
             x, support = threshold(point - size * grad + drift, size)
             return x, support, objective.forward(x, threshold.entries(x, support))
 
-        def accepted(size, tried):
+        def accepted(size: Array, tried: Any) -> Any:
             x, _, forward = tried
             move = x - point
             bound = state.value + jnp.vdot(grad, move) + jnp.sum(move**2) / (2 * size)

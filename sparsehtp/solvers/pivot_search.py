@@ -66,11 +66,11 @@ def settle(
     at_hand = isinstance(equations, GramEquations)
     noise, limit = swap_noise(equations), MAX_PIVOTS * (t.idx.shape[0] + 1)
 
-    def going(carry):
+    def going(carry: Any) -> Array:
         *_, settled, count = carry
         return any_lane(~settled) & (count < limit)
 
-    def body(carry):
+    def body(carry: Any) -> Any:
         t, move, level, settled, count = carry
         priority = None if at_hand else move.scores
         t = pivot(equations.columns, t, move.i, move.j, move.out & ~settled, move.into & ~settled, priority)
@@ -79,7 +79,7 @@ def settle(
     return lax.while_loop(going, body, (t, move, level, jnp.zeros((), bool), jnp.int32(0)))[:3]
 
 
-def _next_move(t, level, goal, noise):
+def _next_move(t: Any, level: Any, goal: Goal, noise: Array) -> Any:
     """The next pivot, the levels, and whether the goal is met."""
     feature = jnp.maximum(t.idx, 0)
     rows = (t.idx >= 0) & ~goal.kept[feature]  # those that may leave

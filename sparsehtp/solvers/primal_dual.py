@@ -1,7 +1,7 @@
 """The primal-dual method for the L0 + L1 + L2 penalty, with a growing active set and safe screening."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from .._tolerances import tolerance
-from .._types import Support
+from .._types import Info, Support
 from ..duality.dual import Dual, DualPoint, Fixed, is_smooth, require_dual
 from ..iteration.termination import Complete, DualGap
 from ..linalg import dot, top_k
@@ -103,13 +103,13 @@ class PrimalDual(AbstractSolver):
     structures = ("penalty",)
     needs_curvature = True
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.rule not in RULES:
             raise ValueError(f"rule: must be one of {', '.join(RULES)}, got {self.rule!r}.")
         if not self.include > 0:
             raise ValueError(f"include: must be > 0, got {self.include}.")
 
-    def check(self, objective, threshold):
+    def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
         require_dual(objective, threshold)
         if not is_smooth(objective.loss):
@@ -118,21 +118,21 @@ class PrimalDual(AbstractSolver):
             )
 
     @property
-    def default_termination(self):
+    def default_termination(self) -> Any:
         return DualGap() | Complete()
 
     @property
-    def default_max_steps(self):
+    def default_max_steps(self) -> int:
         return 5000 if self.dual_ascent else 200
 
     @property
-    def returns_best(self):
+    def returns_best(self) -> bool:
         return self.dual_ascent
 
-    def _include(self, p):
+    def _include(self, p: int) -> Any:
         return min(p, math.ceil(self.include * math.log(max(p, 2))))
 
-    def init(self, objective, threshold, x0, key):
+    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
         dual = Dual(objective, threshold)
         p, dtype = objective.n_coefficients, objective.dtype
         x, support = supported(threshold, x0)
@@ -162,7 +162,7 @@ class PrimalDual(AbstractSolver):
             step_size=jnp.ones((), dtype),
         )
 
-    def step(self, objective, threshold, state, t):
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         dual = Dual(objective, threshold, Fixed(state.out, state.inn))
         new = self._ascend(dual, state, t) if self.dual_ascent else self._sweep(dual, state)
         slope = objective.loss.derivative(objective.forward(new.x), objective.y)
@@ -181,7 +181,7 @@ class PrimalDual(AbstractSolver):
         )
         return new, info._replace(gap=new.value - new.lower)
 
-    def _ascend(self, dual, state, t):
+    def _ascend(self, dual: Dual, state: Any, t: Any) -> Any:
         objective = dual.objective
         mu = jnp.asarray(objective.loss.strong_convexity, objective.dtype)
         size = jnp.minimum(1 / (state.norm + mu), 8 / (mu * (t + 2.0)))
@@ -198,19 +198,19 @@ class PrimalDual(AbstractSolver):
             step_size=size,
         )
 
-    def _sweep(self, dual, state):
+    def _sweep(self, dual: Dual, state: Any) -> Any:
         objective, threshold = dual.objective, dual.threshold
         p, centres = objective.n_coefficients, state.centres
         fine = 0.25 * tolerance("gap", objective.dtype) * jnp.abs(state.value)
         # No more accurate than the gap deserves, unless that is all there is left to do.
         goal = jnp.where(state.settled, fine, jnp.maximum(0.1 * (state.value - state.lower), fine))
 
-        def solve(features, count):
+        def solve(features: Array, count: Any) -> Any:
             block = gather_block(dual, features, count, state.inn, centres)
             descent = Descent(dual, block)
             on = Support(features, jnp.arange(features.shape[0]) < count)
 
-            def round_of(carry):
+            def round_of(carry: Any) -> Any:
                 fit, _, _, rounds = carry
                 fit = lax.fori_loop(0, SWEEPS, lambda _, f: descent.sweep(f, descent.envelope_update), fit)
                 a, lower = descent.dual_value(fit.eta)
@@ -274,17 +274,18 @@ class PrimalDual(AbstractSolver):
             settled=~news,
         )
 
-    def _screened(self, dual, point, energies, value):
+    def _screened(self, dual: Dual, point: Any, energies: Array, value: Array) -> Any:
         if self.rule == "none":
             return dual.fixed, point
         if self.rule == "phi":
             return screen(dual, point, energies, value)
-        found = gap_sphere(dual, point, energies, value)
-        fixed = Fixed(dual.fixed.zero | found.zero, dual.fixed.nonzero)
+        found, known = gap_sphere(dual, point, energies, value), dual.fixed
+        assert known is not None  # by `init`
+        fixed = Fixed(known.zero | found.zero, known.nonzero)
         return fixed, Dual(dual.objective, dual.threshold, fixed).point(point.a, point.tau)
 
 
-def supported(threshold, x0):
+def supported(threshold: Any, x0: Array) -> tuple[Array, Support]:
     """x0 with no more nonzeros than the threshold allows, and its support."""
     p = x0.shape[0] - threshold.n_free
     support = threshold.support(x0[:p])

@@ -1,10 +1,12 @@
 """Pursuits that minimise over a candidate support and prune it: GraSP, CoSaMP, subspace pursuit."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array
 
+from .._types import Info
 from ..iteration.termination import Cycle, SmallStep, StableSupport
 from ..objectives import AbstractRefittable
 from ..thresholds import union
@@ -29,21 +31,21 @@ class AbstractPursuit(AbstractSolver):
         return True
 
     @property
-    def default_termination(self):
+    def default_termination(self) -> Any:
         return (StableSupport() if self.refits else SmallStep()) | Cycle()
 
     @property
-    def default_max_steps(self):
+    def default_max_steps(self) -> int:
         return 100
 
     @property
-    def returns_best(self):
+    def returns_best(self) -> bool:
         return True
 
-    def init(self, objective, threshold, x0, key):
+    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
         return start(objective, threshold, x0, jnp.ones((), objective.dtype))
 
-    def step(self, objective, threshold, state, t):
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         scores = threshold.scores(-threshold.free_gradient(state.x, state.grad))
         candidates = threshold.select(scores, self.expansion)
         # A start at zero has no support of its own yet.
@@ -75,11 +77,11 @@ class GraSP(AbstractPursuit):
     debias: bool = eqx.field(static=True)
     expansion = 2
 
-    def __init__(self, debias: bool = True):
+    def __init__(self, debias: bool = True) -> None:
         self.debias = debias
 
     @property
-    def refits(self):
+    def refits(self) -> bool:
         return self.debias
 
 

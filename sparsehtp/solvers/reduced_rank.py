@@ -11,7 +11,7 @@ from .._tolerances import tolerance
 from .._types import is_concrete
 from ..linalg import dot
 from ..linalg.lanes import lane_by_lane
-from ..objectives import MultiResponse
+from ..objectives import LinearModel, MultiResponse
 
 
 class ReducedRank(NamedTuple):
@@ -90,7 +90,7 @@ def reduced_rank(objective: MultiResponse) -> ReducedRank:
     return ReducedRank(W, vectors[:, ::-1], jnp.maximum(0.5 * values[::-1], 0), mean, response_mean, singular)
 
 
-def _rows(features):
+def _rows(features: LinearModel) -> Array:
     # All rows, standardised: the closed form is for data that fit in memory.
     A = features.design.rows(jnp.arange(features.design.shape[0]))
     if features.mean is not None:
@@ -98,7 +98,7 @@ def _rows(features):
     return A if features.inverse_scale is None else A * features.inverse_scale
 
 
-def _solve(G, B):
+def _solve(G: Array, B: Array) -> tuple[Array, Array]:
     """Solution of a positive definite system in float64, and whether it is singular to working precision.
 
     A singular one is made regular by the smallest ridge, relative to its diagonal, that float64 allows. There is no
@@ -118,7 +118,7 @@ def _solve(G, B):
         return (scale[:, None] * Z).astype(B.dtype), singular
 
 
-def _eigen(M):
+def _eigen(M: Array) -> tuple[Array, Array]:
     dtype = M.dtype
     with jax.enable_x64(True):
         M = M.astype(jnp.float64)

@@ -1,13 +1,24 @@
 """Refits on a support, and what went wrong in them."""
 
-import jax.numpy as jnp
+from typing import Any
 
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .._types import Factors, Support
 from ..iteration.results import RESULTS
-from ..linalg import dot
+from ..linalg import Refit, dot
 from ..objectives import gather, scatter
 
 
-def refit(objective, threshold, entries, start, max_steps=None, target=None):
+def refit(
+    objective: Any,
+    threshold: Any,
+    entries: Support,
+    start: Array,
+    max_steps: int | None = None,
+    target: Array | None = None,
+) -> tuple[Array, Array]:
     """argmin of F over the entries of a support (and the threshold's box), and the `RESULTS` code of a fault, or 0.
 
     Reaching a step limit that the caller has set is no fault. A minimum above the target need not be found.
@@ -18,7 +29,9 @@ def refit(objective, threshold, entries, start, max_steps=None, target=None):
     return scatter(fit.z, entries, start.shape[0]), _fault(fit, max_steps)
 
 
-def refit_left(objective, threshold, x, factors, max_steps=None):
+def refit_left(
+    objective: Any, threshold: Any, x: Array, factors: Factors, max_steps: int | None = None
+) -> tuple[Array, Factors, Array]:
     """argmin of F over the matrices whose columns lie in the span of `factors.left`, its factors, and a fault or 0."""
     W = threshold.matrix(x)
     start = threshold.join(dot(factors.left.T, W), x)
@@ -34,6 +47,6 @@ def refit_left(objective, threshold, x, factors, max_steps=None):
     )
 
 
-def _fault(fit, max_steps):
+def _fault(fit: Refit, max_steps: int | None) -> Array:
     unsolved = jnp.where(fit.solved | (max_steps is not None), 0, RESULTS.max_steps)
     return jnp.where(fit.singular, RESULTS.singular, unsolved).astype(jnp.int32)

@@ -42,7 +42,7 @@ class AbstractStochastic(AbstractSolver):
     requires = AbstractFiniteSum
     structures = (*UNITS, "rank")
 
-    def check(self, objective, threshold):
+    def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
         size = getattr(self, "batch_size", 1)
         if size > objective.n_samples:
@@ -56,14 +56,14 @@ class AbstractStochastic(AbstractSolver):
             )
 
     @property
-    def default_termination(self):
+    def default_termination(self) -> Any:
         return SmallStep() & SmallGradient()
 
     @property
-    def default_max_steps(self):
+    def default_max_steps(self) -> int:
         return 200
 
-    def init(self, objective, threshold, x0, key):
+    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
         x, _ = threshold(x0)
         forward = objective.forward(x)
         grad = objective.grad_at(forward, x)
@@ -79,7 +79,18 @@ class AbstractStochastic(AbstractSolver):
         """Step size of epoch t."""
         return self.step_rule.propose(objective, state.forward, state.grad, None, state.step_size, t)
 
-    def finish(self, objective, threshold, old, x, support, size, memory, ifo, thresholds) -> tuple[Any, Info]:
+    def finish(
+        self,
+        objective: Any,
+        threshold: Any,
+        old: Any,
+        x: Array,
+        support: Any,
+        size: Array,
+        memory: Any,
+        ifo: Array | int,
+        thresholds: Array | int,
+    ) -> tuple[Any, Info]:
         """The state and the Info after an epoch that ends at x."""
         forward = objective.forward(x, threshold.entries(x, support))
         value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
@@ -170,24 +181,24 @@ class StochasticHT(AbstractStochastic):
 
     def __init__(
         self, step: AbstractStep | None = None, batch_size: int = 1, epoch: int | None = None, replacement: bool = True
-    ):
+    ) -> None:
         self.step_rule = SampleStep(0.5, batch_size) if step is None else step
         self.batch_size, self.epoch, self.replacement = batch_size, epoch, replacement
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         check_sampling(self.step_rule, self.batch_size, self.epoch, "epoch")
 
     @property
-    def returns_best(self):
+    def returns_best(self) -> bool:
         return True
 
-    def step(self, objective, threshold, state, t):
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         n, samples = objective.n_samples, objective.samples()
         steps = max(n // self.batch_size, 1) if self.epoch is None else self.epoch
         size = self.size(objective, state, t)
         batches = draw(jax.random.fold_in(state.key, t), n, self.batch_size, steps, self.replacement)
 
-        def inner(carry, i):
+        def inner(carry: Any, i: Any) -> Any:
             x, _ = carry
             return threshold(x - size * samples.grad(x, i), size), None
 
@@ -242,12 +253,12 @@ class SVRGHT(AbstractStochastic):
         random_iterate: bool = False,
         radius: float | None = None,
         replacement: bool = True,
-    ):
+    ) -> None:
         self.step_rule = SampleStep(0.125, batch_size) if step is None else step
         self.inner_steps, self.batch_size = inner_steps, batch_size
         self.random_iterate, self.radius, self.replacement = random_iterate, radius, replacement
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         check_sampling(self.step_rule, self.batch_size, self.inner_steps, "inner_steps")
         if self.radius is not None:
             positive("radius", self.radius)
@@ -269,7 +280,7 @@ class SVRGHT(AbstractStochastic):
         m = int(np.ceil(4 * (8 * c - 1)))
         return cls(SampleStep(0.125), inner_steps=m, random_iterate=True), int(np.ceil(8 * c * (8 * c - 1) * K))
 
-    def step(self, objective, threshold, state, t):
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         n, samples = objective.n_samples, objective.samples()
         m = max(3 * n // self.batch_size, 1) if self.inner_steps is None else self.inner_steps
         size = self.size(objective, state, t)
@@ -278,7 +289,7 @@ class SVRGHT(AbstractStochastic):
         anchor = samples.scores_at(state.forward)
         constant = state.grad - samples.penalty_grad(state.x)
 
-        def inner(j, carry):
+        def inner(j: Any, carry: Any) -> Any:
             x, _ = carry
             i = batches[j]
             change = samples.mean_gradient(samples.scores(x, i) - anchor[i], i)
@@ -319,26 +330,26 @@ class SAGAHT(AbstractStochastic):
     batch_size: int = eqx.field(static=True)
     replacement: bool = eqx.field(static=True)
 
-    def __init__(self, step: AbstractStep | None = None, batch_size: int = 1, replacement: bool | None = None):
+    def __init__(self, step: AbstractStep | None = None, batch_size: int = 1, replacement: bool | None = None) -> None:
         self.step_rule = SampleStep(1 / 3, batch_size) if step is None else step
         self.batch_size = batch_size
         self.replacement = batch_size == 1 if replacement is None else replacement
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         check_sampling(self.step_rule, self.batch_size, None, "epoch")
         if self.replacement and self.batch_size > 1:
             raise ValueError("replacement: mini-batches of SAGAHT are drawn without replacement; leave it None.")
 
-    def remember(self, objective, x, forward):
+    def remember(self, objective: Any, x: Array, forward: Any) -> Any:
         return objective.samples().scores_at(forward)
 
-    def step(self, objective, threshold, state, t):
+    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         n, samples = objective.n_samples, objective.samples()
         steps = n // self.batch_size
         size = self.size(objective, state, t)
         batches = draw(jax.random.fold_in(state.key, t), n, self.batch_size, steps, self.replacement)
 
-        def inner(carry, i):
+        def inner(carry: Any, i: Any) -> Any:
             x, _, table, mean = carry
             scores = samples.scores(x, i)
             change = samples.mean_gradient(scores - table[i], i)

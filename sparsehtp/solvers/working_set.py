@@ -79,23 +79,23 @@ def pool_of(objective: Any, threshold: Any, features: Int[Array, "w"]) -> Pool:
     return Pool(objective.subset(features), features, position[whole.keep], whole.kept[features])
 
 
-def gram_equations(equations):
+def gram_equations(equations: Any) -> GramEquations:
     """Normal equations with their matrix."""
     A = equations.columns(jnp.arange(equations.rhs.shape[0], dtype=jnp.int32))
     return GramEquations(A, equations.rhs, equations.diagonal, equations.constant)
 
 
-def alone(equations, grad):
+def alone(equations: Any, grad: Array) -> Array:
     """Twice the decrease of F from moving each coefficient alone."""
     return grad**2 / jnp.where(equations.diagonal > 0, equations.diagonal, jnp.inf)
 
 
-def promises(objective, threshold, state, chosen, growing):
+def promises(objective: Any, threshold: Any, state: Any, chosen: Array, growing: Any) -> Array:
     """How much every feature promises: alone where the support is to grow, else in its best swap."""
     equations = objective.normal_equations(state.x)
     single = alone(equations, jnp.where(jnp.isfinite(state.value), state.grad[: chosen.shape[0]], equations.rhs))
 
-    def swaps():
+    def swaps() -> Any:
         free = objective.n_free
         idx, mask = state.support.idx[free:], state.support.mask[free:]
         return swap_scores(equations, whole_pool(objective, threshold).kept, idx, mask)
@@ -103,7 +103,7 @@ def promises(objective, threshold, state, chosen, growing):
     return jnp.where(growing, single, lax.cond(any_lane(~growing), swaps, lambda: single))
 
 
-def swap_scores(equations, kept, idx, mask):
+def swap_scores(equations: Any, kept: Array, idx: Array, mask: Array) -> Array:
     """The gain of the best swap of every feature, from one block of Gram columns."""
     K = jnp.where(mask[:, None], equations.columns(idx), 0)
     p, dtype = K.shape[1], K.dtype
@@ -113,7 +113,7 @@ def swap_scores(equations, kept, idx, mask):
     chosen = jnp.zeros(p, bool).at[idx].max(mask)
     block = min(BLOCK, p)
 
-    def gains(first):
+    def gains(first: Array) -> tuple[Array, Array]:
         first = jnp.minimum(first, p - block)  # the last block overlaps the one before
         features = first + jnp.arange(block, dtype=jnp.int32)
         part = lax.dynamic_slice_in_dim(K, first, block, axis=1)
