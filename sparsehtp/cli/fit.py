@@ -85,7 +85,7 @@ def make_estimator(options: Options) -> Any:
         fit_intercept=problem.intercept,
         standardize=problem.standardize,
         cv=options.cv,
-        one_se=options.one_se,
+        rule="one_se" if options.rule == "one-se" else options.rule,
         random_state=problem.seed,
         max_iter=options.max_steps,
     )
@@ -117,6 +117,7 @@ def describe(data: Data, split: Split, estimator: Any, options: Options, source:
         "loss": options.problem.loss,
         "solver": options.problem.solver,
         "l2": float(estimator.l2_),
+        "refit_l2": float(estimator.refit_l2_),
         "standardize": options.problem.standardize,
         "fit_intercept": options.problem.intercept,
         "dtype": options.problem.dtype,
@@ -156,6 +157,12 @@ def _describe_cv(results: dict[str, Any] | None) -> dict[str, Any] | None:
         "folds": len(results["scores"]),
         "best": int(results["best_index"]),
         "one_standard_error": int(results["best_1se_index"]),
+        "rule": results["rule"],
+        "chosen": int(results["row"]),
+        "contenders": [
+            {"row": int(row), "difference": float(d), "standard_error": float(se)}
+            for row, d, se in zip(results["contenders"], results["difference"], results["difference_se"], strict=True)
+        ],
         "table": [dict(zip(columns, row, strict=True)) for row in table],
     }
 

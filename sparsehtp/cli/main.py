@@ -17,6 +17,7 @@ from .options import (
     PathOptions,
     Precision,
     Problem,
+    RuleName,
     SolverName,
 )
 
@@ -129,7 +130,7 @@ def _computing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # Options of `fit` that need all rows in memory.
-NOT_STREAMED = ("solver", "standardize", "cv", "one_se", "test_size", "max_steps", "save")
+NOT_STREAMED = ("solver", "standardize", "cv", "rule", "test_size", "max_steps", "save")
 
 
 @app.command(help=FIT_HELP)
@@ -163,13 +164,13 @@ def fit(
     standardize: Standardize = PROBLEM.standardize,
     intercept: Intercept = PROBLEM.intercept,
     cv: Annotated[int, typer.Option(help="Folds, for --k cv.", min=2)] = FIT.cv,
-    one_se: Annotated[
-        bool,
+    rule: Annotated[
+        RuleName,
         typer.Option(
-            "--one-se/--best",
-            help="For --k cv: the fewest features within one standard error of the best, or the best itself.",
+            help="For --k cv: features found under a strong ridge and refitted at a tenth of it, the fewest features "
+            "within one standard error of the best, or the best itself."
         ),
-    ] = FIT.one_se,
+    ] = FIT.rule,
     test_size: Annotated[
         float, typer.Option(help="Fraction of the rows held out for a test score, below 1.", min=0)
     ] = FIT.test_size,
@@ -184,7 +185,7 @@ def fit(
     ),
 ) -> None:
     problem = Problem(loss, solver, standardize, intercept, seed, dtype)
-    options = Options(problem, k, l2, cv, one_se, test_size, max_steps)
+    options = Options(problem, k, l2, cv, rule, test_size, max_steps)
     if file is not None and shards is None:
         _refuse(context, ("checkpoint",), "it needs --shards")
         from ..datasets import load_file

@@ -7,6 +7,7 @@ LossName = Literal["squared", "huber", "logistic", "hinge", "smoothed-hinge", "p
 SolverName = Literal["auto", "best-subset", "forward", "foba", "htp", "iht", "grasp", "subspace-pursuit"]
 CriterionName = Literal["ebic", "bic", "aic", "sic"]
 GraphSolverName = Literal["auto", "htp", "iht", "grasp", "forward", "foba"]
+RuleName = Literal["strong-ridge", "one-se", "best"]
 Precision = Literal["float64", "float32"]
 
 
@@ -30,7 +31,7 @@ class Options:
     k: str = "cv"
     l2: float | None = None
     cv: int = 5
-    one_se: bool = True
+    rule: RuleName = "strong-ridge"
     test_size: float = 0.0
     max_steps: int | None = None
 

@@ -38,7 +38,10 @@ def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Se
     facts.add_row("data", escape(f"{model['file']}, {model['n']} training rows, target {model['target']}"))
     if model["classes"]:
         facts.add_row("predicts", escape("{+1} (positive side) against {-1}".format_map(model["classes"])))
-    facts.add_row("model", f"{model['loss']} loss, k = {model['k']}, l2 = {model['l2']:g}{choice}")
+    l2 = f"l2 = {model['l2']:g}"
+    if model["refit_l2"] != model["l2"]:
+        l2 = f"features found at {l2}, coefficients at l2 = {model['refit_l2']:g}"
+    facts.add_row("model", f"{model['loss']} loss, k = {model['k']}, {l2}{choice}")
     for part, rows in (("train", model["n"]), ("test", model["n_test"])):
         if rows:
             score = model[f"{part}_score"]
@@ -54,25 +57,23 @@ def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Se
 def _cv_table(model: dict[str, Any]) -> Table:
     """The rows of the cross-validation that explain the choice."""
     cv, grid = model["cv"], model["cv"]["table"]
-    one_se, best = cv["one_standard_error"], cv["best"]
-    same_l2 = [i for i, row in enumerate(grid) if row["l2"] == grid[best]["l2"]]
-    rows = {
-        min(same_l2, key=lambda i: grid[i]["k"]): "fewest features",
-        one_se: "within one std. error",
-        best: "best",
-        max(same_l2, key=lambda i: grid[i]["k"]): "most features",
-    }
-    if one_se == best:
-        rows[best] = "best, and within one std. error"
+    best, chosen = cv["best"], cv["chosen"]
+    rows = {min(range(len(grid)), key=lambda i: grid[i]["k"]): "no feature"}
+    if cv["rule"] == "strong-ridge":
+        for each in cv["contenders"]:
+            near = each["difference"] <= 2 * each["standard_error"]
+            rows[each["row"]] = "best k of its l2, " + ("not clearly worse" if near else "clearly worse")
+    else:
+        rows[cv["one_standard_error"]] = "fewest features within one std. error"
+    rows[best] = "best"
     table = Table(title=f"Cross-validation, {cv['folds']} folds", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("k", "l2", "held-out loss", "std. error"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
     for i, note in sorted(rows.items(), key=lambda item: (grid[item[0]]["k"], item[0])):
         row = grid[i]
-        taken = row["k"] == model["k"] and row["l2"] == model["l2"]
         numbers = (f"{row['k']}", f"{row['l2']:g}", f"{row['mean_loss']:#.5g}", f"{row['se']:.3g}")
-        table.add_row(*numbers, note + (" (chosen)" if taken else ""), style="bold" if taken else None)
+        table.add_row(*numbers, note + (" (chosen)" if i == chosen else ""), style="bold" if i == chosen else None)
     return table
 
 

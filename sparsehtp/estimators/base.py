@@ -19,7 +19,7 @@ from .._cache import disk_cache
 from .._solve import solve
 from .._types import ArrayLike, replace, seeded
 from ..certificates.certificate import Certificate, certificate
-from ..grids.choose import choose
+from ..grids.choose import BY_FOLDS, choose
 from ..grids.path import Path
 from ..iteration.results import FIRED, RESULTS, Solution
 from ..losses import AbstractLoss
@@ -52,6 +52,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     support_: Bool[np.ndarray, "p"]
     k_: int
     l2_: np.floating | Float[np.ndarray, "p"]
+    refit_l2_: np.floating | Float[np.ndarray, "p"]
     n_iter_: int
     path_: Path | list | None  # type: ignore[type-arg]
     cv_results_: dict | None  # type: ignore[type-arg]
@@ -81,6 +82,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         solver = parameters.make_solver(self.solver)
         max_steps = None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1)
         termination = parameters.make_termination(self.tol, loss, solver)
+        by_folds, refit = parameters.make_rule(self.rule, self.one_se), 1.0
         seed = parameters.make_seed(self.random_state)
         counted = weights > 0
         folds = None
@@ -108,7 +110,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         levels = selection.make_levels(samples, units - template.keep.size, padding, threshold)
         rule = k if isinstance(k, str) else None
         if folds is not None:
-            rule = "one_se" if self.one_se else "best"
+            rule = by_folds
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
         with disk_cache(), jax.enable_x64(X.dtype == np.float64):
             key = seeded(seed)
@@ -128,7 +130,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             results: dict[str, Any] | None = None
             if rule is None:
                 final = replace(threshold, k=np.int32(k))
-                solutions = [solve(model, final, solver, **ending) for model in models]
+                solutions = selected = [solve(model, final, solver, **ending) for model in models]
             else:
 
                 def own_samples(path: Path) -> Path:  # the models' weights are scaled, and their columns may be padded
@@ -142,23 +144,29 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                     levels.padded,
                     None if folds is None else padding.l2s(self._l2_grid if l2 is None else l2[None]),
                     rule=rule,
+                    refit=None if l2 is None else refit,  # an l2 that the user gives is that of the model
                     folds=folds,
                     solver=solver,
                     samples=own_samples,
                     **ending,
                 )
-                k, solutions = choice.k, choice.solution
+                k, solutions, selected, refit = choice.k, choice.solution, choice.selected, choice.refit
                 paths = [own_samples(padding.path(levels.cut_path(path))) for path in choice.path]
                 if folds is not None:
-                    results = levels.table(choice.scores) | {"l2s": paths[0].l2s}
+                    results = levels.table(choice.scores) | {"l2s": paths[0].l2s, "rule": rule}
+                    results["row"] = results[BY_FOLDS[rule]]
                     models = [model.reweighted(l2=choice.l2) for model in models]
-            bare = [each._replace(key=None, state=None) for each in solutions]  # type: ignore[arg-type]  # neither is kept
-            solutions = [padding.solution(jax.tree.map(np.asarray, each)) for each in bare]
+            bare: dict[str, Any] = {"key": None, "state": None}  # neither is kept
+            solutions, selected = (
+                [padding.solution(jax.tree.map(np.asarray, each._replace(**bare))) for each in fits]
+                for fits in (solutions, selected)
+            )
             self.l2_ = padding.user_l2(np.asarray(models[0].l2))[()]
+            self.refit_l2_ = refit * self.l2_
         template = replace(template, k=np.int32(k))
         self.k_, self.cv_results_ = int(k), results
         self._certificates = None
-        _EVIDENCE[self] = padding, [(model, template, each) for model, each in zip(models, solutions, strict=True)]
+        _EVIDENCE[self] = padding, [(model, template, each) for model, each in zip(models, selected, strict=True)]
         return self._set_attributes(template, paths, solutions)
 
     def _set_attributes(self, threshold: Any, paths: list[Path] | None, solutions: list[Solution]) -> list[RESULTS]:

@@ -39,11 +39,11 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
 
     Args:
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
-            by cross-validation among 0, 1, ..., 10, 12, ..., 20, 25, 30, 40, 50, up to half the samples. "aic", "bic",
-            "ebic", "sic": chosen among these by the criterion, see `information_criterion`; a weight counts as that
-            many rows.
-        l2: ridge strength >= 0 in units of the mean loss, a number or (p,). "auto": chosen together with k from 0.001,
-            0.01, 0.03, 0.1 if k="cv", since shrinkage helps on noisy data; else 0.001, so that coefficients are
+            by cross-validation among 0, 1, ..., 10, 12, ..., 20, 25, 30, 40, 50, up to a quarter of the samples (of
+            fewer than 20, up to 5). "aic", "bic", "ebic", "sic": chosen among these by the criterion, see
+            `information_criterion`; a weight counts as that many rows.
+        l2: ridge strength >= 0 in units of the mean loss, a number or (p,). "auto": chosen together with k from 0.01,
+            0.1, 1 if k="cv", since shrinkage helps to find features in noise; else 0.001, so that coefficients are
             determined where the classes can be separated. Scikit-learn's C is 1 / (n l2).
         loss: "logistic", "smoothed_hinge", "hinge", "softmax", or a loss instance. "softmax" is for more than two
             classes (two are the logistic loss), k an integer or "cv", without groups, signs or bounds; its solver is
@@ -64,8 +64,12 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         cv: number of folds, shuffled and stratified (fewer, with a warning, where a class has fewer samples); any
             scikit-learn splitter; or pairs (train, test). A class with a single sample leaves no folds: then ebic takes
             over, with a warning.
-        one_se: take the fewest features whose mean held-out loss is within one standard error of the least, and the
-            largest l2 among those; False: the least loss itself.
+        rule: how k="cv" chooses. "strong-ridge": features are searched at every l2, their coefficients fitted again at
+            a tenth of it, and these scored on the folds; of the best k of every l2 the one with the largest l2 whose
+            score is not clearly worse than the best is taken, see `choose` (at an l2 that is given there is no refit).
+            "one_se": the fewest features whose mean held-out loss is within one standard error of the least, and the
+            largest l2 among those. "best": the least loss itself.
+        one_se: deprecated; True is rule="one_se", False rule="best".
         random_state: seed or RandomState for shuffling folds and for perturbed starts. None: a fixed seed, so that
             equal data give equal fits.
         max_iter: step limit of the final fit; None: the solver's.
@@ -78,16 +82,20 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         intercept_: (1,) or (classes,).
         classes_: the labels, sorted.
         support_: (p,) mask of the chosen features, whose coefficients may be zero; for several classes, of any of them.
-        k_, l2_: the values used.
+        k_, l2_: the values that the features were chosen with.
+        refit_l2_: the ridge strength of the coefficients; less than l2_ after "strong-ridge".
         n_iter_: steps of the final fit, the most of any class.
         path_: the `Path` of fits to all data that k was chosen from; None for an integer k.
-        cv_results_: with k="cv", a dict of arrays over the grid: ks, l2s, mean_loss, se, and scores (folds, grid); and
-            the rows best_index and best_1se_index. Else None.
-        certificate_: `Certificate` of the fit, computed when it is first read. The estimator holds on to the training
-            data until then; pickles and saved files do not, and it is None after them unless it was read before.
+        cv_results_: with k="cv", a dict of arrays over the grid: ks, l2s, mean_loss, se, and scores (folds, grid); the
+            rows best_index, best_1se_index and strong_ridge_index; contenders, the row of every l2 that "strong-ridge"
+            looks at, with its difference to the best row and the difference_se; rule, and row, the one taken. Else
+            None.
+        certificate_: `Certificate` of the chosen features at l2_, computed when it is first read. The estimator holds
+            on to the training data until then; pickles and saved files do not, and it is None after them unless it was
+            read before.
         result_: how the final fit ended, a name in `RESULTS`.
         fired_: names of the stopping criteria that held, "none" if none did.
-        objective_value_: the minimum found.
+        objective_value_: the objective at coef_ and refit_l2_.
         history_: dict of arrays with one entry per step, see `Info`.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
@@ -117,7 +125,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
     coef_: Float[np.ndarray, "1+(classes-1)*(classes>2) p"]  # one row for two classes, else one for each
     intercept_: Float[np.ndarray, "1+(classes-1)*(classes>2)"]
     _default_l2 = 1e-3
-    _l2_grid = (1e-3, 1e-2, 3e-2, 1e-1)
+    _l2_grid = (1e-2, 1e-1, 1.0)
 
     def __init__(
         self,
@@ -134,7 +142,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         bounds: tuple[Any, Any] | None = None,
         class_weight: dict[Any, float] | str | None = None,
         cv: Any = 5,
-        one_se: bool = True,
+        rule: str = "strong-ridge",
+        one_se: bool | None = None,
         random_state: Any = None,
         max_iter: int | None = None,
         tol: float | None = None,
@@ -151,6 +160,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         self.bounds = bounds
         self.class_weight = class_weight
         self.cv = cv
+        self.rule = rule
         self.one_se = one_se
         self.random_state = random_state
         self.max_iter = max_iter
@@ -177,7 +187,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         results = self._fit(X, code, signs, weights, loss)
         counted = weights > 0
         margins = np.stack(signs, axis=1)[counted] * (X[counted] @ self.coef_.T + self.intercept_)
-        if np.max(self.l2_) == 0 and margins.min(axis=0).max() > 0:
+        if np.max(self.refit_l2_) == 0 and margins.min(axis=0).max() > 0:
             self._warn(
                 "The chosen features separate the classes perfectly, so the coefficients are not determined "
                 "without l2; set l2 > 0."
@@ -222,7 +232,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
                 solver=solver,
                 max_steps=None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1),
                 termination=parameters.make_termination(self.tol, Logistic(), solver),
-                one_se=self.one_se,
+                rule=parameters.make_rule(self.rule, self.one_se),
                 fit_intercept=self.fit_intercept,
                 standardize=self.standardize,
                 key=seeded(seed),
@@ -232,7 +242,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         self.coef_, self.intercept_ = solution.x.T, solution.intercept
         self.support_ = np.zeros(X.shape[1], bool)
         self.support_[solution.support.idx[solution.support.mask]] = True
-        self.k_, self.l2_, self.cv_results_ = fit.k, fit.l2, fit.results
+        self.k_, self.l2_, self.refit_l2_, self.cv_results_ = fit.k, fit.l2, fit.refit_l2, fit.results
         self.path_ = self._certificates = None
         self.n_iter_ = int(solution.num_steps)
         result = RESULTS(int(solution.result))

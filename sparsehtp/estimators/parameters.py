@@ -1,11 +1,13 @@
 """The parameters that the estimators share, as parts of a solve; errors name the parameter."""
 
 import numbers
+import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from ..grids.choose import BY_FOLDS
 from ..grids.criteria import NAMES
 from ..iteration.termination import AbstractTermination, Cycle, SmallGradient, SmallStep
 from ..losses import AbstractLoss, Hinge, Huber, Logistic, Poisson, SmoothedHinge, Squared
@@ -45,6 +47,18 @@ def check_k(k: Any) -> int | str:
             raise ValueError(f"k: needs an integer >= 0, 'cv', or one of {', '.join(NAMES)}, got {k!r}.")
         return k
     return check_count("k", k, 0)
+
+
+def make_rule(rule: Any, one_se: Any) -> str:
+    """The rule by which cross-validation chooses."""
+    if one_se is not None:
+        warnings.warn(
+            'one_se: is deprecated; use rule="one_se" for True and rule="best" for False.', FutureWarning, stacklevel=4
+        )
+        return "one_se" if one_se else "best"
+    if rule not in tuple(BY_FOLDS):
+        raise ValueError(f"rule: must be one of {', '.join(BY_FOLDS)}, got {rule!r}.")
+    return str(rule)
 
 
 def make_loss(loss: Any, names: tuple[str, ...], classification: bool) -> AbstractLoss:

@@ -28,12 +28,12 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
     Args:
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
-            by cross-validation among 0, 1, ..., 10, 12, ..., 20, 25, 30, 40, 50, up to half the samples. "aic", "bic",
-            "ebic", "sic": chosen among these by the criterion, see `information_criterion`; a weight counts as that
-            many rows.
+            by cross-validation among 0, 1, ..., 10, 12, ..., 20, 25, 30, 40, 50, up to a quarter of the samples (of
+            fewer than 20, up to 5). "aic", "bic", "ebic", "sic": chosen among these by the criterion, see
+            `information_criterion`; a weight counts as that many rows.
         l2: ridge strength >= 0 in units of the mean loss, a number or (p,). "auto": chosen together with k from 1e-6,
-            0.01, 0.1, 1 if k="cv", since shrinkage helps on noisy data; else 1e-6, enough to make collinear features
-            determined and too small to be seen otherwise.
+            0.01, 0.1, 1 if k="cv", since shrinkage helps to find features in noise; else 1e-6, enough to make collinear
+            features determined and too small to be seen otherwise.
         loss: "squared", "huber" (delta 1, in units of y), "poisson" (log link, y >= 0), or a loss instance
             (`predict` gives its `mean`).
         solver: "auto" (`BestSubset`; `HTP` with groups, signs or bounds; `IHT` with decreasing steps where the loss is
@@ -50,8 +50,12 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         bounds: (lower, upper), each None, a number or (p,), in original units, with lower <= 0 <= upper.
         cv: number of folds, shuffled (fewer, with a warning, where there are fewer samples); any scikit-learn splitter;
             or pairs (train, test). A single sample leaves no folds: then ebic takes over, with a warning.
-        one_se: take the fewest features whose mean held-out loss is within one standard error of the least, and the
-            largest l2 among those; False: the least loss itself.
+        rule: how k="cv" chooses. "strong-ridge": features are searched at every l2, their coefficients fitted again at
+            a tenth of it, and these scored on the folds; of the best k of every l2 the one with the largest l2 whose
+            score is not clearly worse than the best is taken, see `choose` (at an l2 that is given there is no refit).
+            "one_se": the fewest features whose mean held-out loss is within one standard error of the least, and the
+            largest l2 among those. "best": the least loss itself.
+        one_se: deprecated; True is rule="one_se", False rule="best".
         random_state: seed or RandomState for shuffling folds and for perturbed starts. None: a fixed seed, so that
             equal data give equal fits.
         max_iter: step limit of the final fit; None: the solver's.
@@ -62,16 +66,20 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         coef_: (p,) coefficients; zero outside `support_`.
         intercept_: float.
         support_: (p,) mask of the chosen features, whose coefficients may be zero.
-        k_, l2_: the values used.
+        k_, l2_: the values that the features were chosen with.
+        refit_l2_: the ridge strength of the coefficients; less than l2_ after "strong-ridge".
         n_iter_: steps of the final fit.
         path_: the `Path` of fits to all data that k was chosen from; None for an integer k.
-        cv_results_: with k="cv", a dict of arrays over the grid: ks, l2s, mean_loss, se, and scores (folds, grid); and
-            the rows best_index and best_1se_index. Else None.
-        certificate_: `Certificate` of the fit, computed when it is first read. The estimator holds on to the training
-            data until then; pickles and saved files do not, and it is None after them unless it was read before.
+        cv_results_: with k="cv", a dict of arrays over the grid: ks, l2s, mean_loss, se, and scores (folds, grid); the
+            rows best_index, best_1se_index and strong_ridge_index; contenders, the row of every l2 that "strong-ridge"
+            looks at, with its difference to the best row and the difference_se; rule, and row, the one taken. Else
+            None.
+        certificate_: `Certificate` of the chosen features at l2_, computed when it is first read. The estimator holds
+            on to the training data until then; pickles and saved files do not, and it is None after them unless it was
+            read before.
         result_: how the final fit ended, a name in `RESULTS`.
         fired_: names of the stopping criteria that held, "none" if none did.
-        objective_value_: the minimum found.
+        objective_value_: the objective at coef_ and refit_l2_.
         history_: dict of arrays with one entry per step, see `Info`.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
@@ -111,7 +119,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         positive: bool = False,
         bounds: tuple[Any, Any] | None = None,
         cv: Any = 5,
-        one_se: bool = True,
+        rule: str = "strong-ridge",
+        one_se: bool | None = None,
         random_state: Any = None,
         max_iter: int | None = None,
         tol: float | None = None,
@@ -127,6 +136,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         self.positive = positive
         self.bounds = bounds
         self.cv = cv
+        self.rule = rule
         self.one_se = one_se
         self.random_state = random_state
         self.max_iter = max_iter

@@ -21,8 +21,8 @@ ROWS = ("ks", "l2s", "support", "features", "coefficients", "intercept", "value"
 
 
 def default_ks(samples: float, available: int) -> np.ndarray:
-    """0, 1, ..., 10 and then wider steps up to 50, half the samples, or the units to choose from."""
-    most = min(samples // 2, available)
+    """0, 1, ..., 10 and then wider steps up to 50, a quarter of the samples (5 of few), or the units to choose from."""
+    most = min(max(5, samples // 4), samples // 2, available)
     return np.array([k for k in KS if k <= most])
 
 

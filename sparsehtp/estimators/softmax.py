@@ -9,6 +9,7 @@ import numpy as np
 from .._programs import program
 from .._solve import solve
 from .._types import replace
+from ..grids.choose import BY_FOLDS
 from ..grids.cross_validation import decide
 from ..iteration.results import Solution
 from ..losses import Softmax
@@ -21,11 +22,13 @@ from .selection import KS
 
 
 class SoftmaxFit(NamedTuple):
-    """A fitted problem: the solution, the k and l2 used, and the table of a cross-validation."""
+    """A fitted problem: the solution, the k and l2 of the choice, the l2 of the coefficients, and the table of a
+    cross-validation."""
 
     solution: Solution
     k: int
     l2: Any
+    refit_l2: Any
     results: dict[str, Any] | None
 
 
@@ -44,7 +47,7 @@ def fit_softmax(
     solver: Any,
     max_steps: int | None,
     termination: Any,
-    one_se: bool,
+    rule: str,
     fit_intercept: bool,
     standardize: bool,
     key: jax.Array,
@@ -68,7 +71,7 @@ def fit_softmax(
     if k == "cv":
         ks = np.array([each for each in KS if each <= min(len(code) // 2, X.shape[1] - n_keep)], np.int32)
         l2s = padding.l2s(l2_grid if l2 is None else l2[None])
-        results, row = _cross_validate(objective, ks, l2s, folds, keep, solver, one_se, key)
+        results, row = _cross_validate(objective, ks, l2s, folds, keep, solver, rule, key)
         k = int(results["ks"][row])
         objective = objective.reweighted(l2=results["l2s"][row])
     solution: Any = solve(
@@ -83,7 +86,8 @@ def fit_softmax(
     solution = padding.solution(jax.tree.map(np.asarray, solution._replace(key=None, state=None)))
     if results is not None:
         results["l2s"] = padding.user_l2(results["l2s"])
-    return SoftmaxFit(solution, int(k), padding.user_l2(np.asarray(objective.l2))[()], results)
+    l2 = padding.user_l2(np.asarray(objective.l2))[()]
+    return SoftmaxFit(solution, int(k), l2, l2, results)
 
 
 def _cross_validate(
@@ -93,7 +97,7 @@ def _cross_validate(
     folds: Any,
     keep: Any,
     solver: AbstractSolver,
-    one_se: bool,
+    rule: str,
     key: jax.Array,
 ) -> tuple[dict[str, Any], int]:
     """The table over (l2, k), l2 major, and the chosen row."""
@@ -110,7 +114,7 @@ def _cross_validate(
     ]
     scores = np.stack(columns, axis=2).reshape(len(folds), -1)  # (folds, l2, k)
     results = {"ks": grid_k, "l2s": grid_l2, **decide(scores, test.sum(1), grid_k, grid_l2)}
-    return results, results["best_1se_index" if one_se else "best_index"]
+    return results, results[BY_FOLDS[rule]]
 
 
 @program

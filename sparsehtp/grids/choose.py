@@ -8,34 +8,41 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from .._programs import program
 from .._progress import Callback
 from .._solve import default_solver, solve
 from .._types import ArrayLike, replace
 from ..iteration.results import Solution
 from ..iteration.termination import AbstractTermination
 from ..solvers import AbstractSolver
+from ..solvers.refit import refit as refit_on
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
 from .criteria import NAMES, Criterion, information_criterion
 from .cross_validation import CrossValidation, cross_validate
 from .path import Path, solve_path
 
-BY_FOLDS = ("one_se", "best")
+BY_FOLDS = {"strong-ridge": "strong_ridge_index", "one_se": "best_1se_index", "best": "best_index"}
+REFIT = 0.1  # of l2, where features are chosen by "strong-ridge"
 
 
 class Choice(NamedTuple):
     """A chosen (k, l2) and the model there; of several objectives, tuples of solutions and paths.
 
     Attributes:
-        solution: the fit to all data at the chosen row.
+        solution: the model: the fit to all data at the chosen row, its coefficients fitted again at `refit` times l2.
+        selected: the same at l2 itself, as its features were chosen; `solution` where there was no refit.
         path: the fits to all data over the grid.
+        refit: the part of l2 that the model's coefficients are fitted at.
         row: the chosen row of the path.
         scores: what decided: the `CrossValidation`, or the values of the `Criterion`, the mean (for a criterion: the
             sum) over several objectives.
     """
 
     solution: Solution | tuple[Solution, ...]
+    selected: Solution | tuple[Solution, ...]
     path: Path | tuple[Path, ...]
+    refit: float
     row: int
     scores: CrossValidation | Criterion
 
@@ -60,7 +67,8 @@ def choose(
     ks: ArrayLike | None = None,
     l2s: ArrayLike | None = None,
     *,
-    rule: str = "one_se",
+    rule: str = "strong-ridge",
+    refit: float | None = None,
     folds: Any = 5,
     solver: AbstractSolver | None = None,
     key: jax.Array | None = None,
@@ -83,9 +91,11 @@ def choose(
             same samples, such as one class against the rest: one (k, l2) for all.
         threshold: a template as in `solve_path`; its k_max, if any, is that of the final fit too.
         ks, l2s, key, checkpoint, progress, memory: as in `solve_path`.
-        rule: "best": the least mean held-out loss; "one_se": the fewest units whose mean is within one standard error
-            of it, and the largest l2 among those; "aic", "bic", "ebic", "sic": the least value of that
-            `information_criterion`, without folds.
+        rule: "strong-ridge": see below; "best": the least mean held-out loss; "one_se": the fewest units whose mean is
+            within one standard error of it, and the largest l2 among those; "aic", "bic", "ebic", "sic": the least
+            value of that `information_criterion`, without folds.
+        refit: the part of l2 that the coefficients of the chosen features are fitted at, in folds as in the model.
+            None: 0.1 for "strong-ridge" over a grid of l2 (1 for losses without a second derivative), else 1.
         folds, scoring: as in `cross_validate`.
         solver: of the grid and the final fit. None: the default one for the final fit, and for the grid
             `BestSubset("fast")` in working sets (`FoBa` for losses that are not squared; for a criterion with the
@@ -101,6 +111,13 @@ def choose(
         TypeError: as there.
         SolveError: as in `solve`.
 
+    "strong-ridge": a ridge steadies the search for features in noise, but shrinks the coefficients more than prediction
+    wants. So features are searched at every l2 of the grid, all supports are fitted again at a tenth of it, and these
+    refits are scored. Every l2 has its best k; of those rows the one with the largest l2 is taken whose mean difference
+    to the best row over the folds is at most two standard errors of that difference. It stands on relaxed fits after
+    selection (Meinshausen 2007; Hazimeh and Mazumder 2020) and on shrinkage in noisy subset selection (Mazumder,
+    Radchenko and Dedieu 2023).
+
     The score of the chosen row is optimistic, as it is a minimum over the grid: judge the model on data that had no
     part in the choice. Standard errors and p-values of the chosen model are too optimistic.
 
@@ -115,6 +132,8 @@ def choose(
     if not objectives:
         raise ValueError("objective: needs at least one objective, got none.")
     template = _grid.template_of(objectives[0], threshold)
+    by_default = REFIT if rule == "strong-ridge" and l2s is not None and _grid.refittable(objectives[0]) else 1.0
+    refit = by_default if refit is None else refit
     search: dict[str, Any] = {
         "threshold": template,
         "solver": solver,
@@ -124,13 +143,14 @@ def choose(
     }
     scores: Any
     if rule in BY_FOLDS:
+        search |= {"folds": folds, "scoring": scoring, "refit": refit}
         runs = [
-            cross_validate(each, ks, l2s, folds, scoring=scoring, checkpoint=_part(checkpoint, several, i), **search)
+            cross_validate(each, ks, l2s, checkpoint=_part(checkpoint, several, i), **search)
             for i, each in enumerate(objectives)
         ]
         paths = tuple(run.path for run in runs)
         scores = dataclasses.replace(runs[0], scores=np.mean([run.scores for run in runs], axis=0))
-        row = scores.best_1se if rule == "one_se" else scores.best
+        row = scores.table[BY_FOLDS[rule]]
     else:
         search["solver"] = default_solver(objectives[0], template, "criterion") if solver is None else solver
         paths = tuple(
@@ -141,21 +161,35 @@ def choose(
         values = np.sum([information_criterion(path, rule).values for path in seen], axis=0)
         scores = Criterion(values, int(np.argmin(values)))
         row = scores.best
-    k, l2 = paths[0].ks[row], paths[0].l2s[row]
-    solutions = tuple(
-        solve(
-            each if l2s is None else each.reweighted(l2=l2),
-            replace(template, k=k),
-            solver,
-            path.at(row),
-            key=key,
-            max_steps=max_steps,
-            termination=termination,
-            throw=throw,
-        )
-        for each, path in zip(objectives, paths, strict=True)
-    )
-    return Choice(solutions if several else solutions[0], paths if several else paths[0], row, scores)
+    l2, final = paths[0].l2s[row], replace(template, k=paths[0].ks[row])
+    ending: dict[str, Any] = {"key": key, "max_steps": max_steps, "termination": termination, "throw": throw}
+    models = objectives if l2s is None else tuple(each.reweighted(l2=l2) for each in objectives)
+    fits = [solve(model, final, solver, path.at(row), **ending) for model, path in zip(models, paths, strict=True)]
+    selected = solutions = tuple(fits)
+    if refit != 1:
+        part = np.asarray(_grid.checked_refit(refit, models[0]), models[0].dtype)
+        solutions = tuple(_refitted(model, final, part, each) for model, each in zip(models, selected, strict=True))
+    if several:
+        return Choice(solutions, selected, paths, refit, row, scores)
+    return Choice(solutions[0], selected[0], paths[0], refit, row, scores)
+
+
+def _refitted(model: Any, threshold: AbstractThreshold, part: np.ndarray, selected: Solution) -> Solution:
+    """The solution with its coefficients fitted again at a part of l2."""
+    bound = threshold.bind(model)
+    x, intercept, value, fault = _refit(model, bound, part, selected.x, selected.intercept, selected.support)
+    result: Any = np.where(np.asarray(fault) == 0, np.asarray(selected.result), np.asarray(fault))
+    return selected._replace(x=x, intercept=intercept, value=value, result=result)
+
+
+@program
+def _refit(model: Any, threshold: Any, part: Any, x: Any, intercept: Any, support: Any) -> Any:
+    """Coefficients, intercept, value and fault of the minimum on a support at a part of l2."""
+    model = model.reweighted(l2=part * model.l2)
+    x = model.to_internal(x, intercept)
+    entries = threshold.entries(x, threshold.with_free(support, _grid.n_units(model, threshold)))
+    x, fault = refit_on(model, threshold, entries, x)
+    return *model.to_external(x), model.value(x, entries), fault
 
 
 def _part(checkpoint: str | Folder | None, several: bool, number: int) -> str | Folder | None:

@@ -38,7 +38,7 @@ class CrossValidation:
 
     @functools.cached_property
     def table(self) -> dict[str, Any]:
-        """The scores, their `mean_loss` and `se` over the folds, `best_index` and `best_1se_index`, over the grid."""
+        """The scores, their `mean_loss` and `se` over the folds, and the rows that the rules take, see `decide`."""
         grid = {"ks": self.path.ks, "l2s": self.path.l2s}
         return grid | decide(self.scores, self.fold_weight, *grid.values())
 
@@ -66,6 +66,11 @@ class CrossValidation:
         return self.table["best_1se_index"]
 
     @property
+    def strong_ridge(self) -> int:
+        """Row with the largest l2 whose best k is not clearly worse than the best row, see `choose`."""
+        return self.table["strong_ridge_index"]
+
+    @property
     def k(self) -> int:
         """Sparsity of the row `best`."""
         return int(self.path.ks[self.best])
@@ -87,6 +92,7 @@ def cross_validate(
     key: jax.Array | None = None,
     groups: ArrayLike | None = None,
     scoring: str | None = None,
+    refit: float = 1.0,
     checkpoint: str | Folder | None = None,
     progress: Callback | bool | None = None,
     memory: int | None = None,
@@ -108,6 +114,7 @@ def cross_validate(
             groups), any scikit-learn splitter, or an iterable of (train, test) indices or masks.
         groups: (n,) group label of every sample, for the splitter.
         scoring: None: the mean loss; "error": the share of wrong labels of a classification loss.
+        refit: score every support with its coefficients fitted again at this part of l2 (`path` keeps those at l2).
 
     Returns:
         A `CrossValidation`.
@@ -124,7 +131,9 @@ def cross_validate(
         raise TypeError(f"objective: folds are sample weights, which this {type(objective).__name__} has none of.")
     if scoring not in (None, "error") or (scoring == "error" and not _classifies(objective)):
         raise ValueError(f'scoring: must be None, or "error" for a classification loss, got {scoring!r}.')
-    grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, search="folds", error=scoring == "error")
+    grid = _grid.prepare(
+        objective, ks, l2s, threshold, solver, key, search="folds", refit=refit, error=scoring == "error"
+    )
     weights = host(objective.sample_weight)
     counts = _split(objective, folds, groups, grid.key)
     train, test = counts[0] * weights, counts[1] * weights
@@ -136,7 +145,7 @@ def cross_validate(
     rows = [jnp.asarray(np.vstack([part, weights]), objective.dtype) for part in (train, test)]
     grid = dataclasses.replace(grid, weights=_grid.Weights(*rows))
     fits = _grid.run(grid, memory, progress, checkpoint)
-    scores = fits.loss if fits.error is None else fits.error
+    scores = fits.loss if fits.score is None else fits.score
     return CrossValidation(
         scores=scores[:-1],
         results=fits.result[:-1],
@@ -151,20 +160,44 @@ def decide(
     sizes: Int[np.ndarray, "grid"],
     l2s: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """The mean of the scores over the folds, its standard error, the row where it is least, and the simplest near it.
+    """The scores with their mean over the folds and its standard error, and the rows that the rules take.
 
-    That one has the smallest size within one standard error of the least mean, then the largest l2.
+    best_index: the least mean. best_1se_index: the smallest size within one standard error of it, then the largest l2.
+    strong_ridge_index: among the best sizes of every l2, contenders (L,), that of the largest l2 whose difference (L,)
+    to the best row is at most two standard errors, difference_se (L,), of these differences over the folds.
     """
-    with np.errstate(invalid="ignore"):  # an infinite score has no standard error
-        mean = np.average(scores, axis=0, weights=fold_weight)
-        variance = np.average((scores - mean) ** 2, axis=0, weights=fold_weight)
-    se = np.sqrt(variance / max(len(scores) - 1, 1))
-    best = simplest = int(np.argmin(np.nan_to_num(mean, nan=np.inf, posinf=np.inf)))
+    mean, se = _moments(scores, fold_weight)
+    l2 = np.zeros(mean.size) if l2s is None else np.reshape(l2s, (mean.size, -1)).sum(1)
+    size = np.asarray(sizes)
+    order = np.lexsort((-l2, size, np.nan_to_num(mean, nan=np.inf, posinf=np.inf)))
+    best = simplest = int(order[0])
     near = np.flatnonzero(mean <= mean[best] + se[best])
     if near.size:  # there is a finite score
-        l2 = np.zeros(mean.size) if l2s is None else l2s.reshape(mean.size, -1).sum(1)
-        simplest = int(near[np.lexsort((mean[near], -l2[near], sizes[near]))[0]])
-    return {"mean_loss": mean, "se": se, "scores": scores, "best_index": best, "best_1se_index": simplest}
+        simplest = int(near[np.lexsort((mean[near], -l2[near], size[near]))[0]])
+    contenders = np.array([order[l2[order] == level][0] for level in np.unique(l2)[::-1]])
+    with np.errstate(invalid="ignore"):
+        difference, difference_se = _moments(scores[:, contenders] - scores[:, [best]], fold_weight)
+    unknown = ~np.isfinite(difference_se)  # where a score is infinite
+    difference[unknown], difference_se[unknown] = np.where(contenders[unknown] == best, 0, np.inf), 0
+    return {
+        "mean_loss": mean,
+        "se": se,
+        "scores": scores,
+        "best_index": best,
+        "best_1se_index": simplest,
+        "strong_ridge_index": int(contenders[np.argmax(difference <= 2 * difference_se)]),
+        "contenders": contenders,
+        "difference": difference,
+        "difference_se": difference_se,
+    }
+
+
+def _moments(scores: Float[np.ndarray, "folds m"], weight: Float[np.ndarray, "folds"]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over the folds and its standard error, columns that hold an infinite score apart."""
+    with np.errstate(invalid="ignore"):
+        mean = np.average(scores, axis=0, weights=weight)
+        variance = np.average((scores - mean) ** 2, axis=0, weights=weight)
+    return mean, np.sqrt(variance / max(len(scores) - 1, 1))
 
 
 def seed_from(key: jax.Array) -> int:

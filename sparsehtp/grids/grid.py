@@ -29,6 +29,7 @@ from ..linalg import LANE, one_by_one
 from ..objectives import AbstractObjective, MultiResponse, gather, scatter
 from ..solvers import AbstractSolver
 from ..solvers.base import AbstractPathSolver
+from ..solvers.refit import refit
 from ..thresholds import AbstractUnitThreshold, Sparsity
 
 DEFAULT_K = 20
@@ -52,7 +53,7 @@ class Fits(NamedTuple):
         coefficients: of the features, in original units.
         intercept, value, result: as in a Solution.
         loss: mean loss without l2 under the scoring weights.
-        error: share of wrong labels under the scoring weights; None unless asked for.
+        score: the loss of the refit, or the share of wrong labels; None where neither was asked for.
     """
 
     support: Support
@@ -62,7 +63,7 @@ class Fits(NamedTuple):
     value: ArrayLike
     result: ArrayLike
     loss: ArrayLike
-    error: ArrayLike | None
+    score: ArrayLike | None
 
 
 class Grid(eqx.Module):
@@ -75,6 +76,7 @@ class Grid(eqx.Module):
     ks: Int[Array, "K"]
     l2s: Float[Array, "L *p"] | None
     weights: Weights | None
+    refit: Float[Array, ""] | None  # what is scored is refitted on its support at this part of l2; None: the fit itself
     error: bool = eqx.field(static=True)
 
     @property
@@ -108,6 +110,7 @@ def prepare(
     key: Any,
     *,
     search: str | None = None,
+    refit: float = 1.0,
     error: bool = False,
     traced: bool = False,
 ) -> Grid:
@@ -137,7 +140,23 @@ def prepare(
     # The template keeps its bounds in original units: every lane binds it to its own standardisation.
     template = replace(threshold, k=ks.max(), k_max=largest.k_max)
     key = seeded(0) if key is None else key
-    return Grid(objective, template, solver, key, jnp.asarray(ks, jnp.int32), l2s, None, error)
+    part: Any = None if refit == 1 else np.asarray(checked_refit(refit, objective), objective.dtype)
+    return Grid(objective, template, solver, key, jnp.asarray(ks, jnp.int32), l2s, None, part, error)
+
+
+def refittable(objective: Any) -> bool:
+    """True if minima on a support can be found for another l2."""
+    loss = getattr(objective, "loss", None)
+    return hasattr(objective, "l2") and (loss is None or loss.twice_differentiable)
+
+
+def checked_refit(refit: Any, objective: Any) -> float:
+    """The part of l2 that supports are refitted at, or an error."""
+    if not isinstance(refit, numbers.Real) or not 0 < float(refit) < math.inf:
+        raise ValueError(f"refit: needs a positive part of l2, such as 0.1, got {refit!r}.")
+    if not refittable(objective):
+        raise TypeError("refit: needs an objective with l2 and a loss with a second derivative; leave it at 1.")
+    return float(refit)
 
 
 def checked_ks(objective: Any, threshold: Any, ks: Any) -> Int[np.ndarray, "K"]:
@@ -281,7 +300,8 @@ def _single_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fit
     problem = driver.Problem(objective, threshold, solver, solver.default_termination, x0, grid.key)
     outcome = driver.run(problem, solver.default_max_steps, None)
     entries = threshold.entries(outcome.x, outcome.support)
-    return _fit(grid, objective, scorer, outcome.x, outcome.support, entries, outcome.value, outcome.result)
+    ends = (outcome.value, outcome.result)
+    return _fit(grid, objective, threshold, scorer, outcome.x, outcome.support, entries, *ends)
 
 
 def _path_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fits:
@@ -291,7 +311,7 @@ def _path_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fits:
 
     def fit(row: Any) -> Fits:
         x = scatter(row.z, row.support, _size(objective))
-        return _fit(grid, objective, scorer, x, row.support, row.support, row.value, row.result)
+        return _fit(grid, objective, threshold, scorer, x, row.support, row.support, row.value, row.result)
 
     return lax.map(fit, trail)
 
@@ -299,6 +319,7 @@ def _path_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fits:
 def _fit(
     grid: Grid,
     objective: Any,
+    threshold: Any,
     scorer: Any,
     x: Float[Array, "d"],
     support: Support,
@@ -306,11 +327,14 @@ def _fit(
     value: Float[Array, ""],
     result: Int[Array, ""],
 ) -> Fits:
-    error = None
+    scored, score = x, None
+    if grid.refit is not None:
+        scored, _ = refit(objective.reweighted(l2=grid.refit * objective.l2), threshold, entries, x)
+        score = scorer.value(scored, entries)
     if grid.error:
         # The strict side is that of the classifier: a predictor of zero means -1.
-        label = jnp.where(scorer.forward(x, entries) > 0, 1, -1)
-        error = jnp.sum(scorer.sample_weight * (label != scorer.y)) / jnp.sum(scorer.sample_weight)
+        label = jnp.where(scorer.forward(scored, entries) > 0, 1, -1)
+        score = jnp.sum(scorer.sample_weight * (label != scorer.y)) / jnp.sum(scorer.sample_weight)
     w, intercept = objective.parts(x)
     n_free, p = objective.n_free, objective.n_coefficients
     features = Support(jnp.minimum(entries.idx, p - 1), entries.mask & (entries.idx < p))
@@ -324,5 +348,5 @@ def _fit(
         value=value,
         result=result,
         loss=scorer.value(x, entries),
-        error=error,
+        score=score,
     )

@@ -31,10 +31,12 @@ def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:
     ) -> tuple[Array, Array, Array, Array]:
         objective = grid.objective if l2 is None else grid.objective.reweighted(l2=l2)
         threshold = replace(grid.threshold, k=k).bind(objective)
-        n_free, p = objective.n_free, objective.n_coefficients
-        free = units + jnp.arange(n_free, dtype=jnp.int32)
-        whole = Support(jnp.concatenate([free, support.idx]), jnp.concatenate([jnp.ones(n_free, bool), support.mask]))
-        w = jnp.zeros(p, coefficients.dtype).at[features.idx].add(jnp.where(features.mask, coefficients, 0))
+        whole = threshold.with_free(support, units)
+        w = (
+            jnp.zeros(objective.n_coefficients, coefficients.dtype)
+            .at[features.idx]
+            .add(jnp.where(features.mask, coefficients, 0))
+        )
         x, value = _implicit.refit(objective, threshold, objective.to_internal(w, intercept), whole)
         w, intercept = objective.to_external(x)
         return gather(w, features), intercept, value, scorer.value(x)

@@ -7,13 +7,19 @@ import numpy as np
 from ..grids.cross_validation import CrossValidation
 from .style import PALETTE, REST, k_axis, new_figure, tidy
 
+NAMES = {
+    "strong-ridge": "chosen under a strong ridge",
+    "one_se": "one-standard-error choice",
+    "best": "chosen: the best mean",
+}
 MAX_LINES = 8  # values of l2 with a colour of their own
 
 
 def plot_cv(cv: CrossValidation | dict[str, Any], ax: Any = None) -> Any:
-    """Mean held-out loss against k, one line per l2, with the best row and the one-standard-error choice.
+    """Mean held-out loss against k, one line per l2, with the best row and the one that the rule takes.
 
-    Bands of one standard error are drawn for the l2 of these two rows only.
+    Bands of one standard error are drawn for the l2 of these two rows only. Where the rule is "strong-ridge", the best
+    k of every l2 is marked too, hollow where it is clearly worse than the best row.
 
     Args:
         cv: from `cross_validate`, or an estimator's `cv_results_`.
@@ -26,17 +32,12 @@ def plot_cv(cv: CrossValidation | dict[str, Any], ax: Any = None) -> Any:
         ImportError: without matplotlib.
     """
     ax = new_figure(9, 5).subplots() if ax is None else ax
-    if isinstance(cv, dict):
-        ks, l2s, mean, se, best, simple = (
-            cv[name] for name in ("ks", "l2s", "mean_loss", "se", "best_index", "best_1se_index")
-        )
-        folds = cv["scores"].shape[0]
-    else:
-        ks, l2s, mean, se, best, simple = cv.path.ks, cv.path.l2s, cv.mean, cv.se, cv.best, cv.best_1se
-        folds = cv.scores.shape[0]
+    table = cv if isinstance(cv, dict) else cv.table
+    ks, l2s, mean, se, best = (table[name] for name in ("ks", "l2s", "mean_loss", "se", "best_index"))
+    rule, taken = table.get("rule", "one_se"), table.get("row", table["best_1se_index"])
     n_k = ks.size // np.unique(l2s, axis=0).shape[0]
     blocks = np.arange(ks.size).reshape(-1, n_k)  # l2 major
-    marked = {best // n_k, simple // n_k}
+    marked = {best // n_k, taken // n_k}
     own_colour = set(range(len(blocks))) if len(blocks) <= MAX_LINES else marked
     for number, rows in enumerate(blocks):
         rows = rows[np.argsort(ks[rows], kind="stable")]
@@ -53,9 +54,14 @@ def plot_cv(cv: CrossValidation | dict[str, Any], ax: Any = None) -> Any:
             ax.fill_between(ks[seen], mean[seen] - band, mean[seen] + band, color=colour, alpha=0.15, linewidth=0)
     if len(own_colour) < len(blocks):
         ax.plot([], [], color=REST, linewidth=0.8, label=f"{len(blocks) - len(own_colour)} other l2")
-    bound = mean[best] + se[best]
-    ax.axhline(bound, color="black", linestyle="--", linewidth=0.8, label="best + 1 standard error")
-    for row, marker, size, name in ((simple, "D", 9, "one-standard-error choice"), (best, "o", 8, "best mean")):
+    points = [(taken, "D", 9, NAMES[rule]), (best, "o", 8, "best mean")]
+    if rule == "strong-ridge":
+        near = table["difference"] <= 2 * table["difference_se"]
+        others = [(row, ok) for row, ok in zip(table["contenders"], near, strict=True) if row not in (taken, best)]
+        points += [(row, "s", 6, "best k of its l2" + ("" if ok else ", clearly worse")) for row, ok in others]
+    else:
+        ax.axhline(mean[best] + se[best], color="black", linestyle="--", linewidth=0.8, label="best + 1 standard error")
+    for row, marker, size, name in points:
         if np.isfinite(mean[row]):
             colour = PALETTE[row // n_k % len(PALETTE)]
             ax.plot(
@@ -64,7 +70,7 @@ def plot_cv(cv: CrossValidation | dict[str, Any], ax: Any = None) -> Any:
                 linestyle="none",
                 marker=marker,
                 markersize=size,
-                markerfacecolor="white" if marker == "D" else colour,
+                markerfacecolor="white" if marker == "D" or name.endswith("worse") else colour,
                 markeredgecolor=colour,
                 markeredgewidth=1.5,
                 label=f"{name}: k = {ks[row]}",
@@ -75,7 +81,7 @@ def plot_cv(cv: CrossValidation | dict[str, Any], ax: Any = None) -> Any:
     k_axis(ax, ks)
     tidy(ax)
     ax.set_ylabel("mean held-out loss")
-    ax.set_title(f"Cross-validation, {folds} folds")
+    ax.set_title(f"Cross-validation, {table['scores'].shape[0]} folds")
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
     return ax.figure
 

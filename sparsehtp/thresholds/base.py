@@ -112,6 +112,12 @@ class AbstractSupportThreshold(AbstractThreshold):
     def visible(self, support: Support) -> Support:
         return Support(support.idx[self.n_free :], support.mask[self.n_free :])
 
+    def with_free(self, support: Support, units: int) -> Support:
+        """What `visible` was made from; `units` are those to choose from."""
+        free = units + jnp.arange(self.n_free, dtype=jnp.int32)
+        mask = jnp.concatenate([jnp.ones(self.n_free, bool), support.mask])
+        return Support(jnp.concatenate([free, support.idx]), mask)
+
 
 class AbstractUnitThreshold(AbstractSupportThreshold):
     """Keeps the k units (entries or groups) with the largest scores, besides the units in `keep` and the free entries.

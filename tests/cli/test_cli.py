@@ -124,12 +124,16 @@ def test_k_by_cross_validation_and_a_saved_model(tmp_path):
     assert sorted(path.name for path in out.iterdir()) == sorted([*FILES, "cv.png", "cv.svg"])
     model = json.loads((out / "model.json").read_text())
     cv = model["cv"]
-    row = cv["table"][cv["one_standard_error"]]
-    best = cv["table"][cv["best"]]
+    row = cv["table"][cv["chosen"]]
     assert (model["k"], model["l2"], model["chosen_by"]) == (row["k"], row["l2"], "cv")
-    assert row["mean_loss"] <= best["mean_loss"] + best["se"] and row["k"] <= best["k"]
+    assert model["refit_l2"] == 0.1 * model["l2"] and cv["rule"] == "strong-ridge"
+    (own,) = [each for each in cv["contenders"] if each["row"] == cv["chosen"]]
+    assert own["difference"] <= 2 * own["standard_error"]
+    one_se, best = cv["table"][cv["one_standard_error"]], cv["table"][cv["best"]]
+    assert one_se["mean_loss"] <= best["mean_loss"] + best["se"] and one_se["k"] <= best["k"]
     assert len(cv["table"]) == 7 * len({row["l2"] for row in cv["table"]}) and cv["folds"] == 5
-    assert re.search(rf"k = {model['k']}, l2 = {model['l2']:g} \(by cross-validation\)", result.stdout)
+    stated = f"k = {model['k']}, features found at l2 = {model['l2']:g}, coefficients at l2 = {model['refit_l2']:g}"
+    assert f"{stated} (by cross-validation)" in re.sub(r"\s+", " ", result.stdout)
     assert "Cross-validation, 5 folds" in result.stdout and "(chosen)" in result.stdout
     assert "certificate" in result.stdout
     loaded = sht.load(tmp_path / "model.npz")

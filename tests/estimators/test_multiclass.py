@@ -41,6 +41,8 @@ def test_scores_and_probabilities(model):
 
 def test_each_class_is_a_binary_fit(model):
     one = sht.SparseClassifier(k=model.k_, l2=model.l2_, solver="foba").fit(X, Y == 1)
+    assert list(one.support_) == list(model.coef_[1] != 0)
+    one = sht.SparseClassifier(k=0, keep=one.support_, l2=model.refit_l2_, solver="foba").fit(X, Y == 1)
     np.testing.assert_allclose(one.coef_[0], model.coef_[1], rtol=1e-6)
 
 

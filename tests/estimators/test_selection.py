@@ -42,12 +42,21 @@ def test_attributes(regressor):
     np.testing.assert_array_equal(results["ks"], path.ks)
     np.testing.assert_array_equal(results["l2s"], path.l2s)
     assert results["best_index"] == results["mean_loss"].argmin()
-    chosen = results["best_1se_index"]
+    chosen = results["row"]
+    assert results["rule"] == "strong-ridge" and chosen == results["strong_ridge_index"]
     assert (path.ks[chosen], path.l2s[chosen]) == (regressor.k_, regressor.l2_)
-    np.testing.assert_allclose(regressor.coef_, path.x[chosen], rtol=1e-7)
-    limit = results["mean_loss"][results["best_index"]] + results["se"][results["best_index"]]
-    assert results["mean_loss"][chosen] <= limit
-    assert (results["mean_loss"][results["ks"] < regressor.k_] > limit).all()
+    support = np.flatnonzero(path.x[chosen])
+    assert regressor.refit_l2_ == 0.1 * regressor.l2_
+    np.testing.assert_allclose(regressor.coef_, ridge(X, Y, support, regressor.refit_l2_), rtol=1e-7)
+
+
+def ridge(X, y, support, l2):
+    """Coefficients on a support with standardised columns, by the normal equations."""
+    A = X[:, support] - X[:, support].mean(0)
+    gram = A.T @ A / len(y) + l2 * np.diag(A.var(0))
+    w = np.zeros(X.shape[1])
+    w[support] = np.linalg.solve(gram, A.T @ (y - y.mean()) / len(y))
+    return w
 
 
 def test_certificate(regressor):
@@ -66,8 +75,9 @@ def test_folds_are_the_users(regressor):
     assert model.cv_results_["scores"].shape[0] == 3
     rows, held_out = SPLITS[1]
     k = np.flatnonzero((model.cv_results_["ks"] == 2) & (model.cv_results_["l2s"] == 0.1))[0]
-    fold = sht.SparseRegressor(k=2, l2=0.1, solver="htp").fit(X[rows], Y[rows])
-    loss = 0.5 * np.mean((Y[held_out] - fold.predict(X[held_out])) ** 2)
+    support = np.flatnonzero(sht.SparseRegressor(k=2, l2=0.1, solver="htp").fit(X[rows], Y[rows]).coef_)
+    w = ridge(X[rows], Y[rows], support, 0.01)
+    loss = 0.5 * np.mean((Y[held_out] - Y[rows].mean() - (X[held_out] - X[rows].mean(0)) @ w) ** 2)
     np.testing.assert_allclose(model.cv_results_["scores"][1, k], loss, rtol=1e-7)
     masks = [tuple(np.isin(np.arange(N), part) for part in pair) for pair in SPLITS]
     again = sht.SparseRegressor(cv=masks, solver="foba").fit(X, Y)
@@ -85,9 +95,17 @@ def test_rows_without_weight_are_in_no_fold():
 
 
 def test_one_standard_error_and_seeds(regressor):
-    best = clone(regressor).set_params(one_se=False).fit(X, Y)
-    assert best.k_ >= regressor.k_
+    one_se, best = (clone(regressor).set_params(rule=rule).fit(X, Y) for rule in ("one_se", "best"))
+    assert best.k_ >= one_se.k_
     assert best.k_ == best.path_.ks[best.cv_results_["best_index"]]
+    results = one_se.cv_results_
+    limit = results["mean_loss"][results["best_index"]] + results["se"][results["best_index"]]
+    assert one_se.k_ == one_se.path_.ks[results["best_1se_index"]] and one_se.refit_l2_ == one_se.l2_
+    assert results["mean_loss"][results["best_1se_index"]] <= limit
+    assert (results["mean_loss"][results["ks"] < one_se.k_] > limit).all()
+    with pytest.warns(FutureWarning, match='use rule="one_se"'):
+        old = clone(regressor).set_params(one_se=True).fit(X, Y)
+    np.testing.assert_array_equal(old.coef_, one_se.coef_)
     same = clone(regressor).fit(X, Y)
     np.testing.assert_array_equal(same.coef_, regressor.coef_)
     other = clone(regressor).set_params(random_state=np.random.RandomState(3)).fit(X, Y)

@@ -21,25 +21,80 @@ def model(loss=None, y=Y, **options):
 
 
 def rows_of(scores, weight):
-    """(best, simplest within one standard error) by the definition, one row at a time."""
+    """The rows of "best", "one_se" and "strong-ridge" by the definition, one row at a time."""
     mean = [sum(w * s for w, s in zip(weight, column, strict=True)) / sum(weight) for column in scores.T]
     best = min(range(len(mean)), key=mean.__getitem__)
     spread = sum(w * (s - mean[best]) ** 2 for w, s in zip(weight, scores[:, best], strict=True)) / sum(weight)
     limit = mean[best] + (spread / (len(scores) - 1)) ** 0.5
     near = [i for i in range(len(mean)) if mean[i] <= limit]
     k, l2 = np.tile(KS, len(L2S)), np.repeat(L2S, len(KS))
-    return best, min(near, key=lambda i: (k[i], -l2[i], mean[i]))
+    strong = best
+    for level in sorted(L2S):  # the last that is near enough has the largest l2
+        row = min(np.flatnonzero(l2 == level), key=mean.__getitem__)
+        d = scores[:, row] - scores[:, best]
+        average = sum(w * each for w, each in zip(weight, d, strict=True)) / sum(weight)
+        spread = sum(w * (each - average) ** 2 for w, each in zip(weight, d, strict=True)) / sum(weight)
+        if average <= 2 * (spread / (len(scores) - 1)) ** 0.5:
+            strong = row
+    return {"best": best, "one_se": min(near, key=lambda i: (k[i], -l2[i], mean[i])), "strong-ridge": strong}
 
 
 @pytest.mark.parametrize("loss", [sht.Squared(), sht.Huber(0.5), sht.Logistic()])
-@pytest.mark.parametrize("rule", ["best", "one_se"])
+@pytest.mark.parametrize("rule", ["best", "one_se", "strong-ridge"])
 def test_by_folds(x64, loss, rule):
     objective = model(loss, LABELS if loss.classification else Y)
     choice = sht.choose(objective, None, KS, L2S, rule=rule)
-    row = rows_of(choice.scores.scores, choice.scores.fold_weight)[rule == "one_se"]
+    row = rows_of(choice.scores.scores, choice.scores.fold_weight)[rule]
     assert (choice.row, choice.k, choice.l2) == (row, choice.path.ks[row], choice.path.l2s[row])
     alone = sht.solve(objective.reweighted(l2=choice.l2), sht.Sparsity(choice.k))
-    assert choice.solution.value <= min(alone.value, choice.path.value[row]) * (1 + 1e-9)
+    assert choice.selected.value <= min(alone.value, choice.path.value[row]) * (1 + 1e-9)
+    assert choice.refit == (0.1 if rule == "strong-ridge" else 1)
+    weaker = objective.reweighted(l2=choice.refit * choice.l2)
+    kept = sht.Sparsity(0, keep=np.flatnonzero(choice.selected.x))
+    again = sht.solve(weaker, kept)
+    np.testing.assert_allclose(choice.solution.x, again.x, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(choice.solution.value, again.value, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", [sht.Squared(), sht.Logistic()])
+@pytest.mark.parametrize("threshold", [None, sht.GroupSparsity(np.arange(9) // 2, 0), sht.NonNegativeSparsity(0)])
+def test_folds_score_refits(x64, loss, threshold):
+    objective = model(loss, LABELS if loss.classification else Y)
+    folds = list(KFold(3, shuffle=True, random_state=0).split(X))
+    cv = sht.cross_validate(objective, [1, 2], [0.5], folds, threshold, refit=0.2)
+    plain = sht.cross_validate(objective, [1, 2], [0.5], folds, threshold)
+    for name in ("coefficients", "value", "loss"):
+        np.testing.assert_array_equal(getattr(cv.path, name), getattr(plain.path, name))
+    for fold, (train, held) in enumerate(folds):
+        weights = np.isin(np.arange(60), train).astype(float)
+        part = objective.reweighted(weights, 0.5)
+        fit = sht.solve_path(part, [2], threshold=threshold).at(0)
+        keep = np.flatnonzero(fit.x)
+        kind = (
+            sht.Sparsity(0, keep=keep)
+            if threshold is None or threshold.unit == "groups"
+            else (sht.NonNegativeSparsity(0, keep=keep))
+        )
+        x = sht.solve(part.reweighted(l2=0.1), kind)
+        eta = X[held] @ np.asarray(x.x) + float(x.intercept)
+        np.testing.assert_allclose(cv.scores[fold, 1], np.mean(loss.value(eta, objective.y[held])), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([[1.0, 0.0], [1.0, 0.0], [1.0, 0.1]], 1),  # the strong ridge is clearly worse
+        ([[0.0, 0.1], [0.3, 0.0], [0.1, 0.1]], 0),  # it is not
+        ([[np.inf, 1.0], [0.0, 1.0], [0.0, 1.0]], 1),
+        ([[np.inf, np.inf], [0.0, 1.0], [0.0, 1.0]], 0),  # nothing is finite: the fewest units, then the largest l2
+    ],
+)
+def test_the_rule_by_hand(scores, expected):
+    from sparsehtp.grids.cross_validation import decide
+
+    table = decide(np.array(scores), np.ones(3), np.array([1, 1]), np.array([1.0, 0.01]))
+    assert table["strong_ridge_index"] == expected
+    assert list(table["contenders"]) == [0, 1] and not np.isnan(table["difference"]).any()
 
 
 @pytest.mark.parametrize("name", ["aic", "bic", "ebic", "sic"])
@@ -72,13 +127,13 @@ def test_structures_keep_their_template(x64):
         sht.choose(model(), sht.GroupSparsity([0, 0, 1, 1, 2, 2, 3, 3, 3], 0, keep=[2]), [4])
 
 
-@pytest.mark.parametrize("one_se", [True, False])
-def test_the_estimator_chooses_the_same(one_se):
+@pytest.mark.parametrize("rule", ["strong-ridge", "one_se"])
+def test_the_estimator_chooses_the_same(rule):
     folds = list(KFold(5, shuffle=True, random_state=1).split(X))
-    estimator = sht.SparseRegressor(cv=folds, one_se=one_se).fit(X, Y)
+    estimator = sht.SparseRegressor(cv=folds, rule=rule).fit(X, Y)
     with jax.enable_x64(True):
         ks, l2s = np.unique(estimator.cv_results_["ks"]), np.unique(estimator.cv_results_["l2s"])
-        choice = sht.choose(model(), None, ks, l2s, rule="one_se" if one_se else "best", folds=folds)
+        choice = sht.choose(model(), None, ks, l2s, rule=rule, folds=folds)
     assert (estimator.k_, estimator.l2_) == (choice.k, choice.l2)
     np.testing.assert_allclose(estimator.coef_, choice.solution.x, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(estimator.cv_results_["mean_loss"], choice.scores.mean, rtol=1e-8)
@@ -95,9 +150,10 @@ def test_a_killed_choice_of_several_goes_on(tmp_path):
 @pytest.mark.parametrize(
     ("objective", "options", "sentence"),
     [
-        (model(), {"rule": "cp"}, "rule: must be one of one_se, best, aic, bic, ebic, sic, got 'cp'"),
+        (model(), {"rule": "cp"}, "rule: must be one of strong-ridge, one_se, best, aic, bic, ebic, sic, got 'cp'"),
         ([], {}, "objective: needs at least one"),
         (model(), {"folds": 1}, "folds: needs from 2 to 60"),
+        (model(), {"refit": 0.0}, "refit: needs a positive part of l2"),
     ],
 )
 def test_bad_values(objective, options, sentence):
