@@ -308,10 +308,12 @@ def _path_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fits:
     objective, scorer = _lane_objective(grid, own, place, lane)
     threshold = grid.threshold.bind(objective)
     trail = jax.tree.map(lambda a: a[grid.ks], grid.solver.path(objective, threshold, grid.key))
+    origin = objective.origin()
 
     def fit(row: Any) -> Fits:
-        x = scatter(row.z, row.support, _size(objective))
-        return _fit(grid, objective, threshold, scorer, x, row.support, row.support, row.value, row.result)
+        entries = threshold.entries(origin, row.support)
+        x = scatter(row.z, entries, _size(objective))
+        return _fit(grid, objective, threshold, scorer, x, row.support, entries, row.value, row.result)
 
     return lax.map(fit, trail)
 

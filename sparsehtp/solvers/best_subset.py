@@ -17,8 +17,10 @@ from ..iteration.results import RESULTS
 from ..iteration.termination import SwapOptimal
 from ..linalg import START, any_lane, mixed, one_by_one, top_k, uniform
 from ..linalg.tableau import Tableau, empty_tableau, swap_gains
-from ..objectives import AbstractRestrictable, GramEquations, gather
+from ..objectives import AbstractRefittable, AbstractRestrictable, GramEquations, gather
 from ..objectives.base import DENSE_HESSIAN_LIMIT
+from ..thresholds.base import SWAPPED
+from . import unit_search
 from .base import AbstractPathSolver, Trail, report, where
 from .pivot_search import KEPT, Goal, no_move, settle, swap_noise
 from .working_set import Point, alone, gram_equations, pool_of, promises, support_of, whole_pool
@@ -44,6 +46,7 @@ FEWEST_FEATURES = 128
 TABLEAU_BYTES = 2**28  # a tableau over all features larger than this gives way to a working set
 WORKING_SET = 512  # features, or four times the support where that is more
 STAGES = (16, 64, 256, 1024)  # sizes at which a path renews its working set
+UNIT_STARTS = 8  # perturbed starts of a step where units are not plain entries
 SINGLES = 8  # swaps of a local model that are tried one by one
 FEWEST = 5  # a perturbed start offers 2^-1 to 2^-(1 + FEWEST) of the features
 ROUNDS = 5  # per size of a path whose objective is not quadratic
@@ -128,8 +131,8 @@ class BestSubset(AbstractPathSolver):
     effort: str = eqx.field(static=True)
     working_set: int | None = eqx.field(static=True)
 
-    requires = AbstractRestrictable
-    structures = ("entries",)
+    requires = AbstractRefittable
+    structures = SWAPPED
     needs_curvature = True
     lanes_in_turn = True  # their pivots differ in number, and each fills the cores by itself
 
@@ -153,12 +156,12 @@ class BestSubset(AbstractPathSolver):
 
     @staticmethod
     def holds(threshold: Any) -> bool:
-        """True unless the threshold chooses more features than a dense Hessian can hold."""
+        """True unless the threshold chooses more coefficients than a dense Hessian can hold."""
         if threshold.k_max is not None:
-            k_max = threshold.k_max
+            room = threshold.room
         else:
-            k_max = int(np.max(threshold.k)) if is_concrete(threshold.k) else 0
-        return k_max + threshold.keep.shape[0] <= DENSE_HESSIAN_LIMIT
+            room = threshold.keep.shape[0] + (int(np.max(threshold.k)) if is_concrete(threshold.k) else 0)
+        return room * threshold.entries_per_unit <= DENSE_HESSIAN_LIMIT
 
     @property
     def default_termination(self) -> Any:
@@ -168,8 +171,19 @@ class BestSubset(AbstractPathSolver):
     def default_max_steps(self) -> int:
         return EFFORTS[self.effort].max_steps
 
+    @staticmethod
+    def _on_tableau(objective: Any, threshold: Any) -> bool:
+        """True for plain entries of a model in columns; else units are swapped in a local model of F."""
+        return threshold.structure == "entries" and isinstance(objective, AbstractRestrictable)
+
+    def _unit_width(self, objective: Any, threshold: Any) -> int:
+        most = EFFORTS[self.effort].width if self.working_set is None else self.working_set
+        return unit_search.width_of(objective, threshold, most)
+
     # --- one k -------------------------------------------------------------------------------------------------------
     def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
+        if not self._on_tableau(objective, threshold):
+            return unit_search.init(objective, threshold, x0, key, self._unit_width(objective, threshold))
         locked, dtype = threshold.keep.shape[0], objective.dtype
         width, rows = self._pool_width(objective, threshold), locked + threshold.k_max
         zero, vector = jnp.zeros((), dtype), jnp.zeros(width, dtype)
@@ -192,6 +206,19 @@ class BestSubset(AbstractPathSolver):
 
     def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         starts, patience, *_ = EFFORTS[self.effort]
+        if not self._on_tableau(objective, threshold):
+            after = unit_search.step(objective, threshold, state, t, min(starts, UNIT_STARTS), patience)
+            entries = threshold.entries(after.x, after.support)
+            return after, report(
+                objective,
+                threshold,
+                state,
+                after,
+                value=after.value,
+                grad=after.grad,
+                entries=entries,
+                fault=after.fault,
+            )
         p, free, locked = objective.n_coefficients, objective.n_free, threshold.keep.shape[0]
         quadratic, tol = objective.quadratic, tolerance("swap", state.value.dtype)
         started, far = jnp.isfinite(state.value), (state.stage == PERTURB) & (starts > 0)
@@ -299,6 +326,9 @@ class BestSubset(AbstractPathSolver):
 
     # --- every k -----------------------------------------------------------------------------------------------------
     def path(self, objective: Any, threshold: Any, key: Array) -> Trail:
+        if not self._on_tableau(objective, threshold):
+            rounds = 1 if self.effort == "fast" else ROUNDS
+            return unit_search.path(objective, threshold, self._unit_width(objective, threshold), rounds)
         p, locked, k_max = objective.n_coefficients, threshold.keep.shape[0], threshold.k_max
         width, origin = self._width(objective, threshold), objective.origin()
         nothing = support_of(objective, _keep_first(threshold), jnp.int32(locked))

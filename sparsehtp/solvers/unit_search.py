@@ -13,6 +13,7 @@ with all coefficients of E optimised again. Both are exact for a quadratic F wit
 refit of F itself decides which support is kept.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,14 +23,23 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from .._tolerances import tolerance
-from .._types import Support
-from ..linalg import any_lane, dot, masked_factor, top_k
+from .._types import Support, replace
+from ..iteration.results import RESULTS
+from ..linalg import START, any_lane, dot, masked_factor, mixed, one_by_one, top_k, uniform
 from ..objectives import AbstractScored, gather
+from .base import Trail, where
 from .refit import refit
 
 MAX_MOVES = 12  # per slot and settling
-PER_SLOT = 4  # swaps of a local model that are tried for every unit that may leave
+SINGLES, BOUNDED_SINGLES = 8, 16  # swaps of a local model that are refitted in a step; it knows less of bounds
+PER_SLOT = 4  # of them for every unit that may leave
 DAMPING = 1e-3  # of the model of a loss whose curvature can vanish
+GRAM_PRODUCTS = 2**33  # at most, for the matrix of a model, unless it has FEWEST entries
+FEWEST = 128
+RAREST = 5  # a perturbed start offers 2^-1 to 2^-(1 + RAREST) of the units
+
+# What the next step does where the last one failed.
+DESCEND, SINGLE, PERTURB = 0, 1, 2
 
 
 class Model(eqx.Module):
@@ -46,7 +56,6 @@ class Model(eqx.Module):
     box: tuple[Array, Array] | None
     n_free: int = eqx.field(static=True)
     size: int = eqx.field(static=True)
-    n_slots: int = eqx.field(static=True)
 
     def by_unit(self, a: Array) -> Array:
         """What belongs to the units' places, (..., w, size)."""
@@ -64,13 +73,19 @@ class Gains(NamedTuple):
     value: Float[Array, ""]
 
 
+def unit_count(objective: Any, threshold: Any) -> int:
+    """Number of units that there are."""
+    x = jax.ShapeDtypeStruct((objective.n_coefficients + objective.n_free,), objective.dtype)
+    return int(jax.eval_shape(threshold.scores, x).shape[0])
+
+
 def unit_entries(objective: Any, threshold: Any, units: Int[Array, "w"]) -> Support:
     """The entries of some units, `size` places each."""
     x = jnp.zeros(objective.n_coefficients + objective.n_free, objective.dtype)
     return threshold.entries(x, Support(units, jnp.ones(units.shape, bool)))
 
 
-def local_model(objective: Any, threshold: Any, x: Float[Array, "d"], units: Int[Array, "w"], n_slots: int) -> Model:
+def local_model(objective: Any, threshold: Any, x: Float[Array, "d"], units: Int[Array, "w"]) -> Model:
     """The quadratic model of F around x over some units."""
     free = objective.n_coefficients + jnp.arange(objective.n_free, dtype=jnp.int32)
     own = unit_entries(objective, threshold, units)
@@ -83,21 +98,13 @@ def local_model(objective: Any, threshold: Any, x: Float[Array, "d"], units: Int
     grad = jnp.where(mask, problem.grad(z), 0)
     r = dot(A, z) - grad
     lower, upper = threshold.box(entries)
-    box = (
-        None
-        if lower is None and upper is None
-        else (
-            jnp.full_like(z, -jnp.inf) if lower is None else lower,
-            jnp.full_like(z, jnp.inf) if upper is None else upper,
-        )
-    )
-    pools, _ = threshold.pools(objective)
-    keep = jnp.asarray(threshold.keep, jnp.int32)
-    kept = jnp.zeros(pools.shape, bool).at[keep].set(True)
+    lower = None if lower is None and upper is None else jnp.full_like(z, -jnp.inf) if lower is None else lower
+    box = None if lower is None else (lower, jnp.full_like(z, jnp.inf) if upper is None else upper)
+    n_units = unit_count(objective, threshold)
     return Model(
         units=units,
-        pools=jnp.asarray(pools)[units],
-        kept=kept[units],
+        pools=threshold.pools(n_units)[0][units],
+        kept=threshold.locked(n_units)[units],
         entries=entries,
         A=A,
         r=r,
@@ -106,13 +113,12 @@ def local_model(objective: Any, threshold: Any, x: Float[Array, "d"], units: Int
         box=box,
         n_free=objective.n_free,
         size=own.idx.shape[0] // units.shape[0],
-        n_slots=min(n_slots, units.shape[0]),
     )
 
 
-def local_gains(model: Model, chosen: Bool[Array, "w"], held: Bool[Array, "d"] | None) -> Gains:
-    """All moves from some chosen units; entries that are held keep their value at z0."""
-    f, s, m = model.n_free, model.size, model.n_slots
+def local_gains(model: Model, chosen: Bool[Array, "w"], held: Bool[Array, "d"] | None, room: int) -> Gains:
+    """All moves from some chosen units, `room` at most; entries that are held keep their value at z0."""
+    f, s, m = model.n_free, model.size, min(max(room, 1), model.units.shape[0])
     slots = top_k(chosen.astype(model.r.dtype), m)
     filled = chosen[slots]
     places = (f + slots[:, None] * s + jnp.arange(s, dtype=jnp.int32)).ravel()
@@ -137,8 +143,8 @@ def local_gains(model: Model, chosen: Bool[Array, "w"], held: Bool[Array, "d"] |
     D = P[f:, f:].reshape(m, s, m, s)[jnp.arange(m), :, jnp.arange(m), :]
     here = live[f:].reshape(m, s)
     D = jnp.where(here[:, :, None] & here[:, None, :], D, jnp.eye(s, dtype=D.dtype))
-    room = _inverse(D)
-    v = jnp.einsum("mst,mt->ms", room, jnp.where(here, c_slot, 0), precision=lax.Precision.HIGHEST)
+    freed = _inverse(D)
+    v = jnp.einsum("mst,mt->ms", freed, jnp.where(here, c_slot, 0), precision=lax.Precision.HIGHEST)
     rows = h_unit[f:].reshape(m, s, *h_unit.shape[1:])
     loss = 0.5 * jnp.sum(c_slot * v, axis=1)
     if held is not None:  # single entries
@@ -149,11 +155,11 @@ def local_gains(model: Model, chosen: Bool[Array, "w"], held: Bool[Array, "d"] |
         loss = jnp.where(stays, leaving, loss)
         v = jnp.where(stays[:, None], c_slot, v)
         rows = jnp.where(stays[:, None, None, None], model.by_unit(cross)[:, None], rows)
-        room = jnp.where(stays[:, None, None], 0, room)
+        freed = jnp.where(stays[:, None, None], 0, freed)
     may_leave = filled & ~model.kept[slots]
     loss = jnp.where(may_leave, loss, jnp.inf)
     g_swap = g_unit + jnp.einsum("ms,msut->mut", v, rows, precision=lax.Precision.HIGHEST)
-    Q_swap = Q + jnp.einsum("msut,msr,mruq->mutq", rows, room, rows, precision=lax.Precision.HIGHEST)
+    Q_swap = Q + jnp.einsum("msut,msr,mruq->mutq", rows, freed, rows, precision=lax.Precision.HIGHEST)
     box = None if model.box is None else tuple(model.by_unit(bound) for bound in model.box)
     outside = ~chosen & jnp.any(model.by_unit(model.entries.mask), axis=-1)
     same = model.pools[slots][:, None] == model.pools
@@ -214,17 +220,17 @@ class Goal(NamedTuple):
 
 
 def settle(
-    model: Model, chosen: Bool[Array, "w"], open_: Bool[Array, "w"], goal: Goal, held: Array | None
+    model: Model, chosen: Bool[Array, "w"], open_: Bool[Array, "w"], goal: Goal, held: Array | None, room: int
 ) -> tuple[Bool[Array, "w"], Gains]:
     """Add, remove and swap units in the model until the goal is met: the chosen units, and the moves that are left."""
-    limit = MAX_MOVES * (model.n_slots + 1)
+    limit = MAX_MOVES * (room + 1)
 
     def body(carry: Any) -> Any:
         chosen, open_, _, _, count = carry
-        gains = local_gains(model, chosen, held)
+        gains = local_gains(model, chosen, held, room)
         numbers = jnp.zeros(goal.counts.shape, jnp.int32).at[model.pools].add((chosen & ~model.kept).astype(jnp.int32))
-        room, excess = numbers < goal.counts, numbers > goal.counts
-        add = jnp.where(room[model.pools], gains.add, -jnp.inf)
+        lacking, excess = numbers < goal.counts, numbers > goal.counts
+        add = jnp.where(lacking[model.pools], gains.add, -jnp.inf)
         opened = jnp.where(open_, add, -jnp.inf)
         wanted = jnp.any(opened > -jnp.inf)
         add = jnp.where(wanted, opened, add)
@@ -243,7 +249,7 @@ def settle(
     def going(carry: Any) -> Any:
         return any_lane(carry[3]) & (carry[4] < limit)
 
-    shapes = jax.eval_shape(lambda: local_gains(model, chosen, held))
+    shapes = jax.eval_shape(lambda: local_gains(model, chosen, held, room))
     nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
     start = (chosen, open_, nothing, jnp.ones((), bool), jnp.int32(0))
     chosen, _, gains, _, _ = lax.while_loop(going, body, start)
@@ -275,21 +281,16 @@ class Point(NamedTuple):
     fault: Int[Array, ""]
 
 
-def support_of(objective: Any, threshold: Any, chosen: Bool[Array, "units"], n_slots: int) -> Support:
-    """The support of the chosen units: the free entries, the kept units, the others, and what is not used."""
-    kept = jnp.zeros(chosen.shape, bool).at[jnp.asarray(threshold.keep, jnp.int32)].set(True)
-    rank = jnp.where(kept, 2, jnp.where(chosen, 1, 0)).astype(objective.dtype)
-    idx = top_k(rank, n_slots)
-    return threshold.with_free(Support(idx, (chosen | kept)[idx]), chosen.shape[0])
+def support_of(threshold: Any, chosen: Bool[Array, "units"], dtype: Any) -> Support:
+    """The support of the chosen units, as many as the threshold keeps."""
+    return threshold.select(chosen.astype(dtype))
 
 
-def best_fitted(
-    objective: Any, threshold: Any, candidates: Bool[Array, "b units"], start: Float[Array, "d"], n_slots: int
-) -> Point:
+def best_fitted(objective: Any, threshold: Any, candidates: Bool[Array, "b units"], start: Float[Array, "d"]) -> Point:
     """The best of the refits on several choices of units."""
 
     def fitted(chosen: Bool[Array, "units"]) -> Point:
-        entries = threshold.entries(start, support_of(objective, threshold, chosen, n_slots))
+        entries = threshold.entries(start, support_of(threshold, chosen, start.dtype))
         x, fault = refit(objective, threshold, entries, start)
         return Point(chosen, x, objective.value(x, entries), fault)
 
@@ -325,3 +326,197 @@ def held_entries(model: Model, chosen: Bool[Array, "w"]) -> Bool[Array, "d"] | N
 def least_gain(value: Array, c0: Array) -> Array:
     """A gain that is worth a swap: more than a part of the value, and than the rounding of the model."""
     return tolerance("swap", value.dtype) * jnp.abs(value) + 5 * jnp.finfo(value.dtype).eps * jnp.abs(c0)
+
+
+class UnitState(NamedTuple):
+    """The best point so far with its gradient, the units chosen there, and how the search for a better one stands."""
+
+    x: Array
+    support: Support
+    value: Array
+    grad: Array
+    step_size: Array
+    fault: Array
+    chosen: Bool[Array, "units"]
+    stage: Array  # DESCEND, SINGLE or PERTURB
+    failures: Array  # steps of perturbed starts since the last improvement
+    optimal: Array
+    model: Model
+    stale: Array  # the point has left the model's
+    key: Array
+
+
+def width_of(objective: Any, threshold: Any, most: int) -> int:
+    """Units of a working set of about `most` entries."""
+    units, size = unit_count(objective, threshold), threshold.entries_per_unit
+    most = min(most, max(FEWEST, math.isqrt(GRAM_PRODUCTS // max(objective.n_samples, 1))))
+    return min(units, max(most // size, 2 * threshold.room))
+
+
+def init(objective: Any, threshold: Any, x0: Array, key: Array, width: int) -> UnitState:
+    """The state before the first step, which finds the units."""
+    units = jnp.arange(width, dtype=jnp.int32)
+    zero, n_units = jnp.zeros((), objective.dtype), unit_count(objective, threshold)
+    shapes = jax.eval_shape(lambda: local_model(objective, threshold, x0, units))
+    return UnitState(
+        x=x0,
+        support=threshold.select(jnp.zeros(n_units, objective.dtype)),
+        value=zero + jnp.inf,  # until the first step has refitted
+        grad=jnp.zeros_like(x0),
+        step_size=zero + 1,
+        fault=jnp.int32(0),
+        chosen=(threshold.scores(x0) > 0) | threshold.locked(n_units),
+        stage=jnp.int32(DESCEND),
+        failures=jnp.int32(0),
+        optimal=jnp.zeros((), bool),
+        model=jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes),
+        stale=jnp.ones((), bool),
+        key=key,
+    )
+
+
+def step(objective: Any, threshold: Any, state: UnitState, t: Any, starts: int, patience: int) -> UnitState:
+    """Settle in the model from the present support or, where that has settled, from perturbed ones, and keep the best
+    refit of what is found."""
+    width, n_units = state.model.units.shape[0], state.chosen.shape[0]
+    tol, started = tolerance("swap", state.value.dtype), jnp.isfinite(state.value)
+    far = (state.stage == PERTURB) & (starts > 0)
+
+    def built() -> Model:
+        units = jnp.arange(n_units, dtype=jnp.int32)
+        if width < n_units:
+            grad = objective.value_and_grad(state.x, None)[1]
+            units = promising(objective, threshold, state.x, grad, state.chosen, width)
+        return local_model(objective, threshold, state.x, units)
+
+    model = lax.cond(any_lane(state.stale), lambda: where(state.stale, built(), state.model), lambda: state.model)
+    inside = state.chosen[model.units]
+    held = held_entries(model, inside)
+    exact = objective.quadratic and held is None
+    _, counts = threshold.pools(n_units)
+    least = least_gain(jnp.where(started, state.value, model.c0), model.c0)
+    goal = Goal(counts, (state.stage != SINGLE) & (started | exact), least)
+
+    def search(i: Any) -> Any:
+        begin, open_ = perturbed(state.key, t, model, inside, i)
+        begin, open_ = jnp.where(i == 0, inside, begin), (i == 0) | open_
+        return settle(model, begin, open_, goal, held, threshold.room)
+
+    (end, gains), ends, values = searched(search, starts, far)
+    moved = ~started | jnp.any(end != inside)
+    if exact:
+        candidates = end[None] if not starts else jnp.where(far, ends[jnp.argmin(values)], end)[None]
+    else:
+        near = neighbours(end, gains, SINGLES if held is None else BOUNDED_SINGLES)
+        if starts:
+            order = jnp.argsort(values)[jnp.arange(near.shape[0]) % starts]
+            near = jnp.where(far, ends[order], near)
+        candidates = jnp.concatenate([end[None], near])
+    everywhere = jnp.zeros((candidates.shape[0], n_units), bool).at[:, model.units].set(candidates)
+    found = best_fitted(objective, threshold, everywhere, state.x)
+
+    better = found.value < state.value
+    improved = found.value < state.value - jnp.where(started, tol * jnp.abs(state.value), 0)
+    chosen, x, fault = where(better, (found.chosen, found.x, found.fault), (state.chosen, state.x, state.fault))
+    support = threshold.select(chosen.astype(x.dtype))
+    value, grad = objective.value_and_grad(x, threshold.entries(x, support))
+    failures = jnp.where(improved, 0, state.failures + far)
+    optimal = ~moved & ~improved & (failures >= patience)
+    if exact:
+        optimal &= jnp.max(gains.swap, initial=-jnp.inf) <= least
+    return UnitState(
+        x=x,
+        support=support,
+        value=value,
+        grad=grad,
+        step_size=state.step_size,
+        fault=fault,
+        chosen=chosen,
+        stage=jnp.where(improved, DESCEND, jnp.where(moved, SINGLE, PERTURB)).astype(jnp.int32),
+        failures=failures,
+        optimal=optimal,
+        model=model,
+        stale=better & ~jnp.asarray(exact and width == n_units),
+        key=state.key,
+    )
+
+
+def searched(search: Any, starts: int, far: Array) -> Any:
+    """The search from the support itself (i = 0), and where those from perturbed starts end (with `far` alone), in one
+    loop: one after the other on a CPU and side by side elsewhere, so that it is compiled once."""
+    if not starts:
+        return search(jnp.int32(0)), None, None
+    if not one_by_one():
+        chosen, gains = jax.vmap(search, axis_name=START)(jnp.arange(starts + 1))
+        return (chosen[0], jax.tree.map(lambda a: a[0], gains)), chosen[1:], gains.value[1:]
+    shapes = jax.eval_shape(search, jnp.int32(0))
+    own = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+
+    def body(i: Any, carry: Any) -> Any:
+        own, ends, values = carry
+        end = search(i)
+        own = where(i == 0, end, own)
+        return own, ends.at[i - 1].set(end[0]), values.at[i - 1].set(end[1].value)  # i = 0: overwritten
+
+    ends, values = jnp.zeros((starts, *own[0].shape), bool), jnp.full(starts, jnp.inf, own[1].value.dtype)
+    return lax.fori_loop(0, jnp.where(any_lane(far), starts + 1, 1), body, (own, ends, values))
+
+
+def perturbed(key: Array, t: Any, model: Model, chosen: Bool[Array, "w"], i: Any) -> tuple[Array, Array]:
+    """The support without a random part of its units (at least one), and the random part of the others that may enter."""
+    seed = mixed(jax.random.key_data(key).ravel(), t, i)
+    leave, part = uniform(seed, jnp.uint32(2**32 - 1)), 0.5 ** (1 + RAREST * uniform(seed, jnp.uint32(2**32 - 2)))
+    draws = uniform(seed, model.units)
+    may = chosen & ~model.kept
+    first = draws == jnp.min(jnp.where(may, draws, 1))
+    return chosen & ~(may & ((draws < leave) | first)), ~chosen & (draws < part)
+
+
+def path(objective: Any, threshold: Any, width: int, rounds: int) -> Trail:
+    """The best support found for every k, each from that of the size before, in at most so many rounds."""
+    n_units, k_max = unit_count(objective, threshold), threshold.k_max
+    exact = objective.quadratic and threshold.structure != "bounded entries"
+    origin, everything = objective.origin(), jnp.arange(n_units, dtype=jnp.int32)
+
+    def model_at(x: Array, chosen: Array) -> Model:
+        units = everything
+        if width < n_units:
+            units = promising(objective, threshold, x, objective.value_and_grad(x, None)[1], chosen, width)
+        return local_model(objective, threshold, x, units)
+
+    lasting = model_at(origin, threshold.locked(n_units)) if exact and width == n_units else None
+
+    def size(carry: Any, k: Any) -> Any:
+        limited = replace(threshold, k=jnp.minimum(k, threshold.k))
+        _, counts = limited.pools(n_units)
+
+        def better(carry: Any) -> Any:
+            chosen, x, value, fault, _, tries = carry
+            model = model_at(x, chosen) if lasting is None else lasting
+            inside = chosen[model.units]
+            held, new = held_entries(model, inside), ~jnp.isfinite(value)
+            least = least_gain(jnp.where(new, model.c0, value), model.c0)
+            # A descent by the model alone may end higher: later rounds try its best swaps one by one.
+            goal = Goal(counts, jnp.asarray(exact) | (tries == 0), least)
+            end, gains = settle(model, inside, jnp.ones(inside.shape, bool), goal, held, threshold.room)
+            candidates = end[None]
+            if not exact and rounds > 1:
+                near = neighbours(end, gains, SINGLES if held is None else BOUNDED_SINGLES)
+                candidates = jnp.concatenate([candidates, near])
+            everywhere = jnp.zeros((candidates.shape[0], n_units), bool).at[:, model.units].set(candidates)
+            found = best_fitted(objective, limited, everywhere, x)
+            improved = new | (found.value < value - tolerance("swap", value.dtype) * jnp.abs(value))
+            moved = new | jnp.any(end != inside)
+            point = where(new | (found.value < value), found, Point(chosen, x, value, fault))
+            return *point, improved | moved, tries + 1
+
+        chosen, x, *_ = carry
+        first = (chosen, x, jnp.asarray(jnp.inf, x.dtype), jnp.int32(0), jnp.ones((), bool), jnp.int32(0))
+        chosen, x, value, fault, _, _ = lax.while_loop(lambda c: any_lane(c[-2] & (c[-1] < rounds)), better, first)
+        support = limited.select(chosen.astype(x.dtype))
+        result = jnp.where(fault != 0, fault, jnp.int32(RESULTS.converged))
+        row = Trail(support, gather(x, limited.entries(x, support)), value, result)
+        return (chosen, x), row
+
+    _, rows = lax.scan(size, (threshold.locked(n_units), origin), jnp.arange(k_max + 1, dtype=jnp.int32))
+    return rows

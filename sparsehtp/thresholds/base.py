@@ -13,7 +13,8 @@ from .._types import ArrayLike, Factors, Support, is_concrete, replace
 from ..linalg import top_k
 
 LEAST_K_MAX = 16  # one compiled program for all smaller k
-UNITS = ("entries", "bounded entries", "pairs", "leaves", "groups", "rows", "units")  # that keep the best k
+SWAPPED = ("entries", "bounded entries", "leaves", "groups", "rows", "units")  # whose units can be exchanged
+UNITS = (*SWAPPED, "pairs", "parts of groups")  # that keep the best k
 STRUCTURES = (*UNITS, "rank", "penalty")
 
 
@@ -142,6 +143,19 @@ class AbstractUnitThreshold(AbstractSupportThreshold):
     def clip(self, z: Float[Array, "d"]) -> Float[Array, "d"]:
         """z moved into the bounds."""
         return z
+
+    @property
+    def room(self) -> int:
+        """Units that a support has room for, once bound."""
+        return int(self.keep.shape[0] + (self.k_max or 0))
+
+    def locked(self, units: int) -> Bool[Array, "units"]:
+        """The units that are always in."""
+        return jnp.zeros(units, bool).at[jnp.asarray(self.keep, jnp.int32)].set(True)
+
+    def pools(self, units: int) -> tuple[Int[Array, "units"], Int[Array, "pools"]]:
+        """The pool that every unit belongs to, and how many of each are chosen."""
+        return jnp.zeros(units, jnp.int32), jnp.asarray(self.k, jnp.int32)[None]
 
     def select(self, scores: Float[Array, "units"], factor: int = 1) -> Support:
         """The units with the `factor * k` largest scores, after the free and the kept ones."""

@@ -41,7 +41,6 @@ class GroupSparsity(AbstractUnitThreshold):
 
     unit = "groups"
     noun = "group"
-    structure = "groups"
     least_k_max = 1  # groups may be large
 
     def __init__(
@@ -78,6 +77,10 @@ class GroupSparsity(AbstractUnitThreshold):
         check_keep_range(self.keep, units, "groups")
         k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], units, "groups", self.least_k_max)
         return replace(self, k_max=k_max, n_free=objective.n_free)
+
+    @property
+    def structure(self) -> str:
+        return "groups" if self.within is None else "parts of groups"
 
     @property
     def entries_per_unit(self) -> int:

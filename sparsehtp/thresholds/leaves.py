@@ -93,6 +93,19 @@ class LeafSparsity(AbstractUnitThreshold):
         first = [jnp.ones(each.shape, bool) for each in dense]
         return Support(jnp.concatenate(dense + idx), jnp.concatenate(first + mask))
 
+    @property
+    def room(self) -> int:
+        return int(sum(stop - start if most is None else most for start, stop, most in self.blocks))
+
+    def locked(self, units: int) -> Bool[Array, "units"]:
+        return jnp.asarray(np.concatenate([np.full(stop - start, most is None) for start, stop, most in self.blocks]))
+
+    def pools(self, units: int) -> tuple[Int[Array, "units"], Int[Array, "pools"]]:
+        ks = iter(self.ks)
+        counts = [jnp.asarray(0 if most is None else next(ks), jnp.int32) for *_, most in self.blocks]
+        sizes = [stop - start for start, stop, _ in self.blocks]
+        return jnp.asarray(np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)), jnp.stack(counts)
+
     def margin(self, z: Float[Array, "d"], support: Support) -> Float[Array, ""]:
         scores, margins, first = self.scores(z), [], sum(e - s for s, e, most in self.blocks if most is None)
         for start, stop, most in self.blocks:
