@@ -17,7 +17,7 @@ from .iteration import driver
 from .iteration.record import Record
 from .iteration.results import RESULTS, Solution, SolveError
 from .iteration.termination import AbstractTermination
-from .objectives import AbstractObjective, AbstractRestrictable
+from .objectives import AbstractObjective, AbstractRefittable, AbstractRestrictable
 from .solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, PrimalDual
 from .steps import ScheduleStep, inverse_sqrt
 from .thresholds import AbstractThreshold
@@ -53,9 +53,9 @@ def solve(
     Args:
         objective: for example `LinearModel(X, y)`.
         threshold: for example `Sparsity(k)`.
-        solver: None: `BestSubset` for `Sparsity` without bounds, `HTP` for other structures and more than 2048
-            coefficients, `IHT` for `Rank`, `PrimalDual` for `L0L1L2`, and `IHT` with a decreasing step for losses
-            without a second derivative.
+        solver: None: `BestSubset` for entries (with bounds, too), groups, rows and leaves, `HTP` for pairs, for parts of
+            groups and for supports of more than 2048 coefficients (256 with bounds), `IHT` for `Rank`, `PrimalDual` for
+            `L0L1L2`, and `IHT` with a decreasing step for losses without a second derivative.
         x0: starting coefficients in original units, (p,), (p, c) for `MultiResponse`, (p, p) for `Precision`, or an
             earlier Solution; None: zeros, or the diagonal minimiser.
         key: PRNG key of a stochastic solver; None: `jax.random.key(0)`, the same for all lanes.
@@ -159,14 +159,20 @@ def default_solver(
     loss = getattr(objective, "loss", None)
     if loss is not None and not loss.twice_differentiable:
         return IHT(ScheduleStep(inverse_sqrt))
-    by_structure = {"rank": IHT, "penalty": PrimalDual, "entries": BestSubset}.get(threshold.structure, HTP)
-    if by_structure is BestSubset and not (isinstance(objective, AbstractRestrictable) and BestSubset.holds(threshold)):
+    other = {"rank": IHT, "penalty": PrimalDual}.get(threshold.structure)
+    if other is not None:
+        return other()
+    swaps = threshold.structure in BestSubset.structures and isinstance(objective, AbstractRefittable)
+    if not (swaps and BestSubset.holds(objective, threshold)):
         return HTP()
-    if by_structure is BestSubset and search is not None:
-        if not getattr(objective, "quadratic", False):
-            return FoBa()  # one refit a step, where BestSubset tries a batch of swaps for every k
-        return BestSubset() if search == "criterion" else BestSubset("fast", working_set=FOLD_WORKING_SET)
-    return by_structure()
+    if search is None:
+        return BestSubset()
+    plain = threshold.structure == "entries" and isinstance(objective, AbstractRestrictable)
+    if plain and not getattr(objective, "quadratic", False):
+        return FoBa()  # one refit a step, where BestSubset tries a batch of swaps for every k
+    if search == "criterion":
+        return BestSubset()
+    return BestSubset("fast", working_set=FOLD_WORKING_SET if plain else None)
 
 
 def _check_kind(name: str, value: Any, kind: type, example: str) -> None:

@@ -46,6 +46,7 @@ FEWEST_FEATURES = 128
 TABLEAU_BYTES = 2**28  # a tableau over all features larger than this gives way to a working set
 WORKING_SET = 512  # features, or four times the support where that is more
 STAGES = (16, 64, 256, 1024)  # sizes at which a path renews its working set
+BOUNDED_LIMIT = 256  # coefficients within bounds: every move factorises anew
 UNIT_STARTS = 8  # perturbed starts of a step where units are not plain entries
 SINGLES = 8  # swaps of a local model that are tried one by one
 FEWEST = 5  # a perturbed start offers 2^-1 to 2^-(1 + FEWEST) of the features
@@ -148,20 +149,22 @@ class BestSubset(AbstractPathSolver):
 
     def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
-        if not self.holds(threshold):
+        if not self.holds(objective, threshold):
             raise ValueError(
                 f"k: BestSubset factorises dense Hessians, so that k_max and the kept features together are limited to "
-                f"{DENSE_HESSIAN_LIMIT}; use HTP or GraSP for more, or lower k_max."
+                f"{DENSE_HESSIAN_LIMIT} coefficients ({BOUNDED_LIMIT} with bounds); use HTP or GraSP for more, or lower "
+                "k_max."
             )
 
     @staticmethod
-    def holds(threshold: Any) -> bool:
-        """True unless the threshold chooses more coefficients than a dense Hessian can hold."""
-        if threshold.k_max is not None:
-            room = threshold.room
-        else:
-            room = threshold.keep.shape[0] + (int(np.max(threshold.k)) if is_concrete(threshold.k) else 0)
-        return room * threshold.entries_per_unit <= DENSE_HESSIAN_LIMIT
+    def holds(objective: Any, threshold: Any) -> bool:
+        """True unless the threshold chooses more coefficients than a dense Hessian can hold, or can be found in time
+        within bounds."""
+        if threshold.k_max is None and not is_concrete(threshold.k):
+            return True
+        bound = threshold.bind(objective)
+        most = BOUNDED_LIMIT if threshold.structure == "bounded entries" else DENSE_HESSIAN_LIMIT
+        return bool(bound.room * bound.entries_per_unit <= most)
 
     @property
     def default_termination(self) -> Any:

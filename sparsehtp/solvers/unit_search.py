@@ -33,6 +33,7 @@ from .refit import refit
 MAX_MOVES = 12  # per slot and settling
 SINGLES, BOUNDED_SINGLES = 8, 16  # swaps of a local model that are refitted in a step; it knows less of bounds
 PER_SLOT = 4  # of them for every unit that may leave
+ACTIVE_SETS = 6  # at most, to find the model's minimum within bounds
 DAMPING = 1e-3  # of the model of a loss whose curvature can vanish
 GRAM_PRODUCTS = 2**33  # at most, for the matrix of a model, unless it has FEWEST entries
 FEWEST = 128
@@ -62,15 +63,26 @@ class Model(eqx.Module):
         return a[..., self.n_free :].reshape(*a.shape[:-1], self.units.shape[0], self.size)
 
 
+class Tableau(NamedTuple):
+    """The model on the chosen units, as above; a slot that is not filled is zero."""
+
+    slots: Int[Array, "m"]  # places of the chosen units in the working set
+    filled: Bool[Array, "m"]
+    P: Float[Array, "e e"]
+    H: Float[Array, "e d"]
+    c: Float[Array, "e"]
+    g: Float[Array, "d"]
+    Q: Float[Array, "w s s"]
+    value: Float[Array, ""]
+
+
 class Gains(NamedTuple):
     """How the model's value falls with one more unit, with every swap (slot out, unit in), and rises with one less;
-    -inf (inf) where there is none. `slots` are places of the chosen units in the working set."""
+    -inf (inf) where there is none."""
 
-    slots: Int[Array, "m"]
     add: Float[Array, "w"]
     swap: Float[Array, "m w"]
     remove: Float[Array, "m"]
-    value: Float[Array, ""]
 
 
 def unit_count(objective: Any, threshold: Any) -> int:
@@ -116,55 +128,145 @@ def local_model(objective: Any, threshold: Any, x: Float[Array, "d"], units: Int
     )
 
 
-def local_gains(model: Model, chosen: Bool[Array, "w"], held: Bool[Array, "d"] | None, room: int) -> Gains:
-    """All moves from some chosen units, `room` at most; entries that are held keep their value at z0."""
+def tableau_at(model: Model, chosen: Bool[Array, "w"], held: Bool[Array, "d"] | None, room: int) -> Tableau:
+    """The model on some chosen units, `room` at most; entries that are held keep their value at z0."""
     f, s, m = model.n_free, model.size, min(max(room, 1), model.units.shape[0])
     slots = top_k(chosen.astype(model.r.dtype), m)
     filled = chosen[slots]
-    places = (f + slots[:, None] * s + jnp.arange(s, dtype=jnp.int32)).ravel()
-    E = jnp.concatenate([jnp.arange(f, dtype=jnp.int32), places])
+    E = _places(model, slots)
     live = model.entries.mask[E] & jnp.concatenate([jnp.ones(f, bool), jnp.repeat(filled, s)])
     still = jnp.zeros(live.shape, bool) if held is None else live & held[E]
-    moving = live & ~still
     K = jnp.where(live[:, None], model.A[E], 0)
-    P = masked_factor(jnp.where(moving, K[:, E], 0), moving).inverse(model.r.dtype)
+    P = masked_factor(jnp.where(live & ~still, K[:, E], 0), live & ~still).inverse(model.r.dtype)
     H = dot(P, K)  # zero in rows that are held
     fixed = jnp.where(still, model.z0[E], 0)
     c = dot(P, model.r[E] - dot(fixed, K[:, E])) + fixed
     g = model.r - dot(c, K)
+    Q = _blocks(model) - _sum("eus,eut->ust", model.by_unit(K), model.by_unit(H))
     value = model.c0 - 0.5 * (jnp.vdot(c, model.r[E]) + jnp.vdot(c, g[E]))
-    k_unit, h_unit = model.by_unit(K), model.by_unit(H)
-    diagonal = _blocks(model)
-    Q = diagonal - jnp.einsum("mus,mut->ust", k_unit, h_unit, precision=lax.Precision.HIGHEST)
-    g_unit, c_slot = model.by_unit(g), c[f:].reshape(m, s)
-    floor = 100 * jnp.finfo(g.dtype).eps * jnp.diagonal(diagonal, axis1=1, axis2=2)
+    return Tableau(slots, filled, P, H, c, g, Q, value)
 
-    # What leaves: v, the rows that bring it to the others, and what the room that it gives adds to their curvature.
-    D = P[f:, f:].reshape(m, s, m, s)[jnp.arange(m), :, jnp.arange(m), :]
-    here = live[f:].reshape(m, s)
+
+def boxed_tableau(model: Model, chosen: Bool[Array, "w"], room: int) -> tuple[Tableau, Bool[Array, "d"]]:
+    """The model's minimum on some chosen units within their bounds, and the entries that are held at one: primal-dual
+    active sets, which nearly always settle in so few steps."""
+    lower, upper = model.box if model.box is not None else (model.z0, model.z0)
+    inside = jnp.concatenate([jnp.zeros(model.n_free, bool), jnp.repeat(chosen, model.size)])
+
+    def step(_: Any, carry: Any) -> Any:
+        low, high, _ = carry
+        t = tableau_at(replace(model, z0=jnp.where(low, lower, jnp.where(high, upper, 0))), chosen, low | high, room)
+        z = jnp.zeros_like(lower).at[_places(model, t.slots)].add(t.c)
+        free = inside & ~low & ~high
+        return (low & (t.g < 0)) | (free & (z < lower)), (high & (t.g > 0)) | (free & (z > upper)), (t, low | high)
+
+    no = jnp.zeros(inside.shape, bool)
+    first = step(0, (no, no, None))
+    return tuple(lax.fori_loop(1, ACTIVE_SETS, step, first)[2])
+
+
+def chosen_in(model: Model, t: Tableau) -> Bool[Array, "w"]:
+    """The chosen units."""
+    return jnp.zeros(model.units.shape, bool).at[t.slots].max(t.filled)
+
+
+def _places(model: Model, slots: Int[Array, "m"]) -> Int[Array, "e"]:
+    """The entries of the free ones and of some units, as places in the model."""
+    f, s = model.n_free, model.size
+    own = f + slots[:, None] * s + jnp.arange(s, dtype=jnp.int32)
+    return jnp.concatenate([jnp.arange(f, dtype=jnp.int32), own.ravel()])
+
+
+def _sum(subscripts: str, *arrays: Array) -> Array:
+    return jnp.einsum(subscripts, *arrays, precision=lax.Precision.HIGHEST)
+
+
+def _schur(model: Model, t: Tableau, rows: Int[Array, "b"]) -> Float[Array, "b d"]:
+    """Rows of A with the coefficients of the chosen units optimised out."""
+    A = jnp.where(model.entries.mask[rows][:, None], model.A[rows], 0)
+    return A - dot(A[:, _places(model, t.slots)], t.H)
+
+
+def _leaving(model: Model, t: Tableau, held: Bool[Array, "d"] | None) -> tuple[Array, Array, Array, Array]:
+    """For every slot: v, the rows that bring it to the gradient of the others, what the room that it gives adds to
+    their curvature, and how much the value rises."""
+    f, s, m = model.n_free, model.size, t.slots.shape[0]
+    own = _places(model, t.slots)[f:]
+    here = (model.entries.mask[own] & jnp.repeat(t.filled, s)).reshape(m, s)
+    D = t.P[f:, f:].reshape(m, s, m, s)[jnp.arange(m), :, jnp.arange(m), :]
     D = jnp.where(here[:, :, None] & here[:, None, :], D, jnp.eye(s, dtype=D.dtype))
-    freed = _inverse(D)
-    v = jnp.einsum("mst,mt->ms", freed, jnp.where(here, c_slot, 0), precision=lax.Precision.HIGHEST)
-    rows = h_unit[f:].reshape(m, s, *h_unit.shape[1:])
-    loss = 0.5 * jnp.sum(c_slot * v, axis=1)
-    if held is not None:  # single entries
-        stays = still[f:]
-        cross = jnp.where(stays[:, None], K[f:] - dot(K[f:][:, E], H), 0)
-        own = cross[jnp.arange(m), places]
-        leaving = g[places] * c[f:] + 0.5 * own * c[f:] ** 2
-        loss = jnp.where(stays, leaving, loss)
-        v = jnp.where(stays[:, None], c_slot, v)
-        rows = jnp.where(stays[:, None, None, None], model.by_unit(cross)[:, None], rows)
-        freed = jnp.where(stays[:, None, None], 0, freed)
-    may_leave = filled & ~model.kept[slots]
+    freed, c = _inverse(D), jnp.where(here, t.c[f:].reshape(m, s), 0)
+    v, rows = _sum("mst,mt->ms", freed, c), t.H[f:].reshape(m, s, -1)
+    loss = 0.5 * jnp.sum(c * v, axis=1)
+    if held is not None:  # single entries, which move to zero from where they are held
+        still = here[:, 0] & held[own]
+        cross = _schur(model, t, own)
+        at_bound = t.g[own] * c[:, 0] + 0.5 * cross[jnp.arange(m), own] * c[:, 0] ** 2
+        loss = jnp.where(still, at_bound, loss)
+        v = jnp.where(still[:, None], c, v)
+        rows = jnp.where(still[:, None, None], cross[:, None], rows)
+        freed = jnp.where(still[:, None, None], 0, freed)
+    return v, rows, freed, loss
+
+
+def gains_of(model: Model, t: Tableau, held: Bool[Array, "d"] | None) -> Gains:
+    """All moves from the chosen units."""
+    v, rows, freed, loss = _leaving(model, t, held)
+    may_leave = t.filled & ~model.kept[t.slots]
     loss = jnp.where(may_leave, loss, jnp.inf)
-    g_swap = g_unit + jnp.einsum("ms,msut->mut", v, rows, precision=lax.Precision.HIGHEST)
-    Q_swap = Q + jnp.einsum("msut,msr,mruq->mutq", rows, freed, rows, precision=lax.Precision.HIGHEST)
+    rows, g = model.by_unit(rows), model.by_unit(t.g)
+    g_swap = g + _sum("ms,msut->mut", v, rows)
+    Q_swap = t.Q + _sum("msut,msr,mruq->mutq", rows, freed, rows)
     box = None if model.box is None else tuple(model.by_unit(bound) for bound in model.box)
-    outside = ~chosen & jnp.any(model.by_unit(model.entries.mask), axis=-1)
-    same = model.pools[slots][:, None] == model.pools
-    swap = jnp.where(may_leave[:, None] & outside & same, _gain(g_swap, Q_swap, floor, box) - loss[:, None], -jnp.inf)
-    return Gains(slots, jnp.where(outside, _gain(g_unit, Q, floor, box), -jnp.inf), swap, loss, value)
+    floor = 100 * jnp.finfo(g.dtype).eps * jnp.diagonal(_blocks(model), axis1=1, axis2=2)
+    outside = ~chosen_in(model, t) & jnp.any(model.by_unit(model.entries.mask), axis=-1)
+    same = model.pools[t.slots][:, None] == model.pools
+    swap = _gain(g_swap, Q_swap, floor, box) - loss[:, None]
+    return Gains(
+        add=jnp.where(outside, _gain(g, t.Q, floor, box), -jnp.inf),
+        swap=jnp.where(may_leave[:, None] & outside & same, swap, -jnp.inf),
+        remove=loss,
+    )
+
+
+def pivot(model: Model, t: Tableau, i: Array, j: Array, out: Array, into: Array) -> Tableau:
+    """The unit of slot i out where `out`, and unit j into that slot where `into`; without bounds."""
+    f, s = model.n_free, model.size
+    rows = f + i * s + jnp.arange(s, dtype=jnp.int32)
+    # Out: the others take over, by the rows of what leaves.
+    v, gone, freed, loss = (a[i] for a in _leaving(model, t, None))
+    v, freed = jnp.where(out, v, 0), jnp.where(out, freed, 0)
+    share = t.P[:, rows]
+    keep = jnp.ones(t.c.shape, t.c.dtype).at[rows].set(jnp.where(out, 0, 1))
+    P = (t.P - dot(dot(share, freed), share.T)) * keep[:, None] * keep
+    H = (t.H - dot(dot(share, freed), t.H[rows])) * keep[:, None]
+    c, g = (t.c - dot(share, v)) * keep, t.g + dot(v, gone)
+    Q = t.Q + _sum("sut,sr,ruq->utq", model.by_unit(gone), freed, model.by_unit(gone))
+    value = t.value + jnp.where(out, loss, 0)
+    t = Tableau(t.slots, t.filled.at[i].set(t.filled[i] & ~out), P, H, c, g, Q, value)
+    # In.
+    new = f + j * s + jnp.arange(s, dtype=jnp.int32)
+    S = _schur(model, t, new)
+    here = model.entries.mask[new]
+    block = jnp.where(here[:, None] & here, t.Q[j], jnp.eye(s, dtype=S.dtype))
+    inverse = jnp.where(here[:, None] & here & into, _inverse(block, jnp.diagonal(_blocks(model)[j])), 0)
+    B, moved, step = t.H[:, new], dot(inverse, S), dot(inverse, t.g[new])
+    left = dot(B, inverse)
+    P = t.P + dot(left, B.T)
+    P = jnp.where(into, P.at[rows].set(-left.T).at[:, rows].set(-left).at[rows[:, None], rows].set(inverse), P)
+    H = t.H - dot(B, moved)
+    H = jnp.where(into, H.at[rows].set(moved), H)
+    c = t.c - dot(B, step)
+    return Tableau(
+        slots=t.slots.at[i].set(jnp.where(into, j, t.slots[i]).astype(jnp.int32)),
+        filled=t.filled.at[i].set(t.filled[i] | into),
+        P=P,
+        H=H,
+        c=jnp.where(into, c.at[rows].set(step), c),
+        g=t.g - dot(step, S),
+        Q=t.Q - _sum("sut,sr,ruq->utq", model.by_unit(S), inverse, model.by_unit(S)),
+        value=t.value - 0.5 * jnp.vdot(step, t.g[new]),
+    )
 
 
 def _blocks(model: Model) -> Float[Array, "w s s"]:
@@ -194,20 +296,23 @@ def _gain(g: Array, Q: Array, floor: Array, box: Any) -> Array:
     return lax.fori_loop(0, g.shape[-1], pivot, (g, Q, zero))[2]
 
 
-def _inverse(D: Float[Array, "m s s"]) -> Float[Array, "m s s"]:
-    """Inverses of small positive definite matrices by Gauss-Jordan steps; what has no pivot is left out."""
-    least = 100 * jnp.finfo(D.dtype).eps * jnp.diagonal(D, axis1=1, axis2=2)
+def _inverse(D: Float[Array, "*m s s"], scale: Float[Array, "*m s"] | None = None) -> Float[Array, "*m s s"]:
+    """Inverses of small positive definite matrices by Gauss-Jordan steps; what has no pivot beside its scale (its own
+    diagonal) is left out."""
+    least = 100 * jnp.finfo(D.dtype).eps * (jnp.diagonal(D, axis1=-2, axis2=-1) if scale is None else scale)
 
-    def step(j: Int[Array, ""], M: Array) -> Array:
-        q = M[:, j, j]
-        ok = q > jnp.maximum(least[:, j], 0)
+    def step(j: Int[Array, ""], carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        M, left = carry
+        q = M[..., j, j]
+        ok = q > jnp.maximum(least[..., j], 0)
         inverse = jnp.where(ok, 1 / jnp.where(ok, q, 1), 0)
-        row, column = M[:, j] * inverse[:, None], M[:, :, j]
-        new = M - column[:, :, None] * row[:, None, :]
-        new = new.at[:, j, :].set(row).at[:, :, j].set(-column * inverse[:, None]).at[:, j, j].set(inverse)
-        return new
+        row, column = M[..., j, :] * inverse[..., None], M[..., :, j]
+        new = M - column[..., :, None] * row[..., None, :]
+        new = new.at[..., j, :].set(row).at[..., :, j].set(-column * inverse[..., None]).at[..., j, j].set(inverse)
+        return jnp.where(ok[..., None, None], new, M), left.at[..., j].set(~ok)
 
-    return lax.fori_loop(0, D.shape[-1], step, D)
+    M, left = lax.fori_loop(0, D.shape[-1], step, (D, jnp.zeros(D.shape[:-1], bool)))
+    return jnp.where(left[..., :, None] | left[..., None, :], 0, M)
 
 
 class Goal(NamedTuple):
@@ -219,55 +324,80 @@ class Goal(NamedTuple):
     least: Float[Array, ""]
 
 
-def settle(
-    model: Model, chosen: Bool[Array, "w"], open_: Bool[Array, "w"], goal: Goal, held: Array | None, room: int
-) -> tuple[Bool[Array, "w"], Gains]:
-    """Add, remove and swap units in the model until the goal is met: the chosen units, and the moves that are left."""
-    limit = MAX_MOVES * (room + 1)
+class Search(NamedTuple):
+    """Where a settling ended: the tableau, the chosen units there, and what every swap would gain."""
+
+    t: Tableau
+    chosen: Bool[Array, "w"]
+    swap: Float[Array, "m w"]
+
+
+class _Move(NamedTuple):
+    i: Int[Array, ""]
+    j: Int[Array, ""]
+    out: Bool[Array, ""]
+    into: Bool[Array, ""]
+
+
+def settle(model: Model, chosen: Bool[Array, "w"], open_: Bool[Array, "w"], goal: Goal, room: int) -> Search:
+    """Add, remove and swap units in the model until the goal is met."""
+    limit, kept = MAX_MOVES * (room + 1), model.kept
+
+    def next_move(t: Tableau, held: Array | None, open_: Array) -> tuple[_Move, Array, Array]:
+        gains = gains_of(model, t, held)
+        others = (chosen_in(model, t) & ~kept).astype(jnp.int32)
+        numbers = jnp.zeros(goal.counts.shape, jnp.int32).at[model.pools].add(others)
+        add = jnp.where((numbers < goal.counts)[model.pools] | kept, gains.add, -jnp.inf)
+        add = jnp.where(jnp.any(~t.filled), add, -jnp.inf)
+        opened = jnp.where(open_ | kept, add, -jnp.inf)
+        add = jnp.where(jnp.any(opened > -jnp.inf), opened, add)
+        remove = jnp.where((numbers > goal.counts)[model.pools[t.slots]], gains.remove, jnp.inf)
+        grows, shrinks = jnp.any(add > -jnp.inf), jnp.any(remove < jnp.inf)
+        swaps = ~grows & ~shrinks & goal.descend & (jnp.max(gains.swap) > goal.least)
+        i, j = jnp.unravel_index(jnp.argmax(gains.swap), gains.swap.shape)
+        i = jnp.where(shrinks, jnp.argmin(remove), jnp.where(grows, jnp.argmin(t.filled), i))
+        j = jnp.where(grows & ~shrinks, jnp.argmax(add), j)
+        i, j = i.astype(jnp.int32), j.astype(jnp.int32)
+        return _Move(i, j, swaps | shrinks, swaps | (grows & ~shrinks)), open_ | ~grows, gains.swap
 
     def body(carry: Any) -> Any:
-        chosen, open_, _, _, count = carry
-        gains = local_gains(model, chosen, held, room)
-        numbers = jnp.zeros(goal.counts.shape, jnp.int32).at[model.pools].add((chosen & ~model.kept).astype(jnp.int32))
-        lacking, excess = numbers < goal.counts, numbers > goal.counts
-        add = jnp.where(lacking[model.pools], gains.add, -jnp.inf)
-        opened = jnp.where(open_, add, -jnp.inf)
-        wanted = jnp.any(opened > -jnp.inf)
-        add = jnp.where(wanted, opened, add)
-        remove = jnp.where(excess[model.pools[gains.slots]], gains.remove, jnp.inf)
-        grows, shrinks = jnp.any(add > -jnp.inf), jnp.any(remove < jnp.inf)
-        best = jnp.max(gains.swap)
-        swaps = ~grows & ~shrinks & goal.descend & (best > goal.least)
-        i, j = jnp.unravel_index(jnp.argmax(gains.swap), gains.swap.shape)
-        j = jnp.where(grows, jnp.argmax(add), j)
-        i = gains.slots[jnp.where(shrinks, jnp.argmin(remove), i)]
-        into, out = grows | swaps, swaps | (shrinks & ~grows)
-        new = chosen.at[i].set(chosen[i] & ~out)
-        new = new.at[j].set(new[j] | into)
-        return new, open_ | ~grows, gains, into | out, count + 1
+        t, held, open_, move, _, count = carry
+        if model.box is None:
+            t = pivot(model, t, *move)
+        else:
+            new = chosen_in(model, t)
+            i = t.slots[move.i]
+            new = new.at[i].set(new[i] & ~move.out)
+            t, held = boxed_tableau(model, new.at[move.j].max(move.into), room)
+        move, open_, swap = next_move(t, held, open_)
+        return t, held, open_, move, swap, count + 1
 
     def going(carry: Any) -> Any:
-        return any_lane(carry[3]) & (carry[4] < limit)
+        *_, move, _, count = carry
+        return any_lane((count == 0) | move.out | move.into) & (count < limit)
 
-    shapes = jax.eval_shape(lambda: local_gains(model, chosen, held, room))
-    nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
-    start = (chosen, open_, nothing, jnp.ones((), bool), jnp.int32(0))
-    chosen, _, gains, _, _ = lax.while_loop(going, body, start)
-    return chosen, gains
+    first, held = (
+        (tableau_at(model, chosen, None, room), None) if model.box is None else boxed_tableau(model, chosen, room)
+    )
+    zero, no = jnp.int32(0), jnp.zeros((), bool)
+    nothing = jnp.full((first.slots.shape[0], model.units.shape[0]), -jnp.inf, model.r.dtype)
+    carry = (first, held, open_, _Move(zero, zero, no, no), nothing, zero)
+    t, _, _, _, swap, _ = lax.while_loop(going, body, carry)
+    return Search(t, chosen_in(model, t), swap)
 
 
-def neighbours(chosen: Bool[Array, "w"], gains: Gains, number: int) -> Bool[Array, "number w"]:
+def neighbours(end: Search, number: int) -> Bool[Array, "number w"]:
     """The supports of the most promising swaps, at most `PER_SLOT` for each unit that may leave; the chosen one itself
     where there are fewer."""
-    m, w = gains.swap.shape
+    m, w = end.swap.shape
     each = min(PER_SLOT, w)
-    units = jax.vmap(lambda row: top_k(row, each))(gains.swap)
-    worth = jnp.take_along_axis(gains.swap, units, axis=1).ravel()
+    units = jax.vmap(lambda row: top_k(row, each))(end.swap)
+    worth = jnp.take_along_axis(end.swap, units, axis=1).ravel()
     best = top_k(worth, min(number, m * each))
 
     def swapped(pair: Int[Array, ""]) -> Bool[Array, "w"]:
-        new = chosen.at[gains.slots[pair // each]].set(False).at[units.ravel()[pair]].set(True)
-        return jnp.where(worth[pair] > -jnp.inf, new, chosen)
+        new = end.chosen.at[end.t.slots[pair // each]].set(False).at[units.ravel()[pair]].set(True)
+        return jnp.where(worth[pair] > -jnp.inf, new, end.chosen)
 
     return jax.vmap(swapped)(best)
 
@@ -310,17 +440,6 @@ def promising(
         curvature = objective.curvatures(x)
         steepest = steepest.at[:p].multiply(jnp.where(curvature > 0, lax.rsqrt(jnp.maximum(curvature, 1e-30)), 0))
     return top_k(jnp.where(chosen, jnp.inf, threshold.scores(steepest)), w)
-
-
-def held_entries(model: Model, chosen: Bool[Array, "w"]) -> Bool[Array, "d"] | None:
-    """Entries of the chosen units at an active bound; None without bounds."""
-    if model.box is None:
-        return None
-    grad = dot(model.A, model.z0) - model.r
-    lower, upper = model.box
-    at = ((model.z0 <= lower) & (grad > 0)) | ((model.z0 >= upper) & (grad < 0))
-    inside = jnp.concatenate([jnp.zeros(model.n_free, bool), jnp.repeat(chosen, model.size)])
-    return at & inside
 
 
 def least_gain(value: Array, c0: Array) -> Array:
@@ -391,8 +510,7 @@ def step(objective: Any, threshold: Any, state: UnitState, t: Any, starts: int, 
 
     model = lax.cond(any_lane(state.stale), lambda: where(state.stale, built(), state.model), lambda: state.model)
     inside = state.chosen[model.units]
-    held = held_entries(model, inside)
-    exact = objective.quadratic and held is None
+    exact = objective.quadratic and model.box is None
     _, counts = threshold.pools(n_units)
     least = least_gain(jnp.where(started, state.value, model.c0), model.c0)
     goal = Goal(counts, (state.stage != SINGLE) & (started | exact), least)
@@ -400,18 +518,18 @@ def step(objective: Any, threshold: Any, state: UnitState, t: Any, starts: int, 
     def search(i: Any) -> Any:
         begin, open_ = perturbed(state.key, t, model, inside, i)
         begin, open_ = jnp.where(i == 0, inside, begin), (i == 0) | open_
-        return settle(model, begin, open_, goal, held, threshold.room)
+        return settle(model, begin, open_, goal, threshold.room)
 
-    (end, gains), ends, values = searched(search, starts, far)
-    moved = ~started | jnp.any(end != inside)
+    end, ends, values = searched(search, starts, far)
+    moved = ~started | jnp.any(end.chosen != inside)
     if exact:
-        candidates = end[None] if not starts else jnp.where(far, ends[jnp.argmin(values)], end)[None]
+        candidates = end.chosen[None] if not starts else jnp.where(far, ends[jnp.argmin(values)], end.chosen)[None]
     else:
-        near = neighbours(end, gains, SINGLES if held is None else BOUNDED_SINGLES)
+        near = neighbours(end, SINGLES if model.box is None else BOUNDED_SINGLES)
         if starts:
             order = jnp.argsort(values)[jnp.arange(near.shape[0]) % starts]
             near = jnp.where(far, ends[order], near)
-        candidates = jnp.concatenate([end[None], near])
+        candidates = jnp.concatenate([end.chosen[None], near])
     everywhere = jnp.zeros((candidates.shape[0], n_units), bool).at[:, model.units].set(candidates)
     found = best_fitted(objective, threshold, everywhere, state.x)
 
@@ -423,7 +541,7 @@ def step(objective: Any, threshold: Any, state: UnitState, t: Any, starts: int, 
     failures = jnp.where(improved, 0, state.failures + far)
     optimal = ~moved & ~improved & (failures >= patience)
     if exact:
-        optimal &= jnp.max(gains.swap, initial=-jnp.inf) <= least
+        optimal &= jnp.max(end.swap, initial=-jnp.inf) <= least
     return UnitState(
         x=x,
         support=support,
@@ -447,8 +565,8 @@ def searched(search: Any, starts: int, far: Array) -> Any:
     if not starts:
         return search(jnp.int32(0)), None, None
     if not one_by_one():
-        chosen, gains = jax.vmap(search, axis_name=START)(jnp.arange(starts + 1))
-        return (chosen[0], jax.tree.map(lambda a: a[0], gains)), chosen[1:], gains.value[1:]
+        every = jax.vmap(search, axis_name=START)(jnp.arange(starts + 1))
+        return jax.tree.map(lambda a: a[0], every), every.chosen[1:], every.t.value[1:]
     shapes = jax.eval_shape(search, jnp.int32(0))
     own = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
 
@@ -456,14 +574,14 @@ def searched(search: Any, starts: int, far: Array) -> Any:
         own, ends, values = carry
         end = search(i)
         own = where(i == 0, end, own)
-        return own, ends.at[i - 1].set(end[0]), values.at[i - 1].set(end[1].value)  # i = 0: overwritten
+        return own, ends.at[i - 1].set(end.chosen), values.at[i - 1].set(end.t.value)  # i = 0: overwritten
 
-    ends, values = jnp.zeros((starts, *own[0].shape), bool), jnp.full(starts, jnp.inf, own[1].value.dtype)
+    ends, values = jnp.zeros((starts, *own.chosen.shape), bool), jnp.full(starts, jnp.inf, own.t.value.dtype)
     return lax.fori_loop(0, jnp.where(any_lane(far), starts + 1, 1), body, (own, ends, values))
 
 
 def perturbed(key: Array, t: Any, model: Model, chosen: Bool[Array, "w"], i: Any) -> tuple[Array, Array]:
-    """The support without a random part of its units (at least one), and the random part of the others that may enter."""
+    """The support without a random part of its units (one at least), and the others that may come in, a random part."""
     seed = mixed(jax.random.key_data(key).ravel(), t, i)
     leave, part = uniform(seed, jnp.uint32(2**32 - 1)), 0.5 ** (1 + RAREST * uniform(seed, jnp.uint32(2**32 - 2)))
     draws = uniform(seed, model.units)
@@ -494,19 +612,19 @@ def path(objective: Any, threshold: Any, width: int, rounds: int) -> Trail:
             chosen, x, value, fault, _, tries = carry
             model = model_at(x, chosen) if lasting is None else lasting
             inside = chosen[model.units]
-            held, new = held_entries(model, inside), ~jnp.isfinite(value)
+            new = ~jnp.isfinite(value)
             least = least_gain(jnp.where(new, model.c0, value), model.c0)
             # A descent by the model alone may end higher: later rounds try its best swaps one by one.
             goal = Goal(counts, jnp.asarray(exact) | (tries == 0), least)
-            end, gains = settle(model, inside, jnp.ones(inside.shape, bool), goal, held, threshold.room)
-            candidates = end[None]
+            end = settle(model, inside, jnp.ones(inside.shape, bool), goal, threshold.room)
+            candidates = end.chosen[None]
             if not exact and rounds > 1:
-                near = neighbours(end, gains, SINGLES if held is None else BOUNDED_SINGLES)
+                near = neighbours(end, SINGLES if model.box is None else BOUNDED_SINGLES)
                 candidates = jnp.concatenate([candidates, near])
             everywhere = jnp.zeros((candidates.shape[0], n_units), bool).at[:, model.units].set(candidates)
             found = best_fitted(objective, limited, everywhere, x)
             improved = new | (found.value < value - tolerance("swap", value.dtype) * jnp.abs(value))
-            moved = new | jnp.any(end != inside)
+            moved = new | jnp.any(end.chosen != inside)
             point = where(new | (found.value < value), found, Point(chosen, x, value, fault))
             return *point, improved | moved, tries + 1
 

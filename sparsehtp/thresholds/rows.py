@@ -42,6 +42,10 @@ class RowSparsity(AbstractUnitThreshold):
         self.keep = check_keep(keep)
         self.n_free, self.shape = 0, None
 
+    @property
+    def entries_per_unit(self) -> int:
+        return 1 if self.shape is None else int(self.shape[1])
+
     def bind(self, objective: Any) -> Self:
         shape = objective.external_shape
         if len(shape) != 2 or shape[0] * shape[1] != objective.n_coefficients:
