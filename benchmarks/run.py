@@ -9,6 +9,7 @@ OPTIONS = {  # what a benchmark's main takes
     "core": ("quick",),
     "first-answer": ("quick",),
     "best-subset": ("quick",),
+    "structures": ("quick",),
     "cv": ("quick",),
     "real": ("quick", "data"),
     "bootstrap": ("quick",),

@@ -53,8 +53,8 @@ def solve(
     Args:
         objective: for example `LinearModel(X, y)`.
         threshold: for example `Sparsity(k)`.
-        solver: None: `BestSubset` for entries (with bounds, too), groups, rows and leaves, `HTP` for pairs, for parts of
-            groups and for supports of more than 2048 coefficients (256 with bounds), `IHT` for `Rank`, `PrimalDual` for
+        solver: None: `BestSubset` for entries (with bounds, too), groups, rows and leaves, `HTP` for pairs, parts of
+            groups, and supports of more than 2048 coefficients (256 with bounds), `IHT` for `Rank`, `PrimalDual` for
             `L0L1L2`, and `IHT` with a decreasing step for losses without a second derivative.
         x0: starting coefficients in original units, (p,), (p, c) for `MultiResponse`, (p, p) for `Precision`, or an
             earlier Solution; None: zeros, or the diagonal minimiser.

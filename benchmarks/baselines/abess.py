@@ -41,3 +41,23 @@ def fixed_size(X, y, k, classification=False):
 
     model = (LogisticRegression if classification else LinearRegression)(support_size=k, ic_type="loss").fit(X, y)
     return np.ravel(model.coef_), float(np.ravel(model.intercept_)[0])
+
+
+STRUCTURES = ("groups", "rows", "softmax")
+UNIT_SETTINGS = {"abess": {}, "abess, path": {"path": True}}
+
+
+def units(instance, path=False, **settings):
+    """The chosen units of an instance of benchmarks/structures.py."""
+    from abess.linear import LinearRegression, MultinomialRegression, MultiTaskRegression
+
+    sizes = np.arange(1, instance.k + 1) if path else instance.k
+    options = {"support_size": sizes, "ic_type": "loss", **settings}
+    if instance.structure == "groups":
+        group = np.repeat(np.arange(len(instance.units)), len(instance.units[0]))
+        coef = LinearRegression(group=group, **options).fit(instance.X, instance.y).coef_
+        return np.flatnonzero(np.abs(coef).reshape(len(instance.units), -1).max(axis=1))
+    kind = MultiTaskRegression if instance.structure == "rows" else MultinomialRegression
+    y = instance.y if instance.structure == "rows" else np.eye(3)[instance.y]
+    coef = np.asarray(kind(**options).fit(instance.X, y).coef_)
+    return np.flatnonzero(np.abs(coef).reshape(len(instance.units), -1).max(axis=1))

@@ -1,0 +1,174 @@
+"""No exchange of one unit improves: every structure and loss, checked by refits of SciPy in float64."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+
+import sparsehtp as sht
+
+pytestmark = pytest.mark.usefixtures("x64")
+N, P, K, L2 = 60, 8, 3, 0.01
+GROUPS = np.array([0, 0, 1, 1, 1, 2, 3, 3])
+
+
+def hinge(m):
+    u = np.maximum(1 - m, 0)
+    return np.where(u < 1, u**2 / 2, u - 0.5), -np.minimum(u, 1)
+
+
+def huber(r):
+    return np.where(np.abs(r) <= 1, r**2 / 2, np.abs(r) - 0.5), np.clip(r, -1, 1)
+
+
+# loss -> (its value, its derivative) at a linear predictor and targets
+LOSSES = {
+    "squared": (sht.Squared(), lambda e, y: ((e - y) ** 2 / 2, e - y)),
+    "logistic": (sht.Logistic(), lambda e, y: (np.logaddexp(0, -y * e), -y / (1 + np.exp(y * e)))),
+    "poisson": (sht.Poisson(), lambda e, y: (np.exp(e) - y * e, np.exp(e) - y)),
+    "huber": (sht.Huber(), lambda e, y: huber(e - y)),
+    "smoothed_hinge": (sht.SmoothedHinge(1.0), lambda e, y: (hinge(y * e)[0], y * hinge(y * e)[1])),
+}
+# structure -> (threshold, the entries of every unit, units that are always in, bounds)
+ENTRIES = [[j] for j in range(P)]
+FREE = (-np.inf, np.inf)
+STRUCTURES = {
+    "entries": (sht.Sparsity(K), ENTRIES, [], FREE),
+    "keep": (sht.Sparsity(2, keep=[3]), ENTRIES, [3], FREE),
+    "box": (sht.Sparsity(K, lower=-0.3, upper=0.4), ENTRIES, [], (-0.3, 0.4)),
+    "positive": (sht.NonNegativeSparsity(K), ENTRIES, [], (0, np.inf)),
+    "groups": (sht.GroupSparsity(GROUPS, 2), [np.flatnonzero(GROUPS == g) for g in range(4)], [], FREE),
+    "groups_keep": (
+        sht.GroupSparsity(GROUPS, 1, keep=[2]),
+        [np.flatnonzero(GROUPS == g) for g in range(4)],
+        [2],
+        FREE,
+    ),
+}
+QUICK = {("squared", name) for name in STRUCTURES} | {("logistic", "groups"), ("huber", "box"), ("poisson", "positive")}
+PAIRS = [
+    pytest.param(loss, structure, marks=() if (loss, structure) in QUICK else pytest.mark.slow)
+    for loss in LOSSES
+    for structure in STRUCTURES
+]
+
+
+def design(rng, n=N, p=P):
+    """Columns that share much of their variance."""
+    return 0.6 * rng.standard_normal((n, p)) + 0.8 * rng.standard_normal((n, 1))
+
+
+def least(function, size, bounds):
+    """The least value of a convex function, value and gradient, of `size` coefficients within bounds."""
+    if size == 0:
+        return function(np.zeros(0))[0]
+    options = {"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-10}
+    return minimize(function, np.zeros(size), jac=True, method="L-BFGS-B", bounds=bounds, options=options).fun
+
+
+def check(value, chosen, units, kept, refit, pools=None, tol=1e-8):
+    """F at the chosen units is their refit's, and no exchange of one of them refits to less."""
+    np.testing.assert_allclose(value, refit(chosen), rtol=1e-6)
+    for out, new in itertools.product(set(chosen) - set(kept), set(range(units)) - set(chosen)):
+        if pools is None or pools[out] == pools[new]:
+            assert refit([*(set(chosen) - {out}), new]) >= value * (1 - tol) - 1e-12, (out, new)
+
+
+@pytest.mark.parametrize(("name", "structure"), PAIRS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_linear_models(name, structure, seed):
+    rng = np.random.default_rng(seed)
+    X = design(rng)
+    loss, numpy_loss = LOSSES[name]
+    y = loss.draw_targets(X @ np.where(np.arange(P) % 3 == 0, 0.7, -0.2), rng)
+    threshold, units, kept, bounds = STRUCTURES[structure]
+
+    def refit(chosen):
+        columns = np.concatenate([np.asarray(units[u], int) for u in sorted(chosen)])
+
+        def F(z):
+            value, slope = numpy_loss(X[:, columns] @ z[1:] + z[0], y)
+            grad = np.append(slope.mean(), X[:, columns].T @ slope / N + L2 * z[1:])
+            return value.mean() + 0.5 * L2 * np.sum(z[1:] ** 2), grad
+
+        return least(F, 1 + columns.size, [FREE] + [bounds] * columns.size)
+
+    solution = sht.solve(sht.LinearModel(X, y, loss, L2, fit_intercept=True), threshold)
+    assert solution.result == sht.RESULTS.converged
+    chosen = np.asarray(solution.support.idx)[np.asarray(solution.support.mask)]
+    check(float(solution.value), [int(u) for u in chosen], len(units), kept, refit)
+
+
+@pytest.mark.parametrize("loss", [sht.Squared(), pytest.param(sht.Softmax(3), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("threshold", [sht.RowSparsity(2), sht.RowSparsity(1, keep=[2]), sht.Sparsity(5)])
+def test_several_responses(loss, threshold):
+    rng = np.random.default_rng(2)
+    X, c = design(rng, p=6), 3
+    B = np.zeros((6, c))
+    B[[0, 2, 5]] = rng.standard_normal((3, c))
+    eta = X @ B
+    vector = not loss.quadratic
+    Y = (
+        np.argmax(eta + rng.gumbel(size=eta.shape), 1).astype(np.int32)
+        if vector
+        else eta + rng.standard_normal(eta.shape)
+    )
+    rows = isinstance(threshold, sht.RowSparsity)
+    units = [np.arange(c) + c * j for j in range(6)] if rows else [[e] for e in range(6 * c)]
+
+    def refit(chosen):
+        places = np.concatenate([np.asarray(units[u], int) for u in sorted(chosen)])
+
+        def F(z):
+            W = np.zeros(6 * c)
+            W[places] = z[c:]
+            eta = X @ W.reshape(6, c) + z[:c]
+            if vector:
+                value = logsumexp(eta, axis=1) - eta[np.arange(N), Y]
+                slope = np.exp(eta - logsumexp(eta, axis=1)[:, None]) - np.eye(c)[Y]
+            else:
+                value, slope = 0.5 * np.sum((eta - Y) ** 2, axis=1), eta - Y
+            grad = np.append(slope.mean(0), (X.T @ slope / N).ravel()[places] + L2 * z[c:])
+            return value.mean() + 0.5 * L2 * np.sum(z[c:] ** 2), grad
+
+        return least(F, c + places.size, None)
+
+    model = (
+        sht.MultiResponse(X, Y, loss, L2, fit_intercept=True)
+        if vector
+        else sht.MultiResponse(X, Y, l2=L2, fit_intercept=True)
+    )
+    solution = sht.solve(model, threshold)
+    chosen = np.asarray(solution.support.idx)[np.asarray(solution.support.mask)]
+    kept = list(np.asarray(threshold.keep))
+    check(float(solution.value), [int(u) for u in chosen], len(units), kept, refit)
+
+
+def two_parts(x, A, B, y):
+    import jax.numpy as jnp
+
+    return 0.5 * jnp.mean((A @ x["a"] + B @ x["b"] - y) ** 2) + 0.005 * (jnp.sum(x["a"] ** 2) + jnp.sum(x["b"] ** 2))
+
+
+@pytest.mark.parametrize(
+    "threshold", [sht.LeafSparsity({"a": 2, "b": 1}), sht.LeafSparsity({"a": None, "b": 2}), sht.Sparsity(3)]
+)
+def test_functions_of_the_users(threshold):
+    rng = np.random.default_rng(3)
+    X = design(rng, p=9)
+    y = X[:, 0] - X[:, 5] + 0.5 * X[:, 7] + rng.standard_normal(N)
+    custom = sht.Custom(two_parts, X[:, :4], X[:, 4:], y, like={"a": np.zeros(4), "b": np.zeros(5)})
+    solution = sht.solve(custom, threshold)
+    chosen = [int(u) for u in np.asarray(solution.support.idx)[np.asarray(solution.support.mask)]]
+    leaves = isinstance(threshold, sht.LeafSparsity)
+    dense = leaves and threshold.ks["a"] is None
+
+    def refit(chosen):
+        A = X[:, sorted(chosen)]
+        z = np.linalg.solve(A.T @ A / N + L2 * np.eye(len(chosen)), A.T @ y / N)
+        return 0.5 * np.mean((A @ z - y) ** 2) + 0.5 * L2 * z @ z
+
+    pools = np.repeat([0, 1], [4, 5]) if leaves else None
+    check(float(solution.value), chosen, 9, range(4) if dense else [], refit, pools)
