@@ -87,8 +87,8 @@ def choose(
     `solve` goes on from the fit of that row.
 
     Args:
-        objective: a `LinearModel`, or `Precision.from_data` (whose rows have no l2). A sequence of objectives over the
-            same samples, such as one class against the rest: one (k, l2) for all.
+        objective: a `LinearModel`, a `MultiResponse`, or `Precision.from_data` (whose rows have no l2). A sequence of
+            objectives over the same samples, such as one class against the rest: one (k, l2) for all.
         threshold: a template as in `solve_path`; its k_max, if any, is that of the final fit too.
         ks, l2s, key, checkpoint, progress, memory: as in `solve_path`.
         rule: "strong-ridge": see below; "best": the least mean held-out loss; "one_se": the fewest units whose mean is
@@ -97,9 +97,8 @@ def choose(
         refit: the part of l2 that the coefficients of the chosen features are fitted at, in folds as in the model.
             None: 0.1 for "strong-ridge" over a grid of l2 (1 for losses without a second derivative), else 1.
         folds, scoring: as in `cross_validate`.
-        solver: of the grid and the final fit. None: the default one for the final fit, and for the grid
-            `BestSubset("fast")` in working sets (`FoBa` for losses that are not squared; for a criterion with the
-            squared loss, all of `BestSubset`).
+        solver: of the grid and the final fit. None: the default one for the final fit, and for the grid a quicker one,
+            as in `cross_validate` (for a criterion, except for entries and a loss that is not squared, the same).
         max_steps, termination, throw: of the final fit, as in `solve`.
         samples: what a criterion sees of a path, where its weights or units do not count as they are.
 

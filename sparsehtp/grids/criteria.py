@@ -31,9 +31,9 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
         ebic  dev + d ln W + 2 ln C(p, k)   sic   dev + d ln p ln ln W
 
     dev = 2 W F0 with W the sum of the sample weights and F0 the mean loss without l2; for the squared loss
-    dev = W ln(2 F0), the profile likelihood of unknown variance; for `Precision` dev = W L. d is the number of features
-    (pairs) in the support, k the number of chosen units among p; d = k unless units are groups or some are always kept,
-    which count in d only.
+    dev = W ln(2 F0), the profile likelihood of unknown variance (W c ln(2 F0 / c) of c responses); for `Precision`
+    dev = W L. d is the number of coefficients (pairs) in the support, k the number of chosen units among p; d = k
+    unless units are groups or rows or some are always kept, which count in d only.
 
     Args:
         path: from `solve_path`.
@@ -59,7 +59,8 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
         raise ValueError(f"name: sic needs a sum of weights above e, got {W:g}; use another criterion.")
     loss = path.loss.astype(float)
     with np.errstate(divide="ignore"):
-        deviance = W * np.log(2 * loss) if path.squared else (2 if path.n_variables is None else 1) * W * loss
+        c = path.n_responses or 1
+        deviance = W * c * np.log(2 * loss / c) if path.squared else (2 if path.n_variables is None else 1) * W * loss
     d = path.features.mask.sum(1)
     k = path.support.mask.sum(1) - path.n_kept
     p = path.n_units - path.n_kept

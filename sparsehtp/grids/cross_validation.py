@@ -105,10 +105,10 @@ def cross_validate(
     nothing leaks from the rows that are held out. t are the sample weights of those.
 
     Args:
-        objective: a `LinearModel`, or `Precision.from_data`; its own weights are split into folds.
+        objective: a `LinearModel`, a `MultiResponse`, or `Precision.from_data`; its own weights are split into folds.
         ks, l2s, threshold, key, checkpoint, progress, memory: as in `solve_path`.
-        solver: as in `solve_path`, but where that takes `BestSubset` over all features this takes `BestSubset("fast")`
-            in working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds.
+        solver: as in `solve_path`, but where that takes `BestSubset` this takes `BestSubset("fast")`, for entries in
+            working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds.
             `choose` solves again at the chosen (k, l2), from the row of the path.
         folds: a number of folds (shuffled by the key; stratified for classification losses, whole groups if there are
             groups), any scikit-learn splitter, or an iterable of (train, test) indices or masks.

@@ -26,7 +26,7 @@ from .._types import ArrayLike, Support, host, is_concrete, replace, seeded
 from ..io.checkpoint import Checkpoint
 from ..iteration import driver
 from ..linalg import LANE, one_by_one
-from ..objectives import AbstractObjective, MultiResponse, gather, scatter
+from ..objectives import AbstractObjective, gather, scatter
 from ..solvers import AbstractSolver
 from ..solvers.base import AbstractPathSolver
 from ..solvers.refit import refit
@@ -121,14 +121,12 @@ def prepare(
     _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
     if not is_concrete(ks) or not (traced or is_concrete(objective, l2s, threshold)):
         raise TypeError("objective: a whole grid needs concrete arrays; under jit or vmap use sht.solve.")
-    if isinstance(objective, MultiResponse):
-        raise TypeError("objective: a path is over one response; map sht.solve over k, or use an estimator.")
     threshold = template_of(objective, threshold)
     ks = checked_ks(objective, threshold, ks)
     largest = replace(threshold, k=ks.max()).bind(objective)
     if l2s is not None:
         l2s = np.atleast_1d(np.asarray(l2s, float)) if is_concrete(l2s) else jnp.atleast_1d(l2s)
-        p, concrete = objective.n_coefficients, is_concrete(l2s)
+        p, concrete = objective.external_shape[0], is_concrete(l2s)
         bad = concrete and not (np.isfinite(l2s).all() and np.min(l2s, initial=0) >= 0)
         if l2s.size == 0 or l2s.shape[1:] not in ((), (p,)) or bad:
             raise ValueError(f"l2s: needs finite numbers >= 0, one per grid point (or ({p},) for each), got {l2s}.")
@@ -335,7 +333,8 @@ def _fit(
         score = scorer.value(scored, entries)
     if grid.error:
         # The strict side is that of the classifier: a predictor of zero means -1.
-        label = jnp.where(scorer.forward(scored, entries) > 0, 1, -1)
+        eta = scorer.forward(scored, entries)
+        label = jnp.where(eta > 0, 1, -1) if eta.ndim == 1 else jnp.argmax(eta, axis=1)
         score = jnp.sum(scorer.sample_weight * (label != scorer.y)) / jnp.sum(scorer.sample_weight)
     w, intercept = objective.parts(x)
     n_free, p = objective.n_free, objective.n_coefficients

@@ -33,16 +33,17 @@ class Path:
         support: units that the threshold kept, (grid, m) each, see `Support`.
         features: features in the support, the same as `support` unless units are groups.
         coefficients: (grid, m) of `features` in original units, zero on padding.
-        intercept: (grid,); for matrices their diagonals (grid, n_variables).
+        intercept: (grid,), or (grid, c); for matrices their diagonals (grid, n_variables).
         value, result: (grid,), as in a `Solution`.
         loss: (grid,) weighted mean loss without l2, F0.
-        n_features: p.
+        n_features: p, or p c of several responses, whose feature j c + r is feature j of response r.
         n_units: number of units that can be in a support: p, or the number of groups.
         n_kept: number of units that are always kept.
         total_weight: W, the sum of the sample weights; None for an objective without samples.
         squared: True for the squared loss.
         key: the PRNG key of the fits.
         n_variables: order of the matrices, where units are pairs of variables; else None.
+        n_responses: c, where the coefficients are (p, c); else None.
     """
 
     ks: Int[np.ndarray, "grid"]
@@ -62,19 +63,24 @@ class Path:
     squared: bool
     key: jax.Array
     n_variables: int | None = None
+    n_responses: int | None = None
 
     def __len__(self) -> int:
         return self.ks.shape[0]
 
     @property
     def x(self) -> Float[np.ndarray, "grid p"] | Float[Array, "grid p"]:
-        """(grid, p) coefficients in original units, or (grid, n_variables, n_variables); built anew at every access."""
+        """(grid, p) coefficients in original units, (grid, p, c), or (grid, n_variables, n_variables); built anew at
+        every access."""
         if not is_concrete(self.features, self.coefficients):
-            return traced_dense(self.features, self.coefficients, self.n_features)
+            x = traced_dense(self.features, self.coefficients, self.n_features)
+            return x if self.n_responses is None else x.reshape(len(x), -1, self.n_responses)
         return self._dense(self.features, self.coefficients, self.intercept)
 
     def _dense(self, features: Support, coefficients: np.ndarray, diagonals: np.ndarray) -> np.ndarray:
         x = _dense(features, coefficients, self.n_features)
+        if self.n_responses is not None:
+            return x.reshape(len(x), -1, self.n_responses)
         if self.n_variables is None:
             return x
         matrices = np.zeros((len(x), self.n_variables, self.n_variables), x.dtype)
@@ -98,8 +104,8 @@ class Path:
         }
         return Solution(**fields, history=None, state=None, key=self.key)
 
-    def predict(self, X: ArrayLike) -> Float[np.ndarray, "grid samples"]:
-        """Linear predictors x'w + b of every row of the grid (no offset).
+    def predict(self, X: ArrayLike) -> Float[np.ndarray, "grid samples *c"]:
+        """Linear predictors x'w + b of every row of the grid (no offset), (grid, samples, c) of several responses.
 
         Args:
             X: (samples, p) array or scipy sparse matrix, in original units.
@@ -111,8 +117,11 @@ class Path:
         if self.n_variables is not None:
             raise TypeError("path: a precision matrix predicts nothing by itself; see SparseLDA.")
         X = X if hasattr(X, "shape") else np.asarray(X)
-        if len(X.shape) != 2 or X.shape[1] != self.n_features:
-            raise ValueError(f"X: needs shape (samples, {self.n_features}), got {X.shape}.")
+        p = self.n_features // (self.n_responses or 1)
+        if len(X.shape) != 2 or X.shape[1] != p:
+            raise ValueError(f"X: needs shape (samples, {p}), got {X.shape}.")
+        if self.n_responses is not None:
+            return np.stack([np.asarray(X @ w) + b for w, b in zip(self.x, self.intercept, strict=True)])
         used = np.unique(self.features.idx[self.features.mask])
         # Padding points at features that need not be among them.
         idx: Any = np.where(self.features.mask, np.searchsorted(used, self.features.idx), 0)
@@ -143,13 +152,13 @@ def solve_path(
     the samples).
 
     Args:
-        objective: for example `LinearModel(X, y)`; concrete arrays.
+        objective: for example `LinearModel(X, y)`, `MultiResponse` or `Precision.from_data`; concrete arrays.
         ks: sparsity levels in any order. None: 0, 1, ... up to the least of 20, half the samples and the units.
         l2s: ridge strengths, (L,), or (L, p) with one per feature. None: the objective's own.
         l0s: prices of a nonzero coefficient, in any order.
         threshold: a template for kept units, bounds and groups, whose k is not used; or `L0L1L2` with l1, whose l0 is
             not used. None: `Sparsity`; `OffDiagonal` for `Precision`.
-        solver: None: `BestSubset` for smooth losses without bounds, else `HTP` (`IHT` for `Hinge`); `CDSS` over l0.
+        solver: None: as in `solve`; `CDSS` over l0.
         key: PRNG key, the same for all fits. None: `jax.random.key(0)`.
         checkpoint: folder for finished chunks; the same call with it goes on where a killed one stopped, with results
             of the same bits.
@@ -252,6 +261,7 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
         squared=getattr(getattr(objective, "loss", None), "quadratic", False),
         key=grid.key,
         n_variables=getattr(objective, "n_variables", None),
+        n_responses=getattr(objective, "n_responses", None),
     )
 
 

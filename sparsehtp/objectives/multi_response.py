@@ -147,6 +147,10 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         w, intercept = jax.vmap(self.shared_model.to_external, 1, (1, 0))(self.matrix(x))
         return w, intercept if self.base is None else intercept + self.base
 
+    def parts(self, x: Float[Array, "d"]) -> tuple[Float[Array, "units"], Float[Array, "c"]]:
+        w, intercept = self.to_external(x)
+        return w.ravel(), intercept
+
     # --- values and derivatives --------------------------------------------------------------------------------------
     def _weights(self) -> Float[Array, "n"]:
         weights = self.shared_model.sample_weight

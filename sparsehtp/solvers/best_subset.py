@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array
 
@@ -152,8 +151,8 @@ class BestSubset(AbstractPathSolver):
         if not self.holds(objective, threshold):
             raise ValueError(
                 f"k: BestSubset factorises dense Hessians, so that k_max and the kept features together are limited to "
-                f"{DENSE_HESSIAN_LIMIT} coefficients ({BOUNDED_LIMIT} with bounds); use HTP or GraSP for more, or lower "
-                "k_max."
+                f"{DENSE_HESSIAN_LIMIT} coefficients ({BOUNDED_LIMIT} with bounds); use HTP or GraSP for more, or "
+                "lower k_max."
             )
 
     @staticmethod

@@ -219,7 +219,8 @@ def gains_of(model: Model, t: Tableau, held: Bool[Array, "d"] | None) -> Gains:
     Q_swap = t.Q + _sum("msut,msr,mruq->mutq", rows, freed, rows)
     box = None if model.box is None else tuple(model.by_unit(bound) for bound in model.box)
     floor = 100 * jnp.finfo(g.dtype).eps * jnp.diagonal(_blocks(model), axis1=1, axis2=2)
-    outside = ~chosen_in(model, t) & jnp.any(model.by_unit(model.entries.mask), axis=-1)
+    # A unit without curvature is a constant or an added column.
+    outside = ~chosen_in(model, t) & jnp.any(model.by_unit(jnp.diagonal(model.A)) > 0, axis=-1)
     same = model.pools[t.slots][:, None] == model.pools
     swap = _gain(g_swap, Q_swap, floor, box) - loss[:, None]
     return Gains(
