@@ -38,11 +38,12 @@ def proof_of(objective: Any, threshold: Any, upper: float, dtype: Any) -> Proof:
         return Proof(lower, True, f"Proved optimal: {known}", f"Proved: {known}")
     share = gap / abs(lower) if lower else math.inf
     if share <= USEFUL:
-        return Proof(lower, False, f"Its objective is within {_percent(share)} of the best possible.")
+        return Proof(lower, False, f"Its objective is within {in_percent(share)} of the best possible.")
     return Proof(lower, False, "No useful bound of the best possible objective was found: raise l2.")
 
 
-def _percent(share: float) -> str:
+def in_percent(share: float) -> str:
+    """A share as a percentage of two digits."""
     rounded = float(f"{100 * share:.1e}")
     # Up, so that the claim is never more than is true.
     rounded = rounded if rounded >= 100 * share else rounded + 10.0 ** (math.floor(math.log10(rounded)) - 1)
