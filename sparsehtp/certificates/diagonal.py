@@ -1,4 +1,4 @@
-"""The diagonal d with Q - diag(d) >= 0 whose perspective relaxation bounds the open nodes of a tree best, on the host."""
+"""The diagonal d with Q - diag(d) >= 0 whose perspective relaxation bounds the open nodes of a tree best."""
 
 from typing import NamedTuple
 
@@ -66,8 +66,8 @@ def tune(
         max over d of mean_t min(L_t(d), level) + mu (log det(Q - diag d) + 0.1 sum_j log d_j),
 
     with L_t the relaxation's value at node t: concave, by damped Newton steps while mu falls, from
-    dL_t/dd_j = w_j^2 (1/z_j - 1) / 2. With one node and no masks this is the root's best perspective, whose bound is that
-    of the semidefinite relaxation. Q is positive definite.
+    dL_t/dd_j = w_j^2 (1/z_j - 1) / 2. With one node and no masks this is the root's best perspective, whose bound is
+    that of the semidefinite relaxation. Q is positive definite.
     """
     p, T = len(b), len(nodes.left)
     d = 1 / np.diag(np.linalg.inv(Q))

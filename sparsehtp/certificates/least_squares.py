@@ -15,6 +15,7 @@ ROWS = 4096  # that are summed at a time: sums of sums lose fewer digits
 NO_DEVIATION = 1e-24  # of a column's mean square, below which its variance is rounding
 NO_SINGULAR_VALUE = 1e-13  # of the largest
 SWAPS = 200
+BLUR = 1e-8  # of Q's diagonal: a search needs no more, and collinear features do no harm
 
 
 class LeastSquares:
@@ -135,13 +136,13 @@ class LeastSquares:
 
     def search(self, members: Int[np.ndarray, "m"]) -> Int[np.ndarray, "size"]:
         """A good support: features are added one by one, then exchanged for others while that lowers F."""
-        Q, b, S = self.Q, self.b, [int(j) for j in members]
+        Q, b, S = self.Q + BLUR * np.eye(len(self.b)), self.b, [int(j) for j in members]
         S += [int(j) for j in np.flatnonzero(self.kept) if j not in S]
         for step in range(SWAPS + self.size):
-            B = np.linalg.pinv(Q[np.ix_(S, S)], hermitian=True)
+            B = np.linalg.inv(Q[np.ix_(S, S)])
             T = B @ Q[S]
             w = B @ b[S]
-            g, q = b - w @ Q[S], np.maximum(np.diag(Q) - (T * Q[S]).sum(0), 1e-9)
+            g, q = b - w @ Q[S], np.maximum(np.diag(Q) - (T * Q[S]).sum(0), BLUR)
             if len(S) < self.size:
                 gain = g * g / q
                 gain[S] = -1
@@ -150,7 +151,7 @@ class LeastSquares:
             leaves = [i for i, j in enumerate(S) if not self.kept[j]]
             if step == SWAPS + self.size - 1 or not leaves:
                 break
-            h = np.maximum(np.diag(B)[leaves, None], 1e-300)
+            h = np.diag(B)[leaves, None]
             moved = (g + T[leaves] * (w[leaves, None] / h)) ** 2 / (q + T[leaves] ** 2 / h) - w[leaves, None] ** 2 / h
             moved[:, S] = -np.inf
             best = int(np.argmax(moved))

@@ -3,7 +3,6 @@
 All take F(x) = c0 - b'x + x'Q x / 2 in float64. A node is two masks: features that are in, and features that are out.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -249,5 +248,3 @@ def leaf_pairs(
 ) -> tuple[Float[Array, "p p"], Bool[Array, "p p"]]:
     """All that is known of one such node: F of every pair, infinity for none, and the pairs in doubt."""
     return _pairs(problem, inn, out, k, k_max)
-
-

@@ -86,8 +86,8 @@ def prove(
 
     Branch and bound on the features that are in or out. A node's bound is the dual of a perspective relaxation,
 
-        F(w) >= c - v'Mv/2 - (1/2) [sum over what is in and the largest others of (D^-1/2 X'y/W - Mv)_j^2]   for every v,
-        M = D^-1/2 (X'SX/W + diag(l2)) D^-1/2 - I >= 0,
+        F(w) >= c - v'Mv/2 - (1/2) [sum over what is in and the largest others of (D^-1/2 b - Mv)_j^2]   for every v,
+        M = D^-1/2 (X'SX/W + diag(l2)) D^-1/2 - I >= 0,   b = X'Sy/W,
 
     by ADMM for a batch of nodes at a time, with a diagonal D tuned for the open nodes as the tree grows. Two last
     features are chosen exactly, all pairs at once. Whatever the bound decides is fixed, and the incumbent improves
@@ -219,7 +219,7 @@ def _resume(tree: Tree, state: tuple[np.ndarray, ...]) -> None:
     for name, value in zip(_SCALARS, scalars, strict=False):
         setattr(tree, name, int(value) if name in ("nodes", "leaves", "born") else float(value))
     tree.spent = float(scalars[-1])
-    tree.history = [Moment(*row[:3], int(row[3])) for row in history.tolist()]
+    tree.history = [Moment(seconds, lower, upper, int(nodes)) for seconds, lower, upper, nodes in history.tolist()]
     for row in found:
         each = row[:-1].astype(int)
         tree.found[each.astype(np.int32).tobytes()] = each, float(row[-1])
@@ -239,7 +239,7 @@ def _proof(tree: Tree, threshold: Sparsity) -> Proof:
     return Proof(
         x=x,
         intercept=intercept,
-        support=Support(members, np.ones(members.size, bool)),
+        support=Support(members, np.ones(members.size, bool)),  # type: ignore[arg-type]
         upper=upper,
         lower=lower,
         gap=gap,
@@ -266,24 +266,20 @@ def _collected(tree: Tree, threshold: Sparsity) -> Collected:
 
 
 def _statement(tree: Tree, k: int, gap: float, proved: bool, collected: Collected | None) -> str:
-    features = "feature" if k == 1 else "features"
-    what = f"{k} {features}"
+    what = f"the best choice of {k} feature{'' if k == 1 else 's'}"
     if proved:
-        known = "" if gap == 0 else f" to {in_percent(gap)} of the objective"
-        text = f"Proved: these are the best {what}{known}"
+        known = f", to {in_percent(min(gap, tree.limits.gap))} of the objective" if gap > 0 and tree.limits.gap else ""
+        text = f"Proved: this is {what}{known}"
     elif not tree.bounded and tree.lower == 0:
         text = (
-            f"Not proved: the features are collinear and l2 is 0, so that nothing bounds the objective of the best "
-            f"{what}, and {tree.stopped} before all supports were looked at; raise l2"
+            f"Not proved to be {what}, since {tree.stopped}: features are collinear and l2 is 0, so that nothing "
+            "bounds the objective but a look at all choices; raise l2"
         )
     else:
-        text = (
-            f"Not proved to be the best {what}, since {tree.stopped}: their objective is within {in_percent(gap)} of "
-            "itself of the best possible"
-        )
+        most = in_percent(gap)
+        text = f"Not proved to be {what}, since {tree.stopped}: a better one lowers the objective by at most {most}"
     if collected is None:
         return f"{text}."
-    number, share = len(collected.values), (tree.limits.ratio or 1.0) - 1
+    number, share = len(collected.values), f"{100 * ((tree.limits.ratio or 1) - 1):.3g}%"
     more = "" if collected.complete else " (there may be more)" if number < MOST_COLLECTED else " (there are more)"
-    plural = "support is" if number == 1 else "supports are"
-    return f"{text}; {number} {plural} within {in_percent(share)} of their objective{more}."
+    return f"{text}; {number} choice{' is' if number == 1 else 's are'} within {share} of it{more}."

@@ -171,7 +171,7 @@ class Tree:
         if self.limits.ratio is None:
             return max(self.upper - max(self.limits.gap * self.upper, self.zero), 0.0)
         wanted = max(self.limits.ratio * self.upper, self.upper + self.zero) * (1 + VALUE_ROUNDING)
-        return min(wanted, self.cap)
+        return min(wanted, self.cap) + float(np.finfo(float).tiny)  # supports that are as good as it belong to it
 
     @property
     def done(self) -> bool:
@@ -417,7 +417,8 @@ class _Phase:
         self.r = 1 / np.sqrt(d)
         scaled = Q * self.r * self.r[:, None]
         eigenvalues, E = np.linalg.eigh(scaled)
-        M = scaled - np.eye(p)
+        less = float(tree.bounded)  # elsewhere M would have negative eigenvalues, and only points are wanted
+        M = scaled - less * np.eye(p)
         # Warm starts keep w and the dual, whose scaled forms change with d.
         unit = np.sqrt(d / old)
         tree.pool["v"][:] *= unit.astype(np.float32)
@@ -425,7 +426,7 @@ class _Phase:
         self.problem = Problem(jnp.asarray(self._square(Q)), jnp.asarray(self._row(b)), jnp.asarray(c0))
         terms = self._row(np.sqrt(np.diag(scaled)), 1.0)
         fixed = [jnp.asarray(a) for a in (self._square(M), terms, self._row(b * self.r), c0, tree.bounded)]
-        self.at = self._scaled(fixed, eigenvalues, E, PENALTIES[0])
+        self.at = self._scaled(fixed, eigenvalues - less, E, PENALTIES[0])
         if not tree.pool.size:
             return
         # The penalty with the best bounds on one batch.
@@ -433,7 +434,7 @@ class _Phase:
         inn, out = tree.pool.masks(rows)
         v, u, best = tree.pool["v"][rows], tree.pool["u"][rows], -np.inf
         for penalty in PENALTIES:
-            at = self._scaled(fixed, eigenvalues, E, penalty)
+            at = self._scaled(fixed, eigenvalues - less, E, penalty)
             self.at, kept = at, self.at
             value = float(np.minimum(self.bound(inn, out, v, u, tree.level, TRIAL_CHUNKS)[0], tree.level).mean())
             if value > best:
@@ -443,7 +444,7 @@ class _Phase:
 
     def _scaled(self, fixed: list[Any], eigenvalues: np.ndarray, E: np.ndarray, penalty: float) -> Scaled:
         M, terms, b, c0, safe = fixed
-        K = (E / np.maximum(eigenvalues - 1 + penalty, 1e-3)) @ E.T
+        K = (E / (np.maximum(eigenvalues, 0) + penalty)) @ E.T
         return Scaled(M, jnp.asarray(self._square(K)), terms, b, c0, jnp.asarray(penalty), safe)
 
     def _row(self, a: np.ndarray, fill: Any = 0) -> np.ndarray:
@@ -463,7 +464,7 @@ class _Phase:
     def bound(
         self, inn: np.ndarray, out: np.ndarray, v: np.ndarray, u: np.ndarray, level: float, chunks: int
     ) -> tuple[np.ndarray, ...]:
-        """Bounds of nodes, what they decide, and where to branch; the dual in units that do not depend on the penalty."""
+        """Bounds of nodes, what they decide, and where to branch; the dual in units without the penalty."""
         rho, m, p = float(self.at.rho), len(inn), self.p
         masks = self._batch(inn), self._batch(out, True)
         found = bound(
