@@ -229,10 +229,9 @@ def _resume(tree: Tree, state: tuple[np.ndarray, ...]) -> None:
 def _proof(tree: Tree, threshold: Sparsity) -> Proof:
     problem = tree.problem
     upper, x, intercept = problem.fit(tree.members)
-    zero = upper <= tree.zero
-    gap = 0.0 if zero else max((upper - tree.lower) / upper, 0.0)
     lower = min(tree.lower, upper)
-    proved = tree.done and (zero or gap <= tree.limits.gap * (1 + 1e-9))
+    gap = 0.0 if upper <= tree.zero else (upper - lower) / upper
+    proved = upper - lower <= tree.slack * (1 + 1e-9)
     members = np.union1d(problem.features[tree.members], np.asarray(threshold.keep)).astype(np.int32)
     collected = None if tree.limits.ratio is None else _collected(tree, threshold)
     history = {name: np.array([getattr(m, name) for m in tree.history]) for name in Moment._fields}
@@ -268,7 +267,7 @@ def _collected(tree: Tree, threshold: Sparsity) -> Collected:
 def _statement(tree: Tree, k: int, gap: float, proved: bool, collected: Collected | None) -> str:
     what = f"the best choice of {k} feature{'' if k == 1 else 's'}"
     if proved:
-        known = f", to {in_percent(min(gap, tree.limits.gap))} of the objective" if gap > 0 and tree.limits.gap else ""
+        known = f", to {in_percent(min(gap, tree.limits.gap))} of the objective" if gap and tree.limits.gap else ""
         text = f"Proved: this is {what}{known}"
     elif not tree.bounded and tree.lower == 0:
         text = (

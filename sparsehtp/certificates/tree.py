@@ -19,6 +19,7 @@ from .least_squares import EPS, LeastSquares, members_of
 from .nodes import Problem, Scaled, bound, leaf_pairs, leaves, support_values
 
 BATCH_CPU, BATCH = 64, 1024  # nodes that are bounded at a time
+FEW, WIDE = 8, 512  # nodes, where there are no more, and features from which this saves more than it compiles
 FIRST, GROWTH = 400, 4  # nodes before the diagonal is tuned, and how much later it is tuned again
 SAMPLE = 16  # open nodes that it is tuned for
 TUNING = 2e-8  # seconds of tuning, a node and p^3
@@ -166,10 +167,15 @@ class Tree:
         return self.spent + time.monotonic() - self._began
 
     @property
+    def slack(self) -> float:
+        """What the proof may leave open."""
+        return max(self.limits.gap * self.upper, self.zero)
+
+    @property
     def level(self) -> float:
         """Nodes without a support below this value are done with."""
         if self.limits.ratio is None:
-            return max(self.upper - max(self.limits.gap * self.upper, self.zero), 0.0)
+            return max(self.upper - self.slack, 0.0)
         wanted = max(self.limits.ratio * self.upper, self.upper + self.zero) * (1 + VALUE_ROUNDING)
         return min(wanted, self.cap) + float(np.finfo(float).tiny)  # supports that are as good as it belong to it
 
@@ -459,7 +465,8 @@ class _Phase:
     def _batch(self, a: np.ndarray, fill: Any = 0) -> np.ndarray:
         """Padded features, and the first row again for padded rows."""
         a = self._row(a, fill)
-        return np.concatenate([a, np.repeat(a[:1], self.batch - len(a), 0)]) if len(a) < self.batch else a
+        size = FEW if len(a) <= FEW and self.width >= WIDE else self.batch
+        return np.concatenate([a, np.repeat(a[:1], size - len(a), 0)]) if len(a) < size else a
 
     def bound(
         self, inn: np.ndarray, out: np.ndarray, v: np.ndarray, u: np.ndarray, level: float, chunks: int
