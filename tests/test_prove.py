@@ -84,7 +84,7 @@ def test_a_resumed_run_comes_to_the_same(model, tmp_path, collect):
         assert wanted == found and len(found) > 1
     finished = sht.prove(model, sht.Sparsity(10), collect=collect, checkpoint=tmp_path)
     assert finished.proved and finished.nodes == rest.nodes
-    with pytest.raises(ValueError, match="checkpoint: .* another problem"):
+    with pytest.raises(ValueError, match=r"checkpoint: .* another problem"):
         sht.prove(model, sht.Sparsity(9), collect=collect, checkpoint=tmp_path)
 
 
@@ -172,7 +172,7 @@ def test_progress_is_reported(model):
 
 def test_what_is_refused(model):
     X, y = make(20, 5, 2)
-    with pytest.raises(TypeError, match="model: proofs are for least squares.* got Logistic"):
+    with pytest.raises(TypeError, match=r"model: proofs are for least squares.* got Logistic"):
         sht.prove(sht.LinearModel(X.astype(np.float32), np.sign(y).astype(np.float32), sht.Logistic()), sht.Sparsity(2))
     with pytest.raises(TypeError, match=r"threshold: .* got Sparsity with bounds"):
         sht.prove(model, sht.Sparsity(2, lower=-1.0))

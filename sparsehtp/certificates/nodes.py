@@ -238,13 +238,17 @@ def leaves(
         value, doubt = _pairs(problem, *node, k, k_max)
         return value.min(), jnp.argmin(value), doubt.sum()
 
-    size = max(1, min(inn.shape[0], LEAF_NUMBERS // problem.b.shape[0] ** 2))
-    return lax.map(one, (inn, out), batch_size=size)
+    return lax.map(one, (inn, out), batch_size=leaves_at_once(problem.b.shape[0], inn.shape[0]))
+
+
+def leaves_at_once(p: int, most: int) -> int:
+    """Of how many leaves all pairs are in memory together."""
+    return max(1, min(most, LEAF_NUMBERS // p**2))
 
 
 @program(static_argnames="k_max")
 def leaf_pairs(
-    problem: Problem, inn: Bool[Array, "p"], out: Bool[Array, "p"], k: Int[Array, ""], k_max: int
-) -> tuple[Float[Array, "p p"], Bool[Array, "p p"]]:
-    """All that is known of one such node: F of every pair, infinity for none, and the pairs in doubt."""
-    return _pairs(problem, inn, out, k, k_max)
+    problem: Problem, inn: Bool[Array, "B p"], out: Bool[Array, "B p"], k: Int[Array, ""], k_max: int
+) -> tuple[Float[Array, "B p p"], Bool[Array, "B p p"]]:
+    """All that is known of such nodes: F of every pair, infinity for none, and the pairs in doubt."""
+    return jax.vmap(lambda inn, out: _pairs(problem, inn, out, k, k_max))(inn, out)

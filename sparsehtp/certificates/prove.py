@@ -267,7 +267,11 @@ def _collected(tree: Tree, threshold: Sparsity) -> Collected:
 def _statement(tree: Tree, k: int, gap: float, proved: bool, collected: Collected | None) -> str:
     what = f"the best choice of {k} feature{'' if k == 1 else 's'}"
     if proved:
-        known = f", to {in_percent(min(gap, tree.limits.gap))} of the objective" if gap and tree.limits.gap else ""
+        known = ""
+        if gap > tree.limits.gap * (1 + 1e-9):
+            known = ", to the rounding of the objective without features"
+        elif gap > 0:
+            known = f", to {in_percent(min(gap, tree.limits.gap))} of the objective"
         text = f"Proved: this is {what}{known}"
     elif not tree.bounded and tree.lower == 0:
         text = (

@@ -16,7 +16,7 @@ from .._threads import one_blas_thread
 from ..thresholds.base import next_power_of_two
 from .diagonal import Nodes, tune
 from .least_squares import EPS, LeastSquares, members_of
-from .nodes import Problem, Scaled, bound, leaf_pairs, leaves, support_values
+from .nodes import Problem, Scaled, bound, leaf_pairs, leaves, leaves_at_once, support_values
 
 BATCH_CPU, BATCH = 64, 1024  # nodes that are bounded at a time
 FEW, WIDE = 8, 512  # nodes, where there are no more, and features from which this saves more than it compiles
@@ -389,20 +389,22 @@ class Tree:
                 chosen = inn[best].copy()
                 chosen[[place[best] // phase.width, place[best] % phase.width]] = True
                 self.offer(self.names[np.flatnonzero(chosen)])
-            for i in np.flatnonzero((values < self.level) | (doubt > 0)):
-                if not self._every_pair(phase, inn[i], out[i]):
-                    self.pending = tuple(a[i:] for a in self.pending)  # type: ignore[assignment]
+            near = np.flatnonzero((values < self.level) | (doubt > 0))
+            for start in range(0, near.size, phase.at_once):
+                some = near[start : start + phase.at_once]
+                if not self._every_pair(phase, inn[some], out[some]):
+                    self.pending = tuple(a[some[0] :] for a in self.pending)  # type: ignore[assignment]
                     return
             self.leaves += len(bounds)
             self.pending = tuple(a[len(bounds) :] for a in self.pending)  # type: ignore[assignment]
 
-    def _every_pair(self, phase: "_Phase", inn: Bool[np.ndarray, "p"], out: Bool[np.ndarray, "p"]) -> bool:
-        """Refit all pairs of a leaf that may be below the level; False if there was no time for it."""
+    def _every_pair(self, phase: "_Phase", inn: Bool[np.ndarray, "s p"], out: Bool[np.ndarray, "s p"]) -> bool:
+        """Refit all pairs of some leaves that may be below the level; False if there was no time for it."""
         values, doubt = phase.leaf_pairs(inn, out)
-        first, second = np.nonzero((values < self.level) | doubt)
-        base = np.flatnonzero(inn)
-        pairs = first[:, None] if len(base) + 1 == self.k else np.column_stack([first, second])
-        members = self.names[np.column_stack([np.tile(base, (len(pairs), 1)), pairs])]
+        leaf, first, second = np.nonzero((values < self.level) | doubt)
+        supports = inn[leaf]
+        supports[np.arange(len(leaf)), first] = supports[np.arange(len(leaf)), second] = True
+        members = self.names[members_of(supports)] if len(leaf) else np.zeros((0, self.k), int)
         for start in range(0, len(members), REFITS):
             if self._out_of_time():
                 return False
@@ -418,6 +420,7 @@ class _Phase:
         # Few compiled shapes.
         self.width = max(32, -(-p // 32) * 32 if p <= 256 else -(-p // 128) * 128)
         self.p, self.batch = p, BATCH_CPU if jax.default_backend() == "cpu" else BATCH
+        self.at_once = leaves_at_once(self.width, self.batch)
         self.k = jnp.asarray(tree.k)
         self.k_max = min(next_power_of_two(max(tree.k, LEAST_K_MAX)), self.width)
         self.r = 1 / np.sqrt(d)
@@ -491,9 +494,10 @@ class _Phase:
         return tuple(np.asarray(a)[: len(inn)] for a in found)
 
     def leaf_pairs(self, inn: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Every pair of a leaf."""
-        found = leaf_pairs(self.problem, self._row(inn), self._row(out, True), self.k, k_max=self.k_max)
-        return tuple(np.asarray(a)[: self.p, : self.p] for a in found)
+        """Every pair of at most `at_once` leaves."""
+        masks = (self._batch(a, fill)[: self.at_once] for a, fill in ((inn, False), (out, True)))
+        found = leaf_pairs(self.problem, *masks, self.k, k_max=self.k_max)
+        return tuple(np.asarray(a)[: len(inn), : self.p, : self.p] for a in found)
 
 
 @contextlib.contextmanager

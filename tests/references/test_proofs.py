@@ -91,8 +91,9 @@ def moments(problem):
 
 
 def exhaustive(problem):
-    """(supports, their values) of all choices of k of the columns that are not constant, and F(0)."""
+    """(supports, their values) of all choices of k of the columns that are not constant, and the size of rounding."""
     X, t = problem.X.astype(float), problem.y.astype(float) - problem.offset
+    digits = 1e-28 * np.max(problem.y**2 + problem.offset**2)
     weights, mean, constant, scale = moments(problem)
     usable = ~constant if problem.intercept else (weights @ X**2) > 0
     if problem.intercept:
@@ -108,7 +109,7 @@ def exhaustive(problem):
     U, s, _ = np.linalg.svd(np.moveaxis((A / np.where(size > 0, size, 1))[:, supports], 1, 0), full_matrices=False)
     inside = np.where(s > 1e-12 * s.max(1, initial=0, keepdims=True), np.einsum("snj,n->sj", U, t), 0)
     rest = t - np.einsum("snj,sj->sn", U, inside)
-    return supports, (rest**2).sum(1) / 2, t @ t / 2
+    return supports, (rest**2).sum(1) / 2, 1e-12 * (t @ t / 2) + digits
 
 
 def value_of(problem, proof):
@@ -120,8 +121,8 @@ def value_of(problem, proof):
 
 
 def check(problem, collect):
-    supports, values, zero = exhaustive(problem)
-    best, slack = values.min(), 1e-9 * values.min() + 1e-12 * zero
+    supports, values, rounding = exhaustive(problem)
+    best, slack = values.min(), 1e-9 * values.min() + rounding
     proof = sht.prove(model_of(problem), sht.Sparsity(problem.k, keep=problem.keep), collect=collect, time_limit=120)
     assert proof.proved, proof.statement
     assert proof.lower <= best + slack and abs(proof.upper - best) <= 1e-4 * best + slack
@@ -133,7 +134,7 @@ def check(problem, collect):
     chosen = np.asarray(proof.support.idx)
     assert set(np.flatnonzero(proof.x)) <= set(chosen) and set(problem.keep) <= set(chosen)
     assert len(chosen) <= problem.k + len(problem.keep)
-    assert abs(value_of(problem, proof) - proof.upper) <= 1e-7 * proof.upper + 1e-9 * zero
+    assert abs(value_of(problem, proof) - proof.upper) <= 1e-7 * proof.upper + 1e3 * rounding
     if collect is None:
         return
     level = collect * best
