@@ -46,5 +46,7 @@ def in_percent(share: float) -> str:
     """A share as a percentage of two digits."""
     rounded = float(f"{100 * share:.1e}")
     # Up, so that the claim is never more than is true.
-    rounded = rounded if rounded >= 100 * share else rounded + 10.0 ** (math.floor(math.log10(rounded)) - 1)
+    rounded = (
+        rounded if rounded >= 100 * share * (1 - 1e-9) else rounded + 10.0 ** (math.floor(math.log10(rounded)) - 1)
+    )
     return f"{rounded:.2g}%"

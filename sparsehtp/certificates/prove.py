@@ -271,7 +271,7 @@ def _statement(tree: Tree, k: int, gap: float, proved: bool, collected: Collecte
         if gap > tree.limits.gap * (1 + 1e-9):
             known = ", to the rounding of the objective without features"
         elif gap > 0:
-            known = f", to {in_percent(min(gap, tree.limits.gap))} of the objective"
+            known = f", to {in_percent(gap)} of the objective"
         text = f"Proved: this is {what}{known}"
     elif not tree.bounded and tree.lower == 0:
         text = (

@@ -6,13 +6,16 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from .._cache import disk_cache
+from .._tolerances import tolerance
 from .._types import ArrayLike
+from ..certificates.prove import Proof, prove
 from ..losses import AbstractLoss
 from ..losses.deviance import d2_score, predicted
 from ..solvers import AbstractSolver
-from .base import SparseLinearModel, check_weights
+from .base import _EVIDENCE, SparseLinearModel, check_weights
 from .parameters import make_loss
 
 LOSSES = ("squared", "huber", "poisson")
@@ -190,6 +193,41 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         loss.check_targets(y)
         with disk_cache():
             return d2_score(loss, eta, y, check_weights(sample_weight, eta))
+
+    def prove(self, seconds: float = 60.0, **options: Any) -> Proof:
+        """Prove that the chosen features are the best of their number, or find better ones; see `prove`.
+
+        Better features, with their coefficients, take the place of the fitted ones.
+
+        Args:
+            seconds: the time limit.
+            options: other arguments of `sht.prove`, for example collect=1.01.
+
+        Returns:
+            `Proof`.
+
+        Raises:
+            ValueError: where the training data are gone: after `certificate_` was read, or from a pickle or a file.
+            TypeError: for another loss than the squared one, or with groups, signs or bounds.
+        """
+        check_is_fitted(self)
+        if self not in _EVIDENCE:
+            raise ValueError(
+                "prove: the training data are gone, since certificate_ was read or the estimator was loaded; fit it "
+                "again, and prove first."
+            )
+        padding, ((model, threshold, solution),) = _EVIDENCE[self]
+        with disk_cache():
+            proof = prove(padding.model(model), threshold, solution, time_limit=seconds, **options)
+        value = float(solution.value)
+        if proof.upper < value - tolerance("swap", model.dtype) * abs(value):
+            better = {"x": proof.x.astype(model.dtype), "support": proof.support, "value": np.asarray(proof.upper)}
+            solution = solution._replace(**better, intercept=np.asarray(proof.intercept, model.dtype))
+            _EVIDENCE[self] = padding, [(model, threshold, solution)]
+            self.coef_, self.intercept_, self.objective_value_ = solution.x, proof.intercept, proof.upper
+            self.support_ = np.zeros(self.support_.size, bool)
+            self.support_[proof.support.idx] = True
+        return proof
 
     def _loss(self) -> AbstractLoss:
         return make_loss(self.loss, LOSSES, classification=False)
