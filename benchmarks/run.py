@@ -18,6 +18,7 @@ OPTIONS = {  # what a benchmark's main takes
     "stochastic": ("quick",),
     "precision": ("quick",),
     "dual": ("quick",),
+    "proofs": ("quick",),
     "streaming": ("quick",),
     "devices": ("quick",),
     "gpu": ("quick", "out", "seconds"),

@@ -1,6 +1,7 @@
 """The best k features with a proof, or how far from the best they may be, by branch and bound."""
 
 import math
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,6 +125,7 @@ def prove(
     Source: the perspective relaxation of Frangioni and Gentile (2006), D as of Dong, Chen and Linderoth (2015), node
     bounds as in OKRidge (Liu, Rosen, Zhong and Rudin, 2023).
     """
+    began = time.monotonic()
     _check(model, threshold, gap, collect, time_limit, max_nodes)
     keep, k = np.asarray(threshold.keep), int(threshold.k)
     start = np.zeros(0, int) if solution is None else _start(model, keep, k, solution)
@@ -132,7 +134,7 @@ def prove(
     store = None if checkpoint is None else Checkpoint(checkpoint, _facts(model, keep, k, limits), 1, 1)
     problem = LeastSquares(model, keep, k)
     with reporting(progress, "nodes", "nodes") as report:
-        tree = Tree(problem, limits, report)
+        tree = Tree(problem, limits, report, began)
         state = None if store is None else store.load(0, _STRUCTURE)
         if state is not None:
             _resume(tree, state)

@@ -136,7 +136,7 @@ class Tree:
     pairs at once.
     """
 
-    def __init__(self, problem: LeastSquares, limits: Limits, report: Callable[[int, int], None]) -> None:
+    def __init__(self, problem: LeastSquares, limits: Limits, report: Callable[[int, int], None], began: float) -> None:
         self.problem, self.limits, self.report = problem, limits, report
         self.k, self.zero = problem.size, ZERO * problem.null_value
         p = len(problem.features)
@@ -144,7 +144,7 @@ class Tree:
         self.upper, self.members = np.inf, np.zeros(0, int)
         self.lower = 0.0  # F is a sum of squares
         self.nodes = self.leaves = self.born = 0
-        self.spent, self._began = 0.0, time.monotonic()
+        self.spent, self._began = 0.0, began  # seconds of earlier runs, and when this one began
         self.goal = float(FIRST)
         self.bounded = True  # False where Q is singular, so that nothing but F >= 0 is known
         self.stopped = ""
@@ -219,8 +219,7 @@ class Tree:
     # --- the run -----------------------------------------------------------------------------------------------------
     def run(self, save: Callable[["Tree"], None] | None = None) -> None:
         """Until it is proved or a limit is reached; `save` is called now and then, and at the end."""
-        self._began, self.stopped = time.monotonic(), ""
-        self._stop_at, self._save, self._saved = self._began + self.limits.seconds, save, self._began
+        self._stop_at, self._save, self._saved = self._began + self.limits.seconds, save, time.monotonic()
         with _interrupts() as interrupted, jax.enable_x64(True):
             self._interrupted = interrupted
             while not self.done and not self._out_of_time():
@@ -230,7 +229,6 @@ class Tree:
                 self.goal *= GROWTH
         self._learn()
         self.note()
-        self.spent, self._began = self.seconds, time.monotonic()
         if save is not None:
             save(self)
 
