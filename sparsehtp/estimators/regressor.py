@@ -2,6 +2,7 @@
 
 from typing import Any, Self
 
+import jax
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
@@ -10,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._cache import disk_cache
 from .._tolerances import tolerance
-from .._types import ArrayLike
+from .._types import ArrayLike, replace
+from ..certificates.least_squares import LeastSquares
 from ..certificates.prove import Proof, prove
 from ..losses import AbstractLoss
 from ..losses.deviance import d2_score, predicted
@@ -195,9 +197,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             return d2_score(loss, eta, y, check_weights(sample_weight, eta))
 
     def prove(self, seconds: float = 60.0, **options: Any) -> Proof:
-        """Prove that the chosen features are the best of their number, or find better ones; see `prove`.
+        """Prove that the chosen features are the best of their number under `l2_`, or find better ones; see `prove`.
 
-        Better features, with their coefficients, take the place of the fitted ones.
+        Better features, fitted under `refit_l2_`, take the place of the chosen ones.
 
         Args:
             seconds: the time limit.
@@ -218,13 +220,20 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             )
         padding, ((model, threshold, solution),) = _EVIDENCE[self]
         with disk_cache():
-            proof = prove(padding.model(model), threshold, solution, time_limit=seconds, **options)
+            bare = padding.model(model)
+            proof = prove(bare, threshold, solution, time_limit=seconds, **options)
         value = float(solution.value)
         if proof.upper < value - tolerance("swap", model.dtype) * abs(value):
             better = {"x": proof.x.astype(model.dtype), "support": proof.support, "value": np.asarray(proof.upper)}
             solution = solution._replace(**better, intercept=np.asarray(proof.intercept, model.dtype))
             _EVIDENCE[self] = padding, [(model, threshold, solution)]
-            self.coef_, self.intercept_, self.objective_value_ = solution.x, proof.intercept, proof.upper
+            with jax.enable_x64(True):
+                ratio = np.divide(self.refit_l2_, self.l2_, out=np.ones(np.shape(self.l2_)), where=self.l2_ > 0)
+                refit = LeastSquares(
+                    replace(bare, l2=np.asarray(bare.l2, float) * ratio), np.asarray(proof.support.idx), 0
+                )
+                value, x, intercept = refit.fit(np.flatnonzero(refit.kept))
+            self.coef_, self.intercept_, self.objective_value_ = x.astype(model.dtype), intercept, value
             self.support_ = np.zeros(self.support_.size, bool)
             self.support_[proof.support.idx] = True
         return proof

@@ -171,6 +171,12 @@ def test_prove_replaces_what_is_not_the_best():
     np.testing.assert_allclose(model.coef_, best.coef_, rtol=1e-8)
     np.testing.assert_allclose(model.intercept_, best.intercept_, rtol=1e-8)
     np.testing.assert_allclose(model.objective_value_, best.objective_value_, rtol=1e-8)
+    chosen = sht.SparseRegressor(k=2, l2=1e-4, solver="forward").fit(X, y)
+    chosen.refit_l2_ = 0.1  # as where l2 is chosen too
+    assert chosen.prove(20).proved
+    np.testing.assert_allclose(
+        chosen.coef_, sht.SparseRegressor(k=2, l2=0.1).fit(X[:, :2], y).coef_[[0, 1]].tolist() + [0] * 10
+    )
     again = best.prove(20, collect=1.5)
     assert again.proved and again.collected is not None and best.certificate_.swap_gain == 0
     assert model.certificate_.swap_gain == 0 and model.certificate_.stationary
