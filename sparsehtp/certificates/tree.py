@@ -220,12 +220,10 @@ class Tree:
     def run(self, save: Callable[["Tree"], None] | None = None) -> None:
         """Until it is proved or a limit is reached; `save` is called now and then, and at the end."""
         self._stop_at, self._save, self._saved = self._began + self.limits.seconds, save, time.monotonic()
-        with _interrupts() as interrupted, jax.enable_x64(True):
+        with _interrupts() as interrupted, jax.enable_x64(True), one_blas_thread():
             self._interrupted = interrupted
             while not self.done and not self._out_of_time():
-                phase = self._phase()
-                with one_blas_thread():
-                    self._work(phase)
+                self._work(self._phase())
                 self.goal *= GROWTH
         self._learn()
         self.note()
@@ -263,14 +261,15 @@ class Tree:
             d = tune(Q, b, problem.c0, Nodes(self.k - inn.sum(1), inn, out), self.level)
         if self.bounded:
             r = 1 / np.sqrt(d)
-            low, high = np.linalg.eigvalsh(Q * r * r[:, None])[[0, -1]]
-            share = float(low - 10 * p * EPS * high)  # d times this is feasible, whatever rounding did
+            spectrum = np.linalg.eigh(Q * r * r[:, None])
+            # d times this is feasible, whatever rounding did.
+            share = min(float(spectrum[0][0] - 10 * p * EPS * spectrum[0][-1]), 1.0)
             self.bounded = share > 0.1
-            d = d * min(share, 1.0)
         if not self.bounded:
-            d = np.full(p, SCOUT)
-        self.d = d
-        return _Phase(self, Q, b, d, old)
+            share, d = 1.0, np.full(p, SCOUT)
+            spectrum = np.linalg.eigh(Q / SCOUT)
+        self.d = d * share
+        return _Phase(self, Q, b, spectrum[0] / share, spectrum[1], old)
 
     def _work(self, phase: "_Phase") -> None:
         while (self.pool.size or len(self.pending[0])) and not self._out_of_time() and self.nodes < self.goal:
@@ -413,8 +412,10 @@ class Tree:
 class _Phase:
     """The problem on the features in use, in the units of one diagonal, on the device."""
 
-    def __init__(self, tree: Tree, Q: np.ndarray, b: np.ndarray, d: np.ndarray, old: np.ndarray) -> None:
-        p, c0 = len(b), tree.problem.c0
+    def __init__(
+        self, tree: Tree, Q: np.ndarray, b: np.ndarray, eigenvalues: np.ndarray, E: np.ndarray, old: np.ndarray
+    ) -> None:
+        p, c0, d = len(b), tree.problem.c0, tree.d
         # Few compiled shapes.
         self.width = max(32, -(-p // 32) * 32 if p <= 256 else -(-p // 128) * 128)
         self.p, self.batch = p, BATCH_CPU if jax.default_backend() == "cpu" else BATCH
@@ -423,7 +424,6 @@ class _Phase:
         self.k_max = min(next_power_of_two(max(tree.k, LEAST_K_MAX)), self.width)
         self.r = 1 / np.sqrt(d)
         scaled = Q * self.r * self.r[:, None]
-        eigenvalues, E = np.linalg.eigh(scaled)
         less = float(tree.bounded)  # elsewhere M would have negative eigenvalues, and only points are wanted
         M = scaled - less * np.eye(p)
         # Warm starts keep w and the dual, whose scaled forms change with d.
