@@ -39,7 +39,8 @@ def _relax(
     slot = np.arange(len(b))
     for _ in range(iterations):
         z = np.where(inn, 1.0, np.where(out, 1e-9, np.maximum(z, 1e-6)))
-        H = Q + np.eye(len(b)) * (d * (1 / z - 1))[:, None, :]
+        H = np.repeat(Q[None], len(s), 0)
+        H[:, slot, slot] += d * (1 / z - 1)
         w = np.linalg.solve(H, np.broadcast_to(b, (len(s), len(b)))[..., None])[..., 0]
         t = b - w @ Q + d * w
         G = t * t / (2 * d)

@@ -14,6 +14,7 @@ EPS = float(np.finfo(float).eps)
 ROWS = 4096  # that are summed at a time: sums of sums lose fewer digits
 NO_DEVIATION = 1e-24  # of a column's mean square, below which its variance is rounding
 NO_SINGULAR_VALUE = 1e-13  # of the largest
+FAR = 10.0  # root mean square in standard deviations, from which a sparse matrix is centred block by block
 SWAPS = 200
 BLUR = 1e-8  # of Q's diagonal: a search needs no more, and collinear features do no harm
 
@@ -80,23 +81,27 @@ class LeastSquares:
     def _weighted_sums(self) -> Float[np.ndarray, "p"]:
         return np.asarray(self._weights @ self._X[self._rows])
 
-    def _columns(self, features: Any, rows: Any = slice(None)) -> Float[np.ndarray, "n m"]:
-        """The centred and scaled columns, dense, of the rows with a weight."""
+    def _columns(self, features: Any, rows: Any = slice(None), centred: bool = True) -> Float[np.ndarray, "n m"]:
+        """The (centred and) scaled columns, dense, of the rows with a weight."""
         part = self._X[self._rows[rows]][:, features]
         part = part.toarray() if sparse.issparse(part) else part
-        return (part - self._mean[features]) * self._inverse_scale[features]
+        return (part - self._mean[features] if centred else part) * self._inverse_scale[features]
+
+    def _nearly_centred(self) -> bool:
+        """Whether no column of a sparse matrix loses more than two digits where its mean is taken off afterwards."""
+        X = self._X[self._rows].multiply(self._inverse_scale).tocsr()
+        mean_square, mean = self._weights @ X.power(2), self._mean * self._inverse_scale
+        return bool(np.all(mean_square - mean**2 >= mean_square / FAR**2))
 
     def _sums(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
         """X'X, X'y and the columns' mean squares before centring; True if X'X was centred after it was summed."""
         p, weights, scale = self.n_features, self._weights, self._inverse_scale
-        if sparse.issparse(self._X):
-            X = self._X[self._rows]
+        if sparse.issparse(self._X) and self._nearly_centred():
+            X, mean = self._X[self._rows].multiply(scale).tocsr(), self._mean * scale
             rooted = X.multiply(np.sqrt(weights)[:, None]).tocsc()
-            Q = np.asarray((rooted.T @ rooted).todense()) - np.outer(self._mean, self._mean)
-            raw = np.asarray(rooted.multiply(rooted).sum(0)).ravel()
-            b = X.T @ (weights * self._target)  # the centred target is orthogonal to the mean
-            b = b - self._mean * (weights @ self._target)
-            return Q * scale * scale[:, None], b * scale, raw * scale**2, True
+            Q = np.asarray((rooted.T @ rooted).todense()) - np.outer(mean, mean)
+            b = X.T @ (weights * self._target) - mean * (weights @ self._target)
+            return Q, b, np.asarray(rooted.multiply(rooted).sum(0)).ravel(), True
         Q, b, raw = np.zeros((p, p)), np.zeros(p), np.zeros(p)
         for start in range(0, len(self._rows), ROWS):
             rows = slice(start, start + ROWS)
@@ -104,7 +109,7 @@ class LeastSquares:
             Z = self._columns(slice(None), rows) * root[:, None]
             Q += Z.T @ Z
             b += Z.T @ (root * self._target[rows])
-            raw += weights[rows] @ (self._X[self._rows[rows]] * scale) ** 2
+            raw += weights[rows] @ self._columns(slice(None), rows, centred=False) ** 2
         return Q, b, raw, False
 
     def fit(self, members: Int[np.ndarray, "m"]) -> tuple[float, Float[np.ndarray, "_"], float]:

@@ -139,8 +139,8 @@ def prove(
         if state is not None:
             _resume(tree, state)
         begun = np.flatnonzero(np.isin(problem.features, start))
-        found = problem.search(begun)
-        tree.offer(found)
+        if not tree.done:
+            tree.offer(problem.search(begun))
         # The one that was given may be better than what exchanges lead to, in theory; refitted, it is never worse.
         if begun.size == problem.size:
             tree.offer(begun)

@@ -155,7 +155,10 @@ class Tree:
         self.pending = (np.zeros(0), np.zeros((0, p), bool), np.zeros((0, p), bool))  # leaves: bounds, in, out
         self.d = np.full(p, SCOUT)
         root = problem.kept[None], np.zeros((1, p), bool)
-        if self.k - int(problem.kept.sum()) <= 2 and self.k > problem.kept.sum():
+        places = self.k - int(problem.kept.sum())
+        if places == 0 or self.k == p:  # there is nothing to choose
+            self._look(np.flatnonzero(problem.kept if places == 0 else np.ones(p, bool))[None])
+        elif places <= 2:
             self.pending = (np.zeros(1), *root)
         else:
             self._open(np.zeros(1), *root, np.full(1, -1), np.zeros(1, bool), np.zeros((1, p)), np.zeros((1, p)))
@@ -431,7 +434,7 @@ class _Phase:
         tree.pool["v"][:] *= unit.astype(np.float32)
         tree.pool["u"][:] /= unit.astype(np.float32)
         self.problem = Problem(jnp.asarray(self._square(Q)), jnp.asarray(self._row(b)), jnp.asarray(c0))
-        terms = self._row(np.sqrt(np.diag(scaled)), 1.0)
+        terms = self._row(np.sqrt(np.maximum(np.diag(scaled), 0)), 1.0)
         fixed = [jnp.asarray(a) for a in (self._square(M), terms, self._row(b * self.r), c0, tree.bounded)]
         self.at = self._scaled(fixed, eigenvalues - less, E, PENALTIES[0])
         if not tree.pool.size:

@@ -160,3 +160,36 @@ def test_agrees_with_exhaustive_search(x64, seed):
 def test_agrees_with_exhaustive_search_many_times(x64, part):
     for seed in range(1000 + 100 * part, 1100 + 100 * part):
         check(draw(seed, 16), RATIO if seed % 3 == 0 else None)
+
+
+def edge(X, y, k, keep=(), weights=None, l2=1e-3, intercept=True, standardize=True, is_sparse=False):
+    n, p = X.shape
+    weights = np.ones(n) if weights is None else weights
+    return Drawn(
+        X, y, weights, np.zeros(n), np.full(p, l2), intercept, standardize, np.asarray(keep, int), k, is_sparse
+    )
+
+
+RNG = np.random.default_rng(0)
+A, T = RNG.standard_normal((30, 6)), RNG.standard_normal(30)
+EDGES = {
+    "one sample": edge(A[:1], T[:1], 2, intercept=False, standardize=False),
+    "one sample and an intercept": edge(A[:1], T[:1], 2),
+    "one feature": edge(A[:, :1], T, 1),
+    "no features": edge(A, T, 0),
+    "all features": edge(A, T, 6),
+    "all kept": edge(A, T, 0, keep=range(6)),
+    "a constant is kept": edge(np.column_stack([A, np.ones(30)]), T, 1, keep=[6]),
+    "all constant": edge(np.ones((30, 3)), T, 2),
+    "far from zero": edge(A + 1e7, T + 1e7, 2),
+    "far from zero and sparse": edge(A + 1e5, T + 1e5, 2, is_sparse=True),
+    "tiny columns": edge(A * 1e-150, T, 2, l2=0.0, standardize=False),
+    "columns of all sizes": edge(A * np.array([1e-100, 1, 1e100, 1e-8, 1e8, 1]), T, 2, l2=0.0),
+    "weights of all sizes": edge(A, T, 2, weights=10.0 ** RNG.integers(-12, 12, 30)),
+    "a large l2": edge(A, T, 2, l2=1e12),
+}
+
+
+@pytest.mark.parametrize("problem", EDGES.values(), ids=EDGES)
+def test_agrees_at_the_edges(x64, problem):
+    check(problem, RATIO)
