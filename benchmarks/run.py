@@ -19,6 +19,7 @@ OPTIONS = {  # what a benchmark's main takes
     "stochastic": ("quick",),
     "precision": ("quick",),
     "dual": ("quick",),
+    "proofs": ("quick",),
     "streaming": ("quick",),
     "devices": ("quick",),
     "gpu": ("quick", "out", "seconds"),

@@ -26,6 +26,9 @@ from ._types import Info as Info
 from ._types import Support as Support
 from .certificates.certificate import Certificate as Certificate
 from .certificates.certificate import certificate as certificate
+from .certificates.prove import Collected as Collected
+from .certificates.prove import Proof as Proof
+from .certificates.prove import prove as prove
 from .designs import DenseDesign as DenseDesign
 from .designs import SparseDesign as SparseDesign
 from .duality import SparseDuality as SparseDuality

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .proof import NOTHING, Proof
+from .proof import NOTHING, DualBound
 
 EXCHANGE = "exchanging one chosen {0} for another"
 
@@ -27,7 +27,7 @@ class Facts(NamedTuple):
 
     value: float
     sentences: "Callable[[Facts], list[str]]"
-    proof: Proof = NOTHING
+    proof: DualBound = NOTHING
     gain: float | None = None
     swap: tuple[int | None, int] | None = None
     stationary: bool | None = None

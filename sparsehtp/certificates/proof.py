@@ -10,7 +10,7 @@ from ..screening import lower_bound
 USEFUL = 1.0  # a bound that leaves more than this share of itself open is not worth stating as a percentage
 
 
-class Proof(NamedTuple):
+class DualBound(NamedTuple):
     """A lower bound (None: unknown), whether it proves optimality, and a sentence (empty where there is no dual).
 
     `beside_a_gain` takes the sentence's place where a change is known that gains less than the proof's tolerance.
@@ -22,28 +22,31 @@ class Proof(NamedTuple):
     beside_a_gain: str = ""
 
 
-NOTHING = Proof(None, False, "")
+NOTHING = DualBound(None, False, "")
 
 
-def proof_of(objective: Any, threshold: Any, upper: float, dtype: Any) -> Proof:
+def proof_of(objective: Any, threshold: Any, upper: float, dtype: Any) -> DualBound:
     """The lower bound of an objective's dual, and what it says about a feasible value at the tolerance of a dtype."""
     if no_dual(objective, threshold) is not None:
         return NOTHING
     lower = lower_bound(objective, threshold, upper, tolerance("gap", dtype)).lower
     if not math.isfinite(lower):
-        return Proof(None, False, "No useful bound was found: raise l2.")
+        return DualBound(None, False, "No useful bound was found: raise l2.")
     gap, tol = upper - lower, 10 * tolerance("gap", dtype)
     if gap <= tol * abs(upper):
         known = f"no other choice lowers the objective by more than {tol:.0e} of its value."
-        return Proof(lower, True, f"Proved optimal: {known}", f"Proved: {known}")
+        return DualBound(lower, True, f"Proved optimal: {known}", f"Proved: {known}")
     share = gap / abs(lower) if lower else math.inf
     if share <= USEFUL:
-        return Proof(lower, False, f"Its objective is within {_percent(share)} of the best possible.")
-    return Proof(lower, False, "No useful bound of the best possible objective was found: raise l2.")
+        return DualBound(lower, False, f"Its objective is within {in_percent(share)} of the best possible.")
+    return DualBound(lower, False, "No useful bound of the best possible objective was found: raise l2.")
 
 
-def _percent(share: float) -> str:
+def in_percent(share: float) -> str:
+    """A share as a percentage of two digits."""
     rounded = float(f"{100 * share:.1e}")
     # Up, so that the claim is never more than is true.
-    rounded = rounded if rounded >= 100 * share else rounded + 10.0 ** (math.floor(math.log10(rounded)) - 1)
+    rounded = (
+        rounded if rounded >= 100 * share * (1 - 1e-9) else rounded + 10.0 ** (math.floor(math.log10(rounded)) - 1)
+    )
     return f"{rounded:.2g}%"

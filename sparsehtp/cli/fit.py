@@ -15,7 +15,7 @@ import sparsehtp as sht
 
 from ..datasets import Data
 from ..io import describe_device, versions
-from ..plot import plot_cv, plot_fit
+from ..plot import plot_cv, plot_fit, plot_proof
 from .common import check_outputs, encode, features, fitting, name_of, one_sentence
 from .files import Writer, as_csv, as_images, as_json, write_files
 from .options import Options
@@ -39,11 +39,14 @@ def run(load: Callable[[], Data], options: Options, out: Path, source: str, save
         split = prepare(data, options)
     with fitting(errors, ValueError, TypeError) as (timing, caught):
         estimator = make_estimator(options).fit(*split.train)
+        proof = estimator.prove(options.prove) if options.prove else None
         statement = with_names(estimator.certificate_.statement, data.feature_names)
     with one_sentence(errors, OSError), errors.status("3/3 Plotting"):
         model = {**describe(data, split, estimator, options, source), "certificate": statement}
+        if proof is not None:
+            model["proof"] = {name: getattr(proof, name) for name in ("statement", "lower", "gap", "proved", "nodes")}
         paths = [] if save is None else [sht.save(estimator, save).absolute()]
-        paths = [*write_files(out, _files(model, estimator)), *paths]
+        paths = [*write_files(out, _files(model, estimator, proof)), *paths]
     print_report(console, model, timing, paths)
     print_warnings(errors, caught, type(estimator).__name__)
     if model["result"]["name"] == "nonfinite":
@@ -52,6 +55,8 @@ def run(load: Callable[[], Data], options: Options, out: Path, source: str, save
 
 def prepare(data: Data, options: Options) -> Split:
     """Check the target and split the rows."""
+    if options.prove and options.problem.loss != "squared":
+        raise ValueError(f"prove: proofs are for the squared loss, not {options.problem.loss}; leave it out.")
     y, classes = encode(data, options.problem)
     y = y if classes is None else data.y
     X = features(data, options.problem.dtype)
@@ -175,7 +180,7 @@ def _metric(loss: str, estimator: Any) -> tuple[str, Callable[[pd.DataFrame, np.
     return name, lambda X, y: None if np.ptp(y) == 0 else float(estimator.score(X, y))
 
 
-def _files(model: dict[str, Any], estimator: Any) -> dict[str, Writer]:
+def _files(model: dict[str, Any], estimator: Any, proof: sht.Proof | None) -> dict[str, Writer]:
     history = estimator.history_
     columns = (np.asarray(column).tolist() for column in history.values())
     features = model["coefficients"]
@@ -191,6 +196,8 @@ def _files(model: dict[str, Any], estimator: Any) -> dict[str, Writer]:
         "history.csv": as_csv(["step", *history], [(t, *row) for t, row in enumerate(zip(*columns, strict=True), 1)]),
         **as_images("fit", figure),
     }
+    if proof is not None:
+        files |= as_images("proof", plot_proof(proof))
     return files if model["cv"] is None else {**files, **as_images("cv", plot_cv(estimator.cv_results_))}
 
 

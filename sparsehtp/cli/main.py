@@ -52,6 +52,8 @@ FIT_HELP = """Fit a sparse model to a CSV, LIBSVM or NPZ file, and write the cho
 
   sparsehtp fit houses.csv --target price --out result
 
+  sparsehtp fit houses.csv --target price --k 8 --prove 60
+
   sparsehtp fit cancer.csv --target diagnosis --loss logistic --k 5 --test-size 0.3
 
   sparsehtp fit a1a.libsvm --loss logistic --k ebic --save model.npz
@@ -130,7 +132,7 @@ def _computing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # Options of `fit` that need all rows in memory.
-NOT_STREAMED = ("solver", "standardize", "cv", "rule", "test_size", "max_steps", "save")
+NOT_STREAMED = ("solver", "standardize", "cv", "rule", "test_size", "max_steps", "prove", "save")
 
 
 @app.command(help=FIT_HELP)
@@ -178,6 +180,10 @@ def fit(
     max_steps: Annotated[
         int | None, typer.Option(help="Step limit of the final fit; the solver's own by default.", min=1)
     ] = FIT.max_steps,
+    prove: Annotated[
+        float,
+        typer.Option(help="Seconds to prove that the features are the best, or find better ones; 0: none.", min=0),
+    ] = FIT.prove,
     dtype: Dtype = PROBLEM.dtype,
     save: Annotated[Path | None, typer.Option(help="File for the fitted model, for sparsehtp.load.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for model.json, history.csv, and plots as PNG and SVG.")] = Path(
@@ -185,7 +191,7 @@ def fit(
     ),
 ) -> None:
     problem = Problem(loss, solver, standardize, intercept, seed, dtype)
-    options = Options(problem, k, l2, cv, rule, test_size, max_steps)
+    options = Options(problem, k, l2, cv, rule, test_size, max_steps, prove)
     if file is not None and shards is None:
         _refuse(context, ("checkpoint",), "it needs --shards")
         from ..datasets import load_file
@@ -234,6 +240,9 @@ def path(
     stability: Annotated[
         int, typer.Option(help="Subsamples for selection probabilities (an even number), 0 for none.", min=0)
     ] = PATH.stability,
+    prove: Annotated[
+        float, typer.Option(help="Seconds, for all k together, to prove which are the best; 0: none.", min=0)
+    ] = PATH.prove,
     seed: Annotated[int, typer.Option(help="Seed of folds and subsamples.", min=0, max=2**32 - 1)] = PROBLEM.seed,
     dtype: Dtype = PROBLEM.dtype,
     checkpoint: Annotated[
@@ -244,7 +253,7 @@ def path(
     ),
 ) -> None:
     problem = Problem(loss, solver, standardize, intercept, seed, dtype)
-    options = PathOptions(problem, k_max, tuple(l2 or PATH.l2), criterion, cv, stability)
+    options = PathOptions(problem, k_max, tuple(l2 or PATH.l2), criterion, cv, stability, prove)
     from ..datasets import load_file
     from .path import run
 

@@ -25,7 +25,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Options:
-    """What `sparsehtp fit` can set, apart from files; k is a number, "cv" or a criterion, l2 None is the default."""
+    """What `sparsehtp fit` can set, apart from files; k is a number, "cv" or a criterion, l2 None is the default.
+
+    0 seconds to prove: no proof.
+    """
 
     problem: Problem = Problem()
     k: str = "cv"
@@ -34,6 +37,7 @@ class Options:
     rule: RuleName = "strong-ridge"
     test_size: float = 0.0
     max_steps: int | None = None
+    prove: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class GraphOptions:
 
 @dataclass(frozen=True)
 class PathOptions:
-    """What `sparsehtp path` can set, apart from files; 0 folds or resamples: none."""
+    """What `sparsehtp path` can set, apart from files; 0 folds, resamples or seconds to prove: none."""
 
     problem: Problem = Problem()
     k_max: int | None = None
@@ -63,6 +67,7 @@ class PathOptions:
     criterion: CriterionName = "ebic"
     cv: int = 0
     stability: int = 0
+    prove: float = 0.0
 
 
 @dataclass(frozen=True)

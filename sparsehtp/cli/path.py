@@ -1,11 +1,14 @@
 """All k at once: the path of `path`."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -15,6 +18,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 import sparsehtp as sht
 
+from ..certificates.proof import in_percent
 from ..datasets import Data
 from ..estimators.parameters import LOSSES, SOLVERS
 from ..io import describe_device, versions
@@ -24,6 +28,7 @@ from .files import Writer, as_csv, as_images, as_json, write_files
 from .options import PathOptions
 from .report import facts_table, print_facts, print_warning
 
+PROVED = 1.1e-4  # of the objective: the gap of a proof, and what the path's own rounding may add
 STABLE = 0.75  # selection probability from which a feature is called stable
 
 
@@ -35,6 +40,7 @@ class Answers(NamedTuple):
     cv: sht.CrossValidation | None
     stability: sht.Stability | None
     chosen: int
+    lower: np.ndarray | None  # bounds of the objective of every row; NaN where there is none
 
 
 def run(load: Callable[[], Data], options: PathOptions, out: Path, source: str, checkpoint: Path | None = None) -> None:
@@ -64,6 +70,8 @@ def run(load: Callable[[], Data], options: PathOptions, out: Path, source: str, 
 def prepare(data: Data, options: PathOptions) -> tuple[sht.LinearModel, dict[str, Any] | None]:
     """The objective, and what -1 and +1 stand for."""
     problem = options.problem
+    if options.prove and problem.loss != "squared":
+        raise ValueError(f"prove: proofs are for the squared loss, not {problem.loss}; leave it out.")
     y, classes = encode(data, problem)
     n, p = data.X.shape
     if options.k_max is not None and options.k_max > p:
@@ -105,14 +113,33 @@ def solve(objective: sht.LinearModel, options: PathOptions, checkpoint: Path | N
     if options.stability:
         with progress_bar(errors, "subsamples") as progress:
             stability = sht.stability_selection(objective, ks, options.stability, **settings("stability", progress))
-    return Answers(path, criterion, cv, stability, criterion.best if cv is None else cv.best_1se)
+    chosen = criterion.best if cv is None else cv.best_1se
+    lower = prove(objective, path, chosen, options.prove, errors) if options.prove else None
+    return Answers(path, criterion, cv, stability, chosen, lower)
+
+
+def prove(
+    objective: sht.LinearModel, path: sht.Path, chosen: int, seconds: float, errors: Console
+) -> Float[np.ndarray, "rows"]:
+    """Lower bounds for the rows with the chosen l2, the small k first, each with its share of the time that is left."""
+    lower = np.full(len(path), np.nan)
+    rows = np.flatnonzero(path.l2s == path.l2s[chosen])
+    rows = rows[np.argsort(path.ks[rows], kind="stable")]
+    model, end = objective.reweighted(l2=path.l2s[chosen]), time.monotonic() + seconds
+    with progress_bar(errors, "proofs") as progress:
+        for done, i in enumerate(rows):
+            progress(done, rows.size)
+            share = max((end - time.monotonic()) / (rows.size - done), 1e-3)
+            start = SimpleNamespace(x=path.x[i])
+            lower[i] = sht.prove(model, sht.Sparsity(int(path.ks[i])), start, time_limit=share).lower
+    return lower
 
 
 def describe(
     data: Data, classes: dict[str, Any] | None, answers: Answers, options: PathOptions, source: str
 ) -> dict[str, Any]:
     """Everything about a path that is worth keeping, as JSON can hold it."""
-    path, criterion, cv, stability, chosen = answers
+    path, criterion, cv, stability, chosen, _ = answers
     problem = options.problem
     return {
         "file": source,
@@ -158,11 +185,18 @@ def _rows(answers: Answers, options: PathOptions) -> list[dict[str, Any]]:
         "objective": path.value,
         options.criterion: answers.criterion.values,
         **({} if cv is None else {"cv_mean": cv.mean, "cv_se": cv.se}),
+        **({} if answers.lower is None else {"lower_bound": answers.lower, "proved": _gaps(answers) <= PROVED}),
         "result": np.array([sht.RESULTS(code).name for code in path.result]),
         "intercept": path.intercept,
     }
     values = zip(*(column.tolist() for column in columns.values()), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in values]
+
+
+def _gaps(answers: Answers) -> Float[np.ndarray, "rows"]:
+    """By how much of its objective each row could be improved at most; NaN where nothing is known."""
+    value = np.asarray(answers.path.value, float)
+    return np.where(value > 0, (value - answers.lower) / np.where(value > 0, value, 1), 0.0)
 
 
 def _coefficients(path: Any, row: int, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -190,7 +224,7 @@ def _describe_stability(stability: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _files(data: Data, answers: Answers, model: dict[str, Any]) -> dict[str, Writer]:
-    path, _, cv, stability, chosen = answers
+    path, _, cv, stability, chosen, _ = answers
     variance = mean_variance_axis(data.X, axis=0)[1] if sparse.issparse(data.X) else data.X.var(axis=0)
     scale = np.sqrt(variance)
     used = np.unique(path.features.idx[path.features.mask])
@@ -219,12 +253,14 @@ def _files(data: Data, answers: Answers, model: dict[str, Any]) -> dict[str, Wri
 
 def _table(names: Sequence[str], answers: Answers, options: PathOptions) -> Table:
     """One row per k, at the chosen l2."""
-    path, criterion, cv, _, chosen = answers
+    path, criterion, cv, _, chosen, lower = answers
     l2 = path.l2s[chosen]
     rows = np.flatnonzero(path.l2s == l2)
     table = Table(title=f"Best subsets at l2 = {l2:g}", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("k", "loss", options.criterion, *(["CV loss", "± se"] if cv is not None else [])):
         table.add_column(name, justify="right", no_wrap=True)
+    if lower is not None:
+        table.add_column("proved", justify="right", no_wrap=True)
     table.add_column("best by", no_wrap=True)
     table.add_column("enters (-leaves)", overflow="fold")
     before: set[int] = set()
@@ -237,6 +273,9 @@ def _table(names: Sequence[str], answers: Answers, options: PathOptions) -> Tabl
         if cv is not None:
             numbers += [f"{cv.mean[i]:#.5g}", f"{cv.se[i]:.3g}"]
             by += [name for name, row in (("CV", cv.best), ("1 se", cv.best_1se)) if i == row]
+        if lower is not None:
+            gap = _gaps(answers)[i]
+            numbers.append("best" if gap <= PROVED else f"within {in_percent(gap)}" if lower[i] > 0 else "-")
         table.add_row(*numbers, ", ".join(by), escape(", ".join(moves)), style="bold" if i == chosen else None)
     return table
 

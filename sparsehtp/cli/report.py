@@ -50,6 +50,8 @@ def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Se
     facts.add_row("result", f"{result['name']} after {model['num_steps']} steps (fired: {result['fired']})")
     facts.add_row("objective", f"{model['objective']:.6g}")
     facts.add_row("certificate", escape(model["certificate"]))
+    if "proof" in model:
+        facts.add_row("proof", model["proof"]["statement"])
     facts.add_row("time", f"{timing} on {model['device']['kind']}")
     print_facts(console, facts, paths)
 

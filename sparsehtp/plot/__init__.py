@@ -6,6 +6,8 @@ from .graph import as_graph as as_graph
 from .graph import plot_graph as plot_graph
 from .graph import plot_precision as plot_precision
 from .path import plot_path as plot_path
+from .proof import plot_collected as plot_collected
+from .proof import plot_proof as plot_proof
 from .ranks import plot_ranks as plot_ranks
 from .stability import plot_stability as plot_stability
 from .style import new_figure as new_figure

@@ -297,3 +297,29 @@ def test_choices_are_those_of_the_library():
 
     assert names(LossName) == set(LOSSES) and names(SolverName) == {"auto", *SOLVERS}
     assert names(CriterionName) == {"aic", "bic", "ebic", "sic"}
+
+
+def test_fit_and_path_prove(tmp_path):
+    data = save_csv(tmp_path / "data.csv")
+    common = (data, "--target", "target", "--prove", 60)
+    result = invoke("fit", *common, "--k", K, *CHEAP, "--out", tmp_path / "fit")
+    assert result.exit_code == 0 and "Proved: this is the best choice of 2 features" in result.output
+    model = json.loads((tmp_path / "fit" / "model.json").read_text())
+    assert (
+        model["proof"]["proved"] and model["proof"]["lower"] <= model["objective"] and model["proof"]["gap"] <= 1.01e-4
+    )
+    assert (tmp_path / "fit" / "proof.png").exists()
+    result = invoke("path", *common, "--k-max", 3, *CHEAP, "--out", tmp_path / "path")
+    assert result.exit_code == 0 and result.output.count("best") >= 4
+    rows = json.loads((tmp_path / "path" / "path.json").read_text())["rows"]
+    assert len(rows) == 4 and all(row["proved"] for row in rows)
+    assert all(row["lower_bound"] <= row["objective"] * (1 + 1e-12) for row in rows)
+
+
+def test_proofs_are_of_the_squared_loss(tmp_path):
+    data = save_csv(tmp_path / "data.csv", np.where(Y > Y.mean(), "yes", "no"))
+    for command in ("fit", "path"):
+        result = invoke(
+            command, data, "--target", "target", "--loss", "logistic", "--prove", 1, "--out", tmp_path / "out"
+        )
+        assert result.exit_code == 2 and "prove: proofs are for the squared loss" in result.output

@@ -11,7 +11,17 @@ from matplotlib.text import Text
 
 import sparsehtp as sht
 from sparsehtp.datasets import make_regression
-from sparsehtp.plot import Swaps, best_swaps, plot_cv, plot_fit, plot_path, plot_stability, plot_swap_gains
+from sparsehtp.plot import (
+    Swaps,
+    best_swaps,
+    plot_collected,
+    plot_cv,
+    plot_fit,
+    plot_path,
+    plot_proof,
+    plot_stability,
+    plot_swap_gains,
+)
 from sparsehtp.plot.style import MAX_LABELS, PALETTE, REST
 
 L2S = (0.01, 1.0)
@@ -211,3 +221,43 @@ def test_fit_draws_every_step_and_feature():
 def test_bad_arguments_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def make_proof(seconds=20):
+    time = np.linspace(0, 3, seconds)
+    lower, upper = 1 - np.exp(-time), 1.5 - 0.1 * (time > 1)
+    lower[0] = 0
+    history = {"seconds": time, "lower": lower, "upper": upper, "nodes": np.arange(seconds)}
+    support = sht.Support(np.arange(2), np.ones(2, bool))
+    gap = (upper[-1] - lower[-1]) / upper[-1]
+    return sht.Proof(np.ones(2), 0.0, support, upper[-1], lower[-1], gap, False, 1234, 5, 3.0, "", history, None)
+
+
+@pytest.mark.parametrize("points", [1, 20])
+def test_a_proof_draws_the_bound_and_the_incumbent(points):
+    proof = make_proof(points)
+    figure = plot_proof(proof)
+    check_legible(figure)
+    (ax,) = figure.axes
+    upper, lower = (line.get_ydata() for line in ax.lines)
+    first = min(points - 1, 1)  # a bound of zero is none
+    np.testing.assert_array_equal(upper, proof.history["upper"][first:])
+    np.testing.assert_array_equal(lower, proof.history["lower"][first:])
+    assert "Not proved" in ax.get_title() and "1,234 nodes" in ax.get_title()
+
+
+@pytest.mark.parametrize("p", [6, 80])
+def test_collected_supports_draw_their_features(p):
+    rng = np.random.default_rng(p)
+    masks = rng.random((40, p)) < 0.5
+    masks[:, [1, 3]], masks[:, 2] = True, False
+    collected = sht.Collected(masks, np.ones(40), masks.mean(0), p == 6)
+    names = [f"a rather long name of number {j} of them" for j in range(p)]
+    figure = plot_collected(collected, names)
+    check_legible(figure)
+    (ax,) = figure.axes
+    np.testing.assert_allclose(
+        [bar.get_width() for bar in ax.patches], np.sort(100 * masks.mean(0))[::-1][: min(p - 1, 30)]
+    )
+    models = "40 good models" if p == 6 else "the best 40 good models"
+    assert ax.get_title() == f"2 of {p - 1} features are in all of {models}"

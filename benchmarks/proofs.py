@@ -1,0 +1,138 @@
+"""Proofs of best subsets: seconds or what is left of the gap, nodes, and the same for other exact solvers.
+
+Every solver and instance is a process of its own with a time limit. The first call compiles; peers are timed without
+what they compile. Gaps of those that penalise are of their own problem.
+"""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+
+import sparsehtp as sht
+
+from .baselines import version
+from .baselines.exact import SOLVERS
+from .scores import aim, finish
+
+# n, p, k, rho, snr, l2; of standardised data.
+DRAWN = [
+    (200, 50, 8, 0.9, 1, 1e-5),
+    (500, 100, 10, 0.5, 1, 1e-3),
+    (1000, 200, 10, 0.5, 2, 1e-4),
+    (1000, 1000, 10, 0.5, 5, 1e-2),
+    (300, 1000, 5, 0.1, 5, 1e-2),
+    (1000, 200, 15, 0.9, 1, 1e-3),
+    (500, 1000, 15, 0.9, 10, 1e-2),
+    # at the border of what is reachable
+    (200, 60, 10, 0.9, 1, 1e-4),
+    (300, 100, 10, 0.8, 1, 1e-3),
+    (500, 200, 12, 0.8, 1, 1e-3),
+    (1000, 300, 15, 0.7, 1, 1e-3),
+    (2000, 500, 15, 0.7, 1, 1e-3),
+    (200, 400, 6, 0.5, 3, 1e-2),
+    (500, 2000, 8, 0.3, 5, 1e-2),
+    (2000, 2000, 10, 0.5, 2, 1e-2),
+    (5000, 500, 20, 0.8, 1, 1e-3),
+    (100, 30, 12, 0.9, 0.5, 0.0),
+]
+DIABETES = [(5, 1e-3), (8, 1e-5), (10, 1e-3)]  # k and l2, on its 64 terms of degree two
+QUICK = [(100, 30, 5, 0.5, 1, 1e-3)]
+LIMIT = {"sparsehtp": 60, "okridge": 60, "l0bnb": 40, "el0ps": 40}
+GRACE = 60  # seconds beyond its limit that a process may take to begin and to end
+
+
+def instances(quick):
+    """(name, what `problem` takes) of every instance."""
+    if quick:
+        return [(_named(each), ("drawn", *each)) for each in QUICK]
+    diabetes = [(f"diabetes' 64 terms, k={k}, l2={l2:g}", ("diabetes", k, l2)) for k, l2 in DIABETES]
+    return diabetes + [(_named(each), ("drawn", *each)) for each in DRAWN]
+
+
+def _named(each):
+    n, p, k, rho, snr, l2 = each
+    return f"n={n} p={p} k={k} rho={rho} snr={snr} l2={l2:g}"
+
+
+def problem(kind, *facts):
+    """Standardised X and y, k and l2."""
+    if kind == "diabetes":
+        from sklearn.datasets import load_diabetes
+        from sklearn.preprocessing import PolynomialFeatures
+
+        X, y = load_diabetes(return_X_y=True)
+        terms = PolynomialFeatures(2, include_bias=False)
+        X = terms.fit_transform(X)
+        X = X[:, terms.get_feature_names_out() != "x1^2"]  # the square of two values is no new term
+        k, l2 = facts
+    else:
+        n, p, k, rho, snr, l2 = facts
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((n, p))
+        for j in range(1, p):
+            X[:, j] = rho * X[:, j - 1] + np.sqrt(1 - rho**2) * X[:, j]
+        w = np.zeros(p)
+        w[rng.choice(p, k, replace=False)] = rng.uniform(0.5, 1.5, k) * (-1.0) ** np.arange(k)
+        y = X @ w + rng.standard_normal(n) * np.sqrt((X @ w).var() / snr)
+    return (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std(), k, l2
+
+
+def solve(name, facts):
+    """What one solver says of one instance, in this process."""
+    import jax
+
+    X, y, k, l2 = problem(*facts)
+    with jax.enable_x64(True):
+        model = sht.LinearModel(X, y, l2=l2)
+    if name == "sparsehtp":
+        first, later = (sht.prove(model, sht.Sparsity(k), time_limit=LIMIT[name]) for _ in range(2))
+        return {
+            "proved": later.proved,
+            "gap": later.gap,
+            "seconds": later.seconds,
+            "first": first.seconds,
+            "nodes": later.nodes,
+            "leaves": later.leaves,
+            "objective": later.upper,
+        }
+    near = [sht.prove(model, sht.Sparsity(size), max_nodes=1000, time_limit=20) for size in (k - 1, k, k + 1)]
+    fewer, best, more = (each.upper for each in near)
+    l0 = float(np.sqrt(max(fewer - best, 1e-12) * max(best - more, 1e-12)))  # between them the k features are optimal
+    proved, gap, seconds = SOLVERS[name](X, y, k, l2, LIMIT[name], l0=l0, w=near[1].x)
+    return {"proved": proved, "gap": gap, "seconds": seconds}
+
+
+def run(name, facts):
+    """The same in a process of its own; a note where there is no answer."""
+    if name != "sparsehtp" and version(name) is None:
+        return {"note": "not installed"}
+    command = [sys.executable, "-m", "benchmarks.proofs", name, json.dumps(facts)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=3 * LIMIT[name] + GRACE)
+    except subprocess.TimeoutExpired:
+        return {"note": "did not end"}
+    if done.returncode:
+        return {"note": f"failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main(quick):
+    """Every instance with every solver; the aim is half of the time of the fastest peer that proves it."""
+    rows = []
+    for label, facts in instances(quick):
+        ours = run("sparsehtp", facts)
+        peers = {name: run(name, facts) for name in SOLVERS}
+        print(label, ours, peers, flush=True)
+        row = {"name": label, "value": ours.get("seconds", float("nan")), "unit": "s", **ours, "peers": peers}
+        fastest = min((peer["seconds"] for peer in peers.values() if peer.get("proved")), default=None)
+        if fastest is not None:
+            half = fastest / 2
+            row = aim(row, f"<= {half:.3g} s", bool(ours.get("proved")) and ours["seconds"] <= half)
+        rows.append(row)
+    finish("proofs", rows, quick)
+
+
+if __name__ == "__main__":
+    print(json.dumps(solve(sys.argv[1], json.loads(sys.argv[2]))))

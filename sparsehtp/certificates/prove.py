@@ -1,0 +1,290 @@
+"""The best k features with a proof, or how far from the best they may be, by branch and bound."""
+
+import math
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+
+from .._progress import Callback, reporting
+from .._types import Support, is_concrete
+from ..io.checkpoint import Checkpoint
+from ..objectives import LinearModel
+from ..thresholds import Sparsity
+from .least_squares import LeastSquares
+from .proof import in_percent
+from .tree import MOST_COLLECTED, Limits, Moment, Pool, Tree
+
+
+class Collected(NamedTuple):
+    """All supports whose objective is within a factor of the best one.
+
+    Attributes:
+        masks: (m, p) the supports, best first, kept features included.
+        values: (m,) the objective of each, its coefficients fitted.
+        share: (p,) the share of the supports that hold each feature: 1 where every good model has it.
+        complete: False if there are more: the limit of 10,000 was reached (the best ones are here), or the search ended
+            before its time.
+    """
+
+    masks: Bool[np.ndarray, "m p"]
+    values: Float[np.ndarray, "m"]
+    share: Float[np.ndarray, "p"]
+    complete: bool
+
+
+class Proof(NamedTuple):
+    """The best support that was found, and what is proved about it.
+
+    Attributes:
+        x: (p,) its coefficients in original units, fitted to the data in float64.
+        intercept: its intercept; 0.0 if the model has none.
+        support: its features, kept ones included.
+        upper: F there.
+        lower: no support has a smaller F than this.
+        gap: (upper - lower) / upper; 0.0 where F is zero but for rounding.
+        proved: whether the gap is within what was asked for.
+        nodes, leaves: of the tree, those of an earlier run with the same checkpoint included.
+        seconds: the time of all runs.
+        statement: all this in a sentence.
+        history: dict of arrays seconds, lower, upper and nodes: how the bound rose and the incumbent fell.
+        collected: `Collected` if asked for, else None.
+    """
+
+    x: Float[np.ndarray, "p"]
+    intercept: float
+    support: Support
+    upper: float
+    lower: float
+    gap: float
+    proved: bool
+    nodes: int
+    leaves: int
+    seconds: float
+    statement: str
+    history: dict[str, np.ndarray]
+    collected: Collected | None
+
+
+def prove(
+    model: LinearModel,
+    threshold: Sparsity,
+    solution: Any = None,
+    *,
+    time_limit: float = 60.0,
+    gap: float = 1e-4,
+    max_nodes: int | None = None,
+    collect: float | None = None,
+    checkpoint: str | Path | None = None,
+    progress: Callback | bool | None = None,
+) -> Proof:
+    """Find the best k features and prove that they are, or say how far from the best they may be.
+
+        min F(w, b) = (1/2W) sum_i s_i (x_i'w + b + o_i - y_i)^2 + (1/2) sum_j l2_j w_j^2   subject to ||w||_0 <= k
+
+    Branch and bound on the features that are in or out. A node's bound is the dual of a perspective relaxation,
+
+        F(w) >= c - v'Mv/2 - (1/2) [sum over what is in and the largest others of (D^-1/2 b - Mv)_j^2]   for every v,
+        M = D^-1/2 (X'SX/W + diag(l2)) D^-1/2 - I >= 0,   b = X'Sy/W,
+
+    by ADMM for a batch of nodes at a time, with a diagonal D tuned for the open nodes as the tree grows. Two last
+    features are chosen exactly, all pairs at once. Whatever the bound decides is fixed, and the incumbent improves
+    whenever a node finds a better support. Any number of samples; the p x p matrix has to fit in memory.
+
+    Args:
+        model: least squares, with weights, offset, intercept, standardisation and l2 as it has them; float32 data are
+            proved for the float64 problem that they define.
+        threshold: `Sparsity(k)`, with kept features or without; no bounds on coefficients.
+        solution: a `Solution`, or anything with x (p,), to start from. None: a quick search.
+        time_limit: seconds. The first call in a process compiles for some seconds.
+        gap: relative gap at which the proof is done; 0 closes it to rounding.
+        max_nodes: limit of nodes, counting those before a resumption; None: none.
+        collect: at least 1, for example 1.01: collect all supports with F at most that many times the best one's.
+        checkpoint: folder in which the open nodes are kept, now and then and at the end, to go on from with the same
+            arguments (time_limit and max_nodes apart).
+        progress: a function of (nodes, 0), or True for a bar on stderr.
+
+    Returns:
+        `Proof`. SIGINT (Ctrl-C) returns what is known.
+
+    Raises:
+        TypeError: for another objective, loss or threshold, or traced arguments.
+        ValueError: for arguments out of range, a solution of more than k features, or a checkpoint of another problem.
+
+    Guarantee: lower <= F(w, b) for every w with at most k nonzeros beside the kept ones and every b, in exact
+    arithmetic on the model's data: what rounding may have done to sums, factorisations and eigenvalues is taken off.
+    Features that are collinear with others to 1e-9 of their squared norm are refitted from the data.
+
+    Fails where X'SX is singular and l2 is 0: there is no D then, and only small problems are decided, by enumeration.
+    Columns that are constant (beside an intercept) or zero are never chosen. Supports that add such columns, or have
+    fewer than k features, are not collected.
+
+    Source: the perspective relaxation of Frangioni and Gentile (2006), D as of Dong, Chen and Linderoth (2015), node
+    bounds as in OKRidge (Liu, Rosen, Zhong and Rudin, 2023).
+    """
+    began = time.monotonic()
+    _check(model, threshold, gap, collect, time_limit, max_nodes)
+    keep, k = np.asarray(threshold.keep), int(threshold.k)
+    start = np.zeros(0, int) if solution is None else _start(model, keep, k, solution)
+    ratio = None if collect is None else float(collect)
+    limits = Limits(float(time_limit), math.inf if max_nodes is None else int(max_nodes), float(gap), ratio)
+    store = None if checkpoint is None else Checkpoint(checkpoint, _facts(model, keep, k, limits), 1, 1)
+    problem = LeastSquares(model, keep, k)
+    with reporting(progress, "nodes", "nodes") as report:
+        tree = Tree(problem, limits, report, began)
+        state = None if store is None else store.load(0, _STRUCTURE)
+        if state is not None:
+            _resume(tree, state)
+        begun = np.flatnonzero(np.isin(problem.features, start))
+        if not tree.done:
+            tree.offer(problem.search(begun))
+        # The one that was given may be better than what exchanges lead to, in theory; refitted, it is never worse.
+        if begun.size == problem.size:
+            tree.offer(begun)
+        tree.run(None if store is None else lambda tree: store.store(0, _state(tree)))
+    return _proof(tree, threshold)
+
+
+def _check(model: Any, threshold: Any, gap: Any, collect: Any, time_limit: Any, max_nodes: Any) -> None:
+    if not isinstance(model, LinearModel) or not model.quadratic:
+        what = model.loss if isinstance(model, LinearModel) else model
+        raise TypeError(
+            f"model: proofs are for least squares, a LinearModel with the squared loss, got {type(what).__name__}; "
+            "sht.certificate bounds other losses."
+        )
+    if not isinstance(threshold, Sparsity) or threshold.structure != "entries":
+        name = f"{type(threshold).__name__}{' with bounds' if isinstance(threshold, Sparsity) else ''}"
+        raise TypeError(f"threshold: a proof needs sht.Sparsity(k) without bounds, got {name}.")
+    if not is_concrete(model, threshold):
+        raise TypeError("model: a proof needs concrete arrays; ask for it outside jax.jit and jax.vmap.")
+    threshold.bind(model)
+    if np.ndim(threshold.k):
+        raise ValueError("k: a proof is about one k; ask for one after the other.")
+    if not 0 <= gap < 1:
+        raise ValueError(f"gap: must be from 0 to 1, got {gap}.")
+    if collect is not None and not 1 <= collect < math.inf:
+        raise ValueError(f"collect: must be a number of at least 1 such as 1.01, got {collect}.")
+    if not time_limit > 0:
+        raise ValueError(f"time_limit: must be a positive number of seconds, got {time_limit}.")
+    if max_nodes is not None and max_nodes < 1:
+        raise ValueError(f"max_nodes: must be at least 1, got {max_nodes}.")
+
+
+def _start(model: LinearModel, keep: np.ndarray, k: int, solution: Any) -> np.ndarray:
+    x = np.asarray(solution.x)
+    if x.shape != (model.n_coefficients,):
+        raise ValueError(f"solution: needs {model.n_coefficients} coefficients x, got shape {x.shape}.")
+    chosen = np.flatnonzero(x)
+    number = np.setdiff1d(chosen, keep).size
+    if number > k:
+        raise ValueError(f"solution: it has {number} nonzeros besides those in keep; k allows {k}.")
+    return chosen
+
+
+def _facts(model: LinearModel, keep: np.ndarray, k: int, limits: Limits) -> Any:
+    """What decides the tree."""
+    return model, keep, k, limits.gap, 0.0 if limits.ratio is None else limits.ratio
+
+
+# --- checkpoints -----------------------------------------------------------------------------------------------------
+_SCALARS = ("upper", "lower", "nodes", "leaves", "born", "goal", "cap")
+_STRUCTURE = jax.tree.structure(tuple(range(len(Pool(0).columns) + 9)))
+
+
+def _state(tree: Tree) -> tuple[np.ndarray, ...]:
+    """All that a tree needs to go on."""
+    tree.trim()
+    scalars = np.array([*(getattr(tree, name) for name in _SCALARS), tree.seconds], float)
+    supports = np.array([members for members, _ in tree.found.values()], np.int32).reshape(len(tree.found), tree.k)
+    values = np.array([value for _, value in tree.found.values()])
+    return (
+        *(tree.pool[name] for name in tree.pool.columns),
+        *tree.pending,
+        tree.names,
+        tree.d,
+        tree.members,
+        scalars,
+        np.array(tree.history, float).reshape(-1, len(Moment._fields)),
+        np.column_stack([supports, values]) if len(values) else np.zeros((0, tree.k + 1)),
+    )
+
+
+def _resume(tree: Tree, state: tuple[np.ndarray, ...]) -> None:
+    *columns, bounds, inn, out, names, d, members, scalars, history, found = state
+    tree.pool = Pool(len(names))
+    tree.pool.columns = dict(zip(tree.pool.columns, columns, strict=True))
+    tree.pool.size = len(columns[0])
+    tree.pending, tree.names, tree.d, tree.members = (bounds, inn, out), names, d, members
+    for name, value in zip(_SCALARS, scalars, strict=False):
+        setattr(tree, name, int(value) if name in ("nodes", "leaves", "born") else float(value))
+    tree.spent = float(scalars[-1])
+    tree.history = [Moment(seconds, lower, upper, int(nodes)) for seconds, lower, upper, nodes in history.tolist()]
+    for row in found:
+        each = row[:-1].astype(int)
+        tree.found[each.astype(np.int32).tobytes()] = each, float(row[-1])
+
+
+# --- the answer ------------------------------------------------------------------------------------------------------
+def _proof(tree: Tree, threshold: Sparsity) -> Proof:
+    problem = tree.problem
+    upper, x, intercept = problem.fit(tree.members)
+    lower = min(tree.lower, upper)
+    gap = 0.0 if upper <= tree.zero else (upper - lower) / upper
+    proved = upper - lower <= tree.slack * (1 + 1e-9)
+    members = np.union1d(problem.features[tree.members], np.asarray(threshold.keep)).astype(np.int32)
+    collected = None if tree.limits.ratio is None else _collected(tree, threshold)
+    history = {name: np.array([getattr(m, name) for m in tree.history]) for name in Moment._fields}
+    return Proof(
+        x=x,
+        intercept=intercept,
+        support=Support(members, np.ones(members.size, bool)),  # type: ignore[arg-type]
+        upper=upper,
+        lower=lower,
+        gap=gap,
+        proved=proved,
+        nodes=tree.nodes,
+        leaves=tree.leaves,
+        seconds=tree.seconds,
+        statement=_statement(tree, int(threshold.k), gap, proved, collected),
+        history=history,
+        collected=collected,
+    )
+
+
+def _collected(tree: Tree, threshold: Sparsity) -> Collected:
+    tree.trim()
+    masks = np.zeros((len(tree.found), tree.problem.n_features), bool)
+    values = np.zeros(len(tree.found))
+    for i, (members, value) in enumerate(tree.found.values()):
+        masks[i, tree.problem.features[members]] = True
+        values[i] = value
+    masks[:, np.asarray(threshold.keep)] = True
+    share = masks.mean(0) if len(masks) else np.zeros(masks.shape[1])
+    return Collected(masks, values, share, tree.done and not np.isfinite(tree.cap))
+
+
+def _statement(tree: Tree, k: int, gap: float, proved: bool, collected: Collected | None) -> str:
+    what = f"the best choice of {k} feature{'' if k == 1 else 's'}"
+    if proved:
+        known = ""
+        if gap > tree.limits.gap * (1 + 1e-9):
+            known = ", to the rounding of the objective without features"
+        elif gap > 0:
+            known = f", to {in_percent(gap)} of the objective"
+        text = f"Proved: this is {what}{known}"
+    elif not tree.bounded and tree.lower == 0:
+        text = (
+            f"Not proved to be {what}, since {tree.stopped}: features are collinear and l2 is 0, so that nothing "
+            "bounds the objective but a look at all choices; raise l2"
+        )
+    else:
+        most = in_percent(gap)
+        text = f"Not proved to be {what}, since {tree.stopped}: a better one lowers the objective by at most {most}"
+    if collected is None:
+        return f"{text}."
+    number, share = len(collected.values), f"{100 * ((tree.limits.ratio or 1) - 1):.3g}%"
+    more = "" if collected.complete else " (there may be more)" if number < MOST_COLLECTED else " (there are more)"
+    return f"{text}; {number} choice{' is' if number == 1 else 's are'} within {share} of it{more}."

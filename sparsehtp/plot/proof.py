@@ -1,0 +1,91 @@
+"""How a proof went, and which features the nearly best supports share."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..certificates.proof import in_percent
+from ..certificates.prove import Collected, Proof
+from .style import LABEL_SIZE, PALETTE, names_of, new_figure, tidy
+
+MAX_BARS = 30
+
+
+def plot_proof(proof: Proof, ax: Any = None) -> Any:
+    """The best objective that was found and the bound below which there is none, against the time.
+
+    The bound is drawn from where it is positive. What is between the two is not decided.
+
+    Args:
+        proof: from `prove`.
+        ax: axes to draw into; None: a new figure.
+
+    Returns:
+        The `matplotlib.figure.Figure`.
+
+    Raises:
+        ImportError: without matplotlib.
+    """
+    ax = new_figure(9, 4.5).subplots() if ax is None else ax
+    history = proof.history
+    known = history["lower"] > 0
+    first = int(np.argmax(known)) if known.any() else 0
+    seconds, lower, upper = (history[name][first:] for name in ("seconds", "lower", "upper"))
+    ax.fill_between(seconds, lower, upper, step="post", color=PALETTE[0], alpha=0.12, linewidth=0)
+    ax.step(seconds, upper, where="post", color=PALETTE[1], linewidth=1.5, label="best found")
+    ax.step(seconds, lower, where="post", color=PALETTE[0], linewidth=1.5, label="bound: none is below")
+    ax.set(xlabel="seconds", ylabel="objective")
+    left = f"{in_percent(proof.gap)} left after" if proof.gap > 0 else "closed in"
+    verdict = "Proved" if proof.proved else "Not proved"
+    ax.set_title(f"{verdict}: gap {left} {proof.seconds:.3g} s and {proof.nodes:,} nodes", fontsize=11)
+    ax.margins(x=0.02, y=0.08)
+    ax.legend(frameon=False, loc="center right")
+    tidy(ax)
+    return ax.figure
+
+
+def plot_collected(collected: Collected, feature_names: Sequence[str] | None = None, ax: Any = None) -> Any:
+    """The share of the collected supports that hold each feature: which are in every good model, and which are not.
+
+    The 30 that are in most are drawn.
+
+    Args:
+        collected: the `collected` of a `Proof`.
+        feature_names: p names; None: their numbers.
+        ax: axes to draw into; None: a new figure.
+
+    Returns:
+        The `matplotlib.figure.Figure`.
+
+    Raises:
+        ImportError: without matplotlib.
+        ValueError: for the wrong number of names.
+    """
+    names = names_of(feature_names, len(collected.share))
+    used = int(np.count_nonzero(collected.share))
+    order = np.argsort(-collected.share, kind="stable")[: min(used, MAX_BARS)]
+    share, rows = 100 * collected.share[order], np.arange(order.size)
+    everywhere = share == 100
+    ax = new_figure(9, 1.6 + 0.26 * order.size).subplots() if ax is None else ax
+    ax.barh(rows, share, height=0.7, color=np.where(everywhere, PALETTE[0], PALETTE[5]))
+    ax.set_yticks(rows, [names[j] for j in order], parse_math=False)
+    ax.set_ylim(order.size - 0.4, -0.6)
+    ax.set_xlim(0, 108)
+    for row, value in zip(rows, share, strict=True):
+        ax.annotate(
+            f"{value:.3g}%",
+            (value, row),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=LABEL_SIZE,
+        )
+    tidy(ax, grid="x")
+    ax.tick_params(axis="y", length=0, labelsize=LABEL_SIZE)
+    number, all_of_them = len(collected.values), int(everywhere.sum())
+    models = f"{'' if collected.complete else 'the best '}{number:,} good model{'' if number == 1 else 's'}"
+    ax.set_title(f"{all_of_them} of {used} features are in all of {models}", fontsize=11)
+    left = used - order.size
+    ax.set_xlabel("share of the good models in %" + (f" ({left} features in fewer left out)" if left else ""))
+    return ax.figure

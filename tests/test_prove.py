@@ -1,0 +1,192 @@
+"""Proofs of best subsets: limits, resumption, interrupts, memory, sparse and single data, and what is refused."""
+
+import os
+import signal
+import threading
+
+import jax
+import numpy as np
+import pytest
+from scipy import sparse
+
+import sparsehtp as sht
+from sparsehtp.certificates import tree
+
+
+def make(n=100, p=40, k=10, rho=0.9, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    for j in range(1, p):
+        X[:, j] = rho * X[:, j - 1] + np.sqrt(1 - rho**2) * X[:, j]
+    signal_ = X[:, rng.permutation(p)[:k]] @ (rng.uniform(0.5, 1.5, k) * (-1.0) ** np.arange(k))
+    y = signal_ + rng.standard_normal(n) * signal_.std()
+    return (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
+
+
+@pytest.fixture(scope="module")
+def model():
+    with jax.enable_x64(True):
+        return sht.LinearModel(*make(), l2=1e-3)
+
+
+@pytest.fixture(scope="module")
+def proof(model):
+    return sht.prove(model, sht.Sparsity(10))
+
+
+def test_the_proof_says_what_is_known(model, proof):
+    assert proof.proved and proof.statement.startswith("Proved: this is the best choice of 10 features")
+    assert proof.lower <= proof.upper and proof.gap == pytest.approx((proof.upper - proof.lower) / proof.upper)
+    assert 0 < proof.gap <= 1e-4 * (1 + 1e-9)
+    assert proof.history["nodes"][-1] == proof.nodes and proof.history["lower"][-1] == proof.lower
+    with jax.enable_x64(True):
+        assert float(model.value(np.asarray(proof.x))) == pytest.approx(proof.upper, rel=1e-12)
+
+
+def test_no_search_finds_better(model, proof):
+    with jax.enable_x64(True):
+        found = sht.solve(model, sht.Sparsity(10), sht.BestSubset("thorough"))
+    assert proof.lower <= float(found.value) and proof.upper <= float(found.value) * (1 + 1e-12)
+    again = sht.prove(model, sht.Sparsity(10), found)
+    assert again.proved and again.upper == pytest.approx(proof.upper, rel=1e-12)
+    assert sht.certificate(model, sht.Sparsity(10), again, bounds=False).swap_gain == 0
+
+
+def test_no_gap_is_closed_to_rounding(model, proof):
+    exact = sht.prove(model, sht.Sparsity(10), gap=0.0)
+    assert exact.proved and exact.gap <= 1e-11 and exact.nodes >= proof.nodes
+
+
+def test_limits_leave_a_bound(model, proof):
+    few = sht.prove(model, sht.Sparsity(10), max_nodes=100)
+    assert not few.proved and 100 <= few.nodes < proof.nodes and "its nodes were used up" in few.statement
+    assert few.lower <= proof.upper and few.gap > 1e-4
+    soon = sht.prove(model, sht.Sparsity(10), time_limit=1e-6)
+    assert not soon.proved and soon.nodes == 0 and soon.lower == 0 and "its time was over" in soon.statement
+    assert soon.upper >= proof.upper * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("collect", [None, 1.02])
+def test_a_resumed_run_comes_to_the_same(model, tmp_path, collect):
+    whole = sht.prove(model, sht.Sparsity(10), collect=collect)
+    lower = 0.0
+    for limit in (70, 150, 250):
+        part = sht.prove(model, sht.Sparsity(10), collect=collect, max_nodes=limit, checkpoint=tmp_path)
+        assert not part.proved and part.lower >= lower and part.nodes >= limit
+        lower = part.lower
+    rest = sht.prove(model, sht.Sparsity(10), collect=collect, checkpoint=tmp_path)
+    assert rest.proved and rest.upper == pytest.approx(whole.upper, rel=1e-12) and rest.nodes > 250
+    assert rest.lower == pytest.approx(whole.lower, rel=1e-12)
+    assert (np.diff(rest.history["nodes"]) >= 0).all() and (np.diff(rest.history["seconds"]) >= 0).all()
+    if collect is not None:
+        assert rest.collected.complete and not part.collected.complete
+        wanted, found = ({mask.tobytes() for mask in each.collected.masks} for each in (whole, rest))
+        assert wanted == found and len(found) > 1
+    finished = sht.prove(model, sht.Sparsity(10), collect=collect, checkpoint=tmp_path)
+    assert finished.proved and finished.nodes == rest.nodes
+    with pytest.raises(ValueError, match=r"checkpoint: .* another problem"):
+        sht.prove(model, sht.Sparsity(9), collect=collect, checkpoint=tmp_path)
+
+
+def test_an_interrupt_returns_what_is_known(model, proof, tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupt(nodes, _):
+        if nodes >= 100:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    part = sht.prove(model, sht.Sparsity(10), progress=interrupt, checkpoint=tmp_path)
+    assert not part.proved and 0 < part.nodes < proof.nodes and "it was interrupted" in part.statement
+    assert signal.getsignal(signal.SIGINT) is before
+    rest = sht.prove(model, sht.Sparsity(10), checkpoint=tmp_path)
+    assert rest.proved and rest.upper == pytest.approx(proof.upper, rel=1e-12)
+
+
+def test_other_threads_prove_too(model, proof):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(sht.prove(model, sht.Sparsity(10), max_nodes=100)))
+    thread.start()
+    thread.join()
+    assert found[0].upper == proof.upper and 0 < found[0].lower <= proof.upper
+
+
+def test_a_full_pool_goes_depth_first(model, proof, monkeypatch):
+    sizes, add = [], tree.Pool.add
+
+    def counted(self, *args, **columns):
+        add(self, *args, **columns)
+        sizes.append(self.size)
+
+    monkeypatch.setattr(tree.Pool, "add", counted)
+    free = sht.prove(model, sht.Sparsity(10), gap=0.0, collect=1.02)
+    most, sizes[:] = max(sizes), []
+    rows = most // 5
+    monkeypatch.setattr(tree, "POOL_BYTES", rows * tree.Pool(40).row_bytes)
+    small = sht.prove(model, sht.Sparsity(10), gap=0.0, collect=1.02)
+    assert small.proved and small.upper == free.upper
+    assert len(small.collected.values) == len(free.collected.values)
+    assert max(sizes) <= rows + 2 * tree.BATCH_CPU
+
+
+def test_collections_that_are_too_large_hold_the_best(model, monkeypatch):
+    everything = sht.prove(model, sht.Sparsity(10), collect=1.03).collected
+    monkeypatch.setattr(tree, "MOST_COLLECTED", 20)
+    some = sht.prove(model, sht.Sparsity(10), collect=1.03)
+    assert everything.complete and len(everything.values) > 100
+    assert not some.collected.complete and len(some.collected.values) == 20
+    assert np.array_equal(some.collected.values, everything.values[:20])
+    assert (np.diff(everything.values) >= 0).all() and everything.values[-1] <= 1.03 * everything.values[0] * (1 + 1e-8)
+
+
+def test_sparse_designs_and_single_precision_are_proved_in_double():
+    rng = np.random.default_rng(3)
+    X = np.where(rng.random((120, 25)) < 0.6, 0, rng.standard_normal((120, 25))).astype(np.float32)
+    y = (X[:, :6].sum(1) + 2 * rng.standard_normal(120) + 5).astype(np.float32)
+    settings = {"l2": 1e-3, "fit_intercept": True, "standardize": True}
+    with jax.enable_x64(True):
+        double = sht.prove(sht.LinearModel(X.astype(float), y.astype(float), **settings), sht.Sparsity(5))
+    assert double.proved and double.x.dtype == float
+    for data in (X, sparse.csr_array(X)):
+        single = sht.prove(sht.LinearModel(data, y, **settings), sht.Sparsity(5))
+        assert single.proved and np.array_equal(single.support.idx, double.support.idx)
+        assert single.upper == pytest.approx(double.upper, rel=1e-6)  # l2 and the centred y are rounded
+        assert np.allclose(single.x, double.x, rtol=1e-4) and single.intercept == pytest.approx(double.intercept, 1e-4)
+
+
+def test_a_singular_problem_says_so():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 60)), rng.standard_normal(20)
+    with jax.enable_x64(True):
+        singular = sht.LinearModel(X, y)
+    small = sht.prove(singular, sht.Sparsity(3))
+    assert small.proved
+    large = sht.prove(singular, sht.Sparsity(8), max_nodes=200)
+    assert not large.proved and large.lower == 0 and "collinear and l2 is 0" in large.statement
+
+
+def test_progress_is_reported(model):
+    seen = []
+    sht.prove(model, sht.Sparsity(10), progress=lambda done, total: seen.append((done, total)))
+    assert seen and seen == sorted(seen) and {total for _, total in seen} == {0}
+
+
+def test_what_is_refused(model):
+    X, y = make(20, 5, 2)
+    with pytest.raises(TypeError, match=r"model: proofs are for least squares.* got Logistic"):
+        sht.prove(sht.LinearModel(X.astype(np.float32), np.sign(y).astype(np.float32), sht.Logistic()), sht.Sparsity(2))
+    with pytest.raises(TypeError, match=r"threshold: .* got Sparsity with bounds"):
+        sht.prove(model, sht.Sparsity(2, lower=-1.0))
+    with pytest.raises(TypeError, match=r"threshold: .* got RowSparsity"):
+        sht.prove(model, sht.RowSparsity(2))
+    with pytest.raises(ValueError, match="gap: "):
+        sht.prove(model, sht.Sparsity(2), gap=1.0)
+    with pytest.raises(ValueError, match="collect: "):
+        sht.prove(model, sht.Sparsity(2), collect=0.9)
+    with pytest.raises(ValueError, match="time_limit: "):
+        sht.prove(model, sht.Sparsity(2), time_limit=0.0)
+    with pytest.raises(ValueError, match="max_nodes: "):
+        sht.prove(model, sht.Sparsity(2), max_nodes=0)
+    with pytest.raises(ValueError, match="solution: it has 10 nonzeros"):
+        sht.prove(model, sht.Sparsity(2), sht.prove(model, sht.Sparsity(10), max_nodes=1))
+    with jax.enable_x64(True), pytest.raises(TypeError, match="model: a proof needs concrete arrays"):
+        jax.jit(lambda l2: sht.prove(model.reweighted(l2=l2), sht.Sparsity(2)).upper)(0.1)
