@@ -1,0 +1,112 @@
+"""Paths, folds and criteria of several responses: rows against exhaustive search and least squares in NumPy."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+from sklearn.model_selection import KFold
+
+import sparsehtp as sht
+
+pytestmark = pytest.mark.usefixtures("x64")
+RNG = np.random.default_rng(5)
+N, P, C = 50, 6, 3
+X = 0.7 * RNG.standard_normal((N, P)) + 0.7 * RNG.standard_normal((N, 1))
+B = np.zeros((P, C))
+B[[1, 4]] = RNG.standard_normal((2, C))
+Y = X @ B + 0.7 * RNG.standard_normal((N, C))
+LABELS = np.argmax(X @ B + RNG.gumbel(size=(N, C)), axis=1).astype(np.int32)
+KS = [0, 1, 2, 3]
+
+
+def model(**options):
+    return sht.MultiResponse(X, Y, fit_intercept=True, **options)
+
+
+def fitted(rows, chosen):
+    """(W, b) by least squares on some features, of some samples."""
+    W = np.zeros((P, C))
+    mean, y_mean = X[rows].mean(0), Y[rows].mean(0)
+    W[list(chosen)] = np.linalg.lstsq((X[rows] - mean)[:, list(chosen)], Y[rows] - y_mean, rcond=None)[0]
+    return W, y_mean - mean @ W
+
+
+def best(rows, k):
+    fits = (fitted(rows, chosen) for chosen in itertools.combinations(range(P), k))
+    return min(fits, key=lambda fit: np.sum((Y[rows] - X[rows] @ fit[0] - fit[1]) ** 2))
+
+
+def test_a_path_of_rows_is_that_of_exhaustive_search():
+    path = sht.solve_path(model(), KS, threshold=sht.RowSparsity(0))
+    assert path.x.shape == (4, P, C) and path.intercept.shape == (4, C) and path.n_responses == C
+    for row, k in enumerate(KS):
+        W, b = best(np.arange(N), k)
+        np.testing.assert_allclose(path.x[row], W, atol=1e-7)
+        np.testing.assert_allclose(path.intercept[row], b, atol=1e-7)
+        np.testing.assert_allclose(path.value[row], 0.5 * np.sum((Y - X @ W - b) ** 2) / N, rtol=1e-9)
+        one = path.at(row)
+        np.testing.assert_allclose(one.x, W, atol=1e-7)
+        np.testing.assert_allclose(path.predict(X[:5])[row], X[:5] @ W + b, atol=1e-7)
+    again = sht.solve(model(), sht.RowSparsity(2), x0=path.at(2))
+    np.testing.assert_allclose(again.value, path.value[2], rtol=1e-9)
+
+
+def test_folds_and_the_choice():
+    folds = list(KFold(4, shuffle=True, random_state=0).split(X))
+    cv = sht.cross_validate(model(), KS, folds=folds, threshold=sht.RowSparsity(0))
+    for fold, (train, held) in enumerate(folds):
+        for row, k in enumerate(KS):
+            W, b = best(train, k)
+            loss = 0.5 * np.mean(np.sum((Y[held] - X[held] @ W - b) ** 2, axis=1))
+            np.testing.assert_allclose(cv.scores[fold, row], loss, rtol=1e-7)
+    choice = sht.choose(model(), sht.RowSparsity(0), KS, rule="best", folds=folds)
+    assert choice.k == KS[np.argmin(cv.mean)] and choice.solution.x.shape == (P, C)
+    strong = sht.choose(model(), sht.RowSparsity(0), KS, [1.0, 0.01], folds=folds)
+    kept = sht.RowSparsity(0, keep=np.flatnonzero(strong.selected.x.any(axis=1)))
+    again = sht.solve(model(l2=0.1 * strong.l2), kept)
+    np.testing.assert_allclose(strong.solution.x, again.x, atol=1e-9)
+
+
+def test_criteria():
+    path = sht.solve_path(model(), KS, threshold=sht.RowSparsity(0))
+    k = np.array(KS)
+    deviance = N * C * np.log(2 * path.loss / C)
+    choices = gammaln(P + 1) - gammaln(k + 1) - gammaln(P - k + 1)
+    expected = deviance + C * k * np.log(N) + 2 * choices
+    np.testing.assert_allclose(sht.information_criterion(path, "ebic").values, expected, rtol=1e-12)
+
+
+def test_wrong_labels_of_a_softmax():
+    softmax = sht.MultiResponse(X, LABELS, sht.Softmax(C), l2=0.1, fit_intercept=True)
+    folds = list(KFold(3, shuffle=True, random_state=0).split(X))
+    options = {"folds": folds, "threshold": sht.RowSparsity(0)}
+    cv = sht.cross_validate(softmax, [2], scoring="error", **options)
+    for fold, (train, held) in enumerate(folds):
+        fit = sht.solve_path(
+            softmax.reweighted(np.isin(np.arange(N), train).astype(float)), [2], threshold=sht.RowSparsity(0)
+        )
+        wrong = np.argmax(fit.predict(X[held])[0], axis=1) != LABELS[held]
+        np.testing.assert_allclose(cv.scores[fold, 0], wrong.mean(), rtol=1e-12)
+    assert set(np.argmax(cv.path.predict(X)[0], axis=1)) <= {0, 1, 2}
+
+
+def test_entries_of_a_matrix():
+    path = sht.solve_path(model(), [3], threshold=sht.Sparsity(0))
+    assert np.count_nonzero(path.x[0]) == 3
+    best_three = min(
+        sum(
+            np.sum(
+                (
+                    Y[:, r]
+                    - np.column_stack([np.ones(N), X[:, cols]])
+                    @ np.linalg.lstsq(np.column_stack([np.ones(N), X[:, cols]]), Y[:, r], rcond=None)[0]
+                )
+                ** 2
+            )
+            for r in range(C)
+            for cols in [[e // C for e in chosen if e % C == r]]
+        )
+        for chosen in itertools.combinations(range(P * C), 3)
+    )
+    np.testing.assert_allclose(path.value[0], 0.5 * best_three / N, rtol=1e-9)
