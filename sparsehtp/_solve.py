@@ -19,6 +19,7 @@ from .iteration.results import RESULTS, Solution, SolveError
 from .iteration.termination import AbstractTermination
 from .objectives import AbstractObjective, AbstractRefittable, AbstractRestrictable
 from .solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, PrimalDual
+from .solvers.refit import refit
 from .steps import ScheduleStep, inverse_sqrt
 from .thresholds import AbstractThreshold
 
@@ -91,6 +92,25 @@ def solve(
     A traced k cannot raise: where it is negative the solution is that of k = 0, and `result` is `invalid`; above k_max,
     `support_overflow`.
     """
+    ending: dict[str, Any] = {"key": key, "max_steps": max_steps, "termination": termination, "record": record}
+    return solve_and_refit(objective, threshold, solver, x0, None, throw=throw, implicit=implicit, **ending)[0]
+
+
+def solve_and_refit(
+    objective: AbstractObjective,
+    threshold: AbstractThreshold,
+    solver: AbstractSolver | None,
+    x0: ArrayLike | Solution | None,
+    part: ArrayLike | None,
+    *,
+    key: jax.Array | None = None,
+    max_steps: int | None = None,
+    termination: AbstractTermination | None = None,
+    record: Record | None = Record(),  # noqa: B008 (immutable)
+    throw: bool = True,
+    implicit: bool = True,
+) -> tuple[Solution, Solution | None]:
+    """As `solve`, and the same with its coefficients fitted again on their support at a part of l2 (None: nothing)."""
     _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
     _check_kind("threshold", threshold, AbstractThreshold, "sht.Sparsity(k)")
     objective = objective.started(getattr(x0, "x", x0))
@@ -111,7 +131,7 @@ def solve(
     bound, countable = threshold.bind(objective).counted()
     problem = driver.Problem(objective, bound, solver, termination, start, key)
     with one_blas_thread():
-        solution = _solution(problem, countable, max_steps, record, implicit)
+        solution, refitted = _solution(problem, countable, part, max_steps, record, implicit)
         if throw and is_concrete(solution.result):
             solution.result.block_until_ready()
     if throw and is_concrete(solution.result):
@@ -120,19 +140,24 @@ def solve(
             raise SolveError(
                 f"{type(solver).__name__}: {result.sentence} Pass throw=False to get the iterate nevertheless."
             )
-    return solution
+    return solution, refitted
 
 
-@program(static_argnums=(2, 3, 4))
+@program(static_argnums=(3, 4, 5))
 def _solution(
-    problem: driver.Problem, countable: Bool[Array, ""], max_steps: int, record: Record | None, implicit: bool
-) -> Solution:
-    """The run and what is told about it, as one program."""
+    problem: driver.Problem,
+    countable: Bool[Array, ""],
+    part: ArrayLike | None,
+    max_steps: int,
+    record: Record | None,
+    implicit: bool,
+) -> tuple[Solution, Solution | None]:
+    """The run, what is told about it, and the refit at a part of l2, as one program."""
     objective, threshold = problem.objective, problem.threshold
     problem = problem if problem.x0 is not None else problem._replace(x0=objective.origin())
     outcome = (run_implicit if implicit else driver.unrolled)(problem, max_steps, record)
     x, intercept = objective.to_external(outcome.x)
-    return Solution(
+    solution = Solution(
         x=x,
         intercept=intercept,
         support=threshold.visible(outcome.support),
@@ -146,6 +171,15 @@ def _solution(
         key=problem.key,
         support_margin=support_margin(*lax.stop_gradient((objective, threshold, outcome.x, outcome.support))),
     )
+    if part is None:
+        return solution, None
+    weaker: Any = objective
+    weaker = weaker.reweighted(l2=part * weaker.l2)
+    entries = threshold.entries(outcome.x, outcome.support)
+    refitted, fault = refit(weaker, threshold, entries, outcome.x)
+    x, intercept = weaker.to_external(refitted)
+    result = jnp.where(fault == 0, solution.result, fault)
+    return solution, solution._replace(x=x, intercept=intercept, value=weaker.value(refitted, entries), result=result)
 
 
 def default_solver(

@@ -46,10 +46,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             0.1, 1 if k="cv", since shrinkage helps to find features in noise; else 0.001, so that coefficients are
             determined where the classes can be separated. Scikit-learn's C is 1 / (n l2).
         loss: "logistic", "smoothed_hinge", "hinge", "softmax", or a loss instance. "softmax" is for more than two
-            classes (two are the logistic loss), k an integer or "cv", without groups, signs or bounds; its solver is
-            `HTP` unless named, and it has no path_ and no certificate_.
-        solver: "auto" (`BestSubset`; `HTP` with groups, signs or bounds; `IHT` with decreasing steps where the loss is
-            not smooth), "best_subset", "forward", "foba", "htp", "iht", "grasp", "subspace_pursuit", or a solver
+            classes (two are the logistic loss), k an integer or "cv", without groups, signs or bounds; it has no path_
+            and no certificate_.
+        solver: "auto" (`BestSubset`, `IHT` with decreasing steps where the loss is not smooth, `HTP` for more
+            coefficients than `BestSubset` takes), "best_subset", "forward", "foba", "htp", "iht", "grasp", "subspace_pursuit", or a solver
             instance. Where "auto" means `BestSubset`, k is chosen from quicker fits: `BestSubset("fast")` in working
             sets for folds, and `FoBa` for a loss that is not squared.
         fit_intercept: add an intercept, never penalised or counted in k.

@@ -41,8 +41,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             features determined and too small to be seen otherwise.
         loss: "squared", "huber" (delta 1, in units of y), "poisson" (log link, y >= 0), or a loss instance
             (`predict` gives its `mean`).
-        solver: "auto" (`BestSubset`; `HTP` with groups, signs or bounds; `IHT` with decreasing steps where the loss is
-            not smooth), "best_subset", "forward", "foba", "htp", "iht", "grasp", "subspace_pursuit", or a solver
+        solver: "auto" (`BestSubset`, `IHT` with decreasing steps where the loss is not smooth, `HTP` for more
+            coefficients than `BestSubset` takes), "best_subset", "forward", "foba", "htp", "iht", "grasp", "subspace_pursuit", or a solver
             instance. Where "auto" means `BestSubset`, k is chosen from quicker fits: `BestSubset("fast")` in working
             sets for folds, and `FoBa` for a loss that is not squared.
         fit_intercept: add an intercept, never penalised or counted in k.

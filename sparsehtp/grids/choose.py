@@ -8,14 +8,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from .._programs import program
 from .._progress import Callback
-from .._solve import default_solver, solve
+from .._solve import default_solver, solve_and_refit
 from .._types import ArrayLike, replace
 from ..iteration.results import Solution
 from ..iteration.termination import AbstractTermination
 from ..solvers import AbstractSolver
-from ..solvers.refit import refit as refit_on
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
 from .criteria import NAMES, Criterion, information_criterion
@@ -163,32 +161,16 @@ def choose(
     l2, final = paths[0].l2s[row], replace(template, k=paths[0].ks[row])
     ending: dict[str, Any] = {"key": key, "max_steps": max_steps, "termination": termination, "throw": throw}
     models = objectives if l2s is None else tuple(each.reweighted(l2=l2) for each in objectives)
-    fits = [solve(model, final, solver, path.at(row), **ending) for model, path in zip(models, paths, strict=True)]
-    selected = solutions = tuple(fits)
-    if refit != 1:
-        part = np.asarray(_grid.checked_refit(refit, models[0]), models[0].dtype)
-        solutions = tuple(_refitted(model, final, part, each) for model, each in zip(models, selected, strict=True))
+    part = None if refit == 1 else np.asarray(_grid.checked_refit(refit, models[0]), models[0].dtype)
+    fits = [
+        solve_and_refit(model, final, solver, path.at(row), part, **ending)
+        for model, path in zip(models, paths, strict=True)
+    ]
+    selected = tuple(fit for fit, _ in fits)
+    solutions: Any = selected if part is None else tuple(refitted for _, refitted in fits)
     if several:
         return Choice(solutions, selected, paths, refit, row, scores)
     return Choice(solutions[0], selected[0], paths[0], refit, row, scores)
-
-
-def _refitted(model: Any, threshold: AbstractThreshold, part: np.ndarray, selected: Solution) -> Solution:
-    """The solution with its coefficients fitted again at a part of l2."""
-    bound = threshold.bind(model)
-    x, intercept, value, fault = _refit(model, bound, part, selected.x, selected.intercept, selected.support)
-    result: Any = np.where(np.asarray(fault) == 0, np.asarray(selected.result), np.asarray(fault))
-    return selected._replace(x=x, intercept=intercept, value=value, result=result)
-
-
-@program
-def _refit(model: Any, threshold: Any, part: Any, x: Any, intercept: Any, support: Any) -> Any:
-    """Coefficients, intercept, value and fault of the minimum on a support at a part of l2."""
-    model = model.reweighted(l2=part * model.l2)
-    x = model.to_internal(x, intercept)
-    entries = threshold.entries(x, threshold.with_free(support, _grid.n_units(model, threshold)))
-    x, fault = refit_on(model, threshold, entries, x)
-    return *model.to_external(x), model.value(x, entries), fault
 
 
 def _part(checkpoint: str | Folder | None, several: bool, number: int) -> str | Folder | None:

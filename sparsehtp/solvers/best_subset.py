@@ -108,24 +108,32 @@ class BestSubset(AbstractPathSolver):
     F itself, and only a refit decides which support is kept. Refits and gradients come from the data, so rounding in
     the updates never decides which support is returned.
 
+    Units other than plain entries (entries with bounds, groups, rows, leaves), and objectives that are not a model in
+    columns (`MultiResponse`, `Custom`, `CustomSum`), are searched in the local quadratic model over their entries: the
+    gains of all swaps of one unit, all coefficients optimised again, from one factorisation. They are exact for a
+    quadratic F without bounds; else the best ones are refitted under F itself.
+
     Args:
         effort: "fast" (no perturbed starts), "default" or "thorough".
-        working_set: search among this many features at a time, or twice the support where that is more. For one k they
-            are those of the best swaps with the present support, chosen anew until no swap of all features improves it;
-            None: 512 at most (2048 for "thorough"). A path renews them from the gradient as the support grows and is
-            then swap-optimal within them only, which suits cross-validation folds; None: all features, as long as the
-            tableau of k p numbers fits in 256 MiB.
+        working_set: search among this many features at a time (entries, of other units), or twice the support where
+            that is more. For one k they are those of the best swaps with the present support (of the steepest gradient,
+            of other units), chosen anew until no swap of all features improves it; None: 512 at most (2048 for
+            "thorough"). A path of entries renews them from the gradient as the support grows and is then swap-optimal
+            within them only, which suits cross-validation folds; None: all features, as long as the tableau of k p
+            numbers fits in 256 MiB.
 
-    Guarantee: if it says converged with a quadratic F, no single swap lowers F by more than 1e-5 |F| in float32, 1e-10
-    |F| in float64; for other losses, none of the best swaps of the local model does. Neither proves a global optimum.
-    `path` gives the best support found for every k by a forward chain of growth and descents, and, unless the effort is
-    "fast", a backward chain of removals and descents (quadratic F).
+    Guarantee: if it says converged with a quadratic F without bounds, no single swap within the last working set lowers
+    F by more than 1e-5 |F| in float32, 1e-10 |F| in float64, and for plain entries none at all; for other losses and
+    with bounds, none of the best swaps of the local model does. Neither proves a global optimum. `path` gives the best
+    support found for every k by a forward chain of growth and descents, and, for plain entries and a quadratic F unless
+    the effort is "fast", a backward chain of removals and descents.
 
     Raises:
-        ValueError: if effort is not one of the three, or for more than 2048 features.
-        TypeError: for bounds, or a loss without a second derivative.
+        ValueError: if effort is not one of the three, or for more than 2048 coefficients (256 with bounds).
+        TypeError: for pairs, parts of groups, ranks and penalties, or a loss without a second derivative.
 
-    Source: exact swaps as in full-swap inescapability, Hazimeh and Mazumder (2020), on updated normal equations.
+    Source: exact swaps as in full-swap inescapability, Hazimeh and Mazumder (2020), on updated normal equations; groups
+    by splicing, Zhang, Zhu, Zhu and Wang (2023).
     """
 
     effort: str = eqx.field(static=True)
@@ -150,20 +158,22 @@ class BestSubset(AbstractPathSolver):
         super().check(objective, threshold)
         if not self.holds(objective, threshold):
             raise ValueError(
-                f"k: BestSubset factorises dense Hessians, so that k_max and the kept features together are limited to "
-                f"{DENSE_HESSIAN_LIMIT} coefficients ({BOUNDED_LIMIT} with bounds); use HTP or GraSP for more, or "
-                "lower k_max."
+                "k: BestSubset factorises dense Hessians, so that the coefficients of k_max units and of the kept ones "
+                f"together are limited to {self._most(threshold)}; use HTP or GraSP for more, or lower k_max."
             )
 
     @staticmethod
-    def holds(objective: Any, threshold: Any) -> bool:
+    def _most(threshold: Any) -> int:
+        return BOUNDED_LIMIT if threshold.structure == "bounded entries" else DENSE_HESSIAN_LIMIT
+
+    @classmethod
+    def holds(cls, objective: Any, threshold: Any) -> bool:
         """True unless the threshold chooses more coefficients than a dense Hessian can hold, or can be found in time
         within bounds."""
         if threshold.k_max is None and not is_concrete(threshold.k):
             return True
         bound = threshold.bind(objective)
-        most = BOUNDED_LIMIT if threshold.structure == "bounded entries" else DENSE_HESSIAN_LIMIT
-        return bool(bound.room * bound.entries_per_unit <= most)
+        return bool(bound.room * bound.entries_per_unit <= cls._most(threshold))
 
     @property
     def default_termination(self) -> Any:

@@ -116,8 +116,9 @@ def test_what_it_does_not_take():
         sht.solve(sht.LinearModel(X, np.sign(y), sht.Hinge()), sht.Sparsity(1), sht.BestSubset())
     with pytest.raises(ValueError, match="working_set"):
         sht.BestSubset(working_set=0)
-    with pytest.raises(TypeError, match=r"BestSubset does not take .* \(bounded entries\); it takes entries"):
-        sht.solve(sht.LinearModel(X, y), sht.Sparsity(1, upper=1.0), sht.BestSubset())
+    within = sht.GroupSparsity(np.arange(X.shape[1]) // 2, 1, within=1)
+    with pytest.raises(TypeError, match=r"BestSubset does not take .* \(parts of groups\); it takes entries"):
+        sht.solve(sht.LinearModel(X, y), within, sht.BestSubset())
     with pytest.raises(ValueError, match="effort"):
         sht.BestSubset("hard")
 

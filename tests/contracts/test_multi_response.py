@@ -253,8 +253,6 @@ def test_errors():
         sht.MultiResponse(X, Y, "squared")
     with pytest.raises(ValueError, match="x0"):
         sht.solve(sht.MultiResponse(X, Y), sht.Rank(1), x0=np.zeros(P))
-    with pytest.raises(TypeError, match="objective: a path"):
-        sht.solve_path(sht.MultiResponse(X, Y))
     with pytest.raises(TypeError, match="objective: a certificate"):
         sht.certificate(sht.MultiResponse(X, Y), sht.Sparsity(1), None)
     with pytest.raises(TypeError, match="AbstractRestrictable"):
