@@ -49,9 +49,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             classes (two are the logistic loss), k an integer or "cv", without groups, signs or bounds; it has no path_
             and no certificate_.
         solver: "auto" (`BestSubset`, `IHT` with decreasing steps where the loss is not smooth, `HTP` for more
-            coefficients than `BestSubset` takes), "best_subset", "forward", "foba", "htp", "iht", "grasp", "subspace_pursuit", or a solver
-            instance. Where "auto" means `BestSubset`, k is chosen from quicker fits: `BestSubset("fast")` in working
-            sets for folds, and `FoBa` for a loss that is not squared.
+            coefficients than `BestSubset` takes), "best_subset", "forward", "foba", "htp", "iht", "grasp",
+            "subspace_pursuit", or a solver instance. Where "auto" means `BestSubset`, k is chosen from quicker fits:
+            `BestSubset("fast")` for folds, and `FoBa` for entries and a loss that is not squared.
         fit_intercept: add an intercept, never penalised or counted in k.
         standardize: rank and penalise coefficients times the standard deviations of their columns; in a fold, those of
             its training rows.

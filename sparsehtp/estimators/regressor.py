@@ -42,9 +42,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         loss: "squared", "huber" (delta 1, in units of y), "poisson" (log link, y >= 0), or a loss instance
             (`predict` gives its `mean`).
         solver: "auto" (`BestSubset`, `IHT` with decreasing steps where the loss is not smooth, `HTP` for more
-            coefficients than `BestSubset` takes), "best_subset", "forward", "foba", "htp", "iht", "grasp", "subspace_pursuit", or a solver
-            instance. Where "auto" means `BestSubset`, k is chosen from quicker fits: `BestSubset("fast")` in working
-            sets for folds, and `FoBa` for a loss that is not squared.
+            coefficients than `BestSubset` takes), "best_subset", "forward", "foba", "htp", "iht", "grasp",
+            "subspace_pursuit", or a solver instance. Where "auto" means `BestSubset`, k is chosen from quicker fits:
+            `BestSubset("fast")` for folds, and `FoBa` for entries and a loss that is not squared.
         fit_intercept: add an intercept, never penalised or counted in k.
         standardize: rank and penalise coefficients times the standard deviations of their columns; in a fold, those of
             its training rows.
