@@ -19,12 +19,13 @@ from .._cache import disk_cache
 from .._solve import solve
 from .._types import ArrayLike, replace, seeded
 from ..certificates.certificate import Certificate, certificate
+from ..certificates.exchanges import Swaps, best_swaps
 from ..grids.choose import BY_FOLDS, choose
 from ..grids.path import Path
 from ..iteration.results import FIRED, RESULTS, Solution
 from ..losses import AbstractLoss
 from ..objectives import LinearModel
-from ..thresholds import GroupSparsity
+from ..thresholds import GroupSparsity, Sparsity
 from . import parameters, selection
 from .padding import Padding
 
@@ -208,6 +209,26 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 certificates = [certificate(padding.model(model), *fit) for model, *fit in fits]
             self._certificates = self._one_or_all(certificates)
         return self._certificates
+
+    @property
+    def swaps_(self) -> Swaps | list[Swaps | None] | None:
+        """For each chosen feature its best substitute, see `plot.best_swaps`; None where there is nothing to exchange.
+
+        For plain sparsity (`keep` counted as chosen) and a smooth loss. It is computed from the training data at every
+        access: None when `certificate_` was read, and after unpickling.
+        """
+        check_is_fitted(self)
+        if self not in _EVIDENCE:
+            return None
+        padding, fits = _EVIDENCE[self]
+        swaps: list[Swaps | None] = []
+        with disk_cache():
+            for model, threshold, solution in fits:
+                plain = isinstance(threshold, Sparsity) and threshold.structure == "entries"
+                some = 0 < np.count_nonzero(solution.support.mask) < padding.p
+                exchanged = plain and some and model.loss.twice_differentiable
+                swaps.append(best_swaps(padding.model(model), solution) if exchanged else None)
+        return self._one_or_all(swaps)
 
     def _warn(self, sentence: str, category: type[Warning] = ConvergenceWarning) -> None:
         warnings.warn(f"{type(self).__name__}: {sentence}", category, stacklevel=4)

@@ -77,6 +77,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         certificate_: `Certificate` of the chosen features at l2_, computed when it is first read. The estimator holds
             on to the training data until then; pickles and saved files do not, and it is None after them unless it was
             read before.
+        swaps_: for each chosen feature its best substitute and what that would cost, see `plot.best_swaps`; computed
+            at every access, and None once `certificate_` was read, after unpickling, and where there is none.
         result_: how the final fit ended, a name in `RESULTS`.
         fired_: names of the stopping criteria that held, "none" if none did.
         objective_value_: the objective at coef_ and refit_l2_.
