@@ -394,7 +394,9 @@ def _from_table(path: Path, table: Any, target: str | None, kind: str, dtype: np
     return Data(np.ascontiguousarray(features.to_numpy(dtype)), y, names, target)  # type: ignore[arg-type]
 
 
-def check_target(path: Path, names: Sequence[str], target: str | None, kind: str = "table") -> None:
+def check_target(
+    path: Path, names: Sequence[str], target: str | None, kind: str = "table", option: str = "target"
+) -> None:
     """ValueError, which suggests the nearest name, where there is no such column."""
     if target in names:
         return
@@ -403,11 +405,11 @@ def check_target(path: Path, names: Sequence[str], target: str | None, kind: str
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     if target is None:
         article = "an" if kind == "Excel" else "a"
-        raise ValueError(f"target: is needed for {article} {kind} file; choose one of {shown}.")
+        raise ValueError(f"{option}: is needed for {article} {kind} file; choose one of {shown}.")
     folded = {name.casefold(): name for name in reversed(names)}
     near = difflib.get_close_matches(target.casefold(), folded, 1)
     advice = f"did you mean {folded[near[0]]!r}? It has {shown}." if near else f"choose one of {shown}."
-    raise ValueError(f"target: there is no column {target!r} in {path.name}; {advice}")
+    raise ValueError(f"{option}: there is no column {target!r} in {path.name}; {advice}")
 
 
 def _target(path: Path, column: Any) -> np.ndarray:

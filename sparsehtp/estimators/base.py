@@ -86,9 +86,10 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         by_folds, refit = parameters.make_rule(self.rule, self.one_se), 1.0
         seed = parameters.make_seed(self.random_state)
         counted = weights > 0
-        folds = None
+        folds: Any = None
+        cv, seen = selection.split_triples(self.cv, X)
         if k == "cv":
-            folds = selection.make_folds(self.cv, y, counted, loss.classification, seed)
+            folds = selection.make_folds(cv, y, counted, loss.classification, seed)
             if folds is None:
                 k = "ebic"
                 self._warn(
@@ -98,6 +99,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             X = X[counted] if issparse(X) else np.asfortranarray(X[counted])
             weights = weights[counted]
             targets = [target[counted] for target in targets]
+            seen = [part[counted] for part in seen]
         names = getattr(self, "feature_names_in_", ())
         template = parameters.make_threshold(self.groups, self.keep, self.positive, self.bounds, X.shape[1], names)
         template = replace(template, k=np.int32(0 if isinstance(k, str) else k))
@@ -115,15 +117,22 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
         with disk_cache(), jax.enable_x64(X.dtype == np.float64):
             key = seeded(seed)
-            first = LinearModel(
-                padding.design(X),
-                padding.targets(targets[0]),
-                loss,
-                l2=padding.l2(self._default_l2 if l2 is None else l2),
-                sample_weight=padding.weights(weights / weights.max()),
-                fit_intercept=self.fit_intercept,
-                standardize=self.standardize,
-            )
+
+            def model_of(X: Any) -> LinearModel:
+                return LinearModel(
+                    padding.design(X),
+                    padding.targets(targets[0]),
+                    loss,
+                    l2=padding.l2(self._default_l2 if l2 is None else l2),
+                    sample_weight=padding.weights(weights / weights.max()),
+                    fit_intercept=self.fit_intercept,
+                    standardize=self.standardize,
+                )
+
+            first = model_of(X)
+            if folds is not None and seen:
+                views = [selection.view(model_of(part)) for part in seen]
+                folds = [(*fold, see) for fold, see in zip(folds, views, strict=True)]
             others = (jnp.asarray(padding.targets(target), first.dtype) for target in targets[1:])
             models = [first, *(replace(first, y=y) for y in others)]
             ending: dict[str, Any] = {"key": key, "max_steps": max_steps, "termination": termination, "throw": False}

@@ -62,8 +62,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         bounds: (lower, upper), each None, a number or (p,), in original units, with lower <= 0 <= upper.
         class_weight: None, "balanced" (equal total weight), or {label: weight}; multiplies `sample_weight`.
         cv: number of folds, shuffled and stratified (fewer, with a warning, where a class has fewer samples); any
-            scikit-learn splitter; or pairs (train, test). A class with a single sample leaves no folds: then ebic takes
-            over, with a warning.
+            scikit-learn splitter; pairs (train, test); or a list of triples (train, test, X) with the (n, p) features
+            as that fold sees them, such as with missing values filled from its training rows. A class with a single
+            sample leaves no folds: then ebic takes over, with a warning.
         rule: how k="cv" chooses. "strong-ridge": features are searched at every l2, their coefficients fitted again at
             a tenth of it, and these scored on the folds; of the best k of every l2 the one with the largest l2 whose
             score is not clearly worse than the best is taken, see `choose` (at an l2 that is given there is no refit).
