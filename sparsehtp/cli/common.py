@@ -102,6 +102,9 @@ def encode(data: Any, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | No
                 f"target: {data.target_name!r} is not numeric (for example {str(data.y[0])!r}), which {problem.loss} "
                 f"needs; {_advice(data.y)}."
             )
+        if np.ptp(data.y) == 0:
+            of = "a single row" if data.y.size == 1 else f"{data.y[0]:g} in every row"
+            raise ValueError(f"target: {data.target_name!r} is {of}, so there is nothing to explain; choose another.")
         loss.check_targets(data.y)
         return data.y.astype(problem.dtype, copy=False), None
     labels = np.unique(data.y)
@@ -125,8 +128,8 @@ def _advice(y: np.ndarray) -> str:
     if number < 2:
         return "with a single class there is nothing to tell apart"
     return (
-        f"the command tells two classes apart, not {number}: make it one class against the rest, or use "
-        'sparsehtp.SparseClassifier(loss="softmax") in Python'
+        f"make it one class against the rest, or fit all {number} in Python by "
+        'sparsehtp.SparseClassifier(loss="softmax")'
     )
 
 

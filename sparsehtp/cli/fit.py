@@ -25,6 +25,8 @@ from .options import Options
 from .report import print_report, print_warnings
 from .tables import Numbers, TableData, numbers, show
 
+PICTURES = [f"{name}.{kind}" for name in ("fit", "cv") for kind in ("png", "svg")]
+
 
 class Split(NamedTuple):
     """Rows to fit and rows held out (None without), as (features, target), and what -1 and +1 stand for.
@@ -61,7 +63,7 @@ def run(
         add_substitutes(model, swaps, data.feature_names)
         saved = estimator if split.table is None else split.table.pipeline(estimator)
         paths = [] if save is None else [sht.save(saved, save).absolute()]
-        paths = [*write_files(out, _files(model, estimator)), *paths]
+        paths = [*write_files(out, _files(model, estimator), PICTURES), *paths]
     print_report(console, model, timing, paths)
     print_warnings(errors, caught, type(estimator).__name__)
     if model["result"]["name"] == "nonfinite":

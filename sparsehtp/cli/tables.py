@@ -36,7 +36,10 @@ class Problems(ValueError):
     def print_to(self, errors: Console) -> None:
         """All of them, a line or two each."""
         has = "1 problem" if len(self.found) == 1 else f"{len(self.found)} problems"
-        errors.print(f"[bold red]Error:[/] {escape(self.source)} has {has}; nothing was fitted.", soft_wrap=True)
+        errors.print(
+            f"[bold red]Error:[/] {escape(self.source)} has {has}; nothing was fitted. Rows count as in the file.",
+            soft_wrap=True,
+        )
         grid = Grid.grid(padding=(0, 2))
         grid.add_column(style="bold", overflow="fold", max_width=24)
         grid.add_column(overflow="fold")
@@ -115,6 +118,12 @@ def check(
             notes.append(f"{bad.sum()} of {bad.size} rows left out, for missing values")
             frame, features = frame[~bad], features[~bad]
     kinds = kinds_of(features)
+    if options.missing in FILLS:
+        empty = [name for name in features.columns if kinds[name] == "number" and features[name].isna().any()]
+        if empty:
+            notes.append(
+                f"missing values of {shown_names(empty)} filled with the {options.missing}, anew in every fold"
+            )
     errors += _of_rows(frame, target, features)
     values, plain = _numbers_of(features, kinds)
     odd = ~(plain & np.isfinite(values).all(axis=0))
@@ -137,7 +146,7 @@ def show(errors: Console, data: Any) -> None:
         if data.notes:
             errors.print(f"[dim]Note:[/] {escape('; '.join(data.notes))}.", soft_wrap=True)
         for name, text in data.doubts:
-            print_warning(errors, f"{name!r}: {text}.")
+            print_warning(errors, f"{name!r}: {text}{'' if text.endswith('?') else '.'}")
 
 
 # --- problems --------------------------------------------------------------------------------------------------------

@@ -173,8 +173,8 @@ def _look(path: Path, max_bytes: int) -> _Text:
     separator = _separator(head, "\t" if ".tsv" in (part.lower() for part in path.suffixes) else ",")
     with io.TextIOWrapper(source(), encoding, newline="") as file:
         reader = csv.reader(file, delimiter=separator, skipinitialspace=separator != "\t")
-        header = [name.strip() for name in next((row for row in reader if row), [])]
-        if all(re.fullmatch(_NUMBER, name) for name in header):
+        header = next((row for row in reader if row), [])
+        if all(re.fullmatch(_NUMBER, name.strip()) for name in header):
             raise ValueError(f"path: {path.name} starts with numbers; add a header line with the column names.")
         first, sample, lines = reader.line_num, [], []
         for row in reader:
