@@ -63,7 +63,7 @@ def exchanges(model: dict[str, Any]) -> list[str]:
     return [
         f"{name} could be {other['name']} at {_cost(other['more_loss'])}"
         for name, other in sorted(pairs, key=lambda pair: pair[1]["more_loss"])
-        if other["more_loss"] <= NEARLY
+        if abs(other["more_loss"]) <= NEARLY
     ]
 
 
