@@ -1,5 +1,6 @@
 """Tables before a fit: what is wrong with them, all at once, and the numbers that are made of them."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from .options import Problem, TableOptions
 from .report import print_warning
 
 MOST_LISTED = 8  # columns with one problem
+COUNTS = "numbers the rows, like an identifier"
 FEW = 20  # rows below which a column may predict a target, or count rows, by chance
 
 
@@ -260,12 +262,7 @@ def _doubts(
         twin = first.setdefault(values[:, j].tobytes(), name)
         if twin != name:
             found.append((name, f"identical to {twin!r}: whichever is chosen stands for both"))
-    counts = (
-        (values == np.floor(values)).all(axis=0) & (high - low == len(y) - 1) if len(y) >= FEW else constant & False
-    )
-    for j in np.flatnonzero(counts).tolist():
-        if np.unique(values[:, j]).size == len(y):
-            found.append((names[j], f"numbers the rows, like an identifier: consider --id or --drop {names[j]}"))
+    found += [(names[j], f"{COUNTS}: consider --id or --drop {names[j]}") for j in _counting(values, list(names))]
     if len(y) >= FEW:
         leak = "predicts the target perfectly alone: is it made from the target (leakage)?"
         found += [(names[j], leak) for j in np.flatnonzero(_predicts(values, y, classes) & ~constant)]
@@ -273,6 +270,21 @@ def _doubts(
             by_level = pd.Series(y).groupby(features[name].astype(str).to_numpy())
             if by_level.ngroups < len(y) // 2 and (by_level.nunique() == 1).all():
                 found.append((name, leak))
+    return found
+
+
+def _counting(values: np.ndarray, names: Sequence[str]) -> list[int]:
+    """Columns of different whole numbers that rise, leave none out, or are called an id."""
+    if len(values) < FEW:
+        return []
+    whole = np.flatnonzero((values == np.floor(values)).all(axis=0))
+    found = []
+    for j in whole.tolist():
+        ordered = np.sort(values[:, j])
+        steps = np.diff(ordered)
+        rises = np.array_equal(ordered, values[:, j]) or steps.max() == 1
+        if steps.min() > 0 and (rises or re.search(r"(^|[ _-])id$", names[j].lower())):
+            found.append(j)
     return found
 
 

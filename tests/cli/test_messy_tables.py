@@ -121,6 +121,11 @@ TABLES = {
         lambda: CLEAN.assign(c=pd.date_range("2024-01-01", periods=N)), says=("dates, such as '2024-01-01'", "--drop c")
     ),
     "an identifier": Table(lambda: CLEAN.assign(c=range(N)), says=("'c': numbers the rows", "--id"), finds=AB),
+    "an identifier with gaps, unsorted": Table(
+        lambda: CLEAN.rename(columns={"c": "row id"}).assign(**{"row id": np.random.default_rng(1).permutation(N) * 7}),
+        says=("'row id': numbers the rows",),
+        finds=AB,
+    ),
     "an identifier of texts": Table(
         lambda: CLEAN.assign(name=[f"person {i}" for i in range(N)]), says=("--drop name, or --id name",)
     ),
