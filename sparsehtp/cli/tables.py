@@ -193,7 +193,12 @@ def _of_cells(column: pd.Series, kind: str, options: TableOptions) -> str | None
     parts = []
     if kind == "text":
         levels = column.nunique()
-        if not options.dummies:
+        if 2 * column.astype(str).str.fullmatch(r"\s*[+-]?\d+[.,]\d+\s*").sum() >= count:
+            cell = str(column.dropna().iloc[0])
+            parts.append(
+                f"numbers such as {cell!r}, with another decimal sign than the other columns: write them alike"
+            )
+        elif not options.dummies:
             advice = f"or --id {quoted}" if levels == count else "or --dummies to make columns of its levels"
             parts.append(f"text, such as {str(column.dropna().iloc[0])[:20]!r}: --drop {quoted}, {advice}")
         elif levels > max(10, count // 2):

@@ -279,11 +279,10 @@ def _separator(head: list[str], first: str) -> str:
 
 
 def _decimal(rows: list[list[str]]) -> str:
-    """A comma where some cells are numbers with a decimal comma and none has a point."""
-    cells = {
-        "," if "," in cell else "." for row in rows for cell in row if re.fullmatch(r"\s*[+-]?\d*[.,]\d+\s*", cell)
-    }
-    return "," if cells == {","} else "."
+    """A comma where more cells are numbers with a decimal comma than with a point."""
+    number = re.compile(r"\s*[+-]?\d*([.,])\d+\s*")
+    signs = Counter(found[1] for row in rows for cell in row if (found := number.fullmatch(cell)))
+    return "," if signs[","] > signs["."] else "."
 
 
 def _numbers(path: Path, text: _Text, apart: Sequence[str], dtype: np.dtype) -> np.ndarray | None:

@@ -98,6 +98,9 @@ TABLES = {
         lambda: holes(c={3: "x"}, d={4: None}, e={5: "inf"}, y={6: "many"}).assign(city=CITY),
         says=("5 problems", "row 5 holds 'x'", "row 6", "infinite in row 7", "row 8 holds 'many'", "--drop city"),
     ),
+    "two decimal signs": Table(
+        lambda: CLEAN.assign(c=CLEAN.c.map(str).str.replace(".", ",")), says=("with another decimal sign",)
+    ),
     "gaps": Table(lambda: holes(c={3: None, 8: "NA"}), says=("2 of 40 values missing (rows 5, 10)", "--missing")),
     "gaps, rows left out": Table(
         lambda: holes(c={3: None, 8: "NA"}), ("--missing", "drop-rows"), ("2 of 40 rows left out",), AB
