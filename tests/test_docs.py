@@ -1,4 +1,4 @@
-"""The examples in docs run as they stand, page by page: Python, and commands (those that end in `# stops` exit with 2)."""
+"""The examples in docs run as they stand, page by page: Python, commands, and the screens shown below a command."""
 
 import re
 import shlex
@@ -20,13 +20,20 @@ def test_there_are_pages():
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_examples_run(path, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names = {}
-    for number, (kind, block) in enumerate(re.findall(r"```(python|sh)\n(.*?)```", path.read_text(), re.S)):
+    names, output = {}, ""
+    for number, (kind, block) in enumerate(re.findall(r"```(python|sh|text)\n(.*?)```", path.read_text(), re.S)):
         if kind == "python":
             exec(compile(block, f"{path.name}, example {number + 1}", "exec"), names)
+        elif kind == "text":
+            assert unwrapped(block) in unwrapped(output)
         else:
-            for line in block.splitlines():
-                _, *arguments = shlex.split(line, comments=True)
-                result = CliRunner().invoke(app, arguments)
-                assert result.exit_code == (2 if line.endswith("# stops") else 0), result.output
+            _, *arguments = shlex.split(block, comments=True)
+            result = CliRunner().invoke(app, arguments)
+            output = result.output
+            assert result.exit_code == (2 if block.endswith("# stops\n") else 0), output
     assert capsys.readouterr().out.strip()
+
+
+def unwrapped(screen):
+    """The words of a screen, however wide it is."""
+    return " ".join(screen.replace("─", "").split())

@@ -123,9 +123,7 @@ def check(
     if options.missing in FILLS:
         empty = [name for name in features.columns if kinds[name] == "number" and features[name].isna().any()]
         if empty:
-            notes.append(
-                f"missing values of {shown_names(empty)} filled with the {options.missing}, anew in every fold"
-            )
+            notes.append(f"missing values of {shown_names(empty)} filled with the {options.missing} of the rows fitted")
     errors += _of_rows(frame, target, features)
     values, plain = _numbers_of(features, kinds)
     odd = ~(plain & np.isfinite(values).all(axis=0))
