@@ -38,6 +38,7 @@ from .estimators import SparseClassifier as SparseClassifier
 from .estimators import SparseLDA as SparseLDA
 from .estimators import SparsePrecision as SparsePrecision
 from .estimators import SparseRegressor as SparseRegressor
+from .estimators import TablePreprocessor as TablePreprocessor
 from .grids.choose import Choice as Choice
 from .grids.choose import choose as choose
 from .grids.criteria import Criterion as Criterion

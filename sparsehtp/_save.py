@@ -46,8 +46,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> Path:
     """Write a model or a result into one file, which appears under its name only when it is complete.
 
     Args:
-        model: a fitted estimator, a `Solution` or another result such as a `Path`, or a tuple, list or dict of them.
-            The solver's state in a Solution is not written; it is None after `load`.
+        model: a fitted estimator, a scikit-learn Pipeline of this package's estimators, a `Solution` or another result
+            such as a `Path`, or a tuple, list or dict of them. The solver's state in a Solution is not written; it is
+            None after `load`.
         path: file to write, replaced if it exists; the name is taken as it is, `.npz` is customary.
 
     Returns:
@@ -209,6 +210,8 @@ def _encode(value: Any, where: str, arrays: dict[str, np.ndarray]) -> Any:
     if type(value) is dict:
         pairs = [[_encode(k, where, arrays), _encode(v, f"{where}[{k!r}]", arrays)] for k, v in value.items()]
         return {"dict": pairs}
+    if (type(value).__module__, type(value).__name__) == ("sklearn.pipeline", "Pipeline"):
+        return {"pipeline": each(value.steps)}
     fields = _fields(value) if _is_public(type(value)) else None
     if fields is None:
         what = getattr(value, "__name__", f"a {type(value).__name__}")
@@ -247,6 +250,10 @@ def _decode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return tuple(items) if tag == "tuple" else items
     if tag == "dict":
         return {_decode(k, arrays): _decode(v, arrays) for k, v in content}
+    if tag == "pipeline":
+        from sklearn.pipeline import Pipeline
+
+        return Pipeline([_decode(step, arrays) for step in content])
     if tag != "object":
         raise ValueError(f"unknown tag {tag}")
     name, fields = content

@@ -1,9 +1,13 @@
-"""The examples in docs run as they stand, page by page."""
+"""The examples in docs run as they stand, page by page: Python, commands, and the screens shown below a command."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from sparsehtp.cli.main import app
 
 PAGES = sorted((Path(__file__).parents[1] / "docs").glob("*.md"))
 
@@ -14,8 +18,22 @@ def test_there_are_pages():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_examples_run(path, capsys):
-    names = {}
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", path.read_text(), re.S)):
-        exec(compile(block, f"{path.name}, example {number + 1}", "exec"), names)
+def test_examples_run(path, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names, output = {}, ""
+    for number, (kind, block) in enumerate(re.findall(r"```(python|sh|text)\n(.*?)```", path.read_text(), re.S)):
+        if kind == "python":
+            exec(compile(block, f"{path.name}, example {number + 1}", "exec"), names)
+        elif kind == "text":
+            assert unwrapped(block) in unwrapped(output)
+        else:
+            _, *arguments = shlex.split(block, comments=True)
+            result = CliRunner().invoke(app, arguments)
+            output = result.output
+            assert result.exit_code == (2 if block.endswith("# stops\n") else 0), output
     assert capsys.readouterr().out.strip()
+
+
+def unwrapped(screen):
+    """The words of a screen, however wide it is."""
+    return " ".join(screen.replace("─", "").split())

@@ -39,7 +39,9 @@ def imported(code):
     return set(out.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], ["--version"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["fit", "--help"], ["predict", "--help"], ["--version"]], ids=" ".join
+)
 def test_help_waits_for_no_library(arguments):
     assert not imported(HELP.format(arguments=arguments)) & {"jax", "sklearn", "pandas", "scipy", "numpy"}
 

@@ -39,6 +39,9 @@ def one_sentence(errors: Console, *kinds: type[Exception]) -> Iterator[None]:
     try:
         yield
     except kinds as error:
+        if hasattr(error, "print_to"):  # more than one sentence
+            error.print_to(errors)
+            raise typer.Exit(2) from error
         errors.print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(2) from error
 
@@ -81,8 +84,8 @@ def dense_table(path: Path) -> tuple[dict[str, np.ndarray], pd.DataFrame]:
     return arrays, pd.DataFrame(X.astype(float), columns=list(names))
 
 
-def encode(data: Data, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | None]:
-    """The targets as the losses take them, and what -1 and +1 stand for (None for numbers).
+def encode(data: Any, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | None]:
+    """The targets of a data set as the losses take them, and what -1 and +1 stand for (None for numbers).
 
     Raises:
         ValueError: if the loss does not suit the target, or the solver the loss.
@@ -97,8 +100,11 @@ def encode(data: Data, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | N
         if data.y.dtype.kind != "f":
             raise ValueError(
                 f"target: {data.target_name!r} is not numeric (for example {str(data.y[0])!r}), which {problem.loss} "
-                "needs; use --loss logistic for two classes, or encode it as numbers."
+                f"needs; {_advice(data.y)}."
             )
+        if np.ptp(data.y) == 0:
+            of = "a single row" if data.y.size == 1 else f"{data.y[0]:g} in every row"
+            raise ValueError(f"target: {data.target_name!r} is {of}, so there is nothing to explain; choose another.")
         loss.check_targets(data.y)
         return data.y.astype(problem.dtype, copy=False), None
     labels = np.unique(data.y)
@@ -106,10 +112,25 @@ def encode(data: Data, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | N
         shown = ", ".join(str(label) for label in labels[:4]) + (", ..." if labels.size > 4 else "")
         raise ValueError(
             f"target: {problem.loss} needs exactly two classes, but {data.target_name!r} has {labels.size} "
-            f"distinct values ({shown}); choose another target, or --loss squared for numbers."
+            f"distinct values ({shown}); {_advice(data.y)}."
         )
     signs = np.where(data.y == labels[1], 1.0, -1.0).astype(problem.dtype)
     return signs, {"-1": labels[0].item(), "+1": labels[1].item()}
+
+
+def _advice(y: np.ndarray) -> str:
+    """What to do about a target that does not suit a loss."""
+    number = np.unique(y).size
+    if y.dtype.kind == "f":
+        return "choose another target, or --loss squared for numbers"
+    if number == 2:
+        return "use --loss logistic for two classes, or encode it as numbers"
+    if number < 2:
+        return "with a single class there is nothing to tell apart"
+    return (
+        f"make it one class against the rest, or fit all {number} in Python by "
+        'sparsehtp.SparseClassifier(loss="softmax")'
+    )
 
 
 @contextlib.contextmanager

@@ -37,12 +37,13 @@ def as_images(name: str, figure: Any) -> dict[str, Writer]:
     return {f"{name}.{kind}": lambda path: figure.savefig(path, dpi=150) for kind in ("png", "svg")}
 
 
-def write_files(out_dir: Path, files: Mapping[str, Writer]) -> list[Path]:
+def write_files(out_dir: Path, files: Mapping[str, Writer], own: Iterable[str] = ()) -> list[Path]:
     """Write files into a folder; all are complete before the first takes its name.
 
     Args:
         out_dir: created if missing; other files in it are left alone.
         files: what writes each file, by its name.
+        own: names that are removed where they are not written, since they would show an earlier run.
 
     Returns:
         The paths written.
@@ -65,6 +66,8 @@ def write_files(out_dir: Path, files: Mapping[str, Writer]) -> list[Path]:
         else:
             for name in files:
                 os.replace(staging / name, out_dir / name)
+            for name in set(own) - files.keys():
+                (out_dir / name).unlink(missing_ok=True)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return [out_dir / name for name in files]

@@ -14,68 +14,119 @@ from scipy import sparse
 import sparsehtp as sht
 
 from ..datasets import Data
+from ..estimators.parameters import make_seed
+from ..estimators.selection import make_folds
 from ..io import describe_device, versions
 from ..plot import plot_cv, plot_fit, plot_proof
+from .caveats import add_substitutes, caveat
 from .common import check_outputs, encode, features, fitting, name_of, one_sentence
 from .files import Writer, as_csv, as_images, as_json, write_files
 from .options import Options
 from .report import print_report, print_warnings
+from .tables import Numbers, TableData, numbers, show
+
+PICTURES = [f"{name}.{kind}" for name in ("fit", "cv", "proof") for kind in ("png", "svg")]
 
 
 class Split(NamedTuple):
-    """Rows to fit and rows held out (None without), as (features, target), and what -1 and +1 stand for."""
+    """Rows to fit and rows held out (None without), as (features, target), and what -1 and +1 stand for.
+
+    `table` says how the features were made of a table, None for other data.
+    """
 
     train: tuple[pd.DataFrame, np.ndarray]
     test: tuple[pd.DataFrame, np.ndarray] | None
     classes: dict[str, Any] | None
+    table: Numbers | None
 
 
-def run(load: Callable[[], Data], options: Options, out: Path, source: str, save: Path | None = None) -> None:
+def run(
+    load: Callable[[], Data | TableData], options: Options, out: Path, source: str, save: Path | None = None
+) -> None:
     """Fit what `load` returns and report it; exits with 2 for bad input and 1 for a nonfinite result."""
     console, errors = Console(), Console(stderr=True)
     with one_sentence(errors, ValueError, OSError, ImportError), errors.status("1/3 Loading data"):
         check_outputs(out, save)
         data = load()
+        show(errors, data)
         split = prepare(data, options)
+        units = data.feature_names if split.table is None else split.table.unit_names
+        if isinstance(data, TableData):
+            data = data._replace(feature_names=list(split.train[0].columns))
     with fitting(errors, ValueError, TypeError) as (timing, caught):
-        estimator = make_estimator(options).fit(*split.train)
+        estimator = fit_estimator(split, options)
+        swaps = estimator.swaps_
         proof = estimator.prove(options.prove) if options.prove else None
-        statement = with_names(estimator.certificate_.statement, data.feature_names)
+        statement = with_names(estimator.certificate_.statement, units)
     with one_sentence(errors, OSError), errors.status("3/3 Plotting"):
         model = {**describe(data, split, estimator, options, source), "certificate": statement}
+        model |= caveat(estimator, *split.train)
+        add_substitutes(model, swaps, data.feature_names)
         if proof is not None:
             model["proof"] = {name: getattr(proof, name) for name in ("statement", "lower", "gap", "proved", "nodes")}
-        paths = [] if save is None else [sht.save(estimator, save).absolute()]
-        paths = [*write_files(out, _files(model, estimator, proof)), *paths]
+        saved = estimator if split.table is None else split.table.pipeline(estimator)
+        paths = [] if save is None else [sht.save(saved, save).absolute()]
+        paths = [*write_files(out, _files(model, estimator, proof), PICTURES), *paths]
     print_report(console, model, timing, paths)
     print_warnings(errors, caught, type(estimator).__name__)
     if model["result"]["name"] == "nonfinite":
         raise typer.Exit(1)
 
 
-def prepare(data: Data, options: Options) -> Split:
-    """Check the target and split the rows."""
+def prepare(data: Data | TableData, options: Options) -> Split:
+    """Check the target, split the rows, and make numbers of a table by what the rows to fit hold."""
     if options.prove and options.problem.loss != "squared":
         raise ValueError(f"prove: proofs are for the squared loss, not {options.problem.loss}; leave it out.")
     y, classes = encode(data, options.problem)
     y = y if classes is None else data.y
-    X = features(data, options.problem.dtype)
+    train, test = _split(np.arange(len(y)), y, classes is not None, options)
+    dtype = options.problem.dtype
+    if isinstance(data, TableData):
+        table = numbers(data, train, dtype)
+        held_out = None if test is None else (table.preprocessor.transform(data.X.iloc[test]).astype(dtype), y[test])
+        return Split((table.X, y[train]), held_out, classes, table)
+    X = features(data, dtype)
     X = X if sparse.issparse(X) else pd.DataFrame(X, columns=data.feature_names)
+    if test is None:
+        return Split((X, y), None, classes, None)
+    of_train, of_test = (
+        (X[rows], y[rows]) if sparse.issparse(X) else (X.iloc[rows], y[rows]) for rows in (train, test)
+    )
+    return Split(of_train, of_test, classes, None)
+
+
+def _split(rows: np.ndarray, y: np.ndarray, stratified: bool, options: Options) -> tuple[np.ndarray, np.ndarray | None]:
     if not options.test_size:
-        return Split((X, y), None, classes)
+        return rows, None
+    if options.test_size >= 1:
+        raise ValueError(f"test-size: is a fraction of the rows, below 1, got {options.test_size}.")
     from sklearn.model_selection import train_test_split
 
     try:
-        X, X_test, y, y_test = train_test_split(
-            X,
-            y,
+        train, test = train_test_split(
+            rows,
             test_size=options.test_size,
             random_state=options.problem.seed,
-            stratify=None if classes is None else y,
+            stratify=y if stratified else None,
         )
     except ValueError as error:
         raise ValueError(f"test-size: {options.test_size} does not suit these data: {error}") from error
-    return Split((X, y), (X_test, y_test), classes)
+    return train, test
+
+
+def fit_estimator(split: Split, options: Options) -> Any:
+    """The fitted estimator; columns made of one are chosen together, and missing values filled anew in every fold."""
+    estimator = make_estimator(options)
+    if split.table is not None:
+        estimator.set_params(groups=split.table.groups)
+        if options.k == "cv":
+            y = split.train[1]
+            seed = make_seed(options.problem.seed)
+            pairs = make_folds(options.cv, y, np.ones(len(y), bool), split.classes is not None, seed)
+            triples = None if pairs is None else split.table.triples(pairs)
+            if triples is not None:
+                return estimator.set_params(cv=triples).fit(*split.train).set_params(cv=options.cv)
+    return estimator.fit(*split.train)
 
 
 def make_estimator(options: Options) -> Any:
@@ -98,10 +149,10 @@ def make_estimator(options: Options) -> Any:
 
 def with_names(statement: str, names: Sequence[str]) -> str:
     """A certificate's statement with names for the numbers of features."""
-    return re.sub(r"feature (\d+)", lambda match: repr(names[int(match[1])]), statement)
+    return re.sub(r"(?:feature|group) (\d+)", lambda match: repr(names[int(match[1])]), statement)
 
 
-def describe(data: Data, split: Split, estimator: Any, options: Options, source: str) -> dict[str, Any]:
+def describe(data: Data | TableData, split: Split, estimator: Any, options: Options, source: str) -> dict[str, Any]:
     """Everything about a fit that is worth keeping, as JSON can hold it."""
     X, y = split.train
     w, intercept = estimator.coef_.ravel().astype(float), float(np.ravel(estimator.intercept_)[0])
@@ -182,8 +233,15 @@ def _metric(loss: str, estimator: Any) -> tuple[str, Callable[[pd.DataFrame, np.
 
 def _files(model: dict[str, Any], estimator: Any, proof: sht.Proof | None) -> dict[str, Writer]:
     history = estimator.history_
+    cv = {} if model["cv"] is None else as_images("cv", plot_cv(estimator.cv_results_))
     columns = (np.asarray(column).tolist() for column in history.values())
     features = model["coefficients"]
+    files = {
+        "model.json": as_json(model),
+        "history.csv": as_csv(["step", *history], [(t, *row) for t, row in enumerate(zip(*columns, strict=True), 1)]),
+    }
+    if not model["drawn"]:
+        return {**files, **cv}
     figure = plot_fit(
         history,
         [feature["name"] for feature in features],
@@ -191,14 +249,10 @@ def _files(model: dict[str, Any], estimator: Any, proof: sht.Proof | None) -> di
         title=f"{model['file']}: {model['loss']} loss, k = {model['k']}, l2 = {model['l2']:g}, {_scores(model)}",
         caption="coefficient per standard deviation of the feature",
     )
-    files = {
-        "model.json": as_json(model),
-        "history.csv": as_csv(["step", *history], [(t, *row) for t, row in enumerate(zip(*columns, strict=True), 1)]),
-        **as_images("fit", figure),
-    }
+    files |= as_images("fit", figure)
     if proof is not None:
         files |= as_images("proof", plot_proof(proof))
-    return files if model["cv"] is None else {**files, **as_images("cv", plot_cv(estimator.cv_results_))}
+    return files | cv
 
 
 def _scores(model: dict[str, Any]) -> str:

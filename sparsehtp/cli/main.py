@@ -13,12 +13,14 @@ from .options import (
     GraphSolverName,
     LossName,
     LowRankOptions,
+    MissingName,
     Options,
     PathOptions,
     Precision,
     Problem,
     RuleName,
     SolverName,
+    TableOptions,
 )
 
 app = typer.Typer(
@@ -31,11 +33,20 @@ app = typer.Typer(
 PROBLEM, FIT, PATH = Problem(), Options(), PathOptions()
 LOW_RANK, GRAPH = LowRankOptions(), GraphOptions()
 
-FILES = ".csv, .parquet, .npz, or LIBSVM (.libsvm, .svm, .txt, ..., also .gz, .bz2)"
+FILES = ".csv, .tsv (also .gz, .zst), .xlsx, .parquet, .npz, or LIBSVM (.libsvm, .svm, .txt, ..., also .gz, .bz2)"
 File = Annotated[Path, typer.Argument(help=FILES)]
 Target = Annotated[
-    str | None, typer.Option(help="Column (CSV, Parquet) or array (NPZ, default y) to predict; not for LIBSVM.")
+    str | None, typer.Option(help="Column (of a table) or array (NPZ, default y) to predict; not for LIBSVM.")
 ]
+Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat it for several.", metavar="COL")]
+Missing = Annotated[
+    MissingName | None,
+    typer.Option(help="Missing values: leave out rows or columns, or fill (anew in every fold).", show_default="error"),
+]
+Dummies = Annotated[
+    bool, typer.Option("--dummies", help="Text columns become columns of 0 and 1 that are chosen together.")
+]
+Id = Annotated[str | None, typer.Option("--id", help="Column that names the rows, no feature.", metavar="COL")]
 Loss = Annotated[LossName, typer.Option(help="logistic and the hinges take any two labels; poisson takes counts.")]
 Solver = Annotated[SolverName, typer.Option(help="auto: best-subset; iht for the hinge.")]
 Standardize = Annotated[
@@ -46,7 +57,7 @@ Intercept = Annotated[
 ]
 Dtype = Annotated[Precision, typer.Option(help="Precision of the computation.")]
 
-FIT_HELP = """Fit a sparse model to a CSV, LIBSVM or NPZ file, and write the chosen features and plots.
+FIT_HELP = """Fit a sparse model to a table, LIBSVM or NPZ file, and write the chosen features and plots.
 
 [bold]Examples[/bold]
 
@@ -56,11 +67,22 @@ FIT_HELP = """Fit a sparse model to a CSV, LIBSVM or NPZ file, and write the cho
 
   sparsehtp fit cancer.csv --target diagnosis --loss logistic --k 5 --test-size 0.3
 
+  sparsehtp fit survey.xlsx --target income --missing median --dummies --id person
+
   sparsehtp fit a1a.libsvm --loss logistic --k ebic --save model.npz
 
   sparsehtp fit counts.npz --target visits --loss poisson --no-standardize
 
   sparsehtp fit --shards 'data/*.npz' --k 10 --checkpoint state
+"""
+
+PREDICT_HELP = """Predict the target of new rows by a model that `fit --save` wrote.
+
+[bold]Examples[/bold]
+
+  sparsehtp predict model.npz new.csv
+
+  sparsehtp predict model.npz new.xlsx --out predictions.csv
 """
 
 PATH_HELP = """Find the best features for every k, and write tables and plots of coefficients and criteria.
@@ -119,20 +141,38 @@ def _version(
 
 
 def _computing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command that compiles programs, inside `common.computing`."""
+    """A command that compiles programs, inside `common.computing`; an interrupt says whether it can go on."""
 
     @functools.wraps(command)
     def inside(*args: Any, **kwargs: Any) -> Any:
         from .common import computing
 
-        with computing():
-            return command(*args, **kwargs)
+        try:
+            with computing():
+                return command(*args, **kwargs)
+        except KeyboardInterrupt:
+            resumes = kwargs.get("checkpoint") is not None
+            typer.echo("Interrupted: run the same command again to resume." if resumes else "Interrupted.", err=True)
+            raise typer.Exit(130) from None
 
     return inside
 
 
 # Options of `fit` that need all rows in memory.
-NOT_STREAMED = ("solver", "standardize", "cv", "rule", "test_size", "max_steps", "prove", "save")
+NOT_STREAMED = (
+    "drop",
+    "missing",
+    "dummies",
+    "id",
+    "solver",
+    "standardize",
+    "cv",
+    "rule",
+    "test_size",
+    "max_steps",
+    "prove",
+    "save",
+)
 
 
 @app.command(help=FIT_HELP)
@@ -141,6 +181,10 @@ def fit(
     context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help=FILES, show_default=False)] = None,
     target: Target = None,
+    drop: Drop = None,
+    missing: Missing = None,
+    dummies: Dummies = False,
+    id: Id = None,
     shards: Annotated[
         str | None,
         typer.Option(
@@ -185,7 +229,9 @@ def fit(
         typer.Option(help="Seconds to prove that the features are the best, or find better ones; 0: none.", min=0),
     ] = FIT.prove,
     dtype: Dtype = PROBLEM.dtype,
-    save: Annotated[Path | None, typer.Option(help="File for the fitted model, for sparsehtp.load.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="File for the fitted model, for `sparsehtp predict` and sparsehtp.load.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for model.json, history.csv, and plots as PNG and SVG.")] = Path(
         "sparsehtp_output"
     ),
@@ -194,10 +240,11 @@ def fit(
     options = Options(problem, k, l2, cv, rule, test_size, max_steps, prove)
     if file is not None and shards is None:
         _refuse(context, ("checkpoint",), "it needs --shards")
-        from ..datasets import load_file
         from .fit import run
+        from .tables import load
 
-        run(lambda: load_file(file, target), options, out, file.name, save)
+        table = TableOptions(tuple(drop or ()), missing, dummies, id)
+        run(lambda: load(file, target, table, problem), options, out, file.name, save)
     elif shards is not None and file is None:
         _refuse(context, NOT_STREAMED, "it has no effect with --shards, which reads the columns as they are")
         from .shards import run as run_shards
@@ -215,11 +262,29 @@ def _refuse(context: typer.Context, names: tuple[str, ...], why: str) -> None:
             raise typer.BadParameter(f"--{name.replace('_', '-')}: {why}; leave it out.")
 
 
+@app.command(help=PREDICT_HELP)
+@_computing
+def predict(
+    model: Annotated[Path, typer.Argument(help="The model: the file of `fit --save`.")],
+    file: Annotated[Path, typer.Argument(help="The new rows: a table with the columns of the fit, in any order.")],
+    out: Annotated[
+        Path | None, typer.Option(help="CSV file for the predictions; the standard output by default.")
+    ] = None,
+) -> None:
+    from .predict import run
+
+    run(model, file, out)
+
+
 @app.command(help=PATH_HELP)
 @_computing
 def path(
     file: File,
     target: Target = None,
+    drop: Drop = None,
+    missing: Missing = None,
+    dummies: Dummies = False,
+    id: Id = None,
     k_max: Annotated[
         int | None, typer.Option(help="Largest number of features; at most 20 and half the rows by default.", min=0)
     ] = PATH.k_max,
@@ -254,10 +319,11 @@ def path(
 ) -> None:
     problem = Problem(loss, solver, standardize, intercept, seed, dtype)
     options = PathOptions(problem, k_max, tuple(l2 or PATH.l2), criterion, cv, stability, prove)
-    from ..datasets import load_file
     from .path import run
+    from .tables import load
 
-    run(lambda: load_file(file, target), options, out, file.name, checkpoint)
+    table = TableOptions(tuple(drop or ()), missing, dummies, id)
+    run(lambda: load(file, target, table, problem), options, out, file.name, checkpoint)
 
 
 @app.command(name="reproduce", help=REPRODUCE_HELP)

@@ -8,6 +8,7 @@ SolverName = Literal["auto", "best-subset", "forward", "foba", "htp", "iht", "gr
 CriterionName = Literal["ebic", "bic", "aic", "sic"]
 GraphSolverName = Literal["auto", "htp", "iht", "grasp", "forward", "foba"]
 RuleName = Literal["strong-ridge", "one-se", "best"]
+MissingName = Literal["drop-rows", "drop-columns", "mean", "median"]
 Precision = Literal["float64", "float32"]
 
 
@@ -21,6 +22,16 @@ class Problem:
     intercept: bool = True
     seed: int = 0
     dtype: Precision = "float64"
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What is made of the columns of a table; missing None: missing values are an error."""
+
+    drop: tuple[str, ...] = ()
+    missing: MissingName | None = None
+    dummies: bool = False
+    id: str | None = None
 
 
 @dataclass(frozen=True)

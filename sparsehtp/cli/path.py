@@ -21,39 +21,51 @@ import sparsehtp as sht
 from ..certificates.proof import in_percent
 from ..datasets import Data
 from ..estimators.parameters import LOSSES, SOLVERS
+from ..estimators.selection import make_folds, view
 from ..io import describe_device, versions
 from ..plot import plot_cv, plot_path, plot_stability
 from .common import Stopwatch, check_outputs, encode, features, name_of, one_sentence, progress_bar
 from .files import Writer, as_csv, as_images, as_json, write_files
 from .options import PathOptions
 from .report import facts_table, print_facts, print_warning
+from .tables import Numbers, TableData, numbers, show
 
 PROVED = 1.1e-4  # of the objective: the gap of a proof, and what the path's own rounding may add
 STABLE = 0.75  # selection probability from which a feature is called stable
 
 
 class Answers(NamedTuple):
-    """Everything that was computed; None where not asked for. `chosen` is a row of the path."""
+    """Everything that was computed; None where not asked for.
+
+    `chosen` is a row of the path, and `units` are the names of what k counts.
+    """
 
     path: sht.Path
     criterion: sht.Criterion
     cv: sht.CrossValidation | None
     stability: sht.Stability | None
     chosen: int
+    units: Sequence[str]
     lower: np.ndarray | None  # bounds of the objective of every row; NaN where there is none
 
 
-def run(load: Callable[[], Data], options: PathOptions, out: Path, source: str, checkpoint: Path | None = None) -> None:
+def run(
+    load: Callable[[], Data | TableData], options: PathOptions, out: Path, source: str, checkpoint: Path | None = None
+) -> None:
     """Solve the path on what `load` returns and report it; exits with 2 for bad input."""
     console, errors = Console(), Console(stderr=True)
     wrong = (ValueError, TypeError, OSError, ImportError)
     with jax.enable_x64(options.problem.dtype == "float64"):
         with one_sentence(errors, *wrong), errors.status("Loading data"):
             check_outputs(out)
-            data = load()
-            objective, classes = prepare(data, options)
+            data, table = load(), None
+            show(errors, data)
+            if isinstance(data, TableData):
+                table = numbers(data, None, options.problem.dtype)
+                data = Data(table.X.to_numpy(), data.y, list(table.X.columns), data.target_name)
+            objective, classes = prepare(data, options, table)
         with one_sentence(errors, *wrong), Stopwatch() as timing:
-            answers = solve(objective, options, checkpoint, errors)
+            answers = solve(objective, options, checkpoint, errors, data.feature_names, table)
     with one_sentence(errors, OSError), errors.status("Plotting"):
         model = describe(data, classes, answers, options, source)
         paths = write_files(out, _files(data, answers, model))
@@ -67,21 +79,27 @@ def run(load: Callable[[], Data], options: PathOptions, out: Path, source: str, 
         )
 
 
-def prepare(data: Data, options: PathOptions) -> tuple[sht.LinearModel, dict[str, Any] | None]:
+def prepare(
+    data: Data, options: PathOptions, table: Numbers | None = None
+) -> tuple[sht.LinearModel, dict[str, Any] | None]:
     """The objective, and what -1 and +1 stand for."""
     problem = options.problem
     if options.prove and problem.loss != "squared":
         raise ValueError(f"prove: proofs are for the squared loss, not {problem.loss}; leave it out.")
     y, classes = encode(data, problem)
-    n, p = data.X.shape
+    n, p = data.X.shape[0], data.X.shape[1] if table is None else len(table.unit_names)
     if options.k_max is not None and options.k_max > p:
         raise ValueError(f"k-max: {options.k_max} is more than the {p} features; choose at most {p}.")
     if options.cv == 1 or options.cv > n:
         raise ValueError(f"cv: needs from 2 to {n} folds (the number of rows), or 0 for none, got {options.cv}.")
     if options.stability % 2:
         raise ValueError(f"stability: subsamples come as pairs, so their number must be even, got {options.stability}.")
-    X = features(data, problem.dtype)
-    objective = sht.LinearModel(
+    return _objective(features(data, problem.dtype), y, options), classes
+
+
+def _objective(X: Any, y: np.ndarray, options: PathOptions) -> sht.LinearModel:
+    problem = options.problem
+    return sht.LinearModel(
         X if sparse.issparse(X) else np.asfortranarray(X),  # a sparse iterate touches few columns
         y,
         LOSSES[name_of(problem.loss)](),
@@ -89,11 +107,19 @@ def prepare(data: Data, options: PathOptions) -> tuple[sht.LinearModel, dict[str
         fit_intercept=problem.intercept,
         standardize=problem.standardize,
     )
-    return objective, classes
 
 
-def solve(objective: sht.LinearModel, options: PathOptions, checkpoint: Path | None, errors: Console) -> Answers:
+def solve(
+    objective: sht.LinearModel,
+    options: PathOptions,
+    checkpoint: Path | None,
+    errors: Console,
+    names: Sequence[str],
+    table: Numbers | None = None,
+) -> Answers:
     """The path, and what was asked for beside it."""
+    groups = None if table is None else table.groups
+    threshold = None if groups is None else sht.GroupSparsity(groups, 0)
     ks = None if options.k_max is None else range(options.k_max + 1)
     key = jax.random.key(options.problem.seed)
     name = name_of(options.problem.solver)
@@ -101,7 +127,7 @@ def solve(objective: sht.LinearModel, options: PathOptions, checkpoint: Path | N
 
     def settings(part: str, progress: Any) -> dict[str, Any]:
         folder = None if checkpoint is None else checkpoint / part
-        return {"solver": solver, "key": key, "checkpoint": folder, "progress": progress}
+        return {"threshold": threshold, "solver": solver, "key": key, "checkpoint": folder, "progress": progress}
 
     with progress_bar(errors, "path") as progress:
         path = sht.solve_path(objective, ks, options.l2, **settings("path", progress))
@@ -109,13 +135,15 @@ def solve(objective: sht.LinearModel, options: PathOptions, checkpoint: Path | N
     cv = stability = None
     if options.cv:
         with progress_bar(errors, "cross-validation") as progress:
-            cv = sht.cross_validate(objective, ks, options.l2, options.cv, **settings("cv", progress))
+            folds = _folds(objective, options, table)
+            cv = sht.cross_validate(objective, ks, options.l2, folds, **settings("cv", progress))
     if options.stability:
         with progress_bar(errors, "subsamples") as progress:
             stability = sht.stability_selection(objective, ks, options.stability, **settings("stability", progress))
+    units = names if table is None else table.unit_names
     chosen = criterion.best if cv is None else cv.best_1se
     lower = prove(objective, path, chosen, options.prove, errors) if options.prove else None
-    return Answers(path, criterion, cv, stability, chosen, lower)
+    return Answers(path, criterion, cv, stability, chosen, units, lower)
 
 
 def prove(
@@ -135,11 +163,24 @@ def prove(
     return lower
 
 
+def _folds(objective: sht.LinearModel, options: PathOptions, table: Numbers | None) -> Any:
+    """The number of folds; or folds in each of which missing values are filled from its training rows."""
+    if table is None or table.preprocessor.fill_ is None:
+        return options.cv
+    y = np.asarray(objective.y)
+    pairs = make_folds(options.cv, y, np.ones(y.size, bool), objective.loss.classification, options.problem.seed)
+    triples = None if pairs is None else table.triples(pairs)
+    if triples is None:
+        return options.cv
+    models = [_objective(X.to_numpy(), y, options) for *_, X in triples]
+    return [(train, test, view(model)) for (train, test, _), model in zip(triples, models, strict=True)]
+
+
 def describe(
     data: Data, classes: dict[str, Any] | None, answers: Answers, options: PathOptions, source: str
 ) -> dict[str, Any]:
     """Everything about a path that is worth keeping, as JSON can hold it."""
-    path, criterion, cv, stability, chosen, _ = answers
+    path, criterion, cv, stability, chosen, units, _ = answers
     problem = options.problem
     return {
         "file": source,
@@ -161,7 +202,7 @@ def describe(
         },
         "criterion": {"name": options.criterion, "best": criterion.best},
         "cv": None if cv is None else {"folds": options.cv, "best": cv.best, "one_standard_error": cv.best_1se},
-        "stability": None if stability is None else _describe_stability(stability, data.feature_names),
+        "stability": None if stability is None else _describe_stability(stability, units),
         "rows": [
             {**row, "coefficients": _coefficients(path, i, data.feature_names)}
             for i, row in enumerate(_rows(answers, options))
@@ -224,7 +265,7 @@ def _describe_stability(stability: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _files(data: Data, answers: Answers, model: dict[str, Any]) -> dict[str, Writer]:
-    path, _, cv, stability, chosen, _ = answers
+    path, _, cv, stability, chosen, units, _ = answers
     variance = mean_variance_axis(data.X, axis=0)[1] if sparse.issparse(data.X) else data.X.var(axis=0)
     scale = np.sqrt(variance)
     used = np.unique(path.features.idx[path.features.mask])
@@ -247,13 +288,13 @@ def _files(data: Data, answers: Answers, model: dict[str, Any]) -> dict[str, Wri
             ["feature", *(f"k={k}" for k in table["ks"])],
             [[row["name"], *row["probabilities"]] for row in table["probabilities"]],
         )
-        files |= as_images("probabilities", plot_stability(stability, data.feature_names, threshold=STABLE))
+        files |= as_images("probabilities", plot_stability(stability, units, threshold=STABLE))
     return files
 
 
 def _table(names: Sequence[str], answers: Answers, options: PathOptions) -> Table:
     """One row per k, at the chosen l2."""
-    path, criterion, cv, _, chosen, lower = answers
+    path, criterion, cv, _, chosen, _, lower = answers
     l2 = path.l2s[chosen]
     rows = np.flatnonzero(path.l2s == l2)
     table = Table(title=f"Best subsets at l2 = {l2:g}", title_justify="left", box=box.SIMPLE_HEAD)
@@ -306,7 +347,7 @@ def _print_facts(
     if stability is not None:
         k = path.ks[chosen]
         stable = np.flatnonzero(stability.selected(STABLE)[stability.ks == k].any(0))
-        names = ", ".join(data.feature_names[j] for j in stable.tolist()) or "none"
+        names = ", ".join(answers.units[j] for j in stable.tolist()) or "none"
         times = f"{STABLE:.0%} or more of {stability.n_resamples} subsamples"
         facts.add_row("stable", escape(f"{names} (among the best {k} in {times})"))
     facts.add_row("time", f"{timing} on {model['device']['kind']}")

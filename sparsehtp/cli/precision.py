@@ -1,6 +1,5 @@
 """Graphs from tables: the path of `precision`."""
 
-import csv
 import dataclasses
 import warnings
 from collections.abc import Callable, Sequence
@@ -18,6 +17,8 @@ from rich.table import Table
 import sparsehtp as sht
 
 from ..datasets import load_file
+from ..datasets.files import MAX_BYTES, TABLES, check_file, format_of
+from ..datasets.tables import check_target, read_table
 from ..io import describe_device, versions
 from ..plot import as_graph, plot_graph, plot_precision
 from ..thresholds import OffDiagonal, pair_index
@@ -37,27 +38,17 @@ def load_table(path: Path, drop: str | None) -> pd.DataFrame:
     """
     if path.suffix.lower() == ".npz" and path.is_file():
         return _load_npz(path, drop)
-    if path.suffix.lower() != ".csv" or not path.is_file():
+    check_file(path)
+    if format_of(path) not in TABLES:
         data = load_file(path, drop)
         return pd.DataFrame(data.X, columns=data.feature_names)
+    frame = read_table(path, [] if drop is None else [drop], MAX_BYTES).frame
+    if drop is not None:
+        check_target(path, list(frame.columns), drop, option="drop")
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            names = next((row for row in csv.reader(file) if row), [])
-    except (UnicodeDecodeError, csv.Error):
-        names = []  # load_file says what is wrong
-    if drop is not None and drop not in names:
-        raise ValueError(f"drop: there is no column {drop!r} in {path.name}; choose one of {', '.join(names[:8])}.")
-    # A table has no target: one column is read apart, and put back unless it is to be left out.
-    first = drop if drop is not None else (names[0] if names else None)
-    data = load_file(path, first)
-    table = pd.DataFrame(data.X, columns=data.feature_names)
-    if drop is None:
-        if data.y.dtype.kind != "f":
-            raise ValueError(
-                f"path: the column {first!r} of {path.name} is not numeric; leave it out with --drop, or remove it."
-            )
-        table.insert(0, data.target_name, data.y)
-    return table
+        return sht.TablePreprocessor(drop=[] if drop is None else [drop]).fit_transform(frame)
+    except ValueError as error:
+        raise ValueError(f"path: {path.name}{str(error).removeprefix('X')}") from error
 
 
 def _load_npz(path: Path, drop: str | None) -> pd.DataFrame:

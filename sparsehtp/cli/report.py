@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from .caveats import exchanges, substitute
+
 MAX_ROWS = 30
 
 
@@ -20,9 +22,12 @@ def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Se
     table.add_column("feature", overflow="fold")
     table.add_column("coefficient\n(original units)", justify="right", no_wrap=True)
     table.add_column("coefficient\n(per std. dev.)", justify="right", no_wrap=True)
+    exchanged = any(feature.get("substitute") for feature in features)
+    if exchanged:
+        table.add_column("best substitute\n(more loss)", overflow="fold")
     for feature in features[:MAX_ROWS]:
         numbers = (f"{feature[unit]:+.5g}" for unit in ("coefficient", "standardized"))
-        table.add_row(escape(feature["name"]), *numbers)
+        table.add_row(escape(feature["name"]), *numbers, *([escape(substitute(feature))] if exchanged else []))
     if model["fit_intercept"]:
         table.add_section()
         table.add_row("[italic]intercept[/]", f"{model['intercept']:+.5g}", "")
@@ -49,7 +54,10 @@ def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Se
             facts.add_row(f"{part} {model['metric']}", text)
     facts.add_row("result", f"{result['name']} after {model['num_steps']} steps (fired: {result['fired']})")
     facts.add_row("objective", f"{model['objective']:.6g}")
-    facts.add_row("certificate", escape(model["certificate"]))
+    near = exchanges(model)
+    if near:
+        facts.add_row("exchange", escape("; ".join(near)))
+    facts.add_row(*(("certificate", model["certificate"]) if model["caveat"] is None else ("caveat", model["caveat"])))
     if "proof" in model:
         facts.add_row("proof", model["proof"]["statement"])
     facts.add_row("time", f"{timing} on {model['device']['kind']}")

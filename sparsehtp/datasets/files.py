@@ -13,10 +13,12 @@ from scipy import sparse
 from .arrays import load_npz
 from .data import Data, nonfinite
 from .libsvm import LIBSVM_SUFFIXES, load_libsvm
-from .tables import load_csv, load_parquet
+from .tables import load_csv, load_excel, load_parquet
 
 COMPRESSED = (".gz", ".bz2")
-LOADERS = {"csv": load_csv, "libsvm": load_libsvm, "npz": load_npz, "parquet": load_parquet}
+LOADERS = {"csv": load_csv, "excel": load_excel, "libsvm": load_libsvm, "npz": load_npz, "parquet": load_parquet}
+SUFFIXES = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".xlsx": "excel", ".xlsm": "excel", ".npz": "npz"}
+TABLES = ("csv", "excel", "parquet")  # what pandas reads
 MAX_BYTES = 2**33
 
 
@@ -33,12 +35,14 @@ def load_file(
     """Load a data set.
 
     Args:
-        path: .csv (a header line and commas), .parquet, .npz, or LIBSVM (.libsvm, .svm, .svmlight, .txt, .binary, .t,
-            .scale, and any other name that ends in .gz or .bz2 after it). An NPZ file holds arrays X and y and
+        path: .csv or .tsv (also .gz, .bz2, .zst after it): a header line, then rows, with a comma, semicolon, tab or
+            bar between the cells, a decimal point (or, without commas between cells, comma), in UTF-8, UTF-16, cp1252
+            or Latin-1; .parquet; .xlsx (the first sheet); .npz; or LIBSVM (.libsvm, .svm, .svmlight, .txt, .binary,
+            .t, .scale, and any other name that ends in .gz or .bz2 after it). An NPZ file holds arrays X and y and
             optionally feature_names, or in place of X the arrays data, indices, indptr and shape of a CSR matrix.
-        target: name of the target's column (CSV and Parquet, needed) or array (NPZ, default y); not for LIBSVM.
+        target: name of the target's column (tables, needed) or array (NPZ, default y); not for LIBSVM.
         n_features: number of features, for LIBSVM files whose last features never occur; checked elsewhere.
-        format: "csv", "libsvm", "npz" or "parquet", whatever the name says. None: by the name.
+        format: "csv", "excel", "libsvm", "npz" or "parquet", whatever the name says. None: by the name.
         zero_based: whether LIBSVM indices count from zero. None: from zero if index 0 occurs, else from one.
         dtype: of the features, float32 or float64.
         max_bytes: limit for what the loaded arrays, and any decompressed file, may take.
@@ -50,14 +54,11 @@ def load_file(
         FileNotFoundError: if there is no such file.
         ValueError: for an unknown extension, a wrong target, or a malformed, empty, damaged, non-numeric or too large
             file.
-        ImportError: for a CSV file without pandas, or a Parquet file without pandas and pyarrow.
+        ImportError: without the package that reads the file: pandas, pyarrow, openpyxl or zstandard.
     """
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"path: there is no file {path}; check its name and the working directory.")
-    load = LOADERS[_format(path, format)]
-    if path.stat().st_size == 0:
-        raise ValueError(f"path: {path.name} is empty; give a file with at least one row of data.")
+    check_file(path)
+    load = LOADERS[format_of(path, format)]
     options = {"zero_based": zero_based} if load is load_libsvm else {}
     data = load(path, target, n_features, np.dtype(dtype), max_bytes, **options)
     rows, p = data.X.shape
@@ -73,22 +74,35 @@ def load_file(
     return data
 
 
-def _format(path: Path, wanted: str | None) -> str:
+def check_file(path: Path) -> None:
+    """FileNotFoundError without such a file, ValueError if it is a folder or empty."""
+    if path.is_dir():
+        raise ValueError(f"path: {path} is a folder; name a file in it.")
+    if not path.is_file():
+        raise FileNotFoundError(f"path: there is no file {path}; check its name and the working directory.")
+    if path.stat().st_size == 0:
+        raise ValueError(f"path: {path.name} is empty; give a file with at least one row of data.")
+
+
+def format_of(path: Path, wanted: str | None = None) -> str:
+    """The format that a name says, a key of `LOADERS`, unless one is given; ValueError for an unknown one."""
     if wanted is not None:
         if wanted not in LOADERS:
             raise ValueError(f"format: must be one of {', '.join(LOADERS)}, got {wanted!r}.")
         return wanted
     suffix = path.suffix.lower()
-    if suffix[1:] in LOADERS:
-        return suffix[1:]
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
     if suffix in LIBSVM_SUFFIXES:
         return "libsvm"
     inner = path.with_suffix("").suffix.lower()
-    if suffix in COMPRESSED and inner[1:] not in LOADERS | {"tar": None}:
+    if suffix in (*COMPRESSED, ".zst") and SUFFIXES.get(inner) == "csv":
+        return "csv"
+    if suffix in COMPRESSED and inner not in SUFFIXES | {".tar": None}:
         return "libsvm"
     raise ValueError(
-        f"path: the extension {suffix!r} of {path.name} is unknown; use .csv, .parquet, .npz, "
-        f"{', '.join(LIBSVM_SUFFIXES)} (LIBSVM, also with .gz or .bz2), or name a format."
+        f"path: the extension {suffix!r} of {path.name} is unknown; use .csv, .tsv (also with .gz, .bz2 or .zst), "
+        f".parquet, .xlsx, .npz, {', '.join(LIBSVM_SUFFIXES)} (LIBSVM, also with .gz or .bz2), or name a format."
     )
 
 

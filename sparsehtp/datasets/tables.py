@@ -1,10 +1,19 @@
-"""CSV and Parquet files, read by pandas."""
+"""Tables as people have them: text with separators, Parquet and Excel, all read by pandas."""
 
+import bz2
+import codecs
 import csv
+import gzip
+import io
+import itertools
 import re
 import warnings
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -12,34 +21,277 @@ from ..io.npz import too_large
 from .data import Data, nonfinite
 from .libsvm import _NUMBER
 
+SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")  # tried in this order; the last one reads any bytes
+MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+FIRST_LINES = 20  # which the separator is learned from
+SAMPLE = 1000  # rows that the decimal sign is learned from
+BLOCK = 2**20  # bytes
+ZSTD_BLOCK = 2**10  # packed bytes, of which each four may become 2**17
+
+
+class Table(NamedTuple):
+    """A table as it is in a file.
+
+    Attributes:
+        frame: a pandas data frame, whose index numbers the rows as an editor or a spreadsheet shows them, and whose
+            column names are those of the file, even where one occurs twice.
+        notes: how the file was read, where that is not plain UTF-8 text with commas.
+    """
+
+    frame: Any
+    notes: Sequence[str]
+
+
+class _Text(NamedTuple):
+    """A file of separated values.
+
+    Attributes:
+        open: opens its bytes, unpacked.
+        direct: the file itself is such bytes.
+        separator, decimal, encoding: how it is written.
+        header: the column names.
+        first: lines that the header takes.
+        lines: the line number on which each row ends.
+    """
+
+    open: Callable[[], BinaryIO]
+    direct: bool
+    separator: str
+    decimal: str
+    encoding: str
+    header: list[str]
+    first: int
+    lines: np.ndarray
+
+    @property
+    def notes(self) -> list[str]:
+        plain = self.encoding == "utf-8-sig"
+        return [
+            *([] if self.separator == "," else [f"separator {SEPARATORS[self.separator]}"]),
+            *([] if self.decimal == "." else ["decimal comma"]),
+            *([] if plain else [f"encoding {self.encoding}"]),
+        ]
+
+
+def read_table(path: Path, apart: Sequence[str], max_bytes: int) -> Table:
+    """Read a table.
+
+    Args:
+        path: the file, of a kind in `LOADERS` of `files.py`.
+        apart: columns that may hold other things than numbers; knowing them makes wide tables quick to read.
+        max_bytes: limit for what the table, and the decompressed file, may take.
+
+    Raises:
+        ValueError: if it is malformed, damaged or too large.
+        ImportError: without the package that reads it.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        frame = _read_parquet(path, max_bytes)
+        frame.index = np.arange(1, len(frame) + 1)
+        return Table(frame, [])
+    if suffix in (".xlsx", ".xlsm"):
+        return _read_excel(path, max_bytes)
+    text, X, frame = _read_text(path, apart, np.dtype(float), max_bytes)
+    if X is not None:
+        import pandas as pd
+
+        numbers = pd.DataFrame(X, columns=[name for name in text.header if name not in apart], index=frame.index)
+        frame = pd.concat([numbers, frame], axis=1)[text.header]
+    return Table(frame, text.notes)
+
 
 def load_csv(path: Path, target: str | None, n_features: int | None, dtype: np.dtype, max_bytes: int) -> Data:
-    """A CSV file; arguments as in `load_file`."""
+    """A file of separated values; arguments as in `load_file`."""
+    text, X, frame = _read_text(path, () if target is None else (target,), dtype, max_bytes)
+    check_target(path, text.header, target, "CSV")
+    if X is None or target is None:
+        return _from_table(path, frame, target, "CSV", dtype)
+    return Data(X, _target(path, frame[target]), [name for name in text.header if name != target], target)
+
+
+def load_parquet(path: Path, target: str | None, n_features: int | None, dtype: np.dtype, max_bytes: int) -> Data:
+    """A Parquet file; arguments as in `load_file`."""
+    return _from_table(path, _read_parquet(path, max_bytes), target, "Parquet", dtype)
+
+
+def load_excel(path: Path, target: str | None, n_features: int | None, dtype: np.dtype, max_bytes: int) -> Data:
+    """The first sheet of an Excel file; arguments as in `load_file`."""
+    return _from_table(path, _read_excel(path, max_bytes).frame, target, "Excel", dtype)
+
+
+# --- separated values ------------------------------------------------------------------------------------------------
+def _read_text(
+    path: Path, apart: Sequence[str], dtype: np.dtype, max_bytes: int
+) -> tuple[_Text, np.ndarray | None, Any]:
+    """What the file is; and either None and the whole frame, or the numbers and the frame of the columns apart."""
     try:
         import pandas as pd
     except ImportError as error:
         raise ImportError("path: reading CSV files needs pandas; run `pip install sparsehtp[cli]`.") from error
 
-    if path.stat().st_size > max_bytes:
-        raise too_large(path, path.stat().st_size, max_bytes)
-    options = {"encoding": "utf-8-sig", "index_col": False, "low_memory": False}
     try:
-        header, lines = _check_csv(path)
-        X = _numbers(path, header, lines, target, dtype)
-        table = pd.read_csv(path, usecols=None if X is None else [target], **options)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"path: {path.name} is not UTF-8 text; save it as UTF-8 first.") from error
+        text = _look(path, max_bytes)
     except csv.Error as error:
         raise ValueError(f"path: {path.name} is not well-formed CSV ({error}); export it again.") from error
-    if X is None or target is None:
-        return _from_table(path, table, target, "CSV", dtype)
-    return Data(X, _target(path, table[target]), [name for name in header if name != target], target)
+    X = _numbers(path, text, apart, dtype)
+    columns = None if X is None else [j for j, name in enumerate(text.header) if name in apart]
+    names = text.header if columns is None else [text.header[j] for j in columns]
+    if columns == []:
+        return text, X, pd.DataFrame(index=text.lines)
+    with text.open() as file:
+        try:
+            frame = pd.read_csv(
+                file,
+                sep=text.separator,
+                decimal=text.decimal,
+                encoding=text.encoding,
+                skipinitialspace=text.separator != "\t",
+                usecols=columns,
+                index_col=False,
+                low_memory=False,
+            )
+        except (ValueError, pd.errors.ParserError) as error:
+            raise ValueError(f"path: {path.name} is not well-formed CSV ({error}); export it again.") from error
+    frame.columns = [name or renamed for name, renamed in zip(names, frame.columns, strict=True)]  # as in the file
+    frame.index = text.lines if len(text.lines) == len(frame) else np.arange(len(frame)) + text.first + 1
+    return text, X, frame
 
 
-def _numbers(path: Path, header: list[str], lines: int, target: str | None, dtype: np.dtype) -> np.ndarray | None:
-    """All columns but the target, many times faster than by pandas where there are thousands; None if not numbers."""
-    columns = [j for j, name in enumerate(header) if name != target]
-    if len(set(header)) < len(header) or "" in header or len(columns) != len(header) - 1 or not columns:
+def _look(path: Path, max_bytes: int) -> _Text:
+    """How a file of separated values is written.
+
+    ValueError where its header is missing, or for a ragged line, which pandas would pad with NaN or cut.
+    """
+    direct, source = _source(path, max_bytes)
+    encoding = _encoding(source)
+    with io.TextIOWrapper(source(), encoding, newline="") as file:
+        head = list(itertools.islice((line for line in file if line.strip()), FIRST_LINES))
+    if not head:
+        raise ValueError(f"path: {path.name} is empty; give a file with at least one row of data.")
+    separator = _separator(head, "\t" if ".tsv" in (part.lower() for part in path.suffixes) else ",")
+    with io.TextIOWrapper(source(), encoding, newline="") as file:
+        reader = csv.reader(file, delimiter=separator, skipinitialspace=separator != "\t")
+        header = next((row for row in reader if row), [])
+        if all(re.fullmatch(_NUMBER, name.strip()) for name in header):
+            raise ValueError(f"path: {path.name} starts with numbers; add a header line with the column names.")
+        first, sample, lines = reader.line_num, [], []
+        for row in reader:
+            if row and len(row) != len(header):
+                raise ValueError(
+                    f"path: line {reader.line_num} of {path.name} has {len(row)} fields where the header has "
+                    f"{len(header)}; correct that line."
+                )
+            if row:
+                lines.append(reader.line_num)
+                if len(lines) <= SAMPLE and separator != ",":
+                    sample.append(row)
+    decimal = _decimal(sample)
+    return _Text(source, direct, separator, decimal, encoding, header, first, np.array(lines, int))
+
+
+def _source(path: Path, max_bytes: int) -> tuple[bool, Callable[[], BinaryIO]]:
+    """Whether the file is plain, and what opens its bytes."""
+    size, suffix = path.stat().st_size, path.suffix.lower()
+    if size > max_bytes:
+        raise too_large(path, size, max_bytes)
+    if suffix not in (".gz", ".bz2", ".zst"):
+        return True, lambda: path.open("rb")
+    kinds: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
+    unpack: Any = {".gz": lambda path: _unpacked(gzip.open(path)), ".bz2": lambda path: _unpacked(bz2.open(path))}.get(
+        suffix
+    )
+    if unpack is None:
+        try:
+            import zstandard
+        except ImportError as error:
+            raise ImportError(
+                "path: reading .zst files needs zstandard; run `pip install sparsehtp[cli,zstd]`."
+            ) from error
+        kinds, unpack = (*kinds, zstandard.ZstdError), _unpacked_zstd
+    parts, size = [], 0
+    try:
+        for part in unpack(path):
+            size += len(part)
+            if size > max_bytes:
+                break
+            parts.append(part)
+    except kinds as error:
+        raise ValueError(f"path: {path.name} is damaged or cut off ({error}); compress it again.") from error
+    if size > max_bytes:
+        raise too_large(path, size, max_bytes)
+    content = b"".join(parts)
+    return False, lambda: io.BytesIO(content)
+
+
+def _unpacked(file: Any) -> Iterator[bytes]:
+    with file:
+        yield from iter(lambda: file.read(BLOCK), b"")
+
+
+def _unpacked_zstd(path: Path) -> Iterator[bytes]:
+    """Frame by frame: a stream reader takes a file that is cut off for a whole one."""
+    import zstandard
+
+    frame = None
+    with path.open("rb") as file:
+        while packed := file.read(ZSTD_BLOCK):
+            while packed:
+                frame = zstandard.ZstdDecompressor().decompressobj() if frame is None else frame
+                yield frame.decompress(packed)
+                packed = frame.unused_data if frame.eof else b""
+                frame = None if frame.eof else frame
+    if frame is not None:
+        raise EOFError("the last frame has no end")
+
+
+def _encoding(source: Callable[[], BinaryIO]) -> str:
+    """The first encoding that reads all of a file."""
+    with source() as file:
+        start = file.read(4)
+    if start[:2] in MARKS:
+        return MARKS[start[:2]]
+    if len(start) == 4 and b"\0" in start:  # text in UTF-16 without a mark
+        return "utf-16-le" if start[1] == 0 else "utf-16-be"
+    for name in ENCODINGS[:-1]:
+        with source() as file:
+            try:
+                for _ in codecs.iterdecode(iter(lambda: file.read(BLOCK), b""), name):
+                    pass
+                return name
+            except UnicodeDecodeError:
+                continue
+    return ENCODINGS[-1]
+
+
+def _separator(head: list[str], first: str) -> str:
+    """That which cuts the header into most fields, and the next lines into as many where one does."""
+
+    def fields(separator: str) -> tuple[bool, int, bool]:
+        try:
+            widths = [len(row) for row in csv.reader(head, delimiter=separator) if row]
+        except csv.Error:  # one cell of all lines
+            return False, 1, False
+        return widths[0] > 1 and len(set(widths)) == 1, widths[0], separator == first
+
+    return max(SEPARATORS, key=fields)
+
+
+def _decimal(rows: list[list[str]]) -> str:
+    """A comma where more cells are numbers with a decimal comma than with a point."""
+    number = re.compile(r"\s*[+-]?\d*([.,])\d+\s*")
+    signs = Counter(found[1] for row in rows for cell in row if (found := number.fullmatch(cell)))
+    return "," if signs[","] > signs["."] else "."
+
+
+def _numbers(path: Path, text: _Text, apart: Sequence[str], dtype: np.dtype) -> np.ndarray | None:
+    """All columns but those apart, many times faster than by pandas where there are thousands; None if not numbers."""
+    header = text.header
+    columns = [j for j, name in enumerate(header) if name not in apart]
+    if len(set(header)) < len(header) or "" in header or not columns or text.decimal != "." or not text.direct:
+        return None
+    if any(name not in header for name in apart):
         return None
     try:
         with warnings.catch_warnings():
@@ -48,20 +300,20 @@ def _numbers(path: Path, header: list[str], lines: int, target: str | None, dtyp
                 path,
                 dtype,
                 comments=None,
-                delimiter=",",
-                skiprows=lines,
+                delimiter=text.separator,
+                skiprows=text.first,
                 usecols=columns,
                 ndmin=2,
-                encoding="utf-8-sig",
+                encoding=text.encoding,
                 quotechar='"',
             )
     except ValueError:
         return None
-    return X if len(X) else None
+    return X if len(X) == len(text.lines) and len(X) else None
 
 
-def load_parquet(path: Path, target: str | None, n_features: int | None, dtype: np.dtype, max_bytes: int) -> Data:
-    """A Parquet file; arguments as in `load_file`."""
+# --- other files -----------------------------------------------------------------------------------------------------
+def _read_parquet(path: Path, max_bytes: int) -> Any:
     try:
         import pandas as pd
         import pyarrow as pa
@@ -76,35 +328,87 @@ def load_parquet(path: Path, target: str | None, n_features: int | None, dtype: 
             size = 8 * file.metadata.num_rows * file.metadata.num_columns
             if size > max_bytes:
                 raise too_large(path, size, max_bytes)
-        table = pd.read_parquet(path, engine="pyarrow")
+        return pd.read_parquet(path, engine="pyarrow")
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"path: {path.name} is damaged or no Parquet file ({error}); write it again.") from error
-    return _from_table(path, table, target, "Parquet", dtype)
 
 
+def _read_excel(path: Path, max_bytes: int) -> Table:
+    """The first sheet: a header, then rows; empty rows and columns are no part of it."""
+    try:
+        import openpyxl  # noqa: F401  # pandas asks for it in other words
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError(
+            "path: reading Excel files needs pandas and openpyxl; run `pip install sparsehtp[cli,excel]`."
+        ) from error
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if size <= max_bytes:
+            with pd.ExcelFile(path, engine="openpyxl") as book:
+                sheets = book.sheet_names
+                cells = pd.read_excel(book, header=None)
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged archive makes the parsers raise nearly anything
+        raise ValueError(f"path: {path.name} is damaged or no Excel file ({error}); write it again.") from error
+    if size > max_bytes:
+        raise too_large(path, size, max_bytes)
+    cells.index = cells.index + 1
+    cells = cells.dropna(how="all").dropna(how="all", axis=1)
+    if cells.empty:
+        raise ValueError(f"path: {path.name} is empty; give a file with at least one row of data.")
+    frame = cells.iloc[1:].infer_objects()
+    frame.columns = [
+        f"column {j + 1}" if pd.isna(name) else str(name).strip() for j, name in enumerate(cells.iloc[0].tolist())
+    ]
+    return Table(frame, [f"sheet {sheets[0]!r}, the first of {len(sheets)}"] if len(sheets) > 1 else [])
+
+
+# --- features and a target -------------------------------------------------------------------------------------------
 def _from_table(path: Path, table: Any, target: str | None, kind: str, dtype: np.dtype) -> Data:
     import pandas as pd
 
     names = [str(name) for name in table.columns]
-    if target not in names:
-        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        problem = f"is needed for a {kind} file" if target is None else f"there is no column {target!r} in {path.name}"
-        raise ValueError(f"target: {problem}; choose one of {shown}.")
+    check_target(path, names, target, kind)
     if table.empty:
         raise ValueError(f"path: {path.name} has 0 rows of data below its header; at least one is needed.")
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise ValueError(f"path: the column name {twice[0]!r} occurs twice in {path.name}; rename or remove one.")
     table.columns = names
     y = _target(path, table[target])
     features = table.drop(columns=target)
-    for j, kind in enumerate(features.dtypes):
-        if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
+    for j, dtype_ in enumerate(features.dtypes):
+        if not pd.api.types.is_numeric_dtype(dtype_) or pd.api.types.is_complex_dtype(dtype_):
             name, example = features.columns[j], features.iloc[:, j].dropna().astype(str)
             example = f" (for example {example.iloc[0]!r})" if len(example) else ""
             raise ValueError(
                 f"path: the column {name!r} of {path.name} is not numeric{example}; encode it as numbers, "
-                "for example with pandas.get_dummies, or remove it."
+                "for example with sparsehtp.TablePreprocessor, or remove it."
             )
-    names.remove(target)
-    return Data(np.ascontiguousarray(features.to_numpy(dtype)), y, names, target)
+    names.remove(target)  # type: ignore[arg-type]  # it is there
+    return Data(np.ascontiguousarray(features.to_numpy(dtype)), y, names, target)  # type: ignore[arg-type]
+
+
+def check_target(
+    path: Path, names: Sequence[str], target: str | None, kind: str = "table", option: str = "target"
+) -> None:
+    """ValueError, which suggests the nearest name, where there is no such column."""
+    if target in names:
+        return
+    import difflib
+
+    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    if target is None:
+        article = "an" if kind == "Excel" else "a"
+        raise ValueError(f"{option}: is needed for {article} {kind} file; choose one of {shown}.")
+    folded = {name.casefold(): name for name in reversed(names)}
+    near = difflib.get_close_matches(target.casefold(), folded, 1)
+    advice = f"did you mean {folded[near[0]]!r}? It has {shown}." if near else f"choose one of {shown}."
+    raise ValueError(f"{option}: there is no column {target!r} in {path.name}; {advice}")
 
 
 def _target(path: Path, column: Any) -> np.ndarray:
@@ -113,25 +417,3 @@ def _target(path: Path, column: Any) -> np.ndarray:
     if column.isna().any():
         raise nonfinite(path, "target", column.name)
     return column.to_numpy(np.float64) if pd.api.types.is_numeric_dtype(column) else column.to_numpy(str)
-
-
-def _check_csv(path: Path) -> tuple[list[str], int]:
-    """The header and the lines that it takes.
-
-    ValueError where it is missing, or for a ragged line, which pandas would pad with NaN or cut.
-    """
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file)
-        header = next((row for row in reader if row), [])
-        if not header:
-            raise ValueError(f"path: {path.name} is empty; give a file with at least one row of data.")
-        if all(re.fullmatch(_NUMBER, name.strip()) for name in header):
-            raise ValueError(f"path: {path.name} starts with numbers; add a header line with the column names.")
-        lines = reader.line_num
-        for row in reader:
-            if row and len(row) != len(header):
-                raise ValueError(
-                    f"path: line {reader.line_num} of {path.name} has {len(row)} fields where the header has "
-                    f"{len(header)}; correct that line."
-                )
-    return header, lines

@@ -5,3 +5,4 @@ from .lda import SparseLDA as SparseLDA
 from .low_rank import LowRankRegressor as LowRankRegressor
 from .precision import SparsePrecision as SparsePrecision
 from .regressor import SparseRegressor as SparseRegressor
+from .tables import TablePreprocessor as TablePreprocessor

@@ -19,12 +19,13 @@ from .._cache import disk_cache
 from .._solve import solve
 from .._types import ArrayLike, replace, seeded
 from ..certificates.certificate import Certificate, certificate
+from ..certificates.exchanges import Swaps, best_swaps
 from ..grids.choose import BY_FOLDS, choose
 from ..grids.path import Path
 from ..iteration.results import FIRED, RESULTS, Solution
 from ..losses import AbstractLoss
 from ..objectives import LinearModel
-from ..thresholds import GroupSparsity
+from ..thresholds import GroupSparsity, Sparsity
 from . import parameters, selection
 from .padding import Padding
 
@@ -85,9 +86,10 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         by_folds, refit = parameters.make_rule(self.rule, self.one_se), 1.0
         seed = parameters.make_seed(self.random_state)
         counted = weights > 0
-        folds = None
+        folds: Any = None
+        cv, seen = selection.split_triples(self.cv, X)
         if k == "cv":
-            folds = selection.make_folds(self.cv, y, counted, loss.classification, seed)
+            folds = selection.make_folds(cv, y, counted, loss.classification, seed)
             if folds is None:
                 k = "ebic"
                 self._warn(
@@ -97,6 +99,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             X = X[counted] if issparse(X) else np.asfortranarray(X[counted])
             weights = weights[counted]
             targets = [target[counted] for target in targets]
+            seen = [part[counted] for part in seen]
         names = getattr(self, "feature_names_in_", ())
         template = parameters.make_threshold(self.groups, self.keep, self.positive, self.bounds, X.shape[1], names)
         template = replace(template, k=np.int32(0 if isinstance(k, str) else k))
@@ -114,15 +117,22 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
         with disk_cache(), jax.enable_x64(X.dtype == np.float64):
             key = seeded(seed)
-            first = LinearModel(
-                padding.design(X),
-                padding.targets(targets[0]),
-                loss,
-                l2=padding.l2(self._default_l2 if l2 is None else l2),
-                sample_weight=padding.weights(weights / weights.max()),
-                fit_intercept=self.fit_intercept,
-                standardize=self.standardize,
-            )
+
+            def model_of(X: Any) -> LinearModel:
+                return LinearModel(
+                    padding.design(X),
+                    padding.targets(targets[0]),
+                    loss,
+                    l2=padding.l2(self._default_l2 if l2 is None else l2),
+                    sample_weight=padding.weights(weights / weights.max()),
+                    fit_intercept=self.fit_intercept,
+                    standardize=self.standardize,
+                )
+
+            first = model_of(X)
+            if folds is not None and seen:
+                views = [selection.view(model_of(part)) for part in seen]
+                folds = [(*fold, see) for fold, see in zip(folds, views, strict=True)]
             others = (jnp.asarray(padding.targets(target), first.dtype) for target in targets[1:])
             models = [first, *(replace(first, y=y) for y in others)]
             ending: dict[str, Any] = {"key": key, "max_steps": max_steps, "termination": termination, "throw": False}
@@ -208,6 +218,26 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 certificates = [certificate(padding.model(model), *fit) for model, *fit in fits]
             self._certificates = self._one_or_all(certificates)
         return self._certificates
+
+    @property
+    def swaps_(self) -> Swaps | list[Swaps | None] | None:
+        """For each chosen feature its best substitute, see `plot.best_swaps`; None where there is nothing to exchange.
+
+        For plain sparsity (`keep` counted as chosen) and a smooth loss. It is computed from the training data at every
+        access: None when `certificate_` was read, and after unpickling.
+        """
+        check_is_fitted(self)
+        if self not in _EVIDENCE:
+            return None
+        padding, fits = _EVIDENCE[self]
+        swaps: list[Swaps | None] = []
+        with disk_cache():
+            for model, threshold, solution in fits:
+                plain = isinstance(threshold, Sparsity) and threshold.structure == "entries"
+                some = 0 < np.count_nonzero(solution.support.mask) < padding.p
+                exchanged = plain and some and model.loss.twice_differentiable
+                swaps.append(best_swaps(padding.model(model), solution) if exchanged else None)
+        return self._one_or_all(swaps)
 
     def _warn(self, sentence: str, category: type[Warning] = ConvergenceWarning) -> None:
         warnings.warn(f"{type(self).__name__}: {sentence}", category, stacklevel=4)

@@ -62,8 +62,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         bounds: (lower, upper), each None, a number or (p,), in original units, with lower <= 0 <= upper.
         class_weight: None, "balanced" (equal total weight), or {label: weight}; multiplies `sample_weight`.
         cv: number of folds, shuffled and stratified (fewer, with a warning, where a class has fewer samples); any
-            scikit-learn splitter; or pairs (train, test). A class with a single sample leaves no folds: then ebic takes
-            over, with a warning.
+            scikit-learn splitter; pairs (train, test); or a list of triples (train, test, X) with the (n, p) features
+            as that fold sees them, such as with missing values filled from its training rows. A class with a single
+            sample leaves no folds: then ebic takes over, with a warning.
         rule: how k="cv" chooses. "strong-ridge": features are searched at every l2, their coefficients fitted again at
             a tenth of it, and these scored on the folds; of the best k of every l2 the one with the largest l2 whose
             score is not clearly worse than the best is taken, see `choose` (at an l2 that is given there is no refit).
@@ -93,14 +94,16 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         certificate_: `Certificate` of the chosen features at l2_, computed when it is first read. The estimator holds
             on to the training data until then; pickles and saved files do not, and it is None after them unless it was
             read before.
+        swaps_: for each chosen feature its best substitute and what that would cost, see `plot.best_swaps`; computed
+            at every access, and None once `certificate_` was read, after unpickling, and where there is none.
         result_: how the final fit ended, a name in `RESULTS`.
         fired_: names of the stopping criteria that held, "none" if none did.
         objective_value_: the objective at coef_ and refit_l2_.
         history_: dict of arrays with one entry per step, see `Info`.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
-    With several classes, path_, certificate_, result_, fired_, objective_value_ and history_ are lists with an item for
-    each (but not with loss="softmax").
+    With several classes, path_, certificate_, swaps_, result_, fired_, objective_value_ and history_ are lists with an
+    item for each (but not with loss="softmax").
 
     Raises:
         ValueError: in `fit`, for data or parameters out of range, or y with fewer than two classes; the message names

@@ -54,7 +54,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         positive: all coefficients >= 0.
         bounds: (lower, upper), each None, a number or (p,), in original units, with lower <= 0 <= upper.
         cv: number of folds, shuffled (fewer, with a warning, where there are fewer samples); any scikit-learn splitter;
-            or pairs (train, test). A single sample leaves no folds: then ebic takes over, with a warning.
+            pairs (train, test); or a list of triples (train, test, X) with the (n, p) features as that fold sees them,
+            such as with missing values filled from its training rows. A single sample leaves no folds: then ebic takes
+            over, with a warning.
         rule: how k="cv" chooses. "strong-ridge": features are searched at every l2, their coefficients fitted again at
             a tenth of it, and these scored on the folds; of the best k of every l2 the one with the largest l2 whose
             score is not clearly worse than the best is taken, see `choose` (at an l2 that is given there is no refit).
@@ -82,6 +84,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         certificate_: `Certificate` of the chosen features at l2_, computed when it is first read. The estimator holds
             on to the training data until then; pickles and saved files do not, and it is None after them unless it was
             read before.
+        swaps_: for each chosen feature its best substitute and what that would cost, see `plot.best_swaps`; computed
+            at every access, and None once `certificate_` was read, after unpickling, and where there is none.
         result_: how the final fit ended, a name in `RESULTS`.
         fired_: names of the stopping criteria that held, "none" if none did.
         objective_value_: the objective at coef_ and refit_l2_.

@@ -3,15 +3,17 @@
 import dataclasses
 import numbers
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
+from .._types import replace
 from ..grids.cross_validation import CrossValidation
 from ..grids.path import Path
+from ..objectives import LinearModel
 from ..thresholds.base import default_k_max
 from .padding import Padding, bucket
 from .parameters import check_count
@@ -63,6 +65,22 @@ def make_levels(samples: float, available: int, padding: Padding, threshold: Any
         padded = default_ks(padding.size[0] if samples == padding.n else bucket(int(samples)), room)
     k_max = default_k_max(padded, room, threshold.least_k_max)
     return Levels(ks, np.pad(ks, (0, padded.size - ks.size), mode="edge"), k_max)
+
+
+def split_triples(cv: Any, X: Any) -> tuple[Any, list[np.ndarray]]:
+    """Pairs (train, test) and the features that each fold sees, of a list of triples; anything else and no features."""
+    if not (isinstance(cv, list) and cv and all(isinstance(fold, tuple) and len(fold) == 3 for fold in cv)):
+        return cv, []
+    seen = [np.asfortranarray(part, X.dtype) for *_, part in cv]
+    for part in seen:
+        if part.shape != X.shape or not np.isfinite(part).all():
+            raise ValueError(f"cv: the features of a fold need the shape of X, {X.shape}, and finite values.")
+    return [(train, test) for train, test, _ in cv], seen
+
+
+def view(model: LinearModel) -> Callable[[LinearModel], LinearModel]:
+    """What puts the targets of another objective on the features of this one."""
+    return lambda other: replace(model, y=other.y)
 
 
 def make_folds(

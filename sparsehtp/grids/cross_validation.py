@@ -111,7 +111,9 @@ def cross_validate(
             working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds.
             `choose` solves again at the chosen (k, l2), from the row of the path.
         folds: a number of folds (shuffled by the key; stratified for classification losses, whole groups if there are
-            groups), any scikit-learn splitter, or an iterable of (train, test) indices or masks.
+            groups), any scikit-learn splitter, or an iterable of (train, test) indices or masks. A list of triples
+            (train, test, see) changes the data in each fold, by a function of the objective that gives one of the same
+            shape, for example with missing values filled from the training rows.
         groups: (n,) group label of every sample, for the splitter.
         scoring: None: the mean loss; "error": the share of wrong labels of a classification loss.
         refit: score every support with its coefficients fitted again at this part of l2 (`path` keeps those at l2).
@@ -127,6 +129,23 @@ def cross_validate(
     The score of the chosen row is optimistic, as it is a minimum over the grid: judge a model on data that had no part
     in the choice, or by an outer cross-validation.
     """
+    if isinstance(folds, list) and folds and all(isinstance(fold, tuple) and len(fold) == 3 for fold in folds):
+        pairs = [(train, test) for train, test, _ in folds]
+
+        def of_part(part: str, objective: Any) -> CrossValidation:
+            store = None if checkpoint is None else Folder(checkpoint) / part
+            options: Any = {"scoring": scoring, "refit": refit, "checkpoint": store, "progress": progress}
+            return cross_validate(
+                objective, ks, l2s, pairs, threshold, solver, key=key, groups=groups, memory=memory, **options
+            )
+
+        # All folds of every objective, so that all are one program.
+        runs = [of_part(str(i), see(objective)) for i, (*_, see) in enumerate(folds)]
+        return dataclasses.replace(
+            of_part("all", objective),
+            scores=np.stack([run.scores[i] for i, run in enumerate(runs)]),
+            results=np.stack([run.results[i] for i, run in enumerate(runs)]),
+        )
     if getattr(objective, "sample_weight", None) is None:
         raise TypeError(f"objective: folds are sample weights, which this {type(objective).__name__} has none of.")
     if scoring not in (None, "error") or (scoring == "error" and not _classifies(objective)):

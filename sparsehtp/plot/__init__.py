@@ -1,5 +1,7 @@
 """Figures; they need `pip install sparsehtp[plot]`."""
 
+from ..certificates.exchanges import Swaps as Swaps
+from ..certificates.exchanges import best_swaps as best_swaps
 from .cv import plot_cv as plot_cv
 from .fit import plot_fit as plot_fit
 from .graph import as_graph as as_graph
@@ -11,6 +13,4 @@ from .proof import plot_proof as plot_proof
 from .ranks import plot_ranks as plot_ranks
 from .stability import plot_stability as plot_stability
 from .style import new_figure as new_figure
-from .swaps import Swaps as Swaps
-from .swaps import best_swaps as best_swaps
 from .swaps import plot_swap_gains as plot_swap_gains

@@ -63,7 +63,7 @@ def test_npz(tmp_path, target):
 
 
 TEXTS = {
-    "extension": ("a.xlsx", "a,t\n1,2\n", {"target": "t"}, r"'\.xlsx'.*use \.csv"),
+    "extension": ("a.ods", "a,t\n1,2\n", {"target": "t"}, r"'\.ods'.*use \.csv"),
     "no target": ("a.csv", "a,t\n1,2\n", {}, "target: is needed.*a, t"),
     "missing target": (
         "a.csv",
@@ -111,10 +111,77 @@ def test_bad_text(tmp_path, name):
     assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
 
 
-def test_not_utf8(tmp_path):
-    (tmp_path / "a.csv").write_bytes("größe,t\n1,2\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="UTF-8"):
-        load_file(tmp_path / "a.csv", "t")
+ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252", "latin-1"]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_separators_and_encodings(tmp_path, separator, encoding):
+    """The same table, however it is written; where cells are not cut by commas, a comma may be the decimal sign."""
+    for point in "." if separator == "," else ".,":
+        rows = [["größe", "b c", "t"], ["1.5", "0", "é"], ["-2e3", "3.25", "no"]]
+        text = "\n".join(separator.join(row) for row in rows) + "\n"
+        (tmp_path / "a.csv").write_bytes(text.replace(".", point).encode(encoding))
+        data = load_file(tmp_path / "a.csv", "t")
+        np.testing.assert_array_equal(data.X, [[1.5, 0], [-2000, 3.25]])
+        assert data.feature_names == ["größe", "b c"] and data.y.tolist() == ["é", "no"]
+
+
+@pytest.mark.parametrize("suffix", [".csv.gz", ".csv.bz2", ".csv.zst", ".tsv.gz"])
+def test_compressed_tables(tmp_path, suffix):
+    opens = {".gz": gzip.open, ".bz2": bz2.open}
+    if suffix.endswith("zst"):
+        opens[".zst"] = pytest.importorskip("zstandard", reason=".zst files need zstandard, an option").open
+    path = tmp_path / f"a{suffix}"
+    with opens[path.suffix](path, "wb") as file:
+        file.write(b"a,t\n1,2\n3,4\n")
+    data = load_file(path, "t")
+    np.testing.assert_array_equal(data.X, [[1], [3]])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="damaged or cut off"):
+        load_file(path, "t")
+    with opens[path.suffix](path, "wb") as file:
+        file.write(b"a,t\n" + b"1,2\n" * 100_000)
+    with pytest.raises(ValueError, match="more than the limit"):
+        load_file(path, "t", max_bytes=200_000)
+
+
+def test_excel(tmp_path):
+    """The first sheet, without the rows and columns that are empty."""
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("openpyxl", reason="Excel files need openpyxl, which is an optional dependency")
+    path = tmp_path / "a.xlsx"
+    with pd.ExcelWriter(path) as book:
+        frame = pd.DataFrame({"a": X[:, 0], "t": ["u", "v"], "b": X[:, 1]})
+        frame.to_excel(book, sheet_name="first", index=False, startrow=1, startcol=1)
+        frame.to_excel(book, sheet_name="second", index=False)
+    data = load_file(path, "t")
+    np.testing.assert_array_equal(data.X, X[:, :2])
+    assert data.y.tolist() == ["u", "v"] and data.feature_names == ["a", "b"]
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(ValueError, match="damaged or no Excel"):
+        load_file(path, "t")
+
+
+@pytest.mark.parametrize(("package", "name"), [("openpyxl", "a.xlsx"), ("zstandard", "a.csv.zst")])
+def test_without_a_package_one_sentence_names_it(tmp_path, monkeypatch, package, name):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"needs .*{package}; run `pip install sparsehtp\[cli,\w+\]`\.$"):
+        load_file(write(tmp_path / name, "x"), "t")
+
+
+def test_a_name_that_occurs_twice_is_an_error(tmp_path):
+    for header in ("a,a,t", "t,a,t"):
+        with pytest.raises(ValueError, match="occurs twice"):
+            load_file(write(tmp_path / "a.csv", f"{header}\n1,2,3\n4,5,6\n"), "t")
+
+
+def test_the_nearest_name_is_suggested(tmp_path):
+    with pytest.raises(ValueError, match=r"'Prize'.*did you mean 'price'"):
+        load_file(write(tmp_path / "a.csv", "a,price\n1,2\n"), "Prize")
+    with pytest.raises(ValueError, match="is a folder"):
+        load_file(tmp_path, "t")
 
 
 def test_missing_file(tmp_path):

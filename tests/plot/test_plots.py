@@ -187,6 +187,46 @@ def test_best_swaps_are_those_of_least_squares(x64):
         best_swaps(model, solution._replace(support=sht.Support(np.arange(7), np.ones(7, bool))))
 
 
+@pytest.mark.parametrize("standardize", [False, True])
+def test_best_swaps_are_those_of_logistic_regression(x64, standardize):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 6)) * [1, 2, 1, 1, 3, 1] + 4
+    y = np.where(X[:, 1] - X[:, 4] + rng.standard_normal(60) > 0, 1.0, -1.0)
+    model = sht.LinearModel(X, y, sht.Logistic(), 0.05, fit_intercept=True, standardize=standardize)
+    solution = sht.solve(model, sht.Sparsity(2), sht.HTP())
+    swaps = best_swaps(model, solution)
+    for i, substitute, gain in zip(swaps.features, swaps.substitutes, swaps.gains, strict=True):
+        (kept,) = set(swaps.features.tolist()) - {i}
+        values = {
+            j: float(sht.solve(model, sht.Sparsity(0, keep=[kept, j]), sht.HTP()).value)
+            for j in set(range(6)) - set(swaps.features.tolist())
+        }
+        assert substitute == min(values, key=values.get)
+        np.testing.assert_allclose(gain, float(solution.value) - min(values.values()), rtol=1e-6)
+
+
+def test_an_identical_column_is_a_substitute_without_loss(x64):
+    X, y, _ = make_regression(30, 7, 3, snr=2, seed=0)
+    twin = np.c_[X, X[:, [0, 1, 2, 3, 4, 5, 6]]]
+    model = sht.LinearModel(twin, y, l2=1e-3, fit_intercept=True)
+    swaps = best_swaps(model, sht.solve(model, sht.Sparsity(2), sht.ForwardSelection()))
+    assert (abs(swaps.features - swaps.substitutes) == 7).all()
+    np.testing.assert_allclose(swaps.gains, 0, atol=1e-12)
+
+
+def test_swaps_of_an_estimator():
+    X, y, _ = make_regression(30, 7, 3, snr=2, seed=0)
+    regressor = sht.SparseRegressor(3, l2=1e-3, solver="htp").fit(X, y)
+    with jax.enable_x64(True):
+        model = sht.LinearModel(X, y, l2=1e-3, fit_intercept=True, standardize=True)
+        swaps = best_swaps(model, sht.solve(model, sht.Sparsity(3), sht.HTP()))
+    for name in ("features", "substitutes", "gains", "value"):
+        np.testing.assert_allclose(getattr(regressor.swaps_, name), getattr(swaps, name), rtol=1e-9)
+    assert sht.SparseRegressor(3, positive=True, solver="htp").fit(X, y).swaps_ is None
+    assert sht.SparseRegressor(0, solver="htp").fit(X, y).swaps_ is None
+    assert regressor.certificate_ is not None and regressor.swaps_ is None  # the data are gone
+
+
 @pytest.mark.parametrize("m", [3, 60])
 def test_swap_gains(m):
     rng = np.random.default_rng(m)

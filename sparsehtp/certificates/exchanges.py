@@ -1,0 +1,117 @@
+"""What each chosen feature is worth: by how much its best substitute changes the objective."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from .._programs import program
+from .._threads import one_blas_thread
+from .._types import in_double
+from ..objectives import LinearModel, QuadraticForm
+from ..thresholds import Sparsity
+from ..thresholds.base import next_power_of_two
+from .certificate import BATCH, _coefficients, _Fit, _internal, _refit_values, _units
+
+TRIED = 4  # substitutes for each feature that are fitted again, where the objective is not quadratic
+
+
+class Swaps(NamedTuple):
+    """The best exchange of each chosen feature, all coefficients fitted again. NumPy arrays.
+
+    Attributes:
+        features: (m,) the chosen features.
+        substitutes: (m,) the feature that replaces each one best.
+        gains: (m,) decrease of F by that exchange: positive where it is an improvement.
+        value: F at the solution.
+        n_features: p.
+    """
+
+    features: Int[np.ndarray, "m"]
+    substitutes: Int[np.ndarray, "m"]
+    gains: Float[np.ndarray, "m"]
+    value: float
+    n_features: int
+
+
+def best_swaps(objective: Any, solution: Any) -> Swaps:
+    """Exchange each chosen feature for its best substitute, and fit again.
+
+        gain_i = F(x) - min over j not in S of min {F(w) : supp w in S - i + j}
+
+    Args:
+        objective: the smooth objective that was minimised, with concrete arrays.
+        solution: a `Solution` on some but not all features; without bounds.
+
+    Returns:
+        `Swaps`, in the order of the features. For losses other than the squared one the substitute is the best of the
+        four that are best to second order, and its gain is exact.
+
+    Raises:
+        ValueError: if every feature is chosen, or none.
+
+    One product of the data with the chosen columns, whatever p is, and for losses other than the squared one four
+    refits per feature.
+    """
+    chosen = np.unique(np.asarray(solution.support.idx)[np.asarray(solution.support.mask)])
+    p = objective.n_coefficients
+    if not 0 < chosen.size < p:
+        raise ValueError(f"solution: needs some but not all of the {p} features, got {chosen.size} of them.")
+    with one_blas_thread(), jax.enable_x64(True):
+        threshold = Sparsity(chosen.size)
+        if isinstance(objective, LinearModel | QuadraticForm):
+            objective, threshold = in_double((objective, threshold))
+        threshold = threshold.bind(objective)
+        w, intercept = _coefficients(objective, solution), jnp.asarray(solution.intercept, objective.dtype)
+        units, _ = _units(objective, threshold, solution.support)
+        x, _ = _internal(objective, threshold, w, intercept, units)
+        rows, diagonal, rhs = jax.device_get(_local(objective, x, units.idx[objective.n_free :]))
+        scores = _scores(rows, diagonal, rhs, chosen)
+        value = float(solution.value)
+        if objective.quadratic:
+            substitutes = scores.argmax(axis=1)
+            gains = scores.max(axis=1)
+        else:
+            fit = _Fit(objective, threshold, x, units, chosen, 0.0, objective.dtype)
+            substitutes, gains = _refitted(fit, scores, value)
+    return Swaps(chosen, substitutes, gains, value, p)
+
+
+@program
+def _local(objective: Any, x: Float[Array, "d"], idx: Int[Array, "m"]) -> tuple[Array, Array, Array]:
+    equations = objective.normal_equations(x)
+    return equations.columns(idx), equations.diagonal, equations.rhs
+
+
+def _scores(rows: np.ndarray, diagonal: np.ndarray, rhs: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """(m, p) gains of the exchanges of each chosen feature, as `swap_scan` derives them; -inf for chosen ones."""
+    R = rows[: chosen.size]
+    inverse = np.linalg.pinv(R[:, chosen], hermitian=True)
+    c, d, H = inverse @ rhs[chosen], np.diag(inverse), inverse @ R
+    g = rhs - c @ R
+    c, d = c[:, None], np.where(d > 0, d, 1)[:, None]
+    q = np.maximum(diagonal - np.sum(R * H, axis=0), 0) + H**2 / d
+    usable = q > 100 * np.finfo(q.dtype).eps * diagonal
+    entering = np.where(usable, (g + c / d * H) ** 2 / np.where(usable, q, 1), 0)
+    gains = (entering - c**2 / d) / 2
+    gains[:, chosen] = -np.inf
+    return gains
+
+
+def _refitted(fit: _Fit, scores: np.ndarray, value: float) -> tuple[np.ndarray, np.ndarray]:
+    """For each place the best of a few substitutes, by refits."""
+    tried = min(TRIED, fit.others.size)
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :tried]
+    places, new = np.repeat(fit.places, tried), best.ravel().astype(np.int32)
+    # The width of the certificate's refits, whose program this is.
+    pairs = fit.places.size * fit.others.size
+    width = min(next_power_of_two(max(pairs, BATCH)), 1024)
+    values = np.empty(new.size)
+    for start in range(0, new.size, width):
+        each = np.minimum(np.arange(start, start + width), new.size - 1)
+        part = _refit_values(fit.objective, fit.threshold, fit.x, fit.units, places[each], new[each])[0]
+        values[each] = np.asarray(part)
+    gains = np.where(np.isfinite(values), value - values, -np.inf).reshape(best.shape)
+    return best[np.arange(len(best)), gains.argmax(axis=1)], gains.max(axis=1)

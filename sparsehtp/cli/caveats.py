@@ -1,0 +1,83 @@
+"""What a fit does not mean, and what its features could be exchanged for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import sparsehtp as sht
+
+EXACT = 1e-10  # 1 - R2 of a fit without an error
+NEARLY = 0.01  # share of the objective that an exchange may cost to be called nearly free
+
+
+def caveat(estimator: Any, X: Any, y: np.ndarray) -> dict[str, Any]:
+    """A sentence (None: nothing to say) where a fit means less than it looks like, and whether a picture helps."""
+    n, chosen = X.shape[0], int(np.count_nonzero(estimator.support_))
+    known = chosen + estimator.fit_intercept
+    classifier = isinstance(estimator, sht.SparseClassifier)
+    sentence, drawn = None, False
+    if not chosen:
+        why = " No feature predicts held-out rows better." if estimator.cv_results_ is not None else ""
+        sentence = f"No feature was chosen: the model predicts the same for every row, and nothing can be proved.{why}"
+    elif n <= known:
+        sentence = (
+            f"{n} rows cannot determine {chosen} coefficients{' and an intercept' if estimator.fit_intercept else ''}: "
+            f"nearly any features fit them as well, so this choice means nothing; use a k far below {n}."
+        )
+    elif classifier and _separates(estimator, X, y):
+        drawn = True
+        sentence = (
+            "The chosen features separate the classes without an error: the sizes of the coefficients are those of the "
+            "ridge, and other features may separate them as well; judge the model on other rows (--test-size)."
+        )
+    elif not classifier and estimator.score(X, y) > 1 - EXACT:
+        sentence = (
+            "The chosen features give the target exactly, so there is no error to learn from; is one of them made "
+            "from the target?"
+        )
+    return {"caveat": sentence, "drawn": sentence is None or drawn}
+
+
+def _separates(estimator: Any, X: Any, y: np.ndarray) -> bool:
+    scores = estimator.decision_function(X)
+    return bool((np.where(y == estimator.classes_[1], scores, -scores) > 0).all())
+
+
+def add_substitutes(model: dict[str, Any], swaps: Any, names: Sequence[str]) -> None:
+    """To each chosen feature of a described fit its best substitute and the share of the objective it costs."""
+    if swaps is None or not swaps.value or not model["drawn"]:
+        return
+    shares = -swaps.gains / abs(swaps.value)
+    found = {
+        int(i): {"name": names[j], "more_loss": float(share)}
+        for i, j, share in zip(swaps.features, swaps.substitutes, shares, strict=True)
+    }
+    for feature in model["coefficients"]:
+        feature["substitute"] = found.get(feature["index"])
+
+
+def exchanges(model: dict[str, Any]) -> list[str]:
+    """The exchanges that cost nearly nothing, as sentences."""
+    pairs = [(each["name"], each["substitute"]) for each in model["coefficients"] if each.get("substitute")]
+    return [
+        f"{name} could be {other['name']} at {_cost(other['more_loss'])}"
+        for name, other in sorted(pairs, key=lambda pair: pair[1]["more_loss"])
+        if abs(other["more_loss"]) <= NEARLY
+    ]
+
+
+def _cost(share: float) -> str:
+    if abs(share) < 1e-6:
+        return "no loss"
+    return f"{abs(100 * share):.2g}% {'more' if share > 0 else 'less'} loss"
+
+
+def substitute(feature: dict[str, Any]) -> str:
+    """The best substitute of a feature, in a cell."""
+    other = feature.get("substitute")
+    if other is None:
+        return ""
+    share = 100 * other["more_loss"]
+    cost = "0%" if abs(share) < 1e-4 else f"{share:+.2g}%" if abs(share) < 10 else f"{share:+.0f}%"
+    return f"{other['name']} ({cost if share < 1000 else 'over +1000%'})"

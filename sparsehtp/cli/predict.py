@@ -1,0 +1,79 @@
+"""New rows: the path of `predict`."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from sklearn.pipeline import Pipeline
+
+import sparsehtp as sht
+
+from ..datasets.files import MAX_BYTES, TABLES, check_file, format_of
+from ..datasets.tables import read_table
+from ..io import check_output, write_whole
+from .common import one_sentence
+
+
+def run(model: Path, file: Path, out: Path | None) -> None:
+    """Predict the rows of a table and write them; exits with 2 for bad input."""
+    errors = Console(stderr=True)
+    with one_sentence(errors, ValueError, OSError, ImportError):
+        if out is not None:
+            if out.is_dir():
+                raise OSError(f"out: {out} is a folder; name a file, for example {out / 'predictions.csv'}.")
+            check_output(out.absolute().parent)
+        predictions = predict(_loaded(model), file)
+        text = predictions.to_csv(index=False, lineterminator="\n")
+        if out is None:
+            sys.stdout.write(text)
+        else:
+            out.absolute().parent.mkdir(parents=True, exist_ok=True)
+            write_whole(out, lambda target: target.write(text.encode()))
+            errors.print(f"{len(predictions)} predictions written to {out.absolute()}", highlight=False, soft_wrap=True)
+
+
+def _loaded(path: Path) -> Pipeline:
+    if not path.is_file():
+        raise FileNotFoundError(f"model: there is no file {path}; write it by `sparsehtp fit --save`.")
+    model = sht.load(path)
+    if not (isinstance(model, Pipeline) and isinstance(model[0], sht.TablePreprocessor)):
+        raise ValueError(
+            f"model: {path.name} was not fitted to a table; use sparsehtp.load and the model's predict in Python."
+        )
+    return model
+
+
+def predict(model: Pipeline, file: Path) -> pd.DataFrame:
+    """The id, if there is one, and the prediction of every row; of two classes the probability of the second too.
+
+    Raises:
+        ValueError: for a file that is no table, or lacks a column of the fit or holds another kind of cells in it.
+    """
+    check_file(file)
+    if format_of(file) not in TABLES:
+        raise ValueError(f"path: {file.name} is no table; give a .csv, .xlsx or .parquet file.")
+    table, estimator = model[0], model[-1]
+    id = getattr(table, "id", None)
+    frame = read_table(file, [name for name in (*table.texts_, id) if name is not None], MAX_BYTES).frame
+    frame.columns = [str(name) for name in frame.columns]
+    frame = frame.loc[:, [name in {*table.group_names_, id} for name in frame.columns]]
+    if not len(frame):
+        raise ValueError(f"path: {file.name} has 0 rows of data below its header; at least one is needed.")
+    try:
+        X = table.transform(frame).astype(estimator.coef_.dtype)
+    except ValueError as error:
+        raise ValueError(f"path: {file.name}{str(error).removeprefix('X')}") from error
+    columns: dict[str, Any] = {} if id is None or id not in frame.columns else {id: frame[id].to_numpy()}
+    columns["prediction"] = _plain(estimator.predict(X))
+    if hasattr(estimator, "predict_proba"):
+        columns[f"probability of {_plain(estimator.classes_)[1]}"] = estimator.predict_proba(X)[:, 1]
+    return pd.DataFrame(columns)
+
+
+def _plain(values: np.ndarray) -> np.ndarray:
+    """Labels that are whole numbers, as such."""
+    whole = values.dtype.kind == "f" and (values == np.round(values)).all() and np.abs(values).max() < 2**53
+    return values.astype(int) if whole else values

@@ -1,0 +1,352 @@
+"""Tables before a fit: what is wrong with them, all at once, and the numbers that are made of them."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+from sklearn.pipeline import Pipeline
+
+from ..datasets import Data, load_file
+from ..datasets.files import MAX_BYTES, TABLES, check_file, format_of
+from ..datasets.tables import check_target, read_table
+from ..estimators import TablePreprocessor
+from ..estimators.parameters import LOSSES
+from ..estimators.tables import FILLS, as_numbers, bad_cells, kind_of, kinds_of, shown_cells, shown_names, shown_rows
+from .common import name_of
+from .options import Problem, TableOptions
+from .report import print_warning
+
+MOST_LISTED = 8  # columns with one problem
+COUNTS = "numbers the rows, like an identifier"
+FEW = 20  # rows below which a column may predict a target, or count rows, by chance
+
+
+class Problems(ValueError):
+    """What stops a fit, a pair (column, sentence) each."""
+
+    def __init__(self, source: str, found: Sequence[tuple[str, str]]) -> None:
+        self.source, self.found = source, found
+        super().__init__("; ".join(f"{name}: {text}" for name, text in found))
+
+    def print_to(self, errors: Console) -> None:
+        """All of them, a line or two each."""
+        has = "1 problem" if len(self.found) == 1 else f"{len(self.found)} problems"
+        errors.print(
+            f"[bold red]Error:[/] {escape(self.source)} has {has}; nothing was fitted. Rows count as in the file.",
+            soft_wrap=True,
+        )
+        grid = Grid.grid(padding=(0, 2))
+        grid.add_column(style="bold", overflow="fold", max_width=24)
+        grid.add_column(overflow="fold")
+        for name, text in self.found:
+            grid.add_row(f"  {escape(name)}", escape(text))
+        errors.print(grid)
+
+
+class TableData(NamedTuple):
+    """A table that can be fitted, with the fields of `Data`.
+
+    Attributes:
+        X: (n, p) data frame of the columns used, and of the id if there is one, as they are in the file.
+        y: (n,) numbers or labels.
+        feature_names, target_name: as in `Data`.
+        preprocessor: makes numbers of X; not fitted.
+        notes: how the file was read, and what was left out.
+        doubts: pairs (column, sentence) that a person should know.
+    """
+
+    X: pd.DataFrame
+    y: np.ndarray
+    feature_names: Sequence[str]
+    target_name: str
+    preprocessor: TablePreprocessor
+    notes: Sequence[str]
+    doubts: Sequence[tuple[str, str]]
+
+
+def load(path: Path, target: str | None, options: TableOptions, problem: Problem) -> Data | TableData:
+    """The data of a file: checked, where they are a table.
+
+    Raises:
+        Problems: for a table that cannot be fitted.
+        ValueError, OSError, ImportError: as `load_file`, and for options that no table is there for.
+    """
+    check_file(path)
+    if format_of(path) not in TABLES:
+        if options != TableOptions():
+            raise ValueError(
+                f"path: {path.name} is no table, so that --drop, --id, --missing and --dummies do not apply."
+            )
+        return load_file(path, target)
+    apart = [name for name in (target, options.id, *options.drop) if name is not None]
+    frame, notes = read_table(path, apart, MAX_BYTES)
+    frame.columns = [str(name) for name in frame.columns]
+    names = list(frame.columns)
+    check_target(path, names, target)
+    for option, wanted in (("drop", options.drop), ("id", [options.id] if options.id is not None else [])):
+        for name in wanted:
+            check_target(path, names, name, option=option)
+    return check(frame, str(target), options, problem, path.name, notes)
+
+
+def check(
+    frame: pd.DataFrame, target: str, options: TableOptions, problem: Problem, source: str, notes: Sequence[str] = ()
+) -> TableData:
+    """The table without what the options leave out, or all of its problems at once."""
+    notes, errors = list(notes), []
+    twice = [name for name, times in Counter(frame.columns).items() if times > 1]
+    for name in twice:
+        places = ", ".join(str(j + 1) for j, each in enumerate(frame.columns) if each == name)
+        errors.append((name, f"the name of columns {places}; rename or remove all but one"))
+    frame = frame.loc[:, ~frame.columns.isin([*options.drop, *(name for name in twice if name != target)])]
+    frame = frame.loc[:, ~frame.columns.duplicated()]
+    outside = [name for name in (target, options.id) if name is not None]
+    features = frame.drop(columns=outside)
+    gaps = features.isna().to_numpy()
+    if options.missing == "drop-columns" and gaps.any():
+        names = list(features.columns[gaps.any(axis=0)])
+        notes.append(f"left out, for missing values: {shown_names(names)}")
+        features = features.loc[:, ~gaps.any(axis=0)]
+    if options.missing == "drop-rows":
+        bad = gaps.any(axis=1) | frame[target].isna().to_numpy()
+        if bad.any():
+            notes.append(f"{bad.sum()} of {bad.size} rows left out, for missing values")
+            frame, features = frame[~bad], features[~bad]
+    kinds = kinds_of(features)
+    if options.missing in FILLS:
+        empty = [name for name in features.columns if kinds[name] == "number" and features[name].isna().any()]
+        if empty:
+            notes.append(f"missing values of {shown_names(empty)} filled with the {options.missing} of the rows fitted")
+    errors += _of_rows(frame, target, features)
+    values, plain = _numbers_of(features, kinds)
+    odd = ~(plain & np.isfinite(values).all(axis=0))
+    errors += _listed([(name, _of_cells(features[name], kinds[name], options)) for name in features.columns[odd]])
+    if errors:
+        raise Problems(source, errors)
+    y = frame[target]
+    y = y.to_numpy(np.float64) if kind_of(y) == "number" else y.astype(str).to_numpy(str)
+    missing = options.missing.replace("-", "_") if options.missing in FILLS else "error"
+    preprocessor = TablePreprocessor(missing, dummies=options.dummies, id=options.id)
+    classes = LOSSES[name_of(problem.loss)]().classification
+    doubts = _listed(_doubts(features, kinds, values, y, classes))
+    named = features if options.id is None else features.assign(**{options.id: frame[options.id]})
+    return TableData(named, y, list(features.columns), target, preprocessor, notes, doubts)
+
+
+def show(errors: Console, data: Any) -> None:
+    """The notes and doubts about a table, before it is fitted."""
+    if isinstance(data, TableData):
+        if data.notes:
+            errors.print(f"[dim]Note:[/] {escape('; '.join(data.notes))}.", soft_wrap=True)
+        for name, text in data.doubts:
+            print_warning(errors, f"{name!r}: {text}{'' if text.endswith('?') else '.'}")
+
+
+# --- problems --------------------------------------------------------------------------------------------------------
+def _of_rows(frame: pd.DataFrame, target: str, features: pd.DataFrame) -> list[tuple[str, str]]:
+    """What makes the table as a whole unfit."""
+    y, found = frame[target], []
+    if not features.shape[1]:
+        found.append((target, "no other column is left as a feature"))
+    if len(frame) < 2:
+        left = {0: "no row is left", 1: "a single row"}[len(frame)]
+        return [*found, (target, f"{left}, from which nothing can be learned")]
+    empty = y.isna().to_numpy()
+    if empty.any():
+        rows = shown_rows(frame.index, empty)
+        found.append(
+            (target, f"the target is missing in {rows}: correct it, or leave such rows out by --missing drop-rows")
+        )
+    if kind_of(y) == "number":
+        bad = bad_cells(y)
+        if bad.size:
+            found.append((target, f"the target is a number, but {shown_cells(y, bad)}: correct it"))
+        infinite = np.isinf(as_numbers(y).to_numpy(float))
+        if infinite.any():
+            found.append((target, f"the target is infinite in {shown_rows(frame.index, infinite)}: correct it"))
+    if y.nunique() == 1:
+        found.append(
+            (target, f"the target is {str(y.dropna().iloc[0])!r} in every row, so there is nothing to explain")
+        )
+    return found
+
+
+def _of_cells(column: pd.Series, kind: str, options: TableOptions) -> str | None:
+    """What is wrong with a feature."""
+    name, count = column.name, len(column)
+    quoted = repr(name) if " " in str(name) else name
+    if kind == "date":
+        return (
+            f"dates, such as {str(column.dropna().iloc[0])[:20]!r}: make numbers of them (days since a start, the "
+            f"month), or --drop {quoted}"
+        )
+    empty = column.isna().to_numpy()
+    parts = []
+    if kind == "text":
+        levels = column.nunique()
+        if 2 * column.astype(str).str.fullmatch(r"\s*[+-]?\d+[.,]\d+\s*").sum() >= count:
+            cell = str(column.dropna().iloc[0])
+            parts.append(
+                f"numbers such as {cell!r}, with another decimal sign than the other columns: write them alike"
+            )
+        elif not options.dummies:
+            advice = f"or --id {quoted}" if levels == count else "or --dummies to make columns of its levels"
+            parts.append(f"text, such as {str(column.dropna().iloc[0])[:20]!r}: --drop {quoted}, {advice}")
+        elif levels > max(10, count // 2):
+            parts.append(f"{levels} different texts in {count} rows: --drop {quoted}, or --id {quoted}")
+    else:
+        bad = bad_cells(column)
+        if bad.size:
+            parts.append(f"numbers, but {shown_cells(column, bad)}: correct these cells, or empty them")
+        infinite = np.isinf(as_numbers(column).to_numpy(float))
+        if infinite.any():
+            parts.append(f"infinite in {shown_rows(column.index, infinite)}: correct these cells, or empty them")
+    if empty.all():
+        parts.append(f"no value at all: --drop {quoted}")
+    elif empty.any() and options.missing is None:
+        rows = shown_rows(column.index, empty)
+        parts.append(
+            f"{empty.sum()} of {count} values missing ({rows}): --missing drop-rows, drop-columns, mean or median"
+        )
+    return "; ".join(parts) or None
+
+
+def _listed(found: Sequence[tuple[str, str | None]]) -> list[tuple[str, str]]:
+    """Those that there are; of many with the same advice, some and their number."""
+    seen: Counter[str] = Counter()
+    listed, more = [], {}
+    for name, text in found:
+        if text is not None:
+            kind = text.split(":")[-1].replace(name, "")
+            seen[kind] += 1
+            if seen[kind] <= MOST_LISTED:
+                listed.append((name, text))
+            more[kind] = name, text
+    for kind, times in seen.items():
+        if times > MOST_LISTED:
+            name, text = more[kind]
+            listed.append((f"{times - MOST_LISTED} more", f"like {name}, {text}"))
+    return listed
+
+
+def _numbers_of(features: pd.DataFrame, kinds: dict[str, str]) -> tuple[np.ndarray, np.ndarray]:
+    """(n, p) values, NaN where a cell is no number, and which columns hold nothing but numbers and gaps."""
+    plain = np.array([dtype.kind in "fiub" for dtype in features.dtypes], bool)
+    if plain.all():
+        return features.to_numpy(float), plain
+    values = [
+        as_numbers(features[name]).to_numpy(float) if kind == "number" else np.nan for name, kind in kinds.items()
+    ]
+    return np.column_stack([np.broadcast_to(each, len(features)) for each in values]), plain
+
+
+# --- doubts ----------------------------------------------------------------------------------------------------------
+def _doubts(
+    features: pd.DataFrame, kinds: dict[str, str], values: np.ndarray, y: np.ndarray, classes: bool
+) -> list[tuple[str, str | None]]:
+    """What a person should know of columns that can be fitted."""
+    found: list[tuple[str, str | None]] = []
+    of_numbers = [kind == "number" for kind in kinds.values()]
+    names, values = features.columns[of_numbers], values[:, of_numbers]
+    low, high = np.nanmin(values, axis=0, initial=np.inf), np.nanmax(values, axis=0, initial=-np.inf)
+    constant = low == high
+    first: dict[bytes, str] = {}
+    for j, name in enumerate(names):
+        if constant[j]:
+            found.append((name, f"the same in every row ({low[j]:g}), so it can explain nothing"))
+            continue
+        twin = first.setdefault(values[:, j].tobytes(), name)
+        if twin != name:
+            found.append((name, f"identical to {twin!r}: whichever is chosen stands for both"))
+    found += [(names[j], f"{COUNTS}: consider --id or --drop {names[j]}") for j in _counting(values, list(names))]
+    if len(y) >= FEW:
+        leak = "predicts the target perfectly alone: is it made from the target (leakage)?"
+        found += [(names[j], leak) for j in np.flatnonzero(_predicts(values, y, classes) & ~constant)]
+        for name in (name for name, kind in kinds.items() if kind == "text"):
+            by_level = pd.Series(y).groupby(features[name].astype(str).to_numpy())
+            if by_level.ngroups < len(y) // 2 and (by_level.nunique() == 1).all():
+                found.append((name, leak))
+    return found
+
+
+def _counting(values: np.ndarray, names: Sequence[str]) -> list[int]:
+    """Columns of different whole numbers that rise, leave none out, or are called an id."""
+    if len(values) < FEW:
+        return []
+    whole = np.flatnonzero((values == np.floor(values)).all(axis=0))
+    found = []
+    for j in whole.tolist():
+        ordered = np.sort(values[:, j])
+        steps = np.diff(ordered)
+        rises = np.array_equal(ordered, values[:, j]) or steps.max() == 1
+        if steps.min() > 0 and (rises or re.search(r"(^|[ _-])id$", names[j].lower())):
+            found.append(j)
+    return found
+
+
+def _predicts(values: np.ndarray, y: np.ndarray, classes: bool) -> np.ndarray:
+    """Which columns alone give the target exactly: as a line, or for two classes by a threshold."""
+    if y.dtype.kind == "f" and not classes:
+        spread, target = values - values.mean(axis=0), y - y.mean()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = (target @ spread) ** 2 / ((spread**2).sum(axis=0) * (target @ target))
+        return share > 1 - 1e-12
+    labels = np.unique(y)
+    if labels.size != 2:
+        return np.zeros(values.shape[1], bool)
+    one, other = values[y == labels[0]], values[y == labels[1]]
+    return (one.max(axis=0) < other.min(axis=0)) | (other.max(axis=0) < one.min(axis=0))
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+class Numbers(NamedTuple):
+    """A table as numbers.
+
+    Attributes:
+        X: (n, columns) data frame.
+        preprocessor: that made it.
+        raw: the data frame that it was made of.
+    """
+
+    X: pd.DataFrame
+    preprocessor: TablePreprocessor
+    raw: pd.DataFrame
+
+    @property
+    def groups(self) -> np.ndarray | None:
+        """Labels of columns that are chosen together; None where each is alone."""
+        return self.preprocessor.groups_ if self.preprocessor.texts_ else None
+
+    @property
+    def unit_names(self) -> list[str]:
+        """What k counts."""
+        return self.preprocessor.group_names_
+
+    def pipeline(self, estimator: Any) -> Pipeline:
+        """The preprocessor and a fitted estimator, as one model of tables."""
+        return Pipeline([("table", self.preprocessor), ("model", estimator)])
+
+    def triples(
+        self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> list[tuple[np.ndarray, np.ndarray, Any]] | None:
+        """(train, test, X) with what is missing filled from the training rows; None where nothing is filled."""
+        if self.preprocessor.fill_ is None or not self.raw[self.preprocessor.numbers_].isna().to_numpy().any():
+            return None
+        return [(train, test, self._filled(train)) for train, test in pairs]
+
+    def _filled(self, train: np.ndarray) -> pd.DataFrame:
+        return self.preprocessor.refilled(self.raw.iloc[train]).transform(self.raw).astype(self.X.dtypes.iloc[0])
+
+
+def numbers(data: TableData, rows: np.ndarray | None, dtype: str) -> Numbers:
+    """The numbers of some rows (None: all), learned from them."""
+    raw = data.X if rows is None else data.X.iloc[rows]
+    preprocessor = data.preprocessor.fit(raw)
+    return Numbers(preprocessor.transform(raw).astype(dtype), preprocessor, raw)

@@ -1,0 +1,334 @@
+"""Tables as people have them pass through fit, path and predict: what is wrong, and what must be said or found."""
+
+import dataclasses
+import gzip
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from sparsehtp.cli.main import app
+
+N = 40  # one shape, so that few programs are compiled
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((N, 6)).round(3)
+CITY = np.array(["Bonn", "Oslo", "Rome"])[RNG.integers(3, size=N)]
+Y = (3 * X[:, 0] - 2 * X[:, 1] + 0.1 * RNG.standard_normal(N)).round(3)
+CLEAN = pd.DataFrame(X, columns=list("abcdef")).assign(y=Y)
+
+
+@dataclasses.dataclass
+class Table:
+    """A table, the options that it is fitted with, and the outcome.
+
+    Attributes:
+        make: the data frame, or what writes the file.
+        options: of fit and path.
+        says: pieces of what stops the fit, or, with `finds`, of what is said beside it.
+        finds: features among the chosen ones, all of them but for a leak; None: the fit stops.
+        write: how the data frame is written.
+        file: the name.
+    """
+
+    make: Callable[[], Any]
+    options: tuple[str, ...] = ()
+    says: tuple[str, ...] = ()
+    finds: tuple[str, ...] | None = None
+    write: dict[str, Any] = dataclasses.field(default_factory=dict)
+    file: str = "table.csv"
+
+
+def holes(**cells):
+    """The clean table with other cells in some rows."""
+    table = CLEAN.astype(object)
+    for name, rows in cells.items():
+        for row, cell in rows.items():
+            table.loc[row, name] = cell
+    return table
+
+
+def header(*names):
+    table = CLEAN.copy()
+    table.columns = names
+    return table
+
+
+AB = ("a", "b")
+LOGISTIC = ("--loss", "logistic", "--l2", "0.01")
+LABELS = np.where(3 * X[:, 0] - 2 * X[:, 1] + 2 * X[:, 5] > 0, "yes", "no")
+TABLES = {
+    # --- how it is written
+    "plain": Table(lambda: CLEAN, finds=AB),
+    "semicolons and decimal commas": Table(
+        lambda: CLEAN, says=("separator semicolon", "decimal comma"), finds=AB, write={"sep": ";", "decimal": ","}
+    ),
+    "tabs": Table(lambda: CLEAN, says=("separator tab",), finds=AB, write={"sep": "\t"}, file="table.tsv"),
+    "bars": Table(lambda: CLEAN, says=("separator bar",), finds=AB, write={"sep": "|"}),
+    "gzip": Table(lambda: CLEAN, finds=AB, file="table.csv.gz"),
+    "latin letters": Table(
+        lambda: CLEAN.rename(columns={"a": "größe"}),
+        says=("encoding cp1252",),
+        finds=("b", "größe"),
+        write={"encoding": "cp1252"},
+    ),
+    "UTF-16": Table(lambda: CLEAN, says=("encoding utf-16",), finds=AB, write={"encoding": "utf-16"}),
+    "a mark and spaces": Table(
+        lambda: CLEAN.rename(columns=lambda name: f" {name}" if name != "a" else name),
+        finds=AB,
+        write={"encoding": "utf-8-sig"},
+    ),
+    "numbers without names": Table(lambda: CLEAN, says=("starts with numbers; add a header",), write={"header": False}),
+    # --- names
+    "a name twice": Table(lambda: header(*"aacdefy"), says=("a  the name of columns 1, 2",)),
+    "the target twice": Table(lambda: header(*"abcdeyy"), says=("y  the name of columns 6, 7",)),
+    "another target": Table(
+        lambda: CLEAN.rename(columns={"y": "price"}), ("--target", "Prize"), ("'Prize'", "did you mean 'price'?")
+    ),
+    "nothing to drop": Table(lambda: CLEAN, ("--drop", "g"), ("drop: there is no column 'g'",)),
+    # --- cells
+    "words among numbers": Table(
+        lambda: holes(c={3: "unknown", 8: "3;5"}), says=("row 5 holds 'unknown', row 10 holds '3;5'", "1 problem")
+    ),
+    "several problems": Table(
+        lambda: holes(c={3: "x"}, d={4: None}, e={5: "inf"}, y={6: "many"}).assign(city=CITY),
+        says=("5 problems", "row 5 holds 'x'", "row 6", "infinite in row 7", "row 8 holds 'many'", "--drop city"),
+    ),
+    "two decimal signs": Table(
+        lambda: CLEAN.assign(c=CLEAN.c.map(str).str.replace(".", ",")), says=("with another decimal sign",)
+    ),
+    "gaps": Table(lambda: holes(c={3: None, 8: "NA"}), says=("2 of 40 values missing (rows 5, 10)", "--missing")),
+    "gaps, rows left out": Table(
+        lambda: holes(c={3: None, 8: "NA"}), ("--missing", "drop-rows"), ("2 of 40 rows left out",), AB
+    ),
+    "gaps, columns left out": Table(
+        lambda: holes(c={3: None}).assign(g=X[:, 2] ** 2), ("--missing", "drop-columns"), ("left out", "'c'"), AB
+    ),
+    "gaps, filled": Table(
+        lambda: holes(a={3: None}, c={8: None}), ("--missing", "mean"), ("'a', 'c' filled with the mean",), AB
+    ),
+    "an empty column": Table(lambda: holes(c=dict.fromkeys(range(N))), ("--missing", "mean"), ("no value at all",)),
+    "gaps in the target": Table(lambda: holes(y={3: None}), ("--missing", "mean"), ("target is missing in row 5",)),
+    # --- columns
+    "text": Table(lambda: CLEAN.assign(c=CITY), says=("text, such as", "--dummies")),
+    "text as dummies": Table(
+        lambda: CLEAN[["b", "c", "d", "e"]].assign(city=CITY, y=Y - 3 * X[:, 0] + 4.0 * (CITY == "Rome")),
+        ("--dummies",),
+        finds=("b", "city=Oslo", "city=Rome"),
+    ),
+    "dates": Table(
+        lambda: CLEAN.assign(c=pd.date_range("2024-01-01", periods=N)), says=("dates, such as '2024-01-01'", "--drop c")
+    ),
+    "an identifier": Table(lambda: CLEAN.assign(c=range(N)), says=("'c': numbers the rows", "--id"), finds=AB),
+    "an identifier with gaps, unsorted": Table(
+        lambda: CLEAN.rename(columns={"c": "row id"}).assign(**{"row id": np.random.default_rng(1).permutation(N) * 7}),
+        says=("'row id': numbers the rows",),
+        finds=AB,
+    ),
+    "an identifier of texts": Table(
+        lambda: CLEAN.assign(name=[f"person {i}" for i in range(N)]), says=("--drop name, or --id name",)
+    ),
+    "an identifier, named": Table(
+        lambda: CLEAN.assign(name=[f"person {i}" for i in range(N)]), ("--id", "name"), finds=AB
+    ),
+    "a constant column": Table(lambda: CLEAN.assign(c=7.0), says=("'c': the same in every row (7)",), finds=AB),
+    "identical columns": Table(lambda: CLEAN.assign(f=CLEAN.b), says=("'f': identical to 'b'",), finds=AB),
+    "a leak": Table(lambda: CLEAN.assign(c=2 * Y + 1), says=("'c': predicts the target perfectly",), finds=("c",)),
+    # --- the table as a whole
+    "one row": Table(lambda: CLEAN[:1], says=("a single row",)),
+    "no rows": Table(lambda: CLEAN[:0], says=("no row is left",)),
+    "a constant target": Table(lambda: CLEAN.assign(y=2), says=("the target is '2' in every row",)),
+    "three classes": Table(lambda: CLEAN.assign(y=CITY), LOGISTIC, ("exactly two classes", "softmax")),
+    "two classes": Table(lambda: CLEAN.assign(y=LABELS), LOGISTIC, finds=AB),
+    "all held out": Table(lambda: CLEAN, ("--test-size", "1.5"), ("test-size: is a fraction of the rows, below 1",)),
+}
+FIT_ONLY = ("all held out",)
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def write(table, folder):
+    path, frame = folder / table.file, table.make()
+    options = {"sep": ",", "header": True, "encoding": "utf-8", **table.write}
+    content = frame.to_csv(index=False, **{key: options[key] for key in options if key != "encoding"})
+    content = content.encode(options["encoding"])
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda _, path, **__: path.write_bytes(b""))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_messy_table(tmp_path, name):
+    table = TABLES[name]
+    path, out = write(table, tmp_path), tmp_path / "out"
+    target = () if "--target" in table.options else ("--target", "y")
+    options = (*target, *table.options, "--solver", "htp")
+    fit = invoke("fit", path, *options, "--k", 2, "--save", tmp_path / "model.npz", "--out", out)
+    said = " ".join(fit.stderr.split())
+    for piece in table.says:
+        assert " ".join(piece.split()) in said
+    runs = [fit]
+    if name not in FIT_ONLY:
+        runs.append(invoke("path", path, *options, "--k-max", 2, "--out", tmp_path / "path"))
+        assert runs[1].stderr == fit.stderr
+    assert all(run.exit_code == (2 if table.finds is None else 0) for run in runs), [run.output for run in runs]
+    assert all("Traceback" not in run.output for run in runs)
+    if table.finds is None:
+        assert fit.stdout == "" and sorted(each.name for each in tmp_path.iterdir()) == [table.file]
+        return
+    model = json.loads((out / "model.json").read_text())
+    assert set(table.finds) <= {feature["name"] for feature in model["coefficients"]}
+    rows = json.loads((tmp_path / "path" / "path.json").read_text())["rows"]
+    assert set(table.finds) <= {feature["name"] for feature in rows[2]["coefficients"]}
+    check_predictions(tmp_path, path, table, model)
+
+
+def check_predictions(folder, path, table, model):
+    """`predict` gives what the coefficients say of the rows; the target is not needed, and is not looked at."""
+    frame = table.make()
+    if "drop-rows" in table.options:
+        result = invoke("predict", folder / "model.npz", path)
+        assert result.exit_code == 2 and "missing or infinite values, in rows 5, 10" in result.stderr
+        return
+    new = folder / "new.csv"
+    frame.rename(columns=str.strip).drop(columns="y").iloc[::-1, ::-1].to_csv(new, index=False)
+    result = invoke("predict", folder / "model.npz", new)
+    assert result.exit_code == 0, result.stderr
+    found = pd.read_csv(new.with_name("new.csv")).assign(
+        **{f"city={level}": CITY[::-1] == level for level in set(CITY)}
+    )
+    predictions = pd.read_csv(pd.io.common.StringIO(result.stdout))
+    assert ("name" in predictions.columns) == ("--id" in table.options)
+    if "--id" in table.options:
+        assert predictions["name"].tolist() == frame["name"].tolist()[::-1]
+    eta = model["intercept"] + sum(
+        found[feature["name"]].fillna(found[feature["name"]].mean()) * feature["coefficient"]
+        for feature in model["coefficients"]
+    )
+    if model["classes"]:
+        assert predictions["prediction"].tolist() == np.where(eta > 0, "yes", "no").tolist()
+        np.testing.assert_allclose(predictions["probability of yes"], 1 / (1 + np.exp(-eta)), rtol=1e-9)
+    else:
+        np.testing.assert_allclose(predictions["prediction"], eta, rtol=1e-9, atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A model of a table with a name for every row and a text."""
+    folder = tmp_path_factory.mktemp("fitted")
+    table = CLEAN[["b", "c", "d", "e"]].assign(city=CITY, who=[f"p{i}" for i in range(N)], y=Y - 3 * X[:, 0])
+    table.to_csv(folder / "table.csv", index=False)
+    options = ("--target", "y", "--dummies", "--id", "who", "--k", 2, "--solver", "htp", "--out", folder / "out")
+    result = invoke("fit", folder / "table.csv", *options, "--save", folder / "model.npz")
+    assert result.exit_code == 0, result.output
+    return folder, table
+
+
+WRONG_ROWS = {
+    "two columns gone": (lambda table: table.drop(columns=["b", "d"]), "lacks 'b', 'd' of the columns of the fit"),
+    "words among numbers": (lambda table: table.assign(b="x"), "'b' held numbers in the fit, but now row 2 holds 'x'"),
+    "a gap": (lambda table: table.assign(b=table.b.where(table.b < 1)), "'b' has missing or infinite values, in row"),
+    "an unknown level": (
+        lambda table: table.assign(city="Paris"),
+        "'city' holds 'Paris', in rows 2, 3, 4, 5 and 36 more",
+    ),
+    "no rows": (lambda table: table[:0], "0 rows"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ROWS)
+def test_rows_that_cannot_be_predicted(tmp_path, fitted, name):
+    change, message = WRONG_ROWS[name]
+    change(fitted[1]).to_csv(tmp_path / "new.csv", index=False)
+    result = invoke("predict", fitted[0] / "model.npz", tmp_path / "new.csv", "--out", tmp_path / "out.csv")
+    assert result.exit_code == 2 and message in result.stderr and result.stderr.startswith("Error: path: new.csv")
+    assert result.stderr.count("\n") == 1 and not (tmp_path / "out.csv").exists()
+
+
+def test_predictions_in_a_file(tmp_path, fitted):
+    folder, table = fitted
+    result = invoke("predict", folder / "model.npz", folder / "table.csv", "--out", tmp_path / "deep" / "out.csv")
+    assert result.exit_code == 0 and result.stdout == "" and "40 predictions written" in result.stderr
+    assert pd.read_csv(tmp_path / "deep" / "out.csv").who.tolist() == table.who.tolist()
+
+
+def test_no_model_and_no_table(tmp_path, fitted):
+    np.savez(tmp_path / "data.npz", X=X, y=Y)
+    for arguments, message in (
+        ((tmp_path / "absent.npz", fitted[0] / "table.csv"), "model: there is no file"),
+        ((tmp_path / "data.npz", fitted[0] / "table.csv"), "damaged, or was not written by sht.save"),
+        ((fitted[0] / "model.npz", tmp_path), "is a folder"),
+        ((fitted[0] / "model.npz", tmp_path / "data.npz"), "data.npz is no table"),
+        ((fitted[0] / "model.npz", fitted[0] / "table.csv", "--out", tmp_path), "out: .* is a folder"),
+    ):
+        result = invoke("predict", *arguments)
+        assert result.exit_code == 2 and re.search(message, result.stderr) and result.stderr.count("\n") == 1
+
+
+# --- fits that mean little -------------------------------------------------------------------------------------------
+CAVEATS = {
+    "no feature": (CLEAN, ("--k", "0"), "No feature was chosen", False),
+    "an exact fit": (CLEAN.assign(y=X[:, 0] - X[:, 1]), ("--k", "2"), "give the target exactly", False),
+    "separated classes": (
+        CLEAN.assign(y=np.where(X[:, 0] > 0, "yes", "no")),
+        ("--k", "2", *LOGISTIC),
+        "separate the classes",
+        True,
+    ),
+    "fewer rows than features": (CLEAN[:5], ("--k", "5"), "5 rows cannot determine 5 coefficients", False),
+}
+
+
+@pytest.mark.parametrize("name", CAVEATS)
+def test_a_fit_that_means_little_says_so(tmp_path, name):
+    table, options, sentence, drawn = CAVEATS[name]
+    table.to_csv(tmp_path / "table.csv", index=False)
+    (tmp_path / "fit.png").write_text("an earlier run")
+    result = invoke("fit", tmp_path / "table.csv", "--target", "y", *options, "--solver", "htp", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stdout.split())
+    assert "caveat" in said and sentence in said and "Proved" not in said and "certificate" not in said
+    assert (tmp_path / "fit.png").exists() == drawn
+    assert sentence in json.loads((tmp_path / "model.json").read_text())["caveat"]
+
+
+def test_what_a_feature_could_be_exchanged_for(tmp_path):
+    near = CLEAN.assign(e=CLEAN.a + 0.01 * X[:, 4], f=CLEAN.b)
+    near.to_csv(tmp_path / "table.csv", index=False)
+    result = invoke("fit", tmp_path / "table.csv", "--target", "y", "--k", 2, "--solver", "forward", "--out", tmp_path)
+    said = " ".join(result.stdout.split())
+    assert "b could be f at no loss" in said and "best substitute" in said
+    model = json.loads((tmp_path / "model.json").read_text())
+    (a,) = (feature for feature in model["coefficients"] if feature["name"] == "a")
+    assert a["substitute"]["name"] == "e"
+
+    def objective(name):
+        columns = np.c_[near[[name, "b"]], np.ones(N)]
+        residual = Y - columns @ np.linalg.lstsq(columns, Y)[0]
+        return residual @ residual
+
+    np.testing.assert_allclose(a["substitute"]["more_loss"], objective("e") / objective("a") - 1, rtol=1e-2)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_an_interrupt_says_whether_the_command_resumes(tmp_path, monkeypatch, checkpoint):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sparsehtp.solve_path", interrupted)
+    CLEAN.to_csv(tmp_path / "table.csv", index=False)
+    options = ("--checkpoint", tmp_path / "parts") if checkpoint else ()
+    result = invoke("path", tmp_path / "table.csv", "--target", "y", *options, "--out", tmp_path / "out")
+    assert result.exit_code == 130 and result.stderr.startswith("Interrupted")
+    assert ("run the same command again to resume" in result.stderr) == checkpoint
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,92 @@
+"""TablePreprocessor against scikit-learn's parts, and missing values filled in the folds."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+
+import sparsehtp as sht
+
+N = 40
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame(RNG.standard_normal((N, 4)), columns=list("abcd"))
+FRAME["city"] = np.array(["Bonn", "Oslo", "Rome"])[RNG.integers(3, size=N)]
+FRAME["on"] = RNG.random(N) > 0.5
+FRAME["who"] = [f"p{i}" for i in range(N)]
+GAPS = FRAME.copy()
+GAPS.loc[RNG.integers(N, size=12), "b"] = np.nan
+GAPS.loc[3, "city"] = None
+Y = (3 * FRAME.a - 2 * FRAME.b).to_numpy() + RNG.standard_normal(N)
+
+
+def test_columns_are_those_of_scikit_learn_and_pandas():
+    table = sht.TablePreprocessor("median", dummies=True, drop=["d"], id="who").fit(GAPS)
+    made = table.transform(GAPS)
+    assert list(made) == ["a", "b", "c", "on", "city=Oslo", "city=Rome", "city=missing"]
+    assert table.groups_.tolist() == [0, 1, 2, 3, 4, 4, 4] and table.group_names_ == ["a", "b", "c", "on", "city"]
+    expected = SimpleImputer(strategy="median").fit_transform(GAPS[["a", "b", "c"]])
+    np.testing.assert_array_equal(made[["a", "b", "c"]], expected)
+    dummies = pd.get_dummies(GAPS.city.fillna("missing"), dtype=float)[["Oslo", "Rome", "missing"]]
+    np.testing.assert_array_equal(made.iloc[:, 4:], dummies)
+    few = GAPS.iloc[5:8, ::-1]  # other rows are filled with what was learned
+    np.testing.assert_array_equal(table.transform(few), made.iloc[5:8])
+    assert list(table.transform(few).index) == [5, 6, 7]
+
+
+def test_a_model_of_tables_is_saved_without_pickle(tmp_path):
+    table = sht.TablePreprocessor("mean", dummies=True, id="who").fit(GAPS)
+    model = make_pipeline(table, sht.SparseRegressor(2, groups=table.groups_, l2=0.1, solver="htp")).fit(GAPS, Y)
+    loaded = sht.load(sht.save(model, tmp_path / "model.npz"))
+    np.testing.assert_array_equal(loaded.predict(FRAME), model.predict(FRAME))
+    assert loaded[0].id == "who" and type(loaded[0]) is sht.TablePreprocessor
+    model[0].note = "mine"
+    with pytest.raises(TypeError, match="has no attribute 'note'"):
+        sht.save(model, tmp_path / "model.npz")
+
+
+BAD_FITS = {
+    "missing": (lambda: sht.TablePreprocessor("zero").fit(FRAME), "missing: must be one of"),
+    "array": (lambda: sht.TablePreprocessor().fit(FRAME.to_numpy()), "needs a pandas data frame"),
+    "text": (lambda: sht.TablePreprocessor().fit(FRAME), "'city' holds text; set dummies=True, or drop it"),
+    "drop": (lambda: sht.TablePreprocessor(drop=["z"]).fit(FRAME), "no column 'z' to leave out"),
+    "gap": (lambda: sht.TablePreprocessor().fit(GAPS[["b"]]), "'b' has missing or infinite values, in rows"),
+    "infinite": (lambda: sht.TablePreprocessor("mean").fit(FRAME[["a"]].replace(FRAME.a[3], np.inf)), "in row 3"),
+    "nothing": (lambda: sht.TablePreprocessor(drop=["a"]).fit(FRAME[["a"]]), "no column is left"),
+    "twice": (lambda: sht.TablePreprocessor().fit(FRAME[["a", "a"]]), "'a' occurs twice"),
+    "numbers as names": (lambda: sht.TablePreprocessor().fit(pd.DataFrame(np.eye(3))), "text names"),
+    "dates": (lambda: sht.TablePreprocessor(dummies=True).fit(FRAME.assign(a="2024-01-31")), "'a' holds dates"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FITS)
+def test_bad_tables(name):
+    fit, message = BAD_FITS[name]
+    with pytest.raises(ValueError, match=message) as caught:
+        fit()
+    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
+
+
+def test_columns_with_gaps_are_left_out():
+    table = sht.TablePreprocessor("drop_columns", dummies=True, id="who").fit(GAPS)
+    assert list(table.transform(FRAME)) == ["a", "c", "d", "on"]
+
+
+@pytest.mark.parametrize("rule", ["best", "strong-ridge"])
+def test_missing_values_are_filled_in_the_folds(rule):
+    """Held-out losses are those of a pipeline that is fitted to the training rows alone, imputer included."""
+    frame, l2 = GAPS[["a", "b", "c", "d"]], 0.05
+    table = sht.TablePreprocessor("mean").fit(frame)
+    pairs = list(KFold(4, shuffle=True, random_state=0).split(frame))
+    triples = [(train, test, table.refilled(frame.iloc[train]).transform(frame)) for train, test in pairs]
+    options = {"l2": l2, "solver": "htp"}
+    model = sht.SparseRegressor("cv", cv=triples, rule=rule, **options).fit(table.transform(frame), Y)
+    for i, (train, test) in enumerate(pairs):
+        for column in np.flatnonzero(model.cv_results_["ks"] > 0):
+            k = int(model.cv_results_["ks"][column])
+            fold = make_pipeline(SimpleImputer(), sht.SparseRegressor(k, **options)).fit(frame.iloc[train], Y[train])
+            error = Y[test] - fold.predict(frame.iloc[test])
+            np.testing.assert_allclose(model.cv_results_["scores"][i, column], np.mean(error**2) / 2, rtol=1e-9)
+    with pytest.raises(ValueError, match="cv: the features of a fold"):
+        model.set_params(cv=[(*pair, np.ones((N, 3))) for pair in pairs]).fit(table.transform(frame), Y)
