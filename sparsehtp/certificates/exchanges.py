@@ -16,6 +16,7 @@ from ..thresholds.base import next_power_of_two
 from .certificate import BATCH, _coefficients, _Fit, _internal, _refit_values, _units
 
 TRIED = 4  # substitutes for each feature that are fitted again, where the objective is not quadratic
+MOST = 20  # substitutes for each feature that are told of
 
 
 class Swaps(NamedTuple):
@@ -55,6 +56,22 @@ def best_swaps(objective: Any, solution: Any) -> Swaps:
     One product of the data with the chosen columns, whatever p is, and for losses other than the squared one four
     refits per feature.
     """
+    chosen, substitutes, gains = exchanges(objective, solution)
+    return Swaps(chosen, substitutes[:, 0], gains[:, 0], float(solution.value), objective.n_coefficients)
+
+
+def near_exchanges(objective: Any, solution: Any, limit: float) -> dict[int, list[tuple[int, float]]]:
+    """For each chosen feature its substitutes that raise F by `limit` at most, with that rise, the best first: 20 at
+    most (4 for losses other than the squared one)."""
+    chosen, substitutes, gains = exchanges(objective, solution)
+    return {
+        int(i): [(int(j), float(-gain)) for j, gain in zip(others, worth, strict=True) if -gain <= limit]
+        for i, others, worth in zip(chosen, substitutes, gains, strict=True)
+    }
+
+
+def exchanges(objective: Any, solution: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(m,) chosen features, and (m, t) their best substitutes with the gains, the best first."""
     chosen = np.unique(np.asarray(solution.support.idx)[np.asarray(solution.support.mask)])
     p = objective.n_coefficients
     if not 0 < chosen.size < p:
@@ -70,13 +87,15 @@ def best_swaps(objective: Any, solution: Any) -> Swaps:
         rows, diagonal, rhs = jax.device_get(_local(objective, x, units.idx[objective.n_free :]))
         scores = _scores(rows, diagonal, rhs, chosen)
         value = float(solution.value)
-        if objective.quadratic:
-            substitutes = scores.argmax(axis=1)
-            gains = scores.max(axis=1)
-        else:
+        tried = min(MOST if objective.quadratic else TRIED, p - chosen.size)
+        substitutes = np.argsort(-scores, axis=1, kind="stable")[:, :tried]
+        gains = np.take_along_axis(scores, substitutes, axis=1)
+        if not objective.quadratic:
             fit = _Fit(objective, threshold, x, units, chosen, 0.0, objective.dtype)
-            substitutes, gains = _refitted(fit, scores, value)
-    return Swaps(chosen, substitutes, gains, value, p)
+            gains = _refitted(fit, substitutes, value)
+            order = np.argsort(-gains, axis=1, kind="stable")
+            substitutes, gains = (np.take_along_axis(a, order, axis=1) for a in (substitutes, gains))
+    return chosen, substitutes, gains
 
 
 @program
@@ -100,11 +119,9 @@ def _scores(rows: np.ndarray, diagonal: np.ndarray, rhs: np.ndarray, chosen: np.
     return gains
 
 
-def _refitted(fit: _Fit, scores: np.ndarray, value: float) -> tuple[np.ndarray, np.ndarray]:
-    """For each place the best of a few substitutes, by refits."""
-    tried = min(TRIED, fit.others.size)
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :tried]
-    places, new = np.repeat(fit.places, tried), best.ravel().astype(np.int32)
+def _refitted(fit: _Fit, substitutes: np.ndarray, value: float) -> np.ndarray:
+    """For each place the gains of a few substitutes, by refits."""
+    places, new = np.repeat(fit.places, substitutes.shape[1]), substitutes.ravel().astype(np.int32)
     # The width of the certificate's refits, whose program this is.
     pairs = fit.places.size * fit.others.size
     width = min(next_power_of_two(max(pairs, BATCH)), 1024)
@@ -113,5 +130,4 @@ def _refitted(fit: _Fit, scores: np.ndarray, value: float) -> tuple[np.ndarray, 
         each = np.minimum(np.arange(start, start + width), new.size - 1)
         part = _refit_values(fit.objective, fit.threshold, fit.x, fit.units, places[each], new[each])[0]
         values[each] = np.asarray(part)
-    gains = np.where(np.isfinite(values), value - values, -np.inf).reshape(best.shape)
-    return best[np.arange(len(best)), gains.argmax(axis=1)], gains.max(axis=1)
+    return np.where(np.isfinite(values), value - values, -np.inf).reshape(substitutes.shape)

@@ -9,6 +9,7 @@ import sparsehtp as sht
 
 EXACT = 1e-10  # 1 - R2 of a fit without an error
 NEARLY = 0.01  # share of the objective that an exchange may cost to be called nearly free
+SHOWN = 2  # substitutes of a feature by name
 
 
 def caveat(estimator: Any, X: Any, y: np.ndarray) -> dict[str, Any]:
@@ -44,8 +45,9 @@ def _separates(estimator: Any, X: Any, y: np.ndarray) -> bool:
     return bool((np.where(y == estimator.classes_[1], scores, -scores) > 0).all())
 
 
-def add_substitutes(model: dict[str, Any], swaps: Any, names: Sequence[str]) -> None:
-    """To each chosen feature of a described fit its best substitute and the share of the objective it costs."""
+def add_substitutes(model: dict[str, Any], swaps: Any, near: Any, names: Sequence[str]) -> None:
+    """To each chosen feature of a described fit its best substitute, the share of the objective it costs, and the names
+    of all that cost less than the noise of the choice (None where folds did not choose)."""
     if swaps is None or not swaps.value or not model["drawn"]:
         return
     shares = -swaps.gains / abs(swaps.value)
@@ -55,16 +57,28 @@ def add_substitutes(model: dict[str, Any], swaps: Any, names: Sequence[str]) -> 
     }
     for feature in model["coefficients"]:
         feature["substitute"] = found.get(feature["index"])
+        same = near.get(feature["name"], near.get(feature["index"], [])) if isinstance(near, dict) else None
+        feature["exchangeable"] = None if same is None else [str(other) for other, _ in same]
 
 
 def exchanges(model: dict[str, Any]) -> list[str]:
-    """The exchanges that cost nearly nothing, as sentences."""
+    """The exchanges that cost nearly nothing, or less than the folds could tell, as sentences."""
+    if any(each.get("exchangeable") is not None for each in model["coefficients"]):
+        found = [(each["name"], each["exchangeable"]) for each in model["coefficients"] if each["exchangeable"]]
+        lines = [f"{name} could be {_some(others)}" for name, others in found]
+        return [f"within what the folds can tell, {'; '.join(lines)}"] if lines else []
     pairs = [(each["name"], each["substitute"]) for each in model["coefficients"] if each.get("substitute")]
     return [
         f"{name} could be {other['name']} at {_cost(other['more_loss'])}"
         for name, other in sorted(pairs, key=lambda pair: pair[1]["more_loss"])
         if abs(other["more_loss"]) <= NEARLY
     ]
+
+
+def _some(names: Sequence[str]) -> str:
+    """A few names."""
+    more = len(names) - SHOWN
+    return " or ".join(names) if more <= 0 else f"{' or '.join(names[:SHOWN])} (or {more} more)"
 
 
 def _cost(share: float) -> str:

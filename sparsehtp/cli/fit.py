@@ -55,13 +55,13 @@ def run(
             data = data._replace(feature_names=list(split.train[0].columns))
     with fitting(errors, ValueError, TypeError) as (timing, caught):
         estimator = fit_estimator(split, options)
-        swaps = estimator.swaps_
+        swaps, near = estimator.swaps_, estimator.exchangeable_
         proof = estimator.prove(options.prove) if options.prove else None
         statement = with_names(estimator.certificate_.statement, units)
     with one_sentence(errors, OSError), errors.status("3/3 Plotting"):
         model = {**describe(data, split, estimator, options, source), "certificate": statement}
         model |= caveat(estimator, *split.train)
-        add_substitutes(model, swaps, data.feature_names)
+        add_substitutes(model, swaps, near, data.feature_names)
         if proof is not None:
             model["proof"] = {name: getattr(proof, name) for name in ("statement", "lower", "gap", "proved", "nodes")}
         saved = estimator if split.table is None else split.table.pipeline(estimator)

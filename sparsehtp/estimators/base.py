@@ -3,6 +3,7 @@
 import dataclasses
 import warnings
 import weakref
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -19,7 +20,7 @@ from .._cache import disk_cache
 from .._solve import solve
 from .._types import ArrayLike, replace, seeded
 from ..certificates.certificate import Certificate, certificate
-from ..certificates.exchanges import Swaps, best_swaps
+from ..certificates.exchanges import Swaps, best_swaps, near_exchanges
 from ..grids.choose import BY_FOLDS, choose
 from ..grids.path import Path
 from ..iteration.results import FIRED, RESULTS, Solution
@@ -226,18 +227,43 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         For plain sparsity (`keep` counted as chosen) and a smooth loss. It is computed from the training data at every
         access: None when `certificate_` was read, and after unpickling.
         """
+        return self._exchanged(best_swaps)
+
+    @property
+    def exchangeable_(self) -> dict[Any, list[tuple[Any, float]]] | list[Any] | None:
+        """For each chosen feature the substitutes that cost less than the noise of the choice.
+
+        {feature: [(substitute, rise of the objective at l2_), ...]}, by name where there are names; 20 substitutes at
+        most (4 for losses other than the squared one). The noise is the standard error over the folds of the difference
+        in held-out loss between the chosen row and that of the next smaller k at the same l2: the folds could not tell
+        such a substitute from the feature. None without k="cv", and where `swaps_` is.
+        """
+        check_is_fitted(self)
+        noise = None if self.cv_results_ is None else selection.noise_of_choice(self.cv_results_)
+        if noise is None:
+            return None
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+
+        def near(model: LinearModel, solution: Solution) -> dict[Any, list[tuple[Any, float]]]:
+            found = near_exchanges(model, solution, noise)
+            return {names[i]: [(names[j], rise) for j, rise in others] for i, others in found.items()}
+
+        return self._exchanged(near)
+
+    def _exchanged(self, function: Callable[[LinearModel, Solution], Any]) -> Any:
+        """What a function says of the exchanges of each target's features; None where there are none."""
         check_is_fitted(self)
         if self not in _EVIDENCE:
             return None
         padding, fits = _EVIDENCE[self]
-        swaps: list[Swaps | None] = []
+        found: list[Any] = []
         with disk_cache():
             for model, threshold, solution in fits:
                 plain = isinstance(threshold, Sparsity) and threshold.structure == "entries"
                 some = 0 < np.count_nonzero(solution.support.mask) < padding.p
                 exchanged = plain and some and model.loss.twice_differentiable
-                swaps.append(best_swaps(padding.model(model), solution) if exchanged else None)
-        return self._one_or_all(swaps)
+                found.append(function(padding.model(model), solution) if exchanged else None)
+        return self._one_or_all(found)
 
     def _warn(self, sentence: str, category: type[Warning] = ConvergenceWarning) -> None:
         warnings.warn(f"{type(self).__name__}: {sentence}", category, stacklevel=4)

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
 from .._types import replace
-from ..grids.cross_validation import CrossValidation
+from ..grids.cross_validation import CrossValidation, moments
 from ..grids.path import Path
 from ..objectives import LinearModel
 from ..thresholds.base import default_k_max
@@ -81,6 +81,18 @@ def split_triples(cv: Any, X: Any) -> tuple[Any, list[np.ndarray]]:
 def view(model: LinearModel) -> Callable[[LinearModel], LinearModel]:
     """What puts the targets of another objective on the features of this one."""
     return lambda other: replace(model, y=other.y)
+
+
+def noise_of_choice(results: dict[str, Any]) -> float | None:
+    """The standard error over the folds of the difference in score between the chosen row and the next smaller size at
+    its l2; None where there is no smaller one, or a score is infinite."""
+    row, l2s, sizes = results["row"], results["l2s"], results["ks"]
+    same = np.all(np.reshape(l2s, (sizes.size, -1)) == np.reshape(l2s[row], -1), axis=1)
+    smaller = np.flatnonzero(same & (sizes < sizes[row]))
+    if smaller.size == 0:
+        return None
+    _, error = moments(results["scores"][:, [row]] - results["scores"][:, [smaller[-1]]], results["fold_weight"])
+    return float(error[0]) if np.isfinite(error[0]) else None
 
 
 def make_folds(

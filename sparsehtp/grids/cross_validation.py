@@ -185,7 +185,7 @@ def decide(
     strong_ridge_index: among the best sizes of every l2, contenders (L,), that of the largest l2 whose difference (L,)
     to the best row is at most two standard errors, difference_se (L,), of these differences over the folds.
     """
-    mean, se = _moments(scores, fold_weight)
+    mean, se = moments(scores, fold_weight)
     l2 = np.zeros(mean.size) if l2s is None else np.reshape(l2s, (mean.size, -1)).sum(1)
     size = np.asarray(sizes)
     order = np.lexsort((-l2, size, np.nan_to_num(mean, nan=np.inf, posinf=np.inf)))
@@ -195,13 +195,14 @@ def decide(
         simplest = int(near[np.lexsort((mean[near], -l2[near], size[near]))[0]])
     contenders = np.array([order[l2[order] == level][0] for level in np.unique(l2)[::-1]])
     with np.errstate(invalid="ignore"):
-        difference, difference_se = _moments(scores[:, contenders] - scores[:, [best]], fold_weight)
+        difference, difference_se = moments(scores[:, contenders] - scores[:, [best]], fold_weight)
     unknown = ~np.isfinite(difference_se)  # where a score is infinite
     difference[unknown], difference_se[unknown] = np.where(contenders[unknown] == best, 0, np.inf), 0
     return {
         "mean_loss": mean,
         "se": se,
         "scores": scores,
+        "fold_weight": fold_weight,
         "best_index": best,
         "best_1se_index": simplest,
         "strong_ridge_index": int(contenders[np.argmax(difference <= 2 * difference_se)]),
@@ -211,7 +212,7 @@ def decide(
     }
 
 
-def _moments(scores: Float[np.ndarray, "folds m"], weight: Float[np.ndarray, "folds"]) -> tuple[np.ndarray, np.ndarray]:
+def moments(scores: Float[np.ndarray, "folds m"], weight: Float[np.ndarray, "folds"]) -> tuple[np.ndarray, np.ndarray]:
     """Mean over the folds and its standard error, columns that hold an infinite score apart."""
     with np.errstate(invalid="ignore"):
         mean = np.average(scores, axis=0, weights=weight)
