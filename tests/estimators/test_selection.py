@@ -222,3 +222,18 @@ def test_one_row():
     with pytest.warns(Warning):
         model = sht.SparseRegressor().fit(np.ones((1, 10)), [1.0])
     assert model.k_ == 0 and model.intercept_ == 1
+
+
+@pytest.mark.slow
+def test_wide_standard_errors_do_not_empty_the_model():
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((2200, 40))
+    mean = np.exp(0.3 + features[:, :6] @ [0.8, -0.6, 0.5, 0.5, -0.4, 0.3])
+    counts = rng.negative_binomial(2, 2 / (2 + mean)).astype(float)
+    scores = {
+        rule: sht.SparseRegressor(loss="poisson", rule=rule)
+        .fit(features[:200], counts[:200])
+        .score(features[200:], counts[200:])
+        for rule in ("strong-ridge", "best", "one_se")
+    }
+    assert scores["strong-ridge"] > 0.97 * scores["best"] > 1.5 * scores["one_se"]
