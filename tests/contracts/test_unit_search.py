@@ -1,0 +1,108 @@
+"""The model that units are swapped in, against NumPy: every move's gain, the tableau after it, minima within bounds."""
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import lsq_linear
+
+from sparsehtp._types import Support
+from sparsehtp.solvers import unit_search
+
+pytestmark = pytest.mark.usefixtures("x64")
+UNITS, ROOM = 7, 4
+
+
+def draw(seed, size, n_free, box=False):
+    """A random model, two of its units smaller than the others."""
+    rng = np.random.default_rng(seed)
+    d = n_free + UNITS * size
+    B = rng.standard_normal((2 * d, d))
+    mask = np.ones(d, bool)
+    if size > 1:
+        mask[[n_free + size - 1, n_free + 3 * size - 1]] = False
+    A = np.where(mask[:, None] & mask, B.T @ B / d, 0)
+    r = np.where(mask, 2 * rng.standard_normal(d), 0)
+    bounds = None
+    if box:
+        inside = np.arange(d) >= n_free
+        bounds = tuple(jnp.asarray(np.where(inside, sign * 0.3, sign * np.inf)) for sign in (-1, 1))
+    return unit_search.Model(
+        units=jnp.arange(UNITS),
+        pools=jnp.zeros(UNITS, jnp.int32),
+        kept=jnp.zeros(UNITS, bool),
+        entries=Support(jnp.arange(d), jnp.asarray(mask)),
+        A=jnp.asarray(A),
+        r=jnp.asarray(r),
+        c0=jnp.asarray(1.0),
+        z0=jnp.zeros(d),
+        box=bounds,
+        n_free=n_free,
+        size=size,
+    )
+
+
+def entries(model, chosen):
+    f, s = model.n_free, model.size
+    own = [f + unit * s + place for unit in sorted(chosen) for place in range(s)]
+    return [e for e in [*range(f), *own] if bool(model.entries.mask[e])]
+
+
+def least(model, chosen):
+    E = entries(model, chosen)
+    A, r = np.asarray(model.A)[np.ix_(E, E)], np.asarray(model.r)[E]
+    return float(model.c0) - 0.5 * r @ np.linalg.solve(A, r)
+
+
+def members(chosen):
+    return jnp.zeros(UNITS, bool).at[jnp.asarray(sorted(chosen), jnp.int32)].set(True)
+
+
+@pytest.mark.parametrize(("size", "n_free"), [(1, 0), (1, 2), (3, 1)])
+def test_gains_and_pivots(size, n_free):
+    model, chosen = draw(size + n_free, size, n_free), [1, 3, 4]
+    t = unit_search.tableau_at(model, members(chosen), None, ROOM)
+    gains, value = unit_search.gains_of(model, t, None), least(model, chosen)
+    np.testing.assert_allclose(t.value, value)
+    slots = [int(u) for u in t.slots[:3]]
+    moves = [(None, j) for j in (0, 6)] + [(i, None) for i in chosen] + list(itertools.product(chosen, (0, 2, 5)))
+    for out, into in moves:
+        after = sorted((set(chosen) - {out}) | ({into} - {None}))
+        i = slots.index(out) if out is not None else 3
+        gain = gains.add[into] if out is None else -gains.remove[i] if into is None else gains.swap[i, into]
+        np.testing.assert_allclose(gain, value - least(model, after), rtol=1e-7, atol=1e-10)
+        flags = (jnp.int32(i), jnp.int32(into or 0), jnp.asarray(out is not None), jnp.asarray(into is not None))
+        moved = unit_search.pivot(model, t, *flags)
+        fresh = unit_search.tableau_at(model, members(after), None, ROOM)
+        assert set(np.flatnonzero(unit_search.chosen_in(model, moved))) == set(after)
+        for name in ("g", "Q", "value"):
+            np.testing.assert_allclose(getattr(moved, name), getattr(fresh, name), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_minima_within_bounds(seed):
+    model, chosen = draw(seed, 1, seed % 2, box=True), [0, 2, 3, 6]
+    t, _ = unit_search.boxed_tableau(model, members(chosen), ROOM)
+    E = entries(model, chosen)
+    half = np.linalg.cholesky(np.asarray(model.A)[np.ix_(E, E)]).T
+    lower, upper = (np.asarray(bound)[E] for bound in model.box)
+    target = np.linalg.solve(half.T, np.asarray(model.r)[E])
+    best = lsq_linear(half, target, (lower, upper), tol=1e-14)
+    np.testing.assert_allclose(t.value, float(model.c0) + best.cost - 0.5 * target @ target, rtol=1e-9)
+    assert np.any((best.x == lower) | (best.x == upper) | (np.abs(np.abs(best.x) - 0.3) < 1e-9))
+
+
+def test_what_repeats_the_chosen_gains_nothing():
+    model = draw(0, 3, 1)
+    A, r = np.asarray(model.A).copy(), np.asarray(model.r).copy()
+    first, twin = 1 + 3 * np.arange(1, 2) + np.arange(3), 1 + 3 * 5 + np.arange(3)  # unit 5 repeats unit 1
+    A[twin] = A[first]
+    A[:, twin] = A[:, first]
+    r[twin] = r[first]
+    model = unit_search.replace(model, A=jnp.asarray(A), r=jnp.asarray(r))
+    t = unit_search.tableau_at(model, members([1, 4]), None, ROOM)
+    gains = unit_search.gains_of(model, t, None)
+    np.testing.assert_allclose(gains.add[5], 0, atol=1e-9)
+    place = [int(u) for u in t.slots].index(1)
+    np.testing.assert_allclose(gains.swap[place, 5], 0, atol=1e-9)
