@@ -14,6 +14,8 @@ from .._types import Support, is_concrete
 from ..io.checkpoint import Checkpoint
 from ..objectives import LinearModel
 from ..thresholds import Sparsity
+from . import generalised, quadratic
+from .generalised import Generalised
 from .least_squares import LeastSquares
 from .proof import in_percent
 from .tree import MOST_COLLECTED, Limits, Moment, Pool, Tree
@@ -132,9 +134,10 @@ def prove(
     ratio = None if collect is None else float(collect)
     limits = Limits(float(time_limit), math.inf if max_nodes is None else int(max_nodes), float(gap), ratio)
     store = None if checkpoint is None else Checkpoint(checkpoint, _facts(model, keep, k, limits), 1, 1)
-    problem = LeastSquares(model, keep, k)
+    kind, begin = (LeastSquares, quadratic.begin) if model.quadratic else (Generalised, generalised.begin)
+    problem = kind(model, keep, k)
     with reporting(progress, "nodes", "nodes") as report:
-        tree = Tree(problem, limits, report, began)
+        tree = Tree(problem, begin, limits, report, began)
         state = None if store is None else store.load(0, _STRUCTURE)
         if state is not None:
             _resume(tree, state)
@@ -149,18 +152,17 @@ def prove(
 
 
 def _check(model: Any, threshold: Any, gap: Any, collect: Any, time_limit: Any, max_nodes: Any) -> None:
-    if not isinstance(model, LinearModel) or not model.quadratic:
-        what = model.loss if isinstance(model, LinearModel) else model
-        raise TypeError(
-            f"model: proofs are for least squares, a LinearModel with the squared loss, got {type(what).__name__}; "
-            "sht.certificate bounds other losses."
-        )
+    if not isinstance(model, LinearModel):
+        raise TypeError(f"model: proofs are for a LinearModel, got {type(model).__name__}.")
     if not isinstance(threshold, Sparsity) or threshold.structure != "entries":
         name = f"{type(threshold).__name__}{' with bounds' if isinstance(threshold, Sparsity) else ''}"
         raise TypeError(f"threshold: a proof needs sht.Sparsity(k) without bounds, got {name}.")
     if not is_concrete(model, threshold):
         raise TypeError("model: a proof needs concrete arrays; ask for it outside jax.jit and jax.vmap.")
     threshold.bind(model)
+    reason = None if model.quadratic else generalised.no_proof(model)
+    if reason is not None:
+        raise (ValueError if reason.startswith("l2") else TypeError)(reason)
     if np.ndim(threshold.k):
         raise ValueError("k: a proof is about one k; ask for one after the other.")
     if not 0 <= gap < 1:
@@ -237,12 +239,14 @@ def _proof(tree: Tree, threshold: Sparsity) -> Proof:
     members = np.union1d(problem.features[tree.members], np.asarray(threshold.keep)).astype(np.int32)
     collected = None if tree.limits.ratio is None else _collected(tree, threshold)
     history = {name: np.array([getattr(m, name) for m in tree.history]) for name in Moment._fields}
+    for name in ("lower", "upper"):
+        history[name] = history[name] + problem.floor
     return Proof(
         x=x,
         intercept=intercept,
         support=Support(members, np.ones(members.size, bool)),  # type: ignore[arg-type]
-        upper=upper,
-        lower=lower,
+        upper=upper + problem.floor,
+        lower=lower + problem.floor,
         gap=gap,
         proved=proved,
         nodes=tree.nodes,
@@ -260,7 +264,7 @@ def _collected(tree: Tree, threshold: Sparsity) -> Collected:
     values = np.zeros(len(tree.found))
     for i, (members, value) in enumerate(tree.found.values()):
         masks[i, tree.problem.features[members]] = True
-        values[i] = value
+        values[i] = value + tree.problem.floor
     masks[:, np.asarray(threshold.keep)] = True
     share = masks.mean(0) if len(masks) else np.zeros(masks.shape[1])
     return Collected(masks, values, share, tree.done and not np.isfinite(tree.cap))
