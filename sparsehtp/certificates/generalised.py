@@ -67,7 +67,7 @@ class Generalised(Columns):
             raw += self._weights[rows] @ self._columns(slice(None), rows, centred=False) ** 2
         self._use(energy, raw)
         scale = np.sqrt(energy[self.features])
-        X = np.zeros((model.y.shape[0], max(len(scale), 1)))
+        X = np.zeros((model.y.shape[0], next_power_of_two(max(len(scale), LEAST_WIDTH))))  # few compiled shapes
         X[self._rows, : len(scale)] = self._columns(self.features) / scale
         ridge = np.maximum(self._ridge[self.features], np.finfo(float).tiny) / scale**2
         self._inverse_scale = self._inverse_scale.copy()
@@ -83,6 +83,7 @@ class Generalised(Columns):
                 base=None,
                 mean=None,
                 inverse_scale=None,
+                offset=np.zeros(len(X)) if self.model.offset is None else self.model.offset,
                 standardize=False,
             )
             self.objective = jax.tree.map(jnp.asarray, plain)
@@ -147,7 +148,7 @@ class Phase:
         self.problem, self.names = tree.problem, tree.names
         self.batch, self.p = tree.problem.batch, len(tree.names)
         objective = tree.problem.objective
-        width = min(next_power_of_two(max(self.p, LEAST_WIDTH)), objective.n_coefficients)
+        width = next_power_of_two(max(self.p, LEAST_WIDTH))
         use = np.zeros(width, int)
         use[: self.p] = tree.names
         self._objective = objective.subset(jnp.asarray(use))
@@ -185,7 +186,7 @@ def _most() -> int:
 
 def _threshold(objective: Any, size: int) -> Any:
     p = objective.n_coefficients
-    return Sparsity(size, k_max=min(next_power_of_two(max(size, 1)), p)).bind(objective)
+    return Sparsity(size, k_max=min(next_power_of_two(max(size, LEAST_WIDTH)), p)).bind(objective)
 
 
 @program
