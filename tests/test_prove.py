@@ -172,8 +172,13 @@ def test_progress_is_reported(model):
 
 def test_what_is_refused(model):
     X, y = make(20, 5, 2)
-    with pytest.raises(TypeError, match=r"model: proofs are for least squares.* got Logistic"):
-        sht.prove(sht.LinearModel(X.astype(np.float32), np.sign(y).astype(np.float32), sht.Logistic()), sht.Sparsity(2))
+    single, labels = X.astype(np.float32), np.sign(y).astype(np.float32)
+    with pytest.raises(ValueError, match=r"l2: a proof for Logistic needs l2 > 0 on every feature"):
+        sht.prove(sht.LinearModel(single, labels, sht.Logistic()), sht.Sparsity(2))
+    with pytest.raises(TypeError, match=r"model: a proof needs the squared or another smooth loss .* got Hinge"):
+        sht.prove(sht.LinearModel(single, labels, sht.Hinge(), l2=1.0), sht.Sparsity(2))
+    with pytest.raises(TypeError, match=r"model: proofs are for a LinearModel, got MultiResponse"):
+        sht.prove(sht.MultiResponse(single, np.column_stack([labels, labels])), sht.Sparsity(2))
     with pytest.raises(TypeError, match=r"threshold: .* got Sparsity with bounds"):
         sht.prove(model, sht.Sparsity(2, lower=-1.0))
     with pytest.raises(TypeError, match=r"threshold: .* got RowSparsity"):
