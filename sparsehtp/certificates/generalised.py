@@ -1,11 +1,10 @@
-"""Logistic, Poisson and other losses in a tree: bounds of nodes by the dual with features fixed, and refits, in batches."""
+"""Logistic, Poisson and other losses in a tree: bounds of nodes by the dual with features fixed, and refits."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
@@ -18,7 +17,7 @@ from ..screening import screen
 from ..solvers.refit import refit
 from ..thresholds import Sparsity
 from ..thresholds.base import next_power_of_two
-from .columns import ROWS, Columns
+from .columns import ROWS, Columns, members_of
 from .tree import BATCH, BATCH_CPU, Tree
 
 LEAST_WIDTH = 8
@@ -167,7 +166,7 @@ class Phase:
     ) -> tuple[np.ndarray, ...]:
         """Bounds of nodes, what they decide, and where to branch."""
         floor = self.problem.floor
-        masks = Fixed(self._pad(out, True), self._pad(inn, False))
+        masks = Fixed(jnp.asarray(self._pad(out, True)), jnp.asarray(self._pad(inn, False)))
         levels = level + floor, level + floor + self.problem.zero
         found = _bounds(self._objective, self._threshold, masks, self._pad(v, 0), *levels, self._norms)
         lower, w, inn, out = (np.asarray(a)[: len(v), ..., : self.p] for a in (found[0][:, None], *found[1:]))
@@ -176,8 +175,7 @@ class Phase:
 
     def support_values(self, supports: np.ndarray) -> np.ndarray:
         """At most F of supports."""
-        names = self.names[np.nonzero(supports)[1].reshape(len(supports), -1)]
-        return self.problem.lowers(names)
+        return self.problem.lowers(self.names[members_of(supports)])
 
 
 def _most() -> int:
@@ -213,7 +211,7 @@ def _refits(
 
     def one(inn: Array) -> tuple[Array, Array, Array]:
         dual = Dual(objective, threshold, Fixed(~inn, inn))
-        support = dual.select(jnp.zeros(inn.shape))[1]
+        support = threshold.select(jnp.where(inn, 1.0, -1.0))
         support = support._replace(mask=support.mask & jnp.append(inn, True)[support.idx])
         x, _ = refit(objective, threshold, support, jnp.zeros(objective.n_coefficients + objective.n_free))
         eta = objective.forward(x)

@@ -47,7 +47,7 @@ class Proof(NamedTuple):
         support: its features, kept ones included.
         upper: F there.
         lower: no support has a smaller F than this.
-        gap: (upper - lower) / upper; 0.0 where F is zero but for rounding.
+        gap: (upper - lower) / upper, for `Poisson` counted as in `prove`; 0.0 where F is zero but for rounding.
         proved: whether the gap is within what was asked for.
         nodes, leaves: of the tree, those of an earlier run with the same checkpoint included.
         seconds: the time of all runs.
@@ -85,24 +85,33 @@ def prove(
 ) -> Proof:
     """Find the best k features and prove that they are, or say how far from the best they may be.
 
-        min F(w, b) = (1/2W) sum_i s_i (x_i'w + b + o_i - y_i)^2 + (1/2) sum_j l2_j w_j^2   subject to ||w||_0 <= k
+        min F(w, b) = (1/W) sum_i s_i l(x_i'w + b + o_i, y_i) + (1/2) sum_j l2_j w_j^2   subject to ||w||_0 <= k
 
-    Branch and bound on the features that are in or out. A node's bound is the dual of a perspective relaxation,
+    Branch and bound on the features that are in or out. A node's bound is the dual of a perspective relaxation. For
+    least squares,
 
         F(w) >= c - v'Mv/2 - (1/2) [sum over what is in and the largest others of (D^-1/2 b - Mv)_j^2]   for every v,
         M = D^-1/2 (X'SX/W + diag(l2)) D^-1/2 - I >= 0,   b = X'Sy/W,
 
     by ADMM for a batch of nodes at a time, with a diagonal D tuned for the open nodes as the tree grows. Two last
-    features are chosen exactly, all pairs at once. Whatever the bound decides is fixed, and the incumbent improves
-    whenever a node finds a better support. Any number of samples; the p x p matrix has to fit in memory.
+    features are chosen exactly, all pairs at once. Any number of samples; the p x p matrix has to fit in memory. For
+    other losses, with conjugate l*, omega_i = s_i / W and tau_j = sum_i omega_i a_i x_ij,
+
+        F(w, b) >= sum_i omega_i (a_i o_i - l*(a_i, y_i)) - [sum over what is in and the largest others of
+                   tau_j^2 / (2 l2_j)]   for every a, with sum_i omega_i a_i = 0 beside an intercept,
+
+    by accelerated proximal gradient steps; the data, dense, have to fit in memory. Whatever a bound decides is fixed,
+    and the incumbent improves whenever a node finds a better support.
 
     Args:
-        model: least squares, with weights, offset, intercept, standardisation and l2 as it has them; float32 data are
-            proved for the float64 problem that they define.
+        model: a linear model with the squared loss or, with l2 > 0, another smooth one with a conjugate (`Logistic`,
+            `Poisson`, `SmoothedHinge`, `Huber`); with weights, offset, intercept, standardisation and l2 as it has
+            them. Float32 data are proved for the float64 problem that they define.
         threshold: `Sparsity(k)`, with kept features or without; no bounds on coefficients.
         solution: a `Solution`, or anything with x (p,), to start from. None: a quick search.
         time_limit: seconds. The first call in a process compiles for some seconds.
-        gap: relative gap at which the proof is done; 0 closes it to rounding.
+        gap: relative gap at which the proof is done; 0 closes it to rounding. For `Poisson`, here and in `collect`, F
+            counts from the least that the losses could be, sum_i omega_i (y_i - y_i log y_i).
         max_nodes: limit of nodes, counting those before a resumption; None: none.
         collect: at least 1, for example 1.01: collect all supports with F at most that many times the best one's.
         checkpoint: folder in which the open nodes are kept, now and then and at the end, to go on from with the same
@@ -114,13 +123,15 @@ def prove(
 
     Raises:
         TypeError: for another objective, loss or threshold, or traced arguments.
-        ValueError: for arguments out of range, a solution of more than k features, or a checkpoint of another problem.
+        ValueError: for l2 = 0 with another loss than the squared one, arguments out of range, a solution of more than k
+            features, or a checkpoint of another problem.
 
     Guarantee: lower <= F(w, b) for every w with at most k nonzeros beside the kept ones and every b, in exact
     arithmetic on the model's data: what rounding may have done to sums, factorisations and eigenvalues is taken off.
     Features that are collinear with others to 1e-9 of their squared norm are refitted from the data.
 
-    Fails where X'SX is singular and l2 is 0: there is no D then, and only small problems are decided, by enumeration.
+    Fails, for least squares, where X'SX is singular and l2 is 0: there is no D then, and only small problems are
+    decided, by enumeration.
     Columns that are constant (beside an intercept) or zero are never chosen. Supports that add such columns, or have
     fewer than k features, are not collected.
 

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
+from exact import Loss, Problem
 from scipy import sparse
 from scipy.special import xlogy
 
 import sparsehtp as sht
-
-from exact import Loss, Problem
 
 RATIO = 1.05
 LOSSES = {
