@@ -88,6 +88,22 @@ def test_a_resumed_run_comes_to_the_same(model, tmp_path, collect):
         sht.prove(model, sht.Sparsity(9), collect=collect, checkpoint=tmp_path)
 
 
+def test_a_resumed_run_of_a_logistic_model_comes_to_the_same(tmp_path):
+    X, y = make(80, 12, 6)
+    with jax.enable_x64(True):
+        model = sht.LinearModel(X, np.where(y > 0.3, 1.0, -1.0), sht.Logistic(), l2=1e-2, fit_intercept=True)
+    whole = sht.prove(model, sht.Sparsity(4), gap=0.0, collect=1.05)
+    part = sht.prove(model, sht.Sparsity(4), gap=0.0, collect=1.05, max_nodes=20, checkpoint=tmp_path)
+    assert not part.collected.complete and 0 < part.lower <= whole.upper <= part.upper * (1 + 1e-12)
+    rest = sht.prove(model, sht.Sparsity(4), gap=0.0, collect=1.05, checkpoint=tmp_path)
+    assert whole.proved and rest.proved and rest.collected.complete and rest.nodes > part.nodes
+    assert rest.upper == pytest.approx(whole.upper, rel=1e-12) and rest.lower == pytest.approx(whole.lower, rel=1e-10)
+    wanted, found = ({mask.tobytes() for mask in each.collected.masks} for each in (whole, rest))
+    assert wanted == found and len(found) > 1
+    with jax.enable_x64(True):
+        assert float(model.value(model.to_internal(whole.x, whole.intercept))) == pytest.approx(whole.upper, rel=1e-12)
+
+
 def test_an_interrupt_returns_what_is_known(model, proof, tmp_path):
     before = signal.getsignal(signal.SIGINT)
 

@@ -18,10 +18,11 @@ from ..solvers.refit import refit
 from ..thresholds import Sparsity
 from ..thresholds.base import next_power_of_two
 from .columns import ROWS, Columns, members_of
-from .tree import BATCH, BATCH_CPU, Tree
+from .tree import Tree
 
 LEAST_WIDTH = 8
-STEPS = 400  # of a node's relaxation
+BATCH_CPU, BATCH = 16, 256  # nodes that are bounded at a time: the slowest decides how long it takes
+STEPS = 100  # of a node's relaxation; its children go on
 ACCURACY = 1e-9  # of a relaxation, relative
 SHARE = 0.3  # of what its bound lacks to the level, to which a relaxation below it is solved
 NUMBERS = 1 << 24  # predictions, or columns of supports, that are worked on together
@@ -32,7 +33,9 @@ LEAST_ZERO = 1e-12  # of F without features
 def no_proof(model: Any) -> str | None:
     """Why the loss of a linear model has no bound of this kind, or None if it has."""
     loss = model.loss
-    if not (isinstance(loss, AbstractConjugateLoss) and (is_smooth(loss) or isinstance(loss, Poisson))):
+    with jax.enable_x64(True):  # for parameters of a loss
+        smooth = is_smooth(loss) or isinstance(loss, Poisson)
+    if not (isinstance(loss, AbstractConjugateLoss) and smooth):
         return f"model: a proof needs the squared or another smooth loss with a conjugate, got {type(loss).__name__}."
     if not np.all(np.asarray(model.l2) > 0):
         return (

@@ -203,7 +203,7 @@ def _facts(model: LinearModel, keep: np.ndarray, k: int, limits: Limits) -> Any:
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------------
-_SCALARS = ("upper", "lower", "nodes", "leaves", "born", "goal", "cap")
+_SCALARS = ("upper", "lower", "sure", "nodes", "leaves", "born", "goal", "cap")
 _STRUCTURE = jax.tree.structure(tuple(range(len(Pool(0).columns) + 9)))
 
 
