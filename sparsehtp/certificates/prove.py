@@ -296,8 +296,8 @@ def _statement(tree: Tree, k: int, gap: float, proved: bool, collected: Collecte
             "bounds the objective but a look at all choices; raise l2"
         )
     else:
-        most = in_percent(gap)
-        text = f"Not proved to be {what}, since {tree.stopped}: a better one lowers the objective by at most {most}"
+        most, why = in_percent(gap), tree.stopped or "rounding hides the rest"
+        text = f"Not proved to be {what}, since {why}: a better one lowers the objective by at most {most}"
     if collected is None:
         return f"{text}."
     number, share = len(collected.values), f"{100 * ((tree.limits.ratio or 1) - 1):.3g}%"
