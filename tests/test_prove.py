@@ -88,6 +88,22 @@ def test_a_resumed_run_comes_to_the_same(model, tmp_path, collect):
         sht.prove(model, sht.Sparsity(9), collect=collect, checkpoint=tmp_path)
 
 
+def test_a_resumed_run_of_a_logistic_model_comes_to_the_same(tmp_path):
+    X, y = make(80, 12, 6)
+    with jax.enable_x64(True):
+        model = sht.LinearModel(X, np.where(y > 0.3, 1.0, -1.0), sht.Logistic(), l2=1e-2, fit_intercept=True)
+    whole = sht.prove(model, sht.Sparsity(4), gap=0.0, collect=1.05)
+    part = sht.prove(model, sht.Sparsity(4), gap=0.0, collect=1.05, max_nodes=20, checkpoint=tmp_path)
+    assert not part.collected.complete and 0 < part.lower <= whole.upper <= part.upper * (1 + 1e-12)
+    rest = sht.prove(model, sht.Sparsity(4), gap=0.0, collect=1.05, checkpoint=tmp_path)
+    assert whole.proved and rest.proved and rest.collected.complete and rest.nodes > part.nodes
+    assert rest.upper == pytest.approx(whole.upper, rel=1e-12) and rest.lower == pytest.approx(whole.lower, rel=1e-10)
+    wanted, found = ({mask.tobytes() for mask in each.collected.masks} for each in (whole, rest))
+    assert wanted == found and len(found) > 1
+    with jax.enable_x64(True):
+        assert float(model.value(model.to_internal(whole.x, whole.intercept))) == pytest.approx(whole.upper, rel=1e-12)
+
+
 def test_an_interrupt_returns_what_is_known(model, proof, tmp_path):
     before = signal.getsignal(signal.SIGINT)
 
@@ -172,8 +188,13 @@ def test_progress_is_reported(model):
 
 def test_what_is_refused(model):
     X, y = make(20, 5, 2)
-    with pytest.raises(TypeError, match=r"model: proofs are for least squares.* got Logistic"):
-        sht.prove(sht.LinearModel(X.astype(np.float32), np.sign(y).astype(np.float32), sht.Logistic()), sht.Sparsity(2))
+    single, labels = X.astype(np.float32), np.sign(y).astype(np.float32)
+    with pytest.raises(ValueError, match=r"l2: a proof for Logistic needs l2 > 0 on every feature"):
+        sht.prove(sht.LinearModel(single, labels, sht.Logistic()), sht.Sparsity(2))
+    with pytest.raises(TypeError, match=r"model: a proof needs the squared or another smooth loss .* got Hinge"):
+        sht.prove(sht.LinearModel(single, labels, sht.Hinge(), l2=1.0), sht.Sparsity(2))
+    with pytest.raises(TypeError, match=r"model: proofs are for a LinearModel, got MultiResponse"):
+        sht.prove(sht.MultiResponse(single, np.column_stack([labels, labels])), sht.Sparsity(2))
     with pytest.raises(TypeError, match=r"threshold: .* got Sparsity with bounds"):
         sht.prove(model, sht.Sparsity(2, lower=-1.0))
     with pytest.raises(TypeError, match=r"threshold: .* got RowSparsity"):

@@ -14,6 +14,8 @@ from .._types import Support, is_concrete
 from ..io.checkpoint import Checkpoint
 from ..objectives import LinearModel
 from ..thresholds import Sparsity
+from . import generalised, quadratic
+from .generalised import Generalised
 from .least_squares import LeastSquares
 from .proof import in_percent
 from .tree import MOST_COLLECTED, Limits, Moment, Pool, Tree
@@ -45,7 +47,7 @@ class Proof(NamedTuple):
         support: its features, kept ones included.
         upper: F there.
         lower: no support has a smaller F than this.
-        gap: (upper - lower) / upper; 0.0 where F is zero but for rounding.
+        gap: (upper - lower) / upper, for `Poisson` counted as in `prove`; 0.0 where F is zero but for rounding.
         proved: whether the gap is within what was asked for.
         nodes, leaves: of the tree, those of an earlier run with the same checkpoint included.
         seconds: the time of all runs.
@@ -83,24 +85,33 @@ def prove(
 ) -> Proof:
     """Find the best k features and prove that they are, or say how far from the best they may be.
 
-        min F(w, b) = (1/2W) sum_i s_i (x_i'w + b + o_i - y_i)^2 + (1/2) sum_j l2_j w_j^2   subject to ||w||_0 <= k
+        min F(w, b) = (1/W) sum_i s_i l(x_i'w + b + o_i, y_i) + (1/2) sum_j l2_j w_j^2   subject to ||w||_0 <= k
 
-    Branch and bound on the features that are in or out. A node's bound is the dual of a perspective relaxation,
+    Branch and bound on the features that are in or out. A node's bound is the dual of a perspective relaxation. For
+    least squares,
 
         F(w) >= c - v'Mv/2 - (1/2) [sum over what is in and the largest others of (D^-1/2 b - Mv)_j^2]   for every v,
         M = D^-1/2 (X'SX/W + diag(l2)) D^-1/2 - I >= 0,   b = X'Sy/W,
 
     by ADMM for a batch of nodes at a time, with a diagonal D tuned for the open nodes as the tree grows. Two last
-    features are chosen exactly, all pairs at once. Whatever the bound decides is fixed, and the incumbent improves
-    whenever a node finds a better support. Any number of samples; the p x p matrix has to fit in memory.
+    features are chosen exactly, all pairs at once. Any number of samples; the p x p matrix has to fit in memory. For
+    other losses, with conjugate l*, omega_i = s_i / W and tau_j = sum_i omega_i a_i x_ij,
+
+        F(w, b) >= sum_i omega_i (a_i o_i - l*(a_i, y_i)) - [sum over what is in and the largest others of
+                   tau_j^2 / (2 l2_j)]   for every a, with sum_i omega_i a_i = 0 beside an intercept,
+
+    by accelerated proximal gradient steps; the data, dense, have to fit in memory. Whatever a bound decides is fixed,
+    and the incumbent improves whenever a node finds a better support.
 
     Args:
-        model: least squares, with weights, offset, intercept, standardisation and l2 as it has them; float32 data are
-            proved for the float64 problem that they define.
+        model: a linear model with the squared loss or, with l2 > 0, another smooth one with a conjugate (`Logistic`,
+            `Poisson`, `SmoothedHinge`, `Huber`); with weights, offset, intercept, standardisation and l2 as it has
+            them. Float32 data are proved for the float64 problem that they define.
         threshold: `Sparsity(k)`, with kept features or without; no bounds on coefficients.
         solution: a `Solution`, or anything with x (p,), to start from. None: a quick search.
         time_limit: seconds. The first call in a process compiles for some seconds.
-        gap: relative gap at which the proof is done; 0 closes it to rounding.
+        gap: relative gap at which the proof is done; 0 closes it to rounding. For `Poisson`, here and in `collect`, F
+            counts from the least that the losses could be, sum_i omega_i (y_i - y_i log y_i).
         max_nodes: limit of nodes, counting those before a resumption; None: none.
         collect: at least 1, for example 1.01: collect all supports with F at most that many times the best one's.
         checkpoint: folder in which the open nodes are kept, now and then and at the end, to go on from with the same
@@ -112,13 +123,15 @@ def prove(
 
     Raises:
         TypeError: for another objective, loss or threshold, or traced arguments.
-        ValueError: for arguments out of range, a solution of more than k features, or a checkpoint of another problem.
+        ValueError: for l2 = 0 with another loss than the squared one, arguments out of range, a solution of more than k
+            features, or a checkpoint of another problem.
 
     Guarantee: lower <= F(w, b) for every w with at most k nonzeros beside the kept ones and every b, in exact
     arithmetic on the model's data: what rounding may have done to sums, factorisations and eigenvalues is taken off.
     Features that are collinear with others to 1e-9 of their squared norm are refitted from the data.
 
-    Fails where X'SX is singular and l2 is 0: there is no D then, and only small problems are decided, by enumeration.
+    Fails, for least squares, where X'SX is singular and l2 is 0: there is no D then, and only small problems are
+    decided, by enumeration.
     Columns that are constant (beside an intercept) or zero are never chosen. Supports that add such columns, or have
     fewer than k features, are not collected.
 
@@ -132,9 +145,10 @@ def prove(
     ratio = None if collect is None else float(collect)
     limits = Limits(float(time_limit), math.inf if max_nodes is None else int(max_nodes), float(gap), ratio)
     store = None if checkpoint is None else Checkpoint(checkpoint, _facts(model, keep, k, limits), 1, 1)
-    problem = LeastSquares(model, keep, k)
+    kind, begin = (LeastSquares, quadratic.begin) if model.quadratic else (Generalised, generalised.begin)
+    problem = kind(model, keep, k)
     with reporting(progress, "nodes", "nodes") as report:
-        tree = Tree(problem, limits, report, began)
+        tree = Tree(problem, begin, limits, report, began)
         state = None if store is None else store.load(0, _STRUCTURE)
         if state is not None:
             _resume(tree, state)
@@ -149,18 +163,17 @@ def prove(
 
 
 def _check(model: Any, threshold: Any, gap: Any, collect: Any, time_limit: Any, max_nodes: Any) -> None:
-    if not isinstance(model, LinearModel) or not model.quadratic:
-        what = model.loss if isinstance(model, LinearModel) else model
-        raise TypeError(
-            f"model: proofs are for least squares, a LinearModel with the squared loss, got {type(what).__name__}; "
-            "sht.certificate bounds other losses."
-        )
+    if not isinstance(model, LinearModel):
+        raise TypeError(f"model: proofs are for a LinearModel, got {type(model).__name__}.")
     if not isinstance(threshold, Sparsity) or threshold.structure != "entries":
         name = f"{type(threshold).__name__}{' with bounds' if isinstance(threshold, Sparsity) else ''}"
         raise TypeError(f"threshold: a proof needs sht.Sparsity(k) without bounds, got {name}.")
     if not is_concrete(model, threshold):
         raise TypeError("model: a proof needs concrete arrays; ask for it outside jax.jit and jax.vmap.")
     threshold.bind(model)
+    reason = None if model.quadratic else generalised.no_proof(model)
+    if reason is not None:
+        raise (ValueError if reason.startswith("l2") else TypeError)(reason)
     if np.ndim(threshold.k):
         raise ValueError("k: a proof is about one k; ask for one after the other.")
     if not 0 <= gap < 1:
@@ -190,7 +203,7 @@ def _facts(model: LinearModel, keep: np.ndarray, k: int, limits: Limits) -> Any:
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------------
-_SCALARS = ("upper", "lower", "nodes", "leaves", "born", "goal", "cap")
+_SCALARS = ("upper", "lower", "sure", "nodes", "leaves", "born", "goal", "cap")
 _STRUCTURE = jax.tree.structure(tuple(range(len(Pool(0).columns) + 9)))
 
 
@@ -237,12 +250,14 @@ def _proof(tree: Tree, threshold: Sparsity) -> Proof:
     members = np.union1d(problem.features[tree.members], np.asarray(threshold.keep)).astype(np.int32)
     collected = None if tree.limits.ratio is None else _collected(tree, threshold)
     history = {name: np.array([getattr(m, name) for m in tree.history]) for name in Moment._fields}
+    for name in ("lower", "upper"):
+        history[name] = history[name] + problem.floor
     return Proof(
         x=x,
         intercept=intercept,
         support=Support(members, np.ones(members.size, bool)),  # type: ignore[arg-type]
-        upper=upper,
-        lower=lower,
+        upper=upper + problem.floor,
+        lower=lower + problem.floor,
         gap=gap,
         proved=proved,
         nodes=tree.nodes,
@@ -260,7 +275,7 @@ def _collected(tree: Tree, threshold: Sparsity) -> Collected:
     values = np.zeros(len(tree.found))
     for i, (members, value) in enumerate(tree.found.values()):
         masks[i, tree.problem.features[members]] = True
-        values[i] = value
+        values[i] = value + tree.problem.floor
     masks[:, np.asarray(threshold.keep)] = True
     share = masks.mean(0) if len(masks) else np.zeros(masks.shape[1])
     return Collected(masks, values, share, tree.done and not np.isfinite(tree.cap))
@@ -281,8 +296,8 @@ def _statement(tree: Tree, k: int, gap: float, proved: bool, collected: Collecte
             "bounds the objective but a look at all choices; raise l2"
         )
     else:
-        most = in_percent(gap)
-        text = f"Not proved to be {what}, since {tree.stopped}: a better one lowers the objective by at most {most}"
+        most, why = in_percent(gap), tree.stopped or "rounding hides the rest"
+        text = f"Not proved to be {what}, since {why}: a better one lowers the objective by at most {most}"
     if collected is None:
         return f"{text}."
     number, share = len(collected.values), f"{100 * ((tree.limits.ratio or 1) - 1):.3g}%"

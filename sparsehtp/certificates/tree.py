@@ -1,4 +1,4 @@
-"""Branch and bound for the best k features of a least-squares problem, a batch of nodes at a time."""
+"""Branch and bound for the best k features, a batch of nodes at a time, whatever bounds them."""
 
 import contextlib
 import signal
@@ -8,32 +8,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._threads import one_blas_thread
-from ..thresholds.base import next_power_of_two
-from .diagonal import Nodes, tune
-from .least_squares import EPS, LeastSquares, members_of
-from .nodes import Problem, Scaled, bound, leaf_pairs, leaves, leaves_at_once, support_values
+from .columns import members_of
 
 BATCH_CPU, BATCH = 64, 1024  # nodes that are bounded at a time
-FEW, WIDE = 8, 512  # nodes, where there are no more, and features from which this saves more than it compiles
-FIRST, GROWTH = 400, 4  # nodes before the diagonal is tuned, and how much later it is tuned again
-SAMPLE = 16  # open nodes that it is tuned for
-TUNING = 2e-8  # seconds of tuning, a node and p^3
+FIRST, GROWTH = 400, 4  # nodes of the first phase, and how many times as many those after it end at
 POOL_BYTES = 2**30  # beyond which the tree goes depth first
-DIRECT = 256  # features up to which two places are filled at once instead of bounded
-PENALTIES = (1.0, 3.0, 10.0, 30.0)
-MOST_CHUNKS, TRIAL_CHUNKS = 10, 2
-LEAST_DIAGONAL = 1e-9  # of Q's, below which nothing is bounded
-SCOUT = 1e-4  # the diagonal in place of it
-ZERO = 1e-13  # of F(0), below which F is zero but for rounding
 MOST_COLLECTED = 10_000
 VALUE_ROUNDING = 1e-9  # of values that are compared with the level of a collection
 REFITS = 1000  # at a time
-LEAST_K_MAX = 16
 SAVE_EVERY = 20.0  # seconds
 
 
@@ -130,19 +116,30 @@ class Pool:
 class Tree:
     """The search: what is proved, what was found and what is open. See `prove`.
 
-    Best first, a batch of nodes at a time. In phases: d is the smallest eigenvalue and the ridge for the first nodes,
-    which ends most problems; then, each time there are four times as many nodes, d is tuned for a sample of the open
-    ones, features that none of them may use are dropped, and the tree goes on. Two last places are filled exactly, all
-    pairs at once.
+    Best first, a batch of nodes at a time. In phases: each time there are four times as many nodes, features that none
+    of the open ones may use are dropped, the bounds are made better for those that are left, and the tree goes on.
+
+    The objective is a `problem` (`LeastSquares`, `Generalised`), on the host: which features are usable (`features`,
+    `kept`, `size`), fits of supports from the data (`fit`, `values`), a `search` to begin with, what is zero but for
+    rounding (`zero`), what F was lowered by to be at least 0 (`floor`), and how many `last_places` are filled exactly,
+    all choices at once. `begin` makes a phase of it, on the device: bounds of nodes, and values of supports and leaves.
     """
 
-    def __init__(self, problem: LeastSquares, limits: Limits, report: Callable[[int, int], None], began: float) -> None:
-        self.problem, self.limits, self.report = problem, limits, report
-        self.k, self.zero = problem.size, ZERO * problem.null_value
+    def __init__(
+        self,
+        problem: Any,
+        begin: Callable[["Tree"], Any],
+        limits: Limits,
+        report: Callable[[int, int], None],
+        began: float,
+    ) -> None:
+        self.problem, self.begin, self.limits, self.report = problem, begin, limits, report
+        self.k, self.zero = problem.size, problem.zero
         p = len(problem.features)
         self.names = np.arange(p)  # features in use
         self.upper, self.members = np.inf, np.zeros(0, int)
-        self.lower = 0.0  # F is a sum of squares
+        self.lower = 0.0  # F is at least its floor
+        self.sure = np.inf  # below which no support that was refitted is, whatever rounding did
         self.nodes = self.leaves = self.born = 0
         self.spent, self._began = 0.0, began  # seconds of earlier runs, and when this one began
         self.goal = float(FIRST)
@@ -153,12 +150,12 @@ class Tree:
         self.history: list[Moment] = []
         self.pool = Pool(p)
         self.pending = (np.zeros(0), np.zeros((0, p), bool), np.zeros((0, p), bool))  # leaves: bounds, in, out
-        self.d = np.full(p, SCOUT)
+        self.d = np.ones(p)  # the diagonal of a quadratic problem
         root = problem.kept[None], np.zeros((1, p), bool)
         places = self.k - int(problem.kept.sum())
         if places == 0 or self.k == p:  # there is nothing to choose
             self._look(np.flatnonzero(problem.kept if places == 0 else np.ones(p, bool))[None])
-        elif places <= 2:
+        elif places <= problem.last_places:
             self.pending = (np.zeros(1), *root)
         else:
             self._open(np.zeros(1), *root, np.full(1, -1), np.zeros(1, bool), np.zeros((1, p)), np.zeros((1, p)))
@@ -187,10 +184,15 @@ class Tree:
         """Nothing is open."""
         return not self.pool.size and not len(self.pending[0])
 
+    @property
+    def seconds_left(self) -> float:
+        """Of this run."""
+        return self._stop_at - time.monotonic()
+
     def _learn(self) -> None:
         """Take over the bound of what is open."""
         opened = min((a.min() for a in (self.pool["bound"], self.pending[0]) if len(a)), default=np.inf)
-        self.lower = max(self.lower, min(float(opened), self.level, self.upper))
+        self.lower = max(self.lower, min(float(opened), self.level, self.upper, self.sure))
         last = self.history[-1] if self.history else None
         if last is None or self.upper < last.upper or self.lower - last.lower > 0.01 * (last.upper - last.lower):
             self.note()
@@ -201,6 +203,8 @@ class Tree:
 
     def offer(self, members: Int[np.ndarray, "m"]) -> None:
         """A support (of the problem's features) that may be the best: refitted from the data."""
+        if np.array_equal(np.sort(members), self.members) and np.isfinite(self.upper):
+            return
         value = self.problem.fit(members)[0]
         if value < self.upper:
             self.upper, self.members = value, np.sort(members)
@@ -242,39 +246,17 @@ class Tree:
             self.stopped = "its nodes were used up"
         return bool(self.stopped)
 
-    def _phase(self) -> "_Phase":
-        """Drop the features that are out everywhere, choose d, and put the matrices on the device."""
+    def _phase(self) -> Any:
+        """Drop the features that are out everywhere, and begin a phase on the others."""
         use = self.problem.kept[self.names].copy()
         for _, out in (self.pool.masks(), self.pending[1:]):
             use |= (~out).any(0)
         self.pool = self.pool.on(use)
         self.pending = self.pending[0], self.pending[1][:, use], self.pending[2][:, use]
-        self.names, old = self.names[use], self.d[use]
-        problem, p = self.problem, len(self.names)
-        Q, b, ridge = problem.Q[np.ix_(self.names, self.names)], problem.b[self.names], problem.ridge[self.names]
-        least = float(np.linalg.eigvalsh(Q - np.diag(ridge))[0]) if p else 0.0
-        d = ridge + least * (1 - 1e-7)  # the smallest eigenvalue that is not the ridge's
-        self.bounded = p > 0 and float(d.min()) > LEAST_DIAGONAL
-        affordable = min(self.seconds, self._stop_at - time.monotonic()) / (TUNING * max(p, 1) ** 3)
-        sample = min(SAMPLE, self.pool.size, int(max(affordable, 0)))  # no longer than what was spent so far
-        # Without an eigenvalue above the ridge there is nothing to gain.
-        if self.bounded and self.nodes and least > LEAST_DIAGONAL and sample >= min(4, max(self.pool.size, 1)):
-            pick = np.random.default_rng(self.nodes).permutation(self.pool.size)[:sample]
-            inn, out = self.pool.masks(pick)
-            d = tune(Q, b, problem.c0, Nodes(self.k - inn.sum(1), inn, out), self.level)
-        if self.bounded:
-            r = 1 / np.sqrt(d)
-            spectrum = np.linalg.eigh(Q * r * r[:, None])
-            # d times this is feasible, whatever rounding did.
-            share = min(float(spectrum[0][0] - 10 * p * EPS * spectrum[0][-1]), 1.0)
-            self.bounded = share > 0.1
-        if not self.bounded:
-            share, d = 1.0, np.full(p, SCOUT)
-            spectrum = np.linalg.eigh(Q / SCOUT)
-        self.d = d * share
-        return _Phase(self, Q, b, spectrum[0] / share, spectrum[1], old)
+        self.names, self.d = self.names[use], self.d[use]
+        return self.begin(self)
 
-    def _work(self, phase: "_Phase") -> None:
+    def _work(self, phase: Any) -> None:
         while (self.pool.size or len(self.pending[0])) and not self._out_of_time() and self.nodes < self.goal:
             if self.pool.size:
                 self._step(phase)
@@ -288,14 +270,13 @@ class Tree:
         self._finish_leaves(phase)
         self._learn()
 
-    def _step(self, phase: "_Phase") -> None:
+    def _step(self, phase: Any) -> None:
         """Bound a batch of nodes, and branch."""
         bounds, inn, out, v, u = self._take(phase.batch)
         if not len(bounds):
             return
         self.nodes += len(bounds)
-        got = phase.bound(inn, out, v, u, self.level, MOST_CHUNKS)
-        lower, v, u, inn, out, weight = got
+        lower, v, u, inn, out, weight = phase.bound(inn, out, v, u, self.level)
         lower = np.maximum(lower, bounds)
         # The largest of what is free fill the node's places: a support of every node.
         left, free = self.k - inn.sum(1), ~(inn | out)
@@ -309,14 +290,14 @@ class Tree:
             self._settle(phase, filled[possible], (left == 0)[possible] | (size == left)[possible])
         level = self.level
         undecided = possible & (left > 0) & (size > left) & (lower < level)
-        last = undecided & (left <= 2)
+        last = undecided & (left <= self.problem.last_places)
         self._wait(lower[last], inn[last], out[last])
         rows = np.flatnonzero(undecided & ~last)
         if not rows.size:
             return
-        feature = np.argmax(np.where(weight >= 0, weight * phase.r, -1.0), 1)[rows]
-        direct = (left[rows] == 3) & (len(self.names) <= DIRECT)
-        if direct.any():  # with the feature two places are left
+        feature = np.argmax(weight, 1)[rows]
+        direct = (left[rows] == self.problem.last_places + 1) & (len(self.names) <= self.problem.most_direct)
+        if direct.any():  # with the feature only the last places are left
             chosen = inn[rows[direct]].copy()
             chosen[np.arange(len(chosen)), feature[direct]] = True
             self._wait(lower[rows[direct]], chosen, out[rows[direct]])
@@ -358,7 +339,7 @@ class Tree:
         return tuple(np.concatenate(part) for part in parts)
 
     # --- exact values ------------------------------------------------------------------------------------------------
-    def _settle(self, phase: "_Phase", supports: Bool[np.ndarray, "s p"], last: Bool[np.ndarray, "s"]) -> None:
+    def _settle(self, phase: Any, supports: Bool[np.ndarray, "s p"], last: Bool[np.ndarray, "s"]) -> None:
         """Look at supports of k features; the `last` ones are all that is left of their nodes."""
         values = phase.support_values(supports)
         best = np.where(np.isfinite(values), values, np.inf)
@@ -373,14 +354,15 @@ class Tree:
 
     def _look(self, members: Int[np.ndarray, "s m"]) -> None:
         """Refit supports that may be below the level from the data."""
-        values = self.problem.values(members)
+        values, sure = self.problem.values(members)
+        self.sure = min(self.sure, sure)
         best = int(np.argmin(values))
         if values[best] < self.upper:
             self.offer(members[best])
         if self.limits.ratio is not None:
             self._collect(members, values)
 
-    def _finish_leaves(self, phase: "_Phase") -> None:
+    def _finish_leaves(self, phase: Any) -> None:
         while len(self.pending[0]) and not self._out_of_time():
             bounds, inn, out = (a[: phase.batch] for a in self.pending)
             values, place, doubt = phase.leaves(inn, out)
@@ -398,7 +380,7 @@ class Tree:
             self.leaves += len(bounds)
             self.pending = tuple(a[len(bounds) :] for a in self.pending)  # type: ignore[assignment]
 
-    def _every_pair(self, phase: "_Phase", inn: Bool[np.ndarray, "s p"], out: Bool[np.ndarray, "s p"]) -> bool:
+    def _every_pair(self, phase: Any, inn: Bool[np.ndarray, "s p"], out: Bool[np.ndarray, "s p"]) -> bool:
         """Refit all pairs of some leaves that may be below the level; False if there was no time for it."""
         values, doubt = phase.leaf_pairs(inn, out)
         leaf, first, second = np.nonzero((values < self.level) | doubt)
@@ -410,95 +392,6 @@ class Tree:
                 return False
             self._look(members[start : start + REFITS])
         return True
-
-
-class _Phase:
-    """The problem on the features in use, in the units of one diagonal, on the device."""
-
-    def __init__(
-        self, tree: Tree, Q: np.ndarray, b: np.ndarray, eigenvalues: np.ndarray, E: np.ndarray, old: np.ndarray
-    ) -> None:
-        p, c0, d = len(b), tree.problem.c0, tree.d
-        # Few compiled shapes.
-        self.width = max(32, -(-p // 32) * 32 if p <= 256 else -(-p // 128) * 128)
-        self.p, self.batch = p, BATCH_CPU if jax.default_backend() == "cpu" else BATCH
-        self.at_once = leaves_at_once(self.width, self.batch)
-        self.k = jnp.asarray(tree.k)
-        self.k_max = min(next_power_of_two(max(tree.k, LEAST_K_MAX)), self.width)
-        self.r = 1 / np.sqrt(d)
-        scaled = Q * self.r * self.r[:, None]
-        less = float(tree.bounded)  # elsewhere M would have negative eigenvalues, and only points are wanted
-        M = scaled - less * np.eye(p)
-        # Warm starts keep w and the dual, whose scaled forms change with d.
-        unit = np.sqrt(d / old)
-        tree.pool["v"][:] *= unit.astype(np.float32)
-        tree.pool["u"][:] /= unit.astype(np.float32)
-        self.problem = Problem(jnp.asarray(self._square(Q)), jnp.asarray(self._row(b)), jnp.asarray(c0))
-        terms = self._row(np.sqrt(np.maximum(np.diag(scaled), 0)), 1.0)
-        fixed = [jnp.asarray(a) for a in (self._square(M), terms, self._row(b * self.r), c0, tree.bounded)]
-        self.at = self._scaled(fixed, eigenvalues - less, E, PENALTIES[0])
-        if not tree.pool.size:
-            return
-        # The penalty with the best bounds on one batch.
-        rows = np.argsort(tree.pool["bound"], kind="stable")[: self.batch]
-        inn, out = tree.pool.masks(rows)
-        v, u, best = tree.pool["v"][rows], tree.pool["u"][rows], -np.inf
-        for penalty in PENALTIES:
-            at = self._scaled(fixed, eigenvalues - less, E, penalty)
-            self.at, kept = at, self.at
-            value = float(np.minimum(self.bound(inn, out, v, u, tree.level, TRIAL_CHUNKS)[0], tree.level).mean())
-            if value > best:
-                best = value
-            else:
-                self.at = kept
-
-    def _scaled(self, fixed: list[Any], eigenvalues: np.ndarray, E: np.ndarray, penalty: float) -> Scaled:
-        M, terms, b, c0, safe = fixed
-        K = (E / (np.maximum(eigenvalues, 0) + penalty)) @ E.T
-        return Scaled(M, jnp.asarray(self._square(K)), terms, b, c0, jnp.asarray(penalty), safe)
-
-    def _row(self, a: np.ndarray, fill: Any = 0) -> np.ndarray:
-        """Padded features."""
-        return np.concatenate([a, np.full((*a.shape[:-1], self.width - self.p), fill, a.dtype)], -1)
-
-    def _square(self, A: np.ndarray) -> np.ndarray:
-        padded = np.eye(self.width)
-        padded[: self.p, : self.p] = A
-        return padded
-
-    def _batch(self, a: np.ndarray, fill: Any = 0) -> np.ndarray:
-        """Padded features, and the first row again for padded rows."""
-        a = self._row(a, fill)
-        size = FEW if len(a) <= FEW and self.width >= WIDE else self.batch
-        return np.concatenate([a, np.repeat(a[:1], size - len(a), 0)]) if len(a) < size else a
-
-    def bound(
-        self, inn: np.ndarray, out: np.ndarray, v: np.ndarray, u: np.ndarray, level: float, chunks: int
-    ) -> tuple[np.ndarray, ...]:
-        """Bounds of nodes, what they decide, and where to branch; the dual in units without the penalty."""
-        rho, m, p = float(self.at.rho), len(inn), self.p
-        masks = self._batch(inn), self._batch(out, True)
-        found = bound(
-            self.at, *masks, self._batch(v), self._batch(u / np.float32(rho)), level, self.k, chunks, k_max=self.k_max
-        )
-        lower, v, u, inn, out, weight = (np.asarray(a)[:m] for a in found)
-        v, u = v[:, :p].astype(np.float32), (rho * u[:, :p]).astype(np.float32)
-        return lower, v, u, inn[:, :p], out[:, :p], weight[:, :p]
-
-    def support_values(self, supports: np.ndarray) -> np.ndarray:
-        """F of supports."""
-        return np.asarray(support_values(self.problem, self._batch(supports), k_max=self.k_max))[: len(supports)]
-
-    def leaves(self, inn: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The best pair of every leaf."""
-        found = leaves(self.problem, self._batch(inn), self._batch(out, True), self.k, k_max=self.k_max)
-        return tuple(np.asarray(a)[: len(inn)] for a in found)
-
-    def leaf_pairs(self, inn: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Every pair of at most `at_once` leaves."""
-        masks = (self._batch(a, fill)[: self.at_once] for a, fill in ((inn, False), (out, True)))
-        found = leaf_pairs(self.problem, *masks, self.k, k_max=self.k_max)
-        return tuple(np.asarray(a)[: len(inn), : self.p, : self.p] for a in found)
 
 
 @contextlib.contextmanager

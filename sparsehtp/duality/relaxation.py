@@ -81,6 +81,7 @@ def relax(
     useless: Float[Array, ""] | float = -jnp.inf,
     max_steps: int = 2000,
     w0: Float[Array, "p"] | None = None,
+    share: float = 0.0,
 ) -> Relaxed:
     """Maximise the dual through its convex form.
 
@@ -91,6 +92,7 @@ def relax(
         useless: stop once upper falls to this: no bound can be better than it.
         max_steps: limit of gradient steps, two products with the data each.
         w0: (p,) start in the solver's units; None: zeros.
+        share: stop once upper - lower is at most this share of enough - upper: lower will not reach it.
     """
     objective = dual.objective
     if isinstance(objective.loss, Hinge):
@@ -113,6 +115,7 @@ def relax(
         point = dual.point(dual.project(problem.slope(inner.eta)))
         best = _better(point, outer.best)
         closed = inner.value - best.value <= tol * jnp.abs(inner.value)
+        closed |= inner.value - best.value <= share * (enough - inner.value)  # never for infinity times zero
         done = closed | (best.value >= enough) | (inner.value <= useless) | ~jnp.isfinite(inner.value)
         return _Outer(inner, best, outer.t + CHECK, done)
 

@@ -1,0 +1,81 @@
+"""The columns of a linear model on the host, in float64, and which of them are usable."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy import sparse
+
+from .._types import host, in_double
+from ..designs import SparseDesign
+
+EPS = float(np.finfo(float).eps)
+ROWS = 4096  # that are summed at a time: sums of sums lose fewer digits
+NO_DEVIATION = 1e-24  # of a column's mean square, below which its variance is rounding
+
+
+class Columns:
+    """The data of a model, and its usable features: those that are not constant (zero without an intercept).
+
+    Attributes:
+        model: the model in float64.
+        n_features: of the data.
+        features: numbers of the usable features.
+        kept: which of them are in every support.
+        size: features in a support, kept ones included.
+    """
+
+    features: Int[np.ndarray, "p"]
+    kept: Bool[np.ndarray, "p"]
+    size: int
+
+    def __init__(self, model: Any, keep: Int[np.ndarray, "_"], k: int) -> None:
+        with jax.enable_x64(True):
+            self.model = model = jax.tree.map(host, in_double(model))
+        weights = model.sample_weight / model.sample_weight.sum()
+        self._rows = np.flatnonzero(weights > 0)
+        self._weights = weights[self._rows]
+        self.n_features = p = model.n_coefficients
+        self._X = _matrix(model.design)
+        self._inverse_scale = np.ones(p) if model.inverse_scale is None else model.inverse_scale
+        self._mean = np.asarray(self._weights @ self._X[self._rows]) if model.fit_intercept else np.zeros(p)
+        self._shift = np.zeros(p) if model.shift is None else model.shift
+        self._base = 0.0 if model.base is None else float(model.base)
+        l2 = np.broadcast_to(model.l2, (p,))
+        self._ridge = l2 if model.standardize else l2 * self._inverse_scale**2
+        self._keep, self._k = keep, k
+
+    def _use(self, energy: Float[np.ndarray, "_"], raw: Float[np.ndarray, "_"]) -> None:
+        """Take the features with a (centred) mean square, of columns with raw mean squares."""
+        usable = energy > NO_DEVIATION * raw
+        self.features = np.flatnonzero(usable)
+        self.kept = np.isin(self.features, self._keep)
+        self.size = int(self.kept.sum()) + min(self._k, int((~self.kept).sum()))
+
+    def _columns(self, features: Any, rows: Any = slice(None), centred: bool = True) -> Float[np.ndarray, "n m"]:
+        """The (centred and) scaled columns, dense, of the rows with a weight."""
+        part = self._X[self._rows[rows]][:, features]
+        part = part.toarray() if sparse.issparse(part) else part
+        return (part - self._mean[features] if centred else part) * self._inverse_scale[features]
+
+    def _external(self, x: Float[np.ndarray, "m"], features: Any, level: float) -> tuple[np.ndarray, float]:
+        """Coefficients in original units and the intercept, from those of some of `_columns` and their intercept."""
+        w = np.zeros(self.n_features)
+        w[features] = x * self._inverse_scale[features]
+        return w, float(level - self._mean @ w - self._shift @ w + self._base)
+
+
+def _matrix(design: Any) -> Any:
+    """The design's entries as a NumPy array, or as SciPy's compressed rows."""
+    if isinstance(design, SparseDesign):
+        rows = design.by_row
+        width = rows.data.shape[1]
+        place = np.asarray(rows.start, np.int64) * width
+        return sparse.csr_array((rows.data.ravel(), rows.indices.ravel(), place), shape=design.shape)
+    return design.array.T if design.by_feature else design.array
+
+
+def members_of(masks: Bool[np.ndarray, "s p"]) -> Int[np.ndarray, "s m"]:
+    """The features of masks that all have as many."""
+    return np.nonzero(masks)[1].reshape(len(masks), -1)

@@ -1,0 +1,249 @@
+"""Logistic, Poisson and other losses in a tree: bounds of nodes by the dual with features fixed, and refits."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .._programs import program
+from .._types import replace
+from ..designs import DenseDesign
+from ..duality import Dual, Fixed, relax
+from ..duality.dual import is_smooth
+from ..losses import AbstractConjugateLoss, Poisson
+from ..screening import screen
+from ..solvers.refit import refit
+from ..thresholds import Sparsity
+from ..thresholds.base import next_power_of_two
+from .columns import ROWS, Columns, members_of
+from .tree import Tree
+
+LEAST_WIDTH = 8
+BATCH_CPU, BATCH = 16, 256  # nodes that are bounded at a time: the slowest decides how long it takes
+STEPS = 100  # of a node's relaxation; its children go on
+ACCURACY = 1e-9  # of a relaxation, relative
+SHARE = 0.3  # of what its bound lacks to the level, to which a relaxation below it is solved
+NUMBERS = 1 << 24  # predictions, or columns of supports, that are worked on together
+ROUNDINGS = 4  # times what `Dual.rounding` says
+LEAST_ZERO = 1e-12  # of F without features
+
+
+def no_proof(model: Any) -> str | None:
+    """Why the loss of a linear model has no bound of this kind, or None if it has."""
+    loss = model.loss
+    with jax.enable_x64(True):  # for parameters of a loss
+        smooth = is_smooth(loss) or isinstance(loss, Poisson)
+    if not (isinstance(loss, AbstractConjugateLoss) and smooth):
+        return f"model: a proof needs the squared or another smooth loss with a conjugate, got {type(loss).__name__}."
+    if not np.all(np.asarray(model.l2) > 0):
+        return (
+            f"l2: a proof for {type(loss).__name__} needs l2 > 0 on every feature, since its bound comes from there; "
+            "raise l2."
+        )
+    return None
+
+
+class Generalised(Columns):
+    """F less its floor, on the usable features, each (centred and) in the units where its mean square is one.
+
+    The floor is the sum of the least losses there could be: zero but for Poisson. Values are of refits and therefore
+    never too small; with each comes the dual's value there, which is never too large.
+
+    Attributes:
+        floor: see above.
+        zero: below it F less its floor is zero but for rounding.
+        objective: the model in these units.
+        norms: (p,) of the columns before they were centred.
+    """
+
+    last_places = most_direct = 0  # a support is refitted when no place is left
+
+    def __init__(self, model: Any, keep: Int[np.ndarray, "_"], k: int) -> None:
+        super().__init__(model, keep, k)
+        energy, raw = np.zeros(self.n_features), np.zeros(self.n_features)
+        for start in range(0, len(self._rows), ROWS):
+            rows = slice(start, start + ROWS)
+            energy += self._weights[rows] @ self._columns(slice(None), rows) ** 2
+            raw += self._weights[rows] @ self._columns(slice(None), rows, centred=False) ** 2
+        self._use(energy, raw)
+        scale = np.sqrt(energy[self.features])
+        X = np.zeros((model.y.shape[0], next_power_of_two(max(len(scale), LEAST_WIDTH))))  # few compiled shapes
+        X[self._rows, : len(scale)] = self._columns(self.features) / scale
+        ridge = np.maximum(self._ridge[self.features], np.finfo(float).tiny) / scale**2
+        self._inverse_scale = self._inverse_scale.copy()
+        self._inverse_scale[self.features] /= scale
+        self.norms = np.sqrt(raw[self.features]) / scale
+        self.batch = int(np.clip(NUMBERS // (X.shape[0] * max(self.size, 1)), 1, _most()))
+        with jax.enable_x64(True):
+            plain = replace(
+                self.model,
+                design=DenseDesign(X),
+                l2=np.append(ridge, np.ones(X.shape[1] - len(ridge))),
+                shift=None,
+                base=None,
+                mean=None,
+                inverse_scale=None,
+                offset=np.zeros(len(X)) if self.model.offset is None else self.model.offset,
+                standardize=False,
+            )
+            self.objective = jax.tree.map(jnp.asarray, plain)
+            self._threshold = _threshold(self.objective, self.size)
+            self._norms = jnp.asarray(np.append(self.norms, np.ones(X.shape[1] - len(ridge))))
+            self.floor = float(_floor(self.objective))
+        none = np.zeros((1, 0), int)
+        value, lower, _ = self._refit(none)
+        self.zero = max(LEAST_ZERO * float(value[0]), float(value[0] - lower[0]))
+
+    def _refit(self, members: Int[np.ndarray, "s m"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """F less its floor, the dual's value, and the coefficients on the usable features, of refits."""
+        parts = []
+        for start in range(0, len(members), self.batch):
+            some = members[start : start + self.batch]
+            inn = np.zeros((self.batch, self.objective.n_coefficients), bool)
+            np.put_along_axis(inn[: len(some)], some, True, 1)
+            inn[len(some) :] = inn[0]
+            with jax.enable_x64(True):
+                found = _refits(self.objective, self._threshold, inn, self._norms)
+            parts.append([np.asarray(a)[: len(some)] for a in found])
+        value, lower, x = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return value - self.floor, np.minimum(lower, value) - self.floor, x
+
+    def fit(self, members: Int[np.ndarray, "m"]) -> tuple[float, Float[np.ndarray, "_"], float]:
+        """F less its floor, the coefficients in original units and the intercept of the best fit on some features."""
+        (value,), _, (x,) = self._refit(np.sort(members)[None])
+        w, intercept = self._external(x[members], self.features[members], x[-1] if self.model.fit_intercept else 0.0)
+        return float(value), w, intercept
+
+    def values(self, members: Int[np.ndarray, "s m"]) -> tuple[Float[np.ndarray, "s"], float]:
+        """F less its floor of the best fits on many supports, and what none of them is below."""
+        value, lower, _ = self._refit(members)
+        return value, float(lower.min())
+
+    def lowers(self, members: Int[np.ndarray, "s m"]) -> Float[np.ndarray, "s"]:
+        """The same by the dual: never too large."""
+        return self._refit(members)[1]
+
+    def search(self, members: Int[np.ndarray, "m"]) -> Int[np.ndarray, "size"]:
+        """A support to begin with: the features are added one by one that lower a quadratic model of F the most."""
+        S = [int(j) for j in np.union1d(members, np.flatnonzero(self.kept))]
+        while len(S) < self.size:
+            x = self._refit(np.sort(np.array(S, int))[None])[2][0]
+            with jax.enable_x64(True):
+                gain = np.array(_gains(self.objective, x))[: len(self.features)]
+            gain[S] = -1
+            S.append(int(np.argmax(gain)))
+        return np.sort(np.array(S, int))
+
+
+def begin(tree: Tree) -> "Phase":
+    """The data of the features in use, on the device."""
+    tree.bounded = True
+    return Phase(tree)
+
+
+class Phase:
+    """Bounds of nodes on the features in use, and values of supports."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.problem, self.names = tree.problem, tree.names
+        self.batch, self.p = tree.problem.batch, len(tree.names)
+        objective = tree.problem.objective
+        width = next_power_of_two(max(self.p, LEAST_WIDTH))
+        use = np.zeros(width, int)
+        use[: self.p] = tree.names
+        self._objective = objective.subset(jnp.asarray(use))
+        self._threshold = _threshold(self._objective, tree.k)
+        self._norms = jnp.asarray(np.append(tree.problem.norms[tree.names], np.ones(width - self.p)))
+
+    def _pad(self, a: np.ndarray, fill: Any) -> np.ndarray:
+        """Padded features, and the first row again for padded rows."""
+        padded = np.full((self.batch, self._objective.n_coefficients), fill, a.dtype)
+        padded[: len(a), : self.p] = a
+        padded[len(a) :] = padded[0]
+        return padded
+
+    def bound(
+        self, inn: np.ndarray, out: np.ndarray, v: np.ndarray, u: np.ndarray, level: float
+    ) -> tuple[np.ndarray, ...]:
+        """Bounds of nodes, what they decide, and where to branch."""
+        floor = self.problem.floor
+        masks = Fixed(jnp.asarray(self._pad(out, True)), jnp.asarray(self._pad(inn, False)))
+        levels = level + floor, level + floor + self.problem.zero
+        found = _bounds(self._objective, self._threshold, masks, self._pad(v, 0), *levels, self._norms)
+        lower, w, inn, out = (np.asarray(a)[: len(v), ..., : self.p] for a in (found[0][:, None], *found[1:]))
+        weight = np.where(inn | out, -1.0, np.abs(w))
+        return lower[:, 0] - floor, w.astype(np.float32), u, inn, out, weight
+
+    def support_values(self, supports: np.ndarray) -> np.ndarray:
+        """At most F of supports."""
+        return self.problem.lowers(self.names[members_of(supports)])
+
+
+def _most() -> int:
+    return BATCH_CPU if jax.default_backend() == "cpu" else BATCH
+
+
+def _threshold(objective: Any, size: int) -> Any:
+    p = objective.n_coefficients
+    return Sparsity(size, k_max=min(next_power_of_two(max(size, LEAST_WIDTH)), p)).bind(objective)
+
+
+@program
+def _floor(objective: Any) -> Float[Array, ""]:
+    conjugate = objective.loss.conjugate(jnp.zeros_like(objective.y), objective.y)
+    return -jnp.sum(jnp.where(objective.sample_weight > 0, objective._weights() * conjugate, 0))
+
+
+@program
+def _gains(objective: Any, x: Float[Array, "d"]) -> Float[Array, "p"]:
+    eta = objective.forward(x)
+    weights = objective._weights()
+    slope = objective.transpose_product(weights * objective.loss.derivative(eta, objective.y))
+    curvature = objective.loss.second_derivative(eta, objective.y)
+    steep = objective.design.column_norms(weights * curvature, None) ** 2 + objective.l2
+    return slope[: objective.n_coefficients] ** 2 / steep
+
+
+@program
+def _refits(
+    objective: Any, threshold: Any, inn: Bool[Array, "B p"], norms: Float[Array, "p"]
+) -> tuple[Float[Array, "B"], Float[Array, "B"], Float[Array, "B d"]]:
+    """F, the dual's value and the coefficients of the best fits on supports."""
+
+    def one(inn: Array) -> tuple[Array, Array, Array]:
+        dual = Dual(objective, threshold, Fixed(~inn, inn))
+        support = threshold.select(jnp.where(inn, 1.0, -1.0))
+        support = support._replace(mask=support.mask & jnp.append(inn, True)[support.idx])
+        x, _ = refit(objective, threshold, support, jnp.zeros(objective.n_coefficients + objective.n_free))
+        eta = objective.forward(x)
+        point = dual.point(dual.project(objective.loss.derivative(eta, objective.y)))
+        return objective.value_at(eta, x), point.value - ROUNDINGS * dual.rounding(point, norms), x
+
+    return jax.vmap(one)(inn)
+
+
+@program
+def _bounds(
+    objective: Any,
+    threshold: Any,
+    masks: Fixed,
+    v: Float[Array, "B p"],
+    level: Float[Array, ""],
+    enough: Float[Array, ""],
+    norms: Float[Array, "p"],
+) -> tuple[Float[Array, "B"], Float[Array, "B p"], Bool[Array, "B p"], Bool[Array, "B p"]]:
+    """Bounds of nodes, the relaxations' coefficients, and the nodes with what their bounds decide."""
+    energies = Dual(objective, threshold).energies()
+
+    def one(zero: Array, nonzero: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+        dual = Dual(objective, threshold, Fixed(zero, nonzero))
+
+        found = relax(dual, ACCURACY, enough, max_steps=STEPS, w0=v.astype(objective.dtype), share=SHARE)
+        point = dual.point(found.a)
+        lost = ROUNDINGS * dual.rounding(point, norms)
+        fixed, _ = screen(dual, point, energies, level + lost)
+        return point.value - lost, found.x[: v.shape[0]], fixed.nonzero, fixed.zero
+
+    return jax.vmap(one)(*masks, v)
