@@ -128,8 +128,6 @@ def _check(objective: Any, threshold: Any, solution: Any) -> None:
         )
     if isinstance(objective, MultiResponse):
         raise TypeError("objective: a certificate is about one response; ask for one per response with LinearModel.")
-    if isinstance(objective, MultiResponse):
-        raise TypeError("objective: a certificate is about one response; ask for one per response with LinearModel.")
     if not is_concrete(objective, threshold, solution.x, solution.intercept, solution.support):
         raise ValueError("solution: a certificate needs concrete values; ask for it outside jax.jit and jax.vmap.")
 

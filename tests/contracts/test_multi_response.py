@@ -255,8 +255,8 @@ def test_errors():
         sht.solve(sht.MultiResponse(X, Y), sht.Rank(1), x0=np.zeros(P))
     with pytest.raises(TypeError, match="objective: a certificate"):
         sht.certificate(sht.MultiResponse(X, Y), sht.Sparsity(1), None)
-    with pytest.raises(TypeError, match="AbstractRestrictable"):
-        sht.solve(sht.MultiResponse(X, Y), sht.Sparsity(1), sht.BestSubset())
+    with pytest.raises(TypeError, match="AbstractScored"):
+        sht.solve(sht.MultiResponse(X, Y), sht.Sparsity(1), sht.FoBa())
 
 
 def test_the_old_name_of_the_shared_model():
