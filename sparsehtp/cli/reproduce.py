@@ -45,7 +45,9 @@ def run(name: str, out: Path, options: dict[str, Any], page: Path | None) -> Non
         show(console, result, out / each)
     if page is not None:
         with one_sentence(errors, OSError):
-            write_page(page, out, names, "quick" if options["quick"] else "full")
+            for each in names:
+                keep(page, out, each, "quick" if options["quick"] else "full")
+            write_page(page)
     if failed:
         raise typer.Exit(2)
 
@@ -60,7 +62,8 @@ def run_again(name: str, out: Path, data: Path | None, page: Path) -> None:
                 kept = page.parent / "reproduced" / f"{each}-{size}.json"
                 if kept.is_file():
                     show(Console(), decide_again(json.loads(kept.read_text(encoding="utf-8")), out, data), out / each)
-                    write_page(page, out, [each], size)
+                    keep(page, out, each, size)
+        write_page(page)
 
 
 def show(console: Console, result: dict[str, Any], folder: Path) -> None:
@@ -84,19 +87,20 @@ def _writing(content: bytes) -> Callable[[BinaryIO], int]:
     return lambda file: file.write(content)
 
 
-def write_page(page: Path, out: Path, names: list[str], size: str) -> None:
-    """Keep results and figures beside the page (`reproduced/NAME-SIZE.*`), and write the page from all kept ones."""
+def keep(page: Path, out: Path, name: str, size: str) -> None:
+    """Keep an experiment's result and figure beside the page, as `reproduced/NAME-SIZE.*`."""
     kept = page.parent / "reproduced"
     kept.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        for source, suffix in (("result.json", "json"), ("figure.png", "png")):
-            path = out / name / source
-            if path.is_file():
-                content = path.read_bytes()
-                write_whole(kept / f"{name}-{size}.{suffix}", _writing(content))
+    for source, suffix in (("result.json", "json"), ("figure.png", "png")):
+        path = out / name / source
+        if path.is_file():
+            write_whole(kept / f"{name}-{size}.{suffix}", _writing(path.read_bytes()))
+
+
+def write_page(page: Path) -> None:
+    """Write the page from all results that are kept beside it."""
     results = {}
     for name in EXPERIMENTS:
-        files = (kept / f"{name}-{which}.json" for which in ("quick", "full"))
+        files = (page.parent / "reproduced" / f"{name}-{size}.json" for size in ("quick", "full"))
         results[name] = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
-    text = claims_page(results)
-    write_whole(page, lambda file: file.write(text.encode()))
+    write_whole(page, _writing(claims_page(results).encode()))

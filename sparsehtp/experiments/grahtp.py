@@ -291,7 +291,8 @@ def _success(
 def _claim_rises(
     run: Run, exact: dict[tuple[int, str], np.ndarray], relaxed: dict[tuple[int, str], np.ndarray]
 ) -> None:
-    correlations, flat = {}, []
+    correlations: dict[str, float] = {}
+    flat: list[str] = []
     for metric, table in (("exact", exact), ("relaxed", relaxed)):
         for (k, algorithm), success in table.items():
             name = f"{algorithm} k={k} {metric}"
@@ -306,7 +307,7 @@ def _claim_rises(
         correlations[worst] > 0.9 and not flat,
         least_correlation=correlations[worst],
         of=worst,
-        **({"without_change": flat} if flat else {}),
+        without_change=flat or "none",
     )
 
 
@@ -382,7 +383,7 @@ def fig4(run: Run) -> Any:
     for row in rows:
         points.setdefault((row["data"], row["k"]), {})[row["algorithm"]] = row
     missing = [name for name in run["data"] if name not in sets]
-    note = {"missing": missing} if missing else {}
+    note: dict[str, Any] = {"missing": missing} if missing else {}
 
     def share(winners: Sequence[str], measure: str) -> float:
         wins = 0

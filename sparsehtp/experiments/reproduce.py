@@ -3,13 +3,14 @@
 import os
 import sysconfig
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from .._progress import Callback, reporting
 from ..io import check_output
-from .catalogue import EXPERIMENTS
-from .run import Run
+from .catalogue import EXPERIMENTS, Experiment
+from .run import UNTESTABLE, VACUOUS, Run
 
 # In a checkout the configurations are at the top level; an installed package keeps them among the shared data.
 _FOLDERS = (
@@ -17,9 +18,14 @@ _FOLDERS = (
     Path(sysconfig.get_path("data")) / "share" / "sparsehtp" / "configs",
 )
 
+_TABLES = {"settings", "quick", "quotes", "remarks", "deviations"}
+
 
 def read_config(name: str, path: str | Path | None = None) -> dict[str, Any]:
-    """The configuration of an experiment: tables `settings`, `quick` (what it replaces) and `remarks`.
+    """The configuration of an experiment.
+
+    It has the tables `settings`, `quick` (what it replaces), `quotes` (the paper's words on each claim, and their
+    place) and `remarks` (on what is not as claimed), and the list `deviations` (from the paper's text, with reasons).
 
     Raises:
         ValueError: for an unknown name, or a file that is not such a configuration.
@@ -35,8 +41,10 @@ def read_config(name: str, path: str | Path | None = None) -> dict[str, Any]:
         config = tomllib.loads(found.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"config: {found} is not TOML ({error}); correct it.") from error
-    if "seed" not in config.get("settings", {}) or set(config) - {"settings", "quick", "remarks"}:
-        raise ValueError(f"config: {found} needs a table [settings] with a seed, and may have [quick] and [remarks].")
+    if "seed" not in config.get("settings", {}) or set(config) - _TABLES:
+        raise ValueError(
+            f"config: {found} needs a table [settings] with a seed, and may have {', '.join(sorted(_TABLES))}."
+        )
     unknown = set(config.get("quick", {})) - set(config["settings"])
     if unknown:
         raise ValueError(f"config: [quick] of {found} names {', '.join(sorted(unknown))}, which [settings] lacks.")
@@ -103,52 +111,84 @@ def decide_again(stored: dict[str, Any], out: str | Path, data: str | Path | Non
     """
     name, folder = stored["experiment"], Path(out) / stored["experiment"]
     check_output(folder)
-    config = {"settings": stored["settings"], "remarks": read_config(name).get("remarks", {})}
+    config = {**read_config(name), "settings": stored["settings"], "quick": {}}
     data = data or os.environ.get("SPARSEHTP_DATA")
     run = Run(name, config, folder, quick=stored["quick"], data=Path(data) if data else None, stored=stored)
     return run.finish(EXPERIMENTS[name].function(run))
 
 
+DECIDED = ("confirmed", "refuted", "undecided", VACUOUS, UNTESTABLE)
+
+
 def claims_page(results: dict[str, list[dict[str, Any]]]) -> str:
-    """A Markdown page of all figures beside their claims, with the verdict and the numbers of each run.
+    """A Markdown page of all figures beside their claims, with the verdicts and the numbers of the largest run.
 
     It shows the figures `reproduced/NAME-full.png`, or `-quick.png` where there is no full run.
 
     Args:
-        results: experiment -> contents of its result.json files, the quick one and the full one.
+        results: experiment -> contents of its result.json files; a full one is taken before a quick one.
     """
+    largest = {name: min(runs, key=lambda run: run["quick"]) for name, runs in results.items() if runs}
     lines = [
         "# Where each claim of the papers stands",
         "",
-        "Most of these runs are *quick*: a few copies at small sizes, in minutes. A quick run is no verdict on a "
-        "paper: it says *as claimed* or *not as claimed at this size*, and no more. Only a *full* run, at the size of "
-        "the paper, says *confirmed* or *refuted*. *Vacuous* is a check that could not have told: all methods that it "
-        "compares give the same, or the supports are nearly empty; the reason stands beside it.",
+        "A claim is a statement about a population of problems, and a run is a sample of it: *confirmed* and *refuted* "
+        "need an interval (95%) that excludes the other; what the sample leaves open is *undecided*, with what it "
+        "would take. *Vacuous* is a check that could not have told: all methods that it compares give the same, or the "
+        "supports are nearly empty. A *quick* run is no verdict on a paper: it says *as claimed* or *not as claimed at "
+        "this size*, and no more.",
         "",
         "Written by `make reproduce-quick`, or from the stored results by `make claims`.",
+        "",
+        *_summary(largest),
     ]
     for name, experiment in EXPERIMENTS.items():
-        runs = results.get(name, [])
         lines += ["", f"## {name}: {experiment.title} [{experiment.paper}]", ""]
-        if not runs:
-            lines.append("Not run.")
-            continue
-        figure = f"reproduced/{name}-{'quick' if runs[-1]['quick'] else 'full'}.png"
-        lines += [f"![{experiment.title}]({figure})", ""]
-        lines += ["| claim | run | outcome | decided by |", "|---|---|---|---|"]
-        for i, claim in enumerate(runs[0]["claims"]):
-            for run in runs:
-                row = run["claims"][i]
-                size = "quick" if run["quick"] else "full"
-                statement = f"{claim['letter']}. {claim['statement']}" if run is runs[0] else ""
-                lines.append(f"| {statement} | {size} | **{row['verdict']}** | {evidence(row)} |")
-        remarks = {claim["letter"]: claim["remark"] for run in runs for claim in run["claims"] if claim["remark"]}
-        lines += [line for letter, remark in remarks.items() for line in ("", f"*{letter}.* {remark}")]
-        lines += [line for note in runs[0]["notes"] for line in ("", f"Data: {note}")]
-        for run in runs:
-            device, size = run["device"], "quick" if run["quick"] else "full"
-            lines += ["", f"({size}: {run['seconds']:.0f} s on {device['platform']}, JAX {run['versions']['jax']})"]
+        lines += _section(name, experiment, largest[name]) if name in largest else ["Not run."]
     return "\n".join(lines) + "\n"
+
+
+def _summary(largest: dict[str, dict[str, Any]]) -> list[str]:
+    """The table of verdicts: one row a figure, the letters of its claims under their verdict, and the counts."""
+    lines = ["| paper | figure | " + " | ".join(DECIDED) + " | quick run only |", "|---" * (len(DECIDED) + 3) + "|"]
+    counts: Counter[str] = Counter()
+    for name, experiment in EXPERIMENTS.items():
+        run = largest.get(name)
+        quick = run is None or run["quick"]
+        letters: dict[str, list[str]] = {}
+        for claim in run["claims"] if run else []:
+            letters.setdefault("quick" if quick else claim["verdict"], []).append(claim["letter"])
+        counts.update({verdict: len(found) for verdict, found in letters.items()})
+        cells = (", ".join(letters.get(verdict, [])) for verdict in (*DECIDED, "quick"))
+        lines.append(f"| {experiment.paper} | {name} | " + " | ".join(cells) + " |")
+    lines.append(
+        f"| all | {sum(counts.values())} claims | " + " | ".join(str(counts[v]) for v in (*DECIDED, "quick")) + " |"
+    )
+    return lines
+
+
+def _section(name: str, experiment: Experiment, run: dict[str, Any]) -> list[str]:
+    size = "quick" if run["quick"] else "full"
+    lines = [
+        f"![{experiment.title}](reproduced/{name}-{size}.png)",
+        "",
+        "| claim | outcome | decided by |",
+        "|---|---|---|",
+    ]
+    for claim in run["claims"]:
+        lines.append(f"| {claim['letter']}. {claim['statement']} | **{claim['verdict']}** | {evidence(claim)} |")
+    for claim in run["claims"]:
+        texts = [f"The paper: {claim['quote']}"] if claim["quote"] else []
+        texts += [claim["remark"]] if claim["remark"] else []
+        lines += ["", f"*{claim['letter']}.* {' '.join(texts)}"] if texts else []
+    if run["deviations"]:
+        lines += ["", "Not as in the paper:", "", *(f"- {text}" for text in run["deviations"])]
+    lines += [line for note in run["notes"] for line in ("", f"Data: {note}")]
+    return [
+        *lines,
+        "",
+        f"({size}: {run['seconds']:.0f} s on {run['device']['platform']}, JAX {run['versions']['jax']})",
+    ]
 
 
 def evidence(claim: dict[str, Any]) -> str:

@@ -16,13 +16,20 @@ from .._progress import Callback
 from ..io import describe_device, versions, write_whole
 from ..iteration.results import RESULTS
 from .data import DataSet, load
+from .verdicts import Decision, Undecided, plain
 
+UNTESTABLE = "not testable here"
+VACUOUS = "vacuous"
 # A quick run is too small to decide anything.
 VERDICTS = {
-    "full": {True: "confirmed", False: "refuted", None: "not testable here"},
-    "quick": {True: "as claimed", False: "not as claimed at this size", None: "not testable here"},
+    "full": {True: "confirmed", False: "refuted", Undecided: "undecided", None: UNTESTABLE},
+    "quick": {
+        True: "as claimed",
+        False: "not as claimed at this size",
+        Undecided: "open at this size",
+        None: UNTESTABLE,
+    },
 }
-VACUOUS = "vacuous"
 NEARLY_EMPTY = 0.1  # supports with less than this share of the nonzeros that are sought
 
 
@@ -32,10 +39,12 @@ class Claim(NamedTuple):
     Attributes:
         letter: its place in the experiment's list.
         statement: the claim with its rule.
-        verdict: "confirmed" or "refuted" at full size, "as claimed" or "not as claimed at this size" of a quick run;
-            "vacuous" where the numbers could not have told, with the reason in the evidence; "not testable here".
+        verdict: "confirmed", "refuted" or "undecided" at full size; "as claimed", "not as claimed at this size" or
+            "open at this size" of a quick run; "vacuous" where the numbers could not have told; "not testable here".
+            The evidence says why, or what it would take.
         evidence: name -> number or sentence.
         remark: why, for what is not as claimed; empty otherwise.
+        quote: the paper's words, with their place.
     """
 
     letter: str
@@ -43,6 +52,7 @@ class Claim(NamedTuple):
     verdict: str
     evidence: dict[str, Any]
     remark: str
+    quote: str
 
 
 class Run:
@@ -50,7 +60,7 @@ class Run:
 
     Args:
         name: the experiment.
-        config: its settings, what `quick` replaces, and remarks on refuted claims (see `read_config`).
+        config: its settings, what `quick` replaces, the paper's words, deviations, and remarks (see `read_config`).
         folder: created if missing; holds the finished cells, and at the end the results, the claims and the figure.
         quick: take the small sizes.
         data: folder of the real data sets, or None.
@@ -76,7 +86,8 @@ class Run:
     ) -> None:
         self.name, self.quick, self.folder, self.progress = name, quick, folder, progress
         self.settings = {**config["settings"], **(config.get("quick", {}) if quick else {})}
-        self.remarks = config.get("remarks", {})
+        self.remarks, self.quotes = config.get("remarks", {}), config.get("quotes", {})
+        self.deviations = config.get("deviations", [])
         self.claims: list[Claim] = []
         self.cells: list[dict[str, Any]] = []
         self.notes: list[str] = []
@@ -123,29 +134,38 @@ class Run:
         self,
         letter: str,
         statement: str,
-        holds: bool | None,
+        holds: Decision | None,
         *,
+        need: str = "",
         compared: Any = None,
         filled: Any = None,
         **evidence: Any,
     ) -> None:
-        """Record a claim: whether it holds in these numbers, None if they cannot test it.
+        """Record a claim: whether it holds in these numbers.
 
         Args:
             letter: its place in the list.
             statement: the claim with its rule.
-            holds: the rule's outcome.
+            holds: the rule's outcome; `Undecided` if the numbers leave it open, None if they cannot test it.
+            need: what a test would take, for None.
             compared: method -> its outcomes, for a claim that compares methods: where all coincide it says nothing.
             filled: where -> the supports' sizes as shares of the sought one: where one is nearly empty it says nothing.
             **evidence: what decides it.
         """
-        why = _coincide(compared or {}) or _empty(filled or {})
-        if holds is not None and why:
+        holds, why = plain(holds), _coincide(compared or {}) or _empty(filled or {})
+        verdicts = VERDICTS["quick" if self.quick else "full"]
+        if holds is None:
+            verdict, evidence = UNTESTABLE, {"it_would_take": need, **evidence} if need else evidence
+        elif why:
             verdict, evidence = VACUOUS, {"why": why, **evidence}
+        elif isinstance(holds, Undecided):
+            verdict, evidence = verdicts[Undecided], {"it_would_take": holds.need, **evidence}
         else:
-            verdict = VERDICTS["quick" if self.quick else "full"][None if holds is None else bool(holds)]
-        remark = self.remarks.get(letter, "") if holds is not None and not holds and verdict != VACUOUS else ""
-        self.claims.append(Claim(letter, statement, verdict, _plain(evidence), " ".join(remark.split())))
+            verdict = verdicts[holds]
+        remark = self.remarks.get(letter, "") if verdict == verdicts[False] else ""
+        quote = self.quotes.get(letter, "")
+        texts = (" ".join(text.split()) for text in (remark, quote))
+        self.claims.append(Claim(letter, statement, verdict, _plain(evidence), *texts))
 
     def finish(self, figure: Any) -> dict[str, Any]:
         """Write result.json and the figure as PNG and SVG; the result."""
@@ -159,7 +179,13 @@ class Run:
             "seconds": sum(cell["seconds"] for cell in self.cells),
             "notes": self.notes,
         }
-        result = {**facts, "claims": [claim._asdict() for claim in self.claims], "cells": self.cells}
+        deviations = [" ".join(text.split()) for text in self.deviations]
+        result = {
+            **facts,
+            "deviations": deviations,
+            "claims": [claim._asdict() for claim in self.claims],
+            "cells": self.cells,
+        }
         self.folder.mkdir(parents=True, exist_ok=True)
         for suffix in ("png", "svg"):
             write = functools.partial(figure.savefig, format=suffix, dpi=130)

@@ -17,6 +17,7 @@ from sparsehtp.experiments.grahtp import theory_steps
 from sparsehtp.experiments.hsg import Problem, best_curve
 from sparsehtp.experiments.run import VERDICTS, Run, taken
 from sparsehtp.experiments.tight_svrg import _stages_to, _traces
+from sparsehtp.experiments.verdicts import Undecided
 
 SMALL = """
 [settings]
@@ -114,16 +115,30 @@ def test_random_numbers_do_not_depend_on_the_order_of_the_work(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("quick", "words"), [(False, ("confirmed", "refuted")), (True, ("as claimed", "not as claimed at this size"))]
+    ("quick", "words"),
+    [
+        (False, ("confirmed", "refuted", "undecided")),
+        (True, ("as claimed", "not as claimed at this size", "open at this size")),
+    ],
 )
 def test_only_a_full_run_gives_a_verdict_and_what_is_not_as_claimed_carries_its_remark(tmp_path, quick, words):
-    run = Run("x", {"settings": {"seed": 0}, "remarks": {"a": "because\n of this"}}, tmp_path, quick=quick)
+    run = Run(
+        "x",
+        {"settings": {"seed": 0}, "remarks": {"a": "because\n of this"}, "quotes": {"a": "so\n they say"}},
+        tmp_path,
+        quick=quick,
+    )
     run.claim("a", "first", np.bool_(True), number=np.float32(0.5), nothing=float("nan"))
     run.claim("a", "second", False)
-    run.claim("a", "third", None)
-    assert [claim.verdict for claim in run.claims] == [*words, "not testable here"]
-    assert [claim.remark for claim in run.claims] == ["", "because of this", ""]
-    assert run.claims[0].evidence == {"number": 0.5, "nothing": None}
+    run.claim("a", "third", None, need="real data")
+    run.claim("a", "fourth", Undecided("10 times as many copies"))
+    assert [claim.verdict for claim in run.claims] == [*words[:2], "not testable here", words[2]]
+    assert [claim.remark for claim in run.claims] == ["", "because of this", "", ""]
+    assert {claim.quote for claim in run.claims} == {"so they say"}
+    evidence = [{"number": 0.5, "nothing": None}, {}, "real data", "10 times as many copies"]
+    assert [claim.evidence for claim in run.claims] == [
+        {"it_would_take": each} if isinstance(each, str) else each for each in evidence
+    ]
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -201,7 +216,7 @@ def test_a_stored_result_is_decided_again_without_computing(small, tmp_path, mon
     )
     assert outcome.exit_code == 0, outcome.output
     opening, rest = page.read_text().split("\n## ", 1)
-    assert "A quick run is no verdict" in opening
+    assert "A *quick* run is no verdict" in opening
     assert not any(f"**{word}**" in rest for word in ("confirmed", "refuted"))
     assert CliRunner().invoke(app, ["reproduce", "tight-fig1", "--again"]).exit_code == 2
 
@@ -218,6 +233,7 @@ def test_the_stored_page_gives_no_verdict_on_quick_runs():
     assert page == claims_page(stored)
     for run in itertools.chain(*stored.values()):
         verdicts = {claim["verdict"] for claim in run["claims"]}
+        assert all(claim["remark"] for claim in run["claims"] if claim["verdict"] == "refuted")
         assert verdicts <= {"vacuous", "not testable here", *VERDICTS["quick" if run["quick"] else "full"].values()}
 
 
@@ -243,12 +259,21 @@ def test_the_theory_step_bounds_the_curvature_of_every_small_support():
 
 def test_the_page_shows_every_claim_of_every_stored_run(small, tmp_path):
     result = reproduce("tight-fig1", tmp_path, config=small)
-    page = claims_page({"tight-fig1": [{**result, "quick": True}, result]})
+    for claim in result["claims"]:
+        claim.update(quote="their words", remark="our finding")
+    result["deviations"] = ["fewer copies"]
+    quick = {**result, "quick": True, "claims": [{**claim, "verdict": "as claimed"} for claim in result["claims"]]}
+    page = claims_page({"tight-fig1": [quick, result]})
     for name in EXPERIMENTS:
-        assert f"## {name}" in page
+        assert f"## {name}" in page and f"| {name} |" in page
     for claim in result["claims"]:
         assert page.count(f"{claim['letter']}. {claim['statement']}") == 1
-    assert page.count("| quick |") == page.count("| full |") == len(result["claims"])
+    assert page.count("The paper: their words our finding") == len(result["claims"])
+    assert "- fewer copies" in page
+    assert "as claimed**" not in page  # the full run takes its place
+    small = claims_page({"tight-fig1": [quick]})
+    assert small.count("**as claimed**") == len(result["claims"])
+    assert f"| all | {len(result['claims'])} claims | 0 | 0 | 0 | 0 | 0 | {len(result['claims'])} |" in small
 
 
 def test_the_command_lists_and_refuses(tmp_path):
