@@ -47,7 +47,8 @@ class Proof(NamedTuple):
         support: its features, kept ones included.
         upper: F there.
         lower: no support has a smaller F than this.
-        gap: (upper - lower) / upper, for `Poisson` counted as in `prove`; 0.0 where F is zero but for rounding.
+        floor: what F is at least: 0.0, and for `Poisson` sum_i omega_i (y_i - y_i log y_i).
+        gap: (upper - lower) / (upper - floor); 0.0 where F is at its floor but for rounding.
         proved: whether the gap is within what was asked for.
         nodes, leaves: of the tree, those of an earlier run with the same checkpoint included.
         seconds: the time of all runs.
@@ -61,6 +62,7 @@ class Proof(NamedTuple):
     support: Support
     upper: float
     lower: float
+    floor: float
     gap: float
     proved: bool
     nodes: int
@@ -145,8 +147,7 @@ def prove(
     ratio = None if collect is None else float(collect)
     limits = Limits(float(time_limit), math.inf if max_nodes is None else int(max_nodes), float(gap), ratio)
     store = None if checkpoint is None else Checkpoint(checkpoint, _facts(model, keep, k, limits), 1, 1)
-    kind, begin = (LeastSquares, quadratic.begin) if model.quadratic else (Generalised, generalised.begin)
-    problem = kind(model, keep, k)
+    problem, begin = _problem(model, keep, k), quadratic.begin if model.quadratic else generalised.begin
     with reporting(progress, "nodes", "nodes") as report:
         tree = Tree(problem, begin, limits, report, began)
         state = None if store is None else store.load(0, _STRUCTURE)
@@ -160,6 +161,17 @@ def prove(
             tree.offer(begun)
         tree.run(None if store is None else lambda tree: store.store(0, _state(tree)))
     return _proof(tree, threshold)
+
+
+def fit_on(model: LinearModel, features: np.ndarray) -> tuple[float, Float[np.ndarray, "p"], float]:
+    """F, the coefficients and the intercept of the best fit on some features, in float64."""
+    problem = _problem(model, features, 0)
+    value, x, intercept = problem.fit(np.flatnonzero(problem.kept))
+    return value + problem.floor, x, intercept
+
+
+def _problem(model: LinearModel, keep: np.ndarray, k: int) -> Any:
+    return (LeastSquares if model.quadratic else Generalised)(model, keep, k)
 
 
 def _check(model: Any, threshold: Any, gap: Any, collect: Any, time_limit: Any, max_nodes: Any) -> None:
@@ -258,6 +270,7 @@ def _proof(tree: Tree, threshold: Sparsity) -> Proof:
         support=Support(members, np.ones(members.size, bool)),  # type: ignore[arg-type]
         upper=upper + problem.floor,
         lower=lower + problem.floor,
+        floor=problem.floor,
         gap=gap,
         proved=proved,
         nodes=tree.nodes,

@@ -33,6 +33,14 @@ def name_of(choice: str) -> str:
     return choice.replace("-", "_")
 
 
+def check_provable(loss: str, l2: float | None) -> None:
+    """ValueError where a loss has no proof, at the least l2 that was asked for (None: a positive one is chosen)."""
+    if loss == "hinge":
+        raise ValueError("prove: there are no proofs for the hinge loss; take smoothed-hinge, or leave it out.")
+    if loss != "squared" and l2 == 0:
+        raise ValueError(f"prove: proofs for the loss {loss} need l2 > 0; give --l2 0.001, or leave it out.")
+
+
 @contextlib.contextmanager
 def one_sentence(errors: Console, *kinds: type[Exception]) -> Iterator[None]:
     """Turn an error that the user can correct into one sentence and exit code 2."""

@@ -19,7 +19,7 @@ from ..estimators.selection import make_folds
 from ..io import describe_device, versions
 from ..plot import plot_cv, plot_fit, plot_proof
 from .caveats import add_substitutes, caveat
-from .common import check_outputs, encode, features, fitting, name_of, one_sentence
+from .common import check_outputs, check_provable, encode, features, fitting, name_of, one_sentence
 from .files import Writer, as_csv, as_images, as_json, write_files
 from .options import Options
 from .report import print_report, print_warnings
@@ -75,8 +75,8 @@ def run(
 
 def prepare(data: Data | TableData, options: Options) -> Split:
     """Check the target, split the rows, and make numbers of a table by what the rows to fit hold."""
-    if options.prove and options.problem.loss != "squared":
-        raise ValueError(f"prove: proofs are for the squared loss, not {options.problem.loss}; leave it out.")
+    if options.prove:
+        check_provable(options.problem.loss, options.l2)
     y, classes = encode(data, options.problem)
     y = y if classes is None else data.y
     train, test = _split(np.arange(len(y)), y, classes is not None, options)

@@ -24,7 +24,7 @@ from ..estimators.parameters import LOSSES, SOLVERS
 from ..estimators.selection import make_folds, view
 from ..io import describe_device, versions
 from ..plot import plot_cv, plot_path, plot_stability
-from .common import Stopwatch, check_outputs, encode, features, name_of, one_sentence, progress_bar
+from .common import Stopwatch, check_outputs, check_provable, encode, features, name_of, one_sentence, progress_bar
 from .files import Writer, as_csv, as_images, as_json, write_files
 from .options import PathOptions
 from .report import facts_table, print_facts, print_warning
@@ -32,6 +32,13 @@ from .tables import Numbers, TableData, numbers, show
 
 PROVED = 1.1e-4  # of the objective: the gap of a proof, and what the path's own rounding may add
 STABLE = 0.75  # selection probability from which a feature is called stable
+
+
+class Bounds(NamedTuple):
+    """Of the objective of every row from below, and by what share of itself it could be improved; NaN where unknown."""
+
+    lower: Float[np.ndarray, "rows"]
+    gaps: Float[np.ndarray, "rows"]
 
 
 class Answers(NamedTuple):
@@ -46,7 +53,7 @@ class Answers(NamedTuple):
     stability: sht.Stability | None
     chosen: int
     units: Sequence[str]
-    lower: np.ndarray | None  # bounds of the objective of every row; NaN where there is none
+    bounds: Bounds | None
 
 
 def run(
@@ -84,8 +91,8 @@ def prepare(
 ) -> tuple[sht.LinearModel, dict[str, Any] | None]:
     """The objective, and what -1 and +1 stand for."""
     problem = options.problem
-    if options.prove and problem.loss != "squared":
-        raise ValueError(f"prove: proofs are for the squared loss, not {problem.loss}; leave it out.")
+    if options.prove:
+        check_provable(problem.loss, min(options.l2))
     y, classes = encode(data, problem)
     n, p = data.X.shape[0], data.X.shape[1] if table is None else len(table.unit_names)
     if options.k_max is not None and options.k_max > p:
@@ -142,15 +149,13 @@ def solve(
             stability = sht.stability_selection(objective, ks, options.stability, **settings("stability", progress))
     units = names if table is None else table.unit_names
     chosen = criterion.best if cv is None else cv.best_1se
-    lower = prove(objective, path, chosen, options.prove, errors) if options.prove else None
-    return Answers(path, criterion, cv, stability, chosen, units, lower)
+    bounds = prove(objective, path, chosen, options.prove, errors) if options.prove else None
+    return Answers(path, criterion, cv, stability, chosen, units, bounds)
 
 
-def prove(
-    objective: sht.LinearModel, path: sht.Path, chosen: int, seconds: float, errors: Console
-) -> Float[np.ndarray, "rows"]:
-    """Lower bounds for the rows with the chosen l2, the small k first, each with its share of the time that is left."""
-    lower = np.full(len(path), np.nan)
+def prove(objective: sht.LinearModel, path: sht.Path, chosen: int, seconds: float, errors: Console) -> Bounds:
+    """Bounds for the rows with the chosen l2, the small k first, each with its share of the time that is left."""
+    lower, gaps = np.full((2, len(path)), np.nan)
     rows = np.flatnonzero(path.l2s == path.l2s[chosen])
     rows = rows[np.argsort(path.ks[rows], kind="stable")]
     model, end = objective.reweighted(l2=path.l2s[chosen]), time.monotonic() + seconds
@@ -159,8 +164,11 @@ def prove(
             progress(done, rows.size)
             share = max((end - time.monotonic()) / (rows.size - done), 1e-3)
             start = SimpleNamespace(x=path.x[i])
-            lower[i] = sht.prove(model, sht.Sparsity(int(path.ks[i])), start, time_limit=share).lower
-    return lower
+            proof = sht.prove(model, sht.Sparsity(int(path.ks[i])), start, time_limit=share)
+            value = float(path.value[i])
+            lower[i], room = proof.lower, value - proof.floor
+            gaps[i] = (value - proof.lower) / room if room > 0 else 0.0
+    return Bounds(lower, gaps)
 
 
 def _folds(objective: sht.LinearModel, options: PathOptions, table: Numbers | None) -> Any:
@@ -226,7 +234,7 @@ def _rows(answers: Answers, options: PathOptions) -> list[dict[str, Any]]:
         "objective": path.value,
         options.criterion: answers.criterion.values,
         **({} if cv is None else {"cv_mean": cv.mean, "cv_se": cv.se}),
-        **({} if answers.lower is None else {"lower_bound": answers.lower, "proved": _gaps(answers) <= PROVED}),
+        **({} if answers.bounds is None else _proved(answers.bounds)),
         "result": np.array([sht.RESULTS(code).name for code in path.result]),
         "intercept": path.intercept,
     }
@@ -234,10 +242,8 @@ def _rows(answers: Answers, options: PathOptions) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in values]
 
 
-def _gaps(answers: Answers) -> Float[np.ndarray, "rows"]:
-    """By how much of its objective each row could be improved at most; NaN where nothing is known."""
-    value = np.asarray(answers.path.value, float)
-    return np.where(value > 0, (value - answers.lower) / np.where(value > 0, value, 1), 0.0)
+def _proved(bounds: Bounds) -> dict[str, Any]:
+    return {"lower_bound": bounds.lower, "proved": bounds.gaps <= PROVED}
 
 
 def _coefficients(path: Any, row: int, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -294,13 +300,13 @@ def _files(data: Data, answers: Answers, model: dict[str, Any]) -> dict[str, Wri
 
 def _table(names: Sequence[str], answers: Answers, options: PathOptions) -> Table:
     """One row per k, at the chosen l2."""
-    path, criterion, cv, _, chosen, _, lower = answers
+    path, criterion, cv, _, chosen, _, bounds = answers
     l2 = path.l2s[chosen]
     rows = np.flatnonzero(path.l2s == l2)
     table = Table(title=f"Best subsets at l2 = {l2:g}", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("k", "loss", options.criterion, *(["CV loss", "± se"] if cv is not None else [])):
         table.add_column(name, justify="right", no_wrap=True)
-    if lower is not None:
+    if bounds is not None:
         table.add_column("proved", justify="right", no_wrap=True)
     table.add_column("best by", no_wrap=True)
     table.add_column("enters (-leaves)", overflow="fold")
@@ -314,9 +320,9 @@ def _table(names: Sequence[str], answers: Answers, options: PathOptions) -> Tabl
         if cv is not None:
             numbers += [f"{cv.mean[i]:#.5g}", f"{cv.se[i]:.3g}"]
             by += [name for name, row in (("CV", cv.best), ("1 se", cv.best_1se)) if i == row]
-        if lower is not None:
-            gap = _gaps(answers)[i]
-            numbers.append("best" if gap <= PROVED else f"within {in_percent(gap)}" if lower[i] > 0 else "-")
+        if bounds is not None:
+            gap = bounds.gaps[i]
+            numbers.append("best" if gap <= PROVED else f"within {in_percent(gap)}" if gap < 1 else "-")
         table.add_row(*numbers, ", ".join(by), escape(", ".join(moves)), style="bold" if i == chosen else None)
     return table
 

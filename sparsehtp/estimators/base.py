@@ -18,9 +18,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from .._cache import disk_cache
 from .._solve import solve
-from .._types import ArrayLike, replace, seeded
+from .._tolerances import tolerance
+from .._types import ArrayLike, Support, replace, seeded
 from ..certificates.certificate import Certificate, certificate
 from ..certificates.exchanges import Swaps, best_swaps, near_exchanges
+from ..certificates.prove import Proof, fit_on, prove
 from ..grids.choose import BY_FOLDS, choose
 from ..grids.path import Path
 from ..iteration.results import FIRED, RESULTS, Solution
@@ -219,6 +221,66 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 certificates = [certificate(padding.model(model), *fit) for model, *fit in fits]
             self._certificates = self._one_or_all(certificates)
         return self._certificates
+
+    def prove(self, seconds: float = 60.0, **options: Any) -> Proof | list[Proof]:
+        """Prove that the chosen features are the best of their number under `l2_`, or find better ones; see `prove`.
+
+        Better features, fitted under `refit_l2_`, take the place of the chosen ones.
+
+        Args:
+            seconds: the time limit, of each model where there are several.
+            options: other arguments of `sht.prove`, for example collect=1.01.
+
+        Returns:
+            `Proof`; with several classes a list with an item for each.
+
+        Raises:
+            ValueError: where the training data are gone: after `certificate_` was read, or from a pickle or a file; for
+                another loss than the squared one, where l2 is 0.
+            TypeError: for a loss without a smooth conjugate, or with groups, signs or bounds.
+        """
+        check_is_fitted(self)
+        if self not in _EVIDENCE:
+            raise ValueError(
+                "prove: the training data are gone, since certificate_ was read or the estimator was loaded; fit it "
+                "again, and prove first."
+            )
+        padding, fits = _EVIDENCE[self]
+        proofs = []
+        with disk_cache():
+            for i, (model, threshold, solution) in enumerate(fits):
+                bare = padding.model(model)
+                proof = prove(bare, threshold, solution, time_limit=seconds, **options)
+                proofs.append(proof)
+                value = float(solution.value)
+                if proof.upper < value - tolerance("swap", model.dtype) * abs(value):
+                    better = {
+                        "x": proof.x.astype(model.dtype),
+                        "support": proof.support,
+                        "value": np.array(proof.upper),
+                    }
+                    intercept = np.asarray(proof.intercept, model.dtype)
+                    fits[i] = model, threshold, solution._replace(**better, intercept=intercept)
+                    self._take(i, bare, [fit[-1].support for fit in fits])
+        return self._one_or_all(proofs)
+
+    def _take(self, i: int, model: LinearModel, supports: list[Support]) -> None:
+        """Fit the model of one target under `refit_l2_` on other features than those that were chosen."""
+        ratio = np.divide(self.refit_l2_, self.l2_, out=np.ones(np.shape(self.l2_)), where=np.asarray(self.l2_) > 0)
+        chosen = [np.asarray(support.idx)[np.asarray(support.mask)] for support in supports]
+        with jax.enable_x64(True):
+            value, x, intercept = fit_on(replace(model, l2=np.asarray(model.l2, float) * ratio), chosen[i])
+        coef, intercepts = np.atleast_2d(self.coef_).copy(), np.atleast_1d(self.intercept_).copy()
+        coef[i], intercepts[i] = x, intercept
+        shape = np.shape(self.intercept_)
+        self.coef_, self.intercept_ = coef.reshape(self.coef_.shape), intercepts if shape else float(intercepts[0])
+        if isinstance(self.objective_value_, list):
+            self.objective_value_[i] = value
+        else:
+            self.objective_value_ = value
+        self.support_ = np.zeros(self.support_.size, bool)
+        for support in chosen:
+            self.support_[support] = True
 
     @property
     def swaps_(self) -> Swaps | list[Swaps | None] | None:

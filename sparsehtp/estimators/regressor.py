@@ -2,22 +2,17 @@
 
 from typing import Any, Self
 
-import jax
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
-from sklearn.utils.validation import check_is_fitted
 
 from .._cache import disk_cache
-from .._tolerances import tolerance
-from .._types import ArrayLike, replace
-from ..certificates.least_squares import LeastSquares
-from ..certificates.prove import Proof, prove
+from .._types import ArrayLike
 from ..losses import AbstractLoss
 from ..losses.deviance import d2_score, predicted
 from ..solvers import AbstractSolver
-from .base import _EVIDENCE, SparseLinearModel, check_weights
+from .base import SparseLinearModel, check_weights
 from .parameters import make_loss
 
 LOSSES = ("squared", "huber", "poisson")
@@ -199,48 +194,6 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         loss.check_targets(y)
         with disk_cache():
             return d2_score(loss, eta, y, check_weights(sample_weight, eta))
-
-    def prove(self, seconds: float = 60.0, **options: Any) -> Proof:
-        """Prove that the chosen features are the best of their number under `l2_`, or find better ones; see `prove`.
-
-        Better features, fitted under `refit_l2_`, take the place of the chosen ones.
-
-        Args:
-            seconds: the time limit.
-            options: other arguments of `sht.prove`, for example collect=1.01.
-
-        Returns:
-            `Proof`.
-
-        Raises:
-            ValueError: where the training data are gone: after `certificate_` was read, or from a pickle or a file.
-            TypeError: for another loss than the squared one, or with groups, signs or bounds.
-        """
-        check_is_fitted(self)
-        if self not in _EVIDENCE:
-            raise ValueError(
-                "prove: the training data are gone, since certificate_ was read or the estimator was loaded; fit it "
-                "again, and prove first."
-            )
-        padding, ((model, threshold, solution),) = _EVIDENCE[self]
-        with disk_cache():
-            bare = padding.model(model)
-            proof = prove(bare, threshold, solution, time_limit=seconds, **options)
-        value = float(solution.value)
-        if proof.upper < value - tolerance("swap", model.dtype) * abs(value):
-            better = {"x": proof.x.astype(model.dtype), "support": proof.support, "value": np.asarray(proof.upper)}
-            solution = solution._replace(**better, intercept=np.asarray(proof.intercept, model.dtype))
-            _EVIDENCE[self] = padding, [(model, threshold, solution)]
-            with jax.enable_x64(True):
-                ratio = np.divide(self.refit_l2_, self.l2_, out=np.ones(np.shape(self.l2_)), where=self.l2_ > 0)
-                refit = LeastSquares(
-                    replace(bare, l2=np.asarray(bare.l2, float) * ratio), np.asarray(proof.support.idx), 0
-                )
-                value, x, intercept = refit.fit(np.flatnonzero(refit.kept))
-            self.coef_, self.intercept_, self.objective_value_ = x.astype(model.dtype), intercept, value
-            self.support_ = np.zeros(self.support_.size, bool)
-            self.support_[proof.support.idx] = True
-        return proof
 
     def _loss(self) -> AbstractLoss:
         return make_loss(self.loss, LOSSES, classification=False)

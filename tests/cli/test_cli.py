@@ -316,10 +316,25 @@ def test_fit_and_path_prove(tmp_path):
     assert all(row["lower_bound"] <= row["objective"] * (1 + 1e-12) for row in rows)
 
 
-def test_proofs_are_of_the_squared_loss(tmp_path):
+def test_fit_and_path_prove_other_losses(tmp_path):
+    classes = save_csv(tmp_path / "classes.csv", np.where(Y > Y.mean(), "yes", "no"))
+    common = ("--target", "target", "--prove", 60)
+    result = invoke(
+        "fit", classes, *common, "--k", K, "--loss", "logistic", "--l2", 0.1, *CHEAP, "--out", tmp_path / "fit"
+    )
+    assert result.exit_code == 0 and "Proved: this is the best choice of 2 features" in result.output
+    counts = save_csv(tmp_path / "counts.csv", np.round(np.exp(0.5 * Y / Y.std())))
+    result = invoke("path", counts, *common, "--k-max", 1, "--loss", "poisson", *CHEAP, "--out", tmp_path / "path")
+    assert result.exit_code == 0, result.output
+    rows = json.loads((tmp_path / "path" / "path.json").read_text())["rows"]
+    assert len(rows) == 2 and all(row["proved"] and row["lower_bound"] <= row["objective"] for row in rows)
+
+
+def test_losses_without_proof_are_refused_before_fitting(tmp_path):
     data = save_csv(tmp_path / "data.csv", np.where(Y > Y.mean(), "yes", "no"))
+    common = (data, "--target", "target", "--prove", 1, "--out", tmp_path / "out")
     for command in ("fit", "path"):
-        result = invoke(
-            command, data, "--target", "target", "--loss", "logistic", "--prove", 1, "--out", tmp_path / "out"
-        )
-        assert result.exit_code == 2 and "prove: proofs are for the squared loss" in result.output
+        assert "no proofs for the hinge loss" in invoke(command, *common, "--loss", "hinge").output
+        result = invoke(command, *common, "--loss", "logistic", "--l2", 0)
+        assert result.exit_code == 2 and "prove: proofs for the loss logistic need l2 > 0" in result.output
+    assert not (tmp_path / "out").exists()

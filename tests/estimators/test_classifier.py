@@ -127,3 +127,27 @@ def test_pickle_clone_pipeline_and_grid_search(data):
     pipe = make_pipeline(StandardScaler(), sht.SparseClassifier(solver="htp"))
     search = GridSearchCV(pipe, {"sparseclassifier__k": [1, 2]}, cv=2).fit(X, y)
     assert search.best_params_ == {"sparseclassifier__k": 2}
+
+
+def test_prove_replaces_what_is_not_the_best_of_each_class():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 6))
+    X[:, 2] = X[:, 0] + X[:, 1] + 0.3 * rng.standard_normal(150)
+    score = 3 * (X[:, 0] + X[:, 1])
+    two = np.where(score + rng.logistic(size=150) > 0, "b", "a")
+    model = sht.SparseClassifier(k=2, l2=1e-3, solver="forward").fit(X, two)
+    assert model.support_[2]  # the greedy choice
+    assert model.prove(30).proved
+    best = sht.SparseClassifier(k=2, l2=1e-3).fit(X[:, :2], two)
+    np.testing.assert_array_equal(np.flatnonzero(model.support_), [0, 1])
+    np.testing.assert_allclose(model.coef_[:, :2], best.coef_, rtol=1e-5)
+    np.testing.assert_allclose(model.intercept_, best.intercept_, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(model.objective_value_, best.objective_value_, rtol=1e-8)
+    assert model.certificate_.swap_gain == 0
+    three = np.where(score < -3, "c", two)
+    several = sht.SparseClassifier(k=2, l2=1e-3, solver="forward").fit(X, three)
+    proofs = several.prove(30)
+    for i, (proof, name) in enumerate(zip(proofs, several.classes_, strict=True)):
+        alone = sht.SparseClassifier(k=2, l2=1e-3).fit(X[:, proof.support.idx], three == name)
+        assert proof.proved and proof.upper == pytest.approx(alone.objective_value_, rel=1e-8)
+        np.testing.assert_allclose(several.coef_[i, proof.support.idx], alone.coef_[0], rtol=1e-4, atol=1e-6)
