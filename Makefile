@@ -1,8 +1,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+DOCS_STAMP := .venv/.docs-installed
 
-.PHONY: setup demo test test-all lint structure bench reproduce-quick claims clean
+.PHONY: setup demo test test-all lint structure docs notebooks bench reproduce-quick claims clean
 
 setup: $(STAMP)
 
@@ -29,6 +30,18 @@ lint: $(STAMP)
 # Rooms of the package and imports between them.
 structure:
 	@$(PYTHON) tests/structure.py
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $(DOCS_STAMP)
+
+# The site, in build/site; a broken link or reference is an error.
+docs: $(DOCS_STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Runs the notebooks and keeps their outputs.
+notebooks: $(DOCS_STAMP)
+	$(BIN)/jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.run core

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from sparsehtp.cli.main import app
 
-PAGES = sorted((Path(__file__).parents[1] / "docs").glob("*.md"))
+PAGES = sorted((Path(__file__).parents[1] / "docs").rglob("*.md"))
 
 
 def test_there_are_pages():

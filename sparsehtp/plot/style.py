@@ -14,16 +14,16 @@ LABEL_SIZE = 8  # points
 
 
 def new_figure(width: float, height: float) -> Any:
-    """An empty `matplotlib.figure.Figure` (inches), apart from pyplot's global state.
+    """An empty `matplotlib.figure.Figure` (inches), apart from pyplot's global state; notebooks show it.
 
     Raises:
         ImportError: without matplotlib.
     """
     try:
-        from matplotlib.figure import Figure
+        from .figure import ShownFigure
     except ImportError as error:
         raise ImportError("plot: needs matplotlib; run `pip install sparsehtp[plot]`.") from error
-    return Figure(figsize=(width, height), layout="constrained")
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def tidy(ax: Any, grid: str = "both") -> None:

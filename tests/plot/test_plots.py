@@ -301,3 +301,9 @@ def test_collected_supports_draw_their_features(p):
     )
     models = "40 good models" if p == 6 else "the best 40 good models"
     assert ax.get_title() == f"2 of {p - 1} features are in all of {models}"
+
+
+def test_a_notebook_shows_a_figure():
+    pytest.importorskip("matplotlib")
+    figure = sht.plot.new_figure(2, 1)
+    assert figure._repr_png_().startswith(b"\x89PNG")
