@@ -1,4 +1,4 @@
-"""What the site takes from elsewhere in the tree: the reference from docstrings, notebooks, claims, benchmarks, changelog."""
+"""What the site takes from elsewhere in the tree: the reference from docstrings, claims, benchmarks, changelog."""
 
 import importlib
 import re
@@ -58,8 +58,6 @@ def on_files(files, config):
         files.append(File.generated(config, page, content=relinked((ROOT / source).read_text(encoding="utf-8"))))
     for picture in (ROOT / "benchmarks" / "results" / "reproduced").glob("*.png"):
         files.append(File.generated(config, f"papers/reproduced/{picture.name}", abs_src_path=str(picture)))
-    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
-        files.append(File.generated(config, f"gallery/{notebook.name}", abs_src_path=str(notebook)))
     return files
 
 
