@@ -24,7 +24,7 @@ def test_a_wheel_works_in_an_environment_of_its_own(tmp_path):
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
     source = tmp_path / "source"
     run("git", "clone", "-q", ROOT, source)
-    run(*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path, source)
+    run(*pip, "wheel", "-q", "--no-deps", "-w", tmp_path, source)
     (wheel,) = tmp_path.glob("*.whl")
     env = tmp_path / "env"
     run(sys.executable, "-m", "venv", "--without-pip", env)
