@@ -4,8 +4,9 @@ import importlib
 import re
 from pathlib import Path
 
-import sparsehtp
 from mkdocs.structure.files import File
+
+import sparsehtp
 
 ROOT = Path(__file__).parents[1]
 

@@ -1,7 +1,8 @@
 """Exact solvers for L0: OKRidge (at most k features), L0BnB and El0ps (a price l0 for each), for standardised data.
 
 Each takes the problem in the mean form, |y - Xw|^2 / (2n) + (l2 / 2) |w|^2, and returns (whether its gap is closed, its
-gap or None if it does not say, seconds). The two that penalise start from the optimum, and l0 makes it theirs.
+gap or None if it does not say, seconds). The two that penalise start from the optimum, l0 makes it theirs, and they are
+told that no coefficient is above 1.2 times its largest.
 
 They need an older NumPy than the package, so that this file runs alone in a Python of theirs:
 `python exact.py NAME PROBLEM.npz SECONDS` prints their answer as JSON; without arguments, their versions.
@@ -38,13 +39,12 @@ def l0bnb(X, y, k, l2, limit, l0, w):
 
 def el0ps(X, y, k, l2, limit, l0, w):
     from el0ps.datafit import Leastsquares
-    from el0ps.penalty import L2norm
+    from el0ps.penalty import BigmL2norm
     from el0ps.solver import BnbSolver, Status
 
     n, start = len(y), time.perf_counter()
-    result = BnbSolver(relative_gap=GAP, time_limit=limit).solve(
-        Leastsquares(y), L2norm(n * l2 / 2), X, n * l0, x_init=w
-    )
+    penalty = BigmL2norm(1.2 * np.abs(w).max(), n * l2 / 2)
+    result = BnbSolver(relative_gap=GAP, time_limit=limit).solve(Leastsquares(y), penalty, X, n * l0, x_init=w)
     return result.status == Status.OPTIMAL, None, time.perf_counter() - start
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 LossName = Literal["squared", "huber", "logistic", "hinge", "smoothed-hinge", "poisson"]
 SolverName = Literal["auto", "best-subset", "forward", "foba", "htp", "iht", "grasp", "subspace-pursuit"]
-CriterionName = Literal["ebic", "bic", "aic", "sic"]
+CriterionName = Literal["ebic", "bic", "aic", "sic", "gic"]
 GraphSolverName = Literal["auto", "htp", "iht", "grasp", "forward", "foba"]
 RuleName = Literal["strong-ridge", "one-se", "best"]
 MissingName = Literal["drop-rows", "drop-columns", "mean", "median"]

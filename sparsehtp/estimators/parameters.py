@@ -34,8 +34,9 @@ SOLVERS: dict[str, Any] = {
 
 
 def check_count(name: str, value: Any, least: int) -> int:
-    """`value` as an int, or ValueError unless it is an integer of at least `least`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral) or value < least:
+    """`value` as an int, or ValueError unless it is a whole number of at least `least`."""
+    whole = isinstance(value, numbers.Real) and value == value // 1
+    if isinstance(value, (bool, np.bool_)) or not whole or value < least:
         raise ValueError(f"{name}: must be an integer >= {least}, got {value!r}.")
     return int(value)
 

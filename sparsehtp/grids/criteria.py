@@ -9,7 +9,7 @@ from scipy.special import gammaln
 
 from .path import Path
 
-NAMES = ("aic", "bic", "ebic", "sic")
+NAMES = ("aic", "bic", "ebic", "sic", "gic")
 
 
 class Criterion(NamedTuple):
@@ -37,7 +37,7 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
 
     Args:
         path: from `solve_path`.
-        name: "aic", "bic", "ebic" or "sic".
+        name: "aic", "bic", "ebic", "sic", or "gic", another name of sic.
 
     Returns:
         A `Criterion`.
@@ -55,8 +55,8 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
     if path.total_weight is None:
         raise ValueError("path: its objective has no samples, so that there is no likelihood; use LinearModel.")
     W = path.total_weight
-    if name == "sic" and W <= np.e:
-        raise ValueError(f"name: sic needs a sum of weights above e, got {W:g}; use another criterion.")
+    if name in ("sic", "gic") and W <= np.e:
+        raise ValueError(f"name: {name} needs a sum of weights above e, got {W:g}; use another criterion.")
     loss = path.loss.astype(float)
     with np.errstate(divide="ignore"):
         c = path.n_responses or 1
@@ -64,11 +64,16 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
     d = path.features.mask.sum(1)
     k = path.support.mask.sum(1) - path.n_kept
     p = path.n_units - path.n_kept
+
+    def sic() -> Any:
+        return d * np.log(p) * np.log(np.log(W))
+
     penalties: dict[str, Callable[[], Any]] = {
         "aic": lambda: 2 * d,
         "bic": lambda: d * np.log(W),
         "ebic": lambda: d * np.log(W) + 2 * (gammaln(p + 1) - gammaln(k + 1) - gammaln(p - k + 1)),
-        "sic": lambda: d * np.log(p) * np.log(np.log(W)),
+        "sic": sic,
+        "gic": sic,
     }
     values = np.where(np.isnan(deviance), np.inf, deviance + penalties[name]())
     return Criterion(values, int(np.argmin(values)))

@@ -1,6 +1,5 @@
 """Best subsets: forward growth, exact best swaps until none improves, and perturbed starts."""
 
-import functools
 import math
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from .._tolerances import tolerance
 from .._types import Info, Support, is_concrete
 from ..iteration.results import RESULTS
 from ..iteration.termination import SwapOptimal
-from ..linalg import START, any_lane, mixed, one_by_one, top_k, uniform
+from ..linalg import any_lane, top_k
 from ..linalg.tableau import Tableau, empty_tableau, swap_gains
 from ..objectives import AbstractRefittable, AbstractRestrictable, GramEquations, gather
 from ..objectives.base import DENSE_HESSIAN_LIMIT
@@ -22,6 +21,7 @@ from ..thresholds.base import SWAPPED
 from . import unit_search
 from .base import AbstractPathSolver, Trail, report, where
 from .pivot_search import KEPT, Goal, no_move, settle, swap_noise
+from .starts import DESCEND, PERTURB, SINGLE, from_starts, parts
 from .working_set import Point, alone, gram_equations, pool_of, promises, support_of, whole_pool
 
 
@@ -48,7 +48,6 @@ STAGES = (16, 64, 256, 1024)  # sizes at which a path renews its working set
 BOUNDED_LIMIT = 256  # coefficients within bounds: every move factorises anew
 UNIT_STARTS = 8  # perturbed starts of a step where units are not plain entries
 SINGLES = 8  # swaps of a local model that are tried one by one
-FEWEST = 5  # a perturbed start offers 2^-1 to 2^-(1 + FEWEST) of the features
 ROUNDS = 5  # per size of a path whose objective is not quadratic
 
 
@@ -90,10 +89,6 @@ class Walk(NamedTuple):
     tries: Array
     x: Array
     trail: Trail
-
-
-# What the next step of a search does where the last one failed; for a quadratic, its descents are never wrong.
-DESCEND, SINGLE, PERTURB = 0, 1, 2
 
 
 class BestSubset(AbstractPathSolver):
@@ -251,13 +246,20 @@ class BestSubset(AbstractPathSolver):
         level = jnp.where(pool.kept, KEPT, inside.astype(jnp.int32))
         descend = (state.stage != SINGLE) & (started | quadratic)
         goal = Goal(pool.kept, target, descend, _scale(objective, state.value))
-        draws = functools.partial(_perturbation, state.key, t, model.features, inside & ~pool.kept)
-        (tableau, move, left), ends = _searched(model, level, goal, draws, starts, far)
+        may_leave = inside & ~pool.kept
+
+        def search(i: Any) -> Any:
+            # Levels that swap a random part of the chosen features for the best of a random part of the others.
+            stay, open_ = parts(state.key, t, i, model.features, may_leave)
+            start = jnp.where(i == 0, level, jnp.where(may_leave, stay, open_).astype(jnp.int32))
+            return settle(model.equations, model.tableau, no_move(model.tableau), start, goal)
+
+        (tableau, move, left), (ends, values) = from_starts(search, lambda end: (end[0].idx, end[0].value), starts, far)
         moved = ~started | jnp.any((tableau.chosen != inside) & ~pool.kept)
         supports = _near(objective, tableau, move, pool.kept)
         if starts:
-            best = jnp.argsort(ends.values)[jnp.arange(supports.shape[0]) % starts]
-            supports = jnp.where(far, ends.idx[best], supports)
+            best = jnp.argsort(values)[jnp.arange(supports.shape[0]) % starts]
+            supports = jnp.where(far, ends[best], supports)
         found = pool.outward(_best_fitted(pool, threshold, supports, start), p)
 
         least = jnp.where(started, tol * jnp.abs(state.value), 0)
@@ -469,49 +471,3 @@ def _best_fitted(pool: Any, threshold: Any, supports: Any, start: Any) -> Any:
     points = jax.vmap(lambda idx: pool.fitted(threshold, idx, start))(supports)
     i = jnp.argmin(jnp.where(jnp.isfinite(points.value), points.value, jnp.inf))
     return jax.tree.map(lambda a: a[i], points)
-
-
-class Ends(NamedTuple):
-    """Where descents from perturbed starts ended."""
-
-    idx: Array
-    values: Array
-
-
-def _searched(model: Any, level: Any, goal: Goal, perturbation: Any, starts: Any, far: Any) -> Any:
-    """The search from the support itself, and where those from perturbed starts end (with `far` alone).
-
-    Both run in one loop, one after the other on a CPU and side by side elsewhere, so that it is compiled once.
-    """
-    equations, first = model.equations, model.tableau
-
-    def search(i: Any) -> Any:
-        return settle(equations, first, no_move(first), jnp.where(i == 0, level, perturbation(i)), goal)
-
-    if not starts:
-        return settle(equations, first, no_move(first), level, goal), None
-    if not one_by_one():
-        everything = jax.vmap(search, axis_name=START)(jnp.arange(starts + 1))
-        t = everything[0]
-        return jax.tree.map(lambda a: a[0], everything), Ends(t.idx[1:], t.value[1:])
-
-    def body(i: Any, carry: Any) -> Any:
-        own, ends = carry
-        end = search(i)
-        own = where(i == 0, end, own)
-        ends = Ends(ends.idx.at[i - 1].set(end[0].idx), ends.values.at[i - 1].set(end[0].value))  # i = 0: overwritten
-        return own, ends
-
-    ends = Ends(jnp.zeros((starts, first.idx.shape[0]), jnp.int32), jnp.full(starts, jnp.inf, first.value.dtype))
-    count = jnp.where(any_lane(far), starts + 1, 1)
-    return lax.fori_loop(0, count, body, ((first, no_move(first), level), ends))
-
-
-def _perturbation(key: Array, t: Any, features: Array, chosen: Array, i: Any) -> Any:
-    """Levels that swap a random part of the chosen features for the best of a random part of the others, between a half
-    and a few of them; the same for a feature whatever the working set holds beside it."""
-    seed = mixed(jax.random.key_data(key).ravel(), t, i)
-    leave, part = uniform(seed, jnp.uint32(2**32 - 1)), 0.5 ** (1 + FEWEST * uniform(seed, jnp.uint32(2**32 - 2)))
-    draws = uniform(seed, features)
-    first = draws == jnp.min(jnp.where(chosen, draws, 1))  # one at least
-    return jnp.where(chosen, ~((draws < leave) | first), draws < part).astype(jnp.int32)

@@ -221,10 +221,17 @@ def default_k_max(k: Any, available: int, least: int = LEAST_K_MAX) -> int:
     return min(available, max(least, next_power_of_two(int(np.max(k)))))
 
 
+def _whole(k: ArrayLike) -> bool:
+    """Whether concrete floats are whole numbers."""
+    if not is_concrete(k) or not jnp.issubdtype(jnp.result_type(k), jnp.floating):
+        return False
+    return bool(np.all(np.isfinite(k)) and np.all(np.floor(k) == k))
+
+
 def check_count(name: str, k: ArrayLike) -> Any:
-    """An int32 count from a nonnegative integer, or ValueError; traced and batched counts pass through."""
+    """An int32 count from a nonnegative whole number, or ValueError; traced and batched integers pass through."""
     try:
-        integer = k is not None and jnp.issubdtype(jnp.result_type(k), jnp.integer)
+        integer = k is not None and (jnp.issubdtype(jnp.result_type(k), jnp.integer) or _whole(k))
     except TypeError:  # not a number at all
         integer = False
     if isinstance(k, (bool, np.bool_)) or not integer:

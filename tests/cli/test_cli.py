@@ -296,7 +296,7 @@ def test_choices_are_those_of_the_library():
         return {name.replace("-", "_") for name in choices.__args__}
 
     assert names(LossName) == set(LOSSES) and names(SolverName) == {"auto", *SOLVERS}
-    assert names(CriterionName) == {"aic", "bic", "ebic", "sic"}
+    assert names(CriterionName) == {"aic", "bic", "ebic", "sic", "gic"}
 
 
 def test_fit_and_path_prove(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import lsq_linear
 
 from sparsehtp._types import Support
-from sparsehtp.solvers import unit_search
+from sparsehtp.solvers import unit_model
 
 pytestmark = pytest.mark.usefixtures("x64")
 UNITS, ROOM = 7, 4
@@ -28,7 +28,7 @@ def draw(seed, size, n_free, box=False):
     if box:
         inside = np.arange(d) >= n_free
         bounds = tuple(jnp.asarray(np.where(inside, sign * 0.3, sign * np.inf)) for sign in (-1, 1))
-    return unit_search.Model(
+    return unit_model.Model(
         units=jnp.arange(UNITS),
         pools=jnp.zeros(UNITS, jnp.int32),
         kept=jnp.zeros(UNITS, bool),
@@ -62,8 +62,8 @@ def members(chosen):
 @pytest.mark.parametrize(("size", "n_free"), [(1, 0), (1, 2), (3, 1)])
 def test_gains_and_pivots(size, n_free):
     model, chosen = draw(size + n_free, size, n_free), [1, 3, 4]
-    t = unit_search.tableau_at(model, members(chosen), None, ROOM)
-    gains, value = unit_search.gains_of(model, t, None), least(model, chosen)
+    t = unit_model.tableau_at(model, members(chosen), None, ROOM)
+    gains, value = unit_model.gains_of(model, t, None), least(model, chosen)
     np.testing.assert_allclose(t.value, value)
     slots = [int(u) for u in t.slots[:3]]
     moves = [(None, j) for j in (0, 6)] + [(i, None) for i in chosen] + list(itertools.product(chosen, (0, 2, 5)))
@@ -73,9 +73,9 @@ def test_gains_and_pivots(size, n_free):
         gain = gains.add[into] if out is None else -gains.remove[i] if into is None else gains.swap[i, into]
         np.testing.assert_allclose(gain, value - least(model, after), rtol=1e-7, atol=1e-10)
         flags = (jnp.int32(i), jnp.int32(into or 0), jnp.asarray(out is not None), jnp.asarray(into is not None))
-        moved = unit_search.pivot(model, t, *flags)
-        fresh = unit_search.tableau_at(model, members(after), None, ROOM)
-        assert set(np.flatnonzero(unit_search.chosen_in(model, moved))) == set(after)
+        moved = unit_model.pivot(model, t, *flags)
+        fresh = unit_model.tableau_at(model, members(after), None, ROOM)
+        assert set(np.flatnonzero(unit_model.chosen_in(model, moved))) == set(after)
         for name in ("g", "Q", "value"):
             np.testing.assert_allclose(getattr(moved, name), getattr(fresh, name), rtol=1e-7, atol=1e-9)
 
@@ -83,7 +83,7 @@ def test_gains_and_pivots(size, n_free):
 @pytest.mark.parametrize("seed", range(3))
 def test_minima_within_bounds(seed):
     model, chosen = draw(seed, 1, seed % 2, box=True), [0, 2, 3, 6]
-    t, _ = unit_search.boxed_tableau(model, members(chosen), ROOM)
+    t, _ = unit_model.boxed_tableau(model, members(chosen), ROOM)
     E = entries(model, chosen)
     half = np.linalg.cholesky(np.asarray(model.A)[np.ix_(E, E)]).T
     lower, upper = (np.asarray(bound)[E] for bound in model.box)
@@ -100,9 +100,9 @@ def test_what_repeats_the_chosen_gains_nothing():
     A[twin] = A[first]
     A[:, twin] = A[:, first]
     r[twin] = r[first]
-    model = unit_search.replace(model, A=jnp.asarray(A), r=jnp.asarray(r))
-    t = unit_search.tableau_at(model, members([1, 4]), None, ROOM)
-    gains = unit_search.gains_of(model, t, None)
+    model = unit_model.replace(model, A=jnp.asarray(A), r=jnp.asarray(r))
+    t = unit_model.tableau_at(model, members([1, 4]), None, ROOM)
+    gains = unit_model.gains_of(model, t, None)
     np.testing.assert_allclose(gains.add[5], 0, atol=1e-9)
     place = [int(u) for u in t.slots].index(1)
     np.testing.assert_allclose(gains.swap[place, 5], 0, atol=1e-9)

@@ -27,7 +27,7 @@ def spoiled(array, value):
     [
         (dict(k=-1), "k"),
         (dict(k=4), "k"),
-        (dict(k=2.0), "k"),
+        (dict(k=2.5), "k"),
         (dict(k="3"), "k"),
         (dict(k=True), "k"),
         (dict(k=None), "k"),
@@ -183,3 +183,16 @@ def test_one_sample():
     np.testing.assert_allclose(model.predict([[1.0, 2.0]]), 3.0)
     with pytest.raises(ValueError, match="class"):
         sht.SparseClassifier().fit([[1.0, 2.0]], ["a"])
+
+
+def test_a_whole_number_is_an_integer():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 4)).astype(np.float32)
+    y = X[:, 0] - X[:, 2]
+    fits = [sht.SparseRegressor(k=k, solver="htp").fit(X, y) for k in (2, 2.0, np.float32(2))]
+    assert all(fit.k_ == 2 and np.array_equal(fit.coef_, fits[0].coef_) for fit in fits)
+    assert int(sht.Sparsity(2.0).k) == 2 and sht.Sparsity(2.0).k.dtype == np.int32
+    for k in (np.inf, np.nan, -1.0):
+        for bad in (lambda k=k: sht.SparseRegressor(k=k).fit(X, y), lambda k=k: sht.Sparsity(k)):
+            with pytest.raises(ValueError, match="k: must be"):
+                bad()

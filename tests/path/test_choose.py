@@ -150,7 +150,11 @@ def test_a_killed_choice_of_several_goes_on(tmp_path):
 @pytest.mark.parametrize(
     ("objective", "options", "sentence"),
     [
-        (model(), {"rule": "cp"}, "rule: must be one of strong-ridge, one_se, best, aic, bic, ebic, sic, got 'cp'"),
+        (
+            model(),
+            {"rule": "cp"},
+            "rule: must be one of strong-ridge, one_se, best, aic, bic, ebic, sic, gic, got 'cp'",
+        ),
         ([], {}, "objective: needs at least one"),
         (model(), {"folds": 1}, "folds: needs from 2 to 60"),
         (model(), {"refit": 0.0}, "refit: needs a positive part of l2"),

@@ -16,11 +16,11 @@ def formula(name, deviance, k, W, p=8):
         "aic": deviance + 2 * k,
         "bic": deviance + k * math.log(W),
         "ebic": deviance + k * math.log(W) + 2 * math.log(math.comb(p, k)),
-        "sic": deviance + k * math.log(p) * math.log(math.log(W)),
+        **dict.fromkeys(("sic", "gic"), deviance + k * math.log(p) * math.log(math.log(W))),
     }[name]
 
 
-@pytest.mark.parametrize("name", ["aic", "bic", "ebic", "sic"])
+@pytest.mark.parametrize("name", ["aic", "bic", "ebic", "sic", "gic"])
 @pytest.mark.parametrize("labels", [False, True])
 def test_formulas(name, labels):
     X, y = screening.data(labels=labels)

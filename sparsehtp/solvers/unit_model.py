@@ -1,0 +1,256 @@
+"""The quadratic model of F over units (entries with bounds, groups, rows, leaves), and what every move would gain.
+
+Around a point z0 the model is c0 - r'z + z'Az / 2 over the entries of a working set of units. With E the entries of the
+chosen units and the free ones, those at an active bound held where they are,
+
+    P = A_EE^-1,    H = P A_E,    c = P r_E,    g = r - A_E' c,    Q_J = A_JJ - A_JE P A_EJ,
+
+adding unit J lowers the model by g_J' Q_J^-1 g_J / 2, and swapping unit i out and J in by
+
+    (g_J + H_iJ' v)' (Q_J + H_iJ' D^-1 H_iJ)^-1 (g_J + H_iJ' v) / 2 - c_i'v / 2,    D = P_ii,  v = D^-1 c_i,
+
+with all coefficients of E optimised again. Both are exact for a quadratic F without bounds. Else they propose: only a
+refit of F itself decides which support is kept.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from .._types import Support, replace
+from ..linalg import dot, masked_factor, top_k
+
+ACTIVE_SETS = 6  # at most, to find the model's minimum within bounds
+
+
+class Model(eqx.Module):
+    """A working set of units and the quadratic over its entries: the free ones first, then `size` places a unit."""
+
+    units: Int[Array, "w"]
+    pools: Int[Array, "w"]  # the units of one pool share a count
+    kept: Bool[Array, "w"]
+    entries: Support
+    A: Float[Array, "d d"]
+    r: Float[Array, "d"]
+    c0: Float[Array, ""]
+    z0: Float[Array, "d"]
+    box: tuple[Array, Array] | None
+    n_free: int = eqx.field(static=True)
+    size: int = eqx.field(static=True)
+
+    def by_unit(self, a: Array) -> Array:
+        """What belongs to the units' places, (..., w, size)."""
+        return a[..., self.n_free :].reshape(*a.shape[:-1], self.units.shape[0], self.size)
+
+
+class Tableau(NamedTuple):
+    """The model on the chosen units, as above; a slot that is not filled is zero."""
+
+    slots: Int[Array, "m"]  # places of the chosen units in the working set
+    filled: Bool[Array, "m"]
+    P: Float[Array, "e e"]
+    H: Float[Array, "e d"]
+    c: Float[Array, "e"]
+    g: Float[Array, "d"]
+    Q: Float[Array, "w s s"]
+    value: Float[Array, ""]
+
+
+class Gains(NamedTuple):
+    """How the model's value falls with one more unit, with every swap (slot out, unit in), and rises with one less;
+    -inf (inf) where there is none."""
+
+    add: Float[Array, "w"]
+    swap: Float[Array, "m w"]
+    remove: Float[Array, "m"]
+
+
+def tableau_at(model: Model, chosen: Bool[Array, "w"], held: Bool[Array, "d"] | None, room: int) -> Tableau:
+    """The model on some chosen units, `room` at most; entries that are held keep their value at z0."""
+    f, s, m = model.n_free, model.size, min(max(room, 1), model.units.shape[0])
+    slots = top_k(chosen.astype(model.r.dtype), m)
+    filled = chosen[slots]
+    E = _places(model, slots)
+    live = model.entries.mask[E] & jnp.concatenate([jnp.ones(f, bool), jnp.repeat(filled, s)])
+    still = jnp.zeros(live.shape, bool) if held is None else live & held[E]
+    K = jnp.where(live[:, None], model.A[E], 0)
+    P = masked_factor(jnp.where(live & ~still, K[:, E], 0), live & ~still).inverse(model.r.dtype)
+    H = dot(P, K)  # zero in rows that are held
+    fixed = jnp.where(still, model.z0[E], 0)
+    c = dot(P, model.r[E] - dot(fixed, K[:, E])) + fixed
+    g = model.r - dot(c, K)
+    Q = _blocks(model) - _sum("eus,eut->ust", model.by_unit(K), model.by_unit(H))
+    value = model.c0 - 0.5 * (jnp.vdot(c, model.r[E]) + jnp.vdot(c, g[E]))
+    return Tableau(slots, filled, P, H, c, g, Q, value)
+
+
+def boxed_tableau(model: Model, chosen: Bool[Array, "w"], room: int) -> tuple[Tableau, Bool[Array, "d"]]:
+    """The model's minimum on some chosen units within their bounds, and the entries that are held at one: primal-dual
+    active sets, which nearly always settle in so few steps."""
+    lower, upper = model.box if model.box is not None else (model.z0, model.z0)
+    inside = jnp.concatenate([jnp.zeros(model.n_free, bool), jnp.repeat(chosen, model.size)])
+
+    def step(_: Any, carry: Any) -> Any:
+        low, high, _ = carry
+        t = tableau_at(replace(model, z0=jnp.where(low, lower, jnp.where(high, upper, 0))), chosen, low | high, room)
+        z = jnp.zeros_like(lower).at[_places(model, t.slots)].add(t.c)
+        free = inside & ~low & ~high
+        return (low & (t.g < 0)) | (free & (z < lower)), (high & (t.g > 0)) | (free & (z > upper)), (t, low | high)
+
+    no = jnp.zeros(inside.shape, bool)
+    first = step(0, (no, no, None))
+    return tuple(lax.fori_loop(1, ACTIVE_SETS, step, first)[2])
+
+
+def chosen_in(model: Model, t: Tableau) -> Bool[Array, "w"]:
+    """The chosen units."""
+    return jnp.zeros(model.units.shape, bool).at[t.slots].max(t.filled)
+
+
+def _places(model: Model, slots: Int[Array, "m"]) -> Int[Array, "e"]:
+    """The entries of the free ones and of some units, as places in the model."""
+    f, s = model.n_free, model.size
+    own = f + slots[:, None] * s + jnp.arange(s, dtype=jnp.int32)
+    return jnp.concatenate([jnp.arange(f, dtype=jnp.int32), own.ravel()])
+
+
+def _sum(subscripts: str, *arrays: Array) -> Array:
+    return jnp.einsum(subscripts, *arrays, precision=lax.Precision.HIGHEST)
+
+
+def _schur(model: Model, t: Tableau, rows: Int[Array, "b"]) -> Float[Array, "b d"]:
+    """Rows of A with the coefficients of the chosen units optimised out."""
+    A = jnp.where(model.entries.mask[rows][:, None], model.A[rows], 0)
+    return A - dot(A[:, _places(model, t.slots)], t.H)
+
+
+def _leaving(model: Model, t: Tableau, held: Bool[Array, "d"] | None) -> tuple[Array, Array, Array, Array]:
+    """For every slot: v, the rows that bring it to the gradient of the others, what the room that it gives adds to
+    their curvature, and how much the value rises."""
+    f, s, m = model.n_free, model.size, t.slots.shape[0]
+    own = _places(model, t.slots)[f:]
+    here = (model.entries.mask[own] & jnp.repeat(t.filled, s)).reshape(m, s)
+    D = t.P[f:, f:].reshape(m, s, m, s)[jnp.arange(m), :, jnp.arange(m), :]
+    D = jnp.where(here[:, :, None] & here[:, None, :], D, jnp.eye(s, dtype=D.dtype))
+    freed, c = _inverse(D), jnp.where(here, t.c[f:].reshape(m, s), 0)
+    v, rows = _sum("mst,mt->ms", freed, c), t.H[f:].reshape(m, s, -1)
+    loss = 0.5 * jnp.sum(c * v, axis=1)
+    if held is not None:  # single entries, which move to zero from where they are held
+        still = here[:, 0] & held[own]
+        cross = _schur(model, t, own)
+        at_bound = t.g[own] * c[:, 0] + 0.5 * cross[jnp.arange(m), own] * c[:, 0] ** 2
+        loss = jnp.where(still, at_bound, loss)
+        v = jnp.where(still[:, None], c, v)
+        rows = jnp.where(still[:, None, None], cross[:, None], rows)
+        freed = jnp.where(still[:, None, None], 0, freed)
+    return v, rows, freed, loss
+
+
+def gains_of(model: Model, t: Tableau, held: Bool[Array, "d"] | None) -> Gains:
+    """All moves from the chosen units."""
+    v, rows, freed, loss = _leaving(model, t, held)
+    may_leave = t.filled & ~model.kept[t.slots]
+    loss = jnp.where(may_leave, loss, jnp.inf)
+    rows, g = model.by_unit(rows), model.by_unit(t.g)
+    g_swap = g + _sum("ms,msut->mut", v, rows)
+    Q_swap = t.Q + _sum("msut,msr,mruq->mutq", rows, freed, rows)
+    box = None if model.box is None else tuple(model.by_unit(bound) for bound in model.box)
+    floor = 100 * jnp.finfo(g.dtype).eps * jnp.diagonal(_blocks(model), axis1=1, axis2=2)
+    # A unit without curvature is a constant or an added column.
+    outside = ~chosen_in(model, t) & jnp.any(model.by_unit(jnp.diagonal(model.A)) > 0, axis=-1)
+    same = model.pools[t.slots][:, None] == model.pools
+    swap = _gain(g_swap, Q_swap, floor, box) - loss[:, None]
+    return Gains(
+        add=jnp.where(outside, _gain(g, t.Q, floor, box), -jnp.inf),
+        swap=jnp.where(may_leave[:, None] & outside & same, swap, -jnp.inf),
+        remove=loss,
+    )
+
+
+def pivot(model: Model, t: Tableau, i: Array, j: Array, out: Array, into: Array) -> Tableau:
+    """The unit of slot i out where `out`, and unit j into that slot where `into`; without bounds."""
+    f, s = model.n_free, model.size
+    rows = f + i * s + jnp.arange(s, dtype=jnp.int32)
+    # Out: the others take over, by the rows of what leaves.
+    v, gone, freed, loss = (a[i] for a in _leaving(model, t, None))
+    v, freed = jnp.where(out, v, 0), jnp.where(out, freed, 0)
+    share = t.P[:, rows]
+    keep = jnp.ones(t.c.shape, t.c.dtype).at[rows].set(jnp.where(out, 0, 1))
+    P = (t.P - dot(dot(share, freed), share.T)) * keep[:, None] * keep
+    H = (t.H - dot(dot(share, freed), t.H[rows])) * keep[:, None]
+    c, g = (t.c - dot(share, v)) * keep, t.g + dot(v, gone)
+    Q = t.Q + _sum("sut,sr,ruq->utq", model.by_unit(gone), freed, model.by_unit(gone))
+    value = t.value + jnp.where(out, loss, 0)
+    t = Tableau(t.slots, t.filled.at[i].set(t.filled[i] & ~out), P, H, c, g, Q, value)
+    # In.
+    new = f + j * s + jnp.arange(s, dtype=jnp.int32)
+    S = _schur(model, t, new)
+    here = model.entries.mask[new]
+    block = jnp.where(here[:, None] & here, t.Q[j], jnp.eye(s, dtype=S.dtype))
+    inverse = jnp.where(here[:, None] & here & into, _inverse(block, jnp.diagonal(_blocks(model)[j])), 0)
+    B, moved, step = t.H[:, new], dot(inverse, S), dot(inverse, t.g[new])
+    left = dot(B, inverse)
+    P = t.P + dot(left, B.T)
+    P = jnp.where(into, P.at[rows].set(-left.T).at[:, rows].set(-left).at[rows[:, None], rows].set(inverse), P)
+    H = t.H - dot(B, moved)
+    H = jnp.where(into, H.at[rows].set(moved), H)
+    c = t.c - dot(B, step)
+    return Tableau(
+        slots=t.slots.at[i].set(jnp.where(into, j, t.slots[i]).astype(jnp.int32)),
+        filled=t.filled.at[i].set(t.filled[i] | into),
+        P=P,
+        H=H,
+        c=jnp.where(into, c.at[rows].set(step), c),
+        g=t.g - dot(step, S),
+        Q=t.Q - _sum("sut,sr,ruq->utq", model.by_unit(S), inverse, model.by_unit(S)),
+        value=t.value - 0.5 * jnp.vdot(step, t.g[new]),
+    )
+
+
+def _blocks(model: Model) -> Float[Array, "w s s"]:
+    """The units' own parts of A."""
+    w, s = model.units.shape[0], model.size
+    inner = model.A[model.n_free :, model.n_free :].reshape(w, s, w, s)
+    return inner[jnp.arange(w), :, jnp.arange(w), :]
+
+
+def _gain(g: Array, Q: Array, floor: Array, box: Any) -> Array:
+    """g' Q^-1 g / 2 by one pivot after the other, dependent entries left out; of single entries within their box."""
+    if box is not None:
+        q, g = Q[..., 0, 0], g[..., 0]
+        move = jnp.clip(g / jnp.where(q > floor[..., 0], q, 1), box[0][..., 0], box[1][..., 0])
+        return jnp.where(q > floor[..., 0], g * move - 0.5 * q * move**2, 0)
+
+    def pivot(j: Int[Array, ""], carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        g, Q, total = carry
+        q = Q[..., j, j]
+        step = jnp.where(q > floor[..., j], 1 / jnp.where(q > floor[..., j], q, 1), 0)
+        column = Q[..., j]
+        left = Q - column[..., :, None] * column[..., None, :] * step[..., None, None]
+        return g - column * (g[..., j] * step)[..., None], left, total + 0.5 * g[..., j] ** 2 * step
+
+    zero = jnp.zeros(jnp.broadcast_shapes(g.shape[:-1], Q.shape[:-2]), g.dtype)
+    g, Q = jnp.broadcast_to(g, (*zero.shape, g.shape[-1])), jnp.broadcast_to(Q, (*zero.shape, *Q.shape[-2:]))
+    return lax.fori_loop(0, g.shape[-1], pivot, (g, Q, zero))[2]
+
+
+def _inverse(D: Float[Array, "*m s s"], scale: Float[Array, "*m s"] | None = None) -> Float[Array, "*m s s"]:
+    """Inverses of small positive definite matrices by Gauss-Jordan steps; what has no pivot beside its scale (its own
+    diagonal) is left out."""
+    least = 100 * jnp.finfo(D.dtype).eps * (jnp.diagonal(D, axis1=-2, axis2=-1) if scale is None else scale)
+
+    def step(j: Int[Array, ""], carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        M, left = carry
+        q = M[..., j, j]
+        ok = q > jnp.maximum(least[..., j], 0)
+        inverse = jnp.where(ok, 1 / jnp.where(ok, q, 1), 0)
+        row, column = M[..., j, :] * inverse[..., None], M[..., :, j]
+        new = M - column[..., :, None] * row[..., None, :]
+        new = new.at[..., j, :].set(row).at[..., :, j].set(-column * inverse[..., None]).at[..., j, j].set(inverse)
+        return jnp.where(ok[..., None, None], new, M), left.at[..., j].set(~ok)
+
+    M, left = lax.fori_loop(0, D.shape[-1], step, (D, jnp.zeros(D.shape[:-1], bool)))
+    return jnp.where(left[..., :, None] | left[..., None, :], 0, M)
