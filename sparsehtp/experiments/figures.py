@@ -32,6 +32,7 @@ STYLE = {
     "SDIHT": (PALETTE[3], "v"),
     "SVRGHT": (PALETTE[4], "D"),
     "PrimDual": (PALETTE[0], "o"),
+    "PrimDual convex": (PALETTE[3], "v"),
     "CDSS": (PALETTE[1], "s"),
     "DualAst": (PALETTE[2], "^"),
 }
