@@ -158,7 +158,8 @@ class Table:
         return np.array([row[algorithm][measure] for row in self.rows[place] if algorithm in row])
 
     def mean(self, algorithm: str, measure: str, place: tuple[Any, ...]) -> float:
-        return float(self.draws(algorithm, measure, place).mean())
+        """The mean over the copies that all algorithms have."""
+        return float(self.draws(algorithm, measure, place)[: len(self.times[place])].mean())
 
     def paired(
         self, difference: Callable[[Any, Any], Any], first: str, second: str, measure: str, places: Sequence[Any]

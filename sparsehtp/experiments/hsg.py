@@ -391,7 +391,7 @@ def _decide_passes(run: Run, found: dict[str, dict[str, Curves]]) -> None:
 
 
 def _figure(run: Run, found: dict[str, dict[str, Curves]]) -> Any:
-    figure, axes = panels(len(found), 2, 4.2, 2.9)
+    figure, axes = panels(len(found), 2, 5.2, 2.9)
     for row, (name, curves) in zip(axes, found.items(), strict=True):
         for algorithm in (*ALGORITHMS, LONG):
             colour, _ = STYLE[algorithm]

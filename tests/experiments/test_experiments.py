@@ -193,6 +193,7 @@ def test_a_setting_that_diverges_is_never_the_best(tmp_path, monkeypatch):
         best = tuned_curve(run, problem, algorithm)
         assert np.max(best["value"]) < 1e3 * start and np.max(best["value"], axis=1)[0] >= best["limit"]
         assert all(each[-1] < start for each in best["value"])
+    monkeypatch.setattr(hsg, "FIRST_POWER", 60)
     monkeypatch.setattr(hsg, "POWERS", 2)
     with pytest.raises(ValueError, match="FG-HT diverged on small"):
         tuned_curve(run, problem, "FG-HT")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp.experiments import hsg
+from sparsehtp.experiments import hsg, reproduce
 from sparsehtp.experiments.hsg import Curves, climb, decades_below, decades_fewer
 from sparsehtp.experiments.run import Run
 
