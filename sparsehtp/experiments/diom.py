@@ -1,6 +1,7 @@
 """The experiments of [DIOM]: primal-dual updating against dual ascent, DIHT and coordinate descent with swaps."""
 
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,150 +11,298 @@ from jaxtyping import Array
 
 from .._programs import program
 from .._solve import solve
-from ..iteration.termination import DualGap
+from ..iteration.results import FIRED
+from ..iteration.termination import AbstractTermination
 from ..objectives import LinearModel
-from ..screening import lower_bound
 from ..solvers import CDSS, DIHT, PrimalDual
 from ..thresholds import L0L1L2, Sparsity
 from .figures import curves, legend_below, panels
 from .run import Run
+from .verdicts import Mean, both, every, shown
 
-ALGORITHMS = ("PrimDual", "DualAst", "DIHT", "CDSS")
+# Algorithms 1 to 3 as printed, and in the convex form that climbs the same dual.
+FORMS = {"PrimDual": "PrimDual (as printed)", "PrimDual convex": "PrimDual in its convex form"}
+ASCENTS = ("DualAst", "DIHT")
+SLOW = ("PrimDual", *ASCENTS)
+ALGORITHMS = (*FORMS, *ASCENTS, "CDSS")
+OMEGA = 5e-4
+PROBE = 100  # steps of an ascent whose time is taken: all of them cost the same
 UNITS = {
     "time": "time (s)",
     "objective": "objective",
-    "gap": "gap to the bound",
+    "gap": "duality gap",
     "nonzeros": "nonzeros",
     "recovery": "recovered share",
     "error": "estimation error",
 }
+Prices = Sequence[float]
+
+
+class Settled(AbstractTermination):
+    """[DIOM]'s rule: the gap is at most `tol`, or has changed by at most that in two steps; `most` steps at most."""
+
+    tol: Any
+    most: Any
+
+    def init(self, state: Any) -> Any:
+        return jnp.full(2, jnp.inf, state.x.dtype)
+
+    def __call__(self, memory: Any, previous: Any, state: Any, info: Any, t: Any) -> tuple[Any, Array]:
+        done = (info.gap <= self.tol) | (jnp.abs(memory[0] - info.gap) <= self.tol) | (t + 1 >= self.most)
+        return jnp.stack([memory[1], info.gap]), jnp.where(done, jnp.int32(FIRED.DualGap), 0)
+
+
+class PaperDIHT(DIHT):
+    """DIHT with [DIOM]'s step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def size(self, dual: Any, state_norm: Array, t: Any, blocks: int = 1) -> Array:
+        return jnp.asarray(OMEGA, state_norm.dtype)
 
 
 @program(static_argnames=("algorithm", "k", "steps"))
 def _fit(
-    X: Any, y: Any, l0: Any, l1: Any, l2: Any, tol: Any, *, algorithm: str, k: int, steps: int
+    X: Any, y: Any, l0: Any, l1: Any, l2: Any, tol: Any, most: Any, *, algorithm: str, k: int, steps: int
 ) -> tuple[Array, Array]:
     model = LinearModel(X, y, l2=l2)
+    limits: dict[str, Any] = {"max_steps": steps, "termination": Settled(tol, most)}
     if algorithm == "DIHT":
-        found = solve(model, Sparsity(k), DIHT(), max_steps=steps, termination=DualGap(tol), record=None, throw=False)
+        found = solve(model, Sparsity(k), PaperDIHT(), record=None, throw=False, **limits)
         return found.x, found.num_steps
-    solver = {"PrimDual": PrimalDual(), "DualAst": PrimalDual(dual_ascent=True), "CDSS": CDSS()}[algorithm]
-    limits: dict[str, Any] = {"max_steps": steps, "termination": DualGap(tol)} if algorithm == "DualAst" else {}
-    found = solve(model, L0L1L2(l0, l1), solver, record=None, throw=False, **limits)
+    solver: Any = {
+        "PrimDual": PrimalDual(inner="printed", omega=OMEGA, rule="gap_sphere"),
+        "PrimDual convex": PrimalDual(),
+        "DualAst": PrimalDual(dual_ascent=True, omega=OMEGA),
+        "CDSS": CDSS(),
+    }[algorithm]
+    found = solve(model, L0L1L2(l0, l1), solver, record=None, throw=False, **(limits if algorithm != "CDSS" else {}))
     return found.x, found.num_steps
 
 
-def measured(
-    X: np.ndarray, y: np.ndarray, lam: tuple[float, float, float], algorithm: str, k: int, steps: int
-) -> tuple[np.ndarray, float, float, int]:
-    """Coefficients, seconds without compiling, and F + penalty in the sum form, of one algorithm.
+def fitted(
+    X: np.ndarray, y: np.ndarray, lam: Prices, algorithm: str, k: int, steps: int, most: int | None = None
+) -> tuple[np.ndarray, int]:
+    """Coefficients and steps of an algorithm.
 
     `lam` are the weights of the sum form: lam0 = n l0, lam1 = n l1, lam2 = n l2 / 2.
     """
     n = len(y)
     lam0, lam1, lam2 = lam
-    arguments = (jnp.asarray(X), jnp.asarray(y), lam0 / n, lam1 / n, 2 * lam2 / n, 1e-6)
-    jax.block_until_ready(_fit(*arguments, algorithm=algorithm, k=k, steps=steps))
-    start = time.perf_counter()
-    x, taken = jax.block_until_ready(_fit(*arguments, algorithm=algorithm, k=k, steps=steps))
-    seconds = time.perf_counter() - start
-    x = np.asarray(x)
-    value = 0.5 * np.sum((X @ x - y) ** 2) + lam0 * np.count_nonzero(x) + lam1 * np.abs(x).sum() + lam2 * x @ x
-    return x, seconds, float(value), int(taken)
+    arguments = (jnp.asarray(X), jnp.asarray(y), lam0 / n, lam1 / n, 2 * lam2 / n, 1e-6 / n)
+    x, taken = _fit(*arguments, steps if most is None else most, algorithm=algorithm, k=k, steps=steps)
+    return np.asarray(x), int(taken)
+
+
+def seconds(X: np.ndarray, y: np.ndarray, lam: Prices, algorithm: str, k: int, steps: int, taken: int) -> float:
+    """Time of an algorithm without compiling, the median of three; of slow ones once, of an ascent from a few steps."""
+    most = min(PROBE, taken) if algorithm in ASCENTS else steps
+    fitted(X, y, lam, algorithm, k, steps, 1)
+    times = []
+    for _ in range(1 if algorithm == "PrimDual" else 3):
+        start = time.perf_counter()
+        fitted(X, y, lam, algorithm, k, steps, most)
+        times.append(time.perf_counter() - start)
+    return float(np.median(times)) * (taken / most if algorithm in ASCENTS else 1)
+
+
+def duality_gap(X: np.ndarray, y: np.ndarray, lam: Prices, x: np.ndarray) -> tuple[float, float]:
+    """P(beta) and P(beta) - D(X beta - y), (14) with the dual point of Remark D.3, in the sum form."""
+    lam0, lam1, lam2 = lam
+    a = X @ x - y
+    value = 0.5 * a @ a + lam0 * np.count_nonzero(x) + lam1 * np.abs(x).sum() + lam2 * x @ x
+    terms = np.maximum(np.abs(X.T @ a) - lam1, 0) ** 2 / (4 * lam2) - lam0
+    return float(value), float(value - (-0.5 * a @ a - y @ a - np.maximum(terms, 0).sum()))
 
 
 def _row(
-    X: np.ndarray, y: np.ndarray, lam: Any, algorithm: str, k: int, steps: int, lower: float
+    X: np.ndarray, y: np.ndarray, lam: Prices, algorithm: str, k: int, steps: int
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    x, seconds, value, taken = measured(X, y, lam, algorithm, k, steps)
-    return x, {
-        "time": seconds,
-        "objective": value,
-        "gap": value - lower,
-        "nonzeros": int(np.count_nonzero(x)),
-        "steps": taken,
-    }
+    x, taken = fitted(X, y, lam, algorithm, k, steps)
+    value, gap = duality_gap(X, y, lam, x)
+    return x, {"objective": value, "gap": gap, "nonzeros": int(np.count_nonzero(x)), "steps": taken}
 
 
-def _lower(X: np.ndarray, y: np.ndarray, lam: Any, upper: float) -> float:
-    """The best dual value, in the sum form: the same for every algorithm's gap."""
-    n = len(y)
-    model = LinearModel(jnp.asarray(X), jnp.asarray(y), l2=2 * lam[2] / n)
-    return n * lower_bound(model, L0L1L2(lam[0] / n, lam[1] / n), upper / n).lower
+def simulated(run: Run, n: int, snr: float, copy: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X with columns of unit norm, y and the true coefficients."""
+    rng, p = run.rng("problem", n, snr, copy), run["p"]
+    X = rng.standard_normal((n, p))
+    for j in range(1, p):
+        X[:, j] = run["rho"] * X[:, j - 1] + np.sqrt(1 - run["rho"] ** 2) * X[:, j]
+    X /= np.linalg.norm(X, axis=0)
+    w = np.zeros(p)
+    count = round(run["share"] * p)
+    w[rng.choice(p, count, replace=False)] = rng.uniform(-1, 1, count)
+    signal = X @ w
+    return X, signal + rng.standard_normal(n) * np.sqrt(signal.var() / snr), w
+
+
+class Table:
+    """What the copies of a place (n and SNR, or n and p) gave: cells of results, and of times."""
+
+    def __init__(self, rows: list[dict[str, Any]], times: list[dict[str, Any]], names: tuple[str, str]) -> None:
+        self.names = names
+        self.rows, self.times = self._by_place(rows), self._by_place(times)
+
+    def _by_place(self, rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+        places: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row in rows:
+            places.setdefault(tuple(row[name] for name in self.names), []).append(row)
+        return places
+
+    def draws(self, algorithm: str, measure: str, place: tuple[Any, ...]) -> np.ndarray:
+        """One number per copy, as many as there are."""
+        if measure == "time":
+            return np.array([row[algorithm] for row in self.times[place]])
+        return np.array([row[algorithm][measure] for row in self.rows[place] if algorithm in row])
+
+    def mean(self, algorithm: str, measure: str, place: tuple[Any, ...]) -> float:
+        """The mean over the copies that all algorithms have."""
+        return float(self.draws(algorithm, measure, place)[: len(self.times[place])].mean())
+
+    def paired(
+        self, difference: Callable[[Any, Any], Any], first: str, second: str, measure: str, places: Sequence[Any]
+    ) -> Mean:
+        """A difference of two algorithms on the copies that both have at some places."""
+        draws = []
+        for place in places:
+            pairs = zip(self.draws(first, measure, place), self.draws(second, measure, place), strict=False)
+            draws += [difference(a, b) for a, b in pairs]
+        return Mean(draws)
+
+    def faster(self, first: str, rivals: Iterable[str], groups: Mapping[str, Sequence[Any]]) -> dict[str, Mean]:
+        """log10 of each rival's time over the first's, in each group of places."""
+
+        def decades(own: float, other: float) -> float:
+            return np.log10(other / own)
+
+        return {
+            f"{rival}, {name}": self.paired(decades, first, rival, "time", places)
+            for rival in rivals
+            for name, places in groups.items()
+        }
+
+    def figure(self, run: Run, measures: Sequence[str], title: str) -> Any:
+        """A row of panels for every second coordinate of the places."""
+        rows = sorted({place[1] for place in self.rows}, key=run[{"snr": "snrs", "p": "ps"}[self.names[1]]].index)
+        figure, axes = panels(len(rows), len(measures), width=2.8)
+        for line, other in zip(axes, rows, strict=True):
+            for ax, measure in zip(line, measures, strict=True):
+                series = {a: [self.mean(a, measure, (n, other)) for n in run["ns"]] for a in ALGORITHMS}
+                curves(ax, run["ns"], series)
+                ax.set(title=f"{UNITS[measure]}, {title} {other}", xlabel="sample size n")
+                if measure in ("time", "gap"):
+                    ax.set_yscale("log")
+        legend_below(figure, axes[0, 0])
+        return figure
+
+
+def _algorithms(run: Run, copy: int) -> tuple[str, ...]:
+    return ALGORITHMS if copy < run["slow_copies"] else tuple(a for a in ALGORITHMS if a not in SLOW)
+
+
+def _shown(estimates: Mapping[str, Mean]) -> dict[str, str]:
+    return {name: shown(estimate) for name, estimate in estimates.items()}
 
 
 def fig1(run: Run) -> Any:
     """Figure 1: time, gap, nonzeros, support recovery and error on simulated data."""
-    p, share = run["p"], run["share"]
+    truth = round(run["share"] * run["p"])
 
-    def problem(n: int, snr: float, copy: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        rng = run.rng("problem", n, snr, copy)
-        X = rng.standard_normal((n, p))
-        for j in range(1, p):
-            X[:, j] = run["rho"] * X[:, j - 1] + np.sqrt(1 - run["rho"] ** 2) * X[:, j]
-        X /= np.linalg.norm(X, axis=0)
-        w = np.zeros(p)
-        w[rng.choice(p, round(share * p), replace=False)] = rng.uniform(-1, 1, round(share * p))
-        signal = X @ w
-        return X, signal + rng.standard_normal(n) * np.sqrt(signal.var() / snr), w
+    def chosen(n: int, snr: float) -> dict[str, Any]:
+        """lam0 and lam1 times one number, so that CDSS finds as many nonzeros as there are, on draws of their own."""
+        draws = [simulated(run, n, snr, -1 - pilot)[:2] for pilot in range(run["pilots"])]
+        lam0, lam1, lam2 = run["prices_snr20" if snr == 20 else "prices"]
+        low, high, counts = -5.0, 1.0, {}
+        with jax.enable_x64(True):
+            for power in [0.0] + [None] * run["halvings"]:
+                power = (low + high) / 2 if power is None else power
+                lam = (2.0**power * lam0, 2.0**power * lam1, lam2)
+                found = [np.count_nonzero(fitted(X, y, lam, "CDSS", truth, 1)[0]) for X, y in draws]
+                counts[power] = float(np.mean(found))
+                low, high = (power, high) if counts[power] > truth else (low, power)
+        best = min(counts, key=lambda power: abs(counts[power] - truth))
+        return {"scale": 2.0**best, "nonzeros": counts[best], "nonzeros_as_printed": counts[0.0]}
+
+    places = [(n, snr) for snr in run["snrs"] for n in run["ns"]]
+    scales = run.map(chosen, [{"n": n, "snr": snr} for n, snr in places])
+
+    def prices(n: int, snr: float) -> Prices:
+        scale = next(row["scale"] for row in scales if (row["n"], row["snr"]) == (n, snr))
+        lam0, lam1, lam2 = run["prices_snr20" if snr == 20 else "prices"]
+        return scale * lam0, scale * lam1, lam2
 
     def compare(n: int, snr: float, copy: int) -> dict[str, Any]:
+        X, y, w = simulated(run, n, snr, copy)
+        found = {}
         with jax.enable_x64(True):
-            X, y, w = problem(n, snr, copy)
-            lam = tuple(run["prices_snr20" if snr == 20 else "prices"])
-            k = int(np.count_nonzero(w))
-            rows: dict[str, Any] = {}
-            for algorithm in ALGORITHMS:
-                x, rows[algorithm] = _row(X, y, lam, algorithm, k, run["max_steps"], 0.0)
-                rows[algorithm]["recovery"] = float(np.mean(x[w != 0] != 0))
-                rows[algorithm]["error"] = float(np.linalg.norm(x - w) / np.linalg.norm(w))
-            lower = _lower(X, y, lam, min(r["objective"] for a, r in rows.items() if a != "DIHT"))
-            for row in rows.values():
-                row["gap"] = row["objective"] - lower
-        return rows
+            for algorithm in _algorithms(run, copy):
+                x, row = _row(X, y, prices(n, snr), algorithm, truth, run["max_steps"])
+                row["recovery"] = float(np.mean(x[w != 0] != 0))
+                row["error"] = float(np.linalg.norm(x - w) / np.linalg.norm(w))
+                found[algorithm] = row
+        return found
 
-    cells = [{"n": n, "snr": snr, "copy": c} for snr in run["snrs"] for n in run["ns"] for c in range(run["copies"])]
-    rows = run.map(compare, cells)
+    def timed(n: int, snr: float, copy: int) -> dict[str, Any]:
+        X, y, _ = simulated(run, n, snr, copy)
+        taken = next(row for row in rows if (row["n"], row["snr"], row["copy"]) == (n, snr, copy))
+        with jax.enable_x64(True):
+            return {a: seconds(X, y, prices(n, snr), a, truth, run["max_steps"], taken[a]["steps"]) for a in ALGORITHMS}
 
-    def mean(algorithm: str, measure: str, n: int, snr: float) -> float:
-        return float(np.mean([r[algorithm][measure] for r in rows if (r["n"], r["snr"]) == (n, snr)]))
+    def cells(copies: int) -> list[dict[str, Any]]:
+        return [{"n": n, "snr": snr, "copy": copy} for n, snr in places for copy in range(copies)]
 
-    grid = [(n, snr) for snr in run["snrs"] for n in run["ns"]]
-    apart = {
-        measure: max(
-            abs(mean("PrimDual", measure, *at) - mean("CDSS", measure, *at)) / max(mean("CDSS", measure, *at), 1e-12)
-            for at in grid
+    rows = run.map(compare, cells(run["copies"]))
+    table = Table(rows, run.map(timed, cells(run["slow_copies"])), ("n", "snr"))
+    _decide_simulated(run, table, truth)
+    return table.figure(run, ("time", "gap", "nonzeros", "recovery", "error"), "SNR")
+
+
+def _decide_simulated(run: Run, table: Table, truth: int) -> None:
+    """The claims on simulated data, for both forms of the algorithm."""
+    places = list(table.rows)
+    by_snr = {f"SNR {snr}": [at for at in places if at[1] == snr] for snr in run["snrs"]}
+    by_n = {f"n={n}": [at for at in places if at[0] == n] for n in run["ns"]}
+    measures: dict[str, Callable[[Any, Any], Any]] = {"recovery": lambda a, b: a - b, "error": lambda a, b: 1 - a / b}
+    names = (*FORMS, "DualAst", "CDSS")
+    means = {a: {m: [table.mean(a, m, at) for at in places] for m in measures} for a in names}
+    for letters, (form, title) in zip(("ab", "cd"), FORMS.items(), strict=True):
+        better = {
+            f"{measure}, {rival}, {name}": table.paired(difference, form, rival, measure, group)
+            for rival in ("CDSS", "DualAst")
+            for measure, difference in measures.items()
+            for name, group in by_snr.items()
+        }
+        opposite = [Mean(-np.asarray(each.draws)) for at, each in better.items() if "CDSS" in at]
+        run.claim(
+            letters[0],
+            f"{title} recovers as much of the support as CDSS and has the same error, within 0.05 and 5%, and is not "
+            "worse than DualAst by more, at every SNR",
+            every([*better.values(), *opposite], -0.05),
+            compared={a: [*means[a]["recovery"], *means[a]["error"]] for a in (form, "DualAst", "CDSS")},
+            filled={f"n={n}, SNR {snr}": table.mean(form, "nonzeros", (n, snr)) / truth for n, snr in places},
+            better_by=_shown(better),
         )
-        for measure in ("recovery", "error")
-    }
-    run.claim(
-        "a",
-        "support recovery and error of PrimDual are within 5% of CDSS's",
-        max(apart.values()) <= 0.05,
-        compared={a: [mean(a, m, *at) for m in ("recovery", "error") for at in grid] for a in ("PrimDual", "CDSS")},
-        filled={
-            f"n={n}, SNR {snr}": max(mean(a, "nonzeros", n, snr) for a in ("PrimDual", "CDSS")) / round(share * p)
-            for n, snr in grid
-        },
-        apart=apart,
-    )
-    times = {a: [mean(a, "time", *at) for at in grid] for a in ALGORITHMS}
-    fastest = [ALGORITHMS[np.argmin(each)] for each in zip(*times.values(), strict=True)]
-    run.claim(
-        "b",
-        "PrimDual is faster than CDSS, DualAst and DIHT at every n",
-        all(name == "PrimDual" for name in fastest),
-        fastest={f"n={n}, SNR {snr}": name for (n, snr), name in zip(grid, fastest, strict=True)},
-        mean_seconds={a: float(np.mean(t)) for a, t in times.items()},
-    )
-    measures = ("time", "gap", "nonzeros", "recovery", "error")
-    figure, axes = panels(len(run["snrs"]), len(measures), width=2.6)
-    for i, snr in enumerate(run["snrs"]):
-        for ax, measure in zip(axes[i], measures, strict=True):
-            curves(ax, run["ns"], {a: [mean(a, measure, n, snr) for n in run["ns"]] for a in ALGORITHMS})
-            ax.set(title=f"{UNITS[measure]}, SNR {snr}", xlabel="sample size n")
-    legend_below(figure, axes[0, 0])
-    return figure
+        faster = table.faster(form, (*ASCENTS, "CDSS"), by_n)
+        run.claim(
+            letters[1],
+            f"{title} takes less time than CDSS, DualAst and DIHT at every n",
+            every(list(faster.values()), 0),
+            mean_seconds={a: float(np.mean([table.mean(a, "time", at) for at in places])) for a in ALGORITHMS},
+            decades_faster=_shown(faster),
+        )
+
+
+def words(run: Run, data: Any, n: int, p: int, copy: int) -> tuple[np.ndarray, np.ndarray]:
+    """n documents and p of the words in them, each word's column of unit norm; labels from -10 to 10."""
+    rng = run.rng("rows", n, p, copy)
+    rows = rng.choice(data.X.shape[0], n, replace=False)
+    part = data.X[rows]
+    present = np.flatnonzero(np.asarray((part != 0).sum(0)).ravel())
+    X = np.asarray(part[:, rng.choice(present, p, replace=False)].todense(), float)
+    y = np.interp(data.y[rows].astype(float), [data.y.min(), data.y.max()], [-10, 10])
+    return X / np.linalg.norm(X, axis=0), y
 
 
 def fig2(run: Run) -> Any:
@@ -161,60 +310,70 @@ def fig2(run: Run) -> Any:
     data = run.load("news20-topics")
     if data is None:
         raise FileNotFoundError(" ".join(run.notes))
+    lam, k, steps = tuple(run["prices"]), run["k"], run["max_steps"]
 
     def compare(n: int, p: int, copy: int) -> dict[str, Any]:
-        rng = run.rng("rows", n, p, copy)
-        rows = rng.choice(data.X.shape[0], n, replace=False)
-        part = data.X[rows]
-        present = np.flatnonzero(np.asarray((part != 0).sum(0)).ravel())
-        columns = rng.choice(present, min(p, present.size), replace=False)
-        X = np.asarray(part[:, columns].todense(), float)
-        X = np.pad(X, ((0, 0), (0, p - X.shape[1])))
-        y = np.interp(data.y[rows].astype(float), [data.y.min(), data.y.max()], [-10, 10])
-        lam = tuple(run["prices"])
+        X, y = words(run, data, n, p, copy)
         with jax.enable_x64(True):
-            found = {a: _row(X, y, lam, a, run["k"], run["max_steps"], 0.0)[1] for a in ALGORITHMS}
-            lower = _lower(X, y, lam, min(r["objective"] for a, r in found.items() if a != "DIHT"))
-        for row in found.values():
-            row["gap"] = row["objective"] - lower
-        return found
+            return {a: _row(X, y, lam, a, k, steps)[1] for a in _algorithms(run, copy)}
 
-    cells = [{"n": n, "p": p, "copy": c} for p in run["ps"] for n in run["ns"] for c in range(run["copies"])]
-    rows = run.map(compare, cells)
+    def timed(n: int, p: int, copy: int) -> dict[str, Any]:
+        X, y = words(run, data, n, p, copy)
+        taken = next(row for row in rows if (row["n"], row["p"], row["copy"]) == (n, p, copy))
+        with jax.enable_x64(True):
+            return {a: seconds(X, y, lam, a, k, steps, taken[a]["steps"]) for a in ALGORITHMS}
 
-    def mean(a: str, measure: str, n: int, p: int) -> float:
-        return float(np.mean([r[a][measure] for r in rows if (r["n"], r["p"]) == (n, p)]))
+    places = [(n, p) for p in run["ps"] for n in run["ns"]]
+    rows = run.map(compare, [{"n": n, "p": p, "copy": c} for n, p in places for c in range(run["copies"])])
+    times = run.map(timed, [{"n": n, "p": p, "copy": c} for n, p in places for c in range(run["slow_copies"])])
+    table = Table(rows, times, ("n", "p"))
+    _decide_words(run, table)
+    return table.figure(run, ("time", "objective", "gap", "nonzeros"), "p =")
 
-    late = [(n, p) for p in run["ps"] for n in run["ns"] if n >= 400]
-    rivals = ("DualAst", "CDSS")
-    near = all(
-        mean("PrimDual", "objective", *at) <= 1.01 * min(mean(a, "objective", *at) for a in rivals) for at in late
-    )
-    faster = all(mean("PrimDual", "time", *at) < min(mean(a, "time", *at) for a in rivals) for at in late)
-    run.claim(
-        "a",
-        "PrimDual's objective is within 1% of DualAst's and CDSS's in less time at n >= 400",
-        near and faster if late else None,
-        within_1_percent=near,
-        less_time=faster,
-        seconds={a: [mean(a, "time", *at) for at in late] for a in ALGORITHMS},
-    )
+
+def _decide_words(run: Run, table: Table) -> None:
+    """The claims on text: the first two for both forms of the algorithm."""
     small, large = run["ps"][0], run["ps"][-1]
-    longest = [ALGORITHMS[np.argmax([mean(a, "time", n, small) for a in ALGORITHMS])] for n in run["ns"]]
-    swaps = ("PrimDual", *rivals)
-    least = [swaps[np.argmin([mean(a, "gap", n, large) for a in swaps])] for n in run["ns"]]
+    middle = float(np.median(run["ns"]))
+    late = {f"n >= {middle:g}": [(n, small) for n in run["ns"] if n >= middle]}
+    least, most = {f"p={small}": [(n, small) for n in run["ns"]]}, {f"p={large}": [(n, large) for n in run["ns"]]}
+
+    def lower(form: str, group: Mapping[str, Sequence[Any]]) -> dict[str, Mean]:
+        return {
+            f"{rival}, {name}": table.paired(lambda own, other: 1 - own / other, form, rival, "objective", places)
+            for rival in ("DualAst", "CDSS")
+            for name, places in group.items()
+        }
+
+    for letters, (form, title) in zip(("ab", "cd"), FORMS.items(), strict=True):
+        for letter, group in zip(letters, (late, most), strict=True):
+            place = f"p = {small}, {next(iter(late))}" if group is late else f"p = {large}"
+            near, faster = lower(form, group), table.faster(form, (*ASCENTS, "CDSS"), group)
+            run.claim(
+                letter,
+                f"at {place} {title} takes less time than the others, with an objective at most 1% above DualAst's and "
+                "CDSS's",
+                both(every(list(near.values()), -0.01), every(list(faster.values()), 0)),
+                objective_lower_by=_shown(near),
+                decades_faster=_shown(faster),
+            )
+    longer = {a: table.faster(a, ("CDSS",), least) for a in (*FORMS, *ASCENTS)}
     run.claim(
-        "b",
-        f"CDSS takes longest at p = {small}, and has the smallest gap at p = {large}",
-        all(a == "CDSS" for a in longest + least),
-        longest=longest,
-        smallest_gap=least,
+        "e",
+        f"CDSS takes the longest time at p = {small}",
+        every([each for found in longer.values() for each in found.values()], 0),
+        decades_longer_than={a: _shown(found) for a, found in longer.items()},
+        mean_seconds={a: float(np.mean([table.mean(a, "time", at) for at in table.times])) for a in ALGORITHMS},
     )
-    measures = ("time", "objective", "gap", "nonzeros")
-    figure, axes = panels(len(run["ps"]), len(measures), width=2.8)
-    for i, p in enumerate(run["ps"]):
-        for ax, measure in zip(axes[i], measures, strict=True):
-            curves(ax, run["ns"], {a: [mean(a, measure, n, p) for n in run["ns"]] for a in ALGORITHMS})
-            ax.set(title=f"{UNITS[measure]}, p = {p}", xlabel="sample size n")
-    legend_below(figure, axes[0, 0])
-    return figure
+    places = next(iter(most.values()))
+    smaller = {
+        a: table.paired(lambda own, other: np.log10(other / own), "CDSS", a, "gap", places)
+        for a in ("PrimDual", "DualAst")
+    }
+    run.claim(
+        "f",
+        f"CDSS has the smallest duality gap at p = {large} (log10 of PrimDual's and DualAst's over CDSS's)",
+        every(list(smaller.values()), 0),
+        compared={a: [table.mean(a, "gap", at) for at in places] for a in (*FORMS, "DualAst", "CDSS")},
+        decades_smaller=_shown(smaller),
+    )

@@ -20,8 +20,10 @@ STYLE = {
     "IHT": (PALETTE[5], "P"),
     "HT-SVRG": (PALETTE[0], "o"),
     "FG-HT": (PALETTE[1], "s"),
+    "FG-HT long": (PALETTE[1], "s"),
     "SG-HT": (PALETTE[7], "x"),
     "SVRG-HT": (PALETTE[0], "o"),
+    "SVRG-HT stored": (PALETTE[0], "o"),
     "HSG-HT": (PALETTE[2], "^"),
     "AHSG-HT": (PALETTE[3], "v"),
     "HTP": (PALETTE[0], "o"),
@@ -30,6 +32,7 @@ STYLE = {
     "SDIHT": (PALETTE[3], "v"),
     "SVRGHT": (PALETTE[4], "D"),
     "PrimDual": (PALETTE[0], "o"),
+    "PrimDual convex": (PALETTE[3], "v"),
     "CDSS": (PALETTE[1], "s"),
     "DualAst": (PALETTE[2], "^"),
 }

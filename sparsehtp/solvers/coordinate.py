@@ -165,13 +165,23 @@ class Descent:
         live = jnp.arange(size.shape[0]) < self.block.live
         return self.loss_value(fit) + jnp.sum(jnp.where(live, rho, 0))
 
-    def dual_value(self, eta: Float[Array, "n"]) -> tuple[Float[Array, "n"], Array]:
-        """The dual point of a prediction, and its D on the block's features alone."""
-        a = self.dual.project(self.slope(eta))
-        tau = dot(self.block.columns, self.weights * a)
+    def moments(self, a: Float[Array, "n"]) -> Float[Array, "m"]:
+        """tau of the block's features."""
+        return dot(self.block.columns, self.weights * a)
+
+    def link(self, a: Float[Array, "n"]) -> Float[Array, "m"]:
+        """w(a) on the block."""
+        tau = self.moments(a)
+        size = jnp.maximum(jnp.abs(tau) - self.l1, 0) / self.block.ridge
+        live = jnp.arange(tau.shape[0]) < self.block.live
+        return jnp.where((0.5 * self.block.ridge * size**2 > self.l0) & live, -jnp.sign(tau) * size, 0)
+
+    def bound(self, a: Float[Array, "n"]) -> Float[Array, ""]:
+        """D(a) on the block's features alone."""
+        tau = self.moments(a)
         terms = jnp.maximum(jnp.abs(tau) - self.l1, 0) ** 2 / (2 * self.block.ridge) - self.l0
         live = jnp.arange(tau.shape[0]) < self.block.live
-        return a, self.dual.separable(a) - jnp.sum(jnp.where(live & ((terms > 0) | self.block.inn), terms, 0))
+        return self.dual.separable(a) - jnp.sum(jnp.where(live & ((terms > 0) | self.block.inn), terms, 0))
 
     def descend(self, fit: Fit, tol: Array | float, max_sweeps: int = 200, inner: int = 10) -> Fit:
         """Sweeps of the penalty until it falls by less than tol: each is followed by spacer sweeps on the support."""

@@ -14,15 +14,22 @@ from .._types import Info, Support
 from ..duality.dual import Dual, DualPoint, Fixed, is_smooth, require_dual
 from ..iteration.termination import Complete, DualGap
 from ..linalg import dot, top_k
+from ..losses.base import positive
 from ..objectives import LinearModel
 from ..objectives.base import gather, scatter
 from ..screening.rules import gap_sphere, screen
 from .base import AbstractSolver, report
-from .coordinate import Descent, gather_block, on_block
+from .coordinate import Descent, Fit, gather_block, on_block
 
 RULES = ("phi", "gap_sphere", "none")
+INNER = ("convex", "printed")
 MAX_ROUNDS = 50  # inner rounds of one step
 SWEEPS = 5  # of the convex form in a round
+OMEGA, ZETA = (
+    5e-4,
+    1e-6,
+)  # of [DIOM]: step, and the fall of the gap in two steps, in the sum over samples, that ends one
+MAX_ASCENTS = 100_000  # of Algorithm 1 in a step
 
 
 class PrimalDualState(NamedTuple):
@@ -73,12 +80,17 @@ class PrimalDual(AbstractSolver):
     gathered in blocks of a few static sizes.
 
     [DIOM] Algorithm 1 takes supergradient steps where this sweeps the convex form: they climb the same D, at a rate
-    that falls with the condition of the data. (As printed, with the supergradient at the swept point and not at the
-    link, Algorithm 1 does not maximise D.)
+    that falls with the condition of the data.
 
     Args:
-        dual_ascent: Algorithm 1 without its primal sweeps, over all features ("DualAst"): one supergradient step
-            min(1 / (lam_max / l2 + mu), 8 / (mu (t + 2))) with the link as the primal point.
+        inner: "convex", as above; "printed", Algorithms 1 to 3 word by word, from a = 0: a step alternates the ascent
+            a <- a + omega (X x - l*'(a)), the link and one primal sweep on the active set, until the gap has fallen by
+            at most 1e-6 / W in two of them, and then adds the features with the largest |x_j'a| while one is not
+            screened. Its supergradient is taken at the swept point and not at the link, and so is none: it does not
+            maximise D, and the gap may stay open where "convex" closes it.
+        omega: step of the ascent, constant and from a = 0; None: 5e-4 for "printed", see the next for `dual_ascent`.
+        dual_ascent: Algorithm 1 without its primal sweeps, over all features ("DualAst"): one supergradient step, by
+            default min(1 / (lam_max / l2 + mu), 8 / (mu (t + 2))), with the link as the primal point.
         rule: "phi", the test that needs no strong duality; "gap_sphere", [DIOM] (16); "none".
         incremental: grow the active set from ceil(include ln p) features; False: all features from the start.
         include: c of Algorithm 3.
@@ -98,6 +110,8 @@ class PrimalDual(AbstractSolver):
     rule: str = eqx.field(static=True, default="phi")
     incremental: bool = eqx.field(static=True, default=True)
     include: float = eqx.field(static=True, default=4.0)
+    inner: str = eqx.field(static=True, default="convex")
+    omega: Float[Array, ""] | float | None = None
 
     requires = LinearModel
     structures = ("penalty",)
@@ -106,8 +120,12 @@ class PrimalDual(AbstractSolver):
     def __check_init__(self) -> None:
         if self.rule not in RULES:
             raise ValueError(f"rule: must be one of {', '.join(RULES)}, got {self.rule!r}.")
+        if self.inner not in INNER:
+            raise ValueError(f"inner: must be one of {', '.join(INNER)}, got {self.inner!r}.")
         if not self.include > 0:
             raise ValueError(f"include: must be > 0, got {self.include}.")
+        if self.omega is not None:
+            positive("omega", self.omega)
 
     def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
@@ -140,6 +158,8 @@ class PrimalDual(AbstractSolver):
         point = dual.point(dual.project(objective.loss.derivative(eta, objective.y)))
         no = jnp.zeros(p, bool)
         add = top_k(jnp.abs(point.tau), self._include(p))
+        if self.inner == "printed" or self.omega is not None:
+            point = dual.point(dual.zero())
         active = (x[:p] != 0).at[add].set(True) if self.incremental else ~no
         norm = dual.gram_norm() if self.dual_ascent else jnp.ones((), dtype)
         return PrimalDualState(
@@ -185,6 +205,7 @@ class PrimalDual(AbstractSolver):
         objective = dual.objective
         mu = jnp.asarray(objective.loss.strong_convexity, objective.dtype)
         size = jnp.minimum(1 / (state.norm + mu), 8 / (mu * (t + 2.0)))
+        size = size if self.omega is None else jnp.asarray(self.omega, size.dtype)
         _, eta = dual.predict(state.point)
         a = dual.project(state.point.a + size * dual.supergradient(state.point, eta))
         point = dual.point(a)
@@ -201,50 +222,17 @@ class PrimalDual(AbstractSolver):
     def _sweep(self, dual: Dual, state: Any) -> Any:
         objective, threshold = dual.objective, dual.threshold
         p, centres = objective.n_coefficients, state.centres
+        printed = self.inner == "printed"
         fine = 0.25 * tolerance("gap", objective.dtype) * jnp.abs(state.value)
-        # No more accurate than the gap deserves, unless that is all there is left to do.
-        goal = jnp.where(state.settled, fine, jnp.maximum(0.1 * (state.value - state.lower), fine))
 
         def solve(features: Array, count: Any) -> Any:
-            block = gather_block(dual, features, count, state.inn, centres)
-            descent = Descent(dual, block)
+            descent = Descent(dual, gather_block(dual, features, count, state.inn, centres))
             on = Support(features, jnp.arange(features.shape[0]) < count)
-
-            def round_of(carry: Any) -> Any:
-                fit, _, _, rounds = carry
-                fit = lax.fori_loop(0, SWEEPS, lambda _, f: descent.sweep(f, descent.envelope_update), fit)
-                a, lower = descent.dual_value(fit.eta)
-                return fit, a, descent.envelope_value(fit) - lower, rounds + 1
-
-            first = descent.start(gather(state.relaxed, on), state.shift)
-            fit, a, sub_gap, _ = lax.while_loop(
-                lambda c: (c[2] > goal) & (c[3] < MAX_ROUNDS),
-                round_of,
-                (first, jnp.zeros_like(objective.y), jnp.asarray(jnp.inf, objective.dtype), jnp.int32(0)),
+            fit, a, sub_gap, best = (
+                self._printed(descent, state, on) if printed else self._convex(descent, state, on, fine)
             )
-            # Starts of the primal: the last point, the link, and the convex form's certain part.
-            tau = dot(block.columns, dual.weights * a)
-            l0, l1 = dual.prices
-            size = jnp.maximum(jnp.abs(tau) - l1, 0) / block.ridge
-            link = jnp.where((0.5 * block.ridge * size**2 > l0) & on.mask, -jnp.sign(tau) * size, 0)
-            sure = jnp.where(jnp.abs(fit.w) * jnp.sqrt(block.ridge) >= jnp.sqrt(2 * l0), fit.w, 0)
-            last = gather(state.x[:p], on)
-            shifts = jnp.stack([centred_intercept(state.x, centres, objective.n_free), fit.b, fit.b])
-            ends = lax.map(
-                lambda start: descent.descend(descent.start(*start), 0.1 * fine),
-                (jnp.stack([last, link, sure]), shifts),
-            )
-            values = jax.vmap(descent.penalty_value)(ends)
-            best = jax.tree.map(lambda each: each[jnp.argmin(values)], ends)
-            return (
-                scatter(fit.w, on, p),
-                fit.b,
-                a,
-                sub_gap,
-                scatter(best.w, on, p),
-                best.b,
-                jnp.min(values),
-            )
+            primal = scatter(best.w, on, p), best.b, descent.penalty_value(best)
+            return scatter(fit.w, on, p), fit.b, a, sub_gap, *primal
 
         relaxed, shift, a, sub_gap, w, b, value = on_block(state.active, solve)
         x = dual.lift(w, b if centres is None else b - dot(centres, w))
@@ -255,7 +243,8 @@ class PrimalDual(AbstractSolver):
         fixed, point = self._screened(dual, point, state.energies, value)
         lower = jnp.maximum(lower, point.value)
         active = (state.active | fixed.nonzero) & ~fixed.zero
-        wanted = jnp.where(active | fixed.zero, 0, jnp.maximum(point.terms, 0))
+        scores = jnp.abs(point.tau) if printed else jnp.maximum(point.terms, 0)
+        wanted = jnp.where(active | fixed.zero, 0, scores)
         add = top_k(wanted, self._include(p))
         grown = active.at[add].set(active[add] | (wanted[add] > 0))
         news = jnp.any(fixed.zero & ~state.out) | jnp.any(fixed.nonzero & ~state.inn) | jnp.any(grown != active)
@@ -270,9 +259,61 @@ class PrimalDual(AbstractSolver):
             out=fixed.zero,
             inn=fixed.nonzero,
             lower=lower,
-            complete=~news & (sub_gap <= fine),
+            complete=~news & (printed | (sub_gap <= fine)),
             settled=~news,
         )
+
+    def _convex(self, descent: Descent, state: Any, on: Support, fine: Array) -> tuple[Fit, Array, Array, Fit]:
+        """The block's convex form by sweeps, its dual point and gap, and the best primal point from three starts."""
+        dual = descent.dual
+        p, dtype = dual.objective.n_coefficients, dual.objective.dtype
+        # No more accurate than the gap deserves, unless that is all there is left to do.
+        goal = jnp.where(state.settled, fine, jnp.maximum(0.1 * (state.value - state.lower), fine))
+
+        def round_of(carry: Any) -> Any:
+            fit, _, _, rounds = carry
+            fit = lax.fori_loop(0, SWEEPS, lambda _, f: descent.sweep(f, descent.envelope_update), fit)
+            a = dual.project(descent.slope(fit.eta))
+            return fit, a, descent.envelope_value(fit) - descent.bound(a), rounds + 1
+
+        first = descent.start(gather(state.relaxed, on), state.shift)
+        fit, a, sub_gap, _ = lax.while_loop(
+            lambda c: (c[2] > goal) & (c[3] < MAX_ROUNDS),
+            round_of,
+            (first, jnp.zeros_like(dual.objective.y), jnp.asarray(jnp.inf, dtype), jnp.int32(0)),
+        )
+        # Starts of the primal: the last point, the link, and the convex form's certain part.
+        sure = jnp.where(jnp.abs(fit.w) * jnp.sqrt(descent.block.ridge) >= jnp.sqrt(2 * dual.prices[0]), fit.w, 0)
+        shifts = jnp.stack([centred_intercept(state.x, state.centres, dual.objective.n_free), fit.b, fit.b])
+        ends = lax.map(
+            lambda start: descent.descend(descent.start(*start), 0.1 * fine),
+            (jnp.stack([gather(state.x[:p], on), descent.link(a), sure]), shifts),
+        )
+        values = jax.vmap(descent.penalty_value)(ends)
+        return fit, a, sub_gap, jax.tree.map(lambda each: each[jnp.argmin(values)], ends)
+
+    def _printed(self, descent: Descent, state: Any, on: Support) -> tuple[Fit, Array, Array, Fit]:
+        """[DIOM] Algorithm 1 on the block."""
+        dual = descent.dual
+        objective = dual.objective
+        omega = jnp.asarray(OMEGA if self.omega is None else self.omega, objective.dtype)
+        settled = ZETA / objective.y.shape[0]
+
+        def ascend(carry: Any) -> Any:
+            fit, a, gaps, t = carry
+            a = dual.project(a + omega * (fit.eta - objective.loss.conjugate_derivative(a, objective.y)))
+            fit = descent.sweep(descent.start(descent.link(a), fit.b), descent.penalty_update)
+            return fit, a, jnp.append(gaps[1:], descent.penalty_value(fit) - descent.bound(a)), t + 1
+
+        def falling(carry: Any) -> Array:
+            _, _, gaps, t = carry
+            return (gaps[2] > settled) & (gaps[0] - gaps[2] > settled) & (t < MAX_ASCENTS)
+
+        shift = centred_intercept(state.x, state.centres, objective.n_free)
+        start = descent.start(gather(state.x[: objective.n_coefficients], on), shift)
+        gaps = jnp.asarray([jnp.inf, jnp.inf, 1e30], objective.dtype)
+        fit, a, gaps, _ = lax.while_loop(falling, ascend, (start, state.point.a, gaps, jnp.int32(0)))
+        return fit, a, gaps[2], fit
 
     def _screened(self, dual: Dual, point: Any, energies: Array, value: Array) -> Any:
         if self.rule == "none":

@@ -121,6 +121,62 @@ def test_dual_ascent_climbs_to_the_same_bound():
     assert best * (1 - 1e-4) <= float(solution.state.lower) <= best * (1 + 1e-9)
 
 
+def by_the_page(X, y, lam0, lam1, lam2, omega):
+    """[DIOM] Algorithm 1 as printed, in its own sums: beta, alpha and the gap."""
+    eta0 = (2 * np.sqrt(lam0 * lam2) + lam1) / (2 * lam2)
+    alpha, beta, gaps = np.zeros(len(y)), np.zeros(X.shape[1]), [np.inf, np.inf]
+    while len(gaps) < 5 or gaps[-3] - gaps[-1] > 1e-6:
+        alpha = alpha + omega * (X @ beta - y - alpha)
+        eta = -X.T @ alpha / (2 * lam2)
+        inside = np.abs(eta) > eta0
+        beta = np.where(inside, np.sign(eta) * (np.abs(eta) - lam1 / (2 * lam2)), 0)
+        psi = np.where(inside, lam0 - lam2 * beta**2, 0)
+        for j in range(X.shape[1]):
+            energy = X[:, j] @ X[:, j]
+            z = (y - X @ beta) @ X[:, j] + energy * beta[j]
+            size = (abs(z) - lam1) / (energy + 2 * lam2)
+            beta[j] = np.sign(z) * size if size >= np.sqrt(2 * lam0 / (energy + 2 * lam2)) else 0
+        dual = -0.5 * alpha @ alpha - y @ alpha + psi.sum()
+        penalty = lam0 * np.count_nonzero(beta) + lam1 * np.abs(beta).sum() + lam2 * beta @ beta
+        gaps.append(0.5 * np.sum((y - X @ beta) ** 2) + penalty - dual)
+    return beta, alpha, gaps[-1]
+
+
+@pytest.mark.parametrize("lam2", [0.05, 1.0])
+def test_algorithm_1_is_the_printed_one(lam2):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((15, 8))
+    X /= np.linalg.norm(X, axis=0)
+    y = X @ np.array([2, -1, 0, 0, 1.5, 0, 0, 0]) + 0.3 * rng.standard_normal(15)
+    n = len(y)
+    beta, alpha, gap = by_the_page(X, y, 0.03, 0.02, lam2, 0.02)
+    objective, threshold = sht.LinearModel(X, y, l2=2 * lam2 / n), sht.L0L1L2(0.03 / n, 0.02 / n)
+    printed = sht.PrimalDual(inner="printed", omega=0.02, incremental=False, rule="none")
+    solution = sht.solve(objective, threshold, printed, max_steps=1)
+    np.testing.assert_allclose(solution.x, beta, atol=1e-9)
+    np.testing.assert_allclose(solution.state.point.a, alpha, atol=1e-9)
+    np.testing.assert_allclose(n * (solution.value - solution.state.point.value), gap, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_the_printed_form_bounds_what_the_convex_one_finds():
+    objective, threshold = model(l2=2.0), sht.L0L1L2(0.05, 0.01)
+    convex, printed = (sht.solve(objective, threshold, sht.PrimalDual(inner=inner)) for inner in ("convex", "printed"))
+    lower, upper = float(printed.state.lower), float(convex.value)
+    assert lower <= upper * (1 + 1e-12) and float(convex.state.lower) <= float(printed.value) * (1 + 1e-12)
+    assert printed.fired and float(printed.value) <= 1.01 * upper
+
+
+def test_an_ascent_of_one_step_size_is_the_formula():
+    X, y = data()
+    objective, threshold = sht.LinearModel(X, y, l2=2.0), sht.L0L1L2(0.05, 0.01)
+    solution = sht.solve(objective, threshold, sht.PrimalDual(dual_ascent=True, omega=0.1), max_steps=2)
+    a = -0.1 * y
+    t = np.abs(X.T @ a / len(y)) - 0.01
+    w = np.where(t**2 / 4 > 0.05, -np.sign(X.T @ a) * t / 2, 0)
+    np.testing.assert_allclose(solution.state.point.a, a + 0.1 * (X @ w - y - a), atol=1e-12)
+
+
 @pytest.mark.slow
 def test_rule_16_screens_less():
     objective, threshold = model(l2=1.0), sht.L0L1L2(0.05, 0.05)
@@ -179,8 +235,9 @@ def test_bad_input():
         sht.solve(sht.LinearModel(np.eye(3), np.ones(3)), sht.L0L1L2(0.1), sht.PrimalDual())
     with pytest.raises(TypeError, match="smooth"):
         sht.solve(sht.LinearModel(np.eye(2), [1.0, -1.0], sht.Hinge(), l2=1.0), sht.L0L1L2(0.1), sht.CDSS())
-    with pytest.raises(ValueError, match="rule"):
-        sht.PrimalDual(rule="strong")
+    for name, wrong in (("rule", "strong"), ("inner", "dual"), ("omega", 0.0)):
+        with pytest.raises(ValueError, match=name):
+            sht.PrimalDual(**{name: wrong})
     with pytest.raises(TypeError, match="threshold"):
         sht.solve(model(), sht.Sparsity(2), sht.PrimalDual())
     with pytest.raises(ValueError, match="block_size"):

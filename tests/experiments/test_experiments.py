@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 import sparsehtp as sht
 from sparsehtp import RESULTS
 from sparsehtp.cli.main import app
-from sparsehtp.experiments import EXPERIMENTS, claims_page, decide_again, read_config, reproduce, tight
+from sparsehtp.experiments import EXPERIMENTS, claims_page, decide_again, hsg, read_config, reproduce, tight
 from sparsehtp.experiments.grahtp import theory_steps
-from sparsehtp.experiments.hsg import Problem, best_curve
+from sparsehtp.experiments.hsg import Problem, tuned_curve
 from sparsehtp.experiments.run import VERDICTS, Run, taken
 from sparsehtp.experiments.tight_svrg import _stages_to, _traces
 from sparsehtp.experiments.verdicts import Undecided
@@ -181,19 +181,22 @@ def test_a_run_that_diverges_is_not_drawn_as_one_that_converged(tmp_path):
     assert _stages_to(bad["curve"], -6.0) == np.inf
 
 
-def test_a_setting_that_diverges_is_never_the_best(tmp_path):
+def test_a_setting_that_diverges_is_never_the_best(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((40, 6), np.float32), rng.standard_normal((40, 3), np.float32)
     problem = Problem("small", sht.MultiResponse(X, Y), sht.Rank(2))
-    settings = {"seed": 0, "passes": 6, "points": 6, "step_powers": [-4, 30], "svrg_inner": [1.0]}
-    run = Run("x", {"settings": settings}, tmp_path)
+    settings = {"seed": 0, "passes": 6, "points": 6, "svrg_inner": [1.0], "first_gradient_free": False, "copies": 2}
+    run = Run("x", {"settings": {**settings, "limit_steps": 50}}, tmp_path)
     start = float(problem.objective.value(np.zeros(18, np.float32)))
+    monkeypatch.setattr(hsg, "FIRST_POWER", 12)  # far beyond what converges
     for algorithm in ("FG-HT", "SG-HT", "SVRG-HT"):
-        best = best_curve(run, problem, algorithm)
-        assert max(best["value"]) < 1e3 * start and best["value"][-1] < start
-    run = Run("x", {"settings": {**settings, "step_powers": [28, 30]}}, tmp_path)
-    with pytest.raises(ValueError, match="step_powers: FG-HT diverged on small"):
-        best_curve(run, problem, "FG-HT")
+        best = tuned_curve(run, problem, algorithm)
+        assert np.max(best["value"]) < 1e3 * start and np.max(best["value"], axis=1)[0] >= best["limit"]
+        assert all(each[-1] < start for each in best["value"])
+    monkeypatch.setattr(hsg, "FIRST_POWER", 60)
+    monkeypatch.setattr(hsg, "POWERS", 2)
+    with pytest.raises(ValueError, match="FG-HT diverged on small"):
+        tuned_curve(run, problem, "FG-HT")
 
 
 def test_a_stored_result_is_decided_again_without_computing(small, tmp_path, monkeypatch):

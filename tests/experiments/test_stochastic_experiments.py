@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from sparsehtp.experiments import reproduce
-from sparsehtp.experiments.hsg import _first
+import sparsehtp as sht
+from sparsehtp.experiments import hsg, reproduce
+from sparsehtp.experiments.hsg import Curves, climb, decades_below, decades_fewer
+from sparsehtp.experiments.run import Run
 
 FIG2 = """
 [settings]
@@ -20,14 +22,16 @@ stages = 400
 HSG = """
 [settings]
 seed = 0
-data = { rcv1 = 3 }
-rows = 60
+data = { a9a = 3 }
+rows = { a9a = 60 }
 l2 = 1e-3
 passes = 2
+long_passes = 4
 points = 20
-optimum_steps = 200
-step_powers = [0, 3]
-svrg_inner = [0.5]
+copies = 2
+limit_steps = 50
+first_gradient_free = false
+svrg_inner = [0.25]
 growth = [1.3]
 momentum = [0.3]
 """
@@ -38,9 +42,59 @@ def write(path, text):
     return path
 
 
-def test_first_times():
-    row = {"value": [3.0, 1.0, 2.0, 0.5], "ifo": [1, 2, 3, 4], "thresholds": [10, 20, 30, 40]}
-    np.testing.assert_array_equal(_first(row, [2.5, 0.9, 0.1]), [[2, 20], [4, 40], [np.inf, np.inf]])
+@pytest.mark.parametrize("best", [-7, 0, 2, 9])
+def test_a_search_ends_with_both_neighbours_worse(best):
+    tried = []
+
+    def value(power):
+        tried.append(power)
+        return np.nan if power > best + 2 else abs(power - best)
+
+    assert climb(value, 2) == best
+    assert {best - 1, best + 1} <= set(tried) and len(tried) == len(set(tried))
+
+
+def test_distances_of_made_up_curves():
+    slow = Curves(np.array([0, 1, 2.0]), np.array([0, 10, 20]), np.array([[1, 0.1, 0.01], [1, 0.1, 0.02]]))
+    fast = Curves(np.array([0, 0.5, 2.0]), np.array([0, 1, 2]), np.array([[1, 0.01, 0.001]]))
+    np.testing.assert_allclose(decades_below(fast, slow, [1.0, 2.0]).draws, [1, 1 + np.log10(2) / 2])
+    np.testing.assert_allclose(decades_below(slow, fast, [0.4]).draws, [0, 0])
+    # To 0.01: one thresholding of the fast, 20 of the slow one; to 0.02 its line is at log(50) / log(100) of the first.
+    np.testing.assert_allclose(decades_fewer(fast, slow).draws, np.log10([20, 20]))
+    np.testing.assert_allclose(decades_fewer(slow, fast).draws, -np.log10([20, 20]))
+
+
+@pytest.mark.parametrize(
+    ("hybrid", "words"), [([1e-4, 2e-4], "confirmed"), ([0.5, 0.6], "refuted"), ([1e-4, 0.9], "undecided")]
+)
+def test_one_pass_is_decided_by_all_copies(tmp_path, hybrid, words):
+    run = Run("x", {"settings": {"seed": 0, "passes": 1}}, tmp_path)
+
+    def curve(ends, thresholds):
+        gap = np.column_stack([np.ones(len(ends)), ends])
+        return Curves(np.array([0, 1.0]), np.array([0, thresholds]), gap)
+
+    rivals = {a: curve([0.01, 0.011], 1000) for a in ("FG-HT", "SG-HT", "SVRG-HT", "SVRG-HT stored")}
+    hybrids = {a: curve(hybrid, 30) for a in hsg.HYBRIDS}
+    hsg._decide_pass(run, {"data": {**rivals, **hybrids, hsg.LONG: curve([1e-5], 20)}})
+    assert run.claims[0].verdict == words
+    assert run.claims[2].verdict == "vacuous"  # the two hybrids are the same curve
+
+
+def test_ifo_calls_are_those_of_the_definition(tmp_path):
+    """One component's gradient at one point: n + 2m a stage, or n + m with the scores of the full gradient stored."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 5), np.float32), np.sign(rng.standard_normal(20)).astype(np.float32)
+    problem = hsg.Problem("small", sht.LinearModel(X, y, sht.Logistic(), l2=0.1), sht.Sparsity(2))
+    settings = {"seed": 0, "passes": 4, "svrg_inner": [0.25], "first_gradient_free": False}
+    for free, stages, by_definition, stored in ((False, 2, 1.5, 1.25), (True, 3, 0.5, 0.25)):
+        run = Run("x", {"settings": {**settings, "first_gradient_free": free}}, tmp_path)
+        for algorithm, first, step in (("SVRG-HT", by_definition, 1.5), ("SVRG-HT stored", stored, 1.25)):
+            (trial,) = hsg._trials(run, algorithm, 20)
+            found = hsg.trace(run, problem, algorithm, trial, 0, 0)
+            np.testing.assert_allclose(np.diff(found.ifo), [first, *[step] * (trial.steps - 1)])
+            assert found.ifo[-1] <= 4 and found.ifo[-1] + step > 4 and trial.steps >= stages
+            np.testing.assert_array_equal(np.diff(found.thresholds), 5)
 
 
 def test_success_needs_measurements(tmp_path):
@@ -57,7 +111,7 @@ def test_the_five_algorithms_are_traced_within_their_budget(tmp_path):
     y = np.where(X[:, 0] - X[:, 3] + 0.3 * rng.standard_normal(60) > 0, 1, -1)
     rows, columns = np.nonzero(X)
     np.savez(
-        tmp_path / "rcv1_vw1500.npz",
+        tmp_path / "a9a.npz",
         data=X[rows, columns],
         indices=columns,
         indptr=np.arange(61) * 8,
@@ -65,9 +119,10 @@ def test_the_five_algorithms_are_traced_within_their_budget(tmp_path):
         y=y,
     )
     result = reproduce("hsg-fig1", tmp_path / "out", config=write(tmp_path / "c.toml", HSG), data=tmp_path)
-    curves = {cell["algorithm"]: cell for cell in result["cells"] if "algorithm" in cell}
-    assert set(curves) == {"FG-HT", "SG-HT", "SVRG-HT", "HSG-HT", "AHSG-HT"}
-    for curve in curves.values():
-        assert curve["ifo"][-1] <= 2 + 1e-6 and min(curve["value"]) < np.log(2)
-    assert curves["FG-HT"]["thresholds"] == [1, 2] and curves["SG-HT"]["thresholds"][-1] == 120
+    curves = {cell["algorithm"]: cell for cell in result["cells"]}
+    assert set(curves) == {*hsg.ALGORITHMS, hsg.LONG}
+    for name, curve in curves.items():
+        assert curve["ifo"][-1] <= (4 if name == hsg.LONG else 2) + 1e-6 and np.min(curve["value"]) < np.log(2)
+        assert len(curve["value"]) == (1 if name.startswith("FG-HT") else 2)
+    assert curves["FG-HT"]["thresholds"] == [0, 1, 2] and curves["SG-HT"]["thresholds"][-1] == 120
     assert [claim["letter"] for claim in result["claims"]] == ["a", "b", "c"]

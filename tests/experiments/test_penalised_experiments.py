@@ -1,0 +1,76 @@
+"""The experiments of [DIOM]: their gap, their stopping rule, and verdicts of made-up rows."""
+
+import jax
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+from sparsehtp.duality import dual_of
+from sparsehtp.experiments import diom
+from sparsehtp.experiments.run import Run
+
+
+def small(n=12, p=6):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, p))
+    X /= np.linalg.norm(X, axis=0)
+    return X, X[:, 0] - 2 * X[:, 3] + 0.2 * rng.standard_normal(n)
+
+
+def test_the_gap_is_the_librarys_and_a_bound():
+    X, y = small()
+    n, lam, rng = len(y), (0.05, 0.03, 0.4), np.random.default_rng(1)
+    points = [np.where(rng.random(6) < 0.5, rng.standard_normal(6), 0) for _ in range(20)]
+    found = [diom.duality_gap(X, y, lam, x) for x in points]
+    with jax.enable_x64(True):
+        model, threshold = sht.LinearModel(X, y, l2=2 * lam[2] / n), sht.L0L1L2(lam[0] / n, lam[1] / n)
+        dual = dual_of(model, threshold)
+        for x, (value, gap) in zip(points, found, strict=True):
+            np.testing.assert_allclose(n * (model.value(x) + threshold.value(x)), value)
+            np.testing.assert_allclose(value - gap, n * dual.value(X @ x - y))
+    assert max(value - gap for value, gap in found) <= min(value for value, _ in found)
+
+
+def test_an_ascent_stops_by_the_change_of_its_gap():
+    X, y = small()
+    lam = (0.05, 0.03, 0.4)
+    with jax.enable_x64(True):
+        _, taken = diom.fitted(X, y, lam, "DualAst", 2, 60_000)
+        assert 1000 < taken < 60_000  # at a step of 5e-4
+        assert diom.fitted(X, y, lam, "DualAst", 2, 60_000, 7)[1] == 7
+
+
+def rows_of(values, names, copies, settings):
+    places = [(n, other) for other in settings[1] for n in settings[0]]
+    rng = np.random.default_rng(0)
+    rows = []
+    for n, other in places:
+        for copy in range(copies):
+            one = {a: {m: v * (1 + 0.01 * rng.random()) for m, v in each.items()} for a, each in values.items()}
+            rows.append({names[0]: n, names[1]: other, "copy": copy, **one})
+    times = [{**row, **{a: row[a]["time"] for a in values}} for row in rows]
+    return diom.Table(rows, times, names)
+
+
+@pytest.mark.parametrize(
+    ("own", "recovery", "words"),
+    [(0.1, 0.5, ["confirmed"] * 2), (3.0, 0.5, ["confirmed", "refuted"]), (0.1, 0.3, ["refuted", "confirmed"])],
+)
+def test_simulated_data_are_decided_by_quality_and_time(tmp_path, own, recovery, words):
+    run = Run("x", {"settings": {"seed": 0, "ns": [1, 2], "snrs": [20, 5]}}, tmp_path)
+    rival = {"recovery": 0.5, "error": 0.7, "nonzeros": 10, "time": 1.0}
+    values = {a: rival for a in diom.ALGORITHMS} | {a: {**rival, "recovery": recovery, "time": own} for a in diom.FORMS}
+    diom._decide_simulated(run, rows_of(values, ("n", "snr"), 4, ([1, 2], [20, 5])), 10)
+    assert [claim.verdict for claim in run.claims] == words * 2
+
+
+def test_text_is_decided_form_by_form(tmp_path):
+    run = Run("x", {"settings": {"seed": 0, "ns": [1, 2, 3], "ps": [5, 9]}}, tmp_path)
+    rival = {"objective": 1.0, "gap": 1.0, "time": 1.0}
+    values = {a: rival for a in diom.ALGORITHMS}
+    values["PrimDual"] = {**rival, "objective": 1.2, "time": 0.1}
+    values["PrimDual convex"] = {**rival, "time": 0.2}
+    values["CDSS"] = {**rival, "gap": 0.2, "time": 5.0}
+    diom._decide_words(run, rows_of(values, ("n", "p"), 3, ([1, 2, 3], [5, 9])))
+    verdicts = {claim.letter: claim.verdict for claim in run.claims}
+    assert verdicts == dict(zip("abcdef", ["refuted"] * 2 + ["confirmed"] * 4, strict=True))
