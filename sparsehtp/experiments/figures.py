@@ -11,6 +11,10 @@ from ..plot.style import PALETTE, new_figure, tidy
 STYLE = {
     "GraHTP": (PALETTE[0], "o"),
     "FGraHTP": (PALETTE[1], "s"),
+    "GraHTP 1/(2M)": (PALETTE[0], "$1$"),
+    "FGraHTP 1/(2M)": (PALETTE[1], "$1$"),
+    "FBS scaled": (PALETTE[3], "$s$"),
+    "liblinear": (PALETTE[6], "+"),
     "PGD": (PALETTE[1], "s"),
     "GraSP": (PALETTE[2], "^"),
     "FBS": (PALETTE[3], "v"),

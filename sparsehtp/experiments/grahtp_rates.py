@@ -1,0 +1,1 @@
+fig1 = None

@@ -1,0 +1,1 @@
+fig4 = fig5 = None
