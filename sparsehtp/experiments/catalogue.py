@@ -26,7 +26,9 @@ EXPERIMENTS = {
     "grahtp-fig2": Experiment(grahtp.fig2, "GraHTP", "support recovery, sparse linear regression"),
     "grahtp-fig3": Experiment(grahtp.fig3, "GraHTP", "support recovery, sparse logistic regression"),
     "grahtp-fig4": Experiment(grahtp_real.fig4, "GraHTP", "objective, test error and time on real data"),
-    "grahtp-fig5": Experiment(grahtp_real.fig5, "GraHTP", "hard thresholding against L1 at equal sparsity on real data"),
+    "grahtp-fig5": Experiment(
+        grahtp_real.fig5, "GraHTP", "hard thresholding against L1 at equal sparsity on real data"
+    ),
     "grahtp-fig6": Experiment(graphs.fig6, "GraHTP", "sparse precision matrices, simulated"),
     "grahtp-table4": Experiment(graphs.table4, "GraHTP", "discriminant analysis with sparse precision matrices"),
     "tight-fig1": Experiment(tight.fig1, "Tight", "phase transition of compressed sensing"),
