@@ -134,9 +134,9 @@ class ForwardSelection(AbstractPathSolver):
             `OffDiagonal`.
 
     Guarantee: supports are nested in k and values do not rise; the best subset for every k if the (centred) columns
-    are orthogonal (with "gradient": and of one length). In general no rule finds the best subset: a feature that was taken is never given back; follow
-    with swaps (`BestSubset`) or use `FoBa`. It converged when k features are in, or every other one is zero or
-    depends on those that are. More than 1000 features need `max_steps`.
+    are orthogonal (with "gradient": and of one length). In general no rule finds the best subset: a feature that was
+    taken is never given back; follow with swaps (`BestSubset`) or use `FoBa`. It converged when k features are in, or
+    every other one is zero or depends on those that are. More than 1000 features need `max_steps`.
 
     Source: orthogonal matching pursuit, Pati, Rezaiifar and Krishnaprasad (1993); orthogonal least squares, Chen,
     Billings and Luo (1989); forward selection (FBS) in the experiments of [GraHTP].

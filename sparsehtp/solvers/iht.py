@@ -59,9 +59,7 @@ class IHT(AbstractSolver):
 
     requires = AbstractObjective
 
-    def __init__(
-        self, step: AbstractStep | None = None, momentum: float | None = 0.0, nesterov: bool = False
-    ) -> None:
+    def __init__(self, step: AbstractStep | None = None, momentum: float | None = 0.0, nesterov: bool = False) -> None:
         self.step_rule = NormalisedStep() if step is None else step
         self.momentum = momentum
         self.nesterov = nesterov or momentum is None
