@@ -11,9 +11,6 @@ from ..plot.style import PALETTE, new_figure, tidy
 STYLE = {
     "GraHTP": (PALETTE[0], "o"),
     "FGraHTP": (PALETTE[1], "s"),
-    "GraHTP 1/(2M)": (PALETTE[0], "$1$"),
-    "FGraHTP 1/(2M)": (PALETTE[1], "$1$"),
-    "FBS scaled": (PALETTE[3], "$s$"),
     "liblinear": (PALETTE[6], "+"),
     "PGD": (PALETTE[1], "s"),
     "GraSP": (PALETTE[2], "^"),
@@ -40,10 +37,13 @@ STYLE = {
 
 
 def curves(ax: Any, xs: Sequence[float], series: Mapping[str, Any]) -> None:
-    """One line per algorithm."""
+    """One line per algorithm; a variant of one, its name and another word, is dashed in the same colour."""
     for name, ys in series.items():
-        colour, marker = STYLE[name]
-        ax.plot(xs, np.asarray(ys, float), color=colour, marker=marker, markersize=4, linewidth=1.4, label=name)
+        variant = name not in STYLE
+        colour, marker = STYLE[name.split()[0] if variant else name]
+        form = {"linestyle": "--", "markerfacecolor": "white"} if variant else {}
+        label = {"color": colour, "marker": marker, "label": name}
+        ax.plot(xs, np.asarray(ys, float), markersize=4, linewidth=1.4, **label, **form)
     tidy(ax)
 
 

@@ -78,7 +78,7 @@ def test_the_factors_are_those_of_the_best_step_and_the_tight_bound():
         eta = np.linspace(1e-3, 2, 20_000) / condition
         rho = np.sqrt(1 - 2 * eta + eta**2 * condition**2).min()  # m = 1
         np.testing.assert_allclose(theorem2(condition), (rho / (1 - rho), 1.62 * rho), rtol=1e-5)
-        gamma = np.sqrt(sht.hard_threshold_bound(10_000, 3, 60))
+        gamma = np.sqrt(sht.hard_threshold_bound(60, 3, 10_000))
         np.testing.assert_allclose(theorem5(condition, 3 / 60)[1], gamma * rho, rtol=1e-5)
         eta = 1 / (2 * condition)
         np.testing.assert_allclose(theorem5(condition, 0.1)[0], 1 - eta * (1 - eta * condition) / 2)
@@ -86,15 +86,17 @@ def test_the_factors_are_those_of_the_best_step_and_the_tight_bound():
 
 
 def test_the_theorems_hold_and_their_claims_can_fail(tmp_path, monkeypatch):
-    settings = {"seed": 0, "p": 60, "copies": 2, "steps": 3, "noise": 0.01, "conditions": {"2a": [1.1], "2b": [1.1]}}
+    conditions = {part: [1.1] for part in ("2a", "2b", "5a", "5b")}
+    settings = {"seed": 0, "p": 60, "copies": 2, "steps": 3, "noise": 0.01, "conditions": conditions}
     run = Run("x", {"settings": settings}, tmp_path / "a")
     fig1(run)
-    assert [claim.verdict for claim in run.claims] == ["confirmed"] * 4
+    assert [claim.verdict for claim in run.claims] == ["confirmed"] * 6
     assert all(0 < claim.evidence["largest_error_over_bound"] <= 1 for claim in run.claims[2:])
     monkeypatch.setattr("sparsehtp.experiments.grahtp_rates.HTP", lambda step: sht.IHT(sht.ConstantStep(1e-3)))
     run = Run("x", {"settings": settings}, tmp_path / "b")
     fig1(run)
-    assert [claim.verdict for claim in run.claims][2:] == ["refuted", "confirmed"]
+    verdicts = {claim.letter: claim.verdict for claim in run.claims}
+    assert verdicts["c"] == "refuted" and verdicts["d"] == "confirmed"
 
 
 @pytest.fixture(scope="module")
