@@ -115,7 +115,8 @@ class IHT(AbstractSolver):
         value, new_grad = objective.value_at(forward, x), objective.grad_at(forward, x)
         new = IHTState(x, support, x, forward, value, new_grad, state.x, size)
         if self.nesterov:
-            beta = (t / (t + 3)).astype(x.dtype) if self.momentum is None else self.momentum
+            now = jnp.asarray(t, x.dtype)
+            beta = now / (now + 3) if self.momentum is None else self.momentum
             point = x + beta * (x - state.x)
             forward = objective.forward(point)
             ahead = objective.value_at(forward, point), objective.grad_at(forward, point)
