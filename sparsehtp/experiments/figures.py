@@ -11,6 +11,7 @@ from ..plot.style import PALETTE, new_figure, tidy
 STYLE = {
     "GraHTP": (PALETTE[0], "o"),
     "FGraHTP": (PALETTE[1], "s"),
+    "liblinear": (PALETTE[6], "+"),
     "PGD": (PALETTE[1], "s"),
     "GraSP": (PALETTE[2], "^"),
     "FBS": (PALETTE[3], "v"),
@@ -39,10 +40,13 @@ STYLE = {
 
 
 def curves(ax: Any, xs: Sequence[float], series: Mapping[str, Any]) -> None:
-    """One line per algorithm."""
+    """One line per algorithm; a variant of one, its name and another word, is dashed in the same colour."""
     for name, ys in series.items():
-        colour, marker = STYLE[name]
-        ax.plot(xs, np.asarray(ys, float), color=colour, marker=marker, markersize=4, linewidth=1.4, label=name)
+        variant = name not in STYLE
+        colour, marker = STYLE[name.split()[0] if variant else name]
+        form = {"linestyle": "--", "markerfacecolor": "white"} if variant else {}
+        label = {"color": colour, "marker": marker, "label": name}
+        ax.plot(xs, np.asarray(ys, float), markersize=4, linewidth=1.4, **label, **form)
     tidy(ax)
 
 

@@ -87,15 +87,15 @@ def differentiated(objective: Any, state: GreedyState) -> GreedyState:
     return state._replace(grad=objective.value_and_grad(state.x, state.support)[1])
 
 
-def decreases(objective: Any, threshold: Any, state: GreedyState) -> Float[Array, "p"]:
+def decreases(objective: Any, threshold: Any, state: GreedyState, scaled: bool = True) -> Float[Array, "p"]:
     """Decrease of F, to second order, from moving each coefficient alone; -inf for those that are in or have no effect.
 
-    That is g_j^2 / (2 F_jj) unless a bound cuts the move short.
+    That is g_j^2 / (2 F_jj) unless a bound cuts the move short; all F_jj count as one if not `scaled`.
     """
     p = objective.n_coefficients
     curvature = objective.curvatures(state.x) if state.curvature is None else state.curvature
     usable = (curvature > 0) & ~chosen(state.support, p)
-    curvature = jnp.where(usable, curvature, 1)
+    curvature = jnp.where(usable & scaled, curvature, 1)
     move = -state.grad.at[:p].divide(curvature)
     return jnp.where(usable, 0.5 * curvature * threshold.scores(move) ** 2, -jnp.inf)
 
@@ -121,21 +121,22 @@ class ForwardSelection(AbstractPathSolver):
             scaled by the column); "ols": score_j = g_j^2 / (F_jj - F_jS F_SS^-1 F_Sj), twice the decrease with all
             coefficients on S optimised again. Both are exact for quadratics and hold to second order at the current w
             otherwise; free entries (the intercept) are minimised out in both. On the pairs of `OffDiagonal` both names
-            mean the former, with the two variances that a pair joins minimised out.
+            mean the former, with the two variances that a pair joins minimised out. "gradient": score_j = |g_j|, as
+            published; it depends on the units of the columns.
 
     The start x0 is not used: selection begins with the free and the kept entries. For quadratics without bounds the
     scores are updated on the normal equations, and a path costs one block of Gram columns for about 32 features;
     otherwise a step costs a gradient and the curvatures, and with "ols" one product per chosen feature beside.
 
     Raises:
-        ValueError: if rule is neither.
+        ValueError: if rule is none of them.
         TypeError: for bounds with rule="ols", and for thresholds other than `Sparsity`, `NonNegativeSparsity` and
             `OffDiagonal`.
 
     Guarantee: supports are nested in k and values do not rise; the best subset for every k if the (centred) columns
-    are orthogonal. In general neither rule finds the best subset: a feature that was taken is never given back; follow
-    with swaps (`BestSubset`) or use `FoBa`. It converged when k features are in, or every other one is zero or
-    depends on those that are. More than 1000 features need `max_steps`.
+    are orthogonal (with "gradient": and of one length). In general no rule finds the best subset: a feature that was
+    taken is never given back; follow with swaps (`BestSubset`) or use `FoBa`. It converged when k features are in, or
+    every other one is zero or depends on those that are. More than 1000 features need `max_steps`.
 
     Source: orthogonal matching pursuit, Pati, Rezaiifar and Krishnaprasad (1993); orthogonal least squares, Chen,
     Billings and Luo (1989); forward selection (FBS) in the experiments of [GraHTP].
@@ -151,8 +152,8 @@ class ForwardSelection(AbstractPathSolver):
         self.rule = rule
 
     def __check_init__(self) -> None:
-        if self.rule not in ("omp", "ols"):
-            raise ValueError(f'rule: must be "omp" or "ols", got {self.rule!r}.')
+        if self.rule not in ("omp", "ols", "gradient"):
+            raise ValueError(f'rule: must be "omp", "ols" or "gradient", got {self.rule!r}.')
 
     def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
@@ -179,7 +180,7 @@ class ForwardSelection(AbstractPathSolver):
         if (
             not objective.quadratic
             or threshold.structure == "bounded entries"
-            or (self.rule == "omp" and not _fits(objective, threshold))
+            or (self.rule != "ols" and not _fits(objective, threshold))
         ):
             return state
         return state._replace(memory=_first_tableau(objective, threshold))
@@ -235,10 +236,12 @@ class ForwardSelection(AbstractPathSolver):
     def _scores(self, objective: Any, threshold: Any, state: Any) -> Any:
         if state.memory is not None:
             gains = addition_gains(state.memory)
-            one = state.memory.g**2 / jnp.where(state.curvature > 0, state.curvature, 1)
+            one = state.memory.g**2
+            if self.rule == "omp":
+                one = one / jnp.where(state.curvature > 0, state.curvature, 1)
             return gains if self.rule == "ols" else jnp.where(gains > -jnp.inf, one, -jnp.inf)
-        if self.rule == "omp" or threshold.structure == "pairs":
-            return decreases(objective, threshold, state)
+        if self.rule != "ols" or threshold.structure == "pairs":
+            return decreases(objective, threshold, state, scaled=self.rule != "gradient")
         equations = objective.normal_equations(state.x)
         local = tableau_at(equations, state.support.idx[objective.n_free :], state.support.mask[objective.n_free :])
         return addition_gains(local._replace(g=-state.grad[: objective.n_coefficients]))

@@ -32,7 +32,9 @@ class IHT(AbstractSolver):
     """Iterative hard thresholding: x <- H_k(x - eta grad F(x)).
 
     Also known as FGraHTP [GraHTP], projected gradient descent PGD [Tight], and FG-HT [HSG]. With `momentum` beta > 0,
-    heavy ball adds beta (x_t - x_{t-1}) before thresholding; `nesterov` also takes the gradient there.
+    heavy ball adds beta (x_t - x_{t-1}) before thresholding; `nesterov` also takes the gradient there. With
+    momentum=None, beta_t = t / (t + 3): on the convex penalty `L0L1L2(0, l1)` this is the accelerated proximal gradient
+    method (FISTA).
 
     Searching steps (`NormalisedStep`, the default, and `BacktrackingStep`) accept a size once
     F(x+) <= F(x) + <grad F(x), x+ - x> + ||x+ - x||^2 / (2 eta); then F never rises without momentum. One full product
@@ -40,7 +42,7 @@ class IHT(AbstractSolver):
 
     Args:
         step: step-size rule.
-        momentum: beta in [0, 1).
+        momentum: beta in [0, 1); None: that of FISTA, which extrapolates before the gradient.
         nesterov: extrapolate before the gradient.
 
     Guarantee: a limit point x is stationary on its support, with |x_j| >= eta |grad_j F(x)| between the smallest kept
@@ -48,19 +50,19 @@ class IHT(AbstractSolver):
     k-sparse target under restricted strong convexity ([GraHTP] Theorem 5, [Tight] section 4). It can stop at a poor
     support on correlated designs.
 
-    Source: Blumensath and Davies (2009, 2010); [GraHTP] Algorithm 1.
+    Source: Blumensath and Davies (2009, 2010); [GraHTP] Algorithm 1; Beck and Teboulle (2009).
     """
 
     step_rule: AbstractStep
-    momentum: Float[Array, ""] | float
+    momentum: Float[Array, ""] | float | None
     nesterov: bool = eqx.field(static=True)
 
     requires = AbstractObjective
 
-    def __init__(self, step: AbstractStep | None = None, momentum: float = 0.0, nesterov: bool = False) -> None:
+    def __init__(self, step: AbstractStep | None = None, momentum: float | None = 0.0, nesterov: bool = False) -> None:
         self.step_rule = NormalisedStep() if step is None else step
         self.momentum = momentum
-        self.nesterov = nesterov
+        self.nesterov = nesterov or momentum is None
 
     @property
     def default_termination(self) -> Any:
@@ -113,7 +115,9 @@ class IHT(AbstractSolver):
         value, new_grad = objective.value_at(forward, x), objective.grad_at(forward, x)
         new = IHTState(x, support, x, forward, value, new_grad, state.x, size)
         if self.nesterov:
-            point = x + self.momentum * (x - state.x)
+            now = jnp.asarray(t, x.dtype)
+            beta = now / (now + 3) if self.momentum is None else self.momentum
+            point = x + beta * (x - state.x)
             forward = objective.forward(point)
             ahead = objective.value_at(forward, point), objective.grad_at(forward, point)
             new = IHTState(x, support, point, forward, *ahead, state.x, size)

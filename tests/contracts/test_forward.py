@@ -96,7 +96,7 @@ class Reference:
         return z, self.value(A @ z, z[1:])
 
     def scores(self, S, rule):
-        """Decreases of F from one more feature: brute force for "ols" and the squared loss, else second order."""
+        """Decreases of F from one more feature, or |gradient|: brute force for "ols" and squares, else second order."""
         z, value = self.fit(S)
         eta = z[0] + self.X[:, S] @ z[1:]
         _, first, second = self.pieces(eta)
@@ -107,6 +107,9 @@ class Reference:
             x = self.X[:, j]
             if rule == "ols" and self.loss == "squared":
                 out[j] = value - self.fit([*S, j])[1]
+                continue
+            if rule == "gradient":
+                out[j] = abs(x @ (self.s * first))
                 continue
             c = B.T @ (h * x)
             out[j] = (x @ (self.s * first)) ** 2 / (h @ x**2 + self.l2 - c @ np.linalg.solve(H, c)) / 2
@@ -151,7 +154,8 @@ class Reference:
 
 @pytest.mark.parametrize(
     ("rule", "loss"),
-    [("ols", "squared"), ("omp", "squared"), ("ols", "logistic"), ("omp", "logistic"), ("omp", "poisson")],
+    [("ols", "squared"), ("omp", "squared"), ("ols", "logistic"), ("omp", "logistic"), ("omp", "poisson")]
+    + [("gradient", "squared"), ("gradient", "logistic")],
 )
 def test_forward_takes_the_features_of_the_reference(rule, loss):
     for seed in range(3):

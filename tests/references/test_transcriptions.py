@@ -41,12 +41,13 @@ def iht(X, y, size, momentum=0.0):
 
 
 def nesterov(X, y, size, momentum):
+    """`momentum` is a function of t = 0, 1, ..."""
     x, ahead, path = np.zeros(P), np.zeros(P), []
-    for _ in range(STEPS):
+    for t in range(STEPS):
         z = ahead - size * gradient(X, y, ahead)
         new = np.zeros(P)
         new[top(z, K)] = z[top(z, K)]
-        ahead = new + momentum * (new - x)
+        ahead = new + momentum(t) * (new - x)
         x = new
         path.append(x)
     return np.array(path)
@@ -97,7 +98,12 @@ def test_iht_with_heavy_ball_momentum():
 
 def test_iht_with_nesterov_momentum():
     solver = sht.IHT(sht.ConstantStep(step_size()), momentum=0.6, nesterov=True)
-    compare(solver, nesterov(*problem(), step_size(), 0.6))
+    compare(solver, nesterov(*problem(), step_size(), lambda t: 0.6))
+
+
+def test_iht_with_the_momentum_of_fista():
+    solver = sht.IHT(sht.ConstantStep(step_size()), momentum=None)
+    compare(solver, nesterov(*problem(), step_size(), lambda t: t / (t + 3)))
 
 
 def test_htp():

@@ -1,0 +1,152 @@
+"""The experiments of [GraHTP]: their rules on made-up outcomes, their formulas against others."""
+
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+from sparsehtp.experiments.data import DataSet
+from sparsehtp.experiments.grahtp import Recovery, rises, superior, theory_steps, trade_off
+from sparsehtp.experiments.grahtp_rates import fig1, relaxed, theorem2, theorem5
+from sparsehtp.experiments.grahtp_real import Problem, best, enough, errors, faster, lower
+from sparsehtp.experiments.run import Run
+from sparsehtp.experiments.verdicts import Mean, Undecided
+
+OPEN = Undecided("more")
+SETTINGS = {"seed": 0, "ks": [5, 7], "ns": [10, 20, 30], "k_true": 5}
+
+
+@pytest.mark.parametrize(
+    ("draws", "verdict"),
+    [
+        ([0.2, 0.3, 0.25, 0.2], True),
+        ([0.01, 0.02, 0.01, 0.02], True),  # small but sure
+        ([-0.2, -0.3, -0.25, -0.2], False),
+        ([0.01, -0.02, 0.01, -0.01], False),  # too small to see, and not sure
+        ([0.5, -0.4, 0.3, -0.3], OPEN),
+        ([0.0, 0.0, 0.0], True),  # a lead of nothing: `compared` makes such a check vacuous
+    ],
+)
+def test_a_lead_is_superior_not_or_open(draws, verdict):
+    found = superior(Mean(np.array(draws)))
+    assert isinstance(found, Undecided) if verdict is OPEN else found is verdict
+
+
+def table(curves, copies=100):
+    """A `Recovery` whose methods succeed in these shares of the copies, at every k."""
+    rows = [
+        {"k": k, "n": n, "algorithm": a, "exact": outcome, "relaxed": outcome}
+        for k in SETTINGS["ks"]
+        for n, place in zip(SETTINGS["ns"], range(3), strict=True)
+        for a, curve in curves.items()
+        for outcome in ["1" * round(copies * curve[place]) + "0" * round(copies * (1 - curve[place]))]
+    ]
+    return Recovery(SETTINGS, rows)
+
+
+def test_curves_rise_fall_or_leave_it_open():
+    assert rises(table({"A": [0, 0.5, 0.9]})) is True
+    assert rises(table({"A": [0, 0.9, 0.88]})) is True  # a fall within sampling error
+    assert rises(table({"A": [0, 0.5, 0.9], "B": [0, 0.9, 0.4]})) is False
+    assert rises(table({"A": [0.6, 0.5, 0.3]})) is False
+    assert isinstance(rises(table({"A": [0.5, 0.55, 0.6]}, copies=20)), Undecided)
+
+
+def test_the_trade_off_is_won_against_every_other_method():
+    curves = {"A": [0.1, 0.6, 0.9], "B": [0, 0.3, 0.7], "C": [0.3, 0.8, 1]}
+    assert trade_off(table(curves), "C", "AB") is True
+    assert trade_off(table(curves), "A", "BC") is False
+    assert table(curves).lead([5, 7], "A", "B").value == pytest.approx(0.2)
+
+
+def test_counts_of_decisions():
+    assert enough([True, True, OPEN], 2) is True
+    assert enough([True, False, False], 2) is False
+    assert enough([True, False, OPEN], 2) is OPEN
+    assert faster(1.0, 2.0) is True and faster(2.0, 1.0) is False
+    assert isinstance(faster(1.0, 1.05), Undecided)
+    assert lower(Mean(np.array([-1, -0.9, -1.1]))) is True
+    assert lower(Mean(np.zeros(3))) is False and lower(Mean(np.ones(3))) is False
+
+
+def test_a_fit_that_diverged_is_not_the_best():
+    rows = [{"objective": None}, {"objective": 3.0}, {"objective": 2.0}]
+    assert best(rows) == {"objective": 2.0}
+
+
+def test_the_factors_are_those_of_the_best_step_and_the_tight_bound():
+    for condition in (1.01, 1.1, 1.25):
+        eta = np.linspace(1e-3, 2, 20_000) / condition
+        rho = np.sqrt(1 - 2 * eta + eta**2 * condition**2).min()  # m = 1
+        np.testing.assert_allclose(theorem2(condition), (rho / (1 - rho), 1.62 * rho), rtol=1e-5)
+        gamma = np.sqrt(sht.hard_threshold_bound(60, 3, 10_000))
+        np.testing.assert_allclose(theorem5(condition, 3 / 60)[1], gamma * rho, rtol=1e-5)
+        eta = 1 / (2 * condition)
+        np.testing.assert_allclose(theorem5(condition, 0.1)[0], 1 - eta * (1 - eta * condition) / 2)
+        assert relaxed(condition) == pytest.approx(2 + 4 / eta**2)
+
+
+def test_the_theorems_hold_and_their_claims_can_fail(tmp_path, monkeypatch):
+    conditions = {part: [1.1] for part in ("2a", "2b", "5a", "5b")}
+    settings = {"seed": 0, "p": 60, "copies": 2, "steps": 3, "noise": 0.01, "conditions": conditions}
+    run = Run("x", {"settings": settings}, tmp_path / "a")
+    fig1(run)
+    assert [claim.verdict for claim in run.claims] == ["confirmed"] * 6
+    assert all(0 < claim.evidence["largest_error_over_bound"] <= 1 for claim in run.claims[2:])
+    monkeypatch.setattr("sparsehtp.experiments.grahtp_rates.HTP", lambda step: sht.IHT(sht.ConstantStep(1e-3)))
+    run = Run("x", {"settings": settings}, tmp_path / "b")
+    fig1(run)
+    verdicts = {claim.letter: claim.verdict for claim in run.claims}
+    assert verdicts["c"] == "refuted" and verdicts["d"] == "confirmed"
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 12)).astype(np.float32)
+    y = np.where(X[:, 0] - X[:, 1] + 0.5 * rng.standard_normal(60) > 0, 1.0, -1.0).astype(np.float32)
+    settings = {"seed": 0, "l2": 1e-2, "max_steps": 50, "grasp_steps": 5, "l1_steps": 2000}
+    X[50:55] = 0  # test rows without any feature
+    data = DataSet(X[:40], y[:40], X[40:], y[40:])
+    return Problem(Run("x", {"settings": settings}, tmp_path_factory.mktemp("run")), data)
+
+
+def value(data, w, l2):
+    return np.mean(np.logaddexp(0, -2 * data.y * (data.X @ w))) + l2 / 2 * w @ w
+
+
+def test_a_row_without_features_is_half_an_error(problem):
+    w = np.zeros(12)
+    w[:2] = 1, -1
+    scores, y = problem.data.X_test @ w, problem.data.y_test
+    found = errors({"wrong": problem.wrong(w)})
+    np.testing.assert_array_equal(found[scores != 0], (scores * y < 0)[scores != 0])
+    assert (found[scores == 0] == 0.5).all() and (scores == 0).sum() == 5
+
+
+def test_the_papers_step_is_that_of_the_mean_loss(problem):
+    X = problem.data.X
+    step = theory_steps(X[None], np.ones(40, np.float32), 1e-2, 1.0, k=6)
+    np.testing.assert_allclose(problem.paper_step(6), step[0], rtol=1e-5)
+    np.testing.assert_allclose(step[0], 0.5 / (np.linalg.eigvalsh(X.T @ X / 40)[-1] + 1e-2), rtol=1e-2)
+
+
+def test_every_fit_gives_its_objective_and_takes_the_features_that_it_says(problem):
+    data = problem.data
+    gradient = np.abs(data.X.T @ data.y)  # at zero, times n
+    first = problem.fit("FBS", 1)
+    j = np.argmax(gradient)
+    grid = np.linspace(-5, 5, 20_001)
+    least = min(value(data, w * np.eye(12)[j], 1e-2) for w in grid[np.sign(grid) == np.sign((data.X.T @ data.y)[j])])
+    assert first["objective"] == pytest.approx(least, abs=1e-5)
+    assert problem.fit("GraHTP", 1, 1e-3)["objective"] == pytest.approx(least, abs=1e-5)
+    assert problem.fit("FGraHTP", 4)["objective"] > problem.fit("GraHTP", 4)["objective"] - 1e-6
+
+
+def test_l1_by_accelerated_gradients_is_optimal(problem):
+    data, l1 = problem.data, 0.05
+    x, outcome = problem.accelerated(l1)
+    gradient = -2 * data.X.T @ (data.y / (1 + np.exp(2 * data.y * (data.X @ x)))) / 40
+    on = x != 0
+    assert 0 < on.sum() < 12 and outcome["steps"] < 2000
+    np.testing.assert_allclose(gradient[on], -l1 * np.sign(x[on]), atol=2e-3)
+    assert np.abs(gradient[~on]).max() <= l1 + 2e-3
