@@ -94,9 +94,7 @@ def plot_cv(cv: CrossValidation | dict[str, Any], ax: Any = None) -> Any:
     return ax.figure
 
 
-def _zoom(
-    ax: Any, mean: np.ndarray, se: np.ndarray, ks: np.ndarray, l2s: np.ndarray, marked: Any, best: Any
-) -> bool:
+def _zoom(ax: Any, mean: np.ndarray, se: np.ndarray, ks: np.ndarray, l2s: np.ndarray, marked: Any, best: Any) -> bool:
     """Show the k up to twice those that are marked, and losses near theirs; whether anything is left out."""
     k_axis(ax, ks)
     seen, taken, marked = np.isfinite(mean), marked[0], [row for row in marked if np.isfinite(mean[row])]

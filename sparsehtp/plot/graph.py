@@ -145,7 +145,9 @@ def plot_graph(
         )
     _legend(ax, weights, legend)
     title = f"{graph.number_of_edges()} edges link {p} variables"
-    set_title(ax, title + (f"; {len(alone)} without an edge {'is' if len(alone) == 1 else 'are'} not shown" if alone else ""))
+    set_title(
+        ax, title + (f"; {len(alone)} without an edge {'is' if len(alone) == 1 else 'are'} not shown" if alone else "")
+    )
     return ax.figure
 
 

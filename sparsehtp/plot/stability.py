@@ -60,7 +60,12 @@ def plot_stability(
     ax.axvline(threshold, color="black", linestyle="--", linewidth=0.8, label=f"threshold {threshold:g}")
     for place, chance in zip(places, chances[order], strict=True):
         ax.annotate(
-            f"{chance:.2f}", (chance, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=LABEL_SIZE
+            f"{chance:.2f}",
+            (chance, place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=LABEL_SIZE,
         )
     ax.set_yticks(places, [names[j] for j in order], parse_math=False)
     ax.set_ylim(max(order.size, 1) - 0.4, -0.6)
@@ -68,7 +73,9 @@ def plot_stability(
     tidy(ax, grid="x")
     ax.tick_params(axis="y", length=0, labelsize=LABEL_SIZE)
     left = used - order.size
-    label = f"share of {stability.n_resamples} subsamples" + (f" ({left} features in fewer are left out)" if left else "")
+    label = f"share of {stability.n_resamples} subsamples" + (
+        f" ({left} features in fewer are left out)" if left else ""
+    )
     ax.set_xlabel(f"{label}\n{_caption(bound, k, threshold)}", fontsize=9)
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
     number = int(reached.sum())

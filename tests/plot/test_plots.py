@@ -368,7 +368,7 @@ def make_proof(seconds=20):
     history = {"seconds": time, "lower": lower, "upper": upper, "nodes": np.arange(seconds)}
     support = sht.Support(np.arange(2), np.ones(2, bool))
     gap = (upper[-1] - lower[-1]) / upper[-1]
-    return sht.Proof(np.ones(2), 0.0, support, upper[-1], lower[-1], gap, False, 1234, 5, 3.0, "", history, None)
+    return sht.Proof(np.ones(2), 0.0, support, upper[-1], lower[-1], 0.0, gap, False, 1234, 5, 3.0, "", history, None)
 
 
 @pytest.mark.parametrize("points", [1, 20])
