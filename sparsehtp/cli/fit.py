@@ -78,7 +78,7 @@ def run(
             model["proof"] = {name: getattr(proof, name) for name in ("statement", "lower", "gap", "proved", "nodes")}
         saved = estimator if split.table is None else split.table.pipeline(estimator)
         paths = [] if save is None else [sht.save(saved, save).absolute()]
-        figures = draw(model, split, estimator, swaps, proof)
+        figures = draw(model, split, estimator, swaps, proof, data.feature_names)
         files: dict[str, Writer] = {"model.json": as_json(model)}
         if diagnostics:
             history = estimator.history_
@@ -255,10 +255,10 @@ def _metric(loss: str, estimator: Any) -> tuple[str, Callable[[pd.DataFrame, np.
 
 
 def draw(
-    model: dict[str, Any], split: Split, estimator: Any, swaps: Any, proof: sht.Proof | None
-) -> dict[str, "Figure"]:
+    model: dict[str, Any], split: Split, estimator: Any, swaps: Any, proof: sht.Proof | None, names: Sequence[str]
+) -> dict[str, Any]:
     """The figures of a fit by their names; of a fit that means nothing only how k was chosen."""
-    figures = {}
+    figures: dict[str, Any] = {}
     if model["drawn"]:
         features, target = model["coefficients"], model["target"]
         classes = model["classes"]
@@ -274,7 +274,7 @@ def draw(
             rows = "rows of the fit" if split.test is None else "held-out rows"
             figures["predictions"] = plot_predictions(estimator, X, y, rows=rows, target=target)
         if swaps is not None and swaps.features.size:
-            figures["swaps"] = plot_swap_gains(swaps, list(estimator.feature_names_in_))
+            figures["swaps"] = plot_swap_gains(swaps, names)
         if proof is not None:
             figures["proof"] = plot_proof(proof)
     if model["cv"] is not None:

@@ -13,7 +13,7 @@ from .files import Writer, as_text
 from .report import choice_rows, fit_facts
 
 
-def fit_report(model: Mapping[str, Any], figures: Mapping[str, Any], timing: Any, command: str) -> Writer:
+def fit_report(model: dict[str, Any], figures: Mapping[str, Any], timing: Any, command: str) -> Writer:
     """The report of a fit: data, choice of k, features, exchanges, certificate, pictures and the command."""
     features = model["coefficients"]
     exchanged = any(feature.get("substitute") for feature in features)
@@ -37,7 +37,8 @@ def fit_report(model: Mapping[str, Any], figures: Mapping[str, Any], timing: Any
             for i, note in choice_rows(model)
         ]
         marked = [row for row, (i, _) in enumerate(choice_rows(model)) if i == chosen]
-        said = f"Cross-validation in {model['cv']['folds']} folds by the rule {model['cv']['rule']} takes k = {model['k']}."
+        how = f"in {model['cv']['folds']} folds by the rule {model['cv']['rule'].replace('_', '-')}"
+        said = f"Cross-validation {how} takes k = {model['k']}."
         header = ["k", "l2", "mean held-out loss", "standard error", "why this row is here"]
         parts.append(_section("Choice of k", _sentence(said) + table(header, choice, marked)))
     parts.append(_section(f"{len(features)} of {model['p']} features", table(head, rows)))
@@ -52,6 +53,35 @@ def fit_report(model: Mapping[str, Any], figures: Mapping[str, Any], timing: Any
     said = _sentence(model["certificate"] if model["caveat"] is None else model["caveat"])
     parts.append(_section(what, said + (_sentence(model["proof"]["statement"]) if "proof" in model else "")))
     title = f"{model['target']}: {len(features)} of {model['p']} features chosen from {model['file']}"
+    return page(title, parts, figures, model["versions"], command)
+
+
+def path_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping[str, Any], command: str) -> Writer:
+    """The report of a path: data and choice, the best features of every k, pictures and the command."""
+    chosen, before = model["chosen"], set[str]()
+    rows: list[list[Any]] = []
+    marked: list[int] = []
+    for i, row in enumerate(model["rows"]):
+        if row["l2"] != chosen["l2"]:
+            continue
+        members = {feature["name"] for feature in row["coefficients"]}
+        moves = sorted(members - before) + [f"-{name}" for name in sorted(before - members)]
+        before = members
+        cv = [] if model["cv"] is None else [Number(row["cv_mean"]), Number(row["cv_se"])]
+        marked += [len(rows)] * (i == chosen["row"])
+        criterion = Number(row[model["criterion"]["name"]])
+        rows.append([Number(row["k"]), Number(row["objective"]), criterion, *cv, ", ".join(moves)])
+    folds = [] if model["cv"] is None else ["mean held-out loss", "standard error"]
+    head = ["k", "objective", model["criterion"]["name"], *folds, "enters (-leaves)"]
+    coefficients = [
+        [feature["name"], Number(feature["coefficient"])] for feature in model["rows"][chosen["row"]]["coefficients"]
+    ]
+    parts = [
+        _section("Data and choice", _facts(facts)),
+        _section(f"The best features of every k at l2 = {chosen['l2']:g}", table(head, rows, marked)),
+        _section(f"The features at k = {chosen['k']}", table(["feature", "coefficient"], coefficients)),
+    ]
+    title = f"{model['target']}: the best features of every k from {model['file']}"
     return page(title, parts, figures, model["versions"], command)
 
 

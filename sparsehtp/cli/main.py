@@ -310,6 +310,7 @@ def predict(
 @app.command(help=PATH_HELP)
 @_computing
 def path(
+    context: typer.Context,
     file: File,
     target: Target = None,
     drop: Drop = None,
@@ -344,6 +345,7 @@ def path(
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder for finished parts; the same call with it resumes a killed run.")
     ] = None,
+    report: Report = False,
     out: Annotated[Path, typer.Option(help="Folder for path.json, path.csv, and plots as PNG and SVG.")] = Path(
         "sparsehtp_output"
     ),
@@ -354,7 +356,8 @@ def path(
     from .tables import load
 
     table = TableOptions(tuple(drop or ()), missing, dummies, id)
-    run(lambda: load(file, target, table, problem), options, out, file.name, checkpoint)
+    command = _command(context) if report else None
+    run(lambda: load(file, target, table, problem), options, out, file.name, checkpoint, command)
 
 
 @app.command(name="reproduce", help=REPRODUCE_HELP)

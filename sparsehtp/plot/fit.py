@@ -95,8 +95,8 @@ def plot_predictions(estimator: Any, X: Any, y: Any, *, rows: str = "held-out ro
     ax.set_xlabel(f"predicted {target}", parse_math=False)
     ax.set_ylabel(f"actual {target}", parse_math=False)
     tidy(ax)
-    score = f" (R2 = {r2_score(y, predicted):.3f})" if np.ptp(y) else ""
-    set_title(ax, f"The closer to the line, the better {target} is predicted of {told}{score}")
+    reached = f"reach R2 = {r2_score(y, predicted):.3f} on" if y.size > 1 and np.ptp(y) else "are drawn for"
+    set_title(ax, f"The predictions of {target} {reached} {told}")
     return ax.figure
 
 
@@ -107,8 +107,7 @@ def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str) -> Any:
     classes = estimator.classes_
     ranked = len(classes) == 2 and np.unique(y).size == 2
     likely = ranked and hasattr(estimator, "predict_proba")
-    panels = [("roc", ranked), ("calibration", likely), ("confusion", True)]
-    panels = [name for name, drawn in panels if drawn]
+    panels = ["roc"] * ranked + ["calibration"] * likely + ["confusion"]
     figure = new_figure(1 + 4.2 * len(panels), 4.8)
     axes = figure.subplot_mosaic([panels])
     positive = classes[-1]
@@ -192,7 +191,7 @@ def plot_history(history: dict[str, np.ndarray]) -> Any:
     gradient.set_ylabel("norm of the gradient\non the support")
     gradient.set_xlabel("step")
     steps = f"{value.size} step{'' if value.size == 1 else 's'}"
-    set_title(objective, f"The solver reached the objective {best:.6g} in {steps}")
+    set_title(objective, f"The search reached the objective {best:.6g} in {steps}")
     return figure
 
 

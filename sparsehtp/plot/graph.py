@@ -80,8 +80,8 @@ def plot_graph(
 ) -> Any:
     """The graph of a precision matrix: blue edges for positive partial correlations, orange ones for negative.
 
-    Edges are the wider the stronger; the legend shows how wide. Variables without an edge are left out and counted in the title; of more than 80
-    with edges only those with the most are named.
+    Edges are the wider the stronger; the legend shows how wide. Variables without an edge are left out and
+    counted in the title; of more than 80 with edges only those with the most are named.
 
     Args:
         precision: (p, p) matrix, for example `model.precision_`.
@@ -168,7 +168,7 @@ def _layout(networkx: Any, graph: Any) -> dict[Any, tuple[float, float]]:
         points = np.array(list(own.values()))
         points = (points - points.mean(0)) @ np.linalg.svd(points - points.mean(0))[2].T
         points /= np.mean([np.linalg.norm(own[i] - own[j]) for i, j in part.edges])
-        parts.append((list(own), points - points.min(0), np.ptp(points, axis=0) + [1.5, 1.0]))
+        parts.append((list(own), points - points.min(0), np.ptp(points, axis=0) + np.array((1.5, 1.0))))
     parts.sort(key=lambda part: -part[2][1])
     area = sum(float(np.prod(size)) for *_, size in parts)
     width = max([np.sqrt(ASPECT * area), *(float(size[0]) for *_, size in parts)])
