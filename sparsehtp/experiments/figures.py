@@ -29,6 +29,7 @@ STYLE = {
     "AHSG-HT": (PALETTE[3], "v"),
     "HTP": (PALETTE[0], "o"),
     "DIHT": (PALETTE[6], "*"),
+    "DIHT refitted": ("black", "x"),
     "BestSubset": (PALETTE[2], "^"),
     "SDIHT": (PALETTE[3], "v"),
     "SVRGHT": (PALETTE[4], "D"),
