@@ -45,8 +45,8 @@ def keep_top_k(
 
     Guarantee: with `optax.sgd(eta)` before it and a constant k this is IHT with step eta, and shares its theory.
 
-    With Adam and no schedule it can settle on a wrong support: steps of nearly equal size, whatever the gradient, decide
-    which entries survive the first cut, and what is cut hardly comes back. Let a schedule prune.
+    With Adam and no schedule it can settle on a wrong support: steps of nearly equal size, whatever the gradient,
+    decide which entries survive the first cut, and what is cut hardly comes back. Let a schedule prune.
 
     Source: Blumensath and Davies (2009); gradual schedules after Zhu and Gupta (2017).
     """

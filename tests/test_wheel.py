@@ -36,6 +36,7 @@ def test_a_wheel_works_in_an_environment_of_its_own(tmp_path):
     assert found == [str(site), sorted(sht.__all__), sht.__version__, 0]
     assert sht.__version__ in run(env / "bin" / "sparsehtp", "--version", cwd=tmp_path)
     assert sht.__version__ in run(python, "-m", "sparsehtp", "--version", cwd=tmp_path)
+    assert (site / "sparsehtp" / "cli" / "report.html").exists()
     assert "tight-fig1" in run(python, "-m", "sparsehtp", "reproduce", "--list", cwd=tmp_path)
 
 

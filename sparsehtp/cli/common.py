@@ -26,6 +26,7 @@ from ..estimators.parameters import LOSSES
 from ..io import check_output
 from ..plot import new_figure
 from .options import Problem
+from .report import print_warning
 
 
 def name_of(choice: str) -> str:
@@ -76,6 +77,16 @@ def fitting(errors: Console, *kinds: type[Exception]) -> Iterator[tuple["Stopwat
     ):
         warnings.simplefilter("always")
         yield timing, caught
+
+
+@contextlib.contextmanager
+def plotting(errors: Console, status: str) -> Iterator[None]:
+    """A status line and one-sentence errors around what is written; what the pictures warn of, once each."""
+    with one_sentence(errors, OSError), errors.status(status), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for sentence in dict.fromkeys(str(each.message) for each in caught if each.category is UserWarning):
+        print_warning(errors, sentence)
 
 
 def features(data: Data, dtype: str) -> Any:

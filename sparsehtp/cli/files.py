@@ -17,6 +17,11 @@ Writer = Callable[[Path], None]
 def as_json(value: Any) -> Writer:
     """Write what JSON can hold; numbers that are not finite become null."""
     text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return as_text(text)
+
+
+def as_text(text: str) -> Writer:
+    """Write a text and an end of line."""
     return lambda path: _write(path, text)
 
 

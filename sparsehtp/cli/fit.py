@@ -17,15 +17,18 @@ from ..datasets import Data
 from ..estimators.parameters import make_seed
 from ..estimators.selection import make_folds
 from ..io import describe_device, versions
-from ..plot import plot_cv, plot_fit, plot_proof
+from ..plot import plot_coefficients, plot_cv, plot_history, plot_predictions, plot_proof, plot_swap_gains
+from ..plot.style import STANDARDIZED
 from .caveats import add_substitutes, caveat
-from .common import check_outputs, check_provable, encode, features, fitting, name_of, one_sentence
+from .common import check_outputs, check_provable, encode, features, fitting, name_of, one_sentence, plotting
 from .files import Writer, as_csv, as_images, as_json, write_files
+from .html import fit_report
 from .options import Options
 from .report import print_report, print_warnings
 from .tables import Numbers, TableData, numbers, show
 
-PICTURES = [f"{name}.{kind}" for name in ("fit", "cv", "proof") for kind in ("png", "svg")]
+DRAWN = ("coefficients", "predictions", "swaps", "cv", "proof", "history")
+OWN = ["report.html", "history.csv", *(f"{name}.{kind}" for name in DRAWN for kind in ("png", "svg"))]
 
 
 class Split(NamedTuple):
@@ -41,9 +44,18 @@ class Split(NamedTuple):
 
 
 def run(
-    load: Callable[[], Data | TableData], options: Options, out: Path, source: str, save: Path | None = None
+    load: Callable[[], Data | TableData],
+    options: Options,
+    out: Path,
+    source: str,
+    save: Path | None = None,
+    diagnostics: bool = False,
+    command: str | None = None,
 ) -> None:
-    """Fit what `load` returns and report it; exits with 2 for bad input and 1 for a nonfinite result."""
+    """Fit what `load` returns and report it; exits with 2 for bad input and 1 for a nonfinite result.
+
+    With diagnostics the solver's history is written too, and with the command that the report names, a report.
+    """
     console, errors = Console(), Console(stderr=True)
     with one_sentence(errors, ValueError, OSError, ImportError), errors.status("1/3 Loading data"):
         check_outputs(out, save)
@@ -58,7 +70,7 @@ def run(
         swaps, near = estimator.swaps_, estimator.exchangeable_
         proof = estimator.prove(options.prove) if options.prove else None
         statement = with_names(estimator.certificate_.statement, units)
-    with one_sentence(errors, OSError), errors.status("3/3 Plotting"):
+    with plotting(errors, "3/3 Plotting"):
         model = {**describe(data, split, estimator, options, source), "certificate": statement}
         model |= caveat(estimator, *split.train)
         add_substitutes(model, swaps, near, data.feature_names)
@@ -66,7 +78,18 @@ def run(
             model["proof"] = {name: getattr(proof, name) for name in ("statement", "lower", "gap", "proved", "nodes")}
         saved = estimator if split.table is None else split.table.pipeline(estimator)
         paths = [] if save is None else [sht.save(saved, save).absolute()]
-        paths = [*write_files(out, _files(model, estimator, proof), PICTURES), *paths]
+        figures = draw(model, split, estimator, swaps, proof, data.feature_names)
+        files: dict[str, Writer] = {"model.json": as_json(model)}
+        if diagnostics:
+            history = estimator.history_
+            figures["history"] = plot_history(history)
+            steps = zip(*(np.asarray(column).tolist() for column in history.values()), strict=True)
+            files["history.csv"] = as_csv(["step", *history], [(t, *row) for t, row in enumerate(steps, 1)])
+        if command is not None:
+            files["report.html"] = fit_report(model, figures, timing, command)
+        for name, figure in figures.items():
+            files |= as_images(name, figure)
+        paths = [*write_files(out, files, OWN), *paths]
     print_report(console, model, timing, paths)
     print_warnings(errors, caught, type(estimator).__name__)
     if model["result"]["name"] == "nonfinite":
@@ -231,31 +254,29 @@ def _metric(loss: str, estimator: Any) -> tuple[str, Callable[[pd.DataFrame, np.
     return name, lambda X, y: None if np.ptp(y) == 0 else float(estimator.score(X, y))
 
 
-def _files(model: dict[str, Any], estimator: Any, proof: sht.Proof | None) -> dict[str, Writer]:
-    history = estimator.history_
-    cv = {} if model["cv"] is None else as_images("cv", plot_cv(estimator.cv_results_))
-    columns = (np.asarray(column).tolist() for column in history.values())
-    features = model["coefficients"]
-    files = {
-        "model.json": as_json(model),
-        "history.csv": as_csv(["step", *history], [(t, *row) for t, row in enumerate(zip(*columns, strict=True), 1)]),
-    }
-    if not model["drawn"]:
-        return {**files, **cv}
-    figure = plot_fit(
-        history,
-        [feature["name"] for feature in features],
-        np.array([feature["standardized"] for feature in features]),
-        title=f"{model['file']}: {model['loss']} loss, k = {model['k']}, l2 = {model['l2']:g}, {_scores(model)}",
-        caption="coefficient per standard deviation of the feature",
-    )
-    files |= as_images("fit", figure)
-    if proof is not None:
-        files |= as_images("proof", plot_proof(proof))
-    return files | cv
-
-
-def _scores(model: dict[str, Any]) -> str:
-    """The scores as text, for the figure's title."""
-    parts = [(part, model[f"{part}_score"]) for part in ("train", "test")]
-    return ", ".join(f"{part} {model['metric']} {score:.3f}" for part, score in parts if score is not None)
+def draw(
+    model: dict[str, Any], split: Split, estimator: Any, swaps: Any, proof: sht.Proof | None, names: Sequence[str]
+) -> dict[str, Any]:
+    """The figures of a fit by their names; of a fit that means nothing only how k was chosen."""
+    figures: dict[str, Any] = {}
+    if model["drawn"]:
+        features, target = model["coefficients"], model["target"]
+        classes = model["classes"]
+        towards = f" (positive: towards {classes['+1']})" if classes else ""
+        figures["coefficients"] = plot_coefficients(
+            [feature["name"] for feature in features],
+            [feature["standardized"] for feature in features],
+            title=f"{len(features)} of {model['p']} features predict {target}",
+            caption=STANDARDIZED + towards,
+        )
+        X, y = split.train if split.test is None else split.test
+        if np.isfinite(estimator.predict(X) if classes is None else estimator.decision_function(X)).all():
+            rows = "rows of the fit" if split.test is None else "held-out rows"
+            figures["predictions"] = plot_predictions(estimator, X, y, rows=rows, target=target)
+        if swaps is not None and swaps.features.size:
+            figures["swaps"] = plot_swap_gains(swaps, names)
+        if proof is not None:
+            figures["proof"] = plot_proof(proof)
+    if model["cv"] is not None:
+        figures["cv"] = plot_cv(estimator.cv_results_)
+    return figures

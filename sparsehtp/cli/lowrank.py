@@ -17,7 +17,7 @@ from ..datasets import load_file
 from ..datasets.arrays import pick
 from ..io import describe_device, versions
 from ..plot import plot_ranks
-from .common import check_outputs, dense_table, fitting, one_sentence
+from .common import check_outputs, dense_table, fitting, one_sentence, plotting
 from .files import as_csv, as_images, as_json, write_files
 from .options import LowRankOptions
 from .report import facts_table, print_facts, print_warnings
@@ -40,7 +40,7 @@ def run(file: Path, targets: Sequence[str], options: LowRankOptions, out: Path, 
             one_se=options.one_se,
             random_state=options.seed,
         ).fit(X, Y)
-    with one_sentence(errors, OSError), errors.status("3/3 Plotting"):
+    with plotting(errors, "3/3 Plotting"):
         model = describe(X, Y, estimator, options, file.name)
         files = {
             "model.json": as_json(model),

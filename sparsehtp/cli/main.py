@@ -1,6 +1,7 @@
 """The `sparsehtp` command; heavy imports wait until a command runs, so that --help is fast."""
 
 import functools
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -172,7 +173,32 @@ NOT_STREAMED = (
     "max_steps",
     "prove",
     "save",
+    "diagnostics",
+    "report",
 )
+
+
+def _command(context: typer.Context) -> str:
+    """The command line of this call."""
+    words = ["sparsehtp", str(context.info_name)]
+    for parameter in context.command.params:
+        source, name = context.get_parameter_source(str(parameter.name)), str(parameter.name)
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        value = context.params[name]
+        if parameter.param_type_name == "argument":
+            words.append(str(value))
+        elif isinstance(value, bool):
+            words.append((parameter.opts if value else parameter.secondary_opts)[0])
+        else:
+            for each in value if isinstance(value, list) else [value]:
+                words += [parameter.opts[0], str(each)]
+    return shlex.join(words)
+
+
+Report = Annotated[
+    bool, typer.Option("--report", help="Write report.html too: everything in one file, to read, print or send.")
+]
 
 
 @app.command(help=FIT_HELP)
@@ -232,7 +258,11 @@ def fit(
     save: Annotated[
         Path | None, typer.Option(help="File for the fitted model, for `sparsehtp predict` and sparsehtp.load.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for model.json, history.csv, and plots as PNG and SVG.")] = Path(
+    report: Report = False,
+    diagnostics: Annotated[
+        bool, typer.Option("--diagnostics", help="Write the solver's history too, as a table and a plot.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for model.json, and plots as PNG and SVG.")] = Path(
         "sparsehtp_output"
     ),
 ) -> None:
@@ -244,7 +274,8 @@ def fit(
         from .tables import load
 
         table = TableOptions(tuple(drop or ()), missing, dummies, id)
-        run(lambda: load(file, target, table, problem), options, out, file.name, save)
+        command = _command(context) if report else None
+        run(lambda: load(file, target, table, problem), options, out, file.name, save, diagnostics, command)
     elif shards is not None and file is None:
         _refuse(context, NOT_STREAMED, "it has no effect with --shards, which reads the columns as they are")
         from .shards import run as run_shards
@@ -279,6 +310,7 @@ def predict(
 @app.command(help=PATH_HELP)
 @_computing
 def path(
+    context: typer.Context,
     file: File,
     target: Target = None,
     drop: Drop = None,
@@ -313,6 +345,7 @@ def path(
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder for finished parts; the same call with it resumes a killed run.")
     ] = None,
+    report: Report = False,
     out: Annotated[Path, typer.Option(help="Folder for path.json, path.csv, and plots as PNG and SVG.")] = Path(
         "sparsehtp_output"
     ),
@@ -323,7 +356,8 @@ def path(
     from .tables import load
 
     table = TableOptions(tuple(drop or ()), missing, dummies, id)
-    run(lambda: load(file, target, table, problem), options, out, file.name, checkpoint)
+    command = _command(context) if report else None
+    run(lambda: load(file, target, table, problem), options, out, file.name, checkpoint, command)
 
 
 @app.command(name="reproduce", help=REPRODUCE_HELP)

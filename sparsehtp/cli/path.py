@@ -24,13 +24,25 @@ from ..estimators.parameters import LOSSES, SOLVERS
 from ..estimators.selection import make_folds, view
 from ..io import describe_device, versions
 from ..plot import plot_cv, plot_path, plot_stability
-from .common import Stopwatch, check_outputs, check_provable, encode, features, name_of, one_sentence, progress_bar
+from .common import (
+    Stopwatch,
+    check_outputs,
+    check_provable,
+    encode,
+    features,
+    name_of,
+    one_sentence,
+    plotting,
+    progress_bar,
+)
 from .files import Writer, as_csv, as_images, as_json, write_files
+from .html import path_report
 from .options import PathOptions
 from .report import facts_table, print_facts, print_warning
 from .tables import Numbers, TableData, numbers, show
 
 PROVED = 1.1e-4  # of the objective: the gap of a proof, and what the path's own rounding may add
+OWN = ["report.html"]
 STABLE = 0.75  # selection probability from which a feature is called stable
 
 
@@ -57,9 +69,17 @@ class Answers(NamedTuple):
 
 
 def run(
-    load: Callable[[], Data | TableData], options: PathOptions, out: Path, source: str, checkpoint: Path | None = None
+    load: Callable[[], Data | TableData],
+    options: PathOptions,
+    out: Path,
+    source: str,
+    checkpoint: Path | None = None,
+    command: str | None = None,
 ) -> None:
-    """Solve the path on what `load` returns and report it; exits with 2 for bad input."""
+    """Solve the path on what `load` returns and report it, also as a page that names the command if that is given.
+
+    Exits with 2 for bad input.
+    """
     console, errors = Console(), Console(stderr=True)
     wrong = (ValueError, TypeError, OSError, ImportError)
     with jax.enable_x64(options.problem.dtype == "float64"):
@@ -73,11 +93,21 @@ def run(
             objective, classes = prepare(data, options, table)
         with one_sentence(errors, *wrong), Stopwatch() as timing:
             answers = solve(objective, options, checkpoint, errors, data.feature_names, table)
-    with one_sentence(errors, OSError), errors.status("Plotting"):
+    with plotting(errors, "Plotting"):
         model = describe(data, classes, answers, options, source)
-        paths = write_files(out, _files(data, answers, model))
+        facts = _facts(data, answers, options, model, timing)
+        figures = draw(data, answers)
+        files = _files(data, answers, model)
+        if command is not None:
+            files["report.html"] = path_report(model, facts, figures, command)
+        for name, figure in figures.items():
+            files |= as_images(name, figure)
+        paths = write_files(out, files, OWN)
     console.print(_table(data.feature_names, answers, options))
-    _print_facts(console, data, answers, options, model, timing, paths)
+    listed = facts_table()
+    for name, text in facts.items():
+        listed.add_row(name, escape(text))
+    print_facts(console, listed, paths)
     failed = int(np.sum(answers.path.result != sht.RESULTS.converged))
     if failed:
         print_warning(
@@ -270,10 +300,20 @@ def _describe_stability(stability: Any, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _files(data: Data, answers: Answers, model: dict[str, Any]) -> dict[str, Writer]:
+def draw(data: Data, answers: Answers) -> dict[str, Any]:
+    """The figures of a path, by their names."""
     path, _, cv, stability, chosen, units, _ = answers
     variance = mean_variance_axis(data.X, axis=0)[1] if sparse.issparse(data.X) else data.X.var(axis=0)
-    scale = np.sqrt(variance)
+    figures = {"path": plot_path(path, data.feature_names, chosen=chosen, scale=np.sqrt(variance))}
+    if cv is not None:
+        figures["cv"] = plot_cv(cv)
+    if stability is not None:
+        figures["probabilities"] = plot_stability(stability, units, k=int(path.ks[chosen]), threshold=STABLE)
+    return figures
+
+
+def _files(data: Data, answers: Answers, model: dict[str, Any]) -> dict[str, Writer]:
+    path = answers.path
     used = np.unique(path.features.idx[path.features.mask])
     rows = [[value for name, value in row.items() if name != "coefficients"] for row in model["rows"]]
     header = [name for name in model["rows"][0] if name != "coefficients"]
@@ -284,17 +324,13 @@ def _files(data: Data, answers: Answers, model: dict[str, Any]) -> dict[str, Wri
             [*header, *(f"coef:{data.feature_names[j]}" for j in used)],
             [[*row, *w] for row, w in zip(rows, path.x[:, used].tolist(), strict=True)],
         ),
-        **as_images("path", plot_path(path, data.feature_names, chosen=chosen, scale=scale)),
     }
-    if cv is not None:
-        files |= as_images("cv", plot_cv(cv))
-    if stability is not None:
+    if answers.stability is not None:
         table = model["stability"]
         files["probabilities.csv"] = as_csv(
             ["feature", *(f"k={k}" for k in table["ks"])],
             [[row["name"], *row["probabilities"]] for row in table["probabilities"]],
         )
-        files |= as_images("probabilities", plot_stability(stability, units, threshold=STABLE))
     return files
 
 
@@ -304,7 +340,7 @@ def _table(names: Sequence[str], answers: Answers, options: PathOptions) -> Tabl
     l2 = path.l2s[chosen]
     rows = np.flatnonzero(path.l2s == l2)
     table = Table(title=f"Best subsets at l2 = {l2:g}", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("k", "loss", options.criterion, *(["CV loss", "± se"] if cv is not None else [])):
+    for name in ("k", "objective", options.criterion, *(["CV loss", "± se"] if cv is not None else [])):
         table.add_column(name, justify="right", no_wrap=True)
     if bounds is not None:
         table.add_column("proved", justify="right", no_wrap=True)
@@ -316,7 +352,7 @@ def _table(names: Sequence[str], answers: Answers, options: PathOptions) -> Tabl
         moves = [names[j] for j in sorted(members - before)] + [f"-{names[j]}" for j in sorted(before - members)]
         before = members
         by: list[str] = [options.criterion] if i == criterion.best else []
-        numbers = [f"{path.ks[i]}", f"{path.loss[i]:#.5g}", f"{criterion.values[i]:.1f}"]
+        numbers = [f"{path.ks[i]}", f"{path.value[i]:#.5g}", f"{criterion.values[i]:.1f}"]
         if cv is not None:
             numbers += [f"{cv.mean[i]:#.5g}", f"{cv.se[i]:.3g}"]
             by += [name for name, row in (("CV", cv.best), ("1 se", cv.best_1se)) if i == row]
@@ -327,34 +363,24 @@ def _table(names: Sequence[str], answers: Answers, options: PathOptions) -> Tabl
     return table
 
 
-def _print_facts(
-    console: Console,
-    data: Data,
-    answers: Answers,
-    options: PathOptions,
-    model: dict[str, Any],
-    timing: Stopwatch,
-    paths: list[Path],
-) -> None:
+def _facts(
+    data: Data, answers: Answers, options: PathOptions, model: dict[str, Any], timing: Stopwatch
+) -> dict[str, str]:
+    """What was chosen of which data, by names."""
     path, chosen, stability = answers.path, answers.chosen, answers.stability
-    facts = facts_table()
-    facts.add_row(
-        "data", escape(f"{model['file']}, {model['n']} rows, {model['p']} features, target {model['target']}")
-    )
+    facts = {"data": f"{model['file']}, {model['n']} rows, {model['p']} features, target {model['target']}"}
     if model["classes"]:
-        facts.add_row("predicts", escape("{+1} (positive side) against {-1}".format_map(model["classes"])))
+        facts["predicts"] = "{+1} (positive side) against {-1}".format_map(model["classes"])
     rows = {f"best {options.criterion}": answers.criterion.best}
     if answers.cv is not None:
         rows |= {"best CV loss": answers.cv.best, "within 1 se": answers.cv.best_1se}
     for name, row in rows.items():
-        facts.add_row(name, f"k = {path.ks[row]}, l2 = {path.l2s[row]:g}" + (" (chosen)" if row == chosen else ""))
+        facts[name] = f"k = {path.ks[row]}, l2 = {path.l2s[row]:g}" + (" (chosen)" if row == chosen else "")
     features = [data.feature_names[j] for j in path.features.idx[chosen][path.features.mask[chosen]]]
-    facts.add_row("features", escape(", ".join(features)) or "none")
+    facts["features"] = ", ".join(features) or "none"
     if stability is not None:
         k = path.ks[chosen]
         stable = np.flatnonzero(stability.selected(STABLE)[stability.ks == k].any(0))
         names = ", ".join(answers.units[j] for j in stable.tolist()) or "none"
-        times = f"{STABLE:.0%} or more of {stability.n_resamples} subsamples"
-        facts.add_row("stable", escape(f"{names} (among the best {k} in {times})"))
-    facts.add_row("time", f"{timing} on {model['device']['kind']}")
-    print_facts(console, facts, paths)
+        facts["stable"] = f"{names} (among the best {k} in {STABLE:.0%} or more of {stability.n_resamples} subsamples)"
+    return facts | {"time": f"{timing} on {model['device']['kind']}"}

@@ -22,7 +22,7 @@ from ..datasets.tables import check_target, read_table
 from ..io import describe_device, versions
 from ..plot import as_graph, plot_graph, plot_precision
 from ..thresholds import OffDiagonal, pair_index
-from .common import Stopwatch, check_outputs, dense_table, one_sentence, progress_bar
+from .common import Stopwatch, check_outputs, dense_table, one_sentence, plotting, progress_bar
 from .files import Writer, as_csv, as_images, as_json, write_files
 from .options import GraphOptions
 from .report import MAX_ROWS, facts_table, print_facts, print_warnings
@@ -98,7 +98,7 @@ def run(
         with errors.status("2/3 Compiling and fitting"):
             model = make_estimator(options, keep).fit(X)
         chances = _stability(model, X, options, errors) if options.stability and model.k_ else None
-    with one_sentence(errors, *wrong), errors.status("3/3 Plotting"):
+    with plotting(errors, "3/3 Plotting"):
         answer = describe(model, X, chances, options, source)
         paths = [] if save is None else [sht.save(model, save).absolute()]
         paths = [*write_files(out, _files(model, X, answer)), *paths]

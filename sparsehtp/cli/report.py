@@ -21,7 +21,7 @@ def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Se
     table = Table(title=f"{len(features)} of {model['p']} features chosen", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("feature", overflow="fold")
     table.add_column("coefficient\n(original units)", justify="right", no_wrap=True)
-    table.add_column("coefficient\n(per std. dev.)", justify="right", no_wrap=True)
+    table.add_column("coefficient per\nstandard deviation", justify="right", no_wrap=True)
     exchanged = any(feature.get("substitute") for feature in features)
     if exchanged:
         table.add_column("best substitute\n(more loss)", overflow="fold")
@@ -37,23 +37,9 @@ def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Se
     if model["cv"] is not None:
         console.print(_cv_table(model))
 
-    result = model["result"]
-    choice = {None: "", "cv": " (by cross-validation)"}.get(model["chosen_by"], f" (by {model['chosen_by']})")
     facts = facts_table()
-    facts.add_row("data", escape(f"{model['file']}, {model['n']} training rows, target {model['target']}"))
-    if model["classes"]:
-        facts.add_row("predicts", escape("{+1} (positive side) against {-1}".format_map(model["classes"])))
-    l2 = f"l2 = {model['l2']:g}"
-    if model["refit_l2"] != model["l2"]:
-        l2 = f"features found at {l2}, coefficients at l2 = {model['refit_l2']:g}"
-    facts.add_row("model", f"{model['loss']} loss, k = {model['k']}, {l2}{choice}")
-    for part, rows in (("train", model["n"]), ("test", model["n_test"])):
-        if rows:
-            score = model[f"{part}_score"]
-            text = "undefined (constant target)" if score is None else f"{score:.4f} on {rows} rows"
-            facts.add_row(f"{part} {model['metric']}", text)
-    facts.add_row("result", f"{result['name']} after {model['num_steps']} steps (fired: {result['fired']})")
-    facts.add_row("objective", f"{model['objective']:.6g}")
+    for name, text in fit_facts(model).items():
+        facts.add_row(name, escape(text))
     near = exchanges(model)
     if near:
         facts.add_row("exchange", escape("; ".join(near)))
@@ -64,10 +50,29 @@ def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Se
     print_facts(console, facts, paths)
 
 
-def _cv_table(model: dict[str, Any]) -> Table:
-    """The rows of the cross-validation that explain the choice."""
+def fit_facts(model: dict[str, Any]) -> dict[str, str]:
+    """Data, model, scores and how the run ended, by their names."""
+    result = model["result"]
+    choice = {None: "", "cv": " (by cross-validation)"}.get(model["chosen_by"], f" (by {model['chosen_by']})")
+    facts = {"data": f"{model['file']}, {model['n']} training rows, target {model['target']}"}
+    if model["classes"]:
+        facts["predicts"] = "{+1} (positive side) against {-1}".format_map(model["classes"])
+    l2 = f"l2 = {model['l2']:g}"
+    if model["refit_l2"] != model["l2"]:
+        l2 = f"features found at {l2}, coefficients at l2 = {model['refit_l2']:g}"
+    facts["model"] = f"{model['loss']} loss, k = {model['k']}, {l2}{choice}"
+    for part, rows in (("train", model["n"]), ("test", model["n_test"])):
+        if rows:
+            score = model[f"{part}_score"]
+            text = "undefined (constant target)" if score is None else f"{score:.4f} on {rows} rows"
+            facts[f"{part} {model['metric']}"] = text
+    facts["result"] = f"{result['name']} after {model['num_steps']} steps (fired: {result['fired']})"
+    return facts | {"objective": f"{model['objective']:.6g}"}
+
+
+def choice_rows(model: dict[str, Any]) -> list[tuple[int, str]]:
+    """The rows of the cross-validation that explain the choice, and why."""
     cv, grid = model["cv"], model["cv"]["table"]
-    best, chosen = cv["best"], cv["chosen"]
     rows = {min(range(len(grid)), key=lambda i: grid[i]["k"]): "no feature"}
     if cv["rule"] == "strong-ridge":
         for each in cv["contenders"]:
@@ -75,15 +80,22 @@ def _cv_table(model: dict[str, Any]) -> Table:
             rows[each["row"]] = "best k of its l2, " + ("not clearly worse" if near else "clearly worse")
     else:
         rows[cv["one_standard_error"]] = "fewest features within one std. error"
-    rows[best] = "best"
+    rows[cv["best"]] = "best"
+    ordered = sorted(rows.items(), key=lambda item: (grid[item[0]]["k"], item[0]))
+    return [(i, note + (" (chosen)" if i == cv["chosen"] else "")) for i, note in ordered]
+
+
+def _cv_table(model: dict[str, Any]) -> Table:
+    """The rows of the cross-validation that explain the choice."""
+    cv, grid = model["cv"], model["cv"]["table"]
     table = Table(title=f"Cross-validation, {cv['folds']} folds", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("k", "l2", "held-out loss", "std. error"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
-    for i, note in sorted(rows.items(), key=lambda item: (grid[item[0]]["k"], item[0])):
+    for i, note in choice_rows(model):
         row = grid[i]
         numbers = (f"{row['k']}", f"{row['l2']:g}", f"{row['mean_loss']:#.5g}", f"{row['se']:.3g}")
-        table.add_row(*numbers, note + (" (chosen)" if i == chosen else ""), style="bold" if i == chosen else None)
+        table.add_row(*numbers, note, style="bold" if i == cv["chosen"] else None)
     return table
 
 

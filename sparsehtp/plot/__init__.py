@@ -3,7 +3,9 @@
 from ..certificates.exchanges import Swaps as Swaps
 from ..certificates.exchanges import best_swaps as best_swaps
 from .cv import plot_cv as plot_cv
-from .fit import plot_fit as plot_fit
+from .fit import plot_coefficients as plot_coefficients
+from .fit import plot_history as plot_history
+from .fit import plot_predictions as plot_predictions
 from .graph import as_graph as as_graph
 from .graph import plot_graph as plot_graph
 from .graph import plot_precision as plot_precision

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..grids.cross_validation import CrossValidation
-from .style import PALETTE, REST, k_axis, new_figure, tidy
+from .style import LABEL_SIZE, PALETTE, REST, k_axis, mark_k, new_figure, set_title, tidy
 
 NAMES = {
     "strong-ridge": "chosen under a strong ridge",
@@ -19,7 +19,8 @@ def plot_cv(cv: CrossValidation | dict[str, Any], ax: Any = None) -> Any:
     """Mean held-out loss against k, one line per l2, with the best row and the one that the rule takes.
 
     Bands of one standard error are drawn for the l2 of these two rows only. Where the rule is "strong-ridge", the best
-    k of every l2 is marked too, hollow where it is clearly worse than the best row.
+    k of every l2 is marked too, hollow where it is clearly worse than the best row. The axes show the region of the
+    choice; where that is not everything, an inset shows the whole curves.
 
     Args:
         cv: from `cross_validate`, or an estimator's `cv_results_`.
@@ -31,7 +32,9 @@ def plot_cv(cv: CrossValidation | dict[str, Any], ax: Any = None) -> Any:
     Raises:
         ImportError: without matplotlib.
     """
+    own_figure = ax is None
     ax = new_figure(9, 5).subplots() if ax is None else ax
+    curves: list[Any] = []
     table = cv if isinstance(cv, dict) else cv.table
     ks, l2s, mean, se, best = (table[name] for name in ("ks", "l2s", "mean_loss", "se", "best_index"))
     rule, taken = table.get("rule", "one_se"), table.get("row", table["best_1se_index"])
@@ -43,12 +46,12 @@ def plot_cv(cv: CrossValidation | dict[str, Any], ax: Any = None) -> Any:
         rows = rows[np.argsort(ks[rows], kind="stable")]
         seen = rows[np.isfinite(mean[rows])]
         if number not in own_colour:
-            ax.plot(ks[seen], mean[seen], color=REST, linewidth=0.8, zorder=1.5)
+            curves += ax.plot(ks[seen], mean[seen], color=REST, linewidth=0.8, zorder=1.5)
             continue
         colour = PALETTE[number % len(PALETTE)]
         l2 = l2s[rows[0]]
         name = f"l2 = {l2:.3g}" if np.ndim(l2) == 0 else f"l2 no. {number + 1}"
-        ax.plot(ks[seen], mean[seen], color=colour, linewidth=1.5, label=name, zorder=2 + (number in marked))
+        curves += ax.plot(ks[seen], mean[seen], color=colour, linewidth=1.5, label=name, zorder=2 + (number in marked))
         if number in marked:
             band = se[seen]
             ax.fill_between(ks[seen], mean[seen] - band, mean[seen] + band, color=colour, alpha=0.15, linewidth=0)
@@ -77,22 +80,67 @@ def plot_cv(cv: CrossValidation | dict[str, Any], ax: Any = None) -> Any:
                 zorder=5,
                 clip_on=False,
             )
-    _limit(ax, mean, se, best, ks)
-    k_axis(ax, ks)
-    tidy(ax)
+    if np.isfinite(mean[taken]):
+        mark_k(ax, int(ks[taken]))
     ax.set_ylabel("mean held-out loss")
-    ax.set_title(f"Cross-validation, {table['scores'].shape[0]} folds")
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
+    left_out = _zoom(ax, mean, se, ks, l2s, [row for row, *_ in points], best)
+    tidy(ax)
+    legend = ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
+    if own_figure:
+        ax.figure.set_figheight(max(5, 0.21 * len(legend.get_texts()) + 3 * left_out))
+    if left_out:
+        _draw_inset(ax, curves, mean, se, best, ks)
+    set_title(ax, f"Cross-validation in {table['scores'].shape[0]} folds takes k = {ks[taken]}")
     return ax.figure
 
 
-def _limit(ax: Any, mean: np.ndarray, se: np.ndarray, best: Any, ks: np.ndarray) -> None:
-    """Leave out what is far above the fit without features: overfitted rows can have any loss."""
-    if not np.isfinite(mean[best]):
-        return
-    shown = mean[np.isfinite(mean)]
-    null = np.nanmin(np.where(np.isfinite(mean) & (ks == ks.min()), mean, np.nan), initial=np.inf)
+def _zoom(ax: Any, mean: np.ndarray, se: np.ndarray, ks: np.ndarray, l2s: np.ndarray, marked: Any, best: Any) -> bool:
+    """Show the k up to twice those that are marked, and losses near theirs; whether anything is left out."""
+    k_axis(ax, ks)
+    seen, taken, marked = np.isfinite(mean), marked[0], [row for row in marked if np.isfinite(mean[row])]
+    if not marked:
+        return False
+    end = ks[ks >= min(2 * ks[marked].max() + 2, ks.max())].min()
+    if end > 0.75 * ks.max():
+        end = ks.max()
+    inside = seen & (ks <= end)
+    low = min(mean[inside].min(), np.min(mean[best] - 1.3 * se[best]))
+    beside = np.abs(ks - ks[taken]) == np.min(np.abs(ks - ks[taken])[ks != ks[taken]], initial=ks.max())
+    beside &= seen & (l2s == l2s[taken]).reshape(ks.size, -1).all(1)
+    step = np.min(mean[beside], initial=mean[seen].max()) - mean[best]  # the choice is seen to be one
+    top = mean[best] + max(4 * se[best], 2 * (mean[marked].max() - mean[best]), 1.5 * step)
+    if not top > low:
+        return False
+    if mean[inside].max() <= mean[best] + 2 * (top - mean[best]):
+        top = mean[inside].max()
+    left_out = bool(end < ks.max() or mean[seen].max() > top or not seen.all())
+    if left_out:
+        ax.set_xlim(ks.min(), end)
+        ax.set_ylim(low - 0.05 * (top - low), top + 0.05 * (top - low))
+    return left_out
+
+
+def _draw_inset(ax: Any, curves: list[Any], mean: np.ndarray, se: np.ndarray, best: Any, ks: np.ndarray) -> None:
+    """The whole curves beside the axes, with the region that these show as a box.
+
+    Left out is what is far above the fit without features: overfitted rows can have any loss.
+    """
+    height = 2.1 / ax.figure.get_figheight()
+    from matplotlib.patches import Rectangle
+
+    inset = ax.inset_axes((1.08, 0, 0.34, height))
+    for line in curves:
+        inset.plot(*line.get_data(), color=line.get_color(), linewidth=0.8, zorder=line.get_zorder())
+    seen = np.isfinite(mean)
+    null = np.nanmin(np.where(seen & (ks == ks.min()), mean, np.nan), initial=np.inf)
     top = mean[best] + max(1.5 * (null - mean[best]) if np.isfinite(null) else 0, 4 * se[best])
-    if shown.max() > top > mean[best]:
-        low = np.min(mean[best] - 1.3 * se[best])
-        ax.set_ylim(low - 0.05 * (top - low), top)
+    low, high = mean[seen].min(), mean[seen].max()
+    high = min(top, high) if top > low else high
+    inset.set_ylim(low - 0.06 * (high - low), high + 0.06 * (high - low))
+    inset.set_xlim(ks.min(), ks.max())
+    inset.xaxis.get_major_locator().set_params(integer=True, nbins=5)
+    inset.yaxis.get_major_locator().set_params(nbins=4)
+    (left, right), (below, above) = ax.get_xlim(), ax.get_ylim()
+    inset.add_patch(Rectangle((left, below), right - left, above - below, facecolor="#00000018", edgecolor="none"))
+    inset.tick_params(labelsize=LABEL_SIZE - 1)
+    inset.set_title("all k" if right < ks.max() else "all losses", fontsize=LABEL_SIZE)

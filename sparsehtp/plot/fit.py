@@ -1,32 +1,65 @@
-"""One fit: how it went, and what it chose."""
+"""One fit: what it chose, how it predicts, and how the solver came there."""
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .style import PALETTE, new_figure, short_name, signed_bars, tidy
+from .style import LABEL_SIZE, PALETTE, STANDARDIZED, names_of, new_figure, set_title, short_name, signed_bars, tidy
 
 MAX_BARS = 30
+MAX_DOTS = 2000  # rows that are drawn; more hide each other
 
 
-def plot_fit(
-    history: dict[str, np.ndarray],
+def plot_coefficients(
     names: Sequence[str],
-    coefficients: np.ndarray,
+    coefficients: Any,
+    ax: Any = None,
     *,
-    title: str,
-    caption: str = "coefficient",
+    title: str | None = None,
+    caption: str = STANDARDIZED,
 ) -> Any:
-    """Objective and gradient norm against the step, and the chosen coefficients as bars.
+    """The coefficients of the chosen features as bars, the largest first; the largest 30 are drawn.
 
     Args:
-        history: arrays `value` and `grad_norm`, one entry per step.
         names: names of the chosen features.
-        coefficients: their coefficients; the largest `MAX_BARS` are drawn.
-        title: of the figure.
+        coefficients: their coefficients.
+        ax: axes to draw into; None: a new figure.
+        title: None: how many there are.
         caption: of the bars' axis: what the coefficients' units are.
+
+    Returns:
+        The `matplotlib.figure.Figure`.
+
+    Raises:
+        ImportError: without matplotlib.
+        ValueError: for the wrong number of names.
+    """
+    coefficients = np.asarray(coefficients, float)
+    names = names_of(names, coefficients.size)
+    order = np.argsort(-np.abs(coefficients), kind="stable")[:MAX_BARS]
+    ax = new_figure(9, 1.6 + 0.26 * order.size).subplots() if ax is None else ax
+    signed_bars(ax, coefficients[order], [names[j] for j in order])
+    ax.tick_params(axis="y", labelsize=LABEL_SIZE)
+    ax.set_xlabel(caption)
+    number, left = coefficients.size, coefficients.size - order.size
+    title = f"{number} feature{' was' if number == 1 else 's were'} chosen" if title is None else title
+    set_title(ax, title + (f" (the {left} with smaller coefficients are left out)" if left else ""))
+    return ax.figure
+
+
+def plot_predictions(estimator: Any, X: Any, y: Any, *, rows: str = "held-out rows", target: str = "the target") -> Any:
+    """How a fitted estimator predicts: predicted against actual numbers, or the errors of a classifier.
+
+    A classifier of two classes gets its ROC curve with the area under it, the calibration of its probabilities where it
+    has them, and its confusion matrix; of more classes the confusion matrix. The displays are scikit-learn's.
+
+    Args:
+        estimator: a fitted `SparseRegressor` or `SparseClassifier`, or a pipeline that ends in one.
+        X: (n, p) features; best of rows that had no part in the fit.
+        y: (n,) their targets.
+        rows: what the title calls these rows.
+        target: what the titles call the target.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -34,33 +67,135 @@ def plot_fit(
     Raises:
         ImportError: without matplotlib.
     """
-    bars = min(len(names), MAX_BARS)
-    figure = new_figure(11, max(5.0, 1.6 + 0.24 * bars))
-    axes = figure.subplot_mosaic([["objective", "bars"], ["gradient", "bars"]], width_ratios=[1, 1.15])
-    figure.suptitle(textwrap.fill(title, 100), fontsize=13, parse_math=False)
-    gradient = np.asarray(history["grad_norm"])
-    _draw_objective(axes["objective"], np.asarray(history["value"]))
-    _draw_steps(axes["gradient"], gradient, log=np.any((gradient > 0) & np.isfinite(gradient)))
-    axes["gradient"].set_title("Gradient norm on the support", fontsize=11)
-    axes["gradient"].set_ylabel("Euclidean norm")
-    axes["gradient"].set_xlabel("step")
-    axes["objective"].sharex(axes["gradient"])
-    axes["objective"].tick_params(labelbottom=False)
-    _draw_bars(axes["bars"], names, np.asarray(coefficients, float), caption)
+    y = np.asarray(y)
+    told = f"{y.size:,} {rows}"
+    if hasattr(estimator, "classes_"):
+        return _plot_classes(estimator, X, y, told)
+    from matplotlib.ticker import MaxNLocator
+    from sklearn.metrics import PredictionErrorDisplay, r2_score
+
+    predicted = np.asarray(estimator.predict(X))
+    ax = new_figure(6, 6).subplots()
+    PredictionErrorDisplay.from_predictions(
+        y,
+        predicted,
+        kind="actual_vs_predicted",
+        subsample=min(MAX_DOTS, y.size),
+        random_state=0,
+        ax=ax,
+        scatter_kwargs={"color": PALETTE[0], "alpha": 0.6, "s": 18, "linewidths": 0},
+        line_kwargs={"color": "black", "linewidth": 1},
+    )
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(6))  # round numbers, which the display's ticks are not
+    dots, line = ax.collections[0], ax.lines[0]
+    dots.set_label(rows + (f" ({MAX_DOTS:,} of them)" if y.size > MAX_DOTS else ""))
+    line.set_label("predicted = actual")
+    ax.legend(handles=[dots, line], frameon=False, loc="upper left", fontsize=9)
+    ax.set_xlabel(f"predicted {target}", parse_math=False)
+    ax.set_ylabel(f"actual {target}", parse_math=False)
+    tidy(ax)
+    reached = f"reach R2 = {r2_score(y, predicted):.3f} on" if y.size > 1 and np.ptp(y) else "are drawn for"
+    set_title(ax, f"The predictions of {target} {reached} {told}")
+    return ax.figure
+
+
+def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str) -> Any:
+    from sklearn.calibration import CalibrationDisplay
+    from sklearn.metrics import ConfusionMatrixDisplay, RocCurveDisplay, roc_auc_score
+
+    classes = estimator.classes_
+    ranked = len(classes) == 2 and np.unique(y).size == 2
+    likely = ranked and hasattr(estimator, "predict_proba")
+    panels = ["roc"] * ranked + ["calibration"] * likely + ["confusion"]
+    figure = new_figure(1 + 4.2 * len(panels), 4.8)
+    axes = figure.subplot_mosaic([panels])
+    positive = classes[-1]
+    of = short_name(str(positive))
+    titles = {}
+    if ranked:
+        ax, scores = axes["roc"], estimator.decision_function(X)
+        RocCurveDisplay.from_predictions(
+            y,
+            scores,
+            pos_label=positive,
+            ax=ax,
+            name="model",
+            curve_kwargs={"color": PALETTE[0], "linewidth": 1.5},
+            plot_chance_level=True,
+            chance_level_kw={"color": "black", "linewidth": 0.8, "label": "chance (area 0.5)"},
+        )
+        area = roc_auc_score(y == positive, scores)
+        ax.set(xlabel=f"share of the others called {of}", ylabel=f"share of {of} called so")
+        ax.lines[0].set_label(f"model (area {area:.3f})")
+        titles["roc"] = f"The area under the ROC curve is {area:.3f}"
+    if likely:
+        ax = axes["calibration"]
+        bins = int(np.clip(y.size // 20, 2, 10))
+        CalibrationDisplay.from_predictions(
+            y,
+            estimator.predict_proba(X)[:, -1],
+            pos_label=positive,
+            n_bins=bins,
+            strategy="quantile",
+            ax=ax,
+            name=f"{bins} groups of equal size",
+            color=PALETTE[0],
+        )
+        ax.set(xlabel=f"mean predicted probability of {of}", ylabel=f"share of {of}")
+        titles["calibration"] = "Calibrated probabilities lie on the diagonal"
+    ConfusionMatrixDisplay.from_predictions(
+        y,
+        estimator.predict(X),
+        labels=classes,
+        display_labels=[short_name(str(name)) for name in classes],
+        ax=axes["confusion"],
+        cmap="Blues",
+        colorbar=False,
+    )
+    axes["confusion"].set(xlabel="predicted", ylabel="actual")
+    axes["confusion"].set_yticklabels(axes["confusion"].get_yticklabels(), rotation=90, va="center")
+    right = np.mean(estimator.predict(X) == y)
+    titles["confusion"] = f"{right:.1%} of {told} are predicted right"
+    for name in panels[:-1]:
+        ax = axes[name]
+        ax.set_aspect("equal")
+        ax.legend(loc="lower right" if name == "roc" else "upper left", fontsize=LABEL_SIZE, frameon=False)
+        tidy(ax)
+    for name, sentence in titles.items():
+        set_title(axes[name], sentence)
     return figure
 
 
-def _draw_objective(ax: Any, value: np.ndarray) -> None:
-    finite = value[np.isfinite(value)]
-    best = finite.min() if finite.size else np.nan
+def plot_history(history: dict[str, np.ndarray]) -> Any:
+    """The objective and the norm of its gradient against the solver's steps.
+
+    Args:
+        history: arrays `value` and `grad_norm`, one entry per step, as an estimator's `history_`.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+
+    Raises:
+        ImportError: without matplotlib.
+    """
+    figure = new_figure(8, 6)
+    objective, gradient = figure.subplots(2, sharex=True)
+    value, norm = np.asarray(history["value"]), np.asarray(history["grad_norm"])
+    best = np.min(value[np.isfinite(value)], initial=np.inf)
     gap = value - best
-    log = np.sum((gap > 0) & np.isfinite(gap)) > 2  # fewer points than that show more on a linear scale
-    _draw_steps(ax, gap if log else value, log)
-    ax.set_title(f"Objective (best {best:.6g})", fontsize=11)
-    ax.set_ylabel("objective minus best" if log else "objective")
+    log = bool(np.sum((gap > 0) & np.isfinite(gap)) > 2)  # fewer points than that show more on a linear scale
+    _draw_steps(objective, gap if log else value, log)
+    objective.set_ylabel("objective minus best" if log else "objective")
+    _draw_steps(gradient, norm, bool(np.any((norm > 0) & np.isfinite(norm))))
+    gradient.set_ylabel("norm of the gradient\non the support")
+    gradient.set_xlabel("step")
+    steps = f"{value.size} step{'' if value.size == 1 else 's'}"
+    set_title(objective, f"The search reached the objective {best:.6g} in {steps}")
+    return figure
 
 
-def _draw_steps(ax: Any, y: np.ndarray, log: Any) -> None:
+def _draw_steps(ax: Any, y: np.ndarray, log: bool) -> None:
     steps = np.arange(1, y.size + 1)
     drawn = np.isfinite(y) & ((y > 0) | (not log))
     marker = "o" if y.size <= 60 else None
@@ -74,11 +209,3 @@ def _draw_steps(ax: Any, y: np.ndarray, log: Any) -> None:
     ax.margins(x=0.03)
     ax.xaxis.get_major_locator().set_params(integer=True)
     tidy(ax)
-
-
-def _draw_bars(ax: Any, names: Sequence[str], coefficients: np.ndarray, caption: str) -> None:
-    order = np.argsort(-np.abs(coefficients), kind="stable")[:MAX_BARS]
-    signed_bars(ax, coefficients[order], [short_name(names[j]) for j in order])
-    left_out = coefficients.size - order.size
-    ax.set_title("Chosen features" + (f" ({left_out} smaller ones left out)" if left_out else ""), fontsize=11)
-    ax.set_xlabel(caption)

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from ..estimators.graph import partial_correlations
-from .style import LABEL_SIZE, PALETTE, names_of, new_figure
+from .style import LABEL_SIZE, PALETTE, names_of, new_figure, set_title
 
 MAX_TICKS = 60  # variables whose names fit beside a heat map
 MAX_NODES = 80  # variables whose names fit into a graph
+ASPECT = 1.25  # of a graph's canvas, width to height
 POSITIVE, NEGATIVE = PALETTE[0], PALETTE[1]
 
 
@@ -69,8 +70,8 @@ def plot_precision(precision: Any, feature_names: Sequence[str] | None = None, a
         ax.set_xticks(range(p), names, rotation=90, fontsize=LABEL_SIZE - 1, parse_math=False)
         ax.set_yticks(range(p), names, fontsize=LABEL_SIZE - 1, parse_math=False)
     edges = np.count_nonzero(np.triu(partial, 1))
-    ax.set_title(f"Partial correlations: {edges} edges among {p} variables", fontsize=11)
     ax.figure.colorbar(image, ax=ax, shrink=0.7, label="partial correlation")
+    set_title(ax, f"{edges} edges link {p} variables; pairs without an edge are white")
     return ax.figure
 
 
@@ -79,8 +80,8 @@ def plot_graph(
 ) -> Any:
     """The graph of a precision matrix: blue edges for positive partial correlations, orange ones for negative.
 
-    Edges are the wider the stronger. Variables without an edge are left out and counted in the title; of more than 80
-    with edges only those with the most are named.
+    Edges are the wider the stronger; the legend shows how wide. Variables without an edge are left out and
+    counted in the title; of more than 80 with edges only those with the most are named.
 
     Args:
         precision: (p, p) matrix, for example `model.precision_`.
@@ -105,7 +106,7 @@ def plot_graph(
     alone = list(networkx.isolates(graph))
     graph.remove_nodes_from(alone)
     size = float(np.clip(4 + 0.08 * len(graph), 6, 13))
-    ax = new_figure(1.25 * size, size).subplots() if ax is None else ax
+    ax = new_figure(ASPECT * size, size).subplots() if ax is None else ax
     ax.set_axis_off()
     place = _layout(networkx, graph)
     weights = np.array([weight for _, _, weight in graph.edges.data("weight")])
@@ -117,7 +118,7 @@ def plot_graph(
         graph,
         place,
         [edges[i] for i in order],
-        width=list(0.4 + 3 * np.abs(weights[order]) / strongest),
+        width=list(_width(weights[order], strongest)),
         edge_color=[POSITIVE if weights[i] > 0 else NEGATIVE for i in order],
         alpha=0.7,
         ax=ax,
@@ -142,10 +143,11 @@ def plot_graph(
             parse_math=False,
             path_effects=[withStroke(linewidth=2, foreground="white")],
         )
-    title = f"{graph.number_of_edges()} edges among {p} variables"
-    title += f"; {len(alone)} without an edge are not shown" if alone else ""
-    ax.set_title(title, fontsize=11)
     _legend(ax, weights, legend)
+    title = f"{graph.number_of_edges()} edges link {p} variables"
+    set_title(
+        ax, title + (f"; {len(alone)} without an edge {'is' if len(alone) == 1 else 'are'} not shown" if alone else "")
+    )
     return ax.figure
 
 
@@ -158,20 +160,32 @@ def _networkx() -> Any:
 
 
 def _layout(networkx: Any, graph: Any) -> dict[Any, tuple[float, float]]:
-    """Places of the nodes: every component by itself, side by side in rows, so that none runs into another."""
-    components = sorted(networkx.connected_components(graph), key=len, reverse=True)
-    place, x, y, height, width = {}, 0.0, 0.0, 0.0, 0.0
-    for component in components:
+    """Places of the nodes: every component by itself, lying on its longer side, in rows that fill the canvas."""
+    parts = []
+    for component in networkx.connected_components(graph):
         part = graph.subgraph(component)
-        radius = np.sqrt(len(part))
-        width = max(width, 2.4 * radius, 1.3 * np.sqrt(4 * len(graph)))
-        if x + 2 * radius > width:
-            x, y, height = 0.0, y - height, 0.0
         own = networkx.kamada_kawai_layout(part, weight=None) if len(part) > 2 else networkx.circular_layout(part)
-        for node, (u, v) in own.items():
-            place[node] = (x + radius * (1 + u), y - radius * (1 - v))
-        x += 2 * radius + 1.5
-        height = max(height, 2 * radius + 1.2)
+        points = np.array(list(own.values()))
+        points = (points - points.mean(0)) @ np.linalg.svd(points - points.mean(0))[2].T
+        points /= np.mean([np.linalg.norm(own[i] - own[j]) for i, j in part.edges])
+        parts.append((list(own), points - points.min(0), np.ptp(points, axis=0) + np.array((1.5, 1.0))))
+    parts.sort(key=lambda part: -part[2][1])
+    area = sum(float(np.prod(size)) for *_, size in parts)
+    width = max([np.sqrt(ASPECT * area), *(float(size[0]) for *_, size in parts)])
+    rows: list[list[Any]] = []
+    for part in parts:
+        if not rows or sum(size[0] for *_, size in rows[-1]) + part[2][0] > 1.05 * width:
+            rows.append([])
+        rows[-1].append(part)
+    place, y = {}, 0.0
+    for row in rows:
+        gap = max(width - sum(size[0] for *_, size in row), 0) / len(row)
+        height, x = max(size[1] for *_, size in row), gap / 2
+        for nodes, points, size in row:
+            for node, (u, v) in zip(nodes, points, strict=True):
+                place[node] = (x + float(u), y - float(v + (height - size[1]) / 2))
+            x += size[0] + gap
+        y -= height
     return place
 
 
@@ -184,17 +198,36 @@ def _colours(groups: Sequence[Any] | None, p: int) -> tuple[list[str], dict[str,
     return [legend.get(str(label), "#999999") for label in groups], legend
 
 
+def _width(weights: Any, strongest: float) -> Any:
+    """Width of the edges in points."""
+    return 0.4 + 3 * np.abs(weights) / strongest
+
+
 def _legend(ax: Any, weights: np.ndarray, groups: dict[str, str]) -> None:
     from matplotlib.lines import Line2D
 
     lines = [
-        Line2D([], [], color=colour, linewidth=2, label=f"{name} partial correlation")
+        Line2D([], [], color=colour, linewidth=2, label=name)
         for colour, name, present in (
             (POSITIVE, "positive", (weights > 0).any()),
             (NEGATIVE, "negative", (weights < 0).any()),
         )
         if present
     ]
+    strongest = np.abs(weights).max(initial=0)
+    lines += [
+        Line2D([], [], color="#777777", linewidth=_width(size, strongest), label=f"{size:.2g}")
+        for size in strongest * np.array([1, 0.5, 0.1] if strongest else [])
+    ]
     dots = [Line2D([], [], color=c, marker="o", linestyle="", label=name) for name, c in groups.items()]
     if lines or dots:
-        ax.legend(handles=lines + dots, fontsize=LABEL_SIZE, loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+        ax.legend(
+            handles=lines + dots,
+            title="partial correlation: its sign as colour, its size as width" if lines else None,
+            fontsize=LABEL_SIZE,
+            title_fontsize=LABEL_SIZE,
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0),
+            ncols=5,
+            frameon=False,
+        )

@@ -7,7 +7,20 @@ import numpy as np
 
 from .._types import ArrayLike
 from ..grids.path import Path
-from .style import MAX_LABELS, PALETTE, REST, k_axis, label_ends, line_style, mark_k, names_of, new_figure, tidy
+from .style import (
+    MAX_LABELS,
+    PALETTE,
+    REST,
+    STANDARDIZED,
+    k_axis,
+    label_ends,
+    line_style,
+    mark_k,
+    names_of,
+    new_figure,
+    set_title,
+    tidy,
+)
 
 
 def plot_path(
@@ -28,8 +41,8 @@ def plot_path(
         feature_names: p names; None: their numbers.
         ax: axes to draw into; None: a new figure.
         chosen: row of the path whose k is marked and whose l2 is drawn; None: no mark, and the first l2.
-        scale: (p,) factors on the coefficients, for example the features' standard deviations, which make features in
-            different units comparable; None: ones.
+        scale: (p,) the features' standard deviations, which make coefficients in different units comparable; None: the
+            coefficients as they are.
 
     Returns:
         The `matplotlib.figure.Figure`.
@@ -67,12 +80,13 @@ def plot_path(
     ax.set_ylim(reach if np.ptp(reach) else (-1, 1))
     k_axis(ax, ks)
     tidy(ax)
-    ax.set_ylabel("coefficient" if scale is None else "scaled coefficient")
+    ax.set_ylabel("coefficient" if scale is None else STANDARDIZED)
     several = np.any(path.l2s != path.l2s[:1])
-    ax.set_title("Coefficient path" + (f" at l2 = {l2:.3g}" if several and not np.ndim(l2) else ""), pad=16)
     if chosen is not None:
         mark_k(ax, int(path.ks[chosen]))
     label_ends(ax, ks[-1], w[-1, named], [names[j] for j in used[named]])
     if used.size > named.size:
         ax.set_xlabel(f"{ax.get_xlabel()}\n(grey: {used.size - named.size} more features)")
+    at = f" at l2 = {l2:.3g}" if several and not np.ndim(l2) else ""
+    set_title(ax, f"Coefficients of the features that are chosen for each k{at}")
     return ax.figure

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..certificates.proof import in_percent
 from ..certificates.prove import Collected, Proof
-from .style import LABEL_SIZE, PALETTE, names_of, new_figure, tidy
+from .style import LABEL_SIZE, PALETTE, names_of, new_figure, set_title, tidy
 
 MAX_BARS = 30
 
@@ -38,10 +38,10 @@ def plot_proof(proof: Proof, ax: Any = None) -> Any:
     ax.set(xlabel="seconds", ylabel="objective")
     left = f"{in_percent(proof.gap)} left after" if proof.gap > 0 else "closed in"
     verdict = "Proved" if proof.proved else "Not proved"
-    ax.set_title(f"{verdict}: gap {left} {proof.seconds:.3g} s and {proof.nodes:,} nodes", fontsize=11)
     ax.margins(x=0.02, y=0.08)
     ax.legend(frameon=False, loc="center right")
     tidy(ax)
+    set_title(ax, f"{verdict}: gap {left} {proof.seconds:.3g} s and {proof.nodes:,} nodes")
     return ax.figure
 
 
@@ -85,7 +85,7 @@ def plot_collected(collected: Collected, feature_names: Sequence[str] | None = N
     ax.tick_params(axis="y", length=0, labelsize=LABEL_SIZE)
     number, all_of_them = len(collected.values), int(everywhere.sum())
     models = f"{'' if collected.complete else 'the best '}{number:,} good model{'' if number == 1 else 's'}"
-    ax.set_title(f"{all_of_them} of {used} features are in all of {models}", fontsize=11)
     left = used - order.size
     ax.set_xlabel("share of the good models in %" + (f" ({left} features in fewer left out)" if left else ""))
+    set_title(ax, f"{all_of_them} of {used} features are in all of {models}")
     return ax.figure

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .style import PALETTE, new_figure, tidy
+from .style import PALETTE, STANDARDIZED, new_figure, set_title, tidy
 
 
 def plot_ranks(estimator: Any) -> Any:
@@ -22,7 +22,7 @@ def plot_ranks(estimator: Any) -> Any:
     values = estimator.singular_values_
     ax = axes[-1]
     ax.bar(np.arange(1, values.size + 1), values, color=PALETTE[0], width=0.6)
-    ax.set(xlabel="component", ylabel="singular value", title="of coefficients per standard deviation")
+    ax.set(xlabel="component", ylabel="singular value")
     ax.set_xticks(np.arange(1, values.size + 1)[:: max(values.size // 10, 1)])
     tidy(ax)
     if table is not None:
@@ -33,8 +33,10 @@ def plot_ranks(estimator: Any) -> Any:
         ax.axhline(mean[best] + se[best], color="black", linestyle="--", linewidth=0.8, label="best + 1 standard error")
         ax.plot(ranks[one], mean[one], "D", color=PALETTE[1], markersize=9, label="one-standard-error choice")
         ax.plot(ranks[best], mean[best], "o", color=PALETTE[0], markersize=7, label="best mean")
-        ax.set(xlabel="rank", ylabel="held-out loss", title=f"cross-validation, {len(table['scores'])} folds")
+        ax.set(xlabel="rank", ylabel="mean held-out loss")
         ax.set_xticks(ranks[:: max(ranks.size // 10, 1)])
         ax.legend(frameon=False)
         tidy(ax)
+        set_title(ax, f"Cross-validation in {len(table['scores'])} folds takes rank {estimator.rank_}")
+    set_title(axes[-1], f"Singular values of the {STANDARDIZED}")
     return figure

@@ -7,23 +7,29 @@ from typing import Any
 import numpy as np
 
 from ..grids.stability import Stability
-from .style import MAX_LABELS, PALETTE, REST, k_axis, label_ends, line_style, names_of, new_figure, tidy
+from .style import LABEL_SIZE, PALETTE, REST, names_of, new_figure, set_title, tidy
+
+MAX_BARS = 30
 
 
 def plot_stability(
-    stability: Stability, feature_names: Sequence[str] | None = None, ax: Any = None, *, threshold: float = 0.75
+    stability: Stability,
+    feature_names: Sequence[str] | None = None,
+    ax: Any = None,
+    *,
+    k: int | None = None,
+    threshold: float = 0.75,
 ) -> Any:
-    """Selection probabilities against k; features that reach the threshold are named, the rest are grey.
+    """Selection probabilities for one k as bars, the largest first; those that reach the threshold are coloured.
 
-    Of those, the 16 that are most stable on the mean over k; where there are fewer than 8, the next most stable too.
-
-    The caption bounds the expected number of false selections at the threshold (Shah and Samworth), for a k that was
-    fixed beforehand.
+    The 30 largest are drawn. The caption bounds the expected number of false selections at the threshold (Shah and
+    Samworth), for a k that was fixed beforehand.
 
     Args:
         stability: from `stability_selection`.
         feature_names: one name per unit (feature or group); None: their numbers.
         ax: axes to draw into; None: a new figure.
+        k: one of the sparsity levels; None: the largest.
         threshold: in (1/2, 1], the probability from which a unit counts as selected.
 
     Returns:
@@ -31,40 +37,58 @@ def plot_stability(
 
     Raises:
         ImportError: without matplotlib.
-        ValueError: for the wrong number of names, or a threshold out of range.
+        ValueError: for the wrong number of names, another k, or a threshold out of range.
     """
     names = names_of(feature_names, stability.probabilities.shape[1])
-    bound = stability.error_bound(threshold).shah_samworth
-    ax = new_figure(9, 5.5).subplots() if ax is None else ax
-    order = np.argsort(stability.ks, kind="stable")
-    ks, lines = stability.ks[order], stability.probabilities[order]
-    reached, share = stability.selected(threshold).any(0), lines.mean(0)
-    number = max(min(int(reached.sum()), MAX_LABELS), min(len(PALETTE), np.count_nonzero(share)))
-    named = np.lexsort((-share, ~reached))[:number]
-    others = np.setdiff1d(np.flatnonzero(lines.any(0)), named)
-    markers = {"marker": "o", "markersize": 3} if ks.size <= 40 else {}
-    ax.plot(ks, lines[:, others], color=REST, linewidth=0.8, zorder=1.5)
-    ax.axhline(threshold, color="black", linestyle="--", linewidth=0.8)
-    for place, j in enumerate(named):
-        ax.plot(ks, lines[:, j], **line_style(place), linewidth=1.5, clip_on=False, **markers)
-    ax.set_ylim(-0.02, 1.02)
-    k_axis(ax, ks)
-    tidy(ax)
-    ax.set_ylabel("selection probability")
-    ax.set_title(f"Selection probabilities, {stability.n_resamples} subsamples", pad=16)
-    label_ends(ax, ks[-1], lines[-1, named], [names[j] for j in named])
-    caption = textwrap.fill(_caption(ks, bound[order], threshold), 100)
-    ax.set_xlabel(f"{ax.get_xlabel()}\n\n{caption}", fontsize=9)
+    k = int(stability.ks.max()) if k is None else k
+    (rows,) = np.nonzero(stability.ks == k)
+    if not rows.size:
+        raise ValueError(f"k: needs one of the levels {', '.join(map(str, stability.ks))}, got {k}.")
+    row = int(rows[0])
+    bound = stability.error_bound(threshold).shah_samworth[row]
+    chances, reached = stability.probabilities[row], stability.selected(threshold)[row]
+    used = int(np.count_nonzero(chances))
+    order = np.argsort(-chances, kind="stable")[: min(used, MAX_BARS)]
+    ax = new_figure(9, 2 + 0.26 * order.size).subplots() if ax is None else ax
+    places = np.arange(order.size)
+    for colour, shown, label in (
+        (PALETTE[0], reached[order], f"reaches {threshold:g}"),
+        (REST, ~reached[order], f"does not reach {threshold:g}"),
+    ):
+        if shown.any():
+            ax.barh(places[shown], chances[order][shown], height=0.7, color=colour, label=label)
+    ax.axvline(threshold, color="black", linestyle="--", linewidth=0.8, label=f"threshold {threshold:g}")
+    for place, chance in zip(places, chances[order], strict=True):
+        ax.annotate(
+            f"{chance:.2f}",
+            (chance, place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=LABEL_SIZE,
+        )
+    ax.set_yticks(places, [names[j] for j in order], parse_math=False)
+    ax.set_ylim(max(order.size, 1) - 0.4, -0.6)
+    ax.set_xlim(0, 1.06)
+    tidy(ax, grid="x")
+    ax.tick_params(axis="y", length=0, labelsize=LABEL_SIZE)
+    left = used - order.size
+    label = f"share of {stability.n_resamples} subsamples" + (
+        f" ({left} features in fewer are left out)" if left else ""
+    )
+    ax.set_xlabel(f"{label}\n{_caption(bound, k, threshold)}", fontsize=9)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
+    number = int(reached.sum())
+    are = "1 feature is" if number == 1 else f"{number} features are"
+    set_title(ax, f"{are} among the best {k} in {threshold:.0%} or more of {stability.n_resamples} subsamples")
     return ax.figure
 
 
-def _caption(ks: np.ndarray, bound: np.ndarray, threshold: float) -> str:
-    bounded = np.flatnonzero(np.isfinite(bound) & (ks > 0))
-    if not bounded.size:
-        return "There is no bound on the number of false selections here."
-    some = np.unique(bounded[np.linspace(0, bounded.size - 1, 4).astype(int)])
-    shown = ", ".join(f"{bound[i]:.2g}\u00a0at\u00a0k\u00a0=\u00a0{ks[i]}" for i in some)
-    return (
-        f"Features that are no better than chance, expected among those selected at {threshold:g}: "
-        f"at most {shown} (for one k fixed beforehand)."
+def _caption(bound: float, k: int, threshold: float) -> str:
+    if not np.isfinite(bound) or not k:
+        return f"There is no bound on the number of false selections at k = {k}."
+    return textwrap.fill(
+        f"Features that are no better than chance, expected among those that reach {threshold:g}: at most {bound:.2g} "
+        f"(if k = {k} was fixed beforehand).",
+        80,
     )

@@ -1,5 +1,6 @@
 """Colours, figures and labels that all plots share."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ REST = "#BBBBBB"  # what is drawn but not named
 MAX_NAME = 32
 MAX_LABELS = 16  # twice the palette: the second half is dashed
 LABEL_SIZE = 8  # points
+TITLE_SIZE = 11
+MARK = "chosen-k"  # the label between axes and title
+STANDARDIZED = "coefficient per standard deviation"  # the one name of coefficients whose units compare
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -24,6 +28,18 @@ def new_figure(width: float, height: float) -> Any:
     except ImportError as error:
         raise ImportError("plot: needs matplotlib; run `pip install sparsehtp[plot]`.") from error
     return ShownFigure(figsize=(width, height), layout="constrained")
+
+
+def set_title(ax: Any, sentence: str) -> None:
+    """A title in as many lines as the axes are wide for; last, as the labels decide how wide these are."""
+    pad = 16 if any(text.get_gid() == MARK for text in ax.texts) else None
+    title = ax.set_title(sentence, fontsize=TITLE_SIZE, parse_math=False, pad=pad)
+    ax.figure.draw_without_rendering()
+    text, axes = title.get_window_extent(), ax.get_window_extent()
+    if text.width > axes.width:
+        whole = sentence.replace(" = ", "\u00a0=\u00a0")  # not torn apart
+        lines = textwrap.fill(whole, max(int(0.95 * len(sentence) * axes.width / text.width), 12))
+        title.set_text(lines.replace("\u00a0", " "))
 
 
 def tidy(ax: Any, grid: str = "both") -> None:
@@ -137,4 +153,5 @@ def mark_k(ax: Any, k: int) -> None:
         textcoords="offset points",
         ha="center",
         fontsize=LABEL_SIZE,
+        gid=MARK,
     )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..certificates.exchanges import Swaps
-from .style import LABEL_SIZE, names_of, new_figure, signed_bars
+from .style import LABEL_SIZE, names_of, new_figure, set_title, signed_bars
 
 MAX_BARS = 30
 
@@ -39,9 +39,6 @@ def plot_swap_gains(swaps: Swaps, feature_names: Sequence[str] | None = None, ax
     improving = int(np.sum(rise < 0))
     verdict = {0: "No exchange lowers", 1: "1 exchange lowers"}.get(improving, f"{improving} exchanges lower")
     left_out = rise.size - order.size
-    ax.set_title(
-        f"{verdict} the objective" + (f" ({left_out} costlier ones left out)" if left_out else ""),
-        fontsize=11,
-    )
     ax.set_xlabel("change of the objective" + (" in %" if swaps.value else "") + ", chosen feature → best substitute")
+    set_title(ax, f"{verdict} the objective" + (f" ({left_out} costlier ones are left out)" if left_out else ""))
     return ax.figure

@@ -21,7 +21,8 @@ X, Y, W = make_regression(N, P, K, snr=50, seed=1)
 Y = Y + 3
 NAMES = [f"feature {j}" for j in range(P)]
 CHEAP = ("--solver", "htp")  # compiles much less than the default
-FILES = ["fit.png", "fit.svg", "history.csv", "model.json"]
+PICTURES = [f"{name}.{kind}" for name in ("coefficients", "predictions", "swaps") for kind in ("png", "svg")]
+FILES = sorted([*PICTURES, "model.json"])
 
 
 def invoke(*arguments):
@@ -55,7 +56,7 @@ FORMATS = {
 
 
 def check_files(out, model):
-    assert sorted(path.name for path in out.iterdir()) == FILES
+    assert sorted(path.name for path in out.iterdir()) == sorted([*FILES, "history.csv", "history.png", "history.svg"])
     with (out / "history.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == model["num_steps"]
@@ -74,7 +75,7 @@ def predict(row):
 def test_fit_equals_least_squares_on_the_chosen_columns(tmp_path, name):
     save, file, arguments = FORMATS[name]
     out = tmp_path / "deep" / "out"
-    result = invoke("fit", save(tmp_path / file), *arguments, "--k", K, "--l2", 0, "--out", out)
+    result = invoke("fit", save(tmp_path / file), *arguments, "--k", K, "--l2", 0, "--diagnostics", "--out", out)
     assert result.exit_code == 0, result.output
     model = json.loads((out / "model.json").read_text())
     chosen = [feature["index"] for feature in model["coefficients"]]
@@ -121,8 +122,9 @@ def test_k_by_cross_validation_and_a_saved_model(tmp_path):
     result = invoke("fit", save_csv(tmp_path / "data.csv"), *arguments)
     assert result.exit_code == 0, result.output
     out = tmp_path / "out"
-    assert sorted(path.name for path in out.iterdir()) == sorted([*FILES, "cv.png", "cv.svg"])
     model = json.loads((out / "model.json").read_text())
+    drawn = {name for name in [*FILES, "cv.png", "cv.svg"] if model["k"] < P or "swaps" not in name}
+    assert {path.name for path in out.iterdir()} == drawn
     cv = model["cv"]
     row = cv["table"][cv["chosen"]]
     assert (model["k"], model["l2"], model["chosen_by"]) == (row["k"], row["l2"], "cv")
@@ -278,10 +280,10 @@ def test_demo(tmp_path):
     result = invoke("demo", "--out", tmp_path / "demo")
     assert result.exit_code == 0, result.output
     model = json.loads((tmp_path / "demo" / "model.json").read_text())
-    check_files(tmp_path / "demo", model)
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == FILES
     assert (model["n"], model["n_test"], len(model["coefficients"])) == (398, 171, 5)
     assert model["train_score"] > 0.93 and model["test_score"] > 0.9
-    assert "test accuracy" in result.stdout and "fit.png" in result.stdout
+    assert "test accuracy" in result.stdout and "predictions.png" in result.stdout
 
 
 def test_info_version_and_help():

@@ -293,12 +293,12 @@ CAVEATS = {
 def test_a_fit_that_means_little_says_so(tmp_path, name):
     table, options, sentence, drawn = CAVEATS[name]
     table.to_csv(tmp_path / "table.csv", index=False)
-    (tmp_path / "fit.png").write_text("an earlier run")
+    (tmp_path / "coefficients.png").write_text("an earlier run")
     result = invoke("fit", tmp_path / "table.csv", "--target", "y", *options, "--solver", "htp", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     said = " ".join(result.stdout.split())
     assert "caveat" in said and sentence in said and "Proved" not in said and "certificate" not in said
-    assert (tmp_path / "fit.png").exists() == drawn
+    assert (tmp_path / "coefficients.png").exists() == drawn
     assert sentence in json.loads((tmp_path / "model.json").read_text())["caveat"]
 
 

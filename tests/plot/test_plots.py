@@ -1,23 +1,29 @@
 """Plots: what is drawn is what was computed, and every label can be read."""
 
 import itertools
+import warnings
 
 import jax
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, RidgeClassifier
+from sklearn.metrics import confusion_matrix, r2_score, roc_auc_score
 
 import sparsehtp as sht
 from sparsehtp.datasets import make_regression
 from sparsehtp.plot import (
     Swaps,
     best_swaps,
+    plot_coefficients,
     plot_collected,
     plot_cv,
-    plot_fit,
+    plot_history,
     plot_path,
+    plot_predictions,
     plot_proof,
     plot_stability,
     plot_swap_gains,
@@ -154,18 +160,19 @@ def test_cv_with_infinite_scores():
 
 
 @pytest.mark.parametrize("p", [5, 200])
-def test_stability_names_what_reaches_the_threshold(p):
+def test_stability_draws_bars_and_colours_what_reaches_the_threshold(p):
     stability = make_stability(p)
     names = [f"feature number {j}" for j in range(p)]
-    figure = plot_stability(stability, names, threshold=0.8)
+    figure = plot_stability(stability, names, k=3, threshold=0.8)
     check_legible(figure)
     (ax,) = figure.axes
-    reached = {names[j] for j in np.flatnonzero(stability.selected(0.8).any(0))}
-    texts = {text.get_text() for text in labels(ax)}
-    assert texts <= reached if len(reached) >= 8 else texts >= reached
-    assert len(texts) == min(max(len(reached), min(p - 1, 8)), MAX_LABELS)  # feature 0 is never selected
-    bound = stability.error_bound(0.8).shah_samworth
-    assert (f"{bound[1]:.2g}\u00a0at\u00a0k" in ax.get_xlabel()) == bool(np.isfinite(bound[1]))
+    chances = stability.probabilities[3]
+    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], np.sort(chances[chances > 0])[::-1][:30])
+    coloured = sum(bar.get_facecolor() == to_rgba(PALETTE[0]) for bar in ax.patches)
+    reached = stability.selected(0.8)[3].sum()
+    assert coloured == min(reached, 30) and ax.get_title().startswith(f"{reached} feature")
+    bound = stability.error_bound(0.8).shah_samworth[3]
+    assert (f"at most {bound:.2g}" in ax.get_xlabel().replace("\n", " ")) == bool(np.isfinite(bound))
 
 
 def test_best_swaps_are_those_of_least_squares(x64):
@@ -240,13 +247,102 @@ def test_swap_gains(m):
     assert plot_swap_gains(swaps).axes[0].get_title().startswith("1 exchange lowers")
 
 
-def test_fit_draws_every_step_and_feature():
+def test_history_draws_every_step():
     history = {"value": np.array([3.0, 2.0, 1.5, 1.2, 1.1]), "grad_norm": np.array([1.0, 0.1, 0.01, 1e-3, 0])}
-    figure = plot_fit(history, ["a", "b"], np.array([1.0, -2.0]), title="two features")
-    objective, bars, gradient = (figure.axes[i] for i in range(3))
+    objective, gradient = plot_history(history).axes
     np.testing.assert_allclose(objective.lines[0].get_ydata(), history["value"][:-1] - 1.1)
     np.testing.assert_allclose(gradient.lines[0].get_xdata(), [1, 2, 3, 4])
-    assert [label.get_text() for label in bars.get_yticklabels()] == ["b", "a"]
+
+
+@pytest.mark.parametrize("m", [2, 40])
+def test_coefficients_are_drawn_the_largest_first(m):
+    coefficients = np.random.default_rng(m).standard_normal(m)
+    figure = plot_coefficients([f"a feature with a rather long name, number {j}" for j in range(m)], coefficients)
+    check_legible(figure)
+    (ax,) = figure.axes
+    expected = coefficients[np.argsort(-abs(coefficients))][:30]
+    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], expected)
+    assert ax.get_xlabel() == "coefficient per standard deviation"
+
+
+def check_panels(figure):
+    """Nothing that is written is cut off, and the titles of neighbours do not run into each other."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer, frame = canvas.get_renderer(), figure.bbox
+    for ax in figure.axes:
+        for text in (ax.title, ax.xaxis.label, ax.yaxis.label):
+            box = text.get_window_extent(renderer)
+            assert box.x0 >= frame.x0 - 1 and box.x1 <= frame.x1 + 1, text.get_text()
+            assert box.y0 >= frame.y0 - 1 and box.y1 <= frame.y1 + 1, text.get_text()
+    boxes = [ax.title.get_window_extent(renderer) for ax in figure.axes]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_predictions_are_drawn_against_the_targets(counts):
+    X, y, _ = make_regression(60, 4, 2, snr=5, seed=0)
+    y = np.round(np.exp(y / y.std())) if counts else y
+    estimator = (PoissonRegressor() if counts else LinearRegression()).fit(X, y)
+    figure = plot_predictions(estimator, X, y, target="the number of visits to a very large and very old museum")
+    check_panels(figure)
+    (ax,) = figure.axes
+    drawn = ax.collections[0].get_offsets()
+    np.testing.assert_allclose(np.sort(drawn[:, 0]), np.sort(estimator.predict(X)))
+    np.testing.assert_allclose(np.sort(drawn[:, 1]), np.sort(y))
+    assert f"R2 = {r2_score(y, estimator.predict(X)):.3f}" in ax.get_title()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["held-out rows", "predicted = actual"]
+
+
+def test_two_classes_draw_roc_calibration_and_confusion():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 3))
+    y = np.where(X[:, 0] + rng.standard_normal(120) > 1, "an uncommonly long name of a class", "other")
+    classifier = LogisticRegression().fit(X, y)
+    figure = plot_predictions(classifier, X, y)
+    check_panels(figure)
+    roc, calibration, confusion = figure.axes
+    area = roc_auc_score(y == "other", classifier.decision_function(X))
+    assert f"{area:.3f}" in roc.get_title() and f"area {area:.3f}" in roc.get_legend().get_texts()[0].get_text()
+    curve = roc.lines[0].get_xydata()
+    np.testing.assert_allclose(np.trapezoid(curve[:, 1], curve[:, 0]), area)
+    assert calibration.lines
+    counts = [int(text.get_text()) for text in confusion.texts]
+    np.testing.assert_array_equal(counts, confusion_matrix(y, classifier.predict(X)).ravel())
+
+
+def test_classes_without_probabilities_and_more_than_two():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    two, three = np.where(X[:, 0] > 0, 1, -1), np.digitize(X[:, 0], [-0.5, 0.5])
+    assert len(plot_predictions(RidgeClassifier().fit(X, two), X, two).axes) == 2
+    assert len(plot_predictions(LogisticRegression().fit(X, three), X, three).axes) == 1
+    classifier = LogisticRegression().fit(X, two)
+    assert len(plot_predictions(classifier, X[two > 0], two[two > 0]).axes) == 1  # no curve of a single class
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_characters_without_a_font_give_one_warning_and_stay_text(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr("sparsehtp.plot.figure._installed", tuple)
+    figure = plot_coefficients(["气温", "湿度", "β-carotene"], [1.0, 2.0, 3.0])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        figure.savefig(tmp_path / f"picture.{kind}")
+    said = [str(warning.message) for warning in caught]
+    if kind == "png":
+        assert len(said) == 1 and "no font here has the characters" in said[0] and "β" not in said[0]
+    else:
+        assert not said and "气温" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
+
+
+def test_characters_are_taken_from_a_font_that_has_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("sparsehtp.plot.figure._installed", lambda: (("STIXGeneral", frozenset({0x29F5})),))
+    figure = plot_coefficients(["a\u29f5b", "c"], [1.0, 2.0])
+    monkeypatch.setattr("sparsehtp.plot.figure._characters", lambda _: frozenset(range(128)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure.savefig(tmp_path / "picture.png")
+    assert all("STIXGeneral" in label.get_fontfamily() for label in figure.axes[0].get_yticklabels())
 
 
 @pytest.mark.parametrize(
@@ -256,6 +352,8 @@ def test_fit_draws_every_step_and_feature():
         (lambda: plot_path(make_path(5, 5), chosen=99), "chosen"),
         (lambda: plot_stability(make_stability(5), ["a"]), "feature_names"),
         (lambda: plot_stability(make_stability(5), threshold=0.2), "threshold"),
+        (lambda: plot_stability(make_stability(5), k=9), "k: needs one of the levels"),
+        (lambda: plot_coefficients(["a"], [1.0, 2.0]), "feature_names"),
     ],
 )
 def test_bad_arguments_are_named(call, message):
@@ -270,7 +368,7 @@ def make_proof(seconds=20):
     history = {"seconds": time, "lower": lower, "upper": upper, "nodes": np.arange(seconds)}
     support = sht.Support(np.arange(2), np.ones(2, bool))
     gap = (upper[-1] - lower[-1]) / upper[-1]
-    return sht.Proof(np.ones(2), 0.0, support, upper[-1], lower[-1], gap, False, 1234, 5, 3.0, "", history, None)
+    return sht.Proof(np.ones(2), 0.0, support, upper[-1], lower[-1], 0.0, gap, False, 1234, 5, 3.0, "", history, None)
 
 
 @pytest.mark.parametrize("points", [1, 20])

@@ -1,0 +1,178 @@
+"""The report of `fit` and `path`: one file that needs nothing else and says what model.json says."""
+
+import base64
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from sparsehtp.cli.html import Number, table
+from sparsehtp.cli.main import app
+
+N = 40
+X = np.random.default_rng(0).standard_normal((N, 4))
+NAMES = ["area", '<script>alert("1")</script> & more', "气温", "d"]
+TABLE = pd.DataFrame(X, columns=NAMES)
+TARGET = "price $title"
+TABLE[TARGET] = 3 + X[:, 0] - 2 * X[:, 1] + 0.1 * np.random.default_rng(1).standard_normal(N)
+VOID = {"meta", "img", "br", "hr", "link", "input"}
+LOADING = {"src", "href", "srcset", "data", "action", "poster", "xlink:href"}
+
+
+class Page(HTMLParser):
+    """Checks that tags are closed in order, and keeps numbers, texts and what would be loaded."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.numbers, self.loaded, self.texts, self.alts = [], [], [], [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        assert len(dict(attributes)) == len(attributes)
+        for name, value in attributes:
+            if name in LOADING:
+                self.loaded.append(value)
+        if tag == "data":
+            self.numbers.append(float(dict(attributes)["value"]))
+        if tag == "img":
+            self.alts.append(dict(attributes)["alt"])
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+def check_page(text):
+    """Well-formed, with nothing to load, and with pictures that are themselves so."""
+    page = Page(text)
+    assert "script" not in page.tags and "link" not in page.tags and "iframe" not in page.tags
+    assert not re.search(r"https?:|url\(|@import", text)
+    assert "prefers-color-scheme: dark" in text and "size: A4" in text
+    for source in page.loaded:
+        kind, _, content = source.partition(",")
+        assert kind == "data:image/svg+xml;base64"
+        picture = ElementTree.fromstring(base64.b64decode(content))
+        for element in picture.iter():
+            assert all(v.startswith(("#", "data:")) for k, v in element.items() if k.endswith("href"))
+    assert len(page.alts) == len(page.loaded) and all(page.alts)
+    return page
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    TABLE.to_csv(folder / "my houses.csv", index=False)
+    out = folder / "out"
+    arguments = ("fit", folder / "my houses.csv", "--target", TARGET, "--k", 2, "--solver", "htp", "--no-standardize")
+    result = run(*arguments, "--test-size", 0.25, "--report", "--out", out)
+    return arguments, out, result, (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_report_of_a_fit_holds_what_model_json_holds(fitted):
+    arguments, out, _, text = fitted
+    page = check_page(text)
+    model = json.loads((out / "model.json").read_text(encoding="utf-8"))
+    for feature in model["coefficients"]:
+        assert {feature["coefficient"], feature["standardized"]} <= set(page.numbers)
+        assert feature["name"] in page.text and feature["substitute"]["name"] in page.text
+    assert model["intercept"] in page.numbers and " ".join(model["certificate"].split()) in page.text
+    for part in ("train", "test"):
+        assert f"{model[f'{part}_score']:.4f}" in page.text
+    assert TARGET in page.text  # what looks like a placeholder of the template is not one
+    names = ["coefficients", "predictions", "swaps"]
+    assert len(page.loaded) == len(names) and all((out / f"{name}.png").exists() for name in names)
+    assert any("held-out rows" in alt for alt in page.alts)
+    (command,) = (line for line in page.texts if line.startswith("sparsehtp fit"))
+    words = ["sparsehtp", *map(str, arguments), "--test-size", "0.25", "--report", "--out", str(out)]
+    assert sorted(shlex.split(command)) == sorted(words) and shlex.split(command)[2] == words[2]
+
+
+def test_a_later_fit_without_it_leaves_no_report_of_another(fitted):
+    arguments, out, *_ = fitted
+    assert (out / "report.html").exists()
+    run(*arguments, "--diagnostics", "--out", out)
+    assert not (out / "report.html").exists()
+    assert (out / "history.png").exists() and (out / "history.csv").exists()
+    run(*arguments, "--out", out)
+    assert not (out / "history.png").exists() and not (out / "history.csv").exists()
+
+
+def test_a_missing_font_is_one_warning(fitted):
+    said = fitted[2].stderr
+    assert said.count("no font here has") <= 1 and "Glyph" not in said
+
+
+def test_the_report_of_classes_with_a_cross_validated_k(tmp_path):
+    classes = TABLE.assign(**{TARGET: np.where(X[:, 0] + 0.7 * X[:, 3] > 0.4, "yes & so", "no")})
+    classes.to_csv(tmp_path / "table.csv", index=False)
+    arguments = ("--target", TARGET, "--loss", "logistic", "--solver", "htp", "--report", "--out", tmp_path / "out")
+    run("fit", tmp_path / "table.csv", *arguments)
+    page = check_page((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+    model = json.loads((tmp_path / "out" / "model.json").read_text(encoding="utf-8"))
+    chosen = model["cv"]["table"][model["cv"]["chosen"]]
+    assert {chosen["k"], chosen["l2"], chosen["mean_loss"], chosen["se"]} <= set(page.numbers)
+    assert "ROC" in " ".join(page.alts) and "Cross-validation" in " ".join(page.alts)
+
+
+def test_the_report_of_a_path_and_an_objective_that_never_rises(tmp_path):
+    TABLE.to_csv(tmp_path / "table.csv", index=False)
+    common = ("--target", TARGET, "--k-max", 4, "--l2", 0.5, "--solver", "forward")
+    result = run("path", tmp_path / "table.csv", *common, "--report", "--out", tmp_path / "out")
+    page = check_page((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+    model = json.loads((tmp_path / "out" / "path.json").read_text(encoding="utf-8"))
+    objectives = [row["objective"] for row in model["rows"]]
+    assert set(objectives) <= set(page.numbers) and (np.diff(objectives) <= 0).all()
+    shown = [float(line.split()[1]) for line in result.stdout.splitlines() if re.match(r"\s+\d+\s+[\d.]+\s", line)]
+    np.testing.assert_allclose(shown, objectives, rtol=1e-4)
+    assert len(page.loaded) == 1
+
+
+def test_cells_keep_all_digits_and_escape():
+    page = Page(table(["<a>"], [[Number(1 / 3)], ["<b>"]]))
+    assert page.numbers == [1 / 3] and "<a>" in page.texts and "<b>" in page.texts
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "microsoft-edge")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+def test_a_browser_shows_and_prints_it(fitted, tmp_path):
+    page = tmp_path / "report.html"
+    page.write_text(fitted[3], encoding="utf-8")
+    flags = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}")
+
+    def browse(*more):
+        return subprocess.run([BROWSER, *flags, *more, page.as_uri()], capture_output=True, timeout=120, check=True)
+
+    shown = browse("--dump-dom").stdout.decode()
+    assert set(Page(fitted[3]).numbers) == set(map(float, re.findall(r'<data value="([^"]+)"', shown)))
+    browse(f"--screenshot={tmp_path / 'page.png'}")
+    browse(f"--print-to-pdf={tmp_path / 'page.pdf'}")
+    assert (tmp_path / "page.png").stat().st_size > 5000
+    assert re.search(rb"/MediaBox ?\[0 0 59[45]\S* 84[12]", (tmp_path / "page.pdf").read_bytes())  # A4 in points
