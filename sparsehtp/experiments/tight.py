@@ -13,6 +13,7 @@ from .verdicts import ALPHA, Decision, Lead, Mean, Share, Undecided, at_least, a
 ALGORITHMS = ("IHT", "PGD", "HT-SVRG")
 SVRG = "HT-SVRG"
 EXPANSION = 9  # k = 9 K for PGD and HT-SVRG
+STAGES = 10_000  # of the paper
 GRADIENTS = 7  # of a stage of HT-SVRG with m = 3 n inner steps: 2 m / n + 1 full gradients
 
 
@@ -40,6 +41,13 @@ def recovered(run: Run, n: int, K: int, algorithm: str) -> dict[str, Any]:
     return {"hits": int(found.success.sum()), "stages": int(found.stages[found.success].max(initial=0))}
 
 
+def with_all_stages(run: Run, decision: Decision) -> Decision:
+    """A decision on success at the paper's number of stages: more only add to it, so that with fewer a failure decides
+    nothing."""
+    enough = run["stages"] >= STAGES
+    return decision if decision is not False or enough else Undecided(f"{STAGES:,} stages, the paper's number")
+
+
 def fig1(run: Run) -> Any:
     """Figure 1: success of recovery against measurements and sparsity."""
     ns, Ks = run["ns"], run["Ks"]
@@ -60,7 +68,7 @@ def fig1(run: Run) -> Any:
         "a",
         "PGD and HT-SVRG recover more than IHT: beyond the interval in more than twice as many cells as less, and on "
         "the mean of all cells",
-        both(*(more[a] > 2 * less[a] and mean[a] > mean["IHT"] for a in ALGORITHMS[1:])),
+        with_all_stages(run, both(*(more[a] > 2 * less[a] and mean[a] > mean["IHT"] for a in ALGORITHMS[1:]))),
         compared={a: [share.value for share in each.values()] for a, each in shares.items()},
         cells_with_more_than_IHT=more,
         cells_with_less=less,
@@ -69,13 +77,14 @@ def fig1(run: Run) -> Any:
     )
     pairs = [Lead(shares[SVRG][at], shares["PGD"][at]) for at in places]
     apart = [pair for pair in pairs if at_least(pair) is False or at_most(pair) is False]
+    within = sum(abs(pair.value) <= 0.1 for pair in pairs)
     worst = max(pairs, key=lambda pair: abs(pair.value))
     run.claim(
         "b",
         "HT-SVRG performs comparably to PGD: its share is within 10 points of PGD's in at least 95% of the cells",
-        len([pair for pair in pairs if abs(pair.value) <= 0.1]) >= 0.95 * len(pairs),
+        with_all_stages(run, within >= 0.95 * len(pairs)),
         compared={a: [share.value for share in shares[a].values()] for a in ALGORITHMS},
-        cells_within_10_points=len([pair for pair in pairs if abs(pair.value) <= 0.1]),
+        cells_within_10_points=within,
         cells_apart_beyond_the_interval=len(apart),
         of=len(pairs),
         largest_difference=shown(worst),
@@ -108,7 +117,7 @@ def fig2(run: Run) -> Any:
     run.claim(
         "a",
         "HT-SVRG recovers at least 80% (to within 10 points) of the signals with K = 16 from n = 175",
-        None if here is None else at_least(here, 0.7),
+        None if here is None else with_all_stages(run, at_least(here, 0.7)),
         need="n = 175 and K = 16",
         success={a: shown(each[175, 16]) for a, each in table.items() if (175, 16) in each},
         stages=run["stages"],
@@ -117,7 +126,7 @@ def fig2(run: Run) -> Any:
     run.claim(
         "b",
         "n = 232 recovers signals with K <= 22 reliably (at least 95%)",
-        every(sure.values(), 0.95) if sure else None,
+        with_all_stages(run, every(sure.values(), 0.95)) if sure else None,
         need="n = 232 and K up to 22",
         success={a: {K: shown(table[a][232, K]) for K in sure} for a in table},
         most_stages=max(row["stages"] for row in rows),
@@ -167,7 +176,7 @@ def fig3(run: Run) -> Any:
     run.claim(
         "a",
         "the number of measurements is almost linear in K (R^2 above 0.95)",
-        min(line.rvalue**2 for line in fits.values()) > 0.95 if fits else None,
+        with_all_stages(run, min(line.rvalue**2 for line in fits.values()) > 0.95) if fits else None,
         need="more sparsities at which d measurements are enough",
         R2={name: line.rvalue**2 for name, line in fits.items()},
     )
@@ -189,7 +198,7 @@ def fig3(run: Run) -> Any:
     run.claim(
         "b",
         "the line of HT-SVRG is n = 1.7 K ln 256 + 33 at 95%, + 40 at 99%: slope within 20%, intercept within 15",
-        both(*decisions),
+        with_all_stages(run, both(*decisions)),
         **{
             f"{name}_at_{target:.0%}": f"n = {line.slope:.2f} K + {line.intercept:.0f}"
             for (name, target), (_, line) in lines.items()
@@ -202,7 +211,7 @@ def fig3(run: Run) -> Any:
     run.claim(
         "c",
         "the markers of HT-SVRG are almost on top of those of PGD: on average within 10 measurements",
-        both(at_most(Mean(gaps), 10.0), at_least(Mean(gaps), -10.0)),
+        with_all_stages(run, both(at_most(Mean(gaps), 10.0), at_least(Mean(gaps), -10.0))),
         compared={a: [table[a, K] for K in run["Ks"]] for a in ALGORITHMS},
         mean_difference=shown(Mean(gaps)),
         stages=run["stages"],
