@@ -1,0 +1,69 @@
+"""Compressed sensing for many signals at once against loops over one, written as in the paper, and the library."""
+
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+from sparsehtp.experiments.compressed_sensing import ht_svrg, projected_gradient, threshold
+
+D, N, K = 24, 16, 2
+
+
+def data(count=4):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((N, D)) / np.sqrt(N)
+    signals = np.zeros((count, D))
+    for row in signals:
+        row[rng.choice(D, K, replace=False)] = rng.standard_normal(K)
+    return A, signals
+
+
+def kept(z, k):
+    out = np.zeros_like(z)
+    best = np.argsort(-np.abs(z))[:k]
+    out[best] = z[best]
+    return out
+
+
+def test_the_threshold_keeps_the_largest_of_every_row():
+    z = np.random.default_rng(1).standard_normal((5, 9))
+    for k in (1, 4, 9):
+        new = z.copy()
+        threshold(new, k, np.empty_like(z))
+        np.testing.assert_array_equal(new, [kept(row, k) for row in z])
+
+
+@pytest.mark.parametrize("random_iterate", [False, True])
+def test_ht_svrg_is_the_loop_of_the_paper(random_iterate):
+    A, signals = data()
+    k, m, step, stages = 6, 20, 0.3, 7
+    found = ht_svrg(A, signals, k, m, step, stages, np.random.default_rng(3), random_iterate=random_iterate, trace=True)
+    rng, drawn = np.random.default_rng(3), []
+    for _ in range(stages):
+        number = int(rng.integers(m)) if random_iterate else m
+        drawn.append(rng.integers(N, size=number))
+    for s, signal in enumerate(signals):
+        y, x = A @ signal, np.zeros(D)
+        for stage in range(stages):
+            snapshot, mu = x.copy(), A.T @ (A @ x - y) / N
+            for i in drawn[stage]:
+                v = A[i] * (A[i] @ x - y[i]) - A[i] * (A[i] @ snapshot - y[i]) + mu
+                x = kept(x - step * v, k)
+            np.testing.assert_allclose(found.values[stage, s], 0.5 * np.sum((A @ x - y) ** 2), rtol=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
+def test_projected_gradients_are_those_of_the_library():
+    A, signals = data()
+    found = projected_gradient(A, signals, 6, 0.4, 300)
+    for s, signal in enumerate(signals):
+        model = sht.LinearModel(A, A @ signal)
+        solution = sht.solve(model, sht.Sparsity(6), sht.IHT(sht.ConstantStep(0.4 * N)), max_steps=300, throw=False)
+        assert (np.linalg.norm(solution.x - signal) < 1e-3) == found.success[s]
+    assert 0 < found.success.sum()
+
+
+def test_what_diverges_is_neither_found_nor_a_number_of_the_trace():
+    A, signals = data()
+    found = ht_svrg(A, signals, 6, 30, 50.0, 20, np.random.default_rng(0), random_iterate=False, trace=True)
+    assert found.diverged.all() and not found.success.any() and np.isnan(found.values[-1]).all()
