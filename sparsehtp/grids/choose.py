@@ -35,6 +35,7 @@ class Choice(NamedTuple):
         row: the chosen row of the path.
         scores: what decided: the `CrossValidation`, or the values of the `Criterion`, the mean (for a criterion: the
             sum) over several objectives.
+        rule: the rule that was asked for.
     """
 
     solution: Solution | tuple[Solution, ...]
@@ -43,6 +44,7 @@ class Choice(NamedTuple):
     refit: float
     row: int
     scores: CrossValidation | Criterion
+    rule: str
 
     @property
     def k(self) -> int:
@@ -169,8 +171,8 @@ def choose(
     selected = tuple(fit for fit, _ in fits)
     solutions: Any = selected if part is None else tuple(refitted for _, refitted in fits)
     if several:
-        return Choice(solutions, selected, paths, refit, row, scores)
-    return Choice(solutions[0], selected[0], paths[0], refit, row, scores)
+        return Choice(solutions, selected, paths, refit, row, scores, rule)
+    return Choice(solutions[0], selected[0], paths[0], refit, row, scores, rule)
 
 
 def _part(checkpoint: str | Folder | None, several: bool, number: int) -> str | Folder | None:

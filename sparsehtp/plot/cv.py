@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ..grids.choose import Choice
 from ..grids.cross_validation import CrossValidation
 from .style import LABEL_SIZE, PALETTE, REST, k_axis, mark_k, new_figure, set_title, tidy
 
@@ -15,7 +16,7 @@ NAMES = {
 MAX_LINES = 8  # values of l2 with a colour of their own
 
 
-def plot_cv(cv: CrossValidation | dict[str, Any], ax: Any = None) -> Any:
+def plot_cv(cv: CrossValidation | Choice | dict[str, Any], ax: Any = None) -> Any:
     """Mean held-out loss against k, one line per l2, with the best row and the one that the rule takes.
 
     Bands of one standard error are drawn for the l2 of these two rows only. Where the rule is "strong-ridge", the best
@@ -23,7 +24,7 @@ def plot_cv(cv: CrossValidation | dict[str, Any], ax: Any = None) -> Any:
     choice; where that is not everything, an inset shows the whole curves.
 
     Args:
-        cv: from `cross_validate`, or an estimator's `cv_results_`.
+        cv: from `cross_validate`, or from `choose` by folds, or an estimator's `cv_results_`.
         ax: axes to draw into; None: a new figure.
 
     Returns:
@@ -31,7 +32,12 @@ def plot_cv(cv: CrossValidation | dict[str, Any], ax: Any = None) -> Any:
 
     Raises:
         ImportError: without matplotlib.
+        ValueError: for a choice by a criterion.
     """
+    if isinstance(cv, Choice):
+        if not isinstance(cv.scores, CrossValidation):
+            raise ValueError(f"cv: was chosen by {cv.rule}, without folds; draw its path by plot_path.")
+        cv = cv.scores.table | {"rule": cv.rule, "row": cv.row}
     own_figure = ax is None
     ax = new_figure(9, 5).subplots() if ax is None else ax
     curves: list[Any] = []

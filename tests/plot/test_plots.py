@@ -405,3 +405,14 @@ def test_a_notebook_shows_a_figure():
     pytest.importorskip("matplotlib")
     figure = sht.plot.new_figure(2, 1)
     assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+def test_a_choice_is_drawn_with_the_row_that_its_rule_took():
+    X, y, _ = make_regression(60, 8, 3, seed=0)
+    model = sht.LinearModel(X, y, fit_intercept=True)
+    for rule in ("strong-ridge", "one_se", "best"):
+        choice = sht.choose(model, ks=range(5), l2s=[1e-3, 1.0], rule=rule, folds=3, solver=sht.HTP())
+        assert choice.rule == rule
+        assert plot_cv(choice).axes[0].get_title().endswith(f"takes k = {choice.k}")
+    with pytest.raises(ValueError, match="cv: was chosen by bic"):
+        plot_cv(sht.choose(model, ks=range(5), rule="bic", solver=sht.HTP()))
