@@ -19,7 +19,6 @@ from ..thresholds import AbstractThreshold
 from . import grid as _grid
 from .path import Path, path_of
 
-
 Scoring = Callable[[np.ndarray, np.ndarray, np.ndarray], float]  # (y, eta, weights) of held-out rows; smaller is better
 
 
@@ -157,7 +156,8 @@ def cross_validate(
     own = scoring if callable(scoring) else None
     if own is None and (scoring not in (None, "error") or (scoring == "error" and not _classifies(objective))):
         raise ValueError(
-            f'scoring: must be None, "error" for a classification loss, or a function (y, eta, weights), got {scoring!r}.'
+            'scoring: must be None, "error" for a classification loss, or a function (y, eta, weights), got '
+            f"{scoring!r}."
         )
     if own is not None and not hasattr(objective, "loss"):
         raise TypeError(f"scoring: {type(objective).__name__} has no linear predictors to give to a function.")
