@@ -7,12 +7,14 @@ import numpy as np
 
 from .._solve import solve
 from ..grids.choose import BY_FOLDS, choose
+from ..grids.cross_validation import Scoring
 from ..iteration.results import Solution
 from ..losses import Softmax
 from ..objectives import MultiResponse
 from ..thresholds import RowSparsity
 from ..thresholds.base import check_units, default_k_max
 from .padding import Padding
+from .parameters import Plan
 from .selection import default_ks
 
 
@@ -33,25 +35,25 @@ def fit_softmax(
     n_classes: int,
     weights: np.ndarray,
     *,
-    k: int | str,
-    l2: np.ndarray | None,
+    plan: Plan,
     default_l2: float,
     l2_grid: tuple[float, ...],
     folds: Any,
+    scoring: Scoring | None,
     keep: Any,
     solver: Any,
     max_steps: int | None,
     termination: Any,
-    rule: str,
     fit_intercept: bool,
     standardize: bool,
     key: jax.Array,
     padding: Padding,
 ) -> SoftmaxFit:
-    """Choose k (and l2, where it is None) by cross-validation if k is "cv", and fit all rows."""
-    n_keep = 0 if keep is None else len(keep)
-    if not isinstance(k, str):
-        check_units("k", k, None, n_keep, padding.p, "features")
+    """Choose k and l2 on folds where the plan says so, and fit all rows."""
+    n_keep, l2 = 0 if keep is None else len(keep), plan.l2
+    most = plan.k if plan.ks is None else plan.ks.max()
+    if most is not None:
+        check_units("k", most, None, n_keep, padding.p, "features")
     objective = MultiResponse(
         padding.design(X),
         padding.targets(code.astype(np.int32)),
@@ -63,14 +65,16 @@ def fit_softmax(
     )
     ending: dict[str, Any] = {"key": key, "max_steps": max_steps, "termination": termination, "throw": False}
     results, refit, solution = None, 1.0, None
-    if k == "cv":
-        ks = default_ks(len(code), X.shape[1] - n_keep)
+    if plan.rule is not None:
+        ks = default_ks(len(code), X.shape[1] - n_keep) if plan.ks is None else plan.ks
+        l2s = l2_grid if plan.l2s is None else plan.l2s
         choice: Any = choose(
             objective,
             RowSparsity(0, k_max=default_k_max(ks, padding.p - n_keep), keep=keep),
             ks,
-            padding.l2s(l2_grid if l2 is None else l2[None]),
-            rule=rule,
+            padding.l2s(l2s if l2 is None else l2[None]),
+            scoring=scoring,
+            rule=plan.rule,
             refit=None if l2 is None else 1.0,
             folds=folds,
             solver=solver,
@@ -78,9 +82,10 @@ def fit_softmax(
         )
         k, solution, refit = choice.k, choice.solution, choice.refit
         results = choice.scores.table
-        results |= {"rule": rule, "row": results[BY_FOLDS[rule]], "l2s": padding.user_l2(results["l2s"])}
+        results |= {"rule": plan.rule, "row": results[BY_FOLDS[plan.rule]], "l2s": padding.user_l2(results["l2s"])}
         objective = objective.reweighted(l2=choice.l2)
     else:
+        k = plan.k
         solution = solve(objective, RowSparsity(k, keep=keep), solver, **ending)
     bare: dict[str, Any] = {"key": None, "state": None}  # neither is kept
     solution = padding.solution(jax.tree.map(np.asarray, solution._replace(**bare)))

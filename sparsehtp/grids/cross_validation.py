@@ -155,13 +155,11 @@ def cross_validate(
         raise TypeError(f"objective: folds are sample weights, which this {type(objective).__name__} has none of.")
     own = scoring if callable(scoring) else None
     if own is None and (scoring not in (None, "error") or (scoring == "error" and not _classifies(objective))):
-        raise ValueError(
-            'scoring: must be None, "error" for a classification loss, or a function (y, eta, weights), got '
-            f"{scoring!r}."
-        )
+        known = 'None, "error" for a classification loss, or a function (y, eta, weights)'
+        raise ValueError(f"scoring: must be {known}, got {scoring!r}.")
     if own is not None and not hasattr(objective, "loss"):
         raise TypeError(f"scoring: {type(objective).__name__} has no linear predictors to give to a function.")
-    score = "predictors" if own else scoring
+    score: Any = "predictors" if own else scoring
     grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, search="folds", refit=refit, score=score)
     weights = host(objective.sample_weight)
     counts = _split(objective, folds, groups, grid.key)

@@ -42,7 +42,7 @@ def spoiled(array, value):
         (dict(l2=-1), "l2"),
         (dict(l2=np.nan), "l2"),
         (dict(l2="big"), "l2"),
-        (dict(l2=[1.0, 2.0]), "l2"),
+        (dict(l2=np.array([1.0, 2.0])), "l2"),
         (dict(loss="cubic"), "loss"),
         (dict(loss=None), "loss"),
         (dict(solver="newton"), "solver"),
