@@ -39,6 +39,8 @@ def spoiled(array, value):
         (dict(cv=[(range(10), [])]), "cv"),
         (dict(random_state="x"), "random_state"),
         (dict(k=1, keep=[0, 1, 2]), "k"),
+        (dict(bounds=(0, 0)), "bounds"),
+        (dict(bounds=(0, np.zeros(3))), "bounds"),
         (dict(l2=-1), "l2"),
         (dict(l2=np.nan), "l2"),
         (dict(l2="big"), "l2"),
