@@ -27,11 +27,12 @@ from ..grids.choose import BY_FOLDS, choose
 from ..grids.cross_validation import Scoring
 from ..grids.path import Path
 from ..iteration.results import FIRED, RESULTS, Solution
-from ..losses import AbstractLoss
+from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import LinearModel
 from ..thresholds import GroupSparsity, Sparsity
 from . import parameters, selection
 from .padding import Padding
+from .several import fit_shared
 
 # What certificates are computed from, beside the estimators, so that no pickle or saved file holds the data.
 _EVIDENCE: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -91,7 +92,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         k: Any = plan.k
         rule, l2, refit = plan.rule, plan.l2, 1.0
         solver = parameters.make_solver(self.solver)
-        max_steps = None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1)
+        max_steps = parameters.make_limit(self.max_iter)
         termination = parameters.make_termination(self.tol, loss, solver)
         seed = parameters.make_seed(self.random_state)
         counted = weights > 0
@@ -187,6 +188,41 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         _EVIDENCE[self] = padding, [(model, template, each) for model, each in zip(models, selected, strict=True)]
         return self._set_attributes(template, paths, solutions)
 
+    def _fit_shared(
+        self,
+        X: Any,
+        Y: np.ndarray,
+        loss: AbstractLoss | AbstractVectorLoss,
+        weights: Float[np.ndarray, "n"],
+        *,
+        groups: ArrayLike | None,
+        scoring: Scoring | None,
+    ) -> list[RESULTS]:
+        """The same for k features that all responses, or all classes of a softmax, share."""
+        plan = parameters.make_plan(self.k, self.l2, self.rule, self.one_se)
+        seed, counted = parameters.make_seed(self.random_state), weights > 0
+        folds = None
+        if plan.by_folds:
+            folds = selection.make_folds(self.cv, Y, counted, loss.classification, seed, groups)
+            if folds is None:
+                raise ValueError("k: cross-validation needs two samples (of every class); pass an integer.")
+        X, Y, weights = X[counted], Y[counted], weights[counted]
+        with disk_cache(), jax.enable_x64(X.dtype == np.float64):
+            fit = fit_shared(self, X, Y, loss, weights, plan, folds, scoring, seed)
+        solution: Any = fit.solution
+        self.coef_, self.intercept_ = solution.x.T, solution.intercept
+        self.support_ = np.zeros(X.shape[1], bool)
+        self.support_[solution.support.idx[solution.support.mask]] = True
+        self.k_, self.l2_, self.refit_l2_, self.cv_results_ = fit.k, fit.l2, fit.refit_l2, fit.results
+        self.path_, self._certificates = fit.path, None
+        self.n_iter_ = int(solution.num_steps)
+        result = RESULTS(int(solution.result))
+        rows = self.n_iter_ - (result is RESULTS.nonfinite)
+        self.history_ = {name: column[:rows] for name, column in solution.history._asdict().items()}
+        self.objective_value_, self.result_ = float(solution.value), result.name
+        self.fired_ = FIRED(int(solution.fired)).sentence
+        return [result]
+
     def _set_attributes(self, threshold: Any, paths: list[Path] | None, solutions: list[Solution]) -> list[RESULTS]:
         results = [RESULTS(int(each.result)) for each in solutions]
         self.support_ = np.zeros(solutions[0].x.size, bool)
@@ -196,7 +232,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 chosen = threshold.table[chosen][threshold.filled[chosen]]
             self.support_[chosen] = True
         self.coef_ = np.stack([each.x for each in solutions])
-        self.intercept_: Any = np.array([each.intercept for each in solutions])
+        self.intercept_ = np.array([each.intercept for each in solutions])
         self.n_iter_ = max(int(each.num_steps) for each in solutions)
         histories = []
         for each, result in zip(solutions, results, strict=True):

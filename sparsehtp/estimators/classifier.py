@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any, Self
 
-import jax
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 from scipy.special import log_expit, log_softmax, logsumexp
@@ -12,17 +11,12 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 
-from .._cache import disk_cache
-from .._types import ArrayLike, seeded
-from ..iteration.results import FIRED, RESULTS
-from ..losses import AbstractLoss, Logistic
+from .._types import ArrayLike
+from ..losses import AbstractLoss, Logistic, Softmax
 from ..solvers import AbstractSolver
-from . import parameters, selection
 from .base import SparseLinearModel
-from .padding import Padding
 from .parameters import make_loss
 from .scoring import make_scoring
-from .softmax import fit_softmax
 
 
 def _has_probabilities(model: Any) -> bool:
@@ -50,8 +44,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             features in noise; else 0.001, so that coefficients are determined where the classes can be separated.
             Scikit-learn's C is 1 / (n l2).
         loss: "logistic", "smoothed_hinge", "hinge", "softmax", or a loss instance. "softmax" is for more than two
-            classes (two are the logistic loss), k an integer or "cv", without groups, signs or bounds; it has no path_
-            and no certificate_.
+            classes (two are the logistic loss), without groups, signs or bounds; it has no certificate_.
         solver: "auto" (`BestSubset`, `IHT` with decreasing steps where the loss is not smooth, `HTP` for more
             coefficients than `BestSubset` takes), "best_subset", "forward", "foba", "htp", "iht", "grasp",
             "subspace_pursuit", or a solver instance. Where "auto" means `BestSubset`, k is chosen from quicker fits:
@@ -197,7 +190,11 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         code = self._encode(y)
         weights = self._class_weights(y, code, weights)
         if self._is_softmax() and self.classes_.size > 2:
-            return self._fit_softmax(X, code, weights, groups)
+            scoring = make_scoring(self.scoring, self, lambda y: self.classes_[y.astype(int)])
+            shared = Softmax(self.classes_.size)
+            code = code.astype(np.int32)
+            self._warn_results(self._fit_shared(X, code, shared, weights, groups=groups, scoring=scoring))
+            return self
         against = [1] if self.classes_.size == 2 else range(self.classes_.size)
         signs = [np.where(code == one, 1.0, -1.0) for one in against]
         if self.scoring is not None and len(signs) > 1:
@@ -217,61 +214,6 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
 
     def _is_softmax(self) -> bool:
         return isinstance(self.loss, str) and self.loss == "softmax"
-
-    def _fit_softmax(
-        self, X: Any, code: Int[np.ndarray, "n"], weights: Float[np.ndarray, "n"], groups: ArrayLike | None
-    ) -> Self:
-        for name, default in (("groups", None), ("positive", False), ("bounds", None)):
-            if getattr(self, name) is not default:
-                raise ValueError(f'{name}: cannot be combined with loss="softmax"; leave it out.')
-        plan = parameters.make_plan(self.k, self.l2, self.rule, self.one_se)
-        if plan.rule is not None and not plan.by_folds:
-            raise ValueError(f'k: loss="softmax" is chosen on folds or given, not by {plan.rule}.')
-        counted = weights > 0
-        solver, seed = parameters.make_solver(self.solver), parameters.make_seed(self.random_state)
-        names = list(getattr(self, "feature_names_in_", ()))
-        keep = parameters.make_threshold(None, self.keep, False, None, X.shape[1], names).keep
-        folds = None
-        if plan.by_folds:
-            folds = selection.make_folds(self.cv, code, counted, True, seed, groups)
-            if folds is None:
-                raise ValueError("k: cross-validation needs two samples of every class; pass an integer.")
-        X, code, weights = X[counted], code[counted], weights[counted]
-        scoring = make_scoring(self.scoring, self, lambda y: self.classes_[y.astype(int)])
-        with disk_cache(), jax.enable_x64(X.dtype == np.float64):
-            fit = fit_softmax(
-                X,
-                code,
-                self.classes_.size,
-                weights,
-                plan=plan,
-                default_l2=self._default_l2,
-                l2_grid=self._l2_grid,
-                folds=folds,
-                scoring=scoring,
-                keep=keep,
-                solver=solver,
-                max_steps=None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1),
-                termination=parameters.make_termination(self.tol, Logistic(), solver),
-                fit_intercept=self.fit_intercept,
-                standardize=self.standardize,
-                key=seeded(seed),
-                padding=Padding(X.shape[0], X.shape[1], parameters.pads(solver), plan.l2_by_feature),
-            )
-        solution: Any = fit.solution
-        self.coef_, self.intercept_ = solution.x.T, solution.intercept
-        self.support_ = np.zeros(X.shape[1], bool)
-        self.support_[solution.support.idx[solution.support.mask]] = True
-        self.k_, self.l2_, self.refit_l2_, self.cv_results_ = fit.k, fit.l2, fit.refit_l2, fit.results
-        self.path_ = self._certificates = None
-        self.n_iter_ = int(solution.num_steps)
-        result = RESULTS(int(solution.result))
-        rows = self.n_iter_ - (result is RESULTS.nonfinite)
-        self.history_ = {name: column[:rows] for name, column in solution.history._asdict().items()}
-        self.objective_value_, self.result_ = float(solution.value), result.name
-        self.fired_ = FIRED(int(solution.fired)).sentence
-        self._warn_results([result])
-        return self
 
     def _encode(self, y: np.ndarray) -> Int[np.ndarray, "n"]:
         """0, 1, ... for the classes; sets `classes_`."""

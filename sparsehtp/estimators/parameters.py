@@ -135,16 +135,21 @@ def pads(solver: AbstractSolver | None) -> bool:
     return solver is None or type(solver) in SOLVERS.values()
 
 
-def make_termination(tol: Any, loss: AbstractLoss, solver: AbstractSolver | None) -> AbstractTermination | None:
+def make_termination(tol: Any, loss: Any, solver: AbstractSolver | None) -> AbstractTermination | None:
     """Stopping criteria for a tolerance; None: the solver's own."""
     if tol is None:
         return None
     if isinstance(tol, bool) or not isinstance(tol, numbers.Real) or not 0 < float(tol) < np.inf:
         raise ValueError(f"tol: needs a positive number, got {tol!r}.")
     tol = float(tol)
-    if isinstance(solver, IHT) or not loss.twice_differentiable:
+    if isinstance(solver, IHT) or not getattr(loss, "twice_differentiable", True):
         return (SmallStep(tol) & SmallGradient(tol)) | Cycle()
     return None  # the others are exact on their support
+
+
+def make_limit(max_iter: Any) -> int | None:
+    """A step limit; None: the solver's."""
+    return None if max_iter is None else check_count("max_iter", max_iter, 1)
 
 
 def make_l2(l2: Any) -> np.ndarray | None:

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils import check_array, check_consistent_length
 
 from .._cache import disk_cache
 from .._types import ArrayLike
@@ -26,7 +26,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         min_{w, b} (1/W) sum_i s_i l(x_i'w + b, y_i) + (1/2) l2 sum_j (sd_j w_j)^2   subject to ||w||_0 <= k
 
     with the sample weights s_i, their sum W, and sd_j = 1 unless `standardize`. Coefficients are in original
-    units.
+    units. With y of shape (n, t) the loss is summed over t responses and w_j is the vector of a feature's coefficients:
+    all responses share the k features (without groups, signs or bounds, and without certificate_).
 
     Args:
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
@@ -73,8 +74,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             support and ignore it. None: by dtype, see `SmallStep` and `SmallGradient`.
 
     Attributes:
-        coef_: (p,) coefficients; zero outside `support_`.
-        intercept_: float.
+        coef_: (p,) coefficients, or (t, p) of t responses; zero outside `support_`.
+        intercept_: float, or (t,).
         support_: (p,) mask of the chosen features, whose coefficients may be zero.
         k_, l2_: the values that the features were chosen with.
         refit_l2_: the ridge strength of the coefficients; less than l2_ after "strong-ridge".
@@ -112,8 +113,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         >>> model.k_, model.get_feature_names_out(), model.certificate_.statement
     """
 
-    coef_: Float[np.ndarray, "p"]
-    intercept_: float
+    coef_: Float[np.ndarray, "*t p"]
+    intercept_: float | Float[np.ndarray, "t"]
     _default_l2 = 1e-6
     _l2_grid = (1e-6, 1e-2, 1e-1, 1.0)
 
@@ -164,24 +165,29 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         Args:
             X: (n, p) array, data frame or sparse matrix, float32 or float64; a dense one that is contiguous by feature
                 avoids a copy, a sparse one stays sparse (standardised implicitly).
-            y: (n,) targets.
+            y: (n,) targets, or (n, t) for t responses.
             sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
             groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
                 of the constructor.) None: none.
         """
         loss = self._loss()
-        X, y, weights = self._validate(X, y, sample_weight, y_numeric=True)
+        X, y, weights = self._validate(X, y, sample_weight, y_numeric=True, multi_output=True)
         scoring = make_scoring(self.scoring, self, lambda y: y)
-        results = self._fit(X, y, [y], weights, loss, groups=groups, scoring=scoring)
-        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # type: ignore[index]  # an array till here
+        if y.ndim == 2 and y.shape[1] > 1:
+            results = self._fit_shared(X, y.astype(X.dtype), loss, weights, groups=groups, scoring=scoring)
+        else:
+            one = y.reshape(-1)
+            results = self._fit(X, one, [one], weights, loss, groups=groups, scoring=scoring)
+            if y.ndim == 1:
+                self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # type: ignore[index]
         self._warn_results(results)
         return self
 
-    def predict(self, X: ArrayLike) -> Float[np.ndarray, "n"]:
-        """(n,) predicted means: the loss's `mean` of the linear predictor (its exponential for the Poisson loss)."""
+    def predict(self, X: ArrayLike) -> Float[np.ndarray, "n *t"]:
+        """(n,) or (n, t) predicted means: the loss's `mean` of the linear predictor (for Poisson its exponential)."""
         eta = self._predictor(X)
         with disk_cache():
-            return predicted(self._loss(), eta)
+            return predicted(self._loss(), eta.ravel()).reshape(eta.shape)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R2 of the predictions, or for another loss than the squared one D2, the share of its deviance explained.
@@ -190,7 +196,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
         Args:
             X: (n, p) features.
-            y: (n,) targets.
+            y: (n,) targets, or (n, t): the mean over the responses is taken.
             sample_weight: (n,) weights s_i >= 0; None: one.
 
         Returns:
@@ -204,11 +210,18 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         if loss.quadratic:
             return super().score(X, y, sample_weight)
         eta = self._predictor(X)
-        y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         check_consistent_length(eta, y)
         loss.check_targets(y)
+        weights = check_weights(sample_weight, eta)
+        pairs = zip(eta.reshape(len(eta), -1).T, y.reshape(len(eta), -1).T, strict=True)
         with disk_cache():
-            return d2_score(loss, eta, y, check_weights(sample_weight, eta))
+            return float(np.mean([d2_score(loss, *pair, weights) for pair in pairs]))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def _loss(self) -> AbstractLoss:
         return make_loss(self.loss, LOSSES, classification=False)
