@@ -16,7 +16,7 @@ from ..solvers import SAGAHT, SVRGHT
 from ..steps import ConstantStep
 from ..thresholds import Sparsity
 from .compressed_sensing import ht_svrg
-from .figures import panels
+from .figures import legend_below, panels
 from .grahtp import digits
 from .run import Run, taken
 from .tight import problem, with_all_stages
@@ -202,7 +202,8 @@ def fig78(run: Run) -> Any:
             "step": float(step),
             "wrong": digits((np.where(X_test @ w > 0, 1, -1) != y_test).astype(int)),
             "values": [float(f"{value:.6g}") for value in values],
-            "w": [float(f"{weight:.3g}") for weight in w],
+            "pixels": np.flatnonzero(w).tolist(),
+            "w": [float(f"{weight:.3g}") for weight in w[w != 0]],
         }
 
     pairs, ks = [tuple(each) for each in run["pairs"]], run["ks"]
@@ -248,9 +249,10 @@ def fig78(run: Run) -> Any:
     figure, axes = panels(len(pairs), len(ks) + 2, 1.9, 1.9)
     for row, p in zip(axes, pairs, strict=True):
         for ax, k in zip(row, ks, strict=False):
-            image = np.array(table["HT-SVRG", p, k]["w"]).reshape(28, 28)
+            image, cell = np.zeros(784), table["HT-SVRG", p, k]
+            image[cell["pixels"]] = cell["w"]
             top = np.abs(image).max() or 1.0
-            ax.imshow(image, cmap="RdBu", vmin=-top, vmax=top)
+            ax.imshow(image.reshape(28, 28), cmap="RdBu", vmin=-top, vmax=top)
             ax.set_xticks([])
             ax.set_yticks([])
             ax.set_title(f"{p[0]}/{p[1]}, k = {k}", fontsize=8)
@@ -262,5 +264,5 @@ def fig78(run: Run) -> Any:
         row[-2].set_title("F per stage", fontsize=8)
         row[-1].plot(ks, [100 - 100 * wrong["HT-SVRG", p, k].mean() for k in ks], marker="o", markersize=3)
         row[-1].set_title("accuracy (%)", fontsize=8)
-    axes[0, -2].legend(frameon=False, fontsize=6)
+    legend_below(figure, axes[0, -2])
     return figure
