@@ -26,7 +26,7 @@ from ..thresholds import Sparsity
 from .figures import STYLE, panels
 from .hsg import climb
 from .run import Run
-from .verdicts import ALPHA, Decision, Mean, both, every
+from .verdicts import ALPHA, Mean, every
 
 DUALS = ("DIHT", "SDIHT")
 BATCH = 10
@@ -238,42 +238,32 @@ def _figure(run: Run, smooth: bool) -> Any:
     middle = [row for row in rows if row["l0"] == 1.0]
     largest = [row for row in rows if row["k"] == max(run["ks"][row["data"]])]
 
-    def claim(letter: str, text: str, holds: Decision, at: list[dict[str, Any]], measure: str, *leads: Any) -> None:
+    def claim(
+        letter: str, text: str, at: list[dict[str, Any]], measure: str, own: Any, others: Any, factor: float = 1
+    ) -> None:
+        leads = _leads(at, measure, own, others)
         left = {f"{r['data']} k = {r['k']} lam0 = {r['l0']:g}": r["left_by_one_threshold"] for r in at}
         run.claim(
             letter,
             text,
-            holds,
-            compared={a: [row[measure][a] for row in at] for a in at[0][measure]},
+            every(leads.values(), np.log(factor)),
+            compared={a: [row[measure][a] for row in at] for a in (*own, *others)},
             solved=[name for name, share in left.items() if share <= run["tolerance"]],
-            ratios={name: _ratio(lead) for each in leads for name, lead in each.items()},
+            times_sooner={name: _ratio(lead) for name, lead in leads.items()},
             left_by_one_threshold=min(left.values()),
             lowest_loss_of_all=Counter(min(row["lowest"], key=row["lowest"].__getitem__) for row in at),
         )
 
-    loss = _leads(middle, "to_loss", DUALS, primal)
-    inner = _leads(middle, "to_loss", ["SDIHT"], ["DIHT"])
     within = f"within {run['tolerance']:.0%} of the decrease to the lowest loss that any method finds"
-    claim(
-        "a",
-        f"at lam0 = 1 DIHT and SDIHT, each of them, come {within} before all primal methods, for every k",
-        every(loss.values()), middle, "to_loss", loss,
-    )  # fmt: skip
-    claim("b", "SDIHT gets there before DIHT, for every k", every(inner.values()), middle, "to_loss", inner)
-    error, inner = _leads(rows, "to_error", DUALS, primal), _leads(rows, "to_error", ["SDIHT"], ["DIHT"])
-    claim(
-        "c",
-        "DIHT and SDIHT, each of them, reach a test error that all methods reach before all primal ones, and SDIHT "
-        "before DIHT, for every lam0 and k",
-        both(every(error.values()), every(inner.values())), rows, "to_error", error, inner,
-    )  # fmt: skip
-    epochs = _leads(largest, "epochs_to_gap", ["SDIHT"], ["DIHT"])
+    accurate = "a test error that all methods reach"
+    dual = "DIHT and SDIHT, each of them, come"
+    claim("a", f"{dual} {within} before all primal methods, at lam0 = 1, for every k", middle, "to_loss", DUALS, primal)
+    claim("b", "SDIHT comes there before DIHT, at lam0 = 1, for every k", middle, "to_loss", ["SDIHT"], ["DIHT"])
+    claim("c", f"{dual} to {accurate} before all primal ones, for every lam0 and k", rows, "to_error", DUALS, primal)
+    claim("d", f"SDIHT comes to {accurate} before DIHT, for every lam0 and k", rows, "to_error", ["SDIHT"], ["DIHT"])
     much = 2 if smooth else 1
-    claim(
-        "d",
-        f"to a gap that both reach DIHT takes more than {much} times SDIHT's epochs, for every lam0",
-        every(epochs.values(), np.log(much)), largest, "epochs_to_gap", epochs,
-    )  # fmt: skip
+    text = f"DIHT takes more than {much} times SDIHT's epochs to a gap that both reach, for every lam0"
+    claim("e", text, largest, "epochs_to_gap", ["SDIHT"], ["DIHT"], much)
     return _panels(run, rows, tuple(FIRST[smooth]))
 
 
@@ -289,14 +279,14 @@ def _panels(run: Run, rows: list[dict[str, Any]], algorithms: tuple[str, ...]) -
     figure, axes = panels(3, len(columns))
     for column, (data, k) in zip(axes.T, columns, strict=True):
         here = [row for row in rows if (row["data"], row["k"]) == (data, k)]
-        shown_ = {row["l0"]: row["curves"] for row in here if row["copy"] == 0}
+        drawn = {row["l0"]: row["curves"] for row in here if row["copy"] == 0}
         for a in algorithms:
-            seconds, _, value, _, _ = shown_[1.0][a]
+            seconds, _, value, _, _ = drawn[1.0][a]
             colour, marker = STYLE[a]
             column[0].plot(seconds, np.minimum.accumulate(value), color=colour, label=a)
             times = [[row["to_error"][a] for row in here if row["l0"] == l0] for l0 in run["l0s"]]
             column[1].plot(run["l0s"], np.exp(np.log(times).mean(1)), color=colour, marker=marker, markersize=4)
-        for (l0, curves), a in itertools.product(shown_.items(), DUALS):
+        for (l0, curves), a in itertools.product(drawn.items(), DUALS):
             _, epochs, _, gap, _ = curves[a]
             style = ("-", "--", ":")[run["l0s"].index(l0) % 3]
             column[2].plot(epochs, gap, style, color=STYLE[a][0], label=f"lam0 = {l0:g}" if a == "DIHT" else None)

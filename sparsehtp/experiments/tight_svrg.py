@@ -156,7 +156,7 @@ def fig5(run: Run) -> Any:
     return figure
 
 
-PRINTED = "HT-SVRG, step as printed"
+PRINTED = "HT-SVRG, printed step"
 
 
 @program(static_argnames=("algorithm", "k", "stages"))
@@ -259,7 +259,7 @@ def fig78(run: Run) -> Any:
         for (algorithm, digit, k), curve in values.items():
             if digit == p:
                 style = {} if algorithm == "HT-SVRG" else {"linestyle": ":" if algorithm == "HT-SAGA" else "--"}
-                label = f"k = {k}" if algorithm == "HT-SVRG" else f"{algorithm}, k = {k}"
+                label = f"k = {k}" if algorithm == "HT-SVRG" else f"{algorithm.removeprefix('HT-SVRG, ')}, k = {k}"
                 row[-2].plot(np.arange(1, curve.size + 1), curve, label=label, linewidth=1, **style)
         row[-2].set_title("F per stage", fontsize=8)
         row[-1].plot(ks, [100 - 100 * wrong["HT-SVRG", p, k].mean() for k in ks], marker="o", markersize=3)
