@@ -86,7 +86,8 @@ class AbstractDualAscent(AbstractSolver):
         smooth = mu > 0
         flat = 1 / (state_norm + mu)
         falling = blocks * self.scale / (jnp.where(smooth, mu, 1) * (t + 2.0))
-        # Without strong concavity, c / sqrt(t + 2) beats the paper's c / (t + 2).
+        # Without strong concavity: on text, with tuned steps, the paper's c / (t + 2) left 1.2 to 5 times this one's gap
+        # in batches, and about the same in blocks.
         falling = jnp.where(smooth, falling, self.scale * jnp.sqrt(blocks / (t + 2.0)))
         if self.step_rule == "capped":
             return jnp.minimum(flat, falling)
@@ -192,7 +193,8 @@ class SDIHT(AbstractDualAscent):
         step, scale, polish: see `DIHT`; "capped" bounds a block's curvature by that of its rows, and "theorem15" is
             m / (mu (t + 2)) over m blocks with t counting blocks ([DIHT] Theorem 19); "theorem17" is Theorem 22's.
         sampling: "shuffled": the above; "paper": one partition for all epochs, the samples in their order, of which
-            every update draws a block, so that an epoch misses some and meets others twice.
+            every update draws a block, so that an epoch misses some and meets others twice. On text (hinge loss, tuned
+            steps, 20 epochs) its duality gap was 1.15 times that of "shuffled" with n > p, and 6.5 times with n < p.
 
     Guarantee: as `DIHT`, in expectation (Theorem 19). Where the top k are tied at the dual optimum, so that D has a
     kink there and the gap is open, the error falls like the step, 1 / epochs: 1e-4 relative took some thousand epochs.
