@@ -86,8 +86,8 @@ class AbstractDualAscent(AbstractSolver):
         smooth = mu > 0
         flat = 1 / (state_norm + mu)
         falling = blocks * self.scale / (jnp.where(smooth, mu, 1) * (t + 2.0))
-        # Without strong concavity: on text, with tuned steps, the paper's c / (t + 2) left 1.2 to 5 times this one's gap
-        # in batches, and about the same in blocks.
+        # Without strong concavity: on text, with tuned steps, the paper's c / (t + 2) left 1.2 to 5 times the gap
+        # of this one in batches, and about the same in blocks.
         falling = jnp.where(smooth, falling, self.scale * jnp.sqrt(blocks / (t + 2.0)))
         if self.step_rule == "capped":
             return jnp.minimum(flat, falling)
