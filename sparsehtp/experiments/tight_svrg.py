@@ -208,8 +208,8 @@ def fig78(run: Run) -> Any:
 
     pairs, ks = [tuple(each) for each in run["pairs"]], run["ks"]
     cells = [{"first": a, "second": b, "k": k, "algorithm": "HT-SVRG"} for a, b in pairs for k in ks]
-    for algorithm, some_ks in ((PRINTED, run["printed_ks"]), ("HT-SAGA", [70])):
-        cells += [{"first": a, "second": b, "k": k, "algorithm": algorithm} for a, b in pairs for k in some_ks]
+    cells += [{"first": a, "second": b, "k": k, "algorithm": PRINTED} for a, b in pairs for k in run["printed_ks"]]
+    cells += [{"first": a, "second": b, "k": 70, "algorithm": "HT-SAGA"} for a, b in pairs[: run["saga_pairs"]]]
     table = {(row["algorithm"], (row["first"], row["second"]), row["k"]): row for row in run.map(fit, cells)}
     values = {place: np.array(row["values"], float) for place, row in table.items()}
     wrong = {place: np.array([int(c) for c in row["wrong"]]) for place, row in table.items()}
@@ -244,7 +244,7 @@ def fig78(run: Run) -> Any:
         all(np.all(np.diff(each) < 0) for each in ends.values()),
         compared={k: [each[i] for each in ends.values()] for i, k in enumerate(ks)},
         lowest={f"{a}/{b}": each for (a, b), each in ends.items()},
-        HT_SAGA_at_70={f"{a}/{b}": values["HT-SAGA", (a, b), 70].min() for a, b in pairs},
+        HT_SAGA_at_70={f"{a}/{b}": values["HT-SAGA", (a, b), 70].min() for a, b in pairs[: run["saga_pairs"]]},
     )
     figure, axes = panels(len(pairs), len(ks) + 2, 1.9, 1.9)
     for row, p in zip(axes, pairs, strict=True):
