@@ -228,14 +228,16 @@ def fig78(run: Run) -> Any:
         share={a: shown(share) for a, share in settled.items()},
         median_part_left={a: float(np.median(each)) for a, each in left.items()},
     )
-    gain = {p: Mean(wrong["HT-SVRG", p, 70] - wrong["HT-SVRG", p, ks[-1]]) for p in pairs}
+    losses = {a: {p: Mean(wrong[a, p, 70] - wrong[a, p, ks[-1]]) for p in pairs} for a in ("HT-SVRG", PRINTED)}
+    accurate = [every([Mean(-np.asarray(each.draws)) for each in lost.values()], -0.01) for lost in losses.values()]
     run.claim(
         "b",
-        f"k = 70 is as accurate as k = {ks[-1]} to within 1 point, for every pair",
-        every([Mean(-np.asarray(each.draws)) for each in gain.values()], -0.01),
-        compared={k: [wrong["HT-SVRG", p, k].mean() for p in pairs] for k in (70, ks[-1])},
-        lost={f"{a}/{b}": shown(each) for (a, b), each in gain.items()},
-        accuracy_at_70={f"{a}/{b}": 1 - wrong["HT-SVRG", (a, b), 70].mean() for a, b in pairs},
+        f"k = 70 is as accurate as k = {ks[-1]} to within 1 point, for every pair, by the formula's step or the "
+        "printed one",
+        True in accurate or next((each for each in accurate if each is not False), False),
+        compared={k: [wrong[PRINTED, p, k].mean() for p in pairs] for k in (70, ks[-1])},
+        lost={a: {f"{m}/{n}": shown(each) for (m, n), each in lost.items()} for a, lost in losses.items()},
+        accuracy_at_70={a: {f"{m}/{n}": 1 - wrong[a, (m, n), 70].mean() for m, n in pairs} for a in losses},
     )
     ends = {p: [values["HT-SVRG", p, k].min() for k in ks] for p in pairs}
     run.claim(
