@@ -1,0 +1,84 @@
+"""The Tweedie loss."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._types import ArrayLike, is_concrete
+from .base import AbstractLoss
+
+SERIES = 3e-4  # below it four terms of the exponential series are exact in float64
+
+
+class Tweedie(AbstractLoss):
+    """Half the Tweedie deviance with a log link, for targets y >= 0 with many zeros and variance mean^power.
+
+        l(eta, y) = (exp((2 - q) eta) - 1) / (2 - q) - y (exp((1 - q) eta) - 1) / (1 - q)
+
+    for power q in [1, 2], up to a function of y: in between the sum of a Poisson number of gamma variables (claims,
+    rainfall); at q = 1 it is `Poisson` less 1, and at q = 2, for y > 0, `Gamma` less y, without their conjugates. Outside
+    of [1, 2] it is not convex. The derivative is not Lipschitz, so a constant step size has no guarantee; the line
+    searches (`Backtracking`, `Normalised`) are used instead. There is no conjugate in closed form, so that certificates
+    have no lower bound.
+
+    Args:
+        power: q, at least 1 and at most 2.
+
+    Raises:
+        ValueError: if power is not in [1, 2].
+    """
+
+    power: Float[Array, ""] | float
+
+    def __init__(self, power: ArrayLike = 1.5) -> None:
+        self.power = power
+
+    def __check_init__(self) -> None:
+        power = self.power
+        if is_concrete(power) and not (np.ndim(power) == 0 and 1 <= power <= 2):
+            raise ValueError(f"power: must be a number from 1 to 2, where the loss is convex, got {power}.")
+
+    def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return _integral(2 - self.power, eta) - y * _integral(1 - self.power, _where_counted(eta, y))
+
+    def derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return jnp.exp((2 - self.power) * eta) - y * jnp.exp((1 - self.power) * _where_counted(eta, y))
+
+    def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        up, down = 2 - self.power, self.power - 1
+        return up * jnp.exp(up * eta) + down * (y * jnp.exp(-down * _where_counted(eta, y)))
+
+    @property
+    def smoothness(self) -> Float[Array, ""] | float:
+        return float("inf")
+
+    def mean(self, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return jnp.exp(eta)
+
+    def draw_targets(self, eta: Float[np.ndarray, "*n"], rng: np.random.Generator) -> Float[np.ndarray, "*n"]:
+        q, mean, dispersion = float(self.power), np.exp(np.clip(eta, -3, 3)), 0.5
+        if q == 1:
+            return rng.poisson(mean).astype(float)
+        if q == 2:
+            return rng.gamma(2, mean / 2)
+        number = rng.poisson(mean ** (2 - q) / ((2 - q) * dispersion))
+        return rng.gamma(number * (2 - q) / (q - 1), dispersion * (q - 1) * mean ** (q - 1))
+
+    def check_targets(self, y: np.ndarray) -> None:
+        positive = is_concrete(self.power) and self.power == 2
+        if np.any(y < 0) or (positive and np.any(y == 0)):
+            least = "> 0 for power 2" if positive else ">= 0"
+            raise ValueError(f"y: Tweedie needs targets {least}; use Squared or Huber for real targets.")
+
+
+def _where_counted(eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """eta where y > 0, else 0: where y = 0 its exponential may be infinite."""
+    return jnp.where(y > 0, eta, 0)
+
+
+def _integral(rate: Float[Array, ""] | float, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """(exp(rate eta) - 1) / rate, and eta for rate 0, with derivatives in both."""
+    x = rate * eta
+    small = jnp.abs(x) < SERIES
+    series = eta * (1 + x / 2 * (1 + x / 3 * (1 + x / 4)))
+    return jnp.where(small, series, jnp.expm1(x) / jnp.where(small, 1, rate))
