@@ -20,7 +20,7 @@ from ..io import describe_device, versions
 from ..plot import plot_coefficients, plot_cv, plot_history, plot_predictions, plot_proof, plot_swap_gains
 from ..plot.style import STANDARDIZED
 from .caveats import add_substitutes, caveat
-from .common import check_outputs, check_provable, encode, features, fitting, name_of, one_sentence, plotting
+from .common import check_outputs, check_provable, encode, features, fitting, loss_of, name_of, one_sentence, plotting
 from .files import Writer, as_csv, as_images, as_json, write_files
 from .html import fit_report
 from .options import Options
@@ -155,11 +155,12 @@ def fit_estimator(split: Split, options: Options) -> Any:
 def make_estimator(options: Options) -> Any:
     """The estimator of these settings, not fitted."""
     problem = options.problem
-    kind = sht.SparseRegressor if problem.loss in ("squared", "huber", "poisson") else sht.SparseClassifier
+    loss = loss_of(problem)
+    kind = sht.SparseClassifier if loss.classification else sht.SparseRegressor
     return kind(
         k=int(options.k) if options.k.isdecimal() else options.k,
         l2="auto" if options.l2 is None else options.l2,
-        loss=name_of(problem.loss),
+        loss=name_of(problem.loss) if problem.loss_parameter is None else loss,
         solver=name_of(problem.solver),
         fit_intercept=problem.intercept,
         standardize=problem.standardize,
@@ -194,6 +195,7 @@ def describe(data: Data | TableData, split: Split, estimator: Any, options: Opti
         "k": estimator.k_,
         "chosen_by": None if options.k.isdecimal() else options.k,
         "loss": options.problem.loss,
+        "loss_parameter": options.problem.loss_parameter,
         "solver": options.problem.solver,
         "l2": float(estimator.l2_),
         "refit_l2": float(estimator.refit_l2_),

@@ -48,7 +48,18 @@ Dummies = Annotated[
     bool, typer.Option("--dummies", help="Text columns become columns of 0 and 1 that are chosen together.")
 ]
 Id = Annotated[str | None, typer.Option("--id", help="Column that names the rows, no feature.", metavar="COL")]
-Loss = Annotated[LossName, typer.Option(help="logistic and the hinges take any two labels; poisson takes counts.")]
+Loss = Annotated[
+    LossName,
+    typer.Option(help="logistic and the hinges take any two labels, poisson and negative-binomial counts."),
+]
+LossParameter = Annotated[
+    float | None,
+    typer.Option(
+        help="delta of huber, level of quantile, dispersion of negative-binomial, power of tweedie, gamma of "
+        "smoothed-hinge.",
+        show_default="the library's",
+    ),
+]
 Solver = Annotated[SolverName, typer.Option(help="auto: best-subset; iht for the hinge.")]
 Standardize = Annotated[
     bool, typer.Option("--standardize/--no-standardize", help="Scale features to unit deviation for the fit.")
@@ -228,6 +239,7 @@ def fit(
         ),
     ] = FIT.k,
     loss: Loss = PROBLEM.loss,
+    loss_parameter: LossParameter = PROBLEM.loss_parameter,
     solver: Solver = PROBLEM.solver,
     l2: Annotated[
         float | None,
@@ -266,7 +278,7 @@ def fit(
         "sparsehtp_output"
     ),
 ) -> None:
-    problem = Problem(loss, solver, standardize, intercept, seed, dtype)
+    problem = Problem(loss, solver, standardize, intercept, seed, dtype, loss_parameter)
     options = Options(problem, k, l2, cv, rule, test_size, max_steps, prove)
     if file is not None and shards is None:
         _refuse(context, ("checkpoint",), "it needs --shards")
@@ -321,6 +333,7 @@ def path(
         int | None, typer.Option(help="Largest number of features; at most 20 and half the rows by default.", min=0)
     ] = PATH.k_max,
     loss: Loss = PROBLEM.loss,
+    loss_parameter: LossParameter = PROBLEM.loss_parameter,
     solver: Solver = PROBLEM.solver,
     l2: Annotated[
         list[float] | None,
@@ -350,7 +363,7 @@ def path(
         "sparsehtp_output"
     ),
 ) -> None:
-    problem = Problem(loss, solver, standardize, intercept, seed, dtype)
+    problem = Problem(loss, solver, standardize, intercept, seed, dtype, loss_parameter)
     options = PathOptions(problem, k_max, tuple(l2 or PATH.l2), criterion, cv, stability, prove)
     from .path import run
     from .tables import load

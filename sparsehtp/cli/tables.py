@@ -17,9 +17,8 @@ from ..datasets import Data, load_file
 from ..datasets.files import MAX_BYTES, TABLES, check_file, format_of
 from ..datasets.tables import check_target, read_table
 from ..estimators import TablePreprocessor
-from ..estimators.parameters import LOSSES
 from ..estimators.tables import FILLS, as_numbers, bad_cells, kind_of, kinds_of, shown_cells, shown_names, shown_rows
-from .common import name_of
+from .common import loss_of
 from .options import Problem, TableOptions
 from .report import print_warning
 
@@ -134,7 +133,7 @@ def check(
     y = y.to_numpy(np.float64) if kind_of(y) == "number" else y.astype(str).to_numpy(str)
     missing = options.missing.replace("-", "_") if options.missing in FILLS else "error"
     preprocessor = TablePreprocessor(missing, dummies=options.dummies, id=options.id)
-    classes = LOSSES[name_of(problem.loss)]().classification
+    classes = loss_of(problem).classification
     doubts = _listed(_doubts(features, kinds, values, y, classes))
     named = features if options.id is None else features.assign(**{options.id: frame[options.id]})
     return TableData(named, y, list(features.columns), target, preprocessor, notes, doubts)

@@ -43,8 +43,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             with k on folds. "auto": chosen together with k from 0.01, 0.1, 1 if k="cv", since shrinkage helps to find
             features in noise; else 0.001, so that coefficients are determined where the classes can be separated.
             Scikit-learn's C is 1 / (n l2).
-        loss: "logistic", "smoothed_hinge", "hinge", "softmax", or a loss instance. "softmax" is for more than two
-            classes (two are the logistic loss), without groups, signs or bounds; it has no certificate_.
+        loss: "logistic", "smoothed_hinge", "squared_hinge", "hinge", "softmax", or a loss instance. "softmax" is for
+            more than two classes (two are the logistic loss), without groups, signs or bounds; it has no certificate_.
         solver: "auto" (`BestSubset`, `IHT` with decreasing steps where the loss is not smooth, `HTP` for more
             coefficients than `BestSubset` takes), "best_subset", "forward", "foba", "htp", "iht", "grasp",
             "subspace_pursuit", or a solver instance. Where "auto" means `BestSubset`, k is chosen from quicker fits:
@@ -185,7 +185,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
                 of the constructor.) None: none.
         """
         name = "logistic" if self._is_softmax() else self.loss
-        loss = make_loss(name, ("logistic", "smoothed_hinge", "hinge"), classification=True)
+        loss = make_loss(name, classification=True)
         X, y, weights = self._validate(X, y, sample_weight)
         code = self._encode(y)
         weights = self._class_weights(y, code, weights)

@@ -17,8 +17,6 @@ from .base import SparseLinearModel, check_weights
 from .parameters import make_loss
 from .scoring import make_scoring
 
-LOSSES = ("squared", "huber", "poisson")
-
 
 class SparseRegressor(RegressorMixin, SparseLinearModel):
     """Linear regression on the best k features, with k chosen from the data by default.
@@ -39,8 +37,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             with k on folds. "auto": chosen together with k from 1e-6, 0.01, 0.1, 1 if k="cv", since shrinkage helps to
             find features in noise; else 1e-6, enough to make collinear features determined and too small to be seen
             otherwise.
-        loss: "squared", "huber" (delta 1, in units of y), "poisson" (log link, y >= 0), or a loss instance
-            (`predict` gives its `mean`).
+        loss: "squared", "huber" (delta 1, in units of y), "quantile" (the median, gamma 0.1), with a log link "poisson"
+            (y >= 0), "negative_binomial" (y >= 0, dispersion 1), "gamma" (y > 0) and "tweedie" (y >= 0, power 1.5), or
+            a loss instance such as `Quantile(0.9)`, or one of your own (`predict` gives its `mean`).
         solver: "auto" (`BestSubset`, `IHT` with decreasing steps where the loss is not smooth, `HTP` for more
             coefficients than `BestSubset` takes), "best_subset", "forward", "foba", "htp", "iht", "grasp",
             "subspace_pursuit", or a solver instance. Where "auto" means `BestSubset`, k is chosen from quicker fits:
@@ -224,4 +223,4 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         return tags
 
     def _loss(self) -> AbstractLoss:
-        return make_loss(self.loss, LOSSES, classification=False)
+        return make_loss(self.loss, classification=False)

@@ -12,8 +12,8 @@ class Gamma(AbstractConjugateLoss):
     """l(eta, y) = y exp(-eta) + eta for y > 0: the gamma model with a log link, up to a function of y.
 
     Its best prediction is eta = log y; twice what is lost beyond that is the gamma deviance. The conjugate, with
-    u = 1 - a, is u log(u / y) - u for u >= 0. The derivative is not Lipschitz, so a constant step size has no guarantee;
-    the line searches (`Backtracking`, `Normalised`) are used instead.
+    u = 1 - a, is u log(u / y) - u for u >= 0. The derivative is not Lipschitz, so a constant step size has no
+    guarantee; the line searches (`Backtracking`, `Normalised`) are used instead.
     """
 
     def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -48,5 +48,5 @@ class Gamma(AbstractConjugateLoss):
     def check_targets(self, y: np.ndarray) -> None:
         if np.any(np.asarray(y) <= 0):
             raise ValueError(
-                "y: Gamma needs targets > 0; use Tweedie where some are 0, Poisson for counts, or Squared for real targets."
+                "y: Gamma needs targets > 0; use Tweedie where some are 0, Poisson for counts, Squared for others."
             )

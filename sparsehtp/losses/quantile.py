@@ -21,8 +21,7 @@ class Quantile(AbstractConjugateLoss):
 
     Args:
         level: q, between 0 and 1; 0.5 is the median.
-        gamma: width of the quadratic piece, in units of y; positive. About a tenth of the residuals' spread; the smaller
-            it is, the more steps a fit takes.
+        gamma: width of the quadratic piece, in units of y; positive. About a tenth of the residuals' spread.
 
     Raises:
         ValueError: if level is not between 0 and 1, or gamma is not positive.

@@ -15,11 +15,11 @@ class Tweedie(AbstractLoss):
 
         l(eta, y) = (exp((2 - q) eta) - 1) / (2 - q) - y (exp((1 - q) eta) - 1) / (1 - q)
 
-    for power q in [1, 2], up to a function of y: in between the sum of a Poisson number of gamma variables (claims,
-    rainfall); at q = 1 it is `Poisson` less 1, and at q = 2, for y > 0, `Gamma` less y, without their conjugates. Outside
-    of [1, 2] it is not convex. The derivative is not Lipschitz, so a constant step size has no guarantee; the line
-    searches (`Backtracking`, `Normalised`) are used instead. There is no conjugate in closed form, so that certificates
-    have no lower bound.
+    for power q in [1, 2], up to a function of y: in between the model of a sum of a Poisson number of gamma variables
+    (claims, rainfall). At q = 1 it is `Poisson` less 1, and at q = 2, for y > 0, `Gamma` less y, without their
+    conjugates; outside of [1, 2] it is not convex. The derivative is not Lipschitz, so a constant step size has no
+    guarantee; the line searches (`Backtracking`, `Normalised`) are used instead. There is no conjugate in closed form,
+    so that certificates have no lower bound.
 
     Args:
         power: q, at least 1 and at most 2.
