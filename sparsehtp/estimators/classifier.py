@@ -34,9 +34,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         min_{w, b} (1/W) sum_i s_i l(x_i'w + b + o_i, y_i) + (1/2) l2 sum_j (sd_j w_j)^2   subject to ||w||_0 <= k
 
     with the sample weights s_i, their sum W, the offsets o_i, sd_j = 1 unless `standardize`, and the two classes, in
-    sorted order, coded as y_i = -1 and +1. More than two classes are fitted one against the rest: the same k and l2 for all, chosen
-    by the mean of their scores, each with its own k features. With loss="softmax" they are fitted together instead, as
-    a multinomial logistic regression on k features that all classes share. Coefficients are in original units.
+    sorted order, coded as y_i = -1 and +1. More than two classes are fitted one against the rest: the same k and l2 for
+    all, chosen by the mean of their scores, each with its own k features. With loss="softmax" they are fitted together
+    instead, as a multinomial logistic regression on k features that all classes share. Coefficients are in original
+    units.
 
     Args:
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
