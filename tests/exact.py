@@ -92,7 +92,7 @@ class Loss:
                 share = np.exp(-np.logaddexp(0, -eta - np.log(c)))
                 rest = np.exp(-np.logaddexp(0, eta + np.log(c)))
                 steep = y + 1 / c
-                return value, value, share / c - y * rest, steep * share * rest, steep / 4
+                return value, value, share / c - y * rest, steep * share * rest, steep / 4 + 0 * eta
             if self.name == "quantile":
                 r = (eta - y) / c
                 curved = (r > -LEVEL) & (r < 1 - LEVEL)
@@ -273,8 +273,7 @@ class Problem:
         w = z[:, :p] / self.size
         return masks, F, (w, z[:, p] - w @ self.mean)
 
-    @staticmethod
-    def _logarithms(A, y, offset, omega, free):
+    def _logarithms(self, A, y, offset, omega, free):
         """Weighted least squares of log y, on each support."""
         raised = np.maximum(y, LONG(0.5)) if self.loss.name != "gamma" else y
         heavy = np.sqrt(omega * (1 if self.loss.name == "gamma" else raised))[:, None]

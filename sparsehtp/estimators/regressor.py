@@ -246,5 +246,13 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         tags.target_tags.multi_output = True
         return tags
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        try:
+            self._loss().check_targets(-np.ones(1))
+        except ValueError:  # or the loss is none, which `fit` says
+            tags.target_tags.positive_only = True
+        return tags
+
     def _loss(self) -> AbstractLoss:
         return make_loss(self.loss, classification=False)
