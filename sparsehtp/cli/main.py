@@ -83,7 +83,7 @@ FIT_HELP = """Fit a sparse model to a table, LIBSVM or NPZ file, and write the c
 
   sparsehtp fit a1a.libsvm --loss logistic --k ebic --save model.npz
 
-  sparsehtp fit counts.npz --target visits --loss poisson --no-standardize
+  sparsehtp fit claims.csv --target number --loss poisson --exposure years
 
   sparsehtp fit --shards 'data/*.npz' --k 10 --checkpoint state
 """
@@ -176,6 +176,8 @@ NOT_STREAMED = (
     "missing",
     "dummies",
     "id",
+    "offset",
+    "exposure",
     "solver",
     "standardize",
     "cv",
@@ -222,6 +224,17 @@ def fit(
     missing: Missing = None,
     dummies: Dummies = False,
     id: Id = None,
+    offset: Annotated[
+        str | None,
+        typer.Option(help="Column with a known part of the linear predictor, no feature.", metavar="COL"),
+    ] = None,
+    exposure: Annotated[
+        str | None,
+        typer.Option(
+            help="The same for its logarithm: the time or area of a count. `predict` is for an exposure of 1 then.",
+            metavar="COL",
+        ),
+    ] = None,
     shards: Annotated[
         str | None,
         typer.Option(
@@ -285,7 +298,7 @@ def fit(
         from .fit import run
         from .tables import load
 
-        table = TableOptions(tuple(drop or ()), missing, dummies, id)
+        table = TableOptions(tuple(drop or ()), missing, dummies, id, offset, exposure)
         command = _command(context) if report else None
         run(lambda: load(file, target, table, problem), options, out, file.name, save, diagnostics, command)
     elif shards is not None and file is None:

@@ -42,12 +42,17 @@ class Problem:
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What is made of the columns of a table; missing None: missing values are an error."""
+    """What is made of the columns of a table; missing None: missing values are an error.
+
+    offset is a column of known parts of the linear predictor, exposure one of which the logarithm is.
+    """
 
     drop: tuple[str, ...] = ()
     missing: MissingName | None = None
     dummies: bool = False
     id: str | None = None
+    offset: str | None = None
+    exposure: str | None = None
 
 
 @dataclass(frozen=True)
