@@ -59,6 +59,11 @@ def check_offset(offset: Any, X: Any) -> Float[np.ndarray, "n"] | None:
     return offset
 
 
+def _moved(scoring: Scoring, distance: float) -> Scoring:
+    """A score of targets and predictors that are both a number too small: an offset's mean that the model took away."""
+    return lambda y, eta, weights: scoring(y + distance, eta + distance, weights)
+
+
 class SparseLinearModel(SelectorMixin, BaseEstimator):
     """Base of `SparseRegressor` and `SparseClassifier`."""
 
@@ -153,6 +158,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 )
 
             first = model_of(X)
+            if scoring is not None and offset is not None and loss.location and first.base is not None:
+                scoring = _moved(scoring, float(targets[0][0] - np.asarray(first.y)[0] - np.asarray(first.base)))
             if folds is not None and seen:
                 views = [selection.view(model_of(part)) for part in seen]
                 folds = [(*fold, see) for fold, see in zip(folds, views, strict=True)]

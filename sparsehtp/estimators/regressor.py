@@ -244,10 +244,6 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
-        return tags
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
         try:
             self._loss().check_targets(-np.ones(1))
         except ValueError:  # or the loss is none, which `fit` says
