@@ -109,8 +109,8 @@ def problem_of(setting, case):
         scale = 10.0 ** np.clip(case.y_scale, *((-10, 10) if single else (-25, 25)))
         y, offset = scale * (eta + case.noise * rng.standard_normal(n) + case.y_mean), offset * scale
     elif setting.loss in LOG_LINK:
-        if single and not setting.intercept:
-            offset = offset / 2  # exp(100) is no number of float32
+        if single and (not setting.intercept or setting.loss in ("gamma", "tweedie")):
+            offset = offset / 2  # exp(100) is no number of float32, and an intercept helps to one side only
         mean = np.exp(eta) * np.clip(case.y_mean, 1, 1e4)
         y = rng.poisson(mean).astype(float) if setting.loss != "gamma" else rng.gamma(2, mean / 2) + 1e-3
     else:
