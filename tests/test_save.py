@@ -215,6 +215,8 @@ ESTIMATORS = {
     "precomputed": lambda: sht.SparsePrecision(2, covariance="precomputed").fit(np.cov(X.T)),
     "low rank": lambda: sht.LowRankRegressor(1).fit(X, MANY),
     "one response": lambda: sht.LowRankRegressor(1, fit_intercept=False).fit(X, Y),
+    "sparse components": lambda: sht.SparsePCA(2, 3).fit(X),
+    "low rank and sparse": lambda: sht.RobustPCA(2, 6).fit(X),
     "rank 0": lambda: sht.LowRankRegressor(0).fit(X, MANY),
 }
 

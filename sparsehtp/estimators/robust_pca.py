@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from .._cache import disk_cache
 from .._programs import program
 from .._types import ArrayLike
-from ..linalg import dot, largest, leading_triplets
+from ..linalg import dot, largest
 from ..thresholds.base import next_power_of_two
 from . import parameters
 
@@ -104,14 +104,12 @@ class RobustPCA(BaseEstimator):
         if isinstance(self.tol, bool) or not isinstance(self.tol, numbers.Real) or not 0 < float(self.tol) < np.inf:
             raise ValueError(f"tol: needs a positive number, got {self.tol!r}.")
         # By a power of two, so that multiples of X take the same steps.
-        scale = np.ldexp(1.0, int(np.frexp(np.abs(X).max())[1]))
-        M = X / scale if np.isfinite(1 / scale) else X.astype(float)
-        M = M.astype(float)
+        scale = np.ldexp(1.0, max(int(np.frexp(np.abs(X).max())[1]), -1000))
+        M = X.astype(float) / scale
         width = min(next_power_of_two(max(rank, 1)) + OVERSAMPLING, min(X.shape))
         with disk_cache(), jax.enable_x64(True):
             found = _split(M, np.int32(rank), np.int32(k), width, float(self.tol), np.int32(max_iter))
             L, S, values, right = (np.asarray(part) for part in found[:4])
-        scale = scale if np.isfinite(1 / scale) else 1.0
         self.objective_value_ = float(0.5 * np.sum((M - L - S) ** 2) * scale**2)
         self.low_rank_, self.sparse_ = ((part * scale).astype(X.dtype) for part in (L, S))
         self.support_ = S != 0
@@ -185,9 +183,7 @@ def _split_matrix(
 
     S = sparse(M)
     zero = jnp.int32(0)
-    right = leading_triplets(M - S, width).right + 1e-8 * jax.random.normal(
-        jax.random.key(0), (M.shape[1], width), M.dtype
-    )
+    right = jax.random.normal(jax.random.key(0), (M.shape[1], width), M.dtype)
     start = _Step(
         jnp.zeros_like(M), S, right, jnp.zeros(width, M.dtype), jnp.minimum(1, rank), zero, zero, jnp.zeros((), bool)
     )

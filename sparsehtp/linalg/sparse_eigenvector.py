@@ -89,7 +89,7 @@ def _swap(
         block = jnp.where(stay[:, None] & stay, c.rows[:, c.idx], 0)
         values, vectors = jnp.linalg.eigh(block)
         squares = dot(vectors.T, jnp.where(stay[:, None], c.rows, 0)) ** 2
-        # With feature j the largest eigenvalue is the root of excess(x) = 0 beyond the block's: above x where it is > 0.
+        # With feature j the largest eigenvalue is the root of excess beyond the block's: above x where excess(x) > 0.
         target = c.value * (1 + LEAST_GAIN)
         gap = jnp.maximum(target - values, jnp.finfo(values.dtype).tiny)[:, None]
         excess = diagonal - target + jnp.sum(squares / gap, axis=0)
@@ -110,4 +110,3 @@ def _swap(
     rows = dot(A[:, idx].T, A)
     start = _Swapping(idx, rows, _leading(A, idx, k)[1], jnp.int32(0), jnp.int32(0), jnp.int32(0))
     return lax.while_loop(lambda c: (c.unchanged < k) & (c.swaps < MAX_SWAPS) & (k < p), exchange, start).idx
-
