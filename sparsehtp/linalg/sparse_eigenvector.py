@@ -11,7 +11,7 @@ from .largest import largest
 from .products import dot
 from .top_k import top_k
 
-POWER_STEPS = 100
+POWER_STEPS = 40
 MAX_SWAPS = 10_000
 SWAPPED = 3  # starts that go on to swaps
 LEAST_GAIN = 1e-10  # of a swap, relative

