@@ -63,7 +63,9 @@ def test_each_component_is_best_for_the_deflated_covariance(n, p):
         np.testing.assert_allclose(model.explained_variance_[t], basis[t] @ S @ basis[t], rtol=1e-8)
     near = model.inverse_transform(model.transform(X))
     np.testing.assert_allclose(np.trace(np.cov(near.T)), model.explained_variance_.sum(), rtol=1e-8)
-    np.testing.assert_allclose(model.explained_variance_ratio_.sum(), 1 - np.var(X - near, 0).sum() / np.var(X, 0).sum())
+    np.testing.assert_allclose(
+        model.explained_variance_ratio_.sum(), 1 - np.var(X - near, 0).sum() / np.var(X, 0).sum()
+    )
     np.testing.assert_allclose(model.transform(near), model.transform(X), atol=1e-8)
 
 
