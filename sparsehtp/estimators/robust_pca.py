@@ -63,8 +63,8 @@ class RobustPCA(BaseEstimator):
     problem is not convex: otherwise another local minimum may be found.
 
     It fails where L itself has single large entries, where whole rows or columns are corrupted, or where k is below the
-    number of corruptions; with a k well above it converges slowly, since S then takes up parts of L's errors. The data are not centred. Multiples of X give the same multiples of L and S. Computes in
-    float64.
+    number of corruptions; with a k well above it converges slowly, and to another L. The data are not centred.
+    Multiples of X give the same multiples of L and S. Computes in float64.
 
     Example:
         >>> model = RobustPCA(2, k=0.05).fit(X)
