@@ -122,7 +122,8 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         A[:, np.ptp(X, axis=0) == 0] = 0
         scale = np.ldexp(1.0, int(np.frexp(size)[1]))
         A = A / scale
-        A = np.linalg.qr(A, mode="r") if n > p else A
+        if n > p:
+            A = np.asarray(np.linalg.qr(A, mode="r"))
         total = float(np.sum(A**2))
         vectors, basis = np.zeros((count, p)), np.zeros((count, p))
         self.variance_, self.explained_variance_, self.upper_bound_ = np.zeros((3, count))
