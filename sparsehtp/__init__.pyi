@@ -34,8 +34,10 @@ from .designs import SparseDesign as SparseDesign
 from .duality import SparseDuality as SparseDuality
 from .duality import sparse_duality as sparse_duality
 from .estimators import LowRankRegressor as LowRankRegressor
+from .estimators import RobustPCA as RobustPCA
 from .estimators import SparseClassifier as SparseClassifier
 from .estimators import SparseLDA as SparseLDA
+from .estimators import SparsePCA as SparsePCA
 from .estimators import SparsePrecision as SparsePrecision
 from .estimators import SparseRegressor as SparseRegressor
 from .estimators import TablePreprocessor as TablePreprocessor
