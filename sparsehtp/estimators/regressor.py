@@ -114,7 +114,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         >>> model.k_, model.get_feature_names_out(), model.certificate_.statement
     """
 
-    coef_: Float[np.ndarray, "*t p"]
+    coef_: Float[np.ndarray, "p"] | Float[np.ndarray, "t p"]
     intercept_: float | Float[np.ndarray, "t"]
     _default_l2 = 1e-6
     _l2_grid = (1e-6, 1e-2, 1e-1, 1.0)

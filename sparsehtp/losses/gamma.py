@@ -43,7 +43,7 @@ class Gamma(AbstractConjugateLoss):
         return jnp.minimum(a, 1)
 
     def draw_targets(self, eta: Float[np.ndarray, "*n"], rng: np.random.Generator) -> Float[np.ndarray, "*n"]:
-        return rng.gamma(2, np.exp(eta) / 2)
+        return rng.gamma(2, np.exp(np.clip(eta, -3, 3)) / 2)
 
     def check_targets(self, y: np.ndarray) -> None:
         if np.any(np.asarray(y) <= 0):

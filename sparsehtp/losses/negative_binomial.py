@@ -84,7 +84,7 @@ class NegativeBinomial(AbstractConjugateLoss):
 
     def draw_targets(self, eta: Float[np.ndarray, "*n"], rng: np.random.Generator) -> Float[np.ndarray, "*n"]:
         d = float(self.dispersion)
-        return rng.poisson(rng.gamma(1 / d, d * np.exp(eta))).astype(float)
+        return rng.poisson(rng.gamma(1 / d, d * np.exp(np.clip(eta, -3, 12)))).astype(float)
 
     def check_targets(self, y: np.ndarray) -> None:
         if np.any(y < 0):

@@ -117,7 +117,7 @@ def test_what_it_does_not_take():
     with pytest.raises(ValueError, match="working_set"):
         sht.BestSubset(working_set=0)
     within = sht.GroupSparsity(np.arange(X.shape[1]) // 2, 1, within=1)
-    with pytest.raises(TypeError, match=r"BestSubset does not take .* \(parts of groups\); it takes entries"):
+    with pytest.raises(TypeError, match=r"BestSubset does not take .* \(parts of groups\), only entries"):
         sht.solve(sht.LinearModel(X, y), within, sht.BestSubset())
     with pytest.raises(ValueError, match="effort"):
         sht.BestSubset("hard")

@@ -434,7 +434,7 @@ def test_bad_arguments():
         sht.SVRGHT(radius=0.0)
     with pytest.raises(TypeError, match="smoothness"):
         run(sht.SVRGHT(), objective=sht.LinearModel(X, np.ones(N), sht.Poisson()))
-    with pytest.raises(TypeError, match="AbstractFiniteSum"):
+    with pytest.raises(TypeError, match="SVRGHT takes CustomSum, LinearModel, MultiResponse, not QuadraticForm"):
         run(sht.SVRGHT(), objective=sht.QuadraticForm(np.eye(P), np.ones(P)))
     with pytest.raises(TypeError, match="samples"):
         run(sht.IHT(sht.SampleStep()), objective=sht.QuadraticForm(np.eye(P), np.ones(P)))
