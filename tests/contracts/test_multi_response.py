@@ -256,7 +256,7 @@ def test_errors():
         sht.solve(sht.MultiResponse(X, Y), sht.Rank(1), x0=np.zeros(P))
     with pytest.raises(TypeError, match="objective: a certificate"):
         sht.certificate(sht.MultiResponse(X, Y), sht.Sparsity(1), None)
-    with pytest.raises(TypeError, match="FoBa takes .*, not MultiResponse"):
+    with pytest.raises(TypeError, match=r"FoBa takes .*, not MultiResponse"):
         sht.solve(sht.MultiResponse(X, Y), sht.Sparsity(1), sht.FoBa())
 
 
