@@ -73,6 +73,7 @@ from .losses import Poisson as Poisson
 from .losses import SmoothedHinge as SmoothedHinge
 from .losses import Softmax as Softmax
 from .losses import Squared as Squared
+from .objectives import CoxModel as CoxModel
 from .objectives import Custom as Custom
 from .objectives import CustomSum as CustomSum
 from .objectives import LinearModel as LinearModel
