@@ -35,6 +35,7 @@ from .duality import SparseDuality as SparseDuality
 from .duality import sparse_duality as sparse_duality
 from .estimators import LowRankRegressor as LowRankRegressor
 from .estimators import SparseClassifier as SparseClassifier
+from .estimators import SparseCox as SparseCox
 from .estimators import SparseLDA as SparseLDA
 from .estimators import SparsePrecision as SparsePrecision
 from .estimators import SparseRegressor as SparseRegressor
