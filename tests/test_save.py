@@ -215,6 +215,7 @@ ESTIMATORS = {
     "precomputed": lambda: sht.SparsePrecision(2, covariance="precomputed").fit(np.cov(X.T)),
     "low rank": lambda: sht.LowRankRegressor(1).fit(X, MANY),
     "one response": lambda: sht.LowRankRegressor(1, fit_intercept=False).fit(X, Y),
+    "cox": lambda: sht.SparseCox(2, solver="htp").fit(X, np.column_stack([np.abs(Y), Y > -1])),
     "rank 0": lambda: sht.LowRankRegressor(0).fit(X, MANY),
 }
 

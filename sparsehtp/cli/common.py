@@ -36,6 +36,8 @@ def name_of(choice: str) -> str:
 
 def check_provable(loss: str, l2: float | None) -> None:
     """ValueError where a loss has no proof, at the least l2 that was asked for (None: a positive one is chosen)."""
+    if loss == "cox":
+        raise ValueError("prove: there are no proofs for times until an event; leave it out.")
     if loss == "hinge":
         raise ValueError("prove: there are no proofs for the hinge loss; take smoothed-hinge, or leave it out.")
     if loss != "squared" and l2 == 0:
@@ -109,6 +111,8 @@ def encode(data: Any, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | No
     Raises:
         ValueError: if the loss does not suit the target, or the solver the loss.
     """
+    if problem.loss == "cox":
+        return data.y.astype(problem.dtype, copy=False), None
     loss = LOSSES[name_of(problem.loss)]()
     if not loss.twice_differentiable and problem.solver not in ("auto", "iht"):
         raise ValueError(

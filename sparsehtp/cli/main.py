@@ -68,6 +68,8 @@ FIT_HELP = """Fit a sparse model to a table, LIBSVM or NPZ file, and write the c
 
   sparsehtp fit cancer.csv --target diagnosis --loss logistic --k 5 --test-size 0.3
 
+  sparsehtp fit patients.csv --time days --event died --report
+
   sparsehtp fit survey.xlsx --target income --missing median --dummies --id person
 
   sparsehtp fit a1a.libsvm --loss logistic --k ebic --save model.npz
@@ -161,6 +163,8 @@ def _computing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 # Options of `fit` that need all rows in memory.
 NOT_STREAMED = (
+    "time",
+    "event",
     "drop",
     "missing",
     "dummies",
@@ -207,6 +211,14 @@ def fit(
     context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help=FILES, show_default=False)] = None,
     target: Target = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="In place of --target: column of times until an event, for a Cox model.", metavar="COL"),
+    ] = None,
+    event: Annotated[
+        str | None,
+        typer.Option(help="With --time: column that is 1 where the event was seen, 0 where not.", metavar="COL"),
+    ] = None,
     drop: Drop = None,
     missing: Missing = None,
     dummies: Dummies = False,
@@ -266,16 +278,28 @@ def fit(
         "sparsehtp_output"
     ),
 ) -> None:
-    problem = Problem(loss, solver, standardize, intercept, seed, dtype)
+    if (time is None) != (event is None):
+        raise typer.BadParameter("--time and --event: name both columns; a Cox model needs them.")
+    if time is not None:
+        _refuse(context, ("target", "loss", "intercept"), "it has no effect with --time, which fits a Cox model")
+    problem = Problem(loss if time is None else "cox", solver, standardize, intercept and time is None, seed, dtype)
     options = Options(problem, k, l2, cv, rule, test_size, max_steps, prove)
     if file is not None and shards is None:
         _refuse(context, ("checkpoint",), "it needs --shards")
         from .fit import run
         from .tables import load
 
-        table = TableOptions(tuple(drop or ()), missing, dummies, id)
+        table = TableOptions(tuple(drop or ()), missing, dummies, id, event)
         command = _command(context) if report else None
-        run(lambda: load(file, target, table, problem), options, out, file.name, save, diagnostics, command)
+        run(
+            lambda: load(file, target if time is None else time, table, problem),
+            options,
+            out,
+            file.name,
+            save,
+            diagnostics,
+            command,
+        )
     elif shards is not None and file is None:
         _refuse(context, NOT_STREAMED, "it has no effect with --shards, which reads the columns as they are")
         from .shards import run as run_shards

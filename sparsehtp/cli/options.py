@@ -16,7 +16,7 @@ Precision = Literal["float64", "float32"]
 class Problem:
     """What `fit` and `path` have in common: how the data enter the problem."""
 
-    loss: LossName = "squared"
+    loss: LossName | Literal["cox"] = "squared"
     solver: SolverName = "auto"
     standardize: bool = True
     intercept: bool = True
@@ -26,12 +26,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What is made of the columns of a table; missing None: missing values are an error."""
+    """What is made of the columns of a table; missing None: missing values are an error.
+
+    With the column `event` the target is the time until the event, or until the row was last seen.
+    """
 
     drop: tuple[str, ...] = ()
     missing: MissingName | None = None
     dummies: bool = False
     id: str | None = None
+    event: str | None = None
 
 
 @dataclass(frozen=True)

@@ -82,16 +82,16 @@ def load(path: Path, target: str | None, options: TableOptions, problem: Problem
     if format_of(path) not in TABLES:
         if options != TableOptions():
             raise ValueError(
-                f"path: {path.name} is no table, so that --drop, --id, --missing and --dummies do not apply."
+                f"path: {path.name} is no table, so that --drop, --id, --missing, --dummies and --event do not apply."
             )
         return load_file(path, target)
-    apart = [name for name in (target, options.id, *options.drop) if name is not None]
+    apart = [name for name in (target, options.id, options.event, *options.drop) if name is not None]
     frame, notes = read_table(path, apart, MAX_BYTES)
     frame.columns = [str(name) for name in frame.columns]
     names = list(frame.columns)
     check_target(path, names, target)
-    for option, wanted in (("drop", options.drop), ("id", [options.id] if options.id is not None else [])):
-        for name in wanted:
+    for option, wanted in (("drop", options.drop), ("id", [options.id]), ("event", [options.event])):
+        for name in (name for name in wanted if name is not None):
             check_target(path, names, name, option=option)
     return check(frame, str(target), options, problem, path.name, notes)
 
@@ -107,7 +107,8 @@ def check(
         errors.append((name, f"the name of columns {places}; rename or remove all but one"))
     frame = frame.loc[:, ~frame.columns.isin([*options.drop, *(name for name in twice if name != target)])]
     frame = frame.loc[:, ~frame.columns.duplicated()]
-    outside = [name for name in (target, options.id) if name is not None]
+    targets = [target] if options.event is None else [target, options.event]
+    outside = [*targets, *([] if options.id is None else [options.id])]
     features = frame.drop(columns=outside)
     gaps = features.isna().to_numpy()
     if options.missing == "drop-columns" and gaps.any():
@@ -115,7 +116,7 @@ def check(
         notes.append(f"left out, for missing values: {shown_names(names)}")
         features = features.loc[:, ~gaps.any(axis=0)]
     if options.missing == "drop-rows":
-        bad = gaps.any(axis=1) | frame[target].isna().to_numpy()
+        bad = gaps.any(axis=1) | frame[targets].isna().any(axis=1).to_numpy()
         if bad.any():
             notes.append(f"{bad.sum()} of {bad.size} rows left out, for missing values")
             frame, features = frame[~bad], features[~bad]
@@ -125,6 +126,7 @@ def check(
         if empty:
             notes.append(f"missing values of {shown_names(empty)} filled with the {options.missing} of the rows fitted")
     errors += _of_rows(frame, target, features)
+    events = None if options.event is None else _events(frame[options.event], errors)
     values, plain = _numbers_of(features, kinds)
     odd = ~(plain & np.isfinite(values).all(axis=0))
     errors += _listed([(name, _of_cells(features[name], kinds[name], options)) for name in features.columns[odd]])
@@ -134,9 +136,11 @@ def check(
     y = y.to_numpy(np.float64) if kind_of(y) == "number" else y.astype(str).to_numpy(str)
     missing = options.missing.replace("-", "_") if options.missing in FILLS else "error"
     preprocessor = TablePreprocessor(missing, dummies=options.dummies, id=options.id)
-    classes = LOSSES[name_of(problem.loss)]().classification
+    classes = events is None and LOSSES[name_of(problem.loss)]().classification
     doubts = _listed(_doubts(features, kinds, values, y, classes))
     named = features if options.id is None else features.assign(**{options.id: frame[options.id]})
+    if events is not None:
+        y, target = np.column_stack([y, events]), f"{target} ({options.event})"
     return TableData(named, y, list(features.columns), target, preprocessor, notes, doubts)
 
 
@@ -147,6 +151,22 @@ def show(errors: Console, data: Any) -> None:
             errors.print(f"[dim]Note:[/] {escape('; '.join(data.notes))}.", soft_wrap=True)
         for name, text in data.doubts:
             print_warning(errors, f"{name!r}: {text}{'' if text.endswith('?') else '.'}")
+
+
+def _events(column: pd.Series, errors: list[tuple[str, str]]) -> np.ndarray | None:
+    """1 where the event was seen and 0 where not; None where the column does not say so, which is then an error."""
+    name, numbers = str(column.name), as_numbers(column)
+    words = column.astype(str).str.strip().str.lower().map({"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0})
+    seen = numbers.where(numbers.notna(), words).to_numpy(float)
+    odd = ~np.isin(seen, (0, 1))
+    if odd.any():
+        cell, rows = str(column.iloc[np.flatnonzero(odd)[0]]), shown_rows(column.index, odd)
+        errors.append((name, f"the event is 1 where it was seen and 0 where not, but {cell!r} in {rows}: correct it"))
+        return None
+    if not seen.any():
+        errors.append((name, "no row has an event, so there is nothing to explain"))
+        return None
+    return seen
 
 
 # --- problems --------------------------------------------------------------------------------------------------------

@@ -252,7 +252,7 @@ class RestrictedCox(AbstractRestricted):
 
     def _predict(self, z: Float[Array, "m"]) -> Float[Array, "n"]:
         eta = dot(self.A, z)
-        return bounded(eta if self.offset is None else eta + self.offset, self.likelihood.live)
+        return bounded(eta if self.offset is None else eta + self.offset, self.likelihood.live.astype(eta.dtype))
 
     def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         return self.likelihood.value(self._predict(z)) + 0.5 * dot(self.ridge * z, z)
