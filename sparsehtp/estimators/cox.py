@@ -1,5 +1,6 @@
 """Sparse proportional hazards with the scikit-learn interface."""
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -26,7 +27,7 @@ class SparseCox(SparseLinearModel):
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
             by the held-out partial likelihood, of the rows of every fold alone, among 0, 1, ..., 10, 12, ..., 50, up to
             a quarter of the events. "aic", "bic", "ebic", "sic": chosen among these by the criterion, whose samples
-            are the events; see `information_criterion`.
+            are the events; see `information_criterion`. A list or range: chosen among these by `rule`.
         l2: ridge strength >= 0 in units of the mean loss of an event, a number or (p,); "auto": as in
             `SparseRegressor`.
         ties: "efron" or "breslow", see `CoxModel`.
@@ -71,7 +72,7 @@ class SparseCox(SparseLinearModel):
 
     def __init__(
         self,
-        k: int | str = "cv",
+        k: int | str | Iterable[int] = "cv",
         *,
         l2: ArrayLike | str = "auto",
         ties: str = "efron",
@@ -111,6 +112,7 @@ class SparseCox(SparseLinearModel):
         sample_weight: ArrayLike | None = None,
         strata: ArrayLike | None = None,
         offset: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Choose the features and fit them.
 
@@ -121,6 +123,8 @@ class SparseCox(SparseLinearModel):
             sample_weight: (n,) weights >= 0; None: one.
             strata: (n,) labels; every stratum has a baseline of its own. None: one stratum.
             offset: (n,) known part of the linear predictor. None: zero.
+            groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
+                of the constructor.) None: none.
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="F", accept_sparse="csr", ensure_min_samples=2)
         n = X.shape[0]
@@ -130,7 +134,7 @@ class SparseCox(SparseLinearModel):
         self.strata_, stratum = np.unique(_labels(strata, n), return_inverse=True)
         if not event[weights > 0].any():
             raise ValueError("y: no row with a positive weight has an event; at least one must be seen.")
-        results = self._fit(X, event, [time, event, stratum, shift], weights, None)
+        results = self._fit(X, event, [time, event, stratum, shift], weights, None, groups=groups)
         del self.intercept_  # there is none
         self.coef_ = self.coef_[0]
         self._set_baseline(X @ self.coef_ + shift, time, event, stratum, weights)
