@@ -202,7 +202,7 @@ def with_names(statement: str, names: Sequence[str]) -> str:
 def describe(data: Data | TableData, split: Split, estimator: Any, options: Options, source: str) -> dict[str, Any]:
     """Everything about a fit that is worth keeping, as JSON can hold it."""
     X, y = split.train
-    w, intercept = estimator.coef_.ravel().astype(float), float(np.ravel(estimator.intercept_)[0])
+    w, intercept = estimator.coef_.ravel().astype(float), float(np.ravel(getattr(estimator, "intercept_", 0.0))[0])
     chosen = np.flatnonzero(estimator.support_)
     columns = X[:, chosen].toarray().astype(float) if sparse.issparse(X) else X.iloc[:, chosen].to_numpy(float)
     standardized = w[chosen] * columns.std(axis=0)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .options import (
+    LOSS,
     CriterionName,
     GraphOptions,
     GraphSolverName,
@@ -239,7 +240,7 @@ def fit(
             metavar="NUMBER|cv|ebic|...",
         ),
     ] = FIT.k,
-    loss: Loss = PROBLEM.loss,
+    loss: Loss = LOSS,
     solver: Solver = PROBLEM.solver,
     l2: Annotated[
         float | None,
@@ -344,7 +345,7 @@ def path(
     k_max: Annotated[
         int | None, typer.Option(help="Largest number of features; at most 20 and half the rows by default.", min=0)
     ] = PATH.k_max,
-    loss: Loss = PROBLEM.loss,
+    loss: Loss = LOSS,
     solver: Solver = PROBLEM.solver,
     l2: Annotated[
         list[float] | None,

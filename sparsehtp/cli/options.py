@@ -10,13 +10,14 @@ GraphSolverName = Literal["auto", "htp", "iht", "grasp", "forward", "foba"]
 RuleName = Literal["strong-ridge", "one-se", "best"]
 MissingName = Literal["drop-rows", "drop-columns", "mean", "median"]
 Precision = Literal["float64", "float32"]
+LOSS: LossName = "squared"
 
 
 @dataclass(frozen=True)
 class Problem:
     """What `fit` and `path` have in common: how the data enter the problem."""
 
-    loss: LossName | Literal["cox"] = "squared"
+    loss: LossName | Literal["cox"] = LOSS
     solver: SolverName = "auto"
     standardize: bool = True
     intercept: bool = True

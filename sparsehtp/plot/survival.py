@@ -7,7 +7,7 @@ import numpy as np
 from ..estimators.cox import concordance, survival
 from .style import LABEL_SIZE, PALETTE, new_figure, set_title, tidy
 
-GROUPS = ("a third at the lowest risk", "middle third", "a third at the highest risk")
+GROUPS = ("third at the lowest risk", "middle third", "third at the highest risk")
 
 
 def plot_survival(estimator: Any, X: Any, y: Any, *, rows: str = "held-out rows", target: str = "time") -> Any:
