@@ -36,6 +36,7 @@ from .duality import sparse_duality as sparse_duality
 from .estimators import LowRankRegressor as LowRankRegressor
 from .estimators import RobustPCA as RobustPCA
 from .estimators import SparseClassifier as SparseClassifier
+from .estimators import SparseCox as SparseCox
 from .estimators import SparseLDA as SparseLDA
 from .estimators import SparsePCA as SparsePCA
 from .estimators import SparsePrecision as SparsePrecision
@@ -80,6 +81,7 @@ from .losses import Softmax as Softmax
 from .losses import Squared as Squared
 from .losses import SquaredHinge as SquaredHinge
 from .losses import Tweedie as Tweedie
+from .objectives import CoxModel as CoxModel
 from .objectives import Custom as Custom
 from .objectives import CustomSum as CustomSum
 from .objectives import LinearModel as LinearModel

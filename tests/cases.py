@@ -67,6 +67,7 @@ OBJECTIVES = {
     "custom": lambda X, y: sht.Custom(squares, X, y),
     "custom_sum": lambda X, y: sht.CustomSum(square, (X, y)),
     "multi_response": lambda X, y: sht.MultiResponse(X, np.column_stack([y, -y]), l2=0.1, fit_intercept=True),
+    "cox": lambda X, y: sht.CoxModel(X, y, y >= np.median(y), l2=0.1),
     "precision": lambda X, y: sht.Precision(np.eye(X.shape[1]), X.shape[0]),
 }
 

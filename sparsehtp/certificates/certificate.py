@@ -17,6 +17,7 @@ from ..losses import Squared
 from ..objectives import (
     AbstractObjective,
     AbstractRestrictable,
+    CoxModel,
     LinearModel,
     MultiResponse,
     QuadraticForm,
@@ -111,7 +112,7 @@ def certificate(
     dtype = objective.dtype
     with one_blas_thread(), jax.enable_x64(True):
         # A user's own function need not compute in double.
-        if isinstance(objective, LinearModel | QuadraticForm):
+        if isinstance(objective, LinearModel | QuadraticForm | CoxModel):
             objective, threshold = in_double((objective, threshold))
         threshold = threshold.bind(objective)
         facts = _facts(objective, threshold, solution, dtype)

@@ -15,7 +15,7 @@ SHOWN = 2  # substitutes of a feature by name
 def caveat(estimator: Any, X: Any, y: np.ndarray, offset: np.ndarray | None = None) -> dict[str, Any]:
     """A sentence (None: nothing to say) where a fit means less than it looks like, and whether a picture helps."""
     n, chosen = X.shape[0], int(np.count_nonzero(estimator.support_))
-    known = chosen + estimator.fit_intercept
+    known = chosen + getattr(estimator, "fit_intercept", False)
     classifier = isinstance(estimator, sht.SparseClassifier)
     sentence, drawn = None, False
     if not chosen:
@@ -23,7 +23,7 @@ def caveat(estimator: Any, X: Any, y: np.ndarray, offset: np.ndarray | None = No
         sentence = f"No feature was chosen: the model predicts the same for every row, and nothing can be proved.{why}"
     elif n <= known:
         sentence = (
-            f"{n} rows cannot determine {chosen} coefficients{' and an intercept' if estimator.fit_intercept else ''}: "
+            f"{n} rows cannot determine {chosen} coefficients{' and an intercept' if known > chosen else ''}: "
             f"nearly any features fit them as well, so this choice means nothing; use a k far below {n}."
         )
     elif classifier and _separates(estimator, X, y, offset):
@@ -32,6 +32,13 @@ def caveat(estimator: Any, X: Any, y: np.ndarray, offset: np.ndarray | None = No
             "The chosen features separate the classes without an error: the sizes of the coefficients are those of the "
             "ridge, and other features may separate them as well; judge the model on other rows (--test-size)."
         )
+    elif isinstance(estimator, sht.SparseCox):
+        if estimator.score(X, y, offset=offset) > 1 - EXACT:
+            drawn = True
+            sentence = (
+                "The chosen features order the events without an error: the sizes of the coefficients are those of the "
+                "ridge; is one of them made from the time?"
+            )
     elif not classifier and estimator.score(X, y, offset=offset) > 1 - EXACT:
         sentence = (
             "The chosen features give the target exactly, so there is no error to learn from; is one of them made "

@@ -49,6 +49,8 @@ def loss_of(problem: Problem) -> AbstractLoss:
 
 def check_provable(loss: str, l2: float | None) -> None:
     """ValueError where a loss has no proof, at the least l2 that was asked for (None: a positive one is chosen)."""
+    if loss == "cox":
+        raise ValueError("prove: there are no proofs for times until an event; leave it out.")
     if loss in ("hinge", "tweedie"):
         instead = {"hinge": "smoothed-hinge", "tweedie": "poisson or gamma"}[loss]
         raise ValueError(f"prove: there are no proofs for the {loss} loss; take {instead}, or leave it out.")
@@ -123,6 +125,8 @@ def encode(data: Any, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | No
     Raises:
         ValueError: if the loss does not suit the target, or the solver the loss.
     """
+    if problem.loss == "cox":
+        return data.y.astype(problem.dtype, copy=False), None
     loss = loss_of(problem)
     if not loss.twice_differentiable and problem.solver not in ("auto", "iht"):
         raise ValueError(

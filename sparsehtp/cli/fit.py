@@ -17,7 +17,15 @@ from ..datasets import Data
 from ..estimators.parameters import make_seed
 from ..estimators.selection import make_folds
 from ..io import describe_device, versions
-from ..plot import plot_coefficients, plot_cv, plot_history, plot_predictions, plot_proof, plot_swap_gains
+from ..plot import (
+    plot_coefficients,
+    plot_cv,
+    plot_history,
+    plot_predictions,
+    plot_proof,
+    plot_survival,
+    plot_swap_gains,
+)
 from ..plot.style import STANDARDIZED
 from .caveats import add_substitutes, caveat
 from .common import check_outputs, check_provable, encode, features, fitting, loss_of, name_of, one_sentence, plotting
@@ -27,7 +35,7 @@ from .options import Options
 from .report import print_report, print_warnings
 from .tables import Numbers, TableData, numbers, show
 
-DRAWN = ("coefficients", "predictions", "swaps", "cv", "proof", "history")
+DRAWN = ("coefficients", "predictions", "survival", "swaps", "cv", "proof", "history")
 OWN = ["report.html", "history.csv", *(f"{name}.{kind}" for name in DRAWN for kind in ("png", "svg"))]
 
 
@@ -102,7 +110,8 @@ def prepare(data: Data | TableData, options: Options) -> Split:
         check_provable(options.problem.loss, options.l2)
     y, classes = encode(data, options.problem)
     y = y if classes is None else data.y
-    train, test = _split(np.arange(len(y)), y, classes is not None, options)
+    survival = options.problem.loss == "cox"
+    train, test = _split(np.arange(len(y)), y[:, 1] if survival else y, survival or classes is not None, options)
     dtype = options.problem.dtype
     if isinstance(data, TableData):
         table = numbers(data, train, dtype)
@@ -147,6 +156,7 @@ def fit_estimator(split: Split, options: Options) -> Any:
     if split.table is not None:
         estimator.set_params(groups=split.table.groups)
         if options.k == "cv":
+            y = y[:, 1] > 0 if y.ndim == 2 else y
             seed = make_seed(options.problem.seed)
             pairs = make_folds(options.cv, y, np.ones(len(y), bool), split.classes is not None, seed)
             triples = None if pairs is None else split.table.triples(pairs)
@@ -158,20 +168,34 @@ def fit_estimator(split: Split, options: Options) -> Any:
 def make_estimator(options: Options) -> Any:
     """The estimator of these settings, not fitted."""
     problem = options.problem
+    if problem.loss == "cox":
+        return sht.SparseCox(
+            solver=name_of(problem.solver),
+            standardize=problem.standardize,
+            random_state=problem.seed,
+            **_choice(options),
+        )
     loss = loss_of(problem)
     kind = sht.SparseClassifier if loss.classification else sht.SparseRegressor
     return kind(
-        k=int(options.k) if options.k.isdecimal() else options.k,
-        l2="auto" if options.l2 is None else options.l2,
         loss=name_of(problem.loss) if problem.loss_parameter is None else loss,
         solver=name_of(problem.solver),
         fit_intercept=problem.intercept,
         standardize=problem.standardize,
-        cv=options.cv,
-        rule="one_se" if options.rule == "one-se" else options.rule,
         random_state=problem.seed,
-        max_iter=options.max_steps,
+        **_choice(options),
     )
+
+
+def _choice(options: Options) -> dict[str, Any]:
+    """The parameters that all estimators share."""
+    return {
+        "k": int(options.k) if options.k.isdecimal() else options.k,
+        "l2": "auto" if options.l2 is None else options.l2,
+        "cv": options.cv,
+        "rule": "one_se" if options.rule == "one-se" else options.rule,
+        "max_iter": options.max_steps,
+    }
 
 
 def with_names(statement: str, names: Sequence[str]) -> str:
@@ -181,8 +205,8 @@ def with_names(statement: str, names: Sequence[str]) -> str:
 
 def describe(data: Data | TableData, split: Split, estimator: Any, options: Options, source: str) -> dict[str, Any]:
     """Everything about a fit that is worth keeping, as JSON can hold it."""
-    X = split.train[0]
-    w, intercept = estimator.coef_.ravel().astype(float), float(np.ravel(estimator.intercept_)[0])
+    X, y = split.train[:2]
+    w, intercept = estimator.coef_.ravel().astype(float), float(np.ravel(getattr(estimator, "intercept_", 0.0))[0])
     chosen = np.flatnonzero(estimator.support_)
     columns = X[:, chosen].toarray().astype(float) if sparse.issparse(X) else X.iloc[:, chosen].to_numpy(float)
     standardized = w[chosen] * columns.std(axis=0)
@@ -195,6 +219,7 @@ def describe(data: Data | TableData, split: Split, estimator: Any, options: Opti
         "n": X.shape[0],
         "n_test": 0 if split.test is None else len(split.test[1]),
         "p": X.shape[1],
+        **({"events": int(y[:, 1].sum())} if y.ndim == 2 else {}),
         "k": estimator.k_,
         "chosen_by": None if options.k.isdecimal() else options.k,
         "loss": options.problem.loss,
@@ -255,8 +280,18 @@ def _metric(loss: str, estimator: Any) -> tuple[str, Callable[..., float | None]
     """Name of the score, and the score of features, targets and offsets (None where it is undefined)."""
     if isinstance(estimator, sht.SparseClassifier):
         return "accuracy", lambda X, y, offset: float(estimator.score(X, y, offset=offset))
+    if isinstance(estimator, sht.SparseCox):
+        return (
+            "concordance",
+            lambda X, y, offset: float(estimator.score(X, y, offset=offset)) if _comparable(y) else None,
+        )
     name = "R2" if loss == "squared" else "D2"
     return name, lambda X, y, offset: None if np.ptp(y) == 0 else float(estimator.score(X, y, offset=offset))
+
+
+def _comparable(y: np.ndarray) -> bool:
+    """Whether any event comes before another row's time, so that there is a concordance."""
+    return bool((y[:, 1] > 0).any() and y[y[:, 1] > 0, 0].min() < y[:, 0].max())
 
 
 def draw(
@@ -278,7 +313,10 @@ def draw(
         outputs = estimator.predict if classes is None else estimator.decision_function
         if np.isfinite(outputs(X, offset)).all():
             rows = "rows of the fit" if split.test is None else "held-out rows"
-            figures["predictions"] = plot_predictions(estimator, X, y, rows=rows, target=target, offset=offset)
+            if y.ndim == 2:
+                figures["survival"] = plot_survival(estimator, X, y, rows=rows, target=target, offset=offset)
+            else:
+                figures["predictions"] = plot_predictions(estimator, X, y, rows=rows, target=target, offset=offset)
         if swaps is not None and swaps.features.size:
             figures["swaps"] = plot_swap_gains(swaps, names)
         if proof is not None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .options import (
+    LOSS,
     CriterionName,
     GraphOptions,
     GraphSolverName,
@@ -78,6 +79,8 @@ FIT_HELP = """Fit a sparse model to a table, LIBSVM or NPZ file, and write the c
   sparsehtp fit houses.csv --target price --k 8 --prove 60
 
   sparsehtp fit cancer.csv --target diagnosis --loss logistic --k 5 --test-size 0.3
+
+  sparsehtp fit patients.csv --time days --event died --report
 
   sparsehtp fit survey.xlsx --target income --missing median --dummies --id person
 
@@ -172,6 +175,8 @@ def _computing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 # Options of `fit` that need all rows in memory.
 NOT_STREAMED = (
+    "time",
+    "event",
     "drop",
     "missing",
     "dummies",
@@ -220,6 +225,14 @@ def fit(
     context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help=FILES, show_default=False)] = None,
     target: Target = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="In place of --target: column of times until an event, for a Cox model.", metavar="COL"),
+    ] = None,
+    event: Annotated[
+        str | None,
+        typer.Option(help="With --time: column that is 1 where the event was seen, 0 where not.", metavar="COL"),
+    ] = None,
     drop: Drop = None,
     missing: Missing = None,
     dummies: Dummies = False,
@@ -251,7 +264,7 @@ def fit(
             metavar="NUMBER|cv|ebic|...",
         ),
     ] = FIT.k,
-    loss: Loss = PROBLEM.loss,
+    loss: Loss = LOSS,
     loss_parameter: LossParameter = PROBLEM.loss_parameter,
     solver: Solver = PROBLEM.solver,
     l2: Annotated[
@@ -291,16 +304,30 @@ def fit(
         "sparsehtp_output"
     ),
 ) -> None:
-    problem = Problem(loss, solver, standardize, intercept, seed, dtype, loss_parameter)
+    if (time is None) != (event is None):
+        raise typer.BadParameter("--time and --event: name both columns; a Cox model needs them.")
+    if time is not None:
+        needless = ("target", "loss", "loss_parameter", "intercept")
+        _refuse(context, needless, "it has no effect with --time, which fits a Cox model")
+    model = loss if time is None else "cox"
+    problem = Problem(model, solver, standardize, intercept and time is None, seed, dtype, loss_parameter)
     options = Options(problem, k, l2, cv, rule, test_size, max_steps, prove)
     if file is not None and shards is None:
         _refuse(context, ("checkpoint",), "it needs --shards")
         from .fit import run
         from .tables import load
 
-        table = TableOptions(tuple(drop or ()), missing, dummies, id, offset, exposure)
+        table = TableOptions(tuple(drop or ()), missing, dummies, id, offset, exposure, event)
         command = _command(context) if report else None
-        run(lambda: load(file, target, table, problem), options, out, file.name, save, diagnostics, command)
+        run(
+            lambda: load(file, target if time is None else time, table, problem),
+            options,
+            out,
+            file.name,
+            save,
+            diagnostics,
+            command,
+        )
     elif shards is not None and file is None:
         _refuse(context, NOT_STREAMED, "it has no effect with --shards, which reads the columns as they are")
         from .shards import run as run_shards
@@ -345,7 +372,7 @@ def path(
     k_max: Annotated[
         int | None, typer.Option(help="Largest number of features; at most 20 and half the rows by default.", min=0)
     ] = PATH.k_max,
-    loss: Loss = PROBLEM.loss,
+    loss: Loss = LOSS,
     loss_parameter: LossParameter = PROBLEM.loss_parameter,
     solver: Solver = PROBLEM.solver,
     l2: Annotated[

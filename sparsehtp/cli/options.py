@@ -22,6 +22,7 @@ GraphSolverName = Literal["auto", "htp", "iht", "grasp", "forward", "foba"]
 RuleName = Literal["strong-ridge", "one-se", "best"]
 MissingName = Literal["drop-rows", "drop-columns", "mean", "median"]
 Precision = Literal["float64", "float32"]
+LOSS: LossName = "squared"
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Problem:
     loss_parameter is delta, level, dispersion, power, gamma or margin_scale of the loss; None: its default.
     """
 
-    loss: LossName = "squared"
+    loss: LossName | Literal["cox"] = LOSS
     solver: SolverName = "auto"
     standardize: bool = True
     intercept: bool = True
@@ -44,7 +45,8 @@ class Problem:
 class TableOptions:
     """What is made of the columns of a table; missing None: missing values are an error.
 
-    offset is a column of known parts of the linear predictor, exposure one of which the logarithm is.
+    offset is a column of known parts of the linear predictor, exposure one of which the logarithm is. With the column
+    `event` the target is the time until the event, or until the row was last seen.
     """
 
     drop: tuple[str, ...] = ()
@@ -53,6 +55,7 @@ class TableOptions:
     id: str | None = None
     offset: str | None = None
     exposure: str | None = None
+    event: str | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from .common import loss_of
 from .options import Problem, TableOptions
 from .report import print_warning
 
-ASIDE = ("id", "offset", "exposure")  # options that name a column that is no feature
+ASIDE = ("id", "offset", "exposure", "event")  # options that name a column that is no feature
 MOST_LISTED = 8  # columns with one problem
 COUNTS = "numbers the rows, like an identifier"
 FEW = 20  # rows below which a column may predict a target, or count rows, by chance
@@ -84,11 +84,11 @@ def load(path: Path, target: str | None, options: TableOptions, problem: Problem
     if format_of(path) not in TABLES:
         if options != TableOptions():
             raise ValueError(
-                f"path: {path.name} is no table, so that --drop, --id, --missing, --dummies, --offset and "
-                "--exposure do not apply."
+                f"path: {path.name} is no table, so that --drop, --id, --missing, --dummies, --offset, --exposure and "
+                "--event do not apply."
             )
         return load_file(path, target)
-    apart = [name for name in (target, options.id, *options.drop) if name is not None]
+    apart = [name for name in (target, options.id, options.event, *options.drop) if name is not None]
     frame, notes = read_table(path, apart, MAX_BYTES)
     frame.columns = [str(name) for name in frame.columns]
     names = list(frame.columns)
@@ -114,7 +114,8 @@ def check(
     frame = frame.loc[:, ~frame.columns.isin([*options.drop, *(name for name in twice if name != target)])]
     frame = frame.loc[:, ~frame.columns.duplicated()]
     known = options.exposure if options.offset is None else options.offset
-    outside = list(dict.fromkeys(name for name in (target, options.id, known) if name is not None))
+    targets = [target] if options.event is None else [target, options.event]
+    outside = list(dict.fromkeys([*targets, *(name for name in (options.id, known) if name is not None)]))
     features = frame.drop(columns=outside)
     gaps = features.isna().to_numpy()
     if options.missing == "drop-columns" and gaps.any():
@@ -122,7 +123,7 @@ def check(
         notes.append(f"left out, for missing values: {shown_names(names)}")
         features = features.loc[:, ~gaps.any(axis=0)]
     if options.missing == "drop-rows":
-        bad = gaps.any(axis=1) | frame[target].isna().to_numpy()
+        bad = gaps.any(axis=1) | frame[targets].isna().any(axis=1).to_numpy()
         if bad.any():
             notes.append(f"{bad.sum()} of {bad.size} rows left out, for missing values")
             frame, features = frame[~bad], features[~bad]
@@ -132,6 +133,7 @@ def check(
         if empty:
             notes.append(f"missing values of {shown_names(empty)} filled with the {options.missing} of the rows fitted")
     errors += _of_rows(frame, target, features) + _of_offset(frame, target, options)
+    events = None if options.event is None else _events(frame[options.event], errors)
     values, plain = _numbers_of(features, kinds)
     odd = ~(plain & np.isfinite(values).all(axis=0))
     errors += _listed([(name, _of_cells(features[name], kinds[name], options)) for name in features.columns[odd]])
@@ -141,11 +143,13 @@ def check(
     y = y.to_numpy(np.float64) if kind_of(y) == "number" else y.astype(str).to_numpy(str)
     missing = options.missing.replace("-", "_") if options.missing in FILLS else "error"
     preprocessor = TablePreprocessor(missing, dummies=options.dummies, id=options.id)
-    classes = loss_of(problem).classification
+    classes = events is None and loss_of(problem).classification
     doubts = _listed(_doubts(features, kinds, values, y, classes))
     named = features if options.id is None else features.assign(**{options.id: frame[options.id]})
     offset = None if known is None else as_numbers(frame[known]).to_numpy(float)
     offset = np.log(offset) if offset is not None and options.offset is None else offset
+    if events is not None:
+        y, target = np.column_stack([y, events]), f"{target} ({options.event})"
     return TableData(named, y, list(features.columns), target, preprocessor, notes, doubts, offset)
 
 
@@ -156,6 +160,22 @@ def show(errors: Console, data: Any) -> None:
             errors.print(f"[dim]Note:[/] {escape('; '.join(data.notes))}.", soft_wrap=True)
         for name, text in data.doubts:
             print_warning(errors, f"{name!r}: {text}{'' if text.endswith('?') else '.'}")
+
+
+def _events(column: pd.Series, errors: list[tuple[str, str]]) -> np.ndarray | None:
+    """1 where the event was seen and 0 where not; None where the column does not say so, which is then an error."""
+    name, numbers = str(column.name), as_numbers(column)
+    words = column.astype(str).str.strip().str.lower().map({"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0})
+    seen = numbers.where(numbers.notna(), words).to_numpy(float)
+    odd = ~np.isin(seen, (0, 1))
+    if odd.any():
+        cell, rows = str(column.iloc[np.flatnonzero(odd)[0]]), shown_rows(column.index, odd)
+        errors.append((name, f"the event is 1 where it was seen and 0 where not, but {cell!r} in {rows}: correct it"))
+        return None
+    if not seen.any():
+        errors.append((name, "no row has an event, so there is nothing to explain"))
+        return None
+    return seen
 
 
 # --- problems --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Estimators with the scikit-learn interface; the only place that validates user data."""
 
 from .classifier import SparseClassifier as SparseClassifier
+from .cox import SparseCox as SparseCox
 from .lda import SparseLDA as SparseLDA
 from .low_rank import LowRankRegressor as LowRankRegressor
 from .precision import SparsePrecision as SparsePrecision

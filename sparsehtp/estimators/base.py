@@ -65,7 +65,7 @@ def _moved(scoring: Scoring, distance: float) -> Scoring:
 
 
 class SparseLinearModel(SelectorMixin, BaseEstimator):
-    """Base of `SparseRegressor` and `SparseClassifier`."""
+    """Base of `SparseRegressor`, `SparseClassifier` and `SparseCox`."""
 
     penalty: ClassVar[str] = "l1"  # what makes `SelectFromModel` keep all coefficients above 1e-5
     _default_l2: ClassVar[float]
@@ -98,13 +98,16 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         y: np.ndarray,
         targets: list[np.ndarray],
         weights: Float[np.ndarray, "n"],
-        loss: AbstractLoss,
+        loss: AbstractLoss | None,
         *,
         offset: Float[np.ndarray, "n"] | None = None,
         groups: ArrayLike | None = None,
         scoring: Scoring | None = None,
     ) -> list[RESULTS]:
-        """Choose k and l2 for all targets together, fit each, and set the attributes, one row or item per target."""
+        """Choose k and l2 for all models together, fit each, and set the attributes, one row or item per model.
+
+        Without a loss y says which rows have an event; others are no samples where k is chosen.
+        """
         plan = parameters.make_plan(self.k, self.l2, self.rule, self.one_se)
         k: Any = plan.k
         rule, l2, refit = plan.rule, plan.l2, 1.0
@@ -116,17 +119,20 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         folds: Any = None
         cv, seen = selection.split_triples(self.cv, X)
         if plan.by_folds:
-            folds = selection.make_folds(cv, y, counted, loss.classification, seed, groups)
+            folds = selection.make_folds(cv, y, counted, loss is not None and loss.classification, seed, groups)
             if folds is None:
                 rule = "ebic"
                 self._warn(
-                    "k: cross-validation needs two samples (of every class), so that ebic is used instead.", UserWarning
+                    "k: cross-validation needs two samples (of every class, or with an event), so that ebic is used "
+                    "instead.",
+                    UserWarning,
                 )
         if not counted.all():  # a row without weight must not count, even where its loss is infinite
             X = X[counted] if issparse(X) else np.asfortranarray(X[counted])
             weights = weights[counted]
             targets = [target[counted] for target in targets]
             offset = None if offset is None else offset[counted]
+            y = y[counted]
             seen = [part[counted] for part in seen]
         names = getattr(self, "feature_names_in_", ())
         template = parameters.make_threshold(self.groups, self.keep, self.positive, self.bounds, X.shape[1], names)
@@ -134,10 +140,11 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         padding = Padding(X.shape[0], X.shape[1], parameters.pads(solver), plan.l2_by_feature)
         threshold = padding.threshold(template)
         units = len(template.table) if isinstance(template, GroupSparsity) else X.shape[1]
-        n = X.shape[0]
+        sampled = y if loss is None else np.ones(len(y), bool)
+        n, total = int(sampled.sum()), float(weights[sampled].sum())
         # A weight counts as that many rows; weights of another scale must not shorten the grid of folds, nor add to
         # that of a criterion, where a saturated least-squares fit would win.
-        samples = max(weights.sum(), n) if folds else n
+        samples = max(total, n) if folds else n
         l2s = self._l2_grid if plan.l2s is None else plan.l2s
         if rule is not None:
             levels = selection.make_levels(samples, units - template.keep.size, padding, threshold, plan.ks)
@@ -145,26 +152,24 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         with disk_cache(), jax.enable_x64(X.dtype == np.float64):
             key = seeded(seed)
 
-            def model_of(X: Any) -> LinearModel:
-                return LinearModel(
+            def models_of(X: Any) -> list[Any]:
+                return self._models(
                     padding.design(X),
-                    padding.targets(targets[0]),
+                    [padding.targets(target) for target in targets],
                     loss,
                     l2=padding.l2(self._default_l2 if l2 is None else l2),
                     sample_weight=padding.weights(weights / weights.max()),
-                    fit_intercept=self.fit_intercept,
                     standardize=self.standardize,
                     offset=None if offset is None else padding.offset(offset),
                 )
 
-            first = model_of(X)
-            if scoring is not None and offset is not None and loss.location and first.base is not None:
+            models = models_of(X)
+            first = models[0]
+            if scoring is not None and offset is not None and first.loss.location and first.base is not None:
                 scoring = _moved(scoring, float(targets[0][0] - np.asarray(first.y)[0] - np.asarray(first.base)))
             if folds is not None and seen:
-                views = [selection.view(model_of(part)) for part in seen]
+                views = [selection.view(models_of(part)[0]) for part in seen]
                 folds = [(*fold, see) for fold, see in zip(folds, views, strict=True)]
-            others = (jnp.asarray(padding.targets(target), first.dtype) for target in targets[1:])
-            models = [first, *(replace(first, y=y) for y in others)]
             ending: dict[str, Any] = {"key": key, "max_steps": max_steps, "termination": termination, "throw": False}
             paths: list[Path] | None = None
             results: dict[str, Any] | None = None
@@ -173,7 +178,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             else:
 
                 def own_samples(path: Path) -> Path:  # the models' weights are scaled, and their columns may be padded
-                    return dataclasses.replace(path, n_units=units, total_weight=float(weights.sum()))
+                    return dataclasses.replace(path, n_units=units, total_weight=total)
 
                 # One program for whatever k is chosen, where room for more costs less than a second one.
                 shared = padding.active and not padding.large
@@ -208,6 +213,11 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         self._certificates = None
         _EVIDENCE[self] = padding, [(model, template, each) for model, each in zip(models, selected, strict=True)]
         return self._set_attributes(template, paths, solutions)
+
+    def _models(self, X: Any, targets: list[np.ndarray], loss: AbstractLoss | None, **options: Any) -> list[Any]:
+        """The objectives of the rows, one for every target."""
+        first = LinearModel(X, targets[0], loss, fit_intercept=self.fit_intercept, **options)
+        return [first, *(replace(first, y=jnp.asarray(target, first.dtype)) for target in targets[1:])]
 
     def _fit_shared(
         self,
@@ -385,7 +395,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             for model, threshold, solution in fits:
                 plain = isinstance(threshold, Sparsity) and threshold.structure == "entries"
                 some = 0 < np.count_nonzero(solution.support.mask) < padding.p
-                exchanged = plain and some and model.loss.twice_differentiable
+                loss = getattr(model, "loss", None)
+                exchanged = plain and some and (loss is None or loss.twice_differentiable)
                 found.append(function(padding.model(model), solution) if exchanged else None)
         return self._one_or_all(found)
 

@@ -17,7 +17,7 @@ from ..designs import DenseDesign, SparseDesign
 from ..grids.path import Path
 from ..iteration.results import Solution
 from ..linalg.sparse import Rows
-from ..objectives import LinearModel
+from ..objectives import CoxModel
 from ..thresholds import GroupSparsity
 
 LARGE = 2**18  # entries of a matrix from which its work, not its compilation, is what a fit costs
@@ -158,10 +158,12 @@ class Padding:
         idx: Any = np.where(support.mask, support.idx, 0)
         return Support(idx, support.mask)
 
-    def model(self, model: LinearModel) -> LinearModel:
+    def model(self, model: Any) -> Any:
         """The model of the data's columns alone, without a new program; a certificate counts columns."""
         if not self.active:
             return model
+        if isinstance(model, CoxModel):
+            return replace(model, shared_model=self.model(model.shared_model))
         p, design = self.p, model.design
 
         def cut(a: Any) -> Any:

@@ -14,7 +14,6 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from .._types import replace
 from ..grids.cross_validation import CrossValidation, moments
 from ..grids.path import Path
-from ..objectives import LinearModel
 from ..thresholds.base import default_k_max
 from .padding import Padding, bucket
 from .parameters import check_count
@@ -86,9 +85,9 @@ def split_triples(cv: Any, X: Any) -> tuple[Any, list[np.ndarray]]:
     return [(train, test) for train, test, _ in cv], seen
 
 
-def view(model: LinearModel) -> Callable[[LinearModel], LinearModel]:
-    """What puts the targets of another objective on the features of this one."""
-    return lambda other: replace(model, y=other.y)
+def view(model: Any) -> Callable[[Any], Any]:
+    """What puts the targets of another objective, where it has any, on the features of this one."""
+    return lambda other: replace(model, y=other.y) if hasattr(other, "y") else model
 
 
 def noise_of_choice(results: dict[str, Any]) -> float | None:
@@ -109,15 +108,18 @@ def make_folds(
     """(train, test) among the rows that count; None where an integer cv leaves fewer than two folds.
 
     A splitter, and pairs (train, test), refer to all rows: y, `counted` and the groups, whose rows stay together, must
-    be those of before any were dropped.
+    be those of before any were dropped. A boolean y of no classes says which rows have an event, of which folds get
+    equal shares.
     """
-    n = len(y)
+    n, events = len(y), y.dtype == bool and not classification
     if groups is not None:
         groups = column_or_1d(groups)
         check_consistent_length(y, groups)
     if isinstance(cv, numbers.Integral):
         rows = y[counted]
-        most = np.unique(rows, return_counts=True)[1].min() if classification else len(rows)
+        most = int(rows.sum()) if events else len(rows)
+        if classification:
+            most = np.unique(rows, return_counts=True)[1].min()
         if groups is not None:
             groups = groups[counted]
             most = min(most, np.unique(groups).size)
@@ -126,12 +128,15 @@ def make_folds(
         if number < 2:
             return None
         if number < wanted:
-            reason = f"the rarest class has {most} samples" if classification else f"there are {most} samples"
+            of = "events" if events else "samples"
+            reason = f"the rarest class has {most} samples" if classification else f"there are {most} {of}"
             reason = reason if groups is None or most < np.unique(groups).size else f"there are {most} groups"
             warnings.warn(f"cv: {number} folds are used instead of {wanted}, since {reason}.", stacklevel=4)
         kinds = (KFold, StratifiedKFold) if groups is None else (GroupKFold, StratifiedGroupKFold)
-        splitter = kinds[classification](number, shuffle=True, random_state=seed)
-        return list(splitter.split(np.zeros((len(rows), 1)), rows, groups))
+        splitter = kinds[classification or events](number, shuffle=True, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The least populated class")  # of rows without an event
+            return list(splitter.split(np.zeros((len(rows), 1)), rows, groups))
     if isinstance(cv, str) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
         raise ValueError(f"cv: needs an integer, a scikit-learn splitter or pairs (train, test), got {cv!r}.")
     place, rows = np.cumsum(counted) - 1, y[counted]

@@ -29,7 +29,7 @@ class CrossValidation:
     Attributes:
         scores: (folds, grid) weighted mean held-out loss without l2, or what `scoring` asked for.
         results: (folds, grid) how the fits ended, see `RESULTS`.
-        fold_weight: (folds,) sum of the held-out sample weights.
+        fold_weight: (folds,) sum of the held-out sample weights (of `CoxModel`: of those with an event).
         path: the fits to all data over the same grid.
     """
 
@@ -104,18 +104,19 @@ def cross_validate(
         score(fold) = sum_i t_i l(x_i'w + b + o_i, y_i) / sum_i t_i,   (w, b) fitted with the weights of the other rows
 
     A fold is a set of sample weights, so that standardisation, intercept and support are those of its training rows:
-    nothing leaks from the rows that are held out. t are the sample weights of those.
+    nothing leaks from the rows that are held out. t are the sample weights of those. The score of a `CoxModel` is the
+    partial likelihood of the held-out rows alone.
 
     Args:
-        objective: a `LinearModel`, a `MultiResponse`, or `Precision.from_data`; its own weights are split into folds.
+        objective: a `LinearModel`, `MultiResponse`, `CoxModel`, or `Precision.from_data`; its own weights are split.
         ks, l2s, threshold, key, checkpoint, progress, memory: as in `solve_path`.
         solver: as in `solve_path`, but where that takes `BestSubset` this takes `BestSubset("fast")`, for entries in
             working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds.
             `choose` solves again at the chosen (k, l2), from the row of the path.
-        folds: a number of folds (shuffled by the key; stratified for classification losses, whole groups if there are
-            groups), any scikit-learn splitter, or an iterable of (train, test) indices or masks. A list of triples
-            (train, test, see) changes the data in each fold, by a function of the objective that gives one of the same
-            shape, for example with missing values filled from the training rows.
+        folds: a number of folds (shuffled by the key; stratified by the class, or by having an event, whole groups if
+            there are groups), any scikit-learn splitter, or an iterable of (train, test) indices or masks. A list of
+            triples (train, test, see) changes the data in each fold, by a function of the objective that gives one of
+            the same shape, for example with missing values filled from the training rows.
         groups: (n,) group label of every sample, for the splitter.
         scoring: None: the mean loss; "error": the share of wrong labels of a classification loss; or a function
             (y, eta, weights) -> float of the held-out rows, smaller is better, with their targets, linear predictors
@@ -166,8 +167,8 @@ def cross_validate(
     train, test = counts[0] * weights, counts[1] * weights
     check_rows("folds", train, objective)
     for number, row in enumerate(test):
-        if not row.any():
-            raise ValueError(f"folds: fold {number} holds out no row with a positive weight; use fewer folds.")
+        if not objective.total_weight(row):
+            raise ValueError(f"folds: fold {number} holds out no {_counted(objective)}; use fewer folds.")
     # The fits to all data are one more row, scored on the data themselves.
     rows = [jnp.asarray(np.vstack([part, weights]), objective.dtype) for part in (train, test)]
     grid = dataclasses.replace(grid, weights=_grid.Weights(*rows))
@@ -176,7 +177,7 @@ def cross_validate(
     return CrossValidation(
         scores=scores[:-1] if own is None else _own_scores(own, objective, scores[:-1], test),
         results=fits.result[:-1],
-        fold_weight=test.sum(1, dtype=float),
+        fold_weight=objective.total_weight(test.astype(float)),
         path=path_of(grid, jax.tree.map(lambda a: a[-1], fits), np.asarray(grid.ks)),
     )
 
@@ -252,12 +253,16 @@ def _classifies(objective: Any) -> bool:
     return getattr(getattr(objective, "loss", None), "classification", False)
 
 
+def _counted(objective: Any) -> str:
+    return "event with a positive weight" if hasattr(objective, "event") else "row with a positive weight"
+
+
 def check_rows(name: str, rows: np.ndarray, objective: Any) -> None:
     """ValueError if a row of weights leaves nothing, or one class, to train on."""
     y = host(objective.y) if _classifies(objective) else None
     for number, row in enumerate(rows):
-        if not row.any():
-            raise ValueError(f"{name}: number {number} trains on no row with a positive weight; leave more rows in it.")
+        if not objective.total_weight(row):
+            raise ValueError(f"{name}: number {number} trains on no {_counted(objective)}; leave more rows in it.")
         if y is not None and np.unique(y[row > 0]).size < 2:
             raise ValueError(f"{name}: number {number} trains on one class only; use stratified or fewer ones.")
 
@@ -265,7 +270,8 @@ def check_rows(name: str, rows: np.ndarray, objective: Any) -> None:
 def _split(objective: Any, folds: Any, groups: Any, key: jax.Array) -> Int[np.ndarray, "2 folds n"]:
     """(2, folds, n) how often every row is in the training and the test part."""
     n = objective.sample_weight.shape[0]
-    y = host(getattr(objective, "y", np.zeros(n)))
+    event = getattr(objective, "event", None)
+    y = host(getattr(objective, "y", np.zeros(n))) if event is None else host(event)
     if groups is not None:
         groups = np.asarray(groups)
         if groups.shape != (n,):
@@ -274,7 +280,7 @@ def _split(objective: Any, folds: Any, groups: Any, key: jax.Array) -> Int[np.nd
         if not 2 <= folds <= n:
             raise ValueError(f"folds: needs from 2 to {n} (the number of samples), got {folds}.")
         shuffled = {"n_splits": int(folds), "shuffle": True, "random_state": seed_from(key)}
-        if _classifies(objective):
+        if _classifies(objective) or event is not None:
             folds = StratifiedKFold(**shuffled) if groups is None else StratifiedGroupKFold(**shuffled)
         else:
             folds = KFold(**shuffled) if groups is None else GroupKFold(**shuffled)

@@ -39,7 +39,8 @@ class Path:
         n_features: p, or p c of several responses, whose feature j c + r is feature j of response r.
         n_units: number of units that can be in a support: p, or the number of groups.
         n_kept: number of units that are always kept.
-        total_weight: W, the sum of the sample weights; None for an objective without samples.
+        total_weight: W, the sum of the sample weights (of `CoxModel`: of those with an event); None for an objective
+            without samples.
         squared: True for the squared loss.
         key: the PRNG key of the fits.
         n_variables: order of the matrices, where units are pairs of variables; else None.
@@ -152,7 +153,7 @@ def solve_path(
     the samples).
 
     Args:
-        objective: for example `LinearModel(X, y)`, `MultiResponse` or `Precision.from_data`; concrete arrays.
+        objective: for example `LinearModel(X, y)`, `MultiResponse`, `CoxModel`, `Precision.from_data`; concrete arrays.
         ks: sparsity levels in any order. None: 0, 1, ... up to the least of 20, half the samples and the units.
         l2s: ridge strengths, (L,), or (L, p) with one per feature. None: the objective's own.
         l0s: prices of a nonzero coefficient, in any order.
@@ -253,16 +254,19 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
         n_features=objective.n_coefficients,
         n_units=_grid.n_units(objective, grid.threshold),
         n_kept=n_kept,
-        total_weight=None
-        if weights is None
-        else jnp.sum(weights)
-        if xp is jnp
-        else float(np.sum(host(weights), dtype=float)),
+        total_weight=_total(objective, weights, xp),
         squared=getattr(getattr(objective, "loss", None), "quadratic", False),
         key=grid.key,
         n_variables=getattr(objective, "n_variables", None),
         n_responses=getattr(objective, "n_responses", None),
     )
+
+
+def _total(objective: Any, weights: Any, xp: Any) -> Any:
+    """What the mean loss is a mean over; None without samples."""
+    if weights is None:
+        return None
+    return objective.total_weight(weights) if xp is jnp else float(objective.total_weight(host(weights).astype(float)))
 
 
 def _dense(features: Support, coefficients: np.ndarray, p: int) -> Float[np.ndarray, "grid p"]:

@@ -7,6 +7,7 @@ from .base import AbstractRestricted as AbstractRestricted
 from .base import AbstractScored as AbstractScored
 from .base import gather as gather
 from .base import scatter as scatter
+from .cox import CoxModel as CoxModel
 from .custom import Custom as Custom
 from .custom import CustomSum as CustomSum
 from .finite_sum import AbstractFiniteSum as AbstractFiniteSum

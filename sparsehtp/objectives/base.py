@@ -105,6 +105,10 @@ class AbstractObjective(eqx.Module):
         """
         return self
 
+    def total_weight(self, sample_weight: Any) -> Any:
+        """What sample weights (n,), or each row of several, amount to: how many samples F is a mean over."""
+        return sample_weight.sum(-1)
+
     def started(self, x0: Any) -> Self:
         """The same objective for solves from x0, which may tell the shape of x."""
         return self

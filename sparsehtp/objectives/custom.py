@@ -337,9 +337,9 @@ class CustomSamples(AbstractSamples):
 
 
 class HessianEquations(AbstractNormalEquations):
-    """The quadratic model of a `Custom` at x; columns are products with the Hessian, made when asked for."""
+    """The quadratic model of an objective at x; columns are products with the Hessian, made when asked for."""
 
-    model: AbstractCustom
+    model: Any  # with hessian_rows
     x: Float[Array, "d"]
     rhs: Float[Array, "d"]
     diagonal: Float[Array, "d"]

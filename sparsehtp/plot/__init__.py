@@ -15,4 +15,5 @@ from .proof import plot_proof as plot_proof
 from .ranks import plot_ranks as plot_ranks
 from .stability import plot_stability as plot_stability
 from .style import new_figure as new_figure
+from .survival import plot_survival as plot_survival
 from .swaps import plot_swap_gains as plot_swap_gains

@@ -1,0 +1,211 @@
+"""Who is at risk when, and Cox's partial likelihood of sorted rows by cumulative sums.
+
+Rows are sorted by stratum and falling time, events last among equal times, so that a risk set is a range of rows from
+the opening of its stratum on. All sums of exponentials are kept as (logarithm, mean of some values by the terms): two
+such pairs join without overflow or underflow, and a mean never leaves the range of its values.
+"""
+
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from ..linalg import dot
+
+
+class RiskSets(eqx.Module):
+    """The sorted rows. A tie is the rows of one stratum with one time.
+
+    Attributes:
+        order: (n,) the row at every place.
+        place: (n,) the place of every row.
+        event: (n,) the row at a place ends in an event, it is not censored.
+        opens, closes: (n,) the place is the first (last) of its stratum.
+        first: (n,) the first event of the place's tie; its last row where there is none.
+        last: (n,) the last row of the place's tie.
+        efron: tied events leave the risk set one by one, all at the same rate; else all stay (Breslow).
+    """
+
+    order: Int[Array, "n"]
+    place: Int[Array, "n"]
+    event: Bool[Array, "n"]
+    opens: Bool[Array, "n"]
+    closes: Bool[Array, "n"]
+    first: Int[Array, "n"]
+    last: Int[Array, "n"]
+    efron: bool = eqx.field(static=True)
+
+    def __init__(self, time: np.ndarray, event: np.ndarray, strata: np.ndarray, efron: bool) -> None:
+        order = np.lexsort((event, -time, strata))
+        time, event, strata = time[order], event[order], strata[order]
+        opens = np.append(True, strata[1:] != strata[:-1])
+        starts = opens | np.append(True, time[1:] != time[:-1])
+        tie = np.cumsum(starts) - 1
+        last = np.append(np.flatnonzero(starts)[1:], time.size) - 1
+        events = np.bincount(tie, event).astype(int)
+        first = np.where(events > 0, last + 1 - events, last)
+        places = {
+            "order": order,
+            "place": np.argsort(order, kind="stable"),
+            "first": first[tie],
+            "last": last[tie],
+        }
+        for name, value in places.items():
+            setattr(self, name, jnp.asarray(value, jnp.int32))
+        self.event, self.opens = jnp.asarray(event), jnp.asarray(opens)
+        self.closes = jnp.asarray(np.append(opens[1:], True))
+        self.efron = efron
+
+
+class PartialLikelihood(eqx.Module):
+    """Minus the mean over events of log(hazard of the one that has the event / hazards of all at risk).
+
+        L(eta) = sum_i own_i (-eta_i) + sum_i shared_i log(sum_{j at risk} s_j exp(eta_j) (1 - tied_i [j is tied to i]))
+
+    as a function of the sorted linear predictors, with weights s whose mean over the rows that have one is 1.
+    """
+
+    sets: RiskSets
+    log_weight: Float[Array, "n"]
+    own: Float[Array, "n"]  # s_i / W at events, W their sum
+    shared: Float[Array, "n"]  # the same; of Efron's tied events their mean
+    tied: Float[Array, "n"]  # the part of the tie that has left before this event of it: 0, 1/d, ..., (d - 1)/d
+
+    @property
+    def live(self) -> Bool[Array, "n"]:
+        """(n,) the row at a place has a weight."""
+        return self.log_weight > _never(self.log_weight.dtype)
+
+    @classmethod
+    def weighed(cls, sets: RiskSets, sample_weight: Float[Array, "n"]) -> Self:
+        """The likelihood under weights of the rows; one without weight neither has an event nor is at risk."""
+        weight = sample_weight[sets.order]
+        live = weight > 0
+        weight = weight * (jnp.sum(live) / jnp.sum(weight))
+        log_weight = jnp.where(live, jnp.log(jnp.where(live, weight, 1)), _never(weight.dtype))
+        own = jnp.where(sets.event, weight, 0)
+        total = jnp.sum(own)
+        own = own / jnp.where(total > 0, total, 1)
+        if not sets.efron:
+            return cls(sets, log_weight, own, own, jnp.zeros_like(own))
+        events = sets.event & live
+        count = jnp.cumsum(events)
+        before = count[sets.first] - events[sets.first]
+        number = jnp.where(events, count[sets.last] - before, 1).astype(own.dtype)
+        sums = jnp.zeros_like(own).at[sets.last].add(own)[sets.last]
+        tied = jnp.where(events, (count - 1 - before) / number, 0)
+        return cls(sets, log_weight, own, jnp.where(events, sums / number, 0), tied.astype(own.dtype))
+
+    def at_risk(
+        self, eta: Float[Array, "n"], values: Float[Array, "n m"] | None = None
+    ) -> tuple[Float[Array, "n"], Float[Array, "n m"]]:
+        """At the place of every event the logarithm of the sum over its risk set, and the mean of some values there."""
+        sets, never = self.sets, _never(eta.dtype)
+        logs = self.log_weight + eta
+        values = jnp.zeros((eta.size, 0), eta.dtype) if values is None else values
+        if not sets.efron:
+            log, mean = running(sets.opens, logs, values)
+            return log[sets.last], mean[sets.last]
+        here = jnp.arange(eta.size) == sets.first
+        both = running(
+            jnp.stack([sets.opens, here], 1),
+            jnp.stack([logs, jnp.where(sets.event, logs, never)], 1),
+            jnp.stack([values, values], 1),
+        )
+        alone = sets.opens[sets.first]  # the tie's events are all that are at risk
+        others = (
+            jnp.where(alone, never, both[0][sets.first - 1, 0]),
+            jnp.where(alone[:, None], 0, both[1][sets.first - 1, 0]),
+        )
+        return _join(others, (jnp.log1p(-self.tied) + both[0][sets.last, 1], both[1][sets.last, 1]))
+
+    def exposure(
+        self, eta: Float[Array, "n"], log_risk: Float[Array, "n"], values: Float[Array, "n m"] | None = None
+    ) -> tuple[Float[Array, "n"], Float[Array, "n m"]]:
+        """For every row the sum over the events that it is at risk at of its share in their sums, and the mean of some
+        values of these events."""
+        sets, never = self.sets, _never(eta.dtype)
+        counts = self.shared > 0
+        logs = jnp.where(counts, jnp.log(jnp.where(counts, self.shared, 1)) - log_risk, never)
+        values = jnp.zeros((eta.size, 0), eta.dtype) if values is None else values
+        if not sets.efron:
+            log, mean = running(sets.closes, logs, values, reverse=True)
+            log, mean = log[sets.first], mean[sets.first]
+        else:
+            here = jnp.arange(eta.size) == sets.last
+            both = running(
+                jnp.stack([sets.closes, here], 1),
+                jnp.stack([logs, jnp.where(counts, logs + jnp.log1p(-self.tied), never)], 1),
+                jnp.stack([values, values], 1),
+                reverse=True,
+            )
+            alone, after = sets.closes[sets.last], jnp.minimum(sets.last + 1, eta.size - 1)
+            later = jnp.where(alone, never, both[0][after, 0]), jnp.where(alone[:, None], 0, both[1][after, 0])
+            events = _join(later, (both[0][sets.first, 1], both[1][sets.first, 1]))
+            log = jnp.where(sets.event, events[0], both[0][sets.first, 0])
+            mean = jnp.where(sets.event[:, None], events[1], both[1][sets.first, 0])
+        # All weights of events sum to one, so that only rounding brings a sum of shares above it.
+        return jnp.exp(jnp.minimum(self.log_weight + eta + log, 0)), mean
+
+    def value(self, eta: Float[Array, "n"]) -> Float[Array, ""]:
+        """L."""
+        return jnp.sum(self.shared * self.at_risk(eta)[0] - self.own * eta)
+
+    def gradient(self, eta: Float[Array, "n"]) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
+        """The gradient of L, and the magnitudes of what its entries are differences of."""
+        exposure, _ = self.exposure(eta, self.at_risk(eta)[0])
+        return exposure - self.own, exposure + self.own
+
+    def hessian_product(self, eta: Float[Array, "n"], u: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        """The Hessian of L times the columns of u."""
+        log_risk, mean = self.at_risk(eta, u)
+        exposure, mean = self.exposure(eta, log_risk, mean)
+        return exposure[:, None] * (u - mean)
+
+    def curvatures(self, eta: Float[Array, "n"], u: Float[Array, "n m"]) -> Float[Array, "m"]:
+        """u_j' L'' u_j for every column."""
+        log_risk, mean = self.at_risk(eta, u)
+        return jnp.maximum(dot(self.exposure(eta, log_risk)[0], u**2) - dot(self.shared, mean**2), 0)
+
+    def curvature(self, eta: Float[Array, "n"], u: Float[Array, "n m"]) -> Float[Array, "m m"]:
+        """u' L'' u."""
+        log_risk, mean = self.at_risk(eta, u)
+        exposure, _ = self.exposure(eta, log_risk)
+        return dot((u * exposure[:, None]).T, u) - dot((mean * self.shared[:, None]).T, mean)
+
+
+def running(
+    opens: Bool[Array, "n *c"], logs: Float[Array, "n *c"], values: Float[Array, "n *c m"], reverse: bool = False
+) -> tuple[Float[Array, "n *c"], Float[Array, "n *c m"]]:
+    """The logarithm of the sum of exp(logs) from the last opening on, and the mean of the values by these terms.
+
+    Sums of 1, 2, 4, ... places: more work than a scan that keeps to n joins, in a program that compiles in a tenth of
+    the time.
+    """
+    n = logs.shape[0]
+    places = jnp.arange(n)
+
+    def double(step: Int[Array, ""], now: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        opened, log, mean = now
+        far = places + ((1 << step) if reverse else -(1 << step))
+        source = jnp.clip(far, 0, n - 1)
+        joined = _join((log[source], mean[source]), (log, mean))
+        whole = opened | (far != source).reshape(-1, *[1] * (logs.ndim - 1))  # nothing lies before
+        log, mean = jnp.where(whole, log, joined[0]), jnp.where(whole[..., None], mean, joined[1])
+        return whole | opened[source], log, mean
+
+    return tuple(lax.fori_loop(0, (n - 1).bit_length(), double, (opens, logs, values))[1:])
+
+
+def _join(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
+    """The logarithm of a sum in two parts, and its mean, from those of the parts."""
+    return jnp.logaddexp(a[0], b[0]), a[1] + jax.nn.sigmoid(b[0] - a[0])[..., None] * (b[1] - a[1])
+
+
+def _never(dtype: Any) -> float:
+    """In place of log(0): a number, since infinities have no difference."""
+    return float(jnp.finfo(dtype).min) / 8

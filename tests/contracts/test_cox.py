@@ -1,0 +1,281 @@
+"""Cox's partial likelihood: the laws, other implementations, exhaustive search, units, weights and invariances."""
+
+import itertools
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+from sparsehtp.testing import check_objective
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+N, P = 30, 5
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((N, P)) * [1, 3, 0.5, 1, 1] + [0, 1, 2, 0, -1]
+TIME = RNG.integers(1, 9, N).astype(float)
+EVENT = RNG.random(N) < 0.6
+OPTIONS = {
+    "plain": {},
+    "all": dict(
+        sample_weight=RNG.choice([0, 0.5, 1, 2], N),
+        offset=RNG.standard_normal(N),
+        strata=RNG.integers(0, 3, N),
+    ),
+}
+VALUE_AND_GRAD = jax.jit(lambda model, w: model.value_and_grad(model.to_internal(w)))
+CURVATURES = jax.jit(lambda model: model.curvatures(model.origin()))
+TIES = pytest.mark.parametrize("ties", ["breslow", "efron"])
+
+
+def formula(w, ties, sample_weight=1.0, offset=0.0, strata=0):
+    """F by loops over the tied events, at coefficients in original units."""
+    s, o, strata = np.broadcast_arrays(sample_weight, offset, np.asarray(strata), np.empty(N))[:3]
+    s = s / s[s > 0].mean()
+    eta, total, weight = X @ w + o, 0.0, 0.0
+    for g in np.unique(strata):
+        inside = (strata == g) & (s > 0)
+        for t in np.unique(TIME[inside & EVENT]):
+            risk, events = inside & (t <= TIME), np.flatnonzero(inside & EVENT & (t == TIME))
+            weight += s[events].sum()
+            total += s[events] @ eta[events]
+            for number in range(events.size):
+                gone = number / events.size if ties == "efron" else 0
+                sums = (s * np.exp(eta))[risk].sum() - gone * (s * np.exp(eta))[events].sum()
+                total -= s[events].mean() * np.log(sums)
+    return -total / weight
+
+
+@TIES
+@pytest.mark.parametrize("options", OPTIONS)
+def test_value_is_the_documented_formula(options, ties):
+    model = sht.CoxModel(X, TIME, EVENT, ties=ties, **OPTIONS[options])
+    for w in np.random.default_rng(1).standard_normal((3, P)) * 0.5:
+        value, _ = VALUE_AND_GRAD(model, w)
+        np.testing.assert_allclose(value, formula(w, ties, **OPTIONS[options]), rtol=1e-12)
+
+
+@TIES
+def test_laws(ties):
+    check_objective(sht.CoxModel(X, TIME, EVENT, l2=0.1, ties=ties, standardize=True, **OPTIONS["all"]))
+
+
+def test_sparse_and_dense_designs_agree():
+    models = [sht.CoxModel(make(X), TIME, EVENT, l2=0.1, standardize=True) for make in cases.DESIGNS.values()]
+    first, *others = [sht.solve(model, sht.Sparsity(2), sht.HTP()).x for model in models]
+    for other in others:
+        np.testing.assert_allclose(other, first, atol=1e-11)
+
+
+# --- other implementations -------------------------------------------------------------------------------------------
+def fitted(ties="efron", columns=range(P), **options):
+    model = sht.CoxModel(X[:, list(columns)], TIME, EVENT, ties=ties, **options)
+    return np.asarray(sht.solve(model, sht.Sparsity(len(columns)), sht.HTP()).x)
+
+
+@TIES
+def test_coefficients_are_those_of_scikit_survival(ties):
+    linear_model = pytest.importorskip("sksurv.linear_model")
+    y = np.array(list(zip(EVENT, TIME, strict=True)), [("event", bool), ("time", float)])
+    for columns in ([0, 2, 4], [1, 3], range(P)):
+        other = linear_model.CoxPHSurvivalAnalysis(ties=ties, n_iter=100, tol=1e-14).fit(X[:, list(columns)], y)
+        np.testing.assert_allclose(fitted(ties, columns), other.coef_, atol=1e-6)
+
+
+@TIES
+def test_strata_and_offset_are_those_of_statsmodels(ties):
+    regression = pytest.importorskip("statsmodels.duration.hazard_regression")
+    options = {name: OPTIONS["all"][name] for name in ("strata", "offset")}
+    other = regression.PHReg(TIME, X, EVENT, ties=ties, **options).fit(disp=False)
+    np.testing.assert_allclose(fitted(ties, **options), other.params, atol=1e-6)
+
+
+# --- laws of the model -----------------------------------------------------------------------------------------------
+def test_weights_are_repeated_rows():
+    times = np.random.default_rng(2).integers(0, 3, N)
+    options = dict(ties="breslow", l2=0.1, standardize=True)
+    weighted = sht.CoxModel(X, TIME, EVENT, sample_weight=times, **options)
+    rows = np.repeat(np.arange(N), times)
+    repeated = sht.CoxModel(X[rows], TIME[rows], EVENT[rows], **options)
+    a, b = (sht.solve(model, sht.Sparsity(3), sht.HTP()) for model in (weighted, repeated))
+    np.testing.assert_allclose(a.x, b.x, atol=1e-10)
+    np.testing.assert_allclose(b.value - a.value, np.log(times[times > 0].mean()), rtol=1e-10)
+
+
+@TIES
+def test_rows_without_weight_count_for_nothing(ties):
+    some = np.random.default_rng(3).random(N) < 0.7
+    options = dict(ties=ties, l2=0.1, standardize=True)
+    part = sht.CoxModel(X[some], TIME[some], EVENT[some], **options)
+    whole = sht.CoxModel(X, TIME, EVENT, **options)
+    huge = sht.CoxModel(np.where(some[:, None], X, 1e200), TIME, EVENT, sample_weight=some, **options)
+    expected = sht.solve(part, sht.Sparsity(3), sht.HTP())
+    for model in (whole.reweighted(some.astype(float)), huge):
+        found = sht.solve(model, sht.Sparsity(3), sht.HTP())
+        np.testing.assert_allclose(found.x, expected.x, atol=1e-10)
+        np.testing.assert_allclose(found.value, expected.value, rtol=1e-11)
+
+
+@TIES
+def test_invariances(ties):
+    """The order of rows, a shift of the columns, a monotone transform of time and rows never at risk change nothing."""
+    order = np.random.default_rng(4).permutation(N)
+    strata = OPTIONS["all"]["strata"]
+    early = (np.vstack([X, X[:4]]), np.append(TIME, np.zeros(4)), np.append(EVENT, np.zeros(4, bool)))
+    expected = fitted(ties, strata=strata)
+    others = {
+        "order": sht.CoxModel(X[order], TIME[order], EVENT[order], strata=strata[order], ties=ties),
+        "shift": sht.CoxModel(X + 1e6, TIME, EVENT, strata=strata, ties=ties),
+        "time": sht.CoxModel(X, np.log(TIME) - 7, EVENT, strata=strata, ties=ties),
+        "offset": sht.CoxModel(X, TIME, EVENT, strata=strata, ties=ties, offset=3.0 * strata),
+        "early": sht.CoxModel(*early, strata=np.append(strata, [0, 1, 2, 7]), ties=ties),
+    }
+    for name, model in others.items():
+        found = sht.solve(model, sht.Sparsity(P), sht.HTP()).x
+        np.testing.assert_allclose(found, expected, atol=1e-8 if name == "shift" else 1e-10, err_msg=name)
+
+
+@TIES
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_huge_score_leaves_the_rest_as_it_is(ties, dtype):
+    """The row with the largest score is at risk at the first event alone: later risk sets must not see it."""
+    rng = np.random.default_rng(5)
+    Z, time, event = rng.standard_normal((20, 2)), np.arange(1.0, 21), np.ones(20, bool)
+    rest, w = sht.CoxModel(Z[1:].astype(dtype), time[1:], event[1:], ties=ties), np.array([0.5, -0.5], dtype)
+    for size in (1e3, 1e5):
+        offset = np.append(size, np.zeros(19))
+        model = sht.CoxModel(Z.astype(dtype), time, event, ties=ties, offset=offset.astype(dtype))
+        (value, grad), expected = (VALUE_AND_GRAD(each, w) for each in (model, rest))
+        room = 100 * size * np.finfo(dtype).eps  # what the digits of such a score leave
+        np.testing.assert_allclose(20 * value, 19 * expected[0], rtol=1e-5, atol=room)
+        np.testing.assert_allclose(20 * grad, 19 * expected[1], rtol=1e-5, atol=room)
+        assert np.isfinite(CURVATURES(model)).all()
+
+
+def test_derivatives_of_a_solution():
+    """Those of `solve` in the weights, l2, features and offset, against fits at moved values."""
+    rng = np.random.default_rng(6)
+    weights = rng.uniform(0.5, 2, N)
+    where = {"sample_weight": weights, "l2": np.float64(0.1), "X": X, "offset": np.zeros(N)}
+
+    def x_at(values):
+        model = sht.CoxModel(values["X"], TIME, EVENT, **{k: v for k, v in values.items() if k != "X"})
+        return sht.solve(model, sht.Sparsity(2), sht.HTP()).x
+
+    direction = {name: rng.standard_normal(np.shape(value)) for name, value in where.items()}
+    move = lambda h: {name: where[name] + h * direction[name] for name in where}  # noqa: E731
+    chosen = np.asarray(x_at(where)) != 0
+    _, found = jax.jvp(x_at, (jax.tree.map(jnp.asarray, where),), (jax.tree.map(jnp.asarray, direction),))
+    h = 1e-5
+    expected = (np.asarray(x_at(move(h))) - np.asarray(x_at(move(-h)))) / (2 * h)
+    assert chosen.sum() == 2
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_batches_share_one_program():
+    model = sht.CoxModel(X, TIME, EVENT, l2=0.1)
+    rows = np.random.default_rng(7).integers(0, 3, (4, N)).astype(float)
+    solve = jax.jit(jax.vmap(lambda weights: sht.solve(model.reweighted(weights), sht.Sparsity(2), sht.HTP()).x))
+    for found, weights in zip(solve(rows), rows, strict=True):
+        expected = sht.solve(sht.CoxModel(X, TIME, EVENT, l2=0.1, sample_weight=weights), sht.Sparsity(2), sht.HTP())
+        np.testing.assert_allclose(found, expected.x, atol=1e-9)
+
+
+# --- choosing --------------------------------------------------------------------------------------------------------
+def strong_signals(n, p, k, seed, censoring=1.0):
+    """Exponential times with hazards exp(x'w) and strong coefficients, exponential censoring."""
+    rng = np.random.default_rng(seed)
+    Z, w = rng.standard_normal((n, p)), np.zeros(p)
+    size = 5 * np.sqrt(2 * np.log(p) / n)
+    w[rng.choice(p, k, replace=False)] = rng.uniform(2 * size, 10 * size, k)
+    time = -np.log(rng.random(n)) / np.exp(Z @ w)
+    last = rng.exponential(censoring * np.median(time) * 5, n)
+    return Z, np.minimum(time, last), time <= last, w
+
+
+def test_search_finds_the_best_subset():
+    """Against all supports of ten drawn problems, noisy enough for greedy searches to miss some."""
+    supports = np.array(list(itertools.combinations(range(7), 3)))
+
+    @jax.jit
+    def least(model):
+        def value(idx):
+            part = model.restrict(sht.Support(idx, jnp.ones(3, bool)))
+            return part.value(part.minimise(jnp.zeros(3)).z)
+
+        return jax.vmap(value)(supports).min()
+
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        Z = rng.standard_normal((40, 7)) + rng.standard_normal((40, 1))
+        time = rng.exponential(np.exp(-Z @ np.where(np.arange(7) < 3, 0.5, 0)))
+        model = sht.CoxModel(Z, time, rng.random(40) < 0.8, l2=1e-3)
+        np.testing.assert_allclose(sht.solve(model, sht.Sparsity(3)).value, least(model), rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_recovery_of_strong_signals(seed):
+    Z, time, event, w = strong_signals(200, 20, 3, seed)
+    model = sht.CoxModel(Z, time, event, l2=1e-6, standardize=True)
+    np.testing.assert_array_equal(np.asarray(sht.solve(model, sht.Sparsity(3)).x) != 0, w != 0)
+    path = sht.solve_path(model, range(2))
+    assert path.total_weight == event.sum()  # a criterion counts events
+
+
+def test_cross_validation_scores_the_held_out_rows_alone():
+    Z, time, event, _ = strong_signals(100, 8, 2, 0)
+    model = sht.CoxModel(Z, time, event, l2=0.01)
+    halves = [(np.arange(50), np.arange(50, 100)), (np.arange(50, 100), np.arange(50))]
+    cv = sht.cross_validate(model, [0, 1, 2], folds=halves)
+    for fold, (train, test) in enumerate(halves):
+        fitted = sht.solve(sht.CoxModel(Z[train], time[train], event[train], l2=0.01), sht.Sparsity(2))
+        alone = sht.CoxModel(Z[test], time[test], event[test])
+        np.testing.assert_allclose(cv.scores[fold, 2], alone.value(alone.to_internal(fitted.x)), rtol=1e-6)
+    np.testing.assert_array_equal(cv.fold_weight, [event[test].sum() for _, test in halves])
+    assert cv.k == 2
+
+
+def test_stability_and_certificate():
+    Z, time, event, w = strong_signals(150, 12, 2, 1)
+    model = sht.CoxModel(Z, time, event, l2=1e-6)
+    stable = sht.stability_selection(model, [2], n_resamples=10)
+    np.testing.assert_array_equal(stable.selected()[0], w != 0)
+    certificate = sht.certificate(model, sht.Sparsity(2), sht.solve(model, sht.Sparsity(2)))
+    assert certificate.swap_gain == 0 and certificate.stationary
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+BAD = {
+    "time: needs shape": dict(time=TIME[:-1]),
+    "time: needs finite": dict(time=np.where(np.arange(N) == 3, np.nan, TIME)),
+    "event: needs shape": dict(event=EVENT[:, None]),
+    "event: needs True": dict(event=np.arange(N)),
+    "event: no row": dict(event=np.zeros(N, bool)),
+    "strata: needs shape": dict(strata=["a"]),
+    "ties: must be": dict(ties="exact"),
+    "sample_weight: must be": dict(sample_weight=-np.ones(N)),
+}
+
+
+@pytest.mark.parametrize("sentence", BAD)
+def test_errors_name_the_argument(sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}") as error:
+        sht.CoxModel(**{"X": X, "time": TIME, "event": EVENT, **BAD[sentence]})
+    assert str(error.value).count(". ") == 0
+
+
+def test_folds_need_events():
+    model = sht.CoxModel(X, TIME, EVENT)
+    some = np.flatnonzero(~EVENT)[:3]
+    with pytest.raises(ValueError, match="holds out no event"):
+        sht.cross_validate(model, [0, 1], folds=[(np.setdiff1d(np.arange(N), some), some)])
+    with pytest.raises(ValueError, match="trains on no event"):
+        sht.cross_validate(model, [0, 1], folds=[(some, np.setdiff1d(np.arange(N), some))])
+
+
+def test_times_cannot_be_traced():
+    with pytest.raises(ValueError, match=r"^time, event, strata"):
+        jax.jit(lambda time: sht.CoxModel(X, time, EVENT).value(jnp.zeros(P)))(TIME)

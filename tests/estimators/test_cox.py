@@ -1,0 +1,177 @@
+"""SparseCox: forms of y, other implementations, choices, strata, survival functions, errors."""
+
+import pickle
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import sparsehtp as sht
+from sparsehtp.estimators.cox import concordance
+
+RNG = np.random.default_rng(0)
+N, P = 120, 8
+X = RNG.standard_normal((N, P)) + 3
+HAZARD = np.exp(X[:, 2] - X[:, 5])
+TIME = np.ceil(20 * RNG.exponential(1 / HAZARD)) / 20  # with ties
+LAST = RNG.exponential(5, N)
+EVENT = TIME <= LAST
+TIME = np.minimum(TIME, LAST)
+Y = np.column_stack([TIME, EVENT])
+FORMS = {
+    "structured": np.array(list(zip(EVENT, TIME, strict=True)), [("status", bool), ("days", float)]),
+    "other order": np.array(list(zip(TIME, EVENT, strict=True)), [("days", float), ("status", bool)]),
+    "columns": Y,
+    "frame": pd.DataFrame({"days": TIME, "status": EVENT}),
+}
+
+
+def fit(k=2, **options):
+    return sht.SparseCox(k, solver="htp", **options)
+
+
+def test_every_form_of_y_is_the_same_fit():
+    fits = [fit().fit(X, y) for y in FORMS.values()]
+    for other in fits[1:]:
+        np.testing.assert_array_equal(other.coef_, fits[0].coef_)
+        assert other.score(X, Y) == fits[0].score(X, FORMS["structured"])
+    np.testing.assert_array_equal(np.flatnonzero(fits[0].support_), [2, 5])
+
+
+@pytest.mark.parametrize("ties", ["efron", "breslow"])
+def test_scikit_survival(ties):
+    linear_model = pytest.importorskip("sksurv.linear_model")
+    metrics = pytest.importorskip("sksurv.metrics")
+    model = fit(P, l2=0.0, ties=ties).fit(X, Y)
+    other = linear_model.CoxPHSurvivalAnalysis(ties=ties, n_iter=100, tol=1e-14).fit(X, FORMS["structured"])
+    np.testing.assert_allclose(model.coef_, other.coef_, atol=1e-6)
+    np.testing.assert_allclose(model.predict(X), X @ other.coef_, atol=1e-6)
+    times = model.event_times_
+    for name in ("predict_cumulative_hazard_function", "predict_survival_function"):
+        expected = np.array([function(times) for function in getattr(other, name)(X[:5])])
+        np.testing.assert_allclose(getattr(model, name)(X[:5]), expected, rtol=1e-6, atol=1e-9)
+    coarse = np.round(model.predict(X))  # with ties
+    for risk in (model.predict(X), coarse):
+        expected = metrics.concordance_index_censored(EVENT, TIME, risk)[0]
+        np.testing.assert_allclose(concordance(TIME, EVENT, risk, np.ones(N)), expected, rtol=1e-12)
+
+
+def test_concordance_is_the_share_of_pairs():
+    model = fit().fit(X, Y)
+    weights, risk = RNG.integers(0, 3, N), model.predict(X)
+    right = known = 0
+    for i in range(N):
+        for j in range(N):
+            if EVENT[i] and (TIME[i] < TIME[j] or (TIME[i] == TIME[j] and not EVENT[j])):
+                known += weights[i] * weights[j]
+                right += weights[i] * weights[j] * (risk[i] > risk[j])
+    np.testing.assert_allclose(model.score(X, Y, weights), right / known, rtol=1e-12)
+
+
+def test_survival_functions_by_hand():
+    """Breslow's estimate under weights, strata and an offset, and its values between and outside of the events."""
+    weights, strata = RNG.choice([0.0, 1, 2], N), RNG.choice(["a", "b"], N)
+    offset = RNG.standard_normal(N)
+    model = fit(2).fit(X, Y, weights, strata, offset)
+    times = np.array([-1.0, 0.0, 0.31, 1.0, 1e9])
+    found = model.predict_cumulative_hazard_function(X[:4], times, strata[:4], offset[:4])
+    eta = X @ model.coef_ + offset
+    for i in range(4):
+        own = strata == strata[i]
+        for number, t in enumerate(times):
+            expected = sum(
+                weights[j] / (weights * np.exp(eta))[own & (TIME[j] <= TIME)].sum()
+                for j in np.flatnonzero(own & EVENT & (t >= TIME) & (weights > 0))
+            )
+            np.testing.assert_allclose(found[i, number], expected * np.exp(eta[i]), rtol=1e-9)
+    survival = model.predict_survival_function(X, times, strata, offset)
+    assert (survival[:, :2] == 1).all() and (np.diff(survival, axis=1) <= 0).all()
+
+
+def test_rows_without_weight_have_no_influence():
+    weights = RNG.choice([0.0, 1, 2], N)
+    some = weights > 0
+    wild = np.where(some[:, None], X, 1e6)
+    a, b = fit().fit(wild, Y, weights), fit().fit(X[some], Y[some], weights[some])
+    np.testing.assert_allclose(a.coef_, b.coef_, atol=1e-10)
+    np.testing.assert_allclose(a.baseline_cumulative_hazard_, b.baseline_cumulative_hazard_, rtol=1e-9)
+
+
+def test_k_is_chosen():
+    """Two features matter; a criterion counts events, and folds score rows apart."""
+    for k, rule in (("ebic", "best"), ("cv", "one_se")):
+        model = sht.SparseCox(k, rule=rule).fit(X, Y)
+        assert model.k_ == 2 and set(np.flatnonzero(model.support_)) == {2, 5}, k
+        assert model.path_.total_weight == EVENT.sum()
+    assert model.cv_results_["fold_weight"].sum() == EVENT.sum()
+    assert np.ptp(model.cv_results_["fold_weight"]) <= 1  # equal shares of the events
+    assert model.certificate_.swap_gain == 0
+
+
+@pytest.mark.slow
+def test_folds_may_be_given():
+    assert sht.SparseCox("cv", cv=[(np.arange(60), np.arange(60, N)), (np.arange(60, N), np.arange(60))]).fit(X, Y).k_
+
+
+@pytest.mark.slow
+def test_structures():
+    groups = np.arange(P) // 2
+    model = sht.SparseCox(1, groups=groups).fit(X, Y)
+    assert len(set(groups[model.support_])) == 1 and model.support_.sum() == 2
+    assert 0 in np.flatnonzero(sht.SparseCox(1, keep=[0]).fit(X, Y).support_)
+    assert (sht.SparseCox(2, positive=True).fit(X, Y).coef_ >= 0).all()
+    assert (np.abs(sht.SparseCox(2, bounds=(-0.5, 0.5)).fit(X, Y).coef_) <= 0.5).all()
+
+
+def test_padded_rows_and_columns_count_for_nothing():
+    with jax.enable_x64(True):  # the estimator pads its arrays, the model does not
+        model = sht.CoxModel(X, TIME, EVENT, l2=1e-6, standardize=True)
+        np.testing.assert_allclose(sht.solve(model, sht.Sparsity(2), sht.HTP()).x, fit().fit(X, Y).coef_, atol=1e-9)
+
+
+def test_it_travels(tmp_path):
+    model = fit().fit(pd.DataFrame(X, columns=list("abcdefgh")), Y, strata=np.arange(N) % 2)
+    sht.save(model, tmp_path / "model.npz")
+    rows = pd.DataFrame(X[:3], columns=list("abcdefgh"))
+    expected = model.predict_survival_function(rows, [0.5, 1], [0, 1, 0])
+    for other in (sht.load(tmp_path / "model.npz"), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(other.predict_survival_function(rows, [0.5, 1], [0, 1, 0]), expected)
+    assert list(model.get_feature_names_out()) == ["c", "f"]
+
+
+BAD = {
+    "y: no row with a positive weight has an event": dict(y=np.column_stack([TIME, 0 * EVENT])),
+    "y: times must be >= 0": dict(y=np.column_stack([TIME - 1, EVENT])),
+    "y: holds NaN": dict(y=np.column_stack([np.where(np.arange(N) == 3, np.nan, TIME), EVENT])),
+    r"y: needs a structured array .* got shape \(120,\)": dict(y=TIME),
+    "y: needs a structured array .* got the fields": dict(y=np.zeros(N, [("a", float), ("b", float)])),
+    "y: has 3 rows": dict(y=Y[:3]),
+    "y: events must be 1": dict(y=Y[:, ::-1] + 2),
+    "strata: needs one label": dict(strata=["a"]),
+    "Input offset contains NaN": dict(offset=np.full(N, np.nan)),
+    "sample_weight: must be >= 0": dict(sample_weight=-np.ones(N)),
+}
+
+
+@pytest.mark.parametrize("sentence", BAD)
+def test_errors_name_the_argument(sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}") as error:
+        fit().fit(**{"X": X, "y": Y, **BAD[sentence]})
+    assert str(error.value).count(". ") == 0
+
+
+def test_errors_of_predictions():
+    model = fit().fit(X, Y, strata=np.arange(N) % 2)
+    with pytest.raises(ValueError, match="strata: the model was fitted with strata"):
+        model.predict_survival_function(X)
+    with pytest.raises(ValueError, match="strata: 7 is no stratum"):
+        model.predict_survival_function(X, strata=np.full(N, 7))
+    with pytest.raises(ValueError, match="times: needs a list"):
+        model.predict_survival_function(X, [np.nan], np.zeros(N, int))
+    with pytest.raises(ValueError, match="y: no two rows can be compared"):
+        model.score(X[:1], Y[:1])
+    with pytest.raises(ValueError, match="ties: must be one of"):
+        fit(ties="exact").fit(X, Y)
+    with pytest.raises(TypeError, match="LinearModel"):
+        fit().fit(X, Y).prove(1)
