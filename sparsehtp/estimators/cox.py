@@ -137,7 +137,7 @@ class SparseCox(SparseLinearModel):
         results = self._fit(X, event, [time, event, stratum], weights, None, offset=offset, groups=groups)
         del self.intercept_  # there is none
         self.coef_ = self.coef_[0]
-        self._set_baseline(self.predict(X, offset), time, event, stratum, weights)
+        self._set_baseline(X @ self.coef_ + (0 if offset is None else offset), time, event, stratum, weights)
         self._warn_results(results)
         return self
 
