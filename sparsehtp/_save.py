@@ -207,6 +207,8 @@ def _encode(value: Any, where: str, arrays: dict[str, np.ndarray]) -> Any:
         return value if math.isfinite(value) else {"float": repr(value)}
     if type(value) in (tuple, list):
         return {type(value).__name__: each(value)}
+    if isinstance(value, range):
+        return {"range": [value.start, value.stop, value.step]}
     if type(value) is dict:
         pairs = [[_encode(k, where, arrays), _encode(v, f"{where}[{k!r}]", arrays)] for k, v in value.items()]
         return {"dict": pairs}
@@ -248,6 +250,8 @@ def _decode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if tag in ("tuple", "list"):
         items = [_decode(item, arrays) for item in content]
         return tuple(items) if tag == "tuple" else items
+    if tag == "range":
+        return range(*content)
     if tag == "dict":
         return {_decode(k, arrays): _decode(v, arrays) for k, v in content}
     if tag == "pipeline":

@@ -37,3 +37,15 @@ def test_examples_run(path, capsys, tmp_path, monkeypatch):
 def unwrapped(screen):
     """The words of a screen, however wide it is."""
     return " ".join(screen.replace("─", "").split())
+
+
+def test_every_feature_names_a_test_that_exists():
+    page = (Path(__file__).parents[1] / "docs" / "features.md").read_text()
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", page)
+    assert len(named) > 30
+    for file, test in named:
+        assert f"def {test}(" in (Path(__file__).parent / file).read_text(), (file, test)
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| |")]
+    for row in rows:
+        ours = row.split("|")[-2].strip()
+        assert not ours or re.fullmatch(r"✓ `[\w/]+\.py::\w+`", ours), row

@@ -24,13 +24,15 @@ from ..certificates.certificate import Certificate, certificate
 from ..certificates.exchanges import Swaps, best_swaps, near_exchanges
 from ..certificates.prove import Proof, fit_on, prove
 from ..grids.choose import BY_FOLDS, choose
+from ..grids.cross_validation import Scoring
 from ..grids.path import Path
 from ..iteration.results import FIRED, RESULTS, Solution
-from ..losses import AbstractLoss
+from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import LinearModel
 from ..thresholds import GroupSparsity, Sparsity
 from . import parameters, selection
 from .padding import Padding
+from .several import fit_shared
 
 # What certificates are computed from, beside the estimators, so that no pickle or saved file holds the data.
 _EVIDENCE: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -49,6 +51,7 @@ def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
 class SparseLinearModel(SelectorMixin, BaseEstimator):
     """Base of `SparseRegressor` and `SparseClassifier`."""
 
+    penalty: ClassVar[str] = "l1"  # what makes `SelectFromModel` keep all coefficients above 1e-5
     _default_l2: ClassVar[float]
     _l2_grid: ClassVar[tuple[float, ...]]
     # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes (lists and dicts of anything, since
@@ -80,21 +83,25 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         targets: list[np.ndarray],
         weights: Float[np.ndarray, "n"],
         loss: AbstractLoss,
+        *,
+        groups: ArrayLike | None = None,
+        scoring: Scoring | None = None,
     ) -> list[RESULTS]:
         """Choose k and l2 for all targets together, fit each, and set the attributes, one row or item per target."""
-        k, l2 = parameters.check_k(self.k), parameters.make_l2(self.l2)
+        plan = parameters.make_plan(self.k, self.l2, self.rule, self.one_se)
+        k: Any = plan.k
+        rule, l2, refit = plan.rule, plan.l2, 1.0
         solver = parameters.make_solver(self.solver)
-        max_steps = None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1)
+        max_steps = parameters.make_limit(self.max_iter)
         termination = parameters.make_termination(self.tol, loss, solver)
-        by_folds, refit = parameters.make_rule(self.rule, self.one_se), 1.0
         seed = parameters.make_seed(self.random_state)
         counted = weights > 0
         folds: Any = None
         cv, seen = selection.split_triples(self.cv, X)
-        if k == "cv":
-            folds = selection.make_folds(cv, y, counted, loss.classification, seed)
+        if plan.by_folds:
+            folds = selection.make_folds(cv, y, counted, loss.classification, seed, groups)
             if folds is None:
-                k = "ebic"
+                rule = "ebic"
                 self._warn(
                     "k: cross-validation needs two samples (of every class), so that ebic is used instead.", UserWarning
                 )
@@ -105,18 +112,17 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             seen = [part[counted] for part in seen]
         names = getattr(self, "feature_names_in_", ())
         template = parameters.make_threshold(self.groups, self.keep, self.positive, self.bounds, X.shape[1], names)
-        template = replace(template, k=np.int32(0 if isinstance(k, str) else k))
-        padding = Padding(X.shape[0], X.shape[1], parameters.pads(solver), l2 is not None and l2.ndim == 1)
+        template = replace(template, k=np.int32(plan.k or 0))
+        padding = Padding(X.shape[0], X.shape[1], parameters.pads(solver), plan.l2_by_feature)
         threshold = padding.threshold(template)
         units = len(template.table) if isinstance(template, GroupSparsity) else X.shape[1]
         n = X.shape[0]
         # A weight counts as that many rows; weights of another scale must not shorten the grid of folds, nor add to
         # that of a criterion, where a saturated least-squares fit would win.
         samples = max(weights.sum(), n) if folds else n
-        levels = selection.make_levels(samples, units - template.keep.size, padding, threshold)
-        rule = k if isinstance(k, str) else None
-        if folds is not None:
-            rule = by_folds
+        l2s = self._l2_grid if plan.l2s is None else plan.l2s
+        if rule is not None:
+            levels = selection.make_levels(samples, units - template.keep.size, padding, threshold, plan.ks)
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
         with disk_cache(), jax.enable_x64(X.dtype == np.float64):
             key = seeded(seed)
@@ -142,8 +148,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             paths: list[Path] | None = None
             results: dict[str, Any] | None = None
             if rule is None:
-                final = replace(threshold, k=np.int32(k))
-                solutions = selected = [solve(model, final, solver, **ending) for model in models]
+                solutions = selected = [solve(model, threshold, solver, **ending) for model in models]
             else:
 
                 def own_samples(path: Path) -> Path:  # the models' weights are scaled, and their columns may be padded
@@ -155,7 +160,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                     models,
                     replace(threshold, k_max=levels.k_max) if shared else threshold,
                     levels.padded,
-                    None if folds is None else padding.l2s(self._l2_grid if l2 is None else l2[None]),
+                    None if folds is None else padding.l2s(l2s if l2 is None else l2[None]),
+                    scoring=scoring,
                     rule=rule,
                     refit=None if l2 is None else refit,  # an l2 that the user gives is that of the model
                     folds=folds,
@@ -182,6 +188,41 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         _EVIDENCE[self] = padding, [(model, template, each) for model, each in zip(models, selected, strict=True)]
         return self._set_attributes(template, paths, solutions)
 
+    def _fit_shared(
+        self,
+        X: Any,
+        Y: np.ndarray,
+        loss: AbstractLoss | AbstractVectorLoss,
+        weights: Float[np.ndarray, "n"],
+        *,
+        groups: ArrayLike | None,
+        scoring: Scoring | None,
+    ) -> list[RESULTS]:
+        """The same for k features that all responses, or all classes of a softmax, share."""
+        plan = parameters.make_plan(self.k, self.l2, self.rule, self.one_se)
+        seed, counted = parameters.make_seed(self.random_state), weights > 0
+        folds = None
+        if plan.by_folds:
+            folds = selection.make_folds(self.cv, Y, counted, loss.classification, seed, groups)
+            if folds is None:
+                raise ValueError("k: cross-validation needs two samples (of every class); pass an integer.")
+        X, Y, weights = X[counted], Y[counted], weights[counted]
+        with disk_cache(), jax.enable_x64(X.dtype == np.float64):
+            fit = fit_shared(self, X, Y, loss, weights, plan, folds, scoring, seed)
+        solution: Any = fit.solution
+        self.coef_, self.intercept_ = solution.x.T, solution.intercept
+        self.support_ = np.zeros(X.shape[1], bool)
+        self.support_[solution.support.idx[solution.support.mask]] = True
+        self.k_, self.l2_, self.refit_l2_, self.cv_results_ = fit.k, fit.l2, fit.refit_l2, fit.results
+        self.path_, self._certificates = fit.path, None
+        self.n_iter_ = int(solution.num_steps)
+        result = RESULTS(int(solution.result))
+        rows = self.n_iter_ - (result is RESULTS.nonfinite)
+        self.history_ = {name: column[:rows] for name, column in solution.history._asdict().items()}
+        self.objective_value_, self.result_ = float(solution.value), result.name
+        self.fired_ = FIRED(int(solution.fired)).sentence
+        return [result]
+
     def _set_attributes(self, threshold: Any, paths: list[Path] | None, solutions: list[Solution]) -> list[RESULTS]:
         results = [RESULTS(int(each.result)) for each in solutions]
         self.support_ = np.zeros(solutions[0].x.size, bool)
@@ -191,7 +232,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 chosen = threshold.table[chosen][threshold.filled[chosen]]
             self.support_[chosen] = True
         self.coef_ = np.stack([each.x for each in solutions])
-        self.intercept_: Any = np.array([each.intercept for each in solutions])
+        self.intercept_ = np.array([each.intercept for each in solutions])
         self.n_iter_ = max(int(each.num_steps) for each in solutions)
         histories = []
         for each, result in zip(solutions, results, strict=True):

@@ -1,8 +1,8 @@
 """Sparse classification with the scikit-learn interface."""
 
+from collections.abc import Iterable
 from typing import Any, Self
 
-import jax
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 from scipy.special import log_expit, log_softmax, logsumexp
@@ -11,16 +11,12 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 
-from .._cache import disk_cache
-from .._types import ArrayLike, seeded
-from ..iteration.results import FIRED, RESULTS
-from ..losses import AbstractLoss, Logistic
+from .._types import ArrayLike
+from ..losses import AbstractLoss, Logistic, Softmax
 from ..solvers import AbstractSolver
-from . import parameters, selection
 from .base import SparseLinearModel
-from .padding import Padding
 from .parameters import make_loss
-from .softmax import fit_softmax
+from .scoring import make_scoring
 
 
 def _has_probabilities(model: Any) -> bool:
@@ -41,13 +37,14 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
             by cross-validation among 0, 1, ..., 10, 12, ..., 20, 25, 30, 40, 50, up to a quarter of the samples (of
             fewer than 20, up to 5). "aic", "bic", "ebic", "sic": chosen among these by the criterion, see
-            `information_criterion`; a weight counts as that many rows.
-        l2: ridge strength >= 0 in units of the mean loss, a number or (p,). "auto": chosen together with k from 0.01,
-            0.1, 1 if k="cv", since shrinkage helps to find features in noise; else 0.001, so that coefficients are
-            determined where the classes can be separated. Scikit-learn's C is 1 / (n l2).
+            `information_criterion`; a weight counts as that many rows. Candidates, for example range(20): chosen among
+            these by `rule`.
+        l2: ridge strength >= 0 in units of the mean loss, a number or (p,) array. A list: candidates, chosen together
+            with k on folds. "auto": chosen together with k from 0.01, 0.1, 1 if k="cv", since shrinkage helps to find
+            features in noise; else 0.001, so that coefficients are determined where the classes can be separated.
+            Scikit-learn's C is 1 / (n l2).
         loss: "logistic", "smoothed_hinge", "hinge", "softmax", or a loss instance. "softmax" is for more than two
-            classes (two are the logistic loss), k an integer or "cv", without groups, signs or bounds; it has no path_
-            and no certificate_.
+            classes (two are the logistic loss), without groups, signs or bounds; it has no certificate_.
         solver: "auto" (`BestSubset`, `IHT` with decreasing steps where the loss is not smooth, `HTP` for more
             coefficients than `BestSubset` takes), "best_subset", "forward", "foba", "htp", "iht", "grasp",
             "subspace_pursuit", or a solver instance. Where "auto" means `BestSubset`, k is chosen from quicker fits:
@@ -65,11 +62,14 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             scikit-learn splitter; pairs (train, test); or a list of triples (train, test, X) with the (n, p) features
             as that fold sees them, such as with missing values filled from its training rows. A class with a single
             sample leaves no folds: then ebic takes over, with a warning.
-        rule: how k="cv" chooses. "strong-ridge": features are searched at every l2, their coefficients fitted again at
-            a tenth of it, and these scored on the folds; of the best k of every l2 the one with the largest l2 whose
-            score is not clearly worse than the best is taken, see `choose` (at an l2 that is given there is no refit).
-            "one_se": the fewest features whose mean held-out loss is within one standard error of the least, and the
-            largest l2 among those. "best": the least loss itself.
+        scoring: what is compared on held-out rows: None (the mean loss), the name of a scikit-learn scorer such as
+            "roc_auc", or a scorer. It is called with columns of zeros for X, since predictions are known.
+        rule: how k="cv" and candidates are chosen. "strong-ridge": features are searched at every l2, their
+            coefficients fitted again at a tenth of it, and these scored on the folds; of the best k of every l2 the one
+            with the largest l2 whose score is not clearly worse than the best is taken, see `choose` (at an l2 that is
+            given there is no refit). "one_se": the fewest features whose mean held-out loss is within one standard
+            error of the least, and the largest l2 among those. "best": the least loss itself. For candidates of k also
+            the name of a criterion.
         one_se: deprecated; True is rule="one_se", False rule="best".
         random_state: seed or RandomState for shuffling folds and for perturbed starts. None: a fixed seed, so that
             equal data give equal fits.
@@ -87,10 +87,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         refit_l2_: the ridge strength of the coefficients; less than l2_ after "strong-ridge".
         n_iter_: steps of the final fit, the most of any class.
         path_: the `Path` of fits to all data that k was chosen from; None for an integer k.
-        cv_results_: with k="cv", a dict of arrays over the grid: ks, l2s, mean_loss, se, and scores (folds, grid); the
-            rows best_index, best_1se_index and strong_ridge_index; contenders, the row of every l2 that "strong-ridge"
-            looks at, with its difference to the best row and the difference_se; rule, and row, the one taken. Else
-            None.
+        cv_results_: where folds decided, a dict of arrays over the grid: ks, l2s, mean_loss (minus the score, with
+            `scoring`), se, and scores (folds, grid); the rows best_index, best_1se_index and strong_ridge_index;
+            contenders, the row of every l2 that "strong-ridge" looks at, with its difference to the best row and the
+            difference_se; rule, and row, the one taken. Else None.
         certificate_: `Certificate` of the chosen features at l2_, computed when it is first read. The estimator holds
             on to the training data until then; pickles and saved files do not, and it is None after them unless it was
             read before.
@@ -132,7 +132,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
 
     def __init__(
         self,
-        k: int | str = "cv",
+        k: int | str | Iterable[int] = "cv",
         *,
         l2: ArrayLike | str = "auto",
         loss: AbstractLoss | str = "logistic",
@@ -145,6 +145,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         bounds: tuple[Any, Any] | None = None,
         class_weight: dict[Any, float] | str | None = None,
         cv: Any = 5,
+        scoring: Any = None,
         rule: str = "strong-ridge",
         one_se: bool | None = None,
         random_state: Any = None,
@@ -163,13 +164,16 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         self.bounds = bounds
         self.class_weight = class_weight
         self.cv = cv
+        self.scoring = scoring
         self.rule = rule
         self.one_se = one_se
         self.random_state = random_state
         self.max_iter = max_iter
         self.tol = tol
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
         """Choose the features and fit them.
 
         Args:
@@ -177,6 +181,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
                 avoids a copy, a sparse one stays sparse (standardised implicitly).
             y: (n,) labels of at least two classes, of any sortable type.
             sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
+            groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
+                of the constructor.) None: none.
         """
         name = "logistic" if self._is_softmax() else self.loss
         loss = make_loss(name, ("logistic", "smoothed_hinge", "hinge"), classification=True)
@@ -184,10 +190,17 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         code = self._encode(y)
         weights = self._class_weights(y, code, weights)
         if self._is_softmax() and self.classes_.size > 2:
-            return self._fit_softmax(X, code, weights)
+            scoring = make_scoring(self.scoring, self, lambda y: self.classes_[y.astype(int)])
+            shared = Softmax(self.classes_.size)
+            code = code.astype(np.int32)
+            self._warn_results(self._fit_shared(X, code, shared, weights, groups=groups, scoring=scoring))
+            return self
         against = [1] if self.classes_.size == 2 else range(self.classes_.size)
         signs = [np.where(code == one, 1.0, -1.0) for one in against]
-        results = self._fit(X, code, signs, weights, loss)
+        if self.scoring is not None and len(signs) > 1:
+            raise ValueError('scoring: one class against the rest is scored by its loss; use loss="softmax".')
+        scoring = make_scoring(self.scoring, self, lambda y: self.classes_[(y > 0).astype(int)])
+        results = self._fit(X, code, signs, weights, loss, groups=groups, scoring=scoring)
         counted = weights > 0
         margins = np.stack(signs, axis=1)[counted] * (X[counted] @ self.coef_.T + self.intercept_)
         if np.max(self.refit_l2_) == 0 and margins.min(axis=0).max() > 0:
@@ -201,60 +214,6 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
 
     def _is_softmax(self) -> bool:
         return isinstance(self.loss, str) and self.loss == "softmax"
-
-    def _fit_softmax(self, X: Any, code: Int[np.ndarray, "n"], weights: Float[np.ndarray, "n"]) -> Self:
-        for name, default in (("groups", None), ("positive", False), ("bounds", None)):
-            if getattr(self, name) is not default:
-                raise ValueError(f'{name}: cannot be combined with loss="softmax"; leave it out.')
-        k = parameters.check_k(self.k)
-        if isinstance(k, str) and k != "cv":
-            raise ValueError(f'k: loss="softmax" takes an integer or "cv", got {k!r}.')
-        counted = weights > 0
-        solver, seed = parameters.make_solver(self.solver), parameters.make_seed(self.random_state)
-        names = list(getattr(self, "feature_names_in_", ()))
-        keep = parameters.make_threshold(None, self.keep, False, None, X.shape[1], names).keep
-        folds = None
-        if k == "cv":
-            folds = selection.make_folds(self.cv, code, counted, True, seed)
-            if folds is None:
-                raise ValueError("k: cross-validation needs two samples of every class; pass an integer.")
-        X, code, weights = X[counted], code[counted], weights[counted]
-        l2 = parameters.make_l2(self.l2)
-        with disk_cache(), jax.enable_x64(X.dtype == np.float64):
-            fit = fit_softmax(
-                X,
-                code,
-                self.classes_.size,
-                weights,
-                k=k,
-                l2=l2,
-                default_l2=self._default_l2,
-                l2_grid=self._l2_grid,
-                folds=folds,
-                keep=keep,
-                solver=solver,
-                max_steps=None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1),
-                termination=parameters.make_termination(self.tol, Logistic(), solver),
-                rule=parameters.make_rule(self.rule, self.one_se),
-                fit_intercept=self.fit_intercept,
-                standardize=self.standardize,
-                key=seeded(seed),
-                padding=Padding(X.shape[0], X.shape[1], parameters.pads(solver), l2 is not None and l2.ndim == 1),
-            )
-        solution: Any = fit.solution
-        self.coef_, self.intercept_ = solution.x.T, solution.intercept
-        self.support_ = np.zeros(X.shape[1], bool)
-        self.support_[solution.support.idx[solution.support.mask]] = True
-        self.k_, self.l2_, self.refit_l2_, self.cv_results_ = fit.k, fit.l2, fit.refit_l2, fit.results
-        self.path_ = self._certificates = None
-        self.n_iter_ = int(solution.num_steps)
-        result = RESULTS(int(solution.result))
-        rows = self.n_iter_ - (result is RESULTS.nonfinite)
-        self.history_ = {name: column[:rows] for name, column in solution.history._asdict().items()}
-        self.objective_value_, self.result_ = float(solution.value), result.name
-        self.fired_ = FIRED(int(solution.fired)).sentence
-        self._warn_results([result])
-        return self
 
     def _encode(self, y: np.ndarray) -> Int[np.ndarray, "n"]:
         """0, 1, ... for the classes; sets `classes_`."""

@@ -90,8 +90,8 @@ class Padding:
         return wide.T
 
     def targets(self, y: np.ndarray) -> np.ndarray:
-        """One value for every row, in the loss's domain."""
-        return np.concatenate([y, np.full(self.size[0] - self.n, y[0])])
+        """One value (or row of values) for every row, in the loss's domain."""
+        return np.concatenate([y, np.repeat(y[:1], self.size[0] - self.n, axis=0)])
 
     def weights(self, weights: np.ndarray) -> np.ndarray:
         """One weight for every row, 0 for the added ones."""
@@ -139,7 +139,7 @@ class Padding:
             l2s=self.user_l2(path.l2s),
             support=self._support(path.support),
             features=self._support(path.features),
-            n_features=self.p,
+            n_features=self.p * (path.n_responses or 1),
         )
 
     def user_l2(self, l2: np.ndarray) -> Any:

@@ -2,9 +2,11 @@
 
 import numbers
 import warnings
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 from sklearn.utils import check_random_state
 
 from ..grids.choose import BY_FOLDS
@@ -41,24 +43,72 @@ def check_count(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
-def check_k(k: Any) -> int | str:
-    """k as an int, "cv", or the name of a criterion."""
+class Plan(NamedTuple):
+    """What k and l2 are, or what they are chosen from and by which rule.
+
+    Attributes:
+        k: the number of units; None where it is chosen.
+        l2: the ridge strength, () or (p,); None for the default or candidates.
+        rule: of the choice, by folds or a criterion; None where there is nothing to choose.
+        ks, l2s: candidates; None for the default ones.
+    """
+
+    k: int | None
+    l2: np.ndarray | None
+    rule: str | None
+    ks: Int[np.ndarray, "candidates"] | None = None
+    l2s: Float[np.ndarray, "candidates"] | None = None
+
+    @property
+    def by_folds(self) -> bool:
+        """True if held-out scores decide."""
+        return self.rule in BY_FOLDS
+
+    @property
+    def l2_by_feature(self) -> bool:
+        """True if every feature has an l2 of its own."""
+        return self.l2 is not None and self.l2.ndim == 1
+
+
+def make_plan(k: Any, l2: Any, rule: Any, one_se: Any) -> Plan:
+    """The plan of these parameters of an estimator."""
+    rule, l2s = _make_rule(rule, one_se), None
+    if isinstance(l2, list | tuple):
+        l2, l2s = "auto", _candidates(l2)
+    l2 = make_l2(l2)
     if isinstance(k, str):
         if k not in ("cv", *NAMES):
-            raise ValueError(f"k: needs an integer >= 0, 'cv', or one of {', '.join(NAMES)}, got {k!r}.")
-        return k
-    return check_count("k", k, 0)
+            raise ValueError(f"k: needs an integer >= 0, candidates, 'cv', or one of {', '.join(NAMES)}, got {k!r}.")
+        plan = Plan(None, l2, rule if k == "cv" else k, None, l2s)
+    elif isinstance(k, Iterable) and not (isinstance(k, np.ndarray) and k.ndim == 0):
+        ks = np.unique([check_count("k", each, 0) for each in k])
+        if not ks.size:
+            raise ValueError("k: there are no candidates; pass at least one.")
+        plan = Plan(None, l2, rule, ks, l2s)
+    else:
+        number = check_count("k", k, 0)
+        plan = Plan(number, l2, None) if l2s is None else Plan(None, l2, rule, np.array([number]), l2s)
+    if l2s is not None and not plan.by_folds:
+        raise ValueError(f"l2: candidates are compared on folds, not by {plan.rule}; pass one number.")
+    return plan
 
 
-def make_rule(rule: Any, one_se: Any) -> str:
-    """The rule by which cross-validation chooses."""
+def _candidates(l2: Any) -> Float[np.ndarray, "candidates"]:
+    array = np.asarray(l2)
+    numbers_only = array.ndim == 1 and array.size and array.dtype.kind in "fiu"
+    if not numbers_only or not (np.isfinite(array) & (array >= 0)).all():
+        raise ValueError(f"l2: a list holds candidates >= 0, and an array values by feature; got {l2!r}.")
+    return array.astype(float)
+
+
+def _make_rule(rule: Any, one_se: Any) -> str:
     if one_se is not None:
         warnings.warn(
-            'one_se: is deprecated; use rule="one_se" for True and rule="best" for False.', FutureWarning, stacklevel=4
+            'one_se: is deprecated; use rule="one_se" for True and rule="best" for False.', FutureWarning, stacklevel=5
         )
         return "one_se" if one_se else "best"
-    if rule not in tuple(BY_FOLDS):
-        raise ValueError(f"rule: must be one of {', '.join(BY_FOLDS)}, got {rule!r}.")
+    if rule not in (*BY_FOLDS, *NAMES):
+        raise ValueError(f"rule: must be one of {', '.join((*BY_FOLDS, *NAMES))}, got {rule!r}.")
     return str(rule)
 
 
@@ -85,16 +135,21 @@ def pads(solver: AbstractSolver | None) -> bool:
     return solver is None or type(solver) in SOLVERS.values()
 
 
-def make_termination(tol: Any, loss: AbstractLoss, solver: AbstractSolver | None) -> AbstractTermination | None:
+def make_termination(tol: Any, loss: Any, solver: AbstractSolver | None) -> AbstractTermination | None:
     """Stopping criteria for a tolerance; None: the solver's own."""
     if tol is None:
         return None
     if isinstance(tol, bool) or not isinstance(tol, numbers.Real) or not 0 < float(tol) < np.inf:
         raise ValueError(f"tol: needs a positive number, got {tol!r}.")
     tol = float(tol)
-    if isinstance(solver, IHT) or not loss.twice_differentiable:
+    if isinstance(solver, IHT) or not getattr(loss, "twice_differentiable", True):
         return (SmallStep(tol) & SmallGradient(tol)) | Cycle()
     return None  # the others are exact on their support
+
+
+def make_limit(max_iter: Any) -> int | None:
+    """A step limit; None: the solver's."""
+    return None if max_iter is None else check_count("max_iter", max_iter, 1)
 
 
 def make_l2(l2: Any) -> np.ndarray | None:

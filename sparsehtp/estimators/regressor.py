@@ -1,11 +1,12 @@
 """Sparse regression with the scikit-learn interface."""
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils import check_array, check_consistent_length
 
 from .._cache import disk_cache
 from .._types import ArrayLike
@@ -14,6 +15,7 @@ from ..losses.deviance import d2_score, predicted
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_weights
 from .parameters import make_loss
+from .scoring import make_scoring
 
 LOSSES = ("squared", "huber", "poisson")
 
@@ -24,16 +26,19 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         min_{w, b} (1/W) sum_i s_i l(x_i'w + b, y_i) + (1/2) l2 sum_j (sd_j w_j)^2   subject to ||w||_0 <= k
 
     with the sample weights s_i, their sum W, and sd_j = 1 unless `standardize`. Coefficients are in original
-    units.
+    units. With y of shape (n, t) the loss is summed over t responses and w_j is the vector of a feature's coefficients:
+    all responses share the k features (without groups, signs or bounds, and without certificate_).
 
     Args:
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
             by cross-validation among 0, 1, ..., 10, 12, ..., 20, 25, 30, 40, 50, up to a quarter of the samples (of
             fewer than 20, up to 5). "aic", "bic", "ebic", "sic": chosen among these by the criterion, see
-            `information_criterion`; a weight counts as that many rows.
-        l2: ridge strength >= 0 in units of the mean loss, a number or (p,). "auto": chosen together with k from 1e-6,
-            0.01, 0.1, 1 if k="cv", since shrinkage helps to find features in noise; else 1e-6, enough to make collinear
-            features determined and too small to be seen otherwise.
+            `information_criterion`; a weight counts as that many rows. Candidates, for example range(20): chosen among
+            these by `rule`.
+        l2: ridge strength >= 0 in units of the mean loss, a number or (p,) array. A list: candidates, chosen together
+            with k on folds. "auto": chosen together with k from 1e-6, 0.01, 0.1, 1 if k="cv", since shrinkage helps to
+            find features in noise; else 1e-6, enough to make collinear features determined and too small to be seen
+            otherwise.
         loss: "squared", "huber" (delta 1, in units of y), "poisson" (log link, y >= 0), or a loss instance
             (`predict` gives its `mean`).
         solver: "auto" (`BestSubset`, `IHT` with decreasing steps where the loss is not smooth, `HTP` for more
@@ -52,11 +57,15 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             pairs (train, test); or a list of triples (train, test, X) with the (n, p) features as that fold sees them,
             such as with missing values filled from its training rows. A single sample leaves no folds: then ebic takes
             over, with a warning.
-        rule: how k="cv" chooses. "strong-ridge": features are searched at every l2, their coefficients fitted again at
-            a tenth of it, and these scored on the folds; of the best k of every l2 the one with the largest l2 whose
-            score is not clearly worse than the best is taken, see `choose` (at an l2 that is given there is no refit).
-            "one_se": the fewest features whose mean held-out loss is within one standard error of the least, and the
-            largest l2 among those. "best": the least loss itself.
+        scoring: what is compared on held-out rows: None (the mean loss), the name of a scikit-learn scorer such as
+            "neg_mean_absolute_error", or a scorer. It is called with columns of zeros for X, since predictions are
+            known.
+        rule: how k="cv" and candidates are chosen. "strong-ridge": features are searched at every l2, their
+            coefficients fitted again at a tenth of it, and these scored on the folds; of the best k of every l2 the one
+            with the largest l2 whose score is not clearly worse than the best is taken, see `choose` (at an l2 that is
+            given there is no refit). "one_se": the fewest features whose mean held-out loss is within one standard
+            error of the least, and the largest l2 among those. "best": the least loss itself. For candidates of k also
+            the name of a criterion.
         one_se: deprecated; True is rule="one_se", False rule="best".
         random_state: seed or RandomState for shuffling folds and for perturbed starts. None: a fixed seed, so that
             equal data give equal fits.
@@ -65,17 +74,17 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             support and ignore it. None: by dtype, see `SmallStep` and `SmallGradient`.
 
     Attributes:
-        coef_: (p,) coefficients; zero outside `support_`.
-        intercept_: float.
+        coef_: (p,) coefficients, or (t, p) of t responses; zero outside `support_`.
+        intercept_: float, or (t,).
         support_: (p,) mask of the chosen features, whose coefficients may be zero.
         k_, l2_: the values that the features were chosen with.
         refit_l2_: the ridge strength of the coefficients; less than l2_ after "strong-ridge".
         n_iter_: steps of the final fit.
         path_: the `Path` of fits to all data that k was chosen from; None for an integer k.
-        cv_results_: with k="cv", a dict of arrays over the grid: ks, l2s, mean_loss, se, and scores (folds, grid); the
-            rows best_index, best_1se_index and strong_ridge_index; contenders, the row of every l2 that "strong-ridge"
-            looks at, with its difference to the best row and the difference_se; rule, and row, the one taken. Else
-            None.
+        cv_results_: where folds decided, a dict of arrays over the grid: ks, l2s, mean_loss (minus the score, with
+            `scoring`), se, and scores (folds, grid); the rows best_index, best_1se_index and strong_ridge_index;
+            contenders, the row of every l2 that "strong-ridge" looks at, with its difference to the best row and the
+            difference_se; rule, and row, the one taken. Else None.
         certificate_: `Certificate` of the chosen features at l2_, computed when it is first read. The estimator holds
             on to the training data until then; pickles and saved files do not, and it is None after them unless it was
             read before.
@@ -104,14 +113,14 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         >>> model.k_, model.get_feature_names_out(), model.certificate_.statement
     """
 
-    coef_: Float[np.ndarray, "p"]
-    intercept_: float
+    coef_: Float[np.ndarray, "*t p"]
+    intercept_: float | Float[np.ndarray, "t"]
     _default_l2 = 1e-6
     _l2_grid = (1e-6, 1e-2, 1e-1, 1.0)
 
     def __init__(
         self,
-        k: int | str = "cv",
+        k: int | str | Iterable[int] = "cv",
         *,
         l2: ArrayLike | str = "auto",
         loss: AbstractLoss | str = "squared",
@@ -123,6 +132,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         positive: bool = False,
         bounds: tuple[Any, Any] | None = None,
         cv: Any = 5,
+        scoring: Any = None,
         rule: str = "strong-ridge",
         one_se: bool | None = None,
         random_state: Any = None,
@@ -140,33 +150,44 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         self.positive = positive
         self.bounds = bounds
         self.cv = cv
+        self.scoring = scoring
         self.rule = rule
         self.one_se = one_se
         self.random_state = random_state
         self.max_iter = max_iter
         self.tol = tol
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
         """Choose the features and fit them.
 
         Args:
             X: (n, p) array, data frame or sparse matrix, float32 or float64; a dense one that is contiguous by feature
                 avoids a copy, a sparse one stays sparse (standardised implicitly).
-            y: (n,) targets.
+            y: (n,) targets, or (n, t) for t responses.
             sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
+            groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
+                of the constructor.) None: none.
         """
         loss = self._loss()
-        X, y, weights = self._validate(X, y, sample_weight, y_numeric=True)
-        results = self._fit(X, y, [y], weights, loss)
-        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # type: ignore[index]  # an array till here
+        X, y, weights = self._validate(X, y, sample_weight, y_numeric=True, multi_output=True)
+        scoring = make_scoring(self.scoring, self, lambda y: y)
+        if y.ndim == 2 and y.shape[1] > 1:
+            results = self._fit_shared(X, y.astype(X.dtype), loss, weights, groups=groups, scoring=scoring)
+        else:
+            one = y.reshape(-1)
+            results = self._fit(X, one, [one], weights, loss, groups=groups, scoring=scoring)
+            if y.ndim == 1:
+                self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # type: ignore[index]
         self._warn_results(results)
         return self
 
-    def predict(self, X: ArrayLike) -> Float[np.ndarray, "n"]:
-        """(n,) predicted means: the loss's `mean` of the linear predictor (its exponential for the Poisson loss)."""
+    def predict(self, X: ArrayLike) -> Float[np.ndarray, "n *t"]:
+        """(n,) or (n, t) predicted means: the loss's `mean` of the linear predictor (for Poisson its exponential)."""
         eta = self._predictor(X)
         with disk_cache():
-            return predicted(self._loss(), eta)
+            return predicted(self._loss(), eta.ravel()).reshape(eta.shape)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R2 of the predictions, or for another loss than the squared one D2, the share of its deviance explained.
@@ -175,7 +196,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
         Args:
             X: (n, p) features.
-            y: (n,) targets.
+            y: (n,) targets, or (n, t): the mean over the responses is taken.
             sample_weight: (n,) weights s_i >= 0; None: one.
 
         Returns:
@@ -189,11 +210,18 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         if loss.quadratic:
             return super().score(X, y, sample_weight)
         eta = self._predictor(X)
-        y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         check_consistent_length(eta, y)
         loss.check_targets(y)
+        weights = check_weights(sample_weight, eta)
+        pairs = zip(eta.reshape(len(eta), -1).T, y.reshape(len(eta), -1).T, strict=True)
         with disk_cache():
-            return d2_score(loss, eta, y, check_weights(sample_weight, eta))
+            return float(np.mean([d2_score(loss, *pair, weights) for pair in pairs]))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def _loss(self) -> AbstractLoss:
         return make_loss(self.loss, LOSSES, classification=False)

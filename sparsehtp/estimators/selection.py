@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
+from sklearn.utils import check_consistent_length, column_or_1d
 
 from .._types import replace
 from ..grids.cross_validation import CrossValidation, moments
@@ -55,14 +56,21 @@ class Levels(NamedTuple):
         return dataclasses.replace(cv, scores=self.cut(cv.scores.T).T, path=self.cut_path(cv.path)).table
 
 
-def make_levels(samples: float, available: int, padding: Padding, threshold: Any) -> Levels:
-    """The default levels for a sum of weights and the units to choose from; the threshold is the padded one."""
-    ks = padded = default_ks(samples, available)
+def make_levels(
+    samples: float, available: int, padding: Padding, threshold: Any, ks: np.ndarray | None = None
+) -> Levels:
+    """Levels for a sum of weights and the units to choose from; the threshold is the padded one. ks: None: default."""
     room = available
-    if padding.active:
-        if threshold.unit == "entries":
-            room += padding.size[1] - padding.p
-        padded = default_ks(padding.size[0] if samples == padding.n else bucket(int(samples)), room)
+    if padding.active and threshold.unit == "entries":
+        room += padding.size[1] - padding.p
+    if ks is None:
+        ks = padded = default_ks(samples, available)
+        if padding.active:
+            padded = default_ks(padding.size[0] if samples == padding.n else bucket(int(samples)), room)
+    else:
+        if ks.max() > available:
+            raise ValueError(f"k: the largest candidate is {ks.max()}, but there are only {available} to choose from.")
+        padded = np.pad(ks, (0, bucket(ks.size) - ks.size), mode="edge") if padding.active else ks
     k_max = default_k_max(padded, room, threshold.least_k_max)
     return Levels(ks, np.pad(ks, (0, padded.size - ks.size), mode="edge"), k_max)
 
@@ -96,25 +104,34 @@ def noise_of_choice(results: dict[str, Any]) -> float | None:
 
 
 def make_folds(
-    cv: Any, y: np.ndarray, counted: np.ndarray, classification: bool, seed: int
+    cv: Any, y: np.ndarray, counted: np.ndarray, classification: bool, seed: int, groups: Any = None
 ) -> list[tuple[np.ndarray, np.ndarray]] | None:
     """(train, test) among the rows that count; None where an integer cv leaves fewer than two folds.
 
-    A splitter, and pairs (train, test), refer to all rows: y and `counted` must be those of before any were dropped.
+    A splitter, and pairs (train, test), refer to all rows: y, `counted` and the groups, whose rows stay together, must
+    be those of before any were dropped.
     """
-    n = y.size
+    n = len(y)
+    if groups is not None:
+        groups = column_or_1d(groups)
+        check_consistent_length(y, groups)
     if isinstance(cv, numbers.Integral):
         rows = y[counted]
-        most = np.unique(rows, return_counts=True)[1].min() if classification else rows.size
+        most = np.unique(rows, return_counts=True)[1].min() if classification else len(rows)
+        if groups is not None:
+            groups = groups[counted]
+            most = min(most, np.unique(groups).size)
         wanted = check_count("cv", cv, 2)
         number = min(wanted, int(most))
         if number < 2:
             return None
         if number < wanted:
             reason = f"the rarest class has {most} samples" if classification else f"there are {most} samples"
+            reason = reason if groups is None or most < np.unique(groups).size else f"there are {most} groups"
             warnings.warn(f"cv: {number} folds are used instead of {wanted}, since {reason}.", stacklevel=4)
-        splitter = (StratifiedKFold if classification else KFold)(number, shuffle=True, random_state=seed)
-        return list(splitter.split(np.zeros((rows.size, 1)), rows))
+        kinds = (KFold, StratifiedKFold) if groups is None else (GroupKFold, StratifiedGroupKFold)
+        splitter = kinds[classification](number, shuffle=True, random_state=seed)
+        return list(splitter.split(np.zeros((len(rows), 1)), rows, groups))
     if isinstance(cv, str) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
         raise ValueError(f"cv: needs an integer, a scikit-learn splitter or pairs (train, test), got {cv!r}.")
     place, rows = np.cumsum(counted) - 1, y[counted]
@@ -127,7 +144,9 @@ def make_folds(
         part = part.astype(int)
         return place[part[counted[part]]]
 
-    folds = [(among_counted(train), among_counted(test)) for train, test in check_cv(cv).split(np.zeros((n, 1)), y)]
+    folds = [
+        (among_counted(train), among_counted(test)) for train, test in check_cv(cv).split(np.zeros((n, 1)), y, groups)
+    ]
     if not folds:
         raise ValueError("cv: there are no folds; pass at least one pair (train, test).")
     for number, (train, test) in enumerate(folds):

@@ -343,6 +343,8 @@ def fig5(run: Run) -> Any:
         column[1].set_yscale("log")
         for ax, label in zip(column, ("test error (%)", "processor time (s)"), strict=True):
             ax.set_xscale("log")
+            ax.set_xticks(run["strengths"], [f"{each:g}" for each in run["strengths"]])
+            ax.tick_params("x", which="minor", bottom=False, labelbottom=False)
             ax.set_xlabel("strength of L1 / the least that gives zero")
             ax.set_ylabel(label)
         column[0].set_title(name, fontsize=10)

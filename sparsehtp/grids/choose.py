@@ -17,7 +17,7 @@ from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
 from .criteria import NAMES, Criterion, information_criterion
-from .cross_validation import CrossValidation, cross_validate
+from .cross_validation import CrossValidation, Scoring, cross_validate
 from .path import Path, solve_path
 
 BY_FOLDS = {"strong-ridge": "strong_ridge_index", "one_se": "best_1se_index", "best": "best_index"}
@@ -72,7 +72,7 @@ def choose(
     folds: Any = 5,
     solver: AbstractSolver | None = None,
     key: jax.Array | None = None,
-    scoring: str | None = None,
+    scoring: str | Scoring | None = None,
     max_steps: int | None = None,
     termination: AbstractTermination | None = None,
     throw: bool = True,

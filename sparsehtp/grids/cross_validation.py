@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path as Folder
 from typing import Any
 
@@ -19,13 +19,15 @@ from ..thresholds import AbstractThreshold
 from . import grid as _grid
 from .path import Path, path_of
 
+Scoring = Callable[[np.ndarray, np.ndarray, np.ndarray], float]  # (y, eta, weights) of held-out rows; smaller is better
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CrossValidation:
     """Held-out scores over a grid; smaller is better. NumPy arrays.
 
     Attributes:
-        scores: (folds, grid) weighted mean held-out loss without l2, or the share of wrong labels.
+        scores: (folds, grid) weighted mean held-out loss without l2, or what `scoring` asked for.
         results: (folds, grid) how the fits ended, see `RESULTS`.
         fold_weight: (folds,) sum of the held-out sample weights.
         path: the fits to all data over the same grid.
@@ -91,7 +93,7 @@ def cross_validate(
     *,
     key: jax.Array | None = None,
     groups: ArrayLike | None = None,
-    scoring: str | None = None,
+    scoring: str | Scoring | None = None,
     refit: float = 1.0,
     checkpoint: str | Folder | None = None,
     progress: Callback | bool | None = None,
@@ -115,7 +117,10 @@ def cross_validate(
             (train, test, see) changes the data in each fold, by a function of the objective that gives one of the same
             shape, for example with missing values filled from the training rows.
         groups: (n,) group label of every sample, for the splitter.
-        scoring: None: the mean loss; "error": the share of wrong labels of a classification loss.
+        scoring: None: the mean loss; "error": the share of wrong labels of a classification loss; or a function
+            (y, eta, weights) -> float of the held-out rows, smaller is better, with their targets, linear predictors
+            x'w + b + o ((m, c) for c responses) and weights as NumPy arrays. It is called on the host, so that the
+            predictors of all rows under every fit are held: folds x grid x n numbers.
         refit: score every support with its coefficients fitted again at this part of l2 (`path` keeps those at l2).
 
     Returns:
@@ -148,11 +153,14 @@ def cross_validate(
         )
     if getattr(objective, "sample_weight", None) is None:
         raise TypeError(f"objective: folds are sample weights, which this {type(objective).__name__} has none of.")
-    if scoring not in (None, "error") or (scoring == "error" and not _classifies(objective)):
-        raise ValueError(f'scoring: must be None, or "error" for a classification loss, got {scoring!r}.')
-    grid = _grid.prepare(
-        objective, ks, l2s, threshold, solver, key, search="folds", refit=refit, error=scoring == "error"
-    )
+    own = scoring if callable(scoring) else None
+    if own is None and (scoring not in (None, "error") or (scoring == "error" and not _classifies(objective))):
+        known = 'None, "error" for a classification loss, or a function (y, eta, weights)'
+        raise ValueError(f"scoring: must be {known}, got {scoring!r}.")
+    if own is not None and not hasattr(objective, "loss"):
+        raise TypeError(f"scoring: {type(objective).__name__} has no linear predictors to give to a function.")
+    score: Any = "predictors" if own else scoring
+    grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, search="folds", refit=refit, score=score)
     weights = host(objective.sample_weight)
     counts = _split(objective, folds, groups, grid.key)
     train, test = counts[0] * weights, counts[1] * weights
@@ -166,11 +174,25 @@ def cross_validate(
     fits = _grid.run(grid, memory, progress, checkpoint)
     scores = fits.loss if fits.score is None else fits.score
     return CrossValidation(
-        scores=scores[:-1],
+        scores=scores[:-1] if own is None else _own_scores(own, objective, scores[:-1], test),
         results=fits.result[:-1],
         fold_weight=test.sum(1, dtype=float),
         path=path_of(grid, jax.tree.map(lambda a: a[-1], fits), np.asarray(grid.ks)),
     )
+
+
+def _own_scores(
+    scoring: Scoring, objective: Any, eta: Float[np.ndarray, "folds grid n *c"], test: Float[np.ndarray, "folds n"]
+) -> Float[np.ndarray, "folds grid"]:
+    base = 0 if objective.base is None else host(objective.base)  # the model may hold centred targets
+    y, eta = host(objective.y) + base, eta + base
+    scores = np.empty(eta.shape[:2])
+    for fold, weights in enumerate(test):
+        rows = weights > 0
+        scores[fold] = [scoring(y[rows], each[rows], weights[rows]) for each in eta[fold]]
+    if np.isnan(scores).any():
+        raise ValueError("scoring: the function gave NaN; return infinity where a fit cannot be scored.")
+    return scores
 
 
 def decide(

@@ -53,7 +53,8 @@ class Fits(NamedTuple):
         coefficients: of the features, in original units.
         intercept, value, result: as in a Solution.
         loss: mean loss without l2 under the scoring weights.
-        score: the loss of the refit, or the share of wrong labels; None where neither was asked for.
+        score: the loss of the refit, the share of wrong labels, or the predictors of all rows; None where none of them
+            was asked for.
     """
 
     support: Support
@@ -77,7 +78,7 @@ class Grid(eqx.Module):
     l2s: Float[Array, "L *p"] | None
     weights: Weights | None
     refit: Float[Array, ""] | None  # what is scored is refitted on its support at this part of l2; None: the fit itself
-    error: bool = eqx.field(static=True)
+    score: str | None = eqx.field(static=True)  # "error", or "predictors": (n,) of all rows in place of a score
 
     @property
     def by_path(self) -> bool:
@@ -111,7 +112,7 @@ def prepare(
     *,
     search: str | None = None,
     refit: float = 1.0,
-    error: bool = False,
+    score: str | None = None,
     traced: bool = False,
 ) -> Grid:
     """A grid from what the public functions take, checked; with `traced`, all but ks may be traced.
@@ -139,7 +140,7 @@ def prepare(
     template = replace(threshold, k=ks.max(), k_max=largest.k_max)
     key = seeded(0) if key is None else key
     part: Any = None if refit == 1 else np.asarray(checked_refit(refit, objective), objective.dtype)
-    return Grid(objective, template, solver, key, jnp.asarray(ks, jnp.int32), l2s, None, part, error)
+    return Grid(objective, template, solver, key, jnp.asarray(ks, jnp.int32), l2s, None, part, score)
 
 
 def refittable(objective: Any) -> bool:
@@ -331,9 +332,10 @@ def _fit(
     if grid.refit is not None:
         scored, _ = refit(objective.reweighted(l2=grid.refit * objective.l2), threshold, entries, x)
         score = scorer.value(scored, entries)
-    if grid.error:
+    if grid.score is not None:
+        eta = score = scorer.forward(scored, entries)
+    if grid.score == "error":
         # The strict side is that of the classifier: a predictor of zero means -1.
-        eta = scorer.forward(scored, entries)
         label = jnp.where(eta > 0, 1, -1) if eta.ndim == 1 else jnp.argmax(eta, axis=1)
         score = jnp.sum(scorer.sample_weight * (label != scorer.y)) / jnp.sum(scorer.sample_weight)
     w, intercept = objective.parts(x)

@@ -14,6 +14,7 @@ from .base import AbstractLoss
 class AbstractVectorLoss(eqx.Module):
     """A per-sample loss l(eta, y), convex in the predictions eta of c responses; methods act on all samples at once."""
 
+    classification: ClassVar[bool] = False  # y is one class per sample
     twice_differentiable: ClassVar[bool] = True
     kinked: ClassVar[bool] = False
     location: ClassVar[bool] = False  # l depends on eta - y only

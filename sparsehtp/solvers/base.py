@@ -1,6 +1,7 @@
 """HOW: the interface of a solver, and what the batch solvers share."""
 
 import abc
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,11 +11,18 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from .. import objectives
 from .._types import Info, Support
 from ..iteration.results import RESULTS
 from ..objectives import AbstractObjective, gather
 from ..thresholds import AbstractThreshold
 from ..thresholds.base import STRUCTURES
+
+
+def _public(kind: type[AbstractObjective]) -> str:
+    """The names of the objectives of a kind."""
+    named = (each for each in vars(objectives).values() if isinstance(each, type) and issubclass(each, kind))
+    return ", ".join(sorted(each.__name__ for each in named if not inspect.isabstract(each)))
 
 
 class AbstractSolver(eqx.Module):
@@ -34,7 +42,8 @@ class AbstractSolver(eqx.Module):
         name, loss = type(self).__name__, getattr(objective, "loss", None)
         if not isinstance(objective, self.requires):
             raise TypeError(
-                f"solver: {name} needs an {self.requires.__name__}, and {type(objective).__name__} is none; use IHT."
+                f"solver: {name} takes {_public(self.requires)}, not {type(objective).__name__}; leave the solver out, "
+                "or use IHT, which takes all."
             )
         thresholds = getattr(objective, "thresholds", (AbstractThreshold,))
         if not isinstance(threshold, thresholds):
@@ -44,8 +53,8 @@ class AbstractSolver(eqx.Module):
             )
         if threshold.structure not in self.structures:
             raise TypeError(
-                f"solver: {name} does not take the threshold {type(threshold).__name__} ({threshold.structure}); it "
-                f"takes {', '.join(self.structures)}; IHT takes all."
+                f"solver: {name} does not take the threshold {type(threshold).__name__} ({threshold.structure}), only "
+                f"{', '.join(self.structures)}; leave the solver out, or use IHT, which takes all."
             )
         if self.needs_curvature and loss is not None and not loss.twice_differentiable:
             raise TypeError(

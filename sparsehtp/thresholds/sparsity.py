@@ -42,6 +42,10 @@ class AbstractSparsity(AbstractUnitThreshold):
                     f"{name}: needs lower <= 0 <= upper, since every coefficient may be zero; got {bound}."
                 )
 
+        if self.lower is not None and self.upper is not None and is_concrete(self.lower, self.upper):
+            if not np.any(self.lower) and not np.any(self.upper):
+                raise ValueError("bounds: lower and upper are both 0, which leaves no model; widen one of them.")
+
     def bind(self, objective: Any) -> Self:
         p = objective.n_coefficients
         check_keep_range(self.keep, p, "features")

@@ -318,6 +318,7 @@ def test_fit_and_path_prove(tmp_path):
     assert all(row["lower_bound"] <= row["objective"] * (1 + 1e-12) for row in rows)
 
 
+@pytest.mark.slow
 def test_fit_and_path_prove_other_losses(tmp_path):
     classes = save_csv(tmp_path / "classes.csv", np.where(Y > Y.mean(), "yes", "no"))
     common = ("--target", "target", "--prove", 60)

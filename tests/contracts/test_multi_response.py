@@ -168,6 +168,7 @@ def test_rank_is_reduced_rank_regression(solver, options):
         np.testing.assert_array_equal(solution.history.support_size[: int(solution.num_steps)], r)
 
 
+@pytest.mark.slow
 def test_rank_with_softmax():
     objective = sht.MultiResponse(X, CLASSES, sht.Softmax(C), l2=0.05, fit_intercept=True, standardize=True)
     values = []

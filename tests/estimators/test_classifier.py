@@ -129,6 +129,7 @@ def test_pickle_clone_pipeline_and_grid_search(data):
     assert search.best_params_ == {"sparseclassifier__k": 2}
 
 
+@pytest.mark.slow
 def test_prove_replaces_what_is_not_the_best_of_each_class():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((150, 6))

@@ -52,7 +52,16 @@ CASES = {
     "one against the rest": (sht.SparseClassifier, {"k": "bic", "solver": "htp"}, X, THREE),
 }
 
-SLOW = ("smoothed hinge", "softmax", "one against the rest", "squared, cv")
+SLOW = (
+    "smoothed hinge",
+    "softmax",
+    "one against the rest",
+    "squared, cv",
+    "squared, sic",
+    "sparse, single",
+    "huber",
+    "positive",
+)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

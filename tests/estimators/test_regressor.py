@@ -116,14 +116,14 @@ def test_null_model_keep_groups_and_bounds(data):
     assert sht.SparseRegressor(k=0, keep=np.ones(P, bool), solver="htp").fit(X, y).support_.all()
 
     labels = np.array(list("uvuvwwwv"))
-    grouped = sht.SparseRegressor(k=1, groups=labels, keep=[0]).fit(X, y)
+    grouped = sht.SparseRegressor(k=1, groups=labels, keep=[0], solver="htp").fit(X, y)
     assert grouped.support_[labels == "u"].all()
     assert np.unique(labels[grouped.support_]).size == 2
 
-    positive = sht.SparseRegressor(k=3, positive=True).fit(X, y)
+    positive = sht.SparseRegressor(k=3, positive=True, solver="htp").fit(X, y)
     assert (positive.coef_ >= 0).all()
     upper = 0.5 * positive.coef_.max()
-    bounded = sht.SparseRegressor(k=3, bounds=(0, upper)).fit(X, y)
+    bounded = sht.SparseRegressor(k=3, bounds=(0, upper), solver="htp").fit(X, y)
     assert (bounded.coef_ >= 0).all() and bounded.coef_.max() <= upper * (1 + 1e-12)
 
 

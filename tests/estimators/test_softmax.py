@@ -46,9 +46,14 @@ def test_two_classes_are_logistic():
     np.testing.assert_array_equal(a.predict_proba(X[rows]), b.predict_proba(X[rows]))
 
 
+def test_a_criterion_finds_the_features():
+    model = sht.SparseClassifier(k="bic", loss="softmax", l2=0.01).fit(NOISY, NAMES[Y])
+    assert model.support_[[2, 3]].all() and not model.support_[4:].any()
+    assert model.path_.x[0].shape == (8, 3)
+
+
 def test_errors():
     for options, match in (
-        (dict(k="ebic"), "k:"),
         (dict(k=1, positive=True), "positive"),
         (dict(k=1, groups=np.arange(4)), "groups"),
         (dict(k=1, bounds=(0, 1)), "bounds"),

@@ -15,6 +15,10 @@ L2S = [1e-6, 1e-2, 0.3]
 KS = [0, 1, 2, 3, 5, 8]
 
 
+def slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 def model(loss=None, y=Y, **options):
     options = {"l2": 1e-3, "fit_intercept": True, "standardize": True} | options
     return sht.LinearModel(X, y, loss or sht.Squared(), **options)
@@ -39,8 +43,18 @@ def rows_of(scores, weight):
     return {"best": best, "one_se": min(near, key=lambda i: (k[i], -l2[i], mean[i])), "strong-ridge": strong}
 
 
-@pytest.mark.parametrize("loss", [sht.Squared(), sht.Huber(0.5), sht.Logistic()])
-@pytest.mark.parametrize("rule", ["best", "one_se", "strong-ridge"])
+@pytest.mark.parametrize(
+    ("loss", "rule"),
+    [
+        (sht.Squared(), "best"),
+        (sht.Squared(), "one_se"),
+        (sht.Squared(), "strong-ridge"),
+        (sht.Logistic(), "strong-ridge"),
+        slow(sht.Huber(0.5), "strong-ridge"),
+        slow(sht.Huber(0.5), "best"),
+        slow(sht.Logistic(), "one_se"),
+    ],
+)
 def test_by_folds(x64, loss, rule):
     objective = model(loss, LABELS if loss.classification else Y)
     choice = sht.choose(objective, None, KS, L2S, rule=rule)
@@ -56,8 +70,17 @@ def test_by_folds(x64, loss, rule):
     np.testing.assert_allclose(choice.solution.value, again.value, rtol=1e-9)
 
 
-@pytest.mark.parametrize("loss", [sht.Squared(), sht.Logistic()])
-@pytest.mark.parametrize("threshold", [None, sht.GroupSparsity(np.arange(9) // 2, 0), sht.NonNegativeSparsity(0)])
+@pytest.mark.parametrize(
+    ("loss", "threshold"),
+    [
+        (sht.Squared(), sht.GroupSparsity(np.arange(9) // 2, 0)),
+        (sht.Logistic(), None),
+        slow(sht.Squared(), None),
+        slow(sht.Squared(), sht.NonNegativeSparsity(0)),
+        slow(sht.Logistic(), sht.GroupSparsity(np.arange(9) // 2, 0)),
+        slow(sht.Logistic(), sht.NonNegativeSparsity(0)),
+    ],
+)
 def test_folds_score_refits(x64, loss, threshold):
     objective = model(loss, LABELS if loss.classification else Y)
     folds = list(KFold(3, shuffle=True, random_state=0).split(X))
@@ -127,7 +150,7 @@ def test_structures_keep_their_template(x64):
         sht.choose(model(), sht.GroupSparsity([0, 0, 1, 1, 2, 2, 3, 3, 3], 0, keep=[2]), [4])
 
 
-@pytest.mark.parametrize("rule", ["strong-ridge", "one_se"])
+@pytest.mark.parametrize("rule", ["strong-ridge", slow("one_se")])
 def test_the_estimator_chooses_the_same(rule):
     folds = list(KFold(5, shuffle=True, random_state=1).split(X))
     estimator = sht.SparseRegressor(cv=folds, rule=rule).fit(X, Y)

@@ -122,6 +122,36 @@ def test_share_of_wrong_labels():
     np.testing.assert_allclose(full.loss, np.mean(np.logaddexp(0, -y * full.predict(X)), axis=1), rtol=1e-4)
 
 
+def test_a_function_scores_what_is_held_out_in_the_users_units():
+    X, y = screening.data()
+    options = {"folds": KFold(4), "solver": SOLVER}
+    weights = np.where(np.arange(len(y)) % 7 == 0, 0.0, 1.0 + np.arange(len(y)) % 3)
+    far = sht.LinearModel(X, y + 1000, fit_intercept=True, sample_weight=weights, offset=np.sin(np.arange(len(y))))
+    seen = []
+
+    def half_square(y, eta, weights):
+        seen.append(y)
+        return np.average((y - eta) ** 2 / 2, weights=weights)
+
+    own, mean = (sht.cross_validate(far, [1, 2], [0.1], scoring=each, **options) for each in (half_square, None))
+    np.testing.assert_allclose(own.scores, mean.scores, rtol=1e-4)
+    assert np.min(seen[0]) > 900 and {len(part) for part in seen} == {8, 9}  # rows without weight are not shown
+    labelled = screening.model(labels=True, l2=0.1)
+    own, share = (
+        sht.cross_validate(labelled, [0, 2], scoring=each, **options)
+        for each in (lambda y, eta, weights: np.average((eta > 0) != (y > 0), weights=weights), "error")
+    )
+    np.testing.assert_allclose(own.scores, share.scores, atol=1e-6)
+    several = sht.MultiResponse(X, np.stack([y + 50, y**2], 1), fit_intercept=True)
+    own, mean = (
+        sht.cross_validate(several, [1, 2], folds=KFold(4), threshold=sht.RowSparsity(0), scoring=each)
+        for each in (lambda y, eta, weights: np.average(np.sum((y - eta) ** 2, 1) / 2, weights=weights), None)
+    )
+    np.testing.assert_allclose(own.scores, mean.scores, rtol=1e-4)
+    with pytest.raises(ValueError, match="scoring: the function gave NaN"):
+        sht.cross_validate(far, [1], scoring=lambda *_: np.nan, **options)
+
+
 def test_one_standard_error_rule_by_hand():
     path = sht.solve_path(screening.model(), [1, 2, 3], L2S, solver=SOLVER)
     #             k = 1    2    3  | 1    2    3,  l2 = 0.01 | 0.1

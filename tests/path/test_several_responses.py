@@ -77,6 +77,7 @@ def test_criteria():
     np.testing.assert_allclose(sht.information_criterion(path, "ebic").values, expected, rtol=1e-12)
 
 
+@pytest.mark.slow  # the estimator's are quick
 def test_wrong_labels_of_a_softmax():
     softmax = sht.MultiResponse(X, LABELS, sht.Softmax(C), l2=0.1, fit_intercept=True)
     folds = list(KFold(3, shuffle=True, random_state=0).split(X))

@@ -34,7 +34,7 @@ def check(setting, draws):
             assert violations(setting, case._replace(seed=seed)) == [], name
 
 
-@pytest.mark.parametrize("loss", [SQUARED, LOGISTIC])
+@pytest.mark.parametrize("loss", [SQUARED, pytest.param(LOGISTIC, marks=pytest.mark.slow)])
 def test_kinds_in_single_precision(loss):
     check(Setting(loss, "default", False, True, False, (12, 4)), 2)
 

@@ -1,0 +1,110 @@
+"""Several responses, or classes under one softmax: k features that all of them share."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from .._solve import solve
+from .._types import seeded
+from ..grids.choose import BY_FOLDS, choose
+from ..grids.cross_validation import Scoring
+from ..grids.path import Path
+from ..iteration.results import Solution
+from ..losses import AbstractLoss, AbstractVectorLoss
+from ..objectives import MultiResponse
+from ..thresholds import RowSparsity
+from ..thresholds.base import check_units, default_k_max
+from . import parameters
+from .padding import Padding
+from .parameters import Plan
+from .selection import default_ks
+
+
+class SharedFit(NamedTuple):
+    """A fitted problem: the solution, the k and l2 of the choice, the l2 of the coefficients, the path of all data, and
+    the table of a cross-validation."""
+
+    solution: Solution
+    k: int
+    l2: Any
+    refit_l2: Any
+    path: Path | None
+    results: dict[str, Any] | None
+
+
+def fit_shared(
+    estimator: Any,
+    X: Any,
+    Y: np.ndarray,
+    loss: AbstractLoss | AbstractVectorLoss,
+    weights: Float[np.ndarray, "n"],
+    plan: Plan,
+    folds: Any,
+    scoring: Scoring | None,
+    seed: int,
+) -> SharedFit:
+    """Choose k and l2 where the plan says so, and fit all rows, by the parameters of an estimator."""
+    names = list(getattr(estimator, "feature_names_in_", ()))
+    for name, default in (("groups", None), ("positive", False), ("bounds", None)):
+        if getattr(estimator, name) is not default:
+            what = "several responses" if isinstance(loss, AbstractLoss) else 'loss="softmax"'
+            raise ValueError(f"{name}: cannot be combined with {what}; leave it out.")
+    keep = parameters.make_threshold(None, estimator.keep, False, None, X.shape[1], names).keep
+    solver = parameters.make_solver(estimator.solver)
+    available = X.shape[1] - keep.size
+    most = plan.k if plan.ks is None else plan.ks.max()
+    if most is not None:
+        check_units("k", most, None, keep.size, X.shape[1], "features")
+    ending: dict[str, Any] = {
+        "key": seeded(seed),
+        "max_steps": parameters.make_limit(estimator.max_iter),
+        "termination": parameters.make_termination(estimator.tol, loss, solver),
+        "throw": False,
+    }
+    padding = Padding(X.shape[0], X.shape[1], parameters.pads(solver), plan.l2_by_feature)
+    l2, l2s = plan.l2, estimator._l2_grid if plan.l2s is None else plan.l2s
+    objective = MultiResponse(
+        padding.design(X),
+        padding.targets(Y),
+        loss,
+        l2=padding.l2(estimator._default_l2 if l2 is None else l2),
+        sample_weight=padding.weights(weights / weights.max()),
+        fit_intercept=estimator.fit_intercept,
+        standardize=estimator.standardize,
+    )
+    refit, path, results = 1.0, None, None
+    if plan.rule is None:
+        k: Any = plan.k
+        solution = solve(objective, RowSparsity(k, keep=keep), solver, **ending)
+    else:
+        ks = default_ks(len(X), available) if plan.ks is None else plan.ks
+
+        def own_samples(path: Path) -> Path:  # the objective's weights are scaled, and its columns may be padded
+            return dataclasses.replace(path, n_units=X.shape[1], total_weight=float(weights.sum()))
+
+        choice: Any = choose(
+            objective,
+            RowSparsity(0, k_max=default_k_max(ks, padding.p - keep.size), keep=keep),
+            ks,
+            padding.l2s(l2s if l2 is None else l2[None]) if plan.by_folds else None,
+            scoring=scoring,
+            rule=plan.rule,
+            refit=None if l2 is None else 1.0,
+            folds=folds,
+            solver=solver,
+            samples=own_samples,
+            **ending,
+        )
+        k, solution, refit = choice.k, choice.solution, choice.refit
+        path = own_samples(padding.path(choice.path))
+        if plan.by_folds:
+            results = choice.scores.table | {"rule": plan.rule, "l2s": path.l2s}
+            results["row"] = results[BY_FOLDS[plan.rule]]
+            objective = objective.reweighted(l2=choice.l2)
+    bare: dict[str, Any] = {"key": None, "state": None}  # neither is kept
+    solution = padding.solution(jax.tree.map(np.asarray, solution._replace(**bare)))
+    chosen_l2 = padding.user_l2(np.asarray(objective.l2))[()]
+    return SharedFit(solution, int(k), chosen_l2, refit * chosen_l2, path, results)

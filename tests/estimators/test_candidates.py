@@ -1,0 +1,119 @@
+"""Candidates of k and l2, scores by a scikit-learn scorer, and rows that stay together in folds."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.feature_selection import SelectFromModel
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_validate
+
+import sparsehtp as sht
+from sparsehtp.estimators.selection import make_folds
+
+RNG = np.random.default_rng(8)
+N, P = 60, 6
+X = RNG.standard_normal((N, P))
+Y = X[:, [1, 4]] @ [2.0, -1.5] + RNG.standard_normal(N) + 20
+LABELS = np.where(Y > 20, "yes", "no")
+CLASSES = np.digitize(Y, [19.0, 21.0])
+FOLDS = KFold(3)
+KS = [0, 1, 2, 5]
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "scoring", "more"),
+    [
+        (sht.SparseRegressor, Y, "neg_mean_absolute_error", {}),
+        (sht.SparseRegressor, Y, "neg_mean_squared_error", {"l2": 0.1}),
+        (sht.SparseClassifier, LABELS, "roc_auc", {}),
+        (sht.SparseClassifier, CLASSES, "neg_log_loss", {"loss": "softmax", "l2": 0.05}),
+    ],
+)
+def test_candidates_score_as_in_a_grid_search(kind, target, scoring, more):
+    options = {"l2": 1e-2, "cv": FOLDS, "rule": "best"} | more
+    if more.get("loss") != "softmax":
+        options["solver"] = "forward"
+    own = kind(k=KS, scoring=scoring, **options).fit(X, target)
+    reference = GridSearchCV(kind(**options), {"k": KS}, cv=FOLDS, scoring=scoring, error_score="raise").fit(X, target)
+    scores = np.array([reference.cv_results_[f"split{i}_test_score"] for i in range(3)])
+    np.testing.assert_allclose(-own.cv_results_["scores"], scores, rtol=1e-6)
+    assert own.k_ == reference.best_params_["k"]
+    np.testing.assert_allclose(own.coef_, reference.best_estimator_.coef_, rtol=1e-6)
+
+
+def test_candidates_of_l2_are_those_of_choose():
+    own = sht.SparseRegressor(k=range(4), l2=[1.0, 0.01], solver="forward", cv=FOLDS, rule="one_se").fit(X, Y)
+    assert sorted(set(own.path_.l2s)) == [0.01, 1.0] and sorted(set(own.path_.ks)) == [0, 1, 2, 3]
+    alone = sht.SparseRegressor(k=2, l2=[1.0, 0.01], solver="forward", cv=FOLDS).fit(X, Y)
+    assert alone.k_ == 2 and alone.cv_results_["scores"].shape == (3, 2)
+
+
+def test_a_criterion_takes_candidates():
+    by_rule = sht.SparseRegressor(k=range(P), solver="forward", rule="bic").fit(X, Y)
+    by_name = sht.SparseRegressor(k="bic", solver="forward").fit(X, Y)
+    assert by_rule.k_ == by_name.k_ and by_rule.cv_results_ is None and len(by_rule.path_) == P
+
+
+def test_groups_of_rows_stay_together():
+    groups = RNG.integers(0, 12, N)
+    options = {"k": KS, "l2": 1e-2, "solver": "forward"}
+    routed = sht.SparseRegressor(cv=GroupKFold(3), **options).fit(X, Y, groups=groups)
+    given = sht.SparseRegressor(cv=list(GroupKFold(3).split(X, Y, groups)), **options).fit(X, Y)
+    np.testing.assert_array_equal(routed.cv_results_["scores"], given.cv_results_["scores"])
+    counted = np.arange(N) % 5 > 0
+    for y, classes in ((Y, False), (LABELS, True)):
+        for train, test in make_folds(4, y, counted, classes, 0, groups):
+            assert not np.intersect1d(groups[counted][train], groups[counted][test]).size
+    with pytest.warns(UserWarning, match="2 folds are used instead of 5, since there are 2 groups"):
+        sht.SparseClassifier(solver="forward", k=[1, 2]).fit(X, LABELS, groups=np.arange(N) % 2)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        sht.SparseRegressor(k=KS).fit(X, Y, groups=groups[1:])
+
+
+def test_scikit_learn_routes_groups_and_weights():
+    groups = RNG.integers(0, 12, N)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = sht.SparseRegressor(k=[1, 2], l2=1e-2, solver="forward", cv=GroupKFold(3))
+        model.set_fit_request(groups=True, sample_weight=True).set_score_request(sample_weight=True)
+        params = {"groups": groups, "sample_weight": 1.0 + np.arange(N) % 2}
+        found = cross_validate(model, X, Y, cv=GroupKFold(3), params=params, error_score="raise")
+    assert np.isfinite(found["test_score"]).all()
+
+
+def test_weights_reach_the_scorer():
+    weights = 1.0 + np.arange(N) % 4
+    options = {"k": [1, 2], "l2": 1e-2, "solver": "forward", "cv": FOLDS}
+    loss = sht.SparseRegressor(**options).fit(X, Y, weights).cv_results_["scores"]
+    square = sht.SparseRegressor(scoring="neg_mean_squared_error", **options).fit(X, Y, weights).cv_results_["scores"]
+    np.testing.assert_allclose(square, 2 * loss, rtol=1e-6)
+
+
+def test_select_from_model_keeps_every_chosen_feature():
+    scales = np.array([1.0, 1.0, 1.0, 1.0, 50.0, 1.0])
+    model = sht.SparseRegressor(k=3).fit(X * scales, Y)
+    assert np.ptp(np.abs(model.coef_[model.support_])) > 1  # a mean as the threshold drops the smallest
+    chosen = SelectFromModel(model, prefit=True).get_support()
+    np.testing.assert_array_equal(chosen, model.get_support())
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"k": []}, "k: there are no candidates"),
+        ({"k": [1, -2]}, "k: must be an integer >= 0"),
+        ({"k": [1, 9]}, "k: the largest candidate is 9, but there are only 6"),
+        ({"l2": []}, "l2: a list holds candidates"),
+        ({"l2": [0.1, -1]}, "l2: a list holds candidates"),
+        ({"l2": [0.1, 1.0], "k": "bic"}, "l2: candidates are compared on folds, not by bic"),
+        ({"rule": "two_se"}, "rule: must be one of strong-ridge, one_se, best, aic"),
+        ({"scoring": "accuracy?"}, "scoring: 'accuracy\\?' is no scorer's name"),
+        ({"scoring": 3}, "scoring: needs None"),
+    ],
+)
+def test_bad_values(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        sht.SparseRegressor(**options).fit(X, Y)
+
+
+def test_one_class_against_the_rest_has_no_scorer():
+    with pytest.raises(ValueError, match="scoring: one class against the rest"):
+        sht.SparseClassifier(scoring="accuracy").fit(X, CLASSES)

@@ -1,0 +1,83 @@
+"""SparseRegressor with targets (n, t): the same features for all responses."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.linear_model import MultiTaskLasso
+from sklearn.metrics import d2_tweedie_score
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.utils.estimator_checks import check_estimator
+
+import sparsehtp as sht
+
+RNG = np.random.default_rng(11)
+N, P, T = 60, 6, 3
+X = RNG.standard_normal((N, P)) * [1, 5, 1, 0.2, 1, 1] + 3
+B = np.zeros((P, T))
+B[[1, 4]] = RNG.standard_normal((2, T))
+Y = X @ B + 0.7 * RNG.standard_normal((N, T)) + [0, 10, -5]
+
+
+def least_squares(chosen):
+    A = np.column_stack([np.ones(N), X[:, chosen]])
+    found = np.linalg.lstsq(A, Y, rcond=None)[0]
+    return found, np.sum((Y - A @ found) ** 2)
+
+
+def test_the_features_and_coefficients_of_exhaustive_search():
+    best = min(itertools.combinations(range(P), 3), key=lambda chosen: least_squares(chosen)[1])
+    model = sht.SparseRegressor(k=3, l2=0).fit(X, Y)
+    np.testing.assert_array_equal(np.flatnonzero(model.support_), best)
+    found, _ = least_squares(best)
+    np.testing.assert_allclose(model.intercept_, found[0], rtol=1e-7)
+    np.testing.assert_allclose(model.coef_[:, list(best)], found[1:].T, rtol=1e-7)
+    peer = MultiTaskLasso().fit(X, Y)
+    assert model.coef_.shape == peer.coef_.shape and model.intercept_.shape == peer.intercept_.shape
+    np.testing.assert_allclose(model.predict(X), X @ model.coef_.T + model.intercept_)
+    assert model.certificate_ is None and model.swaps_ is None and model.exchangeable_ is None
+
+
+def test_k_from_folds_and_from_a_criterion(tmp_path):
+    folds, options = KFold(4), {"l2": 1e-3, "solver": "htp"}
+    own = sht.SparseRegressor(k=range(5), cv=folds, rule="best", scoring="r2", **options).fit(X, Y)
+    reference = GridSearchCV(sht.SparseRegressor(**options), {"k": range(5)}, cv=folds, scoring="r2").fit(X, Y)
+    scores = np.array([reference.cv_results_[f"split{i}_test_score"] for i in range(4)])
+    np.testing.assert_allclose(-own.cv_results_["scores"], scores, rtol=1e-6)
+    np.testing.assert_allclose(own.path_.x[own.cv_results_["row"]].T, own.coef_, rtol=1e-6)
+    by_default, by_criterion = sht.SparseRegressor().fit(X, Y), sht.SparseRegressor(k="ebic").fit(X, Y)
+    for model in (by_default, by_criterion):
+        np.testing.assert_array_equal(np.flatnonzero(model.support_), [1, 4])
+    assert by_default.exchangeable_ is None
+    own.set_params(cv=4)  # a splitter is no plain data
+    for again in (pickle.loads(pickle.dumps(own)), sht.load(sht.save(own, tmp_path / "model.npz"))):
+        np.testing.assert_array_equal(again.predict(X), own.predict(X))
+
+
+def test_one_column_is_one_response():
+    flat, column = (sht.SparseRegressor(k=2).fit(X, y) for y in (Y[:, 0], Y[:, :1]))
+    np.testing.assert_array_equal(column.coef_, flat.coef_[None])
+    np.testing.assert_array_equal(column.predict(X), flat.predict(X)[:, None])
+    assert column.certificate_.statement == flat.certificate_.statement
+
+
+def test_the_score_of_counts_is_the_mean_over_the_responses():
+    counts = RNG.poisson(np.exp(0.3 * X @ B / np.abs(X @ B).max() + 1))
+    model = sht.SparseRegressor(k=2, loss="poisson").fit(X, counts)
+    means = model.predict(X)
+    each = [d2_tweedie_score(counts[:, r], means[:, r], power=1) for r in range(T)]
+    np.testing.assert_allclose(model.score(X, counts), np.mean(each), rtol=1e-6)
+
+
+def test_what_several_responses_do_not_take():
+    for options in ({"positive": True}, {"groups": np.arange(P)}, {"bounds": (-1, 1)}):
+        with pytest.raises(ValueError, match=f"{next(iter(options))}: cannot be combined with several responses"):
+            sht.SparseRegressor(k=1, **options).fit(X, Y)
+    with pytest.raises(ValueError, match="k: is 9"):
+        sht.SparseRegressor(k=9).fit(X, Y)
+
+
+@pytest.mark.slow
+def test_check_estimator():
+    check_estimator(sht.SparseRegressor(k=1))
