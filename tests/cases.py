@@ -23,6 +23,15 @@ LOSSES = {
     "huber": sht.Huber(),
     "huber_narrow": sht.Huber(delta=0.3),
     "poisson": sht.Poisson(),
+    "gamma": sht.Gamma(),
+    "tweedie": sht.Tweedie(),
+    "tweedie_1": sht.Tweedie(power=1.0),
+    "tweedie_2": sht.Tweedie(power=2.0),
+    "negative_binomial": sht.NegativeBinomial(),
+    "negative_binomial_narrow": sht.NegativeBinomial(dispersion=0.2),
+    "squared_hinge": sht.SquaredHinge(),
+    "quantile": sht.Quantile(),
+    "quantile_upper": sht.Quantile(level=0.8, gamma=0.5),
 }
 
 # of several responses; contracts/test_multi_response.py

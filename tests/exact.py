@@ -22,6 +22,9 @@ MORE_CURVATURE = (
     0.3,
     1.0,
 )  # shares of the majoriser in a step that is hard to find
+LEVEL = LONG(0.3)  # of quantiles
+EXPONENTIAL = ("poisson", "gamma", "tweedie")
+LOG_LINK = (*EXPONENTIAL, "negative_binomial")
 STEPS = LONG(4) ** -np.arange(16)
 
 
@@ -34,7 +37,7 @@ class Loss:
 
     @property
     def kinked(self):
-        return self.name in ("huber", "smoothed_hinge")
+        return self.name in ("huber", "smoothed_hinge", "squared_hinge", "quantile")
 
     def value(self, eta, y):
         """l."""
@@ -48,10 +51,22 @@ class Loss:
                 return inside * (r - inside / 2)
             if self.name == "poisson":
                 return np.exp(eta) - y * eta
+            if self.name == "gamma":
+                return y * np.exp(-eta) + eta
+            if self.name == "tweedie":
+                return np.expm1((2 - c) * eta) / (2 - c) - y * np.expm1((1 - c) * eta) / (1 - c)
+            if self.name == "negative_binomial":
+                t = eta + np.log(c)
+                return y * np.logaddexp(0, -t) + np.logaddexp(0, t) / c
+            if self.name == "quantile":
+                a = np.clip((eta - y) / c, -LEVEL, 1 - LEVEL)
+                return a * (eta - y - c * a / 2)
             m = y * eta
             if self.name == "logistic":
                 return np.maximum(0, -c * m) + np.log1p(np.exp(-np.abs(c * m)))
             slack = np.maximum(0, 1 - m)
+            if self.name == "squared_hinge":
+                return slack**2 / 2
             return slack if self.name == "hinge" else np.where(slack > c, slack - c / 2, slack**2 / (2 * c))
 
     def parts(self, eta, y):
@@ -66,6 +81,23 @@ class Loss:
             if self.name == "poisson":
                 mean = np.exp(eta)
                 return value, mean + np.abs(y * eta), mean - y, mean, mean + y
+            if self.name == "gamma":
+                rest = y * np.exp(-eta)
+                return value, rest + np.abs(eta), 1 - rest, rest, 1 + rest
+            if self.name == "tweedie":
+                up, down = np.exp((2 - c) * eta), y * np.exp((1 - c) * eta)
+                size = (up + 1) / (2 - c) + (down + y) / (c - 1)
+                return value, size, up - down, (2 - c) * up + (c - 1) * down, up + down
+            if self.name == "negative_binomial":
+                share = np.exp(-np.logaddexp(0, -eta - np.log(c)))
+                rest = np.exp(-np.logaddexp(0, eta + np.log(c)))
+                steep = y + 1 / c
+                return value, value, share / c - y * rest, steep * share * rest, steep / 4 + 0 * eta
+            if self.name == "quantile":
+                r = (eta - y) / c
+                curved = (r > -LEVEL) & (r < 1 - LEVEL)
+                middle = np.abs(eta - y - c * (LONG(0.5) - LEVEL))
+                return value, value, np.clip(r, -LEVEL, 1 - LEVEL), curved / c, 1 / np.maximum(2 * middle, c)
             m = y * eta
             if self.name == "logistic":
                 tail = np.exp(-np.abs(c * m))
@@ -74,6 +106,8 @@ class Loss:
             if self.name == "hinge":
                 return value, value, np.where(m < 1, -y, 0), 0 * m, np.ones_like(m)
             slack = np.maximum(0, 1 - m)
+            if self.name == "squared_hinge":
+                return value, value, -y * slack, (slack > 0) + 0 * m, np.ones_like(m)
             curved = (slack > 0) & (slack < c)
             return value, value, -y * np.clip((1 - m) / c, 0, 1), curved / c, 1 / np.maximum(slack, c)
 
@@ -119,15 +153,17 @@ class Problem:
         """
         w, live = np.asarray(w, LONG), self.omega > 0
         eta = self.X @ w + LONG(b) + self.offset
-        regression = self.loss.name in ("squared", "huber")
+        regression = self.loss.name in ("squared", "huber", "quantile")
         d = eps * (np.abs(self.X) @ np.abs(w) + abs(LONG(b)) + np.abs(self.offset) + np.abs(self.y) * regression)
         d = d + np.abs(self.X) @ (np.finfo(np.float32 if eps > 1e-10 else np.float64).tiny * (w != 0))
         _, size, slope, _, bound = self.loss.parts(eta, self.y)
         with np.errstate(over="ignore", invalid="ignore"):
-            if self.loss.name == "poisson":
-                change = np.abs(slope) * d + np.exp(eta) * (np.expm1(d) - d)
+            if self.loss.name in EXPONENTIAL:
+                change = np.abs(slope) * d + self._exponentials(eta) * (np.expm1(d) - d)
             else:
-                steepest = {"squared": np.inf, "smoothed_hinge": 1, "hinge": 1}.get(self.loss.name, self.loss.parameter)
+                steepest = {name: np.inf for name in ("squared", "squared_hinge", "negative_binomial")}
+                steepest |= {name: 1 for name in ("smoothed_hinge", "hinge", "quantile")}
+                steepest = steepest.get(self.loss.name, self.loss.parameter)
                 change = np.minimum(np.abs(slope) * d + np.max(bound) * d**2 / 2, steepest * d)
                 if self.loss.name == "hinge":  # its slope jumps where the margin is 1
                     change = np.where(np.abs(1 - self.y * eta) <= 16 * d, d, change)
@@ -144,12 +180,19 @@ class Problem:
         w, live = np.asarray(w, LONG), self.omega > 0
         eta, change = self.X @ w + LONG(b) + self.offset, self.X @ (other[0] - w) + other[1] - LONG(b)
         d = eps * (np.abs(self.X) @ np.abs(w) + abs(LONG(b)) + np.abs(self.offset) + np.abs(self.y))
-        if self.loss.name == "poisson":
-            steep = np.exp(eta) * np.exp(d)
+        if self.loss.name in EXPONENTIAL:
+            steep = self._exponentials(eta) * np.exp(d)
         else:
-            bounds = {"logistic": self.loss.parameter**2 / 4, "smoothed_hinge": 1 / self.loss.parameter}
+            c = self.loss.parameter
+            bounds = {"logistic": c**2 / 4, "smoothed_hinge": 1 / c, "quantile": 1 / c}
+            bounds["negative_binomial"] = (self.y + 1 / c) / 4
             steep = bounds.get(self.loss.name, LONG(1))
         return np.sum((self.omega * steep * d * np.abs(change))[live])
+
+    def _exponentials(self, eta):
+        """Exponentials in a loss: its curvature is at most their sum, as is the error of a second-order model."""
+        q = {"poisson": 1, "gamma": 2}.get(self.loss.name, self.loss.parameter)
+        return (q < 2) * np.exp((2 - q) * eta) + (q > 1) * self.y * np.exp((1 - q) * eta)
 
     @functools.cache  # noqa: B019 (a problem lives for one case)
     def null(self):
@@ -184,7 +227,7 @@ class Problem:
             return np.where(np.isfinite(F), F, np.inf)
 
         F = total(z)
-        if self.loss.name == "poisson":  # from far away its exponential hides every descent; logarithms are linear
+        if self.loss.name in LOG_LINK:  # from far away its exponential hides every descent; logarithms are linear
             near = self._logarithms(A, y, offset, omega, free)
             lower = total(near) < F
             z[lower] = near[lower]
@@ -230,11 +273,11 @@ class Problem:
         w = z[:, :p] / self.size
         return masks, F, (w, z[:, p] - w @ self.mean)
 
-    @staticmethod
-    def _logarithms(A, y, offset, omega, free):
+    def _logarithms(self, A, y, offset, omega, free):
         """Weighted least squares of log y, on each support."""
-        heavy = np.sqrt(omega * np.maximum(y, LONG(0.5)))[:, None]
-        target = heavy[:, 0] * (np.log(np.maximum(y, LONG(0.5))) - offset)
+        raised = np.maximum(y, LONG(0.5)) if self.loss.name != "gamma" else y
+        heavy = np.sqrt(omega * (1 if self.loss.name == "gamma" else raised))[:, None]
+        target = heavy[:, 0] * (np.log(raised) - offset)
         columns = heavy * A
         size = np.where(np.abs(columns).max(0) > 0, np.abs(columns).max(0), 1)
         fits = [

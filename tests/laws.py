@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from exact import Loss, Problem
+from exact import LEVEL, LOG_LINK, Loss, Problem
 
 import sparsehtp as sht
 from sparsehtp._types import in_double
@@ -22,9 +22,21 @@ LOSSES = {
     "smoothed_hinge": sht.SmoothedHinge,
     "huber": sht.Huber,
     "poisson": lambda c: sht.Poisson(),
+    "gamma": lambda c: sht.Gamma(),
+    "tweedie": sht.Tweedie,
+    "negative_binomial": sht.NegativeBinomial,
+    "quantile": lambda c: sht.Quantile(float(LEVEL), c),
+    "squared_hinge": lambda c: sht.SquaredHinge(),
     "hinge": lambda c: sht.Hinge(),
 }
-PARAMETERS = {"logistic": (1.0, 0.5, 2.0), "smoothed_hinge": (0.25, 1.0), "huber": (1.0, 0.125)}
+PARAMETERS = {
+    "logistic": (1.0, 0.5, 2.0),
+    "smoothed_hinge": (0.25, 1.0),
+    "huber": (1.0, 0.125),
+    "tweedie": (1.5, 1.25, 1.875),
+    "negative_binomial": (1.0, 0.125, 2.0),
+    "quantile": (1.0, 0.125),
+}
 SOLVERS = {
     "default": None,
     "htp": sht.HTP(),
@@ -92,14 +104,15 @@ def problem_of(setting, case):
     if case.twin == 0:
         X[:, 1] = X[:, 0]
     eta, offset = Z @ w, case.offset * (rng.uniform(-1, 1, n) if case.offset_varies else np.ones(n))
-    if setting.loss in ("squared", "huber"):
+    if setting.loss in ("squared", "huber", "quantile"):
         # In float32, squares of y must be numbers.
         scale = 10.0 ** np.clip(case.y_scale, *((-10, 10) if single else (-25, 25)))
         y, offset = scale * (eta + case.noise * rng.standard_normal(n) + case.y_mean), offset * scale
-    elif setting.loss == "poisson":
-        if single and not setting.intercept:
-            offset = offset / 2  # exp(100) is no number of float32
-        y = rng.poisson(np.exp(eta) * np.clip(case.y_mean, 1, 1e4)).astype(float)
+    elif setting.loss in LOG_LINK:
+        if single and (not setting.intercept or setting.loss in ("gamma", "tweedie")):
+            offset = offset / 2  # exp(100) is no number of float32, and an intercept helps to one side only
+        mean = np.exp(eta) * np.clip(case.y_mean, 1, 1e4)
+        y = rng.poisson(mean).astype(float) if setting.loss != "gamma" else rng.gamma(2, mean / 2) + 1e-3
     else:
         y = np.where(eta + case.noise * rng.logistic(size=n) > 0, 1.0, -1.0)
     weights = 10.0 ** np.clip(case.weight_scale + case.weight_spread * rng.uniform(-1, 1, n), -30, 30)
@@ -144,7 +157,7 @@ def violations(setting, case):
         minima[1][place_of(minima[0], chosen(solution))] = min(here, best_on(*minima[:2], chosen(solution)))
         found += of_support(setting, exact, solution, minima)
         found += of_certificate(setting, exact, model, k, solution, minima, sht.certificate(model, threshold, solution))
-        if case.l2 > 0 and setting.loss != "hinge" and np.all(np.asarray(model.l2) > 0):
+        if case.l2 > 0 and setting.loss not in ("hinge", "tweedie") and np.all(np.asarray(model.l2) > 0):
             found += of_bounds(setting, k, minima, sht.lower_bound(model, threshold, float(solution.value)))
         return found
 

@@ -11,8 +11,7 @@ from .._programs import program
 from .._types import replace
 from ..designs import DenseDesign
 from ..duality import Dual, Fixed, relax
-from ..duality.dual import is_smooth
-from ..losses import AbstractConjugateLoss, Poisson
+from ..losses import AbstractConjugateLoss
 from ..screening import screen
 from ..solvers.refit import refit
 from ..thresholds import Sparsity
@@ -33,9 +32,7 @@ LEAST_ZERO = 1e-12  # of F without features
 def no_proof(model: Any) -> str | None:
     """Why the loss of a linear model has no bound of this kind, or None if it has."""
     loss = model.loss
-    with jax.enable_x64(True):  # for parameters of a loss
-        smooth = is_smooth(loss) or isinstance(loss, Poisson)
-    if not (isinstance(loss, AbstractConjugateLoss) and smooth):
+    if not (isinstance(loss, AbstractConjugateLoss) and loss.twice_differentiable):
         return f"model: a proof needs the squared or another smooth loss with a conjugate, got {type(loss).__name__}."
     if not np.all(np.asarray(model.l2) > 0):
         return (
@@ -48,8 +45,8 @@ def no_proof(model: Any) -> str | None:
 class Generalised(Columns):
     """F less its floor, on the usable features, each (centred and) in the units where its mean square is one.
 
-    The floor is the sum of the least losses there could be: zero but for Poisson. Values are of refits and therefore
-    never too small; with each comes the dual's value there, which is never too large.
+    The floor is the sum of the least losses there could be, zero for most losses but not for Poisson or gamma. Values
+    are of refits and therefore never too small; with each comes the dual's value there, which is never too large.
 
     Attributes:
         floor: see above.

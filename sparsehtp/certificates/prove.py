@@ -47,7 +47,7 @@ class Proof(NamedTuple):
         support: its features, kept ones included.
         upper: F there.
         lower: no support has a smaller F than this.
-        floor: what F is at least: 0.0, and for `Poisson` sum_i omega_i (y_i - y_i log y_i).
+        floor: what F is at least: the weighted mean of min_t l(t, y_i), 0.0 for most losses.
         gap: (upper - lower) / (upper - floor); 0.0 where F is at its floor but for rounding.
         proved: whether the gap is within what was asked for.
         nodes, leaves: of the tree, those of an earlier run with the same checkpoint included.
@@ -107,13 +107,14 @@ def prove(
 
     Args:
         model: a linear model with the squared loss or, with l2 > 0, another smooth one with a conjugate (`Logistic`,
-            `Poisson`, `SmoothedHinge`, `Huber`); with weights, offset, intercept, standardisation and l2 as it has
-            them. Float32 data are proved for the float64 problem that they define.
+            `Poisson`, `NegativeBinomial`, `Gamma`, `SmoothedHinge`, `SquaredHinge`, `Huber`, `Quantile`, or your own);
+            with weights, offset, intercept, standardisation and l2 as it has them. Float32 data are proved for the
+            float64 problem that they define.
         threshold: `Sparsity(k)`, with kept features or without; no bounds on coefficients.
         solution: a `Solution`, or anything with x (p,), to start from. None: a quick search.
         time_limit: seconds. The first call in a process compiles for some seconds.
-        gap: relative gap at which the proof is done; 0 closes it to rounding. For `Poisson`, here and in `collect`, F
-            counts from the least that the losses could be, sum_i omega_i (y_i - y_i log y_i).
+        gap: relative gap at which the proof is done; 0 closes it to rounding. Here and in `collect`, F counts
+            from the least that the losses could be, for `Poisson` sum_i omega_i (y_i - y_i log y_i).
         max_nodes: limit of nodes, counting those before a resumption; None: none.
         collect: at least 1, for example 1.01: collect all supports with F at most that many times the best one's.
         checkpoint: folder in which the open nodes are kept, now and then and at the end, to go on from with the same

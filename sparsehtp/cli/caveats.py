@@ -12,7 +12,7 @@ NEARLY = 0.01  # share of the objective that an exchange may cost to be called n
 SHOWN = 2  # substitutes of a feature by name
 
 
-def caveat(estimator: Any, X: Any, y: np.ndarray) -> dict[str, Any]:
+def caveat(estimator: Any, X: Any, y: np.ndarray, offset: np.ndarray | None = None) -> dict[str, Any]:
     """A sentence (None: nothing to say) where a fit means less than it looks like, and whether a picture helps."""
     n, chosen = X.shape[0], int(np.count_nonzero(estimator.support_))
     known = chosen + estimator.fit_intercept
@@ -26,13 +26,13 @@ def caveat(estimator: Any, X: Any, y: np.ndarray) -> dict[str, Any]:
             f"{n} rows cannot determine {chosen} coefficients{' and an intercept' if estimator.fit_intercept else ''}: "
             f"nearly any features fit them as well, so this choice means nothing; use a k far below {n}."
         )
-    elif classifier and _separates(estimator, X, y):
+    elif classifier and _separates(estimator, X, y, offset):
         drawn = True
         sentence = (
             "The chosen features separate the classes without an error: the sizes of the coefficients are those of the "
             "ridge, and other features may separate them as well; judge the model on other rows (--test-size)."
         )
-    elif not classifier and estimator.score(X, y) > 1 - EXACT:
+    elif not classifier and estimator.score(X, y, offset=offset) > 1 - EXACT:
         sentence = (
             "The chosen features give the target exactly, so there is no error to learn from; is one of them made "
             "from the target?"
@@ -40,8 +40,8 @@ def caveat(estimator: Any, X: Any, y: np.ndarray) -> dict[str, Any]:
     return {"caveat": sentence, "drawn": sentence is None or drawn}
 
 
-def _separates(estimator: Any, X: Any, y: np.ndarray) -> bool:
-    scores = estimator.decision_function(X)
+def _separates(estimator: Any, X: Any, y: np.ndarray, offset: np.ndarray | None) -> bool:
+    scores = estimator.decision_function(X, offset)
     return bool((np.where(y == estimator.classes_[1], scores, -scores) > 0).all())
 
 

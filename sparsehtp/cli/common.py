@@ -1,6 +1,7 @@
 """What `fit` and `path` share: targets, solvers, errors, progress and the time spent compiling."""
 
 import contextlib
+import dataclasses
 import sys
 import threading
 import time
@@ -24,6 +25,7 @@ from ..datasets.arrays import load_features
 from ..datasets.files import MAX_BYTES
 from ..estimators.parameters import LOSSES
 from ..io import check_output
+from ..losses import AbstractLoss
 from ..plot import new_figure
 from .options import Problem
 from .report import print_warning
@@ -34,10 +36,22 @@ def name_of(choice: str) -> str:
     return choice.replace("-", "_")
 
 
+def loss_of(problem: Problem) -> AbstractLoss:
+    """The loss of these settings."""
+    kind, value = LOSSES[name_of(problem.loss)], problem.loss_parameter
+    if value is None:
+        return kind()
+    names = [field.name for field in dataclasses.fields(kind)]
+    if not names:
+        raise ValueError(f"loss-parameter: the loss {problem.loss} has none; leave it out.")
+    return kind(**{names[0]: value})
+
+
 def check_provable(loss: str, l2: float | None) -> None:
     """ValueError where a loss has no proof, at the least l2 that was asked for (None: a positive one is chosen)."""
-    if loss == "hinge":
-        raise ValueError("prove: there are no proofs for the hinge loss; take smoothed-hinge, or leave it out.")
+    if loss in ("hinge", "tweedie"):
+        instead = {"hinge": "smoothed-hinge", "tweedie": "poisson or gamma"}[loss]
+        raise ValueError(f"prove: there are no proofs for the {loss} loss; take {instead}, or leave it out.")
     if loss != "squared" and l2 == 0:
         raise ValueError(f"prove: proofs for the loss {loss} need l2 > 0; give --l2 0.001, or leave it out.")
 
@@ -109,7 +123,7 @@ def encode(data: Any, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | No
     Raises:
         ValueError: if the loss does not suit the target, or the solver the loss.
     """
-    loss = LOSSES[name_of(problem.loss)]()
+    loss = loss_of(problem)
     if not loss.twice_differentiable and problem.solver not in ("auto", "iht"):
         raise ValueError(
             f"solver: {problem.solver} cannot refit the {problem.loss} loss, which is not smooth; "

@@ -20,7 +20,7 @@ from ..io import describe_device, versions
 from ..plot import plot_coefficients, plot_cv, plot_history, plot_predictions, plot_proof, plot_swap_gains
 from ..plot.style import STANDARDIZED
 from .caveats import add_substitutes, caveat
-from .common import check_outputs, check_provable, encode, features, fitting, name_of, one_sentence, plotting
+from .common import check_outputs, check_provable, encode, features, fitting, loss_of, name_of, one_sentence, plotting
 from .files import Writer, as_csv, as_images, as_json, write_files
 from .html import fit_report
 from .options import Options
@@ -32,13 +32,13 @@ OWN = ["report.html", "history.csv", *(f"{name}.{kind}" for name in DRAWN for ki
 
 
 class Split(NamedTuple):
-    """Rows to fit and rows held out (None without), as (features, target), and what -1 and +1 stand for.
+    """Rows to fit and rows held out (None without), as (features, target, offset), and what -1 and +1 stand for.
 
     `table` says how the features were made of a table, None for other data.
     """
 
-    train: tuple[pd.DataFrame, np.ndarray]
-    test: tuple[pd.DataFrame, np.ndarray] | None
+    train: tuple[pd.DataFrame, np.ndarray, np.ndarray | None]
+    test: tuple[pd.DataFrame, np.ndarray, np.ndarray | None] | None
     classes: dict[str, Any] | None
     table: Numbers | None
 
@@ -106,15 +106,18 @@ def prepare(data: Data | TableData, options: Options) -> Split:
     dtype = options.problem.dtype
     if isinstance(data, TableData):
         table = numbers(data, train, dtype)
-        held_out = None if test is None else (table.preprocessor.transform(data.X.iloc[test]).astype(dtype), y[test])
-        return Split((table.X, y[train]), held_out, classes, table)
+        of_train, of_test = (
+            None if data.offset is None or rows is None else data.offset[rows] for rows in (train, test)
+        )
+        held_out = None
+        if test is not None:
+            held_out = table.preprocessor.transform(data.X.iloc[test]).astype(dtype), y[test], of_test
+        return Split((table.X, y[train], of_train), held_out, classes, table)
     X = features(data, dtype)
     X = X if sparse.issparse(X) else pd.DataFrame(X, columns=data.feature_names)
     if test is None:
-        return Split((X, y), None, classes, None)
-    of_train, of_test = (
-        (X[rows], y[rows]) if sparse.issparse(X) else (X.iloc[rows], y[rows]) for rows in (train, test)
-    )
+        return Split((X, y, None), None, classes, None)
+    of_train, of_test = ((X[rows] if sparse.issparse(X) else X.iloc[rows], y[rows], None) for rows in (train, test))
     return Split(of_train, of_test, classes, None)
 
 
@@ -140,26 +143,27 @@ def _split(rows: np.ndarray, y: np.ndarray, stratified: bool, options: Options) 
 def fit_estimator(split: Split, options: Options) -> Any:
     """The fitted estimator; columns made of one are chosen together, and missing values filled anew in every fold."""
     estimator = make_estimator(options)
+    X, y, offset = split.train
     if split.table is not None:
         estimator.set_params(groups=split.table.groups)
         if options.k == "cv":
-            y = split.train[1]
             seed = make_seed(options.problem.seed)
             pairs = make_folds(options.cv, y, np.ones(len(y), bool), split.classes is not None, seed)
             triples = None if pairs is None else split.table.triples(pairs)
             if triples is not None:
-                return estimator.set_params(cv=triples).fit(*split.train).set_params(cv=options.cv)
-    return estimator.fit(*split.train)
+                return estimator.set_params(cv=triples).fit(X, y, offset=offset).set_params(cv=options.cv)
+    return estimator.fit(X, y, offset=offset)
 
 
 def make_estimator(options: Options) -> Any:
     """The estimator of these settings, not fitted."""
     problem = options.problem
-    kind = sht.SparseRegressor if problem.loss in ("squared", "huber", "poisson") else sht.SparseClassifier
+    loss = loss_of(problem)
+    kind = sht.SparseClassifier if loss.classification else sht.SparseRegressor
     return kind(
         k=int(options.k) if options.k.isdecimal() else options.k,
         l2="auto" if options.l2 is None else options.l2,
-        loss=name_of(problem.loss),
+        loss=name_of(problem.loss) if problem.loss_parameter is None else loss,
         solver=name_of(problem.solver),
         fit_intercept=problem.intercept,
         standardize=problem.standardize,
@@ -177,7 +181,7 @@ def with_names(statement: str, names: Sequence[str]) -> str:
 
 def describe(data: Data | TableData, split: Split, estimator: Any, options: Options, source: str) -> dict[str, Any]:
     """Everything about a fit that is worth keeping, as JSON can hold it."""
-    X, y = split.train
+    X = split.train[0]
     w, intercept = estimator.coef_.ravel().astype(float), float(np.ravel(estimator.intercept_)[0])
     chosen = np.flatnonzero(estimator.support_)
     columns = X[:, chosen].toarray().astype(float) if sparse.issparse(X) else X.iloc[:, chosen].to_numpy(float)
@@ -194,6 +198,7 @@ def describe(data: Data | TableData, split: Split, estimator: Any, options: Opti
         "k": estimator.k_,
         "chosen_by": None if options.k.isdecimal() else options.k,
         "loss": options.problem.loss,
+        "loss_parameter": options.problem.loss_parameter,
         "solver": options.problem.solver,
         "l2": float(estimator.l2_),
         "refit_l2": float(estimator.refit_l2_),
@@ -219,7 +224,7 @@ def describe(data: Data | TableData, split: Split, estimator: Any, options: Opti
         "num_steps": estimator.n_iter_,
         "objective": float(estimator.objective_value_),
         "metric": metric,
-        "train_score": score(X, y),
+        "train_score": score(*split.train),
         "test_score": None if split.test is None else score(*split.test),
         "cv": _describe_cv(estimator.cv_results_),
         "versions": versions(),
@@ -246,12 +251,12 @@ def _describe_cv(results: dict[str, Any] | None) -> dict[str, Any] | None:
     }
 
 
-def _metric(loss: str, estimator: Any) -> tuple[str, Callable[[pd.DataFrame, np.ndarray], float | None]]:
-    """Name of the score, and the score of features and targets (None where it is undefined)."""
+def _metric(loss: str, estimator: Any) -> tuple[str, Callable[..., float | None]]:
+    """Name of the score, and the score of features, targets and offsets (None where it is undefined)."""
     if isinstance(estimator, sht.SparseClassifier):
-        return "accuracy", lambda X, y: float(estimator.score(X, y))
+        return "accuracy", lambda X, y, offset: float(estimator.score(X, y, offset=offset))
     name = "R2" if loss == "squared" else "D2"
-    return name, lambda X, y: None if np.ptp(y) == 0 else float(estimator.score(X, y))
+    return name, lambda X, y, offset: None if np.ptp(y) == 0 else float(estimator.score(X, y, offset=offset))
 
 
 def draw(
@@ -269,10 +274,11 @@ def draw(
             title=f"{len(features)} of {model['p']} features predict {target}",
             caption=STANDARDIZED + towards,
         )
-        X, y = split.train if split.test is None else split.test
-        if np.isfinite(estimator.predict(X) if classes is None else estimator.decision_function(X)).all():
+        X, y, offset = split.train if split.test is None else split.test
+        outputs = estimator.predict if classes is None else estimator.decision_function
+        if np.isfinite(outputs(X, offset)).all():
             rows = "rows of the fit" if split.test is None else "held-out rows"
-            figures["predictions"] = plot_predictions(estimator, X, y, rows=rows, target=target)
+            figures["predictions"] = plot_predictions(estimator, X, y, rows=rows, target=target, offset=offset)
         if swaps is not None and swaps.features.size:
             figures["swaps"] = plot_swap_gains(swaps, names)
         if proof is not None:

@@ -48,7 +48,18 @@ Dummies = Annotated[
     bool, typer.Option("--dummies", help="Text columns become columns of 0 and 1 that are chosen together.")
 ]
 Id = Annotated[str | None, typer.Option("--id", help="Column that names the rows, no feature.", metavar="COL")]
-Loss = Annotated[LossName, typer.Option(help="logistic and the hinges take any two labels; poisson takes counts.")]
+Loss = Annotated[
+    LossName,
+    typer.Option(help="logistic and the hinges take any two labels, poisson and negative-binomial counts."),
+]
+LossParameter = Annotated[
+    float | None,
+    typer.Option(
+        help="delta of huber, level of quantile, dispersion of negative-binomial, power of tweedie, gamma of "
+        "smoothed-hinge.",
+        show_default="the library's",
+    ),
+]
 Solver = Annotated[SolverName, typer.Option(help="auto: best-subset; iht for the hinge.")]
 Standardize = Annotated[
     bool, typer.Option("--standardize/--no-standardize", help="Scale features to unit deviation for the fit.")
@@ -72,7 +83,7 @@ FIT_HELP = """Fit a sparse model to a table, LIBSVM or NPZ file, and write the c
 
   sparsehtp fit a1a.libsvm --loss logistic --k ebic --save model.npz
 
-  sparsehtp fit counts.npz --target visits --loss poisson --no-standardize
+  sparsehtp fit claims.csv --target number --loss poisson --exposure years
 
   sparsehtp fit --shards 'data/*.npz' --k 10 --checkpoint state
 """
@@ -165,6 +176,8 @@ NOT_STREAMED = (
     "missing",
     "dummies",
     "id",
+    "offset",
+    "exposure",
     "solver",
     "standardize",
     "cv",
@@ -211,6 +224,17 @@ def fit(
     missing: Missing = None,
     dummies: Dummies = False,
     id: Id = None,
+    offset: Annotated[
+        str | None,
+        typer.Option(help="Column with a known part of the linear predictor, no feature.", metavar="COL"),
+    ] = None,
+    exposure: Annotated[
+        str | None,
+        typer.Option(
+            help="The same for its logarithm: the time or area of a count. `predict` is for an exposure of 1 then.",
+            metavar="COL",
+        ),
+    ] = None,
     shards: Annotated[
         str | None,
         typer.Option(
@@ -228,6 +252,7 @@ def fit(
         ),
     ] = FIT.k,
     loss: Loss = PROBLEM.loss,
+    loss_parameter: LossParameter = PROBLEM.loss_parameter,
     solver: Solver = PROBLEM.solver,
     l2: Annotated[
         float | None,
@@ -266,14 +291,14 @@ def fit(
         "sparsehtp_output"
     ),
 ) -> None:
-    problem = Problem(loss, solver, standardize, intercept, seed, dtype)
+    problem = Problem(loss, solver, standardize, intercept, seed, dtype, loss_parameter)
     options = Options(problem, k, l2, cv, rule, test_size, max_steps, prove)
     if file is not None and shards is None:
         _refuse(context, ("checkpoint",), "it needs --shards")
         from .fit import run
         from .tables import load
 
-        table = TableOptions(tuple(drop or ()), missing, dummies, id)
+        table = TableOptions(tuple(drop or ()), missing, dummies, id, offset, exposure)
         command = _command(context) if report else None
         run(lambda: load(file, target, table, problem), options, out, file.name, save, diagnostics, command)
     elif shards is not None and file is None:
@@ -321,6 +346,7 @@ def path(
         int | None, typer.Option(help="Largest number of features; at most 20 and half the rows by default.", min=0)
     ] = PATH.k_max,
     loss: Loss = PROBLEM.loss,
+    loss_parameter: LossParameter = PROBLEM.loss_parameter,
     solver: Solver = PROBLEM.solver,
     l2: Annotated[
         list[float] | None,
@@ -350,7 +376,7 @@ def path(
         "sparsehtp_output"
     ),
 ) -> None:
-    problem = Problem(loss, solver, standardize, intercept, seed, dtype)
+    problem = Problem(loss, solver, standardize, intercept, seed, dtype, loss_parameter)
     options = PathOptions(problem, k_max, tuple(l2 or PATH.l2), criterion, cv, stability, prove)
     from .path import run
     from .tables import load

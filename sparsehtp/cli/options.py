@@ -3,7 +3,19 @@
 from dataclasses import dataclass
 from typing import Literal
 
-LossName = Literal["squared", "huber", "logistic", "hinge", "smoothed-hinge", "poisson"]
+LossName = Literal[
+    "squared",
+    "huber",
+    "quantile",
+    "poisson",
+    "negative-binomial",
+    "gamma",
+    "tweedie",
+    "logistic",
+    "smoothed-hinge",
+    "squared-hinge",
+    "hinge",
+]
 SolverName = Literal["auto", "best-subset", "forward", "foba", "htp", "iht", "grasp", "subspace-pursuit"]
 CriterionName = Literal["ebic", "bic", "aic", "sic", "gic"]
 GraphSolverName = Literal["auto", "htp", "iht", "grasp", "forward", "foba"]
@@ -14,7 +26,10 @@ Precision = Literal["float64", "float32"]
 
 @dataclass(frozen=True)
 class Problem:
-    """What `fit` and `path` have in common: how the data enter the problem."""
+    """What `fit` and `path` have in common: how the data enter the problem.
+
+    loss_parameter is delta, level, dispersion, power, gamma or margin_scale of the loss; None: its default.
+    """
 
     loss: LossName = "squared"
     solver: SolverName = "auto"
@@ -22,16 +37,22 @@ class Problem:
     intercept: bool = True
     seed: int = 0
     dtype: Precision = "float64"
+    loss_parameter: float | None = None
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What is made of the columns of a table; missing None: missing values are an error."""
+    """What is made of the columns of a table; missing None: missing values are an error.
+
+    offset is a column of known parts of the linear predictor, exposure one of which the logarithm is.
+    """
 
     drop: tuple[str, ...] = ()
     missing: MissingName | None = None
     dummies: bool = False
     id: str | None = None
+    offset: str | None = None
+    exposure: str | None = None
 
 
 @dataclass(frozen=True)

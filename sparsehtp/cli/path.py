@@ -20,7 +20,7 @@ import sparsehtp as sht
 
 from ..certificates.proof import in_percent
 from ..datasets import Data
-from ..estimators.parameters import LOSSES, SOLVERS
+from ..estimators.parameters import SOLVERS
 from ..estimators.selection import make_folds, view
 from ..io import describe_device, versions
 from ..plot import plot_cv, plot_path, plot_stability
@@ -30,6 +30,7 @@ from .common import (
     check_provable,
     encode,
     features,
+    loss_of,
     name_of,
     one_sentence,
     plotting,
@@ -139,7 +140,7 @@ def _objective(X: Any, y: np.ndarray, options: PathOptions) -> sht.LinearModel:
     return sht.LinearModel(
         X if sparse.issparse(X) else np.asfortranarray(X),  # a sparse iterate touches few columns
         y,
-        LOSSES[name_of(problem.loss)](),
+        loss_of(problem),
         options.l2[0],
         fit_intercept=problem.intercept,
         standardize=problem.standardize,
@@ -227,6 +228,7 @@ def describe(
         "n": data.X.shape[0],
         "p": data.X.shape[1],
         "loss": problem.loss,
+        "loss_parameter": problem.loss_parameter,
         "solver": problem.solver,
         "standardize": problem.standardize,
         "fit_intercept": problem.intercept,

@@ -60,7 +60,8 @@ def fit_facts(model: dict[str, Any]) -> dict[str, str]:
     l2 = f"l2 = {model['l2']:g}"
     if model["refit_l2"] != model["l2"]:
         l2 = f"features found at {l2}, coefficients at l2 = {model['refit_l2']:g}"
-    facts["model"] = f"{model['loss']} loss, k = {model['k']}, {l2}{choice}"
+    parameter = "" if model["loss_parameter"] is None else f"({model['loss_parameter']:g})"
+    facts["model"] = f"{model['loss']}{parameter} loss, k = {model['k']}, {l2}{choice}"
     for part, rows in (("train", model["n"]), ("test", model["n_test"])):
         if rows:
             score = model[f"{part}_score"]

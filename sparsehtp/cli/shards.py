@@ -13,9 +13,8 @@ from rich.table import Table
 import sparsehtp as sht
 
 from ..datasets import Shards
-from ..estimators.parameters import LOSSES
 from ..io import describe_device, versions
-from .common import check_outputs, name_of, one_sentence, progress_bar
+from .common import check_outputs, loss_of, one_sentence, progress_bar
 from .files import as_csv, as_json, write_files
 from .options import Options
 from .report import facts_table, print_facts, print_warning
@@ -32,7 +31,7 @@ def run(pattern: str, target: str | None, options: Options, out: Path, checkpoin
         check_outputs(out)
         if not options.k.isdecimal():
             raise ValueError("k: with --shards the number of features must be given, for example --k 10.")
-        loss = LOSSES[name_of(problem.loss)]()
+        loss = loss_of(problem)
         with errors.status("Looking at the files"):
             shards = Shards(pattern, target)
             names = shards.feature_names()
@@ -95,6 +94,7 @@ def _model(shards: Shards, names: Any, found: sht.Streamed, options: Options, l2
         "p": shards.n_features,
         "k": int(options.k),
         "loss": options.problem.loss,
+        "loss_parameter": options.problem.loss_parameter,
         "l2": l2,
         "fit_intercept": options.problem.intercept,
         "classes": None if shards.labels is None else {"-1": str(shards.labels[0]), "+1": str(shards.labels[1])},

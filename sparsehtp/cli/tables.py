@@ -17,12 +17,12 @@ from ..datasets import Data, load_file
 from ..datasets.files import MAX_BYTES, TABLES, check_file, format_of
 from ..datasets.tables import check_target, read_table
 from ..estimators import TablePreprocessor
-from ..estimators.parameters import LOSSES
 from ..estimators.tables import FILLS, as_numbers, bad_cells, kind_of, kinds_of, shown_cells, shown_names, shown_rows
-from .common import name_of
+from .common import loss_of
 from .options import Problem, TableOptions
 from .report import print_warning
 
+ASIDE = ("id", "offset", "exposure")  # options that name a column that is no feature
 MOST_LISTED = 8  # columns with one problem
 COUNTS = "numbers the rows, like an identifier"
 FEW = 20  # rows below which a column may predict a target, or count rows, by chance
@@ -60,6 +60,7 @@ class TableData(NamedTuple):
         preprocessor: makes numbers of X; not fitted.
         notes: how the file was read, and what was left out.
         doubts: pairs (column, sentence) that a person should know.
+        offset: (n,) known part of the linear predictor; None: zero.
     """
 
     X: pd.DataFrame
@@ -69,6 +70,7 @@ class TableData(NamedTuple):
     preprocessor: TablePreprocessor
     notes: Sequence[str]
     doubts: Sequence[tuple[str, str]]
+    offset: np.ndarray | None = None
 
 
 def load(path: Path, target: str | None, options: TableOptions, problem: Problem) -> Data | TableData:
@@ -82,7 +84,8 @@ def load(path: Path, target: str | None, options: TableOptions, problem: Problem
     if format_of(path) not in TABLES:
         if options != TableOptions():
             raise ValueError(
-                f"path: {path.name} is no table, so that --drop, --id, --missing and --dummies do not apply."
+                f"path: {path.name} is no table, so that --drop, --id, --missing, --dummies, --offset and "
+                "--exposure do not apply."
             )
         return load_file(path, target)
     apart = [name for name in (target, options.id, *options.drop) if name is not None]
@@ -90,9 +93,12 @@ def load(path: Path, target: str | None, options: TableOptions, problem: Problem
     frame.columns = [str(name) for name in frame.columns]
     names = list(frame.columns)
     check_target(path, names, target)
-    for option, wanted in (("drop", options.drop), ("id", [options.id] if options.id is not None else [])):
+    if options.offset is not None and options.exposure is not None:
+        raise ValueError("exposure: cannot be combined with offset; leave one of them out.")
+    for option, wanted in (("drop", options.drop), *((option, [getattr(options, option)]) for option in ASIDE)):
         for name in wanted:
-            check_target(path, names, name, option=option)
+            if name is not None:
+                check_target(path, names, name, option=option)
     return check(frame, str(target), options, problem, path.name, notes)
 
 
@@ -107,7 +113,8 @@ def check(
         errors.append((name, f"the name of columns {places}; rename or remove all but one"))
     frame = frame.loc[:, ~frame.columns.isin([*options.drop, *(name for name in twice if name != target)])]
     frame = frame.loc[:, ~frame.columns.duplicated()]
-    outside = [name for name in (target, options.id) if name is not None]
+    known = options.exposure if options.offset is None else options.offset
+    outside = list(dict.fromkeys(name for name in (target, options.id, known) if name is not None))
     features = frame.drop(columns=outside)
     gaps = features.isna().to_numpy()
     if options.missing == "drop-columns" and gaps.any():
@@ -124,7 +131,7 @@ def check(
         empty = [name for name in features.columns if kinds[name] == "number" and features[name].isna().any()]
         if empty:
             notes.append(f"missing values of {shown_names(empty)} filled with the {options.missing} of the rows fitted")
-    errors += _of_rows(frame, target, features)
+    errors += _of_rows(frame, target, features) + _of_offset(frame, target, options)
     values, plain = _numbers_of(features, kinds)
     odd = ~(plain & np.isfinite(values).all(axis=0))
     errors += _listed([(name, _of_cells(features[name], kinds[name], options)) for name in features.columns[odd]])
@@ -134,10 +141,12 @@ def check(
     y = y.to_numpy(np.float64) if kind_of(y) == "number" else y.astype(str).to_numpy(str)
     missing = options.missing.replace("-", "_") if options.missing in FILLS else "error"
     preprocessor = TablePreprocessor(missing, dummies=options.dummies, id=options.id)
-    classes = LOSSES[name_of(problem.loss)]().classification
+    classes = loss_of(problem).classification
     doubts = _listed(_doubts(features, kinds, values, y, classes))
     named = features if options.id is None else features.assign(**{options.id: frame[options.id]})
-    return TableData(named, y, list(features.columns), target, preprocessor, notes, doubts)
+    offset = None if known is None else as_numbers(frame[known]).to_numpy(float)
+    offset = np.log(offset) if offset is not None and options.offset is None else offset
+    return TableData(named, y, list(features.columns), target, preprocessor, notes, doubts, offset)
 
 
 def show(errors: Console, data: Any) -> None:
@@ -176,6 +185,23 @@ def _of_rows(frame: pd.DataFrame, target: str, features: pd.DataFrame) -> list[t
             (target, f"the target is {str(y.dropna().iloc[0])!r} in every row, so there is nothing to explain")
         )
     return found
+
+
+def _of_offset(frame: pd.DataFrame, target: str, options: TableOptions) -> list[tuple[str, str]]:
+    """What is wrong with the column of offsets or exposures."""
+    name = options.exposure if options.offset is None else options.offset
+    if name is None:
+        return []
+    if name == target:
+        return [(name, "the target cannot be an offset or exposure too")]
+    values = (
+        as_numbers(frame[name]).to_numpy(float) if kind_of(frame[name]) == "number" else np.full(len(frame), np.nan)
+    )
+    wrong = ~np.isfinite(values) | ((values <= 0) & (options.offset is None))
+    if not wrong.any():
+        return []
+    what = "an offset must be a number" if options.offset is not None else "an exposure must be a number above 0"
+    return [(name, f"{what}, which it is not in {shown_rows(frame.index, wrong)}: correct it, or leave these rows out")]
 
 
 def _of_cells(column: pd.Series, kind: str, options: TableOptions) -> str | None:

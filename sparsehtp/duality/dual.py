@@ -337,7 +337,10 @@ def best_shift(loss: Any, eta: Float[Array, "n"], y: Float[Array, "n"], weights:
     live = weights > 0
     if loss.quadratic:
         return dot(weights, jnp.where(live, y - eta, 0)) / jnp.sum(weights)
-    size = jnp.max(jnp.where(live, jnp.abs(eta) + jnp.abs(y), 0)) + 10
+    size = jnp.abs(eta) + jnp.abs(y)
+    if not is_smooth(loss):  # y may be the exponential of its best prediction
+        size = size + jnp.abs(jnp.log(jnp.where(y == 0, 1, jnp.abs(y))))
+    size = jnp.max(jnp.where(live, size, 0)) + 10
 
     def falling(b: Float[Array, ""]) -> Bool[Array, ""]:
         return dot(weights, loss.derivative(jnp.where(live, eta + b, 0), y)) < 0

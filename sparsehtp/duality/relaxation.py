@@ -25,8 +25,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import replace
 from ..linalg import bisect, dot
-from ..losses import Hinge, Poisson, SmoothedHinge
-from .dual import Dual, DualPoint, best_shift
+from ..losses import Hinge, SmoothedHinge
+from .dual import Dual, DualPoint, best_shift, is_smooth
 
 CHECK = 10  # steps between evaluations of the dual
 MAX_TRIES = 60
@@ -141,11 +141,11 @@ class _Smooth:
         self.weights = dual.weights
         self.centres = dual.centres()
         self.fixed = dual.masks()
-        self.unbounded = isinstance(self.objective.loss, Poisson)
+        self.unbounded = not is_smooth(self.objective.loss)
         self.smoothness = self._smoothness()
 
     def _smoothness(self) -> Any:
-        # Poisson: the search finds the step.
+        # Without a bound on the curvature the search finds the step.
         return 1.0 if self.unbounded else jnp.asarray(self.objective.loss.smoothness, self.objective.dtype)
 
     def norm(self) -> Float[Array, ""]:

@@ -5,4 +5,6 @@ from .lda import SparseLDA as SparseLDA
 from .low_rank import LowRankRegressor as LowRankRegressor
 from .precision import SparsePrecision as SparsePrecision
 from .regressor import SparseRegressor as SparseRegressor
+from .robust_pca import RobustPCA as RobustPCA
+from .sparse_pca import SparsePCA as SparsePCA
 from .tables import TablePreprocessor as TablePreprocessor

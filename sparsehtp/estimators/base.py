@@ -14,6 +14,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._cache import disk_cache
@@ -46,6 +47,21 @@ def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
     if weights.min() < 0:
         raise ValueError(f"sample_weight: must be >= 0, got {weights.min()}.")
     return weights
+
+
+def check_offset(offset: Any, X: Any) -> Float[np.ndarray, "n"] | None:
+    """(n,) float64 offsets of the rows of X, None for None, or ValueError."""
+    if offset is None:
+        return None
+    offset = column_or_1d(check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset"))
+    if offset.size != X.shape[0]:
+        raise ValueError(f"offset: needs one value per row of X ({X.shape[0]}), got {offset.size}.")
+    return offset
+
+
+def _moved(scoring: Scoring, distance: float) -> Scoring:
+    """A score of targets and predictors that are both a number too small: an offset's mean that the model took away."""
+    return lambda y, eta, weights: scoring(y + distance, eta + distance, weights)
 
 
 class SparseLinearModel(SelectorMixin, BaseEstimator):
@@ -84,6 +100,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         weights: Float[np.ndarray, "n"],
         loss: AbstractLoss,
         *,
+        offset: Float[np.ndarray, "n"] | None = None,
         groups: ArrayLike | None = None,
         scoring: Scoring | None = None,
     ) -> list[RESULTS]:
@@ -109,6 +126,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             X = X[counted] if issparse(X) else np.asfortranarray(X[counted])
             weights = weights[counted]
             targets = [target[counted] for target in targets]
+            offset = None if offset is None else offset[counted]
             seen = [part[counted] for part in seen]
         names = getattr(self, "feature_names_in_", ())
         template = parameters.make_threshold(self.groups, self.keep, self.positive, self.bounds, X.shape[1], names)
@@ -136,9 +154,12 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                     sample_weight=padding.weights(weights / weights.max()),
                     fit_intercept=self.fit_intercept,
                     standardize=self.standardize,
+                    offset=None if offset is None else padding.offset(offset),
                 )
 
             first = model_of(X)
+            if scoring is not None and offset is not None and loss.location and first.base is not None:
+                scoring = _moved(scoring, float(targets[0][0] - np.asarray(first.y)[0] - np.asarray(first.base)))
             if folds is not None and seen:
                 views = [selection.view(model_of(part)) for part in seen]
                 folds = [(*fold, see) for fold, see in zip(folds, views, strict=True)]
@@ -382,10 +403,11 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         return tags
 
     # --- fitted ------------------------------------------------------------------------------------------------------
-    def _predictor(self, X: ArrayLike) -> Float[np.ndarray, "n *targets"]:
+    def _predictor(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n *targets"]:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
-        return X @ self.coef_.T + self.intercept_
+        eta, known = X @ self.coef_.T + self.intercept_, check_offset(offset, X)
+        return eta if known is None else eta + known.reshape(-1, *[1] * (eta.ndim - 1)).astype(eta.dtype)
 
     def _get_support_mask(self) -> Bool[np.ndarray, "p"]:
         check_is_fitted(self)

@@ -7,31 +7,37 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from scipy.special import log_expit, log_softmax, logsumexp
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 
+from .._cache import disk_cache
 from .._types import ArrayLike
 from ..losses import AbstractLoss, Logistic, Softmax
+from ..losses.deviance import predicted
 from ..solvers import AbstractSolver
-from .base import SparseLinearModel
+from .base import SparseLinearModel, check_offset
 from .parameters import make_loss
 from .scoring import make_scoring
 
 
 def _has_probabilities(model: Any) -> bool:
-    return isinstance(model.loss, Logistic) or model.loss in ("logistic", "softmax")
+    if isinstance(model.loss, AbstractLoss):
+        return type(model.loss).mean is not AbstractLoss.mean
+    return model.loss in ("logistic", "softmax")
 
 
 class SparseClassifier(ClassifierMixin, SparseLinearModel):
     """Classification by linear scores on the best k features, with k chosen from the data by default.
 
-        min_{w, b} (1/W) sum_i s_i l(x_i'w + b, y_i) + (1/2) l2 sum_j (sd_j w_j)^2   subject to ||w||_0 <= k
+        min_{w, b} (1/W) sum_i s_i l(x_i'w + b + o_i, y_i) + (1/2) l2 sum_j (sd_j w_j)^2   subject to ||w||_0 <= k
 
-    with the sample weights s_i, their sum W, sd_j = 1 unless `standardize`, and the two classes, in sorted order,
-    coded as y_i = -1 and +1. More than two classes are fitted one against the rest: the same k and l2 for all, chosen
-    by the mean of their scores, each with its own k features. With loss="softmax" they are fitted together instead, as
-    a multinomial logistic regression on k features that all classes share. Coefficients are in original units.
+    with the sample weights s_i, their sum W, the offsets o_i, sd_j = 1 unless `standardize`, and the two classes, in
+    sorted order, coded as y_i = -1 and +1. More than two classes are fitted one against the rest: the same k and l2 for
+    all, chosen by the mean of their scores, each with its own k features. With loss="softmax" they are fitted together
+    instead, as a multinomial logistic regression on k features that all classes share. Coefficients are in original
+    units.
 
     Args:
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
@@ -43,8 +49,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             with k on folds. "auto": chosen together with k from 0.01, 0.1, 1 if k="cv", since shrinkage helps to find
             features in noise; else 0.001, so that coefficients are determined where the classes can be separated.
             Scikit-learn's C is 1 / (n l2).
-        loss: "logistic", "smoothed_hinge", "hinge", "softmax", or a loss instance. "softmax" is for more than two
-            classes (two are the logistic loss), without groups, signs or bounds; it has no certificate_.
+        loss: "logistic", "smoothed_hinge", "squared_hinge", "hinge", "softmax", or a loss instance. "softmax" is for
+            more than two classes (two are the logistic loss), without groups, signs or bounds; it has no certificate_.
         solver: "auto" (`BestSubset`, `IHT` with decreasing steps where the loss is not smooth, `HTP` for more
             coefficients than `BestSubset` takes), "best_subset", "forward", "foba", "htp", "iht", "grasp",
             "subspace_pursuit", or a solver instance. Where "auto" means `BestSubset`, k is chosen from quicker fits:
@@ -172,7 +178,12 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         self.tol = tol
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
     ) -> Self:
         """Choose the features and fit them.
 
@@ -183,11 +194,14 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
             groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
                 of the constructor.) None: none.
+            offset: (n,) known part of the linear score, for two classes only. None: zero.
         """
         name = "logistic" if self._is_softmax() else self.loss
-        loss = make_loss(name, ("logistic", "smoothed_hinge", "hinge"), classification=True)
+        loss = make_loss(name, classification=True)
         X, y, weights = self._validate(X, y, sample_weight)
-        code = self._encode(y)
+        code, offset = self._encode(y), check_offset(offset, X)
+        if offset is not None and self.classes_.size > 2:
+            raise ValueError(f"offset: is for two classes, but y has {self.classes_.size}; leave it out.")
         weights = self._class_weights(y, code, weights)
         if self._is_softmax() and self.classes_.size > 2:
             scoring = make_scoring(self.scoring, self, lambda y: self.classes_[y.astype(int)])
@@ -200,9 +214,11 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         if self.scoring is not None and len(signs) > 1:
             raise ValueError('scoring: one class against the rest is scored by its loss; use loss="softmax".')
         scoring = make_scoring(self.scoring, self, lambda y: self.classes_[(y > 0).astype(int)])
-        results = self._fit(X, code, signs, weights, loss, groups=groups, scoring=scoring)
+        results = self._fit(X, code, signs, weights, loss, offset=offset, groups=groups, scoring=scoring)
         counted = weights > 0
-        margins = np.stack(signs, axis=1)[counted] * (X[counted] @ self.coef_.T + self.intercept_)
+        scores = X[counted] @ self.coef_.T + self.intercept_
+        scores = scores if offset is None else scores + offset[counted, None]
+        margins = np.stack(signs, axis=1)[counted] * scores
         if np.max(self.refit_l2_) == 0 and margins.min(axis=0).max() > 0:
             self._warn(
                 "The chosen features separate the classes perfectly, so the coefficients are not determined "
@@ -211,6 +227,16 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         else:
             self._warn_results(results)
         return self
+
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+    ) -> float:
+        """The (weighted) share of right labels."""
+        return float(accuracy_score(y, self.predict(X, offset), sample_weight=sample_weight))
 
     def _is_softmax(self) -> bool:
         return isinstance(self.loss, str) and self.loss == "softmax"
@@ -244,29 +270,39 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             raise ValueError(f"y: class {self.classes_[total.argmin()]!r} has no positive weight; leave its rows out.")
         return weights * (total.mean() / total)[code] if balanced else weights
 
-    def decision_function(self, X: ArrayLike) -> Float[np.ndarray, "n"] | Float[np.ndarray, "n classes"]:
-        """(n,) linear scores, where positive means classes_[1]; (n, classes) for more than two classes."""
-        scores = self._predictor(X)
+    def decision_function(
+        self, X: ArrayLike, offset: ArrayLike | None = None
+    ) -> Float[np.ndarray, "n"] | Float[np.ndarray, "n classes"]:
+        """(n,) linear scores, where positive means classes_[1]; (n, classes) for more than two classes.
+
+        Here and below `offset` (n,) is that of `fit`; None: zero.
+        """
+        scores = self._predictor(X, offset)
         return scores[:, 0] if self.classes_.size == 2 else scores
 
-    def predict(self, X: ArrayLike) -> Shaped[np.ndarray, "n"]:
+    def predict(self, X: ArrayLike, offset: ArrayLike | None = None) -> Shaped[np.ndarray, "n"]:
         """(n,) predicted labels: the class with the largest score."""
-        scores = self.decision_function(X)
+        scores = self.decision_function(X, offset)
         return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]  # scikit-learn has no types
-    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n classes"]:
-        """(n, classes) probabilities (logistic and softmax loss); one against the rest, scaled to the sum one."""
-        return np.exp(self.predict_log_proba(X))
+    def predict_proba(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
+        """(n, classes) probabilities (of losses with a `mean`); one against the rest, scaled to the sum one."""
+        return np.exp(self.predict_log_proba(X, offset))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]  # scikit-learn has no types
-    def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n classes"]:
-        """(n, classes) logarithms of the probabilities (logistic and softmax loss)."""
-        scale = float(self.loss.margin_scale) if isinstance(self.loss, Logistic) else 1.0
-        eta = scale * self.decision_function(X)
-        if eta.ndim == 1:
-            return log_expit(np.column_stack([-eta, eta]))
-        if self._is_softmax():
+    def predict_log_proba(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
+        """(n, classes) logarithms of the probabilities (of losses with a `mean`)."""
+        eta = self.decision_function(X, offset)
+        if self._is_softmax() and eta.ndim == 2:
             return log_softmax(eta, axis=1)
-        logs = log_expit(eta)
+        if isinstance(self.loss, AbstractLoss) and not isinstance(self.loss, Logistic):
+            with disk_cache(), np.errstate(divide="ignore"):
+                probability = predicted(self.loss, eta.ravel()).reshape(eta.shape)
+                other, logs = np.log1p(-probability), np.log(probability)
+        else:
+            scaled = eta * (float(self.loss.margin_scale) if isinstance(self.loss, Logistic) else 1.0)
+            other, logs = log_expit(-scaled), log_expit(scaled)
+        if eta.ndim == 1:
+            return np.column_stack([other, logs])
         return logs - logsumexp(logs, axis=1, keepdims=True)

@@ -97,6 +97,10 @@ class Padding:
         """One weight for every row, 0 for the added ones."""
         return np.pad(weights, (0, self.size[0] - self.n))
 
+    def offset(self, offset: np.ndarray) -> np.ndarray:
+        """One offset for every row, 0 for the added ones."""
+        return np.pad(offset, (0, self.size[0] - self.n))
+
     def l2(self, l2: Any) -> np.ndarray:
         """l2 for every column, 0 for the added ones."""
         l2 = np.asarray(l2)

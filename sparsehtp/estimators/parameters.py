@@ -12,18 +12,38 @@ from sklearn.utils import check_random_state
 from ..grids.choose import BY_FOLDS
 from ..grids.criteria import NAMES
 from ..iteration.termination import AbstractTermination, Cycle, SmallGradient, SmallStep
-from ..losses import AbstractLoss, Hinge, Huber, Logistic, Poisson, SmoothedHinge, Squared
+from ..losses import (
+    AbstractLoss,
+    Gamma,
+    Hinge,
+    Huber,
+    Logistic,
+    NegativeBinomial,
+    Poisson,
+    Quantile,
+    SmoothedHinge,
+    Squared,
+    SquaredHinge,
+    Tweedie,
+)
 from ..solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, ForwardSelection, GraSP, SubspacePursuit
 from ..thresholds import GroupSparsity, NonNegativeSparsity, Sparsity
 
 LOSSES: dict[str, Any] = {
     "squared": Squared,
     "huber": Huber,
+    "quantile": Quantile,
     "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
+    "gamma": Gamma,
+    "tweedie": Tweedie,
     "logistic": Logistic,
     "smoothed_hinge": SmoothedHinge,
+    "squared_hinge": SquaredHinge,
     "hinge": Hinge,
 }
+OF_NUMBERS = tuple(name for name, loss in LOSSES.items() if not loss.classification)
+OF_LABELS = tuple(name for name, loss in LOSSES.items() if loss.classification)
 SOLVERS: dict[str, Any] = {
     "best_subset": BestSubset,
     "forward": ForwardSelection,
@@ -112,8 +132,9 @@ def _make_rule(rule: Any, one_se: Any) -> str:
     return str(rule)
 
 
-def make_loss(loss: Any, names: tuple[str, ...], classification: bool) -> AbstractLoss:
+def make_loss(loss: Any, classification: bool) -> AbstractLoss:
     """The loss of a name or instance."""
+    names = OF_LABELS if classification else OF_NUMBERS
     if isinstance(loss, str) and loss in names:
         return LOSSES[loss]()
     if not isinstance(loss, AbstractLoss) or loss.classification != classification:

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import check_array, check_consistent_length
 
 from .._cache import disk_cache
@@ -13,21 +14,20 @@ from .._types import ArrayLike
 from ..losses import AbstractLoss
 from ..losses.deviance import d2_score, predicted
 from ..solvers import AbstractSolver
-from .base import SparseLinearModel, check_weights
+from .base import SparseLinearModel, check_offset, check_weights
 from .parameters import make_loss
 from .scoring import make_scoring
-
-LOSSES = ("squared", "huber", "poisson")
 
 
 class SparseRegressor(RegressorMixin, SparseLinearModel):
     """Linear regression on the best k features, with k chosen from the data by default.
 
-        min_{w, b} (1/W) sum_i s_i l(x_i'w + b, y_i) + (1/2) l2 sum_j (sd_j w_j)^2   subject to ||w||_0 <= k
+        min_{w, b} (1/W) sum_i s_i l(x_i'w + b + o_i, y_i) + (1/2) l2 sum_j (sd_j w_j)^2   subject to ||w||_0 <= k
 
-    with the sample weights s_i, their sum W, and sd_j = 1 unless `standardize`. Coefficients are in original
-    units. With y of shape (n, t) the loss is summed over t responses and w_j is the vector of a feature's coefficients:
-    all responses share the k features (without groups, signs or bounds, and without certificate_).
+    with the sample weights s_i, their sum W, the offsets o_i, and sd_j = 1 unless `standardize`. Coefficients are in
+    original units. With y of shape (n, t) the loss is summed over t responses and w_j is the vector of a feature's
+    coefficients: all responses share the k features (without groups, signs, bounds or offsets, and without
+    certificate_).
 
     Args:
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
@@ -39,8 +39,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             with k on folds. "auto": chosen together with k from 1e-6, 0.01, 0.1, 1 if k="cv", since shrinkage helps to
             find features in noise; else 1e-6, enough to make collinear features determined and too small to be seen
             otherwise.
-        loss: "squared", "huber" (delta 1, in units of y), "poisson" (log link, y >= 0), or a loss instance
-            (`predict` gives its `mean`).
+        loss: "squared", "huber" (delta 1, in units of y), "quantile" (the median, gamma 0.1), with a log link "poisson"
+            (y >= 0), "negative_binomial" (y >= 0, dispersion 1), "gamma" (y > 0) and "tweedie" (y >= 0, power 1.5), or
+            a loss instance such as `Quantile(0.9)`, or one of your own (`predict` gives its `mean`).
         solver: "auto" (`BestSubset`, `IHT` with decreasing steps where the loss is not smooth, `HTP` for more
             coefficients than `BestSubset` takes), "best_subset", "forward", "foba", "htp", "iht", "grasp",
             "subspace_pursuit", or a solver instance. Where "auto" means `BestSubset`, k is chosen from quicker fits:
@@ -158,7 +159,12 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         self.tol = tol
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
     ) -> Self:
         """Choose the features and fit them.
 
@@ -169,27 +175,43 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
             groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
                 of the constructor.) None: none.
+            offset: (n,) known part o_i of the linear predictor, x_i'w + b + o_i: with a log link the logarithm of the
+                exposure. For one response only. None: zero.
         """
         loss = self._loss()
         X, y, weights = self._validate(X, y, sample_weight, y_numeric=True, multi_output=True)
         scoring = make_scoring(self.scoring, self, lambda y: y)
+        known = check_offset(offset, X)
         if y.ndim == 2 and y.shape[1] > 1:
+            if known is not None:
+                raise ValueError(f"offset: is for one response, but y has {y.shape[1]}; leave it out.")
             results = self._fit_shared(X, y.astype(X.dtype), loss, weights, groups=groups, scoring=scoring)
         else:
             one = y.reshape(-1)
-            results = self._fit(X, one, [one], weights, loss, groups=groups, scoring=scoring)
+            results = self._fit(X, one, [one], weights, loss, offset=known, groups=groups, scoring=scoring)
             if y.ndim == 1:
                 self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # type: ignore[index]
         self._warn_results(results)
         return self
 
-    def predict(self, X: ArrayLike) -> Float[np.ndarray, "n *t"]:
-        """(n,) or (n, t) predicted means: the loss's `mean` of the linear predictor (for Poisson its exponential)."""
-        eta = self._predictor(X)
+    def predict(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n *t"]:
+        """(n,) or (n, t) predicted means: the loss's `mean` of the linear predictor (for Poisson its exponential).
+
+        Args:
+            X: (n, p) features.
+            offset: (n,) as in `fit`; None: zero, which with a log link is an exposure of one.
+        """
+        eta = self._predictor(X, offset)
         with disk_cache():
             return predicted(self._loss(), eta.ravel()).reshape(eta.shape)
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+    ) -> float:
         """R2 of the predictions, or for another loss than the squared one D2, the share of its deviance explained.
 
             1 - D(predictions) / D(best constant),    D(eta) = sum_i s_i (l(eta_i, y_i) - min_t l(t, y_i))
@@ -198,18 +220,19 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             X: (n, p) features.
             y: (n,) targets, or (n, t): the mean over the responses is taken.
             sample_weight: (n,) weights s_i >= 0; None: one.
+            offset: (n,) as in `predict`.
 
         Returns:
-            At most 1; 0 for the constant that suits y best. As in scikit-learn, constant targets score 1 if they are
-            predicted exactly and 0 otherwise.
+            At most 1; 0 for the constant that suits y best, without an offset. As in scikit-learn, constant targets
+            score 1 if they are predicted exactly and 0 otherwise.
 
         Raises:
             ValueError: for targets outside the loss's domain, wrong lengths, or weights that are negative or all zero.
         """
         loss = self._loss()
         if loss.quadratic:
-            return super().score(X, y, sample_weight)
-        eta = self._predictor(X)
+            return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
+        eta = self._predictor(X, offset)
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         check_consistent_length(eta, y)
         loss.check_targets(y)
@@ -221,7 +244,11 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        try:
+            self._loss().check_targets(-np.ones(1))
+        except ValueError:  # or the loss is none, which `fit` says
+            tags.target_tags.positive_only = True
         return tags
 
     def _loss(self) -> AbstractLoss:
-        return make_loss(self.loss, LOSSES, classification=False)
+        return make_loss(self.loss, classification=False)

@@ -35,7 +35,7 @@ def make_scoring(scoring: Any, estimator: Any, labels: Callable[[np.ndarray], np
 
     def score(y: np.ndarray, eta: np.ndarray, weights: np.ndarray) -> float:
         known = copy.copy(estimator)
-        known._predictor = lambda X: eta if flat else eta.reshape(len(y), -1)
+        known._predictor = lambda X, offset=None: eta if flat else eta.reshape(len(y), -1)
         weighted = {} if np.ptp(weights) == 0 else {"sample_weight": weights}
         return -float(scoring(known, np.zeros((len(y), 1)), labels(y), **weighted))
 

@@ -1,281 +1,317 @@
-"""The text experiments of [DIHT]: hinge losses, dual against primal hard thresholding in time and epochs."""
+"""The text experiments of [DIHT]: hinge losses, dual against primal hard thresholding in time, accuracy and epochs."""
 
+import functools
+import itertools
 import time
-from collections.abc import Callable
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.preprocessing import normalize
 
-from .. import solvers
 from .._programs import program
-from .._solve import solve
-from .._types import Info
-from ..iteration.results import FIRED, RESULTS
-from ..iteration.termination import AbstractTermination, Never
+from .._threads import one_blas_thread
 from ..losses import Hinge, SmoothedHinge
 from ..objectives import LinearModel
-from ..solvers import DIHT, HTP, IHT, SDIHT
-from ..steps import ConstantStep, ScheduleStep
+from ..solvers import DIHT, HTP, IHT, SDIHT, SVRGHT
+from ..steps import ConstantStep
+from ..steps.base import AbstractStep
 from ..thresholds import Sparsity
 from .figures import STYLE, panels
+from .hsg import climb
 from .run import Run
+from .verdicts import ALPHA, Mean, every
 
-ROUNDING = 1e-7
 DUALS = ("DIHT", "SDIHT")
+BATCH = 10
+POINTS = 60  # of a stored curve
+ROUNDING = 1e-7  # a gap below it, in single precision for F of about one, is zero and may come out negative
+# Powers of two where the search of a step begins; smooth or not.
+FIRST = {
+    True: {"IHT": 6, "HTP": 9, "SVRGHT": 4, "DIHT": -5, "SDIHT": -3},
+    False: {"IHT": 5, "SVRGHT": 6, "DIHT": -2, "SDIHT": 1},
+}
 
 
-def _contenders(smooth: bool, scale: float, steps: int) -> dict[str, tuple[Any, int]]:
-    """Solver and epochs of every algorithm; the step's scale comes from the grid."""
-    found: dict[str, tuple[Any, int]] = {
-        "IHT": (IHT(ConstantStep(scale=scale)) if smooth else IHT(ScheduleStep(_FALLING[scale])), steps),
-        "DIHT": (DIHT(scale=scale), steps),
-        "SDIHT": (SDIHT(scale=scale), max(steps // 5, 5)),
-    }
-    if smooth:
-        found["HTP"] = (HTP(ConstantStep(scale=scale)), min(steps, 20))
-    stochastic = getattr(solvers, "SVRGHT", None)
-    if smooth and stochastic is not None:
-        found["SVRGHT"] = (stochastic(), max(steps // 5, 5))
-    return found
+class Falling(AbstractStep):
+    """c / sqrt(t + 1), for losses that are not smooth."""
+
+    c: Any
+    searches = False
+
+    def init(self, objective: Any) -> Float[Array, ""]:
+        return jnp.asarray(self.c, objective.dtype)
+
+    def propose(self, objective: Any, forward: Any, grad: Any, entries: Any, previous: Any, t: Any) -> Float[Array, ""]:
+        return jnp.asarray(self.c / jnp.sqrt(t + 1.0), previous.dtype)
 
 
-def _falling(c: float) -> Callable[[Any], Any]:
-    def schedule(t: Any) -> Any:
-        return c * (t + 2.0) ** -0.5
-
-    return schedule
-
-
-SCALES = (0.3, 1.0, 3.0)
-_FALLING = {c: _falling(c) for c in SCALES}
-
-
-class TestError(AbstractTermination):
-    """Stops once the share of wrong labels on test rows is at most `level`."""
-
-    X: Any
-    y: Any
-    level: Any
-
-    def init(self, state: Any) -> Any:
-        return ()
-
-    def __call__(
-        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
-    ) -> tuple[Any, Int[Array, ""]]:
-        error = jnp.mean(jnp.sign(self.X @ state.x) != self.y)
-        return memory, jnp.where(error <= self.level, jnp.int32(FIRED.Complete), 0)
+def _solver(algorithm: str, smooth: bool, n: int, power: int) -> Any:
+    scale = float(2.0**power)
+    step = ConstantStep(scale) if smooth else Falling(scale)
+    inner = n // BATCH  # of SVR-GHT: one pass between two full gradients
+    return {
+        "IHT": IHT(step),
+        "HTP": HTP(step),
+        "SVRGHT": SVRGHT(step, inner, BATCH),
+        "DIHT": DIHT("theorem15", scale),
+        "SDIHT": SDIHT(BATCH, "theorem15", scale, sampling="paper"),
+    }[algorithm]
 
 
-@program(static_argnames=("k", "steps"))
-def _trace(
-    X: Any, y: Any, l2: Any, solver: Any, loss: Any, k: int, steps: int, termination: AbstractTermination | None = None
-) -> tuple[Any, ...]:
-    model = LinearModel(X, y, loss, l2=l2)
-    termination = Never() if termination is None else termination
-    found = solve(model, Sparsity(k), solver, max_steps=steps, termination=termination, throw=False)
-    return found.history, found.num_steps, found.x, found.result, found.fired
+@program()
+def _start(objective: Any, threshold: Any, solver: Any, key: Array) -> Any:
+    return solver.init(objective, threshold, objective.origin(), key)
 
 
-def _text(run: Run, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-    """Training and test rows of the most frequent words, dense."""
-    data = run.load(name)
-    if data is None:
-        return None
-    frequent = np.argsort(-np.asarray((data.X != 0).sum(0)).ravel(), kind="stable")[: run["features"]]
-    X, X_test = (np.asarray(part[:, frequent].todense(), np.float32) for part in (data.X, data.X_test))
-    return X[: run["max_rows"]], data.y[: run["max_rows"]].astype(np.float32), X_test, data.y_test
+@program()
+def _step(objective: Any, threshold: Any, solver: Any, state: Any, t: Any) -> tuple[Any, tuple[Array, ...]]:
+    state, info = solver.step(objective, threshold, state, t)
+    return state, (info.value, info.gap, info.ifo)
 
 
-def _texts(run: Run) -> dict[str, Any]:
-    held = {name: data for name in run["data"] if (data := _text(run, name)) is not None}
-    if not held:
+class Split(NamedTuple):
+    """Training and test rows."""
+
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+
+class Trace(NamedTuple):
+    """What a method has after each of its steps: processor seconds, epochs, loss, least gap, test error."""
+
+    seconds: np.ndarray
+    epochs: np.ndarray
+    value: np.ndarray
+    gap: np.ndarray
+    error: np.ndarray
+
+
+def _splits(run: Run) -> Callable[[str, int], Split]:
+    """(data set, copy) -> random training and test rows of the words that are most frequent in the former."""
+    texts = {}
+    for name in run["data"]:
+        data = run.load(name)
+        if data is None:
+            continue
+        X, y = sparse.vstack([data.X, data.X_test]).tocsr(), np.concatenate([data.y, data.y_test])
+        texts[name] = X, np.where(np.isin(y, run["positive"]), 1.0, -1.0)
+    if not texts:
         raise FileNotFoundError(" ".join(run.notes))
-    return held
+
+    @functools.lru_cache(maxsize=1)
+    def split(name: str, copy: int) -> Split:
+        X, y = texts[name]
+        rows = run.rng("rows", name, copy).permutation(X.shape[0])
+        size = run["rows"][name]
+        train, test = rows[:size], rows[size : size + run["test_rows"]]
+        words = np.sort(np.argsort(-(X[train] > 0).sum(0), kind="stable")[: run["words"][name]])
+        X = X[:, words]
+        X = normalize(TfidfTransformer().fit(X[train]).transform(X)).astype(np.float32)
+        return Split(X[train].toarray(), y[train].astype(np.float32), X[test].toarray(), y[test])
+
+    return split
 
 
-def _text_runs(run: Run, smooth: bool) -> list[dict[str, Any]]:
-    loss = SmoothedHinge(0.25) if smooth else Hinge()
-    held = _texts(run)
+class Text:
+    """The problem of a data set, k and lam, on the rows of a copy."""
 
-    def trace(data: str, k: int, l0: float, algorithm: str) -> dict[str, Any]:
-        X, y, X_test, y_test = held[data]
-        best: dict[str, Any] | None = None
-        for scale in SCALES:
-            pool = _contenders(smooth, scale, run["steps"])
-            if algorithm not in pool:
-                continue
-            solver, steps = pool[algorithm]
-            arguments = (jnp.asarray(X), jnp.asarray(y), l0 / np.sqrt(len(y)), solver, loss, k, steps)
-            jax.block_until_ready(_trace(*arguments))
-            start = time.perf_counter()
-            history, steps_taken, x, result, _ = jax.block_until_ready(_trace(*arguments))
-            elapsed, last = time.perf_counter() - start, int(steps_taken)
-            if result == RESULTS.nonfinite:
-                continue
-            values = np.minimum.accumulate(np.asarray(history.value)[:last])
-            gaps = np.minimum.accumulate(np.where(np.isfinite(history.gap[:last]), history.gap[:last], np.inf))
-            row = {
-                "scale": scale,
-                "time": elapsed,
-                "values": values.tolist(),
-                "gaps": gaps.tolist() if np.isfinite(gaps[-1]) else [],
-                "epochs": (np.cumsum(np.asarray(history.ifo, float)[:last]) / len(y)).tolist(),
-                "test_error": float(np.mean(np.sign(X_test @ np.asarray(x)) != y_test)),
-            }
-            if best is None or row["values"][-1] < best["values"][-1]:
-                best = row
-        if best is None:
-            raise ValueError(f"SCALES: {algorithm} diverged on {data} with every step size; add a smaller one.")
-        return best
+    def __init__(self, run: Run, split: Split, data: str, k: int, l0: float, smooth: bool) -> None:
+        self.smooth, self.split, self.budget, self.k = smooth, split, run["seconds"], k
+        self.lam = l0 / np.sqrt(run["paper_rows"][data])
+        loss = SmoothedHinge(0.25) if smooth else Hinge()
+        self.model = LinearModel(jnp.asarray(split.X), jnp.asarray(split.y), loss, l2=np.float32(self.lam))
+        self.start = 0.875 if smooth else 1.0  # the loss at zero
 
-    names = [a for a in ("IHT", "HTP", "SVRGHT", *DUALS) if a in _contenders(smooth, 1.0, 5)]
-    cells = [
-        {"data": data, "k": min(k, run["features"]), "l0": l0, "algorithm": a}
-        for data in held
-        for k in run["ks"]
-        for l0 in run["l0s"]
-        for a in names
-    ]
-    return run.map(trace, cells)
+    def one_threshold(self) -> float:
+        """The loss of H_k(X'y / (lam N)), at which both duals arrive in one step where lam is large."""
+        X, y = self.split.X, self.split.y
+        x = y @ X / (len(y) * self.lam)
+        x[np.argsort(-np.abs(x))[self.k :]] = 0
+        return float(self.model.value(jnp.asarray(x)))
 
+    def trace(self, algorithm: str, power: int) -> Trace:
+        """A run of as many processor seconds as are granted, without compiling and the constants of the data."""
+        threshold, _ = Sparsity(self.k).bind(self.model).counted()
+        n = len(self.split.y)
+        inputs = jax.tree.map(jnp.asarray, (self.model, threshold, _solver(algorithm, self.smooth, n, power)))
+        rows: list[tuple[float, ...]] = []
+        with one_blas_thread():
+            state = _start(*inputs, jax.random.key(0))
+            jax.block_until_ready(_step(*inputs, state, 0))
+            spent = epochs = 0.0
+            while spent < self.budget:
+                start = time.process_time()
+                state, info = jax.block_until_ready(_step(*inputs, state, len(rows)))
+                spent += time.process_time() - start
+                value, gap, ifo = map(float, info)
+                if not np.isfinite(value):
+                    break
+                epochs += ifo / n
+                wrong = np.sign(self.split.X_test @ np.asarray(state.x)) != self.split.y_test
+                rows.append((spent, epochs, value, gap, np.mean(wrong)))
+        table = np.array(rows, float).reshape(-1, 5).T
+        seconds, spent_epochs, values, gaps, errors = table
+        gaps = np.maximum(np.minimum.accumulate(gaps), ROUNDING)
+        return Trace(seconds, spent_epochs, values, gaps, errors)
 
-def _when(row: dict[str, Any], level: float) -> float:
-    """Seconds until the objective reaches a level; infinity if it does not."""
-    hits = np.flatnonzero(np.array(row["values"]) <= level)
-    return np.inf if not hits.size else row["time"] * (hits[0] + 1) / len(row["values"])
+    def mean_loss(self, trace: Trace) -> float:
+        """The mean over the time granted of the least loss so far; infinite if the method diverged."""
+        if not trace.value.size or trace.seconds[-1] < self.budget:
+            return np.inf
+        steps = np.diff(np.minimum(np.append(0, trace.seconds), self.budget), append=self.budget)
+        return float(steps @ np.minimum.accumulate(np.append(self.start, trace.value)) / self.budget)
 
 
-def _problems(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
-    keys = sorted({(r["data"], r["k"], r["l0"]) for r in rows})
-    return {key: {r["algorithm"]: r for r in rows if (r["data"], r["k"], r["l0"]) == key} for key in keys}
+def _first(where: np.ndarray, cost: np.ndarray, limit: float) -> float:
+    """The cost at the first place that qualifies; the limit if there is none."""
+    return float(cost[np.argmax(where)]) if where.any() else limit
 
 
-def _label(key: tuple[Any, ...]) -> str:
-    return f"{key[0]}, k = {key[1]}, l0 = {key[2]:g}"
+def _compare(run: Run, smooth: bool) -> list[dict[str, Any]]:
+    """For every problem and copy what each method needs; the step is searched on a copy of its own."""
+    split, algorithms = _splits(run), tuple(FIRST[smooth])
+
+    def tune(data: str, k: int, l0: float, algorithm: str) -> dict[str, Any]:
+        text = Text(run, split(data, -1), data, k, l0, smooth)
+        tried: dict[int, float] = {}
+
+        def mean_loss(power: int) -> float:
+            tried[power] = text.mean_loss(text.trace(algorithm, power))
+            return tried[power]
+
+        climb(mean_loss, FIRST[smooth][algorithm])
+        return {"power": min(tried, key=lambda power: tried[power]), "tried": sorted(tried)}
+
+    def compare(data: str, k: int, l0: float, copy: int) -> dict[str, Any]:
+        text = Text(run, split(data, copy), data, k, l0, smooth)
+        traces = {a: text.trace(a, powers[data, k, l0, a]) for a in algorithms}
+        best = min(trace.value.min(initial=text.start) for trace in traces.values())
+        share = run["tolerance"] * (text.start - best)
+        error = max(trace.error.min(initial=0.5) for trace in traces.values()) + run["error_margin"]
+        gap = run["gap_margin"] * max(traces[a].gap[-1] for a in DUALS)
+        found = {
+            "to_loss": {a: _first(t.value <= best + share, t.seconds, text.budget) for a, t in traces.items()},
+            "to_error": {a: _first(t.error <= error, t.seconds, text.budget) for a, t in traces.items()},
+            "epochs_to_gap": {a: _first(traces[a].gap <= gap, traces[a].epochs, np.inf) for a in DUALS},
+            "lowest": {a: trace.value.min(initial=text.start) for a, trace in traces.items()},
+            "error": error,
+            "gap": gap,
+            "left_by_one_threshold": (text.one_threshold() - best) / (text.start - best),
+        }
+        return found | ({"curves": {a: _thinned(trace) for a, trace in traces.items()}} if copy == 0 else {})
+
+    problems = [{"data": d, "k": k, "l0": l0} for d in run["data"] for k in run["ks"][d] for l0 in run["l0s"]]
+    tuned = run.map(tune, [{**problem, "algorithm": a} for problem in problems for a in algorithms])
+    powers = {(r["data"], r["k"], r["l0"], r["algorithm"]): r["power"] for r in tuned}
+    return run.map(compare, [{**p, "copy": copy} for copy in range(run["copies"]) for p in problems])
 
 
-def _loss_curves(run: Run, smooth: bool) -> Any:
-    rows = _text_runs(run, smooth)
-    first, second, times = [], [], {}
-    for key, each in _problems(rows).items():
-        level = max(min(r["values"]) for r in each.values()) * (1 + 1e-3)  # reached by all
-        when = {a: _when(r, level) for a, r in each.items()}
-        times[_label(key)] = when
-        first.append(min(when[a] for a in DUALS) <= min(t for a, t in when.items() if a not in DUALS))
-        second.append(when["SDIHT"] <= when["DIHT"])
-    run.claim("a", "DIHT or SDIHT reaches the common primal loss first, everywhere", all(first), seconds=times)
-    run.claim("b", "SDIHT reaches it before DIHT, everywhere", all(second), share=float(np.mean(second)))
-    problems = _problems(rows)
-    figure, axes = panels(1, len(problems))
-    for ax, (key, each) in zip(axes[0], problems.items(), strict=True):
-        for name, row in each.items():
-            seconds = np.linspace(0, row["time"], len(row["values"]) + 1)[1:]
-            ax.semilogx(seconds, row["values"], color=STYLE[name][0], label=name)
-        ax.set_title(f"{key[0]}, k = {key[1]}", fontsize=10)
-        ax.set_xlabel("seconds")
-        ax.set_ylabel("best primal loss so far")
-        ax.grid(alpha=0.3)
-    axes[0, 0].legend(frameon=False, fontsize=8)
+def _thinned(trace: Trace) -> list[list[float]]:
+    """Rows of a trace, evenly spread over the logarithm of its steps."""
+    steps = len(trace.value)
+    keep = np.unique(np.geomspace(1, steps, POINTS).round().astype(int)) - 1
+    return [[float(f"{number:.4g}") for number in column[keep]] for column in trace]
+
+
+def _leads(rows: list[dict[str, Any]], measure: str, own: Iterable[str], others: Iterable[str]) -> dict[str, Mean]:
+    """Problem and own method -> over the copies the log ratio of the cost of the best of the others to its own."""
+    found: dict[str, list[float]] = {}
+    for row, a in itertools.product(rows, own):
+        cost = row[measure]
+        name = f"{row['data']} k = {row['k']} lam0 = {row['l0']:g} {a}"
+        found.setdefault(name, []).append(float(np.log(min(cost[b] for b in others) / cost[a])))
+    return {name: Mean(draws) for name, draws in found.items()}
+
+
+def _figure(run: Run, smooth: bool) -> Any:
+    rows = _compare(run, smooth)
+    primal = tuple(a for a in FIRST[smooth] if a not in DUALS)
+    middle = [row for row in rows if row["l0"] == 1.0]
+    largest = [row for row in rows if row["k"] == max(run["ks"][row["data"]])]
+
+    def claim(
+        letter: str, text: str, at: list[dict[str, Any]], measure: str, own: Any, others: Any, factor: float = 1
+    ) -> None:
+        leads = _leads(at, measure, own, others)
+        left = {f"{r['data']} k = {r['k']} lam0 = {r['l0']:g}": r["left_by_one_threshold"] for r in at}
+        run.claim(
+            letter,
+            text,
+            every(leads.values(), np.log(factor)),
+            compared={a: [row[measure][a] for row in at] for a in (*own, *others)},
+            solved=[name for name, share in left.items() if share <= run["tolerance"]],
+            times_sooner={name: _ratio(lead) for name, lead in leads.items()},
+            left_by_one_threshold=min(left.values()),
+            lowest_loss_of_all=Counter(min(row["lowest"], key=row["lowest"].__getitem__) for row in at),
+        )
+
+    within = f"within {run['tolerance']:.0%} of the decrease to the lowest loss that any method finds"
+    accurate = "a test error that all methods reach"
+    dual = "DIHT and SDIHT, each of them, come"
+    claim("a", f"{dual} {within} before all primal methods, at lam0 = 1, for every k", middle, "to_loss", DUALS, primal)
+    claim("b", "SDIHT comes there before DIHT, at lam0 = 1, for every k", middle, "to_loss", ["SDIHT"], ["DIHT"])
+    claim("c", f"{dual} to {accurate} before all primal ones, for every lam0 and k", rows, "to_error", DUALS, primal)
+    claim("d", f"SDIHT comes to {accurate} before DIHT, for every lam0 and k", rows, "to_error", ["SDIHT"], ["DIHT"])
+    much = 2 if smooth else 1
+    text = f"DIHT takes more than {much} times SDIHT's epochs to a gap that both reach, for every lam0"
+    claim("e", text, largest, "epochs_to_gap", ["SDIHT"], ["DIHT"], much)
+    return _panels(run, rows, tuple(FIRST[smooth]))
+
+
+def _ratio(lead: Mean) -> str:
+    """The geometric mean of ratios with its interval, as text."""
+    low, high = np.exp(lead.interval(ALPHA))
+    return f"{np.exp(lead.value):.3g} ({low:.3g} to {high:.3g})"
+
+
+def _panels(run: Run, rows: list[dict[str, Any]], algorithms: tuple[str, ...]) -> Any:
+    """Loss against time at lam0 = 1; time to the test error against lam0; gap against epochs at the largest k."""
+    columns = [(data, k) for data in run["data"] for k in run["ks"][data]]
+    figure, axes = panels(3, len(columns))
+    for column, (data, k) in zip(axes.T, columns, strict=True):
+        here = [row for row in rows if (row["data"], row["k"]) == (data, k)]
+        drawn = {row["l0"]: row["curves"] for row in here if row["copy"] == 0}
+        for a in algorithms:
+            seconds, _, value, _, _ = drawn[1.0][a]
+            colour, marker = STYLE[a]
+            column[0].plot(seconds, np.minimum.accumulate(value), color=colour, label=a)
+            times = [[row["to_error"][a] for row in here if row["l0"] == l0] for l0 in run["l0s"]]
+            column[1].plot(run["l0s"], np.exp(np.log(times).mean(1)), color=colour, marker=marker, markersize=4)
+        for (l0, curves), a in itertools.product(drawn.items(), DUALS):
+            _, epochs, _, gap, _ = curves[a]
+            style = ("-", "--", ":")[run["l0s"].index(l0) % 3]
+            column[2].plot(epochs, gap, style, color=STYLE[a][0], label=f"lam0 = {l0:g}" if a == "DIHT" else None)
+        column[0].set_xscale("log")
+        column[0].set_title(f"{data}, k = {k}", fontsize=10)
+        column[1].set_yscale("log")
+        column[2].set(xscale="log", yscale="log")
+        column[2].legend(frameon=False, fontsize=7)
+        for ax, x, y in zip(
+            column,
+            ("processor seconds, lam0 = 1", "lam0", "epochs"),
+            ("least loss so far", "seconds to the test error", "least gap so far"),
+            strict=True,
+        ):
+            ax.set(xlabel=x, ylabel=y)
+            ax.grid(alpha=0.3)
+    axes[0, 0].legend(frameon=False, fontsize=7)
     return figure
 
 
-def _time_to_error(run: Run, smooth: bool) -> Any:
-    rows = _text_runs(run, smooth)
-    held, loss = _texts(run), SmoothedHinge(0.25) if smooth else Hinge()
-    problems = _problems(rows)
-    # The slowest method's error at its end, plus one point.
-    levels = {key: max(r["test_error"] for r in each.values()) + 0.01 for key, each in problems.items()}
-
-    def reach(data: str, k: int, l0: float, algorithm: str) -> dict[str, Any]:
-        X, y, X_test, y_test = held[data]
-        scale = problems[data, k, l0][algorithm]["scale"]
-        solver, steps = _contenders(smooth, scale, run["steps"])[algorithm]
-        stop = TestError(jnp.asarray(X_test), jnp.asarray(y_test), levels[data, k, l0])
-        arguments = (jnp.asarray(X), jnp.asarray(y), l0 / np.sqrt(len(y)), solver, loss, k, steps, stop)
-        jax.block_until_ready(_trace(*arguments))
-        start = time.perf_counter()
-        *_, fired = jax.block_until_ready(_trace(*arguments))
-        return {"time": time.perf_counter() - start, "reached": bool(fired)}
-
-    cells = [{name: r[name] for name in ("data", "k", "l0", "algorithm")} for r in rows]
-    dual_first, stochastic_first, times = [], [], {}
-    for key, each in _problems(run.map(reach, cells)).items():
-        when = {a: r["time"] if r["reached"] else np.inf for a, r in each.items()}
-        times[_label(key)] = when
-        dual_first.append(min(when[a] for a in DUALS) <= min(t for a, t in when.items() if a not in DUALS))
-        stochastic_first.append(when["SDIHT"] <= when["DIHT"])
-    run.claim(
-        "c",
-        "DIHT or SDIHT reaches the test error (the slowest method's final one + 1 point) first, and SDIHT before DIHT",
-        all(dual_first) and all(stochastic_first),
-        test_errors={_label(key): level for key, level in levels.items()},
-        seconds=times,
-    )
-    figure, axes = panels(1, len(times))
-    for ax, (label, when) in zip(axes[0], times.items(), strict=True):
-        ax.bar(list(when), [t if np.isfinite(t) else 0 for t in when.values()])
-        ax.set_title(label, fontsize=8)
-        ax.set_ylabel("seconds")
-    return figure
+def smoothed(run: Run) -> Any:
+    """Figures 5 to 7: the smoothed hinge loss."""
+    return _figure(run, smooth=True)
 
 
-def _gap_curves(run: Run, smooth: bool) -> Any:
-    rows = [row for row in _text_runs(run, smooth) if row["algorithm"] in DUALS]
-    fewer, epochs = [], {}
-    for key, each in _problems(rows).items():
-        # A gap below the rounding of F, in single precision about one, is zero, and may come out negative.
-        gaps = {name: np.maximum(row["gaps"], ROUNDING) for name, row in each.items()}
-        level = max(values.min() for values in gaps.values()) * 1.001
-        need = {}
-        for name, row in each.items():
-            hit = np.flatnonzero(gaps[name] <= level)[0]
-            need[name] = row["epochs"][hit]
-        epochs[_label(key)] = need
-        fewer.append(need["SDIHT"] <= need["DIHT"])
-    run.claim("d", "SDIHT needs fewer epochs than DIHT for the gap that both reach", all(fewer), epochs=epochs)
-    figure, axes = panels(1, 2)
-    for ax, name in zip(axes[0], DUALS, strict=True):
-        for row in rows:
-            if row["algorithm"] == name:
-                ax.plot(row["epochs"], row["gaps"], label=f"{row['data']}, l0 = {row['l0']}")
-        ax.set_yscale("log")
-        ax.set_title(name, fontsize=10)
-        ax.set_xlabel("epochs")
-        ax.set_ylabel("gap")
-        ax.grid(alpha=0.3)
-        ax.legend(frameon=False, fontsize=8)
-    return figure
-
-
-def fig5(run: Run) -> Any:
-    """Figure 5: primal loss against time, smoothed hinge."""
-    return _loss_curves(run, smooth=True)
-
-
-def fig6(run: Run) -> Any:
-    """Figure 6: time to a test error, smoothed hinge."""
-    return _time_to_error(run, smooth=True)
-
-
-def fig7(run: Run) -> Any:
-    """Figure 7: gap against epochs, smoothed hinge."""
-    return _gap_curves(run, smooth=True)
-
-
-def fig8(run: Run) -> Any:
-    """Figure 8: primal loss against time, hinge."""
-    return _loss_curves(run, smooth=False)
-
-
-def fig9(run: Run) -> Any:
-    """Figure 9: time to a test error, hinge."""
-    return _time_to_error(run, smooth=False)
-
-
-def fig10(run: Run) -> Any:
-    """Figure 10: gap against epochs, hinge."""
-    return _gap_curves(run, smooth=False)
+def plain(run: Run) -> Any:
+    """Figures 8 to 10: the hinge loss."""
+    return _figure(run, smooth=False)

@@ -139,6 +139,7 @@ class Run:
         need: str = "",
         compared: Any = None,
         filled: Any = None,
+        solved: Iterable[str] = (),
         **evidence: Any,
     ) -> None:
         """Record a claim: whether it holds in these numbers.
@@ -150,9 +151,10 @@ class Run:
             need: what a test would take, for None.
             compared: method -> its outcomes, for a claim that compares methods: where all coincide it says nothing.
             filled: where -> the supports' sizes as shares of the sought one: where one is nearly empty it says nothing.
+            solved: the problems that one thresholding solves: where there are any it says nothing.
             **evidence: what decides it.
         """
-        holds, why = plain(holds), _coincide(compared or {}) or _empty(filled or {})
+        holds, why = plain(holds), _coincide(compared or {}) or _empty(filled or {}) or _trivial(solved)
         verdicts = VERDICTS["quick" if self.quick else "full"]
         if holds is None:
             verdict, evidence = UNTESTABLE, {"it_would_take": need, **evidence} if need else evidence
@@ -217,6 +219,11 @@ def _coincide(compared: Mapping[str, Any]) -> str:
 def _empty(filled: Mapping[str, float]) -> str:
     found = [f"{where}: {share:.0%}" for where, share in filled.items() if share < NEARLY_EMPTY]
     return f"nearly empty supports (nonzeros of those sought at {', '.join(found)})" if found else ""
+
+
+def _trivial(solved: Iterable[str]) -> str:
+    names = ", ".join(solved)
+    return f"one thresholding solves {names}" if names else ""
 
 
 class _Store:

@@ -184,7 +184,8 @@ def cross_validate(
 def _own_scores(
     scoring: Scoring, objective: Any, eta: Float[np.ndarray, "folds grid n *c"], test: Float[np.ndarray, "folds n"]
 ) -> Float[np.ndarray, "folds grid"]:
-    base = 0 if objective.base is None else host(objective.base)  # the model may hold centred targets
+    centred = objective.base is not None and objective.loss.location  # else only an offset was centred
+    base = host(objective.base) if centred else 0
     y, eta = host(objective.y) + base, eta + base
     scores = np.empty(eta.shape[:2])
     for fold, weights in enumerate(test):

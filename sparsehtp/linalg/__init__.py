@@ -23,5 +23,6 @@ from .power_iteration import sparse_eigenvalue as sparse_eigenvalue
 from .products import dot as dot
 from .restricted_newton import Refit as Refit
 from .restricted_newton import minimise as minimise
+from .sparse_eigenvector import sparse_eigenvector as sparse_eigenvector
 from .top_k import top_k as top_k
 from .truncated_newton import truncated_newton as truncated_newton

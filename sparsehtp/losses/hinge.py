@@ -1,4 +1,4 @@
-"""The hinge loss and its smoothed form."""
+"""The hinge loss, its smoothed form, and its square."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -96,3 +96,38 @@ class SmoothedHinge(AbstractConjugateLoss):
 
     def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return _project(a, y)
+
+
+class SquaredHinge(AbstractConjugateLoss):
+    """l(eta, y) = max(0, 1 - y eta)^2 / 2 for labels y in {-1, +1}; conjugate y a + a^2 / 2 for y a <= 0.
+
+    Half of what scikit-learn's `LinearSVC` and L0Learn call so: their C is 1 / (2 n l2).
+    """
+
+    classification = True
+    kinked = True
+
+    def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return jnp.maximum(0, 1 - y * eta) ** 2 / 2
+
+    def derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return -y * jnp.maximum(0, 1 - y * eta)
+
+    def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return (y * eta < 1).astype(eta.dtype)
+
+    def majorant(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return jnp.ones_like(eta)
+
+    @property
+    def smoothness(self) -> Float[Array, ""] | float:
+        return 1.0
+
+    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return outside_to_infinity(y * a <= 0, y * a + a**2 / 2)
+
+    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return y + a
+
+    def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return y * jnp.minimum(y * a, 0)

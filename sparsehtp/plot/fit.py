@@ -48,7 +48,15 @@ def plot_coefficients(
     return ax.figure
 
 
-def plot_predictions(estimator: Any, X: Any, y: Any, *, rows: str = "held-out rows", target: str = "the target") -> Any:
+def plot_predictions(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    rows: str = "held-out rows",
+    target: str = "the target",
+    offset: Any = None,
+) -> Any:
     """How a fitted estimator predicts: predicted against actual numbers, or the errors of a classifier.
 
     A classifier of two classes gets its ROC curve with the area under it, the calibration of its probabilities where it
@@ -60,6 +68,7 @@ def plot_predictions(estimator: Any, X: Any, y: Any, *, rows: str = "held-out ro
         y: (n,) their targets.
         rows: what the title calls these rows.
         target: what the titles call the target.
+        offset: (n,) that of the estimator's `predict`; None: none.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -69,12 +78,13 @@ def plot_predictions(estimator: Any, X: Any, y: Any, *, rows: str = "held-out ro
     """
     y = np.asarray(y)
     told = f"{y.size:,} {rows}"
+    known = {} if offset is None else {"offset": offset}
     if hasattr(estimator, "classes_"):
-        return _plot_classes(estimator, X, y, told)
+        return _plot_classes(estimator, X, y, told, known)
     from matplotlib.ticker import MaxNLocator
     from sklearn.metrics import PredictionErrorDisplay, r2_score
 
-    predicted = np.asarray(estimator.predict(X))
+    predicted = np.asarray(estimator.predict(X, **known))
     ax = new_figure(6, 6).subplots()
     PredictionErrorDisplay.from_predictions(
         y,
@@ -100,7 +110,7 @@ def plot_predictions(estimator: Any, X: Any, y: Any, *, rows: str = "held-out ro
     return ax.figure
 
 
-def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str) -> Any:
+def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str, known: dict[str, Any]) -> Any:
     from sklearn.calibration import CalibrationDisplay
     from sklearn.metrics import ConfusionMatrixDisplay, RocCurveDisplay, roc_auc_score
 
@@ -114,7 +124,7 @@ def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str) -> Any:
     of = short_name(str(positive))
     titles = {}
     if ranked:
-        ax, scores = axes["roc"], estimator.decision_function(X)
+        ax, scores = axes["roc"], estimator.decision_function(X, **known)
         RocCurveDisplay.from_predictions(
             y,
             scores,
@@ -134,7 +144,7 @@ def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str) -> Any:
         bins = int(np.clip(y.size // 20, 2, 10))
         CalibrationDisplay.from_predictions(
             y,
-            estimator.predict_proba(X)[:, -1],
+            estimator.predict_proba(X, **known)[:, -1],
             pos_label=positive,
             n_bins=bins,
             strategy="quantile",
@@ -146,7 +156,7 @@ def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str) -> Any:
         titles["calibration"] = "Calibrated probabilities lie on the diagonal"
     ConfusionMatrixDisplay.from_predictions(
         y,
-        estimator.predict(X),
+        estimator.predict(X, **known),
         labels=classes,
         display_labels=[short_name(str(name)) for name in classes],
         ax=axes["confusion"],
@@ -155,7 +165,7 @@ def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str) -> Any:
     )
     axes["confusion"].set(xlabel="predicted", ylabel="actual")
     axes["confusion"].set_yticklabels(axes["confusion"].get_yticklabels(), rotation=90, va="center")
-    right = np.mean(estimator.predict(X) == y)
+    right = np.mean(estimator.predict(X, **known) == y)
     titles["confusion"] = f"{right:.1%} of {told} are predicted right"
     for name in panels[:-1]:
         ax = axes[name]

@@ -1,6 +1,7 @@
 """The command line: fits, paths, reports, files, exit codes."""
 
 import csv
+import io
 import json
 import re
 
@@ -341,3 +342,58 @@ def test_losses_without_proof_are_refused_before_fitting(tmp_path):
         result = invoke(command, *common, "--loss", "logistic", "--l2", 0)
         assert result.exit_code == 2 and "prove: proofs for the loss logistic need l2 > 0" in result.output
     assert not (tmp_path / "out").exists()
+
+
+def rates(path, **columns):
+    rng = np.random.default_rng(0)
+    years = rng.uniform(0.5, 3, N)
+    counts = rng.poisson(years * np.exp(1 + 0.8 * X[:, 1]))
+    pd.DataFrame(X, columns=NAMES).assign(years=years, log_years=np.log(years), claims=counts, **columns).to_csv(path)
+    return path, years, counts
+
+
+def test_an_exposure_is_an_offset_of_its_logarithm(tmp_path):
+    path, years, counts = rates(tmp_path / "data.csv")
+    options = ("--target", "claims", "--drop", "Unnamed: 0", "--loss", "poisson", "--k", 1, "--l2", 0.01, *CHEAP)
+    kinds = {"a": ("--exposure", "years", "--drop", "log_years"), "b": ("--offset", "log_years", "--drop", "years")}
+    models = {}
+    for name, kind in kinds.items():
+        result = invoke("fit", path, *options, *kind, "--out", tmp_path / name, "--save", tmp_path / f"{name}.npz")
+        assert result.exit_code == 0, result.stderr
+        models[name] = json.loads((tmp_path / name / "model.json").read_text())
+    reference = sht.SparseRegressor(k=1, loss="poisson", l2=0.01, solver="htp").fit(X, counts, offset=np.log(years))
+    for model in models.values():
+        assert model["p"] == P
+        coefficients = {each["name"]: each["coefficient"] for each in model["coefficients"]}
+        (j,) = np.flatnonzero(reference.support_)
+        np.testing.assert_allclose(coefficients[NAMES[j]], reference.coef_[j], rtol=1e-6)
+        np.testing.assert_allclose(model["train_score"], reference.score(X, counts, offset=np.log(years)), rtol=1e-6)
+    predictions = pd.read_csv(io.StringIO(invoke("predict", tmp_path / "a.npz", path).stdout))
+    np.testing.assert_allclose(predictions["prediction"], reference.predict(X), rtol=1e-6)
+
+
+def test_a_wrong_exposure_or_parameter_is_one_sentence(tmp_path):
+    path, *_ = rates(tmp_path / "data.csv", zero=np.arange(N) % 2)
+    common = ("fit", path, "--target", "claims", "--drop", "Unnamed: 0", "--out", tmp_path / "out", *CHEAP)
+    for options, sentence in (
+        (("--loss", "poisson", "--exposure", "zero"), "an exposure must be a number above 0"),
+        (("--loss", "poisson", "--exposure", "time"), "exposure: "),
+        (("--exposure", "years", "--offset", "log_years"), "exposure: cannot be combined with offset"),
+        (("--offset", "claims"), "the target cannot be an offset"),
+        (("--loss", "gamma", "--loss-parameter", 2), "loss-parameter: the loss gamma has none"),
+        (("--loss", "tweedie", "--loss-parameter", 3), "power: must be a number from 1 to 2"),
+        (("--loss", "tweedie", "--prove", 5), "prove: there are no proofs for the tweedie loss"),
+    ):
+        result = invoke(*common, *options)
+        assert result.exit_code == 2 and sentence in " ".join(result.stderr.split()), (options, result.stderr)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_parameter_of_a_loss(tmp_path):
+    options = ("--target", "target", "--loss", "quantile", "--loss-parameter", 0.9, "--k", K, "--l2", 0.01, *CHEAP)
+    result = invoke("fit", save_csv(tmp_path / "data.csv"), *options, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    model = json.loads((tmp_path / "out" / "model.json").read_text())
+    assert model["loss"] == "quantile" and model["loss_parameter"] == 0.9 and "quantile(0.9) loss" in result.stdout
+    reference = sht.SparseRegressor(k=K, loss=sht.Quantile(0.9), l2=0.01, solver="htp").fit(X, Y)
+    np.testing.assert_allclose(predict(model), reference.predict(X), rtol=1e-6)

@@ -148,11 +148,13 @@ def test_a_check_that_could_not_have_told_is_vacuous(tmp_path, quick, holds):
     same, other = [0.5, 1 / 3], [0.5, 0.34]
     run.claim("a", "coinciding", holds, compared={"A": same, "B": np.array(same), "C": same}, number=1)
     run.claim("a", "empty", holds, compared={"A": same, "B": other}, filled={"n=5": 0.5, "n=9": 0.04})
-    run.claim("a", "fine", holds, compared={"A": same, "B": same, "C": other}, filled={"n=5": 0.5})
+    run.claim("a", "trivial", holds, compared={"A": same, "B": other}, solved=["n=5", "n=9"])
+    run.claim("a", "fine", holds, compared={"A": same, "B": same, "C": other}, filled={"n=5": 0.5}, solved=[])
     run.claim("a", "one method", holds, compared={"A": same})
     run.claim("a", "not testable", None, compared={"A": same, "B": same})
-    coinciding, empty, *rest = run.claims
-    assert coinciding.verdict == empty.verdict == "vacuous"
+    coinciding, empty, trivial, *rest = run.claims
+    assert coinciding.verdict == empty.verdict == trivial.verdict == "vacuous"
+    assert trivial.evidence == {"why": "one thresholding solves n=5, n=9"}
     assert coinciding.remark == empty.remark == ""
     assert coinciding.evidence == {"why": "A, B, C all give the same", "number": 1}
     assert "n=9: 4%" in empty.evidence["why"] and "n=5" not in empty.evidence["why"]

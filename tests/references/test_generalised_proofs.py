@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from exact import Loss, Problem
+from exact import LEVEL, Loss, Problem
 from scipy import sparse
 from scipy.special import xlogy
 
@@ -14,13 +14,17 @@ LOSSES = {
     "poisson": lambda c: sht.Poisson(),
     "smoothed_hinge": lambda c: sht.SmoothedHinge(c),
     "huber": lambda c: sht.Huber(c),
+    "negative_binomial": lambda c: sht.NegativeBinomial(c),
+    "gamma": lambda c: sht.Gamma(),
+    "squared_hinge": lambda c: sht.SquaredHinge(),
+    "quantile": lambda c: sht.Quantile(float(LEVEL), c),
 }
 
 
 def draw(seed, most, sizes):
     """(X, y, loss's name and parameter, model's settings, k, keep): copies, scales, constants, counts and outliers."""
     rng = np.random.default_rng(seed)
-    name = list(LOSSES)[seed % 4]
+    name = list(LOSSES)[seed % len(LOSSES)]
     p, n = int(rng.integers(2, most + 1)), int(rng.choice(sizes))
     X = rng.standard_normal((n, p))
     rho = rng.choice([0.0, 0.6, 0.95])
@@ -37,10 +41,12 @@ def draw(seed, most, sizes):
     if is_sparse:
         X = np.where(rng.random(X.shape) < 0.5, 0, X)
     score = 0.7 * X @ (rng.standard_normal(p) * (rng.random(p) < 0.6))
-    if name == "poisson":
+    if name in ("poisson", "negative_binomial"):
         y = rng.poisson(np.exp(np.clip(score, -3, 3)) * rng.choice([0.5, 5.0])).astype(float)
-        parameter = 1.0
-    elif name == "huber":
+        parameter = 1.0 if name == "poisson" else rng.choice([0.2, 2.0])
+    elif name == "gamma":
+        y, parameter = rng.gamma(2, np.exp(np.clip(score, -3, 3)) * rng.choice([1e-3, 5.0])) + 1e-6, 1.0
+    elif name in ("huber", "quantile"):
         y = score + rng.standard_t(2, n) + rng.choice([0.0, 2.0])
         parameter = rng.choice([0.1, 1.0, 10.0])
     else:
@@ -87,8 +93,12 @@ def check(drawn, collect):
     right &= np.sum(masks & ~kept, 1) == min(k, int(np.sum(usable & ~kept)))
     masks, values = masks[right], values[right]
     best = values.min()
-    # A Poisson loss leaves out a constant, and what is relative is so without it.
-    least = float(reference.omega @ (y - xlogy(y, y))) if name == "poisson" else 0.0
+    # These losses are not zero at their best, and what is relative is so without that.
+    if name == "negative_binomial":
+        each = xlogy(y, (1 + parameter * y) / np.where(y > 0, parameter * y, 1)) + np.log1p(parameter * y) / parameter
+    else:
+        each = {"poisson": y - xlogy(y, y), "gamma": 1 + np.log(np.maximum(y, 1e-300))}.get(name, np.zeros(len(y)))
+    least = float(reference.omega @ each)
     size = best - least
     slack = 1e-9 * size + 1e-11 * (1 + abs(least))
     model = sht.LinearModel(sparse.csr_array(X) if is_sparse else X, y, LOSSES[name](parameter), **settings)

@@ -1,6 +1,7 @@
 """Losses of a user's own: without a bound on the curvature, with kinks, with a link, and how they are scored."""
 
 import itertools
+from typing import Any
 
 import cases
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from sklearn.metrics import (
 )
 
 import sparsehtp as sht
-from sparsehtp.losses import AbstractLoss
+from sparsehtp.losses import AbstractConjugateLoss, AbstractLoss
 from sparsehtp.losses.deviance import d2_score, predicted
 from sparsehtp.testing import check_loss
 
@@ -49,29 +50,6 @@ class Lopsided(AbstractLoss):
     @property
     def smoothness(self):
         return float("inf")
-
-
-class Gamma(AbstractLoss):
-    """Half the deviance of a gamma distribution with a log link, up to a function of y."""
-
-    def value(self, eta, y):
-        return eta + y * jnp.exp(-eta)
-
-    def derivative(self, eta, y):
-        return 1 - y * jnp.exp(-eta)
-
-    def second_derivative(self, eta, y):
-        return y * jnp.exp(-eta)
-
-    @property
-    def smoothness(self):
-        return float("inf")
-
-    def mean(self, eta):
-        return jnp.exp(eta)
-
-    def draw_targets(self, eta, rng):
-        return rng.gamma(2, np.exp(eta) / 2)
 
 
 class Pinball(AbstractLoss):
@@ -152,7 +130,7 @@ def test_a_bound_on_the_curvature_or_none_gives_the_same_fit_of_several_response
     np.testing.assert_allclose(fits[1].x, fits[0].x, atol=1e-6)
 
 
-@pytest.mark.parametrize("loss", [KinkedPoisson(), Lopsided(), Gamma(), Pinball(0.2)], ids=repr)
+@pytest.mark.parametrize("loss", [KinkedPoisson(), Lopsided(), Pinball(0.2)], ids=repr)
 def test_laws(loss):
     check_loss(loss)
 
@@ -168,7 +146,9 @@ def test_d2_is_scikit_learns(seed):
     rng, eta, weights = draws(seed)
     counts, positive = rng.poisson(np.exp(eta)).astype(float), rng.gamma(2, np.exp(eta) / 2) + 1e-3
     for w in (np.ones_like(weights), weights):
-        for loss, y, power in ((sht.Poisson(), counts, 1), (Shifted(), counts, 1), (Gamma(), positive, 2)):
+        tried = ((sht.Poisson(), counts, 1), (Shifted(), counts, 1), (sht.Gamma(), positive, 2))
+        tried += tuple((sht.Tweedie(power), counts, power) for power in (1.0, 1.2, 1.9))
+        for loss, y, power in tried:
             expected = d2_tweedie_score(y, np.exp(eta), power=power, sample_weight=w)
             np.testing.assert_allclose(d2_score(loss, eta, y, w), expected, rtol=1e-9, atol=1e-12)
         expected = r2_score(positive, eta, sample_weight=w)
@@ -234,7 +214,7 @@ def test_the_regressor_predicts_and_scores_by_its_loss():
         with pytest.raises(ValueError, match=sentence):
             model.score(**{"X": X, "y": y, "sample_weight": None, **fault})
     # The same coefficients under other losses.
-    gamma = clone(model).set_params(loss=Gamma())
+    gamma = clone(model).set_params(loss=sht.Gamma())
     square = clone(model).set_params(loss="squared")
     for other in (gamma, square):
         other.__dict__.update({name: value for name, value in vars(model).items() if name.endswith("_")})
@@ -242,3 +222,55 @@ def test_the_regressor_predicts_and_scores_by_its_loss():
     np.testing.assert_allclose(gamma.score(X, y + 1), d2_tweedie_score(y + 1, gamma.predict(X), power=2), rtol=1e-9)
     np.testing.assert_array_equal(square.predict(X), X @ model.coef_ + model.intercept_)
     assert square.score(X, y, weights) == r2_score(y, square.predict(X), sample_weight=weights)
+
+
+def stranger(loss):
+    """The same loss in a class that nothing in the library knows."""
+    base = AbstractConjugateLoss if isinstance(loss, AbstractConjugateLoss) else AbstractLoss
+    methods = ("value", "derivative", "second_derivative", "majorant", "draw_targets", "check_targets")
+    if type(loss).mean is not AbstractLoss.mean:
+        methods += ("mean",)
+    if base is AbstractConjugateLoss:
+        methods += ("conjugate", "conjugate_derivative", "project_dual")
+
+    def delegate(name):
+        return lambda self, *args: getattr(self.inner, name)(*args)
+
+    facts = ("classification", "twice_differentiable", "kinked", "location", "quadratic")
+    own = {name: delegate(name) for name in methods} | {name: getattr(loss, name) for name in facts}
+    own |= {"smoothness": property(lambda self: self.inner.smoothness), "__annotations__": {"inner": Any}}
+    return type("Stranger", (base,), own)(loss)
+
+
+FAST = ("gamma", "logistic")
+EVERY = [
+    pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
+    for name in ("gamma", "logistic", "negative_binomial", "quantile", "squared_hinge", "tweedie", "huber", "squared")
+]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_loss_of_a_users_own_does_all_that_a_name_does(name):
+    loss = cases.LOSSES[name]
+    kind = sht.SparseClassifier if loss.classification else sht.SparseRegressor
+    X, y, _ = cases.data(loss, n=60, p=5)
+    named, own = (kind(k=2, l2=0.05, loss=each, solver="htp").fit(X, y) for each in (loss, stranger(loss)))
+    np.testing.assert_array_equal(own.support_, named.support_)
+    np.testing.assert_allclose(own.coef_, named.coef_, rtol=1e-9)
+    np.testing.assert_allclose(own.predict(X), named.predict(X), rtol=1e-9)
+    np.testing.assert_allclose(own.score(X, y), named.score(X, y), rtol=1e-9)
+    assert hasattr(own, "predict_proba") == hasattr(named, "predict_proba")
+    if hasattr(own, "predict_proba"):
+        np.testing.assert_allclose(own.predict_proba(X), named.predict_proba(X), rtol=1e-7)
+    np.testing.assert_allclose(own.swaps_.gains, named.swaps_.gains, rtol=1e-6)
+    if isinstance(loss, AbstractConjugateLoss):
+        ours, theirs = own.prove(30), named.prove(30)
+        assert ours.proved and theirs.proved
+        np.testing.assert_allclose([ours.upper, ours.lower], [theirs.upper, theirs.lower], rtol=1e-4)
+    else:
+        with pytest.raises(TypeError, match="with a conjugate"):
+            own.prove(1)
+    assert own.certificate_.statement == named.certificate_.statement
+    folds = {"k": "cv", "l2": 0.05, "cv": 2, "solver": "htp"}
+    results = [kind(**folds, loss=each).fit(X, y).cv_results_["mean_loss"] for each in (loss, stranger(loss))]
+    np.testing.assert_allclose(*results, rtol=1e-9)

@@ -130,6 +130,23 @@ CASES = {
         sht.IHT(sht.ConstantStep(0.3)),
         TIGHT,
     ),
+    "tweedie": (
+        linear(sht.Tweedie(), fit_intercept=True),
+        with_parameter(problem(sht.Tweedie()), 1.4),
+        lambda _: SPARSE,
+        HTP,
+        None,
+    ),
+    "negative_binomial": (
+        linear(sht.NegativeBinomial(), standardize=True),
+        with_parameter(problem(sht.NegativeBinomial(0.5)), 0.5),
+        lambda _: SPARSE,
+        HTP,
+        None,
+    ),
+    "gamma": (linear(sht.Gamma()), problem(sht.Gamma()), lambda _: SPARSE, HTP, None),
+    "squared_hinge": (linear(sht.SquaredHinge()), problem(sht.SquaredHinge()), lambda _: SPARSE, HTP, None),
+    "quantile": (linear(sht.Quantile()), with_parameter(problem(sht.Quantile()), 0.6), lambda _: SPARSE, HTP, None),
     "smoothed_hinge_group": (
         linear(sht.SmoothedHinge()),
         with_parameter(problem(sht.SmoothedHinge()), 1.1),
@@ -170,7 +187,18 @@ def inner(a, b):
     return sum(jax.tree.leaves(jax.tree.map(lambda a, b: jnp.sum(a * b), a, b)))
 
 
-SLOW = ("huber", "smoothed_hinge_group", "custom", "rank", "rank_softmax", "rows", "precision")
+SLOW = (
+    "gamma",
+    "squared_hinge",
+    "quantile",
+    "huber",
+    "smoothed_hinge_group",
+    "custom",
+    "rank",
+    "rank_softmax",
+    "rows",
+    "precision",
+)
 
 
 @pytest.mark.parametrize(

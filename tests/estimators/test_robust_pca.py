@@ -1,0 +1,118 @@
+"""RobustPCA on planted matrices, against principal component pursuit."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import sparsehtp as sht
+
+
+def planted(n, p, r, share, size, seed=0, condition=1.0):
+    rng = np.random.default_rng(seed)
+    L = rng.standard_normal((n, r)) * np.geomspace(1, 1 / condition, r) @ rng.standard_normal((r, p))
+    corrupted = rng.random((n, p)) < share
+    return L, np.where(corrupted, size * rng.choice([-1, 1], (n, p)) * rng.uniform(0.5, 1.5, (n, p)), 0)
+
+
+@parametrize_with_checks([sht.RobustPCA()])
+def test_check_estimator(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("condition", [1, 10])
+@pytest.mark.parametrize("size", [1, 10])
+@pytest.mark.parametrize("share", [0.05, 0.1])
+def test_planted_matrices_are_recovered_exactly(share, size, condition):
+    L, S = planted(120, 100, 3, share, size, condition=condition)
+    model = sht.RobustPCA(3, int(np.count_nonzero(S))).fit(L + S)
+    assert np.array_equal(model.support_, S != 0)
+    np.testing.assert_allclose(model.low_rank_, L, atol=1e-6)
+    np.testing.assert_allclose(model.sparse_, S, atol=1e-6)
+    np.testing.assert_allclose(model.singular_values_, np.linalg.svd(L)[1][:3], rtol=1e-6)
+    assert model.objective_value_ <= 1e-10
+
+
+def pursuit(M, steps=200):
+    """min ||L||_* + lambda ||S||_1 subject to L + S = M, by the alternating direction method."""
+    weight, mu = 1 / np.sqrt(max(M.shape)), M.size / (4 * np.abs(M).sum())
+    S, dual = np.zeros_like(M), np.zeros_like(M)
+    for _ in range(steps):
+        U, s, Vt = np.linalg.svd(M - S + dual / mu, full_matrices=False)
+        L = (U * np.maximum(s - 1 / mu, 0)) @ Vt
+        Z = M - L + dual / mu
+        S = np.sign(Z) * np.maximum(np.abs(Z) - weight / mu, 0)
+        dual += mu * (M - L - S)
+    return L
+
+
+def test_it_is_as_near_as_principal_component_pursuit():
+    rng = np.random.default_rng(1)
+    for noise, room in ((0.0, 1e-5), (0.1, 0.0)):
+        L, S = planted(40, 40, 2, 0.05, 5)
+        M = L + S + noise * rng.standard_normal(L.shape)
+        ours, convex = sht.RobustPCA(2, int(np.count_nonzero(S))).fit(M).low_rank_, pursuit(M)
+        assert np.linalg.norm(ours - L) <= np.linalg.norm(convex - L) + room * np.linalg.norm(L)
+
+
+def test_at_the_end_both_parts_are_best_given_the_other():
+    rng = np.random.default_rng(2)
+    M = sum(planted(40, 30, 2, 0.1, 5)) + 0.3 * rng.standard_normal((40, 30))
+    model = sht.RobustPCA(2, k=0.1).fit(M)
+    assert model.support_.sum() == 120
+    residual = np.abs(M - model.low_rank_)
+    assert residual[model.support_].min() >= residual[~model.support_].max()
+    np.testing.assert_allclose(model.sparse_, np.where(model.support_, M - model.low_rank_, 0), atol=1e-12)
+    U, s, Vt = np.linalg.svd(M - model.sparse_)
+    np.testing.assert_allclose(model.low_rank_, (U[:, :2] * s[:2]) @ Vt[:2], atol=1e-6)
+    np.testing.assert_allclose(np.abs(model.components_ @ Vt[:2].T), np.eye(2), atol=1e-6)
+    value = 0.5 * np.sum((M - model.low_rank_ - model.sparse_) ** 2)
+    np.testing.assert_allclose(model.objective_value_, value, rtol=1e-9)
+
+
+def test_scales_transposes_and_extremes():
+    L, S = planted(30, 20, 2, 0.05, 3)
+    k = int(np.count_nonzero(S))
+    M = L + S
+    model = sht.RobustPCA(2, k).fit(M)
+    for factor in (2.0**40, -(2.0**-40), 3.0):
+        scaled = sht.RobustPCA(2, k).fit(factor * M)
+        np.testing.assert_allclose(scaled.low_rank_, factor * model.low_rank_, atol=1e-7 * abs(factor))
+        assert np.array_equal(scaled.support_, model.support_)
+    np.testing.assert_allclose(sht.RobustPCA(2, k).fit(M.T).low_rank_, L.T, atol=1e-6)
+    none = sht.RobustPCA(2, 0).fit(M)
+    U, s, Vt = np.linalg.svd(M)
+    np.testing.assert_allclose(none.low_rank_, (U[:, :2] * s[:2]) @ Vt[:2], atol=1e-6)
+    everything = sht.RobustPCA(0, M.size).fit(M)
+    assert not everything.low_rank_.any() and np.array_equal(everything.sparse_, M)
+    assert sht.RobustPCA(2, k).fit(M.astype(np.float32)).low_rank_.dtype == np.float32
+    assert not sht.RobustPCA(1, 3).fit(np.zeros((4, 5))).low_rank_.any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rank": 5}, "rank: is 5, but a"),
+        ({"rank": -1}, "rank: must be an integer >= 0"),
+        ({"k": 21}, "k: is 21, but X has 20 entries"),
+        ({"k": 1.5}, "k: must be an integer >= 0"),
+        ({"tol": 0}, "tol: needs a positive number"),
+    ],
+)
+def test_bad_parameters(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        sht.RobustPCA(**arguments).fit(np.ones((4, 5)))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_non_finite_entries_are_refused(bad):
+    M = np.ones((4, 5))
+    M[1, 2] = bad
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        sht.RobustPCA().fit(M)
+
+
+def test_a_step_limit_is_told():
+    L, S = planted(20, 20, 2, 0.1, 3)
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        sht.RobustPCA(2, 0.1, max_iter=2).fit(L + S)

@@ -1,0 +1,152 @@
+"""SparsePCA against all supports, ordinary PCA, and scikit-learn's and abess's sparse components."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.decomposition import SparsePCA as Penalised
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import sparsehtp as sht
+from sparsehtp.linalg import sparse_eigenvector
+
+
+def correlated(n, p, seed):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, p)) @ rng.standard_normal((p, p)) + 3
+
+
+def best_of_all(S, k):
+    blocks = (S[np.ix_(F, F)] for F in itertools.combinations(range(len(S)), k))
+    return max(np.linalg.eigvalsh(block)[-1] for block in blocks)
+
+
+@parametrize_with_checks([sht.SparsePCA(1, k=1)])
+def test_check_estimator(estimator, check):
+    check(estimator)
+
+
+def test_starts_and_swaps_find_the_best_support_nearly_always():
+    search = jax.jit(sparse_eigenvector, static_argnames="k_max")
+    found = []
+    with jax.enable_x64(True):
+        for seed in range(60):
+            rng = np.random.default_rng(seed)
+            n, p, k = rng.integers(3, 30), 11, rng.integers(1, 11)
+            A = np.zeros((30, p))  # one program for all
+            A[:n] = correlated(n, p, seed) - 3
+            S = A.T @ A
+            out = search(A, np.int32(k), p, rng.standard_normal((8, p)))
+            v, value = np.asarray(out.vector), float(out.value)
+            assert np.count_nonzero(v) <= k and not v[~np.asarray(out.support)].any()
+            np.testing.assert_allclose([v @ v, v @ S @ v], [1, value], rtol=1e-9)
+            for i, j in itertools.product(np.flatnonzero(out.support), np.flatnonzero(~out.support)):
+                F = np.append(np.setdiff1d(np.flatnonzero(out.support), i), j)
+                assert np.linalg.eigvalsh(S[np.ix_(F, F)])[-1] <= value * (1 + 1e-9)
+            found.append(value >= best_of_all(S, k) * (1 - 1e-9))
+    assert np.mean(found) >= 0.95
+
+
+@pytest.mark.parametrize(("n", "p"), [(40, 9), (6, 12)])
+def test_each_component_is_best_for_the_deflated_covariance(n, p):
+    X = correlated(n, p, 0)
+    model = sht.SparsePCA(3, k=[3, 4, 2]).fit(X)
+    assert model.optimal_.all() and list(model.support_.sum(1)) == [3, 4, 2]
+    S, basis = np.cov(X.T), np.zeros((0, p))
+    for t, v in enumerate(model.components_):
+        P = np.eye(p) - basis.T @ basis
+        np.testing.assert_allclose(model.variance_[t], best_of_all(P @ S @ P, model.support_[t].sum()), rtol=1e-8)
+        np.testing.assert_allclose(v @ P @ S @ P @ v, model.variance_[t], rtol=1e-8)
+        basis = np.vstack([basis, P @ v / np.linalg.norm(P @ v)])
+        np.testing.assert_allclose(model.explained_variance_[t], basis[t] @ S @ basis[t], rtol=1e-8)
+    near = model.inverse_transform(model.transform(X))
+    np.testing.assert_allclose(np.trace(np.cov(near.T)), model.explained_variance_.sum(), rtol=1e-8)
+    np.testing.assert_allclose(
+        model.explained_variance_ratio_.sum(), 1 - np.var(X - near, 0).sum() / np.var(X, 0).sum()
+    )
+    np.testing.assert_allclose(model.transform(near), model.transform(X), atol=1e-8)
+
+
+def test_with_all_features_it_is_pca():
+    X = correlated(30, 8, 1)
+    model, peer = sht.SparsePCA(8).fit(X), PCA().fit(X)
+    np.testing.assert_allclose(model.explained_variance_, peer.explained_variance_, rtol=1e-8)
+    np.testing.assert_allclose(np.abs(model.components_ @ peer.components_.T), np.eye(8), atol=1e-6)
+    np.testing.assert_allclose(model.upper_bound_, peer.explained_variance_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_at_least_as_much_variance_as_peers_with_as_many_features(seed):
+    X = correlated(60, 40, seed)
+    S = np.cov(X.T)
+    v = Penalised(1, alpha=40, random_state=0).fit(X - X.mean(0)).components_[0]
+    k = np.count_nonzero(v)
+    assert 0 < k < 40
+    model = sht.SparsePCA(1, k=k).fit(X)
+    assert v @ S @ v / (v @ v) <= model.variance_[0] * (1 + 1e-9) <= model.upper_bound_[0] * (1 + 2e-9)
+
+
+def test_at_least_as_much_variance_as_abess():
+    abess = pytest.importorskip("abess", reason="abess is not installed")
+    for seed in range(3):
+        X = correlated(60, 40, seed)
+        for k in (3, 8):
+            v = np.ravel(abess.SparsePCA(support_size=k).fit(X).coef_)
+            assert np.count_nonzero(v) == k
+            model = sht.SparsePCA(1, k=k).fit(X)
+            assert v @ np.cov(X.T) @ v / (v @ v) <= model.variance_[0] * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("n", "p", "k"), [(50, 30, 10), (10, 60, 5)])
+def test_upper_bounds_hold(n, p, k):
+    X = correlated(n, p, 2)
+    model, S = sht.SparsePCA(1, k=k).fit(X), np.cov(X.T)
+    assert not model.optimal_.any() and model.upper_bound_[0] >= model.variance_[0]
+    assert model.upper_bound_[0] <= np.linalg.eigvalsh(S)[-1] * (1 + 1e-6)
+    rng = np.random.default_rng(0)
+    near_diagonal = rng.standard_normal((400, 30))  # where Gershgorin's bound is below the largest eigenvalue
+    model, S = sht.SparsePCA(1, k=5).fit(near_diagonal), np.cov(near_diagonal.T)
+    sizes = np.sort(np.abs(S - np.diag(np.diag(S))), axis=1)[:, -4:].sum(1) + np.diag(S)
+    assert model.variance_[0] <= model.upper_bound_[0] <= min(sizes.max(), np.linalg.eigvalsh(S)[-1]) * (1 + 1e-6)
+
+
+def test_planted_components_in_many_features():
+    rng = np.random.default_rng(0)
+    scores = rng.standard_normal((50, 2)) * [4, 3]
+    X = rng.standard_normal((50, 1000))
+    X[:, 100:105] += scores[:, :1]
+    X[:, 700:705] += scores[:, 1:]
+    model = sht.SparsePCA(2, k=5).fit(X)
+    assert [np.flatnonzero(s).tolist() for s in model.support_] == [list(range(100, 105)), list(range(700, 705))]
+
+
+def test_scales_and_what_is_past_the_rank():
+    X = correlated(20, 6, 3)
+    model = sht.SparsePCA(2, k=2).fit(X)
+    for factor in (2.0**200, 2.0**-200):
+        scaled = sht.SparsePCA(2, k=2).fit(factor * X)
+        np.testing.assert_allclose(scaled.components_, model.components_, atol=1e-9)
+        np.testing.assert_allclose(scaled.explained_variance_ratio_, model.explained_variance_ratio_, rtol=1e-9)
+    flat = np.column_stack([X[:, 0], X[:, 0], np.full(20, 0.1)])
+    model = sht.SparsePCA(3, k=2).fit(flat)
+    assert not model.components_[1:].any() and not model.support_[1:].any() and not model.explained_variance_[1:].any()
+    np.testing.assert_allclose(model.explained_variance_ratio_, [1, 0, 0], rtol=1e-9)
+    np.testing.assert_allclose(model.inverse_transform(model.transform(flat)), flat, atol=1e-9)
+    assert not sht.SparsePCA().fit(np.ones((3, 2))).explained_variance_ratio_.any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_components": 5}, "n_components: is 5, but 5 samples of 6 features have 4"),
+        ({"k": 7}, "k: is 7, but X has 6 features"),
+        ({"k": [1, 2, 3], "n_components": 2}, "k: needs one number, or one for each of 2"),
+        ({"k": 0}, "k: must be an integer >= 1"),
+        ({"n_init": 0}, "n_init: must be an integer >= 1"),
+    ],
+)
+def test_bad_parameters(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        sht.SparsePCA(**arguments).fit(correlated(5, 6, 0))

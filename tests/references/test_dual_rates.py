@@ -1,0 +1,212 @@
+"""[DIHT] Algorithm 2 against a plain transcription, and Theorems 15, 17, 19 and 22 along runs."""
+
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import sparsehtp as sht
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+N, P, K, BLOCK = 20, 6, 2, 4
+BLOCKS = N // BLOCK
+
+
+class Instance(NamedTuple):
+    """A problem that satisfies the theorems' assumptions, with what their bounds are made of.
+
+    Attributes:
+        model: the problem; the rows of X have at most unit norm.
+        mu: 1 over the loss's smoothness.
+        a: the dual optimum l'(X w) at the primal one.
+        norm: of X.
+        radius: epsilon_0 = lam N epsilon / (2 ||X||), within which the supports agree (Lemma 31).
+        link: Lipschitz constant about the optimum of the primal link w(a) (Lemma 31).
+        support: of the primal optimum.
+    """
+
+    model: sht.LinearModel
+    mu: float
+    a: np.ndarray
+    norm: float
+    radius: float
+    link: float
+    support: np.ndarray
+
+
+def instance(loss, lam):
+    rng = np.random.default_rng(3)
+    X = np.linalg.qr(rng.standard_normal((N, P)))[0]  # nearly independent columns: the constants are small
+    X /= np.linalg.norm(X, axis=1).max()
+    signal = X @ np.array([2.0, 0, 0, -2.0, 0, 0])
+    y = np.sign(signal) if isinstance(loss, sht.SmoothedHinge) else 10 * signal + 0.1 * rng.standard_normal(N)
+    model = sht.LinearModel(X, y, loss, l2=lam)
+
+    def fit(support):
+        def value(w):
+            return float(jnp.mean(loss.value(X[:, support] @ w, y)) + lam / 2 * w @ w)
+
+        def gradient(w):
+            return X[:, support].T @ np.asarray(loss.derivative(X[:, support] @ w, y)) / N + lam * w
+
+        found = minimize(value, np.zeros(K), jac=gradient, method="BFGS", options={"gtol": 1e-12})
+        return found.fun, found.x
+
+    support = min(map(list, itertools.combinations(range(P), K)), key=lambda support: fit(support)[0])
+    w = np.zeros(P)
+    w[support] = fit(support)[1]
+    a = np.asarray(loss.derivative(X @ w, y))
+    full = X.T @ a / N + lam * w
+    epsilon = np.min(np.abs(w[support])) - np.max(np.abs(full)) / lam
+    assert epsilon > 0, "the theorems assume that the strong sparse duality is strict"
+    assert np.linalg.norm(X, axis=1).max() <= 1 + 1e-12
+    norm = np.linalg.norm(X, 2)
+    radius = lam * N * epsilon / (2 * norm)
+    link = norm / (lam * N) * (1 + 2 * np.linalg.norm(a) / radius)
+    return Instance(model, 1 / float(loss.smoothness), a, norm, radius, link, np.array(support))
+
+
+def along(model, solver, steps, key):
+    """(a, gap, link) after every step of a run."""
+    threshold = sht.Sparsity(K).bind(model)
+
+    @jax.jit
+    def run(model, threshold, solver, key):
+        def step(state, t):
+            new, info = solver.step(model, threshold, state, t)
+            return new, (new.point.a, info.gap, new.x)
+
+        start = solver.init(model, threshold, jnp.zeros(P), key)
+        return jax.lax.scan(step, start, jnp.arange(steps))[1]
+
+    if key is None:
+        return tuple(map(np.asarray, run(model, threshold, solver, jax.random.key(0))))
+    over = jax.vmap(lambda key: run(model, threshold, solver, key))
+    return tuple(map(np.asarray, over(key)))
+
+
+def sublinear(problem):
+    """c_0 of Theorem 15: the square of (r ||X|| + lam sqrt(N) rho) / (lam mu), with r = rho = 1 for a hinge loss."""
+    lam = float(problem.model.l2)
+    return ((problem.norm + lam * np.sqrt(N)) / (lam * problem.mu)) ** 2
+
+
+def supports_agree(x, support):
+    return np.array([set(np.flatnonzero(each)) == set(support) for each in x])
+
+
+def transcribed(model, picks, size):
+    """Algorithm 2 from zero; `picks` is the block of every update, `size` a function of t = 0, 1, ..."""
+    X, y, lam = np.asarray(model.design.array), np.asarray(model.y), float(model.l2)
+    a, tau, path = np.zeros(N), np.zeros(P), []
+    for t, block in enumerate(picks):
+        w = np.where(np.isin(np.arange(P), np.argsort(-np.abs(tau))[:K]), tau, 0)
+        rows = np.arange(block * BLOCK, (block + 1) * BLOCK)
+        g = (X[rows] @ w - np.asarray(model.loss.conjugate_derivative(a[rows], y[rows]))) / N
+        new = np.asarray(model.loss.project_dual(a[rows] + size(t) * g, y[rows]))
+        tau = tau - X[rows].T @ (new - a[rows]) / (lam * N)
+        a[rows] = new
+        path.append(a.copy())
+    return np.array(path)
+
+
+def test_algorithm_2():
+    problem, key, epochs = instance(sht.SmoothedHinge(1.0), 0.2), jax.random.key(5), 8
+    a, *_ = along(problem.model, sht.SDIHT(BLOCK, "theorem15", 1.0, sampling="paper"), epochs, key[None])
+    picks = []
+    for _ in range(epochs):
+        key, draw = jax.random.split(key)
+        picks += jax.random.randint(draw, (BLOCKS,), 0, BLOCKS).tolist()
+    assert len(set(picks[:BLOCKS])) < BLOCKS, "an epoch that meets every block once would not tell the samplings apart"
+    path = transcribed(problem.model, picks, lambda t: BLOCKS * N / (problem.mu * (t + 2)))
+    np.testing.assert_allclose(a[0], path[BLOCKS - 1 :: BLOCKS], atol=1e-12)
+
+
+def test_algorithm_1():
+    """One block is the batch algorithm."""
+    model = instance(sht.SmoothedHinge(1.0), 0.2).model
+    batch = along(model, sht.DIHT("theorem15", 1.0), 10, None)
+    for sampling in ("paper", "shuffled"):
+        one = along(model, sht.SDIHT(N, "theorem15", 1.0, sampling=sampling), 10, None)
+        for ours, theirs in zip(one, batch, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-10)
+
+
+def test_the_papers_sampling_has_no_intercept():
+    X = np.random.default_rng(0).standard_normal((N, P))
+    model = sht.LinearModel(X, X[:, 0], sht.Huber(1.0), l2=0.1, fit_intercept=True)
+    with pytest.raises(ValueError, match='sampling: "paper" moves no mass'):
+        sht.solve(model, sht.Sparsity(K), sht.SDIHT(sampling="paper"))
+    with pytest.raises(ValueError, match="sampling: must be one of shuffled, paper"):
+        sht.solve(model, sht.Sparsity(K), sht.SDIHT(sampling="sorted"))
+
+
+def test_theorem_15():
+    problem = instance(sht.SmoothedHinge(1.0), 0.2)
+    a, gap, x = along(problem.model, sht.DIHT("theorem15", 1.0), 20_000, None)
+    t, c0 = np.arange(1, len(a) + 1), sublinear(problem)
+    error = np.sum((a - problem.a) ** 2, axis=1)
+    assert np.all(error <= c0 / (t + 2))
+    steepest = np.sqrt(c0) * problem.mu / N  # of the supergradient
+    slope = np.sqrt(N) * problem.link / problem.mu + 1
+    assert np.all(gap <= steepest * slope * np.sqrt(c0 / (t + 2)) + 1e-12)
+    recovered = int(np.ceil(c0 / problem.radius**2))
+    assert recovered < len(a)
+    assert supports_agree(x[recovered:], problem.support).all()
+
+
+def linear(problem):
+    """(l_D, contraction) of Theorem 17 with 1/l-strong convexity of the squared loss, l = 1."""
+    lipschitz = np.sqrt(2) * (np.sqrt(N) * problem.link + 1) / N
+    return lipschitz, 1 - (problem.mu / N / lipschitz) ** 2
+
+
+def theorem_17_scale(problem):
+    """What makes the library's step, with the l_D of a fixed support, the theorem's."""
+    lipschitz, _ = linear(problem)
+    lam = float(problem.model.l2)
+    return ((problem.norm**2 / (lam * N) + problem.mu) / (N * lipschitz)) ** 2
+
+
+def test_theorem_17():
+    problem = instance(sht.Squared(), 0.1)
+    a, gap, x = along(problem.model, sht.DIHT("theorem17", theorem_17_scale(problem)), 4000, None)
+    t, (lipschitz, rate) = np.arange(1, len(a) + 1), linear(problem)
+    size = np.sum(problem.a**2)
+    error = np.sum((a - problem.a) ** 2, axis=1)
+    assert np.all(error <= size * rate**t * (1 + 1e-9))
+    slope = np.sqrt(N) * problem.link / problem.mu + 1
+    assert np.all(gap <= lipschitz * size * slope * rate**t + 1e-12)
+    recovered = int(np.ceil(np.log(size / problem.radius**2) / -np.log(rate)))
+    assert recovered < len(a)
+    assert supports_agree(x[recovered:], problem.support).all()
+
+
+def test_theorem_19():
+    problem = instance(sht.SmoothedHinge(1.0), 0.2)
+    keys = jax.random.split(jax.random.key(1), 40)
+    a, gap, _ = along(problem.model, sht.SDIHT(BLOCK, "theorem15", 1.0, sampling="paper"), 2000, keys)
+    t, c0 = BLOCKS * np.arange(1, a.shape[1] + 1), BLOCKS * sublinear(problem)
+    error = np.sum((a - problem.a) ** 2, axis=2).mean(0)
+    assert np.all(error <= c0 / (t + 2))
+    steepest, slope = np.sqrt(sublinear(problem)) * problem.mu / N, np.sqrt(N) * problem.link / problem.mu + 1
+    assert np.all(gap.mean(0) <= steepest * slope * np.sqrt(c0 / (t + 2)) + 1e-12)
+
+
+def test_theorem_22():
+    problem = instance(sht.Squared(), 0.1)
+    keys = jax.random.split(jax.random.key(1), 40)
+    scale = theorem_17_scale(problem)
+    a, gap, _ = along(problem.model, sht.SDIHT(BLOCK, "theorem17", scale, sampling="paper"), 4000, keys)
+    t, (lipschitz, rate) = BLOCKS * np.arange(1, a.shape[1] + 1), linear(problem)
+    rate = 1 - (1 - rate) / BLOCKS
+    size = np.sum(problem.a**2)
+    error = np.sum((a - problem.a) ** 2, axis=2).mean(0)
+    assert np.all(error <= size * rate**t * (1 + 1e-9))
+    slope = np.sqrt(N) * problem.link / problem.mu + 1
+    assert np.all(gap.mean(0) <= lipschitz * size * slope * rate**t + 1e-12)
