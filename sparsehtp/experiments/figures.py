@@ -60,4 +60,7 @@ def panels(rows: int, columns: int, width: float = 3.4, height: float = 2.9) -> 
 def legend_below(figure: Any, ax: Any) -> None:
     """One legend for all panels, under them."""
     handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    entry = 0.6 + 0.09 * max(map(len, labels))  # inches, at the usual size of text
+    columns = min(len(labels), max(1, int(figure.get_figwidth() / entry)))
+    rows = -(-len(labels) // columns)
+    figure.legend(handles, labels, loc="outside lower center", ncols=-(-len(labels) // rows), frameon=False)
