@@ -49,11 +49,17 @@ def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
     return weights
 
 
-def check_offset(offset: Any, X: Any) -> Float[np.ndarray, "n"] | None:
-    """(n,) float64 offsets of the rows of X, None for None, or ValueError."""
+def check_offset(offset: Any, X: Any, responses: int = 1) -> Float[np.ndarray, "n *t"] | None:
+    """(n,) float64 offsets of the rows of X, or (n, t) of several responses; None for None, or ValueError."""
     if offset is None:
         return None
-    offset = column_or_1d(check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset"))
+    offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
+    if responses > 1:
+        if offset.shape != (X.shape[0], responses):
+            shape = X.shape[0], responses
+            raise ValueError(f"offset: needs shape {shape}, one value per row and response, got {offset.shape}.")
+        return offset
+    offset = column_or_1d(offset)
     if offset.size != X.shape[0]:
         raise ValueError(f"offset: needs one value per row of X ({X.shape[0]}), got {offset.size}.")
     return offset
@@ -226,6 +232,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         loss: AbstractLoss | AbstractVectorLoss,
         weights: Float[np.ndarray, "n"],
         *,
+        offset: Float[np.ndarray, "n t"] | None = None,
         groups: ArrayLike | None,
         scoring: Scoring | None,
     ) -> list[RESULTS]:
@@ -238,8 +245,9 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             if folds is None:
                 raise ValueError("k: cross-validation needs two samples (of every class); pass an integer.")
         X, Y, weights = X[counted], Y[counted], weights[counted]
+        offset = None if offset is None else offset[counted]
         with disk_cache(), jax.enable_x64(X.dtype == np.float64):
-            fit = fit_shared(self, X, Y, loss, weights, plan, folds, scoring, seed)
+            fit = fit_shared(self, X, Y, loss, weights, offset, plan, folds, scoring, seed)
         solution: Any = fit.solution
         self.coef_, self.intercept_ = solution.x.T, solution.intercept
         self.support_ = np.zeros(X.shape[1], bool)
@@ -417,8 +425,9 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     def _predictor(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n *targets"]:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
-        eta, known = X @ self.coef_.T + self.intercept_, check_offset(offset, X)
-        return eta if known is None else eta + known.reshape(-1, *[1] * (eta.ndim - 1)).astype(eta.dtype)
+        eta = X @ self.coef_.T + self.intercept_
+        known = check_offset(offset, X, 1 if eta.ndim == 1 else eta.shape[1])
+        return eta if known is None else eta + known.reshape(eta.shape).astype(eta.dtype)
 
     def _get_support_mask(self) -> Bool[np.ndarray, "p"]:
         check_is_fitted(self)

@@ -98,8 +98,8 @@ class Padding:
         return np.pad(weights, (0, self.size[0] - self.n))
 
     def offset(self, offset: np.ndarray) -> np.ndarray:
-        """One offset for every row, 0 for the added ones."""
-        return np.pad(offset, (0, self.size[0] - self.n))
+        """One offset (or row of offsets) for every row, 0 for the added ones."""
+        return np.pad(offset, ((0, self.size[0] - self.n), *[(0, 0)] * (offset.ndim - 1)))
 
     def l2(self, l2: Any) -> np.ndarray:
         """l2 for every column, 0 for the added ones."""

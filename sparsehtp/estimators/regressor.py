@@ -26,8 +26,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
     with the sample weights s_i, their sum W, the offsets o_i, and sd_j = 1 unless `standardize`. Coefficients are in
     original units. With y of shape (n, t) the loss is summed over t responses and w_j is the vector of a feature's
-    coefficients: all responses share the k features (without groups, signs, bounds or offsets, and without
-    certificate_).
+    coefficients: all responses share the k features (without groups, signs or bounds, and without certificate_).
 
     Args:
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
@@ -176,16 +175,15 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
                 of the constructor.) None: none.
             offset: (n,) known part o_i of the linear predictor, x_i'w + b + o_i: with a log link the logarithm of the
-                exposure. For one response only. None: zero.
+                exposure; (n, t) for t responses. None: zero.
         """
         loss = self._loss()
         X, y, weights = self._validate(X, y, sample_weight, y_numeric=True, multi_output=True)
         scoring = make_scoring(self.scoring, self, lambda y: y)
-        known = check_offset(offset, X)
+        known = check_offset(offset, X, 1 if y.ndim == 1 else y.shape[1])
         if y.ndim == 2 and y.shape[1] > 1:
-            if known is not None:
-                raise ValueError(f"offset: is for one response, but y has {y.shape[1]}; leave it out.")
-            results = self._fit_shared(X, y.astype(X.dtype), loss, weights, groups=groups, scoring=scoring)
+            several = y.astype(X.dtype)
+            results = self._fit_shared(X, several, loss, weights, offset=known, groups=groups, scoring=scoring)
         else:
             one = y.reshape(-1)
             results = self._fit(X, one, [one], weights, loss, offset=known, groups=groups, scoring=scoring)
@@ -199,7 +197,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
         Args:
             X: (n, p) features.
-            offset: (n,) as in `fit`; None: zero, which with a log link is an exposure of one.
+            offset: (n,) or (n, t) as in `fit`; None: zero, which with a log link is an exposure of one.
         """
         eta = self._predictor(X, offset)
         with disk_cache():
@@ -220,7 +218,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             X: (n, p) features.
             y: (n,) targets, or (n, t): the mean over the responses is taken.
             sample_weight: (n,) weights s_i >= 0; None: one.
-            offset: (n,) as in `predict`.
+            offset: as in `predict`.
 
         Returns:
             At most 1; 0 for the constant that suits y best, without an offset. As in scikit-learn, constant targets

@@ -41,6 +41,7 @@ def fit_shared(
     Y: np.ndarray,
     loss: AbstractLoss | AbstractVectorLoss,
     weights: Float[np.ndarray, "n"],
+    offset: Float[np.ndarray, "n t"] | None,
     plan: Plan,
     folds: Any,
     scoring: Scoring | None,
@@ -74,6 +75,7 @@ def fit_shared(
         sample_weight=padding.weights(weights / weights.max()),
         fit_intercept=estimator.fit_intercept,
         standardize=estimator.standardize,
+        offset=None if offset is None else padding.offset(offset),
     )
     refit, path, results = 1.0, None, None
     if plan.rule is None:

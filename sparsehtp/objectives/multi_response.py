@@ -22,9 +22,10 @@ from .restricted_linear_model import bounded
 class MultiResponse(AbstractRefittable, AbstractFiniteSum):
     """Weighted mean loss of c linear predictors plus a ridge penalty.
 
-        F(B, b) = (1/W) sum_i s_i l(B'x_i + b, y_i) + (1/2) sum_j l2_j ||B_j.||^2,    B of shape (p, c), W = sum_i s_i
+        F(B, b) = (1/W) sum_i s_i l(B'x_i + b + o_i, y_i) + (1/2) sum_j l2_j ||B_j.||^2,    W = sum_i s_i
 
-    where a scalar loss is summed over the responses: `Squared` gives (1/2W) sum_i s_i ||B'x_i + b - y_i||^2.
+    over B of shape (p, c); a scalar loss is summed over the responses: `Squared` gives
+    (1/2W) sum_i s_i ||B'x_i + b + o_i - y_i||^2.
     Intercepts, standardisation and weights are those of `LinearModel`. Structures: `Rank(r)`, `RowSparsity(k)` (k
     features for all responses), `Sparsity(k)` (k entries; entry (j, r) is number j c + r).
 
@@ -35,6 +36,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         l2: ridge strength, a scalar or (p,), >= 0, in units of the mean loss. ([HSG] has lam / (2 c) ||B||^2 with its
             softmax: l2 = lam / c.)
         sample_weight, fit_intercept, standardize: as in `LinearModel`.
+        offset: (n, c) known parts o_i of the predictors. None: zero.
 
     Raises:
         ValueError: for empty, misshapen or nonfinite data, weights or l2, or targets outside the loss's domain (checked
@@ -47,7 +49,8 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
     shared_model: LinearModel  # one response with y = 0: the design, its units, weights and l2
     y: Array
     loss: AbstractVectorLoss
-    base: Float[Array, "c"] | None  # what the targets were centred by
+    offset: Float[Array, "n c"] | None
+    base: Float[Array, "c"] | None  # what the targets less the offset were centred by
 
     def __init__(
         self,
@@ -58,6 +61,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         sample_weight: ArrayLike | None = None,
         fit_intercept: bool = False,
         standardize: bool = False,
+        offset: ArrayLike | None = None,
     ) -> None:
         loss = Squared() if loss is None else loss
         if not isinstance(loss, AbstractLoss | AbstractVectorLoss):
@@ -73,10 +77,21 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
                 raise ValueError("Y: holds NaN or infinite values; remove or impute them first.")
             loss.check_targets(y)
         self.loss = jax.tree.map(lambda parameter: jnp.asarray(parameter, self.dtype), loss)
+        self.offset = None if offset is None else jnp.asarray(offset, self.dtype)
+        if self.offset is not None:
+            if self.offset.shape != (n, self.n_responses):
+                raise ValueError(
+                    f"offset: needs shape ({n}, {self.n_responses}), one value per row of X and response, got "
+                    f"{self.offset.shape}."
+                )
+            if is_concrete(self.offset) and not np.isfinite(np.asarray(self.offset)).all():
+                raise ValueError("offset: holds NaN or infinite values; remove or impute them first.")
         self.base = None
-        if fit_intercept and loss.location:
-            self.y, base = about_mean(self.y, self.sample_weight, self.dtype)
-            self.base = jnp.asarray(base, self.dtype)
+        if fit_intercept:
+            self.offset, below = about_mean(self.offset, self.sample_weight, self.dtype)
+            self.y, above = about_mean(self.y if loss.location else None, self.sample_weight, self.dtype, self.y)
+            if loss.location or self.offset is not None:
+                self.base = jnp.asarray(np.broadcast_to(above - below, self.n_responses), self.dtype)
 
     def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
         return replace(self, shared_model=self.shared_model.reweighted(sample_weight, l2))
@@ -162,7 +177,8 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         return jax.vmap(self.shared_model.design.mv, 1, 1)(w) + intercept
 
     def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "n c"]:
-        return bounded(self._times(x), self.sample_weight[:, None])
+        eta = self._times(x)
+        return bounded(eta if self.offset is None else eta + self.offset, self.sample_weight[:, None])
 
     def _penalty(self, x: Float[Array, "d"]) -> Float[Array, "rows c"]:
         return self.shared_model.ridge()[:, None] * self.matrix(x)
@@ -199,7 +215,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
 
     # --- samples -----------------------------------------------------------------------------------------------------
     def samples(self) -> "MultiSamples":
-        return MultiSamples(self.shared_model.samples(), self.y, self.loss, self.n_responses)
+        return MultiSamples(self.shared_model.samples(), self.y, self.offset, self.loss, self.n_responses)
 
     def sample_smoothness(self) -> Float[Array, ""]:
         samples = self.shared_model.samples()
@@ -223,6 +239,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
             free=row == self.shared_model.n_coefficients,
             weights=self._weights(),
             y=self.y,
+            offset=self.offset,
             loss=self.loss,
             ridge=ridge,
             mask=support.mask,
@@ -244,9 +261,8 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         ridge = jnp.zeros((A.shape[1], A.shape[1]), A.dtype).at[: left.shape[1], : left.shape[1]].set(inner)
         mask = jnp.concatenate([mask, jnp.ones(free, bool)])
         if self.quadratic:
-            return LeastSquaresLeft(
-                A=A, y=self.y, weights=self._weights(), ridge=ridge, rows=mask, mask=jnp.repeat(mask, c)
-            )
+            y = self.y if self.offset is None else self.y - self.offset
+            return LeastSquaresLeft(A=A, y=y, weights=self._weights(), ridge=ridge, rows=mask, mask=jnp.repeat(mask, c))
         row = jnp.repeat(jnp.arange(A.shape[1]), c)
         response = jnp.tile(jnp.arange(c), A.shape[1])
         same = response[:, None] == response
@@ -256,6 +272,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
             free=row >= left.shape[1],
             weights=self._weights(),
             y=self.y,
+            offset=self.offset,
             loss=self.loss,
             ridge=jnp.where(same, ridge[row][:, row], 0),
             mask=mask[row],
@@ -270,16 +287,18 @@ def curvature_along(curvature: tuple[Array, Array | None], u: Float[Array, "n c"
 
 
 class MultiSamples(AbstractSamples):
-    """f_i = (n s_i / W) l(B'x_i + b, y_i) of a `MultiResponse`, and its ridge penalty; scores are (b, c)."""
+    """f_i = (n s_i / W) l(B'x_i + b + o_i, y_i) of a `MultiResponse`, and its ridge penalty; scores are (b, c)."""
 
     features: LinearSamples
     y: Array
+    offset: Float[Array, "n c"] | None
     loss: AbstractVectorLoss
     c: int = eqx.field(static=True)
 
     def scores(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "b c"]:
         part = self.features.rows(i)
         eta = jax.vmap(part.forward, 1, 1)(x.reshape(-1, self.c))
+        eta = eta if self.offset is None else eta + self.offset[i]
         return part.sample_weight[:, None] * self.loss.derivative(eta, self.y[i])
 
     def scores_at(self, forward: Float[Array, "n c"]) -> Float[Array, "n c"]:
@@ -301,6 +320,7 @@ class RestrictedMultiResponse(AbstractRestricted):
     free: Array  # intercepts
     weights: Float[Array, "n"]
     y: Array
+    offset: Float[Array, "n c"] | None
     loss: AbstractVectorLoss
     ridge: Array
     mask: Array
@@ -321,7 +341,8 @@ class RestrictedMultiResponse(AbstractRestricted):
         return jax.nn.one_hot(self.response, self.loss.n_responses(self.y), dtype=self.A.dtype)
 
     def _predict(self, z: Float[Array, "m"]) -> Float[Array, "n c"]:
-        return bounded(dot(self.A * z, self._one_hot()), self.weights[:, None])
+        eta = dot(self.A * z, self._one_hot())
+        return bounded(eta if self.offset is None else eta + self.offset, self.weights[:, None])
 
     def _penalty(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return self.ridge * z if self.ridge.ndim == 1 else dot(self.ridge, z)

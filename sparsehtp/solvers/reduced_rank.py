@@ -66,7 +66,8 @@ def reduced_rank(objective: MultiResponse) -> ReducedRank:
     """
     if not objective.quadratic:
         raise TypeError("objective: reduced-rank regression in closed form needs the squared loss; use solve.")
-    features, Y = objective.shared_model, objective.y
+    features = objective.shared_model
+    Y = objective.y if objective.offset is None else objective.y - objective.offset
     n, p = features.design.shape
     weights = features.sample_weight / jnp.sum(features.sample_weight)
     mean = response_mean = None

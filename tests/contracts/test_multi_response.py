@@ -22,7 +22,9 @@ Y = X @ B + 0.3 * RNG.standard_normal((N, C)) + [1, 0, -1]
 CLASSES = np.argmax(((X - X.mean(0)) / X.std(0))[:, [0, 2, 4]] + 0.5 * RNG.gumbel(size=(N, C)), axis=1)
 WEIGHTS = RNG.integers(0, 3, N).astype(float)
 VECTOR = np.linspace(0.05, 0.3, P)
-OPTIONS = {"plain": dict(l2=0.1), "full": dict(sample_weight=WEIGHTS, l2=VECTOR, fit_intercept=True, standardize=True)}
+OFFSET = RNG.standard_normal((N, C)) + np.array([0, 30, 0])  # one is centred
+FULL = dict(sample_weight=WEIGHTS, l2=VECTOR, fit_intercept=True, standardize=True, offset=OFFSET)
+OPTIONS = {"plain": dict(l2=0.1), "full": FULL}
 MODELS = [
     *[(name, "full") for name in ("squared", "softmax")],
     *[pytest.param(name, "plain", marks=pytest.mark.slow) for name in ("squared", "softmax")],
@@ -36,10 +38,10 @@ def make(loss, options):
     return sht.MultiResponse(X, CLASSES if loss == "softmax" else Y, instance, **OPTIONS[options])
 
 
-def formula(loss, W, b, sample_weight=None, l2=0.0, standardize=False, fit_intercept=False):
+def formula(loss, W, b, sample_weight=None, l2=0.0, standardize=False, fit_intercept=False, offset=0.0):
     s = np.ones(N) if sample_weight is None else sample_weight
     s = s / s.sum()
-    eta = X @ W + b
+    eta = X @ W + b + offset
     if loss == "squared":
         each = 0.5 * np.sum((eta - Y) ** 2, 1)
     elif loss == "huber":
@@ -242,6 +244,8 @@ def test_errors():
         sht.solve(sht.MultiResponse(X, Y), sht.Rank(3, r_max=2))
     with pytest.raises(ValueError, match="Y: needs shape"):
         sht.MultiResponse(X, Y[:, 0])
+    with pytest.raises(ValueError, match="offset: needs shape"):
+        sht.MultiResponse(X, Y, offset=OFFSET[:, 0])
     with pytest.raises(ValueError, match="Y: Softmax"):
         sht.MultiResponse(X, Y, sht.Softmax(3))
     with pytest.raises(ValueError, match="classes 0 to 1"):

@@ -3,6 +3,7 @@
 import itertools
 import pickle
 
+import jax
 import numpy as np
 import pytest
 from sklearn.linear_model import MultiTaskLasso
@@ -68,6 +69,21 @@ def test_the_score_of_counts_is_the_mean_over_the_responses():
     means = model.predict(X)
     each = [d2_tweedie_score(counts[:, r], means[:, r], power=1) for r in range(T)]
     np.testing.assert_allclose(model.score(X, counts), np.mean(each), rtol=1e-6)
+
+
+def test_offsets_are_taken_from_the_targets():
+    offset = RNG.standard_normal((N, T)) + np.array([0, 0, 100])
+    moved, plain = (sht.SparseRegressor(k=2, l2=0.1, solver="htp") for _ in range(2))
+    moved.fit(X, Y, offset=offset)
+    plain.fit(X, Y - offset)
+    np.testing.assert_allclose(moved.coef_, plain.coef_, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(moved.predict(X, offset), plain.predict(X) + offset, rtol=1e-9)
+    with pytest.raises(ValueError, match="offset: needs shape"):
+        moved.fit(X, Y, offset=offset[:, 0])
+    with jax.enable_x64(True):
+        objectives = (sht.MultiResponse(X, Y, l2=0.1, offset=offset), sht.MultiResponse(X, Y - offset, l2=0.1))
+        x = [sht.reduced_rank(objective).at(1) for objective in objectives]
+    np.testing.assert_allclose(*x, rtol=1e-9)
 
 
 def test_what_several_responses_do_not_take():
