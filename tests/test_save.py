@@ -241,7 +241,12 @@ def refused(path):
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+SLOW = ("no intercepts", "classes", "lda of two classes")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in ESTIMATORS]
+)
 def test_an_estimator_is_taken_as_it_was_fitted_and_in_no_other_shape(tmp_path, name):
     path = tmp_path / "model.npz"
     model = ESTIMATORS[name]()

@@ -154,6 +154,7 @@ def test_k_by_criterion(tmp_path):
     assert "(by bic)" in result.stdout
 
 
+@pytest.mark.slow
 def test_separable_classes_without_ridge_warn(tmp_path):
     path = save_csv(tmp_path / "data.csv", np.where(X[:, 2] > 0, 7, 3))
     arguments = ("--target", "target", "--loss", "logistic", "--k", K, "--no-standardize", *CHEAP)
@@ -389,6 +390,7 @@ def test_a_wrong_exposure_or_parameter_is_one_sentence(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_parameter_of_a_loss(tmp_path):
     options = ("--target", "target", "--loss", "quantile", "--loss-parameter", 0.9, "--k", K, "--l2", 0.01, *CHEAP)
     result = invoke("fit", save_csv(tmp_path / "data.csv"), *options, "--out", tmp_path / "out")

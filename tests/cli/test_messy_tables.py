@@ -167,7 +167,9 @@ def no_pictures(monkeypatch):
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda _, path, **__: path.write_bytes(b""))
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "two classes" else name for name in TABLES]
+)
 def test_a_messy_table(tmp_path, name):
     table = TABLES[name]
     path, out = write(table, tmp_path), tmp_path / "out"

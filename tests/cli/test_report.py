@@ -112,6 +112,7 @@ def test_the_report_of_a_fit_holds_what_model_json_holds(fitted):
     assert sorted(shlex.split(command)) == sorted(words) and shlex.split(command)[2] == words[2]
 
 
+@pytest.mark.slow
 def test_a_later_fit_without_it_leaves_no_report_of_another(fitted):
     arguments, out, *_ = fitted
     assert (out / "report.html").exists()
@@ -127,6 +128,7 @@ def test_a_missing_font_is_one_warning(fitted):
     assert said.count("no font here has") <= 1 and "Glyph" not in said
 
 
+@pytest.mark.slow
 def test_the_report_of_classes_with_a_cross_validated_k(tmp_path):
     classes = TABLE.assign(**{TARGET: np.where(X[:, 0] + 0.7 * X[:, 3] > 0.4, "yes & so", "no")})
     classes.to_csv(tmp_path / "table.csv", index=False)

@@ -28,7 +28,8 @@ OPTIONS = {
 }
 VALUE_AND_GRAD = jax.jit(lambda model, w: model.value_and_grad(model.to_internal(w)))
 CURVATURES = jax.jit(lambda model: model.curvatures(model.origin()))
-TIES = pytest.mark.parametrize("ties", ["breslow", "efron"])
+BOTH = pytest.mark.parametrize("ties", ["breslow", "efron"])
+TIES = pytest.mark.parametrize("ties", [pytest.param("breslow", marks=pytest.mark.slow), "efron"])
 
 
 def formula(w, ties, sample_weight=1.0, offset=0.0, strata=0):
@@ -49,7 +50,7 @@ def formula(w, ties, sample_weight=1.0, offset=0.0, strata=0):
     return -total / weight
 
 
-@TIES
+@BOTH
 @pytest.mark.parametrize("options", OPTIONS)
 def test_value_is_the_documented_formula(options, ties):
     model = sht.CoxModel(X, TIME, EVENT, ties=ties, **OPTIONS[options])
@@ -63,6 +64,7 @@ def test_laws(ties):
     check_objective(sht.CoxModel(X, TIME, EVENT, l2=0.1, ties=ties, standardize=True, **OPTIONS["all"]))
 
 
+@pytest.mark.slow
 def test_sparse_and_dense_designs_agree():
     models = [sht.CoxModel(make(X), TIME, EVENT, l2=0.1, standardize=True) for make in cases.DESIGNS.values()]
     first, *others = [sht.solve(model, sht.Sparsity(2), sht.HTP()).x for model in models]
@@ -94,6 +96,7 @@ def test_strata_and_offset_are_those_of_statsmodels(ties):
 
 
 # --- laws of the model -----------------------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_weights_are_repeated_rows():
     times = np.random.default_rng(2).integers(0, 3, N)
     options = dict(ties="breslow", l2=0.1, standardize=True)
@@ -216,7 +219,7 @@ def test_search_finds_the_best_subset():
         np.testing.assert_allclose(sht.solve(model, sht.Sparsity(3)).value, least(model), rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_recovery_of_strong_signals(seed):
     Z, time, event, w = strong_signals(200, 20, 3, seed)
     model = sht.CoxModel(Z, time, event, l2=1e-6, standardize=True)
@@ -238,6 +241,7 @@ def test_cross_validation_scores_the_held_out_rows_alone():
     assert cv.k == 2
 
 
+@pytest.mark.slow
 def test_stability_and_certificate():
     Z, time, event, w = strong_signals(150, 12, 2, 1)
     model = sht.CoxModel(Z, time, event, l2=1e-6)

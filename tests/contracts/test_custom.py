@@ -65,7 +65,7 @@ def test_the_local_model_and_subsets():
         "htp",
         pytest.param("grasp", marks=pytest.mark.slow),
         "iht",
-        "forward",
+        pytest.param("forward", marks=pytest.mark.slow),
     ],
 )
 def test_solvers_give_what_the_written_model_gives(name):

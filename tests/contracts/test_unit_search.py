@@ -59,7 +59,7 @@ def members(chosen):
     return jnp.zeros(UNITS, bool).at[jnp.asarray(sorted(chosen), jnp.int32)].set(True)
 
 
-@pytest.mark.parametrize(("size", "n_free"), [(1, 0), (1, 2), (3, 1)])
+@pytest.mark.parametrize(("size", "n_free"), [(1, 0), (1, 2), pytest.param(3, 1, marks=pytest.mark.slow)])
 def test_gains_and_pivots(size, n_free):
     model, chosen = draw(size + n_free, size, n_free), [1, 3, 4]
     t = unit_model.tableau_at(model, members(chosen), None, ROOM)

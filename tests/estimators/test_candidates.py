@@ -25,7 +25,9 @@ KS = [0, 1, 2, 5]
         (sht.SparseRegressor, Y, "neg_mean_absolute_error", {}),
         (sht.SparseRegressor, Y, "neg_mean_squared_error", {"l2": 0.1}),
         (sht.SparseClassifier, LABELS, "roc_auc", {}),
-        (sht.SparseClassifier, CLASSES, "neg_log_loss", {"loss": "softmax", "l2": 0.05}),
+        pytest.param(
+            *(sht.SparseClassifier, CLASSES, "neg_log_loss", {"loss": "softmax", "l2": 0.05}), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_candidates_score_as_in_a_grid_search(kind, target, scoring, more):

@@ -43,6 +43,7 @@ def test_without_folds_there_is_no_noise_to_compare_with(k):
     assert sht.SparseRegressor(k=k, solver="htp").fit(X, Y).exchangeable_ is None
 
 
+@pytest.mark.slow
 def test_names_and_other_losses():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=list("abcdefg"))

@@ -35,7 +35,7 @@ def test_an_exposure_is_a_rate_weighted_by_it():
     np.testing.assert_allclose(model.score(X, y, offset=np.log(exposure)), expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("loss", ["squared", pytest.param("logistic", marks=pytest.mark.slow)])
 def test_an_offset_that_the_intercept_can_take_is_taken(loss):
     X, y, _ = rates(1)
     kind, y = (sht.SparseRegressor, y) if loss == "squared" else (sht.SparseClassifier, y > 1)
@@ -49,6 +49,7 @@ def test_an_offset_that_the_intercept_can_take_is_taken(loss):
         np.testing.assert_allclose(moved.predict_proba(X, offset), plain.predict_proba(X), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_squared_loss_takes_an_offset_from_its_targets():
     X, y, exposure = rates(2)
     settings = dict(k="cv", l2=0.05, solver="htp", cv=3)
@@ -88,7 +89,7 @@ def test_scikit_learn_routes_it_to_folds():
         np.testing.assert_allclose(score, model.score(X[test], y[test], offset=offset[test]), rtol=1e-6)
 
 
-@pytest.mark.parametrize("loss", ["squared", "poisson"])
+@pytest.mark.parametrize("loss", [pytest.param("squared", marks=pytest.mark.slow), "poisson"])
 def test_scorers_see_predictions_with_it(loss):
     """An offset that is far from zero, by a scorer that a shift of the targets would change."""
     X, y, _ = rates(6)

@@ -53,6 +53,9 @@ CASES = {
 }
 
 SLOW = (
+    "sparse",
+    "bounds",
+    "squared, ebic",
     "smoothed hinge",
     "softmax",
     "one against the rest",

@@ -40,6 +40,7 @@ def test_the_features_and_coefficients_of_exhaustive_search():
     assert model.certificate_ is None and model.swaps_ is None and model.exchangeable_ is None
 
 
+@pytest.mark.slow
 def test_k_from_folds_and_from_a_criterion(tmp_path):
     folds, options = KFold(4), {"l2": 1e-3, "solver": "htp"}
     own = sht.SparseRegressor(k=range(5), cv=folds, rule="best", scoring="r2", **options).fit(X, Y)
@@ -56,6 +57,7 @@ def test_k_from_folds_and_from_a_criterion(tmp_path):
         np.testing.assert_array_equal(again.predict(X), own.predict(X))
 
 
+@pytest.mark.slow
 def test_one_column_is_one_response():
     flat, column = (sht.SparseRegressor(k=2).fit(X, y) for y in (Y[:, 0], Y[:, :1]))
     np.testing.assert_array_equal(column.coef_, flat.coef_[None])

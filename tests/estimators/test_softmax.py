@@ -46,6 +46,7 @@ def test_two_classes_are_logistic():
     np.testing.assert_array_equal(a.predict_proba(X[rows]), b.predict_proba(X[rows]))
 
 
+@pytest.mark.slow
 def test_a_criterion_finds_the_features():
     model = sht.SparseClassifier(k="bic", loss="softmax", l2=0.01).fit(NOISY, NAMES[Y])
     assert model.support_[[2, 3]].all() and not model.support_[4:].any()

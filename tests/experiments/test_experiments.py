@@ -183,6 +183,7 @@ def test_a_run_that_diverges_is_not_drawn_as_one_that_converged(tmp_path):
     assert _stages_to(bad, -6.0) == np.inf and _stages_to({"curve": [0, -7], "every": 5}, -6.0) == 6
 
 
+@pytest.mark.slow
 def test_a_setting_that_diverges_is_never_the_best(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((40, 6), np.float32), rng.standard_normal((40, 3), np.float32)

@@ -49,7 +49,7 @@ def rows_of(scores, weight):
         (sht.Squared(), "best"),
         (sht.Squared(), "one_se"),
         (sht.Squared(), "strong-ridge"),
-        (sht.Logistic(), "strong-ridge"),
+        slow(sht.Logistic(), "strong-ridge"),
         slow(sht.Huber(0.5), "strong-ridge"),
         slow(sht.Huber(0.5), "best"),
         slow(sht.Logistic(), "one_se"),
@@ -74,7 +74,7 @@ def test_by_folds(x64, loss, rule):
     ("loss", "threshold"),
     [
         (sht.Squared(), sht.GroupSparsity(np.arange(9) // 2, 0)),
-        (sht.Logistic(), None),
+        slow(sht.Logistic(), None),
         slow(sht.Squared(), None),
         slow(sht.Squared(), sht.NonNegativeSparsity(0)),
         slow(sht.Logistic(), sht.GroupSparsity(np.arange(9) // 2, 0)),

@@ -194,7 +194,7 @@ def test_best_swaps_are_those_of_least_squares(x64):
         best_swaps(model, solution._replace(support=sht.Support(np.arange(7), np.ones(7, bool))))
 
 
-@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("standardize", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_best_swaps_are_those_of_logistic_regression(x64, standardize):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 6)) * [1, 2, 1, 1, 3, 1] + 4
@@ -221,6 +221,7 @@ def test_an_identical_column_is_a_substitute_without_loss(x64):
     np.testing.assert_allclose(swaps.gains, 0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_swaps_of_an_estimator():
     X, y, _ = make_regression(30, 7, 3, snr=2, seed=0)
     regressor = sht.SparseRegressor(3, l2=1e-3, solver="htp").fit(X, y)

@@ -62,7 +62,8 @@ def test_files_hold_the_matrix_and_the_graph(tmp_path):
     assert "alpha - ε" in result.stdout and "[red]" in result.stdout
 
 
-@pytest.mark.parametrize("k", [pytest.param("cv", marks=pytest.mark.slow), "ebic"])
+@pytest.mark.slow
+@pytest.mark.parametrize("k", ["cv", "ebic"])
 def test_a_table_without_other_columns(tmp_path, k):
     result = invoke(save_csv(tmp_path / "data.csv"), "--k", k, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output

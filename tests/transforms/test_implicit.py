@@ -188,6 +188,8 @@ def inner(a, b):
 
 
 SLOW = (
+    "tweedie",
+    "negative_binomial",
     "gamma",
     "squared_hinge",
     "quantile",
