@@ -86,6 +86,7 @@ from .objectives import Custom as Custom
 from .objectives import CustomSum as CustomSum
 from .objectives import LinearModel as LinearModel
 from .objectives import MultiResponse as MultiResponse
+from .objectives import OrdinalModel as OrdinalModel
 from .objectives import Precision as Precision
 from .objectives import QuadraticForm as QuadraticForm
 from .screening import Bounds as Bounds

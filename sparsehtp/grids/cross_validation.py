@@ -250,7 +250,7 @@ def seed_from(key: jax.Array) -> int:
 
 
 def _classifies(objective: Any) -> bool:
-    return getattr(getattr(objective, "loss", None), "classification", False)
+    return getattr(getattr(objective, "loss", objective), "classification", False)
 
 
 def _counted(objective: Any) -> str:
