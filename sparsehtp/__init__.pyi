@@ -38,6 +38,7 @@ from .estimators import RobustPCA as RobustPCA
 from .estimators import SparseClassifier as SparseClassifier
 from .estimators import SparseCox as SparseCox
 from .estimators import SparseLDA as SparseLDA
+from .estimators import SparseOrdinal as SparseOrdinal
 from .estimators import SparsePCA as SparsePCA
 from .estimators import SparsePrecision as SparsePrecision
 from .estimators import SparseRegressor as SparseRegressor

@@ -114,6 +114,9 @@ class CoxModel(AbstractOfPredictor):
         return self.shared_model.in_design_units(self._alone(x))[0], jnp.zeros((), x.dtype)
 
     # --- values and derivatives --------------------------------------------------------------------------------------
+    def forward(self, x: Float[Array, "p"], support: Support | None = None) -> Float[Array, "n"]:
+        return self._predictor(x, support)
+
     def _sorted(self, rows: Float[Array, "n *m"]) -> Float[Array, "n *m"]:
         return rows[self.likelihood.sets.order]
 

@@ -138,7 +138,7 @@ class OrdinalModel(AbstractOfPredictor):
         return CumulativeLogits(self.y, self.sample_weight / jnp.sum(self.sample_weight), self.empty)
 
     def forward(self, x: Float[Array, "d"], support: Support | None = None) -> "Predictions":
-        return Predictions(super().forward(x, support), self._thresholds(x))
+        return Predictions(self._predictor(x, support), self._thresholds(x))
 
     def value_at(self, forward: "Predictions", x: Float[Array, "d"]) -> Float[Array, ""]:
         ridge = 0.5 * dot(self._ridge_product(x), x[: self.n_coefficients])

@@ -81,7 +81,8 @@ class AbstractOfPredictor(AbstractRestrictable):
         """The coefficients of a support, which may hold free entries."""
         return None if support is None else Support(support.idx, support.mask & (support.idx < self.n_coefficients))
 
-    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "n"]:
+    def _predictor(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "n"]:
+        """(n,) linear predictors, the offset included; a support is that of `forward`."""
         return self.shared_model.forward(self._alone(x), self._own(support))
 
     def _product(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "n"]:
