@@ -23,92 +23,94 @@ NARROW = 1e-12  # narrower gaps between thresholds count as this, so that the ba
 
 
 class Curvature(NamedTuple):
-    """The Hessian over (eta, thresholds): diag(rows), their products, and the thresholds' own block."""
+    """The Hessian over (eta, levels): diag(rows), their products, and the levels' own block."""
 
     rows: Float[Array, "n"]
-    cross: Float[Array, "n classes-1"]
-    inner: Float[Array, "classes-1 classes-1"]
+    cross: Float[Array, "n t"]
+    inner: Float[Array, "t t"]
 
 
 class CumulativeLogits(eqx.Module):
-    """A weighted sum over rows; behind the n rows of the data every class has one at eta = 0, of weight `empty`."""
+    """A weighted sum over rows; behind the n rows of the data every class has one at eta = 0, of weight `empty`.
 
-    y: Int[Array, "n+classes"]
-    weights: Float[Array, "n+classes"]
-    mass: Float[Array, "classes"]
+    Thresholds are given as levels: the first of them and the gaps to each next one. A narrow gap, of a rare class,
+    then has all its digits.
+    """
 
-    def __init__(self, y: Int[Array, "n"], weights: Float[Array, "n"], empty: Float[Array, "classes"]) -> None:
+    y: Int[Array, "rows"]
+    weights: Float[Array, "rows"]
+    mass: Float[Array, "c-2"]  # of the classes between two thresholds
+
+    def __init__(self, y: Int[Array, "n"], weights: Float[Array, "n"], empty: Float[Array, "c"]) -> None:
         self.y = jnp.concatenate([y, jnp.arange(empty.shape[0], dtype=y.dtype)])
         self.weights = jnp.concatenate([weights, empty])
-        self.mass = dot(self.weights, jax.nn.one_hot(self.y, empty.shape[0], dtype=empty.dtype))
+        self.mass = self._by_class(self.weights, empty.shape[0])[1:-1]
 
-    def _by_class(self, rows: Float[Array, "n+classes"]) -> Float[Array, "classes"]:
-        return dot(rows, jax.nn.one_hot(self.y, self.mass.shape[0], dtype=rows.dtype))
+    def _by_class(self, rows: Float[Array, "rows"], classes: int) -> Float[Array, "_"]:
+        return dot(rows, jax.nn.one_hot(self.y, classes, dtype=rows.dtype))
 
     def _margins(
-        self, eta: Float[Array, "n"], thresholds: Float[Array, "classes-1"]
-    ) -> tuple[Float[Array, "n+classes"], Float[Array, "n+classes"]]:
+        self, eta: Float[Array, "n"], levels: Float[Array, "t"]
+    ) -> tuple[Float[Array, "rows"], Float[Array, "rows"]]:
         """How far eta is above the upper, and below the lower, threshold of the class."""
-        last = self.mass.shape[0] - 1
-        eta = jnp.concatenate([eta, jnp.zeros_like(self.mass)])
-        above = jnp.where(self.y < last, eta - thresholds[jnp.minimum(self.y, last - 1)], NONE)
-        below = jnp.where(self.y > 0, thresholds[jnp.maximum(self.y - 1, 0)] - eta, NONE)
-        return above, below
+        thresholds, none = jnp.cumsum(levels), jnp.full(1, NONE, eta.dtype)
+        eta = jnp.concatenate([eta, jnp.zeros(levels.shape[0] + 1, eta.dtype)])
+        upper, lower = jnp.concatenate([thresholds, -none]), jnp.concatenate([none, thresholds])
+        return eta - upper[self.y], lower[self.y] - eta
 
     def _slopes(
-        self, eta: Float[Array, "n"], thresholds: Float[Array, "classes-1"]
-    ) -> tuple[Float[Array, "n+classes"], Float[Array, "n+classes"], Float[Array, "classes-2"]]:
-        """Weighted slopes of both logistic losses in their margins, and minus those of the barriers in their gaps."""
-        above, below = (self.weights * jax.nn.sigmoid(margin) for margin in self._margins(eta, thresholds))
-        return above, below, self.mass[1:-1] / jnp.expm1(_gaps(thresholds))
+        self, eta: Float[Array, "n"], levels: Float[Array, "t"]
+    ) -> tuple[Float[Array, "rows"], Float[Array, "rows"], Float[Array, "t-1"]]:
+        """Weighted slopes of both logistic losses in their margins, and minus those of the barriers in the gaps."""
+        above, below = (self.weights * jax.nn.sigmoid(margin) for margin in self._margins(eta, levels))
+        return above, below, self.mass / jnp.expm1(_gaps(levels))
 
-    def value(self, eta: Float[Array, "n"], thresholds: Float[Array, "classes-1"]) -> Float[Array, ""]:
+    def value(self, eta: Float[Array, "n"], levels: Float[Array, "t"]) -> Float[Array, ""]:
         """Infinity where the thresholds around a class with a weight do not increase."""
-        above, below = (jax.nn.softplus(margin) for margin in self._margins(eta, thresholds))
-        barrier = jnp.where(jnp.diff(thresholds) > 0, -jnp.log(-jnp.expm1(-_gaps(thresholds))), jnp.inf)
-        mass = self.mass[1:-1]
-        return dot(self.weights, above + below) + jnp.sum(jnp.where(mass > 0, mass * barrier, 0))
+        above, below = (jax.nn.softplus(margin) for margin in self._margins(eta, levels))
+        barrier = jnp.where(levels[1:] > 0, -jnp.log(-jnp.expm1(-_gaps(levels))), jnp.inf)
+        return dot(self.weights, above + below) + jnp.sum(jnp.where(self.mass > 0, self.mass * barrier, 0))
 
     def gradient(
-        self, eta: Float[Array, "n"], thresholds: Float[Array, "classes-1"]
-    ) -> tuple[Float[Array, "n"], Float[Array, "classes-1"]]:
-        """Derivatives in eta and in the thresholds."""
-        above, below, push = self._slopes(eta, thresholds)
-        inner = self._by_class(below)[1:] - self._by_class(above)[:-1]
-        return (above - below)[: eta.shape[0]], inner - jnp.pad(push, (1, 0)) + jnp.pad(push, (0, 1))
+        self, eta: Float[Array, "n"], levels: Float[Array, "t"]
+    ) -> tuple[Float[Array, "n"], Float[Array, "t"]]:
+        """Derivatives in eta and in the levels."""
+        above, below, push = self._slopes(eta, levels)
+        return (above - below)[: eta.shape[0]], self._from(-above, below, levels) - jnp.pad(push, (1, 0))
 
-    def terms(
-        self, eta: Float[Array, "n"], thresholds: Float[Array, "classes-1"]
-    ) -> tuple[Float[Array, "n"], Float[Array, "classes-1"]]:
+    def terms(self, eta: Float[Array, "n"], levels: Float[Array, "t"]) -> tuple[Float[Array, "n"], Float[Array, "t"]]:
         """Sums of the magnitudes that the gradient is a sum of."""
-        above, below, push = self._slopes(eta, thresholds)
-        inner = self._by_class(below)[1:] + self._by_class(above)[:-1]
-        return (above + below)[: eta.shape[0]], inner + jnp.pad(push, (1, 0)) + jnp.pad(push, (0, 1))
+        above, below, push = self._slopes(eta, levels)
+        return (above + below)[: eta.shape[0]], self._from(above, below, levels) + jnp.pad(push, (1, 0))
+
+    def _from(
+        self, above: Float[Array, "rows"], below: Float[Array, "rows"], levels: Float[Array, "t"]
+    ) -> Float[Array, "t"]:
+        """What rows give to the thresholds above and below their class, summed from every threshold upwards."""
+        classes = levels.shape[0] + 1
+        inner = self._by_class(above, classes)[:-1] + self._by_class(below, classes)[1:]
+        return jnp.cumsum(inner[::-1])[::-1]
 
     def curvature(
-        self,
-        eta: Float[Array, "n"],
-        thresholds: Float[Array, "classes-1"],
-        damping: Float[Array, ""] | float = 0.0,
+        self, eta: Float[Array, "n"], levels: Float[Array, "t"], damping: Float[Array, ""] | float = 0.0
     ) -> Curvature:
         """The Hessian; with `damping`, plus that multiple of one whose curvatures are the slopes."""
-        n, last = eta.shape[0], self.mass.shape[0] - 1
-        slopes, margins = self._slopes(eta, thresholds), self._margins(eta, thresholds)
+        n, t = eta.shape[0], levels.shape[0]
+        (*slopes, push), margins = self._slopes(eta, levels), self._margins(eta, levels)
         above, below = (
-            slope * (jax.nn.sigmoid(-margin) + damping) for slope, margin in zip(slopes[:2], margins, strict=True)
+            slope * (jax.nn.sigmoid(-margin) + damping) for slope, margin in zip(slopes, margins, strict=True)
         )
-        barrier = slopes[2] * (1 / -jnp.expm1(-_gaps(thresholds)) + damping)
-        one_hot = jax.nn.one_hot(self.y, last + 1, dtype=eta.dtype)
-        gap = np.diff(np.eye(last, dtype=eta.dtype), axis=0)
-        inner = jnp.diag(self._by_class(above)[:-1] + self._by_class(below)[1:])
+        barrier = push * (1 / -jnp.expm1(-_gaps(levels)) + damping)
+        moved = np.tri(t, dtype=eta.dtype)  # of the thresholds by the levels
+        upper, lower = (jnp.asarray(np.pad(moved, (ends, (0, 0))))[self.y] for ends in ((0, 1), (1, 0)))
+        inner = self._from(above, below, levels)  # a level moves all thresholds from its own on
         return Curvature(
             rows=(above + below)[:n],
-            cross=-(above[:, None] * one_hot[:, :-1] + below[:, None] * one_hot[:, 1:])[:n],
-            inner=inner + jnp.sum(barrier[:, None, None] * (gap[:, :, None] * gap[:, None, :]), axis=0),
+            cross=-(above[:, None] * upper + below[:, None] * lower)[:n],
+            inner=inner[np.maximum.outer(np.arange(t), np.arange(t))] + jnp.diag(jnp.pad(barrier, (1, 0))),
         )
 
 
-def _gaps(thresholds: Float[Array, "classes-1"]) -> Float[Array, "classes-2"]:
+def _gaps(levels: Float[Array, "t"]) -> Float[Array, "t-1"]:
     """Gaps between neighbouring thresholds; one where there is none, from where the barrier's slope is moderate."""
-    gaps = jnp.diff(thresholds)
-    return jnp.where(gaps > 0, jnp.maximum(gaps, NARROW), 1)
+    return jnp.where(levels[1:] > 0, jnp.maximum(levels[1:], NARROW), 1)

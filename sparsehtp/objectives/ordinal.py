@@ -59,8 +59,8 @@ class OrdinalModel(AbstractOfPredictor):
 
     shared_model: LinearModel  # one response with y = 0: the design, its units, weights, offset and l2
     y: Int[Array, "n"]
-    base: Float[Array, "classes-1"]  # x holds the thresholds less these, so that zero is a point where F is finite
-    empty: Float[Array, "classes"]  # weights of the rows of classes that have none
+    base: Float[Array, "t"]  # x ends in levels less these, so that F is finite at zero: a threshold and the next gaps
+    empty: Float[Array, "c"]  # weights of the rows of classes that have none
     classification = True
 
     def __init__(
@@ -83,7 +83,7 @@ class OrdinalModel(AbstractOfPredictor):
         xp: Any = np if is_concrete(shares) else jnp
         shares = xp.maximum(shares, EMPTY)
         below, above = xp.cumsum(shares)[:-1], xp.cumsum(shares[::-1])[::-1][1:]
-        self.base = jnp.asarray(xp.log(below / above), self.dtype)
+        self.base = jnp.asarray(_levels(xp.log(below / above)), self.dtype)
 
     def _shares(self, weights: Any, n_classes: int) -> Any:
         """(K,) the classes' shares of the weights, on the host where they are known."""
@@ -118,27 +118,28 @@ class OrdinalModel(AbstractOfPredictor):
         known = is_concrete(parts)
         xp: Any = np if known else jnp
         x, intercept, base = jax.tree.map(host, parts) if known else parts
-        own = xp.zeros_like(base) if intercept is None else intercept - x[-1] - base
+        own = xp.zeros_like(base) if intercept is None else _levels(intercept - x[-1]) - base
         return jnp.asarray(xp.append(x[:-1], own), self.dtype)
 
-    def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, "classes-1"]]:
+    def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, "t"]]:
         w, shift = self.shared_model.to_external(self._alone(x))
-        return w, self._thresholds(x) - shift
+        return w, jnp.cumsum(self._split(x)[1]) - shift
 
     def feasible(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
-        thresholds, steps = self._thresholds(x), APART * jnp.arange(self.n_free, dtype=x.dtype)
-        raised = jax.lax.cummax(thresholds - steps) + steps
-        return x.at[self.n_coefficients :].add(jnp.where(jnp.all(jnp.diff(thresholds) > 0), 0, raised - thresholds))
+        _, levels = self._split(x)
+        apart = (levels > 0) | (jnp.arange(self.n_free) == 0)
+        return x.at[self.n_coefficients :].add(jnp.where(apart, 0, APART - levels))
+
+    def _split(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, "t"]]:
+        """Coefficients, and levels."""
+        return x[: self.n_coefficients], self.base + x[self.n_coefficients :]
 
     # --- values and derivatives --------------------------------------------------------------------------------------
-    def _thresholds(self, x: Float[Array, "d"]) -> Float[Array, "classes-1"]:
-        return self.base + x[self.n_coefficients :]
-
     def _likelihood(self) -> CumulativeLogits:
         return CumulativeLogits(self.y, self.sample_weight / jnp.sum(self.sample_weight), self.empty)
 
     def forward(self, x: Float[Array, "d"], support: Support | None = None) -> "Predictions":
-        return Predictions(self._predictor(x, support), self._thresholds(x))
+        return Predictions(self._predictor(x, support), self._split(x)[1])
 
     def value_at(self, forward: "Predictions", x: Float[Array, "d"]) -> Float[Array, ""]:
         ridge = 0.5 * dot(self._ridge_product(x), x[: self.n_coefficients])
@@ -149,28 +150,26 @@ class OrdinalModel(AbstractOfPredictor):
         return jnp.append(self._pulled(rows) + self._ridge_product(x), inner)
 
     def curvature_at(self, forward: "Predictions", v: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
-        h, u, w, t = self._likelihood().curvature(*forward), self._product(v, support), *self._split(v)
+        h, p = self._likelihood().curvature(*forward), self.n_coefficients
+        u, w, t = self._product(v, support), v[:p], v[p:]
         return dot(u, h.rows * u + 2 * dot(h.cross, t)) + dot(t, dot(h.inner, t)) + dot(self.ridge() * w, w)
 
-    def _split(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, "classes-1"]]:
-        return x[: self.n_coefficients], x[self.n_coefficients :]
-
     def lipschitz(self) -> Float[Array, ""]:
-        h = self._likelihood().curvature(*self.forward(self.origin()))
+        h, p = self._likelihood().curvature(*self.forward(self.origin())), self.n_coefficients
 
         def product(v: Float[Array, "d"]) -> Float[Array, "d"]:
-            u, w, t = self._product(v), *self._split(v)
-            rows = self._pulled(h.rows * u + dot(h.cross, t)) + self.ridge() * w
+            u, t = self._product(v), v[p:]
+            rows = self._pulled(h.rows * u + dot(h.cross, t)) + self.ridge() * v[:p]
             return jnp.append(rows, dot(u, h.cross) + dot(h.inner, t))
 
         # Columns of zeros behind the others must not change where this starts.
-        start = [random_start(size, self.dtype) for size in (self.n_coefficients, self.n_free)]
+        start = [random_start(size, self.dtype) for size in (p, self.n_free)]
         return largest_eigenvalue(product, jnp.concatenate(start))
 
     def normal_equations(self, x: Float[Array, "d"] | None = None) -> "OrdinalEquations":
-        x = self.origin() if x is None else x
-        forward, (w, _) = self.forward(x), self._split(x)
-        value, (grad, slope) = self.value_at(forward, x), self._split(self.grad_at(forward, x))
+        x, p = self.origin() if x is None else x, self.n_coefficients
+        forward, w = self.forward(x), x[:p]
+        value, (grad, slope) = self.value_at(forward, x), jnp.split(self.grad_at(forward, x), [p])
         h = self._likelihood().curvature(*forward)
         cross = jax.vmap(self._pulled, 1, 1)(h.cross)
         # The thresholds minimised out.
@@ -178,7 +177,7 @@ class OrdinalModel(AbstractOfPredictor):
         follow = dot(cross, inverse)
         grad = grad - dot(follow, slope)
         product = self._pulled(h.rows * self._product(x)) + self.ridge() * w - dot(follow, dot(w, cross))
-        gram = self.shared_model.gram_diagonal(h.rows)[: self.n_coefficients]
+        gram = self.shared_model.gram_diagonal(h.rows)[:p]
         own = gram - jnp.sum(follow * cross, axis=1)
         constant = own <= ROUNDINGS * jnp.finfo(self.dtype).eps * gram  # such a column repeats the thresholds
         return OrdinalEquations(
@@ -206,10 +205,10 @@ class OrdinalModel(AbstractOfPredictor):
 
 
 class Predictions(NamedTuple):
-    """Linear predictors and thresholds."""
+    """Linear predictors and levels."""
 
     eta: Float[Array, "n"]
-    thresholds: Float[Array, "classes-1"]
+    levels: Float[Array, "t"]
 
 
 class OrdinalEquations(AbstractNormalEquations):
@@ -217,8 +216,8 @@ class OrdinalEquations(AbstractNormalEquations):
 
     model: OrdinalModel
     rows: Float[Array, "n"]  # curvature in the linear predictors
-    cross: Float[Array, "p classes-1"]  # of the Hessian
-    follow: Float[Array, "p classes-1"]  # `cross` times the inverse of the thresholds' block
+    cross: Float[Array, "p t"]  # of the Hessian
+    follow: Float[Array, "p t"]  # `cross` times the inverse of the thresholds' block
     rhs: Float[Array, "p"]
     diagonal: Float[Array, "p"]
     constant: Float[Array, ""]
@@ -230,12 +229,12 @@ class OrdinalEquations(AbstractNormalEquations):
 
 
 class RestrictedOrdinal(AbstractRestricted):
-    """An `OrdinalModel` over the entries of a support: the columns A, and thresholds in their places."""
+    """An `OrdinalModel` over the entries of a support: the columns A, and levels in their places."""
 
     A: Float[Array, "n m"]
-    place: Float[Array, "m classes-1"]
+    place: Float[Array, "m t"]
     likelihood: CumulativeLogits
-    base: Float[Array, "classes-1"]
+    base: Float[Array, "t"]
     offset: Float[Array, "n"] | None
     ridge: Float[Array, "m"]
     mask: Array
@@ -249,7 +248,7 @@ class RestrictedOrdinal(AbstractRestricted):
         eta = bounded(eta if self.offset is None else eta + self.offset, self.likelihood.weights[: eta.shape[0]])
         return Predictions(eta, self.base + dot(z, self.place))
 
-    def _collect(self, rows: Float[Array, "n"], inner: Float[Array, "classes-1"]) -> Float[Array, "m"]:
+    def _collect(self, rows: Float[Array, "n"], inner: Float[Array, "t"]) -> Float[Array, "m"]:
         return dot(rows, self.A) + dot(self.place, inner)
 
     def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
@@ -289,6 +288,11 @@ class RestrictedOrdinal(AbstractRestricted):
         return jnp.where(jnp.isfinite(follow), follow, super().without_each(z, 0))  # the thresholds crossed
 
 
+def _levels(thresholds: Any) -> Any:
+    xp: Any = np if is_concrete(thresholds) else jnp
+    return xp.concatenate([thresholds[:1], xp.diff(thresholds)])
+
+
 def check_classes(y: ArrayLike, n_classes: int | None, n: int) -> tuple[Any, int]:
     """The classes of n rows and how many there are, or ValueError."""
     if np.shape(y) != (n,):
@@ -303,7 +307,7 @@ def check_classes(y: ArrayLike, n_classes: int | None, n: int) -> tuple[Any, int
     if y.dtype.kind not in "fiub" or not np.isin(y, np.arange(n if n_classes is None else n_classes)).all():
         most = "" if n_classes is None else f" up to {n_classes - 1}"
         raise ValueError(
-            f"y: needs classes numbered 0, 1, ...{most} in their order; np.unique(y, return_inverse=True) gives them."
+            f"y: needs classes numbered 0, 1 and so on{most}, in their order; number labels with np.unique."
         )
     present = np.unique(y)
     if n_classes is None and (present.size < 2 or present[-1] >= present.size):
