@@ -78,26 +78,26 @@ class OrdinalModel(AbstractOfPredictor):
         y, n_classes = check_classes(y, n_classes, n)
         self.shared_model = LinearModel(X, np.zeros(n), Squared(), l2, sample_weight, True, standardize, offset)
         self.y = jnp.asarray(y, jnp.int32)
-        shares = self._shares(self.sample_weight, n_classes)
-        self.empty = jnp.asarray(EMPTY * (shares == 0), self.dtype)
-        xp: Any = np if is_concrete(shares) else jnp
-        shares = xp.maximum(shares, EMPTY)
-        below, above = xp.cumsum(shares)[:-1], xp.cumsum(shares[::-1])[::-1][1:]
-        self.base = jnp.asarray(_levels(xp.log(below / above)), self.dtype)
+        self.base, self.empty = self._start(self.sample_weight, n_classes)
 
-    def _shares(self, weights: Any, n_classes: int) -> Any:
-        """(K,) the classes' shares of the weights, on the host where they are known."""
-        if is_concrete(weights, self.y):
+    def _start(self, weights: Any, n_classes: int) -> tuple[Float[Array, "t"], Float[Array, "c"]]:
+        """Levels at the classes' shares of the weights, and weights for classes that have none."""
+        known = is_concrete(weights, self.y)  # on the host, then
+        xp: Any = np if known else jnp
+        if known:
             shares: Any = np.bincount(host(self.y), host(weights).astype(float), n_classes)
         else:
             shares = dot(weights, jax.nn.one_hot(self.y, n_classes, dtype=weights.dtype))
-        return shares / shares.sum()
+        shares = shares / shares.sum()
+        empty, shares = EMPTY * (shares == 0), xp.maximum(shares, EMPTY)
+        below, above = xp.cumsum(shares)[:-1], xp.cumsum(shares[::-1])[::-1][1:]
+        return jnp.asarray(_levels(xp.log(below / above)), self.dtype), jnp.asarray(empty, self.dtype)
 
     def _of(self, shared_model: LinearModel, weighted: bool) -> Self:
         if not weighted:
             return replace(self, shared_model=shared_model)
-        empty = EMPTY * (self._shares(shared_model.sample_weight, self.n_classes) == 0)
-        return replace(self, shared_model=shared_model, empty=jnp.asarray(empty, self.dtype))
+        base, empty = self._start(shared_model.sample_weight, self.n_classes)
+        return replace(self, shared_model=shared_model, base=base, empty=empty)
 
     def scorer(self, sample_weight: Float[Array, "n"] | None = None) -> Self:
         return replace(self, shared_model=self.shared_model.scorer(sample_weight), empty=jnp.zeros_like(self.empty))
