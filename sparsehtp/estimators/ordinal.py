@@ -161,7 +161,8 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
 
     def predict(self, X: ArrayLike, offset: ArrayLike | None = None) -> Shaped[np.ndarray, "n"]:
         """(n,) predicted labels: the most probable class."""
-        return self.classes_[self.predict_log_proba(X, offset).argmax(axis=1)]
+        place = self.predict_log_proba(X, offset).argmax(axis=1)
+        return self.classes_[place]
 
     def score(
         self,
@@ -172,3 +173,8 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
     ) -> float:
         """The (weighted) share of right labels."""
         return float(accuracy_score(y, self.predict(X, offset), sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # of classes that are in no order
+        return tags
