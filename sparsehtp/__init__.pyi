@@ -38,6 +38,7 @@ from .estimators import RobustPCA as RobustPCA
 from .estimators import SparseClassifier as SparseClassifier
 from .estimators import SparseCox as SparseCox
 from .estimators import SparseLDA as SparseLDA
+from .estimators import SparseOrdinal as SparseOrdinal
 from .estimators import SparsePCA as SparsePCA
 from .estimators import SparsePrecision as SparsePrecision
 from .estimators import SparseRegressor as SparseRegressor
@@ -86,6 +87,7 @@ from .objectives import Custom as Custom
 from .objectives import CustomSum as CustomSum
 from .objectives import LinearModel as LinearModel
 from .objectives import MultiResponse as MultiResponse
+from .objectives import OrdinalModel as OrdinalModel
 from .objectives import Precision as Precision
 from .objectives import QuadraticForm as QuadraticForm
 from .screening import Bounds as Bounds

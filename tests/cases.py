@@ -68,6 +68,7 @@ OBJECTIVES = {
     "custom_sum": lambda X, y: sht.CustomSum(square, (X, y)),
     "multi_response": lambda X, y: sht.MultiResponse(X, np.column_stack([y, -y]), l2=0.1, fit_intercept=True),
     "cox": lambda X, y: sht.CoxModel(X, y, y >= np.median(y), l2=0.1),
+    "ordinal": lambda X, y: sht.OrdinalModel(X, np.digitize(y, np.quantile(y, [0.3, 0.7])), l2=0.1),
     "precision": lambda X, y: sht.Precision(np.eye(X.shape[1]), X.shape[0]),
 }
 

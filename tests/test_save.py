@@ -218,6 +218,7 @@ ESTIMATORS = {
     "sparse components": lambda: sht.SparsePCA(2, 3).fit(X),
     "low rank and sparse": lambda: sht.RobustPCA(2, 6).fit(X),
     "cox": lambda: sht.SparseCox(2, solver="htp").fit(X, np.column_stack([np.abs(Y), Y > -1])),
+    "ordinal": lambda: sht.SparseOrdinal(2, solver="htp").fit(X, THREE),
     "rank 0": lambda: sht.LowRankRegressor(0).fit(X, MANY),
 }
 

@@ -16,8 +16,8 @@ from ..linalg import LANE
 from ..losses import Squared
 from ..objectives import (
     AbstractObjective,
+    AbstractOfPredictor,
     AbstractRestrictable,
-    CoxModel,
     LinearModel,
     MultiResponse,
     QuadraticForm,
@@ -112,7 +112,7 @@ def certificate(
     dtype = objective.dtype
     with one_blas_thread(), jax.enable_x64(True):
         # A user's own function need not compute in double.
-        if isinstance(objective, LinearModel | QuadraticForm | CoxModel):
+        if isinstance(objective, LinearModel | QuadraticForm | AbstractOfPredictor):
             objective, threshold = in_double((objective, threshold))
         threshold = threshold.bind(objective)
         facts = _facts(objective, threshold, solution, dtype)
@@ -199,7 +199,7 @@ class _Point(NamedTuple):
     refit_value: Float[Array, ""]
     refit_grad: Float[Array, "d"]
     removable: Float[Array, ""]  # at least what the refit can gain
-    curvature: Float[Array, ""]  # along the first free entry, an intercept; zero where there is none
+    curvature: Float[Array, ""]  # along the free entries together: the trace of their block
     singular: Bool[Array, ""]
     solved: Bool[Array, ""]
 
@@ -219,7 +219,7 @@ def _facts(objective: Any, threshold: Any, solution: Any, dtype: Any) -> Facts:
         why = "the loss is not smooth"
     else:
         shift = getattr(objective, "shift", None)
-        size = abs(float(intercept)) + (0.0 if shift is None else float(np.abs(np.asarray(shift) * w).sum()))
+        size = float(np.abs(intercept).sum()) + (0.0 if shift is None else float(np.abs(np.asarray(shift) * w).sum()))
         return _refitted(_Fit(objective, threshold, x, units, chosen, size, dtype))
     return Facts(float(_value(objective, x)), of_a_value, why=why, noun=threshold.noun)
 
@@ -378,7 +378,7 @@ def _point(objective: Any, threshold: Any, x: Float[Array, "d"], units: Support)
     restricted = objective.restrict(entries)
     z = gather(x, entries)
     fit = restricted.minimise(z, *threshold.box(entries))
-    refit = scatter(fit.z, entries, x.shape[0])
+    refit, free = scatter(fit.z, entries, x.shape[0]), jnp.eye(objective.n_free, z.shape[0], dtype=z.dtype)
     grad = objective.value_and_grad(x, entries)[1]
     return _Point(
         value=restricted.value(z),
@@ -389,7 +389,7 @@ def _point(objective: Any, threshold: Any, x: Float[Array, "d"], units: Support)
         refit_value=restricted.value(fit.z),
         refit_grad=objective.value_and_grad(refit, entries)[1],
         removable=jnp.vdot(gather(grad, entries), z - fit.z),  # F is convex
-        curvature=restricted.hvp(z, jnp.zeros_like(z).at[0].set(1))[0] if objective.n_free else jnp.zeros(()),
+        curvature=jnp.trace(jax.vmap(restricted.hessian_product(z))(free)) if objective.n_free else jnp.zeros(()),
         singular=fit.singular,
         solved=fit.solved,
     )

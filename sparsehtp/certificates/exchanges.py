@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 from .._programs import program
 from .._threads import one_blas_thread
 from .._types import in_double
-from ..objectives import CoxModel, LinearModel, QuadraticForm
+from ..objectives import AbstractOfPredictor, LinearModel, QuadraticForm
 from ..thresholds import Sparsity
 from ..thresholds.base import next_power_of_two
 from .certificate import BATCH, _coefficients, _Fit, _internal, _refit_values, _units
@@ -78,7 +78,7 @@ def exchanges(objective: Any, solution: Any) -> tuple[np.ndarray, np.ndarray, np
         raise ValueError(f"solution: needs some but not all of the {p} features, got {chosen.size} of them.")
     with one_blas_thread(), jax.enable_x64(True):
         threshold = Sparsity(chosen.size)
-        if isinstance(objective, LinearModel | QuadraticForm | CoxModel):
+        if isinstance(objective, LinearModel | QuadraticForm | AbstractOfPredictor):
             objective, threshold = in_double((objective, threshold))
         threshold = threshold.bind(objective)
         w, intercept = _coefficients(objective, solution), jnp.asarray(solution.intercept, objective.dtype)

@@ -4,6 +4,7 @@ from .classifier import SparseClassifier as SparseClassifier
 from .cox import SparseCox as SparseCox
 from .lda import SparseLDA as SparseLDA
 from .low_rank import LowRankRegressor as LowRankRegressor
+from .ordinal import SparseOrdinal as SparseOrdinal
 from .precision import SparsePrecision as SparsePrecision
 from .regressor import SparseRegressor as SparseRegressor
 from .robust_pca import RobustPCA as RobustPCA

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_array, column_or_1d
@@ -71,7 +71,7 @@ def _moved(scoring: Scoring, distance: float) -> Scoring:
 
 
 class SparseLinearModel(SelectorMixin, BaseEstimator):
-    """Base of `SparseRegressor`, `SparseClassifier` and `SparseCox`."""
+    """Base of `SparseRegressor`, `SparseClassifier`, `SparseOrdinal` and `SparseCox`."""
 
     penalty: ClassVar[str] = "l1"  # what makes `SelectFromModel` keep all coefficients above 1e-5
     _default_l2: ClassVar[float]
@@ -112,7 +112,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     ) -> list[RESULTS]:
         """Choose k and l2 for all models together, fit each, and set the attributes, one row or item per model.
 
-        Without a loss y says which rows have an event; others are no samples where k is chosen.
+        Without a loss a boolean y says which rows have an event; others are no samples where k is chosen.
         """
         plan = parameters.make_plan(self.k, self.l2, self.rule, self.one_se)
         k: Any = plan.k
@@ -125,7 +125,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         folds: Any = None
         cv, seen = selection.split_triples(self.cv, X)
         if plan.by_folds:
-            folds = selection.make_folds(cv, y, counted, loss is not None and loss.classification, seed, groups)
+            folds = selection.make_folds(cv, y, counted, is_classifier(self), seed, groups)
             if folds is None:
                 rule = "ebic"
                 self._warn(
@@ -146,7 +146,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         padding = Padding(X.shape[0], X.shape[1], parameters.pads(solver), plan.l2_by_feature)
         threshold = padding.threshold(template)
         units = len(template.table) if isinstance(template, GroupSparsity) else X.shape[1]
-        sampled = y if loss is None else np.ones(len(y), bool)
+        sampled = y if loss is None and y.dtype == bool else np.ones(len(y), bool)
         n, total = int(sampled.sum()), float(weights[sampled].sum())
         # A weight counts as that many rows; weights of another scale must not shorten the grid of folds, nor add to
         # that of a criterion, where a saturated least-squares fit would win.

@@ -199,7 +199,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         name = "logistic" if self._is_softmax() else self.loss
         loss = make_loss(name, classification=True)
         X, y, weights = self._validate(X, y, sample_weight)
-        code, offset = self._encode(y), check_offset(offset, X)
+        (self.classes_, code), offset = encode_labels(y), check_offset(offset, X)
         if offset is not None and self.classes_.size > 2:
             raise ValueError(f"offset: is for two classes, but y has {self.classes_.size}; leave it out.")
         weights = self._class_weights(y, code, weights)
@@ -241,20 +241,6 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
     def _is_softmax(self) -> bool:
         return isinstance(self.loss, str) and self.loss == "softmax"
 
-    def _encode(self, y: np.ndarray) -> Int[np.ndarray, "n"]:
-        """0, 1, ... for the classes; sets `classes_`."""
-        try:
-            kind = type_of_target(y, input_name="y", raise_unknown=True)
-            classes, code = np.unique(y, return_inverse=True)
-        except TypeError:
-            raise ValueError("y: needs labels of one sortable type, without missing values.") from None
-        if kind not in ("binary", "multiclass"):
-            raise ValueError(f"y: needs labels of classes, got '{kind}' values. Unknown label type.")
-        if classes.size < 2:
-            raise ValueError(f"y: needs two classes, got only one class, {classes[0]!r}.")
-        self.classes_ = classes
-        return code
-
     def _class_weights(
         self, y: np.ndarray, code: Int[np.ndarray, "n"], weights: Float[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n"]:
@@ -263,11 +249,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             weights = weights * compute_class_weight(self.class_weight, classes=self.classes_, y=y)[code]
             if not np.isfinite(weights).all() or weights.min() < 0:
                 raise ValueError(f"class_weight: needs finite weights >= 0, got {self.class_weight!r}.")
-        total = np.bincount(code, weights)
-        if total.min() == 0:
-            if np.count_nonzero(total) == 1:
-                raise ValueError(f"y: only one class has positive weight, {self.classes_[total.argmax()]!r}.")
-            raise ValueError(f"y: class {self.classes_[total.argmin()]!r} has no positive weight; leave its rows out.")
+        total = class_totals(self.classes_, code, weights)
         return weights * (total.mean() / total)[code] if balanced else weights
 
     def decision_function(
@@ -306,3 +288,29 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         if eta.ndim == 1:
             return np.column_stack([other, logs])
         return logs - logsumexp(logs, axis=1, keepdims=True)
+
+
+def encode_labels(y: np.ndarray) -> tuple[Shaped[np.ndarray, "classes"], Int[np.ndarray, "n"]]:
+    """The classes, sorted, and the number of that of every row, or ValueError."""
+    try:
+        kind = type_of_target(y, input_name="y", raise_unknown=True)
+        classes, code = np.unique(y, return_inverse=True)
+    except TypeError:
+        raise ValueError("y: needs labels of one sortable type, without missing values.") from None
+    if kind not in ("binary", "multiclass"):
+        raise ValueError(f"y: needs labels of classes, got '{kind}' values. Unknown label type.")
+    if classes.size < 2:
+        raise ValueError(f"y: needs two classes, got only one class, {classes[0]!r}.")
+    return classes, code
+
+
+def class_totals(
+    classes: Shaped[np.ndarray, "classes"], code: Int[np.ndarray, "n"], weights: Float[np.ndarray, "n"]
+) -> Float[np.ndarray, "classes"]:
+    """The weight of every class, or ValueError where one has none."""
+    total = np.bincount(code, weights)
+    if total.min() == 0:
+        if np.count_nonzero(total) == 1:
+            raise ValueError(f"y: only one class has positive weight, {classes[total.argmax()]!r}.")
+        raise ValueError(f"y: class {classes[total.argmin()]!r} has no positive weight; leave its rows out.")
+    return total

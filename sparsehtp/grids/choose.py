@@ -87,8 +87,8 @@ def choose(
     `solve` goes on from the fit of that row.
 
     Args:
-        objective: a `LinearModel`, `MultiResponse`, `CoxModel`, or `Precision.from_data` (without l2). A sequence of
-            objectives over the same samples, such as one class against the rest: one (k, l2) for all.
+        objective: as in `solve_path` (`Precision.from_data` without l2). A sequence of objectives over the same
+            samples, such as one class against the rest: one (k, l2) for all.
         threshold: a template as in `solve_path`; its k_max, if any, is that of the final fit too.
         ks, l2s, key, checkpoint, progress, memory: as in `solve_path`.
         rule: "strong-ridge": see below; "best": the least mean held-out loss; "one_se": the fewest units whose mean is

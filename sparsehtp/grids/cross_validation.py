@@ -108,7 +108,7 @@ def cross_validate(
     partial likelihood of the held-out rows alone.
 
     Args:
-        objective: a `LinearModel`, `MultiResponse`, `CoxModel`, or `Precision.from_data`; its own weights are split.
+        objective: as in `solve_path`; its own weights are split.
         ks, l2s, threshold, key, checkpoint, progress, memory: as in `solve_path`.
         solver: as in `solve_path`, but where that takes `BestSubset` this takes `BestSubset("fast")`, for entries in
             working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds.
@@ -155,7 +155,7 @@ def cross_validate(
     if getattr(objective, "sample_weight", None) is None:
         raise TypeError(f"objective: folds are sample weights, which this {type(objective).__name__} has none of.")
     own = scoring if callable(scoring) else None
-    if own is None and (scoring not in (None, "error") or (scoring == "error" and not _classifies(objective))):
+    if own is None and (scoring not in (None, "error") or (scoring == "error" and not _has_labels(objective))):
         known = 'None, "error" for a classification loss, or a function (y, eta, weights)'
         raise ValueError(f"scoring: must be {known}, got {scoring!r}.")
     if own is not None and not hasattr(objective, "loss"):
@@ -250,7 +250,11 @@ def seed_from(key: jax.Array) -> int:
 
 
 def _classifies(objective: Any) -> bool:
-    return getattr(getattr(objective, "loss", None), "classification", False)
+    return getattr(getattr(objective, "loss", objective), "classification", False)
+
+
+def _has_labels(objective: Any) -> bool:
+    return hasattr(objective, "loss") and _classifies(objective)
 
 
 def _counted(objective: Any) -> str:

@@ -33,7 +33,7 @@ class Path:
         support: units that the threshold kept, (grid, m) each, see `Support`.
         features: features in the support, the same as `support` unless units are groups.
         coefficients: (grid, m) of `features` in original units, zero on padding.
-        intercept: (grid,), or (grid, c); for matrices their diagonals (grid, n_variables).
+        intercept: (grid,); (grid, c); thresholds (grid, classes - 1); for matrices their diagonals (grid, n_variables).
         value, result: (grid,), as in a `Solution`.
         loss: (grid,) weighted mean loss without l2, F0.
         n_features: p, or p c of several responses, whose feature j c + r is feature j of response r.
@@ -108,6 +108,8 @@ class Path:
     def predict(self, X: ArrayLike) -> Float[np.ndarray, "grid samples *c"]:
         """Linear predictors x'w + b of every row of the grid (no offset), (grid, samples, c) of several responses.
 
+        Those of an `OrdinalModel` are x'w; its thresholds are `intercept`.
+
         Args:
             X: (samples, p) array or scipy sparse matrix, in original units.
 
@@ -127,7 +129,8 @@ class Path:
         # Padding points at features that need not be among them.
         idx: Any = np.where(self.features.mask, np.searchsorted(used, self.features.idx), 0)
         columns = _dense(Support(idx, self.features.mask), self.coefficients, max(used.size, 1))[:, : used.size]
-        return np.asarray(X[:, used] @ columns.T).T + self.intercept[:, None]
+        eta = np.asarray(X[:, used] @ columns.T).T
+        return eta if self.intercept.ndim > 1 else eta + self.intercept[:, None]
 
 
 def solve_path(
@@ -153,7 +156,8 @@ def solve_path(
     the samples).
 
     Args:
-        objective: for example `LinearModel(X, y)`, `MultiResponse`, `CoxModel`, `Precision.from_data`; concrete arrays.
+        objective: for example `LinearModel(X, y)`, `MultiResponse`, `CoxModel`, `OrdinalModel` or
+            `Precision.from_data`; concrete arrays.
         ks: sparsity levels in any order. None: 0, 1, ... up to the least of 20, half the samples and the units.
         l2s: ridge strengths, (L,), or (L, p) with one per feature. None: the objective's own.
         l0s: prices of a nonzero coefficient, in any order.

@@ -108,7 +108,7 @@ def stability_selection(
     complementary pairs, two disjoint subsamples of one permutation, which the bounds on errors rest on.
 
     Args:
-        objective: a `LinearModel`, a `CoxModel`, or `Precision.from_data`, whose units are pairs.
+        objective: a `LinearModel`, `CoxModel`, `OrdinalModel`, or `Precision.from_data`, whose units are pairs.
         ks, threshold, checkpoint, progress, memory: as in `solve_path`; l2 is the objective's.
         solver: as in `cross_validate`.
         n_resamples: number of subsamples; even where they come as pairs.

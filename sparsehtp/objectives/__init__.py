@@ -15,5 +15,7 @@ from .finite_sum import AbstractSamples as AbstractSamples
 from .linear_model import LinearModel as LinearModel
 from .multi_response import MultiResponse as MultiResponse
 from .normal_equations import GramEquations as GramEquations
+from .ordinal import OrdinalModel as OrdinalModel
 from .precision import Precision as Precision
+from .predictor import AbstractOfPredictor as AbstractOfPredictor
 from .quadratic_form import QuadraticForm as QuadraticForm

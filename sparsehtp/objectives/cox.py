@@ -13,9 +13,10 @@ from .._types import ArrayLike, Support, host, is_concrete, replace
 from ..designs import AbstractDesign
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import Squared
-from .base import AbstractRestrictable, AbstractRestricted
+from .base import AbstractRestricted
 from .custom import HessianEquations
 from .linear_model import LinearModel
+from .predictor import AbstractOfPredictor
 from .restricted_linear_model import bounded
 from .risk_sets import PartialLikelihood, RiskSets
 
@@ -23,7 +24,7 @@ BLOCK = 64  # columns at a time, where all are passed over
 TIES = ("efron", "breslow")
 
 
-class CoxModel(AbstractRestrictable):
+class CoxModel(AbstractOfPredictor):
     """Cox's partial likelihood of times until an event, some of them censored, plus a ridge penalty.
 
         F(w) = -(1/W) sum_{i: event} s_i [eta_i - log sum_{j at risk at t_i} s_j exp(eta_j)] + (1/2) sum_j l2_j w_j^2,
@@ -90,49 +91,13 @@ class CoxModel(AbstractRestrictable):
         if is_concrete(weights) and not self.total_weight(host(weights)):
             raise ValueError("event: no row with a positive weight has an event; at least one must be seen.")
 
-    def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
-        return self._of(self.shared_model.reweighted(sample_weight, l2), sample_weight is not None)
-
-    def scorer(self, sample_weight: Float[Array, "n"] | None = None) -> Self:
-        return self._of(self.shared_model.scorer(sample_weight), sample_weight is not None)
-
     def _of(self, shared_model: LinearModel, weighted: bool) -> Self:
         if not weighted:
             return replace(self, shared_model=shared_model)
         likelihood = PartialLikelihood.weighed(self.likelihood.sets, shared_model.sample_weight)
         return replace(self, shared_model=shared_model, likelihood=likelihood)
 
-    def exactly(self) -> Self:
-        """The same model, its standardisation and the parts of its weights computed in their present dtype."""
-        return self._of(self.shared_model.exactly(), True)
-
     # --- shape and units ---------------------------------------------------------------------------------------------
-    @property
-    def n_coefficients(self) -> int:
-        return self.shared_model.n_coefficients
-
-    @property
-    def dtype(self) -> Any:
-        return self.shared_model.dtype
-
-    @property
-    def ifo_per_gradient(self) -> int:
-        return self.shared_model.ifo_per_gradient
-
-    @property
-    def sparse(self) -> bool:
-        return self.shared_model.sparse
-
-    @property
-    def l2(self) -> Array:
-        """Ridge strength."""
-        return self.shared_model.l2
-
-    @property
-    def sample_weight(self) -> Array:
-        """(n,) weights."""
-        return self.shared_model.sample_weight
-
     @property
     def event(self) -> Bool[Array, "n"]:
         """(n,) True where the event was seen."""
@@ -142,50 +107,33 @@ class CoxModel(AbstractRestrictable):
     def total_weight(self, sample_weight: Any) -> Any:
         return sample_weight @ self.event.astype(sample_weight.dtype)
 
-    def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:
-        return self.shared_model.internal_scale()
-
     def to_internal(self, x: Float[Array, "p"], intercept: ArrayLike = 0.0) -> Float[Array, "p"]:
         return self.shared_model.to_internal(x)[: self.n_coefficients]
 
     def to_external(self, x: Float[Array, "p"]) -> tuple[Float[Array, "p"], Float[Array, ""]]:
-        return self.shared_model.in_design_units(self._with_intercept(x))[0], jnp.zeros((), x.dtype)
-
-    @staticmethod
-    def _with_intercept(x: Float[Array, "p"]) -> Float[Array, "q"]:
-        return jnp.append(x, jnp.zeros((), x.dtype))
-
-    def subset(self, idx: Int[Array, "m"]) -> Self:
-        return replace(self, shared_model=self.shared_model.subset(idx))
+        return self.shared_model.in_design_units(self._alone(x))[0], jnp.zeros((), x.dtype)
 
     # --- values and derivatives --------------------------------------------------------------------------------------
     def forward(self, x: Float[Array, "p"], support: Support | None = None) -> Float[Array, "n"]:
-        return self.shared_model.forward(self._with_intercept(x), support)
+        return self._predictor(x, support)
 
     def _sorted(self, rows: Float[Array, "n *m"]) -> Float[Array, "n *m"]:
         return rows[self.likelihood.sets.order]
 
-    def _pulled(self, places: Float[Array, "n"]) -> Float[Array, "p"]:
-        """Transpose of the (standardised) design times what belongs to sorted rows."""
-        return self.shared_model.transpose_product(places[self.likelihood.sets.place])[: self.n_coefficients]
-
-    def ridge(self) -> Float[Array, "p"]:
-        """l2 per entry of x."""
-        return self.shared_model.ridge()[: self.n_coefficients]
-
-    def _ridge_product(self, x: Float[Array, "p"]) -> Float[Array, "p"]:
-        return self.shared_model.ridge_product(self._with_intercept(x))[: self.n_coefficients]
+    def _unsorted(self, places: Float[Array, "n"]) -> Float[Array, "p"]:
+        """The transpose of the (standardised) design times what belongs to sorted rows."""
+        return self._pulled(places[self.likelihood.sets.place])
 
     def value_at(self, forward: Float[Array, "n"], x: Float[Array, "p"]) -> Float[Array, ""]:
         return self.likelihood.value(self._sorted(forward)) + 0.5 * dot(self._ridge_product(x), x)
 
     def grad_at(self, forward: Float[Array, "n"], x: Float[Array, "p"]) -> Float[Array, "p"]:
-        return self._pulled(self.likelihood.gradient(self._sorted(forward))[0]) + self._ridge_product(x)
+        return self._unsorted(self.likelihood.gradient(self._sorted(forward))[0]) + self._ridge_product(x)
 
     def curvature_at(
         self, forward: Float[Array, "n"], v: Float[Array, "p"], support: Support | None
     ) -> Float[Array, ""]:
-        u = self._sorted(self.shared_model.product(self._with_intercept(v), support))
+        u = self._sorted(self._product(v, support))
         return self.likelihood.curvatures(self._sorted(forward), u[:, None])[0] + jnp.sum(self.ridge() * v**2)
 
     def lipschitz(self) -> Float[Array, ""]:
@@ -195,8 +143,8 @@ class CoxModel(AbstractRestrictable):
         eta = self._sorted(self.forward(x))
 
         def product(v: Float[Array, "p"]) -> Float[Array, "p"]:
-            u = self._sorted(self.shared_model.product(self._with_intercept(v)))
-            return self._pulled(self.likelihood.hessian_product(eta, u[:, None])[:, 0]) + self.ridge() * v
+            u = self._sorted(self._product(v))
+            return self._unsorted(self.likelihood.hessian_product(eta, u[:, None])[:, 0]) + self.ridge() * v
 
         return product
 
@@ -228,7 +176,7 @@ class CoxModel(AbstractRestrictable):
     def hessian_rows(self, x: Float[Array, "p"], idx: Int[Array, "b"]) -> Float[Array, "b p"]:
         """Rows of F''(x)."""
         rows = self.likelihood.hessian_product(self._sorted(self.forward(x)), self._columns(idx))
-        return jax.vmap(self._pulled)(rows.T).at[jnp.arange(idx.shape[0]), idx].add(self.ridge()[idx])
+        return jax.vmap(self._unsorted)(rows.T).at[jnp.arange(idx.shape[0]), idx].add(self.ridge()[idx])
 
     def restrict(self, support: Support) -> "RestrictedCox":
         offset = self.shared_model.offset

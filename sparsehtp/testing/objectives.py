@@ -133,12 +133,15 @@ class _Check:
         self.support = Support(jnp.asarray(idx), jnp.arange(idx.size) < free.size + chosen.size)
         self.on = np.isin(np.arange(self.d), idx[: free.size + chosen.size])
         x, v = np.where(self.on, 0.5 * rng.standard_normal((2, self.d)), 0)
-        origin, self.x = (np.asarray(each) for each in _start(objective, x))
-        self.v = v
-        self.points = np.concatenate(
-            [self.x[None], *(self.x + side * H * np.eye(self.d) for side in (1, -1)), origin[None]]
-            + [origin + side * H * np.eye(self.d) for side in (1, -1)]
-        )
+        self.move, self.v = x, v
+        self.points = self._points(objective)
+        self.x = self.points[0]
+
+    def _points(self, objective: Any) -> np.ndarray:
+        """x, its neighbours, the origin of an objective, and that one's neighbours."""
+        origin, x = (np.asarray(each) for each in _start(objective, self.move))
+        steps = np.concatenate([np.zeros((1, self.d)), *(side * H * np.eye(self.d) for side in (1, -1))])
+        return np.concatenate([x + steps, origin + steps])
 
     def law(self, sentence: str, holds: Any, **numbers: Any) -> None:
         law(self.objective, sentence, holds, **numbers)
@@ -148,13 +151,14 @@ class _Check:
 
     def derivatives(self, objective: Any = None) -> tuple[Any, np.ndarray, np.ndarray]:
         """The laws of one objective, of this one's structure; (value, gradient, Hessian) at x."""
+        points = self.points if objective is None else self._points(objective)  # F is finite where its weights say
         objective = self.objective if objective is None else objective
-        x, v, d = self.x, self.v, self.d
+        x, v, d = points[0], self.v, self.d
         with traced(objective):
-            out = jax.tree.map(np.asarray, _facts(objective, x, v, self.support, self.points))
+            out = jax.tree.map(np.asarray, _facts(objective, x, v, self.support, points))
         values, grads = out["points"]
         value, grad = values[0], grads[0]
-        self.law("the value is finite", np.isfinite(values), value=values, x=self.points)
+        self.law("the value is finite", np.isfinite(values), value=values, x=points)
         scale = 1 + np.abs(value)
         for found in out["value"]:
             self.equal("value, value_at and value over a support agree", found, value, 1e-12, 1e-13 * scale)

@@ -1,0 +1,180 @@
+"""Sparse ordinal regression with the scikit-learn interface."""
+
+from collections.abc import Iterable
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from scipy.special import log_expit
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._types import ArrayLike
+from ..losses import AbstractLoss
+from ..objectives import OrdinalModel
+from ..solvers import AbstractSolver
+from .base import SparseLinearModel, check_offset
+from .classifier import class_totals, encode_labels
+
+
+class SparseOrdinal(ClassifierMixin, SparseLinearModel):
+    """Regression of ordered classes on the best k features, with k chosen from the data by default.
+
+        min_{w, theta} -(1/W) sum_i s_i log P(y_i | x_i) + (1/2) l2 sum_j (sd_j w_j)^2   subject to ||w||_0 <= k,
+        P(y <= c | x_i) = sigmoid(theta_c - x_i'w - o_i)
+
+    with increasing thresholds theta, one between each two neighbouring classes, the sample weights s_i, their sum W,
+    the offsets o_i and sd_j = 1 unless `standardize`. For grades, stages and answers from "never" to "always": the
+    order counts, distances between classes do not. Coefficients and thresholds are in original units.
+
+    Args:
+        k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv", "aic",
+            "bic", "ebic", "sic", candidates: as in `SparseClassifier`, with the mean held-out log-likelihood.
+        l2: ridge strength >= 0 in units of the mean loss, a number or (p,), a list of candidates, or "auto", as in
+            `SparseClassifier`.
+        solver, standardize, groups, keep, positive, bounds, cv, rule, random_state, max_iter, tol: as in
+            `SparseClassifier`.
+
+    Attributes:
+        coef_: (p,) coefficients; zero outside `support_`. A positive one makes higher classes more likely: it is the
+            logarithm of the odds ratio of y > c for a unit of the feature, the same at every c.
+        thresholds_: (classes - 1,) theta, increasing.
+        classes_: the labels in their order: sorted, or as the categories of an ordered pandas Categorical.
+        support_, k_, l2_, refit_l2_, n_iter_, path_, cv_results_, certificate_, swaps_, result_, fired_,
+        objective_value_, history_, n_features_in_, feature_names_in_: as in `SparseRegressor`.
+
+    Raises:
+        ValueError: in `fit`, for data or parameters out of range, or y with fewer than two classes; the message names
+            the argument.
+        TypeError: if the solver does not take the structure; by `prove`, as there are no proofs for this model.
+
+    Warns:
+        ConvergenceWarning: where the steps did not converge, or where without l2 the chosen features are collinear or
+            order the classes perfectly.
+
+    The choice of features is a local solution, see `certificate_`. A feature is assumed to have the same odds ratio at
+    every threshold (proportional odds). P-values computed for the chosen features as if they had been given beforehand
+    are wrong.
+
+    Source: as `OrdinalModel`.
+
+    Example:
+        >>> model = SparseOrdinal().fit(X, pd.Categorical(y, ["low", "middle", "high"], ordered=True))
+        >>> model.k_, model.predict(X_test), model.predict_proba(X_test)
+    """
+
+    classes_: Shaped[np.ndarray, "classes"]
+    coef_: Float[np.ndarray, "p"]
+    thresholds_: Float[np.ndarray, "classes-1"]
+    _default_l2 = 1e-3
+    _l2_grid = (1e-2, 1e-1, 1.0)
+
+    def __init__(
+        self,
+        k: int | str | Iterable[int] = "cv",
+        *,
+        l2: ArrayLike | str = "auto",
+        solver: AbstractSolver | str = "auto",
+        standardize: bool = True,
+        groups: ArrayLike | None = None,
+        keep: ArrayLike | None = None,
+        positive: bool = False,
+        bounds: tuple[Any, Any] | None = None,
+        cv: Any = 5,
+        rule: str = "strong-ridge",
+        random_state: Any = None,
+        max_iter: int | None = None,
+        tol: float | None = None,
+    ) -> None:
+        self.k = k
+        self.l2 = l2
+        self.solver = solver
+        self.standardize = standardize
+        self.groups = groups
+        self.keep = keep
+        self.positive = positive
+        self.bounds = bounds
+        self.cv = cv
+        self.rule = rule
+        self.random_state = random_state
+        self.max_iter = max_iter
+        self.tol = tol
+
+    one_se = None  # a deprecated parameter of the other estimators
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Choose the features and fit them.
+
+        Args:
+            X: (n, p) array, data frame or sparse matrix, float32 or float64.
+            y: (n,) labels of at least two classes, of any sortable type, or an ordered pandas Categorical.
+            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
+            offset: (n,) known part of the linear predictor. None: zero.
+            groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
+                of the constructor.) None: none.
+        """
+        kind: Any = getattr(y, "dtype", None)
+        order = list(kind.categories) if getattr(kind, "ordered", False) else []
+        X, y, weights = self._validate(X, y, sample_weight)
+        classes, code = encode_labels(y)
+        if order:
+            place = np.argsort([order.index(label) for label in classes])
+            classes, code = classes[place], np.argsort(place)[code]
+        class_totals(classes, code, weights)
+        self.classes_ = classes
+        results = self._fit(X, code, [code], weights, None, offset=check_offset(offset, X), groups=groups)
+        self.coef_, self.thresholds_ = self.coef_[0], self.intercept_[0]
+        del self.intercept_  # thresholds are one
+        self._warn_results(results)
+        return self
+
+    def _models(self, X: Any, targets: list[np.ndarray], loss: AbstractLoss | None, **options: Any) -> list[Any]:
+        return [OrdinalModel(X, targets[0], self.classes_.size, **options)]
+
+    def linear_predictor(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n"]:
+        """(n,) linear predictors x'w + o: the larger, the higher the class. Here and below `offset` (n,) is that of
+        `fit`; None: zero."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
+        eta, offset = X @ self.coef_, check_offset(offset, X)
+        return eta if offset is None else eta + offset.astype(eta.dtype)
+
+    def predict_log_proba(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
+        """(n, classes) logarithms of the probabilities."""
+        eta = self.linear_predictor(X, offset)[:, None]
+        ends = np.pad(self.thresholds_, 1, constant_values=(-np.inf, np.inf))
+        with np.errstate(divide="ignore"):  # log(sigmoid(b - eta) - sigmoid(a - eta)), no difference taken
+            width = np.log(-np.expm1(ends[:-1] - ends[1:]))
+        return log_expit(ends[1:] - eta) + log_expit(eta - ends[:-1]) + width
+
+    def predict_proba(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
+        """(n, classes) probabilities."""
+        return np.exp(self.predict_log_proba(X, offset))
+
+    def predict(self, X: ArrayLike, offset: ArrayLike | None = None) -> Shaped[np.ndarray, "n"]:
+        """(n,) predicted labels: the most probable class."""
+        place = self.predict_log_proba(X, offset).argmax(axis=1)
+        return self.classes_[place]
+
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+    ) -> float:
+        """The (weighted) share of right labels."""
+        return float(accuracy_score(y, self.predict(X, offset), sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # of classes that are in no order
+        return tags

@@ -1,0 +1,116 @@
+"""The likelihood of ordered classes under cumulative logits.
+
+With b and a the thresholds above and below the class of a row, and eta its linear predictor,
+
+    -log(sigmoid(b - eta) - sigmoid(a - eta)) = softplus(eta - b) + softplus(a - eta) - log(1 - exp(a - b)):
+
+two logistic losses, of which the first and the last class have one, and a barrier between neighbouring thresholds that
+does not depend on eta. No number is ever a difference of two that are nearly the same.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from ..linalg import dot
+
+NONE = -1e4  # the margin to a threshold that is not there: whatever comes from it is exactly zero
+NARROW = 1e-12  # narrower gaps between thresholds count as this, so that the barrier's curvature is a number
+
+
+class Curvature(NamedTuple):
+    """The Hessian over (eta, levels): diag(rows), their products, and the levels' own block."""
+
+    rows: Float[Array, "n"]
+    cross: Float[Array, "n t"]
+    inner: Float[Array, "t t"]
+
+
+class CumulativeLogits(eqx.Module):
+    """A weighted sum over rows; behind the n rows of the data every class has one at eta = 0, of weight `empty`.
+
+    Thresholds are given as levels: the first of them and the gaps to each next one. A narrow gap, of a rare class,
+    then has all its digits.
+    """
+
+    y: Int[Array, "rows"]
+    weights: Float[Array, "rows"]
+    mass: Float[Array, "c-2"]  # of the classes between two thresholds
+
+    def __init__(self, y: Int[Array, "n"], weights: Float[Array, "n"], empty: Float[Array, "c"]) -> None:
+        self.y = jnp.concatenate([y, jnp.arange(empty.shape[0], dtype=y.dtype)])
+        self.weights = jnp.concatenate([weights, empty])
+        self.mass = self._by_class(self.weights, empty.shape[0])[1:-1]
+
+    def _by_class(self, rows: Float[Array, "rows"], classes: int) -> Float[Array, "_"]:
+        return dot(rows, jax.nn.one_hot(self.y, classes, dtype=rows.dtype))
+
+    def _margins(
+        self, eta: Float[Array, "n"], levels: Float[Array, "t"]
+    ) -> tuple[Float[Array, "rows"], Float[Array, "rows"]]:
+        """How far eta is above the upper, and below the lower, threshold of the class."""
+        thresholds, none = jnp.cumsum(levels), jnp.full(1, NONE, eta.dtype)
+        eta = jnp.concatenate([eta, jnp.zeros(levels.shape[0] + 1, eta.dtype)])
+        upper, lower = jnp.concatenate([thresholds, -none]), jnp.concatenate([none, thresholds])
+        return eta - upper[self.y], lower[self.y] - eta
+
+    def _slopes(
+        self, eta: Float[Array, "n"], levels: Float[Array, "t"]
+    ) -> tuple[Float[Array, "rows"], Float[Array, "rows"], Float[Array, "t-1"]]:
+        """Weighted slopes of both logistic losses in their margins, and minus those of the barriers in the gaps."""
+        above, below = (self.weights * jax.nn.sigmoid(margin) for margin in self._margins(eta, levels))
+        return above, below, self.mass / jnp.expm1(_gaps(levels))
+
+    def value(self, eta: Float[Array, "n"], levels: Float[Array, "t"]) -> Float[Array, ""]:
+        """Infinity where the thresholds around a class with a weight do not increase."""
+        above, below = (jax.nn.softplus(margin) for margin in self._margins(eta, levels))
+        barrier = jnp.where(levels[1:] > 0, -jnp.log(-jnp.expm1(-_gaps(levels))), jnp.inf)
+        return dot(self.weights, above + below) + jnp.sum(jnp.where(self.mass > 0, self.mass * barrier, 0))
+
+    def gradient(
+        self, eta: Float[Array, "n"], levels: Float[Array, "t"]
+    ) -> tuple[Float[Array, "n"], Float[Array, "t"]]:
+        """Derivatives in eta and in the levels."""
+        above, below, push = self._slopes(eta, levels)
+        return (above - below)[: eta.shape[0]], self._from(-above, below, levels) - jnp.pad(push, (1, 0))
+
+    def terms(self, eta: Float[Array, "n"], levels: Float[Array, "t"]) -> tuple[Float[Array, "n"], Float[Array, "t"]]:
+        """Sums of the magnitudes that the gradient is a sum of."""
+        above, below, push = self._slopes(eta, levels)
+        return (above + below)[: eta.shape[0]], self._from(above, below, levels) + jnp.pad(push, (1, 0))
+
+    def _from(
+        self, above: Float[Array, "rows"], below: Float[Array, "rows"], levels: Float[Array, "t"]
+    ) -> Float[Array, "t"]:
+        """What rows give to the thresholds above and below their class, summed from every threshold upwards."""
+        classes = levels.shape[0] + 1
+        inner = self._by_class(above, classes)[:-1] + self._by_class(below, classes)[1:]
+        return jnp.cumsum(inner[::-1])[::-1]
+
+    def curvature(
+        self, eta: Float[Array, "n"], levels: Float[Array, "t"], damping: Float[Array, ""] | float = 0.0
+    ) -> Curvature:
+        """The Hessian; with `damping`, plus that multiple of one whose curvatures are the slopes."""
+        n, t = eta.shape[0], levels.shape[0]
+        (*slopes, push), margins = self._slopes(eta, levels), self._margins(eta, levels)
+        above, below = (
+            slope * (jax.nn.sigmoid(-margin) + damping) for slope, margin in zip(slopes, margins, strict=True)
+        )
+        barrier = push * (1 / -jnp.expm1(-_gaps(levels)) + damping)
+        moved = np.tri(t, dtype=eta.dtype)  # of the thresholds by the levels
+        upper, lower = (jnp.asarray(np.pad(moved, (ends, (0, 0))))[self.y] for ends in ((0, 1), (1, 0)))
+        inner = self._from(above, below, levels)  # a level moves all thresholds from its own on
+        return Curvature(
+            rows=(above + below)[:n],
+            cross=-(above[:, None] * upper + below[:, None] * lower)[:n],
+            inner=inner[np.maximum.outer(np.arange(t), np.arange(t))] + jnp.diag(jnp.pad(barrier, (1, 0))),
+        )
+
+
+def _gaps(levels: Float[Array, "t"]) -> Float[Array, "t-1"]:
+    """Gaps between neighbouring thresholds; one where there is none, from where the barrier's slope is moderate."""
+    return jnp.where(levels[1:] > 0, jnp.maximum(levels[1:], NARROW), 1)

@@ -1,0 +1,323 @@
+"""Cumulative logits: the laws, another implementation, exhaustive search, units, weights, classes without rows."""
+
+import itertools
+from typing import Any, NamedTuple
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import sparsehtp as sht
+from sparsehtp.objectives.ordinal import EMPTY
+from sparsehtp.testing import check_objective
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+N, P, K = 60, 5, 4
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((N, P)) * [1, 3, 0.5, 1, 1] + [0, 1, 2, 0, -1]
+Y = np.digitize(X @ [1, 0, 0, -1, 0] + RNG.logistic(size=N), [-1, 0, 1.5])
+L2 = np.array([0.1, 0.0, 0.5, 1.0, 0.2])
+OPTIONS = {
+    "plain": {},
+    "all": dict(
+        sample_weight=RNG.choice([0, 0.5, 1, 2], N),
+        offset=RNG.standard_normal(N),
+        l2=L2,
+        standardize=True,
+    ),
+}
+THRESHOLDS = np.array([-1.2, 0.3, 0.9])
+VALUE = jax.jit(lambda model, w, thresholds: model.value(model.to_internal(w, thresholds)))
+
+
+def formula(w, thresholds, sample_weight=None, offset=0.0, l2=0.0, standardize=False):
+    """F as documented, at coefficients and thresholds in original units."""
+    s = np.ones(N) if sample_weight is None else sample_weight
+    s = s / s.sum()
+    sd = np.sqrt(s @ (X - s @ X) ** 2) if standardize else 1.0
+    below = np.column_stack([np.zeros(N), expit(thresholds - (X @ w + offset)[:, None]), np.ones(N)])
+    probability = np.diff(below, axis=1)[np.arange(N), Y]
+    return -s @ np.log(probability) + 0.5 * np.sum(l2 * (w * sd) ** 2)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_value_is_the_documented_formula(options):
+    model = sht.OrdinalModel(X, Y, **OPTIONS[options])
+    for w in np.random.default_rng(1).standard_normal((3, P)) * 0.5:
+        expected = formula(w, THRESHOLDS, **OPTIONS[options])
+        np.testing.assert_allclose(VALUE(model, w, THRESHOLDS), expected, rtol=1e-12)
+        assert VALUE(model, w, THRESHOLDS[[0, 2, 1]]) == np.inf
+        back, thresholds = model.to_external(model.to_internal(w, THRESHOLDS))
+        np.testing.assert_allclose(back, w, rtol=1e-12)
+        np.testing.assert_allclose(thresholds, THRESHOLDS, atol=1e-12)
+
+
+def test_laws():
+    check_objective(model(**OPTIONS["all"]))
+
+
+def model(X=X, y=Y, n_classes=None, l2=0.1, offset=0.0, **options):
+    """All options of one structure, so that all share the program below."""
+    offset = np.broadcast_to(offset, len(y)).astype(X.dtype)
+    return sht.OrdinalModel(X, y, n_classes, l2=np.asarray(l2, X.dtype), offset=offset, **options)
+
+
+class Fit(NamedTuple):
+    """Coefficients, thresholds, value, and whether that is the minimum."""
+
+    w: Any
+    thresholds: Any
+    value: Any
+    solved: Any
+
+
+@jax.jit
+def fit(model, idx=np.arange(P)):  # noqa: B008
+    """The fit on the features idx."""
+    free = P + jnp.arange(model.n_free)
+    support = sht.Support(jnp.append(free, idx), jnp.ones(free.size + idx.size, bool))
+    part = model.restrict(support)
+    found = part.minimise(jnp.zeros(free.size + idx.size, model.dtype))
+    x = jnp.zeros(P + free.size, model.dtype).at[support.idx].set(found.z)
+    return Fit(*model.to_external(x), part.value(found.z), found.solved & ~found.singular)
+
+
+def check_same(found, expected, tol=1e-10, name=""):
+    assert found.solved and expected.solved
+    for a, b in zip(found[:3], expected[:3], strict=True):
+        np.testing.assert_allclose(a, b, rtol=tol, atol=tol, err_msg=name)
+
+
+def test_sparse_and_dense_designs_agree():
+    sparse = sht.OrdinalModel(cases.DESIGNS["csr"](X), Y, l2=0.1, standardize=True, offset=np.zeros(N))
+    check_same(fit(sparse), fit(model(standardize=True)))
+
+
+# --- other implementations -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("offset", [0.0, OPTIONS["all"]["offset"]], ids=["plain", "offset"])
+def test_coefficients_are_those_of_statsmodels(offset):
+    ordinal_model = pytest.importorskip("statsmodels.miscmodels.ordinal_model")
+    for columns in ([0, 2, 4], [1, 3, 4], [0, 1, 3]):
+        other = ordinal_model.OrderedModel(Y, X[:, columns], offset=np.broadcast_to(offset, N), distr="logit")
+        found = fit(model(l2=0.0, offset=offset), np.array(columns))
+        levels = np.append(found.thresholds[:1], np.log(np.diff(found.thresholds)))
+        start = np.append(found.w[np.array(columns)], levels)  # a maximum of theirs, or they move on
+        params = np.asarray(other.fit(start_params=start, method="newton", disp=False, tol=1e-12).params)
+        np.testing.assert_allclose(found.w[np.array(columns)], params[:3], atol=1e-5)
+        np.testing.assert_allclose(found.thresholds, other.transform_threshold_params(params)[1:-1], atol=1e-5)
+
+
+def test_two_classes_are_logistic_regression():
+    y = (Y > 1).astype(int)
+    options = {**OPTIONS["all"], "l2": 0.1}
+    logistic = sht.LinearModel(X, 2.0 * y - 1, sht.Logistic(), fit_intercept=True, **options)
+    found, other = fit(model(y=y, **options)), fit(logistic)
+    np.testing.assert_allclose(found.w, other.w, atol=1e-9)
+    np.testing.assert_allclose(found.thresholds, [-other.thresholds], atol=1e-9)
+    np.testing.assert_allclose(found.value, other.value, rtol=1e-12)
+
+
+# --- laws of the model -----------------------------------------------------------------------------------------------
+def test_thresholds_start_at_the_minimiser_of_the_null_model():
+    weights = OPTIONS["all"]["sample_weight"]
+    origin, (_, grad) = jax.jit(lambda m: (m.to_external(m.origin())[1], m.value_and_grad(m.origin())))(
+        model(sample_weight=weights)
+    )
+    np.testing.assert_allclose(grad[P:], 0, atol=1e-12)
+    share = np.array([weights[c >= Y].sum() for c in range(K - 1)]) / weights.sum()
+    np.testing.assert_allclose(origin, np.log(share / (1 - share)), rtol=1e-12)
+
+
+def test_weights_are_repeated_rows():
+    times = np.bincount(np.random.default_rng(2).integers(0, N, N), minlength=N)
+    rows = np.repeat(np.arange(N), times)
+    weighted = model(sample_weight=times, standardize=True)
+    check_same(fit(weighted), fit(model(X[rows], Y[rows], standardize=True)))
+
+
+def test_rows_without_weight_count_for_nothing():
+    some = np.random.default_rng(3).random(N) < 0.7
+    expected = fit(model(X[some], Y[some], standardize=True))
+    wild = np.where(some[:, None], X, 1e200)
+    check_same(fit(model(standardize=True).reweighted(some.astype(float))), expected)
+    check_same(fit(model(wild, sample_weight=some, standardize=True)), expected)
+
+
+def test_invariances():
+    """The order of rows changes nothing; reversed classes turn all signs; shifts go into the thresholds."""
+    order = np.random.default_rng(4).permutation(N)
+    first = fit(model())
+    check_same(fit(model(X[order], Y[order])), first)
+    turned = fit(model(y=K - 1 - Y))
+    check_same(turned._replace(w=-turned.w, thresholds=-turned.thresholds[::-1]), first)
+    check_same(fit(model(offset=1e3)), first._replace(thresholds=first.thresholds + 1e3))
+    check_same(fit(model(X + 1e6)), first._replace(thresholds=first.thresholds + 1e6 * first.w.sum()), 1e-7)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("gone", [[0], [1], [2], [3], [1, 2], [0, 1], [0, 3]])
+def test_a_class_without_weight_stays_finite(gone, dtype):
+    """Its fit is that of the other classes alone, but for its small share; its own probability is about that."""
+    weights = (~np.isin(Y, gone)).astype(float)
+    left = np.setdiff1d(np.arange(K), gone)
+    found = fit(model(X.astype(dtype)).reweighted(weights.astype(dtype)))
+    y = np.minimum(np.searchsorted(left, Y), left.size - 1)
+    expected = fit(model(y=y, sample_weight=weights))
+    assert found.solved and expected.solved
+    np.testing.assert_allclose(found.w, expected.w, atol=2e-3)
+    gaps = np.diff(found.thresholds)
+    assert np.isfinite(found.thresholds).all() and (gaps > 0).all()
+    shares = np.diff(expit(found.thresholds), prepend=0, append=1)[gone]
+    assert (shares > EMPTY / 10).all() and (shares < EMPTY * 100).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_rare_class_between_two_has_its_digits(dtype):
+    """One row of 10^6 among two classes: the narrow gap of the thresholds is found as in exact arithmetic."""
+    weights = np.array([5e5, 1, 5e5])
+    thin = sht.OrdinalModel(np.zeros((3, P), dtype), np.arange(3), sample_weight=weights, offset=np.zeros(3))
+    found = fit(thin)
+    assert found.solved
+    np.testing.assert_allclose(np.diff(found.thresholds), 4e-6, rtol=0.05)
+    entropy = -(weights / weights.sum()) @ np.log(weights / weights.sum())
+    np.testing.assert_allclose(found.value, entropy, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_extreme_predictors_give_numbers(dtype):
+    evaluate = jax.jit(lambda model, x: (*model.value_and_grad(x), model.normal_equations(x).diagonal))
+    whole = model(X.astype(dtype))
+    for size in (1e2, 1e5, 1e30):
+        for gap in (1e-30, 1.0, 1e30, -1.0):
+            w, thresholds = np.full(P, size, dtype), np.array([-gap, 0, gap], dtype)
+            value, grad, curvature = evaluate(whole, whole.to_internal(w, thresholds))
+            assert np.isinf(value) if gap < 0 else not np.isnan(value), (size, gap)
+            assert not np.isnan(grad).any() and not np.isnan(curvature).any(), (size, gap)
+
+
+@pytest.mark.slow
+def test_a_start_of_crossed_thresholds():
+    """A start where F is infinite is moved, and ends where every other does."""
+    expected = fit(model())
+    for solver in (sht.HTP(), sht.IHT()):
+        start = sht.solve(model(), sht.Sparsity(P), solver)._replace(intercept=np.array([3.0, 1.0, 1.0]))
+        found = sht.solve(model(), sht.Sparsity(P), solver, x0=start)
+        np.testing.assert_allclose(found.x, expected.w, atol=1e-4)
+
+
+def test_derivatives_of_a_solution():
+    """Those of `solve` in the weights, l2, features and offset, against fits at moved values."""
+    rng = np.random.default_rng(6)
+    where = {"sample_weight": rng.uniform(0.5, 2, N), "l2": np.float64(0.1), "X": X, "offset": np.zeros(N)}
+
+    @jax.jit
+    def at(values):
+        model = sht.OrdinalModel(values["X"], Y, **{k: v for k, v in values.items() if k != "X"})
+        solution = sht.solve(model, sht.Sparsity(2), sht.HTP())
+        return jnp.concatenate([solution.x, solution.intercept, solution.value[None]])
+
+    direction = {name: rng.standard_normal(np.shape(value)) for name, value in where.items()}
+    move = lambda h: {name: where[name] + h * direction[name] for name in where}  # noqa: E731
+    first, found = jax.jvp(at, (jax.tree.map(jnp.asarray, where),), (jax.tree.map(jnp.asarray, direction),))
+    h = 1e-5
+    expected = (np.asarray(at(move(h))) - np.asarray(at(move(-h)))) / (2 * h)
+    assert np.count_nonzero(first[:P]) == 2
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+# --- choosing --------------------------------------------------------------------------------------------------------
+def drawn(n, p, w, seed, noise=1.0):
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_normal((n, p)) + rng.standard_normal((n, 1))
+    eta = Z[:, : len(w)] @ w + noise * rng.logistic(size=n)
+    return Z, np.digitize(eta, np.quantile(eta, [0.2, 0.5, 0.8]))
+
+
+def test_search_finds_the_best_subset():
+    """Against all supports of ten drawn problems, noisy enough for greedy searches to miss some."""
+    supports = np.array(list(itertools.combinations(range(7), 3)))
+
+    @jax.jit
+    def least(model):
+        def value(idx):
+            entries = sht.Support(jnp.append(7 + jnp.arange(K - 1), idx), jnp.ones(K + 2, bool))
+            part = model.restrict(entries)
+            return part.value(part.minimise(jnp.zeros(K + 2)).z)
+
+        return jax.vmap(value)(supports).min()
+
+    for seed in range(10):
+        model = sht.OrdinalModel(*drawn(40, 7, [0.7, -0.7, 0.7], seed), l2=1e-3)
+        np.testing.assert_allclose(sht.solve(model, sht.Sparsity(3)).value, least(model), rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_forward_and_backward_steps():
+    model = sht.OrdinalModel(*drawn(80, 8, [1.5, -1.5], 0), l2=1e-3)
+    best = sht.solve(model, sht.Sparsity(2))
+    for solver in (sht.FoBa(), sht.ForwardSelection(), sht.ForwardSelection("omp")):
+        np.testing.assert_allclose(sht.solve(model, sht.Sparsity(2), solver).value, best.value, rtol=1e-9)
+    certificate = sht.certificate(model, sht.Sparsity(2), best)
+    assert certificate.swap_gain == 0 and certificate.stationary
+    stable = sht.stability_selection(model, [2], n_resamples=10)
+    np.testing.assert_array_equal(np.flatnonzero(stable.selected()[0]), [0, 1])
+
+
+def test_path_folds_and_criteria():
+    Z, y = drawn(120, 8, [2, -2], 1)
+    model = sht.OrdinalModel(Z, y, l2=1e-3, standardize=True)
+    halves = [(np.arange(60), np.arange(60, 120)), (np.arange(60, 120), np.arange(60))]
+    cv = sht.cross_validate(model, range(4), folds=halves, solver=sht.HTP())
+    path = cv.path
+    assert path.ks[sht.information_criterion(path, "bic").best] == 2
+    assert path.intercept.shape == (4, K - 1) and path.total_weight == 120
+    np.testing.assert_allclose(path.predict(Z[:3])[2], Z[:3] @ path.x[2], rtol=1e-12)
+    for fold, (train, test) in enumerate(halves):
+        part = sht.OrdinalModel(Z[train], y[train], l2=1e-3, standardize=True)
+        fitted = sht.solve(part, sht.Sparsity(2), sht.HTP())
+        alone = sht.OrdinalModel(Z[test], y[test])
+        np.testing.assert_allclose(cv.scores[fold, 2], VALUE(alone, fitted.x, fitted.intercept), rtol=1e-6)
+
+
+def test_integer_folds_keep_the_classes_shares():
+    y = np.random.default_rng(0).permutation(np.repeat(np.arange(3), [45, 9, 6]))
+    cv = sht.cross_validate(sht.OrdinalModel(X, y), [0], folds=3, solver=sht.HTP())
+    assert np.ptp(cv.scores) < 1e-9  # every fold has the same shares, so the null model scores the same
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+BAD = {
+    "y: needs shape": dict(y=Y[:-1]),
+    "y: needs classes numbered": dict(y=Y + 0.5),
+    "y: needs classes numbered 0, 1 and so on up to 2": dict(n_classes=3),
+    "y: needs two classes": dict(y=np.where(Y == 1, 0, Y)),
+    "n_classes: must be at least 2": dict(y=np.zeros(N), n_classes=1),
+    "sample_weight: must be": dict(sample_weight=-np.ones(N)),
+}
+
+
+@pytest.mark.parametrize("sentence", BAD)
+def test_errors_name_the_argument(sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}") as error:
+        sht.OrdinalModel(**{"X": X, "y": Y, **BAD[sentence]})
+    assert str(error.value).count(". ") == 0
+
+
+def test_traced_classes_need_their_number():
+    value = jax.jit(lambda y: sht.OrdinalModel(X, y, K).value(jnp.zeros(P + K - 1)))
+    model = sht.OrdinalModel(X, Y)
+    np.testing.assert_allclose(value(Y), model.value(model.origin()), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"^n_classes: must be given"):
+        jax.jit(lambda y: sht.OrdinalModel(X, y).value(jnp.zeros(P + K - 1)))(Y)
+
+
+def test_what_folds_cannot_do():
+    model = sht.OrdinalModel(X, Y)
+    with pytest.raises(ValueError, match="scoring: must be"):
+        sht.cross_validate(model, [0, 1], scoring="error")
+    with pytest.raises(ValueError, match="trains on one class only"):
+        sht.cross_validate(model, [0], folds=[(np.flatnonzero(Y == 0), np.flatnonzero(Y > 0))])
