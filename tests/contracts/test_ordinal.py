@@ -267,6 +267,7 @@ def test_forward_and_backward_steps():
     np.testing.assert_array_equal(np.flatnonzero(stable.selected()[0]), [0, 1])
 
 
+@pytest.mark.slow
 def test_path_folds_and_criteria():
     Z, y = drawn(120, 8, [2, -2], 1)
     model = sht.OrdinalModel(Z, y, l2=1e-3, standardize=True)
@@ -283,6 +284,7 @@ def test_path_folds_and_criteria():
         np.testing.assert_allclose(cv.scores[fold, 2], VALUE(alone, fitted.x, fitted.intercept), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_integer_folds_keep_the_classes_shares():
     y = np.random.default_rng(0).permutation(np.repeat(np.arange(3), [45, 9, 6]))
     cv = sht.cross_validate(sht.OrdinalModel(X, y), [0], folds=3, solver=sht.HTP())

@@ -81,12 +81,14 @@ def test_weights_offset_and_rows_that_do_not_count(fitted):
     assert moved.score(X, Y, offset=np.full(N, 2.0)) == fitted.score(X, Y)
 
 
+@pytest.mark.slow
 def test_single_precision_stays(fitted):
     model = make().fit(X.astype(np.float32), Y)
     assert model.coef_.dtype == model.thresholds_.dtype == model.predict_proba(X.astype(np.float32)).dtype == np.float32
     np.testing.assert_allclose(model.coef_, fitted.coef_, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_k_is_chosen_on_folds():
     model = sht.SparseOrdinal("cv", solver="htp", rule="one_se").fit(X, Y)
     assert model.k_ == 2 and set(np.flatnonzero(model.support_)) == {2, 5}
