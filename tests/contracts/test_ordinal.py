@@ -98,7 +98,9 @@ def test_sparse_and_dense_designs_agree():
 
 
 # --- other implementations -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("offset", [0.0, OPTIONS["all"]["offset"]], ids=["plain", "offset"])
+@pytest.mark.parametrize(
+    "offset", [0.0, pytest.param(OPTIONS["all"]["offset"], marks=pytest.mark.slow)], ids=["plain", "offset"]
+)
 def test_coefficients_are_those_of_statsmodels(offset):
     ordinal_model = pytest.importorskip("statsmodels.miscmodels.ordinal_model")
     for columns in ([0, 2, 4], [1, 3, 4], [0, 1, 3]):
