@@ -17,7 +17,7 @@ from ..linalg import any_lane, top_k
 from ..linalg.tableau import Tableau, empty_tableau, swap_gains
 from ..objectives import AbstractRefittable, AbstractRestrictable, GramEquations, gather
 from ..objectives.base import DENSE_HESSIAN_LIMIT
-from ..thresholds.base import SWAPPED
+from ..thresholds.base import BOUNDED, SWAPPED
 from . import unit_search
 from .base import AbstractPathSolver, Trail, report, where
 from .pivot_search import KEPT, Goal, no_move, settle, swap_noise
@@ -159,7 +159,7 @@ class BestSubset(AbstractPathSolver):
 
     @staticmethod
     def _most(threshold: Any) -> int:
-        return BOUNDED_LIMIT if threshold.structure == "bounded entries" else DENSE_HESSIAN_LIMIT
+        return BOUNDED_LIMIT if threshold.structure in BOUNDED else DENSE_HESSIAN_LIMIT
 
     @classmethod
     def holds(cls, objective: Any, threshold: Any) -> bool:
