@@ -6,13 +6,10 @@ positive, so that its own bound is out of the way of a small move, and the other
 1982, section 4).
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
-
-ROUNDINGS = 8  # of the total, by which the spare coordinate may be negative
 
 
 class Everywhere:
@@ -38,23 +35,16 @@ class Everywhere:
         """The move of all coefficients that a move of these coordinates is."""
         return direction
 
-    def completed(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        """All coefficients at the point with these coordinates."""
+    def completed(self, z: Float[Array, "m"], whole: Float[Array, "m"]) -> Float[Array, "m"]:
+        """All coefficients at the point with these coordinates, which are those of `whole` within their bounds."""
         return z
-
-    def checked(self, value: Float[Array, ""], z: Float[Array, "m"]) -> Float[Array, ""]:
-        """A value at z; infinity where what follows from the coordinates is out of its bounds."""
-        return value
-
-    def first(self, z: Float[Array, "m"], direction: Float[Array, "m"], at: Callable[[Array], Array]) -> Array:
-        """The part of a step to begin with; `at` tells where a part leads."""
-        return jnp.ones((), z.dtype)
 
 
 class Chart(Everywhere):
     """The coordinates of a plane around a point."""
 
     def __init__(self, plane: "Plane", z: Float[Array, "m"]) -> None:
+        self.plane = plane
         self.index = jnp.argmax(plane.normal * z)
         own = plane.normal[self.index]
         size = jnp.where(own > 0, own, 1)  # no coefficient of the support is on the plane
@@ -78,20 +68,9 @@ class Chart(Everywhere):
     def move(self, direction: Float[Array, "m"]) -> Float[Array, "m"]:
         return jnp.where(self.spare, -jnp.vdot(jnp.where(self.spare, 0, self.share), direction), direction)
 
-    def completed(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        return jnp.where(self.spare, self.total - jnp.vdot(jnp.where(self.spare, 0, self.share), z), z)
-
-    def _inside(self, z: Float[Array, "m"]) -> Bool[Array, ""]:
-        return z[self.index] >= -ROUNDINGS * jnp.finfo(z.dtype).eps * self.total
-
-    def checked(self, value: Float[Array, ""], z: Float[Array, "m"]) -> Float[Array, ""]:
-        return jnp.where(self._inside(z), value, jnp.inf)
-
-    def first(self, z: Float[Array, "m"], direction: Float[Array, "m"], at: Callable[[Array], Array]) -> Array:
-        one = super().first(z, direction, at)
-        rising = jnp.vdot(jnp.where(self.spare, 0, self.share), jnp.maximum(direction, 0))
-        inside = self._inside(at(one)) | (rising <= 0)
-        return jnp.where(inside, one, z[self.index] / jnp.where(inside, one, rising))
+    def completed(self, z: Float[Array, "m"], whole: Float[Array, "m"]) -> Float[Array, "m"]:
+        new = jnp.where(self.spare, self.total - jnp.vdot(jnp.where(self.spare, 0, self.share), z), z)
+        return jnp.where(new[self.index] >= 0, new, self.plane.nearest(whole))
 
 
 class Plane(NamedTuple):

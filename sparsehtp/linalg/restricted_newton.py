@@ -122,17 +122,15 @@ def newton(
         slope: Float[Array, "m"],
         direction: Float[Array, "m"],
     ) -> tuple[Array, Array, Array, Array]:
-        def at(alpha: Float[Array, ""]) -> Float[Array, "m"]:
-            return chart.completed(jnp.clip(z + alpha * direction, lower, upper))
-
         def trial(alpha: Float[Array, ""]) -> tuple[Float[Array, "m"], Float[Array, ""]]:
-            new = at(alpha)
-            return new, chart.checked(problem.value(new), new)
+            moved = z + alpha * direction
+            new = chart.completed(jnp.clip(moved, lower, upper), moved)
+            return new, problem.value(new)
 
         def refused(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
             _, new, new_value, tries = carry
             # The slack of a few ulp lets the last steps pass, where the decrease is below the rounding of the value.
-            bound = value + 1e-4 * jnp.vdot(slope, new - z) + 8 * eps * jnp.abs(value)
+            bound = value + 1e-4 * jnp.minimum(jnp.vdot(slope, new - z), 0) + 8 * eps * jnp.abs(value)
             return ~(new_value <= bound) & (tries < MAX_HALVINGS)
 
         def halve(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
@@ -140,8 +138,8 @@ def newton(
             alpha = alpha / 2
             return alpha, *trial(alpha), tries + 1
 
-        first = chart.first(z, direction, at)
-        _, new, new_value, tries = lax.while_loop(refused, halve, (first, *trial(first), jnp.int32(0)))
+        one = jnp.ones((), dtype)
+        _, new, new_value, tries = lax.while_loop(refused, halve, (one, *trial(one), jnp.int32(0)))
         ok = new_value <= value + 8 * eps * jnp.abs(value)
         return jnp.where(ok, new, z), jnp.where(ok, new_value, value), tries == 0, ok
 
