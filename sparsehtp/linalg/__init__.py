@@ -3,7 +3,7 @@
 from .bisection import bisect as bisect
 from .box import WHOLE as WHOLE
 from .box import Box as Box
-from .box import Chart as Chart
+from .box import Everywhere as Everywhere
 from .box import Plane as Plane
 from .draws import mixed as mixed
 from .draws import uniform as uniform

@@ -27,16 +27,20 @@ class Everywhere:
         """Sums of the magnitudes of what the slope's entries are sums of, from those of the gradient's."""
         return terms
 
-    def curvature(self, hessian: Float[Array, "m m"]) -> Float[Array, "m m"]:
-        """The Hessian in these coordinates."""
+    def curvature(self, hessian: Float[Array, "m m"], slope: Float[Array, "m"]) -> Float[Array, "m m"]:
+        """The Hessian in these coordinates, and on a plane the least curvature along which a step there is finite."""
         return hessian
 
     def move(self, direction: Float[Array, "m"]) -> Float[Array, "m"]:
         """The move of all coefficients that a move of these coordinates is."""
         return direction
 
+    def filled(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        """All coefficients at the point with these coordinates."""
+        return z
+
     def completed(self, z: Float[Array, "m"], whole: Float[Array, "m"]) -> Float[Array, "m"]:
-        """All coefficients at the point with these coordinates, which are those of `whole` within their bounds."""
+        """The same; the nearest point of the set to `whole` where what follows from them is out of its bounds."""
         return z
 
 
@@ -61,15 +65,24 @@ class Chart(Everywhere):
     def terms(self, terms: Float[Array, "m"]) -> Float[Array, "m"]:
         return jnp.where(self.share > 0, terms + self.share * terms[self.index], terms)  # terms may be infinite
 
-    def curvature(self, hessian: Float[Array, "m m"]) -> Float[Array, "m m"]:
+    def curvature(self, hessian: Float[Array, "m m"], slope: Float[Array, "m"]) -> Float[Array, "m m"]:
         half = hessian - hessian[:, self.index, None] * self.share
-        return half - self.share[:, None] * half[self.index]
+        least = jnp.finfo(slope.dtype).eps * jnp.max(jnp.abs(slope)) / self.total  # a linear F has a minimum too
+        on_plane = jnp.where(self.share > 0, least, 0)
+        return half - self.share[:, None] * half[self.index] + jnp.diag(on_plane)
 
     def move(self, direction: Float[Array, "m"]) -> Float[Array, "m"]:
         return jnp.where(self.spare, -jnp.vdot(jnp.where(self.spare, 0, self.share), direction), direction)
 
+    def filled(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        """All coefficients at the point with these coordinates."""
+        return z
+
+    def filled(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        return jnp.where(self.spare, self.total - jnp.vdot(jnp.where(self.spare, 0, self.share), z), z)
+
     def completed(self, z: Float[Array, "m"], whole: Float[Array, "m"]) -> Float[Array, "m"]:
-        new = jnp.where(self.spare, self.total - jnp.vdot(jnp.where(self.spare, 0, self.share), z), z)
+        new = self.filled(z)
         return jnp.where(new[self.index] >= 0, new, self.plane.nearest(whole))
 
 
@@ -78,10 +91,6 @@ class Plane(NamedTuple):
 
     normal: Float[Array, "m"]
     total: Float[Array, ""]
-
-    def around(self, z: Float[Array, "m"]) -> Chart:
-        """Coordinates around a point of the plane with z >= 0."""
-        return Chart(self, z)
 
     def multiplier(self, z: Float[Array, "m"], grad: Float[Array, "m"]) -> Float[Array, ""]:
         """The part of the normal that a gradient holds, averaged over the coefficients at work: all of the gradient on
@@ -119,6 +128,15 @@ class Box(NamedTuple):
     def whole(self) -> bool:
         """True if there are none at all."""
         return self.lower is None and self.upper is None and self.plane is None
+
+    def around(self, z: Float[Array, "m"]) -> Everywhere:
+        """Coordinates around a point of the box."""
+        return Everywhere() if self.plane is None else Chart(self.plane, z)
+
+    def nearest(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        """The nearest point; on a plane the bounds are those of z >= 0."""
+        z = z if self.whole else jnp.clip(z, self.lower, self.upper)
+        return z if self.plane is None else self.plane.nearest(z)
 
 
 WHOLE = Box()

@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from .._tolerances import tolerance
-from .box import WHOLE, Box, Chart, Everywhere
+from .box import WHOLE, Box, Everywhere
 from .masked_cholesky import masked_factor
 
 MAX_NEWTON_STEPS = 60
@@ -106,14 +106,6 @@ def newton(
     flat = tolerance("level", dtype)
     lower = jnp.full_like(z0, -jnp.inf) if box.lower is None else box.lower
     upper = jnp.full_like(z0, jnp.inf) if box.upper is None else box.upper
-    plane = None if box.plane is None else box.plane._replace(normal=jnp.where(problem.mask, box.plane.normal, 0))
-
-    def around(z: Float[Array, "m"]) -> Everywhere:
-        return Everywhere() if plane is None else Chart(plane, z)
-
-    def moved_in(z: Float[Array, "m"]) -> Float[Array, "m"]:
-        z = jnp.clip(z, lower, upper)
-        return z if plane is None else plane.nearest(z)
 
     def search(
         chart: Everywhere,
@@ -147,14 +139,14 @@ def newton(
         return mask & ~((z <= lower) & (slope > 0)) & ~((z >= upper) & (slope < 0))
 
     def level(z: Float[Array, "m"], grad: Float[Array, "m"], mask: Bool[Array, "m"]) -> Bool[Array, ""]:
-        chart = around(z)
+        chart = box.around(z)
         slope = chart.slope(grad)
         return jnp.all(~free(z, slope, mask) | (jnp.abs(slope) <= flat * chart.terms(problem.grad_terms(z))))
 
     def body(mask: Array, c: _Newton) -> _Newton:
-        chart = around(c.z)
+        chart = box.around(c.z)
         slope = chart.slope(c.grad)
-        system = masked_factor(chart.curvature(problem.hess(c.z, c.damping)), chart.own(free(c.z, slope, mask)))
+        system = masked_factor(chart.curvature(problem.hess(c.z, c.damping), slope), chart.own(free(c.z, slope, mask)))
         direction = chart.move(system.solve(-slope))
         decrement = -jnp.vdot(slope, direction)
         z, value, whole, ok = search(chart, c.z, c.value, slope, direction)
@@ -172,7 +164,7 @@ def newton(
         return _Newton(z, value, grad, damping, c.step + 1, system.singular, done | stuck)
 
     limit = MAX_NEWTON_STEPS if max_steps is None else max_steps
-    zero, false = moved_in(jnp.zeros_like(z0)), jnp.zeros((), bool)
+    zero, false = box.nearest(jnp.zeros_like(z0)), jnp.zeros((), bool)
     intercept = jnp.zeros(z0.shape, bool) if problem.intercept is None else problem.intercept & problem.mask
 
     def attempt(a: _Attempt) -> _Attempt:
@@ -189,7 +181,7 @@ def newton(
         hopeful = ~alone | better | (far & ~a.solved)
         return best._replace(null=jnp.where(alone, out.z, a.null), number=jnp.where(hopeful, a.number + 1, ATTEMPTS))
 
-    start, value = lower_start(problem, moved_in(z0), zero)
+    start, value = lower_start(problem, box.nearest(z0), zero)
     far = jnp.any(start != zero)
     # Far out rounding may hide every descent, and so may collinear columns beside the intercept.
     out = lax.while_loop(
@@ -199,9 +191,10 @@ def newton(
     )
     singular = out.singular
     if problem.kinked:  # the curvature that there is by chance does not tell
-        chart = around(out.z)
-        own = chart.own(free(out.z, chart.slope(problem.grad(out.z)), problem.mask))
-        singular = masked_factor(chart.curvature(problem.hess(out.z, 1.0)), own).singular
+        chart = box.around(out.z)
+        slope = chart.slope(problem.grad(out.z))
+        own = chart.own(free(out.z, slope, problem.mask))
+        singular = masked_factor(chart.curvature(problem.hess(out.z, 1.0), slope), own).singular
     return Refit(out.z, singular, out.solved)
 
 
