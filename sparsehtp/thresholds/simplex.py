@@ -77,7 +77,7 @@ class Simplex(AbstractSparsity):
 
     def _plane(self, entries: Support, dtype: Any) -> Plane:
         held = entries.mask & (entries.idx < self._first_free(entries))
-        normal = 1 if self.normal is None else self.normal[jnp.minimum(entries.idx, self.normal.shape[0] - 1)]
+        normal = 1 if self.normal is None else jnp.asarray(self.normal)[jnp.minimum(entries.idx, self.normal.size - 1)]
         return Plane(jnp.where(held, normal, 0).astype(dtype), self.total.astype(dtype))
 
     def free_gradient(self, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Float[Array, "d"]:
