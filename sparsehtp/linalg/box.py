@@ -75,10 +75,6 @@ class Chart(Everywhere):
         return jnp.where(self.spare, -jnp.vdot(jnp.where(self.spare, 0, self.share), direction), direction)
 
     def filled(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        """All coefficients at the point with these coordinates."""
-        return z
-
-    def filled(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return jnp.where(self.spare, self.total - jnp.vdot(jnp.where(self.spare, 0, self.share), z), z)
 
     def completed(self, z: Float[Array, "m"], whole: Float[Array, "m"]) -> Float[Array, "m"]:

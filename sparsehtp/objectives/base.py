@@ -238,7 +238,7 @@ class AbstractRestricted(eqx.Module):
             return minimise(self, z0, box, max_steps)
         if not box.whole:
             raise ValueError(
-                f"lower, upper, total: bounds are limited to supports of {DENSE_HESSIAN_LIMIT} coefficients; lower k_max."
+                f"k_max: bounds and sums are limited to supports of {DENSE_HESSIAN_LIMIT} coefficients; lower k_max."
             )
         return truncated_newton(self, z0, max_steps)
 

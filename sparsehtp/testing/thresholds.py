@@ -386,9 +386,14 @@ class _Check:
         self.law("ties take the lower index", ~(passed & tied & lower).any((-1, -2)), scores=scores, chosen=chosen)
         if bound.k_max is not None and self.ks.size > 2:
             tight = replace(bound, k_max=1)
-            few, expected = self.run(self.z, np.ones(len(self.z), int), bound=tight)["x"], out["x"][:, self.ks == 1][:, 0]
+            few, expected = (
+                self.run(self.z, np.ones(len(self.z), int), bound=tight)["x"],
+                out["x"][:, self.ks == 1][:, 0],
+            )
             room = self.room * np.linalg.norm(self.z, axis=1)[:, None] if self.on_plane else 0
-            self.law("the result does not depend on k_max", np.abs(few - expected) <= room, found=few, expected=expected)
+            self.law(
+                "the result does not depend on k_max", np.abs(few - expected) <= room, found=few, expected=expected
+            )
 
     def tangents(self) -> None:
         once, twice = self.out["tangent"], self.out["twice"]

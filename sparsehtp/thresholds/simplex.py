@@ -36,7 +36,7 @@ class Simplex(AbstractSparsity):
     Source: Kyrillidis, Becker, Cevher and Koch (2013).
     """
 
-    total: Float[Array, ""]
+    total: Float[ArrayLike, ""]
     normal: Float[Array, "p"] | None  # of the sum, in the solver's units; None: ones
 
     structure = "simplex"

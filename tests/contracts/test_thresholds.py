@@ -43,7 +43,9 @@ def nearest_of_sum(z, k, total, keep=()):
     for chosen in itertools.combinations(sorted({*EACH} - {*keep}), k):
         some = np.array([*chosen, *keep])
         # The sum falls with theta, by pieces between the entries.
-        theta = brentq(lambda t, u=z[some]: np.maximum(u - t, 0).sum() - total, z[some].min() - 2 * total, z[some].max())
+        theta = brentq(
+            lambda t, u=z[some]: np.maximum(u - t, 0).sum() - total, z[some].min() - 2 * total, z[some].max()
+        )
         x = np.zeros(P)
         x[some] = np.maximum(z[some] - theta, 0)
         best = min(best, x, key=lambda x: np.sum((x - z) ** 2))
