@@ -103,10 +103,10 @@ class BestSubset(AbstractPathSolver):
     F itself, and only a refit decides which support is kept. Refits and gradients come from the data, so rounding in
     the updates never decides which support is returned.
 
-    Units other than plain entries (entries with bounds, groups, rows, leaves), and objectives that are not a model in
-    columns (`MultiResponse`, `Custom`, `CustomSum`), are searched in the local quadratic model over their entries: the
-    gains of all swaps of one unit, all coefficients optimised again, from one factorisation. They are exact for a
-    quadratic F without bounds; else the best ones are refitted under F itself.
+    Units other than plain entries (entries with bounds or a given sum, groups, rows, leaves), and objectives that are
+    not a model in columns (`MultiResponse`, `Custom`, `CustomSum`), are searched in the local quadratic model over
+    their entries: the gains of all swaps of one unit, all coefficients optimised again, from one factorisation. They
+    are exact for a quadratic F without bounds; else the best ones are refitted under F itself.
 
     Args:
         effort: "fast" (no perturbed starts), "default" or "thorough".
