@@ -74,6 +74,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     """Base of `SparseRegressor`, `SparseClassifier`, `SparseOrdinal` and `SparseCox`."""
 
     penalty: ClassVar[str] = "l1"  # what makes `SelectFromModel` keep all coefficients above 1e-5
+    warm_start: bool = False
     _default_l2: ClassVar[float]
     _l2_grid: ClassVar[tuple[float, ...]]
     # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes (lists and dicts of anything, since
@@ -180,7 +181,11 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             paths: list[Path] | None = None
             results: dict[str, Any] | None = None
             if rule is None:
-                solutions = selected = [solve(model, threshold, solver, **ending) for model in models]
+                starts = padding.starts(self._last(len(models), X.shape[1]), len(models))
+                solutions = selected = [
+                    solve(model, threshold, solver, start, **ending)
+                    for model, start in zip(models, starts, strict=True)
+                ]
             else:
 
                 def own_samples(path: Path) -> Path:  # the models' weights are scaled, and their columns may be padded
@@ -219,6 +224,13 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         self._certificates = None
         _EVIDENCE[self] = padding, [(model, template, each) for model, each in zip(models, selected, strict=True)]
         return self._set_attributes(template, paths, solutions)
+
+    def _last(self, m: int, p: int) -> tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m"]] | None:
+        """The coefficients and intercepts of the last fit to start m models from; None: from zero."""
+        if not (self.warm_start and hasattr(self, "coef_")):
+            return None
+        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        return (coef, intercept) if coef.shape == (m, p) else None
 
     def _models(self, X: Any, targets: list[np.ndarray], loss: AbstractLoss | None, **options: Any) -> list[Any]:
         """The objectives of the rows, one for every target."""
