@@ -218,7 +218,7 @@ def _name(value: Any) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
-def _start(objective: AbstractObjective, x0: Any) -> Array | np.ndarray | None:
+def _start(objective: AbstractObjective, x0: Any) -> Any:
     if x0 is None:  # the same program as for an x0, unless the start is to be computed
         at_zero = type(objective).origin is AbstractObjective.origin
         return np.zeros(objective.n_coefficients + objective.n_free, objective.dtype) if at_zero else None

@@ -15,8 +15,9 @@ class Simplex(AbstractSparsity):
     """At most k positive coefficients with a given sum: {w : w >= 0, sum_j w_j = total, ||w||_0 <= k}.
 
     Called on z it keeps the k largest entries, by value and not by magnitude, and projects them onto the simplex: the
-    Euclidean projection onto the set. Every solver's first iterate is such a projection, since w = 0 is not in the set,
-    and a refit minimises F over the simplex of the support's coefficients.
+    Euclidean projection onto the set. A refit minimises F over the simplex of the support's coefficients. Since w = 0
+    is not in the set, `IHT`, `HTP` and the like start from the projection of x0, equal weights on the first k features
+    where there is none; the default solver adds features one by one.
 
     The sum is that of coefficients in original units, an intercept apart. With `LinearModel(standardize=True)` the
     ranking is that of standardised coefficients, as for `Sparsity`; the projection is then onto the simplex of the k
@@ -67,10 +68,14 @@ class Simplex(AbstractSparsity):
         z = z[: z.shape[0] - self.n_free]
         return z - jnp.min(z)
 
+    def select(self, scores: Float[Array, "units"], factor: int = 1) -> Support:
+        # A column without a scale (a constant one beside an intercept) has no part in the sum.
+        return super().select(scores if self.normal is None else jnp.where(self.normal > 0, scores, -1), factor)
+
     def placed(self, z: Float[Array, "d"], support: Support) -> Float[Array, "d"]:
         part = jnp.where(support.mask, z[support.idx], 0)
         part = self._plane(support, z.dtype).nearest(part)
-        return jnp.zeros_like(z).at[support.idx].add(jnp.where(support.mask, part, 0))
+        return self.clip(jnp.zeros_like(z).at[support.idx].add(jnp.where(support.mask, part, 0)))
 
     def box(self, entries: Support) -> Box:
         return super().box(entries)._replace(plane=self._plane(entries, self.total.dtype))

@@ -155,6 +155,17 @@ def test_a_common_part_of_the_gradient_changes_nothing():
     np.testing.assert_allclose(plain.x, moved.x, atol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["best_subset", "htp", "iht"])
+def test_a_constant_column_beside_an_intercept_has_no_part_in_the_sum(name):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.full(40, 2.0), rng.standard_normal((40, 3))])
+    model = sht.LinearModel(X, -X[:, 2], l2=0.1, fit_intercept=True, standardize=True)
+    for k in (1, 3):
+        solution = sht.solve(model, sht.Simplex(k), {**cases.SOLVERS, **cases.SWAP_SOLVERS}[name])
+        feasible(solution.x, k, 1.0, 1e-15)
+        assert solution.x[0] == 0
+
+
 def test_single_precision():
     A, b = markets(5)
     exact = sht.solve(sht.QuadraticForm(A, b), sht.Simplex(K))
