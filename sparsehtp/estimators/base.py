@@ -74,7 +74,6 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     """Base of `SparseRegressor`, `SparseClassifier`, `SparseOrdinal` and `SparseCox`."""
 
     penalty: ClassVar[str] = "l1"  # what makes `SelectFromModel` keep all coefficients above 1e-5
-    warm_start: bool = False
     _default_l2: ClassVar[float]
     _l2_grid: ClassVar[tuple[float, ...]]
     # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes (lists and dicts of anything, since
@@ -227,7 +226,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
 
     def _last(self, m: int, p: int) -> tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m"]] | None:
         """The coefficients and intercepts of the last fit to start m models from; None: from zero."""
-        if not (self.warm_start and hasattr(self, "coef_")):
+        if not (getattr(self, "warm_start", False) and hasattr(self, "coef_")):  # SparseCox has none
             return None
         coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
         return (coef, intercept) if coef.shape == (m, p) else None
