@@ -121,6 +121,7 @@ from .thresholds import NonNegativeSparsity as NonNegativeSparsity
 from .thresholds import OffDiagonal as OffDiagonal
 from .thresholds import Rank as Rank
 from .thresholds import RowSparsity as RowSparsity
+from .thresholds import Simplex as Simplex
 from .thresholds import Sparsity as Sparsity
 from .thresholds import hard_threshold_bound as hard_threshold_bound
 from .tuning.step_search import StepSearch as StepSearch

@@ -54,9 +54,9 @@ def solve(
     Args:
         objective: for example `LinearModel(X, y)`.
         threshold: for example `Sparsity(k)`.
-        solver: None: `BestSubset` for entries (with bounds, too), groups, rows and leaves, `HTP` for pairs, parts of
-            groups, and supports of more than 2048 coefficients (256 with bounds), `IHT` for `Rank`, `PrimalDual` for
-            `L0L1L2`, and `IHT` with a decreasing step for losses without a second derivative.
+        solver: None: `BestSubset` for entries (with bounds or a sum, too), groups, rows and leaves, `HTP` for pairs,
+            parts of groups, and supports of more than 2048 coefficients (256 with bounds or a sum), `IHT` for `Rank`,
+            `PrimalDual` for `L0L1L2`, and `IHT` with a decreasing step for losses without a second derivative.
         x0: starting coefficients in original units, (p,), (p, c) for `MultiResponse`, (p, p) for `Precision`, or an
             earlier Solution; None: zeros, or the diagonal minimiser.
         key: PRNG key of a stochastic solver; None: `jax.random.key(0)`, the same for all lanes.
@@ -89,8 +89,8 @@ def solve(
         ValueError: for a misshapen or nonfinite x0, or max_steps below 1.
         SolveError: see `throw`.
 
-    A traced k cannot raise: where it is negative the solution is that of k = 0, and `result` is `invalid`; above k_max,
-    `support_overflow`.
+    A traced k cannot raise: where it is negative the solution is that of k = 0, and `result` is `invalid` (under
+    `Simplex` where it is below 1); above k_max, `support_overflow`.
     """
     ending: dict[str, Any] = {"key": key, "max_steps": max_steps, "termination": termination, "record": record}
     return solve_and_refit(objective, threshold, solver, x0, None, throw=throw, implicit=implicit, **ending)[0]
@@ -218,9 +218,10 @@ def _name(value: Any) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
-def _start(objective: AbstractObjective, x0: Any) -> Array | None:
-    if x0 is None:
-        return None
+def _start(objective: AbstractObjective, x0: Any) -> Any:
+    if x0 is None:  # the same program as for an x0, unless the start is to be computed
+        at_zero = type(objective).origin is AbstractObjective.origin
+        return np.zeros(objective.n_coefficients + objective.n_free, objective.dtype) if at_zero else None
     if hasattr(x0, "intercept"):  # a Solution
         return objective.to_internal(x0.x, x0.intercept)
     x0 = objective.coefficients(x0)

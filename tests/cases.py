@@ -80,6 +80,8 @@ THRESHOLDS = {
     "sparsity_box": sht.Sparsity(2, lower=-0.5, upper=[0.1, 0.2, 0.5, 1.0, 2.0, np.inf]),
     "nonnegative": sht.NonNegativeSparsity(2),
     "nonnegative_upper": sht.NonNegativeSparsity(2, upper=0.7, keep=[0]),
+    "simplex": sht.Simplex(2),
+    "simplex_keep": sht.Simplex(2, total=3.0, keep=[4]),
     "group": sht.GroupSparsity(GROUPS, 2),
     "group_keep": sht.GroupSparsity(GROUPS, 1, keep=[2]),
     "leaf": sht.LeafSparsity(2),  # needs a Custom; contracts/test_custom.py

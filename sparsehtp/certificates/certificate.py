@@ -367,8 +367,7 @@ def _internal(
 ) -> tuple[Float[Array, "d"], Bool[Array, ""]]:
     """x in the solver's units, moved onto its support and into the bounds, and whether it was there up to rounding."""
     x = objective.to_internal(w, intercept)
-    entries = threshold.entries(x, units)
-    inside = threshold.clip(scatter(gather(x, entries), entries, x.shape[0]))
+    inside = threshold.placed(x, units)
     return inside, jnp.max(jnp.abs(inside - x)) <= 1e-5 * jnp.max(jnp.abs(x))
 
 
@@ -377,7 +376,7 @@ def _point(objective: Any, threshold: Any, x: Float[Array, "d"], units: Support)
     entries = threshold.entries(x, units)
     restricted = objective.restrict(entries)
     z = gather(x, entries)
-    fit = restricted.minimise(z, *threshold.box(entries))
+    fit = restricted.minimise(z, threshold.box(entries))
     refit, free = scatter(fit.z, entries, x.shape[0]), jnp.eye(objective.n_free, z.shape[0], dtype=z.dtype)
     grad = objective.value_and_grad(x, entries)[1]
     return _Point(
@@ -425,7 +424,7 @@ def _refit_values(
     def one(place: Int[Array, ""], j: Int[Array, ""]) -> tuple[Array, Array, Array, Array]:
         entries = threshold.entries(x, _exchanged(units, place, j))
         restricted = objective.restrict(entries)
-        fit = restricted.minimise(gather(x, entries), *threshold.box(entries))
+        fit = restricted.minimise(gather(x, entries), threshold.box(entries))
         return restricted.value(fit.z), _rounding(restricted, fit.z), fit.solved, fit.singular
 
     return jax.vmap(one, axis_name=LANE)(places, new)

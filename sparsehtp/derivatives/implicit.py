@@ -30,7 +30,7 @@ from .._tolerances import tolerance
 from .._types import Support
 from ..iteration import driver
 from ..iteration.record import Record
-from ..linalg import masked_factor
+from ..linalg import Box, Everywhere, masked_factor
 from ..objectives import AbstractRefittable, AbstractRestricted, gather, scatter
 from ..objectives.base import DENSE_HESSIAN_LIMIT
 from ..thresholds import AbstractThreshold
@@ -85,39 +85,46 @@ class AbstractEquations(eqx.Module):
 
 
 class SupportEquations(AbstractEquations):
-    """grad_S F(z) + tilt = 0 on the entries S of a support, within the threshold's bounds."""
+    """grad_S F(z) + tilt = 0 on the entries S of a support, within the threshold's box; along its plane, if it has one,
+    in the coordinates of that around `start`."""
 
     restricted: AbstractRestricted
     threshold: AbstractSupportThreshold
     entries: Support
-    lower: Array | None
-    upper: Array | None
+    box: Box
+    start: Float[Array, "m"]
     size: int = eqx.field(static=True)
 
     @property
+    def _chart(self) -> Everywhere:
+        return self.box.around(self.start)
+
+    @property
     def mask(self) -> Bool[Array, "m"]:
-        return self.entries.mask
+        return self._chart.own(self.entries.mask)
 
     def point(self, x: Float[Array, "d"]) -> Float[Array, "m"]:
         return gather(x, self.entries)
 
     def lift(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
-        return scatter(z, self.entries, self.size)
+        return scatter(self._chart.filled(z), self.entries, self.size)
 
     def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         base = self.restricted.base if isinstance(self.restricted, Tilted) else self.restricted
-        return base.value(z) + self.threshold.value(self.lift(z))
+        return base.value(self._chart.filled(z)) + self.threshold.value(self.lift(z))
 
     def residual(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        return self.restricted.grad(z)
+        chart = self._chart
+        return chart.slope(self.restricted.grad(chart.filled(z)))
 
     def product(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
-        return self.restricted.hvp(z, v)
+        chart = self._chart
+        return chart.slope(self.restricted.hvp(chart.filled(z), chart.move(v)))
 
     def held(self, z: Float[Array, "m"]) -> tuple[Bool[Array, "m"], Float[Array, "m"]]:
         held, values = super().held(z)
         outwards = self.residual(z)
-        for bound, sign in ((self.lower, 1), (self.upper, -1)):
+        for bound, sign in ((self.box.lower, 1), (self.box.upper, -1)):
             if bound is not None:
                 active = self.mask & (sign * (z - bound) <= 0) & (sign * outwards > 0)
                 held, values = held | active, jnp.where(active, bound, values)
@@ -126,7 +133,8 @@ class SupportEquations(AbstractEquations):
     def inverse(self, z: Float[Array, "m"], free: Bool[Array, "m"]) -> Callable[[Array], Array]:
         if self.mask.shape[0] > DENSE_HESSIAN_LIMIT:
             return super().inverse(z, free)
-        return masked_factor(self.restricted.hess(z), free).solve
+        chart = self._chart
+        return masked_factor(chart.curvature(self.restricted.hess(chart.filled(z)), jnp.zeros_like(z)), free).solve
 
     def polished(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         held, _ = self.held(z)
@@ -135,10 +143,10 @@ class SupportEquations(AbstractEquations):
         wanted = ~(here <= tolerance("gradient", z.dtype) * start)
 
         def refit(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            return self.restricted.minimise(carry[0], self.lower, self.upper).z, jnp.zeros((), bool)
+            return self.restricted.minimise(carry[0], self.box).z, jnp.zeros((), bool)
 
         # A loop of at most one round, which a batch makes only if one of its lanes needs it.
-        return lax.while_loop(lambda carry: carry[1], refit, (jnp.where(self.mask, z, 0), wanted))[0]
+        return lax.while_loop(lambda carry: carry[1], refit, (jnp.where(self.entries.mask, z, 0), wanted))[0]
 
 
 class Tilted(AbstractRestricted):
@@ -202,8 +210,7 @@ def _(threshold: AbstractSupportThreshold, objective: Any, x: Float[Array, "d"],
     restricted = objective.restrict(entries)
     if type(threshold).value is not AbstractThreshold.value:
         restricted = Tilted(restricted, gather(jax.grad(threshold.value)(x), entries))
-    lower, upper = threshold.box(entries)
-    return SupportEquations(restricted, threshold, entries, lower, upper, x.shape[0])
+    return SupportEquations(restricted, threshold, entries, threshold.box(entries), gather(x, entries), x.shape[0])
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))

@@ -180,7 +180,11 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             paths: list[Path] | None = None
             results: dict[str, Any] | None = None
             if rule is None:
-                solutions = selected = [solve(model, threshold, solver, **ending) for model in models]
+                starts = padding.starts(self._last(len(models), X.shape[1]), len(models))
+                solutions = selected = [
+                    solve(model, threshold, solver, start, **ending)
+                    for model, start in zip(models, starts, strict=True)
+                ]
             else:
 
                 def own_samples(path: Path) -> Path:  # the models' weights are scaled, and their columns may be padded
@@ -219,6 +223,13 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         self._certificates = None
         _EVIDENCE[self] = padding, [(model, template, each) for model, each in zip(models, selected, strict=True)]
         return self._set_attributes(template, paths, solutions)
+
+    def _last(self, m: int, p: int) -> tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m"]] | None:
+        """The coefficients and intercepts of the last fit to start m models from; None: from zero."""
+        if not (getattr(self, "warm_start", False) and hasattr(self, "coef_")):  # SparseCox has none
+            return None
+        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        return (coef, intercept) if coef.shape == (m, p) else None
 
     def _models(self, X: Any, targets: list[np.ndarray], loss: AbstractLoss | None, **options: Any) -> list[Any]:
         """The objectives of the rows, one for every target."""

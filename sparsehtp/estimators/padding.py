@@ -43,6 +43,13 @@ class _Columns(NamedTuple):
         return None
 
 
+class Start(NamedTuple):
+    """Where a solve starts, in original units."""
+
+    x: np.ndarray
+    intercept: np.ndarray
+
+
 @dataclasses.dataclass(frozen=True)
 class Padding:
     """Data of shape (n, p) within arrays of shape `size`, and results in the shape of the data again.
@@ -113,6 +120,14 @@ class Padding:
     def l2s(self, l2s: Any) -> np.ndarray:
         """The same for every row of a grid."""
         return np.stack([self.l2(each) for each in l2s])
+
+    def start(self, x: np.ndarray, intercept: np.ndarray) -> Start:
+        """Coefficients (one, or a row of them, for every column) and intercepts to start from, 0 for the added ones."""
+        return Start(np.pad(x, ((0, self.size[1] - self.p), *[(0, 0)] * (x.ndim - 1))), intercept)
+
+    def starts(self, last: tuple[np.ndarray, np.ndarray] | None, m: int) -> list[Start | None]:
+        """The same for each of m models; None without a last fit."""
+        return [None] * m if last is None else [self.start(*row) for row in zip(*last, strict=True)]
 
     def threshold(self, threshold: Any) -> Any:
         """The threshold for the padded columns, checked against those of the data."""

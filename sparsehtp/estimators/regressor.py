@@ -72,6 +72,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         max_iter: step limit of the final fit; None: the solver's.
         tol: relative tolerance of step and gradient of the final fit for "iht"; the other solvers are exact on their
             support and ignore it. None: by dtype, see `SmallStep` and `SmallGradient`.
+        warm_start: start from the coefficients of the last fit, where there are as many of them, if k is an integer;
+            where k is chosen it has no effect.
 
     Attributes:
         coef_: (p,) coefficients, or (t, p) of t responses; zero outside `support_`.
@@ -138,6 +140,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         random_state: Any = None,
         max_iter: int | None = None,
         tol: float | None = None,
+        warm_start: bool = False,
     ) -> None:
         self.k = k
         self.l2 = l2
@@ -156,6 +159,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         self.random_state = random_state
         self.max_iter = max_iter
         self.tol = tol
+        self.warm_start = warm_start
 
     def fit(
         self,

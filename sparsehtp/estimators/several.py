@@ -80,7 +80,9 @@ def fit_shared(
     refit, path, results = 1.0, None, None
     if plan.rule is None:
         k: Any = plan.k
-        solution = solve(objective, RowSparsity(k, keep=keep), solver, **ending)
+        last = estimator._last(objective.n_responses, X.shape[1])
+        start = None if last is None else padding.start(last[0].T, last[1])
+        solution = solve(objective, RowSparsity(k, keep=keep), solver, start, **ending)
     else:
         ks = default_ks(len(X), available) if plan.ks is None else plan.ks
 

@@ -163,10 +163,13 @@ def checked_ks(objective: Any, threshold: Any, ks: Any) -> Int[np.ndarray, "K"]:
     if ks is None:
         y = getattr(objective, "y", None)
         available = n_units(objective, threshold) - threshold.keep.shape[0]
-        return np.arange(min(DEFAULT_K, available, DEFAULT_K if y is None else len(y) // 2) + 1, dtype=np.int32)
+        most = min(DEFAULT_K, available, DEFAULT_K if y is None else len(y) // 2)
+        return np.arange(threshold.fewest, max(most, threshold.fewest) + 1, dtype=np.int32)
     ks = np.atleast_1d(np.asarray(ks))
     if ks.ndim != 1 or ks.size == 0 or ks.dtype.kind not in "iu" or ks.min() < 0:
         raise ValueError(f"ks: needs nonnegative integers, for example range(11), got {ks.tolist()}.")
+    if ks.min() < threshold.fewest:
+        raise ValueError(f"ks: {type(threshold).__name__} needs at least {threshold.fewest}, got {ks.min()}; raise ks.")
     units, n_keep = n_units(objective, threshold), threshold.keep.shape[0]
     if ks.max() > units - n_keep:
         kept = f" beside {n_keep} always kept" if n_keep else ""

@@ -41,7 +41,7 @@ _SENTENCES = {
         "and its minimum-norm solution is returned; add l2 or lower k."
     ),
     RESULTS.support_overflow: "More units survive the threshold than k_max allows; raise k_max.",
-    RESULTS.invalid: "The traced k is negative, and the solution is that of k = 0; pass a k of at least 0.",
+    RESULTS.invalid: "The traced k is below the smallest (0; 1 of a Simplex), whose solution this is; pass a larger k.",
 }
 
 

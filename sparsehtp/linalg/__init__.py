@@ -1,6 +1,10 @@
 """Numerical kernels shared by designs, objectives and solvers."""
 
 from .bisection import bisect as bisect
+from .box import WHOLE as WHOLE
+from .box import Box as Box
+from .box import Everywhere as Everywhere
+from .box import Plane as Plane
 from .draws import mixed as mixed
 from .draws import uniform as uniform
 from .lanes import LANE as LANE

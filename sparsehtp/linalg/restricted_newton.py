@@ -9,6 +9,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from .._tolerances import tolerance
+from .box import WHOLE, Box, Everywhere
 from .masked_cholesky import masked_factor
 
 MAX_NEWTON_STEPS = 60
@@ -81,16 +82,16 @@ class _Attempt(NamedTuple):
 def newton(
     problem: WithHessian,
     z0: Float[Array, "m"],
-    lower: Float[Array, "m"] | None = None,
-    upper: Float[Array, "m"] | None = None,
+    box: Box = WHOLE,
     max_steps: int | None = None,
 ) -> Refit:
-    """Minimise a smooth convex function over a box by projected Newton steps with backtracking.
+    """Minimise a smooth convex function over a box, on its plane, by projected Newton steps with backtracking.
 
-    It starts at z0 or at zero, whichever is lower. Where no minimiser is found within the steps that there are by
-    default, the null model (the intercept alone) follows, and a start from there: a poor start never costs more than
-    none, and the value is never above that of the null model. Coordinates at a bound that the gradient
-    pushes outwards are held; the others take the Newton step of the free block, clipped to the box. Where a loss has
+    It starts at z0 or at zero, whichever is lower (on a plane, at their nearest points there). Where no minimiser is
+    found within the steps that there are by default, the null model (the intercept alone) follows, and a start from
+    there: a poor start never costs more than none, and the value is never above that of the null model. Coordinates at
+    a bound that the gradient pushes outwards are held; the others take the Newton step of the free block, clipped to
+    the box, and on a plane the largest follows from them, anew in every step (see `box`). Where a loss has
     kinks or is saturated its curvature vanishes and its slope need not, so the Hessian is damped by a multiple of a
     matrix that does not; the multiple falls with every full step.
 
@@ -103,20 +104,25 @@ def newton(
     tol, tiny = tolerance("newton", dtype), jnp.finfo(dtype).tiny
     eps = jnp.finfo(dtype).eps
     flat = tolerance("level", dtype)
-    lower = jnp.full_like(z0, -jnp.inf) if lower is None else lower
-    upper = jnp.full_like(z0, jnp.inf) if upper is None else upper
+    lower = jnp.full_like(z0, -jnp.inf) if box.lower is None else box.lower
+    upper = jnp.full_like(z0, jnp.inf) if box.upper is None else box.upper
 
     def search(
-        z: Float[Array, "m"], value: Float[Array, ""], grad: Float[Array, "m"], direction: Float[Array, "m"]
+        chart: Everywhere,
+        z: Float[Array, "m"],
+        value: Float[Array, ""],
+        slope: Float[Array, "m"],
+        direction: Float[Array, "m"],
     ) -> tuple[Array, Array, Array, Array]:
         def trial(alpha: Float[Array, ""]) -> tuple[Float[Array, "m"], Float[Array, ""]]:
-            new = jnp.clip(z + alpha * direction, lower, upper)
+            moved = z + alpha * direction
+            new = chart.completed(jnp.clip(moved, lower, upper), moved)
             return new, problem.value(new)
 
         def refused(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
             _, new, new_value, tries = carry
             # The slack of a few ulp lets the last steps pass, where the decrease is below the rounding of the value.
-            bound = value + 1e-4 * jnp.vdot(grad, new - z) + 8 * eps * jnp.abs(value)
+            bound = value + 1e-4 * jnp.minimum(jnp.vdot(slope, new - z), 0) + 8 * eps * jnp.abs(value)
             return ~(new_value <= bound) & (tries < MAX_HALVINGS)
 
         def halve(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
@@ -125,28 +131,32 @@ def newton(
             return alpha, *trial(alpha), tries + 1
 
         one = jnp.ones((), dtype)
-        alpha, new, new_value, _ = lax.while_loop(refused, halve, (one, *trial(one), jnp.int32(0)))
+        _, new, new_value, tries = lax.while_loop(refused, halve, (one, *trial(one), jnp.int32(0)))
         ok = new_value <= value + 8 * eps * jnp.abs(value)
-        return jnp.where(ok, new, z), jnp.where(ok, new_value, value), alpha, ok
+        return jnp.where(ok, new, z), jnp.where(ok, new_value, value), tries == 0, ok
 
-    def free(z: Float[Array, "m"], grad: Float[Array, "m"], mask: Bool[Array, "m"]) -> Bool[Array, "m"]:
-        return mask & ~((z <= lower) & (grad > 0)) & ~((z >= upper) & (grad < 0))
+    def free(z: Float[Array, "m"], slope: Float[Array, "m"], mask: Bool[Array, "m"]) -> Bool[Array, "m"]:
+        return mask & ~((z <= lower) & (slope > 0)) & ~((z >= upper) & (slope < 0))
 
     def level(z: Float[Array, "m"], grad: Float[Array, "m"], mask: Bool[Array, "m"]) -> Bool[Array, ""]:
-        return jnp.all(~free(z, grad, mask) | (jnp.abs(grad) <= flat * problem.grad_terms(z)))
+        chart = box.around(z)
+        slope = chart.slope(grad)
+        return jnp.all(~free(z, slope, mask) | (jnp.abs(slope) <= flat * chart.terms(problem.grad_terms(z))))
 
     def body(mask: Array, c: _Newton) -> _Newton:
-        system = masked_factor(problem.hess(c.z, c.damping), free(c.z, c.grad, mask))
-        direction = system.solve(-c.grad)
-        decrement = -jnp.vdot(c.grad, direction)
-        z, value, alpha, ok = search(c.z, c.value, c.grad, direction)
-        clipped = jnp.any(z != c.z + direction) & ok & (alpha == 1)
+        chart = box.around(c.z)
+        slope = chart.slope(c.grad)
+        system = masked_factor(chart.curvature(problem.hess(c.z, c.damping), slope), chart.own(free(c.z, slope, mask)))
+        direction = chart.move(system.solve(-slope))
+        decrement = -jnp.vdot(slope, direction)
+        z, value, whole, ok = search(chart, c.z, c.value, slope, direction)
+        clipped = jnp.any(chart.own(z != c.z + direction)) & ok & whole
         small = (decrement <= tol * jnp.abs(value) + tiny) & ~clipped
         done = small & level(c.z, c.grad, mask)
         grad = problem.grad(z)
         # A whole step that leaves the slope as it was is too short: far out on a tail even the damping is too steep.
-        short = (decrement > 0) & (jnp.vdot(grad, direction) <= -decrement / 2)
-        eases = ok & (alpha == 1) & (done | ~small | short)
+        short = (decrement > 0) & (jnp.vdot(chart.slope(grad), direction) <= -decrement / 2)
+        eases = ok & whole & (done | ~small | short)
         damping = jnp.where(
             eases, c.damping * jnp.where(short, 1e-5, 0.1), jnp.minimum(jnp.maximum(c.damping, DAMPING) * 10, 1.0)
         )
@@ -154,7 +164,7 @@ def newton(
         return _Newton(z, value, grad, damping, c.step + 1, system.singular, done | stuck)
 
     limit = MAX_NEWTON_STEPS if max_steps is None else max_steps
-    zero, false = jnp.clip(jnp.zeros_like(z0), lower, upper), jnp.zeros((), bool)
+    zero, false = box.nearest(jnp.zeros_like(z0)), jnp.zeros((), bool)
     intercept = jnp.zeros(z0.shape, bool) if problem.intercept is None else problem.intercept & problem.mask
 
     def attempt(a: _Attempt) -> _Attempt:
@@ -171,7 +181,7 @@ def newton(
         hopeful = ~alone | better | (far & ~a.solved)
         return best._replace(null=jnp.where(alone, out.z, a.null), number=jnp.where(hopeful, a.number + 1, ATTEMPTS))
 
-    start, value = lower_start(problem, jnp.clip(z0, lower, upper), zero)
+    start, value = lower_start(problem, box.nearest(z0), zero)
     far = jnp.any(start != zero)
     # Far out rounding may hide every descent, and so may collinear columns beside the intercept.
     out = lax.while_loop(
@@ -181,7 +191,10 @@ def newton(
     )
     singular = out.singular
     if problem.kinked:  # the curvature that there is by chance does not tell
-        singular = masked_factor(problem.hess(out.z, 1.0), free(out.z, problem.grad(out.z), problem.mask)).singular
+        chart = box.around(out.z)
+        slope = chart.slope(problem.grad(out.z))
+        own = chart.own(free(out.z, slope, problem.mask))
+        singular = masked_factor(chart.curvature(problem.hess(out.z, 1.0), slope), own).singular
     return Refit(out.z, singular, out.solved)
 
 
@@ -195,12 +208,11 @@ def lower_start(problem: Smooth, z: Float[Array, "m"], other: Float[Array, "m"])
 def minimise(
     problem: WithHessian,
     z0: Float[Array, "m"],
-    lower: Float[Array, "m"] | None = None,
-    upper: Float[Array, "m"] | None = None,
+    box: Box = WHOLE,
     max_steps: int | None = None,
 ) -> Refit:
     """Minimise over the support: directly for an unbounded quadratic, else by `newton` with at most `max_steps`."""
     z0 = jnp.where(problem.mask, z0, 0)
-    if problem.quadratic and lower is None and upper is None:
+    if problem.quadratic and box.whole:
         return solve_quadratic(problem, jnp.zeros_like(z0))
-    return newton(problem, z0, lower, upper, max_steps)
+    return newton(problem, z0, box, max_steps)

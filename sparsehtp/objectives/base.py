@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support
-from ..linalg import Refit, dot, masked_factor, minimise, truncated_newton
+from ..linalg import WHOLE, Box, Refit, dot, masked_factor, minimise, truncated_newton
 from .normal_equations import AbstractNormalEquations
 
 DENSE_HESSIAN_LIMIT = 2048  # beyond this many coefficients a support is refitted by conjugate gradients
@@ -225,21 +225,20 @@ class AbstractRestricted(eqx.Module):
     def minimise(
         self,
         z0: Float[Array, "m"],
-        lower: Float[Array, "m"] | None = None,
-        upper: Float[Array, "m"] | None = None,
+        box: Box = WHOLE,
         max_steps: int | None = None,
     ) -> Refit:
-        """Minimiser over the support and, where given, a box.
+        """Minimiser over the support and, where given, a box and the plane in it.
 
         Quadratics without a box are solved directly, others by damped Newton steps. Supports of more than
         `DENSE_HESSIAN_LIMIT` coefficients use preconditioned conjugate gradients for the Newton systems and take no
         box.
         """
         if self.mask.shape[0] <= DENSE_HESSIAN_LIMIT:
-            return minimise(self, z0, lower, upper, max_steps)
-        if lower is not None or upper is not None:
+            return minimise(self, z0, box, max_steps)
+        if not box.whole:
             raise ValueError(
-                f"lower, upper: bounds are limited to supports of {DENSE_HESSIAN_LIMIT} coefficients; lower k_max."
+                f"k_max: bounds and sums are limited to supports of {DENSE_HESSIAN_LIMIT} coefficients; lower k_max."
             )
         return truncated_newton(self, z0, max_steps)
 

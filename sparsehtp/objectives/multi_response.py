@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support, is_concrete, replace, warn_renamed
 from ..designs import AbstractDesign
-from ..linalg import Refit, dot, largest_eigenvalue, masked_factor
+from ..linalg import WHOLE, Box, Refit, dot, largest_eigenvalue, masked_factor
 from ..losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
 from .base import AbstractRefittable, AbstractRestricted
 from .finite_sum import AbstractFiniteSum, AbstractSamples
@@ -428,8 +428,7 @@ class LeastSquaresLeft(AbstractRestricted):
     def minimise(
         self,
         z0: Float[Array, "m"],
-        lower: Float[Array, "m"] | None = None,
-        upper: Float[Array, "m"] | None = None,
+        box: Box = WHOLE,
         max_steps: int | None = None,
     ) -> Refit:
         system = masked_factor(self._gram(), self.rows)

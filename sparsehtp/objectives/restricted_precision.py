@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from .._types import Support, replace
-from ..linalg import Refit, dot, factorise, minimise_log_det
+from ..linalg import WHOLE, Box, Refit, dot, factorise, minimise_log_det
 from .base import AbstractRestricted, scatter
 
 
@@ -57,8 +57,7 @@ class RestrictedPrecision(AbstractRestricted):
     def minimise(
         self,
         z0: Float[Array, "m"],
-        lower: Float[Array, "m"] | None = None,
-        upper: Float[Array, "m"] | None = None,
+        box: Box = WHOLE,
         max_steps: int | None = None,
     ) -> Refit:
         """Minimiser over the support, by Newton-CG or ADMM (`Precision(debias=...)`); no box."""

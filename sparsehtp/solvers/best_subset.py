@@ -17,7 +17,7 @@ from ..linalg import any_lane, top_k
 from ..linalg.tableau import Tableau, empty_tableau, swap_gains
 from ..objectives import AbstractRefittable, AbstractRestrictable, GramEquations, gather
 from ..objectives.base import DENSE_HESSIAN_LIMIT
-from ..thresholds.base import SWAPPED
+from ..thresholds.base import BOUNDED, SWAPPED
 from . import unit_search
 from .base import AbstractPathSolver, Trail, report, where
 from .pivot_search import KEPT, Goal, no_move, settle, swap_noise
@@ -103,10 +103,10 @@ class BestSubset(AbstractPathSolver):
     F itself, and only a refit decides which support is kept. Refits and gradients come from the data, so rounding in
     the updates never decides which support is returned.
 
-    Units other than plain entries (entries with bounds, groups, rows, leaves), and objectives that are not a model in
-    columns (`MultiResponse`, `Custom`, `CustomSum`), are searched in the local quadratic model over their entries: the
-    gains of all swaps of one unit, all coefficients optimised again, from one factorisation. They are exact for a
-    quadratic F without bounds; else the best ones are refitted under F itself.
+    Units other than plain entries (entries with bounds or a given sum, groups, rows, leaves), and objectives that are
+    not a model in columns (`MultiResponse`, `Custom`, `CustomSum`), are searched in the local quadratic model over
+    their entries: the gains of all swaps of one unit, all coefficients optimised again, from one factorisation. They
+    are exact for a quadratic F without bounds; else the best ones are refitted under F itself.
 
     Args:
         effort: "fast" (no perturbed starts), "default" or "thorough".
@@ -159,7 +159,7 @@ class BestSubset(AbstractPathSolver):
 
     @staticmethod
     def _most(threshold: Any) -> int:
-        return BOUNDED_LIMIT if threshold.structure == "bounded entries" else DENSE_HESSIAN_LIMIT
+        return BOUNDED_LIMIT if threshold.structure in BOUNDED else DENSE_HESSIAN_LIMIT
 
     @classmethod
     def holds(cls, objective: Any, threshold: Any) -> bool:

@@ -25,7 +25,7 @@ def refit(
     """
     restricted = objective.restrict(entries)
     restricted = restricted if target is None else restricted.unless_above(target)
-    fit = restricted.minimise(gather(start, entries), *threshold.box(entries), max_steps)
+    fit = restricted.minimise(gather(start, entries), threshold.box(entries), max_steps)
     return scatter(fit.z, entries, start.shape[0]), _fault(fit, max_steps)
 
 

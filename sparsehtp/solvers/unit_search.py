@@ -15,8 +15,9 @@ from jaxtyping import Array, Bool, Float, Int
 from .._tolerances import tolerance
 from .._types import Support, replace
 from ..iteration.results import RESULTS
-from ..linalg import any_lane, dot, top_k
+from ..linalg import Plane, any_lane, dot, top_k
 from ..objectives import AbstractScored, gather
+from ..thresholds.base import BOUNDED
 from .base import Trail, where
 from .refit import refit
 from .starts import DESCEND, PERTURB, SINGLE, from_starts, parts
@@ -54,9 +55,12 @@ def local_model(objective: Any, threshold: Any, x: Float[Array, "d"], units: Int
     A = jnp.where(mask[:, None] & mask, (A + A.T) / 2, 0)
     grad = jnp.where(mask, problem.grad(z), 0)
     r = dot(A, z) - grad
-    lower, upper = threshold.box(entries)
-    lower = None if lower is None and upper is None else jnp.full_like(z, -jnp.inf) if lower is None else lower
-    box = None if lower is None else (lower, jnp.full_like(z, jnp.inf) if upper is None else upper)
+    region, c0 = threshold.box(entries), problem.value(z) - jnp.vdot(grad, z) + 0.5 * jnp.vdot(z, dot(A, z))
+    lower = jnp.full_like(z, -jnp.inf) if region.lower is None else region.lower
+    upper = jnp.full_like(z, jnp.inf) if region.upper is None else region.upper
+    box = None if region.whole else (lower, upper)
+    if region.plane is not None:
+        A, r, c0 = with_spring(A, r, c0, z, grad, region.plane)
     n_units = unit_count(objective, threshold)
     return Model(
         units=units,
@@ -65,12 +69,36 @@ def local_model(objective: Any, threshold: Any, x: Float[Array, "d"], units: Int
         entries=entries,
         A=A,
         r=r,
-        c0=problem.value(z) - jnp.vdot(grad, z) + 0.5 * jnp.vdot(z, dot(A, z)),
+        c0=c0,
         z0=z,
         box=box,
         n_free=objective.n_free,
         size=own.idx.shape[0] // units.shape[0],
     )
+
+
+def with_spring(
+    A: Float[Array, "d d"],
+    r: Float[Array, "d"],
+    c0: Float[Array, ""],
+    z: Float[Array, "d"],
+    grad: Float[Array, "d"],
+    plane: Plane,
+) -> tuple[Array, Array, Array]:
+    """The quadratic with a spring that holds it near a plane: all moves are then those of bounded entries.
+
+    A multiplier takes the common part of the gradient at z, so that the spring yields to the others alone. It is as
+    stiff as lets pivots of nearly collinear columns count.
+    """
+    normal, total = plane
+    held = normal > 0
+    size = jnp.where(held, normal, 1)
+    multiplier = plane.multiplier(z, grad)
+    curvature = jnp.max(jnp.where(held, jnp.diagonal(A) / size**2, 0))
+    slope = jnp.max(jnp.where(held, jnp.abs(grad / size - multiplier), 0))
+    stiffness = (curvature + slope / total) * jnp.finfo(A.dtype).eps ** -0.25
+    c0 = c0 + (multiplier + 0.5 * stiffness * total) * total
+    return A + stiffness * normal[:, None] * normal, r + (multiplier + stiffness * total) * normal, c0
 
 
 class Goal(NamedTuple):
@@ -326,7 +354,7 @@ def perturbed(key: Array, t: Any, model: Model, chosen: Bool[Array, "w"], i: Any
 def path(objective: Any, threshold: Any, width: int, rounds: int) -> Trail:
     """The best support found for every k, each from that of the size before, in at most so many rounds."""
     n_units, k_max = unit_count(objective, threshold), threshold.k_max
-    exact = objective.quadratic and threshold.structure != "bounded entries"
+    exact = objective.quadratic and threshold.structure not in BOUNDED
     origin, everything = objective.origin(), jnp.arange(n_units, dtype=jnp.int32)
 
     def model_at(x: Array, chosen: Array) -> Model:

@@ -31,15 +31,15 @@ def check_threshold(
       those with at most k units (beside the kept ones) belong to it by what k means, others if they are fixed points.
       For a penalty, ||x - z||^2 / 2 + step_size value(x) falls along no coordinate. A `reference` decides for all.
     - Projecting twice is projecting once; the step size matters to penalties only.
-    - Bounds (`box`) hold, kept units are in the support, free entries lead it and are left alone.
-    - On its `entries` the result is z moved into the bounds, and zero elsewhere; `size`, `visible`, `differs`, `margin`
-      and `free_gradient` are what they say.
+    - Bounds and the plane (`box`) hold, kept units are in the support, free entries lead it and are left alone.
+    - On its `entries` the result is the nearest point to z in the box, and zero elsewhere; `size`, `visible`,
+      `differs`, `margin` and `free_gradient` are what they say.
     - A larger k comes at least as near, and keeps as many units as k says, with ties to the lower index.
     - A set that contains the multiples of its points is projected onto alike at every scale, also in float32.
     - One point, a batch under `jax.jit` and `jax.vmap`, float32 and a tighter k_max give the same.
 
     Args:
-        threshold: not bound to an objective; k is varied from zero to k_max.
+        threshold: not bound to an objective; k is varied from `fewest` to k_max.
         objective: what it is bound to, of at most 10 coefficients. None: a `LinearModel` of six features with an
             intercept.
         reference: (z, bound threshold, step size) -> the result on the (p,) coefficients z, in NumPy, for a set
@@ -94,8 +94,10 @@ def _lanes(threshold: Any, counts: dict[str, Any], z: Array, step_size: Array, g
             box = bound.box(Support(everything, jnp.ones(z.size, bool)))
             lower, upper = (
                 jnp.full(z.size, end) if bound is None else jnp.zeros(z.size).at[everything].set(bound)
-                for bound, end in zip(box, (-jnp.inf, jnp.inf), strict=True)
+                for bound, end in zip(box[:2], (-jnp.inf, jnp.inf), strict=True)
             )
+            normal, total = (jnp.zeros(z.size), jnp.zeros(())) if box.plane is None else box.plane
+            normal = jnp.zeros(z.size).at[everything].set(normal)
             other: Any = bound(-z[::-1], step_size)[1]
             out |= {
                 "support": support,
@@ -103,6 +105,8 @@ def _lanes(threshold: Any, counts: dict[str, Any], z: Array, step_size: Array, g
                 "visible": bound.visible(support),
                 "lower": lower,
                 "upper": upper,
+                "normal": normal,
+                "total": total,
                 "free_gradient": bound.free_gradient(x, grad),
                 "other": other,
                 "differs_from_other": bound.differs(support, other),
@@ -151,7 +155,7 @@ class _Check:
         wide = rng.standard_normal((8, d)) * 10.0 ** rng.uniform(-3, 3, (8, d))
         ties = rng.integers(-4, 5, (16, d)) / 2
         self.z = np.concatenate([rng.standard_normal((8, d)), wide, ties])
-        self.ks = np.arange(p + 1 if bound.counts else 1)
+        self.ks = np.arange(bound.fewest, p + 1) if bound.counts else np.arange(1)
         start = self.run(np.tile(self.z[:1], (self.ks.size, 1)), self.ks)
         self.ks = self.ks[: np.argmax(np.append(start["overflow"], True))] if bound.counts else self.ks
         self.grad = rng.standard_normal(self.z.shape)
@@ -243,11 +247,16 @@ class _Check:
     def nearest_of_subsets(self) -> None:
         subsets = np.array(np.meshgrid(*[[False, True]] * self.p)).reshape(self.p, -1).T
         z = self.z[::4]
-        lower, upper = (self.out[name][0, 0, : self.p] for name in ("lower", "upper"))
-        points = np.repeat(z[:, None], len(subsets), axis=1)
-        points[:, :, : self.p] = np.where(subsets, np.clip(points[:, :, : self.p], lower, upper), 0)
+        free = np.ones((len(subsets), z.shape[1] - self.p), bool)
+        members = np.hstack([subsets, free])
+        if self.on_plane:  # which needs one of its entries
+            held = (members & (self.out["normal"][0, 0] > 0)).any(1)
+            subsets, members = subsets[held], members[held]
+        points = self.moved(z[:, None], members)
         by_k = self.by_what_k_means(subsets)  # (ks, subsets)
-        fixed = self.everywhere(points.reshape(-1, z.shape[1]))["x"] == points.reshape(-1, 1, z.shape[1])
+        flat = points.reshape(-1, 1, z.shape[1])
+        room = self.room * np.linalg.norm(flat, axis=-1, keepdims=True) if self.on_plane else 0
+        fixed = np.abs(self.everywhere(flat[:, 0])["x"] - flat) <= room
         fixed = fixed.all(-1).reshape(len(z), len(subsets), self.ks.size).transpose(0, 2, 1)
         distance = np.sum((points - z[:, None]) ** 2, axis=-1)[:, None]  # (z, 1, subsets)
         allowed = np.where(fixed | by_k, distance, np.inf)
@@ -259,6 +268,32 @@ class _Check:
         self.law(text, found <= best * (1 + 1e-12) + 1e-14, **numbers)
         text = "z on one entry of each of k units is a fixed point"
         self.law(text, fixed | ~by_k, k=self.ks[None, :, None], x=points[:, None])
+
+    @property
+    def on_plane(self) -> bool:
+        """True if the entries have a given sum."""
+        return bool(np.any(self.out.get("normal", 0) != 0))
+
+    def moved(self, z: np.ndarray, members: np.ndarray) -> np.ndarray:
+        """The nearest points to z on some entries in the box, zero elsewhere; on a plane by bisection."""
+        lower, upper, normal = (self.out[name][0, 0] for name in ("lower", "upper", "normal"))
+        z, members = np.broadcast_arrays(z, members)
+        if not self.on_plane:
+            return np.where(members, np.clip(z, lower, upper), 0)
+        total, held = self.out["total"][0, 0], members & (normal > 0)
+        n = np.where(held, normal, 1)
+        z = z - np.where(held, n * np.max(np.where(held, z / n, -np.inf), axis=-1, keepdims=True, initial=-1e300), 0)
+
+        def at(theta: np.ndarray) -> np.ndarray:
+            return np.where(held, np.clip(z - theta * n, lower, upper), np.where(members, z, 0))
+
+        low = np.full((*z.shape[:-1], 1), -total / np.min(normal[normal > 0]) ** 2)
+        high = np.zeros_like(low)
+        for _ in range(200):
+            middle = (low + high) / 2
+            above = np.sum(np.where(held, n * at(middle), 0), axis=-1, keepdims=True) > total
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        return at(high)
 
     def by_what_k_means(self, subsets: np.ndarray) -> np.ndarray:
         """(ks, subsets) which subsets have at most one entry in each of at most k units, beside the kept ones."""
@@ -299,9 +334,13 @@ class _Check:
         entries = _members(out["entries"], x.shape[2])
         self.law("the result is zero off its entries", (x == 0) | entries, x=x, z=self.z[:, None])
         if not self.penalised:
-            clipped = np.broadcast_to(np.clip(z, lower, upper), x.shape)
-            text = "the result is z on its entries, moved into the bounds"
-            self.law(text, (x == clipped) | ~entries, x=x, expected=clipped, z=self.z[:, None])
+            moved = self.moved(z, entries)
+            room = self.room * np.linalg.norm(z, axis=-1, keepdims=True) if self.on_plane else 0
+            text = "the result is the nearest point to z on its entries in the box"
+            self.law(text, (np.abs(x - moved) <= room) | ~entries, x=x, expected=moved, z=self.z[:, None])
+        if self.on_plane:
+            total, sums = out["total"], np.sum(out["normal"] * x, axis=-1)
+            self.law("the result is on its plane", np.abs(sums - total) <= self.room * total, sum=sums, total=total)
         support, visible = out["support"], out["visible"]
         units = int(support.idx.max()) + 1
         used = _members(support, units).sum(-1)
@@ -317,9 +356,14 @@ class _Check:
         self.law(text, out["differs_from_other"] == expected, found=out["differs_from_other"])
         if not self.penalised:
             grad = np.resize(self.grad, (x.shape[0] * x.shape[1], x.shape[2])).reshape(x.shape)
+            if self.on_plane:  # the common part of the gradient moves nothing
+                part = np.sum(np.where(out["normal"] > 0, x * grad, 0), axis=-1) / out["total"]
+                grad = grad - part[..., None] * out["normal"]
             pushed = ((x <= lower) & (grad > 0)) | ((x >= upper) & (grad < 0))
             text = "free_gradient is the gradient, zero where it pushes out of an active bound"
-            self.law(text, out["free_gradient"] == np.where(pushed, 0, grad), x=x, gradient=grad)
+            room = self.room * (1 + np.abs(grad)) if self.on_plane else 0
+            found = out["free_gradient"]
+            self.law(text, np.abs(found - np.where(pushed, 0, grad)) <= room, x=x, gradient=grad, found=found)
 
     def units(self) -> None:
         out, bound = self.out, self.bound
@@ -342,8 +386,14 @@ class _Check:
         self.law("ties take the lower index", ~(passed & tied & lower).any((-1, -2)), scores=scores, chosen=chosen)
         if bound.k_max is not None and self.ks.size > 2:
             tight = replace(bound, k_max=1)
-            few = self.run(self.z, np.ones(len(self.z), int), bound=tight)["x"]
-            self.law("the result does not depend on k_max", few == out["x"][:, 1], found=few, expected=out["x"][:, 1])
+            few, expected = (
+                self.run(self.z, np.ones(len(self.z), int), bound=tight)["x"],
+                out["x"][:, self.ks == 1][:, 0],
+            )
+            room = self.room * np.linalg.norm(self.z, axis=1)[:, None] if self.on_plane else 0
+            self.law(
+                "the result does not depend on k_max", np.abs(few - expected) <= room, found=few, expected=expected
+            )
 
     def tangents(self) -> None:
         once, twice = self.out["tangent"], self.out["twice"]

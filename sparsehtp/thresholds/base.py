@@ -10,10 +10,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Factors, Support, is_concrete, replace
-from ..linalg import top_k
+from ..linalg import WHOLE, Box, top_k
 
 LEAST_K_MAX = 16  # one compiled program for all smaller k
-SWAPPED = ("entries", "bounded entries", "leaves", "groups", "rows", "units")  # whose units can be exchanged
+BOUNDED = ("bounded entries", "simplex")  # refits on a support are no linear systems
+SWAPPED = ("entries", *BOUNDED, "leaves", "groups", "rows", "units")  # whose units can be exchanged
 UNITS = (*SWAPPED, "pairs", "parts of groups")  # that keep the best k
 STRUCTURES = (*UNITS, "rank", "penalty")
 
@@ -40,14 +41,19 @@ class AbstractThreshold(eqx.Module):
     def bind(self, objective: Any) -> Self:
         """The same threshold with its static sizes, and its bounds in the solver's units, fixed for an objective."""
 
+    @property
+    def fewest(self) -> int:
+        """The smallest count there is a solution for."""
+        return 0
+
     def counted(self) -> tuple[Self, Bool[Array, ""] | bool]:
-        """The same with counts of at least zero, and whether they were: nothing else stops a traced k of -1."""
+        """The same with no count below `fewest`, and whether none was: nothing else stops a traced k of -1."""
         fields = {name: getattr(self, name) for name in self.counts}
         traced = [count for count in jax.tree.leaves(fields) if not is_concrete(count)]
         if not traced:
             return self, True
-        fields = jax.tree.map(lambda count: jnp.maximum(count, 0), fields)
-        return replace(self, **fields), jnp.min(jnp.stack([jnp.min(count) for count in traced])) >= 0
+        fields = jax.tree.map(lambda count: jnp.maximum(count, self.fewest), fields)
+        return replace(self, **fields), jnp.min(jnp.stack([jnp.min(count) for count in traced])) >= self.fewest
 
     @abc.abstractmethod
     def __call__(
@@ -95,9 +101,9 @@ class AbstractSupportThreshold(AbstractThreshold):
     def entries(self, x: Float[Array, "d"], support: Support) -> Support:
         """The entries of x that a support of units covers."""
 
-    def box(self, entries: Support) -> tuple[Array | None, Array | None]:
-        """Lower and upper bounds on the entries of a support; None where there are none."""
-        return None, None
+    def box(self, entries: Support) -> Box:
+        """Where the entries of a support may lie."""
+        return WHOLE
 
     def tangent(self, grad: Float[Array, "d"], support: Support) -> Float[Array, "d"]:
         return grad
@@ -183,10 +189,13 @@ class AbstractUnitThreshold(AbstractSupportThreshold):
         self, z: Float[Array, "d"], step_size: Float[Array, ""] | float = 1.0
     ) -> tuple[Float[Array, "d"], Support]:
         support = self.select(self.scores(z))
+        return self.placed(z, support), support
+
+    def placed(self, z: Float[Array, "d"], support: Support) -> Float[Array, "d"]:
+        """The nearest point to z on a support."""
         clipped = self.clip(z)
         entries = self.entries(clipped, support)
-        x = jnp.zeros_like(z).at[entries.idx].add(jnp.where(entries.mask, clipped[entries.idx], 0))
-        return x, support
+        return jnp.zeros_like(z).at[entries.idx].add(jnp.where(entries.mask, clipped[entries.idx], 0))
 
     def overflow(self, x: Float[Array, "d"]) -> Bool[Array, ""]:
         return jnp.zeros((), bool) if self.k_max is None else jnp.asarray(self.k > self.k_max)

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, is_concrete, replace
+from ..linalg import Box
 from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
 
 
@@ -87,8 +88,8 @@ class AbstractSparsity(AbstractUnitThreshold):
         lower, upper = (None if bound is None else bound.astype(z.dtype) for bound in (self.lower, self.upper))
         return jnp.clip(z, lower, upper)
 
-    def box(self, entries: Support) -> tuple[Float[Array, "m"] | None, Float[Array, "m"] | None]:
-        return self._bound(self.lower, -jnp.inf, entries), self._bound(self.upper, jnp.inf, entries)
+    def box(self, entries: Support) -> Box:
+        return Box(self._bound(self.lower, -jnp.inf, entries), self._bound(self.upper, jnp.inf, entries))
 
     def _bound(self, bound: Array | None, infinite: float, entries: Support) -> Float[Array, "m"] | None:
         if bound is None:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import sparsehtp as sht
 from sparsehtp.testing import check_threshold
@@ -36,6 +37,21 @@ def nearest(z, k, units, keep=(), lower=-np.inf, upper=np.inf, within=P):
     return best
 
 
+def nearest_of_sum(z, k, total, keep=()):
+    """The nearest point to z >= 0 with a given sum and at most k positive entries beside those to keep."""
+    best = np.full(P, np.inf)
+    for chosen in itertools.combinations(sorted({*EACH} - {*keep}), k):
+        some = np.array([*chosen, *keep])
+        # The sum falls with theta, by pieces between the entries.
+        theta = brentq(
+            lambda t, u=z[some]: np.maximum(u - t, 0).sum() - total, z[some].min() - 2 * total, z[some].max()
+        )
+        x = np.zeros(P)
+        x[some] = np.maximum(z[some] - theta, 0)
+        best = min(best, x, key=lambda x: np.sum((x - z) ** 2))
+    return best
+
+
 def leading(z, r, shape):
     U, s, Vt = np.linalg.svd(z.reshape(shape), full_matrices=False)
     return ((U[:, :r] * s[:r]) @ Vt[:r]).ravel()
@@ -59,6 +75,8 @@ NEAREST = {
     "sparsity_box": lambda z, k, t: nearest(z, k, EACH, **BOUNDED),
     "nonnegative": lambda z, k, t: nearest(z, k, EACH, lower=0),
     "nonnegative_upper": lambda z, k, t: nearest(z, k, EACH, [0], 0, 0.7),
+    "simplex": lambda z, k, t: nearest_of_sum(z, k, 1.0),
+    "simplex_keep": lambda z, k, t: nearest_of_sum(z, k, 3.0, [4]),
     "group": lambda z, k, t: nearest(z, k, GROUPS),
     "group_keep": lambda z, k, t: nearest(z, k, GROUPS, [2]),
     "group_within": lambda z, k, t: nearest(z, k, GROUPS, within=2),

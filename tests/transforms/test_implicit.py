@@ -155,6 +155,13 @@ CASES = {
         TIGHT,
     ),
     "quadratic_form": (quadratic, quadratic_problem(), lambda _: sht.NonNegativeSparsity(4), HTP, None),
+    "simplex": (
+        quadratic,
+        quadratic_problem() | {"total": 4.0},
+        lambda params: sht.Simplex(4, params["total"], k_max=5),
+        HTP,
+        None,
+    ),
     "custom": (
         custom,
         {"X": COUNTS["X"], "y": COUNTS["y"], "l2": 0.1},
@@ -228,6 +235,8 @@ def test_finite_differences_and_adjoint(name):
     if name == "poisson_box":
         active = out["x"] == params["upper"]
         assert 0 < active.sum() < 3, "a bound is active, and another one is not"
+    if name == "simplex":
+        np.testing.assert_allclose(out["x"].sum(), params["total"], rtol=1e-14)
     if name == "quadratic_form":
         assert out["x"].min() == 0 and (out["x"] > 0).sum() >= 3
 

@@ -1,0 +1,138 @@
+"""Where the coefficients of a support may lie: within bounds, on a plane.
+
+A plane normal'z = total, normal >= 0, holds all coefficients together. Around a point of it with z >= 0 it is described
+by all coordinates but the spare one, that with the largest part of the total, which follows from the others: it is
+positive, so that its own bound is out of the way of a small move, and the others have their bounds alone (Bertsekas,
+1982, section 4).
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+
+class Everywhere:
+    """The coordinates of a space without a plane."""
+
+    def own(self, mask: Bool[Array, "m"]) -> Bool[Array, "m"]:
+        """The coordinates that are free to move."""
+        return mask
+
+    def slope(self, grad: Float[Array, "m"]) -> Float[Array, "m"]:
+        """The gradient in these coordinates."""
+        return grad
+
+    def terms(self, terms: Float[Array, "m"]) -> Float[Array, "m"]:
+        """Sums of the magnitudes of what the slope's entries are sums of, from those of the gradient's."""
+        return terms
+
+    def curvature(self, hessian: Float[Array, "m m"], slope: Float[Array, "m"]) -> Float[Array, "m m"]:
+        """The Hessian in these coordinates, and on a plane the least curvature along which a step there is finite."""
+        return hessian
+
+    def move(self, direction: Float[Array, "m"]) -> Float[Array, "m"]:
+        """The move of all coefficients that a move of these coordinates is."""
+        return direction
+
+    def filled(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        """All coefficients at the point with these coordinates."""
+        return z
+
+    def completed(self, z: Float[Array, "m"], whole: Float[Array, "m"]) -> Float[Array, "m"]:
+        """The same; the nearest point of the set to `whole` where what follows from them is out of its bounds."""
+        return z
+
+
+class Chart(Everywhere):
+    """The coordinates of a plane around a point."""
+
+    def __init__(self, plane: "Plane", z: Float[Array, "m"]) -> None:
+        self.plane = plane
+        self.index = jnp.argmax(plane.normal * z)
+        own = plane.normal[self.index]
+        size = jnp.where(own > 0, own, 1)  # no coefficient of the support is on the plane
+        self.spare = (jnp.arange(z.shape[0]) == self.index) & (own > 0)
+        self.share = plane.normal / size  # how the spare one falls with each of the others
+        self.total = plane.total / size
+
+    def own(self, mask: Bool[Array, "m"]) -> Bool[Array, "m"]:
+        return mask & ~self.spare
+
+    def slope(self, grad: Float[Array, "m"]) -> Float[Array, "m"]:
+        return grad - self.share * grad[self.index]
+
+    def terms(self, terms: Float[Array, "m"]) -> Float[Array, "m"]:
+        return jnp.where(self.share > 0, terms + self.share * terms[self.index], terms)  # terms may be infinite
+
+    def curvature(self, hessian: Float[Array, "m m"], slope: Float[Array, "m"]) -> Float[Array, "m m"]:
+        half = hessian - hessian[:, self.index, None] * self.share
+        least = jnp.finfo(slope.dtype).eps * jnp.max(jnp.abs(slope)) / self.total  # a linear F has a minimum too
+        on_plane = jnp.where(self.share > 0, least, 0)
+        return half - self.share[:, None] * half[self.index] + jnp.diag(on_plane)
+
+    def move(self, direction: Float[Array, "m"]) -> Float[Array, "m"]:
+        return jnp.where(self.spare, -jnp.vdot(jnp.where(self.spare, 0, self.share), direction), direction)
+
+    def filled(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        return jnp.where(self.spare, self.total - jnp.vdot(jnp.where(self.spare, 0, self.share), z), z)
+
+    def completed(self, z: Float[Array, "m"], whole: Float[Array, "m"]) -> Float[Array, "m"]:
+        new = self.filled(z)
+        return jnp.where(new[self.index] >= 0, new, self.plane.nearest(whole))
+
+
+class Plane(NamedTuple):
+    """normal'z = total; a normal of zero is that of a coefficient that the plane does not hold."""
+
+    normal: Float[Array, "m"]
+    total: Float[Array, ""]
+
+    def multiplier(self, z: Float[Array, "m"], grad: Float[Array, "m"]) -> Float[Array, ""]:
+        """The part of the normal that a gradient holds, averaged over the coefficients at work: all of the gradient on
+        them at a minimum on the plane."""
+        held = self.normal > 0
+        working = held & (z > 0)
+        weights = jnp.where(jnp.any(working), jnp.where(working, z, 0), held.astype(z.dtype))
+        size = jnp.vdot(weights, self.normal)
+        return jnp.vdot(weights, grad) / jnp.where(size > 0, size, 1)
+
+    def nearest(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        """The nearest point to z whose coefficients on the plane are >= 0: they are max(z - theta normal, 0)."""
+        held = self.normal > 0
+        normal = jnp.where(held, self.normal, 1)
+        # In differences to the largest: what is far below it is zero, and the others lose no digits to a common part.
+        largest = jnp.max(jnp.where(held, z / normal, -jnp.inf), initial=-jnp.inf)
+        below = jnp.where(held, z - normal * jnp.where(jnp.any(held), largest, 0), 0)
+        level = jnp.where(held, below / normal, -jnp.inf)
+        order = jnp.argsort(-level)
+        n, b = self.normal[order], below[order]
+        tiny = jnp.finfo(z.dtype).tiny
+        theta = (jnp.cumsum(n * b) - self.total) / jnp.maximum(jnp.cumsum(n**2), tiny)
+        count = jnp.sum(level[order] > theta)
+        return jnp.where(held, jnp.maximum(below - theta[jnp.maximum(count - 1, 0)] * normal, 0), z)
+
+
+class Box(NamedTuple):
+    """Bounds on the coefficients of a support, and the plane that they lie on; None where there are none."""
+
+    lower: Float[Array, "m"] | None = None
+    upper: Float[Array, "m"] | None = None
+    plane: Plane | None = None
+
+    @property
+    def whole(self) -> bool:
+        """True if there are none at all."""
+        return self.lower is None and self.upper is None and self.plane is None
+
+    def around(self, z: Float[Array, "m"]) -> Everywhere:
+        """Coordinates around a point of the box."""
+        return Everywhere() if self.plane is None else Chart(self.plane, z)
+
+    def nearest(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        """The nearest point; on a plane the bounds are those of z >= 0."""
+        z = z if self.whole else jnp.clip(z, self.lower, self.upper)
+        return z if self.plane is None else self.plane.nearest(z)
+
+
+WHOLE = Box()

@@ -1,0 +1,228 @@
+"""Simplex: feasible points, refits, and the best support of all, against SciPy over every support."""
+
+import itertools
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+import sparsehtp as sht
+from sparsehtp import RESULTS
+from sparsehtp.linalg import Box, Plane
+from sparsehtp.linalg.restricted_newton import newton
+
+pytestmark = pytest.mark.usefixtures("x64")
+P, K = 7, 3
+
+
+def least(fun, n_weights, n_free=0, total=1.0):
+    """The least value of a function (value and gradient) of weights >= 0 with a given sum, and of free numbers."""
+    normal = np.append(np.ones(n_weights), np.zeros(n_free))
+    return minimize(
+        fun,
+        np.append(np.full(n_weights, total / n_weights), np.zeros(n_free)),
+        jac=True,
+        method="SLSQP",
+        bounds=[(0, None)] * n_weights + [(None, None)] * n_free,
+        constraints={"type": "eq", "fun": lambda z: normal @ z - total, "jac": lambda z: normal},
+        options={"ftol": 1e-15, "maxiter": 1000},
+    ).fun
+
+
+def exhaustive(fun_of, p, k, keep=(), **options):
+    """The least value over all supports of k weights beside those to keep."""
+    others = sorted({*range(p)} - {*keep})
+    return min(
+        least(fun_of(np.array([*chosen, *keep])), k + len(keep), **options)
+        for chosen in itertools.combinations(others, k)
+    )
+
+
+def feasible(x, k, total, tol=4e-16):
+    x = np.asarray(x)
+    assert np.all(x >= 0) and np.count_nonzero(x) <= k
+    assert abs(x.sum() - total) <= tol * x.size * total
+
+
+def markets(seed, p=P):
+    """A covariance with a common factor, and returns."""
+    rng = np.random.default_rng(seed)
+    R = rng.standard_normal((30, p)) * rng.uniform(0.5, 1.5, p) + 0.7 * rng.standard_normal((30, 1))
+    return R.T @ R / 30, 0.1 * rng.standard_normal(p)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_best_subset_is_the_best_portfolio(seed):
+    A, b = markets(seed)
+    total = [1.0, 5.0, 0.1][seed % 3]
+
+    def fun_of(S):
+        return lambda z: (0.5 * z @ A[np.ix_(S, S)] @ z - b[S] @ z, A[np.ix_(S, S)] @ z - b[S])
+
+    solution = sht.solve(sht.QuadraticForm(A, b), sht.Simplex(K, total))
+    assert solution.result == RESULTS.converged
+    feasible(solution.x, K, total)
+    best = exhaustive(fun_of, P, K, total=total)
+    assert float(solution.value) <= best + 1e-8 * abs(best)
+
+
+# name -> (loss, its value, its derivative)
+LOSSES = {
+    "squared": (sht.Squared(), lambda e, y: (e - y) ** 2 / 2, lambda e, y: e - y),
+    "logistic": (sht.Logistic(), lambda e, y: np.logaddexp(0, -y * e), lambda e, y: -y * expit(-y * e)),
+    "poisson": (sht.Poisson(), lambda e, y: np.exp(e) - y * e, lambda e, y: np.exp(e) - y),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "intercept", "standardize", "keep"),
+    [("squared", True, True, []), ("logistic", False, False, [3]), ("poisson", True, False, [])],
+)
+def test_best_subset_is_the_best_mixture(name, intercept, standardize, keep):
+    loss, value, slope = LOSSES[name]
+    rng = np.random.default_rng(1)
+    n, total, l2 = 60, 2.0, 0.01
+    X = (0.6 * rng.standard_normal((n, P)) + 0.5 * rng.standard_normal((n, 1))) * [1, 2, 0.5, 1, 1, 0.3, 1]
+    y = loss.draw_targets(X @ [0, 0.6, 0, 0, 0.4, 1, 0], rng)
+    ridge = l2 * (X.var(0) if standardize else np.ones(P))
+
+    def fun_of(S):
+        columns = np.column_stack([X[:, S], np.ones(n)]) if intercept else X[:, S]
+        penalty = np.append(ridge[S], np.zeros(int(intercept)))
+
+        def fun(z):
+            eta = columns @ z
+            return value(eta, y).mean() + 0.5 * penalty @ z**2, slope(eta, y) @ columns / n + penalty * z
+
+        return fun
+
+    model = sht.LinearModel(X, y, loss, l2, fit_intercept=intercept, standardize=standardize)
+    solution = sht.solve(model, sht.Simplex(K - len(keep), total, keep=keep))
+    feasible(solution.x, K, total, 1e-15)
+    assert {*keep} <= {*cases.members(solution.support)}
+    best = exhaustive(fun_of, P, K - len(keep), keep, n_free=int(intercept), total=total)
+    assert float(solution.value) <= best + 1e-8 * abs(best)
+
+
+@pytest.mark.parametrize("name", ["iht", "htp", "grasp", "subspace_pursuit"])
+def test_other_solvers_end_where_the_gradient_is_level_on_the_support(name):
+    A, b = markets(3)
+    solution = sht.solve(sht.QuadraticForm(A, b), sht.Simplex(K), cases.SOLVERS[name])
+    assert solution.result == RESULTS.converged
+    feasible(solution.x, K, 1.0)
+    x, S = np.asarray(solution.x), cases.members(solution.support)
+    grad = A @ x - b
+    tol = 1e-6 if name == "iht" else 1e-10
+    assert np.ptp(grad[x > 0]) <= tol and np.all(grad[S] >= grad[x > 0].mean() - tol)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("start", ["zero", "far", "corner"])
+def test_refits_of_many_weights_satisfy_the_conditions(dtype, start):
+    m = 200
+    rng = np.random.default_rng(1)
+    R = rng.standard_normal((2 * m, m)) + rng.standard_normal((2 * m, 1))
+    A, b = R.T @ R / (2 * m), 0.3 * rng.standard_normal(m)
+    everything = sht.Support(jnp.arange(m), jnp.arange(m) < m - 1)  # the last place is padding
+    problem = sht.QuadraticForm(A.astype(dtype), b.astype(dtype)).restrict(everything)
+    box = Box(jnp.zeros(m, dtype), None, Plane(jnp.asarray(everything.mask, dtype), jnp.asarray(2, dtype)))
+    z0 = {"zero": np.zeros(m), "far": 10 * rng.standard_normal(m), "corner": 2 * np.eye(m)[0]}[start]
+    fit = jax.jit(lambda z0: newton(problem, z0, box))(jnp.asarray(z0 * everything.mask, dtype))
+    z = np.asarray(fit.z, float)
+    assert fit.solved and not fit.singular and np.all(z >= 0) and z[-1] == 0
+    eps = float(jnp.finfo(dtype).eps)
+    np.testing.assert_allclose(z.sum(), 2, rtol=4 * eps)
+    grad = (A @ z - b)[:-1]
+    level = z @ (A @ z - b) / 2
+    assert 1 < np.count_nonzero(z) < m / 2
+    np.testing.assert_allclose(grad[z[:-1] > 0], level, atol=20 * eps)
+    assert grad.min() >= level - 20 * eps
+
+
+def test_a_linear_objective_has_its_best_corner():
+    solution = sht.solve(sht.QuadraticForm(np.zeros((5, 5)), np.array([1.0, 3, 2, 0, -1])), sht.Simplex(2, 4.0))
+    np.testing.assert_allclose(solution.x, [0, 4, 0, 0, 0], atol=1e-12)
+
+
+def test_a_common_part_of_the_gradient_changes_nothing():
+    A, b = markets(0)
+    plain, moved = (sht.solve(sht.QuadraticForm(A, b + c), sht.Simplex(K)) for c in (0.0, 1e6))
+    np.testing.assert_array_equal(cases.members(plain.support), cases.members(moved.support))
+    np.testing.assert_allclose(plain.x, moved.x, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["best_subset", "htp", "iht"])
+def test_a_constant_column_beside_an_intercept_has_no_part_in_the_sum(name):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.full(40, 2.0), rng.standard_normal((40, 3))])
+    model = sht.LinearModel(X, -X[:, 2], l2=0.1, fit_intercept=True, standardize=True)
+    for k in (1, 3):
+        solution = sht.solve(model, sht.Simplex(k), {**cases.SOLVERS, **cases.SWAP_SOLVERS}[name])
+        feasible(solution.x, k, 1.0, 1e-15)
+        assert solution.x[0] == 0
+
+
+def test_single_precision():
+    A, b = markets(5)
+    exact = sht.solve(sht.QuadraticForm(A, b), sht.Simplex(K))
+    with jax.enable_x64(False):
+        single = sht.solve(sht.QuadraticForm(A.astype(np.float32), b.astype(np.float32)), sht.Simplex(K))
+    assert single.x.dtype == np.float32
+    feasible(single.x, K, 1.0, 2e-7)
+    np.testing.assert_allclose(single.x, exact.x, atol=1e-5)
+
+
+def test_one_program_serves_every_k_and_total_and_a_path_is_a_loop():
+    form = sht.QuadraticForm(*markets(6))
+    traced = jax.jit(lambda k, total: sht.solve(form, sht.Simplex(k, total, k_max=4)))
+    batch = jax.vmap(lambda k: sht.solve(form, sht.Simplex(k, 2.0, k_max=4)))(jnp.arange(5))
+    path = sht.solve_path(form, [1, 2, 3, 4], threshold=sht.Simplex(1, 2.0), solver=sht.BestSubset("thorough"))
+    for k in (1, 2, 3, 4):
+        one = sht.solve(form, sht.Simplex(k, 2.0))
+        for other in (traced(k, 2.0), jax.tree.map(lambda a, k=k: a[k], batch)):
+            np.testing.assert_allclose(other.x, one.x, atol=1e-10)
+        feasible(path.x[k - 1], k, 2.0)
+        np.testing.assert_allclose(path.value[k - 1], one.value, rtol=1e-9)
+    assert traced._cache_size() == 1
+    assert batch.result[0] == RESULTS.invalid and batch.result[1] == RESULTS.converged
+
+
+def test_certificates_refit_every_exchange():
+    A, b = markets(7)
+    form, threshold = sht.QuadraticForm(A, b), sht.Simplex(K)
+    best = sht.solve(form, threshold)
+    assert sht.certificate(form, threshold, best).swap_gain == 0
+    worst = sht.Support(np.argsort(-np.diag(A))[:K].astype(np.int32), np.ones(K, bool))
+    x = np.asarray(form.restrict(worst).minimise(jnp.zeros(K), threshold.bind(form).box(worst)).z)
+    other = best._replace(x=jnp.zeros(P).at[worst.idx].set(x), support=worst)
+    found = sht.certificate(form, threshold, other)
+    assert found.stationary and found.swap_gain > 0
+    with pytest.raises(ValueError, match="violates the threshold's bounds"):
+        sht.certificate(form, sht.Simplex(K, 2.0), best)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "sentence"),
+    [
+        (lambda: sht.Simplex(0), ValueError, "k: a sum of 1.0 needs at least one coefficient"),
+        (lambda: sht.Simplex(2, 0.0), ValueError, "total: needs a number > 0"),
+        (lambda: sht.Simplex(2, np.nan), ValueError, "total: needs a number > 0"),
+        (lambda: sht.Simplex(2, [1.0, 2.0]), ValueError, "total: needs a number, got shape"),
+        (lambda: sht.solve(FORM, sht.Simplex(9)), ValueError, "k: is 9, but there are only 3 features"),
+        (lambda: sht.solve(FORM, sht.Simplex(2), sht.FoBa()), TypeError, "solver: FoBa does not take .* Simplex"),
+        (lambda: sht.solve_path(FORM, [0, 1], threshold=sht.Simplex(1)), ValueError, "ks: Simplex needs at least 1"),
+        (lambda: sht.prove(MODEL, sht.Simplex(2)), TypeError, "threshold: a proof needs .* got Simplex"),
+        (lambda: sht.lower_bound(MODEL, sht.Simplex(2), 1.0), TypeError, "threshold: the dual needs .* got a Simplex"),
+    ],
+)
+def test_what_it_does_not_take(call, error, sentence):
+    with pytest.raises(error, match=sentence):
+        call()
+
+
+FORM = sht.QuadraticForm(np.eye(3, dtype=np.float32), np.ones(3, np.float32))
+MODEL = sht.LinearModel(np.eye(3, dtype=np.float32), np.ones(3, np.float32), l2=1.0)

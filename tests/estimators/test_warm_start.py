@@ -1,0 +1,84 @@
+"""warm_start: a fit that starts from the coefficients of the last one."""
+
+import jax
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+
+N, P, K = 80, 24, 4
+
+
+def problem(seed=0):
+    """Correlated features, of which some matter."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, P)) + 0.8 * rng.standard_normal((N, 1)) + 3
+    eta = X[:, ::6] @ [2.0, -1.0, 1.5, 1.0] + 5
+    return X, eta, rng
+
+
+def estimators():
+    X, eta, rng = problem()
+    y = eta + 0.3 * rng.standard_normal(N)
+    labels = np.where(eta + rng.logistic(size=N) > np.median(eta), "yes", "no")
+    classes = np.digitize(eta, np.quantile(eta, [0.3, 0.7]))
+    return {
+        "regressor": (sht.SparseRegressor(K, l2=0.01), X, y, y + 0.01 * rng.standard_normal(N)),
+        "regressor_iht": (sht.SparseRegressor(K, l2=0.1, solver="iht"), X, y, y + 0.01 * rng.standard_normal(N)),
+        "responses": (sht.SparseRegressor(K, l2=0.01), X, np.column_stack([y, -y]), np.column_stack([y, 0.1 - y])),
+        "two_classes": (sht.SparseClassifier(K, l2=0.1), X, labels, np.where(np.arange(N) == 3, "yes", labels)),
+        "one_against_rest": (sht.SparseClassifier(K, l2=0.1), X, classes, np.where(np.arange(N) == 3, 1, classes)),
+    }
+
+
+CASES = estimators()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_answer_in_no_more_steps(name):
+    model, X, y, other = CASES[name]
+    cold = model.set_params(warm_start=False).fit(X, y)
+    coef, steps = cold.coef_, cold.n_iter_
+    warm = cold.set_params(warm_start=True).fit(X, y)
+    tol = dict(rtol=1e-4, atol=1e-5) if name == "regressor_iht" else dict(rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(warm.coef_, coef, **tol)
+    assert warm.n_iter_ <= steps
+    value = np.mean(warm.fit(X, other).objective_value_)
+    assert value <= np.mean(model.set_params(warm_start=False).fit(X, other).objective_value_) * (1 + 1e-4)
+
+
+def test_it_starts_from_the_old_support():
+    model, X, y, other = CASES["regressor_iht"]
+    cold = model.set_params(warm_start=False).fit(X, other).n_iter_
+    warm = model.set_params(warm_start=True).fit(X, y).fit(X, other)
+    assert warm.n_iter_ < cold
+    assert not warm.history_["support_changed"].any()
+
+
+def test_it_needs_no_other_program_than_a_cold_start():
+    model, X, y, other = CASES["regressor"]
+    model.set_params(warm_start=False).fit(X, y)
+    traced = []
+
+    def listen(event, seconds, **_):
+        traced.extend([event] if event.endswith("backend_compile_duration") else [])
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        model.set_params(warm_start=True).fit(X, y).fit(X, other)
+        assert not traced
+        sht.SparseRegressor(K, l2=0.01, solver="htp", warm_start=True, max_iter=7).fit(X, y)
+        assert traced, "the listener hears of programs"
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_where_it_has_no_effect():
+    model, X, y, _ = CASES["regressor"]
+    model.set_params(warm_start=True).fit(X, y)
+    wide = np.column_stack([X, X[:, :2] ** 2])
+    cold = sht.SparseRegressor(K, l2=0.01).fit(wide, y)
+    np.testing.assert_array_equal(model.fit(wide, y).coef_, cold.coef_)  # of another number of features
+    chosen = sht.SparseRegressor(range(4), l2=0.01, warm_start=True).fit(X, y)
+    coef = chosen.coef_
+    np.testing.assert_array_equal(chosen.fit(X, y).coef_, coef)
