@@ -9,6 +9,8 @@ from .fit import plot_predictions as plot_predictions
 from .graph import as_graph as as_graph
 from .graph import plot_graph as plot_graph
 from .graph import plot_precision as plot_precision
+from .matrices import plot_components as plot_components
+from .matrices import plot_parts as plot_parts
 from .path import plot_path as plot_path
 from .proof import plot_collected as plot_collected
 from .proof import plot_proof as plot_proof
