@@ -3,7 +3,7 @@
 import functools
 import itertools
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -26,11 +26,12 @@ from ..thresholds import Sparsity
 from .figures import STYLE, panels
 from .hsg import climb
 from .run import Run
-from .verdicts import ALPHA, Mean, every
+from .verdicts import Decision, Mean, at_least, every, most, ratio
 
 DUALS = ("DIHT", "SDIHT")
 BATCH = 10
 POINTS = 60  # of a stored curve
+TELLING = 1 / 3  # of test errors; half of the rows are of the larger class, so that 1/2 is chance
 ROUNDING = 1e-7  # a gap below it, in single precision for F of about one, is zero and may come out negative
 # Powers of two where the search of a step begins; smooth or not.
 FIRST = {
@@ -224,12 +225,11 @@ def _thinned(trace: Trace) -> list[list[float]]:
 
 def _leads(rows: list[dict[str, Any]], measure: str, own: Iterable[str], others: Iterable[str]) -> dict[str, Mean]:
     """Problem and own method -> over the copies the log ratio of the cost of the best of the others to its own."""
-    found: dict[str, list[float]] = {}
-    for row, a in itertools.product(rows, own):
-        cost = row[measure]
-        name = f"{row['data']} k = {row['k']} lam0 = {row['l0']:g} {a}"
-        found.setdefault(name, []).append(float(np.log(min(cost[b] for b in others) / cost[a])))
-    return {name: Mean(draws) for name, draws in found.items()}
+    return {
+        f"{name} {a}": Mean([float(np.log(min(row[measure][b] for b in others) / row[measure][a])) for row in copies])
+        for name, copies in _problems(rows).items()
+        for a in own
+    }
 
 
 def _figure(run: Run, smooth: bool) -> Any:
@@ -239,38 +239,60 @@ def _figure(run: Run, smooth: bool) -> Any:
     largest = [row for row in rows if row["k"] == max(run["ks"][row["data"]])]
 
     def claim(
-        letter: str, text: str, at: list[dict[str, Any]], measure: str, own: Any, others: Any, factor: float = 1
+        letter: str,
+        text: str,
+        at: list[dict[str, Any]],
+        measure: str,
+        own: Any,
+        others: Any,
+        decide: Callable[[list[Mean]], Decision],
     ) -> None:
         leads = _leads(at, measure, own, others)
-        left = {f"{r['data']} k = {r['k']} lam0 = {r['l0']:g}": r["left_by_one_threshold"] for r in at}
+        left = {name: np.mean([r["left_by_one_threshold"] for r in rows]) for name, rows in _problems(at).items()}
         run.claim(
             letter,
             text,
-            every(leads.values(), np.log(factor)),
+            decide(list(leads.values())) if at else None,
+            need="problems that all methods learn",
             compared={a: [row[measure][a] for row in at] for a in (*own, *others)},
             solved=[name for name, share in left.items() if share <= run["tolerance"]],
-            times_sooner={name: _ratio(lead) for name, lead in leads.items()},
-            left_by_one_threshold=min(left.values()),
+            times_sooner={name: ratio(lead) for name, lead in leads.items()},
+            left_by_one_threshold=min(left.values(), default=None),
             lowest_loss_of_all=Counter(min(row["lowest"], key=row["lowest"].__getitem__) for row in at),
         )
 
+    def mostly(leads: list[Mean]) -> Decision:
+        return most([at_least(lead) for lead in leads])
+
+    accurate = [
+        row for rows in _problems(rows).values() if np.mean([row["error"] for row in rows]) <= TELLING for row in rows
+    ]
     within = f"within {run['tolerance']:.0%} of the decrease to the lowest loss that any method finds"
-    accurate = "a test error that all methods reach"
+    level = f"a test error that all methods reach (where it is at most {TELLING:.0%})"
     dual = "DIHT and SDIHT, each of them, come"
-    claim("a", f"{dual} {within} before all primal methods, at lam0 = 1, for every k", middle, "to_loss", DUALS, primal)
-    claim("b", "SDIHT comes there before DIHT, at lam0 = 1, for every k", middle, "to_loss", ["SDIHT"], ["DIHT"])
-    claim("c", f"{dual} to {accurate} before all primal ones, for every lam0 and k", rows, "to_error", DUALS, primal)
-    claim("d", f"SDIHT comes to {accurate} before DIHT, for every lam0 and k", rows, "to_error", ["SDIHT"], ["DIHT"])
-    much = 2 if smooth else 1
-    text = f"DIHT takes more than {much} times SDIHT's epochs to a gap that both reach, for every lam0"
-    claim("e", text, largest, "epochs_to_gap", ["SDIHT"], ["DIHT"], much)
+    text = f"{dual} {within} before all primal methods, at lam0 = 1, for every k"
+    claim("a", text, middle, "to_loss", DUALS, primal, every)
+    text = f"{dual} to {level} before all primal ones, for most lam0 and k"
+    claim("c", text, accurate, "to_error", DUALS, primal, mostly)
+    epochs = "DIHT takes {} SDIHT's epochs to a gap that both reach, for {} lam0"
+    if smooth:
+        text = "SDIHT comes there before DIHT, at lam0 = 1, for most k"
+        claim("b", text, middle, "to_loss", ["SDIHT"], ["DIHT"], mostly)
+        text = f"SDIHT comes to {level} before DIHT, for most lam0 and k"
+        claim("d", text, accurate, "to_error", ["SDIHT"], ["DIHT"], mostly)
+        twice = functools.partial(every, level=np.log(2))
+        claim("e", epochs.format("more than twice", "every"), largest, "epochs_to_gap", ["SDIHT"], ["DIHT"], twice)
+    else:
+        claim("e", epochs.format("more than", "most"), largest, "epochs_to_gap", ["SDIHT"], ["DIHT"], mostly)
     return _panels(run, rows, tuple(FIRST[smooth]))
 
 
-def _ratio(lead: Mean) -> str:
-    """The geometric mean of ratios with its interval, as text."""
-    low, high = np.exp(lead.interval(ALPHA))
-    return f"{np.exp(lead.value):.3g} ({low:.3g} to {high:.3g})"
+def _problems(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of the copies of each problem, by its name."""
+    found = defaultdict(list)
+    for row in rows:
+        found[f"{row['data']} k = {row['k']} lam0 = {row['l0']:g}"].append(row)
+    return found
 
 
 def _panels(run: Run, rows: list[dict[str, Any]], algorithms: tuple[str, ...]) -> Any:

@@ -214,7 +214,8 @@ def fig2(run: Run) -> Any:
         run,
         table,
         "b",
-        "k = 70 and 110 together: GraHTP succeeds more often than FGraHTP, mean over n of exact and relaxed success",
+        f"k = 70 and 110 together: GraHTP succeeds more often than FGraHTP, mean over n of exact and relaxed success; "
+        f"below {SEEN:.0%} a plot would not show it",
         some_more + many_more,
         ("GraHTP",),
         ("FGraHTP",),

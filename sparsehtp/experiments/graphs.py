@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.metrics import matthews_corrcoef
 
 from .._solve import solve
+from .._threads import one_blas_thread
 from ..datasets import make_precision
 from ..estimators import SparseLDA
 from ..grids.path import solve_path
@@ -20,7 +21,7 @@ from ..solvers import HTP, FoBa, ForwardSelection, GraSP
 from ..thresholds import OffDiagonal
 from .figures import STYLE, curves, legend_below, panels
 from .run import Run
-from .verdicts import Mean, at_least, both, most, shown
+from .verdicts import Mean, at_least, both, every, most, ratio, shown
 
 SOLVERS = {"GraHTP": HTP(), "GraSP": GraSP(), "FBS": ForwardSelection("gradient"), "FoBa": FoBa()}
 GREEDY = tuple(SOLVERS)[1:]
@@ -106,11 +107,17 @@ def fig6(run: Run) -> Any:
         deviation_of_f_score=table("f_score", np.std),
         deviation_of_frobenius=table("frobenius", np.std),
     )
+    smallest, few = run["ps"][0], run["admm_copies"]
+    slower = {
+        a: Mean(np.log(draws("time", smallest, a, "admm") / draws("time", smallest, "GLasso")[:few])) for a in SOLVERS
+    }
     run.claim(
         "c",
-        "the graphical lasso takes less time than each greedy method, at every p",
-        both(*(at_least(longer(p, a, "GLasso")) for p in run["ps"] for a in SOLVERS)),
-        seconds=table("time"),
+        f"the graphical lasso takes less time than each greedy method with the paper's refits, at p = {smallest}",
+        every(slower.values()) if few else None,
+        need="copies refitted by ADMM",
+        times_that_of_GLasso={a: ratio(lead) for a, lead in slower.items() if few},
+        with_newton={f"p={p}": {a: ratio(longer(p, a, "GLasso")) for a in SOLVERS} for p in run["ps"]},
     )
     run.claim(
         "d",
@@ -178,7 +185,8 @@ def _lasso(run: Run, S: np.ndarray, S_tune: np.ndarray) -> tuple[np.ndarray, flo
             warnings.simplefilter("ignore")
             start = time.process_time()
             try:
-                precision = graphical_lasso(S, alpha)[1]
+                with one_blas_thread():
+                    precision = graphical_lasso(S, alpha)[1]
             except FloatingPointError:  # too little penalty for it
                 continue
             seconds = time.process_time() - start

@@ -96,6 +96,12 @@ def shown(estimate: Estimate) -> str:
     return f"{estimate.value:.3g} ({low:.3g} to {high:.3g})"
 
 
+def ratio(logarithms: Estimate) -> str:
+    """The geometric mean of ratios, given by their logarithms, with its interval, as text."""
+    low, high = np.exp(logarithms.interval(ALPHA))
+    return f"{np.exp(logarithms.value):.3g} ({low:.3g} to {high:.3g})"
+
+
 def at_least(estimate: Estimate, level: float = 0.0, *, alpha: float = ALPHA) -> Decision:
     """Whether the number is at least `level`: the interval's lower end is, or its upper end is not."""
     low, high = estimate.interval(alpha)
