@@ -84,11 +84,13 @@ THRESHOLDS = {
     "simplex_keep": sht.Simplex(2, total=3.0, keep=[4]),
     "group": sht.GroupSparsity(GROUPS, 2),
     "group_keep": sht.GroupSparsity(GROUPS, 1, keep=[2]),
+    "group_box": sht.GroupSparsity(GROUPS, 2, lower=-0.5, upper=[0.1, 0.2, 0.5, 1.0, 2.0, np.inf]),
     "leaf": sht.LeafSparsity(2),  # needs a Custom; contracts/test_custom.py
     "group_within": sht.GroupSparsity(GROUPS, 2, within=2),
     "rank": sht.Rank(2),
     "rows": sht.RowSparsity(2),
     "rows_keep": sht.RowSparsity(2, keep=[1]),
+    "rows_box": sht.RowSparsity(2, lower=[-1.0, -0.1, 0.0], upper=0.7),
     "off_diagonal": sht.OffDiagonal(2, keep=[(3, 1)]),
     "l0l1l2": sht.L0L1L2(0.1, 0.05),
 }

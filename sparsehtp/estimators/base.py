@@ -30,7 +30,7 @@ from ..grids.path import Path
 from ..iteration.results import FIRED, RESULTS, Solution
 from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import LinearModel
-from ..thresholds import GroupSparsity, Sparsity
+from ..thresholds import Sparsity
 from . import parameters, selection
 from .padding import Padding
 from .several import fit_shared
@@ -145,7 +145,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         template = replace(template, k=np.int32(plan.k or 0))
         padding = Padding(X.shape[0], X.shape[1], parameters.pads(solver), plan.l2_by_feature)
         threshold = padding.threshold(template)
-        units = len(template.table) if isinstance(template, GroupSparsity) else X.shape[1]
+        units = parameters.unit_total(template, X.shape[1])
         sampled = y if loss is None and y.dtype == bool else np.ones(len(y), bool)
         n, total = int(sampled.sum()), float(weights[sampled].sum())
         # A weight counts as that many rows; weights of another scale must not shorten the grid of folds, nor add to
@@ -262,7 +262,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         solution: Any = fit.solution
         self.coef_, self.intercept_ = solution.x.T, solution.intercept
         self.support_ = np.zeros(X.shape[1], bool)
-        self.support_[solution.support.idx[solution.support.mask]] = True
+        self.support_[parameters.features_of(fit.structure, solution.support)] = True
         self.k_, self.l2_, self.refit_l2_, self.cv_results_ = fit.k, fit.l2, fit.refit_l2, fit.results
         self.path_, self._certificates = fit.path, None
         self.n_iter_ = int(solution.num_steps)
@@ -277,10 +277,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         results = [RESULTS(int(each.result)) for each in solutions]
         self.support_ = np.zeros(solutions[0].x.size, bool)
         for each in solutions:
-            chosen = each.support.idx[each.support.mask]
-            if isinstance(threshold, GroupSparsity):
-                chosen = threshold.table[chosen][threshold.filled[chosen]]
-            self.support_[chosen] = True
+            self.support_[parameters.features_of(threshold, each.support)] = True
         self.coef_ = np.stack([each.x for each in solutions])
         self.intercept_ = np.array([each.intercept for each in solutions])
         self.n_iter_ = max(int(each.num_steps) for each in solutions)

@@ -5,6 +5,7 @@ zero, ties take the lower index, and without l2 of its own it has no curvature.
 """
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -35,9 +36,13 @@ def bucket(n: int, sizes: int = 8) -> int:
 class _Columns(NamedTuple):
     """What of an objective decides whether a threshold suits it."""
 
-    n_coefficients: int
+    external_shape: tuple[int, ...]
     n_free: int = 0
     dtype: Any = np.float64
+
+    @property
+    def n_coefficients(self) -> int:
+        return math.prod(self.external_shape)
 
     def internal_scale(self) -> None:
         return None
@@ -129,17 +134,17 @@ class Padding:
         """The same for each of m models; None without a last fit."""
         return [None] * m if last is None else [self.start(*row) for row in zip(*last, strict=True)]
 
-    def threshold(self, threshold: Any) -> Any:
+    def threshold(self, threshold: Any, responses: int | None = None) -> Any:
         """The threshold for the padded columns, checked against those of the data."""
-        threshold.bind(_Columns(self.p))
-        if isinstance(threshold, GroupSparsity):  # the added columns belong to no group
-            return replace(threshold, n_features=self.size[1])
-        bounds = {
+        threshold.bind(_Columns((self.p,) if responses is None else (self.p, responses)))
+        fields: dict[str, Any] = {
             name: np.pad(getattr(threshold, name), (0, self.size[1] - self.p))
             for name in ("lower", "upper")
             if np.ndim(getattr(threshold, name))
         }
-        return replace(threshold, **bounds)
+        if isinstance(threshold, GroupSparsity):  # the added columns belong to no group
+            fields["n_features"] = self.size[1]
+        return replace(threshold, **fields)
 
     # --- out ---------------------------------------------------------------------------------------------------------
     def solution(self, solution: Solution) -> Solution:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.utils import check_random_state
 
+from .._types import Support
 from ..grids.choose import BY_FOLDS
 from ..grids.criteria import NAMES
 from ..iteration.termination import AbstractTermination, Cycle, SmallGradient, SmallStep
@@ -27,7 +28,7 @@ from ..losses import (
     Tweedie,
 )
 from ..solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, ForwardSelection, GraSP, SubspacePursuit
-from ..thresholds import GroupSparsity, NonNegativeSparsity, Sparsity
+from ..thresholds import GroupSparsity, NonNegativeSparsity, RowSparsity, Sparsity
 
 LOSSES: dict[str, Any] = {
     "squared": Squared,
@@ -191,27 +192,38 @@ def make_seed(random_state: Any) -> int:
         raise ValueError(f"random_state: needs None, a seed or a RandomState, got {random_state!r}.") from None
 
 
-def make_threshold(groups: Any, keep: Any, positive: bool, bounds: Any, p: int, names: Any) -> Any:
-    """The structure, with k = 0."""
+def make_threshold(
+    groups: Any, keep: Any, positive: bool, bounds: Any, p: int, names: Any, *, rows: bool = False
+) -> Any:
+    """The structure, with k = 0; of rows where features have several coefficients."""
     keep = _keep(keep, p, list(names))
-    if groups is not None and (positive or bounds is not None):
-        raise ValueError("groups: cannot be combined with positive or bounds; leave one of them out.")
     if positive and bounds is not None:
         raise ValueError("positive: cannot be combined with bounds; use bounds=(0, upper).")
+    if positive and groups is None and not rows:
+        return NonNegativeSparsity(0, keep=keep)
+    bounds = (0.0, None) if positive else (None, None) if bounds is None else bounds
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        raise ValueError(f"bounds: needs a pair (lower, upper), got {bounds!r}.")
+    box = {"lower": bounds[0], "upper": bounds[1]}
     if groups is not None:
         groups = np.asarray(groups)
         if groups.shape != (p,):
             raise ValueError(f"groups: needs one label per feature ({p}), got shape {groups.shape}.")
         if keep is not None:  # a kept feature keeps its group
             keep = np.unique(np.unique(groups, return_inverse=True)[1][keep])
-        return GroupSparsity(groups, 0, keep=keep)
-    if positive:
-        return NonNegativeSparsity(0, keep=keep)
-    if bounds is None:
-        return Sparsity(0, keep=keep)
-    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        raise ValueError(f"bounds: needs a pair (lower, upper), got {bounds!r}.")
-    return Sparsity(0, keep=keep, lower=bounds[0], upper=bounds[1])
+        return GroupSparsity(groups, 0, keep=keep, **box)
+    return (RowSparsity if rows else Sparsity)(0, keep=keep, **box)
+
+
+def unit_total(threshold: Any, p: int) -> int:
+    """Number of units that a structure chooses from."""
+    return len(threshold.table) if isinstance(threshold, GroupSparsity) else p
+
+
+def features_of(threshold: Any, support: Support) -> Any:
+    """The features of a support."""
+    chosen = support.idx[support.mask]
+    return threshold.table[chosen][threshold.filled[chosen]] if isinstance(threshold, GroupSparsity) else chosen
 
 
 def _keep(keep: Any, p: int, names: list[str]) -> np.ndarray | None:

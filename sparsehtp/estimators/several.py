@@ -8,15 +8,14 @@ import numpy as np
 from jaxtyping import Float
 
 from .._solve import solve
-from .._types import seeded
+from .._types import replace, seeded
 from ..grids.choose import BY_FOLDS, choose
 from ..grids.cross_validation import Scoring
 from ..grids.path import Path
 from ..iteration.results import Solution
 from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import MultiResponse
-from ..thresholds import RowSparsity
-from ..thresholds.base import check_units, default_k_max
+from ..thresholds.base import default_k_max
 from . import parameters
 from .padding import Padding
 from .parameters import Plan
@@ -24,10 +23,11 @@ from .selection import default_ks
 
 
 class SharedFit(NamedTuple):
-    """A fitted problem: the solution, the k and l2 of the choice, the l2 of the coefficients, the path of all data, and
-    the table of a cross-validation."""
+    """A fitted problem: the solution and its structure, the k and l2 of the choice, the l2 of the coefficients, the
+    path of all data, and the table of a cross-validation."""
 
     solution: Solution
+    structure: Any
     k: int
     l2: Any
     refit_l2: Any
@@ -49,16 +49,11 @@ def fit_shared(
 ) -> SharedFit:
     """Choose k and l2 where the plan says so, and fit all rows, by the parameters of an estimator."""
     names = list(getattr(estimator, "feature_names_in_", ()))
-    for name, default in (("groups", None), ("positive", False), ("bounds", None)):
-        if getattr(estimator, name) is not default:
-            what = "several responses" if isinstance(loss, AbstractLoss) else 'loss="softmax"'
-            raise ValueError(f"{name}: cannot be combined with {what}; leave it out.")
-    keep = parameters.make_threshold(None, estimator.keep, False, None, X.shape[1], names).keep
+    shape = estimator.groups, estimator.keep, estimator.positive, estimator.bounds
+    template = parameters.make_threshold(*shape, X.shape[1], names, rows=True)
     solver = parameters.make_solver(estimator.solver)
-    available = X.shape[1] - keep.size
-    most = plan.k if plan.ks is None else plan.ks.max()
-    if most is not None:
-        check_units("k", most, None, keep.size, X.shape[1], "features")
+    units = parameters.unit_total(template, X.shape[1])
+    available = units - template.keep.size
     ending: dict[str, Any] = {
         "key": seeded(seed),
         "max_steps": parameters.make_limit(estimator.max_iter),
@@ -66,6 +61,7 @@ def fit_shared(
         "throw": False,
     }
     padding = Padding(X.shape[0], X.shape[1], parameters.pads(solver), plan.l2_by_feature)
+    template = replace(template, k=np.int32(plan.k or 0 if plan.ks is None else plan.ks.max()))
     l2, l2s = plan.l2, estimator._l2_grid if plan.l2s is None else plan.l2s
     objective = MultiResponse(
         padding.design(X),
@@ -77,21 +73,22 @@ def fit_shared(
         standardize=estimator.standardize,
         offset=None if offset is None else padding.offset(offset),
     )
+    threshold = padding.threshold(template, objective.n_responses)
     refit, path, results = 1.0, None, None
     if plan.rule is None:
         k: Any = plan.k
         last = estimator._last(objective.n_responses, X.shape[1])
         start = None if last is None else padding.start(last[0].T, last[1])
-        solution = solve(objective, RowSparsity(k, keep=keep), solver, start, **ending)
+        solution = solve(objective, threshold, solver, start, **ending)
     else:
         ks = default_ks(len(X), available) if plan.ks is None else plan.ks
 
         def own_samples(path: Path) -> Path:  # the objective's weights are scaled, and its columns may be padded
-            return dataclasses.replace(path, n_units=X.shape[1], total_weight=float(weights.sum()))
+            return dataclasses.replace(path, n_units=units, total_weight=float(weights.sum()))
 
         choice: Any = choose(
             objective,
-            RowSparsity(0, k_max=default_k_max(ks, padding.p - keep.size), keep=keep),
+            replace(threshold, k_max=default_k_max(ks, available, template.least_k_max)),
             ks,
             padding.l2s(l2s if l2 is None else l2[None]) if plan.by_folds else None,
             scoring=scoring,
@@ -111,4 +108,4 @@ def fit_shared(
     bare: dict[str, Any] = {"key": None, "state": None}  # neither is kept
     solution = padding.solution(jax.tree.map(np.asarray, solution._replace(**bare)))
     chosen_l2 = padding.user_l2(np.asarray(objective.l2))[()]
-    return SharedFit(solution, int(k), chosen_l2, refit * chosen_l2, path, results)
+    return SharedFit(solution, template, int(k), chosen_l2, refit * chosen_l2, path, results)

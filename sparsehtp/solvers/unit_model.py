@@ -24,6 +24,7 @@ from .._types import Support, replace
 from ..linalg import dot, masked_factor, top_k
 
 ACTIVE_SETS = 6  # at most, to find the model's minimum within bounds
+BOX_PASSES = 4  # over the entries of a unit within bounds
 
 
 class Model(eqx.Module):
@@ -133,20 +134,32 @@ def _leaving(model: Model, t: Tableau, held: Bool[Array, "d"] | None) -> tuple[A
     f, s, m = model.n_free, model.size, t.slots.shape[0]
     own = _places(model, t.slots)[f:]
     here = (model.entries.mask[own] & jnp.repeat(t.filled, s)).reshape(m, s)
+    still, c = None, jnp.where(here, t.c[f:].reshape(m, s), 0)
+    if held is not None:
+        still = here & held[own].reshape(m, s)
+        here = here & ~still
     D = t.P[f:, f:].reshape(m, s, m, s)[jnp.arange(m), :, jnp.arange(m), :]
     D = jnp.where(here[:, :, None] & here[:, None, :], D, jnp.eye(s, dtype=D.dtype))
-    freed, c = _inverse(D), jnp.where(here, t.c[f:].reshape(m, s), 0)
-    v, rows = _sum("mst,mt->ms", freed, c), t.H[f:].reshape(m, s, -1)
-    loss = 0.5 * jnp.sum(c * v, axis=1)
-    if held is not None:  # single entries, which move to zero from where they are held
-        still = here[:, 0] & held[own]
-        cross = _schur(model, t, own)
-        at_bound = t.g[own] * c[:, 0] + 0.5 * cross[jnp.arange(m), own] * c[:, 0] ** 2
-        loss = jnp.where(still, at_bound, loss)
-        v = jnp.where(still[:, None], c, v)
-        rows = jnp.where(still[:, None, None], cross[:, None], rows)
-        freed = jnp.where(still[:, None, None], 0, freed)
-    return v, rows, freed, loss
+    freed = _inverse(D)
+    rows = t.H[f:].reshape(m, s, -1)
+    if still is None:
+        v = _sum("mst,mt->ms", freed, c)
+        return v, rows, freed, 0.5 * jnp.sum(c * v, axis=1)
+    # Entries move to zero from where they are held too, and pull the free ones of their unit along.
+    place = own.reshape(m, s)
+    freed = jnp.where(here[:, :, None] & here[:, None, :], freed, 0)
+    fixed = jnp.where(still, c, 0)
+    c = jnp.where(here, c + _sum("mst,mt->ms", _own(rows, place), fixed), 0)
+    cross = _schur(model, t, own).reshape(m, s, -1)
+    v = _sum("mst,mt->ms", freed, c)
+    moved = t.g[place] * fixed + 0.5 * fixed * _sum("mst,mt->ms", _own(cross, place), fixed)
+    loss = jnp.sum(0.5 * c * v + moved, axis=1)
+    return v + fixed, jnp.where(still[:, :, None], cross, rows), freed, loss
+
+
+def _own(rows: Float[Array, "m s d"], place: Int[Array, "m s"]) -> Float[Array, "m s s"]:
+    """The columns of every unit's rows that are its own."""
+    return jnp.take_along_axis(rows, place[:, None, :], axis=2)
 
 
 def gains_of(model: Model, t: Tableau, held: Bool[Array, "d"] | None) -> Gains:
@@ -218,11 +231,24 @@ def _blocks(model: Model) -> Float[Array, "w s s"]:
 
 
 def _gain(g: Array, Q: Array, floor: Array, box: Any) -> Array:
-    """g' Q^-1 g / 2 by one pivot after the other, dependent entries left out; of single entries within their box."""
+    """g' Q^-1 g / 2 by one pivot after the other, dependent entries left out; within a box what passes over the entries
+    one by one gain, exact for single ones."""
     if box is not None:
-        q, g = Q[..., 0, 0], g[..., 0]
-        move = jnp.clip(g / jnp.where(q > floor[..., 0], q, 1), box[0][..., 0], box[1][..., 0])
-        return jnp.where(q > floor[..., 0], g * move - 0.5 * q * move**2, 0)
+        size = g.shape[-1]
+
+        def along(i: Int[Array, ""], carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            move, left = carry  # left: the gradient that remains
+            j = i % size
+            q, at = Q[..., j, j], move[..., j]
+            new = at + left[..., j] / jnp.where(q > floor[..., j], q, 1)
+            new = jnp.where(q > floor[..., j], jnp.clip(new, box[0][..., j], box[1][..., j]), at)
+            return move.at[..., j].set(new), left - Q[..., j] * (new - at)[..., None]
+
+        shape = jnp.broadcast_shapes(g.shape, Q.shape[:-1])
+        g = jnp.broadcast_to(g, shape)
+        passes = 1 if size == 1 else BOX_PASSES
+        move, left = lax.fori_loop(0, passes * size, along, (jnp.zeros(shape, g.dtype), g))
+        return 0.5 * jnp.sum(move * (g + left), axis=-1)
 
     def pivot(j: Int[Array, ""], carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         g, Q, total = carry

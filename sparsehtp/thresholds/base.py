@@ -13,7 +13,7 @@ from .._types import ArrayLike, Factors, Support, is_concrete, replace
 from ..linalg import WHOLE, Box, top_k
 
 LEAST_K_MAX = 16  # one compiled program for all smaller k
-BOUNDED = ("bounded entries", "simplex")  # refits on a support are no linear systems
+BOUNDED = ("bounded entries", "bounded groups", "bounded rows", "simplex")  # refits on a support are no linear systems
 SWAPPED = ("entries", *BOUNDED, "leaves", "groups", "rows", "units")  # whose units can be exchanged
 UNITS = (*SWAPPED, "pairs", "parts of groups")  # that keep the best k
 STRUCTURES = (*UNITS, "rank", "penalty")

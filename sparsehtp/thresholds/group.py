@@ -10,14 +10,16 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support, is_concrete, replace
 from ..linalg import top_k
-from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
+from .base import check_count, check_keep, check_keep_range, check_units
+from .bounded import AbstractBounded, check_bounds, norms
 
 
-class GroupSparsity(AbstractUnitThreshold):
+class GroupSparsity(AbstractBounded):
     """At most k groups with nonzero coefficients: {w : #{g : w_g != 0} <= k}.
 
-    Called on z it keeps the k groups with the largest Euclidean norm (of their `within` largest entries, if given):
-    the projection onto the set.
+    Called on z it keeps the k groups with the largest Euclidean norm (of their `within` largest entries, if given; with
+    bounds, those whose keeping lowers the distance to z most): the projection onto the set. With several responses a
+    group holds all coefficients of its features.
 
     Args:
         groups: (p,) group label of every feature, concrete; labels are numbered in sorted order.
@@ -25,13 +27,18 @@ class GroupSparsity(AbstractUnitThreshold):
         k_max: static upper limit of k. Default: the next power of two.
         keep: numbers (or a boolean mask) of groups that are always kept and not counted in k.
         within: at most this many nonzero coefficients in each chosen group; None: no limit.
+        lower: lower bounds of the coefficients, <= 0, a scalar or (p,), in original units.
+        upper: upper bounds, >= 0.
 
     Raises:
-        ValueError: if groups is not one concrete label per feature, or k is negative, not an integer or too large.
+        ValueError: if groups is not one concrete label per feature, or k is negative, not an integer or too large,
+            or a bound excludes zero.
     """
 
     k: Int[ArrayLike, ""]
     keep: Int[ArrayLike, "n_keep"]
+    lower: Float[ArrayLike, "..."] | None
+    upper: Float[ArrayLike, "..."] | None
     table: Int[ArrayLike, "groups size"]  # features of each group, padded
     filled: Bool[ArrayLike, "groups size"]
     k_max: int | None = eqx.field(static=True)
@@ -42,6 +49,7 @@ class GroupSparsity(AbstractUnitThreshold):
     unit = "groups"
     noun = "group"
     least_k_max = 1  # groups may be large
+    plain = "groups"
 
     def __init__(
         self,
@@ -50,12 +58,15 @@ class GroupSparsity(AbstractUnitThreshold):
         k_max: int | None = None,
         keep: Any = None,
         within: int | None = None,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
     ):
         if not is_concrete(groups) or np.ndim(groups) != 1 or np.size(groups) == 0:
             raise ValueError("groups: needs a concrete one-dimensional array with one label per feature.")
         self.k = check_count("k", k)
         self.k_max = k_max if k_max is None else int(check_count("k_max", k_max))
         self.keep = check_keep(keep)
+        self.lower, self.upper = check_bounds(lower, upper)
         if within is not None and (int(check_count("within", within)) < 1):
             raise ValueError("within: must be at least 1; use k=0 for no coefficients at all.")
         self.within = within
@@ -69,45 +80,42 @@ class GroupSparsity(AbstractUnitThreshold):
         self.n_features = number.size
 
     def bind(self, objective: Any) -> Self:
-        if self.n_features != objective.n_coefficients:
-            raise ValueError(
-                f"groups: needs one label per feature ({objective.n_coefficients}), got {self.n_features}."
-            )
+        p, n_features = objective.external_shape[0], objective.n_coefficients
+        if self.n_features not in (p, n_features):
+            raise ValueError(f"groups: needs one label per feature ({p}), got {self.n_features}.")
+        each = n_features // self.n_features  # coefficients of a feature: the responses
+        table = (self.table[:, :, None] * each + np.arange(each)).reshape(len(self.table), -1)
+        sizes = {"table": table, "filled": np.repeat(self.filled, each, axis=1), "n_features": n_features}
         units = self.table.shape[0]
         check_keep_range(self.keep, units, "groups")
         k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], units, "groups", self.least_k_max)
-        return replace(self, k_max=k_max, n_free=objective.n_free)
+        return replace(self, k_max=k_max, n_free=objective.n_free, **sizes, **self._bind_bounds(objective))
 
     @property
     def structure(self) -> str:
-        return "groups" if self.within is None else "parts of groups"
+        return super().structure if self.within is None else "parts of groups"
 
     @property
     def entries_per_unit(self) -> int:
         return self.table.shape[1]
 
-    def _table_values(self, z: Float[Array, "d"]) -> Float[Array, "groups size"]:
-        return jnp.where(self.filled, z[self.table], 0)
-
     def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
-        values = jnp.abs(self._table_values(z))
+        values = jnp.where(self.filled, self.gains(z)[self.table], 0)
         if self.within is not None and self.within < values.shape[1]:
             values = jnp.sort(values, axis=1)[:, values.shape[1] - self.within :]
-        largest = jnp.max(values, axis=1)
-        safe = jnp.where(largest > 0, largest, 1)  # scaled, so that squares neither overflow nor underflow
-        return largest * jnp.sqrt(jnp.sum((values / safe[:, None]) ** 2, axis=1))
+        return norms(values)
 
     def clip(self, z: Float[Array, "d"]) -> Float[Array, "d"]:
-        within = self.within
+        within, clipped = self.within, super().clip(z)
         if within is None or within >= self.table.shape[1]:
-            return z
-        values = jnp.where(self.filled, jnp.abs(z[self.table]), -1)
+            return clipped
+        values = jnp.where(self.filled, self.gains(z)[self.table], -1)
         best = jax.vmap(lambda row: top_k(row, within))(values)
         rows = jnp.arange(values.shape[0])[:, None]
         chosen = jnp.zeros(values.shape, bool).at[rows, best].set(True) & self.filled
         keep = jnp.zeros(z.shape[0], jnp.int32).at[self.table].add(chosen.astype(jnp.int32)) > 0
         free = jnp.arange(z.shape[0]) >= z.shape[0] - self.n_free
-        return jnp.where(keep | free, z, 0)
+        return jnp.where(keep | free, clipped, 0)
 
     def entries(self, x: Float[Array, "d"], support: Support) -> Support:
         size = self.table.shape[1]

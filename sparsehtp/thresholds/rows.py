@@ -7,39 +7,53 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, replace
-from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
+from .base import check_count, check_keep, check_keep_range, check_units
+from .bounded import AbstractBounded, check_bounds, norms
 
 
-class RowSparsity(AbstractUnitThreshold):
+class RowSparsity(AbstractBounded):
     """At most k nonzero rows: {W of shape (p, c) : #{j : W_j. != 0} <= k}: k features that all responses share.
 
-    Called on the x of an objective it keeps the k rows with the largest Euclidean norm: the projection onto the set.
-    The intercept row is free. (`Sparsity` on a matrix keeps k entries.)
+    Called on the x of an objective it keeps the k rows with the largest Euclidean norm (with bounds, those whose
+    keeping lowers the distance to x most): the projection onto the set. The intercept row is free. (`Sparsity` on a
+    matrix keeps k entries.)
 
     Args:
         k: number of rows, 0 <= k <= p - len(keep); an integer or a traced integer.
         k_max: static upper limit of k; one compiled program serves every k up to it. Default: the next power
             of two, at least 16.
         keep: indices (or a boolean mask) of rows that are always in the support and not counted in k.
+        lower: lower bounds, <= 0, a scalar, one for every row (p,), or (p, c), in original units.
+        upper: upper bounds, >= 0.
 
     Raises:
-        ValueError: if k is negative, not an integer or too large.
+        ValueError: if k is negative, not an integer or too large, or a bound excludes zero.
         TypeError: for an objective whose coefficients are no matrix.
     """
 
     k: Int[ArrayLike, ""]
     keep: Int[ArrayLike, "n_keep"]
+    lower: Float[ArrayLike, "..."] | None
+    upper: Float[ArrayLike, "..."] | None
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
     shape: Any = eqx.field(static=True)  # (p, c), once bound
 
     unit = "rows"
-    structure = "rows"
+    plain = "rows"
 
-    def __init__(self, k: ArrayLike, k_max: int | None = None, keep: Any = None):
+    def __init__(
+        self,
+        k: ArrayLike,
+        k_max: int | None = None,
+        keep: Any = None,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+    ):
         self.k = check_count("k", k)
         self.k_max = None if k_max is None else int(check_count("k_max", k_max))
         self.keep = check_keep(keep)
+        self.lower, self.upper = check_bounds(lower, upper)
         self.n_free, self.shape = 0, None
 
     @property
@@ -55,13 +69,10 @@ class RowSparsity(AbstractUnitThreshold):
             )
         check_keep_range(self.keep, shape[0], "features")
         k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], shape[0], "features")
-        return replace(self, k_max=k_max, n_free=objective.n_free, shape=shape)
+        return replace(self, k_max=k_max, n_free=objective.n_free, shape=shape, **self._bind_bounds(objective))
 
     def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
-        rows = z[: z.shape[0] - self.n_free].reshape(self.shape)
-        largest = jnp.max(jnp.abs(rows), axis=1)
-        safe = jnp.where(largest > 0, largest, 1)  # scaled, so that squares neither overflow nor underflow
-        return largest * jnp.sqrt(jnp.sum((rows / safe[:, None]) ** 2, axis=1))
+        return norms(self.gains(z).reshape(self.shape))
 
     def entries(self, x: Float[Array, "d"], support: Support) -> Support:
         p, c = self.shape

@@ -20,6 +20,7 @@ THRESHOLDS = {
     "box": sht.Sparsity(3, lower=LOWER, upper=UPPER),
     "groups_all": sht.GroupSparsity(GROUPS, 3),
     "groups_keep_within": sht.GroupSparsity(GROUPS, 1, keep=[0], within=1),
+    "groups_box_within": sht.GroupSparsity(GROUPS, 2, within=2, lower=LOWER, upper=UPPER),
     "leaf_dense": sht.LeafSparsity({"a": None, "b": 2}),
 }
 
@@ -31,8 +32,10 @@ def nearest(z, k, units, keep=(), lower=-np.inf, upper=np.inf, within=P):
         x = np.zeros(P)
         for unit in {*chosen, *keep}:
             where = np.flatnonzero(units == unit)
-            where = where[np.argsort(-np.abs(z[where]), kind="stable")][:within]
-            x[where] = np.clip(z, lower, upper)[where]
+            x_near = np.clip(z, lower, upper)
+            gain = z**2 - (z - x_near) ** 2
+            where = where[np.argsort(-gain[where], kind="stable")][:within]
+            x[where] = x_near[where]
         best = min(best, x, key=lambda x: np.sum((x - z) ** 2))
     return best
 
@@ -79,6 +82,7 @@ NEAREST = {
     "simplex_keep": lambda z, k, t: nearest_of_sum(z, k, 3.0, [4]),
     "group": lambda z, k, t: nearest(z, k, GROUPS),
     "group_keep": lambda z, k, t: nearest(z, k, GROUPS, [2]),
+    "group_box": lambda z, k, t: nearest(z, k, GROUPS, **BOUNDED),
     "group_within": lambda z, k, t: nearest(z, k, GROUPS, within=2),
     "leaf": lambda z, k, t: np.append(
         nearest(z * (EACH < 2), min(k, 2), EACH)[:2], nearest(z * (EACH >= 2), k, EACH)[2:]
@@ -87,11 +91,13 @@ NEAREST = {
     "rank": lambda z, k, t: leading(z, k, (3, 2)),
     "rows": lambda z, k, t: nearest(z, k, ROWS),
     "rows_keep": lambda z, k, t: nearest(z, k, ROWS, [1]),
+    "rows_box": lambda z, k, t: nearest(z, k, ROWS, lower=np.repeat([-1.0, -0.1, 0.0], 2), upper=0.7),
     "off_diagonal": lambda z, k, t: nearest(z, k, EACH, [PAIR]),
     "l0l1l2": lambda z, k, t: proximal(z, t),
     "box": lambda z, k, t: nearest(z, k, EACH, lower=LOWER, upper=UPPER),
     "groups_all": lambda z, k, t: nearest(z, k, GROUPS),
     "groups_keep_within": lambda z, k, t: nearest(z, k, GROUPS, [0], within=1),
+    "groups_box_within": lambda z, k, t: nearest(z, k, GROUPS, within=2, lower=LOWER, upper=UPPER),
 }
 
 

@@ -6,6 +6,7 @@ import pickle
 import jax
 import numpy as np
 import pytest
+from scipy.optimize import lsq_linear
 from sklearn.linear_model import MultiTaskLasso
 from sklearn.metrics import d2_tweedie_score
 from sklearn.model_selection import GridSearchCV, KFold
@@ -88,12 +89,36 @@ def test_offsets_are_taken_from_the_targets():
     np.testing.assert_allclose(*x, rtol=1e-9)
 
 
-def test_what_several_responses_do_not_take():
-    for options in ({"positive": True}, {"groups": np.arange(P)}, {"bounds": (-1, 1)}):
-        with pytest.raises(ValueError, match=f"{next(iter(options))}: cannot be combined with several responses"):
-            sht.SparseRegressor(k=1, **options).fit(X, Y)
+def within(chosen, lower, upper):
+    """The least loss of some features' coefficients within bounds, by SciPy, response by response."""
+    A = X[:, chosen] - X[:, chosen].mean(0)
+    fits = [lsq_linear(A, Y[:, r] - Y[:, r].mean(), (lower, upper), method="bvls", tol=1e-14) for r in range(T)]
+    return np.array([fit.x for fit in fits]), sum(fit.cost for fit in fits)
+
+
+@pytest.mark.parametrize(
+    ("options", "sets"),
+    [
+        ({"bounds": (-0.5, 0.8)}, list(itertools.combinations(range(P), 2))),
+        ({"groups": [0, 1, 0, 2, 1, 2], "positive": True}, [(0, 2, 1, 4), (0, 2, 3, 5), (1, 4, 3, 5)]),
+    ],
+)
+def test_bounds_and_groups_against_all_sets(options, sets):
+    lower, upper = options.get("bounds", (0.0, np.inf))
+    best = min(sets, key=lambda chosen: within(list(chosen), lower, upper)[1])
+    model = sht.SparseRegressor(k=2, l2=0, **options).fit(X, Y)
+    np.testing.assert_array_equal(np.flatnonzero(model.support_), sorted(best))
+    np.testing.assert_allclose(model.coef_[:, list(best)], within(list(best), lower, upper)[0], rtol=1e-6, atol=1e-9)
+    by_folds = sht.SparseRegressor(k=[0, 1, 2], cv=3, **options).fit(X, Y)
+    assert by_folds.coef_.min() >= lower and by_folds.coef_.max() <= upper and by_folds.path_.n_units in (3, P)
+    assert by_folds.support_.sum() == by_folds.k_ * P // by_folds.path_.n_units
+
+
+def test_more_features_than_there_are():
     with pytest.raises(ValueError, match="k: is 9"):
         sht.SparseRegressor(k=9).fit(X, Y)
+    with pytest.raises(ValueError, match="k: is 4, but there are only 3 groups"):
+        sht.SparseRegressor(k=4, groups=[0, 1, 0, 2, 1, 2]).fit(X, Y)
 
 
 @pytest.mark.slow

@@ -1,9 +1,12 @@
 """SparseClassifier(loss="softmax"): multinomial logistic regression on k features that all classes share."""
 
+import itertools
 import pickle
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
+from scipy.special import logsumexp, softmax
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
@@ -46,6 +49,31 @@ def test_two_classes_are_logistic():
     np.testing.assert_array_equal(a.predict_proba(X[rows]), b.predict_proba(X[rows]))
 
 
+def test_groups_within_bounds_against_all_sets():
+    """The four features as three groups, of which the best two are found, with SciPy's refits."""
+    groups, n = np.array([0, 1, 2, 1]), len(Y)
+
+    def refitted(chosen):
+        columns = np.flatnonzero(np.isin(groups, chosen))
+
+        def F(z):
+            eta = X[:, columns] @ z[3:].reshape(-1, 3) + z[:3]
+            slope = softmax(eta, axis=1) - np.eye(3)[Y]
+            value = np.mean(logsumexp(eta, axis=1) - eta[np.arange(n), Y]) + 0.05 * np.sum(z[3:] ** 2)
+            return value, np.append(slope.mean(0), (X[:, columns].T @ slope / n).ravel() + 0.1 * z[3:])
+
+        size = 3 * columns.size
+        bounds = [(None, None)] * 3 + [(-0.4, 0.6)] * size
+        return minimize(F, np.zeros(3 + size), jac=True, method="L-BFGS-B", bounds=bounds, tol=1e-14).fun
+
+    options = dict(groups=groups, bounds=(-0.4, 0.6), l2=0.1, standardize=False)
+    model = sht.SparseClassifier(k=2, loss="softmax", **options).fit(X, Y)
+    values = {chosen: refitted(chosen) for chosen in itertools.combinations(range(3), 2)}
+    best = min(values, key=values.get)
+    np.testing.assert_array_equal(model.support_, np.isin(groups, best))
+    np.testing.assert_allclose(model.objective_value_, values[best], rtol=1e-7)
+
+
 @pytest.mark.slow
 def test_a_criterion_finds_the_features():
     model = sht.SparseClassifier(k="bic", loss="softmax", l2=0.01).fit(NOISY, NAMES[Y])
@@ -55,9 +83,9 @@ def test_a_criterion_finds_the_features():
 
 def test_errors():
     for options, match in (
-        (dict(k=1, positive=True), "positive"),
-        (dict(k=1, groups=np.arange(4)), "groups"),
-        (dict(k=1, bounds=(0, 1)), "bounds"),
+        (dict(k=1, groups=np.arange(3)), "groups: needs one label per feature"),
+        (dict(k=1, bounds=(1, 2)), "lower: needs lower <= 0"),
+        (dict(k=1, positive=True, bounds=(0, 1)), "positive: cannot be combined with bounds"),
         (dict(k=9), "k: is 9"),
     ):
         with pytest.raises(ValueError, match=match):

@@ -12,6 +12,7 @@ import sparsehtp as sht
 pytestmark = pytest.mark.usefixtures("x64")
 N, P, K, L2 = 60, 8, 3, 0.01
 GROUPS = np.array([0, 0, 1, 1, 1, 2, 3, 3])
+PARTS = np.array([0, 1, 1, 2, 0, 3])
 
 
 def hinge(m):
@@ -45,6 +46,12 @@ STRUCTURES = {
         [np.flatnonzero(GROUPS == g) for g in range(4)],
         [2],
         FREE,
+    ),
+    "groups_box": (
+        sht.GroupSparsity(GROUPS, 2, lower=-0.3, upper=0.4),
+        [np.flatnonzero(GROUPS == g) for g in range(4)],
+        [],
+        (-0.3, 0.4),
     ),
 }
 QUICK = {("squared", name) for name in STRUCTURES} | {("logistic", "groups"), ("huber", "box"), ("poisson", "positive")}
@@ -102,7 +109,17 @@ def test_linear_models(name, structure, seed):
 
 
 @pytest.mark.parametrize("loss", [sht.Squared(), pytest.param(sht.Softmax(3), marks=pytest.mark.slow)])
-@pytest.mark.parametrize("threshold", [sht.RowSparsity(2), sht.RowSparsity(1, keep=[2]), sht.Sparsity(5)])
+@pytest.mark.parametrize(
+    "threshold",
+    [
+        sht.RowSparsity(2),
+        sht.RowSparsity(1, keep=[2]),
+        sht.RowSparsity(2, lower=-0.3, upper=0.4),
+        sht.GroupSparsity(PARTS, 2),
+        sht.GroupSparsity(PARTS, 1, keep=[1], lower=0.0),
+        sht.Sparsity(5),
+    ],
+)
 def test_several_responses(loss, threshold):
     rng = np.random.default_rng(2)
     X, c = design(rng, p=6), 3
@@ -115,8 +132,13 @@ def test_several_responses(loss, threshold):
         if vector
         else eta + rng.standard_normal(eta.shape)
     )
-    rows = isinstance(threshold, sht.RowSparsity)
-    units = [np.arange(c) + c * j for j in range(6)] if rows else [[e] for e in range(6 * c)]
+    if isinstance(threshold, sht.Sparsity):
+        units = [[e] for e in range(6 * c)]
+    else:
+        part = np.arange(6) if isinstance(threshold, sht.RowSparsity) else PARTS
+        units = [np.flatnonzero(np.repeat(part == u, c)) for u in np.unique(part)]
+    bounds = [-np.inf if threshold.lower is None else float(threshold.lower), np.inf]
+    bounds[1] = np.inf if threshold.upper is None else float(threshold.upper)
 
     def refit(chosen):
         places = np.concatenate([np.asarray(units[u], int) for u in sorted(chosen)])
@@ -133,7 +155,7 @@ def test_several_responses(loss, threshold):
             grad = np.append(slope.mean(0), (X.T @ slope / N).ravel()[places] + L2 * z[c:])
             return value.mean() + 0.5 * L2 * np.sum(z[c:] ** 2), grad
 
-        return least(F, c + places.size, None)
+        return least(F, c + places.size, [FREE] * c + [bounds] * places.size)
 
     model = (
         sht.MultiResponse(X, Y, loss, L2, fit_intercept=True)

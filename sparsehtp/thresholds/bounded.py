@@ -1,0 +1,110 @@
+"""Bounds on the coefficients of the units that are kept."""
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from .._types import ArrayLike, Support, is_concrete
+from ..linalg import Box
+from .base import AbstractUnitThreshold
+
+
+class AbstractBounded(AbstractUnitThreshold):
+    """Units whose coefficients lie within lower <= 0 <= upper."""
+
+    lower: Float[ArrayLike, "..."] | None
+    upper: Float[ArrayLike, "..."] | None
+
+    plain: ClassVar[str]  # the structure without bounds
+
+    @property
+    def structure(self) -> str:
+        return self.plain if self.lower is None and self.upper is None else f"bounded {self.plain}"
+
+    def _bind_bounds(self, objective: Any) -> dict[str, Array | None]:
+        """Both bounds in the solver's units: scalars, or one value per coefficient."""
+        scale = objective.internal_scale()
+        shape, p = tuple(objective.external_shape), objective.n_coefficients
+        rows = len(shape) == 2 and shape[0] * shape[1] == p  # a matrix of coefficients
+
+        def convert(name: str) -> Array | None:
+            bound = getattr(self, name)
+            if bound is None:
+                return None
+            if rows and bound.shape in ((shape[0],), shape):
+                bound = (bound.reshape(shape[0], -1) + jnp.zeros(shape)).ravel()
+            if bound.shape not in ((), (p,)):
+                raise ValueError(f"{name}: needs a scalar or one value per feature ({shape[0]}), got {bound.shape}.")
+            bound = bound.astype(objective.dtype)
+            # 0 * inf is NaN: a constant column (scale zero) keeps its bound, its coefficient is zero anyway.
+            return bound if scale is None else jnp.where(scale > 0, bound * jnp.where(scale > 0, scale, 1), bound)
+
+        return {name: convert(name) for name in ("lower", "upper")}
+
+    def clip(self, z: Float[Array, "d"]) -> Float[Array, "d"]:
+        if self.lower is None and self.upper is None:
+            return z
+        p = z.shape[0] - self.n_free
+        return jnp.concatenate([self._into_bounds(z[:p]), z[p:]])
+
+    def _into_bounds(self, z: Float[Array, "p"]) -> Float[Array, "p"]:
+        # Cast: the bounds of a threshold that is not bound to an objective are NumPy float64.
+        lower, upper = (None if bound is None else bound.astype(z.dtype) for bound in (self.lower, self.upper))
+        return jnp.clip(z, lower, upper)
+
+    def gains(self, z: Float[Array, "d"]) -> Float[Array, "p"]:
+        """For every coefficient the root of twice the decrease in squared distance to z from keeping it."""
+        z = z[: z.shape[0] - self.n_free]
+        if self.lower is None and self.upper is None:
+            return jnp.abs(z)
+        # z^2 - (z - c)^2 = c (2 z - c) is the gain of keeping; roots apart, so that small values do not underflow.
+        c = self._into_bounds(z)
+        return jnp.sqrt(jnp.abs(c)) * jnp.sqrt(jnp.abs(2 * z - c))
+
+    def box(self, entries: Support) -> Box:
+        return Box(self._bound(self.lower, -jnp.inf, entries), self._bound(self.upper, jnp.inf, entries))
+
+    def _bound(self, bound: Any, infinite: float, entries: Support) -> Float[Array, "m"] | None:
+        if bound is None:
+            return None
+        first = entries.idx < self._first_free(entries)
+        if bound.ndim:
+            bound = bound[jnp.minimum(entries.idx, bound.shape[0] - 1)]
+        return jnp.where(first, bound, infinite)
+
+    def _first_free(self, entries: Support) -> Int[Array, ""] | int:
+        # The free entries lead a support and have the highest indices of x.
+        return entries.idx[0] if self.n_free else jnp.iinfo(jnp.int32).max
+
+    def free_gradient(self, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Float[Array, "d"]:
+        p = x.shape[0] - self.n_free
+        outwards = jnp.zeros(p, bool)
+        if self.lower is not None:
+            outwards |= (x[:p] <= self.lower) & (grad[:p] > 0)
+        if self.upper is not None:
+            outwards |= (x[:p] >= self.upper) & (grad[:p] < 0)
+        return grad.at[:p].set(jnp.where(outwards, 0, grad[:p]))
+
+
+def check_bounds(lower: ArrayLike | None, upper: ArrayLike | None) -> tuple[Any, Any]:
+    """The bounds as arrays, or ValueError."""
+    # NumPy keeps concrete bounds concrete inside jit.
+    bounds = [
+        None if bound is None else np.asarray(bound, float) if is_concrete(bound) else jnp.asarray(bound, float)
+        for bound in (lower, upper)
+    ]
+    for name, bound, sign in zip(("lower", "upper"), bounds, (1, -1), strict=True):
+        if bound is not None and is_concrete(bound) and not np.all(sign * np.asarray(bound) <= 0):
+            raise ValueError(f"{name}: needs lower <= 0 <= upper, since every coefficient may be zero; got {bound}.")
+    if all(bound is not None and is_concrete(bound) and not np.any(bound) for bound in bounds):
+        raise ValueError("bounds: lower and upper are both 0, which leaves no model; widen one of them.")
+    return bounds[0], bounds[1]
+
+
+def norms(values: Float[Array, "units size"]) -> Float[Array, "units"]:
+    """Euclidean norms of rows of values >= 0, scaled so that squares neither overflow nor underflow."""
+    largest = jnp.max(values, axis=1)
+    safe = jnp.where(largest > 0, largest, 1)
+    return largest * jnp.sqrt(jnp.sum((values / safe[:, None]) ** 2, axis=1))
