@@ -18,7 +18,7 @@ from .iteration.record import Record
 from .iteration.results import RESULTS, Solution, SolveError
 from .iteration.termination import AbstractTermination
 from .objectives import AbstractObjective, AbstractRefittable, AbstractRestrictable
-from .solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, PrimalDual
+from .solvers import CDSS, HTP, IHT, AbstractSolver, BestSubset, FoBa, PrimalDual
 from .solvers.refit import refit
 from .steps import ScheduleStep, inverse_sqrt
 from .thresholds import AbstractThreshold
@@ -56,7 +56,8 @@ def solve(
         threshold: for example `Sparsity(k)`.
         solver: None: `BestSubset` for entries (with bounds or a sum, too), groups, rows and leaves, `HTP` for pairs,
             parts of groups, and supports of more than 2048 coefficients (256 with bounds or a sum), `IHT` for `Rank`,
-            `PrimalDual` for `L0L1L2`, and `IHT` with a decreasing step for losses without a second derivative.
+            `PrimalDual` for `L0L1L2` (`CDSS` within bounds), and `IHT` with a decreasing step for losses without a
+            second derivative.
         x0: starting coefficients in original units, (p,), (p, c) for `MultiResponse`, (p, p) for `Precision`, or an
             earlier Solution; None: zeros, or the diagonal minimiser.
         key: PRNG key of a stochastic solver; None: `jax.random.key(0)`, the same for all lanes.
@@ -193,7 +194,7 @@ def default_solver(
     loss = getattr(objective, "loss", None)
     if loss is not None and not loss.twice_differentiable:
         return IHT(ScheduleStep(inverse_sqrt))
-    other = {"rank": IHT, "penalty": PrimalDual}.get(threshold.structure)
+    other = {"rank": IHT, "penalty": PrimalDual, "bounded penalty": CDSS}.get(threshold.structure)
     if other is not None:
         return other()
     swaps = threshold.structure in BestSubset.structures and isinstance(objective, AbstractRefittable)

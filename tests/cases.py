@@ -93,6 +93,8 @@ THRESHOLDS = {
     "rows_box": sht.RowSparsity(2, lower=[-1.0, -0.1, 0.0], upper=0.7),
     "off_diagonal": sht.OffDiagonal(2, keep=[(3, 1)]),
     "l0l1l2": sht.L0L1L2(0.1, 0.05),
+    "l0l1l2_prices": sht.L0L1L2(0.1, 0.05, prices=[1, 2, 0, 0.5, 1, 1], keep=[4]),
+    "l0l1l2_box": sht.L0L1L2(0.1, 0.05, lower=-0.5, upper=[0.1, 0.2, 0.5, 1.0, 2.0, np.inf]),
 }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Problem(NamedTuple):
-    """A small problem in the mean form; `logistic` says which loss."""
+    """A small problem in the mean form; `logistic` says which loss, `prices` multiply l0 and l1 feature by feature."""
 
     X: np.ndarray
     y: np.ndarray
@@ -17,6 +17,9 @@ class Problem(NamedTuple):
     l2: float
     intercept: bool
     logistic: bool
+    prices: np.ndarray | float = 1.0
+    lower: np.ndarray | float = -np.inf
+    upper: np.ndarray | float = np.inf
 
 
 def masks(p, k=None):
@@ -39,6 +42,9 @@ def fits(problem, members, sweeps=400):
     smoothness = 0.25 if problem.logistic else 1.0
     energy = smoothness * (omega @ Z**2)
     w, b = np.zeros(members.shape), np.zeros(len(members))
+    l1, lower, upper = (
+        np.broadcast_to(each, X.shape[1]) for each in (problem.l1 * problem.prices, problem.lower, problem.upper)
+    )
     eta = np.zeros((len(members), len(y)))
 
     def slope(eta):
@@ -49,8 +55,8 @@ def fits(problem, members, sweeps=400):
         for j in range(X.shape[1]):
             g = slope(eta) @ (omega * Z[:, j])
             u = energy[j] * w[:, j] - g
-            new = np.sign(u) * np.maximum(np.abs(u) - problem.l1, 0) / (energy[j] + problem.l2)
-            new = np.where(members[:, j], new, 0.0)
+            new = np.sign(u) * np.maximum(np.abs(u) - l1[j], 0) / (energy[j] + problem.l2)
+            new = np.where(members[:, j], np.clip(new, lower[j], upper[j]), 0.0)
             eta += (new - w[:, j])[:, None] * Z[:, j]
             change = max(change, float(np.abs(new - w[:, j]).max()))
             w[:, j] = new
@@ -61,7 +67,7 @@ def fits(problem, members, sweeps=400):
         if change < 1e-13:
             break
     loss = np.logaddexp(0, -y * eta) if problem.logistic else 0.5 * (eta - y) ** 2
-    value = loss @ omega + problem.l1 * np.abs(w).sum(1) + 0.5 * problem.l2 * (w**2).sum(1)
+    value = loss @ omega + np.abs(w) @ l1 + 0.5 * problem.l2 * (w**2).sum(1)
     return w, b - w @ mean, value
 
 
@@ -69,14 +75,14 @@ def best_penalised(problem):
     """(value, masks of the supports of all optima) of F + l0 + l1 terms."""
     every = masks(problem.X.shape[1])
     w, _, value = fits(problem, every)
-    total = value + problem.l0 * (w != 0).sum(1)
+    total = value + problem.l0 * ((w != 0) * problem.prices).sum(1)
     ties = total <= total.min() + 1e-10 * abs(total.min())
     return total.min(), (w != 0)[ties]
 
 
 def best_sparse(problem, k):
-    """(value, masks of the supports of all optima) with at most k features."""
+    """(value, masks of the supports of all optima) with at most k features and no price."""
     every = masks(problem.X.shape[1], k)
-    w, _, value = fits(problem, every)
+    w, _, value = fits(problem._replace(l1=0.0), every)
     ties = value <= value.min() + 1e-10 * abs(value.min())
     return value.min(), (w != 0)[ties]

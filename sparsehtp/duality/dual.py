@@ -100,9 +100,10 @@ class Dual(eqx.Module):
         return isinstance(self.threshold, L0L1L2)
 
     @property
-    def prices(self) -> tuple[Array | float, Array | float]:
-        """l0 and l1."""
-        return (self.threshold.l0, self.threshold.l1) if self.penalised else (0.0, 0.0)
+    def prices(self) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
+        """l0 and l1 of every feature."""
+        nothing = jnp.zeros(self.objective.n_coefficients, self.objective.dtype)
+        return self.threshold.priced(nothing.shape[0]) if self.penalised else (nothing, nothing)
 
     def masks(self) -> Fixed:
         """The fixed features; kept ones count as nonzero."""
@@ -280,6 +281,8 @@ def no_dual(objective: Any, threshold: Any) -> str | None:
         return f"loss: {type(objective.loss).__name__} has no conjugate, which the dual needs."
     if not isinstance(threshold, Sparsity | L0L1L2):
         return f"threshold: the dual needs Sparsity or L0L1L2, got a {type(threshold).__name__}."
+    if threshold.structure == "bounded penalty":
+        return "threshold: L0L1L2 has no dual here within bounds; use CDSS."
     if is_concrete(objective.l2) and not np.all(np.asarray(objective.l2) > 0):
         return "l2: the dual needs l2 > 0 on every feature; raise l2."
     return None

@@ -13,11 +13,12 @@ from jaxtyping import Float, Int
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 
 from .._progress import Callback
-from .._types import ArrayLike, host
+from .._types import ArrayLike, host, seeded
 from ..solvers import AbstractSolver
-from ..thresholds import AbstractThreshold
+from ..thresholds import L0L1L2, AbstractThreshold
 from . import grid as _grid
-from .path import Path, path_of
+from .path import Path, path_of, solve_path
+from .penalised_path import penalised_scores
 
 Scoring = Callable[[np.ndarray, np.ndarray, np.ndarray], float]  # (y, eta, weights) of held-out rows; smaller is better
 
@@ -82,6 +83,11 @@ class CrossValidation:
         """Ridge of the row `best`."""
         return self.path.l2s[self.best]
 
+    @property
+    def l0(self) -> Any:
+        """Price of a nonzero of the row `best`; None where the grid has none."""
+        return None if self.path.l0s is None else self.path.l0s[self.best]
+
 
 def cross_validate(
     objective: Any,
@@ -91,6 +97,7 @@ def cross_validate(
     threshold: AbstractThreshold | None = None,
     solver: AbstractSolver | None = None,
     *,
+    l0s: ArrayLike | None = None,
     key: jax.Array | None = None,
     groups: ArrayLike | None = None,
     scoring: str | Scoring | None = None,
@@ -107,9 +114,12 @@ def cross_validate(
     nothing leaks from the rows that are held out. t are the sample weights of those. The score of a `CoxModel` is the
     partial likelihood of the held-out rows alone.
 
+    With l0s, or an `L0L1L2` as threshold, the grid is one of prices l0, see `solve_path`: the folds take those of the
+    path of all data.
+
     Args:
         objective: as in `solve_path`; its own weights are split.
-        ks, l2s, threshold, key, checkpoint, progress, memory: as in `solve_path`.
+        ks, l2s, l0s, threshold, key, checkpoint, progress, memory: as in `solve_path`.
         solver: as in `solve_path`, but where that takes `BestSubset` this takes `BestSubset("fast")`, for entries in
             working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds.
             `choose` solves again at the chosen (k, l2), from the row of the path.
@@ -141,9 +151,8 @@ def cross_validate(
         def of_part(part: str, objective: Any) -> CrossValidation:
             store = None if checkpoint is None else Folder(checkpoint) / part
             options: Any = {"scoring": scoring, "refit": refit, "checkpoint": store, "progress": progress}
-            return cross_validate(
-                objective, ks, l2s, pairs, threshold, solver, key=key, groups=groups, memory=memory, **options
-            )
+            options |= {"l0s": l0s, "key": key, "groups": groups, "memory": memory}
+            return cross_validate(objective, ks, l2s, pairs, threshold, solver, **options)
 
         # All folds of every objective, so that all are one program.
         runs = [of_part(str(i), see(objective)) for i, (*_, see) in enumerate(folds)]
@@ -161,24 +170,37 @@ def cross_validate(
     if own is not None and not hasattr(objective, "loss"):
         raise TypeError(f"scoring: {type(objective).__name__} has no linear predictors to give to a function.")
     score: Any = "predictors" if own else scoring
-    grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, search="folds", refit=refit, score=score)
+    key = seeded(0) if key is None else key
+    over_l0 = l0s is not None or isinstance(threshold, L0L1L2)
+    grid: Any = None
+    if over_l0:
+        if refit != 1 or checkpoint is not None or memory is not None:
+            raise ValueError("refit, checkpoint, memory: a cross-validation over l0 has none of them; leave them out.")
+        path = solve_path(objective, ks, l2s, l0s, threshold, solver, key=key)
+    else:
+        grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, search="folds", refit=refit, score=score)
     weights = host(objective.sample_weight)
-    counts = _split(objective, folds, groups, grid.key)
+    counts = _split(objective, folds, groups, key)
     train, test = counts[0] * weights, counts[1] * weights
     check_rows("folds", train, objective)
     for number, row in enumerate(test):
         if not objective.total_weight(row):
             raise ValueError(f"folds: fold {number} holds out no {_counted(objective)}; use fewer folds.")
-    # The fits to all data are one more row, scored on the data themselves.
-    rows = [jnp.asarray(np.vstack([part, weights]), objective.dtype) for part in (train, test)]
-    grid = dataclasses.replace(grid, weights=_grid.Weights(*rows))
-    fits = _grid.run(grid, memory, progress, checkpoint)
-    scores = fits.loss if fits.score is None else fits.score
+    if over_l0:
+        template: Any = L0L1L2(0.0) if threshold is None else threshold
+        scores, results = penalised_scores(objective, path, train, test, template, solver, score, key, progress)
+    else:
+        # The fits to all data are one more row, scored on the data themselves.
+        rows = [jnp.asarray(np.vstack([part, weights]), objective.dtype) for part in (train, test)]
+        grid = dataclasses.replace(grid, weights=_grid.Weights(*rows))
+        fits = _grid.run(grid, memory, progress, checkpoint)
+        scores, results = (fits.loss if fits.score is None else fits.score)[:-1], fits.result[:-1]
+        path = path_of(grid, jax.tree.map(lambda a: a[-1], fits), np.asarray(grid.ks))
     return CrossValidation(
-        scores=scores[:-1] if own is None else _own_scores(own, objective, scores[:-1], test),
-        results=fits.result[:-1],
+        scores=scores if own is None else _own_scores(own, objective, scores, test),
+        results=results,
         fold_weight=objective.total_weight(test.astype(float)),
-        path=path_of(grid, jax.tree.map(lambda a: a[-1], fits), np.asarray(grid.ks)),
+        path=path,
     )
 
 

@@ -320,6 +320,16 @@ def _path_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fits:
     return lax.map(fit, trail)
 
 
+def score_of(scorer: Any, kind: str, x: Float[Array, "d"], entries: Any = None) -> Array:
+    """The share of wrong labels ("error"), or the linear predictors of all rows ("predictors")."""
+    eta = scorer.forward(x, entries)
+    if kind == "predictors":
+        return eta
+    # The strict side is that of the classifier: a predictor of zero means -1.
+    label = jnp.where(eta > 0, 1, -1) if eta.ndim == 1 else jnp.argmax(eta, axis=1)
+    return jnp.sum(scorer.sample_weight * (label != scorer.y)) / jnp.sum(scorer.sample_weight)
+
+
 def _fit(
     grid: Grid,
     objective: Any,
@@ -336,11 +346,7 @@ def _fit(
         scored, _ = refit(objective.reweighted(l2=grid.refit * objective.l2), threshold, entries, x)
         score = scorer.value(scored, entries)
     if grid.score is not None:
-        eta = score = scorer.forward(scored, entries)
-    if grid.score == "error":
-        # The strict side is that of the classifier: a predictor of zero means -1.
-        label = jnp.where(eta > 0, 1, -1) if eta.ndim == 1 else jnp.argmax(eta, axis=1)
-        score = jnp.sum(scorer.sample_weight * (label != scorer.y)) / jnp.sum(scorer.sample_weight)
+        score = score_of(scorer, grid.score, scored, entries)
     w, intercept = objective.parts(x)
     n_free, p = objective.n_free, objective.n_coefficients
     features = Support(jnp.minimum(entries.idx, p - 1), entries.mask & (entries.idx < p))

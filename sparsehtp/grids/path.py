@@ -16,7 +16,7 @@ from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..thresholds import L0L1L2, AbstractThreshold
 from . import grid as _grid
-from .penalised_path import penalised_path
+from .penalised_path import free_of_charge, penalised_path
 from .traced_path import traced_dense, traced_fits
 
 
@@ -208,6 +208,7 @@ def _over_l0(
         raise ValueError("checkpoint: a path over l0 is one chain of warm starts and keeps none; leave it None.")
     key = seeded(0) if key is None else key
     limit = None if ks is None else int(np.max(np.asarray(ks)))
+    threshold = L0L1L2(0.0) if threshold is None else threshold
     fits = penalised_path(objective, l0s, l2s, limit, threshold, solver, key, progress)
     return Path(
         ks=fits.ks,
@@ -222,7 +223,7 @@ def _over_l0(
         loss=fits.loss,
         n_features=objective.n_coefficients,
         n_units=objective.n_coefficients,
-        n_kept=0,
+        n_kept=free_of_charge(threshold).size,
         total_weight=float(np.sum(host(objective.sample_weight), dtype=float)),
         squared=objective.loss.quadratic,
         key=key,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .._programs import program
 from .._progress import Callback, reporting
@@ -17,6 +17,7 @@ from ..objectives import LinearModel
 from ..solvers import CDSS, AbstractSolver
 from ..solvers.cdss import entry_gains
 from ..thresholds import L0L1L2
+from .grid import score_of
 
 BELOW = 0.999  # the next l0 over the largest gain of a feature that would enter
 DEFAULT_K = 20
@@ -41,7 +42,7 @@ def penalised_path(
     l0s: Any,
     l2s: Any,
     k_limit: int | None,
-    threshold: L0L1L2 | None,
+    threshold: L0L1L2,
     solver: AbstractSolver | None,
     key: jax.Array,
     progress: Callback | bool | None,
@@ -52,13 +53,12 @@ def penalised_path(
     a size is skipped only where features enter together.
     """
     _check_kind("objective", objective, LinearModel, "sht.LinearModel(X, y)")
-    threshold = L0L1L2(0.0) if threshold is None else threshold
     _check_kind("threshold", threshold, L0L1L2, "sht.L0L1L2(0.0, l1)")
     if not is_concrete(objective, l0s, l2s, threshold):
         raise TypeError("objective: a whole path needs concrete arrays; under jit or vmap use sht.solve.")
     solver = CDSS() if solver is None else solver
     given = None if l0s is None else _checked(l0s)
-    n, p = objective.design.shape
+    n, p = objective.design.shape[0], objective.n_coefficients - free_of_charge(threshold).size
     k_limit = min(DEFAULT_K, p, max(n // 2, 1)) if k_limit is None else min(k_limit, p)
     models = [objective] if l2s is None else [objective.reweighted(l2=l2) for l2 in np.asarray(l2s)]
     rows: list[dict[str, Any]] = []
@@ -70,6 +70,38 @@ def penalised_path(
                 done = min(row["k"], k_limit) if given is None else len(rows) - number * given.size
                 report(min(number * total // len(models) + done, total), total)
     return _collected(rows)
+
+
+def penalised_scores(
+    objective: LinearModel,
+    path: Any,
+    train: Float[np.ndarray, "folds n"],
+    test: Float[np.ndarray, "folds n"],
+    threshold: L0L1L2,
+    solver: AbstractSolver | None,
+    score: str | None,
+    key: jax.Array,
+    progress: Callback | bool | None,
+) -> tuple[np.ndarray, Int[np.ndarray, "folds grid"]]:
+    """What held-out rows say of the fits of a path with the weights of the others, (folds, grid, ...), and how these
+    ended: the mean loss, or what `score_of` asks for."""
+    solver = CDSS() if solver is None else solver
+    l0s, l2s = path.l0s, path.l2s
+    starts = 1 + np.flatnonzero((l2s[1:] != l2s[:-1]).reshape(len(l0s) - 1, -1).any(1))
+    scores: list[list[np.ndarray]] = []
+    results: list[list[np.ndarray]] = []
+    with reporting(progress) as report:
+        for fold, (inside, outside) in enumerate(zip(train, test, strict=True)):
+            scores.append([])
+            results.append([])
+            for chain in np.split(np.arange(len(l0s)), starts):
+                model = objective.reweighted(jnp.asarray(inside, objective.dtype), l2s[chain[0]])
+                held_out = jnp.asarray(outside, objective.dtype)
+                for row in _chain(model, threshold, solver, l0s[chain], 0, key):
+                    scores[-1].append(np.asarray(_score(model, held_out, row["x"], score)))
+                    results[-1].append(row["result"])
+                    report(fold * len(l0s) + len(scores[-1]), len(train) * len(l0s))
+    return np.array(scores), np.array(results, np.int32)
 
 
 def _checked(l0s: Any) -> Float[np.ndarray, "grid"]:
@@ -88,7 +120,11 @@ def _chain(
     key: jax.Array,
 ) -> Iterator[dict[str, Any]]:
     x = jnp.zeros(model.n_coefficients + model.n_free, model.dtype)
-    found, last, place = None, np.inf, 0
+    found, last, place, kept = None, np.inf, 0, free_of_charge(threshold)
+    if kept.size:  # a path begins where these alone are in
+        free = replace(threshold, l0=float(np.finfo(model.dtype).max ** 0.5))
+        found = solve(model, free, solver, key=key, record=None, throw=False)
+        x = model.to_internal(found.x, found.intercept)
     while True:
         if given is None:
             gain, value = map(float, jax.device_get(_largest_gain(model, threshold, x)))
@@ -104,22 +140,30 @@ def _chain(
         found = solve(model, level, solver, x0=found, key=key, record=None, throw=False)
         x = model.to_internal(found.x, found.intercept)
         w = np.asarray(found.x)
-        k = int(np.count_nonzero(w))
+        chosen = np.union1d(np.flatnonzero(w), kept)
+        k = chosen.size - kept.size
         if given is None and k > k_limit:
             return
         yield {
             "l0": last,
             "l2": np.asarray(model.l2),
             "k": k,
-            "idx": np.flatnonzero(w).astype(np.int32),
-            "z": w[np.flatnonzero(w)],
+            "idx": chosen.astype(np.int32),
+            "z": w[chosen],
             "intercept": np.asarray(found.intercept),
             "value": np.asarray(found.value),
             "result": np.asarray(found.result),
-            "loss": np.asarray(_loss(model, x)),
+            "loss": np.asarray(_score(model, model.sample_weight, x, None)),
+            "x": x,
         }
-        if given is None and k == min(k_limit, model.n_coefficients):
+        if given is None and k == k_limit:
             return
+
+
+def free_of_charge(threshold: L0L1L2) -> Int[np.ndarray, "n_keep"]:
+    """The features that pay no l0."""
+    keep = np.asarray(threshold.keep, np.int32)
+    return keep if threshold.prices is None else np.union1d(keep, np.flatnonzero(np.asarray(threshold.prices) == 0))
 
 
 @program
@@ -132,21 +176,26 @@ def _largest_gain(
         x = jnp.where(jnp.any(x[:p] != 0), x, dual.predict(dual.point(dual.zero()))[0])
     value, grad = model.value_and_grad(x)
     gains, _ = entry_gains(dual, dual.energies(), grad[:p], model.ridge()[:p], x[:p])
+    prices = dual.threshold.prices
+    if prices is not None:  # a feature enters where its gain is more than its price
+        gains = jnp.where(prices > 0, gains / jnp.where(prices > 0, prices, 1), -jnp.inf)
     return jnp.max(gains), value
 
 
-@program
-def _loss(model: LinearModel, x: Float[Array, "d"]) -> Float[Array, ""]:
-    return model.scorer().value(x)
+@program(static_argnames="kind")
+def _score(model: LinearModel, weights: Float[Array, "n"], x: Float[Array, "d"], kind: str | None) -> Array:
+    scorer = model.scorer(weights)
+    return scorer.value(x) if kind is None else score_of(scorer, kind, x)
 
 
 def _collected(rows: list[dict[str, Any]]) -> PenalisedFits:
-    width = max([row["k"] for row in rows], default=0)
+    width = max([row["idx"].size for row in rows], default=0)
     idx: Any = np.zeros((len(rows), width), np.int32)
     z = np.zeros((len(rows), width), rows[0]["z"].dtype if rows else float)
     mask: Any = np.zeros((len(rows), width), bool)
     for i, row in enumerate(rows):
-        idx[i, : row["k"]], z[i, : row["k"]], mask[i, : row["k"]] = row["idx"], row["z"], True
+        size = row["idx"].size
+        idx[i, :size], z[i, :size], mask[i, :size] = row["idx"], row["z"], True
 
     def column(name: str, dtype: Any = None) -> np.ndarray:
         return np.array([row[name] for row in rows], dtype)

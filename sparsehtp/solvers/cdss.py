@@ -95,7 +95,7 @@ class CDSS(AbstractSolver):
     swaps: bool = eqx.field(static=True, default=True)
 
     requires = LinearModel
-    structures = ("penalty",)
+    structures = ("penalty", "bounded penalty")
     needs_curvature = True
 
     def check(self, objective: Any, threshold: Any) -> None:
@@ -120,7 +120,7 @@ class CDSS(AbstractSolver):
 
         def descent() -> Any:
             gain, _ = entry_gains(dual, state.energies, state.grad[:p], objective.ridge()[:p], state.x[:p])
-            member = (state.x[:p] != 0) | (gain > threshold.l0)
+            member = (state.x[:p] != 0) | (gain > dual.prices[0])
             return (*_descended(dual, state, state.x, member), jnp.zeros((), bool))
 
         def swap() -> Any:
@@ -145,7 +145,7 @@ class CDSS(AbstractSolver):
         grad = objective.grad_at(eta, x)
         fine = 0.1 * tolerance("gap", value.dtype) * jnp.abs(value)
         gain, _ = entry_gains(dual, state.energies, grad[:p], objective.ridge()[:p], x[:p])
-        enters = jnp.any((gain > threshold.l0 + fine) & (x[:p] == 0))
+        enters = jnp.any((gain > dual.prices[0] + fine) & (x[:p] == 0))
         improved = better & (state.value - value > fine)
         local = ~enters & ~(improved & state.local) | ~improved
         new = state._replace(
@@ -175,7 +175,11 @@ def entry_gains(dual: Dual, energies: Array, grad: Array, ridge: Array, w: Array
     t = -jnp.sign(grad) * jnp.maximum(jnp.abs(grad) - l1, 0)
     usable = (w == 0) & (energies > 0)
     safe = jnp.where(usable, total, 1)
-    return jnp.where(usable, t**2 / (2 * safe), -jnp.inf), t / safe
+    new, gain = t / safe, t**2 / (2 * safe)
+    if dual.threshold.structure == "bounded penalty":
+        new = dual.threshold.clip(dual.lift(new))[: new.shape[0]]
+        gain = new * (t - 0.5 * safe * new)
+    return jnp.where(usable, gain, -jnp.inf), new
 
 
 def _descended(dual: Dual, state: Any, x: Array, member: Array) -> tuple[Array, Array]:
@@ -200,7 +204,7 @@ def best_swap(dual: Dual, state: CDSSState) -> Swap:
     """The best exchange of one nonzero coefficient for one other: exact for the squared loss, else a lower bound."""
     objective = dual.objective
     p, x = objective.n_coefficients, state.x
-    _, l1 = dual.prices
+    l0, l1 = dual.prices
     w, ridge, weights = x[:p], objective.ridge()[:p], dual.weights
     eta = objective.forward(x)
     count = jnp.sum(w != 0, dtype=jnp.int32)
@@ -221,11 +225,12 @@ def best_swap(dual: Dual, state: CDSSState) -> Swap:
         if objective.n_free:  # the intercept follows
             slopes = slopes - weights * jnp.sum(slopes, axis=1, keepdims=True)
         grads = jax.vmap(objective.transpose_product)(slopes)[:, :p]
-        base = objective.value_at(eta, x) + l1 * jnp.sum(jnp.abs(w))
+        price = l0 * (w != 0) + l1 * jnp.abs(w)
+        base = objective.value_at(eta, x) + jnp.sum(price)
         removed = each + 0.5 * jnp.sum(ridge * w**2) - 0.5 * ridge[rows] * w[rows] ** 2
-        removed = removed + l1 * (jnp.sum(jnp.abs(w)) - jnp.abs(w[rows]))
+        removed = removed + jnp.sum(price) - price[rows]
         gains, sizes = jax.vmap(lambda g: entry_gains(dual, state.energies, g, ridge, w))(grads)
-        gains = jnp.where(live[:, None], base - removed[:, None] + gains, -jnp.inf)
+        gains = jnp.where(live[:, None], base - removed[:, None] + gains - l0, -jnp.inf)
         flat = jnp.argmax(gains)
         row, new = flat // p, flat % p
         found = Swap(gains[row, new], rows[row], new.astype(jnp.int32), sizes[row, new])

@@ -12,13 +12,14 @@ its smoothness. With H_j = smoothness A_j, u = H_j w_j - gradient and t = sign(u
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import Support
+from .._types import Support, replace
 from ..duality.dual import Dual
-from ..linalg import dot, max_lane
+from ..linalg import WHOLE, Box, dot, max_lane
 
 SMALLEST = 256  # columns of the smallest block
 GROWTH = 16  # of one block size to the next: every size is a program of its own
@@ -33,6 +34,8 @@ class Block(NamedTuple):
         columns: (m, n).
         energy: (m,) sum_i omega_i x_ij^2, zero on padding.
         ridge: (m,) l2.
+        l0, l1: (m,) prices.
+        box: bounds, (m,) each; None where there are none.
         inn: (m,) features that may not leave.
     """
 
@@ -41,6 +44,9 @@ class Block(NamedTuple):
     columns: Float[Array, "m n"]
     energy: Float[Array, "m"]
     ridge: Float[Array, "m"]
+    l0: Float[Array, "m"]
+    l1: Float[Array, "m"]
+    box: Box
     inn: Bool[Array, "m"]
 
 
@@ -84,7 +90,9 @@ def gather_block(
     if centres is not None:
         columns = jnp.where(live[:, None], columns - centres[idx][:, None], 0)
     energy = dot(columns**2, dual.weights)
-    return Block(idx, count, columns, energy, dual.ridge[idx], inn[idx] & live)
+    l0, l1 = dual.prices
+    box = replace(dual.threshold, n_free=0).box(Support(idx, live)) if dual.penalised else WHOLE
+    return Block(idx, count, columns, energy, dual.ridge[idx], l0[idx], l1[idx], box, inn[idx] & live)
 
 
 class Descent:
@@ -94,7 +102,6 @@ class Descent:
         self.dual, self.block = dual, block
         self.objective = dual.objective
         self.loss, self.y, self.weights = dual.objective.loss, dual.objective.y, dual.weights
-        self.l0, self.l1 = dual.prices
         self.smoothness = jnp.asarray(self.loss.smoothness, self.objective.dtype)
         self.exact = self.loss.quadratic
 
@@ -114,17 +121,23 @@ class Descent:
         return Fit(fit.w, fit.b + move, fit.eta + move)
 
     def penalty_update(self, u: Array, H: Array, i: Any) -> Array:
-        t = jnp.sign(u) * jnp.maximum(jnp.abs(u) - self.l1, 0)
-        total = H + self.block.ridge[i]
+        block = self.block
+        t = jnp.sign(u) * jnp.maximum(jnp.abs(u) - block.l1[i], 0)
+        total = H + block.ridge[i]
         new = t / jnp.where(total > 0, total, 1)
-        keep = (self.block.inn[i] | (0.5 * new * t >= self.l0)) & (H > 0)
+        gain = 0.5 * new * t
+        if not block.box.whole:
+            new = jnp.clip(new, *(None if bound is None else bound[i] for bound in block.box[:2]))
+            gain = new * (t - 0.5 * total * new)
+        keep = (block.inn[i] | (gain >= block.l0[i])) & (H > 0)
         return jnp.where(keep, new, 0)
 
     def envelope_update(self, u: Array, H: Array, i: Any) -> Array:
-        t, ridge = jnp.maximum(jnp.abs(u) - self.l1, 0), self.block.ridge[i]
-        near = jnp.maximum(t - jnp.sqrt(2 * self.l0 * ridge), 0) / jnp.where(H > 0, H, 1)
+        l0, ridge = self.block.l0[i], self.block.ridge[i]
+        t = jnp.maximum(jnp.abs(u) - self.block.l1[i], 0)
+        near = jnp.maximum(t - jnp.sqrt(2 * l0 * ridge), 0) / jnp.where(H > 0, H, 1)
         far = t / (H + ridge)
-        size = jnp.where(~self.block.inn[i] & (near <= jnp.sqrt(2 * self.l0 / ridge)), near, far)
+        size = jnp.where(~self.block.inn[i] & (near <= jnp.sqrt(2 * l0 / ridge)), near, far)
         return jnp.where(H > 0, jnp.sign(u) * size, 0)
 
     def sweep(
@@ -152,16 +165,16 @@ class Descent:
 
     def penalty_value(self, fit: Fit) -> Array:
         """F + l0 + l1 terms."""
-        w = fit.w
-        ridge = 0.5 * jnp.sum(self.block.ridge * w**2)
-        return self.loss_value(fit) + ridge + self.l0 * jnp.sum(w != 0) + self.l1 * jnp.sum(jnp.abs(w))
+        w, block = fit.w, self.block
+        each = 0.5 * block.ridge * w**2 + block.l0 * (w != 0) + block.l1 * jnp.abs(w)
+        return self.loss_value(fit) + jnp.sum(each)
 
     def envelope_value(self, fit: Fit) -> Array:
         """The convex form's value, with the price of features that may not leave."""
-        size, ridge, inn = jnp.abs(fit.w), self.block.ridge, self.block.inn
-        root = jnp.sqrt(2 * self.l0 * ridge)
-        near = ~inn & (size <= jnp.sqrt(2 * self.l0 / jnp.maximum(ridge, jnp.finfo(ridge.dtype).tiny)))
-        rho = jnp.where(near, root * size, self.l0 + 0.5 * ridge * size**2) + self.l1 * size
+        size, ridge, inn, l0 = jnp.abs(fit.w), self.block.ridge, self.block.inn, self.block.l0
+        root = jnp.sqrt(2 * l0 * ridge)
+        near = ~inn & (size <= jnp.sqrt(2 * l0 / jnp.maximum(ridge, jnp.finfo(ridge.dtype).tiny)))
+        rho = jnp.where(near, root * size, l0 + 0.5 * ridge * size**2) + self.block.l1 * size
         live = jnp.arange(size.shape[0]) < self.block.live
         return self.loss_value(fit) + jnp.sum(jnp.where(live, rho, 0))
 
@@ -172,14 +185,14 @@ class Descent:
     def link(self, a: Float[Array, "n"]) -> Float[Array, "m"]:
         """w(a) on the block."""
         tau = self.moments(a)
-        size = jnp.maximum(jnp.abs(tau) - self.l1, 0) / self.block.ridge
+        size = jnp.maximum(jnp.abs(tau) - self.block.l1, 0) / self.block.ridge
         live = jnp.arange(tau.shape[0]) < self.block.live
-        return jnp.where((0.5 * self.block.ridge * size**2 > self.l0) & live, -jnp.sign(tau) * size, 0)
+        return jnp.where((0.5 * self.block.ridge * size**2 > self.block.l0) & live, -jnp.sign(tau) * size, 0)
 
     def bound(self, a: Float[Array, "n"]) -> Float[Array, ""]:
         """D(a) on the block's features alone."""
         tau = self.moments(a)
-        terms = jnp.maximum(jnp.abs(tau) - self.l1, 0) ** 2 / (2 * self.block.ridge) - self.l0
+        terms = jnp.maximum(jnp.abs(tau) - self.block.l1, 0) ** 2 / (2 * self.block.ridge) - self.block.l0
         live = jnp.arange(tau.shape[0]) < self.block.live
         return self.dual.separable(a) - jnp.sum(jnp.where(live & ((terms > 0) | self.block.inn), terms, 0))
 

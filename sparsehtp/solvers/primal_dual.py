@@ -283,7 +283,7 @@ class PrimalDual(AbstractSolver):
             (first, jnp.zeros_like(dual.objective.y), jnp.asarray(jnp.inf, dtype), jnp.int32(0)),
         )
         # Starts of the primal: the last point, the link, and the convex form's certain part.
-        sure = jnp.where(jnp.abs(fit.w) * jnp.sqrt(descent.block.ridge) >= jnp.sqrt(2 * dual.prices[0]), fit.w, 0)
+        sure = jnp.where(jnp.abs(fit.w) * jnp.sqrt(descent.block.ridge) >= jnp.sqrt(2 * descent.block.l0), fit.w, 0)
         shifts = jnp.stack([centred_intercept(state.x, state.centres, dual.objective.n_free), fit.b, fit.b])
         ends = lax.map(
             lambda start: descent.descend(descent.start(*start), 0.1 * fine),

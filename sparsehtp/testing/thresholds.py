@@ -237,6 +237,7 @@ class _Check:
             moved = np.broadcast_to(x[:, :, None, None], (*x.shape[:2], self.p, shares.size, x.shape[2])).copy()
             for j in range(self.p):
                 moved[:, :, j, :, j] = z[:, None, j, None] * shares
+            moved = np.asarray(jax.vmap(self.bound.clip)(moved.reshape(-1, x.shape[2]))).reshape(moved.shape)
             here = self.distances(x, step_size)[:, :, None, None]
             flat = moved.reshape(len(z), -1, x.shape[2])
             there = self.distances(flat, step_size).reshape(moved.shape[:-1])

@@ -16,7 +16,7 @@ LEAST_K_MAX = 16  # one compiled program for all smaller k
 BOUNDED = ("bounded entries", "bounded groups", "bounded rows", "simplex")  # refits on a support are no linear systems
 SWAPPED = ("entries", *BOUNDED, "leaves", "groups", "rows", "units")  # whose units can be exchanged
 UNITS = (*SWAPPED, "pairs", "parts of groups")  # that keep the best k
-STRUCTURES = (*UNITS, "rank", "penalty")
+STRUCTURES = (*UNITS, "rank", "penalty", "bounded penalty")
 
 
 class AbstractThreshold(eqx.Module):

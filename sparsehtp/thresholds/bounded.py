@@ -8,11 +8,11 @@ from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, is_concrete
 from ..linalg import Box
-from .base import AbstractUnitThreshold
+from .base import AbstractSupportThreshold
 
 
-class AbstractBounded(AbstractUnitThreshold):
-    """Units whose coefficients lie within lower <= 0 <= upper."""
+class AbstractBounded(AbstractSupportThreshold):
+    """A threshold of coefficients within lower <= 0 <= upper."""
 
     lower: Float[ArrayLike, "..."] | None
     upper: Float[ArrayLike, "..."] | None
@@ -44,6 +44,7 @@ class AbstractBounded(AbstractUnitThreshold):
         return {name: convert(name) for name in ("lower", "upper")}
 
     def clip(self, z: Float[Array, "d"]) -> Float[Array, "d"]:
+        """z moved into the bounds."""
         if self.lower is None and self.upper is None:
             return z
         p = z.shape[0] - self.n_free
@@ -64,12 +65,17 @@ class AbstractBounded(AbstractUnitThreshold):
         return jnp.sqrt(jnp.abs(c)) * jnp.sqrt(jnp.abs(2 * z - c))
 
     def box(self, entries: Support) -> Box:
-        return Box(self._bound(self.lower, -jnp.inf, entries), self._bound(self.upper, jnp.inf, entries))
+        first = self._first_free(entries)
+        return Box(
+            self._bound(self.lower, -jnp.inf, entries, first),
+            self._bound(self.upper, jnp.inf, entries, first),
+        )
 
-    def _bound(self, bound: Any, infinite: float, entries: Support) -> Float[Array, "m"] | None:
+    @staticmethod
+    def _bound(bound: Any, infinite: float, entries: Support, first_free: Any) -> Float[Array, "m"] | None:
         if bound is None:
             return None
-        first = entries.idx < self._first_free(entries)
+        first = entries.idx < first_free
         if bound.ndim:
             bound = bound[jnp.minimum(entries.idx, bound.shape[0] - 1)]
         return jnp.where(first, bound, infinite)

@@ -10,11 +10,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support, is_concrete, replace
 from ..linalg import top_k
-from .base import check_count, check_keep, check_keep_range, check_units
+from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
 from .bounded import AbstractBounded, check_bounds, norms
 
 
-class GroupSparsity(AbstractBounded):
+class GroupSparsity(AbstractBounded, AbstractUnitThreshold):
     """At most k groups with nonzero coefficients: {w : #{g : w_g != 0} <= k}.
 
     Called on z it keeps the k groups with the largest Euclidean norm (of their `within` largest entries, if given; with

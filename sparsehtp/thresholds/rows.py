@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, replace
-from .base import check_count, check_keep, check_keep_range, check_units
+from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
 from .bounded import AbstractBounded, check_bounds, norms
 
 
-class RowSparsity(AbstractBounded):
+class RowSparsity(AbstractBounded, AbstractUnitThreshold):
     """At most k nonzero rows: {W of shape (p, c) : #{j : W_j. != 0} <= k}: k features that all responses share.
 
     Called on the x of an objective it keeps the k rows with the largest Euclidean norm (with bounds, those whose

@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, replace
-from .base import check_count, check_keep, check_keep_range, check_units
+from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
 from .bounded import AbstractBounded, check_bounds
 
 
-class AbstractSparsity(AbstractBounded):
+class AbstractSparsity(AbstractBounded, AbstractUnitThreshold):
     """Shared form of `Sparsity` and `NonNegativeSparsity`."""
 
     k: Int[Array, ""] | int

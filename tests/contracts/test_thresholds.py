@@ -60,10 +60,11 @@ def leading(z, r, shape):
     return ((U[:, :r] * s[:r]) @ Vt[:r]).ravel()
 
 
-def proximal(z, step_size):
+def proximal(z, step_size, prices=1.0, lower=-np.inf, upper=np.inf):
     """Entry by entry: the best point of either sign, or zero."""
-    u = np.sign(z) * np.maximum(np.abs(z) - 0.05 * step_size, 0)
-    gain = 0.5 * z**2 - (0.5 * (u - z) ** 2 + step_size * (0.05 * np.abs(u) + 0.1))
+    u = np.sign(z) * np.maximum(np.abs(z) - 0.05 * step_size * prices, 0)
+    u = np.clip(u, lower, upper)
+    gain = 0.5 * z**2 - (0.5 * (u - z) ** 2 + step_size * prices * (0.05 * np.abs(u) + 0.1))
     return np.where(gain >= 0, u, 0)
 
 
@@ -94,6 +95,8 @@ NEAREST = {
     "rows_box": lambda z, k, t: nearest(z, k, ROWS, lower=np.repeat([-1.0, -0.1, 0.0], 2), upper=0.7),
     "off_diagonal": lambda z, k, t: nearest(z, k, EACH, [PAIR]),
     "l0l1l2": lambda z, k, t: proximal(z, t),
+    "l0l1l2_prices": lambda z, k, t: proximal(z, t, np.array([1, 2, 0, 0.5, 0, 1])),
+    "l0l1l2_box": lambda z, k, t: proximal(z, t, **BOUNDED),
     "box": lambda z, k, t: nearest(z, k, EACH, lower=LOWER, upper=UPPER),
     "groups_all": lambda z, k, t: nearest(z, k, GROUPS),
     "groups_keep_within": lambda z, k, t: nearest(z, k, GROUPS, [0], within=1),

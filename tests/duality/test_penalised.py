@@ -11,6 +11,7 @@ import pytest
 from exhaustive import Problem, best_penalised
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.model_selection import KFold
 
 import sparsehtp as sht
 from sparsehtp import FIRED, RESULTS
@@ -272,6 +273,97 @@ def test_certificate_of_a_penalised_solution():
     assert found.lower_bound >= float(solution.state.lower) - 1e-6 * abs(found.upper_bound)
     without = sht.certificate(objective, threshold, solution, bounds=False)
     assert without.lower_bound is None and without.gap is None
+
+
+# --- prices, kept features and bounds --------------------------------------------------------------------------------
+def small(seed, logistic=False):
+    """Six features, prices of which one is zero, and bounds."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((20, 6)) + 0.7 * rng.standard_normal((20, 1))
+    y = X @ [2.0, -1.5, 0.7, 0, 0, 0] + 0.5 * rng.standard_normal(20)
+    y = np.where(y > np.median(y), 1.0, -1.0) if logistic else y
+    prices, weights = rng.permutation([0, 0.5, 1, 1, 2, 3]), rng.integers(1, 3, 20).astype(float)
+    lower, upper = -rng.choice([0.0, 0.3, np.inf], 6), rng.choice([0.4, 1.0, np.inf], 6)
+    return Problem(X, y, weights, 0.05, 0.03, 0.1, True, logistic, prices, lower, upper)
+
+
+def posed(problem, **options):
+    loss = sht.Logistic() if problem.logistic else sht.Squared()
+    return sht.LinearModel(problem.X, problem.y, loss, problem.l2, problem.weights, fit_intercept=True), sht.L0L1L2(
+        problem.l0, problem.l1, prices=problem.prices, **options
+    )
+
+
+@pytest.mark.parametrize("logistic", [False, True], ids=["squared", "logistic"])
+@pytest.mark.parametrize("bounded", [False, True], ids=["free", "bounded"])
+def test_prices_and_bounds_against_all_supports(logistic, bounded):
+    """Most are the optimum; none is better than it, or has a coordinate that alone could improve."""
+    optimal = []
+    for seed in range(8):
+        problem = small(seed, logistic)
+        box = {"lower": problem.lower, "upper": problem.upper} if bounded else {}
+        problem = problem if bounded else problem._replace(lower=-np.inf, upper=np.inf)
+        best, _ = best_penalised(problem)
+        objective, threshold = posed(problem, **box)
+        solution = sht.solve(objective, threshold, sht.CDSS())
+        x = np.asarray(solution.x)
+        assert (x >= problem.lower).all() and (x <= problem.upper).all() and solution.result == RESULTS.converged
+        optimal.append(float(solution.value) <= best * (1 + 1e-7))
+        assert float(solution.value) >= best * (1 - 1e-9)
+        assert sht.certificate(objective, threshold, solution).stationary
+        by_default = sht.solve(objective, threshold)
+        assert best * (1 - 1e-9) <= float(by_default.value) <= float(solution.value) * 1.02
+    assert np.mean(optimal) >= 0.75
+
+
+def test_kept_features_pay_nothing():
+    problem = small(3)._replace(prices=np.array([1, 1, 1, 0, 1, 0.0]), lower=-np.inf, upper=np.inf)
+    objective, threshold = posed(problem._replace(prices=np.ones(6)), keep=[3, 5])
+    best, supports = best_penalised(problem)
+    solution = sht.solve(objective, threshold)
+    np.testing.assert_allclose(solution.value, best, rtol=1e-7)
+    np.testing.assert_array_equal(np.asarray(solution.x) != 0, supports[0])
+    path = sht.solve_path(objective, threshold=threshold)
+    assert path.n_kept == 2 and path.ks[0] == 1 and (path.ks == path.support.mask.sum(1) - 2).all()
+    assert all({3, 5} <= set(np.flatnonzero(x)) for x in path.x)
+    for argument, value in (("prices", [1.0, -1.0]), ("prices", np.ones(5)), ("keep", [7]), ("upper", -1.0)):
+        with pytest.raises(ValueError, match=argument):
+            sht.solve(objective, sht.L0L1L2(0.1, **{argument: value}))
+    with pytest.raises(TypeError, match="use CDSS"):
+        sht.lower_bound(objective, sht.L0L1L2(0.1, lower=0.0), 1.0)
+
+
+@pytest.mark.parametrize("scoring", [None, "error", "own"])
+def test_cross_validation_over_l0_is_a_loop_over_the_folds(scoring):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((40, 8))
+    y = X[:, 1] - X[:, 4] + 0.5 * rng.standard_normal(40)
+    y = np.sign(y - np.median(y)) if scoring == "error" else y
+    loss = sht.Logistic() if scoring == "error" else sht.Squared()
+    objective = sht.LinearModel(X, y, loss, 0.01, fit_intercept=True, standardize=True)
+    folds = list(KFold(4).split(X))
+
+    def own(y, eta, weights):
+        return np.average(np.abs(y - eta), weights=weights)
+
+    threshold, l0s = sht.L0L1L2(0.0, 0.01, keep=[0]), [0.1, 0.01, 0.03]
+    options = {"threshold": threshold, "l0s": l0s, "scoring": own if scoring == "own" else scoring}
+    found = sht.cross_validate(objective, l2s=[0.01, 0.1], folds=folds, **options)
+    assert found.scores.shape == (4, 6) and found.path.l0s.tolist() == sorted(l0s, reverse=True) * 2
+    for i, (train, test) in enumerate(folds):
+        part = sht.LinearModel(X[train], y[train], loss, 0.01, fit_intercept=True, standardize=True)
+        path = sht.solve_path(part, l0s=l0s, l2s=[0.01, 0.1], threshold=threshold)
+        eta = path.predict(X[test])
+        for row in range(6):
+            expected = {
+                None: np.mean(loss.value(eta[row], y[test])),
+                "error": np.mean(np.where(eta[row] > 0, 1, -1) != y[test]),
+                "own": np.mean(np.abs(eta[row] - y[test])),
+            }[scoring]
+            np.testing.assert_allclose(found.scores[i, row], expected, rtol=1e-6)
+    assert found.l0 == found.path.l0s[found.best] and found.k == found.path.ks[found.best]
+    with pytest.raises(ValueError, match="checkpoint"):
+        sht.cross_validate(objective, threshold=threshold, checkpoint="somewhere")
 
 
 # --- a path over l0 --------------------------------------------------------------------------------------------------

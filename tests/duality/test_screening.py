@@ -20,7 +20,8 @@ MANY = range(500)
 
 
 def random_problem(seed, p=P, logistic=None, intercept=None):
-    """A third logistic, half with an intercept; lam0, lam1, lam2 of the sum form in the ranges that matter."""
+    """A third logistic, half with an intercept, half with prices that differ, some of them zero; lam0, lam1, lam2 of
+    the sum form in the ranges that matter."""
     rng = np.random.default_rng(seed)
     logistic = seed % 3 == 0 if logistic is None else logistic
     intercept = bool(seed % 2) if intercept is None else intercept
@@ -30,7 +31,8 @@ def random_problem(seed, p=P, logistic=None, intercept=None):
     y = np.where(y > np.median(y), 1.0, -1.0) if logistic else y
     weights = rng.integers(1, 4, N).astype(float) if seed % 5 == 0 else np.ones(N)
     lam0, lam1, lam2 = 10.0 ** rng.uniform([-2.5, -3, -2], [-0.5, -1, 0.5])
-    return Problem(X, y, weights, lam0 / N, lam1 / N, 2 * lam2 / N, intercept, logistic)
+    prices = rng.choice([0.0, 0.5, 1.0, 2.0], p, p=[0.1, 0.3, 0.3, 0.3]) if seed % 4 < 2 else np.ones(p)
+    return Problem(X, y, weights, lam0 / N, lam1 / N, 2 * lam2 / N, intercept, logistic, prices)
 
 
 @functools.cache
@@ -38,15 +40,16 @@ def screened(logistic, intercept, penalised):
     """Screening at the dual optimum and at two worse dual points, with the optimum and a worse value as UB."""
     loss = sht.Logistic() if logistic else sht.Squared()
 
-    def run(X, y, weights, l0, l1, l2, k, uppers, noise):
+    def run(X, y, weights, l0, l1, l2, prices, k, uppers, noise):
         model = sht.LinearModel(X, y, loss, l2=l2, sample_weight=weights, fit_intercept=intercept)
-        dual = dual_of(model, sht.L0L1L2(l0, l1) if penalised else sht.Sparsity(k, P))
+        threshold = sht.L0L1L2(l0, l1, prices=prices) if penalised else sht.Sparsity(k, P)
+        dual = dual_of(model, threshold)
         energies = dual.energies()
         best = relax(dual, 1e-9, max_steps=3000)
         no = jnp.zeros(P, bool)
 
         def at(a, upper):
-            dual_none = dual_of(model, sht.L0L1L2(l0, l1) if penalised else sht.Sparsity(k, P), Fixed(no, no))
+            dual_none = dual_of(model, threshold, Fixed(no, no))
             point = dual_none.point(dual.project(a))
             fixed, after = screen(dual_none, point, energies, upper)
             old = gap_sphere(dual_none, point, energies, upper).zero if penalised else no
@@ -65,7 +68,7 @@ def check_screening(problem, k=None):
     best, supports = best_penalised(problem) if penalised else best_sparse(problem, k)
     uppers = np.array([best, best * 1.01])
     noise = np.random.default_rng(0).standard_normal(N) * problem.y.std()
-    arguments = (problem.X, problem.y, problem.weights, problem.l0, problem.l1, problem.l2, k or 0, uppers, noise)
+    arguments = (*problem[:6], problem.prices, k or 0, uppers, noise)
     lower, (fixed, old, value, after) = jax.device_get(
         screened(problem.logistic, problem.intercept, penalised)(*arguments)
     )
@@ -104,9 +107,9 @@ def test_screening_is_safe_on_500_problems():
 def solved(logistic, intercept, solver):
     loss = sht.Logistic() if logistic else sht.Squared()
 
-    def run(X, y, weights, l0, l1, l2):
+    def run(X, y, weights, l0, l1, l2, prices):
         model = sht.LinearModel(X, y, loss, l2=l2, sample_weight=weights, fit_intercept=intercept)
-        solution = sht.solve(model, sht.L0L1L2(l0, l1), solver, record=None)
+        solution = sht.solve(model, sht.L0L1L2(l0, l1, prices=prices), solver, record=None)
         lower = getattr(solution.state, "lower", -jnp.inf)
         no = jnp.zeros(X.shape[1], bool)
         return solution.value, lower, getattr(solution.state, "out", no), getattr(solution.state, "inn", no), solution.x
@@ -121,7 +124,7 @@ def check_solver(solver, seeds):
         problem = random_problem(seed)
         best, supports = best_penalised(problem)
         run = solved(problem.logistic, problem.intercept, solver)
-        value, lower, out, inn, x = jax.device_get(run(*problem[:6]))
+        value, lower, out, inn, x = jax.device_get(run(*problem[:6], problem.prices))
         assert lower <= best * (1 + 1e-9) and value >= best * (1 - 1e-9)
         for support in supports:
             assert not (out & support).any() and not (inn & ~support).any()
@@ -166,7 +169,7 @@ def bounds_case(seed, p, k):
     model = sht.LinearModel(
         problem.X, problem.y, loss, l2=problem.l2, sample_weight=problem.weights, fit_intercept=problem.intercept
     )
-    threshold = sht.L0L1L2(problem.l0, problem.l1) if k is None else sht.Sparsity(k, 4)
+    threshold = sht.L0L1L2(problem.l0, problem.l1, prices=problem.prices) if k is None else sht.Sparsity(k, 4)
     best, supports = best_penalised(problem) if k is None else best_sparse(problem, k)
     bounds = sht.lower_bound(model, threshold, best)
     assert bounds.lower <= best * (1 + 1e-9)
