@@ -12,7 +12,6 @@ its smoothness. With H_j = smoothness A_j, u = H_j w_j - gradient and t = sign(u
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int

@@ -346,6 +346,23 @@ def test_penalties_on_the_support():
     assert price_dot == np.count_nonzero(x1)
 
 
+def test_prices_of_features_within_bounds():
+    model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], sht.Logistic(), l2=0.05)
+    prices, upper = jnp.linspace(0.5, 2, P), 0.9 * float(jnp.max(sht.solve(model, sht.L0L1L2(0.005, 0.02)).x))
+
+    def fit(prices):
+        threshold = sht.L0L1L2(0.005, 0.02, prices=prices, lower=-upper, upper=upper)
+        solution = sht.solve(model, threshold, sht.CDSS(), record=None)
+        return solution.x, solution.value
+
+    direction = jnp.cos(jnp.arange(P))
+    _, (x_dot, value_dot) = jax.jvp(fit, (prices,), (direction,))
+    (x1, value1), (x0, value0) = (fit(prices + sign * 1e-4 * direction) for sign in (1, -1))
+    assert np.isclose(np.abs(x1), upper).any() and np.array_equal(x1 != 0, x0 != 0)
+    np.testing.assert_allclose(x_dot, (x1 - x0) / 2e-4, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(value_dot, (value1 - value0) / 2e-4, rtol=1e-4)
+
+
 # --- refusals ------------------------------------------------------------------------------------------------------
 def differentiate(objective, threshold, solver=None, **options):
     def total(y):
