@@ -16,7 +16,7 @@ def caveat(estimator: Any, X: Any, y: np.ndarray, offset: np.ndarray | None = No
     """A sentence (None: nothing to say) where a fit means less than it looks like, and whether a picture helps."""
     n, chosen = X.shape[0], int(np.count_nonzero(estimator.support_))
     known = chosen + getattr(estimator, "fit_intercept", False)
-    classifier = isinstance(estimator, sht.SparseClassifier)
+    classifier, ordinal = (isinstance(estimator, kind) for kind in (sht.SparseClassifier, sht.SparseOrdinal))
     sentence, drawn = None, False
     if not chosen:
         why = " No feature predicts held-out rows better." if estimator.cv_results_ is not None else ""
@@ -26,7 +26,7 @@ def caveat(estimator: Any, X: Any, y: np.ndarray, offset: np.ndarray | None = No
             f"{n} rows cannot determine {chosen} coefficients{' and an intercept' if known > chosen else ''}: "
             f"nearly any features fit them as well, so this choice means nothing; use a k far below {n}."
         )
-    elif classifier and _separates(estimator, X, y, offset):
+    elif _separates(estimator, X, y, offset) if classifier else ordinal and estimator.score(X, y, offset=offset) == 1:
         drawn = True
         sentence = (
             "The chosen features separate the classes without an error: the sizes of the coefficients are those of the "
@@ -39,7 +39,7 @@ def caveat(estimator: Any, X: Any, y: np.ndarray, offset: np.ndarray | None = No
                 "The chosen features order the events without an error: the sizes of the coefficients are those of the "
                 "ridge; is one of them made from the time?"
             )
-    elif not classifier and estimator.score(X, y, offset=offset) > 1 - EXACT:
+    elif not (classifier or ordinal) and estimator.score(X, y, offset=offset) > 1 - EXACT:
         sentence = (
             "The chosen features give the target exactly, so there is no error to learn from; is one of them made "
             "from the target?"

@@ -49,8 +49,9 @@ def loss_of(problem: Problem) -> AbstractLoss:
 
 def check_provable(loss: str, l2: float | None) -> None:
     """ValueError where a loss has no proof, at the least l2 that was asked for (None: a positive one is chosen)."""
-    if loss == "cox":
-        raise ValueError("prove: there are no proofs for times until an event; leave it out.")
+    if loss in ("cox", "ordinal"):
+        what = {"cox": "times until an event", "ordinal": "ordered classes"}[loss]
+        raise ValueError(f"prove: there are no proofs for {what}; leave it out.")
     if loss in ("hinge", "tweedie"):
         instead = {"hinge": "smoothed-hinge", "tweedie": "poisson or gamma"}[loss]
         raise ValueError(f"prove: there are no proofs for the {loss} loss; take {instead}, or leave it out.")
@@ -127,6 +128,8 @@ def encode(data: Any, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | No
     """
     if problem.loss == "cox":
         return data.y.astype(problem.dtype, copy=False), None
+    if problem.loss == "ordinal":
+        return _ordered(data, problem.levels), None
     loss = loss_of(problem)
     if not loss.twice_differentiable and problem.solver not in ("auto", "iht"):
         raise ValueError(
@@ -153,6 +156,22 @@ def encode(data: Any, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | No
         )
     signs = np.where(data.y == labels[1], 1.0, -1.0).astype(problem.dtype)
     return signs, {"-1": labels[0].item(), "+1": labels[1].item()}
+
+
+def _ordered(data: Any, levels: tuple[str, ...]) -> pd.Categorical:
+    """Labels in the order of the levels, of which each has a row."""
+    labels = data.y if data.y.dtype.kind != "f" else np.array([f"{value:g}" for value in data.y])
+    odd = sorted(set(labels) ^ set(levels))
+    if odd or len(set(levels)) < max(len(levels), 2):
+        held = ", ".join(sorted(set(labels))[:8])
+        why = "there are too few, or one stands twice"
+        if odd:
+            why = f"{str(odd[0])!r} is {'no level' if odd[0] in labels else 'in no row'}"
+        raise ValueError(
+            f"levels: must name each class of {data.target_name!r} once, from the lowest to the highest, and {why}; "
+            f"the classes are {held}."
+        )
+    return pd.Categorical(labels, levels, ordered=True)
 
 
 def _advice(y: np.ndarray) -> str:

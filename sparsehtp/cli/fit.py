@@ -10,6 +10,7 @@ import pandas as pd
 import typer
 from rich.console import Console
 from scipy import sparse
+from sklearn.base import is_classifier
 
 import sparsehtp as sht
 
@@ -110,8 +111,9 @@ def prepare(data: Data | TableData, options: Options) -> Split:
         check_provable(options.problem.loss, options.l2)
     y, classes = encode(data, options.problem)
     y = y if classes is None else data.y
-    survival = options.problem.loss == "cox"
-    train, test = _split(np.arange(len(y)), y[:, 1] if survival else y, survival or classes is not None, options)
+    special = options.problem.loss in ("cox", "ordinal")
+    of = y[:, 1] if options.problem.loss == "cox" else y
+    train, test = _split(np.arange(len(y)), of, special or classes is not None, options)
     dtype = options.problem.dtype
     if isinstance(data, TableData):
         table = numbers(data, train, dtype)
@@ -156,9 +158,9 @@ def fit_estimator(split: Split, options: Options) -> Any:
     if split.table is not None:
         estimator.set_params(groups=split.table.groups)
         if options.k == "cv":
-            y = y[:, 1] > 0 if y.ndim == 2 else y
+            stratified = y[:, 1] > 0 if y.ndim == 2 else np.asarray(y)
             seed = make_seed(options.problem.seed)
-            pairs = make_folds(options.cv, y, np.ones(len(y), bool), split.classes is not None, seed)
+            pairs = make_folds(options.cv, stratified, np.ones(len(y), bool), is_classifier(estimator), seed)
             triples = None if pairs is None else split.table.triples(pairs)
             if triples is not None:
                 return estimator.set_params(cv=triples).fit(X, y, offset=offset).set_params(cv=options.cv)
@@ -168,8 +170,8 @@ def fit_estimator(split: Split, options: Options) -> Any:
 def make_estimator(options: Options) -> Any:
     """The estimator of these settings, not fitted."""
     problem = options.problem
-    if problem.loss == "cox":
-        return sht.SparseCox(
+    if problem.loss in ("cox", "ordinal"):
+        return {"cox": sht.SparseCox, "ordinal": sht.SparseOrdinal}[problem.loss](
             solver=name_of(problem.solver),
             standardize=problem.standardize,
             random_state=problem.seed,
@@ -220,6 +222,7 @@ def describe(data: Data | TableData, split: Split, estimator: Any, options: Opti
         "n_test": 0 if split.test is None else len(split.test[1]),
         "p": X.shape[1],
         **({"events": int(y[:, 1].sum())} if y.ndim == 2 else {}),
+        **(_levels(estimator) if isinstance(estimator, sht.SparseOrdinal) else {}),
         "k": estimator.k_,
         "chosen_by": None if options.k.isdecimal() else options.k,
         "loss": options.problem.loss,
@@ -257,6 +260,11 @@ def describe(data: Data | TableData, split: Split, estimator: Any, options: Opti
     }
 
 
+def _levels(estimator: sht.SparseOrdinal) -> dict[str, Any]:
+    """The ordered classes, and the thresholds between them."""
+    return {"levels": estimator.classes_.tolist(), "thresholds": estimator.thresholds_.astype(float).tolist()}
+
+
 def _describe_cv(results: dict[str, Any] | None) -> dict[str, Any] | None:
     if results is None:
         return None
@@ -278,7 +286,7 @@ def _describe_cv(results: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _metric(loss: str, estimator: Any) -> tuple[str, Callable[..., float | None]]:
     """Name of the score, and the score of features, targets and offsets (None where it is undefined)."""
-    if isinstance(estimator, sht.SparseClassifier):
+    if isinstance(estimator, sht.SparseClassifier | sht.SparseOrdinal):
         return "accuracy", lambda X, y, offset: float(estimator.score(X, y, offset=offset))
     if isinstance(estimator, sht.SparseCox):
         return (
@@ -302,7 +310,8 @@ def draw(
     if model["drawn"]:
         features, target = model["coefficients"], model["target"]
         classes = model["classes"]
-        towards = f" (positive: towards {classes['+1']})" if classes else ""
+        highest = classes["+1"] if classes else model.get("levels", [None])[-1]
+        towards = "" if highest is None else f" (positive: towards {highest})"
         figures["coefficients"] = plot_coefficients(
             [feature["name"] for feature in features],
             [feature["standardized"] for feature in features],
@@ -310,7 +319,9 @@ def draw(
             caption=STANDARDIZED + towards,
         )
         X, y, offset = split.train if split.test is None else split.test
-        outputs = estimator.predict if classes is None else estimator.decision_function
+        ordinal = isinstance(estimator, sht.SparseOrdinal)
+        outputs = estimator.linear_predictor if ordinal else estimator.predict
+        outputs = outputs if classes is None else estimator.decision_function
         if np.isfinite(outputs(X, offset)).all():
             rows = "rows of the fit" if split.test is None else "held-out rows"
             if y.ndim == 2:

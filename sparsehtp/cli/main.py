@@ -4,7 +4,7 @@ import functools
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -81,6 +81,8 @@ FIT_HELP = """Fit a sparse model to a table, LIBSVM or NPZ file, and write the c
   sparsehtp fit cancer.csv --target diagnosis --loss logistic --k 5 --test-size 0.3
 
   sparsehtp fit patients.csv --time days --event died --report
+
+  sparsehtp fit survey.csv --target health --levels poor,fair,good,excellent
 
   sparsehtp fit survey.xlsx --target income --missing median --dummies --id person
 
@@ -177,6 +179,7 @@ def _computing(command: Callable[..., Any]) -> Callable[..., Any]:
 NOT_STREAMED = (
     "time",
     "event",
+    "levels",
     "drop",
     "missing",
     "dummies",
@@ -232,6 +235,13 @@ def fit(
     event: Annotated[
         str | None,
         typer.Option(help="With --time: column that is 1 where the event was seen, 0 where not.", metavar="COL"),
+    ] = None,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            help="All classes of the target, from the lowest to the highest: a model of ordered classes.",
+            metavar="LOW,...,HIGH",
+        ),
     ] = None,
     drop: Drop = None,
     missing: Missing = None,
@@ -309,8 +319,13 @@ def fit(
     if time is not None:
         needless = ("target", "loss", "loss_parameter", "intercept")
         _refuse(context, needless, "it has no effect with --time, which fits a Cox model")
-    model = loss if time is None else "cox"
-    problem = Problem(model, solver, standardize, intercept and time is None, seed, dtype, loss_parameter)
+    if levels is not None:
+        needless = ("time", "loss", "loss_parameter", "intercept")
+        _refuse(context, needless, "it has no effect with --levels, which fits ordered classes")
+    special: Literal["cox", "ordinal"] | None = "cox" if time is not None else None if levels is None else "ordinal"
+    named = tuple(name.strip() for name in (levels or "").split(",") if name.strip())
+    adds = intercept and special is None
+    problem = Problem(special or loss, solver, standardize, adds, seed, dtype, loss_parameter, named)
     options = Options(problem, k, l2, cv, rule, test_size, max_steps, prove)
     if file is not None and shards is None:
         _refuse(context, ("checkpoint",), "it needs --shards")

@@ -29,16 +29,18 @@ LOSS: LossName = "squared"
 class Problem:
     """What `fit` and `path` have in common: how the data enter the problem.
 
-    loss_parameter is delta, level, dispersion, power, gamma or margin_scale of the loss; None: its default.
+    loss_parameter is delta, level, dispersion, power, gamma or margin_scale of the loss; None: its default. `levels`
+    are the classes of an ordinal model, in their order.
     """
 
-    loss: LossName | Literal["cox"] = LOSS
+    loss: LossName | Literal["cox", "ordinal"] = LOSS
     solver: SolverName = "auto"
     standardize: bool = True
     intercept: bool = True
     seed: int = 0
     dtype: Precision = "float64"
     loss_parameter: float | None = None
+    levels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

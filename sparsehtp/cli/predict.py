@@ -47,7 +47,7 @@ def _loaded(path: Path) -> Pipeline:
 
 
 def predict(model: Pipeline, file: Path) -> pd.DataFrame:
-    """The id, if there is one, and the prediction of every row; of two classes the probability of the second too.
+    """The id, if there is one, and the prediction of every row; of classes their probabilities, of two the second's.
 
     Raises:
         ValueError: for a file that is no table, or lacks a column of the fit or holds another kind of cells in it.
@@ -69,7 +69,9 @@ def predict(model: Pipeline, file: Path) -> pd.DataFrame:
     columns: dict[str, Any] = {} if id is None or id not in frame.columns else {id: frame[id].to_numpy()}
     columns["prediction"] = _plain(estimator.predict(X))
     if hasattr(estimator, "predict_proba"):
-        columns[f"probability of {_plain(estimator.classes_)[1]}"] = estimator.predict_proba(X)[:, 1]
+        names, shares = _plain(estimator.classes_), estimator.predict_proba(X)
+        told = range(1, 2) if names.size == 2 else range(names.size)
+        columns |= {f"probability of {names[i]}": shares[:, i] for i in told}
     return pd.DataFrame(columns)
 
 

@@ -59,11 +59,14 @@ def fit_facts(model: dict[str, Any]) -> dict[str, str]:
         facts["predicts"] = "{+1} (positive side) against {-1}".format_map(model["classes"])
     if "events" in model:
         facts["events"] = f"{model['events']} of the training rows; the others are censored"
+    if "levels" in model:
+        facts["predicts"] = " < ".join(model["levels"])
     l2 = f"l2 = {model['l2']:g}"
     if model["refit_l2"] != model["l2"]:
         l2 = f"features found at {l2}, coefficients at l2 = {model['refit_l2']:g}"
     parameter = "" if model["loss_parameter"] is None else f"({model['loss_parameter']:g})"
-    name = "Cox model" if model["loss"] == "cox" else f"{model['loss']}{parameter} loss"
+    special = {"cox": "Cox model", "ordinal": "cumulative logits"}
+    name = special.get(model["loss"], f"{model['loss']}{parameter} loss")
     facts["model"] = f"{name}, k = {model['k']}, {l2}{choice}"
     for part, rows in (("train", model["n"]), ("test", model["n_test"])):
         if rows:

@@ -143,7 +143,7 @@ def check(
     y = y.to_numpy(np.float64) if kind_of(y) == "number" else y.astype(str).to_numpy(str)
     missing = options.missing.replace("-", "_") if options.missing in FILLS else "error"
     preprocessor = TablePreprocessor(missing, dummies=options.dummies, id=options.id)
-    classes = events is None and loss_of(problem).classification
+    classes = events is None and (problem.loss == "ordinal" or loss_of(problem).classification)
     doubts = _listed(_doubts(features, kinds, values, y, classes))
     named = features if options.id is None else features.assign(**{options.id: frame[options.id]})
     offset = None if known is None else as_numbers(frame[known]).to_numpy(float)

@@ -172,7 +172,7 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
         offset: ArrayLike | None = None,
     ) -> float:
         """The (weighted) share of right labels."""
-        return float(accuracy_score(y, self.predict(X, offset), sample_weight=sample_weight))
+        return float(accuracy_score(np.asarray(y), self.predict(X, offset), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -124,7 +124,8 @@ def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str, known: dict[
     of = short_name(str(positive))
     titles = {}
     if ranked:
-        ax, scores = axes["roc"], estimator.decision_function(X, **known)
+        score = getattr(estimator, "decision_function", None) or estimator.linear_predictor
+        ax, scores = axes["roc"], score(X, **known)
         RocCurveDisplay.from_predictions(
             y,
             scores,
