@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from .._types import host, is_concrete
 from ..linalg import dot
 
 
@@ -83,22 +84,27 @@ class PartialLikelihood(eqx.Module):
     @classmethod
     def weighed(cls, sets: RiskSets, sample_weight: Float[Array, "n"]) -> Self:
         """The likelihood under weights of the rows; one without weight neither has an event nor is at risk."""
-        weight = sample_weight[sets.order]
+        on_host = is_concrete(sets, sample_weight)  # a program of its own for each of these lines would take a second
+        xp: Any = np if on_host else jnp
+        places, weight = jax.tree.map(host, (sets, sample_weight)) if on_host else (sets, sample_weight)
+        dtype, weight = weight.dtype, weight[places.order]
         live = weight > 0
-        weight = weight * (jnp.sum(live) / jnp.sum(weight))
-        log_weight = jnp.where(live, jnp.log(jnp.where(live, weight, 1)), _never(weight.dtype))
-        own = jnp.where(sets.event, weight, 0)
-        total = jnp.sum(own)
-        own = own / jnp.where(total > 0, total, 1)
-        if not sets.efron:
-            return cls(sets, log_weight, own, own, jnp.zeros_like(own))
-        events = sets.event & live
-        count = jnp.cumsum(events)
-        before = count[sets.first] - events[sets.first]
-        number = jnp.where(events, count[sets.last] - before, 1).astype(own.dtype)
-        sums = jnp.zeros_like(own).at[sets.last].add(own)[sets.last]
-        tied = jnp.where(events, (count - 1 - before) / number, 0)
-        return cls(sets, log_weight, own, jnp.where(events, sums / number, 0), tied.astype(own.dtype))
+        weight = weight * (xp.sum(live) / xp.sum(weight))
+        log_weight = xp.where(live, xp.log(xp.where(live, weight, 1)), _never(dtype))
+        own = xp.where(places.event, weight, 0)
+        total = xp.sum(own)
+        own = shared = own / xp.where(total > 0, total, 1)
+        tied = xp.zeros_like(own)
+        if sets.efron:
+            events = places.event & live
+            count = xp.cumsum(events)
+            before = count[places.first] - events[places.first]
+            number = xp.where(events, count[places.last] - before, 1)
+            length = {"minlength" if on_host else "length": own.size}
+            sums = xp.bincount(places.last, own, **length)[places.last]
+            shared = xp.where(events, sums / number, 0)
+            tied = xp.where(events, (count - 1 - before) / number, 0)
+        return cls(sets, *(jnp.asarray(part, dtype) for part in (log_weight, own, shared, tied)))
 
     def at_risk(
         self, eta: Float[Array, "n"], values: Float[Array, "n m"] | None = None
