@@ -151,7 +151,8 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
 
     def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:
         scale = self.shared_model.internal_scale()
-        return None if scale is None else jnp.repeat(scale, self.n_responses)
+        xp = np if is_concrete(scale) else jnp
+        return None if scale is None else xp.repeat(scale, self.n_responses)
 
     def to_internal(self, x: Float[Array, "p c"], intercept: ArrayLike = 0.0) -> Float[Array, "d"]:
         intercept = jnp.broadcast_to(jnp.asarray(intercept, x.dtype), (self.n_responses,))

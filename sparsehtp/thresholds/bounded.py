@@ -25,6 +25,8 @@ class AbstractBounded(AbstractSupportThreshold):
 
     def _bind_bounds(self, objective: Any) -> dict[str, Array | None]:
         """Both bounds in the solver's units: scalars, or one value per coefficient."""
+        if self.lower is None and self.upper is None:
+            return {"lower": None, "upper": None}
         scale = objective.internal_scale()
         shape, p = tuple(objective.external_shape), objective.n_coefficients
         rows = len(shape) == 2 and shape[0] * shape[1] == p  # a matrix of coefficients
@@ -33,13 +35,15 @@ class AbstractBounded(AbstractSupportThreshold):
             bound = getattr(self, name)
             if bound is None:
                 return None
+            xp: Any = np if is_concrete(bound, scale) else jnp
             if rows and bound.shape in ((shape[0],), shape):
-                bound = (bound.reshape(shape[0], -1) + jnp.zeros(shape)).ravel()
+                bound = xp.broadcast_to(bound.reshape(shape[0], -1), shape).ravel()
             if bound.shape not in ((), (p,)):
                 raise ValueError(f"{name}: needs a scalar or one value per feature ({shape[0]}), got {bound.shape}.")
-            bound = bound.astype(objective.dtype)
             # 0 * inf is NaN: a constant column (scale zero) keeps its bound, its coefficient is zero anyway.
-            return bound if scale is None else jnp.where(scale > 0, bound * jnp.where(scale > 0, scale, 1), bound)
+            if scale is not None:
+                bound = xp.where(scale > 0, bound * xp.where(scale > 0, scale, 1), bound)
+            return bound.astype(objective.dtype)
 
         return {name: convert(name) for name in ("lower", "upper")}
 
@@ -77,7 +81,7 @@ class AbstractBounded(AbstractSupportThreshold):
             return None
         first = entries.idx < first_free
         if bound.ndim:
-            bound = bound[jnp.minimum(entries.idx, bound.shape[0] - 1)]
+            bound = jnp.asarray(bound)[jnp.minimum(entries.idx, bound.shape[0] - 1)]
         return jnp.where(first, bound, infinite)
 
     def _first_free(self, entries: Support) -> Int[Array, ""] | int:

@@ -44,6 +44,21 @@ def test_a_fit_of_given_k_compiles_ingest_and_solve():
     assert programs(lambda: again.fit(2 * X, 10 * y)) == 0
 
 
+@pytest.mark.parametrize("kind", ["bounds", "cox", "ordinal", "softmax", "several"])
+def test_no_model_computes_array_by_array(kind):
+    """Each line of eager JAX would be a program of its own."""
+    warm()
+    X, y = data(41)
+    model, target = {
+        "bounds": (sht.SparseRegressor(2, solver="htp", bounds=(-1, np.arange(1, 8))), y),
+        "cox": (sht.SparseCox(2, solver="htp"), np.column_stack([np.exp(y), y > -1])),
+        "ordinal": (sht.SparseOrdinal(2, solver="htp"), np.digitize(y, [-1, 1])),
+        "softmax": (sht.SparseClassifier(2, loss="softmax", solver="htp"), np.digitize(y, [-1, 1])),
+        "several": (sht.SparseRegressor(2, solver="htp"), np.column_stack([y, -y + X[:, 0]])),
+    }[kind]
+    assert programs(lambda: model.fit(X, target)) <= 4
+
+
 def test_solve_compiles_ingest_and_solve():
     warm()
     X, y = (a.astype(np.float32) for a in data(39))
