@@ -59,7 +59,9 @@ def members(chosen):
     return jnp.zeros(UNITS, bool).at[jnp.asarray(sorted(chosen), jnp.int32)].set(True)
 
 
-@pytest.mark.parametrize(("size", "n_free"), [(1, 0), (1, 2), pytest.param(3, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("size", "n_free"), [pytest.param(1, 0, marks=pytest.mark.slow), (1, 2), pytest.param(3, 1, marks=pytest.mark.slow)]
+)
 def test_gains_and_pivots(size, n_free):
     model, chosen = draw(size + n_free, size, n_free), [1, 3, 4]
     t = unit_model.tableau_at(model, members(chosen), None, ROOM)
@@ -91,6 +93,44 @@ def test_minima_within_bounds(seed):
     best = lsq_linear(half, target, (lower, upper), tol=1e-14)
     np.testing.assert_allclose(t.value, float(model.c0) + best.cost - 0.5 * target @ target, rtol=1e-9)
     assert np.any((best.x == lower) | (best.x == upper) | (np.abs(np.abs(best.x) - 0.3) < 1e-9))
+
+
+@pytest.mark.parametrize(("size", "n_free"), [(1, 2), (3, 1)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_moves_within_bounds(size, n_free, seed):
+    """What leaves goes to zero from where it is held too; the others follow, but for those that are held."""
+    model, chosen = draw(seed, size, n_free, box=True), [1, 3, 4]
+    t, held = unit_model.boxed_tableau(model, members(chosen), ROOM)
+    assert np.asarray(held)[entries(model, chosen)].any()
+    gains = unit_model.gains_of(model, t, held)
+    A, r, place = np.asarray(model.A), np.asarray(model.r), np.asarray(unit_model._places(model, t.slots))
+    z = np.zeros(r.size)
+    z[place] = np.asarray(t.c)
+
+    def least_with(units, new=None):
+        """The minimum with the held ones of these units held, the other ones free, and those of `new` in their box."""
+        E = entries(model, units)
+        still = np.array([bool(held[e]) for e in E])
+        fixed = np.where(still, z[E], 0)
+        E += [] if new is None else [e for e in entries(model, [new]) if e >= model.n_free]
+        still, fixed = (np.append(a, np.zeros(len(E) - len(a), a.dtype)) for a in (still, fixed))
+        bound = 0.3 * np.ones(len(E))
+        bound[: len(entries(model, units))] = np.inf
+        sub = A[np.ix_(E, E)]
+        half = np.linalg.cholesky(sub[np.ix_(~still, ~still)]).T
+        target = np.linalg.solve(half.T, (r[E] - sub @ fixed)[~still])
+        best = lsq_linear(half, target, (-bound[~still], bound[~still]), tol=1e-14)
+        return float(model.c0) + best.cost - 0.5 * target @ target + 0.5 * fixed @ sub @ fixed - r[E] @ fixed
+
+    np.testing.assert_allclose(t.value, least_with(chosen), rtol=1e-9)
+    for i, unit in enumerate(int(u) for u in t.slots[: len(chosen)]):
+        rest = [u for u in chosen if u != unit]
+        np.testing.assert_allclose(t.value + gains.remove[i], least_with(rest), rtol=1e-9)
+        for new in set(range(UNITS)) - set(chosen):
+            best = float(t.value) - least_with(rest, new)
+            assert best - 0.05 * abs(best) - 1e-9 <= float(gains.swap[i, new]) <= best + 1e-9
+            alone = float(t.value) - least_with(chosen, new)
+            assert 0.95 * alone - 1e-9 <= float(gains.add[new]) <= alone + 1e-9
 
 
 def test_what_repeats_the_chosen_gains_nothing():
