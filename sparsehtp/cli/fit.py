@@ -226,7 +226,7 @@ def describe(data: Data | TableData, split: Split, estimator: Any, options: Opti
         "k": estimator.k_,
         "chosen_by": None if options.k.isdecimal() else options.k,
         "loss": options.problem.loss,
-        "loss_parameter": options.problem.loss_parameter,
+        "loss_parameter": getattr(estimator, "dispersion_", None) or options.problem.loss_parameter,
         "solver": options.problem.solver,
         "l2": float(estimator.l2_),
         "refit_l2": float(estimator.refit_l2_),

@@ -1,6 +1,6 @@
 """Sparse regression with the scikit-learn interface."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -11,12 +11,15 @@ from sklearn.utils import check_array, check_consistent_length
 
 from .._cache import disk_cache
 from .._types import ArrayLike
-from ..losses import AbstractLoss
+from ..iteration.results import RESULTS
+from ..losses import AbstractLoss, NegativeBinomial
 from ..losses.deviance import d2_score, predicted
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, check_weights
 from .parameters import make_loss
 from .scoring import make_scoring
+
+DISPERSION_ROUNDS, DISPERSION_MOVE = 20, 1e-4  # fits at most, and the relative move that ends them
 
 
 class SparseRegressor(RegressorMixin, SparseLinearModel):
@@ -39,8 +42,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             find features in noise; else 1e-6, enough to make collinear features determined and too small to be seen
             otherwise.
         loss: "squared", "huber" (delta 1, in units of y), "quantile" (the median, gamma 0.1), with a log link "poisson"
-            (y >= 0), "negative_binomial" (y >= 0, dispersion 1), "gamma" (y > 0) and "tweedie" (y >= 0, power 1.5), or
-            a loss instance such as `Quantile(0.9)`, or one of your own (`predict` gives its `mean`).
+            (y >= 0), "negative_binomial" (y >= 0, the dispersion estimated by maximum likelihood, in turn with fits),
+            "gamma" (y > 0) and "tweedie" (y >= 0, power 1.5), or a loss instance such as `Quantile(0.9)`, or one of
+            your own (`predict` gives its `mean`).
         solver: "auto" (`BestSubset`, `IHT` with decreasing steps where the loss is not smooth, `HTP` for more
             coefficients than `BestSubset` takes), "best_subset", "forward", "foba", "htp", "iht", "grasp",
             "subspace_pursuit", or a solver instance. Where "auto" means `BestSubset`, k is chosen from quicker fits:
@@ -92,6 +96,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             read before.
         swaps_: for each chosen feature its best substitute and what that would cost, see `plot.best_swaps`; computed
             at every access, and None once `certificate_` was read, after unpickling, and where there is none.
+        dispersion_: of "negative_binomial"; None for other losses, and where it is given.
         result_: how the final fit ended, a name in `RESULTS`.
         fired_: names of the stopping criteria that held, "none" if none did.
         objective_value_: the objective at coef_ and refit_l2_.
@@ -117,6 +122,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
     coef_: Float[np.ndarray, "p"] | Float[np.ndarray, "t p"]
     intercept_: float | Float[np.ndarray, "t"]
+    dispersion_: float | None
     _default_l2 = 1e-6
     _l2_grid = (1e-6, 1e-2, 1e-1, 1.0)
 
@@ -181,20 +187,51 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             offset: (n,) known part o_i of the linear predictor, x_i'w + b + o_i: with a log link the logarithm of the
                 exposure; (n, t) for t responses. None: zero.
         """
+        self.dispersion_ = None
         loss = self._loss()
         X, y, weights = self._validate(X, y, sample_weight, y_numeric=True, multi_output=True)
         scoring = make_scoring(self.scoring, self, lambda y: y)
         known = check_offset(offset, X, 1 if y.ndim == 1 else y.shape[1])
-        if y.ndim == 2 and y.shape[1] > 1:
-            several = y.astype(X.dtype)
-            results = self._fit_shared(X, several, loss, weights, offset=known, groups=groups, scoring=scoring)
-        else:
+
+        def fitted(loss: AbstractLoss) -> list[RESULTS]:
+            if y.ndim == 2 and y.shape[1] > 1:
+                several = y.astype(X.dtype)
+                return self._fit_shared(X, several, loss, weights, offset=known, groups=groups, scoring=scoring)
             one = y.reshape(-1)
             results = self._fit(X, one, [one], weights, loss, offset=known, groups=groups, scoring=scoring)
             if y.ndim == 1:
                 self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # type: ignore[index]
+            return results
+
+        if self.loss == "negative_binomial":
+            loss.check_targets(y)
+            results = self._with_dispersion(fitted, X, y, weights, known)
+        else:
+            results = fitted(loss)
         self._warn_results(results)
         return self
+
+    def _with_dispersion(
+        self,
+        fitted: Callable[[AbstractLoss], list[RESULTS]],
+        X: Any,
+        y: np.ndarray,
+        weights: Float[np.ndarray, "n"],
+        offset: Float[np.ndarray, "n *t"] | None,
+    ) -> list[RESULTS]:
+        """Fits, and the dispersion of the largest likelihood at each, in turn until it moves no more."""
+        each = np.broadcast_to(weights.reshape(-1, *[1] * (y.ndim - 1)), y.shape)
+        rate = 1.0 if offset is None else np.exp(offset)
+        level = np.log(np.sum(each * y, axis=0) / np.maximum(np.sum(each * rate, axis=0), np.finfo(float).tiny) + 1e-12)
+        last, eta = np.inf, level + np.log(rate) + np.zeros(y.shape)
+        for _ in range(DISPERSION_ROUNDS):
+            self.dispersion_ = NegativeBinomial.estimate(y.astype(float), eta, each)
+            if abs(self.dispersion_ / last - 1) < DISPERSION_MOVE:
+                break
+            last = self.dispersion_
+            results = fitted(self._loss())
+            eta = self._predictor(X, offset)
+        return results
 
     def predict(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n *t"]:
         """(n,) or (n, t) predicted means: the loss's `mean` of the linear predictor (for Poisson its exponential).
@@ -253,4 +290,6 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         return tags
 
     def _loss(self) -> AbstractLoss:
+        if self.loss == "negative_binomial" and getattr(self, "dispersion_", None) is not None:
+            return NegativeBinomial(self.dispersion_)
         return make_loss(self.loss, classification=False)

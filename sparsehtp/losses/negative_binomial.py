@@ -5,9 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import xlog1py, xlogy
 from jaxtyping import Array, Float
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln
+from scipy.special import xlogy as host_xlogy
 
 from .._types import ArrayLike
 from .base import AbstractConjugateLoss, outside_to_infinity, positive
+
+DISPERSIONS = (1e-6, 1e6)  # where an estimate is looked for
 
 
 class NegativeBinomial(AbstractConjugateLoss):
@@ -19,9 +24,8 @@ class NegativeBinomial(AbstractConjugateLoss):
     conjugate is (y + 1/d) (s log s + (1 - s) log(1 - s)) - a log d. The derivative has no Lipschitz constant for all y,
     so a constant step size has no guarantee; the line searches (`Backtracking`, `Normalised`) are used instead.
 
-    The dispersion is given. Where it is not known, fit `Poisson`, take d = sum((y - m)^2 - m) / sum(m^2) of its
-    predictions m (the moment estimate of Cameron and Trivedi), and fit with that; or let `tune` or cross-validation
-    choose. The fit depends on it weakly: as d goes to zero the loss becomes Poisson's.
+    The dispersion is given. Where it is not known, `SparseRegressor(loss="negative_binomial")` estimates it, by fits
+    and `estimate` in turn. The fit depends on it weakly: as d goes to zero the loss becomes Poisson's.
 
     Args:
         dispersion: d, positive; R's `theta` and scikit-learn-like `n` are 1/d, statsmodels' `alpha` is d.
@@ -37,6 +41,22 @@ class NegativeBinomial(AbstractConjugateLoss):
 
     def __check_init__(self) -> None:
         positive("dispersion", self.dispersion)
+
+    @staticmethod
+    def estimate(
+        y: Float[np.ndarray, "*n"], eta: Float[np.ndarray, "*n"], sample_weight: Float[np.ndarray, "*n"]
+    ) -> float:
+        """The dispersion of the largest likelihood at given predictors eta, from 1e-6 to 1e6."""
+        counts, mean = np.asarray(y, float), np.exp(np.minimum(np.asarray(eta, float), 700))
+
+        def negative_log_likelihood(log_d: float) -> float:
+            size = np.exp(-log_d)
+            gammas = gammaln(counts + size) - gammaln(size) - counts * np.log(size)
+            each = gammas + host_xlogy(counts, mean) - (counts + size) * np.log1p(mean / size)
+            return -float(np.sum(sample_weight * each))
+
+        span = np.log(DISPERSIONS)
+        return float(np.exp(minimize_scalar(negative_log_likelihood, bounds=span, method="bounded").x))
 
     def _logit(self, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return eta + jnp.log(self.dispersion)

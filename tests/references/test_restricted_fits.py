@@ -120,6 +120,32 @@ def test_negative_binomial_against_statsmodels(dispersion):
     np.testing.assert_allclose((null.value - value) * weights.sum(), model.llf - other.llf, rtol=1e-8)
 
 
+@pytest.mark.parametrize("dispersion", [0.2, 1.5])
+def test_an_estimated_dispersion_against_statsmodels(dispersion):
+    """The joint maximum of the likelihood in coefficients and dispersion; none of rows without weight."""
+    discrete = pytest.importorskip("statsmodels.discrete.discrete_model", reason="needs statsmodels (extra: test)")
+    X, y, planted = cases.data(sht.NegativeBinomial(dispersion), 400, P)
+    offset = 0.3 * np.random.default_rng(2).standard_normal(400)
+    weights = (np.arange(400) < 300).astype(float)
+    model = sht.SparseRegressor(K, loss="negative_binomial", l2=0.0, solver="htp")
+    model.fit(X, y, sample_weight=weights, offset=offset)
+    support = np.flatnonzero(planted)
+    np.testing.assert_array_equal(np.flatnonzero(model.support_), support)
+    design = np.column_stack([X[:300, support], np.ones(300)])
+    joint = discrete.NegativeBinomial(y[:300], design, offset=offset[:300]).fit(disp=0, maxiter=1000, gtol=1e-10)
+    np.testing.assert_allclose(model.dispersion_, joint.params[-1], rtol=2e-3)
+    np.testing.assert_allclose([*model.coef_[support], model.intercept_], joint.params[:-1], atol=1e-4)
+    again = sht.SparseRegressor(K, loss=sht.NegativeBinomial(model.dispersion_), l2=0.0, solver="htp")
+    again.fit(X, y, sample_weight=weights, offset=offset)
+    np.testing.assert_allclose(again.coef_, model.coef_, atol=1e-5)
+    assert again.dispersion_ is None
+    several = sht.SparseRegressor(K, loss="negative_binomial", solver="htp").fit(X, np.column_stack([y, y]))
+    alone = sht.SparseRegressor(K, loss="negative_binomial", solver="htp").fit(X, y)
+    np.testing.assert_allclose(several.dispersion_, alone.dispersion_, rtol=1e-3)
+    poisson = np.random.default_rng(0).poisson(3.0, 400)
+    assert sht.SparseRegressor(0, loss="negative_binomial").fit(X, poisson).dispersion_ < 0.05
+
+
 def penalised(each, X, y, offset=0.0):
     def fun(z):
         return WEIGHTS @ each(X @ z[:-1] + z[-1] + offset, y) / WEIGHTS.sum() + 0.5 * L2 * z[:-1] @ z[:-1]
