@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.special
 
 import sparsehtp as sht
 
@@ -290,6 +291,47 @@ def test_groups(x64):
     assert c.swap_gain is None and c.stationary and "unknown" in c.statement
 
 
+@pytest.mark.parametrize("softmax", [False, True], ids=["squared", "softmax"])
+@pytest.mark.parametrize("grouped", [False, True], ids=["rows", "groups"])
+def test_several_responses(x64, softmax, grouped):
+    """The best exchange of features of all responses, by SciPy's refits, from a support that is not the best."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((N, 6)) * np.geomspace(0.5, 2, 6) + rng.standard_normal((N, 1)) + 3
+    eta = X @ np.where(np.arange(6)[:, None] == 2, [1.5, -1.0, 0.5], np.where(np.arange(6)[:, None] == 5, 0.5, 0.0))
+    y = np.argmax(eta - eta.mean(0) + rng.gumbel(size=eta.shape), 1).astype(np.int32)
+    assert np.bincount(y, minlength=3).min() >= 3
+    Y = eta + rng.standard_normal(eta.shape)
+    groups = np.array([0, 1, 1, 2, 3, 3]) if grouped else np.arange(6)
+
+    def refitted(units):
+        columns = np.flatnonzero(np.isin(groups, units))
+
+        def F(z):
+            e = X[:, columns] @ z[3:].reshape(-1, 3) + z[:3]
+            total = scipy.special.logsumexp(e, axis=1)
+            slope = np.exp(e - total[:, None]) - np.eye(3)[y] if softmax else e - Y
+            value = np.mean(total - e[np.arange(N), y]) if softmax else 0.5 * np.mean(np.sum(slope**2, axis=1))
+            grad = np.append(slope.mean(0), (X[:, columns].T @ slope / N).ravel() + 0.05 * z[3:])
+            return value + 0.025 * np.sum(z[3:] ** 2), grad
+
+        options = {"maxiter": 10000, "ftol": 1e-16, "gtol": 1e-11, "maxcor": 40}
+        found = scipy.optimize.minimize(F, np.zeros(3 + 3 * columns.size), jac=True, method="L-BFGS-B", options=options)
+        W = np.zeros((6, 3))
+        W[columns] = found.x[3:].reshape(-1, 3)
+        return Fit(W, found.x[:3], sht.Support(np.array(units), np.ones(len(units), bool))), found.fun
+
+    loss = sht.Softmax(3) if softmax else sht.Squared()
+    model = sht.MultiResponse(X, y if softmax else Y, loss, l2=0.05, fit_intercept=True)
+    threshold = sht.GroupSparsity(groups, 2) if grouped else sht.RowSparsity(2)
+    fit, value = refitted([0, 3])
+    c = sht.certificate(model, threshold, fit)
+    best, exchange = best_exchange(lambda units: refitted(list(units))[1], [0, 3], p=groups.max() + 1)
+    np.testing.assert_allclose(c.upper_bound, value, rtol=1e-9)
+    np.testing.assert_allclose(c.swap_gain, value - best, rtol=1e-5)
+    assert c.best_swap == exchange and c.stationary and c.lower_bound is None
+    assert sht.certificate(model, threshold, sht.solve(model, threshold)).swap_gain == 0
+
+
 def test_a_loss_that_is_not_smooth():
     problem = Problem(8)
     hinge = sht.LinearModel(problem.X, np.where(problem.y > 1, 1.0, -1.0), sht.Hinge(), l2=0.1)
@@ -305,7 +347,7 @@ def test_what_it_does_not_take():
         jax.jit(lambda x: sht.certificate(model, sht.Sparsity(K), fit._replace(x=x)))(fit.x)
     with pytest.raises(ValueError, match="k allows 2"):
         sht.certificate(model, sht.Sparsity(2), fit)
-    with pytest.raises(ValueError, match=f"{P} coefficients"):
+    with pytest.raises(ValueError, match=f"shape \\({P},\\)"):
         sht.certificate(model, sht.Sparsity(K), fit._replace(x=jnp.zeros((2, P))))
     with pytest.raises(ValueError, match="NaN"):
         sht.certificate(model, sht.Sparsity(K), fit._replace(x=np.full(P, np.nan)))

@@ -17,6 +17,7 @@ from ..losses import Squared
 from ..objectives import (
     AbstractObjective,
     AbstractOfPredictor,
+    AbstractRefittable,
     AbstractRestrictable,
     LinearModel,
     MultiResponse,
@@ -112,7 +113,7 @@ def certificate(
     dtype = objective.dtype
     with one_blas_thread(), jax.enable_x64(True):
         # A user's own function need not compute in double.
-        if isinstance(objective, LinearModel | QuadraticForm | AbstractOfPredictor):
+        if isinstance(objective, LinearModel | MultiResponse | QuadraticForm | AbstractOfPredictor):
             objective, threshold = in_double((objective, threshold))
         threshold = threshold.bind(objective)
         facts = _facts(objective, threshold, solution, dtype)
@@ -127,8 +128,6 @@ def _check(objective: Any, threshold: Any, solution: Any) -> None:
             f"threshold: a certificate needs a choice of entries or groups such as sht.Sparsity(k), got a "
             f"{type(threshold).__name__}."
         )
-    if isinstance(objective, MultiResponse):
-        raise TypeError("objective: a certificate is about one response; ask for one per response with LinearModel.")
     if not is_concrete(objective, threshold, solution.x, solution.intercept, solution.support):
         raise ValueError("solution: a certificate needs concrete values; ask for it outside jax.jit and jax.vmap.")
 
@@ -213,13 +212,14 @@ def _facts(objective: Any, threshold: Any, solution: Any, dtype: Any) -> Facts:
     x, covered = _internal(objective, threshold, w, intercept, units)
     if not covered:
         raise ValueError("solution: x has nonzeros outside its support, or violates the threshold's bounds.")
-    if not isinstance(objective, AbstractRestrictable):
+    if not isinstance(objective, AbstractRefittable):
         why = "the objective cannot be refitted on a support"
     elif not getattr(objective, "loss", Squared()).twice_differentiable:
         why = "the loss is not smooth"
     else:
-        shift = getattr(objective, "shift", None)
-        size = float(np.abs(intercept).sum()) + (0.0 if shift is None else float(np.abs(np.asarray(shift) * w).sum()))
+        shift = getattr(getattr(objective, "shared_model", objective), "shift", None)
+        moved = 0.0 if shift is None else float(np.abs(np.asarray(shift) * w.T).sum())
+        size = float(np.abs(intercept).sum()) + moved
         return _refitted(_Fit(objective, threshold, x, units, chosen, size, dtype))
     return Facts(float(_value(objective, x)), of_a_value, why=why, noun=threshold.noun)
 
@@ -249,7 +249,8 @@ def _refitted(fit: _Fit) -> Facts:
         rounding=float(point.rounding),
         every_subset=fit.chosen.size == k and (k <= 1 or fit.others.size <= 1),
     )
-    if fit.threshold.structure == "entries" and fit.size <= DENSE_HESSIAN_LIMIT:
+    scored = fit.threshold.structure == "entries" and isinstance(fit.objective, AbstractRestrictable)
+    if scored and fit.size <= DENSE_HESSIAN_LIMIT:
         return _by_scored_swaps(fit, point, facts)
     return _by_refits(fit, facts)
 
@@ -325,12 +326,15 @@ def _necessary(fit: _Fit, point: _Point, facts: Facts, diagonal: np.ndarray, lar
 
 
 def _coefficients(objective: Any, solution: Any) -> np.ndarray:
-    p, x = objective.n_coefficients, solution.x
-    if not hasattr(x, "shape"):  # a pytree
+    shape: tuple[int, ...] = (objective.n_coefficients,)
+    x = solution.x
+    if isinstance(objective, MultiResponse):
+        shape = objective.external_shape
+    elif not hasattr(x, "shape"):  # a pytree
         x = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(x)])
     w = np.asarray(x, objective.dtype)
-    if w.shape != (p,):
-        raise ValueError(f"solution: needs one solution with {p} coefficients, got x of shape {w.shape}.")
+    if w.shape != shape:
+        raise ValueError(f"solution: needs one solution with coefficients of shape {shape}, got {w.shape}.")
     if not np.isfinite(w).all():
         raise ValueError("solution: x holds NaN or infinite values.")
     return w
@@ -363,7 +367,7 @@ def _value(objective: AbstractObjective, x: Float[Array, "d"]) -> Float[Array, "
 
 @program
 def _internal(
-    objective: Any, threshold: Any, w: Float[Array, "p"], intercept: Float[Array, ""], units: Support
+    objective: Any, threshold: Any, w: Float[Array, "p *c"], intercept: Float[Array, "*c"], units: Support
 ) -> tuple[Float[Array, "d"], Bool[Array, ""]]:
     """x in the solver's units, moved onto its support and into the bounds, and whether it was there up to rounding."""
     x = objective.to_internal(w, intercept)
@@ -377,7 +381,8 @@ def _point(objective: Any, threshold: Any, x: Float[Array, "d"], units: Support)
     restricted = objective.restrict(entries)
     z = gather(x, entries)
     fit = restricted.minimise(z, threshold.box(entries))
-    refit, free = scatter(fit.z, entries, x.shape[0]), jnp.eye(objective.n_free, z.shape[0], dtype=z.dtype)
+    refit, free = scatter(fit.z, entries, x.shape[0]), entries.mask & (entries.idx >= objective.n_coefficients)
+    free = jax.nn.one_hot(jnp.nonzero(free, size=objective.n_free)[0], z.shape[0], dtype=z.dtype)
     grad = objective.value_and_grad(x, entries)[1]
     return _Point(
         value=restricted.value(z),
@@ -394,7 +399,7 @@ def _point(objective: Any, threshold: Any, x: Float[Array, "d"], units: Support)
     )
 
 
-def _null_value(objective: AbstractRestrictable) -> Float[Array, ""]:
+def _null_value(objective: AbstractRefittable) -> Float[Array, ""]:
     """F without coefficients: far from it, an intercept of zero may have any value."""
     origin = objective.origin()
     if objective.quadratic or not objective.n_free:

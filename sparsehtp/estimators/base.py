@@ -265,6 +265,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         self.support_[parameters.features_of(fit.structure, solution.support)] = True
         self.k_, self.l2_, self.refit_l2_, self.cv_results_ = fit.k, fit.l2, fit.refit_l2, fit.results
         self.path_, self._certificates = fit.path, None
+        _EVIDENCE[self] = fit.evidence
         self.n_iter_ = int(solution.num_steps)
         result = RESULTS(int(solution.result))
         rows = self.n_iter_ - (result is RESULTS.nonfinite)

@@ -50,7 +50,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             features in noise; else 0.001, so that coefficients are determined where the classes can be separated.
             Scikit-learn's C is 1 / (n l2).
         loss: "logistic", "smoothed_hinge", "squared_hinge", "hinge", "softmax", or a loss instance. "softmax" is for
-            more than two classes (two are the logistic loss); it has no certificate_.
+            more than two classes (two are the logistic loss).
         solver: "auto" (`BestSubset`, `IHT` with decreasing steps where the loss is not smooth, `HTP` for more
             coefficients than `BestSubset` takes), "best_subset", "forward", "foba", "htp", "iht", "grasp",
             "subspace_pursuit", or a solver instance. Where "auto" means `BestSubset`, k is chosen from quicker fits:

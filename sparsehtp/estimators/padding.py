@@ -18,7 +18,7 @@ from ..designs import DenseDesign, SparseDesign
 from ..grids.path import Path
 from ..iteration.results import Solution
 from ..linalg.sparse import Rows
-from ..objectives import AbstractOfPredictor
+from ..objectives import AbstractOfPredictor, MultiResponse
 from ..thresholds import GroupSparsity
 
 LARGE = 2**18  # entries of a matrix from which its work, not its compilation, is what a fit costs
@@ -182,7 +182,7 @@ class Padding:
         """The model of the data's columns alone, without a new program; a certificate counts columns."""
         if not self.active:
             return model
-        if isinstance(model, AbstractOfPredictor):
+        if isinstance(model, AbstractOfPredictor | MultiResponse):
             return replace(model, shared_model=self.model(model.shared_model))
         p, design = self.p, model.design
 

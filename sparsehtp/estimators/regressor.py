@@ -29,7 +29,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
     with the sample weights s_i, their sum W, the offsets o_i, and sd_j = 1 unless `standardize`. Coefficients are in
     original units. With y of shape (n, t) the loss is summed over t responses and w_j is the vector of a feature's
-    coefficients: all responses share the k features (without certificate_).
+    coefficients: all responses share the k features.
 
     Args:
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen

@@ -23,9 +23,10 @@ from .selection import default_ks
 
 
 class SharedFit(NamedTuple):
-    """A fitted problem: the solution and its structure, the k and l2 of the choice, the l2 of the coefficients, the
-    path of all data, and the table of a cross-validation."""
+    """A fitted problem: what a certificate needs, the solution and its structure, the k and l2 of the choice, the l2 of
+    the coefficients, the path of all data, and the table of a cross-validation."""
 
+    evidence: tuple[Padding, list[tuple[Any, Any, Solution]]]
     solution: Solution
     structure: Any
     k: int
@@ -79,7 +80,7 @@ def fit_shared(
         k: Any = plan.k
         last = estimator._last(objective.n_responses, X.shape[1])
         start = None if last is None else padding.start(last[0].T, last[1])
-        solution = solve(objective, threshold, solver, start, **ending)
+        solution = selected = solve(objective, threshold, solver, start, **ending)
     else:
         ks = default_ks(len(X), available) if plan.ks is None else plan.ks
 
@@ -99,13 +100,17 @@ def fit_shared(
             samples=own_samples,
             **ending,
         )
-        k, solution, refit = choice.k, choice.solution, choice.refit
+        k, solution, selected, refit = choice.k, choice.solution, choice.selected, choice.refit
         path = own_samples(padding.path(choice.path))
         if plan.by_folds:
             results = choice.scores.table | {"rule": plan.rule, "l2s": path.l2s}
             results["row"] = results[BY_FOLDS[plan.rule]]
             objective = objective.reweighted(l2=choice.l2)
     bare: dict[str, Any] = {"key": None, "state": None}  # neither is kept
-    solution = padding.solution(jax.tree.map(np.asarray, solution._replace(**bare)))
+    solution, selected = (
+        padding.solution(jax.tree.map(np.asarray, each._replace(**bare))) for each in (solution, selected)
+    )
     chosen_l2 = padding.user_l2(np.asarray(objective.l2))[()]
-    return SharedFit(solution, template, int(k), chosen_l2, refit * chosen_l2, path, results)
+    template = replace(template, k=np.int32(k))
+    evidence = padding, [(objective, template, selected)]
+    return SharedFit(evidence, solution, template, int(k), chosen_l2, refit * chosen_l2, path, results)

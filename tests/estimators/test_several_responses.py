@@ -38,7 +38,11 @@ def test_the_features_and_coefficients_of_exhaustive_search():
     peer = MultiTaskLasso().fit(X, Y)
     assert model.coef_.shape == peer.coef_.shape and model.intercept_.shape == peer.intercept_.shape
     np.testing.assert_allclose(model.predict(X), X @ model.coef_.T + model.intercept_)
-    assert model.certificate_ is None and model.swaps_ is None and model.exchangeable_ is None
+    assert model.swaps_ is None and model.exchangeable_ is None
+    certificate = model.certificate_  # of all exchanges, by refits
+    np.testing.assert_allclose(certificate.upper_bound, least_squares(list(best))[1] / (2 * N), rtol=1e-7)
+    assert certificate.swap_gain == 0 and certificate.stationary
+    assert model.certificate_ is certificate and pickle.loads(pickle.dumps(model)).certificate_ == certificate
 
 
 @pytest.mark.slow
