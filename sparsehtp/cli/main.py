@@ -49,6 +49,21 @@ Dummies = Annotated[
     bool, typer.Option("--dummies", help="Text columns become columns of 0 and 1 that are chosen together.")
 ]
 Id = Annotated[str | None, typer.Option("--id", help="Column that names the rows, no feature.", metavar="COL")]
+Time = Annotated[
+    str | None,
+    typer.Option(help="In place of --target: column of times until an event, for a Cox model.", metavar="COL"),
+]
+Event = Annotated[
+    str | None,
+    typer.Option(help="With --time: column that is 1 where the event was seen, 0 where not.", metavar="COL"),
+]
+Levels = Annotated[
+    str | None,
+    typer.Option(
+        help="All classes of the target, from the lowest to the highest: a model of ordered classes.",
+        metavar="LOW,...,HIGH",
+    ),
+]
 Loss = Annotated[
     LossName,
     typer.Option(help="logistic and the hinges take any two labels, poisson and negative-binomial counts."),
@@ -111,6 +126,8 @@ PATH_HELP = """Find the best features for every k, and write tables and plots of
   sparsehtp path houses.csv --target price --cv 5 --l2 0.001 --l2 0.1 --stability 100
 
   sparsehtp path cancer.csv --target diagnosis --loss logistic --criterion bic --checkpoint chunks
+
+  sparsehtp path patients.csv --time days --event died --cv 5
 """
 
 LOW_RANK_HELP = """Fit several responses together with coefficients of low rank, and write them with plots.
@@ -228,21 +245,9 @@ def fit(
     context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help=FILES, show_default=False)] = None,
     target: Target = None,
-    time: Annotated[
-        str | None,
-        typer.Option(help="In place of --target: column of times until an event, for a Cox model.", metavar="COL"),
-    ] = None,
-    event: Annotated[
-        str | None,
-        typer.Option(help="With --time: column that is 1 where the event was seen, 0 where not.", metavar="COL"),
-    ] = None,
-    levels: Annotated[
-        str | None,
-        typer.Option(
-            help="All classes of the target, from the lowest to the highest: a model of ordered classes.",
-            metavar="LOW,...,HIGH",
-        ),
-    ] = None,
+    time: Time = None,
+    event: Event = None,
+    levels: Levels = None,
     drop: Drop = None,
     missing: Missing = None,
     dummies: Dummies = False,
@@ -314,16 +319,7 @@ def fit(
         "sparsehtp_output"
     ),
 ) -> None:
-    if (time is None) != (event is None):
-        raise typer.BadParameter("--time and --event: name both columns; a Cox model needs them.")
-    if time is not None:
-        needless = ("target", "loss", "loss_parameter", "intercept")
-        _refuse(context, needless, "it has no effect with --time, which fits a Cox model")
-    if levels is not None:
-        needless = ("time", "loss", "loss_parameter", "intercept")
-        _refuse(context, needless, "it has no effect with --levels, which fits ordered classes")
-    special: Literal["cox", "ordinal"] | None = "cox" if time is not None else None if levels is None else "ordinal"
-    named = tuple(name.strip() for name in (levels or "").split(",") if name.strip())
+    special, named = _special(context, time, event, levels)
     adds = intercept and special is None
     problem = Problem(special or loss, solver, standardize, adds, seed, dtype, loss_parameter, named)
     options = Options(problem, k, l2, cv, rule, test_size, max_steps, prove)
@@ -350,6 +346,23 @@ def fit(
         run_shards(shards, target, options, out, checkpoint)
     else:
         raise typer.BadParameter("name one FILE, or several with --shards.")
+
+
+def _special(
+    context: typer.Context, time: str | None, event: str | None, levels: str | None
+) -> tuple[Literal["cox", "ordinal"] | None, tuple[str, ...]]:
+    """The model of times until an event or of ordered classes, which have no loss to name, and the classes."""
+    if (time is None) != (event is None):
+        raise typer.BadParameter("--time and --event: name both columns; a Cox model needs them.")
+    if time is not None:
+        others: tuple[str, ...] = ("target", "loss", "loss_parameter", "intercept", "levels")
+        _refuse(context, others, "it has no effect with --time, which fits a Cox model")
+        return "cox", ()
+    if levels is None:
+        return None, ()
+    others = ("loss", "loss_parameter", "intercept")
+    _refuse(context, others, "it has no effect with --levels, which fits ordered classes")
+    return "ordinal", tuple(name.strip() for name in levels.split(",") if name.strip())
 
 
 def _refuse(context: typer.Context, names: tuple[str, ...], why: str) -> None:
@@ -380,6 +393,9 @@ def path(
     context: typer.Context,
     file: File,
     target: Target = None,
+    time: Time = None,
+    event: Event = None,
+    levels: Levels = None,
     drop: Drop = None,
     missing: Missing = None,
     dummies: Dummies = False,
@@ -418,14 +434,17 @@ def path(
         "sparsehtp_output"
     ),
 ) -> None:
-    problem = Problem(loss, solver, standardize, intercept, seed, dtype, loss_parameter)
+    special, named = _special(context, time, event, levels)
+    adds = intercept and special is None
+    problem = Problem(special or loss, solver, standardize, adds, seed, dtype, loss_parameter, named)
     options = PathOptions(problem, k_max, tuple(l2 or PATH.l2), criterion, cv, stability, prove)
     from .path import run
     from .tables import load
 
-    table = TableOptions(tuple(drop or ()), missing, dummies, id)
+    table = TableOptions(tuple(drop or ()), missing, dummies, id, event=event)
     command = _command(context) if report else None
-    run(lambda: load(file, target, table, problem), options, out, file.name, checkpoint, command)
+    named_target = target if time is None else time
+    run(lambda: load(file, named_target, table, problem), options, out, file.name, checkpoint, command)
 
 
 @app.command(name="reproduce", help=REPRODUCE_HELP)

@@ -91,9 +91,9 @@ def run(
             if isinstance(data, TableData):
                 table = numbers(data, None, options.problem.dtype)
                 data = Data(table.X.to_numpy(), data.y, list(table.X.columns), data.target_name)
-            objective, classes = prepare(data, options, table)
+            objective, y, classes = prepare(data, options, table)
         with one_sentence(errors, *wrong), Stopwatch() as timing:
-            answers = solve(objective, options, checkpoint, errors, data.feature_names, table)
+            answers = solve(objective, y, options, checkpoint, errors, data.feature_names, table)
     with plotting(errors, "Plotting"):
         model = describe(data, classes, answers, options, source)
         facts = _facts(data, answers, options, model, timing)
@@ -117,10 +117,8 @@ def run(
         )
 
 
-def prepare(
-    data: Data, options: PathOptions, table: Numbers | None = None
-) -> tuple[sht.LinearModel, dict[str, Any] | None]:
-    """The objective, and what -1 and +1 stand for."""
+def prepare(data: Data, options: PathOptions, table: Numbers | None = None) -> tuple[Any, Any, dict[str, Any] | None]:
+    """The objective, its targets, and what -1 and +1 stand for."""
     problem = options.problem
     if options.prove:
         check_provable(problem.loss, min(options.l2))
@@ -132,23 +130,23 @@ def prepare(
         raise ValueError(f"cv: needs from 2 to {n} folds (the number of rows), or 0 for none, got {options.cv}.")
     if options.stability % 2:
         raise ValueError(f"stability: subsamples come as pairs, so their number must be even, got {options.stability}.")
-    return _objective(features(data, problem.dtype), y, options), classes
+    return _objective(features(data, problem.dtype), y, options), y, classes
 
 
-def _objective(X: Any, y: np.ndarray, options: PathOptions) -> sht.LinearModel:
-    problem = options.problem
-    return sht.LinearModel(
-        X if sparse.issparse(X) else np.asfortranarray(X),  # a sparse iterate touches few columns
-        y,
-        loss_of(problem),
-        options.l2[0],
-        fit_intercept=problem.intercept,
-        standardize=problem.standardize,
-    )
+def _objective(X: Any, y: Any, options: PathOptions) -> Any:
+    problem, l2 = options.problem, options.l2[0]
+    X = X if sparse.issparse(X) else np.asfortranarray(X)  # a sparse iterate touches few columns
+    standardize = problem.standardize
+    if problem.loss == "cox":
+        return sht.CoxModel(X, y[:, 0], y[:, 1], l2, standardize=standardize)
+    if problem.loss == "ordinal":
+        return sht.OrdinalModel(X, y.codes, y.categories.size, l2, standardize=standardize)
+    return sht.LinearModel(X, y, loss_of(problem), l2, fit_intercept=problem.intercept, standardize=standardize)
 
 
 def solve(
-    objective: sht.LinearModel,
+    objective: Any,
+    y: Any,
     options: PathOptions,
     checkpoint: Path | None,
     errors: Console,
@@ -173,7 +171,7 @@ def solve(
     cv = stability = None
     if options.cv:
         with progress_bar(errors, "cross-validation") as progress:
-            folds = _folds(objective, options, table)
+            folds = _folds(objective, y, options, table)
             cv = sht.cross_validate(objective, ks, options.l2, folds, **settings("cv", progress))
     if options.stability:
         with progress_bar(errors, "subsamples") as progress:
@@ -202,12 +200,13 @@ def prove(objective: sht.LinearModel, path: sht.Path, chosen: int, seconds: floa
     return Bounds(lower, gaps)
 
 
-def _folds(objective: sht.LinearModel, options: PathOptions, table: Numbers | None) -> Any:
+def _folds(objective: Any, y: Any, options: PathOptions, table: Numbers | None) -> Any:
     """The number of folds; or folds in each of which missing values are filled from its training rows."""
     if table is None or table.preprocessor.fill_ is None:
         return options.cv
-    y = np.asarray(objective.y)
-    pairs = make_folds(options.cv, y, np.ones(y.size, bool), objective.loss.classification, options.problem.seed)
+    event, loss = y[:, 1] > 0 if y.ndim == 2 else None, getattr(objective, "loss", objective)
+    labels, stratified = np.asarray(y) if event is None else event, getattr(loss, "classification", False)
+    pairs = make_folds(options.cv, labels, np.ones(len(labels), bool), stratified, options.problem.seed)
     triples = None if pairs is None else table.triples(pairs)
     if triples is None:
         return options.cv
@@ -229,6 +228,7 @@ def describe(
         "p": data.X.shape[1],
         "loss": problem.loss,
         "loss_parameter": problem.loss_parameter,
+        **({"levels": list(problem.levels)} if problem.levels else {}),
         "solver": problem.solver,
         "standardize": problem.standardize,
         "fit_intercept": problem.intercept,
@@ -373,6 +373,8 @@ def _facts(
     facts = {"data": f"{model['file']}, {model['n']} rows, {model['p']} features, target {model['target']}"}
     if model["classes"]:
         facts["predicts"] = "{+1} (positive side) against {-1}".format_map(model["classes"])
+    if options.problem.levels:
+        facts["predicts"] = " < ".join(options.problem.levels)
     rows = {f"best {options.criterion}": answers.criterion.best}
     if answers.cv is not None:
         rows |= {"best CV loss": answers.cv.best, "within 1 se": answers.cv.best_1se}

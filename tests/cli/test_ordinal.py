@@ -54,6 +54,18 @@ def test_numbers_are_classes_and_k_is_chosen(tmp_path):
     assert {"a", "d"} <= {each["name"] for each in model["coefficients"]} and model["levels"] == ["1", "2", "3"]
 
 
+@pytest.mark.slow
+def test_a_path_with_folds_and_a_criterion(tmp_path):
+    FRAME.to_csv(tmp_path / "data.csv", index=False)
+    arguments = ["--target", "health", "--levels", ",".join(LEVELS), "--cv", "3", "--k-max", "3"]
+    result = CliRunner().invoke(app, ["path", str(tmp_path / "data.csv"), *arguments, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    model = json.loads((tmp_path / "out" / "path.json").read_text())
+    best = {row["k"]: {each["name"] for each in row["coefficients"]} for row in model["rows"]}
+    assert best[2] == {"a", "d"} and model["levels"] == LEVELS and model["chosen"]["k"] >= 1
+    assert "poor < fair < good" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

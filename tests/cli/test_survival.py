@@ -61,6 +61,21 @@ def test_errors_are_one_sentence(tmp_path, arguments, columns, sentence):
     assert result.exit_code == 2 and sentence in " ".join(result.output.replace("│", "").split()), result.output
 
 
+@pytest.mark.slow
+def test_a_path_with_folds_and_a_criterion(tmp_path):
+    FRAME.to_csv(tmp_path / "data.csv", index=False)
+    arguments = ["--time", "days", "--event", "died", "--cv", "3", "--k-max", "4", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, ["path", str(tmp_path / "data.csv"), *arguments])
+    assert result.exit_code == 0, result.output
+    model = json.loads((tmp_path / "out" / "path.json").read_text())
+    best = {row["k"]: {each["name"] for each in row["coefficients"]} for row in model["rows"]}
+    assert best[2] == {"a", "d"} and model["loss"] == "cox" and model["chosen"]["k"] >= 1
+    X, time, event = FRAME[list("abcde")].to_numpy(), FRAME["days"].to_numpy(), FRAME["died"].to_numpy()
+    expected = sht.solve(sht.CoxModel(X.astype(np.float32), time, event, 1e-3), sht.Sparsity(2)).value
+    values = [row["objective"] for row in model["rows"] if row["k"] == 2]
+    assert min(abs(value - expected) for value in values) < 0.01
+
+
 def test_kaplan_meier():
     """By hand: of five rows events at 1 and 3, rows censored at 2, 3 and 4."""
     steps, share, censored = kaplan_meier(np.array([1.0, 2, 3, 3, 4]), np.array([True, False, True, False, False]))
