@@ -13,14 +13,8 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
-QUICK = ("custom_loss",)
-
-
-@pytest.mark.parametrize(
-    "path",
-    [p if p.stem in QUICK else pytest.param(p, marks=pytest.mark.slow) for p in NOTEBOOKS],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(path):
     pytest.importorskip("matplotlib").use("Agg")
     cells = json.loads(path.read_text())["cells"]

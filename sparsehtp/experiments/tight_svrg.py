@@ -23,9 +23,9 @@ from .tight import problem, with_all_stages
 from .verdicts import Decision, Mean, Share, Undecided, at_least, at_most, both, shown, some
 
 
-def _traces(run: Run, k: int, m: int, step: float, stages: int, dtype: Any = np.float32) -> dict[str, Any]:
+def _traces(run: Run, k: int, m: int, step: float, stages: int) -> dict[str, Any]:
     """Success rate and the mean of log10 F over the signals after every stage (over failures below 95%)."""
-    A, signals = (a.astype(dtype) for a in problem(run, run["n"], run["K"]))
+    A, signals = problem(run, run["n"], run["K"])
     rng = run.rng("samples", k, m, step)
     found = ht_svrg(A, signals, k, m, step, stages, rng, random_iterate=m > 1, trace=True)
     good = found.success
@@ -125,7 +125,7 @@ def fig5(run: Run) -> Any:
 
     def trace(step: float, m: int, stages: int) -> dict[str, Any]:
         # In single precision steps of 0.003 are lost in the rounding of x before the signal is found.
-        return _traces(run, run["k"], m, step, stages, np.float64)
+        return _traces(run, run["k"], m, step, stages)
 
     rows = run.map(trace, [{"step": step, "m": m, "stages": run["stages"]} for step in run["steps"] for m in run["ms"]])
     for letter, step in zip("abc", (3e-3, 3e-4, 3e-5), strict=True):

@@ -82,6 +82,7 @@ def test_dense_equals_gram(x64):
     np.testing.assert_allclose(dense.x, gram.x, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_batch_equals_loop(x64):
     X, y = problem(2)
     model = sht.LinearModel(X, y, fit_intercept=True)

@@ -98,6 +98,7 @@ def test_rows_without_weight_have_no_influence():
     np.testing.assert_allclose(a.baseline_cumulative_hazard_, b.baseline_cumulative_hazard_, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_k_is_chosen():
     """Two features matter; a criterion counts events, and folds score rows apart."""
     for k, rule in (("ebic", "best"), ("cv", "one_se")):

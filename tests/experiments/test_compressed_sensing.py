@@ -5,6 +5,8 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp.experiments.compressed_sensing import ht_svrg, projected_gradient, threshold
+from sparsehtp.experiments.run import Run
+from sparsehtp.experiments.tight import problem
 
 D, N, K = 24, 16, 2
 
@@ -67,3 +69,12 @@ def test_what_diverges_is_neither_found_nor_a_number_of_the_trace():
     A, signals = data()
     found = ht_svrg(A, signals, 6, 30, 50.0, 20, np.random.default_rng(0), random_iterate=False, trace=True)
     assert found.diverged.all() and not found.success.any() and np.isnan(found.values[-1]).all()
+
+
+def test_ht_svrg_comes_near_enough_to_a_signal_to_count(tmp_path):
+    """Rounding in single precision stops one of these about a thousandth from its signal."""
+    run = Run("x", {"settings": {"seed": 0, "d": 128, "signals": 5}}, tmp_path)
+    A, signals = problem(run, 100, 6)
+    step = 2 / np.linalg.norm(A, 2) ** 2
+    found = ht_svrg(A, signals, 54, 300, step, 400, np.random.default_rng(1), random_iterate=True)
+    assert found.success.all()

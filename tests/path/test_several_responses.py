@@ -52,6 +52,7 @@ def test_a_path_of_rows_is_that_of_exhaustive_search():
     np.testing.assert_allclose(again.value, path.value[2], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_folds_and_the_choice():
     folds = list(KFold(4, shuffle=True, random_state=0).split(X))
     cv = sht.cross_validate(model(), KS, folds=folds, threshold=sht.RowSparsity(0))

@@ -207,6 +207,8 @@ SLOW = (
     "rank_softmax",
     "rows",
     "precision",
+    "quadratic_form",
+    "poisson_box",
 )
 
 
