@@ -258,8 +258,9 @@ def test_errors():
         sht.MultiResponse(X, Y, "squared")
     with pytest.raises(ValueError, match="x0"):
         sht.solve(sht.MultiResponse(X, Y), sht.Rank(1), x0=np.zeros(P))
-    with pytest.raises(TypeError, match="objective: a certificate"):
-        sht.certificate(sht.MultiResponse(X, Y), sht.Sparsity(1), None)
+    fit = sht.solve(sht.MultiResponse(X, Y), sht.Sparsity(1))
+    with pytest.raises(ValueError, match="coefficients of shape"):
+        sht.certificate(sht.MultiResponse(X, Y), sht.Sparsity(1), fit._replace(x=np.zeros(P)))
     with pytest.raises(TypeError, match=r"FoBa takes .*, not MultiResponse"):
         sht.solve(sht.MultiResponse(X, Y), sht.Sparsity(1), sht.FoBa())
 

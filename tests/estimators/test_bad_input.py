@@ -54,7 +54,6 @@ def spoiled(array, value):
         (dict(tol=0.0), "tol"),
         (dict(tol="small"), "tol"),
         (dict(groups=[0, 1]), "groups"),
-        (dict(groups=[0, 1]), "groups"),
         (dict(positive=True, bounds=(0, 1)), "positive"),
         (dict(bounds=1), "bounds"),
         (dict(bounds=(1, 2)), "lower"),
