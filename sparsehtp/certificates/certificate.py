@@ -50,8 +50,11 @@ class Certificate(NamedTuple):
         gap: upper_bound - lower_bound.
         swap_gain: by how much the best exchange of one chosen unit (never a kept one) for another lowers F, all
             coefficients optimised again; with fewer than k chosen units, additions count too. Exactly 0.0 if that is
-            at most 1e-5 |F| (1e-10 |F| for float64 data), or if F is zero but for rounding.
-        best_swap: (out, in), the units of that exchange, None if swap_gain is 0; out is None for an addition.
+            at most 1e-5 |F| (1e-10 |F| for float64 data), or if F is zero but for rounding. Under `L0L1L2` the other
+            coefficients are held, and features that are added or left out count too; for other losses than the
+            squared one the gain is a lower bound of theirs.
+        best_swap: (out, in), the units of that exchange, None if swap_gain is 0; out is None for an addition, in for
+            a feature that is left out.
         stationary: refitting the coefficients on the support cannot lower F by more than 1e-6 (1e-12 for float64
             data) times |F| + |F(0)|; active bounds are respected, the intercept is included.
         necessary_condition: whether the necessary condition of a global minimiser holds; False refutes global
@@ -63,7 +66,7 @@ class Certificate(NamedTuple):
     lower_bound: float | None
     gap: float | None
     swap_gain: float | None
-    best_swap: tuple[int | None, int] | None
+    best_swap: tuple[int | None, int | None] | None
     stationary: bool | None
     necessary_condition: bool | None
     statement: str

@@ -29,7 +29,7 @@ class Facts(NamedTuple):
     sentences: "Callable[[Facts], list[str]]"
     proof: DualBound = NOTHING
     gain: float | None = None
-    swap: tuple[int | None, int] | None = None
+    swap: tuple[int | None, int | None] | None = None
     stationary: bool | None = None
     necessary: bool | None = None
     why: str = ""
@@ -54,10 +54,14 @@ def of_a_penalised_point(facts: Facts) -> list[str]:
             "The coefficients are not optimal for the chosen features: fitting them again lowers the objective."
         )
     if facts.swap is not None:
-        out, new = facts.swap
-        parts.append(f"Exchanging feature {out} for feature {new} lowers the objective by {facts.gain:.3g}.")
+        parts.append(f"{_change(facts.noun, *facts.swap)}, the others held, lowers the objective by {facts.gain:.3g}.")
+    elif facts.gain is None:
+        parts.append(_unknown(facts))
     elif not facts.proof.optimal:
-        parts.append("Locally optimal: no exchange of one feature for another, the others held, lowers the objective.")
+        parts.append(
+            f"{'Locally optimal: no' if facts.stationary else 'No'} feature that is added, left out or exchanged for "
+            "another, the others held, lowers the objective."
+        )
     return [*parts, facts.proof.sentence or "The dual gives no bound: it needs l2 > 0 and a conjugate loss."]
 
 
@@ -102,9 +106,14 @@ def _of_coefficients(facts: Facts) -> list[str]:
     return [f"The coefficients are not optimal for the chosen {noun}s: refitting them lowers the objective."]
 
 
-def _of_a_gain(facts: Facts, gain: float, out: int | None, new: int) -> str:
-    noun, size = facts.noun, abs(facts.value)
-    change = f"Adding {noun} {new}" if out is None else f"Exchanging {noun} {out} for {noun} {new}"
+def _change(noun: str, out: int | None, new: int | None) -> str:
+    if new is None:
+        return f"Leaving out {noun} {out}"
+    return f"Adding {noun} {new}" if out is None else f"Exchanging {noun} {out} for {noun} {new}"
+
+
+def _of_a_gain(facts: Facts, gain: float, out: int | None, new: int | None) -> str:
+    size, change = abs(facts.value), _change(facts.noun, out, new)
     share = f" ({gain / size:.2g} of its value)" if gain < 1e3 * size else ""
     return (
         f"{change}, with all coefficients fitted again, lowers the objective by {gain:.3g}{share}, "

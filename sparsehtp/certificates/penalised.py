@@ -1,6 +1,6 @@
 """The certificate of a point under `L0L1L2`, whose exchanges hold the other coefficients."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,31 +10,74 @@ from .._programs import program
 from .._tolerances import tolerance
 from ..duality import Dual
 from ..objectives import LinearModel, gather
-from ..solvers.cdss import Swap, best_swap, state_at
+from ..solvers.base import where
+from ..solvers.cdss import CDSSState, Swap, best_swap, entry_gains, state_at
 from ..thresholds import L0L1L2
 from .facts import Facts, of_a_penalised_point
 
+NOTHING = -1  # for the feature of a move that no feature leaves, or none enters
+
+
+class _Point(NamedTuple):
+    """What is known of a point: its slope along moves that keep its nonzeros (beside that at zero), and the best move
+    that changes them, which gains what `found` says at least and `most` at most."""
+
+    value: Float[Array, ""]
+    slope: Float[Array, ""]
+    scale: Float[Array, ""]
+    found: Swap
+    most: Float[Array, ""]
+
 
 def penalised_facts(objective: LinearModel, threshold: L0L1L2, x: Float[Array, "d"], dtype: Any) -> Facts:
-    """Value, stationarity and best swap of a point in the solver's units, at the tolerance of a dtype."""
-    value, slope, scale, found = jax.device_get(_penalised(objective, threshold, x))
-    improves = float(found.gain) > tolerance("swap", dtype) * abs(float(value))
-    return Facts(
-        float(value),
+    """Value, stationarity and best move of a point in the solver's units, at the tolerance of a dtype."""
+    point = jax.device_get(_penalised(objective, threshold, x))
+    enough = tolerance("swap", dtype) * abs(float(point.value))
+    facts = Facts(
+        float(point.value),
         of_a_penalised_point,
-        gain=float(found.gain) if improves else 0.0,
-        swap=(int(found.out), int(found.new)) if improves else None,
-        stationary=float(slope) <= tolerance("gradient", dtype) * 10 * float(scale),
+        stationary=float(point.slope) <= tolerance("gradient", dtype) * 10 * float(point.scale),
     )
+    if point.found.gain > enough:
+        out, new = (None if j == NOTHING else int(j) for j in (point.found.out, point.found.new))
+        return facts._replace(gain=float(point.found.gain), swap=(out, new))
+    if point.most > enough:
+        return facts._replace(why="the loss is not squared, and the bounds of what that would gain are too wide")
+    return facts._replace(gain=0.0)
 
 
 @program
-def _penalised(
-    objective: LinearModel, threshold: L0L1L2, x: Float[Array, "d"]
-) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""], Swap]:
+def _penalised(objective: LinearModel, threshold: L0L1L2, x: Float[Array, "d"]) -> _Point:
     dual = Dual(objective, threshold)
     state = state_at(dual, x, threshold.support(x[: objective.n_coefficients]))
     zero = jnp.zeros_like(x)
     scale = jnp.linalg.norm(objective.grad_at(objective.forward(zero), zero))
-    slope = jnp.linalg.norm(gather(threshold.free_gradient(x, state.grad), state.support))
-    return state.value, slope, scale, best_swap(dual, state)
+    found = _best_move(dual, state, None)
+    most = found.gain if objective.quadratic else _best_move(dual, state, 0.0).gain
+    slope = jnp.linalg.norm(gather(_projected(dual, state), state.support))
+    return _Point(state.value, slope, scale, found, most)
+
+
+def _projected(dual: Dual, state: CDSSState) -> Float[Array, "d"]:
+    """The gradient where x is not zero, as far as the bounds let a step along it go."""
+    x, p = state.x, state.energies.shape[0]
+    size = dual.objective.loss.smoothness * state.energies + dual.objective.ridge()[:p]
+    size = dual.lift(jnp.where(jnp.isfinite(size) & (size > 0), size, 1), 1.0)
+    grad = state.grad.at[:p].add(dual.prices[1] * jnp.sign(x[:p]))
+    return size * (x - dual.threshold.clip(x - grad / size))
+
+
+def _best_move(dual: Dual, state: CDSSState, smoothness: Any) -> Swap:
+    """The best of all features to add, to leave out or to exchange, with a gain as that of `best_swap`."""
+    objective, p = dual.objective, state.energies.shape[0]
+    w, grad, ridge = state.x[:p], state.grad[:p], objective.ridge()[:p]
+    l0, l1 = dual.prices
+    entering, _ = entry_gains(dual, state.energies, grad, ridge, w, smoothness)
+    curvature = (objective.loss.smoothness if smoothness is None else smoothness) * state.energies + ridge
+    leaving = l0 + l1 * jnp.abs(w) + w * grad - 0.5 * curvature * w**2
+    alone = jnp.where(w != 0, leaving, entering - l0)
+    j = jnp.argmax(alone).astype(jnp.int32)
+    here, zero = w[j] != 0, jnp.zeros((), w.dtype)
+    move = Swap(alone[j], jnp.where(here, j, NOTHING), jnp.where(here, NOTHING, j), zero)
+    swap = best_swap(dual, state, smoothness)
+    return where(swap.gain > move.gain, swap, move)

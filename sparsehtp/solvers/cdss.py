@@ -168,13 +168,16 @@ class CDSS(AbstractSolver):
         )
 
 
-def entry_gains(dual: Dual, energies: Array, grad: Array, ridge: Array, w: Array) -> tuple[Array, Array]:
-    """What one zero coefficient alone can lower the objective by, l0 apart, and its best value."""
+def entry_gains(
+    dual: Dual, energies: Array, grad: Array, ridge: Array, w: Array, smoothness: Any = None
+) -> tuple[Array, Array]:
+    """What one zero coefficient alone can lower the objective by, l0 apart, and its best value: at least so much by the
+    loss's own smoothness (None), at most so much without any (0)."""
     _, l1 = dual.prices
-    total = dual.objective.loss.smoothness * energies + ridge
+    total = (dual.objective.loss.smoothness if smoothness is None else smoothness) * energies + ridge
     t = -jnp.sign(grad) * jnp.maximum(jnp.abs(grad) - l1, 0)
     usable = (w == 0) & (energies > 0)
-    safe = jnp.where(usable, total, 1)
+    safe = jnp.maximum(jnp.where(usable, total, 1), jnp.finfo(total.dtype).tiny ** 0.5)
     new, gain = t / safe, t**2 / (2 * safe)
     if dual.threshold.structure == "bounded penalty":
         new = dual.threshold.clip(dual.lift(new))[: new.shape[0]]
@@ -200,8 +203,9 @@ def _descended(dual: Dual, state: Any, x: Array, member: Array) -> tuple[Array, 
     return dual.lift(w, b if state.centres is None else b - dot(state.centres, w)), value
 
 
-def best_swap(dual: Dual, state: CDSSState) -> Swap:
-    """The best exchange of one nonzero coefficient for one other: exact for the squared loss, else a lower bound."""
+def best_swap(dual: Dual, state: CDSSState, smoothness: Any = None) -> Swap:
+    """The best exchange of one nonzero coefficient for one other: exact for the squared loss, else a bound as that of
+    `entry_gains`."""
     objective = dual.objective
     p, x = objective.n_coefficients, state.x
     l0, l1 = dual.prices
@@ -229,7 +233,7 @@ def best_swap(dual: Dual, state: CDSSState) -> Swap:
         base = objective.value_at(eta, x) + jnp.sum(price)
         removed = each + 0.5 * jnp.sum(ridge * w**2) - 0.5 * ridge[rows] * w[rows] ** 2
         removed = removed + jnp.sum(price) - price[rows]
-        gains, sizes = jax.vmap(lambda g: entry_gains(dual, state.energies, g, ridge, w))(grads)
+        gains, sizes = jax.vmap(lambda g: entry_gains(dual, state.energies, g, ridge, w, smoothness))(grads)
         gains = jnp.where(live[:, None], base - removed[:, None] + gains - l0, -jnp.inf)
         flat = jnp.argmax(gains)
         row, new = flat // p, flat % p

@@ -275,6 +275,80 @@ def test_certificate_of_a_penalised_solution():
     assert without.lower_bound is None and without.gap is None
 
 
+def moves(problem, w, b):
+    """The most that adding, leaving out or exchanging a feature gains, the others held as columns about their means."""
+    Z = problem.X - problem.weights @ problem.X / problem.weights.sum()
+    omega, p, sizes = problem.weights / problem.weights.sum(), w.size, np.append(0.0, np.linspace(-3, 3, 1501))
+    eta = problem.X @ w + b
+    most = 0.0
+
+    def worth(w, eta):
+        """F + penalty of rows w with predictions eta."""
+        if problem.logistic:
+            loss = np.logaddexp(0, -problem.y * eta) @ omega
+        else:
+            left = problem.y - eta
+            loss = 0.5 * (left - (left @ omega)[:, None]) ** 2 @ omega
+        price = problem.l0 * (w != 0) + problem.l1 * np.abs(w)
+        return loss + price @ problem.prices + 0.5 * problem.l2 * (w**2).sum(1)
+
+    here = worth(w[None], eta[None])[0]
+    for out, new in itertools.product([None, *np.flatnonzero(w)], range(p)):
+        if w[new] != 0 and out not in (None, new):
+            continue
+        moved = np.tile(np.where(np.arange(p) == out, 0, w), (sizes.size, 1))
+        moved[:, new] = 0.0 if w[new] != 0 else sizes
+        inside = (moved[:, new] >= problem.lower[new]) & (moved[:, new] <= problem.upper[new])
+        most = max(most, here - worth(moved, eta + (moved - w) @ Z.T)[inside].min())
+    return most
+
+
+@pytest.mark.parametrize(
+    ("logistic", "bounded"),
+    [
+        (False, True),
+        (True, False),
+        pytest.param(False, False, marks=pytest.mark.slow),
+        pytest.param(True, True, marks=pytest.mark.slow),
+    ],
+)
+def test_what_a_certificate_says_of_moves(logistic, bounded):
+    """A gain is there; where it says that there is none, there is none, at a solution and far from one."""
+    known, none = 0, np.full(6, np.inf)
+    for seed, l0 in itertools.product(range(3), (1e-3, 0.05, 0.5)):
+        problem = small(seed, logistic)._replace(l0=l0, l2=0.5 if logistic else 0.1)
+        box = {"lower": problem.lower, "upper": problem.upper} if bounded else {}
+        problem = problem if bounded else problem._replace(lower=-none, upper=none)
+        objective, threshold = posed(problem, **box)
+        for price in (1e-6, l0, 10.0):
+            solution = sht.solve(objective, posed(problem._replace(l0=price), **box)[1], sht.CDSS())
+            found = sht.certificate(objective, threshold, solution, bounds=False)
+            most = moves(problem, np.asarray(solution.x), float(solution.intercept))
+            gain = found.swap_gain
+            if gain is None:
+                assert logistic and "unknown" in found.statement
+                continue
+            known += 1
+            assert gain <= most + 1e-4 and (gain > 0) == (found.best_swap is not None)
+            if not logistic or gain == 0:
+                assert gain >= most - 1e-9
+            assert ("no feature that is added" in found.statement.lower()) == (gain == 0)
+    assert known > 9
+
+
+def test_a_bound_in_single_precision_is_one():
+    """The bounds of data in single precision are rounded; what lies at one is stationary all the same."""
+    for seed in range(4):
+        problem = small(seed)
+        X, y = problem.X.astype(np.float32), problem.y.astype(np.float32)
+        objective = sht.LinearModel(X, y, l2=0.1, fit_intercept=True, standardize=True)
+        threshold = sht.L0L1L2(0.01, 0.01, lower=-0.3, upper=0.2)
+        solution = sht.solve(objective, threshold)
+        assert objective.dtype == np.float32 and np.isclose(solution.x, 0.2, rtol=1e-6).any()
+        found = sht.certificate(objective, threshold, solution, bounds=False)
+        assert found.stationary and "not optimal" not in found.statement
+
+
 # --- prices, kept features and bounds --------------------------------------------------------------------------------
 def small(seed, logistic=False):
     """Six features, prices of which one is zero, and bounds."""
