@@ -138,9 +138,9 @@ class Padding:
         """The threshold for the padded columns, checked against those of the data."""
         threshold.bind(_Columns((self.p,) if responses is None else (self.p, responses)))
         fields: dict[str, Any] = {
-            name: np.pad(getattr(threshold, name), (0, self.size[1] - self.p))
+            name: np.pad(bound, ((0, self.size[1] - self.p), *[(0, 0)] * (np.ndim(bound) - 1)))
             for name in ("lower", "upper")
-            if np.ndim(getattr(threshold, name))
+            if np.ndim(bound := getattr(threshold, name))
         }
         if isinstance(threshold, GroupSparsity):  # the added columns belong to no group
             fields["n_features"] = self.size[1]

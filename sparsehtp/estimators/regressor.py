@@ -56,7 +56,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         keep: indices, boolean mask or column names of features that are always in the model, beside the k. With
             `groups` a kept feature keeps its group.
         positive: all coefficients >= 0.
-        bounds: (lower, upper), each None, a number or (p,), in original units, with lower <= 0 <= upper.
+        bounds: (lower, upper), each None, a number, (p,), or (p, t) for t responses, in original units, with
+            lower <= 0 <= upper.
         cv: number of folds, shuffled (fewer, with a warning, where there are fewer samples); any scikit-learn splitter;
             pairs (train, test); or a list of triples (train, test, X) with the (n, p) features as that fold sees them,
             such as with missing values filled from its training rows. A single sample leaves no folds: then ebic takes
