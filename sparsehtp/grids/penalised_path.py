@@ -87,7 +87,7 @@ def penalised_scores(
     ended: the mean loss, or what `score_of` asks for."""
     solver = CDSS() if solver is None else solver
     l0s, l2s = path.l0s, path.l2s
-    starts = 1 + np.flatnonzero((l2s[1:] != l2s[:-1]).reshape(len(l0s) - 1, -1).any(1))
+    starts = 1 + np.flatnonzero((l2s[1:] != l2s[:-1]).any(axis=tuple(range(1, l2s.ndim))))
     scores: list[list[np.ndarray]] = []
     results: list[list[np.ndarray]] = []
     with reporting(progress) as report:

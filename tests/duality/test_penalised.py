@@ -458,6 +458,14 @@ def test_a_path_over_l0_skips_few_sizes():
         sht.solve_path(objective, ks=[1], l0s=[0.1])
 
 
+def test_one_price_has_folds_too():
+    problem = small(0)
+    objective = sht.LinearModel(problem.X, problem.y, l2=0.1, fit_intercept=True)
+    one, three = (sht.cross_validate(objective, l0s=l0s, folds=2) for l0s in ([0.1], [0.3, 0.1, 0.02]))
+    assert one.scores.shape == (2, 1) and one.best == 0
+    assert np.isfinite(one.scores).all() and three.scores.shape == (2, 3)
+
+
 def test_the_path_ends_at_optima_on_a_small_problem():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((12, 6))
