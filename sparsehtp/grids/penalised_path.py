@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from .._programs import program
 from .._progress import Callback, reporting
 from .._solve import _check_kind, solve
-from .._types import Support, is_concrete, replace
+from .._types import Support, host, is_concrete, replace
 from ..duality import Dual
 from ..objectives import LinearModel
 from ..solvers import CDSS, AbstractSolver
@@ -121,22 +121,25 @@ def _chain(
 ) -> Iterator[dict[str, Any]]:
     x = jnp.zeros(model.n_coefficients + model.n_free, model.dtype)
     found, last, place, kept = None, np.inf, 0, free_of_charge(threshold)
+    nobody, noise = float(np.finfo(model.dtype).max ** 0.5), _noise(model)
     if kept.size:  # a path begins where these alone are in
-        free = replace(threshold, l0=float(np.finfo(model.dtype).max ** 0.5))
-        found = solve(model, free, solver, key=key, record=None, throw=False)
+        found = solve(model, replace(threshold, l0=nobody), solver, key=key, record=None, throw=False)
         x = model.to_internal(found.x, found.intercept)
     while True:
+        price = last
         if given is None:
             gain, value = map(float, jax.device_get(_largest_gain(model, threshold, x)))
-            last = min(BELOW * last, BELOW * gain)
-            if not last > 1e-9 * abs(value):  # nothing enters but noise
-                return
+            price = last = min(BELOW * last, BELOW * gain)
+            if not last > 1e-9 * abs(value) + noise:  # nothing enters but noise
+                if place:
+                    return
+                price, last = nobody, max(gain, 0.0)  # a path has a row
         elif place == given.size:
             return
         else:
-            last = given[place]
+            price = last = given[place]
         place += 1
-        level = replace(threshold, l0=float(last))
+        level = replace(threshold, l0=float(price))
         found = solve(model, level, solver, x0=found, key=key, record=None, throw=False)
         x = model.to_internal(found.x, found.intercept)
         w = np.asarray(found.x)
@@ -156,8 +159,16 @@ def _chain(
             "loss": np.asarray(_score(model, model.sample_weight, x, None)),
             "x": x,
         }
-        if given is None and k == k_limit:
+        if given is None and (k == k_limit or price == nobody):
             return
+
+
+def _noise(model: LinearModel) -> float:
+    """What rounding of the targets alone can seem to gain: targets without variance have no other scale."""
+    if not model.loss.location:
+        return 0.0
+    size = np.max(np.abs(host(model.y))) + (0.0 if model.base is None else abs(float(host(model.base))))
+    return float(100 * np.finfo(model.dtype).eps * size) ** 2
 
 
 def free_of_charge(threshold: L0L1L2) -> Int[np.ndarray, "n_keep"]:

@@ -100,17 +100,21 @@ class AbstractBounded(AbstractSupportThreshold):
 
 def check_bounds(lower: ArrayLike | None, upper: ArrayLike | None) -> tuple[Any, Any]:
     """The bounds as arrays, or ValueError."""
-    # NumPy keeps concrete bounds concrete inside jit.
-    bounds = [
-        None if bound is None else np.asarray(bound, float) if is_concrete(bound) else jnp.asarray(bound, float)
-        for bound in (lower, upper)
-    ]
+    bounds = [None if bound is None else floats(name, bound) for name, bound in (("lower", lower), ("upper", upper))]
     for name, bound, sign in zip(("lower", "upper"), bounds, (1, -1), strict=True):
         if bound is not None and is_concrete(bound) and not np.all(sign * np.asarray(bound) <= 0):
             raise ValueError(f"{name}: needs lower <= 0 <= upper, since every coefficient may be zero; got {bound}.")
     if all(bound is not None and is_concrete(bound) and not np.any(bound) for bound in bounds):
         raise ValueError("bounds: lower and upper are both 0, which leaves no model; widen one of them.")
     return bounds[0], bounds[1]
+
+
+def floats(name: str, values: ArrayLike) -> Any:
+    """An array of floats, or ValueError; NumPy keeps concrete ones concrete inside jit."""
+    try:
+        return np.asarray(values, float) if is_concrete(values) else jnp.asarray(values, float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: needs numbers, got {values!r}.") from None
 
 
 def norms(values: Float[Array, "units size"]) -> Float[Array, "units"]:

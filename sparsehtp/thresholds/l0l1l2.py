@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .._types import ArrayLike, Support, is_concrete, replace
 from ..linalg import top_k
 from .base import check_count, check_keep, check_keep_range
-from .bounded import AbstractBounded, check_bounds
+from .bounded import AbstractBounded, check_bounds, floats
 
 
 class L0L1L2(AbstractBounded):
@@ -64,7 +64,7 @@ class L0L1L2(AbstractBounded):
     ):
         self.l0 = _price("l0", l0)
         self.l1 = _price("l1", l1)
-        self.prices = prices if prices is None or not is_concrete(prices) else np.asarray(prices, float)
+        self.prices = None if prices is None else floats("prices", prices)
         self.keep = check_keep(keep)
         self.lower, self.upper = check_bounds(lower, upper)
         self.k_max = k_max if k_max is None else int(check_count("k_max", k_max))

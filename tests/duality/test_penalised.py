@@ -400,7 +400,14 @@ def test_kept_features_pay_nothing():
     path = sht.solve_path(objective, threshold=threshold)
     assert path.n_kept == 2 and path.ks[0] == 1 and (path.ks == path.support.mask.sum(1) - 2).all()
     assert all({3, 5} <= set(np.flatnonzero(x)) for x in path.x)
-    for argument, value in (("prices", [1.0, -1.0]), ("prices", np.ones(5)), ("keep", [7]), ("upper", -1.0)):
+    for argument, value in (
+        ("prices", "dear"),
+        ("upper", "a"),
+        ("prices", [1.0, -1.0]),
+        ("prices", np.ones(5)),
+        ("keep", [7]),
+        ("upper", -1.0),
+    ):
         with pytest.raises(ValueError, match=argument):
             sht.solve(objective, sht.L0L1L2(0.1, **{argument: value}))
     with pytest.raises(TypeError, match="use CDSS"):
@@ -441,6 +448,20 @@ def test_cross_validation_over_l0_is_a_loop_over_the_folds(scoring):
 
 
 # --- a path over l0 --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("case", ["constant", "all kept", "nothing to gain"])
+def test_a_path_of_nothing_is_one_row(case):
+    X, y = data()
+    X = X[:, :12]
+    y = {"constant": np.full(N, 2.1), "all kept": y, "nothing to gain": X[:, 0] * 0}[case]
+    threshold = sht.L0L1L2(0.0, keep=range(12) if case == "all kept" else None)
+    objective = sht.LinearModel(X, y, l2=0.1, fit_intercept=True)
+    path = sht.solve_path(objective, threshold=threshold)
+    assert path.ks.tolist() == [0] and path.n_kept == (12 if case == "all kept" else 0)
+    if case != "all kept":
+        np.testing.assert_allclose(path.intercept, y[0], atol=1e-12)
+    assert sht.cross_validate(objective, threshold=threshold, folds=3).scores.shape == (3, 1)
+
+
 def test_a_path_over_l0_skips_few_sizes():
     objective = model(l2=0.01)
     path = sht.solve_path(objective, ks=range(13), threshold=sht.L0L1L2(0.0, 0.01))
