@@ -121,14 +121,15 @@ class CDSS(AbstractSolver):
         def descent() -> Any:
             gain, _ = entry_gains(dual, state.energies, state.grad[:p], objective.ridge()[:p], state.x[:p])
             member = (state.x[:p] != 0) | (gain > dual.prices[0])
-            return (*_descended(dual, state, state.x, member), jnp.zeros((), bool))
+            return (*_descended(dual, state, state.x, member, not self.swaps), jnp.zeros((), bool))
 
         def swap() -> Any:
             best = best_swap(dual, state)
-            wanted = best.gain > tolerance("swap", state.value.dtype) * jnp.abs(state.value)
+            enough = tolerance("swap", state.value.dtype) * jnp.abs(state.value)
+            wanted = (best.gain > enough) & jnp.any(dual.prices[0] > 0)  # without l0 the objective is convex
             moved = state.x.at[best.out].set(0).at[best.new].set(best.size)
             member = (moved[:p] != 0) | (state.x[:p] != 0)
-            x, value = _descended(dual, state, jnp.where(wanted, moved, state.x), member)
+            x, value = _descended(dual, state, jnp.where(wanted, moved, state.x), member, ~wanted)
             return x, value, ~wanted
 
         stay = state.x, state.value, jnp.zeros((), bool)
@@ -185,11 +186,11 @@ def entry_gains(
     return jnp.where(usable, gain, -jnp.inf), new
 
 
-def _descended(dual: Dual, state: Any, x: Array, member: Array) -> tuple[Array, Array]:
-    """x after coordinate descent over the members, and its value."""
+def _descended(dual: Dual, state: Any, x: Array, member: Array, last: Any) -> tuple[Array, Array]:
+    """x after coordinate descent over the members, and its value; the last descent goes on to rounding."""
     objective = dual.objective
     p = objective.n_coefficients
-    fine = 0.05 * tolerance("gap", x.dtype) * jnp.abs(state.value)
+    fine = jnp.where(last, 2 * jnp.finfo(x.dtype).eps, 0.05 * tolerance("gap", x.dtype)) * jnp.abs(state.value)
 
     def solve(features: Array, count: Any) -> Any:
         block = gather_block(dual, features, count, jnp.zeros(p, bool), state.centres)

@@ -214,6 +214,17 @@ def test_cdss_is_partially_swap_inescapable():
         assert np.all(np.diff(values) <= 1e-12)
 
 
+def test_cdss_ends_where_its_certificate_says_so():
+    # Of correlated columns, a stop at a small fall of the value is far from a small slope.
+    X, y = data()
+    X = X + 2 * np.random.default_rng(1).standard_normal((N, 1))
+    for l0, l1 in ((0.0, 0.02), (0.003, 0.0), (0.1, 0.02)):
+        objective, threshold = sht.LinearModel(X, y, l2=1e-4), sht.L0L1L2(l0, l1)
+        solution = sht.solve(objective, threshold, sht.CDSS())
+        found = sht.certificate(objective, threshold, solution, bounds=False)
+        assert solution.result == RESULTS.converged and found.stationary and found.swap_gain == 0
+
+
 @pytest.mark.slow
 def test_solvers_take_lanes():
     # At l0 = 0.02 changes of y by 1e-13 decide between two local optima, so that no two programs need agree.
