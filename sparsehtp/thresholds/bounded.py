@@ -40,9 +40,11 @@ class AbstractBounded(AbstractSupportThreshold):
                 bound = xp.broadcast_to(bound.reshape(shape[0], -1), shape).ravel()
             if bound.shape not in ((), (p,)):
                 raise ValueError(f"{name}: needs a scalar or one value per feature ({shape[0]}), got {bound.shape}.")
-            # 0 * inf is NaN: a constant column (scale zero) keeps its bound, its coefficient is zero anyway.
+            # 0 * inf is NaN: a constant column (scale zero) keeps its bound, its coefficient is zero anyway. Inwards by
+            # the roundings of the way back, so that a coefficient in original units is within its bounds as well.
             if scale is not None:
-                bound = xp.where(scale > 0, bound * xp.where(scale > 0, scale, 1), bound)
+                factor = xp.where(scale > 0, scale, 1)
+                bound = bound * factor * xp.where(factor == 1, 1, 1 - 2 * jnp.finfo(objective.dtype).eps)
             return bound.astype(objective.dtype)
 
         return {name: convert(name) for name in ("lower", "upper")}

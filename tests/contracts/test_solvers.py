@@ -163,6 +163,19 @@ def test_bounds_with_the_logistic_loss_and_standardisation():
     assert np.any(np.abs(solution.x) >= 0.3 - 1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_of_units_leaves_no_bound(dtype):
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((20, 500)) * rng.lognormal(size=500)).astype(dtype)
+    upper = rng.random(500).astype(dtype)
+    objective = sht.LinearModel(X, X[:, 0], standardize=True)
+    bound = sht.Sparsity(5, lower=-2 * upper, upper=upper).bind(objective)
+    for inner, outer in ((bound.lower, -2 * upper), (bound.upper, upper)):
+        w, _ = objective.to_external(jnp.asarray(inner, objective.dtype))
+        assert np.all(np.abs(w) <= np.abs(outer))
+        np.testing.assert_allclose(w, outer, rtol=5 * np.finfo(dtype).eps)
+
+
 @FOUR
 def test_groups(name):
     rng = np.random.default_rng(0)
