@@ -291,8 +291,15 @@ def test_groups(x64):
     assert c.swap_gain is None and c.stationary and "unknown" in c.statement
 
 
-@pytest.mark.parametrize("softmax", [False, True], ids=["squared", "softmax"])
-@pytest.mark.parametrize("grouped", [False, True], ids=["rows", "groups"])
+@pytest.mark.parametrize(
+    ("softmax", "grouped"),
+    [
+        pytest.param(False, False, marks=pytest.mark.slow, id="squared-rows"),
+        pytest.param(False, True, id="squared-groups"),
+        pytest.param(True, False, id="softmax-rows"),
+        pytest.param(True, True, marks=pytest.mark.slow, id="softmax-groups"),
+    ],
+)
 def test_several_responses(x64, softmax, grouped):
     """The best exchange of features of all responses, by SciPy's refits, from a support that is not the best."""
     rng = np.random.default_rng(4)

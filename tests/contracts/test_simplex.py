@@ -176,6 +176,7 @@ def test_single_precision():
     np.testing.assert_allclose(single.x, exact.x, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_one_program_serves_every_k_and_total_and_a_path_is_a_loop():
     form = sht.QuadraticForm(*markets(6))
     traced = jax.jit(lambda k, total: sht.solve(form, sht.Simplex(k, total, k_max=4)))

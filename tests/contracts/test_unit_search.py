@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,6 +13,10 @@ from sparsehtp.solvers import unit_model
 
 pytestmark = pytest.mark.usefixtures("x64")
 UNITS, ROOM = 7, 4
+tableau_at, boxed_tableau = (
+    jax.jit(function, static_argnames="room") for function in (unit_model.tableau_at, unit_model.boxed_tableau)
+)
+gains_of, pivot, chosen_in = map(jax.jit, (unit_model.gains_of, unit_model.pivot, unit_model.chosen_in))
 
 
 def draw(seed, size, n_free, box=False):
@@ -64,8 +69,8 @@ def members(chosen):
 )
 def test_gains_and_pivots(size, n_free):
     model, chosen = draw(size + n_free, size, n_free), [1, 3, 4]
-    t = unit_model.tableau_at(model, members(chosen), None, ROOM)
-    gains, value = unit_model.gains_of(model, t, None), least(model, chosen)
+    t = tableau_at(model, members(chosen), None, room=ROOM)
+    gains, value = gains_of(model, t, None), least(model, chosen)
     np.testing.assert_allclose(t.value, value)
     slots = [int(u) for u in t.slots[:3]]
     moves = [(None, j) for j in (0, 6)] + [(i, None) for i in chosen] + list(itertools.product(chosen, (0, 2, 5)))
@@ -75,9 +80,9 @@ def test_gains_and_pivots(size, n_free):
         gain = gains.add[into] if out is None else -gains.remove[i] if into is None else gains.swap[i, into]
         np.testing.assert_allclose(gain, value - least(model, after), rtol=1e-7, atol=1e-10)
         flags = (jnp.int32(i), jnp.int32(into or 0), jnp.asarray(out is not None), jnp.asarray(into is not None))
-        moved = unit_model.pivot(model, t, *flags)
-        fresh = unit_model.tableau_at(model, members(after), None, ROOM)
-        assert set(np.flatnonzero(unit_model.chosen_in(model, moved))) == set(after)
+        moved = pivot(model, t, *flags)
+        fresh = tableau_at(model, members(after), None, room=ROOM)
+        assert set(np.flatnonzero(chosen_in(model, moved))) == set(after)
         for name in ("g", "Q", "value"):
             np.testing.assert_allclose(getattr(moved, name), getattr(fresh, name), rtol=1e-7, atol=1e-9)
 
@@ -85,7 +90,7 @@ def test_gains_and_pivots(size, n_free):
 @pytest.mark.parametrize("seed", range(3))
 def test_minima_within_bounds(seed):
     model, chosen = draw(seed, 1, seed % 2, box=True), [0, 2, 3, 6]
-    t, _ = unit_model.boxed_tableau(model, members(chosen), ROOM)
+    t, _ = boxed_tableau(model, members(chosen), room=ROOM)
     E = entries(model, chosen)
     half = np.linalg.cholesky(np.asarray(model.A)[np.ix_(E, E)]).T
     lower, upper = (np.asarray(bound)[E] for bound in model.box)
@@ -100,9 +105,9 @@ def test_minima_within_bounds(seed):
 def test_moves_within_bounds(size, n_free, seed):
     """What leaves goes to zero from where it is held too; the others follow, but for those that are held."""
     model, chosen = draw(seed, size, n_free, box=True), [1, 3, 4]
-    t, held = unit_model.boxed_tableau(model, members(chosen), ROOM)
+    t, held = boxed_tableau(model, members(chosen), room=ROOM)
     assert np.asarray(held)[entries(model, chosen)].any()
-    gains = unit_model.gains_of(model, t, held)
+    gains = gains_of(model, t, held)
     A, r, place = np.asarray(model.A), np.asarray(model.r), np.asarray(unit_model._places(model, t.slots))
     z = np.zeros(r.size)
     z[place] = np.asarray(t.c)
@@ -141,8 +146,8 @@ def test_what_repeats_the_chosen_gains_nothing():
     A[:, twin] = A[:, first]
     r[twin] = r[first]
     model = unit_model.replace(model, A=jnp.asarray(A), r=jnp.asarray(r))
-    t = unit_model.tableau_at(model, members([1, 4]), None, ROOM)
-    gains = unit_model.gains_of(model, t, None)
+    t = tableau_at(model, members([1, 4]), None, room=ROOM)
+    gains = gains_of(model, t, None)
     np.testing.assert_allclose(gains.add[5], 0, atol=1e-9)
     place = [int(u) for u in t.slots].index(1)
     np.testing.assert_allclose(gains.swap[place, 5], 0, atol=1e-9)

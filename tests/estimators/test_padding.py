@@ -25,6 +25,7 @@ WEIGHTS = RNG.integers(0, 4, N)
 L2 = np.linspace(0.01, 0.1, P)
 GROUPS = np.arange(P) // 2
 BOUNDS = (-np.linspace(0.5, 1, P), 2.0)
+TWO = np.stack([Y, -Y], 1)
 EACH = (-np.linspace(0.2, 1, 2 * P).reshape(P, 2), None)
 
 
@@ -49,7 +50,7 @@ CASES = {
     "logistic": (sht.SparseClassifier, {"k": 3, "class_weight": "balanced", "solver": "foba"}, THIN, LABELS),
     "smoothed hinge": (sht.SparseClassifier, {"cv": 3, "loss": "smoothed_hinge", "solver": "htp"}, X, LABELS),
     "hinge": (sht.SparseClassifier, {"k": 3, "loss": "hinge", "max_iter": 20}, X, LABELS),
-    "bounds of each response": (sht.SparseRegressor, {"k": 3, "bounds": EACH}, X, np.stack([Y, -Y], 1)),
+    "bounds of each response": (sht.SparseRegressor, {"k": 3, "bounds": EACH, "solver": "htp"}, X, TWO),
     "softmax": (sht.SparseClassifier, {"cv": 3, "loss": "softmax", "keep": [4]}, X, THREE),
     "one against the rest": (sht.SparseClassifier, {"k": "bic", "solver": "htp"}, X, THREE),
 }

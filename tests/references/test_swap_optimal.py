@@ -54,7 +54,8 @@ STRUCTURES = {
         (-0.3, 0.4),
     ),
 }
-QUICK = {("squared", name) for name in STRUCTURES} | {("logistic", "groups"), ("huber", "box"), ("poisson", "positive")}
+QUICK = {("squared", name) for name in STRUCTURES if name not in ("box", "positive", "groups")}
+QUICK |= {("logistic", "groups"), ("huber", "box"), ("poisson", "positive")}
 PAIRS = [
     pytest.param(loss, structure, marks=() if (loss, structure) in QUICK else pytest.mark.slow)
     for loss in LOSSES
@@ -112,10 +113,10 @@ def test_linear_models(name, structure, seed):
 @pytest.mark.parametrize(
     "threshold",
     [
-        sht.RowSparsity(2),
-        sht.RowSparsity(1, keep=[2]),
+        pytest.param(sht.RowSparsity(2), marks=pytest.mark.slow),
+        pytest.param(sht.RowSparsity(1, keep=[2]), marks=pytest.mark.slow),
         sht.RowSparsity(2, lower=-0.3, upper=0.4),
-        sht.GroupSparsity(PARTS, 2),
+        pytest.param(sht.GroupSparsity(PARTS, 2), marks=pytest.mark.slow),
         sht.GroupSparsity(PARTS, 1, keep=[1], lower=0.0),
         sht.Sparsity(5),
     ],

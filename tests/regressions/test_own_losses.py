@@ -242,7 +242,7 @@ def stranger(loss):
     return type("Stranger", (base,), own)(loss)
 
 
-FAST = ("logistic",)
+FAST = ("gamma",)
 EVERY = [
     pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
     for name in ("gamma", "logistic", "negative_binomial", "quantile", "squared_hinge", "tweedie", "huber", "squared")

@@ -348,6 +348,7 @@ def test_penalties_on_the_support():
     assert price_dot == np.count_nonzero(x1)
 
 
+@pytest.mark.slow
 def test_prices_of_features_within_bounds():
     model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], sht.Logistic(), l2=0.05)
     prices, upper = jnp.linspace(0.5, 2, P), 0.9 * float(jnp.max(sht.solve(model, sht.L0L1L2(0.005, 0.02)).x))
