@@ -14,7 +14,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._cache import disk_cache
@@ -50,19 +50,16 @@ def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
 
 
 def check_offset(offset: Any, X: Any, responses: int = 1) -> Float[np.ndarray, "n *t"] | None:
-    """(n,) float64 offsets of the rows of X, or (n, t) of several responses; None for None, or ValueError."""
+    """(n,) float64 offsets of the rows of X, or (n, t) of several responses, which may share one; None for None, or
+    ValueError."""
     if offset is None:
         return None
     offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
-    if responses > 1:
-        if offset.shape != (X.shape[0], responses):
-            shape = X.shape[0], responses
-            raise ValueError(f"offset: needs shape {shape}, one value per row and response, got {offset.shape}.")
-        return offset
-    offset = column_or_1d(offset)
-    if offset.size != X.shape[0]:
-        raise ValueError(f"offset: needs one value per row of X ({X.shape[0]}), got {offset.size}.")
-    return offset
+    n = X.shape[0]
+    if offset.shape not in {(n,), (n, responses)}:
+        each = f", or ({n}, {responses}), one per row and response" if responses > 1 else ""
+        raise ValueError(f"offset: needs shape ({n},), one value per row of X{each}, got {offset.shape}.")
+    return np.broadcast_to(offset.reshape(n, -1), (n, responses)).copy() if responses > 1 else offset.ravel()
 
 
 def _moved(scoring: Scoring, distance: float) -> Scoring:

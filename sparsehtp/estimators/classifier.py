@@ -203,9 +203,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         name = "logistic" if self._is_softmax() else self.loss
         loss = make_loss(name, classification=True)
         X, y, weights = self._validate(X, y, sample_weight)
-        (self.classes_, code), offset = encode_labels(y), check_offset(offset, X)
+        self.classes_, code = encode_labels(y)
         if offset is not None and self.classes_.size > 2:
             raise ValueError(f"offset: is for two classes, but y has {self.classes_.size}; leave it out.")
+        offset = check_offset(offset, X)
         weights = self._class_weights(y, code, weights)
         if self._is_softmax() and self.classes_.size > 2:
             scoring = make_scoring(self.scoring, self, lambda y: self.classes_[y.astype(int)])

@@ -186,7 +186,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
                 of the constructor.) None: none.
             offset: (n,) known part o_i of the linear predictor, x_i'w + b + o_i: with a log link the logarithm of the
-                exposure; (n, t) for t responses. None: zero.
+                exposure; (n,) or (n, t) for t responses. None: zero.
         """
         self.dispersion_ = None
         loss = self._loss()

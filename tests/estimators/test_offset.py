@@ -113,8 +113,10 @@ def test_bad_offsets_are_named():
         model.fit(X, y, offset=exposure[:-1])
     with pytest.raises(ValueError, match="offset"):
         model.fit(X, y, offset=np.where(y > 1, np.nan, exposure))
-    with pytest.raises(ValueError, match=r"offset: needs shape \(150, 2\)"):
-        sht.SparseRegressor(k=1).fit(X, np.column_stack([y, y]), offset=exposure)
+    with pytest.raises(ValueError, match=r"offset: needs shape \(150,\).*or \(150, 2\).*got \(150, 3\)"):
+        sht.SparseRegressor(k=1).fit(X, np.column_stack([y, y]), offset=np.ones((150, 3)))
+    with pytest.raises(ValueError, match=r"^offset: needs shape \(150,\).*got \(150, 2\)"):
+        model.fit(X, y, offset=np.ones((150, 2)))
     with pytest.raises(ValueError, match="offset: is for two classes, but y has 3"):
         sht.SparseClassifier(k=1).fit(X, np.minimum(y, 2), offset=exposure)
     with pytest.raises(ValueError, match="offset"):

@@ -135,7 +135,7 @@ BAD = {
     "y: class .*'superb'.* has no positive weight": dict(sample_weight=(CODE < 3).astype(float)),
     "y: only one class has positive weight": dict(sample_weight=(CODE < 1).astype(float)),
     "Input offset contains NaN": dict(offset=np.full(N, np.nan)),
-    "offset: needs one value per row": dict(offset=np.zeros(3)),
+    "offset: needs shape .*, one value per row": dict(offset=np.zeros(3)),
     "sample_weight: must be >= 0": dict(sample_weight=-np.ones(N)),
 }
 

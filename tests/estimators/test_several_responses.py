@@ -85,8 +85,10 @@ def test_offsets_are_taken_from_the_targets():
     plain.fit(X, Y - offset)
     np.testing.assert_allclose(moved.coef_, plain.coef_, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(moved.predict(X, offset), plain.predict(X) + offset, rtol=1e-9)
-    with pytest.raises(ValueError, match="offset: needs shape"):
-        moved.fit(X, Y, offset=offset[:, 0])
+    moved.fit(X, Y, offset=offset[:, 0])  # one for all
+    plain.fit(X, Y - offset[:, :1])
+    np.testing.assert_allclose(moved.coef_, plain.coef_, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(moved.predict(X, offset[:, 0]), plain.predict(X) + offset[:, :1], rtol=1e-9)
     with jax.enable_x64(True):
         objectives = (sht.MultiResponse(X, Y, l2=0.1, offset=offset), sht.MultiResponse(X, Y - offset, l2=0.1))
         x = [sht.reduced_rank(objective).at(1) for objective in objectives]
