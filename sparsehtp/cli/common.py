@@ -127,7 +127,7 @@ def encode(data: Any, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | No
         ValueError: if the loss does not suit the target, or the solver the loss.
     """
     if problem.loss == "cox":
-        return data.y.astype(problem.dtype, copy=False), None
+        return data.y, None  # times in full, since rounding makes ties
     if problem.loss == "ordinal":
         return _ordered(data, problem.levels), None
     loss = loss_of(problem)
@@ -160,7 +160,10 @@ def encode(data: Any, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | No
 
 def _ordered(data: Any, levels: tuple[str, ...]) -> pd.Categorical:
     """Labels in the order of the levels, of which each has a row."""
-    labels = data.y if data.y.dtype.kind != "f" else np.array([f"{value:g}" for value in data.y])
+    labels = data.y
+    if labels.dtype.kind == "f":  # 1 is 1.0
+        named = {float(level): level for level in levels if _is_number(level)}
+        labels = np.array([named.get(value, np.format_float_positional(value, trim="-")) for value in labels])
     odd = sorted(set(labels) ^ set(levels))
     if odd or len(set(levels)) < max(len(levels), 2):
         held = ", ".join(sorted(set(labels))[:8])
@@ -172,6 +175,13 @@ def _ordered(data: Any, levels: tuple[str, ...]) -> pd.Categorical:
             f"the classes are {held}."
         )
     return pd.Categorical(labels, levels, ordered=True)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return np.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _advice(y: np.ndarray) -> str:

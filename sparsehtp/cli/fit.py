@@ -28,7 +28,7 @@ from ..plot import (
     plot_swap_gains,
 )
 from ..plot.style import STANDARDIZED
-from .caveats import add_substitutes, caveat
+from .caveats import add_substitutes, caveat, comparable
 from .common import check_outputs, check_provable, encode, features, fitting, loss_of, name_of, one_sentence, plotting
 from .files import Writer, as_csv, as_images, as_json, write_files
 from .html import fit_report
@@ -262,7 +262,7 @@ def describe(data: Data | TableData, split: Split, estimator: Any, options: Opti
 
 def _levels(estimator: sht.SparseOrdinal) -> dict[str, Any]:
     """The ordered classes, and the thresholds between them."""
-    return {"levels": estimator.classes_.tolist(), "thresholds": estimator.thresholds_.astype(float).tolist()}
+    return {"levels": estimator.levels_.tolist(), "thresholds": estimator.thresholds_.astype(float).tolist()}
 
 
 def _describe_cv(results: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -291,15 +291,10 @@ def _metric(loss: str, estimator: Any) -> tuple[str, Callable[..., float | None]
     if isinstance(estimator, sht.SparseCox):
         return (
             "concordance",
-            lambda X, y, offset: float(estimator.score(X, y, offset=offset)) if _comparable(y) else None,
+            lambda X, y, offset: float(estimator.score(X, y, offset=offset)) if comparable(y) else None,
         )
     name = "R2" if loss == "squared" else "D2"
     return name, lambda X, y, offset: None if np.ptp(y) == 0 else float(estimator.score(X, y, offset=offset))
-
-
-def _comparable(y: np.ndarray) -> bool:
-    """Whether any event comes before another row's time, so that there is a concordance."""
-    return bool((y[:, 1] > 0).any() and y[y[:, 1] > 0, 0].min() < y[:, 0].max())
 
 
 def draw(

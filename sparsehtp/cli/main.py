@@ -354,6 +354,8 @@ def _special(
     """The model of times until an event or of ordered classes, which have no loss to name, and the classes."""
     if (time is None) != (event is None):
         raise typer.BadParameter("--time and --event: name both columns; a Cox model needs them.")
+    if time is not None and time == event:
+        raise typer.BadParameter(f"--time and --event: both are {time!r}; name a column for each.")
     if time is not None:
         others: tuple[str, ...] = ("target", "loss", "loss_parameter", "intercept", "levels")
         _refuse(context, others, "it has no effect with --time, which fits a Cox model")

@@ -69,7 +69,9 @@ def predict(model: Pipeline, file: Path) -> pd.DataFrame:
     columns: dict[str, Any] = {} if id is None or id not in frame.columns else {id: frame[id].to_numpy()}
     columns["prediction"] = _plain(estimator.predict(X))
     if hasattr(estimator, "predict_proba"):
-        names, shares = _plain(estimator.classes_), estimator.predict_proba(X)
+        levels = getattr(estimator, "levels_", estimator.classes_)
+        places = np.searchsorted(estimator.classes_, levels)
+        names, shares = _plain(levels), estimator.predict_proba(X)[:, places]
         told = range(1, 2) if names.size == 2 else range(names.size)
         columns |= {f"probability of {names[i]}": shares[:, i] for i in told}
     return pd.DataFrame(columns)

@@ -134,6 +134,8 @@ def check(
             notes.append(f"missing values of {shown_names(empty)} filled with the {options.missing} of the rows fitted")
     errors += _of_rows(frame, target, features) + _of_offset(frame, target, options)
     events = None if options.event is None else _events(frame[options.event], errors)
+    if events is not None and kind_of(frame[target]) != "number":
+        errors.append((target, f"the time is a number, but {str(frame[target].iloc[0])!r} is none: convert the column"))
     values, plain = _numbers_of(features, kinds)
     odd = ~(plain & np.isfinite(values).all(axis=0))
     errors += _listed([(name, _of_cells(features[name], kinds[name], options)) for name in features.columns[odd]])

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._types import ArrayLike
@@ -26,8 +26,9 @@ class SparseCox(SparseLinearModel):
     Args:
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
             by the held-out partial likelihood, of the rows of every fold alone, among 0, 1, ..., 10, 12, ..., 50, up to
-            a quarter of the events. "aic", "bic", "ebic", "sic": chosen among these by the criterion, whose samples
-            are the events; see `information_criterion`. A list or range: chosen among these by `rule`.
+            a quarter of the events (of few: 5, or half of them). "aic", "bic", "ebic", "sic": chosen among these by the
+            criterion, whose samples are the events; see `information_criterion`. A list or range: chosen among these
+            by `rule`.
         l2: ridge strength >= 0 in units of the mean loss of an event, a number or (p,); "auto": as in
             `SparseRegressor`.
         ties: "efron" or "breslow", see `CoxModel`.
@@ -37,10 +38,10 @@ class SparseCox(SparseLinearModel):
     Attributes:
         coef_: (p,) coefficients; zero outside `support_`.
         event_times_: (m,) the times at which a row of the fit had an event.
-        strata_: (strata,) the labels of the strata, one without.
+        strata_: (strata,) the labels of the strata, one without; those of rows with a positive weight.
         reference_: the mean linear predictor of the fit, x'w + o under the sample weights.
-        baseline_cumulative_hazard_: (strata, m) Breslow's estimate of the cumulative hazard at event_times_, for a row
-            whose linear predictor is reference_.
+        log_baseline_: (strata, m) the logarithm of Breslow's estimate of the cumulative hazard at event_times_, for a
+            row whose linear predictor is reference_; -inf before a stratum's first event.
         support_, k_, l2_, refit_l2_, n_iter_, path_, cv_results_, certificate_, swaps_, result_, fired_,
         objective_value_, history_, n_features_in_, feature_names_in_: as in `SparseRegressor`.
 
@@ -66,7 +67,7 @@ class SparseCox(SparseLinearModel):
     event_times_: Float[np.ndarray, "times"]
     strata_: Shaped[np.ndarray, "strata"]
     reference_: float
-    baseline_cumulative_hazard_: Float[np.ndarray, "strata times"]
+    log_baseline_: Float[np.ndarray, "strata times"]
     _default_l2 = 1e-6
     _l2_grid = (1e-6, 1e-2, 1e-1, 1.0)
 
@@ -131,7 +132,9 @@ class SparseCox(SparseLinearModel):
         time, event = survival(y, n)
         weights = check_weights(sample_weight, X)
         offset = check_offset(offset, X)
-        self.strata_, stratum = np.unique(_labels(strata, n), return_inverse=True)
+        labels = _labels(strata, n)
+        self.strata_ = np.unique(labels[weights > 0])
+        stratum = np.minimum(np.searchsorted(self.strata_, labels), max(self.strata_.size - 1, 0))
         if not event[weights > 0].any():
             raise ValueError("y: no row with a positive weight has an event; at least one must be seen.")
         results = self._fit(X, event, [time, event, stratum], weights, None, offset=offset, groups=groups)
@@ -150,23 +153,25 @@ class SparseCox(SparseLinearModel):
         eta: Float[np.ndarray, "n"],
         time: Float[np.ndarray, "n"],
         event: Bool[np.ndarray, "n"],
-        stratum: np.ndarray,
+        stratum: Int[np.ndarray, "n"],
         weights: Float[np.ndarray, "n"],
     ) -> None:
         some = weights > 0
         eta, time, event, stratum, weights = (each[some] for each in (eta, time, event, stratum, weights))
         self.reference_ = float(np.average(eta, weights=weights))
         self.event_times_ = np.unique(time[event])
-        hazard = np.zeros((self.strata_.size, self.event_times_.size))
-        for row, own in zip(hazard, (stratum == label for label in range(self.strata_.size)), strict=True):
+        # In logarithms: hazards of rows that a feature orders exactly leave the range of numbers.
+        steps = np.full((self.strata_.size, self.event_times_.size), -np.inf)
+        for row, own in zip(steps, (stratum == label for label in range(self.strata_.size)), strict=True):
             if not own.any():
                 continue
             order = np.flatnonzero(own)[np.argsort(-time[own], kind="stable")]
             log_risk = np.logaddexp.accumulate(np.log(weights[order]) + (eta[order] - self.reference_))
             last = np.searchsorted(-time[order], -time[order], side="right") - 1
-            steps = np.exp(np.log(weights[order]) - log_risk[last]) * event[order]
-            np.add.at(row, np.minimum(np.searchsorted(self.event_times_, time[order]), row.size - 1), steps)
-        self.baseline_cumulative_hazard_ = np.cumsum(hazard, axis=1)
+            seen = event[order]
+            log_step = (np.log(weights[order]) - log_risk[last])[seen]
+            np.logaddexp.at(row, np.searchsorted(self.event_times_, time[order][seen]), log_step)
+        self.log_baseline_ = np.logaddexp.accumulate(steps, axis=1)
 
     def predict(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n"]:
         """(n,) linear predictors x'w + o, the logarithms of relative hazards: the larger, the sooner an event."""
@@ -193,21 +198,21 @@ class SparseCox(SparseLinearModel):
         Raises:
             ValueError: for times that are NaN, unknown strata, or wrong shapes.
         """
-        eta = self.predict(X, offset)
+        eta = self.predict(X, offset).astype(float)
         times = self.event_times_ if times is None else np.atleast_1d(np.asarray(times, float))
         if times.ndim != 1 or np.isnan(times).any():
             raise ValueError(f"times: needs a list of numbers, got {times!r}.")
         labels = _labels(strata, eta.size)
         if strata is None and self.strata_.size > 1:
             raise ValueError("strata: the model was fitted with strata; pass the label of every row.")
-        place = np.minimum(np.searchsorted(self.strata_, labels), self.strata_.size - 1) if strata is not None else 0
-        if strata is not None and not (self.strata_[place] == labels).all():
-            unknown = np.unique(labels[self.strata_[place] != labels])
-            raise ValueError(f"strata: {unknown[0]} is no stratum of the fit; pass labels of those.")
-        steps = np.pad(self.baseline_cumulative_hazard_, ((0, 0), (1, 0)))
+        known = np.isin(labels, self.strata_) | (strata is None)
+        if not known.all():
+            raise ValueError(f"strata: {labels[~known][0]} is no stratum of the fit; pass labels of those.")
+        place = np.searchsorted(self.strata_, labels) if strata is not None else 0
+        steps = np.pad(self.log_baseline_, ((0, 0), (1, 0)), constant_values=-np.inf)
         baseline = steps[:, np.searchsorted(self.event_times_, times, side="right")]
         with np.errstate(over="ignore"):  # infinite hazards are survival functions of zero
-            return baseline[np.broadcast_to(place, eta.size)] * np.exp(eta - self.reference_)[:, None]
+            return np.exp(baseline[np.broadcast_to(place, eta.size)] + (eta - self.reference_)[:, None])
 
     def predict_survival_function(
         self,
@@ -279,10 +284,15 @@ def survival(y: Any, n: int) -> tuple[Float[np.ndarray, "n"], Bool[np.ndarray, "
         time, event = pair.T
     if time.shape != (n,):
         raise ValueError(f"y: has {len(time)} rows, but X has {n}; they must be the same.")
+    if time.dtype.kind in "mM":
+        raise ValueError("y: times must be numbers, not dates or spans; count them from the start of observation.")
+    whole = time if time.dtype.kind in "iu" else None
     try:
         time, event = time.astype(float), event.astype(float)
     except (TypeError, ValueError):
         raise ValueError(f"{form}, got entries that are no numbers.") from None
+    if whole is not None and np.unique(whole).size > np.unique(time).size:
+        raise ValueError("y: times beyond 2^53 cannot be told apart; count them from the start of observation.")
     if not (np.isfinite(time).all() and np.isfinite(event).all()):
         raise ValueError("y: holds NaN or infinite values; remove or impute them first.")
     if not np.isin(event, (0, 1)).all():
@@ -295,7 +305,14 @@ def survival(y: Any, n: int) -> tuple[Float[np.ndarray, "n"], Bool[np.ndarray, "
 
 def _labels(strata: Any, n: int) -> np.ndarray:
     labels = np.zeros(n, int) if strata is None else np.asarray(strata)
-    labels = labels.astype(str) if labels.dtype == object else labels
-    if labels.shape != (n,) or (labels.dtype.kind == "f" and np.isnan(labels).any()):
+    if labels.shape != (n,):
         raise ValueError(f"strata: needs one label for each of the {n} rows, got shape {labels.shape}.")
+    if labels.dtype == object:
+        missing = [label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in labels]
+        labels = np.array(["" if gone else label for label, gone in zip(labels, missing, strict=True)])
+        labels = labels.astype(str) if labels.dtype == object else labels
+    else:
+        missing = np.isnat(labels) if labels.dtype.kind in "mM" else labels != labels
+    if np.any(missing):
+        raise ValueError(f"strata: the label of row {np.argmax(missing)} is missing; give such rows one of their own.")
     return labels

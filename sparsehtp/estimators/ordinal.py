@@ -7,8 +7,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from scipy.special import log_expit
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .._types import ArrayLike
 from ..losses import AbstractLoss
@@ -40,7 +39,9 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
         coef_: (p,) coefficients; zero outside `support_`. A positive one makes higher classes more likely: it is the
             logarithm of the odds ratio of y > c for a unit of the feature, the same at every c.
         thresholds_: (classes - 1,) theta, increasing.
-        classes_: the labels in their order: sorted, or as the categories of an ordered pandas Categorical.
+        levels_: (classes,) the classes from the lowest to the highest: sorted, or the categories of an ordered pandas
+            Categorical that have a row.
+        classes_: (classes,) the same, sorted: the columns of `predict_proba`, as scikit-learn's scorers expect them.
         support_, k_, l2_, refit_l2_, n_iter_, path_, cv_results_, certificate_, swaps_, result_, fired_,
         objective_value_, history_, n_features_in_, feature_names_in_: as in `SparseRegressor`.
 
@@ -64,6 +65,7 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
         >>> model.k_, model.predict(X_test), model.predict_proba(X_test)
     """
 
+    levels_: Shaped[np.ndarray, "classes"]
     classes_: Shaped[np.ndarray, "classes"]
     coef_: Float[np.ndarray, "p"]
     thresholds_: Float[np.ndarray, "classes-1"]
@@ -115,21 +117,20 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
 
         Args:
             X: (n, p) array, data frame or sparse matrix, float32 or float64.
-            y: (n,) labels of at least two classes, of any sortable type, or an ordered pandas Categorical.
+            y: (n,) labels of at least two classes, of any sortable type, or an ordered pandas Categorical, which
+                scikit-learn's `cross_val_predict` does not pass on: give it numbers.
             sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
             offset: (n,) known part of the linear predictor. None: zero.
             groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
                 of the constructor.) None: none.
         """
-        kind: Any = getattr(y, "dtype", None)
-        order = list(kind.categories) if getattr(kind, "ordered", False) else []
+        categories, y = _categories(y)
         X, y, weights = self._validate(X, y, sample_weight)
-        classes, code = encode_labels(y)
-        if order:
-            place = np.argsort([order.index(label) for label in classes])
-            classes, code = classes[place], np.argsort(place)[code]
-        class_totals(classes, code, weights)
-        self.classes_ = classes
+        self.levels_, code = encode_labels(y)
+        if categories is not None:
+            self.levels_ = categories[self.levels_]
+        class_totals(self.levels_, code, weights)
+        self.classes_ = self.levels_[_sorting(self.levels_)]
         results = self._fit(X, code, [code], weights, None, offset=check_offset(offset, X), groups=groups)
         self.coef_, self.thresholds_ = self.coef_[0], self.intercept_[0]
         del self.intercept_  # thresholds are one
@@ -137,7 +138,7 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
         return self
 
     def _models(self, X: Any, targets: list[np.ndarray], loss: AbstractLoss | None, **options: Any) -> list[Any]:
-        return [OrdinalModel(X, targets[0], self.classes_.size, **options)]
+        return [OrdinalModel(X, targets[0], self.levels_.size, **options)]
 
     def linear_predictor(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n"]:
         """(n,) linear predictors x'w + o: the larger, the higher the class. Here and below `offset` (n,) is that of
@@ -148,15 +149,16 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
         return eta if offset is None else eta + offset.astype(eta.dtype)
 
     def predict_log_proba(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
-        """(n, classes) logarithms of the probabilities."""
+        """(n, classes) logarithms of the probabilities of `classes_`."""
         eta = self.linear_predictor(X, offset)[:, None]
         ends = np.pad(self.thresholds_, 1, constant_values=(-np.inf, np.inf))
         with np.errstate(divide="ignore"):  # log(sigmoid(b - eta) - sigmoid(a - eta)), no difference taken
             width = np.log(-np.expm1(ends[:-1] - ends[1:]))
-        return log_expit(ends[1:] - eta) + log_expit(eta - ends[:-1]) + width
+        each = log_expit(ends[1:] - eta) + log_expit(eta - ends[:-1]) + width
+        return each[:, _sorting(self.levels_)]
 
     def predict_proba(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
-        """(n, classes) probabilities."""
+        """(n, classes) probabilities of `classes_`."""
         return np.exp(self.predict_log_proba(X, offset))
 
     def predict(self, X: ArrayLike, offset: ArrayLike | None = None) -> Shaped[np.ndarray, "n"]:
@@ -172,9 +174,31 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
         offset: ArrayLike | None = None,
     ) -> float:
         """The (weighted) share of right labels."""
-        return float(accuracy_score(np.asarray(y), self.predict(X, offset), sample_weight=sample_weight))
+        y, predicted = np.asarray(y).reshape(-1), self.predict(X, offset)
+        check_consistent_length(y, predicted)
+        return float(np.average(y == predicted, weights=None if sample_weight is None else np.asarray(sample_weight)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # of classes that are in no order
         return tags
+
+
+def _categories(y: Any) -> tuple[np.ndarray | None, Any]:
+    """The categories of an ordered pandas Categorical and the number of that of every row; else None and y."""
+    column = y.iloc[:, 0] if hasattr(y, "iloc") and np.shape(y)[1:] == (1,) else y
+    kind: Any = getattr(column, "dtype", None)
+    if not getattr(kind, "ordered", False):
+        return None, y
+    codes = np.asarray(getattr(column, "cat", column).codes)
+    if codes.size and codes.min() < 0:
+        raise ValueError("y: needs labels of one sortable type, without missing values.")
+    return np.asarray(kind.categories), codes
+
+
+def _sorting(labels: np.ndarray) -> np.ndarray:
+    """What sorts the labels; the order they have, where there is no other."""
+    try:
+        return np.argsort(labels, kind="stable")
+    except TypeError:
+        return np.arange(labels.size)

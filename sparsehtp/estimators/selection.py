@@ -122,7 +122,7 @@ def make_folds(
             most = np.unique(rows, return_counts=True)[1].min()
         if groups is not None:
             groups = groups[counted]
-            most = min(most, np.unique(groups).size)
+            most = min(most, np.unique(groups[rows] if events else groups).size)
         wanted = check_count("cv", cv, 2)
         number = min(wanted, int(most))
         if number < 2:
@@ -130,13 +130,15 @@ def make_folds(
         if number < wanted:
             of = "events" if events else "samples"
             reason = f"the rarest class has {most} samples" if classification else f"there are {most} {of}"
-            reason = reason if groups is None or most < np.unique(groups).size else f"there are {most} groups"
+            if groups is not None and most == np.unique(groups[rows] if events else groups).size:
+                reason = f"there are {most} groups{' with an event' if events else ''}"
             warnings.warn(f"cv: {number} folds are used instead of {wanted}, since {reason}.", stacklevel=4)
         kinds = (KFold, StratifiedKFold) if groups is None else (GroupKFold, StratifiedGroupKFold)
         splitter = kinds[classification or events](number, shuffle=True, random_state=seed)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The least populated class")  # of rows without an event
-            return list(splitter.split(np.zeros((len(rows), 1)), rows, groups))
+            folds = list(splitter.split(np.zeros((len(rows), 1)), rows, groups))
+        return _check_events(folds, rows) if events else folds
     if isinstance(cv, str) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
         raise ValueError(f"cv: needs an integer, a scikit-learn splitter or pairs (train, test), got {cv!r}.")
     place, rows = np.cumsum(counted) - 1, y[counted]
@@ -161,4 +163,11 @@ def make_folds(
             raise ValueError(f"cv: fold {number} trains without one of the classes; use stratified or fewer folds.")
         if np.intersect1d(train, test).size:
             raise ValueError(f"cv: fold {number} tests on rows it is trained on; make the two parts disjoint.")
+    return _check_events(folds, rows) if events else folds
+
+
+def _check_events(folds: list[tuple[np.ndarray, np.ndarray]], event: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    for number, (train, test) in enumerate(folds):
+        if not (event[train].any() and event[test].any()):
+            raise ValueError(f"cv: a part of fold {number} has no event; use fewer or other folds.")
     return folds

@@ -43,7 +43,7 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
         A `Criterion`.
 
     Raises:
-        ValueError: for another name, or a path without samples; for "sic" if W <= e.
+        ValueError: for another name, or a path without samples; if W <= e.
 
     A saturated least-squares fit has dev = -infinity and always wins: keep k well below the number of samples. Standard
     errors and p-values of a model that was selected on the same data are too optimistic.
@@ -55,8 +55,11 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
     if path.total_weight is None:
         raise ValueError("path: its objective has no samples, so that there is no likelihood; use LinearModel.")
     W = path.total_weight
-    if name in ("sic", "gic") and W <= np.e:
-        raise ValueError(f"name: {name} needs a sum of weights above e, got {W:g}; use another criterion.")
+    if W <= np.e:
+        raise ValueError(
+            f"sample_weight: their sum, {W:g}, counts as the number of samples of a criterion, which are too few; "
+            "scale the weights so that they sum to it."
+        )
     loss = path.loss.astype(float)
     with np.errstate(divide="ignore"):
         c = path.n_responses or 1

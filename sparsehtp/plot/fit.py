@@ -114,7 +114,7 @@ def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str, known: dict[
     from sklearn.calibration import CalibrationDisplay
     from sklearn.metrics import ConfusionMatrixDisplay, RocCurveDisplay, roc_auc_score
 
-    classes = estimator.classes_
+    classes = getattr(estimator, "levels_", estimator.classes_)
     ranked = len(classes) == 2 and np.unique(y).size == 2
     likely = ranked and hasattr(estimator, "predict_proba")
     panels = ["roc"] * ranked + ["calibration"] * likely + ["confusion"]
@@ -145,7 +145,7 @@ def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str, known: dict[
         bins = int(np.clip(y.size // 20, 2, 10))
         CalibrationDisplay.from_predictions(
             y,
-            estimator.predict_proba(X, **known)[:, -1],
+            estimator.predict_proba(X, **known)[:, list(estimator.classes_).index(positive)],
             pos_label=positive,
             n_bins=bins,
             strategy="quantile",

@@ -2,6 +2,7 @@
 
 import io
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import sparsehtp as sht
+from sparsehtp.cli.common import _ordered
 from sparsehtp.cli.main import app
 
 RNG = np.random.default_rng(0)
@@ -52,6 +54,15 @@ def test_numbers_are_classes_and_k_is_chosen(tmp_path):
     assert result.exit_code == 0, result.output
     model = json.loads((tmp_path / "out" / "model.json").read_text())
     assert {"a", "d"} <= {each["name"] for each in model["coefficients"]} and model["levels"] == ["1", "2", "3"]
+
+
+def test_long_numbers_are_told_apart():
+    y = np.array([1000001.0, 1000002.0, 0.5])
+    for levels in (("0.5", "1000001", "1000002"), ("5e-1", "1000001.0", "1000002")):
+        found = _ordered(SimpleNamespace(y=y, target_name="y"), levels)
+        assert list(found) == [levels[1], levels[2], levels[0]] and list(found.categories) == list(levels)
+    with pytest.raises(ValueError, match="'1000001' is no level; the classes are 0.5, 1000001, 1000002"):
+        _ordered(SimpleNamespace(y=y, target_name="y"), ("0.5", "1e+06"))
 
 
 @pytest.mark.slow

@@ -54,11 +54,31 @@ def test_a_fit_with_report_and_predictions(tmp_path):
         (["--time", "days", "--event", "died", "--loss", "huber"], {}, "--loss"),
         (["--time", "days", "--event", "died", "--prove", "3"], {}, "no proofs"),
         (["--time", "days", "--event", "died"], {"days": -FRAME["days"]}, "times must be >= 0"),
+        (
+            ["--time", "days", "--event", "died"],
+            {"days": FRAME["days"].astype(str) + " d"},
+            "the time is a number, but",
+        ),
+        (["--time", "died", "--event", "died"], {}, "name a column for each"),
     ],
 )
 def test_errors_are_one_sentence(tmp_path, arguments, columns, sentence):
     result = invoke(tmp_path, *CHEAP, *arguments, **columns)
     assert result.exit_code == 2 and sentence in " ".join(result.output.replace("│", "").split()), result.output
+
+
+def test_times_are_kept_in_full_and_an_event_at_the_end_alone_is_a_fit(tmp_path):
+    """Seconds since 1970 in single precision would be ties; without a pair to compare there is no concordance."""
+    columns = ("--time", "days", "--event", "died", *CHEAP)
+    coefficients = {}
+    for name, days in {"short": FRAME["days"], "long": 1.6e9 + 10 * FRAME["days"]}.items():
+        result = invoke(tmp_path, *columns, "--dtype", "float32", days=days)
+        assert result.exit_code == 0, result.output
+        model = json.loads((tmp_path / "out" / "model.json").read_text())
+        coefficients[name] = {each["name"]: each["coefficient"] for each in model["coefficients"]}
+    assert coefficients["short"] == pytest.approx(coefficients["long"], rel=1e-4)
+    result = invoke(tmp_path, *columns, died=(FRAME["days"] == FRAME["days"].max()).astype(int))
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.slow

@@ -89,13 +89,65 @@ def test_survival_functions_by_hand():
     assert (survival[:, :2] == 1).all() and (np.diff(survival, axis=1) <= 0).all()
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_survival_of_rows_that_a_feature_orders_nearly(dtype, noise):
+    """Hazards out of the range of numbers, against sums in logarithms: no NaN, and no digits lost."""
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((100, 3)).astype(dtype)
+    time, event = np.exp(-(rows[:, 0] + noise * rng.standard_normal(100))), np.arange(100) % 4 > 0
+    model = fit(1).fit(rows, np.column_stack([time, event]))
+    eta = rows.astype(float) @ model.coef_.astype(float)
+    assert np.abs(model.coef_).max() > 30
+    steps = [-np.logaddexp.reduce(eta[time >= t]) for t in model.event_times_]
+    expected = np.exp(-np.exp(np.minimum(np.logaddexp.accumulate(steps) + eta[:, None], 700)))
+    found = model.predict_survival_function(rows)
+    np.testing.assert_allclose(found, expected, atol=1e-9 if dtype == np.float64 else 2e-4)
+    far = model.predict_survival_function(1e3 * rows, [0.0, *model.event_times_])
+    assert not np.isnan(far).any() and (far[:, 0] == 1).all() and (np.diff(far, axis=1) <= 0).all()
+
+
+def test_labels_of_strata():
+    labels = np.array([1, 2] * (N // 2))
+    first = fit().fit(X, Y, strata=labels)
+    for form in (labels.astype(object), labels.astype(float), pd.Series(labels, dtype="Int64")):
+        other = fit().fit(X, Y, strata=form)
+        for told in (labels, form):
+            expected = first.predict_survival_function(X, [0.5], strata=labels)
+            np.testing.assert_array_equal(other.predict_survival_function(X, [0.5], strata=told), expected)
+    thin = fit().fit(X, Y, sample_weight=labels == 1, strata=labels)
+    assert list(thin.strata_) == [1]
+    for missing in (None, np.nan, pd.NA, pd.NaT):
+        with pytest.raises(ValueError, match="strata: the label of row 1 is missing"):
+            fit().fit(X, Y, strata=np.array(["a", missing] * (N // 2), object))
+    dates = pd.Series(pd.to_datetime(["2020-01-01", None] * (N // 2)))
+    with pytest.raises(ValueError, match="strata: the label of row 1 is missing"):
+        fit().fit(X, Y, strata=dates)
+    with pytest.raises(ValueError, match="strata: a is no stratum"):
+        first.predict_survival_function(X, strata=np.full(N, "a"))
+
+
+def test_folds_and_criteria_have_events():
+    rows = np.arange(N)
+    few = np.column_stack([TIME, rows % 40 < 12])
+    groups = rows // 12  # of ten groups those with an event are fewer
+    with pytest.warns(UserWarning, match="groups with an event"):
+        chosen = fit([1, 2], cv=9).fit(X, few, groups=groups)
+    assert (chosen.cv_results_["fold_weight"] > 0).all()
+    with pytest.raises(ValueError, match="cv: a part of fold 1 has no event"):
+        fit([1], cv=[(rows[:60], rows[60:]), (rows[40:], rows[20:28])]).fit(X, few)
+    for k in ("aic", "bic", "ebic", "sic"):
+        with pytest.raises(ValueError, match="sample_weight: their sum"):
+            fit(k).fit(X, Y, sample_weight=np.full(N, 0.02))
+
+
 def test_rows_without_weight_have_no_influence():
     weights = RNG.choice([0.0, 1, 2], N)
     some = weights > 0
     wild = np.where(some[:, None], X, 1e6)
     a, b = fit().fit(wild, Y, weights), fit().fit(X[some], Y[some], weights[some])
     np.testing.assert_allclose(a.coef_, b.coef_, atol=1e-10)
-    np.testing.assert_allclose(a.baseline_cumulative_hazard_, b.baseline_cumulative_hazard_, rtol=1e-9)
+    np.testing.assert_allclose(a.log_baseline_, b.log_baseline_, atol=1e-9)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
+from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sparsehtp as sht
@@ -54,17 +55,44 @@ def test_probabilities_are_differences_of_sigmoids(fitted):
 def test_labels_and_their_order(fitted):
     """Numbers, and categories in an order of their own, of which some have no row."""
     numbers = make().fit(X, 10 * CODE - 7)
-    np.testing.assert_array_equal(numbers.classes_, [-7, 3, 13, 23])
+    np.testing.assert_array_equal(numbers.levels_, [-7, 3, 13, 23])
     np.testing.assert_array_equal(numbers.coef_, fitted.coef_)
     order = ["superb", "sublime", "good", "fair", "bad"]
     for form in (pd.Categorical, lambda *a, **b: pd.Series(pd.Categorical(*a, **b), index=range(5, 5 + N))):
         turned = make().fit(X, form(Y, order, ordered=True))
-        assert list(turned.classes_) == ["superb", "good", "fair", "bad"]
+        assert list(turned.levels_) == ["superb", "good", "fair", "bad"]
+        assert list(turned.classes_) == sorted(turned.levels_)
         np.testing.assert_allclose(turned.coef_, -fitted.coef_, atol=1e-9)
         np.testing.assert_allclose(turned.thresholds_, -fitted.thresholds_[::-1], atol=1e-9)
         np.testing.assert_array_equal(turned.predict(X), fitted.predict(X))
+        np.testing.assert_allclose(turned.predict_proba(X), fitted.predict_proba(X), atol=1e-9)
     unordered = make().fit(X, pd.Categorical(Y, order))
     assert list(unordered.classes_) == list(NAMES)
+
+
+def test_categories_of_any_kind(fitted):
+    """Intervals of `cut`, numbers, mixed types, and a frame of one column."""
+    latent = CODE + np.linspace(0, 0.5, N)
+    cut = pd.cut(latent, [-1, 0.7, 1.7, 2.7, 4])
+    for y in (cut, pd.Categorical.from_codes(CODE, [0.5, 1.5, 2.5, 3.5], ordered=True)):
+        model = make().fit(X, y)
+        assert list(model.levels_) == list(model.classes_) == list(y.categories)
+        np.testing.assert_allclose(model.coef_, fitted.coef_)
+        assert model.score(X, y) == fitted.score(X, Y)
+    mixed = make().fit(X, pd.Categorical.from_codes(CODE, ["none", 1, 2, (3, 4)], ordered=True))
+    assert list(mixed.levels_) == list(mixed.classes_) == ["none", 1, 2, (3, 4)]
+    names = pd.Series(pd.Categorical.from_codes(CODE, ["poor", "fair", "good", "best"], ordered=True))
+    assert list(make().fit(X, names.to_frame()).levels_) == ["poor", "fair", "good", "best"]
+    with pytest.raises(ValueError, match="without missing values"):
+        make().fit(X, names.where(CODE > 0))
+
+
+def test_scorers_of_scikit_learn_see_the_right_classes():
+    """Whatever the names of the classes are, and their order."""
+    names = pd.Series(pd.Categorical.from_codes(CODE, ["poor", "fair", "good", "best"], ordered=True))
+    for scoring in ("neg_log_loss", "roc_auc_ovr", "accuracy"):
+        found, expected = (cross_val_score(make(), X, y, scoring=scoring, cv=3) for y in (names, CODE))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_weights_offset_and_rows_that_do_not_count(fitted):
