@@ -121,7 +121,7 @@ class SparseCox(SparseLinearModel):
             X: (n, p) array, data frame or sparse matrix, float32 or float64.
             y: a structured array with a boolean field, True where the event was seen, and a field of times, as in
                 scikit-survival; or an (n, 2) array or data frame with the columns time and event (1 or 0).
-            sample_weight: (n,) weights >= 0; None: one.
+            sample_weight: (n,) weights >= 0, see `CoxModel`; None: one.
             strata: (n,) labels; every stratum has a baseline of its own. None: one stratum.
             offset: (n,) known part of the linear predictor. None: zero.
             groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
@@ -177,8 +177,8 @@ class SparseCox(SparseLinearModel):
         """(n,) linear predictors x'w + o, the logarithms of relative hazards: the larger, the sooner an event."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
-        offset = check_offset(offset, X)
-        return X @ self.coef_ if offset is None else X @ self.coef_ + offset
+        eta, offset = X @ self.coef_, check_offset(offset, X)
+        return eta if offset is None else eta + offset.astype(eta.dtype)
 
     def predict_cumulative_hazard_function(
         self,
