@@ -1,5 +1,6 @@
 """Shared set-up: a compilation cache beside the tests, so that a second run compiles nothing."""
 
+import gc
 import itertools
 import os
 from importlib.metadata import version
@@ -17,6 +18,7 @@ if version("jaxlib").startswith("0.10."):  # another one may not know these, and
     # As in sparsehtp/_programs.py, for what tests compile themselves: half the time.
     quick = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     os.environ["XLA_FLAGS"] = f"{quick} {os.environ.get('XLA_FLAGS', '')}"
+gc.set_threshold(100_000, 20, 20)  # tracing makes many objects that live: a twentieth of the time went into collections
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent / ".jax_cache"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

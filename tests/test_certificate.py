@@ -296,7 +296,7 @@ def test_groups(x64):
     [
         pytest.param(False, False, marks=pytest.mark.slow, id="squared-rows"),
         pytest.param(False, True, id="squared-groups"),
-        pytest.param(True, False, id="softmax-rows"),
+        pytest.param(True, False, marks=pytest.mark.slow, id="softmax-rows"),
         pytest.param(True, True, marks=pytest.mark.slow, id="softmax-groups"),
     ],
 )

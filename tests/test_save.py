@@ -242,7 +242,7 @@ def refused(path):
     return str(caught.value)
 
 
-SLOW = ("no intercepts", "classes", "lda of two classes")
+SLOW = ("no intercepts", "classes", "lda of two classes", "cox")
 
 
 @pytest.mark.parametrize(

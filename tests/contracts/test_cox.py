@@ -197,6 +197,7 @@ def test_derivatives_of_a_solution():
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_batches_share_one_program():
     model = sht.CoxModel(X, TIME, EVENT, l2=0.1)
     rows = np.random.default_rng(7).integers(0, 3, (4, N)).astype(float)
@@ -252,9 +253,9 @@ def test_cross_validation_scores_the_held_out_rows_alone():
     Z, time, event, _ = strong_signals(100, 8, 2, 0)
     model = sht.CoxModel(Z, time, event, l2=0.01)
     halves = [(np.arange(50), np.arange(50, 100)), (np.arange(50, 100), np.arange(50))]
-    cv = sht.cross_validate(model, [0, 1, 2], folds=halves)
+    cv = sht.cross_validate(model, [0, 1, 2], folds=halves, solver=sht.HTP())
     for fold, (train, test) in enumerate(halves):
-        fitted = sht.solve(sht.CoxModel(Z[train], time[train], event[train], l2=0.01), sht.Sparsity(2))
+        fitted = sht.solve(sht.CoxModel(Z[train], time[train], event[train], l2=0.01), sht.Sparsity(2), sht.HTP())
         alone = sht.CoxModel(Z[test], time[test], event[test])
         np.testing.assert_allclose(cv.scores[fold, 2], alone.value(alone.to_internal(fitted.x)), rtol=1e-6)
     np.testing.assert_array_equal(cv.fold_weight, [event[test].sum() for _, test in halves])

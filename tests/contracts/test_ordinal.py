@@ -211,6 +211,7 @@ def test_a_start_of_crossed_thresholds():
         np.testing.assert_allclose(found.x, expected.w, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_derivatives_of_a_solution():
     """Those of `solve` in the weights, l2, features and offset, against fits at moved values."""
     rng = np.random.default_rng(6)

@@ -80,7 +80,11 @@ LOSSES = {
 
 @pytest.mark.parametrize(
     ("name", "intercept", "standardize", "keep"),
-    [("squared", True, True, []), ("logistic", False, False, [3]), ("poisson", True, False, [])],
+    [
+        pytest.param("squared", True, True, [], marks=pytest.mark.slow),
+        ("logistic", False, False, [3]),
+        pytest.param("poisson", True, False, [], marks=pytest.mark.slow),
+    ],
 )
 def test_best_subset_is_the_best_mixture(name, intercept, standardize, keep):
     loss, value, slope = LOSSES[name]

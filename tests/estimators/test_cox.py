@@ -141,6 +141,7 @@ def test_folds_and_criteria_have_events():
             fit(k).fit(X, Y, sample_weight=np.full(N, 0.02))
 
 
+@pytest.mark.slow
 def test_rows_without_weight_have_no_influence():
     weights = RNG.choice([0.0, 1, 2], N)
     some = weights > 0
@@ -177,6 +178,7 @@ def test_structures():
     assert (np.abs(sht.SparseCox(2, bounds=(-0.5, 0.5)).fit(X, Y).coef_) <= 0.5).all()
 
 
+@pytest.mark.slow
 def test_padded_rows_and_columns_count_for_nothing():
     with jax.enable_x64(True):  # the estimator pads its arrays, the model does not
         model = sht.CoxModel(X, TIME, EVENT, l2=1e-6, standardize=True)

@@ -105,7 +105,7 @@ def within(chosen, lower, upper):
 @pytest.mark.parametrize(
     ("options", "sets"),
     [
-        ({"bounds": (-0.5, 0.8)}, list(itertools.combinations(range(P), 2))),
+        pytest.param({"bounds": (-0.5, 0.8)}, list(itertools.combinations(range(P), 2)), marks=pytest.mark.slow),
         ({"groups": [0, 1, 0, 2, 1, 2], "positive": True}, [(0, 2, 1, 4), (0, 2, 3, 5), (1, 4, 3, 5)]),
     ],
 )

@@ -117,7 +117,7 @@ def test_linear_models(name, structure, seed):
         pytest.param(sht.RowSparsity(1, keep=[2]), marks=pytest.mark.slow),
         sht.RowSparsity(2, lower=-0.3, upper=0.4),
         pytest.param(sht.GroupSparsity(PARTS, 2), marks=pytest.mark.slow),
-        sht.GroupSparsity(PARTS, 1, keep=[1], lower=0.0),
+        pytest.param(sht.GroupSparsity(PARTS, 1, keep=[1], lower=0.0), marks=pytest.mark.slow),
         sht.Sparsity(5),
     ],
 )
@@ -176,7 +176,12 @@ def two_parts(x, A, B, y):
 
 
 @pytest.mark.parametrize(
-    "threshold", [sht.LeafSparsity({"a": 2, "b": 1}), sht.LeafSparsity({"a": None, "b": 2}), sht.Sparsity(3)]
+    "threshold",
+    [
+        pytest.param(sht.LeafSparsity({"a": 2, "b": 1}), marks=pytest.mark.slow),
+        sht.LeafSparsity({"a": None, "b": 2}),
+        pytest.param(sht.Sparsity(3), marks=pytest.mark.slow),
+    ],
 )
 def test_functions_of_the_users(threshold):
     rng = np.random.default_rng(3)

@@ -195,6 +195,7 @@ def inner(a, b):
 
 
 SLOW = (
+    "squared",
     "tweedie",
     "negative_binomial",
     "gamma",
