@@ -43,7 +43,7 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
         A `Criterion`.
 
     Raises:
-        ValueError: for another name, or a path without samples; if W <= e.
+        ValueError: for another name, or a path without samples; if W <= e and there are several k.
 
     A saturated least-squares fit has dev = -infinity and always wins: keep k well below the number of samples. Standard
     errors and p-values of a model that was selected on the same data are too optimistic.
@@ -55,7 +55,7 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
     if path.total_weight is None:
         raise ValueError("path: its objective has no samples, so that there is no likelihood; use LinearModel.")
     W = path.total_weight
-    if W <= np.e:
+    if W <= np.e and np.ptp(path.ks):  # features would be rewarded
         raise ValueError(
             f"sample_weight: their sum, {W:g}, counts as the number of samples of a criterion, which are too few; "
             "scale the weights so that they sum to it."
@@ -67,14 +67,15 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
     d = path.features.mask.sum(1)
     k = path.support.mask.sum(1) - path.n_kept
     p = path.n_units - path.n_kept
+    log_total = np.log(max(W, np.e))
 
     def sic() -> Any:
-        return d * np.log(p) * np.log(np.log(W))
+        return d * np.log(p) * np.log(log_total)
 
     penalties: dict[str, Callable[[], Any]] = {
         "aic": lambda: 2 * d,
-        "bic": lambda: d * np.log(W),
-        "ebic": lambda: d * np.log(W) + 2 * (gammaln(p + 1) - gammaln(k + 1) - gammaln(p - k + 1)),
+        "bic": lambda: d * log_total,
+        "ebic": lambda: d * log_total + 2 * (gammaln(p + 1) - gammaln(k + 1) - gammaln(p - k + 1)),
         "sic": sic,
         "gic": sic,
     }
