@@ -1,8 +1,6 @@
 """What the scikit-learn estimators share: validation, the choice of k and l2, the solve, and the fitted attributes."""
 
 import dataclasses
-import warnings
-import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -32,11 +30,9 @@ from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import LinearModel
 from ..thresholds import Sparsity
 from . import parameters, selection
+from .fitting import EVIDENCE, warn
 from .padding import Padding
 from .several import fit_shared
-
-# What certificates are computed from, beside the estimators, so that no pickle or saved file holds the data.
-_EVIDENCE: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
@@ -218,7 +214,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         template = replace(template, k=np.int32(k))
         self.k_, self.cv_results_ = int(k), results
         self._certificates = None
-        _EVIDENCE[self] = padding, [(model, template, each) for model, each in zip(models, selected, strict=True)]
+        EVIDENCE[self] = padding, [(model, template, each) for model, each in zip(models, selected, strict=True)]
         return self._set_attributes(template, paths, solutions)
 
     def _last(self, m: int, p: int) -> tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m"]] | None:
@@ -262,7 +258,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         self.support_[parameters.features_of(fit.structure, solution.support)] = True
         self.k_, self.l2_, self.refit_l2_, self.cv_results_ = fit.k, fit.l2, fit.refit_l2, fit.results
         self.path_, self._certificates = fit.path, None
-        _EVIDENCE[self] = fit.evidence
+        EVIDENCE[self] = fit.evidence
         self.n_iter_ = int(solution.num_steps)
         result = RESULTS(int(solution.result))
         rows = self.n_iter_ - (result is RESULTS.nonfinite)
@@ -301,8 +297,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         Until then the estimator holds on to the training data; pickles and saved files do not.
         """
         check_is_fitted(self)
-        if self._certificates is None and self in _EVIDENCE:
-            padding, fits = _EVIDENCE.pop(self)
+        if self._certificates is None and self in EVIDENCE:
+            padding, fits = EVIDENCE.pop(self)
             with disk_cache():
                 certificates = [certificate(padding.model(model), *fit) for model, *fit in fits]
             self._certificates = self._one_or_all(certificates)
@@ -326,12 +322,12 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             TypeError: for a loss without a smooth conjugate, or with groups, signs or bounds.
         """
         check_is_fitted(self)
-        if self not in _EVIDENCE:
+        if self not in EVIDENCE:
             raise ValueError(
                 "prove: the training data are gone, since certificate_ was read or the estimator was loaded; fit it "
                 "again, and prove first."
             )
-        padding, fits = _EVIDENCE[self]
+        padding, fits = EVIDENCE[self]
         proofs = []
         with disk_cache():
             for i, (model, threshold, solution) in enumerate(fits):
@@ -401,9 +397,9 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     def _exchanged(self, function: Callable[[LinearModel, Solution], Any]) -> Any:
         """What a function says of the exchanges of each target's features; None where there are none."""
         check_is_fitted(self)
-        if self not in _EVIDENCE:
+        if self not in EVIDENCE:
             return None
-        padding, fits = _EVIDENCE[self]
+        padding, fits = EVIDENCE[self]
         found: list[Any] = []
         with disk_cache():
             for model, threshold, solution in fits:
@@ -415,7 +411,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         return self._one_or_all(found)
 
     def _warn(self, sentence: str, category: type[Warning] = ConvergenceWarning) -> None:
-        warnings.warn(f"{type(self).__name__}: {sentence}", category, stacklevel=4)
+        warn(f"{type(self).__name__}: {sentence}", category)
 
     def _warn_results(self, results: list[RESULTS]) -> None:
         for result in dict.fromkeys(results):

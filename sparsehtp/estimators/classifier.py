@@ -18,6 +18,7 @@ from ..losses import AbstractLoss, Logistic, Softmax
 from ..losses.deviance import predicted
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset
+from .fitting import all_or_nothing
 from .parameters import make_loss
 from .scoring import make_scoring
 
@@ -181,6 +182,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         self.tol = tol
         self.warm_start = warm_start
 
+    @all_or_nothing
     def fit(
         self,
         X: ArrayLike,

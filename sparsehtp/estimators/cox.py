@@ -12,6 +12,7 @@ from ..losses import AbstractLoss
 from ..objectives import CoxModel
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, check_weights
+from .fitting import all_or_nothing
 
 PAIRS_AT_ONCE = 2**22
 
@@ -106,6 +107,7 @@ class SparseCox(SparseLinearModel):
 
     one_se = None  # a deprecated parameter of the other estimators
 
+    @all_or_nothing
     def fit(
         self,
         X: ArrayLike,

@@ -1,6 +1,5 @@
 """What the estimators of precision matrices share: the structure, the choice of k, and the fit."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from ..objectives import Precision
 from ..solvers import HTP, IHT, AbstractSolver, FoBa, ForwardSelection, GraSP
 from ..thresholds import OffDiagonal, pairs_of
 from . import parameters, selection
+from .fitting import warn
 
 SOLVERS = {"htp": HTP, "iht": IHT, "grasp": GraSP, "forward": ForwardSelection, "foba": FoBa}
 CRITERIA = ("ebic", "bic")
@@ -120,7 +120,7 @@ def warn_result(estimator: Any, fit: GraphFit) -> str:
     result = RESULTS(int(fit.solution.result))
     if result is not RESULTS.converged:
         sentence = result.sentence.replace("max_steps", "max_iter")
-        warnings.warn(f"{type(estimator).__name__}: {sentence}", ConvergenceWarning, stacklevel=3)
+        warn(f"{type(estimator).__name__}: {sentence}", ConvergenceWarning)
     return result.name
 
 

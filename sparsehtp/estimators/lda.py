@@ -17,6 +17,7 @@ from ..grids.path import Path
 from ..objectives import Precision
 from ..solvers import AbstractSolver
 from . import graph, parameters
+from .fitting import all_or_nothing
 
 
 class SparseLDA(LinearClassifierMixin, BaseEstimator):
@@ -100,6 +101,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.max_iter = max_iter
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Estimate the class means, and the sparse precision matrix within classes.
 

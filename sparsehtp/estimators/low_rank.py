@@ -1,6 +1,5 @@
 """Multi-response regression of low rank with the scikit-learn interface."""
 
-import warnings
 from typing import Any, Self
 
 import jax
@@ -22,6 +21,7 @@ from ..solvers import AbstractSolver
 from ..solvers.reduced_rank import ReducedRank, reduced_rank
 from ..thresholds import Rank
 from . import parameters, selection
+from .fitting import all_or_nothing, warn
 
 CRITERIA = ("aic", "bic")
 
@@ -122,6 +122,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the rank and fit.
 
@@ -146,7 +147,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         if r == "cv":
             folds = selection.make_folds(self.cv, np.zeros(len(Y)), counted, False, seed)
             if folds is None:
-                warnings.warn("LowRankRegressor: a single sample leaves no folds, so that r is 0.", stacklevel=2)
+                warn("LowRankRegressor: a single sample leaves no folds, so that r is 0.")
                 r = 0
         X, Y, weights = X[counted], Y[counted], weights[counted]
         with disk_cache(), jax.enable_x64(X.dtype == np.float64):
@@ -185,7 +186,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         self.rank_, self.n_iter_, self.result_, self.objective_value_ = int(r), steps, result.name, float(value)
         if result is not RESULTS.converged:
             sentence = result.sentence.replace("max_steps", "max_iter")
-            warnings.warn(f"LowRankRegressor: {sentence}", ConvergenceWarning, stacklevel=2)
+            warn(f"LowRankRegressor: {sentence}", ConvergenceWarning)
         return self
 
     def _check_r(self, most: int) -> int | str:

@@ -15,6 +15,7 @@ from ..objectives import OrdinalModel
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset
 from .classifier import class_totals, encode_labels
+from .fitting import all_or_nothing
 
 
 class SparseOrdinal(ClassifierMixin, SparseLinearModel):
@@ -105,6 +106,7 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
 
     one_se = None  # a deprecated parameter of the other estimators
 
+    @all_or_nothing
     def fit(
         self,
         X: ArrayLike,

@@ -1,7 +1,6 @@
 """The parameters that the estimators share, as parts of a solve; errors name the parameter."""
 
 import numbers
-import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -29,6 +28,7 @@ from ..losses import (
 )
 from ..solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, ForwardSelection, GraSP, SubspacePursuit
 from ..thresholds import GroupSparsity, NonNegativeSparsity, RowSparsity, Sparsity
+from .fitting import warn
 
 LOSSES: dict[str, Any] = {
     "squared": Squared,
@@ -124,9 +124,7 @@ def _candidates(l2: Any) -> Float[np.ndarray, "candidates"]:
 
 def _make_rule(rule: Any, one_se: Any) -> str:
     if one_se is not None:
-        warnings.warn(
-            'one_se: is deprecated; use rule="one_se" for True and rule="best" for False.', FutureWarning, stacklevel=5
-        )
+        warn('one_se: is deprecated; use rule="one_se" for True and rule="best" for False.', FutureWarning)
         return "one_se" if one_se else "best"
     if rule not in (*BY_FOLDS, *NAMES):
         raise ValueError(f"rule: must be one of {', '.join((*BY_FOLDS, *NAMES))}, got {rule!r}.")

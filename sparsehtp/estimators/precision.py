@@ -14,6 +14,7 @@ from ..grids.path import Path
 from ..objectives import Precision
 from ..solvers import AbstractSolver
 from . import graph, parameters
+from .fitting import all_or_nothing
 
 
 class SparsePrecision(EmpiricalCovariance):
@@ -120,6 +121,7 @@ class SparsePrecision(EmpiricalCovariance):
         self.random_state = random_state
         self.max_iter = max_iter
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the edges and fit the matrix.
 

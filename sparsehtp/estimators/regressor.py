@@ -16,6 +16,7 @@ from ..losses import AbstractLoss, NegativeBinomial
 from ..losses.deviance import d2_score, predicted
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, check_weights
+from .fitting import all_or_nothing
 from .parameters import make_loss
 from .scoring import make_scoring
 
@@ -168,6 +169,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         self.tol = tol
         self.warm_start = warm_start
 
+    @all_or_nothing
     def fit(
         self,
         X: ArrayLike,

@@ -1,7 +1,6 @@
 """A matrix of low rank plus a sparse one, with the scikit-learn interface."""
 
 import numbers
-import warnings
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -19,6 +18,7 @@ from .._types import ArrayLike
 from ..linalg import dot, largest
 from ..thresholds.base import next_power_of_two
 from . import parameters
+from .fitting import all_or_nothing, warn
 
 OVERSAMPLING = 5  # directions beside the rank, that speed up the subspace iteration
 STAGE_TOL = 1e-3  # a stage of lower rank ends at so small a move
@@ -88,6 +88,7 @@ class RobustPCA(BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Split X.
 
@@ -118,7 +119,7 @@ class RobustPCA(BaseEstimator):
         self.n_iter_ = int(found.steps)
         if not found.converged:
             sentence = "RobustPCA: stopped at the step limit before it settled; raise max_iter or tol."
-            warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
+            warn(sentence, ConvergenceWarning)
         return self
 
     def _check_k(self, entries: int) -> int:

@@ -15,6 +15,7 @@ from .._types import replace
 from ..grids.cross_validation import CrossValidation, moments
 from ..grids.path import Path
 from ..thresholds.base import default_k_max
+from .fitting import warn
 from .padding import Padding, bucket
 from .parameters import check_count
 
@@ -132,7 +133,7 @@ def make_folds(
             reason = f"the rarest class has {most} samples" if classification else f"there are {most} {of}"
             if groups is not None and most == np.unique(groups[rows] if events else groups).size:
                 reason = f"there are {most} groups{' with an event' if events else ''}"
-            warnings.warn(f"cv: {number} folds are used instead of {wanted}, since {reason}.", stacklevel=4)
+            warn(f"cv: {number} folds are used instead of {wanted}, since {reason}.")
         kinds = (KFold, StratifiedKFold) if groups is None else (GroupKFold, StratifiedGroupKFold)
         splitter = kinds[classification or events](number, shuffle=True, random_state=seed)
         with warnings.catch_warnings():

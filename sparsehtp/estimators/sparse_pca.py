@@ -17,6 +17,7 @@ from .._types import ArrayLike
 from ..linalg import sparse_eigenvector
 from ..thresholds.base import default_k_max
 from . import parameters
+from .fitting import all_or_nothing
 
 MOST_SUBSETS = 20_000  # that are all tried
 LARGEST_GRAM = 4_000  # features whose whole covariance is looked through for a bound, row by row
@@ -97,6 +98,7 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the components.
 

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
@@ -197,3 +198,53 @@ def test_a_whole_number_is_an_integer():
         for bad in (lambda k=k: sht.SparseRegressor(k=k).fit(X, y), lambda k=k: sht.Sparsity(k)):
             with pytest.raises(ValueError, match="k: must be"):
                 bad()
+
+
+COUNTS = np.arange(20) % 3
+SURVIVAL = np.column_stack([np.arange(1.0, 21.0), np.arange(20) % 2])
+TOO_MANY = [
+    (sht.SparseRegressor(2, solver="htp"), Y, {"k": 6}),
+    (sht.SparseRegressor(2, loss="negative_binomial", solver="htp"), COUNTS, {"keep": [7]}),
+    (sht.SparseRegressor(2), np.column_stack([Y, -Y]), {"k": 6}),
+    (sht.SparseClassifier(2, solver="htp"), LABELS, {"k": 6}),
+    (sht.SparseOrdinal(2), COUNTS, {"k": 6}),
+    (sht.SparseCox(2), SURVIVAL, {"k": 6}),
+    (sht.LowRankRegressor(1), np.column_stack([Y, -Y]), {"r": 6}),
+    (sht.SparsePrecision(2), None, {"k": 12}),
+    (sht.SparseLDA(2), COUNTS, {"k": 12}),
+    (sht.SparsePCA(1, 2), None, {"k": 6}),
+    (sht.RobustPCA(1, 2), None, {"rank": 6}),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "wrong"), TOO_MANY, ids=[f"{i}-{type(m).__name__}" for i, (m, *_) in enumerate(TOO_MANY)]
+)
+def test_a_fit_that_fails_leaves_the_estimator_as_it_was(model, y, wrong):
+    names = ["a", "b", "c"]
+    model.fit(pd.DataFrame(X, columns=names), y)
+    model.set_params(**wrong)
+    before = dict(vars(model))
+    wide = pd.DataFrame(np.column_stack([X, X[:, 0] ** 2]), columns=[*names, "d"])
+    with pytest.raises(ValueError):
+        model.fit(wide, y)
+    assert vars(model).keys() == before.keys() and all(vars(model)[name] is before[name] for name in before)
+
+
+def test_a_warning_that_is_an_error_is_a_fit_that_fails_and_warnings_name_the_line():
+    model = sht.SparseRegressor(1, solver="htp").fit(X, Y)
+    coef, statement = model.coef_, sht.SparseRegressor(1, solver="htp").fit(X, Y).certificate_.statement
+    duplicated = np.column_stack([X[:, 0], X[:, 0]])
+    model.set_params(k=2, l2=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        with pytest.raises(ConvergenceWarning, match="singular"):
+            model.fit(duplicated, Y)
+    assert model.coef_ is coef and model.certificate_.statement == statement
+    with pytest.warns(ConvergenceWarning, match="singular") as warned:
+        model.fit(duplicated, Y)
+    with pytest.warns(UserWarning, match="cv: 4 folds") as fewer:
+        sht.SparseRegressor([1], l2=[0.1, 1], cv=5).fit(X[:4], Y[:4])
+    with pytest.warns(FutureWarning, match="one_se") as old:
+        sht.SparseRegressor(1, solver="htp", one_se=True).fit(X, Y)
+    assert {each.filename for each in (*warned, *fewer, *old)} == {__file__}
