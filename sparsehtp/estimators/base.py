@@ -16,7 +16,6 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._cache import disk_cache
-from .._solve import solve
 from .._tolerances import tolerance
 from .._types import ArrayLike, Support, replace, seeded
 from ..certificates.certificate import Certificate, certificate
@@ -32,7 +31,7 @@ from ..thresholds import Sparsity
 from . import parameters, selection
 from .fitting import EVIDENCE, warn
 from .padding import Padding
-from .several import fit_shared
+from .several import fit_shared, solve_from
 
 
 def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
@@ -175,7 +174,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             if rule is None:
                 starts = padding.starts(self._last(len(models), X.shape[1]), len(models))
                 solutions = selected = [
-                    solve(model, threshold, solver, start, **ending)
+                    solve_from(model, threshold, solver, start, **ending)
                     for model, start in zip(models, starts, strict=True)
                 ]
             else:
@@ -222,7 +221,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         if not (getattr(self, "warm_start", False) and hasattr(self, "coef_")):  # SparseCox has none
             return None
         coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
-        return (coef, intercept) if coef.shape == (m, p) else None
+        usable = coef.shape == (m, p) and np.isfinite(coef).all() and np.isfinite(intercept).all()
+        return (coef, intercept) if usable else None
 
     def _models(self, X: Any, targets: list[np.ndarray], loss: AbstractLoss | None, **options: Any) -> list[Any]:
         """The objectives of the rows, one for every target."""

@@ -84,7 +84,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         tol: relative tolerance of step and gradient of the final fit for "iht"; the other solvers are exact on their
             support and ignore it. None: by dtype, see `SmallStep` and `SmallGradient`.
         warm_start: start from the coefficients of the last fit, where there are as many of them, if k is an integer;
-            where k is chosen it has no effect.
+            where k is chosen it has no effect. A local solver may end at other features than from zero.
 
     Attributes:
         coef_: (1, p), or (classes, p) for more than two, zero outside the support. Scores of two classes grow towards

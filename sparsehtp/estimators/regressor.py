@@ -79,7 +79,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         tol: relative tolerance of step and gradient of the final fit for "iht"; the other solvers are exact on their
             support and ignore it. None: by dtype, see `SmallStep` and `SmallGradient`.
         warm_start: start from the coefficients of the last fit, where there are as many of them, if k is an integer;
-            where k is chosen it has no effect.
+            where k is chosen it has no effect. A local solver may end at other features than from zero.
 
     Attributes:
         coef_: (p,) coefficients, or (t, p) of t responses; zero outside `support_`.

@@ -12,7 +12,7 @@ from .._types import replace, seeded
 from ..grids.choose import BY_FOLDS, choose
 from ..grids.cross_validation import Scoring
 from ..grids.path import Path
-from ..iteration.results import Solution
+from ..iteration.results import RESULTS, Solution
 from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import MultiResponse
 from ..thresholds.base import default_k_max
@@ -34,6 +34,15 @@ class SharedFit(NamedTuple):
     refit_l2: Any
     path: Path | None
     results: dict[str, Any] | None
+
+
+def solve_from(objective: Any, threshold: Any, solver: Any, start: Any, **ending: Any) -> Solution:
+    """`solve` from a start, and from zero too where that does not converge: it may be far out of what data can tell."""
+    solution = solve(objective, threshold, solver, start, **ending)
+    if start is None or int(solution.result) == RESULTS.converged:
+        return solution
+    cold = solve(objective, threshold, solver, **ending)
+    return solution if solution.value <= cold.value else cold
 
 
 def fit_shared(
@@ -80,7 +89,7 @@ def fit_shared(
         k: Any = plan.k
         last = estimator._last(objective.n_responses, X.shape[1])
         start = None if last is None else padding.start(last[0].T, last[1])
-        solution = selected = solve(objective, threshold, solver, start, **ending)
+        solution = selected = solve_from(objective, threshold, solver, start, **ending)
     else:
         ks = default_ks(len(X), available) if plan.ks is None else plan.ks
 

@@ -1,8 +1,11 @@
 """warm_start: a fit that starts from the coefficients of the last one."""
 
+import warnings
+
 import jax
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import sparsehtp as sht
 
@@ -82,3 +85,21 @@ def test_where_it_has_no_effect():
     chosen = sht.SparseRegressor(range(4), l2=0.01, warm_start=True).fit(X, y)
     coef = chosen.coef_
     np.testing.assert_array_equal(chosen.fit(X, y).coef_, coef)
+
+
+@pytest.mark.parametrize("loss", ["poisson", "hinge"])
+def test_a_start_that_is_far_out_is_no_worse_than_none(loss):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 8))
+    eta = X[:, 1] - 0.5 * X[:, 0] + 0.25 * X[:, 4]
+    labels = np.where(eta + rng.logistic(size=60) > 0, "yes", "no")
+    kind, y = (sht.SparseRegressor, rng.poisson(np.exp(eta))) if loss == "poisson" else (sht.SparseClassifier, labels)
+    model = kind(2, loss=loss, solver="iht", l2=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the hinge has no gradient to vanish
+        cold = model.fit(X, y).objective_value_
+        for factor in (1e3, -300, 1e4):
+            model.coef_ = model.coef_ * factor
+            assert model.set_params(warm_start=True).fit(X, y).objective_value_ <= cold * (1 + 1e-6)
+        model.coef_ = model.coef_ * np.nan
+        np.testing.assert_array_equal(model.fit(X, y).coef_, kind(2, loss=loss, solver="iht", l2=0.1).fit(X, y).coef_)
