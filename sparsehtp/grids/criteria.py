@@ -53,7 +53,7 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
     if name not in NAMES:
         raise ValueError(f"name: must be one of {', '.join(NAMES)}, got {name!r}.")
     if path.total_weight is None:
-        raise ValueError("path: its objective has no samples, so that there is no likelihood; use LinearModel.")
+        raise ValueError("path: its objective has no samples, so no likelihood; pass n_samples, or use LinearModel.")
     W = path.total_weight
     if W <= np.e and np.ptp(path.ks):  # features would be rewarded
         raise ValueError(

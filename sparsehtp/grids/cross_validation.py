@@ -162,7 +162,8 @@ def cross_validate(
             results=np.stack([run.results[i] for i, run in enumerate(runs)]),
         )
     if getattr(objective, "sample_weight", None) is None:
-        raise TypeError(f"objective: folds are sample weights, which this {type(objective).__name__} has none of.")
+        kind = type(objective).__name__
+        raise TypeError(f"objective: folds are sample weights; {kind} has none, and a CustomSum has them.")
     own = scoring if callable(scoring) else None
     if own is None and (scoring not in (None, "error") or (scoring == "error" and not _has_labels(objective))):
         known = 'None, "error" for a classification loss, or a function (y, eta, weights)'

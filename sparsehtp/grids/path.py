@@ -235,8 +235,6 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
     objective = grid.objective
     xp: Any = np if is_concrete(grid) else jnp
     l2s = xp.asarray(getattr(objective, "l2", 0.0))[None] if grid.l2s is None else xp.asarray(grid.l2s)
-    weights = getattr(objective, "sample_weight", None)
-    weights = getattr(objective, "n", None) if weights is None else weights
     n_kept = grid.threshold.keep.shape[0]
     # The program's padding goes up to the next power of two.
     used = n_kept + int(ks.max())
@@ -259,7 +257,7 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
         n_features=objective.n_coefficients,
         n_units=_grid.n_units(objective, grid.threshold),
         n_kept=n_kept,
-        total_weight=_total(objective, weights, xp),
+        total_weight=_total(objective, xp),
         squared=getattr(getattr(objective, "loss", None), "quadratic", False),
         key=grid.key,
         n_variables=getattr(objective, "n_variables", None),
@@ -267,11 +265,13 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
     )
 
 
-def _total(objective: Any, weights: Any, xp: Any) -> Any:
+def _total(objective: Any, xp: Any) -> Any:
     """What the mean loss is a mean over; None without samples."""
+    weights = getattr(objective, "sample_weight", None)
     if weights is None:
-        return None
-    return objective.total_weight(weights) if xp is jnp else float(objective.total_weight(host(weights).astype(float)))
+        n = getattr(objective, "n", None)
+        return n if n is None or xp is jnp else float(n)
+    return objective.total_weight(weights if xp is jnp else host(weights).astype(float))
 
 
 def _dense(features: Support, coefficients: np.ndarray, p: int) -> Float[np.ndarray, "grid p"]:

@@ -108,7 +108,8 @@ def stability_selection(
     complementary pairs, two disjoint subsamples of one permutation, which the bounds on errors rest on.
 
     Args:
-        objective: a `LinearModel`, `CoxModel`, `OrdinalModel`, or `Precision.from_data`, whose units are pairs.
+        objective: a `LinearModel`, `MultiResponse`, `CoxModel`, `OrdinalModel`, `CustomSum`, or `Precision.from_data`,
+            whose units are pairs.
         ks, threshold, checkpoint, progress, memory: as in `solve_path`; l2 is the objective's.
         solver: as in `cross_validate`.
         n_resamples: number of subsamples; even where they come as pairs.
@@ -128,7 +129,8 @@ def stability_selection(
     Source: Meinshausen and Buhlmann (2010); complementary pairs from Shah and Samworth (2013).
     """
     if getattr(objective, "sample_weight", None) is None:
-        raise TypeError(f"objective: subsamples are sample weights, which this {type(objective).__name__} has none of.")
+        kind = type(objective).__name__
+        raise TypeError(f"objective: subsamples are sample weights; {kind} has none, and a CustomSum has them.")
     if not isinstance(sample_fraction, numbers.Real) or not 0 < sample_fraction < 1:
         raise ValueError(f"sample_fraction: needs a number between 0 and 1, got {sample_fraction!r}.")
     in_pairs = sample_fraction <= 0.5

@@ -13,10 +13,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, replace
+from .._types import ArrayLike, Support, is_concrete, replace
 from ..linalg import dot, largest_eigenvalue, random_start
 from .base import AbstractRestrictable, AbstractRestricted, gather, scatter
 from .finite_sum import AbstractFiniteSum, AbstractSamples
+from .linear_model import check_weights, weight_vector
 from .normal_equations import AbstractNormalEquations
 
 # Where a shape of x that fun does not take comes from, and what to do.
@@ -246,50 +247,90 @@ class Custom(AbstractCustom):
             `x0` given to `solve`; without an x0, x is a vector with one entry per column of the first two-dimensional
             array in `args`.
 
+        n_samples: what a criterion takes for the number of samples, of which F is the mean negative log-likelihood, on
+            a path without folds. None: unknown; `CustomSum` knows its own, and has folds too.
+
     Raises:
         TypeError: if fun is not callable, args hold anything but arrays and numbers, or `like` is not floating.
-        ValueError: if the shape of x is needed and unknown, or fun does not take it or does not return a scalar. What
-            fun itself raises is chained, or passes where no shape could be the reason (a NameError).
+        ValueError: if n_samples is not a positive number, the shape of x is needed and unknown, or fun does not take it
+            or does not return a scalar. What fun itself raises is chained, or passes where no shape could be the reason
+            (a NameError).
 
     Guarantee: none beyond the solvers' own. For a function that is not convex on the supports a refit may end in a
     point that is stationary only, or say singular. `lipschitz` is the largest eigenvalue of the Hessian at zero, which
     is not a bound for other points: prefer the searching steps.
     """
 
+    n: Float[Array, ""] | None
+
+    def __init__(
+        self, fun: Callable[..., Any], *args: Any, n_samples: ArrayLike | None = None, like: Any = None
+    ) -> None:
+        self.n = None if n_samples is None else jnp.asarray(n_samples, float)
+        if self.n is not None and (self.n.ndim or (is_concrete(self.n) and not 0 < self.n < np.inf)):
+            raise ValueError(f"n_samples: needs a positive number, got {n_samples!r}.")
+        super().__init__(fun, *args, like=like)
+
     def _call(self, tree: Any) -> Array:
         return self.fun(tree, *self.args)
 
 
 class CustomSum(AbstractCustom, AbstractFiniteSum):
-    """A mean over samples of a function of your own, for the stochastic solvers too.
+    """A mean over samples of a function of your own, for folds, criteria, subsamples and the stochastic solvers.
 
-        F(x) = (1/n) sum_i fun(x, sample_i, *args)
+        F(x) = sum_i s_i fun(x, sample_i, *args) / sum_i s_i
 
     The gradient of one term is `jax.grad(fun)`, and of a batch its `vmap`; solvers that remember a gradient per sample
-    (`SVRGHT`, `SAGAHT`) keep n vectors of the size of x. A ridge penalty goes into fun.
+    (`SVRGHT`, `SAGAHT`) keep n vectors of the size of x. A ridge penalty goes into fun, and is then part of
+    held-out scores and criteria.
 
     Args:
         fun: (x, sample, *args) -> scalar, as in `Custom`.
         samples: an array or a pytree of arrays whose leading axes are the n samples.
         *args: arrays or pytrees of arrays that all samples share.
+        sample_weight: (n,) weights s_i >= 0, not all zero; folds and subsamples are weights. None: all one.
         like: as in `Custom`; without it and without an x0, x is a vector with one entry per column of the first
             two-dimensional array in `samples` or `args`.
 
     Raises:
-        TypeError, ValueError: as `Custom`; ValueError where the samples differ in their leading axes or there are none.
+        TypeError, ValueError: as `Custom`; ValueError where the samples differ in their leading axes or there are none,
+            or for bad weights.
 
     Guarantee: as `Custom`. `sample_smoothness` is that of the Hessians at zero, which bound others for quadratics only.
     """
 
-    def __init__(self, fun: Callable[..., Any], samples: Any, *args: Any, like: Any = None) -> None:
+    sample_weight: Float[Array, "n"]
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        samples: Any,
+        *args: Any,
+        sample_weight: ArrayLike | None = None,
+        like: Any = None,
+    ) -> None:
         lengths = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(samples)}
         if len(lengths) != 1 or lengths <= {(), (0,)}:
             raise ValueError(f"samples: need one leading axis of the same length > 0 in all arrays, got {lengths}.")
+        ((n,),) = lengths
+        sample_weight = np.ones(n) if sample_weight is None else sample_weight
+        self.sample_weight = weight_vector(sample_weight, n, jnp.result_type(float))
+        check_weights(self.sample_weight)
         super().__init__(fun, samples, *args, like=like)
+
+    def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
+        if l2 is not None:
+            return super().reweighted(sample_weight, l2)
+        if sample_weight is None:
+            return self
+        return replace(self, sample_weight=weight_vector(sample_weight, self.n_samples, self.sample_weight.dtype))
+
+    def scorer(self, sample_weight: Float[Array, "n"] | None = None) -> Self:
+        return self.reweighted(sample_weight)
 
     @property
     def ifo_per_gradient(self) -> int:
-        return jax.tree.leaves(self.args[0])[0].shape[0]
+        return self.sample_weight.shape[0]
 
     @property
     def n_samples(self) -> int:
@@ -297,13 +338,17 @@ class CustomSum(AbstractCustom, AbstractFiniteSum):
 
     def _call(self, tree: Any) -> Array:
         samples, *rest = self.args
-        return jnp.mean(jax.vmap(lambda sample: self.fun(tree, sample, *rest))(samples))
+        values = jax.vmap(lambda sample: self.fun(tree, sample, *rest))(samples)
+        share = (self.sample_weight / jnp.sum(self.sample_weight)).astype(values.dtype)
+        # A row without weight must not count, even where its term is infinite.
+        return jnp.sum(jnp.where(share > 0, share * values.T, 0), axis=-1)
 
     def term(self, x: Float[Array, "d"], i: Int[Array, ""]) -> Float[Array, ""]:
-        """The term of sample i."""
+        """The term of sample i, times n s_i / sum s."""
         samples, *rest = self.args
         value = self.fun(self._tree(x), jax.tree.map(lambda leaf: leaf[i], samples), *rest)
-        return jnp.asarray(value, x.dtype)
+        weight = self.n_samples * self.sample_weight[i] / jnp.sum(self.sample_weight)
+        return jnp.where(weight > 0, jnp.asarray(weight * value, x.dtype), 0)
 
     def samples(self) -> "CustomSamples":
         return CustomSamples(self)

@@ -106,7 +106,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         n, p = self.design.shape
         self.y = _vector("y", y, n, dtype)
         sample_weight = np.ones(n, dtype) if sample_weight is None else sample_weight
-        self.sample_weight = _weight_vector(sample_weight, n, dtype)
+        self.sample_weight = weight_vector(sample_weight, n, dtype)
         self.offset = None if offset is None else _vector("offset", offset, n, dtype)
         self.l2 = jnp.asarray(host(l2) if is_concrete(l2) else l2, dtype)
         if self.l2.shape not in ((), (p,)):
@@ -120,18 +120,13 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         self.mean, self.inverse_scale = self._standardisation(facts)
 
     def _check(self) -> None:
-        for name in ("y", "sample_weight", "offset", "l2"):
+        for name in ("y", "offset", "l2"):
             value = getattr(self, name)
             if value is not None and is_concrete(value) and not np.isfinite(host(value)).all():
                 raise ValueError(f"{name}: holds NaN or infinite values; remove or impute them first.")
         if is_concrete(self.l2) and np.min(host(self.l2)) < 0:
             raise ValueError(f"l2: must be >= 0, got {np.min(host(self.l2))}.")
-        if is_concrete(self.sample_weight):
-            weights = host(self.sample_weight)
-            if np.min(weights) < 0:
-                raise ValueError(f"sample_weight: must be >= 0, got {np.min(weights)}.")
-            if np.max(weights) == 0:
-                raise ValueError("sample_weight: all weights are zero; at least one sample must count.")
+        check_weights(self.sample_weight)
         if is_concrete(self.y):
             self.loss.check_targets(host(self.y))
 
@@ -225,7 +220,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
                 raise ValueError(f"l2: needs a scalar or one value per feature ({p}), got shape {l2.shape}.")
             new = replace(new, l2=l2)
         if sample_weight is not None:
-            new = replace(new, sample_weight=_weight_vector(sample_weight, n, self.dtype))
+            new = replace(new, sample_weight=weight_vector(sample_weight, n, self.dtype))
             # The weights' own moments: rows without weight must not leak into a fold's fit.
             mean, inverse_scale = new._standardisation()
             new = replace(new, mean=mean, inverse_scale=inverse_scale)
@@ -599,11 +594,11 @@ def _is_constant(mean: Any, deviation: Any, xp: Any = jnp) -> Any:
 def _vector(name: str, value: ArrayLike, n: int, dtype: Any) -> Array:
     value = jnp.asarray(value, dtype)
     if value.shape != (n,):
-        raise ValueError(f"{name}: needs shape ({n},), one value per row of X, got {value.shape}.")
+        raise ValueError(f"{name}: needs shape ({n},), one per row of the data, got {value.shape}.")
     return value
 
 
-def _weight_vector(value: ArrayLike, n: int, dtype: Any) -> Array:
+def weight_vector(value: ArrayLike, n: int, dtype: Any) -> Array:
     """Weights whose sum the dtype can hold: those of an extreme size are divided by a power of two."""
     if is_concrete(value):
         value = host(value)
@@ -611,3 +606,15 @@ def _weight_vector(value: ArrayLike, n: int, dtype: Any) -> Array:
         if np.isfinite(largest) and largest > 0 and not 1e-20 < largest < 1e20:
             value = np.ldexp(value, -np.frexp(largest)[1])
     return _vector("sample_weight", value, n, dtype)
+
+
+def check_weights(sample_weight: Array) -> None:
+    """ValueError for weights that are known and not finite, >= 0 and somewhere positive."""
+    if is_concrete(sample_weight):
+        weights = host(sample_weight)
+        if not np.isfinite(weights).all():
+            raise ValueError("sample_weight: holds NaN or infinite values; remove or impute them first.")
+        if np.min(weights) < 0:
+            raise ValueError(f"sample_weight: must be >= 0, got {np.min(weights)}.")
+        if np.max(weights) == 0:
+            raise ValueError("sample_weight: all weights are zero; at least one sample must count.")

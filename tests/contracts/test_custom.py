@@ -227,3 +227,84 @@ def test_samples_of_a_sum_need_one_length():
     for samples in ((X, Y[:-1]), (), X[:0], 1.0):
         with pytest.raises(ValueError, match="samples: need one leading axis"):
             sht.CustomSum(one_loss, samples)
+
+
+WEIGHTS = np.random.default_rng(5).choice([0.0, 1.0, 2.5], N)
+
+
+def terms(w, sample):
+    x, y = sample
+    return jax.nn.softplus(-y * (x @ w))
+
+
+def test_a_weighted_sum_is_the_written_model():
+    total, model = (
+        sht.CustomSum(terms, (X, Y), sample_weight=WEIGHTS),
+        sht.LinearModel(X, Y, sht.Logistic(), sample_weight=WEIGHTS),
+    )
+    check_objective(total)
+    np.testing.assert_allclose(total.value(POINT), model.value(POINT), rtol=1e-12)
+    i = jnp.arange(N)
+    np.testing.assert_allclose(total.sample_grad(POINT, i[:5]), model.sample_grad(POINT, i[:5]), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(total.sample_smoothness(), model.sample_smoothness(), rtol=1e-3)
+    repeated = np.repeat(np.arange(N), (2 * WEIGHTS).astype(int))
+    np.testing.assert_allclose(total.value(POINT), sht.CustomSum(terms, (X[repeated], Y[repeated])).value(POINT))
+    spoilt = np.where(WEIGHTS[:, None] > 0, X, np.inf)
+    total_of_spoilt = sht.CustomSum(terms, (spoilt, Y), sample_weight=WEIGHTS)
+    np.testing.assert_array_equal(total_of_spoilt.value(POINT), total.value(POINT))
+    other = total.reweighted(np.ones(N))
+    np.testing.assert_allclose(other.value(POINT), sht.CustomSum(terms, (X, Y)).value(POINT), rtol=1e-12)
+    with pytest.raises(TypeError, match="l2: CustomSum has none"):
+        total.reweighted(l2=0.1)
+
+
+def poisson(w, sample):
+    x, count = sample
+    return jnp.exp(x @ w) - count * (x @ w)
+
+
+def test_choosing_with_a_sum_is_choosing_with_the_written_model():
+    counts = np.random.default_rng(2).poisson(np.exp(0.5 * np.asarray(X)[:, 1])).astype(float)
+    total = sht.CustomSum(poisson, (X, counts), sample_weight=WEIGHTS + 0.5)
+    model = sht.LinearModel(X, counts, sht.Poisson(), sample_weight=WEIGHTS + 0.5)
+    folds = [(np.flatnonzero(np.arange(N) % 3 != i), np.flatnonzero(np.arange(N) % 3 == i)) for i in range(3)]
+    ours, theirs = (sht.cross_validate(each, range(4), folds=folds, solver=sht.HTP()) for each in (total, model))
+    np.testing.assert_allclose(ours.scores, theirs.scores, rtol=1e-6)
+    np.testing.assert_allclose(ours.fold_weight, theirs.fold_weight)
+    for name in ("aic", "bic", "ebic", "sic"):
+        values = [sht.information_criterion(run.path, name).values for run in (ours, theirs)]
+        np.testing.assert_allclose(*values, rtol=1e-7)
+    ours, theirs = (sht.choose(each, ks=range(4), folds=folds, solver=sht.HTP()) for each in (total, model))
+    assert ours.row == theirs.row
+    np.testing.assert_allclose(ours.solution.x, theirs.solution.x, atol=1e-6)
+    ours, theirs = (sht.stability_selection(each, [2], 6, solver=sht.HTP()) for each in (total, model))
+    np.testing.assert_array_equal(ours.probabilities, theirs.probabilities)
+
+
+def test_a_stated_number_of_samples():
+    known = sht.Custom(logistic, X, Y, 0.0, n_samples=N)
+    path, written = (
+        sht.solve_path(each, range(4), solver=sht.HTP()) for each in (known, sht.LinearModel(X, Y, sht.Logistic()))
+    )
+    for name in ("aic", "bic", "ebic", "sic"):
+        values = [sht.information_criterion(each, name).values for each in (path, written)]
+        np.testing.assert_allclose(*values, rtol=1e-6)
+    loss = jax.jit(lambda n: sht.solve_path(sht.Custom(logistic, X, Y, 0.0, n_samples=n), [2], solver=sht.HTP()).loss)
+    np.testing.assert_allclose(loss(30.0), path.loss[2:3], rtol=1e-9)
+    unknown = sht.solve_path(CUSTOM, [1, 2], solver=sht.HTP())
+    with pytest.raises(ValueError, match=r"path: its objective has no samples.*n_samples"):
+        sht.information_criterion(unknown)
+    with pytest.raises(TypeError, match="folds are sample weights; Custom has none, and a CustomSum has them"):
+        sht.cross_validate(known, [1, 2])
+    for bad in (0, -1.0, np.nan, np.inf, [3.0]):
+        with pytest.raises(ValueError, match="n_samples: needs a positive number"):
+            sht.Custom(logistic, X, Y, 0.0, n_samples=bad)
+
+
+@pytest.mark.parametrize(
+    ("weights", "reason"),
+    [(np.ones(N + 1), "needs shape"), (-np.ones(N), ">= 0"), (np.zeros(N), "are zero"), (np.full(N, np.nan), "NaN")],
+)
+def test_bad_weights_of_a_sum(weights, reason):
+    with pytest.raises(ValueError, match=f"sample_weight: .*{reason}"):
+        sht.CustomSum(terms, (X, Y), sample_weight=weights)
