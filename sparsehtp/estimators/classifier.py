@@ -197,7 +197,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             X: (n, p) array, data frame or sparse matrix, float32 or float64; a dense one that is contiguous by feature
                 avoids a copy, a sparse one stays sparse (standardised implicitly).
             y: (n,) labels of at least two classes, of any sortable type.
-            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
+            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows, but for folds and the
+                default candidates of k. None: one.
             groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
                 of the constructor.) None: none.
             offset: (n,) known part of the linear score, for two classes only. None: zero.
@@ -209,9 +210,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         if offset is not None and self.classes_.size > 2:
             raise ValueError(f"offset: is for two classes, but y has {self.classes_.size}; leave it out.")
         offset = check_offset(offset, X)
-        weights = self._class_weights(y, code, weights)
+        weights, factor = self._class_weights(y, code, weights)
         if self._is_softmax() and self.classes_.size > 2:
-            scoring = make_scoring(self.scoring, self, lambda y: self.classes_[y.astype(int)])
+            scoring = make_scoring(self.scoring, self, lambda y: y, factor)
             shared = Softmax(self.classes_.size)
             code = code.astype(np.int32)
             self._warn_results(self._fit_shared(X, code, shared, weights, groups=groups, scoring=scoring))
@@ -220,7 +221,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         signs = [np.where(code == one, 1.0, -1.0) for one in against]
         if self.scoring is not None and len(signs) > 1:
             raise ValueError('scoring: one class against the rest is scored by its loss; use loss="softmax".')
-        scoring = make_scoring(self.scoring, self, lambda y: self.classes_[(y > 0).astype(int)])
+        scoring = make_scoring(self.scoring, self, lambda y: y > 0, factor)
         results = self._fit(X, code, signs, weights, loss, offset=offset, groups=groups, scoring=scoring)
         counted = weights > 0
         scores = X[counted] @ self.coef_.T + self.intercept_
@@ -250,14 +251,20 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
 
     def _class_weights(
         self, y: np.ndarray, code: Int[np.ndarray, "n"], weights: Float[np.ndarray, "n"]
-    ) -> Float[np.ndarray, "n"]:
+    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "classes"]]:
+        """The weights times those of the classes, and these."""
         balanced = isinstance(self.class_weight, str) and self.class_weight == "balanced"
+        factor = np.ones(self.classes_.size)
         if not balanced:
-            weights = weights * compute_class_weight(self.class_weight, classes=self.classes_, y=y)[code]
+            factor = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+            weights = weights * factor[code]
             if not np.isfinite(weights).all() or weights.min() < 0:
                 raise ValueError(f"class_weight: needs finite weights >= 0, got {self.class_weight!r}.")
         total = class_totals(self.classes_, code, weights)
-        return weights * (total.mean() / total)[code] if balanced else weights
+        if balanced:
+            factor = total.mean() / total
+            weights = weights * factor[code]
+        return weights, factor
 
     def decision_function(
         self, X: ArrayLike, offset: ArrayLike | None = None

@@ -108,7 +108,8 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         Args:
             X: (n, p) array or data frame, float32 or float64, p >= 2.
             y: (n,) labels of at least two classes, of any sortable type.
-            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
+            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows, but for folds and the
+                default candidates of k. None: one.
         """
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_features=2, ensure_min_samples=2)
         check_classification_targets(y)

@@ -121,7 +121,8 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
             X: (n, p) array, data frame or sparse matrix, float32 or float64.
             y: (n,) labels of at least two classes, of any sortable type, or an ordered pandas Categorical, which
                 scikit-learn's `cross_val_predict` does not pass on: give it numbers.
-            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
+            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows, but for folds and the
+                default candidates of k. None: one.
             offset: (n,) known part of the linear predictor. None: zero.
             groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
                 of the constructor.) None: none.

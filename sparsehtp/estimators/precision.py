@@ -128,7 +128,8 @@ class SparsePrecision(EmpiricalCovariance):
         Args:
             X: (n, p) array or data frame, float32 or float64, p >= 2; or the matrix (p, p) if it is precomputed.
             y: ignored.
-            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
+            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows, but for folds and the
+                default candidates of k. None: one.
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_features=2, ensure_min_samples=2)
         k, solver = graph.check_k(self.k), graph.make_solver(self.solver)

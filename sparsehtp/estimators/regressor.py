@@ -184,7 +184,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             X: (n, p) array, data frame or sparse matrix, float32 or float64; a dense one that is contiguous by feature
                 avoids a copy, a sparse one stays sparse (standardised implicitly).
             y: (n,) targets, or (n, t) for t responses.
-            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows (folds apart). None: one.
+            sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows, but for folds and the
+                default candidates of k. None: one.
             groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
                 of the constructor.) None: none.
             offset: (n,) known part o_i of the linear predictor, x_i'w + b + o_i: with a log link the logarithm of the

@@ -233,14 +233,16 @@ def decide(
     to the best row is at most two standard errors, difference_se (L,), of these differences over the folds.
     """
     mean, se = moments(scores, fold_weight)
-    l2 = np.zeros(mean.size) if l2s is None else np.reshape(l2s, (mean.size, -1)).sum(1)
+    # One level for each different l2, of features too, in the order of their sums.
+    each = np.reshape(np.zeros(mean.size) if l2s is None else l2s, (mean.size, -1))
+    level = np.unique(np.column_stack([each.sum(1), each]), axis=0, return_inverse=True)[1].ravel()
     size = np.asarray(sizes)
-    order = np.lexsort((-l2, size, np.nan_to_num(mean, nan=np.inf, posinf=np.inf)))
+    order = np.lexsort((-level, size, np.nan_to_num(mean, nan=np.inf, posinf=np.inf)))
     best = simplest = int(order[0])
     near = np.flatnonzero(mean <= mean[best] + se[best])
     if near.size:  # there is a finite score
-        simplest = int(near[np.lexsort((mean[near], -l2[near], size[near]))[0]])
-    contenders = np.array([order[l2[order] == level][0] for level in np.unique(l2)[::-1]])
+        simplest = int(near[np.lexsort((mean[near], -level[near], size[near]))[0]])
+    contenders = np.array([order[level[order] == one][0] for one in np.unique(level)[::-1]])
     with np.errstate(invalid="ignore"):
         difference, difference_se = moments(scores[:, contenders] - scores[:, [best]], fold_weight)
     unknown = ~np.isfinite(difference_se)  # where a score is infinite

@@ -33,6 +33,8 @@ def plot_path(
 ) -> Any:
     """Coefficients against k, for one l2: the features that matter most are named, the rest are grey.
 
+    Of several responses, or the classes of a softmax: the norm of each feature's coefficients over them.
+
     Named are 16 features, those with the largest coefficients in the row with the largest k; with a chosen row, its
     own, up to 16 of them, and then others until there are 8.
 
@@ -49,18 +51,23 @@ def plot_path(
 
     Raises:
         ImportError: without matplotlib.
+        TypeError: for a path of matrices.
         ValueError: for the wrong number of names, or a row that is not in the path.
     """
-    names = names_of(feature_names, path.n_features)
+    if path.n_variables is not None:
+        raise TypeError("path: holds matrices; draw one by plot_graph or plot_precision.")
+    responses = path.n_responses or 1
+    names = names_of(feature_names, path.n_features // responses)
     if chosen is not None and not 0 <= chosen < len(path):
         raise ValueError(f"chosen: needs a row of the path, 0..{len(path) - 1}, got {chosen}.")
     ax = new_figure(9, 5.5).subplots() if ax is None else ax
     l2 = path.l2s[0 if chosen is None else chosen]
     rows = np.flatnonzero((path.l2s == l2).reshape(len(path), -1).all(1))
     rows = rows[np.argsort(path.ks[rows], kind="stable")]
-    used = np.unique(path.features.idx[rows][path.features.mask[rows]])
+    used = np.unique(path.features.idx[rows][path.features.mask[rows]] // responses)
     ks = path.ks[rows]
     w = path.x[np.append(rows, rows[-1] if chosen is None else chosen)][:, used]
+    w = w if path.n_responses is None else np.linalg.norm(w, axis=2)
     w = np.where(np.isfinite(w), w, 0) * (1 if scale is None else np.asarray(scale)[used])
     w, at_choice = w[:-1], w[-1]
     own = MAX_LABELS if chosen is None else min(np.count_nonzero(at_choice), MAX_LABELS)
@@ -80,7 +87,8 @@ def plot_path(
     ax.set_ylim(reach if np.ptp(reach) else (-1, 1))
     k_axis(ax, ks)
     tidy(ax)
-    ax.set_ylabel("coefficient" if scale is None else STANDARDIZED)
+    what = "coefficient" if scale is None else STANDARDIZED
+    ax.set_ylabel(what if path.n_responses is None else f"norm over the responses of the {what}")
     several = np.any(path.l2s != path.l2s[:1])
     if chosen is not None:
         mark_k(ax, int(path.ks[chosen]))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.feature_selection import SelectFromModel
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_validate
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold, cross_validate
 
 import sparsehtp as sht
 from sparsehtp.estimators.selection import make_folds
@@ -14,6 +14,7 @@ N, P = 60, 6
 X = RNG.standard_normal((N, P))
 Y = X[:, [1, 4]] @ [2.0, -1.5] + RNG.standard_normal(N) + 20
 LABELS = np.where(Y > 20, "yes", "no")
+HALVES = np.median(Y) < Y
 CLASSES = np.digitize(Y, [19.0, 21.0])
 FOLDS = KFold(3)
 KS = [0, 1, 2, 5]
@@ -25,6 +26,7 @@ KS = [0, 1, 2, 5]
         (sht.SparseRegressor, Y, "neg_mean_absolute_error", {}),
         (sht.SparseRegressor, Y, "neg_mean_squared_error", {"l2": 0.1}),
         (sht.SparseClassifier, LABELS, "roc_auc", {}),
+        (sht.SparseClassifier, HALVES, "accuracy", {"class_weight": {False: 1, True: 7.3}, "cv": StratifiedKFold(3)}),
         pytest.param(
             *(sht.SparseClassifier, CLASSES, "neg_log_loss", {"loss": "softmax", "l2": 0.05}), marks=pytest.mark.slow
         ),
@@ -35,7 +37,9 @@ def test_candidates_score_as_in_a_grid_search(kind, target, scoring, more):
     if more.get("loss") != "softmax":
         options["solver"] = "forward"
     own = kind(k=KS, scoring=scoring, **options).fit(X, target)
-    reference = GridSearchCV(kind(**options), {"k": KS}, cv=FOLDS, scoring=scoring, error_score="raise").fit(X, target)
+    reference = GridSearchCV(kind(**options), {"k": KS}, cv=options["cv"], scoring=scoring, error_score="raise").fit(
+        X, target
+    )
     scores = np.array([reference.cv_results_[f"split{i}_test_score"] for i in range(3)])
     np.testing.assert_allclose(-own.cv_results_["scores"], scores, rtol=1e-6)
     assert own.k_ == reference.best_params_["k"]
@@ -87,6 +91,14 @@ def test_weights_reach_the_scorer():
     loss = sht.SparseRegressor(**options).fit(X, Y, weights).cv_results_["scores"]
     square = sht.SparseRegressor(scoring="neg_mean_squared_error", **options).fit(X, Y, weights).cv_results_["scores"]
     np.testing.assert_allclose(square, 2 * loss, rtol=1e-6)
+
+
+def test_a_scorer_without_weights_is_named_where_weights_differ():
+    options = {"k": [1, 2], "l2": 1e-2, "solver": "forward", "cv": FOLDS, "scoring": "neg_max_error"}
+    plain, equal = (sht.SparseRegressor(**options).fit(X, Y, each).cv_results_ for each in (None, np.full(N, 0.3)))
+    np.testing.assert_array_equal(equal["scores"], plain["scores"])
+    with pytest.raises(ValueError, match=r"scoring: .*max_error.* takes no sample_weight"):
+        sht.SparseRegressor(**options).fit(X, Y, 1.0 + np.arange(N) % 4)
 
 
 def test_select_from_model_keeps_every_chosen_feature():

@@ -43,6 +43,14 @@ def rows_of(scores, weight):
     return {"best": best, "one_se": min(near, key=lambda i: (k[i], -l2[i], mean[i])), "strong-ridge": strong}
 
 
+def test_l2_of_features_with_one_sum_are_several():
+    l2s = np.stack([np.linspace(0, 1, 9), np.linspace(1, 0, 9), np.full(9, 0.5), np.linspace(1, 0, 9)])
+    table = sht.cross_validate(model(), [1, 3], l2s, solver=sht.HTP()).table
+    found = l2s[table["contenders"] // 2]
+    assert len(found) == 3
+    np.testing.assert_array_equal(np.unique(found, axis=0), np.unique(l2s, axis=0))
+
+
 @pytest.mark.parametrize(
     ("loss", "rule"),
     [
