@@ -69,10 +69,10 @@ def test_errors_are_one_sentence(tmp_path, arguments, columns, sentence):
 
 def test_times_are_kept_in_full_and_an_event_at_the_end_alone_is_a_fit(tmp_path):
     """Seconds since 1970 in single precision would be ties; without a pair to compare there is no concordance."""
-    columns = ("--time", "days", "--event", "died", *CHEAP)
+    columns = ("--time", "days", "--event", "died", "--dtype", "float32", *CHEAP)
     coefficients = {}
     for name, days in {"short": FRAME["days"], "long": 1.6e9 + 10 * FRAME["days"]}.items():
-        result = invoke(tmp_path, *columns, "--dtype", "float32", days=days)
+        result = invoke(tmp_path, *columns, days=days)
         assert result.exit_code == 0, result.output
         model = json.loads((tmp_path / "out" / "model.json").read_text())
         coefficients[name] = {each["name"]: each["coefficient"] for each in model["coefficients"]}

@@ -5,9 +5,11 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 import sparsehtp as sht
+from sparsehtp.estimators.fitting import all_or_nothing
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((20, 3))
@@ -202,24 +204,28 @@ def test_a_whole_number_is_an_integer():
 
 COUNTS = np.arange(20) % 3
 SURVIVAL = np.column_stack([np.arange(1.0, 21.0), np.arange(20) % 2])
+
+
+def slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 TOO_MANY = [
     (sht.SparseRegressor(2, solver="htp"), Y, {"k": 6}),
-    (sht.SparseRegressor(2, loss="negative_binomial", solver="htp"), COUNTS, {"keep": [7]}),
-    (sht.SparseRegressor(2), np.column_stack([Y, -Y]), {"k": 6}),
+    slow(sht.SparseRegressor(2, loss="negative_binomial", solver="htp"), COUNTS, {"keep": [7]}),
+    slow(sht.SparseRegressor(2), np.column_stack([Y, -Y]), {"k": 6}),
     (sht.SparseClassifier(2, solver="htp"), LABELS, {"k": 6}),
-    (sht.SparseOrdinal(2), COUNTS, {"k": 6}),
-    (sht.SparseCox(2), SURVIVAL, {"k": 6}),
+    slow(sht.SparseOrdinal(2), COUNTS, {"k": 6}),
+    slow(sht.SparseCox(2), SURVIVAL, {"k": 6}),
     (sht.LowRankRegressor(1), np.column_stack([Y, -Y]), {"r": 6}),
     (sht.SparsePrecision(2), None, {"k": 12}),
-    (sht.SparseLDA(2), COUNTS, {"k": 12}),
+    slow(sht.SparseLDA(2), COUNTS, {"k": 12}),
     (sht.SparsePCA(1, 2), None, {"k": 6}),
-    (sht.RobustPCA(1, 2), None, {"rank": 6}),
+    slow(sht.RobustPCA(1, 2), None, {"rank": 6}),
 ]
 
 
-@pytest.mark.parametrize(
-    ("model", "y", "wrong"), TOO_MANY, ids=[f"{i}-{type(m).__name__}" for i, (m, *_) in enumerate(TOO_MANY)]
-)
+@pytest.mark.parametrize(("model", "y", "wrong"), TOO_MANY, ids=lambda value: type(value).__name__)
 def test_a_fit_that_fails_leaves_the_estimator_as_it_was(model, y, wrong):
     names = ["a", "b", "c"]
     model.fit(pd.DataFrame(X, columns=names), y)
@@ -229,6 +235,14 @@ def test_a_fit_that_fails_leaves_the_estimator_as_it_was(model, y, wrong):
     with pytest.raises(ValueError):
         model.fit(wide, y)
     assert vars(model).keys() == before.keys() and all(vars(model)[name] is before[name] for name in before)
+
+
+def test_all_estimators_take_back_a_fit_that_fails():
+    kinds = [getattr(sht, name) for name in sht.__all__]
+    kinds = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseEstimator)]
+    assert len(kinds) >= 9
+    for kind in kinds:
+        assert kind.fit.__code__ is all_or_nothing(lambda self: self).__code__, kind
 
 
 def test_a_warning_that_is_an_error_is_a_fit_that_fails_and_warnings_name_the_line():
