@@ -11,6 +11,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
+from .fitting import all_or_nothing
+
 FILLS = ("mean", "median")
 MISSING = ("error", "drop_columns", *FILLS)
 NO_TEXT = "missing"  # the level of a text that is not there
@@ -67,6 +69,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         self.drop = drop
         self.id = id
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the columns, the levels of texts, and what to fill.
 
