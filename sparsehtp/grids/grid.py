@@ -99,6 +99,10 @@ def template_of(objective: Any, threshold: Any) -> AbstractUnitThreshold:
     if threshold is None:
         threshold = next(iter(getattr(objective, "thresholds", (Sparsity,))))(0)
     _check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(0)")
+    if threshold.structure == "leaves":
+        raise TypeError(
+            "threshold: LeafSparsity has a number for every leaf, and no path over one; call solve for each."
+        )
     return threshold
 
 

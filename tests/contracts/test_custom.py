@@ -142,6 +142,10 @@ def test_bad_input():
         sht.Custom(logistic, X, Y, 0.05, like=np.zeros(P, int))
     with pytest.raises(TypeError, match="LeafSparsity needs a Custom objective"):
         sht.solve(MODEL, sht.LeafSparsity({"a": 1}))
+    for choosing in (sht.solve_path, sht.cross_validate, sht.choose, sht.stability_selection):
+        given = sht.CustomSum(terms, (X, Y), like=np.zeros(P))
+        with pytest.raises(TypeError, match="threshold: LeafSparsity has a number for every leaf"):
+            choosing(given, threshold=sht.LeafSparsity(2))
     with pytest.raises(ValueError, match="ks: must be a prefix"):
         sht.solve(TREE, sht.LeafSparsity({"c": 1}))
     with pytest.raises(ValueError, match="ks: is 5 for a leaf of 4"):
