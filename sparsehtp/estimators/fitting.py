@@ -35,6 +35,6 @@ def all_or_nothing(fit: Fit) -> Fit:
 def warn(sentence: str, category: type[Warning] = UserWarning) -> None:
     """A warning at the line that called this package."""
     package, frame, level = __name__.split(".")[0], sys._getframe(), 1
-    while frame.f_back is not None and frame.f_globals["__name__"].split(".")[0] == package:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == package:
         frame, level = frame.f_back, level + 1
     warnings.warn(sentence, category, stacklevel=level)
