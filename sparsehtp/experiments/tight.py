@@ -8,10 +8,11 @@ from scipy.stats import linregress, t
 from .compressed_sensing import ht_svrg, projected_gradient
 from .figures import STYLE, curves, panels
 from .run import Run
-from .verdicts import ALPHA, Decision, Lead, Mean, Share, Undecided, at_least, at_most, both, every, shown
+from .verdicts import ALPHA, Decision, Lead, Mean, Share, Undecided, at_least, at_most, both, either, every, shown
 
 ALGORITHMS = ("IHT", "PGD", "HT-SVRG")
 SVRG = "HT-SVRG"
+LAST = "HT-SVRG last iterate"  # which the text does not say; with it a stage is as long as two with a random one
 EXPANSION = 9  # k = 9 K for PGD and HT-SVRG
 STAGES = 10_000  # of the paper
 GRADIENTS = 7  # of a stage of HT-SVRG with m = 3 n inner steps: 2 m / n + 1 full gradients
@@ -37,9 +38,9 @@ def recovered(run: Run, n: int, K: int, algorithm: str) -> dict[str, Any]:
     A, signals = problem(run, n, K)
     k = K if algorithm == "IHT" else min(EXPANSION * K, run["d"])
     step = 1.0 if algorithm == "IHT" else 2 / float(np.linalg.norm(A, 2)) ** 2
-    if algorithm == SVRG:
+    if algorithm in (SVRG, LAST):
         rng = run.rng("samples", n, K)
-        found = ht_svrg(A, signals, k, 3 * n, step, run["stages"], rng, random_iterate=True)
+        found = ht_svrg(A, signals, k, 3 * n, step, run["stages"], rng, random_iterate=algorithm == SVRG)
     else:
         found = projected_gradient(A, signals, k, step, GRADIENTS * run["stages"])
     return {"hits": int(found.success.sum()), "stages": int(found.stages[found.success].max(initial=0))}
@@ -106,31 +107,36 @@ def fig1(run: Run) -> Any:
 
 
 def fig2(run: Run) -> Any:
-    """Figure 2: success against the measurements at K = 16, and against the sparsity at n = 232; PGD at equal cost."""
+    """Figure 2: success against the measurements at K = 16, and against the sparsity at n = 232; PGD at equal cost.
+
+    A claim of HT-SVRG holds if it holds for the random iterate that Algorithm 1 prints or for the last one, which is
+    common: nothing says which one the authors ran.
+    """
 
     def cell(n: int, K: int, algorithm: str) -> dict[str, Any]:
         return recovered(run, n, K, algorithm)
 
+    algorithms = (SVRG, LAST, "PGD")
     places = [(n, run["K"]) for n in run["ns"]] + [(run["n"], K) for K in run["Ks"]]
-    rows = run.map(cell, [{"n": n, "K": K, "algorithm": a} for n, K in places for a in (SVRG, "PGD")])
+    rows = run.map(cell, [{"n": n, "K": K, "algorithm": a} for n, K in places for a in algorithms])
     table = {
-        a: {(r["n"], r["K"]): Share(r["hits"], run["signals"]) for r in rows if r["algorithm"] == a}
-        for a in (SVRG, "PGD")
+        a: {(r["n"], r["K"]): Share(r["hits"], run["signals"]) for r in rows if r["algorithm"] == a} for a in algorithms
     }
-    here = table[SVRG].get((175, 16))
+    here = [table[a][175, 16] for a in (SVRG, LAST) if (175, 16) in table[a]]
     run.claim(
         "a",
         "HT-SVRG recovers at least 80% (to within 10 points) of the signals with K = 16 from n = 175",
-        None if here is None else with_all_stages(run, at_least(here, 0.7)),
+        with_all_stages(run, either(*(at_least(share, 0.7) for share in here))) if here else None,
         need="n = 175 and K = 16",
         success={a: shown(each[175, 16]) for a, each in table.items() if (175, 16) in each},
         stages=run["stages"],
     )
-    sure = {K: table[SVRG][232, K] for K in run["Ks"] if run["n"] == 232 and K <= 22}
+    sure = [K for K in run["Ks"] if run["n"] == 232 and K <= 22]
+    reliable = [every([table[a][232, K] for K in sure], 0.95) for a in (SVRG, LAST)]
     run.claim(
         "b",
         "n = 232 recovers signals with K <= 22 reliably (at least 95%)",
-        with_all_stages(run, every(sure.values(), 0.95)) if sure else None,
+        with_all_stages(run, either(*reliable)) if sure else None,
         need="n = 232 and K up to 22",
         success={a: {K: shown(table[a][232, K]) for K in sure} for a in table},
         most_stages=max(row["stages"] for row in rows),

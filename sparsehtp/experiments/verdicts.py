@@ -153,6 +153,13 @@ def both(*decisions: Decision) -> Decision:
     return next((one for one in decisions if isinstance(one, Undecided)), True)
 
 
+def either(*decisions: Decision) -> Decision:
+    """Whether one of some decisions holds: one that does confirms, whatever the others."""
+    if any(one is True for one in decisions):
+        return True
+    return next((one for one in decisions if isinstance(one, Undecided)), False)
+
+
 def most(decisions: Iterable[Decision]) -> Decision:
     """Whether more than half of some decisions hold; open ones may fall either way."""
     found = list(decisions)

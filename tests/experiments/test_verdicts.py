@@ -12,6 +12,7 @@ from sparsehtp.experiments.verdicts import (
     at_least,
     at_most,
     both,
+    either,
     every,
     most,
     some,
@@ -71,6 +72,7 @@ def test_many_comparisons_of_equals_are_seldom_refuted_or_confirmed():
 
 def test_open_decisions_leave_open_only_what_they_could_turn():
     assert both(True, False, OPEN) is False and both(True, OPEN) == OPEN and both(True, True) is True
+    assert either(OPEN, True, False) is True and either(False, OPEN) == OPEN and either(False, False) is False
     assert most([True, True, OPEN]) is True and most([False, False, OPEN]) is False
     assert most([True, False, OPEN]) == OPEN
     assert most([True, False]) is False
