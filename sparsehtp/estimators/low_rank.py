@@ -46,7 +46,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         standardize: penalise coefficients times the standard deviations of their columns; in a fold, those of its
             training rows.
         cv: number of folds, shuffled (fewer, with a warning, where there are fewer samples), any scikit-learn splitter,
-            or pairs (train, test).
+            pairs (train, test), or fold numbers (n,).
         one_se: take the lowest rank whose mean held-out loss is within one standard error of the least; False: the
             least loss itself.
         random_state: seed or RandomState for shuffling folds. None: a fixed seed.

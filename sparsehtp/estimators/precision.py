@@ -41,7 +41,7 @@ class SparsePrecision(EmpiricalCovariance):
         shrinkage: g in [0, 1) of `Precision`; "oas": the rule for the number of samples, in a fold that of its training
             rows (no shrinkage for a precomputed matrix without `n_samples`); 0: maximum likelihood on the support.
         bounds: rule or numbers for alpha and beta, see `Precision`; read on the scale of correlations if `standardize`.
-        cv: number of folds, shuffled; any scikit-learn splitter; or pairs (train, test).
+        cv: number of folds, shuffled; any scikit-learn splitter; pairs (train, test); or fold numbers (n,).
         random_state: seed or RandomState for shuffling folds. None: a fixed seed.
         max_iter: step limit of the final fit; None: the solver's.
 

@@ -12,7 +12,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, Str
 from sklearn.utils import check_consistent_length, column_or_1d
 
 from .._types import replace
-from ..grids.cross_validation import CrossValidation, moments
+from ..grids.cross_validation import CrossValidation, by_number, moments
 from ..grids.path import Path
 from ..thresholds.base import default_k_max
 from .fitting import warn
@@ -108,8 +108,8 @@ def make_folds(
 ) -> list[tuple[np.ndarray, np.ndarray]] | None:
     """(train, test) among the rows that count; None where an integer cv leaves fewer than two folds.
 
-    A splitter, and pairs (train, test), refer to all rows: y, `counted` and the groups, whose rows stay together, must
-    be those of before any were dropped. A boolean y of no classes says which rows have an event, of which folds get
+    A splitter, pairs (train, test) and fold numbers refer to all rows: y, `counted` and the groups, whose rows stay
+    together, must be those of before any were dropped. A boolean y of no classes says which rows have an event, of which folds get
     equal shares.
     """
     n, events = len(y), y.dtype == bool and not classification
@@ -153,7 +153,8 @@ def make_folds(
         return place[part[counted[part]]]
 
     folds = [
-        (among_counted(train), among_counted(test)) for train, test in check_cv(cv).split(np.zeros((n, 1)), y, groups)
+        (among_counted(train), among_counted(test))
+        for train, test in check_cv(by_number("cv", cv, n)).split(np.zeros((n, 1)), y, groups)
     ]
     if not folds:
         raise ValueError("cv: there are no folds; pass at least one pair (train, test).")

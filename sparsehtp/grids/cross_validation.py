@@ -10,7 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    PredefinedSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    check_cv,
+)
 
 from .._progress import Callback
 from .._types import ArrayLike, host, seeded
@@ -124,8 +131,8 @@ def cross_validate(
             working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds.
             `choose` solves again at the chosen (k, l2), from the row of the path.
         folds: a number of folds (shuffled by the key; stratified by the class, or by having an event, whole groups if
-            there are groups), any scikit-learn splitter, or an iterable of (train, test) indices or masks. A list of
-            triples (train, test, see) changes the data in each fold, by a function of the objective that gives one of
+            there are groups), any scikit-learn splitter, an iterable of (train, test) indices or masks, or (n,)
+            integers that number the fold of each row (-1: in every training part, never held out). A list of triples (train, test, see) changes the data in each fold, by a function of the objective that gives one of
             the same shape, for example with missing values filled from the training rows.
         groups: (n,) group label of every sample, for the splitter.
         scoring: None: the mean loss; "error": the share of wrong labels of a classification loss; or a function
@@ -318,7 +325,7 @@ def _split(objective: Any, folds: Any, groups: Any, key: jax.Array) -> Int[np.nd
             f"folds: needs an integer, a scikit-learn splitter or an iterable of (train, test), got {folds!r}."
         )
     counts: list[list[np.ndarray]] = []
-    for train, test in check_cv(folds).split(np.zeros((n, 1)), y, groups):
+    for train, test in check_cv(by_number("folds", folds, n)).split(np.zeros((n, 1)), y, groups):
         pair = [_counts(part, n) for part in (train, test)]
         if (pair[0] * pair[1]).any():
             raise ValueError(f"folds: fold {len(counts)} tests on rows it is trained on; make the two parts disjoint.")
@@ -326,6 +333,19 @@ def _split(objective: Any, folds: Any, groups: Any, key: jax.Array) -> Int[np.nd
     if not counts:
         raise ValueError("folds: there are none; pass at least one pair (train, test).")
     return np.swapaxes(np.array(counts), 0, 1)
+
+
+def by_number(name: str, folds: Any, n: int) -> Any:
+    """A splitter for (n,) fold numbers, -1 for a row that is never held out; folds of other kinds as they are."""
+    listed = isinstance(folds, (list, tuple)) and folds and all(map(np.isscalar, folds))
+    numbers = np.asarray(folds) if listed or hasattr(folds, "__array__") else None
+    if numbers is None or numbers.ndim > 2 or numbers.dtype == object:
+        return folds
+    if numbers.shape != (n,) or numbers.dtype.kind not in "iu" or numbers.min() < -1:
+        raise ValueError(
+            f"{name}: fold numbers are {n} integers >= 0, one per sample (-1: never held out), got {folds!r}."
+        )
+    return PredefinedSplit(numbers)
 
 
 def _counts(part: Any, n: int) -> Int[np.ndarray, "n"]:

@@ -192,12 +192,16 @@ def test_folds_count_rows_without_weight(estimator):
     weights = (rng.random(90) > 0.3).astype(float)
     folds = list(KFold(3).split(data))
     with_all = clone(estimator).set_params(cv=folds).fit(data, y, weights)
+    numbered = clone(estimator).set_params(cv=np.repeat(np.arange(3), 30)).fit(data, y, weights)
+    np.testing.assert_array_equal(numbered.coef_, with_all.coef_)
     rows = np.flatnonzero(weights)
     among = [tuple(np.flatnonzero(np.isin(rows, part)) for part in fold) for fold in folds]
     without = clone(estimator).set_params(cv=among).fit(data[rows], y[rows])
     np.testing.assert_allclose(with_all.coef_, without.coef_, rtol=1e-9)
     with pytest.raises(ValueError, match="cv: a part of fold 0 has no row"):
         clone(estimator).set_params(cv=[(rows, np.flatnonzero(weights == 0))]).fit(data, y, weights)
+    with pytest.raises(ValueError, match="cv: fold numbers are 90 integers"):
+        clone(estimator).set_params(cv=np.arange(89)).fit(data, y, weights)
     with pytest.raises(ValueError, match="cv: fold 0 tests on rows"):
         clone(estimator).set_params(cv=[(rows, rows[:5])]).fit(data, y, weights)
 

@@ -100,6 +100,19 @@ def test_splitters():
     assert train[1, 0] == 2 and test[0].sum() == 10
 
 
+def test_fold_numbers_are_the_pairs_that_they_name():
+    objective = screening.model()
+    ids = np.random.default_rng(1).integers(-1, 4, 40)  # rows of number -1 are in every training part
+    pairs = [(np.flatnonzero(ids != each), np.flatnonzero(ids == each)) for each in range(4)]
+    expected = sht.cross_validate(objective, KS, L2S, pairs, solver=SOLVER)
+    for numbers in (ids, list(ids), jax.numpy.asarray(ids)):
+        again = sht.cross_validate(objective, KS, L2S, numbers, solver=SOLVER)
+        np.testing.assert_array_equal(again.scores, expected.scores)
+        np.testing.assert_array_equal(again.fold_weight, [len(test) for _, test in pairs])
+    choices = [sht.choose(objective, ks=KS, l2s=L2S, folds=folds, solver=sht.HTP()) for folds in (ids, pairs)]
+    np.testing.assert_array_equal(choices[0].scores.scores, choices[1].scores.scores)
+
+
 def test_leave_one_out():
     X, y = screening.data(n=12)
     objective = sht.LinearModel(X, y, fit_intercept=True)
@@ -177,6 +190,13 @@ def test_one_standard_error_rule_by_hand():
         ({"folds": 1}, "folds: needs from 2 to 40"),
         ({"folds": "five"}, "folds: needs an integer, a scikit-learn splitter or an iterable"),
         ({"folds": []}, "folds: there are none"),
+        ({"folds": np.arange(39)}, "folds: fold numbers are 40 integers"),
+        ({"folds": np.arange(40) % 2 - 2}, "folds: fold numbers are 40 integers >= 0"),
+        ({"folds": np.arange(40) / 2}, "folds: fold numbers are 40 integers"),
+        ({"folds": ["a", "b"] * 20}, "folds: fold numbers are 40 integers"),
+        ({"folds": np.zeros((40, 1), int)}, "folds: fold numbers are 40 integers"),
+        ({"folds": np.zeros(40, int)}, "folds: number 0 trains on no row"),
+        ({"folds": np.full(40, -1)}, "folds: there are none"),
         ({"folds": [([0, 1], [50])]}, "folds: needs row indices in 0..39"),
         ({"folds": [([], [1])]}, "folds: number 0 trains on no row"),
         ({"folds": [([0, 1], [])]}, "folds: fold 0 holds out no row"),
