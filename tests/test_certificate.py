@@ -3,6 +3,7 @@
 import itertools
 from typing import NamedTuple
 
+import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -345,6 +346,68 @@ def test_a_loss_that_is_not_smooth():
     c = sht.certificate(hinge, sht.Sparsity(K), fit_of([1, 2, 3], [1.0, 0.0, -1.0]))
     assert c.stationary is c.swap_gain is c.necessary_condition is None and "the loss is not smooth" in c.statement
     assert c.upper_bound > 0
+
+
+def leaves_of(x):
+    return jnp.mean((DATA @ jnp.append(x["a"], x["b"]) - TARGET) ** 2) / 2
+
+
+DATA = np.random.default_rng(3).standard_normal((30, 6))
+TARGET = DATA @ np.array([1.0, 0.8, 0.3, -0.5, 0.2, 0.0]) + 0.1 * np.random.default_rng(4).standard_normal(30)
+LEAVES = {"a": np.zeros(2), "b": np.zeros(4)}
+OF_LEAVES = {f"leaf_{a}_{b}": sht.LeafSparsity({"a": a, "b": b}) for a, b in ((None, 2), (2, None), (1, 1))}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("sparsity_keep", "leaf_None_2") else pytest.param(name, marks=pytest.mark.slow)
+        for name in (*cases.THRESHOLDS, *OF_LEAVES)
+    ],
+)
+def test_every_solution_of_every_threshold_is_taken(x64, name):
+    threshold = (cases.THRESHOLDS | OF_LEAVES)[name]
+    model = sht.LinearModel(DATA, TARGET, l2=0.1, fit_intercept=True)
+    if threshold.structure == "leaves":
+        model = sht.Custom(leaves_of, like=LEAVES)
+    elif isinstance(threshold, sht.Rank | sht.RowSparsity):
+        model = sht.MultiResponse(DATA[:, :3], np.column_stack([TARGET, -TARGET]), l2=0.1, fit_intercept=True)
+    elif threshold.unit == "pairs":
+        model = cases.bound_to(threshold)
+    solution = sht.solve(model, threshold)
+    if name in ("rank", "off_diagonal"):
+        with pytest.raises(TypeError, match="choice of entries or groups"):
+            sht.certificate(model, threshold, solution)
+        return
+    c = sht.certificate(model, threshold, solution, bounds=False)
+    assert c.upper_bound == pytest.approx(float(solution.value), rel=1e-9) and c.stationary is not False, c.statement
+
+
+@pytest.mark.parametrize("counts", [(None, 1), pytest.param((1, 1), marks=pytest.mark.slow)])
+def test_leaves_exchange_within_themselves(x64, counts):
+    def fit(members):
+        z = np.linalg.lstsq(DATA[:, members], TARGET)[0]
+        return z, np.mean((DATA[:, members] @ z - TARGET) ** 2) / 2
+
+    def solution_on(members):
+        x = np.zeros(6)
+        x[members] = fit(members)[0]
+        return Fit(x, 0.0, sht.Support(np.array(members), np.ones(len(members), bool)))
+
+    model, threshold = sht.Custom(leaves_of, like=LEAVES), sht.LeafSparsity(dict(zip("ab", counts, strict=True)))
+    firsts = [(0, 1)] if counts[0] is None else [(0,), (1,)]
+    for first, second in itertools.product(firsts, ((2,), (3,), (4,), (5,), ())):
+        members = [*first, *second]
+        value, solution, others = fit(members)[1], solution_on(members), []
+        if second or counts[0] is None:
+            others += [[*first, j] for j in range(2, 6) if (j,) != second]
+        if counts[0] == 1:
+            others += [[1 - first[0], *second]] + ([] if second else [[*first, j] for j in range(2, 6)])
+        gain = value - min(fit(each)[1] for each in others)
+        c = sht.certificate(model, threshold, solution)
+        assert c.swap_gain == pytest.approx(max(gain, 0), rel=1e-8, abs=1e-12), (members, c.statement)
+    with pytest.raises(ValueError, match="holds 2 units .*; k allows 1"):
+        sht.certificate(model, threshold, solution_on([0, 1, 2, 3]))
 
 
 def test_what_it_does_not_take():

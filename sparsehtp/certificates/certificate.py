@@ -180,14 +180,24 @@ class _Fit(NamedTuple):
     @property
     def places(self) -> np.ndarray:
         """Places of the support that a unit may leave; a free one counts as a place that nothing leaves."""
-        first = self.objective.n_free + self.threshold.keep.shape[0]
+        first = self.objective.n_free + _always(self.objective, self.threshold).size
         return np.arange(first, first + self.chosen.size + (self.chosen.size < int(self.threshold.k)), dtype=np.int32)
 
     @property
     def others(self) -> np.ndarray:
         """Units that may enter."""
         units = np.arange(_n_units(self.objective, self.threshold), dtype=np.int32)
-        return np.setdiff1d(units, np.concatenate([self.threshold.keep, self.chosen]))
+        return np.setdiff1d(units, np.concatenate([_always(self.objective, self.threshold), self.chosen]))
+
+    @property
+    def swaps(self) -> tuple[np.ndarray, np.ndarray]:
+        """Every exchange, as a place and a unit: within a pool that shares a count, or into one that has room."""
+        pools, counts = map(np.asarray, self.threshold.pools(_n_units(self.objective, self.threshold)))
+        room = np.bincount(pools[self.chosen], minlength=counts.size) < counts
+        places, new = np.repeat(self.places, self.others.size), np.tile(self.others, self.places.size)
+        leaving = np.asarray(self.units.idx)[places]
+        allowed = np.where(np.asarray(self.units.mask)[places], pools[leaving] == pools[new], room[pools[new]])
+        return places[allowed], new[allowed]
 
 
 class _Point(NamedTuple):
@@ -272,8 +282,8 @@ def _by_scored_swaps(fit: _Fit, point: _Point, facts: Facts) -> Facts:
 
 def _by_refits(fit: _Fit, facts: Facts) -> Facts:
     """The facts with the best of all swaps, each refitted."""
-    places, others, threshold = fit.places, fit.others, fit.threshold
-    pairs, size = places.size * others.size, fit.size
+    (places, new), threshold = fit.swaps, fit.threshold
+    pairs, size = places.size, fit.size
     if pairs == 0:
         return facts._replace(gain=0.0)
     if size > DENSE_HESSIAN_LIMIT:
@@ -282,7 +292,7 @@ def _by_refits(fit: _Fit, facts: Facts) -> Facts:
         return facts._replace(why="a new group would have to choose its own features")
     if pairs * (fit.objective.ifo_per_gradient + size) * size**2 > REFIT_WORK:
         return facts._replace(why=f"{pairs} refits are too many")
-    swaps = Swaps(np.full(pairs, np.inf), np.repeat(places, others.size), np.tile(others, places.size))
+    swaps = Swaps(np.full(pairs, np.inf), places, new)
     return _confirmed(fit, facts, swaps, min(next_power_of_two(max(pairs, BATCH)), 1024))
 
 
@@ -346,16 +356,24 @@ def _coefficients(objective: Any, solution: Any) -> np.ndarray:
 def _units(objective: Any, threshold: Any, support: Support) -> tuple[Support, np.ndarray]:
     """A support in the solver's order (free, kept, chosen, padding), and the chosen units."""
     members = np.unique(np.asarray(support.idx)[np.asarray(support.mask)])
-    keep, k = np.asarray(threshold.keep), int(threshold.k)
+    units, keep, k = _n_units(objective, threshold), _always(objective, threshold), int(threshold.k)
     chosen = np.setdiff1d(members, keep).astype(np.int32)
-    if chosen.size > k:
-        raise ValueError(f"solution: its support holds {chosen.size} units besides those in keep; k allows {k}.")
-    units = _n_units(objective, threshold)
+    pools, counts = map(np.asarray, threshold.pools(units))
+    number = np.bincount(pools[chosen], minlength=counts.size)
+    if np.any(number > counts):
+        most = int(np.argmax(number - counts))
+        where = f"of leaf {most}" if counts.size > 1 else "besides those in keep"
+        raise ValueError(f"solution: its support holds {number[most]} units {where}; k allows {counts[most]}.")
     free = units + np.arange(objective.n_free)
     places = default_k_max(k, units - keep.size, threshold.least_k_max)
     idx: Any = np.concatenate([free, keep, chosen, np.zeros(places - chosen.size)]).astype(np.int32)
     mask: Any = np.arange(idx.size) < idx.size - places + chosen.size
     return Support(idx, mask), chosen
+
+
+def _always(objective: Any, threshold: Any) -> np.ndarray:
+    """The units that are in every support: those in keep, and dense leaves."""
+    return np.flatnonzero(threshold.locked(_n_units(objective, threshold))).astype(np.int32)
 
 
 def _n_units(objective: Any, threshold: Any) -> int:
