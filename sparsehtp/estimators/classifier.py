@@ -67,8 +67,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         class_weight: None, "balanced" (equal total weight), or {label: weight}; multiplies `sample_weight`.
         cv: number of folds, shuffled and stratified (fewer, with a warning, where a class has fewer samples); any
             scikit-learn splitter; pairs (train, test); (n,) integers that number the fold of each row (-1: never held
-            out); or a list of triples (train, test, X) with the (n, p) features as that fold sees them, such as with missing values filled from its training rows. A class with a single
-            sample leaves no folds: then ebic takes over, with a warning.
+            out); or a list of triples (train, test, X) with the (n, p) features as that fold sees them, such as with
+            missing values filled from its training rows. A class with a single sample leaves no folds: then ebic takes
+            over, with a warning.
         scoring: what is compared on held-out rows: None (the mean loss), the name of a scikit-learn scorer such as
             "roc_auc", or a scorer. It is called with columns of zeros for X, since predictions are known.
         rule: how k="cv" and candidates are chosen. "strong-ridge": features are searched at every l2, their

@@ -33,7 +33,8 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
             classes; "ebic", "bic": by the criterion. See `SparsePrecision`.
         priors: (classes,) class probabilities, with sum one; None: the shares of the training weights.
         solver, standardize, keep, shrinkage, bounds: as in `SparsePrecision`.
-        cv: number of folds, shuffled and stratified; any scikit-learn splitter; pairs (train, test); or fold numbers (n,).
+        cv: number of folds, shuffled and stratified; any scikit-learn splitter; pairs (train, test); or fold
+            numbers (n,).
         random_state: seed or RandomState for shuffling folds. None: a fixed seed.
         max_iter: step limit of the final fit; None: the solver's.
 

@@ -60,9 +60,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         bounds: (lower, upper), each None, a number, (p,), or (p, t) for t responses, in original units, with
             lower <= 0 <= upper.
         cv: number of folds, shuffled (fewer, with a warning, where there are fewer samples); any scikit-learn splitter;
-            pairs (train, test); (n,) integers that number the fold of each row (-1: never held out); or a list of triples (train, test, X) with the (n, p) features as that fold sees them,
-            such as with missing values filled from its training rows. A single sample leaves no folds: then ebic takes
-            over, with a warning.
+            pairs (train, test); (n,) integers that number the fold of each row (-1: never held out); or a list of
+            triples (train, test, X) with the (n, p) features as that fold sees them, such as with missing values
+            filled from its training rows. A single sample leaves no folds: then ebic takes over, with a warning.
         scoring: what is compared on held-out rows: None (the mean loss), the name of a scikit-learn scorer such as
             "neg_mean_absolute_error", or a scorer. It is called with columns of zeros for X, since predictions are
             known.

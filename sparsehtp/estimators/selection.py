@@ -109,8 +109,8 @@ def make_folds(
     """(train, test) among the rows that count; None where an integer cv leaves fewer than two folds.
 
     A splitter, pairs (train, test) and fold numbers refer to all rows: y, `counted` and the groups, whose rows stay
-    together, must be those of before any were dropped. A boolean y of no classes says which rows have an event, of which folds get
-    equal shares.
+    together, must be those of before any were dropped. A boolean y of no classes says which rows have an event, of
+    which folds get equal shares.
     """
     n, events = len(y), y.dtype == bool and not classification
     if groups is not None:

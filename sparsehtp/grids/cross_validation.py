@@ -132,8 +132,9 @@ def cross_validate(
             `choose` solves again at the chosen (k, l2), from the row of the path.
         folds: a number of folds (shuffled by the key; stratified by the class, or by having an event, whole groups if
             there are groups), any scikit-learn splitter, an iterable of (train, test) indices or masks, or (n,)
-            integers that number the fold of each row (-1: in every training part, never held out). A list of triples (train, test, see) changes the data in each fold, by a function of the objective that gives one of
-            the same shape, for example with missing values filled from the training rows.
+            integers that number the fold of each row (-1: in every training part, never held out). A list of triples
+            (train, test, see) changes the data in each fold, by a function of the objective that gives one of the same
+            shape, for example with missing values filled from the training rows.
         groups: (n,) group label of every sample, for the splitter.
         scoring: None: the mean loss; "error": the share of wrong labels of a classification loss; or a function
             (y, eta, weights) -> float of the held-out rows, smaller is better, with their targets, linear predictors
