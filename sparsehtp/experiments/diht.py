@@ -11,6 +11,7 @@ from jaxtyping import Array
 from .._programs import program
 from .._solve import solve
 from ..duality import dual_of, relax
+from ..iteration.results import RESULTS
 from ..objectives import LinearModel
 from ..solvers import DIHT, HTP, IHT, BestSubset
 from ..thresholds import Sparsity
@@ -229,7 +230,7 @@ RIVALS = ("DIHT", "DIHT refitted", "IHT", "HTP", "BestSubset")
 
 
 @program(static_argnames=("algorithm", "k", "max_steps"))
-def _correlated_fit(X: Any, y: Any, l2: Any, algorithm: str, k: int, max_steps: int) -> tuple[Array, Array]:
+def _correlated_fit(X: Any, y: Any, l2: Any, algorithm: str, k: int, max_steps: int) -> tuple[Array, ...]:
     solver = {
         "DIHT": DIHT(),
         "DIHT refitted": DIHT(polish=True),
@@ -239,7 +240,7 @@ def _correlated_fit(X: Any, y: Any, l2: Any, algorithm: str, k: int, max_steps: 
     }[algorithm]
     steps = max_steps if algorithm.startswith("DIHT") else None
     found = solve(LinearModel(X, y, l2=l2), Sparsity(k), solver, record=None, throw=False, max_steps=steps)
-    return found.value, found.x
+    return found.value, found.x, found.result, found.num_steps
 
 
 def fig4(run: Run) -> Any:
@@ -262,8 +263,9 @@ def fig4(run: Run) -> Any:
         X = run.rng("data", n, copy).standard_normal((n, d)) @ np.linalg.cholesky(covariance).T
         y = X @ w + run["sigma"] * run.rng("noise", n, copy).standard_normal(n)
         with jax.enable_x64(True):
-            value, x = jax.device_get(_correlated_fit(X, y, lam, algorithm, k, run["max_steps"]))
-        return {"objective": float(value), "error": float(np.linalg.norm(x - w))}
+            value, x, result, steps = jax.device_get(_correlated_fit(X, y, lam, algorithm, k, run["max_steps"]))
+        error = float(np.linalg.norm(x - w))
+        return {"objective": float(value), "error": error, "result": RESULTS(result).name, "steps": int(steps)}
 
     grid, copies = list(itertools.product(run["ns"], run["l0s"])), range(run["copies"])
     cells = [{"n": n, "l0": l0, "copy": c, "algorithm": a} for (n, l0), c, a in itertools.product(grid, copies, RIVALS)]

@@ -183,7 +183,7 @@ def _section(name: str, experiment: Experiment, run: dict[str, Any]) -> list[str
         lines += ["", f"*{claim['letter']}.* {' '.join(texts)}"] if texts else []
     if run["deviations"]:
         lines += ["", "Not as in the paper:", "", *(f"- {text}" for text in run["deviations"])]
-    lines += [line for note in run["notes"] for line in ("", f"Data: {note}")]
+    lines += [line for note in run["notes"] for line in ("", f"Note: {note}")]
     return [
         *lines,
         "",

@@ -6,6 +6,7 @@ import json
 import os
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,7 +108,8 @@ class Run:
     def map(self, function: Callable[..., dict[str, Any]], cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """`cell | function(**cell)` for every cell, in order; finished ones are read back from the folder.
 
-        A cell is a dict of JSON scalars, and so is the function's result (lists are allowed there).
+        A cell is a dict of JSON scalars, and so is the function's result (lists are allowed there). Its "result", if
+        any, is the name of the `RESULTS` of the cell's fit; a note counts those that did not converge.
         """
         cells, rows = list(cells), []
         for done, cell in enumerate(cells):
@@ -121,6 +123,8 @@ class Run:
             rows.append(row)
         self.progress(len(cells), len(cells))
         self.cells += rows
+        if self.stored is None:
+            self.notes += _unconverged(rows)
         return rows
 
     def load(self, name: str) -> DataSet | None:
@@ -208,6 +212,14 @@ def taken(values: Any, num_steps: Any, result: Any) -> np.ndarray:
     last = np.clip(num_steps - 1, 0, None)[..., None]
     values = np.take_along_axis(values, np.minimum(row, last), axis=-1)
     return np.where(diverged[..., None] & (row >= last), np.nan, values)
+
+
+def _unconverged(rows: list[dict[str, Any]]) -> list[str]:
+    """How many fits of each method did not converge, and how they ended; nothing where all did."""
+    ended = Counter((row.get("algorithm", "fit"), row["result"]) for row in rows if "result" in row)
+    number = Counter(row.get("algorithm", "fit") for row in rows)
+    bad = [f"{name}: {n} of {number[name]} {how}" for (name, how), n in ended.items() if how != RESULTS.converged.name]
+    return [f"fits that did not converge: {', '.join(bad)}."] if bad else []
 
 
 def _coincide(compared: Mapping[str, Any]) -> str:

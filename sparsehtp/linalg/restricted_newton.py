@@ -51,11 +51,18 @@ class Refit(NamedTuple):
     solved: Bool[Array, ""]
 
 
-def solve_quadratic(problem: WithHessian, zero: Float[Array, "m"]) -> Refit:
-    """Minimiser of a quadratic, with one step of iterative refinement so that float32 Gram rounding does not stay."""
+def solve_quadratic(problem: WithHessian, start: Float[Array, "m"]) -> Refit:
+    """Minimiser of a quadratic, with one step of iterative refinement so that float32 Gram rounding does not stay.
+
+    Of a singular system it is the start where that is lower: what counts as singular may be a little more than that.
+    """
+    zero = jnp.zeros_like(start)
     system = masked_factor(problem.hess(zero), problem.mask)
     z = system.solve(-problem.grad(zero))
-    return Refit(z + system.solve(-problem.grad(z)), system.singular, jnp.ones((), bool))
+    z = z + system.solve(-problem.grad(z))
+    value = problem.value(z)
+    lower = system.singular & (problem.value(start) < value - tolerance("swap", z.dtype) * jnp.abs(value))
+    return Refit(jnp.where(lower, start, z), system.singular, jnp.ones((), bool))
 
 
 class _Newton(NamedTuple):
@@ -214,5 +221,5 @@ def minimise(
     """Minimise over the support: directly for an unbounded quadratic, else by `newton` with at most `max_steps`."""
     z0 = jnp.where(problem.mask, z0, 0)
     if problem.quadratic and box.whole:
-        return solve_quadratic(problem, jnp.zeros_like(z0))
+        return solve_quadratic(problem, z0)
     return newton(problem, z0, box, max_steps)

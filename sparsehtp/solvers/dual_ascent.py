@@ -105,7 +105,8 @@ class AbstractDualAscent(AbstractSolver):
         return Info(
             value=value,
             grad_norm=jnp.linalg.norm(jnp.where(live, new.grad[new.support.idx], 0)),
-            step_norm=jnp.linalg.norm(new.x - old.x),
+            # A refit on a support that stays does not move, however far the dual point does.
+            step_norm=jnp.maximum(jnp.linalg.norm(new.x - old.x), jnp.linalg.norm(new.point.x - old.point.x)),
             step_size=new.step_size,
             support_size=jnp.sum(live, dtype=jnp.int32) - objective.n_free,
             support_changed=dual.threshold.differs(old.support, new.support).astype(jnp.int32),

@@ -161,6 +161,16 @@ def test_a_check_that_could_not_have_told_is_vacuous(tmp_path, quick, holds):
     assert "vacuous" not in [claim.verdict for claim in rest]
 
 
+def test_cells_that_did_not_converge_are_named(tmp_path):
+    def fit(copy, algorithm):
+        return {"result": RESULTS(2 if algorithm == "B" and copy else 1).name}
+
+    run = Run("x", {"settings": {"seed": 0}}, tmp_path)
+    run.map(fit, [{"copy": copy, "algorithm": name} for copy in range(3) for name in "AB"])
+    run.map(lambda copy: {"number": copy}, [{"copy": 0}])
+    assert run.notes == ["fits that did not converge: B: 2 of 3 max_steps."]
+
+
 def test_histories_end_where_their_runs_end(tmp_path):
     values = np.array([[3.0, 2, 1, 0.5], [3, 2, 0, 0], [3, 9, np.inf, 0], [np.inf, 0, 0, 0]])
     results = [RESULTS.max_steps, RESULTS.converged, RESULTS.nonfinite, RESULTS.nonfinite]
