@@ -1,5 +1,6 @@
 """Several responses, one low rank: the path of `lowrank`."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ import sparsehtp as sht
 
 from ..datasets import load_file
 from ..datasets.arrays import pick
+from ..datasets.numerals import AS_IT_SAYS, Written
 from ..io import describe_device, versions
 from ..plot import plot_ranks
 from .common import check_outputs, dense_table, fitting, one_sentence, plotting
 from .files import as_csv, as_images, as_json, write_files
 from .options import LowRankOptions
 from .report import facts_table, print_facts, print_warnings
+from .tables import print_notes, written
 
 
 def run(file: Path, targets: Sequence[str], options: LowRankOptions, out: Path, save: Path | None = None) -> None:
@@ -28,7 +31,10 @@ def run(file: Path, targets: Sequence[str], options: LowRankOptions, out: Path, 
     console, errors = Console(), Console(stderr=True)
     with one_sentence(errors, ValueError, OSError, ImportError), errors.status("1/3 Loading data"):
         check_outputs(out, save)
-        X, Y = load(file, targets)
+        with warnings.catch_warnings(record=True) as notes:
+            warnings.simplefilter("always")
+            X, Y = load(file, targets, written(options.decimal, options.thousands))
+        print_notes(errors, [str(note.message).rstrip(".") for note in notes if note.category is UserWarning])
         X, Y = X.astype(options.dtype), Y.astype(options.dtype)
     with fitting(errors, ValueError, TypeError) as (timing, caught):
         estimator = sht.LowRankRegressor(
@@ -68,7 +74,7 @@ def run(file: Path, targets: Sequence[str], options: LowRankOptions, out: Path, 
     print_warnings(errors, caught, "LowRankRegressor")
 
 
-def load(file: Path, targets: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def load(file: Path, targets: Sequence[str], given: Written = AS_IT_SAYS) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Features and responses as data frames.
 
     Raises:
@@ -78,7 +84,7 @@ def load(file: Path, targets: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame
         raise ValueError("targets: name at least one response, for example --targets heart,lung.")
     if file.suffix.lower() == ".npz" and len(targets) == 1:
         return _load_arrays(file, targets[0])
-    data = load_file(file, targets[0])
+    data = load_file(file, targets[0], **given._asdict())
     table = pd.DataFrame(data.X, columns=data.feature_names)
     missing = [name for name in targets[1:] if name not in table.columns]
     if missing:

@@ -11,6 +11,7 @@ import typer
 from .options import (
     LOSS,
     CriterionName,
+    DecimalName,
     GraphOptions,
     GraphSolverName,
     LossName,
@@ -23,6 +24,7 @@ from .options import (
     RuleName,
     SolverName,
     TableOptions,
+    ThousandsName,
 )
 
 app = typer.Typer(
@@ -47,6 +49,14 @@ Missing = Annotated[
 ]
 Dummies = Annotated[
     bool, typer.Option("--dummies", help="Text columns become columns of 0 and 1 that are chosen together.")
+]
+Decimal = Annotated[
+    DecimalName | None,
+    typer.Option(help="Decimal sign of the table's numbers.", show_default="as most cells"),
+]
+Thousands = Annotated[
+    ThousandsName | None,
+    typer.Option(help="Sign between groups of three digits.", show_default="where all of a column fits"),
 ]
 Id = Annotated[str | None, typer.Option("--id", help="Column that names the rows, no feature.", metavar="COL")]
 Time = Annotated[
@@ -201,6 +211,8 @@ NOT_STREAMED = (
     "missing",
     "dummies",
     "id",
+    "decimal",
+    "thousands",
     "offset",
     "exposure",
     "solver",
@@ -252,6 +264,8 @@ def fit(
     missing: Missing = None,
     dummies: Dummies = False,
     id: Id = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
     offset: Annotated[
         str | None,
         typer.Option(help="Column with a known part of the linear predictor, no feature.", metavar="COL"),
@@ -328,7 +342,7 @@ def fit(
         from .fit import run
         from .tables import load
 
-        table = TableOptions(tuple(drop or ()), missing, dummies, id, offset, exposure, event)
+        table = TableOptions(tuple(drop or ()), missing, dummies, id, offset, exposure, event, decimal, thousands)
         command = _command(context) if report else None
         run(
             lambda: load(file, target if time is None else time, table, problem),
@@ -383,10 +397,12 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="CSV file for the predictions; the standard output by default.")
     ] = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
 ) -> None:
     from .predict import run
 
-    run(model, file, out)
+    run(model, file, out, decimal, thousands)
 
 
 @app.command(help=PATH_HELP)
@@ -402,6 +418,8 @@ def path(
     missing: Missing = None,
     dummies: Dummies = False,
     id: Id = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
     k_max: Annotated[
         int | None, typer.Option(help="Largest number of features; at most 20 and half the rows by default.", min=0)
     ] = PATH.k_max,
@@ -443,7 +461,7 @@ def path(
     from .path import run
     from .tables import load
 
-    table = TableOptions(tuple(drop or ()), missing, dummies, id, event=event)
+    table = TableOptions(tuple(drop or ()), missing, dummies, id, event=event, decimal=decimal, thousands=thousands)
     command = _command(context) if report else None
     named_target = target if time is None else time
     run(lambda: load(file, named_target, table, problem), options, out, file.name, checkpoint, command)
@@ -484,6 +502,8 @@ def lowrank(
     targets: Annotated[
         str, typer.Option(help="Columns (CSV) or the array (NPZ) to predict, joined by commas.", show_default=False)
     ],
+    decimal: Decimal = None,
+    thousands: Thousands = None,
     rank: Annotated[
         str, typer.Option(help="Rank, cv (cross-validation), aic or bic.", metavar="NUMBER|cv|aic|bic")
     ] = LOW_RANK.rank,
@@ -504,7 +524,7 @@ def lowrank(
         Path, typer.Option(help="Folder for model.json, coefficients.csv, and plots as PNG and SVG.")
     ] = Path("sparsehtp_output"),
 ) -> None:
-    options = LowRankOptions(rank, l2, cv, one_se, standardize, intercept, seed, dtype)
+    options = LowRankOptions(rank, l2, cv, one_se, standardize, intercept, seed, dtype, decimal, thousands)
     from .lowrank import run
 
     run(file, [name.strip() for name in targets.split(",") if name.strip()], options, out, save)
@@ -515,6 +535,8 @@ def lowrank(
 def precision(
     file: Annotated[Path, typer.Argument(help=".csv, .npz (array X), or LIBSVM; one column per variable")],
     drop: Annotated[str | None, typer.Option(help="Column to leave out, for example dates or labels.")] = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
     k: Annotated[
         str, typer.Option(help="Number of edges, cv (cross-validation), or ebic, bic.", metavar="NUMBER|cv|ebic|bic")
     ] = GRAPH.k,
@@ -543,7 +565,7 @@ def precision(
     from .precision import load_table, run, split_pairs
 
     options = GraphOptions(k, solver, standardize, shrinkage, cv, stability, seed, dtype)
-    run(lambda: load_table(file, drop), lambda: split_pairs(keep), options, out, file.name, save)
+    run(lambda: load_table(file, drop, decimal, thousands), lambda: split_pairs(keep), options, out, file.name, save)
 
 
 @app.command()

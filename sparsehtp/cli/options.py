@@ -21,6 +21,8 @@ CriterionName = Literal["ebic", "bic", "aic", "sic", "gic"]
 GraphSolverName = Literal["auto", "htp", "iht", "grasp", "forward", "foba"]
 RuleName = Literal["strong-ridge", "one-se", "best"]
 MissingName = Literal["drop-rows", "drop-columns", "mean", "median"]
+DecimalName = Literal["point", "comma"]
+ThousandsName = Literal["point", "comma", "space", "apostrophe"]
 Precision = Literal["float64", "float32"]
 LOSS: LossName = "squared"
 
@@ -48,7 +50,8 @@ class TableOptions:
     """What is made of the columns of a table; missing None: missing values are an error.
 
     offset is a column of known parts of the linear predictor, exposure one of which the logarithm is. With the column
-    `event` the target is the time until the event, or until the row was last seen.
+    `event` the target is the time until the event, or until the row was last seen. The signs in numbers are found out
+    where they are None.
     """
 
     drop: tuple[str, ...] = ()
@@ -58,6 +61,8 @@ class TableOptions:
     offset: str | None = None
     exposure: str | None = None
     event: str | None = None
+    decimal: DecimalName | None = None
+    thousands: ThousandsName | None = None
 
 
 @dataclass(frozen=True)
@@ -119,3 +124,5 @@ class LowRankOptions:
     intercept: bool = True
     seed: int = 0
     dtype: Precision = "float64"
+    decimal: DecimalName | None = None
+    thousands: ThousandsName | None = None

@@ -24,29 +24,34 @@ from ..plot import as_graph, plot_graph, plot_precision
 from ..thresholds import OffDiagonal, pair_index
 from .common import Stopwatch, check_outputs, dense_table, one_sentence, plotting, progress_bar
 from .files import Writer, as_csv, as_images, as_json, write_files
-from .options import GraphOptions
+from .options import DecimalName, GraphOptions, ThousandsName
 from .report import MAX_ROWS, facts_table, print_facts, print_warnings
+from .tables import print_notes, written
 
 STABLE = 0.75  # selection probability from which an edge is called stable
 
 
-def load_table(path: Path, drop: str | None) -> pd.DataFrame:
-    """The columns of a file, but for one that is left out.
+def load_table(
+    path: Path, drop: str | None, decimal: DecimalName | None = None, thousands: ThousandsName | None = None
+) -> tuple[pd.DataFrame, Sequence[str]]:
+    """The columns of a file, but for one that is left out, and how they were read.
 
     Raises:
         ValueError, FileNotFoundError: as `load_file`; for a column that is to be left out and does not exist.
     """
     if path.suffix.lower() == ".npz" and path.is_file():
-        return _load_npz(path, drop)
+        return _load_npz(path, drop), []
     check_file(path)
     if format_of(path) not in TABLES:
         data = load_file(path, drop)
-        return pd.DataFrame(data.X, columns=data.feature_names)
-    frame = read_table(path, [] if drop is None else [drop], MAX_BYTES).frame
+        return pd.DataFrame(data.X, columns=data.feature_names), []
+    left_out = [] if drop is None else [drop]
+    table = read_table(path, [], MAX_BYTES, written(decimal, thousands), as_is=left_out)
     if drop is not None:
-        check_target(path, list(frame.columns), drop, option="drop")
+        check_target(path, list(table.frame.columns), drop, option="drop")
+    table.check(path, table.unclear)
     try:
-        return sht.TablePreprocessor(drop=[] if drop is None else [drop]).fit_transform(frame)
+        return sht.TablePreprocessor(drop=left_out).fit_transform(table.frame), table.notes
     except ValueError as error:
         raise ValueError(f"path: {path.name}{str(error).removeprefix('X')}") from error
 
@@ -74,7 +79,7 @@ def split_pairs(keep: Sequence[str] | None) -> list[list[str]] | None:
 
 
 def run(
-    load: Callable[[], pd.DataFrame],
+    load: Callable[[], tuple[pd.DataFrame, Sequence[str]]],
     load_keep: Callable[[], list[list[str]] | None],
     options: GraphOptions,
     out: Path,
@@ -90,7 +95,9 @@ def run(
         if options.stability % 2:
             raise ValueError(f"stability: subsamples come as pairs, so it must be even, got {options.stability}.")
         keep = load_keep()
-        X = load().astype(options.dtype)
+        X, notes = load()
+        print_notes(errors, notes)
+        X = X.astype(options.dtype)
         if X.columns.has_duplicates:
             raise ValueError(f"path: {source} has two columns of one name; rename one of them.")
     with one_sentence(errors, *wrong), Stopwatch() as timing, warnings.catch_warnings(record=True) as caught:

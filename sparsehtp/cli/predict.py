@@ -1,6 +1,7 @@
 """New rows: the path of `predict`."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,21 @@ from sklearn.pipeline import Pipeline
 import sparsehtp as sht
 
 from ..datasets.files import MAX_BYTES, TABLES, check_file, format_of
+from ..datasets.numerals import AS_IT_SAYS, Written
 from ..datasets.tables import read_table
 from ..io import check_output, write_whole
 from .common import one_sentence
+from .options import DecimalName, ThousandsName
+from .tables import print_notes, written
 
 
-def run(model: Path, file: Path, out: Path | None) -> None:
+def run(
+    model: Path,
+    file: Path,
+    out: Path | None,
+    decimal: DecimalName | None = None,
+    thousands: ThousandsName | None = None,
+) -> None:
     """Predict the rows of a table and write them; exits with 2 for bad input."""
     errors = Console(stderr=True)
     with one_sentence(errors, ValueError, OSError, ImportError):
@@ -25,7 +35,8 @@ def run(model: Path, file: Path, out: Path | None) -> None:
             if out.is_dir():
                 raise OSError(f"out: {out} is a folder; name a file, for example {out / 'predictions.csv'}.")
             check_output(out.absolute().parent)
-        predictions = predict(_loaded(model), file)
+        predictions, notes = predict(_loaded(model), file, written(decimal, thousands))
+        print_notes(errors, notes)
         text = predictions.to_csv(index=False, lineterminator="\n")
         if out is None:
             sys.stdout.write(text)
@@ -46,8 +57,10 @@ def _loaded(path: Path) -> Pipeline:
     return model
 
 
-def predict(model: Pipeline, file: Path) -> pd.DataFrame:
+def predict(model: Pipeline, file: Path, given: Written = AS_IT_SAYS) -> tuple[pd.DataFrame, Sequence[str]]:
     """The id, if there is one, and the prediction of every row; of classes their probabilities, of two the second's.
+
+    Numbers are written as given, else as they say themselves, else as those of the fit; notes say how they were read.
 
     Raises:
         ValueError: for a file that is no table, or lacks a column of the fit or holds another kind of cells in it.
@@ -57,7 +70,10 @@ def predict(model: Pipeline, file: Path) -> pd.DataFrame:
         raise ValueError(f"path: {file.name} is no table; give a .csv, .xlsx or .parquet file.")
     table, estimator = model[0], model[-1]
     id = getattr(table, "id", None)
-    frame = read_table(file, [name for name in (*table.texts_, id) if name is not None], MAX_BYTES).frame
+    learned = Written(table.decimal, table.thousands)
+    read = read_table(file, table.texts_, MAX_BYTES, given, learned, as_is=[] if id is None else [id])
+    read.check(file, table.group_names_)
+    frame = read.frame
     frame.columns = [str(name) for name in frame.columns]
     frame = frame.loc[:, [name in {*table.group_names_, id} for name in frame.columns]]
     if not len(frame):
@@ -74,7 +90,7 @@ def predict(model: Pipeline, file: Path) -> pd.DataFrame:
         names, shares = _plain(levels), estimator.predict_proba(X)[:, places]
         told = range(1, 2) if names.size == 2 else range(names.size)
         columns |= {f"probability of {names[i]}": shares[:, i] for i in told}
-    return pd.DataFrame(columns)
+    return pd.DataFrame(columns), read.notes
 
 
 def _plain(values: np.ndarray) -> np.ndarray:

@@ -15,11 +15,12 @@ from sklearn.pipeline import Pipeline
 
 from ..datasets import Data, load_file
 from ..datasets.files import MAX_BYTES, TABLES, check_file, format_of
-from ..datasets.tables import check_target, read_table
+from ..datasets.numerals import SIGNS, Written, check_written, shown_cells, shown_names
+from ..datasets.tables import Table, check_target, read_table
 from ..estimators import TablePreprocessor
-from ..estimators.tables import FILLS, as_numbers, bad_cells, kind_of, kinds_of, shown_cells, shown_names, shown_rows
+from ..estimators.tables import FILLS, as_numbers, bad_cells, kind_of, kinds_of, shown_rows
 from .common import loss_of
-from .options import Problem, TableOptions
+from .options import DecimalName, Problem, TableOptions, ThousandsName
 from .report import print_warning
 
 ASIDE = ("id", "offset", "exposure", "event")  # options that name a column that is no feature
@@ -84,14 +85,15 @@ def load(path: Path, target: str | None, options: TableOptions, problem: Problem
     if format_of(path) not in TABLES:
         if options != TableOptions():
             raise ValueError(
-                f"path: {path.name} is no table, so that --drop, --id, --missing, --dummies, --offset, --exposure and "
-                "--event do not apply."
+                f"path: {path.name} is no table, so that --drop, --id, --missing, --dummies, --decimal, --thousands, "
+                "--offset, --exposure and --event do not apply."
             )
         return load_file(path, target)
-    apart = [name for name in (target, options.id, options.event, *options.drop) if name is not None]
-    frame, notes = read_table(path, apart, MAX_BYTES)
-    frame.columns = [str(name) for name in frame.columns]
-    names = list(frame.columns)
+    apart = [name for name in (target, options.event) if name is not None]
+    as_is = [name for name in (options.id, *options.drop) if name is not None]
+    table = read_table(path, apart, MAX_BYTES, written(options.decimal, options.thousands), as_is=as_is)
+    table.frame.columns = [str(name) for name in table.frame.columns]
+    names = list(table.frame.columns)
     check_target(path, names, target)
     if options.offset is not None and options.exposure is not None:
         raise ValueError("exposure: cannot be combined with offset; leave one of them out.")
@@ -99,14 +101,17 @@ def load(path: Path, target: str | None, options: TableOptions, problem: Problem
         for name in wanted:
             if name is not None:
                 check_target(path, names, name, option=option)
-    return check(frame, str(target), options, problem, path.name, notes)
+    return check(table, str(target), options, problem, path.name)
 
 
-def check(
-    frame: pd.DataFrame, target: str, options: TableOptions, problem: Problem, source: str, notes: Sequence[str] = ()
-) -> TableData:
+def written(decimal: DecimalName | None, thousands: ThousandsName | None) -> Written:
+    """How numbers are written, by the options."""
+    return check_written(*(None if name is None else SIGNS[name] for name in (decimal, thousands)))
+
+
+def check(table: Table, target: str, options: TableOptions, problem: Problem, source: str) -> TableData:
     """The table without what the options leave out, or all of its problems at once."""
-    notes, errors = list(notes), []
+    frame, notes, errors = table.frame, list(table.notes), list(table.unclear.items())
     twice = [name for name, times in Counter(frame.columns).items() if times > 1]
     for name in twice:
         places = ", ".join(str(j + 1) for j, each in enumerate(frame.columns) if each == name)
@@ -132,19 +137,21 @@ def check(
         empty = [name for name in features.columns if kinds[name] == "number" and features[name].isna().any()]
         if empty:
             notes.append(f"missing values of {shown_names(empty)} filled with the {options.missing} of the rows fitted")
-    errors += _of_rows(frame, target, features) + _of_offset(frame, target, options)
+    found = _of_rows(frame, target, features) + _of_offset(frame, target, options)
+    errors += [(name, text) for name, text in found if name not in table.unclear]
     events = None if options.event is None else _events(frame[options.event], errors)
     if events is not None and kind_of(frame[target]) != "number":
         errors.append((target, f"the time is a number, but {str(frame[target].iloc[0])!r} is none: convert the column"))
     values, plain = _numbers_of(features, kinds)
     odd = ~(plain & np.isfinite(values).all(axis=0))
+    odd &= ~features.columns.isin(table.unclear)
     errors += _listed([(name, _of_cells(features[name], kinds[name], options)) for name in features.columns[odd]])
     if errors:
         raise Problems(source, errors)
     y = frame[target]
     y = y.to_numpy(np.float64) if kind_of(y) == "number" else y.astype(str).to_numpy(str)
     missing = options.missing.replace("-", "_") if options.missing in FILLS else "error"
-    preprocessor = TablePreprocessor(missing, dummies=options.dummies, id=options.id)
+    preprocessor = TablePreprocessor(missing, dummies=options.dummies, id=options.id, **table.written._asdict())
     classes = events is None and (problem.loss == "ordinal" or loss_of(problem).classification)
     doubts = _listed(_doubts(features, kinds, values, y, classes))
     named = features if options.id is None else features.assign(**{options.id: frame[options.id]})
@@ -158,10 +165,15 @@ def check(
 def show(errors: Console, data: Any) -> None:
     """The notes and doubts about a table, before it is fitted."""
     if isinstance(data, TableData):
-        if data.notes:
-            errors.print(f"[dim]Note:[/] {escape('; '.join(data.notes))}.", soft_wrap=True)
+        print_notes(errors, data.notes)
         for name, text in data.doubts:
             print_warning(errors, f"{name!r}: {text}{'' if text.endswith('?') else '.'}")
+
+
+def print_notes(errors: Console, notes: Sequence[str]) -> None:
+    """How a table was read, in a line; nothing where it is as usual."""
+    if notes:
+        errors.print(f"[dim]Note:[/] {escape('; '.join(notes))}.", soft_wrap=True)
 
 
 def _events(column: pd.Series, errors: list[tuple[str, str]]) -> np.ndarray | None:
@@ -239,12 +251,7 @@ def _of_cells(column: pd.Series, kind: str, options: TableOptions) -> str | None
     parts = []
     if kind == "text":
         levels = column.nunique()
-        if 2 * column.astype(str).str.fullmatch(r"\s*[+-]?\d+[.,]\d+\s*").sum() >= count:
-            cell = str(column.dropna().iloc[0])
-            parts.append(
-                f"numbers such as {cell!r}, with another decimal sign than the other columns: write them alike"
-            )
-        elif not options.dummies:
+        if not options.dummies:
             advice = f"or --id {quoted}" if levels == count else "or --dummies to make columns of its levels"
             parts.append(f"text, such as {str(column.dropna().iloc[0])[:20]!r}: --drop {quoted}, {advice}")
         elif levels > max(10, count // 2):

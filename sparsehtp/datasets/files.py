@@ -13,10 +13,17 @@ from scipy import sparse
 from .arrays import load_npz
 from .data import Data, nonfinite
 from .libsvm import LIBSVM_SUFFIXES, load_libsvm
-from .tables import load_csv, load_excel, load_parquet
+from .numerals import check_written
+from .tables import load_table
 
 COMPRESSED = (".gz", ".bz2")
-LOADERS = {"csv": load_csv, "excel": load_excel, "libsvm": load_libsvm, "npz": load_npz, "parquet": load_parquet}
+LOADERS: dict[str, Any] = {
+    "csv": load_table,
+    "excel": load_table,
+    "libsvm": load_libsvm,
+    "npz": load_npz,
+    "parquet": load_table,
+}
 SUFFIXES = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".xlsx": "excel", ".xlsm": "excel", ".npz": "npz"}
 TABLES = ("csv", "excel", "parquet")  # what pandas reads
 MAX_BYTES = 2**33
@@ -29,6 +36,8 @@ def load_file(
     *,
     format: str | None = None,
     zero_based: bool | None = None,
+    decimal: str | None = None,
+    thousands: str | None = None,
     dtype: Any = np.float64,
     max_bytes: int = MAX_BYTES,
 ) -> Data:
@@ -36,14 +45,16 @@ def load_file(
 
     Args:
         path: .csv or .tsv (also .gz, .bz2, .zst after it): a header line, then rows, with a comma, semicolon, tab or
-            bar between the cells, a decimal point (or, without commas between cells, comma), in UTF-8, UTF-16, cp1252
-            or Latin-1; .parquet; .xlsx (the first sheet); .npz; or LIBSVM (.libsvm, .svm, .svmlight, .txt, .binary,
-            .t, .scale, and any other name that ends in .gz or .bz2 after it). An NPZ file holds arrays X and y and
-            optionally feature_names, or in place of X the arrays data, indices, indptr and shape of a CSR matrix.
+            bar between the cells, in UTF-8, UTF-16, cp1252 or Latin-1; .parquet; .xlsx (the first sheet); .npz; or
+            LIBSVM (.libsvm, .svm, .svmlight, .txt, .binary, .t, .scale, and any other name that ends in .gz or .bz2
+            after it). An NPZ file holds arrays X and y and optionally feature_names, or in place of X the arrays data,
+            indices, indptr and shape of a CSR matrix.
         target: name of the target's column (tables, needed) or array (NPZ, default y); not for LIBSVM.
         n_features: number of features, for LIBSVM files whose last features never occur; checked elsewhere.
         format: "csv", "excel", "libsvm", "npz" or "parquet", whatever the name says. None: by the name.
         zero_based: whether LIBSVM indices count from zero. None: from zero if index 0 occurs, else from one.
+        decimal, thousands: "." or "," before the decimals of a table's numbers, and ".", ",", " " or "'" between
+            groups of three digits; None: as the cells say together. A warning tells what separates thousands.
         dtype: of the features, float32 or float64.
         max_bytes: limit for what the loaded arrays, and any decompressed file, may take.
 
@@ -53,13 +64,15 @@ def load_file(
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: for an unknown extension, a wrong target, or a malformed, empty, damaged, non-numeric or too large
-            file.
+            file, and for numbers that could be others, such as 12.345 where nothing says what the point is.
         ImportError: without the package that reads the file: pandas, pyarrow, openpyxl or zstandard.
     """
     path = Path(path)
     check_file(path)
     load = LOADERS[format_of(path, format)]
-    options = {"zero_based": zero_based} if load is load_libsvm else {}
+    written = check_written(decimal, thousands)
+    own: dict[Any, dict[str, Any]] = {load_libsvm: {"zero_based": zero_based}, load_table: {"given": written}}
+    options = own.get(load, {})
     data = load(path, target, n_features, np.dtype(dtype), max_bytes, **options)
     rows, p = data.X.shape
     if rows == 0 or p == 0:

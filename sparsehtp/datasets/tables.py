@@ -11,8 +11,9 @@ import warnings
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -20,12 +21,15 @@ import numpy as np
 from ..io.npz import too_large
 from .data import Data, nonfinite
 from .libsvm import _NUMBER
+from .numerals import AS_IT_SAYS, Written, read_numerals
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")  # tried in this order; the last one reads any bytes
 MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+POINT = re.compile(
+    r"\s*[+-]?(?:0?\.\d+|\d+\.(?:\d{1,2}|\d{4,})|\d{4,}\.\d+)\s*"
+)  # a decimal one, whatever else there is
 FIRST_LINES = 20  # which the separator is learned from
-SAMPLE = 1000  # rows that the decimal sign is learned from
 BLOCK = 2**20  # bytes
 ZSTD_BLOCK = 2**10  # packed bytes, of which each four may become 2**17
 
@@ -37,10 +41,20 @@ class Table(NamedTuple):
         frame: a pandas data frame, whose index numbers the rows as an editor or a spreadsheet shows them, and whose
             column names are those of the file, even where one occurs twice.
         notes: how the file was read, where that is not plain UTF-8 text with commas.
+        written: how its numbers are written, as far as it shows.
+        unclear: pairs (name, sentence) of columns whose numbers could be others.
     """
 
     frame: Any
     notes: Sequence[str]
+    written: Written = AS_IT_SAYS
+    unclear: Mapping[str, str] = MappingProxyType({})
+
+    def check(self, path: Path, names: Collection[str]) -> None:
+        """ValueError where the numbers of one of these columns could be others."""
+        for name in names:
+            if name in self.unclear:
+                raise ValueError(f"path: the column {name!r} of {path.name}: {self.unclear[name]}.")
 
 
 class _Text(NamedTuple):
@@ -49,7 +63,8 @@ class _Text(NamedTuple):
     Attributes:
         open: opens its bytes, unpacked.
         direct: the file itself is such bytes.
-        separator, decimal, encoding: how it is written.
+        separator, encoding: how it is written.
+        points, dotted: whether a cell shows a decimal point, and whether any has a point.
         header: the column names.
         first: lines that the header takes.
         lines: the line number on which each row ends.
@@ -58,7 +73,8 @@ class _Text(NamedTuple):
     open: Callable[[], BinaryIO]
     direct: bool
     separator: str
-    decimal: str
+    points: bool
+    dotted: bool
     encoding: str
     header: list[str]
     first: int
@@ -69,18 +85,28 @@ class _Text(NamedTuple):
         plain = self.encoding == "utf-8-sig"
         return [
             *([] if self.separator == "," else [f"separator {SEPARATORS[self.separator]}"]),
-            *([] if self.decimal == "." else ["decimal comma"]),
             *([] if plain else [f"encoding {self.encoding}"]),
         ]
 
 
-def read_table(path: Path, apart: Sequence[str], max_bytes: int) -> Table:
+def read_table(
+    path: Path,
+    apart: Sequence[str],
+    max_bytes: int,
+    given: Written = AS_IT_SAYS,
+    learned: Written = AS_IT_SAYS,
+    dtype: Any = float,
+    as_is: Sequence[str] = (),
+) -> Table:
     """Read a table.
 
     Args:
         path: the file, of a kind in `LOADERS` of `files.py`.
         apart: columns that may hold other things than numbers; knowing them makes wide tables quick to read.
         max_bytes: limit for what the table, and the decompressed file, may take.
+        given, learned: how its numbers are written, for certain, and if they do not say otherwise.
+        dtype: of the columns not apart, where all are numbers.
+        as_is: columns whose numbers are names.
 
     Raises:
         ValueError: if it is malformed, damaged or too large.
@@ -88,78 +114,98 @@ def read_table(path: Path, apart: Sequence[str], max_bytes: int) -> Table:
     """
     suffix = path.suffix.lower()
     if suffix == ".parquet":
-        frame = _read_parquet(path, max_bytes)
-        frame.index = np.arange(1, len(frame) + 1)
-        return Table(frame, [])
-    if suffix in (".xlsx", ".xlsm"):
-        return _read_excel(path, max_bytes)
-    text, X, frame = _read_text(path, apart, np.dtype(float), max_bytes)
-    if X is not None:
-        import pandas as pd
-
-        numbers = pd.DataFrame(X, columns=[name for name in text.header if name not in apart], index=frame.index)
-        frame = pd.concat([numbers, frame], axis=1)[text.header]
-    return Table(frame, text.notes)
+        table = Table(_read_parquet(path, max_bytes), [])
+        table.frame.index = np.arange(1, len(table.frame) + 1)
+    elif suffix in (".xlsx", ".xlsm"):
+        table = _read_excel(path, max_bytes)
+    else:
+        return _read_text(path, [*apart, *as_is], max_bytes, given, learned, dtype, as_is)
+    return _with_numbers(table, {}, as_is, given, learned)
 
 
-def load_csv(path: Path, target: str | None, n_features: int | None, dtype: np.dtype, max_bytes: int) -> Data:
-    """A file of separated values; arguments as in `load_file`."""
-    text, X, frame = _read_text(path, () if target is None else (target,), dtype, max_bytes)
-    check_target(path, text.header, target, "CSV")
-    if X is None or target is None:
-        return _from_table(path, frame, target, "CSV", dtype)
-    return Data(X, _target(path, frame[target]), [name for name in text.header if name != target], target)
-
-
-def load_parquet(path: Path, target: str | None, n_features: int | None, dtype: np.dtype, max_bytes: int) -> Data:
-    """A Parquet file; arguments as in `load_file`."""
-    return _from_table(path, _read_parquet(path, max_bytes), target, "Parquet", dtype)
-
-
-def load_excel(path: Path, target: str | None, n_features: int | None, dtype: np.dtype, max_bytes: int) -> Data:
-    """The first sheet of an Excel file; arguments as in `load_file`."""
-    return _from_table(path, _read_excel(path, max_bytes).frame, target, "Excel", dtype)
+def _with_numbers(
+    table: Table, raw: Mapping[int, Any], as_is: Sequence[str], given: Written, learned: Written, **hints: Any
+) -> Table:
+    """A table with the numbers that stand in cells of text; raw: columns of numbers as texts, by their places."""
+    frame, names = table.frame, list(table.frame.columns)
+    texts = {j: frame.iloc[:, j] for j, dtype in enumerate(frame.dtypes) if dtype.kind == "O"} | dict(raw)
+    read = read_numerals({j: c for j, c in texts.items() if names[j] not in as_is}, given, learned, **hints)
+    if read.columns:
+        series = [read.columns.get(j, frame.iloc[:, j]) for j in range(len(names))]
+        frame = type(frame)(dict(enumerate(series)), index=frame.index)
+        frame.columns = names
+    return Table(frame, [*table.notes, *read.notes], read.written, read.unclear)
 
 
 # --- separated values ------------------------------------------------------------------------------------------------
 def _read_text(
-    path: Path, apart: Sequence[str], dtype: np.dtype, max_bytes: int
-) -> tuple[_Text, np.ndarray | None, Any]:
-    """What the file is; and either None and the whole frame, or the numbers and the frame of the columns apart."""
+    path: Path,
+    apart: Sequence[str],
+    max_bytes: int,
+    given: Written,
+    learned: Written,
+    dtype: np.dtype,
+    as_is: Sequence[str],
+) -> Table:
+    """A file of separated values; columns that are not apart are read many times faster where all are numbers."""
     try:
         import pandas as pd
     except ImportError as error:
         raise ImportError("path: reading CSV files needs pandas; run `pip install sparsehtp[cli]`.") from error
 
     try:
-        text = _look(path, max_bytes)
+        text = _look(path, max_bytes, apart)
     except csv.Error as error:
         raise ValueError(f"path: {path.name} is not well-formed CSV ({error}); export it again.") from error
-    X = _numbers(path, text, apart, dtype)
-    columns = None if X is None else [j for j, name in enumerate(text.header) if name in apart]
-    names = text.header if columns is None else [text.header[j] for j in columns]
-    if columns == []:
-        return text, X, pd.DataFrame(index=text.lines)
-    with text.open() as file:
-        try:
-            frame = pd.read_csv(
-                file,
-                sep=text.separator,
-                decimal=text.decimal,
-                encoding=text.encoding,
-                skipinitialspace=text.separator != "\t",
-                usecols=columns,
-                index_col=False,
-                low_memory=False,
-            )
-        except (ValueError, pd.errors.ParserError) as error:
-            raise ValueError(f"path: {path.name} is not well-formed CSV ({error}); export it again.") from error
-    frame.columns = [name or renamed for name, renamed in zip(names, frame.columns, strict=True)]  # as in the file
-    frame.index = text.lines if len(text.lines) == len(frame) else np.arange(len(frame)) + text.first + 1
-    return text, X, frame
+
+    def read(columns: list[int] | None, **kind: Any) -> Any:
+        if columns == []:
+            return pd.DataFrame(index=text.lines)
+        with text.open() as file:
+            try:
+                frame = pd.read_csv(
+                    file,
+                    sep=text.separator,
+                    encoding=text.encoding,
+                    skipinitialspace=text.separator != "\t",
+                    usecols=columns,
+                    index_col=False,
+                    low_memory=False,
+                    **kind,
+                )
+            except (ValueError, pd.errors.ParserError) as error:
+                raise ValueError(f"path: {path.name} is not well-formed CSV ({error}); export it again.") from error
+        names = text.header if columns is None else [text.header[j] for j in columns]
+        frame.columns = [name or renamed for name, renamed in zip(names, frame.columns, strict=True)]  # as in the file
+        frame.index = text.lines if len(text.lines) == len(frame) else np.arange(len(frame)) + text.first + 1
+        return frame
+
+    plain = given.decimal in (None, ".") and given.thousands != "." and text.points
+    X = _numbers(path, text, apart, dtype) if plain or not text.dotted else None
+    if X is not None:
+        frame = read([j for j, name in enumerate(text.header) if name in apart])
+        numbers = pd.DataFrame(X, columns=[name for name in text.header if name not in apart], index=frame.index)
+        frame = pd.concat([numbers, frame], axis=1)[text.header]
+    else:
+        frame = read(None)
+    # What pandas takes for decimals may be thousands, unless points are surely decimal and no text has a comma.
+    decimals = [
+        j for j, dtype in enumerate(frame.dtypes) if dtype.kind == "f" and (X is None or text.header[j] in apart)
+    ]
+    commas = any(
+        frame.iloc[:, j].str.contains(r"\d,\d", na=False).any()
+        for j, dtype in enumerate(frame.dtypes)
+        if dtype.kind == "O"
+    )
+    raw = {}
+    if decimals and text.dotted and (commas or not plain):
+        cells = read(decimals, dtype=str)
+        raw = {j: cells.iloc[:, i] for i, j in enumerate(decimals)}
+    hints = {"separator": text.separator, "points": text.points and not raw and (X is not None or bool(decimals))}
+    return _with_numbers(Table(frame, text.notes), raw, as_is, given, learned, **hints)
 
 
-def _look(path: Path, max_bytes: int) -> _Text:
+def _look(path: Path, max_bytes: int, apart: Sequence[str]) -> _Text:
     """How a file of separated values is written.
 
     ValueError where its header is missing, or for a ragged line, which pandas would pad with NaN or cut.
@@ -176,7 +222,9 @@ def _look(path: Path, max_bytes: int) -> _Text:
         header = next((row for row in reader if row), [])
         if all(re.fullmatch(_NUMBER, name.strip()) for name in header):
             raise ValueError(f"path: {path.name} starts with numbers; add a header line with the column names.")
-        first, sample, lines = reader.line_num, [], []
+        first, lines = reader.line_num, []
+        points = dotted = False
+        judges = [name not in apart for name in header]
         for row in reader:
             if row and len(row) != len(header):
                 raise ValueError(
@@ -185,10 +233,11 @@ def _look(path: Path, max_bytes: int) -> _Text:
                 )
             if row:
                 lines.append(reader.line_num)
-                if len(lines) <= SAMPLE and separator != ",":
-                    sample.append(row)
-    decimal = _decimal(sample)
-    return _Text(source, direct, separator, decimal, encoding, header, first, np.array(lines, int))
+                if not points:
+                    with_points = [cell for cell, judge in zip(row, judges, strict=True) if "." in cell and judge]
+                    dotted = dotted or bool(with_points) or any("." in cell for cell in row)
+                    points = any(map(POINT.fullmatch, with_points))
+    return _Text(source, direct, separator, points, dotted, encoding, header, first, np.array(lines, int))
 
 
 def _source(path: Path, max_bytes: int) -> tuple[bool, Callable[[], BinaryIO]]:
@@ -278,18 +327,11 @@ def _separator(head: list[str], first: str) -> str:
     return max(SEPARATORS, key=fields)
 
 
-def _decimal(rows: list[list[str]]) -> str:
-    """A comma where more cells are numbers with a decimal comma than with a point."""
-    number = re.compile(r"\s*[+-]?\d*([.,])\d+\s*")
-    signs = Counter(found[1] for row in rows for cell in row if (found := number.fullmatch(cell)))
-    return "," if signs[","] > signs["."] else "."
-
-
 def _numbers(path: Path, text: _Text, apart: Sequence[str], dtype: np.dtype) -> np.ndarray | None:
     """All columns but those apart, many times faster than by pandas where there are thousands; None if not numbers."""
     header = text.header
     columns = [j for j, name in enumerate(header) if name not in apart]
-    if len(set(header)) < len(header) or "" in header or not columns or text.decimal != "." or not text.direct:
+    if len(set(header)) < len(header) or "" in header or not columns or not text.direct:
         return None
     if any(name not in header for name in apart):
         return None
@@ -368,19 +410,25 @@ def _read_excel(path: Path, max_bytes: int) -> Table:
 
 
 # --- features and a target -------------------------------------------------------------------------------------------
-def _from_table(path: Path, table: Any, target: str | None, kind: str, dtype: np.dtype) -> Data:
+def load_table(
+    path: Path, target: str | None, n_features: int | None, dtype: np.dtype, max_bytes: int, given: Written = AS_IT_SAYS
+) -> Data:
+    """A table of numbers and a target; arguments as in `load_file`."""
+    kind = {".parquet": "Parquet", ".xlsx": "Excel", ".xlsm": "Excel"}.get(path.suffix.lower(), "CSV")
+    table = read_table(path, () if target is None else (target,), max_bytes, given, dtype=dtype)
     import pandas as pd
 
-    names = [str(name) for name in table.columns]
+    frame, names = table.frame, [str(name) for name in table.frame.columns]
     check_target(path, names, target, kind)
-    if table.empty:
+    if frame.empty:
         raise ValueError(f"path: {path.name} has 0 rows of data below its header; at least one is needed.")
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise ValueError(f"path: the column name {twice[0]!r} occurs twice in {path.name}; rename or remove one.")
-    table.columns = names
-    y = _target(path, table[target])
-    features = table.drop(columns=target)
+    table.check(path, names)
+    frame.columns = names
+    y = _target(path, frame[target])
+    features = frame.drop(columns=target)
     for j, dtype_ in enumerate(features.dtypes):
         if not pd.api.types.is_numeric_dtype(dtype_) or pd.api.types.is_complex_dtype(dtype_):
             name, example = features.columns[j], features.iloc[:, j].dropna().astype(str)
@@ -389,6 +437,9 @@ def _from_table(path: Path, table: Any, target: str | None, kind: str, dtype: np
                 f"path: the column {name!r} of {path.name} is not numeric{example}; encode it as numbers, "
                 "for example with sparsehtp.TablePreprocessor, or remove it."
             )
+    thousands = [note for note in table.notes if note.startswith("thousands ")]
+    if thousands and given.thousands is None:
+        warnings.warn(f"{path.name} is read with {' and '.join(thousands)}.", stacklevel=3)
     names.remove(target)  # type: ignore[arg-type]  # it is there
     return Data(np.ascontiguousarray(features.to_numpy(dtype)), y, names, target)  # type: ignore[arg-type]
 

@@ -11,12 +11,12 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
+from ..datasets.numerals import AS_IT_SAYS, MOST_SHOWN, check_written, read_numerals, shown_cells, shown_names
 from .fitting import all_or_nothing
 
 FILLS = ("mean", "median")
 MISSING = ("error", "drop_columns", *FILLS)
 NO_TEXT = "missing"  # the level of a text that is not there
-MOST_SHOWN = 4  # cells and rows in a sentence
 _DATE = r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([ T].*)?"
 
 
@@ -33,6 +33,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         dummies: columns of texts and categories become columns of zeros and ones; False: they are an error.
         drop: columns to leave out.
         id: a column that names the rows, which is left out too; `sparsehtp predict` writes it beside the predictions.
+        decimal, thousands: the decimal sign of numbers in cells of text ("." or ","; None: a point), and the sign
+            between their groups of three digits (".", ",", " " or "'"; None: as the cells of a column say). `sparsehtp
+            predict` reads files so that do not say it themselves.
 
     Attributes:
         numbers_, texts_: the columns used.
@@ -62,12 +65,21 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
     groups_: Int[np.ndarray, "columns"]
 
     def __init__(
-        self, missing: str = "error", *, dummies: bool = False, drop: Sequence[str] = (), id: str | None = None
+        self,
+        missing: str = "error",
+        *,
+        dummies: bool = False,
+        drop: Sequence[str] = (),
+        id: str | None = None,
+        decimal: str | None = None,
+        thousands: str | None = None,
     ) -> None:
         self.missing = missing
         self.dummies = dummies
         self.drop = drop
         self.id = id
+        self.decimal = decimal
+        self.thousands = thousands
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -79,7 +91,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         """
         if self.missing not in MISSING:
             raise ValueError(f"missing: must be one of {', '.join(MISSING)}, got {self.missing!r}.")
-        names = _names(X)
+        names, X = _names(X), self._read(X)
         for name in (*self.drop, *([] if self.id is None else [self.id])):
             if name not in names:
                 raise ValueError(f"X: there is no column {name!r} to leave out.")
@@ -139,6 +151,18 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         other.fill_ = other._fill(X)
         return other
 
+    def _read(self, X: Any) -> Any:
+        """The data frame with numbers in place of their texts, where they are not written as in Python."""
+        given = check_written(self.decimal, self.thousands)
+        if given == AS_IT_SAYS:
+            return X
+        used = set(X.columns) - {*self.drop, self.id}
+        texts = {j: X.iloc[:, j] for j, dtype in enumerate(X.dtypes) if dtype.kind == "O" and X.columns[j] in used}
+        read = read_numerals(texts, given, AS_IT_SAYS)
+        for name, problem in read.unclear.items():
+            raise ValueError(f"X: the column {name!r}: {problem}.")
+        return X.assign(**{X.columns[j]: column for j, column in read.columns.items()})
+
     def _transformer(self) -> ColumnTransformer:
         fill = (
             SimpleImputer(strategy=self.missing, keep_empty_features=True) if self.missing in FILLS else "passthrough"
@@ -162,7 +186,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
 
     def _checked(self, X: Any) -> Any:
         """The columns used, numbers as float64, or ValueError."""
-        names = _names(X)
+        names, X = _names(X), self._read(X)
         there = set(names)
         absent = [name for name in self.group_names_ if name not in there]
         if absent:
@@ -243,24 +267,12 @@ def bad_cells(column: Any) -> np.ndarray:
     return np.flatnonzero((as_numbers(column).isna() & column.notna()).to_numpy())
 
 
-def shown_cells(column: Any, places: np.ndarray) -> str:
-    """Some cells and their rows, as a clause."""
-    parts = [f"row {column.index[i]} holds {str(column.iloc[i])[:30]!r}" for i in places[:MOST_SHOWN]]
-    return ", ".join(parts) + (f" and {places.size - MOST_SHOWN} more" if places.size > MOST_SHOWN else "")
-
-
 def shown_rows(index: Any, wrong: np.ndarray) -> str:
     """The labels of some rows of a mask."""
     places = np.flatnonzero(wrong)
     rest = places.size - MOST_SHOWN
     labels = ", ".join(str(index[i]) for i in places[:MOST_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
     return ("row " if places.size == 1 else "rows ") + labels
-
-
-def shown_names(names: Sequence[str]) -> str:
-    """Some names, quoted."""
-    rest = len(names) - MOST_SHOWN
-    return ", ".join(map(repr, names[:MOST_SHOWN])) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _names(X: Any) -> list[str]:

@@ -334,3 +334,50 @@ def test_an_interrupt_says_whether_the_command_resumes(tmp_path, monkeypatch, ch
     assert result.exit_code == 130 and result.stderr.startswith("Interrupted")
     assert ("run the same command again to resume" in result.stderr) == checkpoint
     assert not (tmp_path / "out").exists()
+
+
+# --- thousands -------------------------------------------------------------------------------------------------------
+LOCALES = {
+    "German": (";", ",", "."),
+    "French": (";", ",", "\u202f"),
+    "Swiss": (";", ".", "'"),
+    "English": (",", ".", ","),
+}
+
+
+@pytest.mark.parametrize("name", LOCALES)
+def test_predictions_are_those_of_the_plain_table(tmp_path, name):
+    """fit and predict of a table in a way of writing, the new rows one at a time: those of the same numbers, plain."""
+    separator, decimal, thousands = LOCALES[name]
+    area = np.round(10.0 ** (4 + X[:, 0]))
+    frame = CLEAN.assign(a=area, y=(area / 10 - 2 * X[:, 1]).round(3))
+    signs = {ord(","): thousands, ord("."): decimal}
+    local = frame.map(lambda value: f"{value:,.15g}".translate(signs))
+    for folder, table, sep in (("plain", frame, ","), ("local", local, separator)):
+        (tmp_path / folder).mkdir()
+        table.to_csv(tmp_path / folder / "table.csv", sep=sep, index=False)
+        table[:1].to_csv(tmp_path / folder / "row.csv", sep=sep, index=False)
+        options = ("--target", "y", "--k", 2, "--solver", "htp", "--save", tmp_path / folder / "model.npz")
+        fit = invoke("fit", tmp_path / folder / "table.csv", *options, "--out", tmp_path / folder)
+        assert fit.exit_code == 0, fit.output
+        assert ("thousands" in fit.stderr and "'a'" in fit.stderr) == (folder == "local")
+    plain, local = (json.loads((tmp_path / each / "model.json").read_text()) for each in ("plain", "local"))
+    assert plain["coefficients"] == local["coefficients"] and plain["objective"] == local["objective"]
+    for rows in ("table.csv", "row.csv"):
+        texts = [invoke("predict", tmp_path / f / "model.npz", tmp_path / f / rows).stdout for f in ("plain", "local")]
+        assert texts[0] == texts[1] and texts[0].startswith("prediction\n")
+    # A file of its own way of writing is read in that.
+    assert invoke("predict", tmp_path / "local" / "model.npz", tmp_path / "plain" / "table.csv").stdout.count("\n") > N
+
+
+def test_thousands_that_are_not_clear_stop_the_fit(tmp_path):
+    counts = pd.DataFrame({"a": [f"{1000 * i:,}".replace(",", ".") if i else "987" for i in range(N)], "y": Y.round(0)})
+    counts.astype({"y": int}).to_csv(tmp_path / "table.csv", sep=";", index=False)
+    target = ("--target", "y", "--k", 1, "--solver", "htp", "--out", tmp_path / "out")
+    said = " ".join(invoke("fit", tmp_path / "table.csv", *target).stderr.split())
+    assert "row 3 holds '1.000'" in said and "--thousands point, or --decimal point" in said
+    models = []
+    for option in (("--thousands", "point"), ("--decimal", "point")):
+        assert invoke("fit", tmp_path / "table.csv", *target, *option).exit_code == 0
+        models.append(json.loads((tmp_path / "out" / "model.json").read_text())["coefficients"][0]["coefficient"])
+    assert models[0] != models[1]

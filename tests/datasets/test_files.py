@@ -422,7 +422,7 @@ def test_damaged_npz(tmp_path, seed):
     good, original = path.read_bytes(), load_file(path)
     readers = [
         lambda: load_file(path).X,
-        lambda: precision.load_table(path, None).to_numpy(),
+        lambda: precision.load_table(path, None)[0].to_numpy(),
         lambda: lowrank.load(path, ["y"])[0].to_numpy(),
         lambda: Shards([path]).read(0, np.float64)[0],
     ]
