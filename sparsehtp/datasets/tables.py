@@ -151,7 +151,7 @@ def _read_text(
     try:
         import pandas as pd
     except ImportError as error:
-        raise ImportError("path: reading CSV files needs pandas; run `pip install sparsehtp[cli]`.") from error
+        raise ImportError("path: reading CSV files needs pandas; run `pip install pandas`.") from error
 
     try:
         text = _look(path, max_bytes, apart)
@@ -255,9 +255,7 @@ def _source(path: Path, max_bytes: int) -> tuple[bool, Callable[[], BinaryIO]]:
         try:
             import zstandard
         except ImportError as error:
-            raise ImportError(
-                "path: reading .zst files needs zstandard; run `pip install sparsehtp[cli,zstd]`."
-            ) from error
+            raise ImportError("path: reading .zst files needs zstandard; run `pip install zstandard`.") from error
         kinds, unpack = (*kinds, zstandard.ZstdError), _unpacked_zstd
     parts, size = [], 0
     try:
@@ -362,7 +360,7 @@ def _read_parquet(path: Path, max_bytes: int) -> Any:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise ImportError(
-            "path: reading Parquet files needs pandas and pyarrow; run `pip install sparsehtp[cli,parquet]`."
+            "path: reading Parquet files needs pandas and pyarrow; run `pip install pandas pyarrow`."
         ) from error
 
     try:
@@ -382,7 +380,7 @@ def _read_excel(path: Path, max_bytes: int) -> Table:
         import pandas as pd
     except ImportError as error:
         raise ImportError(
-            "path: reading Excel files needs pandas and openpyxl; run `pip install sparsehtp[cli,excel]`."
+            "path: reading Excel files needs pandas and openpyxl; run `pip install pandas openpyxl`."
         ) from error
 
     try:

@@ -1,4 +1,4 @@
-"""Figures; they need `pip install sparsehtp[plot]`."""
+"""Figures; they need matplotlib, that of a graph networkx (the extra `plot`)."""
 
 from ..certificates.exchanges import Swaps as Swaps
 from ..certificates.exchanges import best_swaps as best_swaps

@@ -155,7 +155,7 @@ def _networkx() -> Any:
     try:
         import networkx
     except ImportError as error:
-        raise ImportError("plot: graphs need networkx; run `pip install sparsehtp[plot]`.") from error
+        raise ImportError("plot: graphs need networkx; run `pip install networkx`.") from error
     return networkx
 
 

@@ -26,7 +26,7 @@ def new_figure(width: float, height: float) -> Any:
     try:
         from .figure import ShownFigure
     except ImportError as error:
-        raise ImportError("plot: needs matplotlib; run `pip install sparsehtp[plot]`.") from error
+        raise ImportError("plot: needs matplotlib; run `pip install matplotlib`.") from error
     return ShownFigure(figsize=(width, height), layout="constrained")
 
 
