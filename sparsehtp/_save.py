@@ -135,7 +135,7 @@ def _fields(value: Any) -> dict[str, Any] | None:
         return value._asdict()
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return dict(vars(value)) if hasattr(value, "get_params") else None
+    return dict(value.__getstate__()) if hasattr(value, "get_params") else None
 
 
 def _check_fields(kind: Any, fields: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ def assert_same(a, b):
         for first, second in zip(a, b, strict=True):
             assert_same(first, second)
     elif hasattr(a, "__dict__"):
-        first, second = (dict(sorted(vars(each).items())) for each in (a, b))
+        first, second = (dict(sorted((each.__getstate__() or {}).items())) for each in (a, b))
         assert_same(first, second)
     else:
         assert a == b or a != a

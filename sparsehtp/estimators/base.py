@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import LinearModel
 from ..thresholds import Sparsity
 from . import parameters, selection
-from .fitting import EVIDENCE, warn
+from .fitting import Evidence, all_or_nothing, warn
 from .padding import Padding
 from .several import fit_shared, solve_from
 
@@ -82,6 +82,11 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     result_: str | list  # type: ignore[type-arg]
     fired_: str | list  # type: ignore[type-arg]
     _certificates: Certificate | list | None  # type: ignore[type-arg]
+    _evidence = cast(Evidence | None, None)  # without an annotation: nothing that a file holds
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state for copies, pickles and files: without the training data."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_evidence"}
 
     def _validate(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, **options: Any
@@ -213,7 +218,9 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         template = replace(template, k=np.int32(k))
         self.k_, self.cv_results_ = int(k), results
         self._certificates = None
-        EVIDENCE[self] = padding, [(model, template, each) for model, each in zip(models, selected, strict=True)]
+        self._evidence = Evidence(
+            padding, [(model, template, each) for model, each in zip(models, selected, strict=True)]
+        )
         return self._set_attributes(template, paths, solutions)
 
     def _last(self, m: int, p: int) -> tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m"]] | None:
@@ -258,7 +265,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         self.support_[parameters.features_of(fit.structure, solution.support)] = True
         self.k_, self.l2_, self.refit_l2_, self.cv_results_ = fit.k, fit.l2, fit.refit_l2, fit.results
         self.path_, self._certificates = fit.path, None
-        EVIDENCE[self] = fit.evidence
+        self._evidence = fit.evidence
         self.n_iter_ = int(solution.num_steps)
         result = RESULTS(int(solution.result))
         rows = self.n_iter_ - (result is RESULTS.nonfinite)
@@ -292,18 +299,23 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
 
     @property
     def certificate_(self) -> Certificate | list[Certificate] | None:
-        """The `Certificate` of the fit (a list for several classes), computed at first access; None after unpickling.
+        """The `Certificate` of the features chosen at l2_ (a list for several classes), computed at first access.
 
-        Until then the estimator holds on to the training data; pickles and saved files do not.
+        It is computed from the training data, as `swaps_`, `exchangeable_` and `prove` are. So the estimator keeps them
+        for as long as it lives: X once more, in its dtype (a sparse matrix twice, by row and by column) and up to an
+        eighth longer each way, beside targets and weights. Copies, pickles and saved files leave them out: there
+        `certificate_` is what was read before, else None, the other two are None, and `prove` raises. `copy.copy` gives
+        an estimator that predicts, without the data.
         """
         check_is_fitted(self)
-        if self._certificates is None and self in EVIDENCE:
-            padding, fits = EVIDENCE.pop(self)
+        if self._certificates is None and self._evidence is not None:
+            padding, fits = self._evidence
             with disk_cache():
                 certificates = [certificate(padding.model(model), *fit) for model, *fit in fits]
             self._certificates = self._one_or_all(certificates)
         return self._certificates
 
+    @all_or_nothing
     def prove(self, seconds: float = 60.0, **options: Any) -> Proof | list[Proof]:
         """Prove that the chosen features are the best of their number under `l2_`, or find better ones; see `prove`.
 
@@ -317,18 +329,17 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             `Proof`; with several classes a list with an item for each.
 
         Raises:
-            ValueError: where the training data are gone: after `certificate_` was read, or from a pickle or a file; for
-                another loss than the squared one, where l2 is 0.
+            ValueError: in a copy or from a pickle or a file, where the training data are gone; for another loss than
+                the squared one, where l2 is 0.
             TypeError: for a loss without a smooth conjugate, or with groups, signs or bounds.
         """
         check_is_fitted(self)
-        if self not in EVIDENCE:
+        if self._evidence is None:
             raise ValueError(
-                "prove: the training data are gone, since certificate_ was read or the estimator was loaded; fit it "
-                "again, and prove first."
+                "prove: copies, pickles and files of an estimator leave out the training data; fit it again, and prove."
             )
-        padding, fits = EVIDENCE[self]
-        proofs = []
+        padding, fits = self._evidence
+        fits, proofs = list(fits), []
         with disk_cache():
             for i, (model, threshold, solution) in enumerate(fits):
                 bare = padding.model(model)
@@ -344,6 +355,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                     intercept = np.asarray(proof.intercept, model.dtype)
                     fits[i] = model, threshold, solution._replace(**better, intercept=intercept)
                     self._take(i, bare, [fit[-1].support for fit in fits])
+                    self._evidence, self._certificates = Evidence(padding, fits), None
         return self._one_or_all(proofs)
 
     def _take(self, i: int, model: LinearModel, supports: list[Support]) -> None:
@@ -356,10 +368,9 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         coef[i], intercepts[i] = x, intercept
         shape = np.shape(self.intercept_)
         self.coef_, self.intercept_ = coef.reshape(self.coef_.shape), intercepts if shape else float(intercepts[0])
-        if isinstance(self.objective_value_, list):
-            self.objective_value_[i] = value
-        else:
-            self.objective_value_ = value
+        values = np.atleast_1d(self.objective_value_).tolist()
+        values[i] = value
+        self.objective_value_ = self._one_or_all(values)
         self.support_ = np.zeros(self.support_.size, bool)
         for support in chosen:
             self.support_[support] = True
@@ -369,7 +380,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         """For each chosen feature its best substitute, see `plot.best_swaps`; None where there is nothing to exchange.
 
         For plain sparsity (`keep` counted as chosen) and a smooth loss. It is computed from the training data at every
-        access: None when `certificate_` was read, and after unpickling.
+        access: None in copies, pickles and files.
         """
         return self._exchanged(best_swaps)
 
@@ -397,9 +408,9 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     def _exchanged(self, function: Callable[[LinearModel, Solution], Any]) -> Any:
         """What a function says of the exchanges of each target's features; None where there are none."""
         check_is_fitted(self)
-        if self not in EVIDENCE:
+        if self._evidence is None:
             return None
-        padding, fits = EVIDENCE[self]
+        padding, fits = self._evidence
         found: list[Any] = []
         with disk_cache():
             for model, threshold, solution in fits:

@@ -101,11 +101,11 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             `scoring`), se, and scores (folds, grid); the rows best_index, best_1se_index and strong_ridge_index;
             contenders, the row of every l2 that "strong-ridge" looks at, with its difference to the best row and the
             difference_se; rule, and row, the one taken. Else None.
-        certificate_: `Certificate` of the chosen features at l2_, computed when it is first read. The estimator holds
-            on to the training data until then; pickles and saved files do not, and it is None after them unless it was
-            read before.
+        certificate_: `Certificate` of the chosen features at l2_, computed when it is first read, from the training
+            data, which the estimator keeps: X once more (twice if sparse), beside y and the weights. Copies, pickles
+            and saved files leave them out, and have what was read before, else None.
         swaps_: for each chosen feature its best substitute and what that would cost, see `plot.best_swaps`; computed
-            at every access, and None once `certificate_` was read, after unpickling, and where there is none.
+            at every access, and None without the training data and where there is none.
         result_: how the final fit ended, a name in `RESULTS`.
         fired_: names of the stopping criteria that held, "none" if none did.
         objective_value_: the objective at coef_ and refit_l2_.

@@ -3,30 +3,32 @@
 import functools
 import sys
 import warnings
-import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-# What certificates are computed from, beside the estimators, so that no pickle or saved file holds the data.
-EVIDENCE: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+from .padding import Padding
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
+class Evidence(NamedTuple):
+    """The training data and what was chosen from them: (model, threshold, solution at l2_) of every target."""
+
+    padding: Padding
+    fits: list[tuple[Any, Any, Any]]
+
+
 def all_or_nothing(fit: Fit) -> Fit:
-    """A method `fit` that takes back what it set of the estimator where it raises."""
+    """A method that takes back what it set of the estimator where it raises."""
 
     @functools.wraps(fit)
     def fitted(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before, evidence = dict(vars(self)), EVIDENCE.get(self)
+        before = dict(vars(self))
         try:
             return fit(self, *args, **kwargs)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
-            EVIDENCE.pop(self, None)
-            if evidence is not None:
-                EVIDENCE[self] = evidence
             raise
 
     return fitted  # type: ignore[return-value]

@@ -17,6 +17,7 @@ from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import MultiResponse
 from ..thresholds.base import default_k_max
 from . import parameters
+from .fitting import Evidence
 from .padding import Padding
 from .parameters import Plan
 from .selection import default_ks
@@ -26,7 +27,7 @@ class SharedFit(NamedTuple):
     """A fitted problem: what a certificate needs, the solution and its structure, the k and l2 of the choice, the l2 of
     the coefficients, the path of all data, and the table of a cross-validation."""
 
-    evidence: tuple[Padding, list[tuple[Any, Any, Solution]]]
+    evidence: Evidence
     solution: Solution
     structure: Any
     k: int
@@ -121,5 +122,5 @@ def fit_shared(
     )
     chosen_l2 = padding.user_l2(np.asarray(objective.l2))[()]
     template = replace(template, k=np.int32(k))
-    evidence = padding, [(objective, template, selected)]
+    evidence = Evidence(padding, [(objective, template, selected)])
     return SharedFit(evidence, solution, template, int(k), chosen_l2, refit * chosen_l2, path, results)

@@ -180,7 +180,5 @@ def test_prove_replaces_what_is_not_the_best():
     again = best.prove(20, collect=1.5)
     assert again.proved and again.collected is not None and best.certificate_.swap_gain == 0
     assert model.certificate_.swap_gain == 0 and model.certificate_.stationary
-    with pytest.raises(ValueError, match="prove: the training data are gone"):
-        best.prove()
     with pytest.raises(TypeError, match="threshold: a proof needs"):
         sht.SparseRegressor(k=2, positive=True).fit(X, y).prove(1)

@@ -1,0 +1,123 @@
+"""What an estimator says of its fit does not depend on what was read before, and no copy of it holds the data."""
+
+import copy
+import itertools
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import sparsehtp as sht
+
+RNG = np.random.default_rng(3)
+X = RNG.standard_normal((60, 6))
+X[:, 2] = X[:, 0] + X[:, 1] + 0.3 * RNG.standard_normal(60)  # what a greedy search takes first
+Y = X[:, 0] + X[:, 1] + 0.05 * RNG.standard_normal(60)
+TIME = np.column_stack([np.exp(-Y + 0.3 * RNG.standard_normal(60)), RNG.random(60) < 0.8])
+CLASS = np.digitize(Y, [-0.5, 0.5])
+SETTINGS = {"k": 2, "l2": 1e-3, "solver": "forward"}
+FITS = {
+    "one response": (sht.SparseRegressor(**SETTINGS), Y),
+    "k by folds": (sht.SparseRegressor([1, 2], l2=1e-3, solver="forward", cv=3, rule="best"), Y),
+    "several responses": (sht.SparseRegressor(2, l2=1e-3, solver="htp"), np.column_stack([Y, X[:, 3] - Y])),
+    "several classes": (sht.SparseClassifier(**SETTINGS), CLASS),
+    "softmax": (sht.SparseClassifier(2, l2=1e-3, solver="htp", loss="softmax"), CLASS),
+    "Cox": (sht.SparseCox(**SETTINGS), TIME),
+    "ordinal": (sht.SparseOrdinal(**SETTINGS), CLASS),
+}
+READ = ("certificate_", "swaps_", "exchangeable_")
+
+
+def ask(model, name):
+    """What the model says, without times."""
+    if name != "prove":
+        return getattr(model, name)
+    try:
+        proofs = model.prove(30)
+    except TypeError as error:
+        return str(error)
+    proofs = proofs if isinstance(proofs, list) else [proofs]
+    return [(each.x, each.intercept, each.upper, each.lower, each.proved) for each in proofs]
+
+
+SLOW = ("softmax", "Cox", "ordinal")
+
+
+@pytest.mark.parametrize("name", [pytest.param(each, marks=[pytest.mark.slow] * (each in SLOW)) for each in FITS])
+def test_answers_in_any_order(name):
+    model, y = FITS[name]
+    model = clone(model).fit(X, y)
+    fitted = dict(vars(model))
+
+    def fresh():
+        vars(model).clear()
+        vars(model).update(fitted)
+        return model
+
+    chosen = {each: ask(fresh(), each) for each in READ}  # of the chosen features, each read alone
+    proof = ask(fresh(), "prove")
+    proved = dict(vars(model))
+    # A proof that finds better features makes them the model's, and what is read then is about those.
+    of_proved = {}
+    for each in READ:
+        vars(model).clear()
+        vars(model).update(proved)
+        of_proved[each] = ask(model, each)
+    assert chosen["certificate_"] is not None
+    assert (name == "k by folds") == (chosen["exchangeable_"] is not None)
+    if name == "one response":  # the proof does change something
+        assert chosen["certificate_"].swap_gain > 0 == of_proved["certificate_"].swap_gain
+        assert fitted["support_"][2] and not model.support_[2]
+    orders = (
+        itertools.permutations([*READ, "prove"]) if name == "one response" else [[*READ, "prove"], ["prove", *READ]]
+    )
+    for order in orders:
+        model, now = fresh(), chosen
+        for each in (*order, *order[::-1], *order):  # twice in a row, and again after all the others
+            if each == "prove":
+                answer, now = ask(model, each), of_proved
+                np.testing.assert_equal(
+                    answer if isinstance(answer, str) else [a[:3] for a in answer],
+                    proof if isinstance(proof, str) else [a[:3] for a in proof],
+                )
+            else:
+                np.testing.assert_equal(ask(model, each), now[each], err_msg=f"{each} of {order}")
+
+
+def test_copies_pickles_and_files_leave_out_the_data(tmp_path):
+    model, y = FITS["one response"]
+    model = clone(model).fit(X, y)
+    column = np.asarray(model._evidence.fits[0][0].design.array)[0].copy()
+    assert column.tobytes() in pickle.dumps(column) and column.tobytes() not in pickle.dumps(model)
+    sht.save(model, tmp_path / "model.npz")
+    joblib.dump(model, tmp_path / "model.joblib")
+    copies = [
+        copy.copy(model),
+        copy.deepcopy(model),
+        pickle.loads(pickle.dumps(model)),
+        joblib.load(tmp_path / "model.joblib"),
+        sht.load(tmp_path / "model.npz"),
+    ]
+    for each in copies:
+        assert vars(each).keys() == vars(model).keys() - {"_evidence"}
+        assert each.certificate_ is each.swaps_ is each.exchangeable_ is None
+        np.testing.assert_array_equal(each.predict(X), model.predict(X))
+        with pytest.raises(ValueError, match="prove: copies, pickles and files of an estimator leave out the training"):
+            each.prove()
+    assert model.swaps_ is not None and model.certificate_ is not None
+    np.testing.assert_equal(copy.copy(model).certificate_, model.certificate_)
+    assert clone(model)._evidence is None
+
+
+def test_a_copy_is_not_changed_by_a_proof():
+    model, y = FITS["several classes"]
+    model = clone(model).fit(X, y)
+    twin = copy.copy(model)
+    before = copy.deepcopy(vars(twin))
+    model.prove(30)
+    np.testing.assert_equal(
+        {name: value for name, value in vars(twin).items() if name.endswith("_")},
+        {name: value for name, value in before.items() if name.endswith("_")},
+    )
