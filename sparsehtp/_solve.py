@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool
 
 from ._programs import program
 from ._threads import one_blas_thread
-from ._types import ArrayLike, is_concrete, seeded
+from ._types import ArrayLike, all_finite, check_finite, is_concrete, seeded
 from .derivatives import run as run_implicit
 from .derivatives import support_margin
 from .iteration import driver
@@ -71,7 +71,9 @@ def solve(
 
     Returns:
         A `Solution`; every field has a leading axis under `vmap`. It is never NaN: after a nonfinite step the last
-        finite iterate is returned and `result` says so.
+        finite iterate is returned and `result` says so. Traced data, weights, l2, bounds or starts with NaN or infinite
+        values, which cannot raise, are not fitted: `result` is `nonfinite`, the coefficients are zero and `value` is
+        infinite; other lanes of a batch are what they would be without.
 
     Where derivatives hold: the solution map is differentiable where its support is locally constant, that is with a
     strict gap between the k-th and the next unit, the Hessian of F on the support is positive definite, F'' is
@@ -87,7 +89,8 @@ def solve(
     Raises:
         TypeError: if the solver does not take this objective, loss or threshold; when differentiated, if the solution
             has no derivative (`Hinge`), rather than a zero.
-        ValueError: for a misshapen or nonfinite x0, or max_steps below 1.
+        ValueError: for a misshapen or nonfinite x0, or max_steps below 1; nonfinite data raise where the objective is
+            made.
         SolveError: see `throw`.
 
     A traced k cannot raise: where it is negative the solution is that of k = 0, and `result` is `invalid` (under
@@ -130,7 +133,9 @@ def solve_and_refit(
     key = seeded(0) if key is None else key
     start = _start(objective, x0)
     bound, countable = threshold.bind(objective).counted()
-    problem = driver.Problem(objective, bound, solver, termination, start, key)
+    given = (x0.x, x0.intercept) if hasattr(x0, "intercept") else x0  # not clipped yet
+    sound = _sound((objective, given), (bound, solver, termination))
+    problem = driver.Problem(objective, bound, solver, termination, start, key, sound)
     with one_blas_thread():
         solution, refitted = _solution(problem, countable, part, max_steps, record, implicit)
         if throw and is_concrete(solution.result):
@@ -157,12 +162,13 @@ def _solution(
     objective, threshold = problem.objective, problem.threshold
     problem = problem if problem.x0 is not None else problem._replace(x0=objective.origin())
     outcome = (run_implicit if implicit else driver.unrolled)(problem, max_steps, record)
-    x, intercept = objective.to_external(outcome.x)
+    x, intercept = _answer(problem.sound, 0, objective.to_external(outcome.x))
+    margin = support_margin(*lax.stop_gradient((objective, threshold, outcome.x, outcome.support)))
     solution = Solution(
         x=x,
         intercept=intercept,
         support=threshold.visible(outcome.support),
-        value=outcome.value,
+        value=_answer(problem.sound, jnp.inf, outcome.value),
         result=jnp.where(countable, outcome.result, RESULTS.invalid),
         fired=outcome.fired,
         num_steps=outcome.num_steps,
@@ -170,7 +176,7 @@ def _solution(
         history=outcome.history,
         state=jax.tree.map(lax.stop_gradient, outcome.state),
         key=problem.key,
-        support_margin=support_margin(*lax.stop_gradient((objective, threshold, outcome.x, outcome.support))),
+        support_margin=_answer(problem.sound, 0, margin),
     )
     if part is None:
         return solution, None
@@ -178,9 +184,27 @@ def _solution(
     weaker = weaker.reweighted(l2=part * weaker.l2)
     entries = threshold.entries(outcome.x, outcome.support)
     refitted, fault = refit(weaker, threshold, entries, outcome.x)
-    x, intercept = weaker.to_external(refitted)
-    result = jnp.where(fault == 0, solution.result, fault)
-    return solution, solution._replace(x=x, intercept=intercept, value=weaker.value(refitted, entries), result=result)
+    x, intercept = _answer(problem.sound, 0, weaker.to_external(refitted))
+    value = _answer(problem.sound, jnp.inf, weaker.value(refitted, entries))
+    result = jnp.where((fault == 0) | ~problem.sound, solution.result, fault)
+    return solution, solution._replace(x=x, intercept=intercept, value=value, result=result)
+
+
+def _sound(data: Any, settings: Any) -> Any:
+    """Whether traced data are finite, and traced settings, which may be infinite, not NaN; others were looked at."""
+    numbers, limits = ([leaf for leaf in jax.tree.leaves(each) if not is_concrete(leaf)] for each in (data, settings))
+    return _finite(numbers, limits) if numbers or limits else np.True_
+
+
+@program
+def _finite(numbers: list[Array], limits: list[Array]) -> Bool[Array, ""]:
+    limits = [leaf for leaf in limits if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return all_finite(numbers, [jnp.where(jnp.isinf(leaf), 0, leaf) for leaf in limits])
+
+
+def _answer(sound: Bool[Array, ""], otherwise: float, answer: Any) -> Any:
+    """What is returned where the data are sound, and otherwise."""
+    return jax.tree.map(lambda leaf: jnp.where(sound, leaf, jnp.asarray(otherwise, leaf.dtype)), answer)
 
 
 def default_solver(
@@ -223,9 +247,7 @@ def _start(objective: AbstractObjective, x0: Any) -> Any:
     if x0 is None:  # the same program as for an x0, unless the start is to be computed
         at_zero = type(objective).origin is AbstractObjective.origin
         return np.zeros(objective.n_coefficients + objective.n_free, objective.dtype) if at_zero else None
-    if hasattr(x0, "intercept"):  # a Solution
-        return objective.to_internal(x0.x, x0.intercept)
-    x0 = objective.coefficients(x0)
-    if is_concrete(x0) and not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(x0)):
-        raise ValueError("x0: holds NaN or infinite values; start from finite coefficients.")
-    return objective.to_internal(x0)
+    solved = hasattr(x0, "intercept")  # a Solution
+    given = (x0.x, x0.intercept) if solved else objective.coefficients(x0)
+    check_finite("x0", given, remedy="start from finite coefficients")
+    return objective.to_internal(*given) if solved else objective.to_internal(given)

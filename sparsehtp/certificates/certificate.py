@@ -11,7 +11,7 @@ from .._chunks import chunk_width
 from .._programs import program
 from .._threads import one_blas_thread
 from .._tolerances import tolerance
-from .._types import Support, in_double, is_concrete, warn_renamed
+from .._types import Support, check_finite, in_double, is_concrete, warn_renamed
 from ..linalg import LANE
 from ..losses import Squared
 from ..objectives import (
@@ -348,8 +348,7 @@ def _coefficients(objective: Any, solution: Any) -> np.ndarray:
     w = np.asarray(x, objective.dtype)
     if w.shape != shape:
         raise ValueError(f"solution: needs one solution with coefficients of shape {shape}, got {w.shape}.")
-    if not np.isfinite(w).all():
-        raise ValueError("solution: x holds NaN or infinite values.")
+    check_finite("solution", w, solution.intercept, remedy="solve again")
     return w
 
 

@@ -221,11 +221,11 @@ def _pairs(
     q = jnp.where(large, q, 1)
     det = q[:, None] * q - S * S
     apart = jnp.where(two, det > LEAST_PIVOT * q[:, None] * q, True)
-    known = large[:, None] & large & apart & jnp.isfinite(start)
     terms = g[:, None] ** 2 * q + g**2 * q[:, None]
     gain = 0.5 * (terms - 2 * g[:, None] * g * S + 2 * ROUNDINGS * jnp.finfo(g.dtype).eps * terms)
-    gain = jnp.where(two, gain / jnp.where(apart, det, 1), (0.5 * g * g / q)[:, None])
-    return jnp.where(pair & known, start - gain, jnp.inf), pair & ~known
+    values = start - jnp.where(two, gain / jnp.where(apart, det, 1), (0.5 * g * g / q)[:, None])
+    known = large[:, None] & large & apart & jnp.isfinite(values)  # a minimum may drop NaN
+    return jnp.where(pair & known, values, jnp.inf), pair & ~known
 
 
 @program(static_argnames="k_max")

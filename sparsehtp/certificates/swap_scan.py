@@ -178,10 +178,12 @@ def _score(
     g = -point.refit_grad[jnp.minimum(features, point.refit_grad.shape[0] - 1)]
     q = jnp.maximum(G - jnp.sum(rows * H, axis=0), 0) + H**2 / d
     usable = may_leave[:, None] & enters & (q > jnp.maximum(100 * eps * G, tiny))
-    doubtful = may_leave[:, None] & enters & (q <= 1e-9 * G) & (G > tiny)
+    doubtful = may_leave[:, None] & enters & ~(q > 1e-9 * G) & ~(G <= tiny)  # NaN too
     q = jnp.where(usable, q, 1)
     gain, loss = (g + c / d * H) ** 2 / q, c**2 / d
     slack = SLACK * eps * (gain * (1 + G / q) + loss)
-    gain_bounds = jnp.where(usable, (gain - loss + slack) / 2, -jnp.inf).ravel()
+    gain_bounds = (gain - loss + slack) / 2
+    gain_bounds = jnp.where(jnp.isnan(gain_bounds), jnp.inf, gain_bounds)  # where terms overflow it may be anything
+    gain_bounds = jnp.where(usable, gain_bounds, -jnp.inf).ravel()
     best = top_k(gain_bounds, min(CANDIDATES, gain_bounds.shape[0]))
     return curvature, (gain_bounds[best], best, doubtful)

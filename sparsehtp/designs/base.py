@@ -53,7 +53,7 @@ class AbstractDesign(eqx.Module):
 
     @abc.abstractmethod
     def magnitudes(self, weights: Float[Array, "n"] | None = None) -> Float[Array, "p"]:
-        """Largest magnitude of every column, over the rows with a weight; NaN or infinite where such an entry is."""
+        """Largest magnitude of every column, over the rows with a weight. Data are finite."""
 
     def centred(
         self, shift: Float[Array, "p"], constant: Bool[Array, "p"], weights: Float[Array, "n"]

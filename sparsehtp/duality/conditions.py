@@ -7,6 +7,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._programs import program
 from .._tolerances import tolerance
+from .._types import all_finite, check_finite
 from .dual import Dual, dual_of
 
 
@@ -49,6 +50,8 @@ def sparse_duality(objective: Any, threshold: Any, solution: Any, a: Any = None)
     optimum 4/3, but its largest dual value is 55/42 at a = (-12/7, -12/7, -1), not the printed 7/6.
     """
     dual = dual_of(objective, threshold)
+    check_finite("solution", solution.x, solution.intercept, remedy="solve again")
+    check_finite("a", a, remedy="pass finite dual variables, or None")
     x = dual.objective.to_internal(jnp.asarray(solution.x, objective.dtype), solution.intercept)
     return _pair(dual, x, None if a is None else jnp.asarray(a, objective.dtype))
 
@@ -68,7 +71,7 @@ def _pair(dual: Dual, x: Float[Array, "d"], a: Float[Array, "n"] | None) -> Spar
     chosen = nonzero & ~kept
     scale = jnp.max(jnp.abs(objective.grad_at(objective.forward(jnp.zeros_like(x)), jnp.zeros_like(x))))
     on_support = jnp.append(nonzero | kept, jnp.ones(objective.n_free, bool))
-    stationary = jnp.max(jnp.where(on_support, jnp.abs(grad), 0)) <= tolerance("gradient", x.dtype) * scale
+    stationary = jnp.all(~on_support | (jnp.abs(grad) <= tolerance("gradient", x.dtype) * scale)) & all_finite(grad)
     # Scaled by sqrt(l2), so that a ridge of its own for every feature fits too.
     root = jnp.sqrt(dual.ridge)
     smallest = jnp.min(jnp.where(chosen, jnp.abs(w) * root, jnp.inf), initial=jnp.inf)

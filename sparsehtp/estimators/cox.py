@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._types import ArrayLike
+from .._types import ArrayLike, check_finite
 from ..losses import AbstractLoss
 from ..objectives import CoxModel
 from ..solvers import AbstractSolver
@@ -295,8 +295,7 @@ def survival(y: Any, n: int) -> tuple[Float[np.ndarray, "n"], Bool[np.ndarray, "
         raise ValueError(f"{form}, got entries that are no numbers.") from None
     if whole is not None and np.unique(whole).size > np.unique(time).size:
         raise ValueError("y: times beyond 2^53 cannot be told apart; count them from the start of observation.")
-    if not (np.isfinite(time).all() and np.isfinite(event).all()):
-        raise ValueError("y: holds NaN or infinite values; remove or impute them first.")
+    check_finite("y", time, event)
     if not np.isin(event, (0, 1)).all():
         odd = event[~np.isin(event, (0, 1))][0]
         raise ValueError(f"y: events must be 1 (seen) or 0 (censored), got {odd:g}; the time is the first column.")

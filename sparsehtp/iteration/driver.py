@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int
 
@@ -32,6 +33,7 @@ class Problem(NamedTuple):
     termination: Any
     x0: Array | None  # None: zeros
     key: Array
+    sound: Any = np.True_  # False: the data hold NaN or infinite values, and nothing is run
 
 
 class Outcome(NamedTuple):
@@ -199,10 +201,11 @@ def _loop(
     shapes = jax.eval_shape(step_all, problem, state, memory, jnp.int32(0))
     rows = 0 if record is None else -(-max_steps // record.every)
     integers = jnp.zeros(width, jnp.int32)
+    result = over_lanes(lambda a: jnp.where(a.sound, RESULTS.running, RESULTS.nonfinite), axes)(problem)
     value0 = over_lanes(lambda a, s: a.objective.value(s.x) + a.threshold.value(s.x), axes, 0)(problem, state)
     carry = _Carry(
         t=jnp.int32(0),
-        result=integers,
+        result=result.astype(jnp.int32),
         fired=integers,
         num_steps=integers,
         status=integers,

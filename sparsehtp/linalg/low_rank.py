@@ -40,15 +40,15 @@ def leading_triplets(A: Float[Array, "p c"], r: int) -> Triplets:
     A matrix with an infinite or NaN entry has values of NaN: a run that diverged must not go on from zeros.
     """
     # By a power of two, so that no product or norm of finite entries overflows.
-    largest = jnp.max(jnp.abs(lax.stop_gradient(A)), initial=0.0)
-    exponent = jnp.where(jnp.isfinite(largest), jnp.frexp(largest)[1], 0)
+    largest, finite = jnp.max(jnp.abs(lax.stop_gradient(A)), initial=0.0), jnp.isfinite(A).all()
+    exponent = jnp.where(finite, jnp.frexp(largest)[1], 0)
     A = jnp.ldexp(A, -exponent)
     wide = A.shape[0] < A.shape[1]
     tall = A.T if wide else A
     right = _batched(r)(tall)
     product = dot(tall, right)
     values = jnp.linalg.norm(product, axis=0)
-    values = jnp.where(jnp.isfinite(largest), values, jnp.nan)
+    values = jnp.where(finite, values, jnp.nan)
     # Written so that NaN stays NaN.
     real = ~(values <= 4 * jnp.finfo(A.dtype).eps * jnp.max(values, initial=0.0) * tall.shape[1])
     left = jnp.where(real, product / jnp.where(real, values, 1), 0)

@@ -73,8 +73,7 @@ def _factor(A: Float[Array, "m m"], mask: Bool[Array, "m"]) -> MaskedFactor:
         both = live[:, None] & live[None, :] & (eye == 0)
         M = jnp.where(both, A * scale[:, None] * scale[None, :], eye)
         factor = jnp.linalg.cholesky(M)
-        pivot = jnp.min(jnp.diagonal(factor), initial=1.0)
-        singular = ~(pivot**2 > tol)  # a failed factorisation is NaN, and counts as singular
+        singular = ~jnp.all(jnp.diagonal(factor) ** 2 > tol)  # a failed factorisation is NaN, and counts as singular
         factor = jnp.where(singular, eye, factor)
 
         def eigen(M: Float[Array, "m m"]) -> tuple[Float[Array, "m m"], Float[Array, "m"]]:

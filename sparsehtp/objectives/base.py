@@ -87,11 +87,11 @@ class AbstractObjective(eqx.Module):
         """The same objective with other sample weights, other l2, or both.
 
         Standardisation follows the new weights, so that rows without weight have no influence. Pure and traceable;
-        values are not checked.
+        signs are not checked.
 
         Raises:
             TypeError: if the objective has no such weights or l2.
-            ValueError: for a wrong shape.
+            ValueError: for a wrong shape, or concrete values that are not finite.
         """
         if sample_weight is not None or l2 is not None:
             name = "l2" if sample_weight is None else "sample_weight"

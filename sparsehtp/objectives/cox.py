@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, host, is_concrete, replace
+from .._types import ArrayLike, Support, check_finite, host, is_concrete, replace
 from ..designs import AbstractDesign
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import Squared
@@ -239,8 +239,10 @@ def check_survival(
     for name, value in (("time", time), ("event", event), ("strata", labels)):
         if value.shape != (n,):
             raise ValueError(f"{name}: needs shape ({n},), one value per row of X, got {value.shape}.")
-    if time.dtype.kind not in "fiu" or not np.isfinite(time).all():
-        raise ValueError("time: needs finite numbers; remove or impute what is missing first.")
+    if time.dtype.kind not in "fiu":
+        raise ValueError(f"time: needs numbers, got dtype {time.dtype}.")
+    check_finite("time", time)
+    check_finite("strata", labels)
     if event.dtype.kind not in "fiub" or not np.isin(event, (0, 1)).all():
         raise ValueError("event: needs True (1) where the event was seen and False (0) where not, and nothing else.")
     return time.astype(float), event.astype(bool), np.unique(labels, return_inverse=True)[1]

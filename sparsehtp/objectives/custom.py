@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, is_concrete, replace
+from .._types import ArrayLike, Support, check_finite, is_concrete, replace
 from ..linalg import dot, largest_eigenvalue, random_start
 from .base import AbstractRestrictable, AbstractRestricted, gather, scatter
 from .finite_sum import AbstractFiniteSum, AbstractSamples
@@ -76,6 +76,7 @@ class AbstractCustom(AbstractRestrictable):
             raise TypeError(f"fun: needs a function (x, *args) -> scalar, got a {type(fun).__name__}.")
         self.fun = fun
         self.args = jax.tree.map(_numeric, args)
+        check_finite("args", self.args, remedy="pass a mask where they stand for what is missing")
         self.features = None
         self.guessed = like is None
         self.structure = None
@@ -316,6 +317,7 @@ class CustomSum(AbstractCustom, AbstractFiniteSum):
         sample_weight = np.ones(n) if sample_weight is None else sample_weight
         self.sample_weight = weight_vector(sample_weight, n, jnp.result_type(float))
         check_weights(self.sample_weight)
+        check_finite("samples", samples, remedy="remove them, or pass a mask where they stand for what is missing")
         super().__init__(fun, samples, *args, like=like)
 
     def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:

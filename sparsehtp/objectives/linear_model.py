@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
 from .._tolerances import tolerance
-from .._types import ArrayLike, Support, host, is_concrete, replace
+from .._types import ArrayLike, Support, check_finite, host, is_concrete, replace
 from ..designs import AbstractDesign, DenseDesign, as_design
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractLoss, Squared
@@ -120,10 +120,8 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         self.mean, self.inverse_scale = self._standardisation(facts)
 
     def _check(self) -> None:
-        for name in ("y", "offset", "l2"):
-            value = getattr(self, name)
-            if value is not None and is_concrete(value) and not np.isfinite(host(value)).all():
-                raise ValueError(f"{name}: holds NaN or infinite values; remove or impute them first.")
+        check_finite("X", self.design)
+        check_finite("l2", self.l2)
         if is_concrete(self.l2) and np.min(host(self.l2)) < 0:
             raise ValueError(f"l2: must be >= 0, got {np.min(host(self.l2))}.")
         check_weights(self.sample_weight)
@@ -141,8 +139,6 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             facts = _facts(self.design, weights, self.fit_intercept or self.standardize)
         if known:
             facts = jax.tree.map(host, facts)
-            if not facts.finite:
-                raise ValueError("X: holds NaN or infinite values; remove or impute them first.")
         largest = facts.largest
         if not self.standardize:
             l2 = host(self.l2) if is_concrete(self.l2) else 0.0
@@ -218,6 +214,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             l2 = jnp.asarray(l2, self.dtype)
             if l2.shape not in ((), (p,)):
                 raise ValueError(f"l2: needs a scalar or one value per feature ({p}), got shape {l2.shape}.")
+            check_finite("l2", l2)
             new = replace(new, l2=l2)
         if sample_weight is not None:
             new = replace(new, sample_weight=weight_vector(sample_weight, n, self.dtype))
@@ -520,9 +517,8 @@ class LinearSamples(AbstractSamples):
 
 
 class _Facts(NamedTuple):
-    """Whether all is finite; of every column, over rows with a weight, the largest magnitude, mean and deviation."""
+    """Of every column, over rows with a weight, the largest magnitude, mean and deviation."""
 
-    finite: Bool[Array, ""]
     largest: Any  # (p,), on the host where it is known
     mean: Any  # (p,), or None where nobody asked
     deviation: Any
@@ -539,9 +535,8 @@ def _centred(
 
 @program(static_argnames="moments")
 def _facts(design: AbstractDesign, sample_weight: Float[Array, "n"], moments: bool) -> _Facts:
-    finite = jnp.isfinite(design.magnitudes()).all()
     weights = sample_weight / jnp.sum(sample_weight)
-    return _Facts(finite, design.magnitudes(weights), *(design.moments(weights) if moments else (None, None)))
+    return _Facts(design.magnitudes(weights), *(design.moments(weights) if moments else (None, None)))
 
 
 @program
@@ -595,6 +590,7 @@ def _vector(name: str, value: ArrayLike, n: int, dtype: Any) -> Array:
     value = jnp.asarray(value, dtype)
     if value.shape != (n,):
         raise ValueError(f"{name}: needs shape ({n},), one per row of the data, got {value.shape}.")
+    check_finite(name, value)
     return value
 
 
@@ -609,11 +605,9 @@ def weight_vector(value: ArrayLike, n: int, dtype: Any) -> Array:
 
 
 def check_weights(sample_weight: Array) -> None:
-    """ValueError for weights that are known and not finite, >= 0 and somewhere positive."""
+    """ValueError for weights that are known and not >= 0 and somewhere positive."""
     if is_concrete(sample_weight):
         weights = host(sample_weight)
-        if not np.isfinite(weights).all():
-            raise ValueError("sample_weight: holds NaN or infinite values; remove or impute them first.")
         if np.min(weights) < 0:
             raise ValueError(f"sample_weight: must be >= 0, got {np.min(weights)}.")
         if np.max(weights) == 0:

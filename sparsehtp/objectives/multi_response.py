@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, is_concrete, replace, warn_renamed
+from .._types import ArrayLike, Support, check_finite, is_concrete, replace, warn_renamed
 from ..designs import AbstractDesign
 from ..linalg import WHOLE, Box, Refit, dot, largest_eigenvalue, masked_factor
 from ..losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
@@ -72,10 +72,8 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
         loss = PerResponse(loss) if isinstance(loss, AbstractLoss) else loss
         self.y = loss.targets(Y, n, self.dtype)
         if is_concrete(self.y):
-            y = np.asarray(self.y)
-            if not np.isfinite(y).all():
-                raise ValueError("Y: holds NaN or infinite values; remove or impute them first.")
-            loss.check_targets(y)
+            check_finite("Y", self.y)
+            loss.check_targets(np.asarray(self.y))
         self.loss = jax.tree.map(lambda parameter: jnp.asarray(parameter, self.dtype), loss)
         self.offset = None if offset is None else jnp.asarray(offset, self.dtype)
         if self.offset is not None:
@@ -84,8 +82,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
                     f"offset: needs shape ({n}, {self.n_responses}), one value per row of X and response, got "
                     f"{self.offset.shape}."
                 )
-            if is_concrete(self.offset) and not np.isfinite(np.asarray(self.offset)).all():
-                raise ValueError("offset: holds NaN or infinite values; remove or impute them first.")
+            check_finite("offset", self.offset)
         self.base = None
         if fit_intercept:
             self.offset, below = about_mean(self.offset, self.sample_weight, self.dtype)

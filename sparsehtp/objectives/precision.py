@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from .._programs import program
 from .._tolerances import tolerance
-from .._types import ArrayLike, Support, is_concrete, replace
+from .._types import ArrayLike, Support, check_finite, is_concrete, replace
 from ..linalg import Factor, Interval, dot, factorise, shrunk, smallest_and_largest
 from ..thresholds.offdiagonal import OffDiagonal
 from .base import AbstractScored
@@ -95,6 +95,7 @@ class Precision(AbstractScored):
         S = jnp.asarray(S)
         S = S if jnp.issubdtype(S.dtype, jnp.floating) else S.astype(float)
         _check_matrix(S)
+        check_finite("n", n)
         if is_concrete(n) and not np.all(np.asarray(n) >= 2):
             raise ValueError(f"n: needs at least 2 samples, got {n}.")
         if debias not in DEBIASERS:
@@ -150,9 +151,8 @@ class Precision(AbstractScored):
         s = jnp.ones(X.shape[0], X.dtype) if sample_weight is None else jnp.asarray(sample_weight, X.dtype)
         if s.shape != X.shape[:1]:
             raise ValueError(f"sample_weight: needs shape {X.shape[:1]}, one value per row of X, got {s.shape}.")
-        for name, value in (("X", X), ("sample_weight", s)):
-            if is_concrete(value) and not np.isfinite(value).all():
-                raise ValueError(f"{name}: holds NaN or infinite values; remove or impute them first.")
+        for name, value in (("X", X), ("sample_weight", s), ("labels", labels)):
+            check_finite(name, value)
         if is_concrete(s) and (np.min(s, initial=0) < 0 or np.count_nonzero(s) < 2):
             raise ValueError("sample_weight: needs weights >= 0, at least two of them positive.")
         if is_concrete(X, s):
@@ -381,8 +381,7 @@ def _check_matrix(S: Any) -> None:
     if not is_concrete(S):
         return
     S = np.asarray(S)
-    if not np.isfinite(S).all():
-        raise ValueError("S: holds NaN or infinite values; remove or impute them in the data first.")
+    check_finite("S", S, remedy="remove or impute them in the data first")
     largest = np.abs(S).max()
     if np.abs(S - S.T).max() > SYMMETRY * largest:
         raise ValueError("S: is not symmetric; pass (S + S.T) / 2 if that is what is meant.")

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, Support, is_concrete, replace
+from .._types import ArrayLike, Support, check_finite, is_concrete, replace
 from ..linalg import dot, largest_eigenvalue, random_start
 from .base import AbstractRestrictable, AbstractRestricted, gather
 from .normal_equations import GramEquations
@@ -45,9 +45,7 @@ class QuadraticForm(AbstractRestrictable):
         if self.b.shape != self.A.shape[:1]:
             raise ValueError(f"b: needs shape ({self.A.shape[0]},) to match A, got {self.b.shape}.")
         for name in ("A", "b", "constant"):
-            value = getattr(self, name)
-            if is_concrete(value) and not np.isfinite(value).all():
-                raise ValueError(f"{name}: holds NaN or infinite values; remove them first.")
+            check_finite(name, getattr(self, name))
         if is_concrete(self.A):
             A = np.asarray(self.A)
             if np.abs(A - A.T).max() > 1e-4 * np.abs(A).max():
@@ -61,6 +59,8 @@ class QuadraticForm(AbstractRestrictable):
         X = jnp.asarray(X)
         y = jnp.asarray(y, X.dtype)
         s = jnp.ones_like(y) if sample_weight is None else jnp.asarray(sample_weight, X.dtype)
+        for name, value in (("X", X), ("y", y), ("l2", l2), ("sample_weight", s)):
+            check_finite(name, value)
         s = s / jnp.sum(s)
         ridge = jnp.broadcast_to(jnp.asarray(l2, X.dtype), (X.shape[1],))
         return cls(dot(X.T * s, X) + jnp.diag(ridge), dot(s * y, X), 0.5 * dot(s, y**2))

@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array
 
 from .._tolerances import tolerance
-from .._types import Info, Support, is_concrete
+from .._types import Info, Support, all_finite, is_concrete
 from ..iteration.results import RESULTS
 from ..iteration.termination import SwapOptimal
 from ..linalg import any_lane, top_k
@@ -278,6 +278,7 @@ class BestSubset(AbstractPathSolver):
             tableau = where(better & ~far, fresh, tableau)
             gain = jnp.where(moved | whole, move.gain, model.best) / 2
             optimal = ~jnp.any(left) & (gain <= tol * jnp.abs(value) + swap_noise(model.equations) / 2)
+            optimal &= all_finite(tableau.g, tableau.q, tableau.c, tableau.H)  # a NaN among the gains may be dropped
         else:
             gain = jnp.maximum(state.value - value, 0)
             optimal = jnp.ones((), bool)

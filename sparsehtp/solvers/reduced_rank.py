@@ -113,7 +113,7 @@ def _solve(G: Array, B: Array) -> tuple[Array, Array]:
         eye = jnp.eye(G.shape[0], dtype=jnp.float64)
         M = jnp.where(eye == 1, 1.0, G * scale[:, None] * scale)
         factor = jnp.linalg.cholesky(M)
-        singular = ~(jnp.min(jnp.diagonal(factor)) ** 2 > tol)
+        singular = ~jnp.all(jnp.diagonal(factor) ** 2 > tol)
         factor = lax.cond(singular, lambda: jnp.linalg.cholesky(M + 1e-10 * eye), lambda: factor)
         Z = jax.scipy.linalg.cho_solve((factor, True), scale[:, None] * B.astype(jnp.float64))
         return (scale[:, None] * Z).astype(B.dtype), singular

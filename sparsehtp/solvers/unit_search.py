@@ -327,7 +327,7 @@ def step(objective: Any, threshold: Any, state: UnitState, t: Any, starts: int, 
     failures = jnp.where(improved, 0, state.failures + far)
     optimal = ~moved & ~improved & (failures >= patience)
     if exact:
-        optimal &= jnp.max(end.swap, initial=-jnp.inf) <= least
+        optimal &= jnp.all(end.swap <= least)  # not where one is NaN
     return UnitState(
         x=x,
         support=support,

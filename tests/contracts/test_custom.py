@@ -254,7 +254,7 @@ def test_a_weighted_sum_is_the_written_model():
     np.testing.assert_allclose(total.sample_smoothness(), model.sample_smoothness(), rtol=1e-3)
     repeated = np.repeat(np.arange(N), (2 * WEIGHTS).astype(int))
     np.testing.assert_allclose(total.value(POINT), sht.CustomSum(terms, (X[repeated], Y[repeated])).value(POINT))
-    spoilt = np.where(WEIGHTS[:, None] > 0, X, np.inf)
+    spoilt = np.where(WEIGHTS[:, None] > 0, X, np.finfo(X.dtype).max)  # whose predictions overflow
     total_of_spoilt = sht.CustomSum(terms, (spoilt, Y), sample_weight=WEIGHTS)
     np.testing.assert_array_equal(total_of_spoilt.value(POINT), total.value(POINT))
     other = total.reweighted(np.ones(N))
