@@ -150,7 +150,7 @@ def _check_fields(kind: Any, fields: dict[str, Any]) -> None:
     else:
         raise _Misfit(f"{kind.__name__} is no class that can be saved")
     is_fitted = any(name in fitted and name.endswith("_") for name in fields)
-    required = names | (fitted.keys() - _OPTIONAL if is_fitted else set())
+    required = names - set(getattr(kind, "_field_defaults", ())) | (fitted.keys() - _OPTIONAL if is_fitted else set())
     for name in sorted(fields.keys() - names - fitted.keys()):
         raise _Misfit(f"{kind.__name__} has no attribute {name!r}")
     for name in sorted(required - fields.keys()):

@@ -1,15 +1,17 @@
 """The public entry: checks what can be checked, runs the driver, returns a solution in original units."""
 
+import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 
 from ._programs import program
 from ._threads import one_blas_thread
+from ._tolerances import tolerance
 from ._types import ArrayLike, all_finite, check_finite, is_concrete, seeded
 from .derivatives import run as run_implicit
 from .derivatives import support_margin
@@ -21,7 +23,7 @@ from .objectives import AbstractObjective, AbstractRefittable, AbstractRestricta
 from .solvers import CDSS, HTP, IHT, AbstractSolver, BestSubset, FoBa, PrimalDual
 from .solvers.refit import refit
 from .steps import ScheduleStep, inverse_sqrt
-from .thresholds import AbstractThreshold
+from .thresholds import AbstractThreshold, AbstractUnitThreshold
 
 FOLD_WORKING_SET = 128  # features
 
@@ -93,6 +95,10 @@ def solve(
             made.
         SolveError: see `throw`.
 
+    Warns:
+        UserWarning: with `throw`, where rounding of the intercept in original units may cost more than 1e-5 of F (1e-10
+            in float64), since columns are too far from zero; inside `jit`, `intercept_rounding` says so.
+
     A traced k cannot raise: where it is negative the solution is that of k = 0, and `result` is `invalid` (under
     `Simplex` where it is below 1); above k_max, `support_overflow`.
     """
@@ -146,6 +152,14 @@ def solve_and_refit(
             raise SolveError(
                 f"{type(solver).__name__}: {result.sentence} Pass throw=False to get the iterate nevertheless."
             )
+        rise = np.max(solution.intercept_rounding)
+        if rise > tolerance("swap", objective.dtype) * abs(float(solution.value)):
+            warnings.warn(
+                f"X: {objective.dtype} cannot hold the intercept of columns so far from zero: at the x and intercept "
+                f"that are returned the objective may be {rise:.1e} above its value ({float(solution.value):.1e}); "
+                "subtract the columns' means first, or compute in float64.",
+                stacklevel=3,
+            )
     return solution, refitted
 
 
@@ -163,7 +177,8 @@ def _solution(
     problem = problem if problem.x0 is not None else problem._replace(x0=objective.origin())
     outcome = (run_implicit if implicit else driver.unrolled)(problem, max_steps, record)
     x, intercept = _answer(problem.sound, 0, objective.to_external(outcome.x))
-    margin = support_margin(*lax.stop_gradient((objective, threshold, outcome.x, outcome.support)))
+    end = lax.stop_gradient((objective, threshold, outcome.x, outcome.support))
+    margin, rounding = support_margin(*end), _intercept_rounding(*end)
     solution = Solution(
         x=x,
         intercept=intercept,
@@ -177,6 +192,8 @@ def _solution(
         state=jax.tree.map(lax.stop_gradient, outcome.state),
         key=problem.key,
         support_margin=_answer(problem.sound, 0, margin),
+        free=_answer(problem.sound, 0, outcome.x[objective.n_coefficients :]),
+        intercept_rounding=_answer(problem.sound, jnp.inf, rounding),
     )
     if part is None:
         return solution, None
@@ -184,10 +201,11 @@ def _solution(
     weaker = weaker.reweighted(l2=part * weaker.l2)
     entries = threshold.entries(outcome.x, outcome.support)
     refitted, fault = refit(weaker, threshold, entries, outcome.x)
-    x, intercept = _answer(problem.sound, 0, weaker.to_external(refitted))
+    free = refitted[objective.n_coefficients :]
+    x, intercept, free = _answer(problem.sound, 0, (*weaker.to_external(refitted), free))
     value = _answer(problem.sound, jnp.inf, weaker.value(refitted, entries))
     result = jnp.where((fault == 0) | ~problem.sound, solution.result, fault)
-    return solution, solution._replace(x=x, intercept=intercept, value=value, result=result)
+    return solution, solution._replace(x=x, intercept=intercept, free=free, value=value, result=result)
 
 
 def _sound(data: Any, settings: Any) -> Any:
@@ -205,6 +223,11 @@ def _finite(numbers: list[Array], limits: list[Array]) -> Bool[Array, ""]:
 def _answer(sound: Bool[Array, ""], otherwise: float, answer: Any) -> Any:
     """What is returned where the data are sound, and otherwise."""
     return jax.tree.map(lambda leaf: jnp.where(sound, leaf, jnp.asarray(otherwise, leaf.dtype)), answer)
+
+
+def _intercept_rounding(objective: Any, threshold: Any, x: Float[Array, "d"], support: Any) -> Float[Array, ""]:
+    entries = threshold.entries(x, support) if isinstance(threshold, AbstractUnitThreshold) else None
+    return objective.intercept_rounding(x, entries)
 
 
 def default_solver(

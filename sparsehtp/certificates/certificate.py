@@ -160,7 +160,7 @@ class _Fit(NamedTuple):
         x: in the solver's units.
         units: the support in the solver's order: free, kept, chosen, padding.
         chosen: the units that may leave, sorted.
-        intercept_size: sum of the magnitudes that the intercept in original units is a sum of.
+        intercept_error: what rounding may have done to the intercept in original units.
         dtype: of the user's data.
     """
 
@@ -169,7 +169,7 @@ class _Fit(NamedTuple):
     x: Float[Array, "d"]
     units: Support
     chosen: np.ndarray
-    intercept_size: float
+    intercept_error: float
     dtype: Any
 
     @property
@@ -230,10 +230,12 @@ def _facts(objective: Any, threshold: Any, solution: Any, dtype: Any) -> Facts:
     elif not getattr(objective, "loss", Squared()).twice_differentiable:
         why = "the loss is not smooth"
     else:
-        shift = getattr(getattr(objective, "shared_model", objective), "shift", None)
-        moved = 0.0 if shift is None else float(np.abs(np.asarray(shift) * w.T).sum())
-        size = float(np.abs(intercept).sum()) + moved
-        return _refitted(_Fit(objective, threshold, x, units, chosen, size, dtype))
+        shared = getattr(objective, "shared_model", objective)
+        moved = np.abs(shared.centre()) @ np.abs(w) if isinstance(shared, LinearModel) else 0.0
+        # Estimators give an intercept in float64, a solution one that is rounded to the model's dtype.
+        eps = np.finfo(np.result_type(np.asarray(solution.intercept).dtype, dtype)).eps
+        error = float(eps * (np.abs(intercept).sum() + np.sum(moved)))
+        return _refitted(_Fit(objective, threshold, x, units, chosen, error, dtype))
     return Facts(float(_value(objective, x)), of_a_value, why=why, noun=threshold.noun)
 
 
@@ -244,9 +246,7 @@ def _refitted(fit: _Fit) -> Facts:
     if not np.isfinite(value):
         return Facts(value, of_a_value, why="the objective is not finite here", noun=noun)
     tol, eps = tolerance("swap", fit.dtype), float(jnp.finfo(fit.dtype).eps)
-    # What the intercept's last digit, in original units, is worth.
-    digit = float(point.curvature) * (eps * fit.intercept_size) ** 2
-    slack = tolerance("stationary", fit.dtype) * (abs(value) + value0) + digit
+    slack = tolerance("stationary", fit.dtype) * (abs(value) + value0)
     stationary = None if point.removable <= slack and not point.solved else bool(point.removable <= slack)
     if stationary and point.singular and _ambiguous(fit):
         stationary = None
@@ -257,8 +257,9 @@ def _refitted(fit: _Fit) -> Facts:
         stationary=stationary,
         noun=noun,
         tol=tol,
-        enough=max(tol * abs(value), eps * value0) + digit,  # an F that is zero but for rounding is not improved
+        enough=max(tol * abs(value), eps * value0),  # an F that is zero but for rounding is not improved
         slack=slack,
+        digit=float(point.curvature) * fit.intercept_error**2 / 2,
         rounding=float(point.rounding),
         every_subset=fit.chosen.size == k and (k <= 1 or fit.others.size <= 1),
     )

@@ -22,6 +22,7 @@ class Facts(NamedTuple):
         enough: what an exchange must gain to count.
         slack: what a refit, or the move of one coefficient alone, must gain to count.
         rounding: what rounding may do to the value.
+        digit: what rounding of the intercept in original units may have added to the value.
         every_subset: the exchanges lead to all the subsets there are.
     """
 
@@ -38,6 +39,7 @@ class Facts(NamedTuple):
     enough: float = 0.0
     slack: float = 0.0
     rounding: float = 0.0
+    digit: float = 0.0
     every_subset: bool = False
 
 
@@ -75,12 +77,12 @@ def of_refits(facts: Facts) -> list[str]:
     elif facts.every_subset and facts.stationary:
         parts.append(
             f"This is the best subset of its size: none of the others, all of them tried, lowers the objective "
-            f"(by more than {facts.tol:.0e} of its value)."
+            f"(by more than {_margin(facts)})."
         )
     else:
         parts.append(
-            f"No exchange of one chosen {facts.noun} for another lowers the objective (by more than {facts.tol:.0e} of "
-            "its value), with all coefficients fitted again."
+            f"No exchange of one chosen {facts.noun} for another lowers the objective (by more than "
+            f"{_margin(facts)}), with all coefficients fitted again."
         )
         if not proof.optimal:
             parts.append("This does not prove that it is the best subset.")
@@ -89,6 +91,13 @@ def of_refits(facts: Facts) -> list[str]:
     elif facts.gain is None and not proof.optimal:
         parts.append("Nothing here proves that it is the best subset.")
     return [*parts, (facts.gain and proof.beside_a_gain) or proof.sentence]
+
+
+def _margin(facts: Facts) -> str:
+    """What an exchange must gain to count, rounded up."""
+    if facts.enough <= facts.tol * abs(facts.value) * (1 + 1e-9):
+        return f"{facts.tol:.0e} of its value"
+    return f"{1.05 * facts.enough:.1e}, its rounding"
 
 
 def _unknown(facts: Facts) -> str:
@@ -103,7 +112,12 @@ def _of_coefficients(facts: Facts) -> list[str]:
         return []
     if facts.proof.optimal:
         return [f"Refitting the coefficients on the chosen {noun}s lowers the objective a little more."]
-    return [f"The coefficients are not optimal for the chosen {noun}s: refitting them lowers the objective."]
+    parts = [f"The coefficients are not optimal for the chosen {noun}s: refitting them lowers the objective."]
+    if facts.digit > facts.slack:
+        parts.append(
+            f"Rounding of the intercept alone may cost {facts.digit:.1g}: subtract the columns' means, or use float64."
+        )
+    return parts
 
 
 def _change(noun: str, out: int | None, new: int | None) -> str:

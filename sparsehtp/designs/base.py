@@ -56,10 +56,20 @@ class AbstractDesign(eqx.Module):
         """Largest magnitude of every column, over the rows with a weight. Data are finite."""
 
     def centred(
-        self, shift: Float[Array, "p"], constant: Bool[Array, "p"], weights: Float[Array, "n"]
-    ) -> "AbstractDesign":
-        """X less `shift`, its means, in every row, constant columns exactly zero; never asked of a sparse design.
+        self,
+        shift: Float[Array, "p"],
+        grain: Float[Array, "p"],
+        constant: Bool[Array, "p"],
+        weights: Float[Array, "n"],
+    ) -> "tuple[AbstractDesign, Float[Array, 'p']]":
+        """X less its means where no entry of a row with a weight is rounded by that, constant columns exactly zero, and
+        what was subtracted from each column; never asked of a sparse design.
 
-        Where rounding leaves a weighted mean that is large beside the column's deviation, that is taken off too.
+        Args:
+            shift: the means, zero where nothing is to be subtracted. Where rounding left one that is large beside the
+                column's deviation, it is corrected.
+            grain: the last digit of each column's largest entry: multiples of it take no digit from large entries.
+            constant: which columns are.
+            weights: of the rows.
         """
         raise TypeError(f"X: a {type(self).__name__} cannot be centred; pass an array, or make it sparse = True.")

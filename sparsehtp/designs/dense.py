@@ -13,6 +13,11 @@ from ..linalg import dot
 from .base import AbstractDesign
 
 
+def subtracts_exactly(a: Any, b: Any, difference: Any) -> Any:
+    """Whether a - b was rounded nowhere: where it was, undoing it by the larger of a and b tells."""
+    return (difference + b == a) & (a - difference == b)
+
+
 class DenseDesign(AbstractDesign):
     """A dense matrix X of shape (n, p).
 
@@ -103,17 +108,25 @@ class DenseDesign(AbstractDesign):
         return jnp.max(jnp.abs(array), axis=1 if self.by_feature else 0)
 
     def centred(
-        self, shift: Float[Array, "p"], constant: Bool[Array, "p"], weights: Float[Array, "n"]
-    ) -> "DenseDesign":
+        self,
+        shift: Float[Array, "p"],
+        grain: Float[Array, "p"],
+        constant: Bool[Array, "p"],
+        weights: Float[Array, "n"],
+    ) -> tuple["DenseDesign", Float[Array, "p"]]:
         samples = 1 if self.by_feature else 0
 
-        def less(design: DenseDesign, shift: Float[Array, "p"]) -> DenseDesign:
-            return replace(design, array=design.array - jnp.expand_dims(shift, samples))
+        def wide(a: Array) -> Array:
+            return jnp.expand_dims(a, samples)
 
-        once = less(self, shift)
+        once = replace(self, array=self.array - wide(shift))
         mean, deviation = once.moments(weights / jnp.sum(weights))
-        twice = less(once, jnp.where(jnp.abs(mean) > deviation, mean, 0))
-        return replace(twice, array=jnp.where(jnp.expand_dims(constant, samples), 0, twice.array))
+        shift = jnp.round(jnp.where(jnp.abs(mean) > deviation, shift + mean, shift) / grain) * grain
+        moved = self.array - wide(shift)
+        exact = subtracts_exactly(self.array, wide(shift), moved)
+        exact = jnp.all(exact | ~self._live(weights)[0], axis=samples) | constant
+        array = jnp.where(wide(constant), 0, jnp.where(wide(exact), moved, self.array))
+        return replace(self, array=array), jnp.where(exact, shift, 0)
 
     def _reduce(self, weights: Float[Array, "n"], array: Array) -> Float[Array, "p"]:
         return dot(array, weights) if self.by_feature else dot(weights, array)

@@ -31,7 +31,7 @@ from ..thresholds import Sparsity
 from . import parameters, selection
 from .fitting import Evidence, all_or_nothing, warn
 from .padding import Padding
-from .several import fit_shared, solve_from
+from .several import fit_shared, on_host, solve_from
 
 
 def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
@@ -42,6 +42,16 @@ def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
     if weights.min() < 0:
         raise ValueError(f"sample_weight: must be >= 0, got {weights.min()}.")
     return weights
+
+
+def linear(
+    X: Any, coef: Float[np.ndarray, "*c p"], intercept: Any = 0.0, offset: Float[np.ndarray, "n *c"] | None = None
+) -> Float[np.ndarray, "n *c"]:
+    """Linear predictors in float64, whatever the data's dtype: far from zero, products with the columns are large beside
+    their sum with the intercept. Only columns with a coefficient are read."""
+    used = np.flatnonzero(np.any(np.atleast_2d(coef), axis=0))
+    eta = X[:, used].astype(float) @ coef[..., used].astype(float).T + intercept
+    return eta if offset is None else eta + offset.reshape(eta.shape)
 
 
 def check_offset(offset: Any, X: Any, responses: int = 1) -> Float[np.ndarray, "n *t"] | None:
@@ -55,6 +65,12 @@ def check_offset(offset: Any, X: Any, responses: int = 1) -> Float[np.ndarray, "
         each = f", or ({n}, {responses}), one per row and response" if responses > 1 else ""
         raise ValueError(f"offset: needs shape ({n},), one value per row of X{each}, got {offset.shape}.")
     return np.broadcast_to(offset.reshape(n, -1), (n, responses)).copy() if responses > 1 else offset.ravel()
+
+
+def _rounded(model: LinearModel, x: np.ndarray, intercept: float) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients in a model's dtype, and the intercept that makes up for their rounding at the columns' means."""
+    w = x.astype(model.dtype)
+    return w, intercept + model.centre()[: x.size] @ (x - w)
 
 
 def _moved(scoring: Scoring, distance: float) -> Scoring:
@@ -208,9 +224,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                     results = levels.table(choice.scores) | {"l2s": paths[0].l2s, "rule": rule}
                     results["row"] = results[BY_FOLDS[rule]]
                     models = [model.reweighted(l2=choice.l2) for model in models]
-            bare: dict[str, Any] = {"key": None, "state": None}  # neither is kept
             solutions, selected = (
-                [padding.solution(jax.tree.map(np.asarray, each._replace(**bare))) for each in fits]
+                [padding.solution(on_host(model, each)) for model, each in zip(models, fits, strict=True)]
                 for fits in (solutions, selected)
             )
             self.l2_ = padding.user_l2(np.asarray(models[0].l2))[()]
@@ -347,13 +362,9 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 proofs.append(proof)
                 value = float(solution.value)
                 if proof.upper < value - tolerance("swap", model.dtype) * abs(value):
-                    better = {
-                        "x": proof.x.astype(model.dtype),
-                        "support": proof.support,
-                        "value": np.array(proof.upper),
-                    }
-                    intercept = np.asarray(proof.intercept, model.dtype)
-                    fits[i] = model, threshold, solution._replace(**better, intercept=intercept)
+                    x, intercept = _rounded(model, proof.x, proof.intercept)
+                    better = {"x": x, "intercept": intercept, "support": proof.support, "value": np.array(proof.upper)}
+                    fits[i] = model, threshold, solution._replace(**better)
                     self._take(i, bare, [fit[-1].support for fit in fits])
                     self._evidence, self._certificates = Evidence(padding, fits), None
         return self._one_or_all(proofs)
@@ -365,7 +376,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         with jax.enable_x64(True):
             value, x, intercept = fit_on(replace(model, l2=np.asarray(model.l2, float) * ratio), chosen[i])
         coef, intercepts = np.atleast_2d(self.coef_).copy(), np.atleast_1d(self.intercept_).copy()
-        coef[i], intercepts[i] = x, intercept
+        coef[i], intercepts[i] = _rounded(model, x, intercept)
         shape = np.shape(self.intercept_)
         self.coef_, self.intercept_ = coef.reshape(self.coef_.shape), intercepts if shape else float(intercepts[0])
         values = np.atleast_1d(self.objective_value_).tolist()
@@ -438,9 +449,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     def _predictor(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n *targets"]:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
-        eta = X @ self.coef_.T + self.intercept_
-        known = check_offset(offset, X, 1 if eta.ndim == 1 else eta.shape[1])
-        return eta if known is None else eta + known.reshape(eta.shape).astype(eta.dtype)
+        known = check_offset(offset, X, 1 if self.coef_.ndim == 1 else len(self.coef_))
+        return linear(X, self.coef_, self.intercept_, known)
 
     def _get_support_mask(self) -> Bool[np.ndarray, "p"]:
         check_is_fitted(self)

@@ -17,7 +17,7 @@ from .._types import ArrayLike
 from ..losses import AbstractLoss, Logistic, Softmax
 from ..losses.deviance import predicted
 from ..solvers import AbstractSolver
-from .base import SparseLinearModel, check_offset
+from .base import SparseLinearModel, check_offset, linear
 from .fitting import all_or_nothing
 from .parameters import make_loss
 from .scoring import make_scoring
@@ -127,7 +127,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
     The choice of features is a local solution, since a better set of k may exist on strongly correlated features; see
     `certificate_`. The held-out loss of the chosen k is optimistic, as it is a minimum: judge a model on other data.
     P-values computed for the chosen features as if they had been given beforehand are wrong.
-    Computes in the dtype of X.
+    Computes in the dtype of X; the intercept and predictions are in float64, which far columns need.
 
     Example:
         >>> model = SparseClassifier().fit(X, y)
@@ -225,8 +225,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         scoring = make_scoring(self.scoring, self, lambda y: y > 0, factor)
         results = self._fit(X, code, signs, weights, loss, offset=offset, groups=groups, scoring=scoring)
         counted = weights > 0
-        scores = X[counted] @ self.coef_.T + self.intercept_
-        scores = scores if offset is None else scores + offset[counted, None]
+        scores = linear(X[counted], self.coef_, self.intercept_, None if offset is None else offset[counted])
         margins = np.stack(signs, axis=1)[counted] * scores
         if np.max(self.refit_l2_) == 0 and margins.min(axis=0).max() > 0:
             self._warn(

@@ -11,7 +11,7 @@ from .._types import ArrayLike, check_finite
 from ..losses import AbstractLoss
 from ..objectives import CoxModel
 from ..solvers import AbstractSolver
-from .base import SparseLinearModel, check_offset, check_weights
+from .base import SparseLinearModel, check_offset, check_weights, linear
 from .fitting import all_or_nothing
 
 PAIRS_AT_ONCE = 2**22
@@ -142,7 +142,7 @@ class SparseCox(SparseLinearModel):
         results = self._fit(X, event, [time, event, stratum], weights, None, offset=offset, groups=groups)
         del self.intercept_  # there is none
         self.coef_ = self.coef_[0]
-        self._set_baseline(X @ self.coef_ + (0 if offset is None else offset), time, event, stratum, weights)
+        self._set_baseline(linear(X, self.coef_, offset=offset), time, event, stratum, weights)
         self._warn_results(results)
         return self
 
@@ -179,8 +179,7 @@ class SparseCox(SparseLinearModel):
         """(n,) linear predictors x'w + o, the logarithms of relative hazards: the larger, the sooner an event."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
-        eta, offset = X @ self.coef_, check_offset(offset, X)
-        return eta if offset is None else eta + offset.astype(eta.dtype)
+        return linear(X, self.coef_, offset=check_offset(offset, X))
 
     def predict_cumulative_hazard_function(
         self,
@@ -200,7 +199,7 @@ class SparseCox(SparseLinearModel):
         Raises:
             ValueError: for times that are NaN, unknown strata, or wrong shapes.
         """
-        eta = self.predict(X, offset).astype(float)
+        eta = self.predict(X, offset)
         times = self.event_times_ if times is None else np.atleast_1d(np.asarray(times, float))
         if times.ndim != 1 or np.isnan(times).any():
             raise ValueError(f"times: needs a list of numbers, got {times!r}.")

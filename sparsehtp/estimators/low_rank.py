@@ -21,6 +21,7 @@ from ..solvers import AbstractSolver
 from ..solvers.reduced_rank import ReducedRank, reduced_rank
 from ..thresholds import Rank
 from . import parameters, selection
+from .base import linear
 from .fitting import all_or_nothing, warn
 
 CRITERIA = ("aic", "bic")
@@ -73,7 +74,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         ConvergenceWarning: if a solver did not converge, or the features are collinear and l2 is 0.
 
     The closed form is a global optimum, and all ranks cost no more than one. It factorises the smaller of (p, p) and
-    (n, n). The held-out loss of the chosen r is optimistic, as it is a minimum. Computes in the dtype of X.
+    (n, n). The held-out loss of the chosen r is optimistic, as it is a minimum. Computes in the dtype of X, intercepts in float64.
 
     Example:
         >>> model = LowRankRegressor().fit(X, Y)
@@ -166,21 +167,21 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
             elif isinstance(r, str):
                 r = _by_criterion(objective, fits, r, weights.sum())
             if solver is None:
-                W, intercept, value = _at_rank(objective, fits, np.int32(r))
+                W, free, value = _at_rank(objective, fits, np.int32(r))
                 singular, steps = bool(fits.singular) and r > 0, 1
                 result = RESULTS.singular if singular else RESULTS.converged
             else:
                 solution = solve(objective, Rank(r), solver, max_steps=max_iter, throw=False)
-                W, intercept, value, steps = solution.x, solution.intercept, solution.value, int(solution.num_steps)
+                W, free, value, steps = solution.x, solution.free, solution.value, int(solution.num_steps)
                 result = RESULTS(int(solution.result))
-            W = np.asarray(W)
+            W, intercept = np.asarray(W), objective.intercept_of(np.asarray(W), np.asarray(free))
             scale = objective.shared_model.internal_scale()
             scale = np.ones(W.shape[0], W.dtype) if scale is None else np.asarray(scale)
         _, s, Vt = np.linalg.svd(W * scale[:, None], full_matrices=False)
         self.singular_values_ = s[:r]
         self.y_loadings_ = Vt[:r].T
         self.x_rotation_ = W @ self.y_loadings_
-        self.coef_, self.intercept_ = W.T, np.asarray(intercept)
+        self.coef_, self.intercept_ = W.T, intercept
         if flat:
             self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
         self.rank_, self.n_iter_, self.result_, self.objective_value_ = int(r), steps, result.name, float(value)
@@ -214,7 +215,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         """(n, c) predicted responses, or (n,)."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return X @ self.coef_.T + self.intercept_
+        return linear(X, self.coef_, self.intercept_)
 
 
 _closed = program(reduced_rank)
@@ -222,9 +223,9 @@ _closed = program(reduced_rank)
 
 @program
 def _at_rank(objective: Any, fits: ReducedRank, r: Any) -> Any:
-    """Coefficients and intercepts in original units, and F."""
+    """Coefficients in original units, the free entries of x, and F."""
     x = fits.at(r)
-    return *objective.to_external(x), objective.value(x)
+    return objective.to_external(x)[0], x[objective.n_coefficients :], objective.value(x)
 
 
 @program

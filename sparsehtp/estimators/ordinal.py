@@ -13,7 +13,7 @@ from .._types import ArrayLike
 from ..losses import AbstractLoss
 from ..objectives import OrdinalModel
 from ..solvers import AbstractSolver
-from .base import SparseLinearModel, check_offset
+from .base import SparseLinearModel, check_offset, linear
 from .classifier import class_totals, encode_labels
 from .fitting import all_or_nothing
 
@@ -148,8 +148,7 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
         `fit`; None: zero."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
-        eta, offset = X @ self.coef_, check_offset(offset, X)
-        return eta if offset is None else eta + offset.astype(eta.dtype)
+        return linear(X, self.coef_, offset=check_offset(offset, X))
 
     def predict_log_proba(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
         """(n, classes) logarithms of the probabilities of `classes_`."""

@@ -115,7 +115,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
     The choice of features is a local solution, since a better set of k may exist on strongly correlated features; see
     `certificate_`. The held-out loss of the chosen k is optimistic, as it is a minimum: judge a model on other data.
     P-values computed for the chosen features as if they had been given beforehand are wrong.
-    Computes in the dtype of X.
+    Computes in the dtype of X; the intercept and predictions are in float64, which far columns need.
 
     Example:
         >>> model = SparseRegressor().fit(X, y)

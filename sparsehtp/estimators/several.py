@@ -46,6 +46,12 @@ def solve_from(objective: Any, threshold: Any, solver: Any, start: Any, **ending
     return solution if solution.value <= cold.value else cold
 
 
+def on_host(objective: Any, solution: Solution) -> Solution:
+    """A solution in NumPy without its key and state, and with an intercept that suits its coefficients in float64."""
+    solution = jax.tree.map(np.asarray, solution._replace(key=None, state=None))  # type: ignore[arg-type]
+    return solution._replace(intercept=objective.intercept_of(solution.x, solution.free))
+
+
 def fit_shared(
     estimator: Any,
     X: Any,
@@ -116,10 +122,7 @@ def fit_shared(
             results = choice.scores.table | {"rule": plan.rule, "l2s": path.l2s}
             results["row"] = results[BY_FOLDS[plan.rule]]
             objective = objective.reweighted(l2=choice.l2)
-    bare: dict[str, Any] = {"key": None, "state": None}  # neither is kept
-    solution, selected = (
-        padding.solution(jax.tree.map(np.asarray, each._replace(**bare))) for each in (solution, selected)
-    )
+    solution, selected = (padding.solution(on_host(objective, each)) for each in (solution, selected))
     chosen_l2 = padding.user_l2(np.asarray(objective.l2))[()]
     template = replace(template, k=np.int32(k))
     evidence = Evidence(padding, [(objective, template, selected)])

@@ -85,6 +85,10 @@ class Solution(NamedTuple):
         key: the PRNG key the run used.
         support_margin: how near a change of the support is, as a share of the smallest chosen score: 1 if no other unit
             would come in, 0 at a tie, negative if a gradient step would change the support; see `solve`.
+        free: (n_free,) the free entries of the solver's x: the intercept of a predictor about the means of the columns,
+            from which `intercept` is made.
+        intercept_rounding: what rounding of `intercept` adds to F at most, about: F at `x` and `intercept` as they are
+            may be that much above `value`. 0 where it is less than the rounding of F itself.
     """
 
     x: Any
@@ -99,6 +103,8 @@ class Solution(NamedTuple):
     state: PyTree
     key: Array
     support_margin: Any = None
+    free: Any = None
+    intercept_rounding: Any = None
 
     def describe(self) -> str:
         """One sentence on how the run ended (concrete, single solutions only)."""

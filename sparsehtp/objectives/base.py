@@ -149,6 +149,16 @@ class AbstractObjective(eqx.Module):
         """Coefficients and intercept in original units from the solver's x."""
         return x, jnp.zeros((), x.dtype)
 
+    def intercept_of(self, w: Any, free: Float[np.ndarray, "_"]) -> Float[np.ndarray, "..."]:
+        """The intercept for coefficients in original units, as they were rounded, and the free entries of x: on the
+        host, in float64, which single precision cannot hold where columns are far from zero."""
+        return np.zeros(())
+
+    def intercept_rounding(self, x: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
+        """About what rounding of the intercept in original units adds to F at most, zero where rounding of F without
+        features is more; a support is that of `forward`."""
+        return jnp.zeros((), self.dtype)
+
 
 class AbstractRestricted(eqx.Module):
     """F as a function of the m coefficients of a support; padded coefficients are ignored."""

@@ -16,6 +16,7 @@ from .._programs import program
 from .._tolerances import tolerance
 from .._types import ArrayLike, Support, check_finite, host, is_concrete, replace
 from ..designs import AbstractDesign, DenseDesign, as_design
+from ..designs.dense import subtracts_exactly
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractLoss, Squared
 from ..losses.base import damping_scale
@@ -143,19 +144,21 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         if not self.standardize:
             l2 = host(self.l2) if is_concrete(self.l2) else 0.0
             self.inverse_scale = safe_scale(largest, l2) if known else jnp.ones(self.n_coefficients, self.dtype)
-        moved = False
         if self.fit_intercept:
             # Where there is nothing to centre the shift is zero: the data must not decide what is traced.
-            moved = known and not self.design.sparse and bool(np.any(np.abs(facts.mean) > FAR * facts.deviation))
             if not self.design.sparse:
-                self.shift = jnp.asarray(facts.mean if moved else np.zeros(self.n_coefficients), self.dtype)
-            if moved:
-                self.design, facts = _centred(self.design, self.shift, self._constant(facts), weights)
+                self.shift = jnp.asarray(np.zeros(self.n_coefficients), self.dtype)
+                far = known and np.abs(facts.mean) > FAR * facts.deviation
+                if np.any(far):
+                    self.design, self.shift, facts = _centred(
+                        self.design, np.where(far, facts.mean, 0), _grain(largest), self._constant(facts), weights
+                    )
             # The exponential of an offset must be a number where the intercept starts.
             ceiling = float(np.log(jnp.finfo(self.dtype).max)) / 2 if steep else np.inf
-            self.offset, below = about_mean(self.offset, weights, self.dtype, ceiling=ceiling)
-            self.y, above = about_mean(self.y if self.loss.location else None, weights, self.dtype, self.y)
-            self.base = jnp.asarray(np.subtract(above, below)[...], self.dtype)  # compiles no cast
+            self.y, self.offset, base = about_means(
+                self.y, self.offset, self.loss.location, weights, self.dtype, ceiling=ceiling
+            )
+            self.base = jnp.asarray(base, self.dtype)
         if known and self.loss.location and is_concrete(self.y):
             self._check_range(largest)
         return facts if weighted else None
@@ -264,7 +267,9 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
     def to_internal(self, x: Float[Array, "p"], intercept: ArrayLike = 0.0) -> Float[Array, "d"]:
         parts = x, intercept, self.base, self.shift, self.mean
         known = is_concrete(parts, self.inverse_scale)
-        x, intercept, base, shift, mean = jax.tree.map(host, parts) if known else parts
+        if known:  # in float64, which holds an intercept that undoes the centring
+            parts = jax.tree.map(lambda a: host(a).astype(float), parts)
+        x, intercept, base, shift, mean = parts
         product, xp = (np.dot, np) if known else (dot, jnp)
         if base is not None:
             intercept = intercept - base
@@ -285,6 +290,30 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         if self.shift is not None:
             intercept = intercept - dot(self.shift, w)
         return w, intercept if self.base is None else intercept + self.base
+
+    def intercept_of(self, w: Float[np.ndarray, "p"], free: Float[np.ndarray, "_"]) -> Float[np.ndarray, ""]:
+        level = np.asarray(free, float).sum() + (0 if self.base is None else host(self.base))
+        return np.asarray(level - self.centre() @ w)
+
+    def centre(self) -> Float[np.ndarray, "p"]:
+        """What columns are less in the solver's predictor, in original units and float64: it is (X - centre) w + x[p]."""
+        parts = [np.zeros(self.n_coefficients), self.shift, self.mean]
+        return np.sum([np.asarray(host(part), float) for part in parts if part is not None], axis=0)
+
+    def intercept_error(self, x: Float[Array, "d"]) -> Float[Array, ""]:
+        """At most about what is rounded off the intercept in original units."""
+        w, b = jnp.abs(x[: self.n_coefficients]), jnp.sum(jnp.abs(x[self.n_coefficients :]))
+        w = w if self.inverse_scale is None else w * self.inverse_scale
+        for part in (self.shift, self.mean):
+            b = b if part is None else b + dot(jnp.abs(part), w)
+        return jnp.finfo(self.dtype).eps * (b if self.base is None else b + jnp.abs(self.base))
+
+    def intercept_rounding(self, x: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
+        if not self.fit_intercept:
+            return jnp.zeros((), self.dtype)
+        eta, error = self.forward(x, support), self.intercept_error(x)
+        flat = self.value_at(jnp.broadcast_to(dot(self._weights(), eta), eta.shape), jnp.zeros_like(x))
+        return rise(self.value_at(eta, x), self.value_at(eta + error, x), self.value_at(eta - error, x), flat)
 
     def in_design_units(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, ""]]:
         """w and b with X w + b the product of the (standardised) design with x, for the design's own columns X."""
@@ -526,11 +555,15 @@ class _Facts(NamedTuple):
 
 @program
 def _centred(
-    design: AbstractDesign, shift: Float[Array, "p"], constant: Bool[Array, "p"], sample_weight: Float[Array, "n"]
-) -> tuple[AbstractDesign, _Facts]:
-    """The design less a shift, zero in constant columns, and its facts."""
-    design = design.centred(shift, constant, sample_weight)
-    return design, _facts(design, sample_weight, True)
+    design: AbstractDesign,
+    shift: Float[Array, "p"],
+    grain: Float[Array, "p"],
+    constant: Bool[Array, "p"],
+    sample_weight: Float[Array, "n"],
+) -> tuple[AbstractDesign, Float[Array, "p"], _Facts]:
+    """See `AbstractDesign.centred`; and the facts of that design."""
+    design, shift = design.centred(shift, grain, constant, sample_weight)
+    return design, shift, _facts(design, sample_weight, True)
 
 
 @program(static_argnames="moments")
@@ -554,27 +587,52 @@ def safe_scale(largest: np.ndarray, l2: ArrayLike = 0.0) -> Array:
     return jnp.asarray(scale, largest.dtype)
 
 
-def about_mean(
-    v: Array | None, sample_weight: ArrayLike, dtype: DTypeLike, otherwise: Array | None = None, ceiling: float = np.inf
-) -> tuple[Any, np.ndarray]:
-    """v less its weighted mean where that is far from zero, and what was subtracted; `otherwise` and 0 if v is None.
+def _grain(largest: np.ndarray) -> np.ndarray:
+    """The last digit of numbers of these sizes, for numbers like them to be multiples of."""
+    digits = jnp.finfo(largest.dtype)
+    last = np.ldexp(np.ones_like(largest), np.frexp(largest)[1] - digits.nmant - 1)
+    return np.maximum(np.where(largest > 0, last, 0), digits.tiny)
 
-    Where that leaves an entry above the ceiling the largest is subtracted instead.
+
+def about_means(
+    y: Array, offset: Array | None, movable: bool, sample_weight: ArrayLike, dtype: DTypeLike, ceiling: float = np.inf
+) -> tuple[Any, Any, np.ndarray]:
+    """Targets, if movable, and offsets less their weighted means where these are far from zero, and the first of the
+    means less the second.
+
+    Only what takes no digit from any row with a weight is subtracted, and the difference is exact: both means are
+    rounded to the last digit of the larger. Offsets that would leave an entry above the ceiling are less the largest
+    one instead.
     """
-    if v is None:
-        return otherwise, np.zeros((), dtype)
-    known = is_concrete(v) and len(v.devices()) == 1
-    mean = np.zeros(v.shape[1:], dtype)
-    if known:
-        values = np.asarray(v, float)
-        weights = np.asarray(sample_weight, float) if is_concrete(sample_weight) else np.ones(len(values))
-        weights = weights / weights.sum()
-        centre = weights @ values
-        deviation = np.sqrt(weights @ (values - centre) ** 2)
-        mean = np.where(np.abs(centre) > FAR * deviation, centre, 0)
-        top = np.max(values[weights > 0], axis=0)
-        mean = np.where(top - mean > ceiling, top, mean).astype(dtype)
-    return (jnp.asarray(np.asarray(v) - mean, dtype) if mean.any() else v), mean
+    known = {
+        name: np.asarray(v)
+        for name, v in (("y", y if movable else None), ("offset", offset))
+        if v is not None and is_concrete(v) and len(v.devices()) == 1
+    }
+    if not known:
+        return y, offset, np.zeros((), dtype)
+    weights = host(sample_weight).astype(float) if is_concrete(sample_weight) else np.ones(len(y))
+    live, weights = weights > 0, weights / weights.sum()
+    grain = 2 * np.max([_grain(np.abs(v[live]).max(0)) for v in known.values()], axis=0)
+    means: dict[str, Any] = {"y": 0, "offset": 0}
+    for name, v in known.items():
+        centre, top = weights @ v, v[live].max(0)
+        mean = np.where(np.abs(centre) > FAR * np.sqrt(weights @ (v - centre) ** 2), centre, 0)
+        high = (top - mean > ceiling) & (name == "offset")
+        mean = (np.round(np.where(high, top, mean) / grain) * grain).astype(dtype)
+        exact = subtracts_exactly(v, mean, v - mean)[live].all(0)
+        means[name] = np.where(exact | high, mean, 0)
+
+    def moved(name: str, v: Any) -> Any:
+        return jnp.asarray(known[name] - means[name], dtype) if np.any(means[name]) else v
+
+    return moved("y", y), moved("offset", offset), np.asarray(np.subtract(means["y"], means["offset"]), dtype)
+
+
+def rise(value: Array, more: Array, less: Array, flat: Array) -> Array:
+    """By how much F rises where all predictions move one way or the other, if more than rounds at F without features."""
+    most = jnp.maximum(more, less) - value
+    return jnp.where(most > jnp.finfo(value.dtype).eps * jnp.abs(flat), most, 0)
 
 
 def _has_no_smoothness(loss: AbstractLoss) -> bool:

@@ -15,7 +15,7 @@ from ..linalg import WHOLE, Box, Refit, dot, largest_eigenvalue, masked_factor
 from ..losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
 from .base import AbstractRefittable, AbstractRestricted
 from .finite_sum import AbstractFiniteSum, AbstractSamples
-from .linear_model import ROWS_AT_ONCE, LinearModel, LinearSamples, about_mean
+from .linear_model import ROWS_AT_ONCE, LinearModel, LinearSamples, about_means, rise
 from .restricted_linear_model import bounded
 
 
@@ -85,10 +85,9 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
             check_finite("offset", self.offset)
         self.base = None
         if fit_intercept:
-            self.offset, below = about_mean(self.offset, self.sample_weight, self.dtype)
-            self.y, above = about_mean(self.y if loss.location else None, self.sample_weight, self.dtype, self.y)
+            self.y, self.offset, base = about_means(self.y, self.offset, loss.location, self.sample_weight, self.dtype)
             if loss.location or self.offset is not None:
-                self.base = jnp.asarray(np.broadcast_to(above - below, self.n_responses), self.dtype)
+                self.base = jnp.asarray(np.broadcast_to(base, self.n_responses), self.dtype)
 
     def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
         return replace(self, shared_model=self.shared_model.reweighted(sample_weight, l2))
@@ -159,6 +158,22 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
     def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p c"], Float[Array, "c"]]:
         w, intercept = jax.vmap(self.shared_model.to_external, 1, (1, 0))(self.matrix(x))
         return w, intercept if self.base is None else intercept + self.base
+
+    def intercept_of(self, w: Float[np.ndarray, "p c"], free: Float[np.ndarray, "_"]) -> Float[np.ndarray, "c"]:
+        if not free.size:
+            return np.zeros(self.n_responses)
+        base = 0 if self.base is None else np.asarray(self.base, float)
+        return np.asarray(free, float) + base - self.shared_model.centre() @ w
+
+    def intercept_rounding(self, x: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
+        if not self.n_free:
+            return jnp.zeros((), self.dtype)
+        error = jax.vmap(self.shared_model.intercept_error, 1)(self.matrix(x))
+        if self.base is not None:
+            error = error + jnp.finfo(self.dtype).eps * jnp.abs(self.base)
+        eta, none = self.forward(x), jnp.zeros_like(x)
+        flat = self.value_at(jnp.broadcast_to(dot(self._weights(), eta), eta.shape), none)
+        return rise(self.value_at(eta, x), self.value_at(eta + error, x), self.value_at(eta - error, x), flat)
 
     def parts(self, x: Float[Array, "d"]) -> tuple[Float[Array, "units"], Float[Array, "c"]]:
         w, intercept = self.to_external(x)

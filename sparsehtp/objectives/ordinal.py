@@ -14,7 +14,7 @@ from ..linalg import dot, largest_eigenvalue, masked_factor, random_start
 from ..losses import Squared
 from .base import AbstractRestricted
 from .cumulative_logits import CumulativeLogits
-from .linear_model import LinearModel
+from .linear_model import LinearModel, rise
 from .normal_equations import AbstractNormalEquations
 from .predictor import AbstractOfPredictor
 from .restricted_linear_model import bounded
@@ -124,6 +124,20 @@ class OrdinalModel(AbstractOfPredictor):
     def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, "t"]]:
         w, shift = self.shared_model.to_external(self._alone(x))
         return w, jnp.cumsum(self._split(x)[1]) - shift
+
+    def intercept_of(self, w: Float[np.ndarray, "p"], free: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"]:
+        return np.cumsum(np.asarray(self.base, float) + free) - self.shared_model.intercept_of(w, np.zeros(0))
+
+    def intercept_rounding(self, x: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
+        eta, levels = self.forward(x, support)
+        size = jnp.sum(jnp.abs(levels))
+        error = self.shared_model.intercept_error(self._alone(x)) + jnp.finfo(self.dtype).eps * size
+
+        def value(eta: Float[Array, "n"], x: Float[Array, "d"]) -> Float[Array, ""]:
+            return self.value_at(Predictions(eta, levels), x)
+
+        flat = value(jnp.broadcast_to(dot(self.sample_weight, eta) / jnp.sum(self.sample_weight), eta.shape), 0 * x)
+        return rise(value(eta, x), value(eta + error, x), value(eta - error, x), flat)
 
     def feasible(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         _, levels = self._split(x)

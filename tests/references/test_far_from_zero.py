@@ -1,0 +1,130 @@
+"""Columns far from zero: what a fit and its certificate say holds for the numbers that are returned.
+
+Means from one to 10^7 standard deviations, against F and its minima in extended precision.
+"""
+
+import itertools
+import warnings
+
+import jax
+import numpy as np
+import pytest
+from exact import Loss, Problem
+
+import sparsehtp as sht
+from sparsehtp._tolerances import tolerance
+
+N, P, K = 48, 5, 2
+L2 = 2.0**-10  # a number in single precision too
+LOSSES = {
+    "squared": (sht.Squared(), 1),
+    "logistic": (sht.Logistic(), 1),
+    "poisson": (sht.Poisson(), 1),
+    "huber": (sht.Huber(0.5), 0.5),
+    "gamma": (sht.Gamma(), 1),
+    "tweedie": (sht.Tweedie(1.5), 1.5),
+    "negative_binomial": (sht.NegativeBinomial(0.5), 0.5),
+    "quantile": (sht.Quantile(0.3, 0.25), 0.25),
+    "smoothed_hinge": (sht.SmoothedHinge(0.5), 0.5),
+    "squared_hinge": (sht.SquaredHinge(), 1),
+}
+QUICK = ("squared", "poisson", "logistic")
+KINDS = [
+    pytest.param(name, dtype, marks=[] if name in QUICK and dtype is np.float32 else pytest.mark.slow)
+    for name, dtype in itertools.product(LOSSES, (np.float32, np.float64))
+]
+
+
+def draw(name, dtype, seed):
+    """X, y and weights as the model is given them."""
+    rng = np.random.default_rng([seed, len(name)])
+    Z = rng.standard_normal((N, P)) + 0.5 * rng.standard_normal((N, 1))
+    Z[:, -1] += rng.standard_t(1.5, N) * rng.integers(0, 2)  # outliers, which a shift may round
+    scale = 10.0 ** rng.uniform(-3, 3, P)
+    far = 10.0 ** rng.uniform(0, 7, P) * rng.choice([0, 1, 1, -1], P)
+    X = (scale * (Z + far)).astype(dtype)
+    noise = 10.0 ** rng.uniform(-4, 0)
+    eta = 0.7 * Z[:, 0] - 0.5 * Z[:, 1] + 0.3 * noise * rng.standard_normal(N)
+    y = LOSSES[name][0].draw_targets(eta, rng) if name not in ("squared", "huber", "quantile") else eta
+    if name in ("squared", "huber", "quantile"):
+        y = y + 10.0 ** rng.uniform(0, 4) * rng.integers(0, 2)
+    return X, y.astype(dtype), np.where(rng.uniform(size=N) < 0.1, 0, rng.uniform(0.5, 2, N)).astype(dtype)
+
+
+def problem(name, X, y, weights, offset=None):
+    loss = Loss(name, np.longdouble(LOSSES[name][1]))
+    return Problem(X, y, loss, L2, weights / weights.max(), offset, intercept=True, standardize=True)
+
+
+def usable(exact, dtype):
+    """Columns that do not count as constant."""
+    return exact.deviation > tolerance("constant", dtype) * np.sqrt(exact.deviation**2 + exact.mean**2)
+
+
+@pytest.mark.parametrize(("name", "dtype"), KINDS)
+def test_what_a_fit_says_holds_for_what_it_returns(name, dtype):
+    loss = LOSSES[name][0]
+    kind = sht.SparseClassifier if loss.classification else sht.SparseRegressor
+    for seed in range(8):
+        X, y, weights = draw(name, dtype, seed)
+        exact = problem(name, X, y, weights)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = kind(K, l2=L2, loss=loss, solver="htp").fit(X, y, weights)
+        w, b = model.coef_.ravel(), np.ravel(model.intercept_)[0]
+        assert w.dtype == dtype and np.asarray(b).dtype == np.float64
+        F, F0 = exact.value(w, b), exact.null()[1]
+        size = abs(F) + abs(F0)
+        stationary = tolerance("stationary", dtype)
+        assert abs(model.objective_value_ - F) <= stationary * size, seed
+        eta = model.decision_function(X) if loss.classification else model._predictor(X)
+        live = weights > 0
+        own = exact.omega[live] @ exact.loss.value(np.longdouble(eta[live]), exact.y[live])
+        assert abs(own + np.sum(exact.ridge * np.longdouble(w) ** 2) / 2 - F) <= 1e-10 * size, seed
+
+        c = model.certificate_
+        assert abs(c.upper_bound - F) <= 1e-11 * size, seed
+        masks, minima, _ = exact.minima()
+        masks_usable = ~masks[:, ~usable(exact, dtype)].any(1)
+        support = model.support_
+        best = minima[(masks == support).all(1)][0]
+        if c.stationary:
+            assert F - best <= 1.01 * stationary * size, seed
+        away = (masks & ~support).sum(1) <= 1
+        near = minima[away & masks_usable & (masks.sum(1) <= K)].min()
+        enough = max(tolerance("swap", dtype) * abs(F), np.finfo(dtype).eps * abs(F0))
+        if c.swap_gain == 0:
+            assert F - near <= 1.01 * enough, seed
+        elif c.swap_gain is not None:
+            assert c.swap_gain <= F - near + 1e-9 * size, seed
+        if dtype == np.float64 or name != "quantile":
+            assert c.stationary, (seed, c.statement)
+
+
+@pytest.mark.parametrize(("name", "dtype"), KINDS)
+def test_a_solution_says_what_rounding_of_its_intercept_costs(name, dtype):
+    loss = LOSSES[name][0]
+    told = 0
+    for seed in range(8):
+        X, y, weights = draw(name, dtype, seed)
+        exact = problem(name, X, y, weights)
+        with jax.enable_x64(dtype is np.float64), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = sht.LinearModel(X, y, loss, L2, weights / weights.max(), fit_intercept=True, standardize=True)
+            solution = sht.solve(model, sht.Sparsity(K), sht.HTP())
+        F, F0 = exact.value(solution.x, solution.intercept), exact.null()[1]
+        cost = float(solution.intercept_rounding)
+        size = abs(F) + abs(F0)
+        assert F <= float(solution.value) + cost + tolerance("stationary", dtype) * size, seed
+        warned = any("cannot hold the intercept" in str(each.message) for each in caught)
+        told += warned
+        if F > float(solution.value) + 2 * tolerance("swap", dtype) * size:
+            assert warned, seed
+        c = sht.certificate(model, sht.Sparsity(K), solution)
+        assert abs(c.upper_bound - F) <= 1e-11 * size, seed
+        if c.stationary:
+            masks, minima, _ = exact.minima()
+            support = np.isin(np.arange(P), np.asarray(solution.support.idx)[np.asarray(solution.support.mask)])
+            best = minima[(masks == support).all(1)][0]
+            assert F - best <= 1.01 * tolerance("stationary", dtype) * size, seed
+    assert told or dtype is np.float64
