@@ -97,7 +97,7 @@ def _margin(facts: Facts) -> str:
     """What an exchange must gain to count, rounded up."""
     if facts.enough <= facts.tol * abs(facts.value) * (1 + 1e-9):
         return f"{facts.tol:.0e} of its value"
-    return f"{1.05 * facts.enough:.1e}, its rounding"
+    return f"{1.05 * facts.enough:.1e}, the rounding of the objective without features"
 
 
 def _unknown(facts: Facts) -> str:

@@ -47,8 +47,8 @@ def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
 def linear(
     X: Any, coef: Float[np.ndarray, "*c p"], intercept: Any = 0.0, offset: Float[np.ndarray, "n *c"] | None = None
 ) -> Float[np.ndarray, "n *c"]:
-    """Linear predictors, in float64: beside columns far from zero the intercept is large, and the sum with it small. Only
-    columns with a coefficient are read."""
+    """Linear predictors, in float64: beside columns far from zero the intercept is large, and the sum with it small.
+    Only columns with a coefficient are read."""
     used = np.flatnonzero(np.any(np.atleast_2d(coef), axis=0))
     eta = X[:, used].astype(float) @ coef[..., used].astype(float).T + intercept
     return eta if offset is None else eta + offset.reshape(eta.shape)

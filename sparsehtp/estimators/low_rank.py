@@ -74,7 +74,8 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         ConvergenceWarning: if a solver did not converge, or the features are collinear and l2 is 0.
 
     The closed form is a global optimum, and all ranks cost no more than one. It factorises the smaller of (p, p) and
-    (n, n). The held-out loss of the chosen r is optimistic, as it is a minimum. Computes in the dtype of X, intercepts in float64.
+    (n, n). The held-out loss of the chosen r is optimistic, as it is a minimum. Computes in the dtype of
+    X; intercepts and predictions are in float64.
 
     Example:
         >>> model = LowRankRegressor().fit(X, Y)

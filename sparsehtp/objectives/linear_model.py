@@ -296,7 +296,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         return np.asarray(level - self.centre() @ w)
 
     def centre(self) -> Float[np.ndarray, "p"]:
-        """What columns are less in the solver's predictor, in original units and float64: it is (X - centre) w + x[p]."""
+        """What the solver takes off the columns, in original units and float64: it predicts (X - centre) w + x[p]."""
         parts = [np.zeros(self.n_coefficients), self.shift, self.mean]
         return np.sum([np.asarray(host(part), float) for part in parts if part is not None], axis=0)
 
@@ -630,7 +630,7 @@ def about_means(
 
 
 def rise(value: Array, more: Array, less: Array, flat: Array) -> Array:
-    """By how much F rises where all predictions move one way or the other, if more than rounds at F without features."""
+    """By how much F rises as all predictions move up or down; 0 within the rounding of F without features."""
     most = jnp.maximum(more, less) - value
     return jnp.where(most > jnp.finfo(value.dtype).eps * jnp.abs(flat), most, 0)
 
