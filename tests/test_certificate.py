@@ -406,7 +406,7 @@ def test_leaves_exchange_within_themselves(x64, counts):
         gain = value - min(fit(each)[1] for each in others)
         c = sht.certificate(model, threshold, solution)
         assert c.swap_gain == pytest.approx(max(gain, 0), rel=1e-8, abs=1e-12), (members, c.statement)
-    with pytest.raises(ValueError, match="holds 2 units .*; k allows 1"):
+    with pytest.raises(ValueError, match=r"holds 2 units .*; k allows 1"):
         sht.certificate(model, threshold, solution_on([0, 1, 2, 3]))
 
 

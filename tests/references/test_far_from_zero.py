@@ -131,7 +131,7 @@ def test_a_solution_says_what_rounding_of_its_intercept_costs(name, dtype):
 
 
 def test_a_proof_is_about_the_data_as_given():
-    """A far column must not round the others, nor its own outliers: beside tiny noise that makes another choice best."""
+    """A far column must not round the others, nor its own outliers: tiny noise is below that."""
     left = 0
     for seed in range(60):
         rng = np.random.default_rng([seed, 3])
