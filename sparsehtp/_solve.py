@@ -139,7 +139,7 @@ def solve_and_refit(
     key = seeded(0) if key is None else key
     start = _start(objective, x0)
     bound, countable = threshold.bind(objective).counted()
-    given = (x0.x, x0.intercept) if hasattr(x0, "intercept") else x0  # not clipped yet
+    given = (x0.x, x0.intercept) if x0 is not None and hasattr(x0, "intercept") else x0  # not clipped yet
     sound = _sound((objective, given), (bound, solver, termination))
     problem = driver.Problem(objective, bound, solver, termination, start, key, sound)
     with one_blas_thread():
