@@ -3,7 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DOCS_STAMP := .venv/.docs-installed
 
-.PHONY: setup demo test test-all lint structure docs notebooks bench reproduce-quick claims clean
+.PHONY: setup demo test test-all test-oldest lint structure docs notebooks bench reproduce-quick claims clean
 
 setup: $(STAMP)
 
@@ -21,6 +21,14 @@ test: $(STAMP)
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Tests with the least versions that pyproject.toml allows, in an environment of their own.
+test-oldest:
+	test -x build/oldest/bin/python || $(PYTHON) -m venv build/oldest
+	sed -n '/^dependencies/,/^parquet/p; /^plot/p' pyproject.toml | grep -oE '[a-z-]+>=[0-9.]+' | sed 's/>=/==/' > build/oldest/least.txt
+	build/oldest/bin/python -m pip install --quiet -e '.[cli,plot]' beartype chex hypothesis pytest statsmodels -c build/oldest/least.txt
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 build/oldest/bin/python -m pytest -m "not slow" tests/transforms tests/contracts \
+	    tests/estimators/test_regressor.py tests/test_prove.py
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -17,7 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import jax
-from jax.extend.core import get_opaque_trace_state
+
+try:
+    from jax.extend.core import get_opaque_trace_state
+except ImportError:  # JAX before 0.10
+    from jax.core import get_opaque_trace_state
 
 R = TypeVar("R")
 
