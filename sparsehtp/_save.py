@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Shaped, jaxtyped
 
-from .io.npz import read_npz, too_large
+from .io.memory import too_large
+from .io.npz import MAX_MEMBERS, read_npz
 from .io.results import versions, write_whole
 from .iteration.results import Solution
 
@@ -57,7 +58,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> Path:
     Raises:
         TypeError: if the model holds something that is not data of this package, NumPy or JAX: a function, an object
             of another package, or an attribute that its class does not declare. The message says where.
-        ValueError: under `jit` or `vmap`, or if there are too many names and numbers outside arrays.
+        ValueError: under `jit` or `vmap`, or if there are too many arrays, or names and numbers outside them.
         OSError: if the file cannot be written.
     """
     arrays: dict[str, Any] = {}
@@ -66,6 +67,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if arrays[_MANIFEST].size > MAX_MANIFEST:
         raise ValueError(f"model: holds more than {MAX_MANIFEST >> 20} MiB beside its arrays; save parts of it.")
+    if len(arrays) > MAX_MEMBERS:
+        raise ValueError(f"model: holds more than {MAX_MEMBERS} arrays; save parts of it.")
     try:
         write_whole(path, lambda file: np.savez_compressed(file, **arrays))
     except OSError as error:
@@ -84,7 +87,8 @@ def load(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Any:
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: if the file is damaged, was not written by `save`, or by a newer version of it; if it would take
-            more than `max_bytes`; or if a class has other fields than in the file, or a fitted attribute another shape.
+            more than `max_bytes`, or has more than 8192 arrays; or if a class has other fields than in the file, or a
+            fitted attribute another shape.
     """
     path = Path(path)
     if not path.is_file():

@@ -14,7 +14,6 @@ import jax
 import numpy as np
 import pandas as pd
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from scipy import sparse
@@ -22,13 +21,13 @@ from scipy import sparse
 from .._cache import disk_cache
 from ..datasets import Data
 from ..datasets.arrays import load_features
-from ..datasets.files import MAX_BYTES
 from ..estimators.parameters import LOSSES
 from ..io import check_output
+from ..io.memory import default_limit
 from ..losses import AbstractLoss
 from ..plot import new_figure
 from .options import Problem
-from .report import print_warning
+from .report import Console, print_warning
 
 
 def name_of(choice: str) -> str:
@@ -114,7 +113,7 @@ def features(data: Data, dtype: str) -> Any:
 
 def dense_table(path: Path) -> tuple[dict[str, np.ndarray], pd.DataFrame]:
     """All arrays of an NPZ file, and its features as a table; ValueError for sparse ones, and as `load_file`."""
-    arrays, X, names = load_features(path, MAX_BYTES)
+    arrays, X, names = load_features(path, default_limit())
     if sparse.issparse(X):
         raise ValueError(f"path: {path.name} holds a sparse matrix; store a dense array X.")
     return arrays, pd.DataFrame(X.astype(float), columns=list(names))

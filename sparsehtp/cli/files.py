@@ -1,16 +1,22 @@
 """Several files in a folder, all or none."""
 
 import csv
+import io
 import json
 import math
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..io import check_output
+from ..io.text import quoted
 
+APOSTROPHES = (
+    "Texts that begin with =, +, - or @ have an apostrophe before them in CSV files, so that no spreadsheet runs them."
+)
 Writer = Callable[[Path], None]
 
 
@@ -22,19 +28,23 @@ def as_json(value: Any) -> Writer:
 
 def as_text(text: str) -> Writer:
     """Write a text and an end of line."""
-    return lambda path: _write(path, text)
+    return lambda path: _write(path, text + "\n")
 
 
 def as_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> Writer:
     """Write a table."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(for_csv(row) for row in (header, *rows))
+    return lambda path: _write(path, text.getvalue())
 
-    def write(path: Path) -> None:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(header)
-            writer.writerows(rows)
 
-    return write
+def for_csv(cells: Iterable[Any]) -> list[Any]:
+    """Cells of a CSV file; a warning says where an apostrophe keeps a spreadsheet from running a text."""
+    cells = list(cells)
+    safe = [quoted(cell) if isinstance(cell, str) else cell for cell in cells]
+    if any(isinstance(cell, str) and new[:1] == "'" != cell[:1] for cell, new in zip(cells, safe, strict=True)):
+        warnings.warn(APOSTROPHES, stacklevel=2)
+    return safe
 
 
 def as_images(name: str, figure: Any) -> dict[str, Writer]:
@@ -79,7 +89,7 @@ def write_files(out_dir: Path, files: Mapping[str, Writer], own: Iterable[str] =
 
 
 def _write(path: Path, text: str) -> None:
-    path.write_text(text + "\n", encoding="utf-8")
+    path.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def _finite(value: Any) -> Any:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import typer
-from rich.console import Console
 from scipy import sparse
 from sklearn.base import is_classifier
 
@@ -33,7 +32,7 @@ from .common import check_outputs, check_provable, encode, features, fitting, lo
 from .files import Writer, as_csv, as_images, as_json, write_files
 from .html import fit_report
 from .options import Options
-from .report import print_report, print_warnings
+from .report import Console, print_report, print_warnings
 from .tables import Numbers, TableData, numbers, show
 
 DRAWN = ("coefficients", "predictions", "survival", "swaps", "cv", "proof", "history")

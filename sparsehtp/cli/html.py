@@ -1,16 +1,22 @@
 """The report as one HTML file that needs nothing else: no script, no request, pictures inside."""
 
 import base64
+import html
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
 
+from ..io.text import printable
 from .caveats import exchanges, substitute
 from .files import Writer, as_text
 from .report import choice_rows, fit_facts
+
+
+def escape(text: str) -> str:
+    """A text in HTML."""
+    return html.escape(printable(text))
 
 
 def fit_report(model: dict[str, Any], figures: Mapping[str, Any], timing: Any, command: str) -> Writer:

@@ -1,11 +1,11 @@
 """What the library runs on."""
 
-from rich.console import Console
 from rich.table import Table
 
 from .. import _cache
 from ..io import versions
 from .common import one_sentence
+from .report import Console
 
 
 def show() -> None:

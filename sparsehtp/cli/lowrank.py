@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -22,7 +21,7 @@ from ..plot import plot_ranks
 from .common import check_outputs, dense_table, fitting, one_sentence, plotting
 from .files import as_csv, as_images, as_json, write_files
 from .options import LowRankOptions
-from .report import facts_table, print_facts, print_warnings
+from .report import Console, facts_table, print_facts, print_warnings
 from .tables import print_notes, written
 
 

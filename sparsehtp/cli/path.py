@@ -10,7 +10,6 @@ import jax
 import numpy as np
 from jaxtyping import Float
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from scipy import sparse
@@ -39,7 +38,7 @@ from .common import (
 from .files import Writer, as_csv, as_images, as_json, write_files
 from .html import path_report
 from .options import PathOptions
-from .report import facts_table, print_facts, print_warning
+from .report import Console, facts_table, print_facts, print_warning
 from .tables import Numbers, TableData, numbers, show
 
 PROVED = 1.1e-4  # of the objective: the gap of a proof, and what the path's own rounding may add

@@ -10,14 +10,13 @@ import jax
 import numpy as np
 import pandas as pd
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 import sparsehtp as sht
 
 from ..datasets import load_file
-from ..datasets.files import MAX_BYTES, TABLES, check_file, format_of
+from ..datasets.files import TABLES, check_file, format_of
 from ..datasets.tables import check_target, read_table
 from ..io import describe_device, versions
 from ..plot import as_graph, plot_graph, plot_precision
@@ -25,7 +24,7 @@ from ..thresholds import OffDiagonal, pair_index
 from .common import Stopwatch, check_outputs, dense_table, one_sentence, plotting, progress_bar
 from .files import Writer, as_csv, as_images, as_json, write_files
 from .options import DecimalName, GraphOptions, ThousandsName
-from .report import MAX_ROWS, facts_table, print_facts, print_warnings
+from .report import MAX_ROWS, Console, facts_table, print_facts, print_warnings
 from .tables import print_notes, written
 
 STABLE = 0.75  # selection probability from which an edge is called stable
@@ -46,7 +45,7 @@ def load_table(
         data = load_file(path, drop)
         return pd.DataFrame(data.X, columns=data.feature_names), []
     left_out = [] if drop is None else [drop]
-    table = read_table(path, [], MAX_BYTES, written(decimal, thousands), as_is=left_out)
+    table = read_table(path, [], written(decimal, thousands), as_is=left_out)
     if drop is not None:
         check_target(path, list(table.frame.columns), drop, option="drop")
     table.check(path, table.unclear)

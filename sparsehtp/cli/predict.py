@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from sklearn.pipeline import Pipeline
 
 import sparsehtp as sht
 
-from ..datasets.files import MAX_BYTES, TABLES, check_file, format_of
+from ..datasets.files import TABLES, check_file, format_of
 from ..datasets.numerals import AS_IT_SAYS, Written
 from ..datasets.tables import read_table
 from ..io import check_output, write_whole
-from .common import one_sentence
+from .common import one_sentence, plotting
+from .files import for_csv
 from .options import DecimalName, ThousandsName
+from .report import Console
 from .tables import print_notes, written
 
 
@@ -37,7 +38,11 @@ def run(
             check_output(out.absolute().parent)
         predictions, notes = predict(_loaded(model), file, written(decimal, thousands))
         print_notes(errors, notes)
-        text = predictions.to_csv(index=False, lineterminator="\n")
+        with plotting(errors, "Predicting"):
+            predictions.columns = for_csv(predictions.columns)
+            texts = [name for name, dtype in predictions.dtypes.items() if dtype.kind == "O"]
+            predictions = predictions.assign(**{name: for_csv(predictions[name]) for name in texts})
+            text = predictions.to_csv(index=False, lineterminator="\n")
         if out is None:
             sys.stdout.write(text)
         else:
@@ -71,7 +76,7 @@ def predict(model: Pipeline, file: Path, given: Written = AS_IT_SAYS) -> tuple[p
     table, estimator = model[0], model[-1]
     id = getattr(table, "id", None)
     learned = Written(table.decimal, table.thousands)
-    read = read_table(file, table.texts_, MAX_BYTES, given, learned, as_is=[] if id is None else [id])
+    read = read_table(file, table.texts_, given, learned, as_is=[] if id is None else [id])
     read.check(file, table.group_names_)
     frame = read.frame
     frame.columns = [str(name) for name in frame.columns]

@@ -1,18 +1,31 @@
 """What a person reads in the terminal."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich import console as rich_console
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 
+from ..io.text import printable
 from .caveats import exchanges, substitute
 
 MAX_ROWS = 30
+
+
+class Console(rich_console.Console):
+    """A terminal to which no control character in a name or message gets, but those of the console itself."""
+
+    def render(
+        self, renderable: rich_console.RenderableType, options: rich_console.ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The pieces of text, cleaned."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text, keep="\n"), style, control)
 
 
 def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Sequence[Path]) -> None:

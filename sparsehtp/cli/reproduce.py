@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -14,6 +13,7 @@ from ..experiments import EXPERIMENTS, claims_page, decide_again, reproduce
 from ..experiments.reproduce import evidence
 from ..io import write_whole
 from .common import one_sentence, progress_bar
+from .report import Console
 
 COLOURS = {"confirmed": "green", "refuted": "red"}  # verdicts; all else is none
 

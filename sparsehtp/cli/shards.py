@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import numpy as np
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -14,10 +13,10 @@ import sparsehtp as sht
 
 from ..datasets import Shards
 from ..io import describe_device, versions
-from .common import check_outputs, loss_of, one_sentence, progress_bar
+from .common import check_outputs, loss_of, one_sentence, plotting, progress_bar
 from .files import as_csv, as_json, write_files
 from .options import Options
-from .report import facts_table, print_facts, print_warning
+from .report import Console, facts_table, print_facts, print_warning
 
 DEFAULT_L2 = 1e-4
 MAX_ROWS = 30
@@ -59,7 +58,7 @@ def run(pattern: str, target: str | None, options: Options, out: Path, checkpoin
         )
     model = _model(shards, names, found, options, l2)
     rows = [(row["name"], row["index"], row["coefficient"]) for row in model["coefficients"]]
-    with one_sentence(errors, OSError):
+    with plotting(errors, "Writing"):
         files = {"model.json": as_json(model), "coefficients.csv": as_csv(["name", "index", "coefficient"], rows)}
         paths = write_files(out, files)
     console.print(_table(model))

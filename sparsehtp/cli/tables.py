@@ -8,20 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 from sklearn.pipeline import Pipeline
 
 from ..datasets import Data, load_file
-from ..datasets.files import MAX_BYTES, TABLES, check_file, format_of
+from ..datasets.files import TABLES, check_file, format_of
 from ..datasets.numerals import SIGNS, Written, check_written, shown_cells, shown_names
 from ..datasets.tables import Table, check_target, read_table
 from ..estimators import TablePreprocessor
 from ..estimators.tables import FILLS, as_numbers, bad_cells, kind_of, kinds_of, shown_rows
 from .common import loss_of
 from .options import DecimalName, Problem, TableOptions, ThousandsName
-from .report import print_warning
+from .report import Console, print_warning
 
 ASIDE = ("id", "offset", "exposure", "event")  # options that name a column that is no feature
 MOST_LISTED = 8  # columns with one problem
@@ -91,7 +90,7 @@ def load(path: Path, target: str | None, options: TableOptions, problem: Problem
         return load_file(path, target)
     apart = [name for name in (target, options.event) if name is not None]
     as_is = [name for name in (options.id, *options.drop) if name is not None]
-    table = read_table(path, apart, MAX_BYTES, written(options.decimal, options.thousands), as_is=as_is)
+    table = read_table(path, apart, written(options.decimal, options.thousands), as_is=as_is)
     table.frame.columns = [str(name) for name in table.frame.columns]
     names = list(table.frame.columns)
     check_target(path, names, target)

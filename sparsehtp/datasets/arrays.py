@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from ..io.npz import read_npz
+from ..io.text import printable
 from .data import Data, NumberedNames
 from .libsvm import MAX_FEATURES
 
@@ -27,7 +28,7 @@ def load_npz(path: Path, target: str | None, n_features: int | None, dtype: np.d
             f"target: {target_name!r} in {path.name} needs shape ({X.shape[0]},), one number or text label "
             f"per row of X, got shape {y.shape} and dtype {y.dtype}; correct it."
         )
-    y = y if y.dtype.kind == "U" else y.astype(np.float64)
+    y = np.array([printable(label) for label in y.tolist()]) if y.dtype.kind == "U" else y.astype(np.float64)
     X = X.astype(dtype) if sparse.issparse(X) else np.ascontiguousarray(X, dtype)
     return Data(X, y, names, target_name)
 
@@ -43,7 +44,9 @@ def load_features(path: Path, max_bytes: int) -> tuple[dict[str, np.ndarray], An
             f"{X.dtype}; reshape or encode it."
         )
     stored_names = arrays.get("feature_names")
-    names = NumberedNames(X.shape[1]) if stored_names is None else [str(name) for name in stored_names.ravel()]
+    names = (
+        NumberedNames(X.shape[1]) if stored_names is None else [printable(str(name)) for name in stored_names.ravel()]
+    )
     if len(names) != X.shape[1]:
         raise ValueError(
             f"path: feature_names in {path.name} has {len(names)} names for {X.shape[1]} columns of X; give one each."

@@ -1,7 +1,8 @@
 """Data sets from files; every error is one sentence that says what to do.
 
 No file executes code: pickles are never loaded. A file that claims more than it holds, or more than `max_bytes`, is
-refused before memory is taken for it; archives are read in place, so that no path in one is ever written to.
+refused before memory is taken for it; archives are read in place, so that no path in one is ever written to. Names and
+labels lose their control characters.
 """
 
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ..io import memory
 from .arrays import load_npz
 from .data import Data, nonfinite
 from .libsvm import LIBSVM_SUFFIXES, load_libsvm
 from .numerals import check_written
-from .tables import load_table
+from .tables import NEEDED, load_table
 
 COMPRESSED = (".gz", ".bz2")
 LOADERS: dict[str, Any] = {
@@ -26,7 +28,6 @@ LOADERS: dict[str, Any] = {
 }
 SUFFIXES = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".xlsx": "excel", ".xlsm": "excel", ".npz": "npz"}
 TABLES = ("csv", "excel", "parquet")  # what pandas reads
-MAX_BYTES = 2**33
 
 
 def load_file(
@@ -39,7 +40,7 @@ def load_file(
     decimal: str | None = None,
     thousands: str | None = None,
     dtype: Any = np.float64,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
 ) -> Data:
     """Load a data set.
 
@@ -56,7 +57,8 @@ def load_file(
         decimal, thousands: "." or "," before the decimals of a table's numbers, and ".", ",", " " or "'" between
             groups of three digits; None: as the cells say together. A warning tells what separates thousands.
         dtype: of the features, float32 or float64.
-        max_bytes: limit for what the loaded arrays, and any decompressed file, may take.
+        max_bytes: limit for what the loaded arrays, and any decompressed file, may take. None: a quarter of the free
+            memory, for tables an eighth, since these take so many times their size while they are read.
 
     Returns:
         A `Data`; X is a CSR matrix for LIBSVM and sparse NPZ files, else a dense array.
@@ -73,7 +75,9 @@ def load_file(
     written = check_written(decimal, thousands)
     own: dict[Any, dict[str, Any]] = {load_libsvm: {"zero_based": zero_based}, load_table: {"given": written}}
     options = own.get(load, {})
-    data = load(path, target, n_features, np.dtype(dtype), max_bytes, **options)
+    needed = NEEDED if load is load_table else memory.NEEDED
+    limit = memory.default_limit(needed) if max_bytes is None else max_bytes
+    data = load(path, target, n_features, np.dtype(dtype), limit, **options)
     rows, p = data.X.shape
     if rows == 0 or p == 0:
         raise ValueError(f"path: {path.name} has {rows} rows and {p} features; at least one of each is needed.")

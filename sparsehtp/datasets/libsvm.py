@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..io.npz import too_large
+from ..io.memory import too_large
 from .data import Data, NumberedNames
 
 LIBSVM_SUFFIXES = (".libsvm", ".svm", ".svmlight", ".txt", ".binary", ".t", ".scale")

@@ -18,9 +18,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from ..io.npz import too_large
+from ..io.memory import default_limit, too_large
+from ..io.text import printable
 from .data import Data, nonfinite
-from .libsvm import _NUMBER
+from .libsvm import _NUMBER, MAX_LINE
 from .numerals import AS_IT_SAYS, Written, read_numerals
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
@@ -30,6 +31,7 @@ POINT = re.compile(
     r"\s*[+-]?(?:0?\.\d+|\d+\.(?:\d{1,2}|\d{4,})|\d{4,}\.\d+)\s*"
 )  # a decimal one, whatever else there is
 FIRST_LINES = 20  # which the separator is learned from
+NEEDED = 8  # times its text that a table takes while it is read
 BLOCK = 2**20  # bytes
 ZSTD_BLOCK = 2**10  # packed bytes, of which each four may become 2**17
 
@@ -92,27 +94,28 @@ class _Text(NamedTuple):
 def read_table(
     path: Path,
     apart: Sequence[str],
-    max_bytes: int,
     given: Written = AS_IT_SAYS,
     learned: Written = AS_IT_SAYS,
-    dtype: Any = float,
     as_is: Sequence[str] = (),
+    *,
+    dtype: Any = float,
+    max_bytes: int | None = None,
 ) -> Table:
     """Read a table.
 
     Args:
         path: the file, of a kind in `LOADERS` of `files.py`.
         apart: columns that may hold other things than numbers; knowing them makes wide tables quick to read.
-        max_bytes: limit for what the table, and the decompressed file, may take.
         given, learned: how its numbers are written, for certain, and if they do not say otherwise.
-        dtype: of the columns not apart, where all are numbers.
         as_is: columns whose numbers are names.
+        dtype: of the columns not apart, where all are numbers.
+        max_bytes: limit for what the table, and the decompressed file, may take; None: by the memory there is.
 
     Raises:
         ValueError: if it is malformed, damaged or too large.
         ImportError: without the package that reads it.
     """
-    suffix = path.suffix.lower()
+    suffix, max_bytes = path.suffix.lower(), default_limit(NEEDED) if max_bytes is None else max_bytes
     if suffix == ".parquet":
         table = Table(_read_parquet(path, max_bytes), [])
         table.frame.index = np.arange(1, len(table.frame) + 1)
@@ -134,7 +137,17 @@ def _with_numbers(
         series = [read.columns.get(j, frame.iloc[:, j]) for j in range(len(names))]
         frame = type(frame)(dict(enumerate(series)), index=frame.index)
         frame.columns = names
+    for j, dtype in enumerate(frame.dtypes):
+        if dtype.kind == "O":
+            column = frame.iloc[:, j]
+            unsafe = [isinstance(cell, str) and printable(cell) != cell for cell in column]
+            if any(unsafe):
+                frame.isetitem(j, column.astype(object).map(_cleaned))
     return Table(frame, [*table.notes, *read.notes], read.written, read.unclear)
+
+
+def _cleaned(cell: Any) -> Any:
+    return printable(cell) if isinstance(cell, str) else cell
 
 
 # --- separated values ------------------------------------------------------------------------------------------------
@@ -211,7 +224,7 @@ def _look(path: Path, max_bytes: int, apart: Sequence[str]) -> _Text:
     ValueError where its header is missing, or for a ragged line, which pandas would pad with NaN or cut.
     """
     direct, source = _source(path, max_bytes)
-    encoding = _encoding(source)
+    encoding = _encoding(path, source)
     with io.TextIOWrapper(source(), encoding, newline="") as file:
         head = list(itertools.islice((line for line in file if line.strip()), FIRST_LINES))
     if not head:
@@ -224,7 +237,7 @@ def _look(path: Path, max_bytes: int, apart: Sequence[str]) -> _Text:
             raise ValueError(f"path: {path.name} starts with numbers; add a header line with the column names.")
         first, lines = reader.line_num, []
         points = dotted = False
-        judges = [name not in apart for name in header]
+        judges = [printable(name) not in apart for name in header]
         for row in reader:
             if row and len(row) != len(header):
                 raise ValueError(
@@ -237,6 +250,7 @@ def _look(path: Path, max_bytes: int, apart: Sequence[str]) -> _Text:
                     with_points = [cell for cell, judge in zip(row, judges, strict=True) if "." in cell and judge]
                     dotted = dotted or bool(with_points) or any("." in cell for cell in row)
                     points = any(map(POINT.fullmatch, with_points))
+    header = [printable(name) for name in header]
     return _Text(source, direct, separator, points, dotted, encoding, header, first, np.array(lines, int))
 
 
@@ -293,23 +307,35 @@ def _unpacked_zstd(path: Path) -> Iterator[bytes]:
         raise EOFError("the last frame has no end")
 
 
-def _encoding(source: Callable[[], BinaryIO]) -> str:
-    """The first encoding that reads all of a file."""
+def _encoding(path: Path, source: Callable[[], BinaryIO]) -> str:
+    """The first encoding that reads all of a file; ValueError for a line that is too long."""
     with source() as file:
         start = file.read(4)
+    names: tuple[str, ...] = ENCODINGS
     if start[:2] in MARKS:
-        return MARKS[start[:2]]
-    if len(start) == 4 and b"\0" in start:  # text in UTF-16 without a mark
-        return "utf-16-le" if start[1] == 0 else "utf-16-be"
-    for name in ENCODINGS[:-1]:
+        names = MARKS[start[:2]], *ENCODINGS[-1:]
+    elif len(start) == 4 and b"\0" in start:  # text in UTF-16 without a mark
+        names = "utf-16-le" if start[1] == 0 else "utf-16-be", *ENCODINGS[-1:]
+    for name in names:
         with source() as file:
             try:
-                for _ in codecs.iterdecode(iter(lambda: file.read(BLOCK), b""), name):
+                for _ in codecs.iterdecode(_blocks(path, file), name):
                     pass
-                return name
+                break
             except UnicodeDecodeError:
                 continue
-    return ENCODINGS[-1]
+    return name
+
+
+def _blocks(path: Path, file: BinaryIO) -> Iterator[bytes]:
+    """The bytes of a file; each end of a line starts the count anew."""
+    length = 0
+    for block in iter(lambda: file.read(BLOCK), b""):
+        last = max(block.rfind(b"\n"), block.rfind(b"\r"))
+        length = len(block) - last - 1 + (length if last < 0 else 0)
+        if length > MAX_LINE:
+            raise ValueError(f"path: a line of {path.name} has more than {MAX_LINE >> 20} MiB; correct it.")
+        yield block
 
 
 def _separator(head: list[str], first: str) -> str:
@@ -368,9 +394,11 @@ def _read_parquet(path: Path, max_bytes: int) -> Any:
             size = 8 * file.metadata.num_rows * file.metadata.num_columns
             if size > max_bytes:
                 raise too_large(path, size, max_bytes)
-        return pd.read_parquet(path, engine="pyarrow")
+        frame = pd.read_parquet(path, engine="pyarrow")
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"path: {path.name} is damaged or no Parquet file ({error}); write it again.") from error
+    frame.columns = [printable(str(name)) for name in frame.columns]
+    return frame
 
 
 def _read_excel(path: Path, max_bytes: int) -> Table:
@@ -402,7 +430,8 @@ def _read_excel(path: Path, max_bytes: int) -> Table:
         raise ValueError(f"path: {path.name} is empty; give a file with at least one row of data.")
     frame = cells.iloc[1:].infer_objects()
     frame.columns = [
-        f"column {j + 1}" if pd.isna(name) else str(name).strip() for j, name in enumerate(cells.iloc[0].tolist())
+        f"column {j + 1}" if pd.isna(name) else printable(str(name)).strip()
+        for j, name in enumerate(cells.iloc[0].tolist())
     ]
     return Table(frame, [f"sheet {sheets[0]!r}, the first of {len(sheets)}"] if len(sheets) > 1 else [])
 
@@ -413,7 +442,7 @@ def load_table(
 ) -> Data:
     """A table of numbers and a target; arguments as in `load_file`."""
     kind = {".parquet": "Parquet", ".xlsx": "Excel", ".xlsm": "Excel"}.get(path.suffix.lower(), "CSV")
-    table = read_table(path, () if target is None else (target,), max_bytes, given, dtype=dtype)
+    table = read_table(path, () if target is None else (target,), given, dtype=dtype, max_bytes=max_bytes)
     import pandas as pd
 
     frame, names = table.frame, [str(name) for name in table.frame.columns]

@@ -10,7 +10,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler, normalize
 
 from ..datasets.arrays import ADVICE
-from ..datasets.files import MAX_BYTES
+from ..io.memory import default_limit
 from ..io.npz import read_npz
 
 LIBSVM_PAGE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
@@ -60,7 +60,7 @@ def load(name: str, folder: Path | None) -> Found:
             f"{name}: not there ({where}; --data DIR or SPARSEHTP_DATA names the folder); it takes {source.file} "
             f"({instead}); the original is at {source.original}.",
         )
-    data = source.prepare(read_npz(path, MAX_BYTES, ADVICE))
+    data = source.prepare(read_npz(path, default_limit(), ADVICE))
     rows = f"{data.X.shape[0]} + {data.X_test.shape[0]} rows of {data.X.shape[1]} features"
     return Found(data, f"{name}: {rows}; {instead}.")
 

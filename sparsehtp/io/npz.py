@@ -7,15 +7,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from .memory import too_large
+
+MAX_MEMBERS = 2**13  # each takes a quarter of a millisecond
 MAX_HEADER = 2**14  # bytes of an array's header; NumPy's own limit is 10,000 characters
-
-
-def too_large(path: Path, size: int, limit: int) -> ValueError:
-    """The error for a file that would take more memory than allowed."""
-    return ValueError(
-        f"path: {path.name} would take {size / 2**20:.0f} MiB, more than the limit of {limit / 2**20:.0f} MiB; "
-        "raise max_bytes if the file is to be trusted."
-    )
 
 
 def read_npz(path: Path, max_bytes: int, advice: str) -> dict[str, np.ndarray]:
@@ -28,14 +23,16 @@ def read_npz(path: Path, max_bytes: int, advice: str) -> dict[str, np.ndarray]:
 
     Raises:
         OSError: if the file cannot be opened.
-        ValueError: if it is damaged, too large, or no archive of plain arrays.
+        ValueError: if it is damaged, too large, of too many arrays, or no archive of plain arrays.
     """
     with path.open("rb") as file:
         # Crafted bytes make the parsers of the archive and of its headers raise nearly anything.
         try:
             with zipfile.ZipFile(file) as archive:
-                size = sum(_claimed(archive, member) for member in archive.infolist())
-            if size <= max_bytes:
+                members = archive.infolist()
+                few = len(members) <= MAX_MEMBERS
+                size = sum(_claimed(archive, member) for member in members) if few else 0
+            if few and size <= max_bytes:
                 file.seek(0)
                 with np.load(file, allow_pickle=False) as arrays:
                     return {name: arrays[name] for name in arrays.files}
@@ -43,6 +40,11 @@ def read_npz(path: Path, max_bytes: int, advice: str) -> dict[str, np.ndarray]:
             raise
         except Exception as error:
             raise ValueError(f"path: {path.name} is damaged, {advice}") from error
+    if not few:
+        raise ValueError(
+            f"path: {path.name} holds {len(members)} arrays, more than the limit of {MAX_MEMBERS}; write fewer and "
+            "larger ones."
+        )
     raise too_large(path, size, max_bytes)
 
 

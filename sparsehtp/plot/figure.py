@@ -9,6 +9,8 @@ from matplotlib import font_manager, rc_context
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from ..io.text import printable
+
 # Fonts with more scripts than matplotlib's own, from Linux, Windows and macOS.
 FALLBACKS = (
     "Noto Sans CJK SC",
@@ -85,8 +87,11 @@ class ShownFigure(Figure):
             super().savefig(fname, **kwargs)
 
     def _find_fonts(self) -> set[str]:
-        """Give the texts the fonts that they need; the characters that none has."""
+        """Give the texts, without control characters, the fonts that they need; the characters that none has."""
         texts = self.findobj(Text)
+        for text in texts:
+            if printable(text.get_text(), keep="\n") != text.get_text():
+                text.set_text(printable(text.get_text(), keep="\n"))
         used = {character for text in texts for character in text.get_text() if character.isprintable()}
         lacking = {character for character in used if ord(character) not in _characters("DejaVu Sans")}
         families = []

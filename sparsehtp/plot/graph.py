@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..estimators.graph import partial_correlations
+from ..io.text import printable
 from .style import LABEL_SIZE, PALETTE, names_of, new_figure, set_title
 
 MAX_TICKS = 60  # variables whose names fit beside a heat map
@@ -28,7 +29,7 @@ def as_graph(precision: Any, feature_names: Sequence[str] | None = None) -> Any:
     networkx = _networkx()
     partial = partial_correlations(precision)
     p = partial.shape[0]
-    names = list(range(p)) if feature_names is None else [str(name) for name in feature_names]
+    names = list(range(p)) if feature_names is None else [printable(str(name)) for name in feature_names]
     if len(set(names)) != p:
         raise ValueError(f"feature_names: needs {p} distinct names, one per variable.")
     graph = networkx.Graph()

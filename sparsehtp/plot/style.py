@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ..io.text import printable
+
 # Okabe and Ito's palette, readable with colour blindness and in print.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#555555")
 REST = "#BBBBBB"  # what is drawn but not named
@@ -89,7 +91,7 @@ def names_of(feature_names: Sequence[str] | None, p: int) -> list[str]:
         return [f"feature {j}" for j in range(p)]
     if len(feature_names) != p:
         raise ValueError(f"feature_names: needs {p} names, one per feature, got {len(feature_names)}.")
-    return [short_name(str(name)) for name in feature_names]
+    return [short_name(printable(str(name))) for name in feature_names]
 
 
 def short_name(name: str) -> str:
