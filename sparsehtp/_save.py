@@ -19,10 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Shaped, jaxtyped
 
+from ._types import check_finite
 from .io.memory import too_large
 from .io.npz import MAX_MEMBERS, read_npz
 from .io.results import versions, write_whole
 from .iteration.results import Solution
+from .objectives import AbstractObjective
 
 FORMAT = "sparsehtp"
 VERSION = 1
@@ -41,6 +43,7 @@ _ADDED = {
 # Fields of classes in files of version 0.1.0, and what they are called now.
 _RENAMED = {"Certificate": {"lemma21": "necessary_condition"}, "MultiResponse": {"features": "shared_model"}}
 _OPTIONAL = {"feature_names_in_", "_sklearn_output_config"}
+_NUMBERS = {"x", "intercept", "coefficients", "coef_", "intercept_"}  # fields of results, finite whatever was fitted
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> Path:
@@ -87,8 +90,8 @@ def load(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Any:
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: if the file is damaged, was not written by `save`, or by a newer version of it; if it would take
-            more than `max_bytes`, or has more than 8192 arrays; or if a class has other fields than in the file, or a
-            fitted attribute another shape.
+            more than `max_bytes`, or has more than 8192 arrays; or if a class has other fields than in the file, a
+            fitted attribute another shape, or coefficients or an objective's data are not finite.
     """
     path = Path(path)
     if not path.is_file():
@@ -271,6 +274,11 @@ def _decode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 def _rebuild(kind: type, fields: dict[str, Any]) -> Any:
     _check_fields(kind, fields)
+    for name in fields if issubclass(kind, AbstractObjective) else _NUMBERS & fields.keys():
+        try:
+            check_finite(f"{name!r} of {kind.__name__}", fields[name])
+        except ValueError as error:
+            raise _Misfit(str(error).rstrip(".")) from error
     if issubclass(kind, tuple):
         return kind(**fields)
     # Field by field: a module's __init__ takes other arguments, and would convert or check again.

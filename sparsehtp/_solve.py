@@ -136,6 +136,8 @@ def solve_and_refit(
             "or use IHT(ConstantStep()) or IHT(ScheduleStep(...))."
         )
     termination = solver.default_termination if termination is None else termination
+    for name, settings in (("solver", solver), ("termination", termination)):
+        check_finite(name, settings, remedy="pass finite numbers")
     key = seeded(0) if key is None else key
     start = _start(objective, x0)
     bound, countable = threshold.bind(objective).counted()

@@ -125,6 +125,8 @@ def solve_stream(
     loss = Squared() if loss is None else loss
     if not loss.twice_differentiable:
         raise TypeError(f"loss: {type(loss).__name__} is not smooth, so its refits are no sums; use a smooth one.")
+    if not 0 <= l2 < np.inf:
+        raise ValueError(f"l2: must be a finite number >= 0, got {l2}.")
     key = seeded(0) if key is None else key
     began = time.monotonic()
     problem = (

@@ -133,6 +133,7 @@ def _check(objective: Any, threshold: Any, solution: Any) -> None:
         )
     if not is_concrete(objective, threshold, solution.x, solution.intercept, solution.support):
         raise ValueError("solution: a certificate needs concrete values; ask for it outside jax.jit and jax.vmap.")
+    check_finite("objective", objective)
 
 
 def _stated(facts: Facts) -> Certificate:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._progress import Callback, reporting
-from .._types import Support, is_concrete
+from .._types import Support, check_finite, is_concrete
 from ..io.checkpoint import Checkpoint
 from ..objectives import LinearModel
 from ..thresholds import Sparsity
@@ -183,6 +183,7 @@ def _check(model: Any, threshold: Any, gap: Any, collect: Any, time_limit: Any, 
         raise TypeError(f"threshold: a proof needs sht.Sparsity(k) without bounds, got {name}.")
     if not is_concrete(model, threshold):
         raise TypeError("model: a proof needs concrete arrays; ask for it outside jax.jit and jax.vmap.")
+    check_finite("model", model)
     threshold.bind(model)
     reason = None if model.quadratic else generalised.no_proof(model)
     if reason is not None:
@@ -195,7 +196,7 @@ def _check(model: Any, threshold: Any, gap: Any, collect: Any, time_limit: Any, 
         raise ValueError(f"collect: must be a number of at least 1 such as 1.01, got {collect}.")
     if not time_limit > 0:
         raise ValueError(f"time_limit: must be a positive number of seconds, got {time_limit}.")
-    if max_nodes is not None and max_nodes < 1:
+    if max_nodes is not None and not 1 <= max_nodes < math.inf:
         raise ValueError(f"max_nodes: must be at least 1, got {max_nodes}.")
 
 
@@ -203,6 +204,7 @@ def _start(model: LinearModel, keep: np.ndarray, k: int, solution: Any) -> np.nd
     x = np.asarray(solution.x)
     if x.shape != (model.n_coefficients,):
         raise ValueError(f"solution: needs {model.n_coefficients} coefficients x, got shape {x.shape}.")
+    check_finite("solution", x, remedy="start from finite coefficients")
     chosen = np.flatnonzero(x)
     number = np.setdiff1d(chosen, keep).size
     if number > k:

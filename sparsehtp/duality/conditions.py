@@ -50,6 +50,7 @@ def sparse_duality(objective: Any, threshold: Any, solution: Any, a: Any = None)
     optimum 4/3, but its largest dual value is 55/42 at a = (-12/7, -12/7, -1), not the printed 7/6.
     """
     dual = dual_of(objective, threshold)
+    check_finite("objective", objective)
     check_finite("solution", solution.x, solution.intercept, remedy="solve again")
     check_finite("a", a, remedy="pass finite dual variables, or None")
     x = dual.objective.to_internal(jnp.asarray(solution.x, objective.dtype), solution.intercept)

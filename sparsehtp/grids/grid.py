@@ -22,7 +22,7 @@ from .._programs import program
 from .._progress import Callback, reporting
 from .._solve import _check_kind, default_solver
 from .._threads import one_blas_thread
-from .._types import ArrayLike, Support, host, is_concrete, replace, seeded
+from .._types import ArrayLike, Support, check_finite, host, is_concrete, replace, seeded
 from ..io.checkpoint import Checkpoint
 from ..iteration import driver
 from ..linalg import LANE, one_by_one
@@ -126,6 +126,7 @@ def prepare(
     _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
     if not is_concrete(ks) or not (traced or is_concrete(objective, l2s, threshold)):
         raise TypeError("objective: a whole grid needs concrete arrays; under jit or vmap use sht.solve.")
+    check_finite("objective", objective)
     threshold = template_of(objective, threshold)
     ks = checked_ks(objective, threshold, ks)
     largest = replace(threshold, k=ks.max()).bind(objective)
@@ -140,6 +141,7 @@ def prepare(
     solver = default_solver(objective, threshold, search) if solver is None else solver
     _check_kind("solver", solver, AbstractSolver, "sht.HTP()")
     solver.check(objective, threshold)
+    check_finite("solver", solver, remedy="pass finite numbers")
     # The template keeps its bounds in original units: every lane binds it to its own standardisation.
     template = replace(threshold, k=ks.max(), k_max=largest.k_max)
     key = seeded(0) if key is None else key
@@ -232,7 +234,7 @@ def run(
 
 def _width(grid: Grid, lanes: int, memory: int | None) -> int:
     memory = DEFAULT_MEMORY if memory is None else memory
-    if not isinstance(memory, numbers.Real) or not memory > 0:
+    if not isinstance(memory, numbers.Real) or not 0 < float(memory) < math.inf:
         raise ValueError(f"memory: needs a positive number of bytes, got {memory!r}.")
     objective, threshold = grid.objective, grid.threshold
     units = objective.n_free + threshold.keep.shape[0] + threshold.k_max

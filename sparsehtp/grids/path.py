@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from scipy import sparse
 
 from .._progress import Callback
-from .._types import ArrayLike, Support, host, is_concrete, seeded
+from .._types import ArrayLike, Support, check_finite, host, is_concrete, seeded
 from ..iteration.results import FIRED, Solution
 from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
@@ -123,6 +124,7 @@ class Path:
         p = self.n_features // (self.n_responses or 1)
         if len(X.shape) != 2 or X.shape[1] != p:
             raise ValueError(f"X: needs shape (samples, {p}), got {X.shape}.")
+        check_finite("X", X.data if sparse.issparse(X) else X)
         if self.n_responses is not None:
             return np.stack([np.asarray(X @ w) + b for w, b in zip(self.x, self.intercept, strict=True)])
         used = np.unique(self.features.idx[self.features.mask])

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
 from .._tolerances import tolerance
-from .._types import ArrayLike, in_double, is_concrete, replace
+from .._types import ArrayLike, check_finite, in_double, is_concrete, replace
 from ..duality import Dual, Fixed, dual_of, relax, require_dual
 from ..thresholds import L0L1L2
 from ..thresholds.base import next_power_of_two
@@ -60,6 +60,9 @@ def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None 
     if not is_concrete(objective, threshold):
         raise ValueError("objective: bounds need concrete arrays; ask for them outside jax.jit and jax.vmap.")
     require_dual(objective, threshold)
+    check_finite("objective", objective)
+    for name, value in (("upper", upper), ("tol", tol)):
+        check_finite(name, value, remedy="pass a number")
     dtype = objective.dtype
     tol = tolerance("gap", dtype) if tol is None else tol
     with jax.enable_x64(True):

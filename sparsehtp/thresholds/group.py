@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, is_concrete, replace
+from .._types import ArrayLike, Support, check_finite, is_concrete, replace
 from ..linalg import top_k
 from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
 from .bounded import AbstractBounded, check_bounds, norms
@@ -63,6 +63,7 @@ class GroupSparsity(AbstractBounded, AbstractUnitThreshold):
     ):
         if not is_concrete(groups) or np.ndim(groups) != 1 or np.size(groups) == 0:
             raise ValueError("groups: needs a concrete one-dimensional array with one label per feature.")
+        check_finite("groups", np.asarray(groups), remedy="give every feature a label")
         self.k = check_count("k", k)
         self.k_max = k_max if k_max is None else int(check_count("k_max", k_max))
         self.keep = check_keep(keep)

@@ -1,5 +1,6 @@
 """NaN and infinite values in the data: an error that names the argument, or `nonfinite` where nothing can raise."""
 
+import dataclasses
 import functools
 import inspect
 import itertools
@@ -111,6 +112,160 @@ def test_arrays_on_the_device_and_in_pieces():
         whole[-1, -1] = bad
         refuses("whole", check_finite, "whole", whole)
         refuses("value", check_finite, "value", [1.0, {"a": jnp.full(3, bad)}])
+
+
+# --- public functions ------------------------------------------------------------------------------------------------
+X, Y = data((40, 8))
+Y = X[:, 0] - X[:, 1] + Y / 10
+
+
+@functools.cache
+def fitted():
+    model = sht.LinearModel(X, Y, l2=0.1)
+    return model, sht.solve(model, sht.Sparsity(2), sht.HTP())
+
+
+def unchecked(bad):
+    """A concrete model whose data were traced when it was made."""
+    return jax.jit(lambda X: sht.LinearModel(X, Y, l2=0.1))(one(X, bad))
+
+
+def one(array, bad):
+    array = np.array(array, np.float32)
+    array.flat[array.size // 2] = bad
+    return array
+
+
+def spoilt_solution(bad, name="x"):
+    solution = fitted()[1]
+    return solution._replace(**{name: one(getattr(solution, name), bad)})
+
+
+TWO = sht.Sparsity(2)
+# what a message begins with -> functions of a bad number
+PUBLIC = {
+    "x0": [
+        lambda bad: sht.solve(fitted()[0], TWO, x0=one(np.zeros(8), bad)),
+        lambda bad: sht.solve(fitted()[0], TWO, x0=spoilt_solution(bad)),
+        lambda bad: sht.solve(fitted()[0], TWO, x0=spoilt_solution(bad, "intercept")),
+    ],
+    "solver": [lambda bad: sht.solve(fitted()[0], TWO, sht.IHT(sht.BacktrackingStep(bad)))],
+    "termination": [lambda bad: sht.solve(fitted()[0], TWO, termination=sht.SmallStep(bad))],
+    "model": [lambda bad: sht.prove(unchecked(bad), TWO)],
+    "objective": [
+        lambda bad: sht.certificate(unchecked(bad), TWO, fitted()[1]),
+        lambda bad: sht.solve_path(unchecked(bad), range(3)),
+        lambda bad: sht.cross_validate(unchecked(bad), range(3)),
+        lambda bad: sht.choose(unchecked(bad), TWO, range(3)),
+        lambda bad: sht.stability_selection(unchecked(bad), range(3)),
+        lambda bad: sht.lower_bound(unchecked(bad), TWO, 1.0),
+        lambda bad: sht.sparse_duality(unchecked(bad), TWO, fitted()[1]),
+    ],
+    "solution": [
+        lambda bad: sht.prove(fitted()[0], TWO, spoilt_solution(bad)),
+        lambda bad: sht.certificate(fitted()[0], TWO, spoilt_solution(bad)),
+        lambda bad: sht.certificate(fitted()[0], TWO, spoilt_solution(bad, "intercept")),
+        lambda bad: sht.sparse_duality(fitted()[0], TWO, spoilt_solution(bad)),
+    ],
+    "gap": [lambda bad: sht.prove(fitted()[0], TWO, gap=bad)],
+    "collect": [lambda bad: sht.prove(fitted()[0], TWO, collect=bad)],
+    "max_nodes": [lambda bad: sht.prove(fitted()[0], TWO, max_nodes=bad)],
+    "a": [lambda bad: sht.sparse_duality(fitted()[0], TWO, fitted()[1], one(Y, bad))],
+    "upper": [lambda bad: sht.lower_bound(fitted()[0], TWO, bad)],
+    "tol": [lambda bad: sht.lower_bound(fitted()[0], TWO, 1.0, bad)],
+    "l2s": [
+        lambda bad: sht.solve_path(fitted()[0], range(3), [0.1, bad]),
+        lambda bad: sht.cross_validate(fitted()[0], range(3), [0.1, bad]),
+        lambda bad: sht.choose(fitted()[0], TWO, range(3), [0.1, bad]),
+    ],
+    "l0s": [lambda bad: sht.solve_path(fitted()[0], l0s=[0.1, bad])],
+    "refit": [lambda bad: sht.choose(fitted()[0], TWO, range(3), refit=bad)],
+    "memory": [lambda bad: sht.solve_path(fitted()[0], range(3), memory=bad)],
+    "sample_fraction": [lambda bad: sht.stability_selection(fitted()[0], range(3), sample_fraction=bad)],
+    "sizes": [lambda bad: sht.tune_step(fitted()[0], TWO, sht.IHT(), sizes=[0.1, bad])],
+    "l2": [
+        lambda bad: sht.tune(fitted()[0], TWO, val=(X, Y), l2=bad, steps=1),
+        lambda bad: fitted()[0].reweighted(l2=bad),
+        lambda bad: sht.QuadraticForm.from_data(X, Y, l2=bad),
+    ],
+    "weights": [lambda bad: sht.tune(fitted()[0], TWO, val=(X, Y), weights=bad, steps=1)],
+    "sample_weight": [
+        lambda bad: fitted()[0].reweighted(one(np.ones(40), bad)),
+        lambda bad: sht.QuadraticForm.from_data(X, Y, sample_weight=one(np.ones(40), bad)),
+        lambda bad: sht.Precision.from_data(X, one(np.ones(40), bad)),
+    ],
+    "y": [lambda bad: sht.QuadraticForm.from_data(X, one(Y, bad))],
+    "X": [
+        lambda bad: sht.tune(fitted()[0], TWO, val=(one(X, bad), Y), l2=0.1, steps=1),
+        lambda bad: sht.QuadraticForm.from_data(one(X, bad), Y),
+        lambda bad: sht.Precision.from_data(one(X, bad)),
+    ],
+    "labels": [lambda bad: sht.Precision.from_data(X, labels=one(np.ones(40), bad))],
+    "groups": [lambda bad: sht.GroupSparsity(one(np.ones(8), bad), 1)],
+    "prices": [lambda bad: sht.L0L1L2(0.1, prices=one(np.ones(8), bad))],
+    "total": [lambda bad: sht.Simplex(2, total=bad)],
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_functions(name):
+    for call, bad in itertools.product(PUBLIC[name], BAD):
+        refuses(name, call, bad)
+
+
+ESTIMATORS = {
+    "regressor": (sht.SparseRegressor(2), Y),
+    "several": (sht.SparseRegressor(2), np.column_stack([Y, -Y])),
+    "classifier": (sht.SparseClassifier(2), Y > 0),
+    "ordinal": (sht.SparseOrdinal(2), np.digitize(Y, [-0.5, 0.5])),
+    "cox": (sht.SparseCox(2), np.column_stack([np.exp(Y), Y > 0])),
+    "low_rank": (sht.LowRankRegressor(1), np.column_stack([Y, -Y])),
+    "lda": (sht.SparseLDA(2), Y > 0),
+    "pca": (sht.SparsePCA(1, 2), None),
+    "precision": (sht.SparsePrecision(2), None),
+    "robust_pca": (sht.RobustPCA(1, 2), None),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_estimators(name):
+    """scikit-learn's own sentences, which name the argument too."""
+    estimator, y = ESTIMATORS[name]
+    rest = {} if y is None else {"y": y}
+    takes = inspect.signature(estimator.fit).parameters
+    rest |= {each: np.ones(40) for each in ("sample_weight", "offset") if each in takes}
+    for argument, array in {"X": X, **rest}.items():
+        for bad in spoiled(np.asarray(array, float)):
+            with pytest.raises(ValueError, match=rf"^(Input )?{argument}\b"):
+                estimator.fit(**{"X": X, **rest, argument: bad})
+    assert not hasattr(estimator, "n_iter_")
+
+
+def test_a_saved_file_with_bad_numbers(tmp_path):
+    model, solution = fitted()
+    path = sht.solve_path(model, range(3))
+    for bad in BAD:
+        for value in (
+            solution._replace(x=one(solution.x, bad)),
+            dataclasses.replace(path, coefficients=one(path.coefficients, bad)),
+            unchecked(bad),
+        ):
+            refuses("path", sht.load, sht.save(value, tmp_path / "file.npz"))
+
+
+def test_streams(tmp_path):
+    """A shard that is mapped, with a bad entry among rows that no sample holds."""
+    rng = np.random.default_rng(0)
+    for i in range(2):
+        wide = rng.standard_normal((6000, 3)).astype(np.float32)
+        np.save(tmp_path / f"{i}.X.npy", wide)
+        np.save(tmp_path / f"{i}.y.npy", wide[:, 0])
+    for bad in BAD:
+        wide[-1, -1] = bad
+        np.save(tmp_path / "1.X.npy", wide)
+        with pytest.raises(ValueError, match=r"^path: the column .x2. of 1\.X\.npy"):
+            sht.solve_stream(sht.datasets.Shards(str(tmp_path / "?.X.npy")), sht.Sparsity(1), l2=0.1)
+    refuses("l2", lambda: sht.solve_stream(sht.datasets.Shards(str(tmp_path / "?.X.npy")), sht.Sparsity(1), l2=np.nan))
 
 
 # --- traced data -----------------------------------------------------------------------------------------------------
