@@ -12,6 +12,7 @@ from .._programs import program
 from .._threads import one_blas_thread
 from .._tolerances import tolerance
 from .._types import Support, check_finite, in_double, is_concrete, warn_renamed
+from ..iteration.results import RESULTS
 from ..linalg import LANE
 from ..losses import Squared
 from ..objectives import (
@@ -215,6 +216,7 @@ class _Point(NamedTuple):
     curvature: Float[Array, ""]  # along the free entries together: the trace of their block
     singular: Bool[Array, ""]
     solved: Bool[Array, ""]
+    judged: Int[Array, ""]  # what the objective makes of a run that converged here
 
 
 def _facts(objective: Any, threshold: Any, solution: Any, dtype: Any) -> Facts:
@@ -249,6 +251,9 @@ def _refitted(fit: _Fit) -> Facts:
     tol, eps = tolerance("swap", fit.dtype), float(jnp.finfo(fit.dtype).eps)
     slack = tolerance("stationary", fit.dtype) * (abs(value) + value0)
     stationary = None if point.removable <= slack and not point.solved else bool(point.removable <= slack)
+    unfounded = point.judged != RESULTS.converged or not np.isfinite(point.grad).all()
+    if stationary is not None and (np.isnan(point.removable) or (stationary and unfounded)):
+        stationary = None
     if stationary and point.singular and _ambiguous(fit):
         stationary = None
     k = int(fit.threshold.k)
@@ -418,6 +423,7 @@ def _point(objective: Any, threshold: Any, x: Float[Array, "d"], units: Support)
         curvature=jnp.trace(jax.vmap(restricted.hessian_product(z))(free)) if objective.n_free else jnp.zeros(()),
         singular=fit.singular,
         solved=fit.solved,
+        judged=objective.judged(threshold, x, units, jnp.int32(RESULTS.converged)),
     )
 
 

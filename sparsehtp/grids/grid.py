@@ -321,7 +321,8 @@ def _path_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fits:
     def fit(row: Any) -> Fits:
         entries = threshold.entries(origin, row.support)
         x = scatter(row.z, entries, _size(objective))
-        return _fit(grid, objective, threshold, scorer, x, row.support, entries, row.value, row.result)
+        result = objective.judged(threshold, x, row.support, row.result)
+        return _fit(grid, objective, threshold, scorer, x, row.support, entries, row.value, result)
 
     return lax.map(fit, trail)
 

@@ -159,7 +159,7 @@ def _loop(
 
     def lane_step(a: Problem, state: Any, memory: Any, t: Int[Array, ""]) -> tuple[Any, Any, Info, Array, Array]:
         new, info = a.solver.step(a.objective, a.threshold, state, t)
-        finite = jnp.isfinite(info.value) & jnp.isfinite(new.x).all()
+        finite = jnp.isfinite(info.value) & jnp.isfinite(new.x).all() & ~jnp.isnan(info.grad_norm)
         memory, fired = a.termination(memory, state, new, info, t)
         only_cycle = fired == FIRED.Cycle
         result = jnp.where(fired == 0, RESULTS.running, jnp.where(only_cycle, RESULTS.cycle, RESULTS.converged))
@@ -227,8 +227,11 @@ def _loop(
     # A fault of the returned iterate matters more than how the run stopped.
     result = jnp.where((c.status != 0) & (result != RESULTS.nonfinite), c.status, result).astype(jnp.int32)
     x, support = c.best if returns_best else (c.state.x, c.state.support)
+    ended = (lax.stop_gradient(problem), lax.stop_gradient(x), support, result)
+    judged = over_lanes(lambda a, x, s, r: a.objective.judged(a.threshold, x, s, r), axes, 0, 0, 0)(*ended)
+    fired = jnp.where(judged == result, c.fired, 0)
     history = None if record is None else _unpack(shapes[2], c.history)
-    return Outcome(x, support, c.best_value, result, c.fired, c.num_steps, c.best_step, history, c.state)
+    return Outcome(x, support, c.best_value, judged, fired, c.num_steps, c.best_step, history, c.state)
 
 
 def _unbatched(function: Callable[..., Any], in_axes: tuple[Any, ...]) -> Callable[..., Any]:

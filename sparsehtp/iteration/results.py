@@ -17,6 +17,7 @@ class RESULTS(enum.IntEnum):
     singular = 5
     support_overflow = 6
     invalid = 7
+    stalled = 8
 
     @property
     def sentence(self) -> str:
@@ -29,18 +30,24 @@ _SENTENCES = {
     RESULTS.converged: "The stopping criteria were met.",
     RESULTS.max_steps: (
         "The step limit was reached before the stopping criteria were met, in the solver or in a refit on its support; "
-        "raise max_steps, loosen the tolerances, or add l2 if the minimum may lie at infinity."
+        "raise max_steps, loosen the tolerances, smooth the kinks of a loss, or add l2 if the minimum may lie at "
+        "infinity."
     ),
     RESULTS.cycle: "The iterates repeat in a cycle; use a smaller step size or another solver.",
     RESULTS.nonfinite: (
-        "The objective or the iterate became infinite or NaN, and the last finite iterate is returned; "
-        "use a smaller step size, scale the data or add l2."
+        "The objective, its gradient or the iterate became infinite or NaN, and the last finite iterate is returned; "
+        "use a smaller step size, scale the data, add l2, or start from another x0."
     ),
     RESULTS.singular: (
         "The problem restricted to the chosen support is singular (collinear or too many features), "
         "and its minimum-norm solution is returned; add l2 or lower k."
     ),
     RESULTS.support_overflow: "More units survive the threshold than k_max allows; raise k_max.",
+    RESULTS.stalled: (
+        "The search ended where your function has no minimum: its gradient is not small (a kink, or no curvature), or "
+        "it curves downwards; use a smooth function that has a minimum, another start x0, or IHT; to maximise F, "
+        "minimise -F."
+    ),
     RESULTS.invalid: "The traced k is below the smallest (0; 1 of a Simplex), whose solution this is; pass a larger k.",
 }
 

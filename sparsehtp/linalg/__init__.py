@@ -10,6 +10,7 @@ from .draws import uniform as uniform
 from .lanes import LANE as LANE
 from .lanes import START as START
 from .lanes import any_lane as any_lane
+from .lanes import lane_by_lane as lane_by_lane
 from .lanes import max_lane as max_lane
 from .lanes import one_by_one as one_by_one
 from .largest import largest as largest
@@ -25,6 +26,7 @@ from .power_iteration import largest_eigenvalue as largest_eigenvalue
 from .power_iteration import random_start as random_start
 from .power_iteration import sparse_eigenvalue as sparse_eigenvalue
 from .products import dot as dot
+from .restricted_newton import DAMPING as DAMPING
 from .restricted_newton import Refit as Refit
 from .restricted_newton import minimise as minimise
 from .sparse_eigenvector import sparse_eigenvector as sparse_eigenvector

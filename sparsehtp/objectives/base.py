@@ -87,11 +87,11 @@ class AbstractObjective(eqx.Module):
         """The same objective with other sample weights, other l2, or both.
 
         Standardisation follows the new weights, so that rows without weight have no influence. Pure and traceable;
-        signs are not checked.
+        signs are not checked, but for that of an l2 that is not traced.
 
         Raises:
             TypeError: if the objective has no such weights or l2.
-            ValueError: for a wrong shape, or concrete values that are not finite.
+            ValueError: for a wrong shape, concrete values that are not finite, or a negative l2.
         """
         if sample_weight is not None or l2 is not None:
             name = "l2" if sample_weight is None else "sample_weight"
@@ -132,6 +132,10 @@ class AbstractObjective(eqx.Module):
     def feasible(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         """x moved to where F is finite, its support unchanged."""
         return x
+
+    def judged(self, threshold: Any, x: Float[Array, "d"], support: Any, result: Int[Array, ""]) -> Int[Array, ""]:
+        """The `RESULTS` code of a run that ended at x with another one: F may not be what the solvers rely on."""
+        return result
 
     def parts(self, x: Float[Array, "d"]) -> tuple[Float[Array, "units"], Float[Array, "..."]]:
         """The thresholded coefficients, one per unit, and the free entries, both in original units."""

@@ -13,8 +13,12 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from .._tolerances import tolerance
 from .._types import ArrayLike, Support, check_finite, is_concrete, replace
-from ..linalg import dot, largest_eigenvalue, random_start
+from ..iteration.results import RESULTS
+from ..linalg import DAMPING, dot, lane_by_lane, largest_eigenvalue, random_start
+from ..thresholds import AbstractUnitThreshold
+from ..thresholds.base import members
 from .base import AbstractRestrictable, AbstractRestricted, gather, scatter
 from .finite_sum import AbstractFiniteSum, AbstractSamples
 from .linear_model import check_weights, weight_vector
@@ -27,6 +31,8 @@ _REMEDY = {
     "Custom": "which args suggest; correct fun, or pass x0 or like=... with the shape of x",
 }
 BLOCK = 64  # Hessian columns at a time
+SMALL = 1e-3  # what a step may gain, or its length, where a run has converged
+CURVATURE_LIMIT = 256  # coefficients of a support whose Hessian is looked at where a run ends
 
 
 class Structure(NamedTuple):
@@ -194,6 +200,53 @@ class AbstractCustom(AbstractRestrictable):
     def lipschitz(self) -> Float[Array, ""]:
         zero = jnp.zeros(self.n_coefficients, self.dtype)
         return largest_eigenvalue(lambda v: self.hvp(zero, v), random_start(self.n_coefficients, self.dtype))
+
+    # --- where a run ended -------------------------------------------------------------------------------------------
+    def judged(self, threshold: Any, x: Float[Array, "d"], support: Any, result: Int[Array, ""]) -> Int[Array, ""]:
+        """Converged only where all that may move has a small gradient, and no downward curvature.
+
+        Small: a step against the gradient to the lowest point of F's parabola gains at most 1e-3 of |F(x)| + |F(0)|, or
+        is at most 1e-3 of |x| long; solvers that are not told to stop early do much better.
+        """
+        entries = threshold.entries(x, support)
+        value, grad = self.value_and_grad(x)
+        slope = threshold.tangent(threshold.free_gradient(x, grad), support)
+        movable = _movable(threshold, x, entries)
+        slope = jnp.where(movable, slope, 0)
+        steepest = jnp.max(jnp.abs(slope), initial=0)
+        slope = slope / jnp.where(steepest > 0, steepest, 1)
+        length, bend = dot(slope, slope), dot(slope, self.hvp(x, slope))
+        step = steepest * length / jnp.where(bend > 0, bend, 1)
+        origin = self.value(jnp.zeros_like(x))
+        size = jnp.abs(value) + jnp.where(jnp.isfinite(origin), jnp.abs(origin), 0)
+        near = step * jnp.sqrt(length) <= SMALL * jnp.linalg.norm(x)
+        small = (steepest == 0) | ((bend > 0) & (near | (step * steepest * length / 2 <= SMALL * size)))
+        found = small & self._curves_upwards(threshold, x, entries, movable)
+        finite = jnp.isfinite(value) & jnp.isfinite(grad).all()
+        fault = jnp.where(finite, jnp.where(found, result, RESULTS.stalled), RESULTS.nonfinite)
+        claimed = (result == RESULTS.converged) | (result == RESULTS.singular)
+        return jnp.where(claimed, fault, result).astype(jnp.int32)
+
+    def _curves_upwards(
+        self, threshold: Any, x: Float[Array, "d"], entries: Support, movable: Bool[Array, "d"]
+    ) -> Bool[Array, ""]:
+        """Whether F at x curves downwards neither along one direction of all that may move both ways, nor, unless there
+        are too many, along any of a support."""
+        both = [threshold.free_gradient(x, jnp.full_like(x, side)) != 0 for side in (-1, 1)]
+        either, slack = both[0] & both[1], tolerance("pivot", x.dtype) ** 0.5
+        direction = jnp.where(movable & either, random_start(x.shape[0], x.dtype), 0)
+        along = self.hvp(x, direction)
+        along = jnp.where(movable & either, along, 0)
+        upwards = dot(direction, along) >= -slack * jnp.linalg.norm(direction) * jnp.linalg.norm(along)
+        if entries.idx.shape[0] > CURVATURE_LIMIT:
+            return upwards
+        free = entries.mask & either[entries.idx]
+        H = self.restrict(entries).hess(gather(x, entries))
+        diagonal = jnp.abs(jnp.diagonal(H))
+        free &= diagonal != 0
+        scale = jnp.where(free, lax.rsqrt(jnp.where(free, diagonal, 1)), 0)
+        H = jnp.where(free[:, None] & free, (H + H.T) / 2, 0) * scale[:, None] * scale
+        return upwards & (lane_by_lane(_lowest_eigenvalue)(H) >= -slack)
 
     def normal_equations(self, x: Float[Array, "d"] | None = None) -> "HessianEquations":
         x = jnp.zeros(self.n_coefficients, self.dtype) if x is None else x
@@ -419,7 +472,39 @@ class RestrictedCustom(AbstractRestricted):
         return gather(self.objective.hvp(self._whole(z), self._whole(v)), self.support)
 
     def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
-        return jax.vmap(lambda v: self.hvp(z, v))(jnp.eye(z.shape[0], dtype=z.dtype))
+        eye = jnp.eye(z.shape[0], dtype=z.dtype)
+        H = jax.vmap(lambda v: self.hvp(z, v))(eye)
+        if isinstance(damping, float):
+            return H
+        # The damping that a refit starts with is none; at one the sum curves upwards in every direction.
+        rows = jnp.where(self.mask, jnp.sum(jnp.abs(H), axis=1), 0)
+        own = jnp.where(jnp.diagonal(H) == 0, rows, jnp.abs(jnp.diagonal(H)))
+        own = jnp.where(own > 0, own, jnp.max(jnp.abs(self.grad(z)), initial=0))
+        scale = jnp.where(self.mask & (own > 0), lax.rsqrt(jnp.where(own > 0, own, 1)), 0)
+        most = jnp.max(jnp.sum(jnp.abs(H) * scale[:, None] * scale, axis=1), initial=0)
+        return H + jnp.maximum(damping - DAMPING, 0) * (1 + most) * own * eye
+
+    def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        """Estimated from the curvature and F: nothing else is known of what the gradient sums."""
+        H = jnp.abs(self.hess(z))
+        return dot(H, jnp.abs(z)) + jnp.sqrt(jnp.diagonal(H) * jnp.abs(self.value(z)))
+
+
+def _movable(threshold: Any, x: Float[Array, "d"], entries: Support) -> Bool[Array, "d"]:
+    """The entries of a support, and all others while fewer units than allowed are not zero."""
+    inside = members(entries, x.shape[0])
+    if not isinstance(threshold, AbstractUnitThreshold) or threshold.structure == "parts of groups":
+        return inside
+    used = threshold.scores(x) > 0
+    pools, counts = threshold.pools(used.shape[0])
+    used &= ~threshold.locked(used.shape[0])
+    room = (jnp.zeros(counts.shape, jnp.int32).at[pools].add(used.astype(jnp.int32)) < counts)[pools]
+    others = threshold.entries(x, Support(jnp.arange(used.shape[0], dtype=jnp.int32), room))
+    return inside | members(others, x.shape[0])
+
+
+def _lowest_eigenvalue(H: Float[Array, "m m"]) -> Float[Array, ""]:
+    return jnp.linalg.eigvalsh(H)[0]
 
 
 def structure_of(name: str, tree: Any) -> Structure:

@@ -122,9 +122,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
 
     def _check(self) -> None:
         check_finite("X", self.design)
-        check_finite("l2", self.l2)
-        if is_concrete(self.l2) and np.min(host(self.l2)) < 0:
-            raise ValueError(f"l2: must be >= 0, got {np.min(host(self.l2))}.")
+        _check_ridge(self.l2)
         check_weights(self.sample_weight)
         if is_concrete(self.y):
             self.loss.check_targets(host(self.y))
@@ -217,7 +215,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             l2 = jnp.asarray(l2, self.dtype)
             if l2.shape not in ((), (p,)):
                 raise ValueError(f"l2: needs a scalar or one value per feature ({p}), got shape {l2.shape}.")
-            check_finite("l2", l2)
+            _check_ridge(l2)
             new = replace(new, l2=l2)
         if sample_weight is not None:
             new = replace(new, sample_weight=weight_vector(sample_weight, n, self.dtype))
@@ -660,6 +658,12 @@ def weight_vector(value: ArrayLike, n: int, dtype: Any) -> Array:
         if np.isfinite(largest) and largest > 0 and not 1e-20 < largest < 1e20:
             value = np.ldexp(value, -np.frexp(largest)[1])
     return _vector("sample_weight", value, n, dtype)
+
+
+def _check_ridge(l2: Array) -> None:
+    check_finite("l2", l2)
+    if is_concrete(l2) and np.min(host(l2)) < 0:
+        raise ValueError(f"l2: must be >= 0, got {np.min(host(l2))}.")
 
 
 def check_weights(sample_weight: Array) -> None:

@@ -1,0 +1,139 @@
+"""What a run that says converged has found, of functions that have a minimum and of functions that have none."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+from sparsehtp import RESULTS
+
+N, P, K, DRAWS = 20, 6, 2, 3
+
+
+# name -> coefficients of the terms below
+KINDS = {
+    "smooth": [1, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    "quartic": [0, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+    "flat": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    "nonconvex": [0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
+    "a maximum at zero": [0, 0, 0, 1, 0, 0, 0, 0, 0, 0],
+    "another": [0.1, 0, 0, 0, 1, 0, 0, 0, 0, 0],
+    "unbounded": [0, 0, 0, 0, 0, 1, 0, 0, 0, 0],
+    "maximised": [-1, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    "kinked": [0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
+    "kinked and curved": [0.1, 0, 0, 0, 0, 0, 0, 1, 0, 0],
+    "no gradient at zero": [1, 0, 0, 0, 0, 0, 0, 0, 1, 0],
+    "not a number in places": [1, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+}
+SMOOTH = ("smooth", "quartic", "flat")
+
+
+def drawn_function(w, c, X, y):
+    """One program for all of them."""
+    eta = X @ w
+    r = eta - y
+    each = c[0] * r**2 / 2 + c[1] * r**4 + c[2] * jnp.log1p(r**2) + c[3] * jnp.cos(eta) + c[5] * eta
+    each += c[6] * jnp.abs(r) + c[7] * jnp.maximum(0, 1 - y * eta)
+    rest = c[4] * jnp.mean((w**2 - 1) ** 2) + jnp.sqrt(0.3 + c[9] * w[0])
+    return 1 + jnp.mean(each) + rest + jnp.sqrt(c[8] * w @ w + (c[8] == 0))
+
+
+THRESHOLDS = {
+    "sparsity": sht.Sparsity(K),
+    "bounds": sht.Sparsity(K, lower=-0.4, upper=0.6),
+    "nonnegative": sht.NonNegativeSparsity(K),
+    "simplex": sht.Simplex(K),
+    "groups": sht.GroupSparsity(np.array([0, 0, 1, 1, 2, 2]), 1),
+    "leaves": sht.LeafSparsity(K),
+    "penalty": sht.L0L1L2(0.01),
+}
+SOLVERS = {
+    "default": None,
+    "iht": sht.IHT(),
+    "htp": sht.HTP(),
+    "grasp": sht.GraSP(),
+    "pursuit": sht.SubspacePursuit(),
+    "foba": sht.FoBa(),
+    "omp": sht.ForwardSelection("omp"),
+}
+QUICK = [("default", "sparsity"), ("htp", "sparsity"), ("foba", "sparsity")]
+PAIRS = [
+    pytest.param(solver, threshold, double, marks=() if (solver, threshold) in QUICK and double else pytest.mark.slow)
+    for solver in SOLVERS
+    for threshold in THRESHOLDS
+    for double in (True, False)
+]
+
+
+@jax.jit
+def differences(c, X, y, x):
+    """Central differences of F along every coordinate, first and second, in float64."""
+    F = jax.vmap(lambda w: drawn_function(w, c, X, y))
+    moves = 1e-5 * jnp.eye(P)
+    up, down, here = F(x + moves), F(x - moves), drawn_function(x, c, X, y)
+    return (up - down) / 2e-5, (up + down - 2 * here) / 1e-10
+
+
+@pytest.mark.parametrize(("solver", "threshold", "double"), PAIRS)
+def test_what_converged_is_level_and_curves_upwards(solver, threshold, double):
+    dtype, structure, ended = np.float64 if double else np.float32, THRESHOLDS[threshold], {}
+    with jax.enable_x64(double):
+        for seed in range(DRAWS):
+            rng = np.random.default_rng(seed)
+            X, y = rng.standard_normal((N, P)), rng.standard_normal(N)
+            for name, c in KINDS.items():
+                c = np.asarray(c, float)
+                objective = sht.Custom(drawn_function, c.astype(dtype), X.astype(dtype), y.astype(dtype))
+                try:
+                    found = sht.solve(objective, structure, SOLVERS[solver], throw=False)
+                except TypeError:
+                    pytest.skip("not a pair")
+                result = RESULTS(int(found.result))
+                ended.setdefault(name, set()).add(result)
+                if result is not RESULTS.converged:
+                    assert result not in (RESULTS.stalled, RESULTS.nonfinite) or found.fired == 0, (name, result)
+                    continue
+                with jax.enable_x64(True):
+                    x = np.asarray(found.x, float)
+                    points = rng.standard_normal((8, P))
+                    slope, bend = (np.asarray(a) for a in differences(c, X, y, x))
+                    around = [differences(c, X, y, w) for w in points]
+                    slopes, bends = (np.nanmax(np.abs([each[i] for each in around])) for i in (0, 1))
+                inside = np.zeros(P, bool)
+                inside[cases.members(found.support)] = True
+                if threshold == "groups":
+                    inside = np.repeat(inside[:3], 2)
+                if threshold != "penalty":
+                    inside |= np.count_nonzero(x) < (K if threshold != "groups" else 0)
+                free = inside.copy()
+                if threshold in ("bounds", "nonnegative", "simplex"):
+                    lower, upper = {"bounds": (-0.4, 0.6)}.get(threshold, (0, np.inf))
+                    free &= (x > lower) & (x < upper)
+                    level = np.mean(slope[free]) if threshold == "simplex" and free.any() else 0.0
+                    slope = slope - level
+                    at_bound = inside & ~free
+                    outwards = np.where(x <= lower, -slope, slope)
+                    assert np.all(outwards[at_bound] <= 1e-2 * slopes), (name, seed)
+                assert np.all(np.abs(slope[free]) <= 1e-2 * slopes + 1e-9), (name, seed, slope, slopes)
+                if threshold != "simplex":
+                    assert np.all(bend[free] >= -1e-2 * bends - 1e-4), (name, seed, bend, bends)
+    for name in SMOOTH:
+        assert ended[name] == {RESULTS.converged}, (name, ended[name])
+    for name in ("unbounded", "maximised"):
+        assert threshold in ("bounds", "simplex", "nonnegative") or RESULTS.converged not in ended[name], name
+
+
+@pytest.mark.parametrize("name", ["kinked", "no gradient at zero", "maximised"])
+def test_a_result_says_what_failed_and_what_helps(name):
+    """The cases that were called converged, swap-optimal or stationary at x = 0."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((N, P))
+    y = X[:, 0] - X[:, 1] + 0.1 * rng.standard_normal(N)
+    with jax.enable_x64(True):
+        objective = sht.Custom(drawn_function, np.asarray(KINDS[name], float), X, y)
+        found = sht.solve(objective, sht.Sparsity(K), throw=False)
+        assert found.result in (RESULTS.stalled, RESULTS.nonfinite, RESULTS.max_steps) and found.fired == 0
+        assert "x0" in found.describe() and "fired" not in found.describe()
+        assert not sht.certificate(objective, sht.Sparsity(K), found).swap_gain == 0
