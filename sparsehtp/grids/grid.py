@@ -318,13 +318,13 @@ def _path_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fits:
     trail = jax.tree.map(lambda a: a[grid.ks], grid.solver.path(objective, threshold, grid.key))
     origin = objective.origin()
 
-    def fit(row: Any) -> Fits:
+    def fit(k: Any, row: Any) -> Fits:
         entries = threshold.entries(origin, row.support)
         x = scatter(row.z, entries, _size(objective))
-        result = objective.judged(threshold, x, row.support, row.result)
+        result = objective.judged(replace(threshold, k=k), x, row.support, row.result)
         return _fit(grid, objective, threshold, scorer, x, row.support, entries, row.value, result)
 
-    return lax.map(fit, trail)
+    return lax.map(lambda each: fit(*each), (grid.ks, trail))
 
 
 def score_of(scorer: Any, kind: str, x: Float[Array, "d"], entries: Any = None) -> Array:

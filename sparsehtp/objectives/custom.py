@@ -32,7 +32,6 @@ _REMEDY = {
 }
 BLOCK = 64  # Hessian columns at a time
 SMALL = 1e-3  # what a step may gain, or its length, where a run has converged
-CURVATURE_LIMIT = 256  # coefficients of a support whose Hessian is looked at where a run ends
 
 
 class Structure(NamedTuple):
@@ -238,7 +237,7 @@ class AbstractCustom(AbstractRestrictable):
         along = self.hvp(x, direction)
         along = jnp.where(movable & either, along, 0)
         upwards = dot(direction, along) >= -slack * jnp.linalg.norm(direction) * jnp.linalg.norm(along)
-        if entries.idx.shape[0] > CURVATURE_LIMIT:
+        if entries.idx.shape[0] > BLOCK:
             return upwards
         free = entries.mask & either[entries.idx]
         H = self.restrict(entries).hess(gather(x, entries))
@@ -310,8 +309,9 @@ class Custom(AbstractCustom):
             or does not return a scalar. What fun itself raises is chained, or passes where no shape could be the reason
             (a NameError).
 
-    Guarantee: none beyond the solvers' own. For a function that is not convex on the supports a refit may end in a
-    point that is stationary only, or say singular. `lipschitz` is the largest eigenvalue of the Hessian at zero, which
+    Guarantee: a run is `converged` only where the gradient of all that may move is small (a step gains, or is, at most
+    1e-3 of F or of x) and the curvature on a support of at most 64 entries is not downwards, else `stalled`; it may be
+    a local minimum where F is not convex on the supports. `lipschitz` is the largest eigenvalue of the Hessian at zero, which
     is not a bound for other points: prefer the searching steps.
     """
 

@@ -137,3 +137,18 @@ def test_a_result_says_what_failed_and_what_helps(name):
         assert found.result in (RESULTS.stalled, RESULTS.nonfinite, RESULTS.max_steps) and found.fired == 0
         assert "x0" in found.describe() and "fired" not in found.describe()
         assert not sht.certificate(objective, sht.Sparsity(K), found).swap_gain == 0
+
+
+def test_a_path_and_a_batch_say_so_too():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((N, P))
+    y = X[:, 0] - X[:, 1] + 0.1 * rng.standard_normal(N)
+    names = ("smooth", "kinked", "no gradient at zero", "maximised")
+    with jax.enable_x64(True):
+        objectives = [sht.Custom(drawn_function, np.asarray(KINDS[name], float), X, y) for name in names]
+        for name, objective in zip(names, objectives, strict=True):
+            results = sht.solve_path(objective, [1, 2]).result
+            assert np.all((results == RESULTS.converged) == (name == "smooth")), (name, results)
+        batch = jax.tree.map(lambda *leaves: np.stack(leaves), *objectives)
+        results = jax.jit(jax.vmap(lambda each: sht.solve(each, sht.Sparsity(K), sht.HTP()).result))(batch)
+        assert results[0] == RESULTS.converged and RESULTS.converged not in results[1:], results
