@@ -311,8 +311,8 @@ class Custom(AbstractCustom):
 
     Guarantee: a run is `converged` only where the gradient of all that may move is small (a step gains, or is, at most
     1e-3 of F or of x) and the curvature on a support of at most 64 entries is not downwards, else `stalled`; it may be
-    a local minimum where F is not convex on the supports. `lipschitz` is the largest eigenvalue of the Hessian at zero, which
-    is not a bound for other points: prefer the searching steps.
+    a local minimum where F is not convex on the supports. `lipschitz` is the largest eigenvalue of the Hessian at zero,
+    which is not a bound for other points: prefer the searching steps.
     """
 
     n: Float[Array, ""] | None
