@@ -1,0 +1,674 @@
+"""Every row of docs/coming_from.md beside the package that it names, on problems whose best features are plain.
+
+Without the extra `peers` its rows are skipped. L0Learn has no wheels for Python 3.11, and Python's glmnet has two of
+its families only: there the reference is the formula of the package, minimised here by SciPy or by enumeration.
+"""
+
+import functools
+import itertools
+import re
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn import linear_model, svm
+from sklearn.base import clone
+from sklearn.feature_selection import SelectFromModel
+
+import sparsehtp as sht
+
+PAGE = Path(__file__).parents[2] / "docs" / "coming_from.md"
+N, P = 160, 6
+CHOSEN = [1, 2, 4]
+ROWS = {}
+
+
+def row(section, cell):
+    """Register a case of the row that begins with this cell."""
+
+    def registered(case):
+        assert (section, cell) not in ROWS
+        ROWS[section, cell] = case
+        return case
+
+    return registered
+
+
+def rows_of_the_page():
+    section, rows = None, []
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            section, header = line[3:], True
+        elif line.startswith("|") and not line.startswith("|---"):
+            if not header:
+                rows.append((section, line.split(" | ")[0][2:]))
+            header = False
+    return rows
+
+
+def test_every_row_has_a_case():
+    assert sorted(rows_of_the_page()) == sorted(ROWS)
+
+
+@functools.cache
+def draw():
+    """X with correlated columns of different means and scales, and targets of every kind."""
+    rng = np.random.default_rng(4)
+    Z = rng.standard_normal((N, P)) @ (np.eye(P) + 0.15)
+    Z = (Z - Z.mean(0)) / Z.std(0)
+    eta = Z[:, CHOSEN] @ [1.0, -0.8, 0.7]
+    y = {
+        "numbers": 3 + eta + 0.5 * rng.standard_normal(N),
+        "labels": np.where(eta + rng.logistic(size=N) > 0, 1, 0),
+        "classes": np.digitize(eta + 0.5 * rng.logistic(size=N), [-0.6, 0.6]),
+        "counts": rng.poisson(np.exp(0.3 + eta)).astype(float),
+        "positive": rng.gamma(3, np.exp(eta) / 3),
+        "several": np.column_stack([eta, eta + Z[:, 2]]) + 0.5 * rng.standard_normal((N, 2)),
+    }
+    time, last = rng.exponential(np.exp(-eta)), rng.exponential(2, N)
+    y["times"] = np.column_stack([np.minimum(time, last), time <= last])
+    weights = rng.integers(1, 4, N).astype(float)
+    return Z * rng.uniform(0.5, 3, P) + rng.normal(size=P), y, weights
+
+
+X, TARGETS, WEIGHTS = draw()
+IDS = np.arange(N) % 5
+FEW = X[:, CHOSEN]  # where a ridge is compared there is nothing to choose
+
+
+def support(coefficients):
+    return np.flatnonzero(np.reshape(coefficients, (-1, P)).any(0)).tolist()
+
+
+def same(ours, theirs, rtol=1e-4):
+    np.testing.assert_allclose(np.ravel(ours), np.ravel(theirs), rtol=rtol, atol=rtol * np.abs(theirs).max())
+
+
+def sum_to_zero(W):
+    """Coefficients (classes, p) of a softmax, which leaves their sum over the classes open."""
+    return W - W.mean(0)
+
+
+def minimised(loss, X, l2=0.0, scale=None):
+    """Coefficients and intercept at the least of loss(eta) + sum_j l2_j (sd_j w_j)^2 / 2, by SciPy."""
+    scale = X.std(0) if scale is None else scale
+    Z = (X - X.mean(0)) / scale
+    start = np.zeros(X.shape[1] + 1)
+    v = minimize(lambda v: loss(Z @ v[:-1] + v[-1]) + np.sum(l2 * v[:-1] ** 2) / 2, start, options={"gtol": 1e-8}).x
+    w = v[:-1] / scale
+    return w, v[-1] - X.mean(0) @ w
+
+
+def peer(name):
+    return pytest.importorskip(name, reason=f"{name} is of the extra peers: pip install '.[peers]'")
+
+
+# --- abess ---
+
+
+def abess(name, **options):
+    kind = getattr(peer("abess"), name)
+    if "primary_model_fit_max_iter" in kind().get_params():
+        options |= {"primary_model_fit_max_iter": 500, "primary_model_fit_epsilon": 1e-13}
+    return kind(**options)
+
+
+@row("abess", "`LinearRegression(support_size=5)`")
+def _():
+    theirs = abess("LinearRegression", support_size=3).fit(X, TARGETS["numbers"])
+    ours = sht.SparseRegressor(k=3, l2=0).fit(X, TARGETS["numbers"])
+    assert support(ours.coef_) == support(theirs.coef_) == CHOSEN
+    same(ours.coef_, theirs.coef_)
+    same(ours.intercept_, theirs.intercept_)
+
+
+@row("abess", "`LogisticRegression`, `MultinomialRegression`")
+def _():
+    theirs = abess("LogisticRegression", support_size=3).fit(X, TARGETS["labels"])
+    ours = sht.SparseClassifier(k=3, l2=0).fit(X, TARGETS["labels"])
+    assert support(ours.coef_) == support(theirs.coef_) == CHOSEN
+    same(ours.coef_, theirs.coef_)
+    theirs = abess("MultinomialRegression", support_size=3).fit(X, TARGETS["classes"])
+    ours = sht.SparseClassifier(k=3, l2=0, loss="softmax").fit(X, TARGETS["classes"])
+    assert support(ours.coef_) == support(theirs.coef_.T) == CHOSEN
+    same(sum_to_zero(ours.coef_), sum_to_zero(theirs.coef_.T), 1e-3)
+
+
+@row("abess", "`PoissonRegression`")
+def _():
+    theirs = abess("PoissonRegression", support_size=3, approximate_Newton=True).fit(X, TARGETS["counts"])
+    ours = sht.SparseRegressor(k=3, l2=0, loss="poisson").fit(X, TARGETS["counts"])
+    assert support(ours.coef_) == support(theirs.coef_) == CHOSEN
+    same(ours.coef_, theirs.coef_)
+
+
+@row("abess", "`GammaRegression`")
+def _():
+    y = np.random.default_rng(0).gamma(5, 1 / (4 + X[:, 1] / X[:, 1].std()) / 5)
+    theirs = abess("GammaRegression", support_size=1).fit(X, y)
+    eta = X @ theirs.coef_ + theirs.intercept_
+    np.testing.assert_allclose(theirs.predict(X), -1 / eta)
+    ours = sht.SparseRegressor(k=1, l2=0, loss="gamma").fit(X, y)
+    np.testing.assert_allclose(ours.predict(X), np.exp(X @ ours.coef_ + ours.intercept_))
+
+
+@row("abess", "`MultiTaskRegression`")
+def _():
+    theirs = abess("MultiTaskRegression", support_size=3).fit(X, TARGETS["several"])
+    ours = sht.SparseRegressor(k=3, l2=0).fit(X, TARGETS["several"])
+    assert support(ours.coef_) == support(theirs.coef_.T) == CHOSEN
+    same(ours.coef_, theirs.coef_.T)
+
+
+@row("abess", "`OrdinalRegression`")
+def _():
+    theirs = abess("OrdinalRegression", support_size=3).fit(X, TARGETS["classes"])
+    ours = sht.SparseOrdinal(k=3, l2=0).fit(X, TARGETS["classes"])
+    assert support(ours.coef_) == support(theirs.coef_) == CHOSEN
+    same(ours.coef_, -theirs.coef_, 1e-2)  # theirs ends early
+
+    def loss(model):
+        return -np.mean(np.log(model.predict_proba(X)[np.arange(N), TARGETS["classes"]]))
+
+    assert loss(ours) <= loss(theirs) < loss(ours) + 1e-4
+
+
+@row("abess", "`CoxPHSurvivalAnalysis`")
+def _():
+    theirs = abess("CoxPHSurvivalAnalysis", support_size=3).fit(X, TARGETS["times"])
+    ours = sht.SparseCox(k=3, l2=0).fit(X, TARGETS["times"])
+    assert support(ours.coef_) == support(theirs.coef_) == CHOSEN
+    same(ours.coef_, theirs.coef_)
+    tied = np.column_stack([np.ceil(4 * TARGETS["times"][:, 0]), TARGETS["times"][:, 1]])
+    both = [
+        abess("CoxPHSurvivalAnalysis", support_size=3).fit(FEW[o], tied[o])
+        for o in (slice(None), slice(None, None, -1))
+    ]
+    assert np.abs(both[0].coef_ - both[1].coef_).max() > 1e-3
+
+
+@row("abess", "`alpha=a`")
+def _():
+    alpha, events = 20.0, TARGETS["times"][:, 1].sum()
+    for name, kind, estimator, l2 in [
+        ("LinearRegression", "numbers", sht.SparseRegressor(), alpha / N),
+        ("MultiTaskRegression", "several", sht.SparseRegressor(), alpha / N),
+        ("LogisticRegression", "labels", sht.SparseClassifier(), 2 * alpha / N),
+        ("PoissonRegression", "counts", sht.SparseRegressor(loss="poisson"), 2 * alpha / N),
+        ("CoxPHSurvivalAnalysis", "times", sht.SparseCox(), 2 * alpha / events),
+    ]:
+        Z = FEW - FEW.mean(0) if kind == "times" else FEW
+        options = {"approximate_Newton": True} if kind == "counts" else {}
+        theirs = abess(name, support_size=3, alpha=alpha, **options).fit(Z, TARGETS[kind]).coef_
+        ours = clone(estimator).set_params(k=3, l2=l2).fit(Z, TARGETS[kind]).coef_
+        same(ours, theirs.T, 1e-3)
+
+
+@row("abess", '`ic_type="aic"`, `"bic"`, `"gic"`')
+def _():
+    for name, kind, estimator in [
+        ("LinearRegression", "numbers", sht.SparseRegressor(l2=0)),
+        ("LogisticRegression", "labels", sht.SparseClassifier(l2=0)),
+    ]:
+        for rule in ("aic", "bic", "gic"):
+            theirs = abess(name, support_size=range(P), ic_type=rule).fit(X, TARGETS[kind])
+            ours = clone(estimator).set_params(k=range(P), rule=rule).fit(X, TARGETS[kind])
+            assert support(ours.coef_) == support(theirs.coef_), (name, rule)
+            criterion = sht.information_criterion(ours.path_, rule)
+            values = criterion.values - (N * np.log(2) if kind == "numbers" else 0)
+            same(values[criterion.best], theirs.eval_loss_, 1e-3)
+
+
+@row("abess", '`ic_type="ebic"`')
+def _():
+    theirs = abess("LinearRegression", support_size=2, ic_type="ebic").fit(X, TARGETS["numbers"])
+    same(theirs.eval_loss_, N * np.log(theirs.train_loss_) + 2 * (np.log(N) + 2 * np.log(P)))
+
+
+@row("abess", "`cv=5`, `cv_fold_id=ids`")
+def _():
+    y = TARGETS["numbers"]
+    theirs = abess("LinearRegression", support_size=range(P), cv=5).fit(X, y, cv_fold_id=IDS)
+    ours = sht.SparseRegressor(k=range(P), l2=0, cv=IDS, rule="best").fit(X, y)
+    assert support(ours.coef_) == support(theirs.coef_)
+    same(ours.cv_results_["mean_loss"].min(), theirs.eval_loss_, 1e-3)
+    same(ours.coef_, theirs.coef_)
+
+
+@row("abess", "`support_size=4, always_select=[0]`")
+def _():
+    theirs = abess("LinearRegression", support_size=4, always_select=[0]).fit(X, TARGETS["numbers"])
+    ours = sht.SparseRegressor(k=3, l2=0, keep=[0]).fit(X, TARGETS["numbers"])
+    assert support(ours.coef_) == support(theirs.coef_)
+    same(ours.coef_, theirs.coef_)
+
+
+@row("abess", "`group`")
+def _():
+    labels = np.repeat([0, 1, 2], 2)
+    theirs = abess("LinearRegression", support_size=2, group=labels).fit(X, TARGETS["numbers"])
+    ours = sht.SparseRegressor(k=2, l2=0, groups=labels).fit(X, TARGETS["numbers"])
+    assert support(ours.coef_) == support(theirs.coef_)
+    same(ours.coef_, theirs.coef_)
+
+
+@row("abess", "`sample_weight`")
+def _():
+    theirs = abess("LinearRegression", support_size=3).fit(X, TARGETS["numbers"], sample_weight=WEIGHTS)
+    ours = sht.SparseRegressor(k=3, l2=0).fit(X, TARGETS["numbers"], WEIGHTS)
+    same(ours.coef_, theirs.coef_)
+
+
+@row("abess", "`SparsePCA(support_size=5)`")
+def _():
+    Z = np.random.default_rng(0).standard_normal((N, P)) * [3, 3, 1, 1, 1, 1]
+    Z[:, 1] += Z[:, 0]
+    theirs = abess("SparsePCA", support_size=2).fit(Z).coef_.ravel()
+    same(np.abs(sht.SparsePCA(1, k=2).fit(Z).components_[0]), np.abs(theirs), 1e-3)
+
+
+@row("abess", "`RobustPCA(support_size=k).fit(X, r=r)`")
+def _():
+    rng = np.random.default_rng(0)
+    L = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 30))
+    S = np.zeros_like(L)
+    S.flat[rng.choice(S.size, 40, replace=False)] = 15
+    theirs = abess("RobustPCA", support_size=40).fit(L + S, r=2)
+    ours = sht.RobustPCA(2, k=40).fit(L + S)
+    np.testing.assert_array_equal(ours.support_, np.asarray(theirs.coef_) != 0)
+
+
+# --- skscope ---
+
+
+def mean_square(w, X, y):
+    return jnp.mean((X @ w - y) ** 2)
+
+
+def centred():
+    y = TARGETS["numbers"]
+    Z = (X - X.mean(0)) / X.std(0)
+    return Z.astype(np.float32), (y - y.mean()).astype(np.float32)
+
+
+def skscope(name, *args, data=None, **options):
+    Z, y = data or centred()
+    solver = getattr(peer("skscope"), name)(P, *args, **options)
+    solver.solve(lambda w: jnp.mean((Z @ w - y) ** 2))
+    return solver
+
+
+def custom():
+    return sht.Custom(mean_square, *centred())
+
+
+@row("skscope", "`ScopeSolver(p, k).solve(loss)`")
+def _():
+    theirs = skscope("ScopeSolver", 3)
+    ours = sht.solve(custom(), sht.Sparsity(3))
+    assert support(ours.x) == support(theirs.params) == CHOSEN
+    same(ours.x, theirs.params, 1e-3)
+    same(ours.value, theirs.objective_value, 1e-4)
+
+
+@row("skscope", "`sparsity=4, preselect=[0]`")
+def _():
+    theirs = skscope("ScopeSolver", 4, preselect=[0])
+    ours = sht.solve(custom(), sht.Sparsity(3, keep=[0]))
+    assert support(ours.x) == support(theirs.params)
+    same(ours.x, theirs.params, 1e-3)
+
+
+@row("skscope", "`group`")
+def _():
+    labels = np.repeat([0, 1, 2], 2)
+    theirs = skscope("ScopeSolver", 2, group=labels)
+    assert support(sht.solve(custom(), sht.GroupSparsity(labels, 2)).x) == support(theirs.params)
+
+
+@row("skscope", "`sample_size=n, ic_method=AIC`")
+def _():
+    module = peer("skscope")
+    Z, y = centred()
+    solver = module.ScopeSolver(P, range(P), sample_size=N, ic_method=module.utilities.AIC)
+    solver.solve(lambda w: N * jnp.mean((Z @ w - y) ** 2))
+    path = sht.solve_path(sht.Custom(mean_square, Z, y, n_samples=N), range(P))
+    criterion = sht.information_criterion(path, "aic")
+    assert support(path.x[criterion.best]) == support(solver.params)
+    same(criterion.values[criterion.best], solver.information_criterion, 1e-3)
+
+
+@row("skscope", "`HTPSolver`, `IHTSolver`, `GraspSolver`, `FobaSolver`, `OMPSolver`")
+def _():
+    Z = np.linalg.qr(centred()[0])[0] * np.float32(np.sqrt(N))  # their steps are of a fixed length
+    data = (Z, Z[:, CHOSEN] @ np.array([1, -0.8, 0.7], np.float32) + 0.1 * Z[:, 3])
+    for name, solver in [
+        ("HTPSolver", sht.HTP()),
+        ("IHTSolver", sht.IHT()),
+        ("GraspSolver", sht.GraSP()),
+        ("FobaSolver", sht.FoBa()),
+        ("OMPSolver", sht.ForwardSelection("omp")),
+    ]:
+        theirs = skscope(name, 3, data=data)
+        ours = sht.solve(sht.Custom(mean_square, *data), sht.Sparsity(3), solver)
+        assert support(ours.x) == support(theirs.params) == CHOSEN, name
+        same(ours.x, theirs.params, 1e-2)
+
+
+# --- L0Learn ---
+
+
+def l0learn(penalty, lam, gamma=0.0, y=None, pays=slice(None)):
+    """L0Learn's regression, as its code has it: columns and y are centred and divided by their norms, then
+
+        min ||y - X b||^2 / 2 + lam ||b||_0 + gamma ||b||_2^2    (L0L1: + gamma ||b||_1)
+
+    over all supports; coefficients in original units. `pays`: the features that pay lam.
+    """
+    y = TARGETS["numbers"] if y is None else y
+    norms, size = np.linalg.norm(X - X.mean(0), axis=0), np.linalg.norm(y - y.mean())
+    Z, t = (X - X.mean(0)) / norms, (y - y.mean()) / size
+    best = (np.inf, None)
+    paying = np.isin(np.arange(P), np.arange(P)[pays])
+    for S in itertools.chain(*(itertools.combinations(range(P), k) for k in range(P + 1))):
+        S, b = list(S), np.zeros(P)
+        if penalty == "L0L1":
+            for _ in range(200):
+                for j in S:
+                    b[j] = 0
+                    slope = Z[:, j] @ (t - Z @ b)
+                    b[j] = np.sign(slope) * max(abs(slope) - gamma, 0)
+        elif S:
+            b[S] = np.linalg.solve(Z[:, S].T @ Z[:, S] + 2 * gamma * np.eye(len(S)), Z[:, S].T @ t)
+        norm = np.abs(b).sum() if penalty == "L0L1" else b @ b
+        value = np.sum((t - Z @ b) ** 2) / 2 + lam * paying[S].sum() + gamma * norm
+        best = min(best, (value, tuple(b * size / norms)))
+    return np.array(best[1])
+
+
+def priced(lam, gamma=0.0, penalty="L0", **options):
+    """The translation that the page gives."""
+    y = TARGETS["numbers"]
+    l2 = 2 * gamma if penalty == "L0L2" else 0.0
+    l1 = gamma * y.std() if penalty == "L0L1" else 0.0
+    with jax.enable_x64(True):
+        model = sht.LinearModel(X, y, l2=l2, fit_intercept=True, standardize=True)
+        return sht.solve(model, sht.L0L1L2(lam * y.var(), l1, **options), sht.CDSS())
+
+
+@row("L0Learn", '`penalty="L0"`, `algorithm="CDPSI"`')
+def _():
+    for lam in (0.1, 0.02, 0.002):
+        same(priced(lam).x, l0learn("L0", lam), 1e-4)
+
+
+@row("L0Learn", '`penalty="L0L2"`')
+def _():
+    same(priced(0.02, 0.1, "L0L2").x, l0learn("L0L2", 0.02, 0.1), 1e-4)
+
+
+@row("L0Learn", '`penalty="L0L1"`')
+def _():
+    same(priced(0.02, 0.1, "L0L1").x, l0learn("L0L1", 0.02, 0.1), 1e-4)
+
+
+@row("L0Learn", "`lows`, `highs`")
+def _():
+    ours = priced(0.002, lower=-np.inf, upper=0.0).x
+    inside = l0learn("L0", 0.002)
+    assert (inside > 0).any() and (ours <= 0).all()
+    estimator = sht.SparseRegressor(k=1, l2=0, bounds=(None, 0.0)).fit(X, TARGETS["numbers"])
+    assert (estimator.coef_ <= 0).all() and support(estimator.coef_) == [2]
+
+
+@row("L0Learn", "`excludeFirstK=2`")
+def _():
+    same(priced(0.02, keep=[0, 1]).x, l0learn("L0", 0.02, pays=slice(2, None)), 1e-4)
+
+
+@row("L0Learn", "`maxSuppSize=10`")
+def _():
+    with jax.enable_x64(True):
+        model = sht.LinearModel(X, TARGETS["numbers"], fit_intercept=True, standardize=True)
+        path = sht.solve_path(model, ks=range(4), threshold=sht.L0L1L2(0.0))
+    for x, l0 in zip(path.x, path.l0s, strict=True):
+        same(x, l0learn("L0", float(l0) / TARGETS["numbers"].var()), 1e-3)
+
+
+@row("L0Learn", '`loss="Logistic"`, `"SquaredHinge"`')
+def _():
+    gamma, signs = 0.05, 2.0 * TARGETS["labels"] - 1
+    losses = {
+        "logistic": lambda eta: np.sum(np.logaddexp(0, -signs * eta)),
+        "squared_hinge": lambda eta: np.sum(np.maximum(0, 1 - signs * eta) ** 2),
+    }
+    norms = np.linalg.norm(FEW - FEW.mean(0), axis=0)
+    for name, l2 in [("logistic", 2 * gamma), ("squared_hinge", gamma)]:
+        theirs, _ = minimised(losses[name], FEW, 2 * gamma, norms)  # + gamma ||b||^2, columns of norm one
+        same(sht.SparseClassifier(k=3, l2=l2, loss=name).fit(FEW, signs).coef_, theirs, 1e-3)
+
+
+# --- scikit-learn and skglm ---
+
+
+def lasso(l1, l2=0.0):
+    with jax.enable_x64(True):
+        model = sht.LinearModel(X, TARGETS["numbers"], l2=l2, fit_intercept=True)
+        return sht.solve(model, sht.L0L1L2(0.0, l1), sht.IHT()).x
+
+
+@row("scikit-learn and skglm", "`Lasso(alpha)`, `ElasticNet(alpha, l1_ratio=r)`")
+def _():
+    y = TARGETS["numbers"]
+    same(lasso(0.3), linear_model.Lasso(alpha=0.3, tol=1e-10).fit(X, y).coef_)
+    same(lasso(0.09, 0.21), linear_model.ElasticNet(alpha=0.3, l1_ratio=0.3, tol=1e-10).fit(X, y).coef_)
+    same(lasso(0.3), peer("skglm").Lasso(alpha=0.3, tol=1e-10).fit(X, y).coef_)
+
+
+@row("scikit-learn and skglm", "`Ridge(alpha)`")
+def _():
+    y = TARGETS["numbers"]
+    ours = sht.SparseRegressor(k=P, l2=30 / N, standardize=False).fit(X, y)
+    same(ours.coef_, linear_model.Ridge(30).fit(X, y).coef_)
+
+
+@row("scikit-learn and skglm", "`PoissonRegressor(alpha)`, `GammaRegressor(alpha)`, `TweedieRegressor(power, alpha)`")
+def _():
+    for theirs, kind, loss in [
+        (linear_model.PoissonRegressor(), "counts", "poisson"),
+        (linear_model.GammaRegressor(), "positive", "gamma"),
+        (linear_model.TweedieRegressor(power=1.5), "positive", sht.Tweedie(1.5)),
+    ]:
+        theirs.set_params(alpha=0.2, tol=1e-9, max_iter=10_000).fit(FEW, TARGETS[kind])
+        ours = sht.SparseRegressor(k=3, loss=loss, l2=0.2, standardize=False).fit(FEW, TARGETS[kind])
+        same(ours.coef_, theirs.coef_, 1e-3)
+
+
+@row("scikit-learn and skglm", "`QuantileRegressor(quantile=q, alpha=0)`")
+def _():
+    y = TARGETS["numbers"]
+    theirs = linear_model.QuantileRegressor(quantile=0.8, alpha=0).fit(FEW, y)
+    ours = sht.SparseRegressor(k=3, l2=0, loss=sht.Quantile(0.8, 1e-3)).fit(FEW, y)
+
+    def pinball(model):
+        residual = y - model.predict(FEW)
+        return np.mean(np.maximum(0.8 * residual, -0.2 * residual))
+
+    assert 0 <= pinball(ours) - pinball(theirs) < 1e-3 / 2
+
+
+@row("scikit-learn and skglm", "`LogisticRegression(C)`")
+def _():
+    theirs = linear_model.LogisticRegression(C=0.1, tol=1e-9, max_iter=10_000).fit(FEW, TARGETS["labels"])
+    ours = sht.SparseClassifier(k=3, l2=1 / (N * 0.1), standardize=False).fit(FEW, TARGETS["labels"])
+    same(ours.coef_, theirs.coef_)
+    same(ours.intercept_, theirs.intercept_, 1e-3)
+
+
+@row("scikit-learn and skglm", "`LinearSVC(C)`")
+def _():
+    theirs = svm.LinearSVC(C=0.01, fit_intercept=False, tol=1e-10, max_iter=100_000).fit(FEW, TARGETS["labels"])
+    options = {"k": 3, "loss": "squared_hinge", "standardize": False}
+    ours = sht.SparseClassifier(**options, l2=1 / (2 * N * 0.01), fit_intercept=False).fit(FEW, TARGETS["labels"])
+    same(ours.coef_, theirs.coef_, 1e-3)
+
+
+@row("scikit-learn and skglm", "`OrthogonalMatchingPursuit(n_nonzero_coefs=k)`")
+def _():
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        Z = rng.standard_normal((N, P)) @ (np.eye(P) + 0.5)
+        y = Z @ rng.standard_normal(P) + rng.standard_normal(N)
+        theirs = linear_model.OrthogonalMatchingPursuit(n_nonzero_coefs=3).fit(Z, y)
+        solver = sht.ForwardSelection("omp")
+        ours = sht.SparseRegressor(k=3, l2=0, solver=solver, standardize=False).fit(Z, y)
+        same(ours.coef_, theirs.coef_)
+
+
+@row("scikit-learn and skglm", "`GroupLasso(groups)`")
+def _():
+    y = FEW[:, 0] - FEW[:, 1]  # of the columns 1 and 2
+    Z = (X - X.mean(0)) / X.std(0)
+    labels = np.array([0, 1, 1, 0, 2, 2])
+    groups = [[0, 3], [1, 2], [4, 5]]
+    theirs = peer("skglm").GroupLasso(groups=groups, alpha=0.3).fit(Z, y)
+    assert support(sht.SparseRegressor(k=1, groups=labels).fit(Z, y).coef_) == support(theirs.coef_) == [1, 2]
+
+
+@row("scikit-learn and skglm", "`MultiTaskLasso`")
+def _():
+    Y = TARGETS["several"]
+    theirs = linear_model.MultiTaskLasso(alpha=0.3).fit((X - X.mean(0)) / X.std(0), Y)
+    ours = sht.SparseRegressor(k=3, l2=0).fit(X, Y)
+    assert ours.coef_.shape == theirs.coef_.shape
+    assert support(ours.coef_) == support(theirs.coef_) == CHOSEN
+
+
+@row("scikit-learn and skglm", "`get_support()`, `transform(X)` of its selectors")
+def _():
+    theirs = SelectFromModel(linear_model.Lasso(alpha=0.3)).fit((X - X.mean(0)) / X.std(0), TARGETS["numbers"])
+    ours = sht.SparseRegressor(k=3).fit(X, TARGETS["numbers"])
+    np.testing.assert_array_equal(ours.get_support(), theirs.get_support())
+    np.testing.assert_array_equal(ours.transform(X), theirs.transform(X))
+
+
+@row("scikit-learn and skglm", '`class_weight="balanced"`')
+def _():
+    y = TARGETS["labels"] * (np.arange(N) % 3 > 0)
+    theirs = linear_model.LogisticRegression(C=0.1, class_weight="balanced", tol=1e-9).fit(FEW, y)
+    ours = sht.SparseClassifier(k=3, l2=1 / (N * 0.1), standardize=False, class_weight="balanced").fit(FEW, y)
+    same(ours.coef_, theirs.coef_)
+
+
+# --- glmnet ---
+
+
+def glmnet(name, lam, X, y, alpha=0.0, weights=None, factors=None, **options):
+    model = getattr(peer("glmnet"), name)(alpha=alpha, lambda_path=[2 * lam, lam], n_splits=0, tol=1e-13, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, y, weights, factors)
+    return model.coef_path_[..., -1]
+
+
+@row("glmnet", '`family="gaussian"`, `lambda`, `alpha`')
+def _():
+    y = TARGETS["numbers"]
+    ours = sht.SparseRegressor(k=3, l2=0.4 / y.std()).fit(FEW, y)
+    same(ours.coef_, glmnet("ElasticNet", 0.4, FEW, y), 1e-3)
+    with jax.enable_x64(True):
+        model = sht.LinearModel(FEW, y, l2=0.4 * 0.7 / y.std(), fit_intercept=True, standardize=True)
+        x = sht.solve(model, sht.L0L1L2(0.0, l1=0.4 * 0.3), sht.IHT()).x
+    same(x, glmnet("ElasticNet", 0.4, FEW, y, alpha=0.3), 1e-3)
+
+
+@row("glmnet", '`family="binomial"`, `"multinomial"`')
+def _():
+    ours = sht.SparseClassifier(k=3, l2=0.1).fit(FEW, TARGETS["labels"])
+    same(ours.coef_, glmnet("LogitNet", 0.1, FEW, TARGETS["labels"]), 1e-3)
+    ours = sht.SparseClassifier(k=3, l2=0.1, loss="softmax").fit(FEW, TARGETS["classes"])
+    same(ours.coef_, glmnet("LogitNet", 0.1, FEW, TARGETS["classes"]), 1e-3)
+
+
+@row("glmnet", '`family="poisson"`, `"cox"`')
+def _():
+    y = TARGETS["counts"]
+    theirs, _ = minimised(lambda eta: np.mean(np.exp(eta) - y * eta), FEW, 0.1)  # as its vignette has it
+    same(sht.SparseRegressor(k=3, loss="poisson", l2=0.1).fit(FEW, y).coef_, theirs, 1e-3)
+    time, event = TARGETS["times"].T
+    order = np.argsort(time)
+
+    def partial(eta):  # 2/n log-likelihoods and half the penalty: over n, not over the events
+        at_risk = np.logaddexp.accumulate(eta[order][::-1])[::-1]
+        return np.sum(event[order] * (at_risk - eta[order])) / N
+
+    theirs, _ = minimised(partial, FEW, 0.1)
+    same(sht.SparseCox(k=3, l2=0.1 * N / event.sum()).fit(FEW, TARGETS["times"]).coef_, theirs, 1e-3)
+
+
+@row("glmnet", "`weights`, `offset`")
+def _():
+    y = TARGETS["numbers"]
+    std = np.sqrt(np.cov(y, aweights=WEIGHTS, ddof=0))
+    ours = sht.SparseRegressor(k=3, l2=0.4 / std).fit(FEW, y, WEIGHTS)
+    same(ours.coef_, glmnet("ElasticNet", 0.4, FEW, y, weights=WEIGHTS), 1e-3)
+    counts, offset = TARGETS["counts"], np.log(WEIGHTS)
+    theirs, _ = minimised(lambda eta: np.mean(np.exp(eta + offset) - counts * eta), FEW, 0.1)
+    same(sht.SparseRegressor(k=3, loss="poisson", l2=0.1).fit(FEW, counts, offset=offset).coef_, theirs, 1e-3)
+
+
+@row("glmnet", "`penalty.factor`")
+def _():
+    y, factors = TARGETS["numbers"], np.array([0.0, 1.0, 3.0])
+    ours = sht.SparseRegressor(k=3, l2=0.4 / y.std() * factors * 3 / factors.sum()).fit(FEW, y)
+    same(ours.coef_, glmnet("ElasticNet", 0.4, FEW, y, factors=factors), 1e-3)
+
+
+@row("glmnet", "`lower.limits`, `upper.limits`")
+def _():
+    y = TARGETS["numbers"]
+    ours = sht.SparseRegressor(k=3, l2=0.4 / y.std(), bounds=(-0.1, 0.2)).fit(FEW, y)
+    same(ours.coef_, glmnet("ElasticNet", 0.4, FEW, y, lower_limits=-0.1, upper_limits=0.2), 1e-3)
+
+
+@row("glmnet", "`standardize`, `intercept`")
+def _():
+    y = TARGETS["numbers"]
+    ours = sht.SparseRegressor(k=3, l2=0.4 / y.std(), standardize=False).fit(FEW, y)
+    same(ours.coef_, glmnet("ElasticNet", 0.4, FEW, y, standardize=False), 1e-3)
+
+
+@row("glmnet", "`cv.glmnet(foldid=ids)`, `lambda.min`, `lambda.1se`")
+def _():
+    y = TARGETS["numbers"]
+    ours = {rule: sht.SparseRegressor(range(P), l2=0, cv=IDS, rule=rule).fit(X, y) for rule in ("best", "one_se")}
+    losses = np.empty((5, P))
+    for fold, k in itertools.product(range(5), range(P)):
+        train, test = fold != IDS, fold == IDS
+        part = sht.SparseRegressor(k=k, l2=0, solver="best_subset").fit(X[train], y[train])
+        losses[fold, k] = np.mean((part.predict(X[test]) - y[test]) ** 2) / 2
+    mean, se = losses.mean(0), losses.std(0) / 2  # of five folds: over the root of 5 - 1
+    assert ours["best"].k_ == mean.argmin()
+    assert ours["one_se"].k_ == np.flatnonzero(mean <= mean.min() + se[mean.argmin()])[0]
+
+
+@row("glmnet", '`type.measure="class"`')
+def _():
+    y = TARGETS["labels"]
+    with jax.enable_x64(True):
+        objective = sht.LinearModel(X, 2.0 * y - 1, sht.Logistic(), l2=0.01, fit_intercept=True, standardize=True)
+        cv = sht.cross_validate(objective, [3], folds=IDS, scoring="error")
+    wrong = []
+    for fold in range(5):
+        part = sht.SparseClassifier(k=3, l2=0.01).fit(X[fold != IDS], y[fold != IDS])
+        wrong.append(np.mean(part.predict(X[fold == IDS]) != y[fold == IDS]))
+    np.testing.assert_allclose(cv.scores[:, 0], wrong)
+
+
+@pytest.mark.parametrize("name", ROWS, ids=lambda name: f"{name[0]}: {re.sub('`', '', name[1])}")
+def test_a_row_holds(name):
+    ROWS[name]()
