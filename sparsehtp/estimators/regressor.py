@@ -199,8 +199,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
         def fitted(loss: AbstractLoss) -> list[RESULTS]:
             if y.ndim == 2 and y.shape[1] > 1:
-                several = y.astype(X.dtype)
-                return self._fit_shared(X, several, loss, weights, offset=known, groups=groups, scoring=scoring)
+                return self._fit_shared(X, y, loss, weights, offset=known, groups=groups, scoring=scoring)
             one = y.reshape(-1)
             results = self._fit(X, one, [one], weights, loss, offset=known, groups=groups, scoring=scoring)
             if y.ndim == 1:

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
@@ -117,7 +116,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         self.standardize = bool(standardize)
         self._check()
         self.shift = self.base = self.inverse_scale = None
-        facts = self._prepare(loss.twice_differentiable and _has_no_smoothness(loss))
+        facts = self._prepare((y, offset), loss.twice_differentiable and _has_no_smoothness(loss))
         self.mean, self.inverse_scale = self._standardisation(facts)
 
     def _check(self) -> None:
@@ -127,7 +126,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         if is_concrete(self.y):
             self.loss.check_targets(host(self.y))
 
-    def _prepare(self, steep: bool) -> "_Facts | None":
+    def _prepare(self, given: tuple[Any, Any], steep: bool) -> "_Facts | None":
         """Centre and scale what would lose digits, or leave the dtype's range, when it is squared.
 
         Returns what is known about the prepared columns, None where it is not.
@@ -153,9 +152,8 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
                     )
             # The exponential of an offset must be a number where the intercept starts.
             ceiling = float(np.log(jnp.finfo(self.dtype).max)) / 2 if steep else np.inf
-            self.y, self.offset, base = about_means(
-                self.y, self.offset, self.loss.location, weights, self.dtype, ceiling=ceiling
-            )
+            given = given if self.loss.location else (None, given[1])
+            self.y, self.offset, base = about_means(self.y, self.offset, given, weights, ceiling)
             self.base = jnp.asarray(base, self.dtype)
         if known and self.loss.location and is_concrete(self.y):
             self._check_range(largest)
@@ -593,36 +591,43 @@ def _grain(largest: np.ndarray) -> np.ndarray:
 
 
 def about_means(
-    y: Array, offset: Array | None, movable: bool, sample_weight: ArrayLike, dtype: DTypeLike, ceiling: float = np.inf
+    y: Array,
+    offset: Array | None,
+    given: tuple[ArrayLike | None, ArrayLike | None],
+    sample_weight: ArrayLike,
+    ceiling: float = np.inf,
 ) -> tuple[Any, Any, np.ndarray]:
-    """Targets, if movable, and offsets less their weighted means where these are far from zero, and the first of the
-    means less the second.
+    """Targets and offsets less their weighted means where these are far from zero, and the first of the means less the
+    second, which is exact: both are rounded to the last digit of the larger.
 
-    Only what takes no digit from any row with a weight is subtracted, and the difference is exact: both means are
-    rounded to the last digit of the larger. Offsets that would leave an entry above the ceiling are less the largest
-    one instead.
+    Nothing is subtracted where that rounds a row with a weight, but from what was `given` (None: stays as it is) with
+    more digits than the dtype has: it is rounded once, and better so. Offsets that would leave an entry above the
+    ceiling are less the largest one instead.
     """
+    dtype = y.dtype if offset is None else offset.dtype
+    parts: list[tuple[str, Any, ArrayLike | None]] = [("y", y, given[0]), ("offset", offset, given[1])]
     known = {
-        name: np.asarray(v)
-        for name, v in (("y", y if movable else None), ("offset", offset))
-        if v is not None and is_concrete(v) and len(v.devices()) == 1
+        name: np.asarray(values, float).reshape(v.shape)
+        for name, v, values in parts
+        if values is not None and is_concrete(v) and len(v.devices()) == 1
     }
     if not known:
         return y, offset, np.zeros((), dtype)
     weights = host(sample_weight).astype(float) if is_concrete(sample_weight) else np.ones(len(y))
     live, weights = weights > 0, weights / weights.sum()
-    grain = 2 * np.max([_grain(np.abs(v[live]).max(0)) for v in known.values()], axis=0)
+    grain = 2 * np.max([_grain(np.abs(v[live]).max(0).astype(dtype)) for v in known.values()], axis=0)
     means: dict[str, Any] = {"y": 0, "offset": 0}
     for name, v in known.items():
         centre, top = weights @ v, v[live].max(0)
         mean = np.where(np.abs(centre) > FAR * np.sqrt(weights @ (v - centre) ** 2), centre, 0)
         high = (top - mean > ceiling) & (name == "offset")
-        mean = (np.round(np.where(high, top, mean) / grain) * grain).astype(dtype)
-        exact = subtracts_exactly(v, mean, v - mean)[live].all(0)
-        means[name] = np.where(exact | high, mean, 0)
+        mean = (np.round(np.where(high, top, mean) / grain) * grain).astype(dtype).astype(float)
+        less = v - mean
+        exact = (less.astype(dtype) == less) & subtracts_exactly(v, mean, less)
+        means[name] = np.where(exact[live].all(0) | (v.astype(dtype) != v).any(0) | high, mean, 0)
 
     def moved(name: str, v: Any) -> Any:
-        return jnp.asarray(known[name] - means[name], dtype) if np.any(means[name]) else v
+        return jnp.asarray((known[name] - means[name]).astype(dtype), dtype) if np.any(means[name]) else v
 
     return moved("y", y), moved("offset", offset), np.asarray(np.subtract(means["y"], means["offset"]), dtype)
 

@@ -85,7 +85,8 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
             check_finite("offset", self.offset)
         self.base = None
         if fit_intercept:
-            self.y, self.offset, base = about_means(self.y, self.offset, loss.location, self.sample_weight, self.dtype)
+            given = Y if loss.location else None, offset
+            self.y, self.offset, base = about_means(self.y, self.offset, given, self.sample_weight)
             if loss.location or self.offset is not None:
                 self.base = jnp.asarray(np.broadcast_to(base, self.n_responses), self.dtype)
 
