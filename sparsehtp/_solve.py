@@ -154,14 +154,8 @@ def solve_and_refit(
             raise SolveError(
                 f"{type(solver).__name__}: {result.sentence} Pass throw=False to get the iterate nevertheless."
             )
-        rise = np.max(solution.intercept_rounding)
-        if rise > tolerance("swap", objective.dtype) * abs(float(solution.value)):
-            warnings.warn(
-                f"X: {objective.dtype} cannot hold the intercept of columns so far from zero: at the x and intercept "
-                f"that are returned the objective may be {rise:.1e} above its value ({float(solution.value):.1e}); "
-                "subtract the columns' means first, or compute in float64.",
-                stacklevel=3,
-            )
+        if is_concrete(solution.value, solution.intercept_rounding):  # not within jax.grad
+            _warn_of_rounding(float(solution.intercept_rounding), float(solution.value), objective.dtype)
     return solution, refitted
 
 
@@ -225,6 +219,16 @@ def _finite(numbers: list[Array], limits: list[Array]) -> Bool[Array, ""]:
 def _answer(sound: Bool[Array, ""], otherwise: float, answer: Any) -> Any:
     """What is returned where the data are sound, and otherwise."""
     return jax.tree.map(lambda leaf: jnp.where(sound, leaf, jnp.asarray(otherwise, leaf.dtype)), answer)
+
+
+def _warn_of_rounding(rise: float, value: float, dtype: Any) -> None:
+    if rise > tolerance("swap", dtype) * abs(value):
+        warnings.warn(
+            f"X, y: {dtype} cannot hold an intercept so far from zero: at the x and intercept that are returned the "
+            f"objective may be {rise:.1e} above its value ({value:.1e}); subtract the means of columns and targets "
+            "first, or compute in float64.",
+            stacklevel=4,
+        )
 
 
 def _intercept_rounding(objective: Any, threshold: Any, x: Float[Array, "d"], support: Any) -> Float[Array, ""]:
