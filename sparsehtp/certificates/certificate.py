@@ -35,7 +35,7 @@ from .proof import proof_of
 from .swap_scan import BLOCK_MEMORY, Swaps, quadratic_bound, scan
 
 BATCH = 32  # refits at a time among them
-EXACTLY, NEARLY = 1e-13, 3e-5  # singular values of collinear columns of norm one, in float64
+EXACTLY, NEARLY = 4e-15, 3e-5  # singular values of collinear columns of norm one, in float64
 ROUNDINGS = 4  # of a value, in units of its terms
 MOST_DOUBTFUL = 256  # swaps into nearly collinear columns that are looked at one by one
 REFIT_WORK = 2e9  # (refits) (samples) (coefficients)^2 up to which every swap is refitted

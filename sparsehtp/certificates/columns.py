@@ -1,5 +1,6 @@
 """The columns of a linear model on the host, in float64, and which of them are usable."""
 
+from fractions import Fraction
 from typing import Any
 
 import jax
@@ -37,9 +38,10 @@ class Columns:
         self._rows = np.flatnonzero(weights > 0)
         self._weights = weights[self._rows]
         self.n_features = p = model.n_coefficients
-        self._X = _matrix(model.design)
+        X = _matrix(model.design)
+        self._X = X if len(self._rows) == len(weights) else X[self._rows]
         self._inverse_scale = np.ones(p) if model.inverse_scale is None else model.inverse_scale
-        self._mean = np.asarray(self._weights @ self._X[self._rows]) if model.fit_intercept else np.zeros(p)
+        self._mean = np.asarray(self._weights @ self._X) if model.fit_intercept else np.zeros(p)
         self._shift = np.zeros(p) if model.shift is None else model.shift
         self._base = 0.0 if model.base is None else float(model.base)
         l2 = np.broadcast_to(model.l2, (p,))
@@ -55,15 +57,19 @@ class Columns:
 
     def _columns(self, features: Any, rows: Any = slice(None), centred: bool = True) -> Float[np.ndarray, "n m"]:
         """The (centred and) scaled columns, dense, of the rows with a weight."""
-        part = self._X[self._rows[rows]][:, features]
+        part = self._X[rows][:, features]
         part = part.toarray() if sparse.issparse(part) else part
         return (part - self._mean[features] if centred else part) * self._inverse_scale[features]
 
-    def _external(self, x: Float[np.ndarray, "m"], features: Any, level: float) -> tuple[np.ndarray, float]:
+    def _external(self, x: Float[np.ndarray, "m"], features: Any, level: Any) -> tuple[np.ndarray, float]:
         """Coefficients in original units and the intercept, from those of some of `_columns` and their intercept."""
         w = np.zeros(self.n_features)
         w[features] = x * self._inverse_scale[features]
-        return w, float(level - self._mean @ w - self._shift @ w + self._base)
+        # Products of the means may cancel to their last digit, so that they are added exactly.
+        level = Fraction(float(level)) + Fraction(self._base)
+        for j in np.flatnonzero(w):
+            level -= Fraction(float(w[j])) * (Fraction(float(self._mean[j])) + Fraction(float(self._shift[j])))
+        return w, float(level)
 
 
 def _matrix(design: Any) -> Any:

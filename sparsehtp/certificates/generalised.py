@@ -50,14 +50,18 @@ class Generalised(Columns):
 
     Attributes:
         floor: see above.
-        zero: below it F less its floor is zero but for rounding.
+        zero: below it F less its floor is zero but for rounding in a bound.
+        noise: below it F less its floor is zero but for rounding in a fit.
+        null: F less its floor without features.
         objective: the model in these units.
         norms: (p,) of the columns before they were centred.
     """
 
     last_places = most_direct = 0  # a support is refitted when no place is left
 
-    def __init__(self, model: Any, keep: Int[np.ndarray, "_"], k: int) -> None:
+    def __init__(
+        self, model: Any, keep: Int[np.ndarray, "_"], k: int, stop_at: float = np.inf, gap: float = 1.0
+    ) -> None:
         super().__init__(model, keep, k)
         energy, raw = np.zeros(self.n_features), np.zeros(self.n_features)
         for start in range(0, len(self._rows), ROWS):
@@ -92,6 +96,8 @@ class Generalised(Columns):
         none = np.zeros((1, 0), int)
         value, lower, _ = self._refit(none)
         self.zero = max(LEAST_ZERO * float(value[0]), float(value[0] - lower[0]))
+        self.null = float(value[0])
+        self.noise = LEAST_ZERO * self.null
 
     def _refit(self, members: Int[np.ndarray, "s m"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """F less its floor, the dual's value, and the coefficients on the usable features, of refits."""
@@ -113,10 +119,12 @@ class Generalised(Columns):
         w, intercept = self._external(x[members], self.features[members], x[-1] if self.model.fit_intercept else 0.0)
         return float(value), w, intercept
 
-    def values(self, members: Int[np.ndarray, "s m"]) -> tuple[Float[np.ndarray, "s"], float]:
-        """F less its floor of the best fits on many supports, and what none of them is below."""
-        value, lower, _ = self._refit(members)
-        return value, float(lower.min())
+    def values(self, members: Int[np.ndarray, "s m"]) -> tuple[Float[np.ndarray, "s"], Float[np.ndarray, "s"]]:
+        """F less its floor of the best fits on many supports, and what it is not below."""
+        return self._refit(members)[:2]
+
+    def exact(self, members: Int[np.ndarray, "m"]) -> None:
+        """There is no exact arithmetic for exponentials."""
 
     def lowers(self, members: Int[np.ndarray, "s m"]) -> Float[np.ndarray, "s"]:
         """The same by the dual: never too large."""

@@ -148,7 +148,8 @@ def prove(
     ratio = None if collect is None else float(collect)
     limits = Limits(float(time_limit), math.inf if max_nodes is None else int(max_nodes), float(gap), ratio)
     store = None if checkpoint is None else Checkpoint(checkpoint, _facts(model, keep, k, limits), 1, 1)
-    problem, begin = _problem(model, keep, k), quadratic.begin if model.quadratic else generalised.begin
+    problem = (LeastSquares if model.quadratic else Generalised)(model, keep, k, began + limits.seconds, limits.gap)
+    begin = quadratic.begin if model.quadratic else generalised.begin
     with reporting(progress, "nodes", "nodes") as report:
         tree = Tree(problem, begin, limits, report, began)
         state = None if store is None else store.load(0, _STRUCTURE)
@@ -166,13 +167,9 @@ def prove(
 
 def fit_on(model: LinearModel, features: np.ndarray) -> tuple[float, Float[np.ndarray, "p"], float]:
     """F, the coefficients and the intercept of the best fit on some features, in float64."""
-    problem = _problem(model, features, 0)
+    problem: Any = (LeastSquares if model.quadratic else Generalised)(model, features, 0)
     value, x, intercept = problem.fit(np.flatnonzero(problem.kept))
     return value + problem.floor, x, intercept
-
-
-def _problem(model: LinearModel, keep: np.ndarray, k: int) -> Any:
-    return (LeastSquares if model.quadratic else Generalised)(model, keep, k)
 
 
 def _check(model: Any, threshold: Any, gap: Any, collect: Any, time_limit: Any, max_nodes: Any) -> None:
@@ -226,8 +223,8 @@ def _state(tree: Tree) -> tuple[np.ndarray, ...]:
     """All that a tree needs to go on."""
     tree.trim()
     scalars = np.array([*(getattr(tree, name) for name in _SCALARS), tree.seconds], float)
-    supports = np.array([members for members, _ in tree.found.values()], np.int32).reshape(len(tree.found), tree.k)
-    values = np.array([value for _, value in tree.found.values()])
+    supports = np.array([each[0] for each in tree.found.values()], np.int32).reshape(len(tree.found), tree.k)
+    values = np.array([each[1:] for each in tree.found.values()]).reshape(-1, 2)
     return (
         *(tree.pool[name] for name in tree.pool.columns),
         *tree.pending,
@@ -236,7 +233,7 @@ def _state(tree: Tree) -> tuple[np.ndarray, ...]:
         tree.members,
         scalars,
         np.array(tree.history, float).reshape(-1, len(Moment._fields)),
-        np.column_stack([supports, values]) if len(values) else np.zeros((0, tree.k + 1)),
+        np.column_stack([supports, values]),
     )
 
 
@@ -251,8 +248,8 @@ def _resume(tree: Tree, state: tuple[np.ndarray, ...]) -> None:
     tree.spent = float(scalars[-1])
     tree.history = [Moment(seconds, lower, upper, int(nodes)) for seconds, lower, upper, nodes in history.tolist()]
     for row in found:
-        each = row[:-1].astype(int)
-        tree.found[each.astype(np.int32).tobytes()] = each, float(row[-1])
+        each = row[:-2].astype(int)
+        tree.found[each.astype(np.int32).tobytes()] = each, float(row[-2]), float(row[-1])
 
 
 # --- the answer ------------------------------------------------------------------------------------------------------
@@ -261,7 +258,7 @@ def _proof(tree: Tree, threshold: Sparsity) -> Proof:
     upper, x, intercept = problem.fit(tree.members)
     lower = min(tree.lower, upper)
     gap = 0.0 if upper <= tree.zero else (upper - lower) / upper
-    proved = upper - lower <= tree.slack * (1 + 1e-9)
+    proved = upper - lower <= tree.slack * (1 + 1e-9) + 4 * np.finfo(float).eps * upper
     members = np.union1d(problem.features[tree.members], np.asarray(threshold.keep)).astype(np.int32)
     collected = None if tree.limits.ratio is None else _collected(tree, threshold)
     history = {name: np.array([getattr(m, name) for m in tree.history]) for name in Moment._fields}
@@ -286,10 +283,10 @@ def _proof(tree: Tree, threshold: Sparsity) -> Proof:
 
 
 def _collected(tree: Tree, threshold: Sparsity) -> Collected:
-    tree.trim()
+    tree.settle_collection()
     masks = np.zeros((len(tree.found), tree.problem.n_features), bool)
     values = np.zeros(len(tree.found))
-    for i, (members, value) in enumerate(tree.found.values()):
+    for i, (members, value, _) in enumerate(tree.found.values()):
         masks[i, tree.problem.features[members]] = True
         values[i] = value + tree.problem.floor
     masks[:, np.asarray(threshold.keep)] = True
@@ -298,24 +295,28 @@ def _collected(tree: Tree, threshold: Sparsity) -> Collected:
 
 
 def _statement(tree: Tree, k: int, gap: float, proved: bool, collected: Collected | None) -> str:
-    what = f"the best choice of {k} feature{'' if k == 1 else 's'}"
+    what, tried = f"the best choice of {k} feature{'' if k == 1 else 's'}", in_percent(gap) if gap > 0 else "rounding"
     if proved:
-        known = ""
+        known = f"to {tried} of the objective" if gap > 0 else "but for rounding"
         if gap > tree.limits.gap * (1 + 1e-9):
-            known = ", to the rounding of the objective without features"
-        elif gap > 0:
-            known = f", to {in_percent(gap)} of the objective"
-        text = f"Proved: this is {what}{known}"
+            known = f"to {tree.zero / tree.problem.null:.0e} of the objective without features"
+        text = f"Proved: this is {what}, {known}"
     elif not tree.bounded and tree.lower == 0:
         text = (
-            f"Not proved to be {what}, since {tree.stopped}: features are collinear and l2 is 0, so that nothing "
-            "bounds the objective but a look at all choices; raise l2"
+            f"Not proved to be {what}, since {tree.stopped or 'rounding decides'}: features are collinear and l2 is 0, "
+            "so that nothing bounds the objective but a look at all choices; raise l2"
         )
+    elif tree.stopped:
+        text = f"Not proved to be {what}, since {tree.stopped}: a better one lowers the objective by at most {tried}"
     else:
-        most, why = in_percent(gap), tree.stopped or "rounding hides the rest"
-        text = f"Not proved to be {what}, since {why}: a better one lowers the objective by at most {most}"
+        text = (
+            f"Not proved to be {what}, since rounding in float64 hides the rest: a better one lowers the objective by "
+            f"at most {tried}; raise l2, or leave out columns that others nearly copy"
+        )
     if collected is None:
         return f"{text}."
     number, share = len(collected.values), f"{100 * ((tree.limits.ratio or 1) - 1):.3g}%"
+    if tree.problem.noise > ((tree.limits.ratio or 1) - 1) * tree.upper:
+        share = "rounding"
     more = "" if collected.complete else " (there may be more)" if number < MOST_COLLECTED else " (there are more)"
     return f"{text}; {number} choice{' is' if number == 1 else 's are'} within {share} of it{more}."

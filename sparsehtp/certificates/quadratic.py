@@ -29,6 +29,7 @@ def begin(tree: Tree) -> "Phase":
     sample of the open ones.
     """
     old, problem, p = tree.d, tree.problem, len(tree.names)
+    problem.prepare()
     Q, b, ridge = problem.Q[np.ix_(tree.names, tree.names)], problem.b[tree.names], problem.ridge[tree.names]
     least = float(np.linalg.eigvalsh(Q - np.diag(ridge))[0]) if p else 0.0
     d = ridge + least * (1 - 1e-7)  # the smallest eigenvalue that is not the ridge's

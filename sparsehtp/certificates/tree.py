@@ -18,6 +18,7 @@ BATCH_CPU, BATCH = 64, 1024  # nodes that are bounded at a time
 FIRST, GROWTH = 400, 4  # nodes of the first phase, and how many times as many those after it end at
 POOL_BYTES = 2**30  # beyond which the tree goes depth first
 MOST_COLLECTED = 10_000
+MOST_EXACT = 2000  # supports that are fitted in exact arithmetic
 VALUE_ROUNDING = 1e-9  # of values that are compared with the level of a collection
 REFITS = 1000  # at a time
 SAVE_EVERY = 20.0  # seconds
@@ -146,7 +147,8 @@ class Tree:
         self.bounded = True  # False where Q is singular, so that nothing but F >= 0 is known
         self.stopped = ""
         self.cap = np.inf  # of the values that are collected, once there are too many
-        self.found: dict[bytes, tuple[np.ndarray, float]] = {}
+        self.found: dict[bytes, tuple[np.ndarray, float, float]] = {}  # supports, values, and how wrong these may be
+        self.exacts = 0  # supports that were fitted in exact arithmetic
         self.history: list[Moment] = []
         self.pool = Pool(p)
         self.pending = (np.zeros(0), np.zeros((0, p), bool), np.zeros((0, p), bool))  # leaves: bounds, in, out
@@ -176,8 +178,18 @@ class Tree:
         """Nodes without a support below this value are done with."""
         if self.limits.ratio is None:
             return max(self.upper - self.slack, 0.0)
-        wanted = max(self.limits.ratio * self.upper, self.upper + self.zero) * (1 + VALUE_ROUNDING)
-        return min(wanted, self.cap) + float(np.finfo(float).tiny)  # supports that are as good as it belong to it
+        return max(self.reach, min(self.upper + self.zero, self.cap))
+
+    @property
+    def reach(self) -> float:
+        """Supports up to this value belong to the collection, if there is room for them."""
+        return min(self.claimed, self.cap)
+
+    @property
+    def claimed(self) -> float:
+        """Supports up to this value are what a collection is said to hold."""
+        wanted = max((self.limits.ratio or 1) * self.upper, self.upper + self.problem.noise) * (1 + VALUE_ROUNDING)
+        return wanted + float(np.finfo(float).tiny)  # supports that are as good as it belong to it
 
     @property
     def done(self) -> bool:
@@ -209,19 +221,35 @@ class Tree:
         if value < self.upper:
             self.upper, self.members = value, np.sort(members)
 
-    def _collect(self, members: Int[np.ndarray, "s m"], values: Float[np.ndarray, "s"]) -> None:
-        for each, value in zip(members, values, strict=True):
-            if value <= self.level:
-                self.found[np.sort(each).astype(np.int32).tobytes()] = np.sort(each), float(value)
+    def _collect(self, members: Int[np.ndarray, "s m"], values: np.ndarray, wrong: np.ndarray) -> None:
+        for each, value, error in zip(members, values, wrong, strict=True):
+            if value - error <= self.reach:
+                self.found[np.sort(each).astype(np.int32).tobytes()] = np.sort(each), float(value), float(error)
         if len(self.found) > 2 * MOST_COLLECTED:
             self.trim()
 
     def trim(self) -> None:
-        """Keep what belongs to the collection: at most `MOST_COLLECTED` supports, the best."""
-        kept = sorted((item for item in self.found.items() if item[1][1] <= self.level), key=lambda item: item[1][1])
+        """Keep what may belong to the collection: at most `MOST_COLLECTED` supports, the best."""
+        near = (item for item in self.found.items() if item[1][1] - item[1][2] <= self.reach)
+        kept = sorted(near, key=lambda item: item[1][1])
         if len(kept) > MOST_COLLECTED:
             self.cap = kept[MOST_COLLECTED - 1][1][1]
         self.found = dict(kept[:MOST_COLLECTED])
+
+    def settle_collection(self) -> None:
+        """Decide in exact arithmetic, where there is one, what rounding leaves open of the collection."""
+        self.trim()
+        for name, (members, value, error) in list(self.found.items()):
+            if value + error > self.claimed >= value - error and error > 0:
+                found = self._exactly(members)
+                self.found[name] = members, value if found is None else found, 0.0
+        self.found = {name: each for name, each in self.found.items() if each[1] <= self.claimed}
+
+    def _exactly(self, members: Int[np.ndarray, "m"]) -> float | None:
+        if self.exacts >= MOST_EXACT:
+            return None
+        self.exacts += 1
+        return self.problem.exact(members)
 
     # --- the run -----------------------------------------------------------------------------------------------------
     def run(self, save: Callable[["Tree"], None] | None = None) -> None:
@@ -354,13 +382,19 @@ class Tree:
 
     def _look(self, members: Int[np.ndarray, "s m"]) -> None:
         """Refit supports that may be below the level from the data."""
-        values, sure = self.problem.values(members)
-        self.sure = min(self.sure, sure)
+        values, lower = self.problem.values(members)
         best = int(np.argmin(values))
         if values[best] < self.upper:
             self.offer(members[best])
+        for i in np.flatnonzero(lower < self.upper - self.slack):  # rounding could decide
+            found = self._exactly(members[i])
+            if found is not None:
+                values[i] = lower[i] = found
+                if found < self.upper:
+                    self.offer(members[i])
+        self.sure = min(self.sure, float(lower.min()))
         if self.limits.ratio is not None:
-            self._collect(members, values)
+            self._collect(members, values, values - lower)
 
     def _finish_leaves(self, phase: Any) -> None:
         while len(self.pending[0]) and not self._out_of_time():
