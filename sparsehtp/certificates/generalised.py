@@ -1,5 +1,6 @@
 """Logistic, Poisson and other losses in a tree: bounds of nodes by the dual with features fixed, and refits."""
 
+import time
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ from .._programs import program
 from .._types import replace
 from ..designs import DenseDesign
 from ..duality import Dual, Fixed, relax
+from ..duality.relaxation import CHECK
 from ..losses import AbstractConjugateLoss
 from ..screening import screen
 from ..solvers.refit import refit
@@ -26,6 +28,8 @@ ACCURACY = 1e-9  # of a relaxation, relative
 SHARE = 0.3  # of what its bound lacks to the level, to which a relaxation below it is solved
 NUMBERS = 1 << 24  # predictions, or columns of supports, that are worked on together
 ROUNDINGS = 4  # times what `Dual.rounding` says
+COPIES = 6  # of the data
+AT_ONCE = 1e8  # (samples) (features) (nodes) of a batch: its steps take no second
 LEAST_ZERO = 1e-12  # of F without features
 
 
@@ -40,6 +44,12 @@ def no_proof(model: Any) -> str | None:
             "raise l2."
         )
     return None
+
+
+def memory(model: Any) -> float:
+    """Bytes that a proof takes: copies of the dense data, and predictions of a batch."""
+    n, p = model.y.shape[0], model.n_coefficients
+    return 8.0 * (COPIES * n * next_power_of_two(max(p, LEAST_WIDTH)) + NUMBERS)
 
 
 class Generalised(Columns):
@@ -63,6 +73,7 @@ class Generalised(Columns):
         self, model: Any, keep: Int[np.ndarray, "_"], k: int, stop_at: float = np.inf, gap: float = 1.0
     ) -> None:
         super().__init__(model, keep, k)
+        self._stop_at = stop_at
         energy, raw = np.zeros(self.n_features), np.zeros(self.n_features)
         for start in range(0, len(self._rows), ROWS):
             rows = slice(start, start + ROWS)
@@ -77,6 +88,7 @@ class Generalised(Columns):
         self._inverse_scale[self.features] /= scale
         self.norms = np.sqrt(raw[self.features]) / scale
         self.batch = int(np.clip(NUMBERS // (X.shape[0] * max(self.size, 1)), 1, _most()))
+        self.batch = int(np.clip(AT_ONCE // X.size, 1, self.batch))
         with jax.enable_x64(True):
             plain = replace(
                 self.model,
@@ -134,11 +146,12 @@ class Generalised(Columns):
         """A support to begin with: the features are added one by one that lower a quadratic model of F the most."""
         S = [int(j) for j in np.union1d(members, np.flatnonzero(self.kept))]
         while len(S) < self.size:
+            late = time.monotonic() > self._stop_at
             x = self._refit(np.sort(np.array(S, int))[None])[2][0]
             with jax.enable_x64(True):
                 gain = np.array(_gains(self.objective, x))[: len(self.features)]
             gain[S] = -1
-            S.append(int(np.argmax(gain)))
+            S += [int(j) for j in np.argsort(-gain)[: self.size - len(S) if late else 1]]
         return np.sort(np.array(S, int))
 
 
@@ -152,8 +165,10 @@ class Phase:
     """Bounds of nodes on the features in use, and values of supports."""
 
     def __init__(self, tree: Tree) -> None:
-        self.problem, self.names = tree.problem, tree.names
+        self.problem, self.names, self._tree = tree.problem, tree.names, tree
+        self._pace: float | None = None  # seconds of a step, once it is known
         self.batch, self.p = tree.problem.batch, len(tree.names)
+        self.leaf_batch = self.batch
         objective = tree.problem.objective
         width = next_power_of_two(max(self.p, LEAST_WIDTH))
         use = np.zeros(width, int)
@@ -176,8 +191,15 @@ class Phase:
         floor = self.problem.floor
         masks = Fixed(jnp.asarray(self._pad(out, True)), jnp.asarray(self._pad(inn, False)))
         levels = level + floor, level + floor + self.problem.zero
-        found = _bounds(self._objective, self._threshold, masks, self._pad(v, 0), *levels, self._norms)
+        steps, began = STEPS, time.monotonic()
+        if self._pace is None and self._objective.design.array.size * self.batch > AT_ONCE / 100:
+            steps = CHECK  # the first call compiles, and the second tells how long a step takes
+        elif self._pace is not None and self._pace * steps > self._tree.seconds_left:
+            steps = max(CHECK, int(self._tree.seconds_left / self._pace))
+        *found, taken = _bounds(self._objective, self._threshold, masks, self._pad(v, 0), *levels, self._norms, steps)
         lower, w, inn, out = (np.asarray(a)[: len(v), ..., : self.p] for a in (found[0][:, None], *found[1:]))
+        spent = (time.monotonic() - began) / max(float(np.max(taken)), CHECK)
+        self._pace = spent if self._pace is None else min(spent, self._pace)
         weight = np.where(inn | out, -1.0, np.abs(w))
         return lower[:, 0] - floor, w.astype(np.float32), u, inn, out, weight
 
@@ -238,17 +260,18 @@ def _bounds(
     level: Float[Array, ""],
     enough: Float[Array, ""],
     norms: Float[Array, "p"],
-) -> tuple[Float[Array, "B"], Float[Array, "B p"], Bool[Array, "B p"], Bool[Array, "B p"]]:
-    """Bounds of nodes, the relaxations' coefficients, and the nodes with what their bounds decide."""
+    max_steps: Int[Array, ""],
+) -> tuple[Float[Array, "B"], Float[Array, "B p"], Bool[Array, "B p"], Bool[Array, "B p"], Int[Array, "B"]]:
+    """Bounds of nodes, the relaxations' coefficients, the nodes with what their bounds decide, and the steps taken."""
     energies = Dual(objective, threshold).energies()
 
-    def one(zero: Array, nonzero: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+    def one(zero: Array, nonzero: Array, v: Array) -> tuple[Array, Array, Array, Array, Array]:
         dual = Dual(objective, threshold, Fixed(zero, nonzero))
 
-        found = relax(dual, ACCURACY, enough, max_steps=STEPS, w0=v.astype(objective.dtype), share=SHARE)
+        found = relax(dual, ACCURACY, enough, max_steps=max_steps, w0=v.astype(objective.dtype), share=SHARE)
         point = dual.point(found.a)
         lost = ROUNDINGS * dual.rounding(point, norms)
         fixed, _ = screen(dual, point, energies, level + lost)
-        return point.value - lost, found.x[: v.shape[0]], fixed.nonzero, fixed.zero
+        return point.value - lost, found.x[: v.shape[0]], fixed.nonzero, fixed.zero, found.num_steps
 
     return jax.vmap(one)(*masks, v)

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from .._progress import Callback, reporting
 from .._types import Support, check_finite, is_concrete
 from ..io.checkpoint import Checkpoint
+from ..io.memory import available
 from ..objectives import LinearModel
 from ..thresholds import Sparsity
 from . import generalised, quadratic
@@ -112,7 +113,9 @@ def prove(
             float64 problem that they define.
         threshold: `Sparsity(k)`, with kept features or without; no bounds on coefficients.
         solution: a `Solution`, or anything with x (p,), to start from. None: a quick search.
-        time_limit: seconds. The first call in a process compiles for some seconds.
+        time_limit: seconds. The first call in a process compiles for some seconds. What there is no time for, such as
+            the eigenvalues of a large X'SX, is not begun; then the proof holds the best features so far, and lower is
+            floor.
         gap: relative gap at which the proof is done; 0 closes it to rounding. Here and in `collect`, F counts
             from the least that the losses could be, for `Poisson` sum_i omega_i (y_i - y_i log y_i).
         max_nodes: limit of nodes, counting those before a resumption; None: none.
@@ -127,7 +130,8 @@ def prove(
     Raises:
         TypeError: for another objective, loss or threshold, or traced arguments.
         ValueError: for l2 = 0 with another loss than the squared one, arguments out of range, a solution of more than k
-            features, or a checkpoint of another problem.
+            features, a checkpoint of another problem, or more features than there is memory for: about 160 p^2 bytes
+            for the squared loss, 50 n p for others.
 
     Guarantee: lower <= F(w, b) for every w with at most k nonzeros beside the kept ones and every b, in exact
     arithmetic on the model's data: what rounding may have done to sums, factorisations and eigenvalues is taken off.
@@ -191,6 +195,12 @@ def _check(model: Any, threshold: Any, gap: Any, collect: Any, time_limit: Any, 
         raise ValueError(f"gap: must be from 0 to 1, got {gap}.")
     if collect is not None and not 1 <= collect < math.inf:
         raise ValueError(f"collect: must be a number of at least 1 such as 1.01, got {collect}.")
+    needed, room = (quadratic if model.quadratic else generalised).memory(model), available()
+    if needed > room:
+        raise ValueError(
+            f"model: a proof for {model.n_coefficients:,} features takes {needed / 2**30:,.0f} GiB of memory, and "
+            f"{room / 2**30:.0f} GiB are free; prove on fewer features, for example those of a longer path."
+        )
     if not time_limit > 0:
         raise ValueError(f"time_limit: must be a positive number of seconds, got {time_limit}.")
     if max_nodes is not None and not 1 <= max_nodes < math.inf:
@@ -306,6 +316,8 @@ def _statement(tree: Tree, k: int, gap: float, proved: bool, collected: Collecte
             f"Not proved to be {what}, since {tree.stopped or 'rounding decides'}: features are collinear and l2 is 0, "
             "so that nothing bounds the objective but a look at all choices; raise l2"
         )
+    elif tree.stopped and tree.lower == 0:
+        text = f"Not proved to be {what}, since {tree.stopped} before there was a bound"
     elif tree.stopped:
         text = f"Not proved to be {what}, since {tree.stopped}: a better one lowers the objective by at most {tried}"
     else:

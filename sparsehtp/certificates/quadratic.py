@@ -1,5 +1,6 @@
 """Nodes of a tree for least squares: the diagonal of a phase, and batches on the device."""
 
+import time
 from typing import Any
 
 import jax
@@ -20,16 +21,26 @@ TRIAL_CHUNKS, MOST_CHUNKS = 2, 10
 LEAST_DIAGONAL = 1e-9  # of Q's, below which nothing is bounded
 SCOUT = 1e-4  # the diagonal in place of it
 LEAST_K_MAX = 16
+MATRICES = 20  # p x p
+SMALL, EIGENS = 256, 2.5  # features of which the eigenvalues take no time, and how many such times a phase takes
+VAST = 2048  # features from which few nodes take long
 
 
-def begin(tree: Tree) -> "Phase":
-    """Choose d, and put the matrices on the device.
+def memory(model: Any) -> float:
+    """Bytes that a proof takes: the largest count of p x p matrices that are there at one time, and the data."""
+    n, p = model.y.shape[0], model.n_coefficients
+    return 8.0 * (MATRICES * p**2 + 4 * n * p)
+
+
+def begin(tree: Tree) -> "Phase | None":
+    """Choose d, and put the matrices on the device; None where there is no time for their eigenvalues.
 
     d is the smallest eigenvalue and the ridge for the first nodes, which ends most problems; then it is tuned for a
     sample of the open ones.
     """
     old, problem, p = tree.d, tree.problem, len(tree.names)
-    problem.prepare()
+    if not problem.prepare() or tree.seconds_left < _eigen_seconds(problem.Q, p):
+        return None
     Q, b, ridge = problem.Q[np.ix_(tree.names, tree.names)], problem.b[tree.names], problem.ridge[tree.names]
     least = float(np.linalg.eigvalsh(Q - np.diag(ridge))[0]) if p else 0.0
     d = ridge + least * (1 - 1e-7)  # the smallest eigenvalue that is not the ridge's
@@ -54,6 +65,15 @@ def begin(tree: Tree) -> "Phase":
     return Phase(tree, Q, b, spectrum[0] / share, spectrum[1], old)
 
 
+def _eigen_seconds(Q: np.ndarray, p: int) -> float:
+    """Of a phase's dense factorisations and products, judged by those of a small part."""
+    if p <= SMALL:
+        return 0.0
+    began = time.monotonic()
+    np.linalg.eigh(Q[:SMALL, :SMALL])
+    return EIGENS * (time.monotonic() - began) * (p / SMALL) ** 3
+
+
 class Phase:
     """The problem on the features in use, in the units of one diagonal, on the device."""
 
@@ -64,6 +84,9 @@ class Phase:
         # Few compiled shapes.
         self.width = max(32, -(-p // 32) * 32 if p <= 256 else -(-p // 128) * 128)
         self.p, self.batch = p, BATCH_CPU if jax.default_backend() == "cpu" else BATCH
+        self.batch = FEW if self.width > VAST else self.batch
+        self.leaf_batch = 1 if self.width > VAST else self.batch
+        self._tree, self._pace = tree, 0.0  # seconds between two looks at the bounds
         self.at_once = leaves_at_once(self.width, self.batch)
         self.k = jnp.asarray(tree.k)
         self.k_max = min(next_power_of_two(max(tree.k, LEAST_K_MAX)), self.width)
@@ -84,8 +107,9 @@ class Phase:
         # The penalty with the best bounds on one batch.
         rows = np.argsort(tree.pool["bound"], kind="stable")[: self.batch]
         inn, out = tree.pool.masks(rows)
-        v, u, best = tree.pool["v"][rows], tree.pool["u"][rows], -np.inf
+        v, u, best, pace = tree.pool["v"][rows], tree.pool["u"][rows], -np.inf, np.inf
         for penalty in PENALTIES:
+            began = time.monotonic()
             at = self._scaled(fixed, eigenvalues - less, E, penalty)
             self.at, kept = at, self.at
             value = float(np.minimum(self.bound(inn, out, v, u, tree.level, TRIAL_CHUNKS)[0], tree.level).mean())
@@ -93,6 +117,10 @@ class Phase:
                 best = value
             else:
                 self.at = kept
+            pace = min(pace, (time.monotonic() - began) / TRIAL_CHUNKS)  # but for compiling, in the first one
+            if self.width >= WIDE and tree.seconds_left < 2 * len(PENALTIES) * TRIAL_CHUNKS * pace:
+                break
+        self._pace = pace
 
     def _scaled(self, fixed: list[Any], eigenvalues: np.ndarray, E: np.ndarray, penalty: float) -> Scaled:
         M, terms, b, c0, safe = fixed
@@ -108,10 +136,10 @@ class Phase:
         padded[: self.p, : self.p] = A
         return padded
 
-    def _batch(self, a: np.ndarray, fill: Any = 0) -> np.ndarray:
+    def _batch(self, a: np.ndarray, fill: Any = 0, most: int | None = None) -> np.ndarray:
         """Padded features, and the first row again for padded rows."""
         a = self._row(a, fill)
-        size = FEW if len(a) <= FEW and self.width >= WIDE else self.batch
+        size = most or (FEW if len(a) <= FEW and self.width >= WIDE else self.batch)
         return np.concatenate([a, np.repeat(a[:1], size - len(a), 0)]) if len(a) < size else a
 
     def bound(
@@ -125,6 +153,8 @@ class Phase:
     ) -> tuple[np.ndarray, ...]:
         """Bounds of nodes, what they decide, and where to branch; the dual in units without the penalty."""
         rho, m, p = float(self.at.rho), len(inn), self.p
+        if chunks * self._pace > self._tree.seconds_left:
+            chunks = max(1, int(self._tree.seconds_left / self._pace))
         masks = self._batch(inn), self._batch(out, True)
         found = bound(
             self.at, *masks, self._batch(v), self._batch(u / np.float32(rho)), level, self.k, chunks, k_max=self.k_max
@@ -139,7 +169,9 @@ class Phase:
 
     def leaves(self, inn: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, ...]:
         """The best pair of every leaf."""
-        found = leaves(self.problem, self._batch(inn), self._batch(out, True), self.k, k_max=self.k_max)
+        most = self.leaf_batch if self.width > VAST else None
+        masks = self._batch(inn, False, most), self._batch(out, True, most)
+        found = leaves(self.problem, *masks, self.k, k_max=self.k_max)
         return tuple(np.asarray(a)[: len(inn)] for a in found)
 
     def leaf_pairs(self, inn: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -20,7 +20,8 @@ POOL_BYTES = 2**30  # beyond which the tree goes depth first
 MOST_COLLECTED = 10_000
 MOST_EXACT = 2000  # supports that are fitted in exact arithmetic
 VALUE_ROUNDING = 1e-9  # of values that are compared with the level of a collection
-REFITS = 1000  # at a time
+REFITS = 100  # at a time
+TOO_LATE = "its time was over"
 SAVE_EVERY = 20.0  # seconds
 
 
@@ -258,7 +259,11 @@ class Tree:
         with _interrupts() as interrupted, jax.enable_x64(True), one_blas_thread():
             self._interrupted = interrupted
             while not self.done and not self._out_of_time():
-                self._work(self._phase())
+                phase = self._phase()
+                if phase is None:
+                    self.stopped = TOO_LATE
+                    break
+                self._work(phase)
                 self.goal *= GROWTH
         self._learn()
         self.note()
@@ -269,7 +274,7 @@ class Tree:
         if self._interrupted():
             self.stopped = "it was interrupted"
         elif time.monotonic() >= self._stop_at:
-            self.stopped = "its time was over"
+            self.stopped = TOO_LATE
         elif self.nodes >= self.limits.nodes:
             self.stopped = "its nodes were used up"
         return bool(self.stopped)
@@ -288,7 +293,7 @@ class Tree:
         while (self.pool.size or len(self.pending[0])) and not self._out_of_time() and self.nodes < self.goal:
             if self.pool.size:
                 self._step(phase)
-            if len(self.pending[0]) >= phase.batch or not self.pool.size:
+            if len(self.pending[0]) >= phase.leaf_batch or not self.pool.size:
                 self._finish_leaves(phase)
             self._learn()
             self.report(self.nodes, 0)
@@ -398,7 +403,7 @@ class Tree:
 
     def _finish_leaves(self, phase: Any) -> None:
         while len(self.pending[0]) and not self._out_of_time():
-            bounds, inn, out = (a[: phase.batch] for a in self.pending)
+            bounds, inn, out = (a[: phase.leaf_batch] for a in self.pending)
             values, place, doubt = phase.leaves(inn, out)
             best = int(np.argmin(values))
             if values[best] < self.upper:

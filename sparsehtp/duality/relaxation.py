@@ -79,7 +79,7 @@ def relax(
     tol: Float[Array, ""] | float,
     enough: Float[Array, ""] | float = jnp.inf,
     useless: Float[Array, ""] | float = -jnp.inf,
-    max_steps: int = 2000,
+    max_steps: Int[Array, ""] | int = 2000,
     w0: Float[Array, "p"] | None = None,
     share: float = 0.0,
 ) -> Relaxed:
