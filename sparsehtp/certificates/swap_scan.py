@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
 from .._types import Support, replace
-from ..linalg import dot, masked_factor, top_k
+from ..linalg import dot, masked_factor
 from ..losses import Squared
 from ..objectives import LinearModel, gather
 
@@ -84,13 +84,12 @@ def scan(
         parts.append(np.asarray(block[-1]))
         largest = max(largest, float(curvature))
         if scored:
-            best, flat, doubts = scores
+            best, doubts = scores
             place, feature = np.nonzero(doubts)
             doubtful += zip((place + n_free).tolist(), features[feature].tolist(), strict=True)
             best = best + (point.value - point.refit_value)
-            worth = best > enough
-            place, feature = np.divmod(flat[worth], features.size)
-            bounds.append(best[worth])
+            place, feature = np.nonzero(best > enough)
+            bounds.append(best[place, feature])
             swaps.append((place + n_free, features[feature]))
     diagonal = np.concatenate(parts)[: chosen.size]
     if not scored:
@@ -157,11 +156,9 @@ def _score(
     features: Int[Array, "w"],
     block: tuple[Float[Array, "m m"], Float[Array, "m w"], Float[Array, "w"]],
     point: Any,
-) -> tuple[Array, tuple[Array, Array, Array] | None]:
-    """The largest eigenvalue of the 2 x 2 blocks; and, with a point, the best swaps.
-
-    Of a swap: the most that it may lower F, rounding allowed for, and its flat index (place, feature). Then which swaps
-    bring a column that is collinear with the others, but for what rounding could be.
+) -> tuple[Array, tuple[Array, Array] | None]:
+    """The largest eigenvalue of the 2 x 2 blocks; and, with a point, the most that each swap may lower F, rounding
+    allowed for, and which swaps bring a column that is collinear with the others, but for what rounding could be.
     """
     gram, rows, G = block
     usable = (may_leave & support.mask)[:, None] & enters
@@ -184,6 +181,4 @@ def _score(
     slack = SLACK * eps * (gain * (1 + G / q) + loss)
     gain_bounds = (gain - loss + slack) / 2
     gain_bounds = jnp.where(jnp.isnan(gain_bounds), jnp.inf, gain_bounds)  # where terms overflow it may be anything
-    gain_bounds = jnp.where(usable, gain_bounds, -jnp.inf).ravel()
-    best = top_k(gain_bounds, min(CANDIDATES, gain_bounds.shape[0]))
-    return curvature, (gain_bounds[best], best, doubtful)
+    return curvature, (jnp.where(usable, gain_bounds, -jnp.inf), doubtful)

@@ -144,7 +144,7 @@ class Dual(eqx.Module):
             return size
         return size + jnp.abs(objective.mean) * (1 if objective.inverse_scale is None else objective.inverse_scale)
 
-    def gram_norm(self) -> Float[Array, ""]:
+    def gram_norm(self, num_steps: int = 100) -> Float[Array, ""]:
         """Largest eigenvalue of X'diag(omega)X scaled by the ridge, by power iteration: an estimate from below."""
         objective, centres = self.objective, self.centres()
         root = jnp.sqrt(self.ridge)
@@ -156,7 +156,7 @@ class Dual(eqx.Module):
                 r = r - self.weights * jnp.sum(r)
             return objective.transpose_product(r)[: v.shape[0]] / root
 
-        return largest_eigenvalue(product, random_start(root.shape[0], root.dtype))
+        return largest_eigenvalue(product, random_start(root.shape[0], root.dtype), num_steps)
 
     def lift(self, w: Float[Array, "p"], intercept: Array | float = 0.0) -> Float[Array, "d"]:
         """The solver's x from coefficients and its own free entry."""

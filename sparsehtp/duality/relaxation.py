@@ -30,6 +30,7 @@ from .dual import Dual, DualPoint, best_shift, is_smooth
 
 CHECK = 10  # steps between evaluations of the dual
 MAX_TRIES = 60
+NORM_STEPS = 16  # of a power iteration, each as dear as a gradient step
 SHRINK = 0.7
 HINGE_SMOOTHING = 1e-3  # costs the bound at most half of it
 
@@ -152,7 +153,7 @@ class _Smooth:
         """Scale of the Gram matrix; an underestimate, since the search shrinks the step where needed."""
         objective = self.objective
         unscaled = replace(self.dual, objective=replace(objective, l2=jnp.ones((), objective.dtype)))
-        return jnp.maximum(unscaled.gram_norm(), jnp.finfo(objective.dtype).tiny)
+        return jnp.maximum(unscaled.gram_norm(NORM_STEPS), jnp.finfo(objective.dtype).tiny)
 
     def predict(self, w: Float[Array, "p"]) -> Float[Array, "n"]:
         """Prediction of the coefficients on centred columns, offset included."""
