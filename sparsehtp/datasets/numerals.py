@@ -11,9 +11,12 @@ SIGNS = {"point": ".", "comma": ",", "space": " ", "apostrophe": "'"}
 NAMES = {sign: name for name, sign in SIGNS.items()}
 MOST_SHOWN = 4  # cells, rows and names in a sentence
 _SPACES, _APOSTROPHES = " \u00a0\u2007\u2009\u202f", "'\u2019"
-# Groups of three digits where they can be such, else an ungrouped number: 12.345 is both.
-_GROUPED = rf"[1-9]\d{{0,2}}(?:([.,{_APOSTROPHES}{_SPACES}])\d{{3}}((?:\1\d{{3}})*)(?:(?!\1)([.,])\d*)?)"
-_NUMERAL = re.compile(rf"[+-]?(?=[.,]?\d)(?:{_GROUPED}|(\d*)(?:([.,])\d*)?(?:[eE][+-]?\d+)?)")
+_SIGNS = f".,{_SPACES}{_APOSTROPHES}"
+# Groups of three digits where they can be such, else an ungrouped number: 12.345 is both. Captured are the sign between
+# groups, the same from a third group on, the decimal sign behind them; of an ungrouped number the fourth digit, and its
+# decimal sign. So there are few combinations, and each is looked at once.
+_GROUPED = rf"[1-9]\d{{0,2}}([.,{_APOSTROPHES}{_SPACES}])\d{{3}}(?:(\1)\d{{3}})*(?:(?!\1)([.,])\d*)?"
+_NUMERAL = re.compile(rf"[+-]?(?=[.,]?\d)(?:{_GROUPED}|\d{{0,3}}(\d?)\d*(?:([.,])\d*)?(?:[eE][+-]?\d+)?)")
 
 
 class Written(NamedTuple):
@@ -57,63 +60,74 @@ class Read(NamedTuple):
 
 
 class _Cells:
-    """The cells of a column, taken apart.
+    """The cells of a column, taken apart: few kinds of them, so that what follows is quick.
 
     Attributes:
-        there, numeral: (n,) which are not empty, and which are numbers in some way of writing.
-        thousands, decimal: (n,) their signs, "" where there is none; 12.345 has thousands here.
-        either: (n,) that may be thousands or decimals, as 12.345.
-        long: (n,) four or more digits before the decimal sign, with no groups.
+        kinds: (n,) numbers of the kinds.
+        counts: (kinds,) how many cells there are of each.
+        there, numeral: (kinds,) which are texts, and which are numbers in some way of writing.
+        thousands, decimal: (kinds,) their signs, "" where there is none; 12.345 has thousands here.
+        either: (kinds,) that may be thousands or decimals, as 12.345.
+        long: (kinds,) four or more digits before the decimal sign, with no groups.
     """
 
     def __init__(self, column: Any) -> None:
-        self.column, cells = column, column.to_numpy(object)
-        self.there = np.array([isinstance(cell, str) for cell in cells], bool)
-        parts = [_NUMERAL.fullmatch(cell.strip()) if isinstance(cell, str) else None for cell in cells]
-        self.numeral = np.array([part is not None for part in parts], bool)
-        taken = [("", "", "", "", "") if part is None else part.groups("") for part in parts]
-        thousands, more, after, whole, decimal = np.array(taken, str).reshape(-1, 5).T
+        self.column, match = column, _NUMERAL.fullmatch
+        found: dict[Any, int] = {}
+        keys = (
+            ((part := match(cell.strip())) and part.groups("")) if isinstance(cell, str) else False
+            for cell in column.to_numpy(object)
+        )
+        self.kinds = np.array([found.setdefault(key, len(found)) for key in keys], int)
+        self.counts = np.bincount(self.kinds, minlength=len(found))
+        self.there = np.array([key is not False for key in found], bool)
+        self.numeral = np.array([bool(key) for key in found], bool)
+        parts = np.array([key or ("",) * 5 for key in found], str).reshape(-1, 5)
+        thousands, more, after, digit, decimal = parts.T.copy()
         thousands[np.isin(thousands, list(_SPACES))] = " "
         thousands[np.isin(thousands, list(_APOSTROPHES))] = "'"
         self.thousands, self.decimal = thousands, np.where(after != "", after, decimal)
         self.either = np.isin(thousands, [".", ","]) & (more == "") & (after == "")
-        self.long = np.char.str_len(whole) > 3
+        self.long = digit != ""
 
     @property
     def are_numbers(self) -> bool:
-        return bool(self.there.any() and 2 * self.numeral.sum() >= self.there.sum())
+        return bool(self.there.any() and 2 * self.counts[self.numeral].sum() >= self.counts[self.there].sum())
+
+    def places(self, which: np.ndarray) -> np.ndarray:
+        """The places of the cells of some kinds."""
+        return np.flatnonzero(which[self.kinds])
 
     def shows(self, decimal: str) -> np.ndarray:
-        """(n,) cells that can only have been written with this decimal sign."""
+        """(kinds,) that can only have been written with this decimal sign."""
         other = "." if decimal == "," else ","
         return (self.decimal == decimal) | ((self.thousands == other) & (self.decimal == "") & ~self.either)
 
     def fit(self, decimal: str, thousands: str) -> np.ndarray:
-        """(n,) cells that are no numbers, or numbers with these signs ("": no thousands)."""
+        """(kinds,) that are no numbers, or numbers with these signs ("": no thousands)."""
         plain = np.isin(self.thousands, ["", thousands]) & np.isin(self.decimal, ["", decimal])
         return ~self.numeral | plain | (self.either & (self.thousands == decimal))
 
     def has_decimals(self, decimal: str) -> np.ndarray:
-        """(n,) cells with digits after this sign, where it is the decimal one."""
+        """(kinds,) with digits after this sign, where it is the decimal one."""
         return (self.decimal == decimal) | (self.either & (self.thousands == decimal))
 
     def values(self, decimal: str) -> Any:
         """The column with numbers in place of those that Python writes otherwise; None where there are none."""
-        strip: dict[int, str | None] = {
-            ord(sign): None for sign in (".," + _SPACES + _APOSTROPHES).replace(decimal, "")
-        }
-        strip[ord(decimal)] = "."
-        cells, changed = self.column.to_numpy(object, copy=True), False
-        for i in np.flatnonzero(self.numeral):
-            text = cells[i].strip()
-            plain = text.translate(strip)
-            if plain != text:
-                cells[i], changed = float(plain), True
-        if not changed:
+        grouped = (self.thousands != "") & ~(self.either & (self.thousands == decimal))
+        changed = grouped | ((decimal == ",") & self.has_decimals(","))
+        if not changed.any():
             return None
-        if self.numeral.sum() == self.there.sum() == self.column.notna().sum():
-            cells = cells.astype(float)
-        return type(self.column)(cells, index=self.column.index, name=self.column.name)
+        whole = self.counts[self.numeral].sum() == self.column.notna().sum()
+        cells, places = self.column.to_numpy(object, copy=True), self.places(self.numeral if whole else changed)
+        texts = cells[places].tolist()
+        if grouped.any():
+            strip: dict[int, str | None] = dict.fromkeys(map(ord, _SIGNS.replace(decimal, "")))
+            texts = [text.translate(strip) for text in texts]
+        cells[places] = [float(text.replace(decimal, ".")) for text in texts]
+        return type(self.column)(
+            cells.astype(float) if whole else cells, index=self.column.index, name=self.column.name
+        )
 
 
 def read_numerals(
@@ -133,7 +147,7 @@ def read_numerals(
     """
     cells = {place: _Cells(column) for place, column in texts.items()}
     cells = {place: each for place, each in cells.items() if each.are_numbers}
-    shown = Counter({sign: sum(int(each.shows(sign).sum()) for each in cells.values()) for sign in ".,"})
+    shown = Counter({sign: sum(int(each.counts[each.shows(sign)].sum()) for each in cells.values()) for sign in ".,"})
     shown["."] += points
     decimal, agreed = given.decimal, True
     if decimal is None and given.thousands in (".", ","):
@@ -164,16 +178,16 @@ def _thousands(
     cells: _Cells, decimal: str | None, agreed: bool, known: str | None, separator: str | None
 ) -> tuple[str, str | None]:
     """The sign between the thousands of a column ("": none), and why they are not clear, if so."""
-    either = np.flatnonzero(cells.either)
-    if decimal is None and either.size:
+    either = cells.either
+    if decimal is None and either.any():
         # Tables with commas between cells have decimal points, but where 12.345 stands beside 987 it has no decimals.
-        if separator == "," and np.array_equal(cells.numeral, cells.either & (cells.thousands == ".")):
+        if separator == "," and np.array_equal(cells.numeral, either & (cells.thousands == ".")):
             return "", None
-        return "", _two_ways(cells, either)
+        return "", _two_ways(cells, cells.places(either))
     decimal = decimal or "."
     certain = agreed or bool(cells.shows(decimal).any())
     if cells.fit(decimal, "").all():
-        return "", None if certain or not either.size else _two_ways(cells, either)
+        return "", None if certain or not either.any() else _two_ways(cells, cells.places(either))
     for sign in sorted({*SIGNS.values()} - {decimal}, key=lambda sign: sign != known):
         if cells.fit(decimal, sign).all():
             groups = cells.thousands == sign
@@ -182,12 +196,12 @@ def _thousands(
             odd = cells.numeral & ~groups & (cells.long | cells.has_decimals(decimal))
             if certain and not odd.any():
                 return sign, None
-            return "", _two_ways(cells, np.r_[np.flatnonzero(groups)[:2], np.flatnonzero(odd)[:1]], certain)
+            return "", _two_ways(cells, np.r_[cells.places(groups)[:2], cells.places(odd)[:1]], certain)
     other = "." if decimal == "," else ","
-    wrong = np.flatnonzero(cells.shows(other))
+    wrong = cells.places(cells.shows(other))
     if not wrong.size:
-        kinds = np.unique(cells.thousands, return_index=True)[1]
-        return "", f"{shown_cells(cells.column, kinds)}: numbers written in several ways; write them alike"
+        ways = np.unique(cells.thousands[cells.kinds], return_index=True)[1]
+        return "", f"{shown_cells(cells.column, ways)}: numbers written in several ways; write them alike"
     return "", (
         f"{shown_cells(cells.column, wrong)}, with another decimal sign than the rest (a {NAMES[decimal]}): write them "
         f"alike, or say --decimal {NAMES[other]}"
@@ -196,7 +210,7 @@ def _thousands(
 
 def _two_ways(cells: _Cells, places: np.ndarray, decimal_known: bool = False) -> str:
     """Why some cells, of which the first is like 12.345, are not clear."""
-    sign = NAMES[str(cells.thousands[places[0]])]
+    sign = NAMES[str(cells.thousands[cells.kinds[places[0]]])]
     instead = "correct these cells" if decimal_known else f"--decimal {sign}"
     return f"{shown_cells(cells.column, places)}: thousands, or decimals? Say --thousands {sign}, or {instead}"
 
