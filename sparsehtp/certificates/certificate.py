@@ -399,7 +399,7 @@ def _internal(
     """x in the solver's units, moved onto its support and into the bounds, and whether it was there up to rounding."""
     x = objective.to_internal(w, intercept)
     inside = threshold.placed(x, units)
-    return inside, jnp.max(jnp.abs(inside - x)) <= 1e-5 * jnp.max(jnp.abs(x))
+    return inside, jnp.all(jnp.abs(inside - x) <= 1e-5 * jnp.max(jnp.abs(x)))
 
 
 @program

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..linalg import dot
 from .base import AbstractLoss
 
 
@@ -98,7 +99,7 @@ class PerResponse(AbstractVectorLoss):
         return y
 
     def value(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n"]:
-        return jnp.sum(self.loss.value(eta, y), axis=1)
+        return dot(self.loss.value(eta, y), jnp.ones_like(eta, shape=eta.shape[1]))  # a sum of maxima may drop NaN
 
     def derivative(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n c"]:
         return self.loss.derivative(eta, y)

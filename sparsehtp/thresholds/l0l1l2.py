@@ -103,7 +103,7 @@ class L0L1L2(AbstractBounded):
         l0, l1 = self.priced(p)
         u = jnp.sign(z[:p]) * jnp.maximum(jnp.abs(z[:p]) - step_size * l1, 0)
         # the root of each factor: u^2 and step_size l0 underflow where u and l0 are small
-        worth = self.gains(z.at[:p].set(u)) >= jnp.sqrt(2 * step_size) * jnp.sqrt(l0)
+        worth = ~(self.gains(z.at[:p].set(u)) < jnp.sqrt(2 * step_size) * jnp.sqrt(l0))  # NaN stays
         u = jnp.where(worth, self._into_bounds(u), 0).astype(z.dtype)
         support = self.support(u)
         if support.idx.shape[0] < p + self.n_free:

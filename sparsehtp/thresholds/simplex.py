@@ -66,7 +66,7 @@ class Simplex(AbstractSparsity):
 
     def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
         z = z[: z.shape[0] - self.n_free]
-        return z - jnp.min(z)
+        return z - jnp.nanmin(z)  # a NaN stays alone
 
     def select(self, scores: Float[Array, "units"], factor: int = 1) -> Support:
         # A column without a scale (a constant one beside an intercept) has no part in the sum.
