@@ -64,7 +64,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
     Raises:
         ValueError: for empty, misshapen or nonfinite data, negative or all-zero weights, negative l2, targets outside
             the loss's domain, or targets that the dtype cannot hold the squares (squared loss) or the coefficients
-            (losses of eta - y) of; ranges are checked on concrete arrays only.
+            (losses of eta - y) of; values are checked on concrete arrays only (see `solve` for others).
         TypeError: if `loss` is not a loss instance.
     """
 
