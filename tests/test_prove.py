@@ -186,6 +186,39 @@ def test_progress_is_reported(model):
     assert seen and seen == sorted(seen) and {total for _, total in seen} == {0}
 
 
+def test_memory_is_reckoned_before_anything_is_formed(monkeypatch):
+    wide = sht.LinearModel(np.random.default_rng(0).standard_normal((3, 200_000), dtype=np.float32), np.arange(3.0))
+    with pytest.raises(ValueError, match=r"model: a proof for 200,000 features takes 5,\d+ GiB of memory, and"):
+        sht.prove(wide, sht.Sparsity(2))
+    monkeypatch.setattr("sparsehtp.certificates.prove.available", lambda: 2**10)
+    X, y = make()
+    for loss, target in ((sht.Squared(), y), (sht.Logistic(), np.sign(y))):
+        with pytest.raises(ValueError, match="GiB are free; prove on fewer features"):
+            sht.prove(sht.LinearModel(X, target, loss, l2=0.1), sht.Sparsity(2))
+
+
+def test_what_there_is_no_time_for_is_not_begun(model, proof, monkeypatch):
+    found = sht.prove(model, sht.Sparsity(10), max_nodes=100)
+    monkeypatch.setattr("sparsehtp.certificates.quadratic._eigen_seconds", lambda Q, p: np.inf)
+    for solution in (None, found):
+        part = sht.prove(model, sht.Sparsity(10), solution)
+        assert part.seconds < 30 and part.nodes == 0 and part.lower == 0 and not part.proved
+        assert "its time was over before there was a bound" in part.statement
+        assert proof.upper * (1 - 1e-12) <= part.upper <= (0.5 if solution is None else found.upper * (1 + 1e-12))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", [sht.Squared(), sht.Logistic()], ids=["squared", "logistic"])
+def test_many_features_keep_the_time_limit(loss):
+    X, y = make(200, 1100, 5)
+    with jax.enable_x64(True):
+        model = sht.LinearModel(X, y if loss == sht.Squared() else np.sign(y), loss, l2=1e-2)
+    sht.prove(model, sht.Sparsity(5), time_limit=60)  # compiles
+    for limit in (1.0, 5.0, 20.0):
+        part = sht.prove(model, sht.Sparsity(5), time_limit=limit)
+        assert part.seconds <= 1.1 * limit + 0.5 and part.lower <= part.upper
+
+
 def test_what_is_refused(model):
     X, y = make(20, 5, 2)
     single, labels = X.astype(np.float32), np.sign(y).astype(np.float32)

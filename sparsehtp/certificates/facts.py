@@ -62,7 +62,7 @@ def of_a_penalised_point(facts: Facts) -> list[str]:
     elif not facts.proof.optimal:
         parts.append(
             f"{'Locally optimal: no' if facts.stationary else 'No'} feature that is added, left out or exchanged for "
-            "another, the others held, lowers the objective."
+            f"another, the others held, lowers the objective (by more than {_margin(facts)})."
         )
     return [*parts, facts.proof.sentence or "The dual gives no bound: it needs l2 > 0 and a conjugate loss."]
 
@@ -87,7 +87,10 @@ def of_refits(facts: Facts) -> list[str]:
         if not proof.optimal:
             parts.append("This does not prove that it is the best subset.")
     if facts.necessary is False and not facts.gain:
-        parts.append("A necessary condition of the best subset fails, so a better one exists.")
+        least = min(facts.enough, facts.slack / 2)
+        parts.append(
+            f"A necessary condition of the best subset fails (by more than {least:.1e}), so a better one exists."
+        )
     elif facts.gain is None and not proof.optimal:
         parts.append("Nothing here proves that it is the best subset.")
     return [*parts, (facts.gain and proof.beside_a_gain) or proof.sentence]

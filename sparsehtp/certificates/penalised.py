@@ -32,11 +32,14 @@ class _Point(NamedTuple):
 def penalised_facts(objective: LinearModel, threshold: L0L1L2, x: Float[Array, "d"], dtype: Any) -> Facts:
     """Value, stationarity and best move of a point in the solver's units, at the tolerance of a dtype."""
     point = jax.device_get(_penalised(objective, threshold, x))
-    enough = tolerance("swap", dtype) * abs(float(point.value))
+    tol = tolerance("swap", dtype)
+    enough = tol * abs(float(point.value))
     facts = Facts(
         float(point.value),
         of_a_penalised_point,
         stationary=float(point.slope) <= tolerance("gradient", dtype) * 10 * float(point.scale),
+        tol=tol,
+        enough=enough,
     )
     if point.found.gain > enough:
         out, new = (None if j == NOTHING else int(j) for j in (point.found.out, point.found.new))
