@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import lsq_linear, minimize
 from sklearn import linear_model, svm
 from sklearn.base import clone
 from sklearn.feature_selection import SelectFromModel
@@ -362,14 +362,14 @@ def _():
 # --- L0Learn ---
 
 
-def l0learn(penalty, lam, gamma=0.0, y=None, pays=slice(None)):
+def l0learn(penalty, lam, gamma=0.0, pays=slice(None), upper=np.inf):
     """L0Learn's regression, as its code has it: columns and y are centred and divided by their norms, then
 
         min ||y - X b||^2 / 2 + lam ||b||_0 + gamma ||b||_2^2    (L0L1: + gamma ||b||_1)
 
-    over all supports; coefficients in original units. `pays`: the features that pay lam.
+    over all supports; coefficients in original units. `pays`: who pays lam; `upper`: of L0 and L0L2 alone.
     """
-    y = TARGETS["numbers"] if y is None else y
+    y = TARGETS["numbers"]
     norms, size = np.linalg.norm(X - X.mean(0), axis=0), np.linalg.norm(y - y.mean())
     Z, t = (X - X.mean(0)) / norms, (y - y.mean()) / size
     best = (np.inf, None)
@@ -383,7 +383,8 @@ def l0learn(penalty, lam, gamma=0.0, y=None, pays=slice(None)):
                     slope = Z[:, j] @ (t - Z @ b)
                     b[j] = np.sign(slope) * max(abs(slope) - gamma, 0)
         elif S:
-            b[S] = np.linalg.solve(Z[:, S].T @ Z[:, S] + 2 * gamma * np.eye(len(S)), Z[:, S].T @ t)
+            A = np.vstack([Z[:, S], np.sqrt(2 * gamma) * np.eye(len(S))])
+            b[S] = lsq_linear(A, np.pad(t, (0, len(S))), (-np.inf, upper * norms[S] / size), tol=1e-14).x
         norm = np.abs(b).sum() if penalty == "L0L1" else b @ b
         value = np.sum((t - Z @ b) ** 2) / 2 + lam * paying[S].sum() + gamma * norm
         best = min(best, (value, tuple(b * size / norms)))
@@ -418,11 +419,11 @@ def _():
 
 @row("L0Learn", "`lows`, `highs`")
 def _():
-    ours = priced(0.002, lower=-np.inf, upper=0.0).x
-    inside = l0learn("L0", 0.002)
-    assert (inside > 0).any() and (ours <= 0).all()
-    estimator = sht.SparseRegressor(k=1, l2=0, bounds=(None, 0.0)).fit(X, TARGETS["numbers"])
-    assert (estimator.coef_ <= 0).all() and support(estimator.coef_) == [2]
+    theirs = l0learn("L0", 0.002, upper=0.2)
+    assert np.isclose(theirs.max(), 0.2)
+    same(priced(0.002, upper=0.2).x, theirs)
+    ours = sht.SparseRegressor(k=np.count_nonzero(theirs), l2=0, bounds=(None, 0.2)).fit(X, TARGETS["numbers"])
+    same(ours.coef_, theirs)
 
 
 @row("L0Learn", "`excludeFirstK=2`")
@@ -597,12 +598,12 @@ def _():
 @row("glmnet", '`family="poisson"`, `"cox"`')
 def _():
     y = TARGETS["counts"]
-    theirs, _ = minimised(lambda eta: np.mean(np.exp(eta) - y * eta), FEW, 0.1)  # as its vignette has it
+    theirs, _ = minimised(lambda eta: np.mean(np.exp(eta) - y * eta), FEW, 0.1)
     same(sht.SparseRegressor(k=3, loss="poisson", l2=0.1).fit(FEW, y).coef_, theirs, 1e-3)
     time, event = TARGETS["times"].T
     order = np.argsort(time)
 
-    def partial(eta):  # 2/n log-likelihoods and half the penalty: over n, not over the events
+    def partial(eta):  # R's glmnet divides by n, not by the events
         at_risk = np.logaddexp.accumulate(eta[order][::-1])[::-1]
         return np.sum(event[order] * (at_risk - eta[order])) / N
 
