@@ -96,6 +96,7 @@ class Generalised(Columns):
                 l2=np.append(ridge, np.ones(X.shape[1] - len(ridge))),
                 shift=None,
                 base=None,
+                offset_mean=None,
                 mean=None,
                 inverse_scale=None,
                 offset=np.zeros(len(X)) if self.model.offset is None else self.model.offset,

@@ -73,11 +73,6 @@ def _rounded(model: LinearModel, x: np.ndarray, intercept: float) -> tuple[np.nd
     return w, intercept + model.centre()[: x.size] @ (x - w)
 
 
-def _moved(scoring: Scoring, distance: float) -> Scoring:
-    """A score of targets and predictors that are both a number too small: an offset's mean that the model took away."""
-    return lambda y, eta, weights: scoring(y + distance, eta + distance, weights)
-
-
 class SparseLinearModel(SelectorMixin, BaseEstimator):
     """Base of `SparseRegressor`, `SparseClassifier`, `SparseOrdinal` and `SparseCox`."""
 
@@ -183,9 +178,6 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 )
 
             models = models_of(X)
-            first = models[0]
-            if scoring is not None and offset is not None and first.loss.location and first.base is not None:
-                scoring = _moved(scoring, float(targets[0][0] - np.asarray(first.y)[0] - np.asarray(first.base)))
             if folds is not None and seen:
                 views = [selection.view(models_of(part)[0]) for part in seen]
                 folds = [(*fold, see) for fold, see in zip(folds, views, strict=True)]

@@ -216,9 +216,12 @@ def cross_validate(
 def _own_scores(
     scoring: Scoring, objective: Any, eta: Float[np.ndarray, "folds grid n *c"], test: Float[np.ndarray, "folds n"]
 ) -> Float[np.ndarray, "folds grid"]:
-    centred = objective.base is not None and objective.loss.location  # else only an offset was centred
-    base = host(objective.base) if centred else 0
-    y, eta = host(objective.y) + base, eta + base
+    y = host(objective.y)
+    # As the user has them: the targets were centred, and the offset on its own.
+    parts = [host(part) for part in (objective.base, objective.offset_mean) if part is not None]
+    if parts and objective.loss.location:
+        mean = np.sum(parts, axis=0, dtype=float)
+        y, eta = ((part.astype(float) + mean).astype(part.dtype) for part in (y, eta))
     scores = np.empty(eta.shape[:2])
     for fold, weights in enumerate(test):
         rows = weights > 0

@@ -76,6 +76,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
     offset: Float[Array, "n"] | None
     shift: Float[Array, "p"] | None  # what the design's columns were centred by
     base: Float[Array, ""] | None  # what the targets less the offset were centred by
+    offset_mean: Float[Array, ""] | None  # what the offset was centred by
     mean: Float[Array, "p"] | None
     inverse_scale: Float[Array, "p"] | None
     fit_intercept: bool = eqx.field(static=True)
@@ -115,7 +116,7 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         self.fit_intercept = bool(fit_intercept)
         self.standardize = bool(standardize)
         self._check()
-        self.shift = self.base = self.inverse_scale = None
+        self.shift = self.base = self.offset_mean = self.inverse_scale = None
         facts = self._prepare((y, offset), loss.twice_differentiable and _has_no_smoothness(loss))
         self.mean, self.inverse_scale = self._standardisation(facts)
 
@@ -153,8 +154,9 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             # The exponential of an offset must be a number where the intercept starts.
             ceiling = float(np.log(jnp.finfo(self.dtype).max)) / 2 if steep else np.inf
             given = given if self.loss.location else (None, given[1])
-            self.y, self.offset, base = about_means(self.y, self.offset, given, weights, ceiling)
+            self.y, self.offset, base, mean = about_means(self.y, self.offset, given, weights, ceiling)
             self.base = jnp.asarray(base, self.dtype)
+            self.offset_mean = None if self.offset is None else jnp.asarray(mean, self.dtype)
         if known and self.loss.location and is_concrete(self.y):
             self._check_range(largest)
         return facts if weighted else None
@@ -596,9 +598,9 @@ def about_means(
     given: tuple[ArrayLike | None, ArrayLike | None],
     sample_weight: ArrayLike,
     ceiling: float = np.inf,
-) -> tuple[Any, Any, np.ndarray]:
-    """Targets and offsets less their weighted means where these are far from zero, and the first of the means less the
-    second, which is exact: both are rounded to the last digit of the larger.
+) -> tuple[Any, Any, np.ndarray, np.ndarray]:
+    """Targets and offsets less their weighted means where these are far from zero, the first of the means less the
+    second, which is exact, as both are rounded to the last digit of the larger, and the second.
 
     Nothing is subtracted where that rounds a row with a weight, but from what was `given` (None: stays as it is) with
     more digits than the dtype has: it is rounded once, and better so. Offsets that would leave an entry above the
@@ -612,7 +614,7 @@ def about_means(
         if values is not None and is_concrete(v) and len(v.devices()) == 1
     }
     if not known:
-        return y, offset, np.zeros((), dtype)
+        return y, offset, np.zeros((), dtype), np.zeros((), dtype)
     weights = host(sample_weight).astype(float) if is_concrete(sample_weight) else np.ones(len(y))
     live, weights = weights > 0, weights / weights.sum()
     grain = 2 * np.max([_grain(np.abs(v[live]).max(0).astype(dtype)) for v in known.values()], axis=0)
@@ -629,7 +631,8 @@ def about_means(
     def moved(name: str, v: Any) -> Any:
         return jnp.asarray((known[name] - means[name]).astype(dtype), dtype) if np.any(means[name]) else v
 
-    return moved("y", y), moved("offset", offset), np.asarray(np.subtract(means["y"], means["offset"]), dtype)
+    base = np.subtract(means["y"], means["offset"])
+    return moved("y", y), moved("offset", offset), np.asarray(base, dtype), np.asarray(means["offset"], dtype)
 
 
 def rise(value: Array, more: Array, less: Array, flat: Array) -> Array:

@@ -51,6 +51,7 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
     loss: AbstractVectorLoss
     offset: Float[Array, "n c"] | None
     base: Float[Array, "c"] | None  # what the targets less the offset were centred by
+    offset_mean: Float[Array, "c"] | None  # what the offset was centred by
 
     def __init__(
         self,
@@ -83,12 +84,14 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
                     f"{self.offset.shape}."
                 )
             check_finite("offset", self.offset)
-        self.base = None
+        self.base = self.offset_mean = None
         if fit_intercept:
             given = Y if loss.location else None, offset
-            self.y, self.offset, base = about_means(self.y, self.offset, given, self.sample_weight)
+            self.y, self.offset, base, mean = about_means(self.y, self.offset, given, self.sample_weight)
             if loss.location or self.offset is not None:
                 self.base = jnp.asarray(np.broadcast_to(base, self.n_responses), self.dtype)
+            if self.offset is not None:
+                self.offset_mean = jnp.asarray(np.broadcast_to(mean, self.n_responses), self.dtype)
 
     def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
         return replace(self, shared_model=self.shared_model.reweighted(sample_weight, l2))
