@@ -2,11 +2,12 @@
 
 import contextlib
 import dataclasses
+import functools
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +27,7 @@ from ..io import check_output
 from ..io.memory import default_limit
 from ..losses import AbstractLoss
 from ..plot import new_figure
+from .files import Writer, as_images
 from .options import Problem
 from .report import Console, print_warning
 
@@ -46,8 +48,14 @@ def loss_of(problem: Problem) -> AbstractLoss:
     return kind(**{names[0]: value})
 
 
-def check_provable(loss: str, l2: float | None) -> None:
-    """ValueError where a loss has no proof, at the least l2 that was asked for (None: a positive one is chosen)."""
+def check_provable(loss: str, l2: float | None, texts: Sequence[str] = ()) -> None:
+    """ValueError where there is no proof: for a loss, at the least l2 that was asked for (None: a positive one is
+    chosen), or for texts of which several columns are chosen together."""
+    if texts:
+        raise ValueError(
+            f"prove: --dummies makes several columns of {texts[0]!r}, to be chosen together, and proofs are for single "
+            "columns; leave out --prove, or such columns with --drop."
+        )
     if loss in ("cox", "ordinal"):
         what = {"cox": "times until an event", "ordinal": "ordered classes"}[loss]
         raise ValueError(f"prove: there are no proofs for {what}; leave it out.")
@@ -95,10 +103,59 @@ def fitting(errors: Console, *kinds: type[Exception]) -> Iterator[tuple["Stopwat
         yield timing, caught
 
 
+class AfterFit:
+    """What follows a fit, part by part: one that fails is a sentence, and takes neither the fit nor other parts away.
+
+    Attributes:
+        failed: the sentences by the names of the parts.
+    """
+
+    def __init__(self) -> None:
+        self.failed: dict[str, str] = {}
+
+    def __call__(self, name: str, part: Callable[[], Any], otherwise: Any = None) -> Any:
+        """What a part returns, or the other value where it raises."""
+        try:
+            return part()
+        except Exception as error:
+            why = " ".join(str(error).split()).rstrip(".")
+            kind = "" if isinstance(error, ValueError | OSError) and why else type(error).__name__
+            self.failed[name] = f"{name}: failed ({': '.join(each for each in (kind, why) if each)})."
+            return otherwise
+
+    def draw(self, figures: dict[str, Any], name: str, plot: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Add a plot to the figures."""
+        self(f"plot of {name}", lambda: figures.update({name: plot(*args, **kwargs)}))
+
+    def images(self, figures: dict[str, Any]) -> dict[str, Writer]:
+        """What writes the figures, which are drawn here; those that cannot be are taken out of the figures."""
+        files: dict[str, Writer] = {}
+        for name, figure in list(figures.items()):
+            drawn: dict[str, Writer] = self(f"picture of {name}", functools.partial(as_images, name, figure), {})
+            files |= drawn
+            if not drawn:
+                del figures[name]
+        return files
+
+    def told(self, model: dict[str, Any]) -> dict[str, Any]:
+        """The description of a fit, with the sentences if any."""
+        return model | ({"failed": list(self.failed.values())} if self.failed else {})
+
+    def say(self, errors: Console) -> None:
+        """Print the sentences, if any, and exit with 1."""
+        if self.failed:
+            for sentence in self.failed.values():
+                errors.print(f"[bold red]Error:[/] {escape(sentence)}", soft_wrap=True)
+            errors.print(
+                f"The fit is not lost: all else is shown above{'' if 'files' in self.failed else ' and written'}."
+            )
+            raise typer.Exit(1)
+
+
 @contextlib.contextmanager
 def plotting(errors: Console, status: str) -> Iterator[None]:
-    """A status line and one-sentence errors around what is written; what the pictures warn of, once each."""
-    with one_sentence(errors, OSError), errors.status(status), warnings.catch_warnings(record=True) as caught:
+    """A status line around what is written; what the pictures warn of, once each."""
+    with errors.status(status), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for sentence in dict.fromkeys(str(each.message) for each in caught if each.category is UserWarning):

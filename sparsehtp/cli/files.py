@@ -28,14 +28,23 @@ def as_json(value: Any) -> Writer:
 
 def as_text(text: str) -> Writer:
     """Write a text and an end of line."""
-    return lambda path: _write(path, text + "\n")
+    return as_bytes(_encoded(f"{text}\n"))
+
+
+def as_bytes(content: bytes) -> Writer:
+    """Write what is known already."""
+
+    def write(path: Path) -> None:
+        path.write_bytes(content)
+
+    return write
 
 
 def as_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> Writer:
     """Write a table."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(for_csv(row) for row in (header, *rows))
-    return lambda path: _write(path, text.getvalue())
+    return as_bytes(_encoded(text.getvalue()))
 
 
 def for_csv(cells: Iterable[Any]) -> list[Any]:
@@ -48,8 +57,13 @@ def for_csv(cells: Iterable[Any]) -> list[Any]:
 
 
 def as_images(name: str, figure: Any) -> dict[str, Writer]:
-    """Write a figure as NAME.png and NAME.svg."""
-    return {f"{name}.{kind}": lambda path: figure.savefig(path, dpi=150) for kind in ("png", "svg")}
+    """Write a figure, drawn now, as NAME.png and NAME.svg."""
+    files: dict[str, Writer] = {}
+    for kind in ("png", "svg"):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, dpi=150, format=kind)
+        files[f"{name}.{kind}"] = as_bytes(buffer.getvalue())
+    return files
 
 
 def write_files(out_dir: Path, files: Mapping[str, Writer], own: Iterable[str] = ()) -> list[Path]:
@@ -88,8 +102,8 @@ def write_files(out_dir: Path, files: Mapping[str, Writer], own: Iterable[str] =
     return [out_dir / name for name in files]
 
 
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")
 
 
 def _finite(value: Any) -> Any:

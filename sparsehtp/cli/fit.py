@@ -28,8 +28,19 @@ from ..plot import (
 )
 from ..plot.style import STANDARDIZED
 from .caveats import add_substitutes, caveat, comparable
-from .common import check_outputs, check_provable, encode, features, fitting, loss_of, name_of, one_sentence, plotting
-from .files import Writer, as_csv, as_images, as_json, write_files
+from .common import (
+    AfterFit,
+    check_outputs,
+    check_provable,
+    encode,
+    features,
+    fitting,
+    loss_of,
+    name_of,
+    one_sentence,
+    plotting,
+)
+from .files import Writer, as_csv, as_json, write_files
 from .html import fit_report
 from .options import Options
 from .report import Console, print_report, print_warnings
@@ -60,7 +71,8 @@ def run(
     diagnostics: bool = False,
     command: str | None = None,
 ) -> None:
-    """Fit what `load` returns and report it; exits with 2 for bad input and 1 for a nonfinite result.
+    """Fit what `load` returns and report it; exits with 2 for bad input, and with 1 for a nonfinite result or where
+    something that follows the fit failed.
 
     With diagnostics the solver's history is written too, and with the command that the report names, a report.
     """
@@ -73,33 +85,39 @@ def run(
         units = data.feature_names if split.table is None else split.table.unit_names
         if isinstance(data, TableData):
             data = data._replace(feature_names=list(split.train[0].columns))
+    after = AfterFit()
     with fitting(errors, ValueError, TypeError) as (timing, caught):
         estimator = fit_estimator(split, options)
-        swaps, near = estimator.swaps_, estimator.exchangeable_
-        proof = estimator.prove(options.prove) if options.prove else None
-        statement = with_names(estimator.certificate_.statement, units)
+        # A proof comes first: better features that it finds are those that all else is about.
+        proof = after("proof", lambda: estimator.prove(options.prove)) if options.prove else None
+        swaps = after("substitutes", lambda: estimator.swaps_)
+        near = after("exchanges within the noise", lambda: estimator.exchangeable_)
+        statement = after("certificate", lambda: with_names(estimator.certificate_.statement, units))
     with plotting(errors, "3/3 Plotting"):
-        model = {**describe(data, split, estimator, options, source), "certificate": statement}
-        model |= caveat(estimator, *split.train)
-        add_substitutes(model, swaps, near, data.feature_names)
+        model = {**describe(data, split, estimator, options, source, after), "certificate": statement}
+        model |= after("caveat", lambda: caveat(estimator, *split.train), {"caveat": None, "drawn": True})
+        after("table of substitutes", lambda: add_substitutes(model, swaps, near, data.feature_names))
         if proof is not None:
             model["proof"] = {name: getattr(proof, name) for name in ("statement", "lower", "gap", "proved", "nodes")}
-        saved = estimator if split.table is None else split.table.pipeline(estimator)
-        paths = [] if save is None else [sht.save(saved, save).absolute()]
-        figures = draw(model, split, estimator, swaps, proof, data.feature_names)
-        files: dict[str, Writer] = {"model.json": as_json(model)}
+        figures = draw(model, split, estimator, swaps, proof, data.feature_names, after)
+        files: dict[str, Writer] = {}
         if diagnostics:
             history = estimator.history_
-            figures["history"] = plot_history(history)
+            after.draw(figures, "history", plot_history, history)
             steps = zip(*(np.asarray(column).tolist() for column in history.values()), strict=True)
             files["history.csv"] = as_csv(["step", *history], [(t, *row) for t, row in enumerate(steps, 1)])
+        files |= after.images(figures)
+        saved = estimator if split.table is None else split.table.pipeline(estimator)
+        paths = [] if save is None else after("save", lambda: [sht.save(saved, save).absolute()], [])
         if command is not None:
-            files["report.html"] = fit_report(model, figures, timing, command)
-        for name, figure in figures.items():
-            files |= as_images(name, figure)
-        paths = [*write_files(out, files, OWN), *paths]
+            files |= after(
+                "report", lambda: {"report.html": fit_report(after.told(model), figures, timing, command)}, {}
+            )
+        files["model.json"] = as_json(after.told(model))
+        paths = [*after("files", lambda: write_files(out, files, OWN), []), *paths]
     print_report(console, model, timing, paths)
     print_warnings(errors, caught, type(estimator).__name__)
+    after.say(errors)
     if model["result"]["name"] == "nonfinite":
         raise typer.Exit(1)
 
@@ -116,6 +134,8 @@ def prepare(data: Data | TableData, options: Options) -> Split:
     dtype = options.problem.dtype
     if isinstance(data, TableData):
         table = numbers(data, train, dtype)
+        if options.prove:
+            check_provable(options.problem.loss, options.l2, table.wide_texts)
         of_train, of_test = (
             None if data.offset is None or rows is None else data.offset[rows] for rows in (train, test)
         )
@@ -204,7 +224,9 @@ def with_names(statement: str, names: Sequence[str]) -> str:
     return re.sub(r"(?:feature|group) (\d+)", lambda match: repr(names[int(match[1])]), statement)
 
 
-def describe(data: Data | TableData, split: Split, estimator: Any, options: Options, source: str) -> dict[str, Any]:
+def describe(
+    data: Data | TableData, split: Split, estimator: Any, options: Options, source: str, after: AfterFit
+) -> dict[str, Any]:
     """Everything about a fit that is worth keeping, as JSON can hold it."""
     X, y = split.train[:2]
     w, intercept = estimator.coef_.ravel().astype(float), float(np.ravel(getattr(estimator, "intercept_", 0.0))[0])
@@ -251,8 +273,8 @@ def describe(data: Data | TableData, split: Split, estimator: Any, options: Opti
         "num_steps": estimator.n_iter_,
         "objective": float(estimator.objective_value_),
         "metric": metric,
-        "train_score": score(*split.train),
-        "test_score": None if split.test is None else score(*split.test),
+        "train_score": after("score", lambda: score(*split.train), np.nan),
+        "test_score": after("test score", lambda: None if split.test is None else score(*split.test), np.nan),
         "cv": _describe_cv(estimator.cv_results_),
         "versions": versions(),
         "device": describe_device(),
@@ -297,16 +319,26 @@ def _metric(loss: str, estimator: Any) -> tuple[str, Callable[..., float | None]
 
 
 def draw(
-    model: dict[str, Any], split: Split, estimator: Any, swaps: Any, proof: sht.Proof | None, names: Sequence[str]
+    model: dict[str, Any],
+    split: Split,
+    estimator: Any,
+    swaps: Any,
+    proof: sht.Proof | None,
+    names: Sequence[str],
+    after: AfterFit,
 ) -> dict[str, Any]:
     """The figures of a fit by their names; of a fit that means nothing only how k was chosen."""
     figures: dict[str, Any] = {}
+
     if model["drawn"]:
         features, target = model["coefficients"], model["target"]
         classes = model["classes"]
         highest = classes["+1"] if classes else model.get("levels", [None])[-1]
         towards = "" if highest is None else f" (positive: towards {highest})"
-        figures["coefficients"] = plot_coefficients(
+        after.draw(
+            figures,
+            "coefficients",
+            plot_coefficients,
             [feature["name"] for feature in features],
             [feature["standardized"] for feature in features],
             title=f"{len(features)} of {model['p']} features predict {target}",
@@ -316,16 +348,14 @@ def draw(
         ordinal = isinstance(estimator, sht.SparseOrdinal)
         outputs = estimator.linear_predictor if ordinal else estimator.predict
         outputs = outputs if classes is None else estimator.decision_function
-        if np.isfinite(outputs(X, offset)).all():
+        if after("predictions", lambda: np.isfinite(outputs(X, offset)).all(), False):
             rows = "rows of the fit" if split.test is None else "held-out rows"
-            if y.ndim == 2:
-                figures["survival"] = plot_survival(estimator, X, y, rows=rows, target=target, offset=offset)
-            else:
-                figures["predictions"] = plot_predictions(estimator, X, y, rows=rows, target=target, offset=offset)
+            name, plot = ("survival", plot_survival) if y.ndim == 2 else ("predictions", plot_predictions)
+            after.draw(figures, name, plot, estimator, X, y, rows=rows, target=target, offset=offset)
         if swaps is not None and swaps.features.size:
-            figures["swaps"] = plot_swap_gains(swaps, names)
+            after.draw(figures, "swaps", plot_swap_gains, swaps, names)
         if proof is not None:
-            figures["proof"] = plot_proof(proof)
+            after.draw(figures, "proof", plot_proof, proof)
     if model["cv"] is not None:
-        figures["cv"] = plot_cv(estimator.cv_results_)
+        after.draw(figures, "cv", plot_cv, estimator.cv_results_)
     return figures

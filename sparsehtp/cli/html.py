@@ -55,9 +55,11 @@ def fit_report(model: dict[str, Any], figures: Mapping[str, Any], timing: Any, c
             else "No other feature could take the place of a chosen one at nearly no loss."
         )
         parts.append(_section("What could be exchanged", _sentence(said)))
-    what = "Certificate" if model["caveat"] is None else "Caveat"
-    said = _sentence(model["certificate"] if model["caveat"] is None else model["caveat"])
-    parts.append(_section(what, said + (_sentence(model["proof"]["statement"]) if "proof" in model else "")))
+    what = "certificate" if model["caveat"] is None else "caveat"
+    statements = [model[what], model.get("proof", {}).get("statement")]
+    parts.append(_section(what.capitalize(), "".join(_sentence(each) for each in statements if each is not None)))
+    if "failed" in model:
+        parts.append(_section("What failed", "".join(_sentence(each) for each in model["failed"])))
     title = f"{model['target']}: {len(features)} of {model['p']} features chosen from {model['file']}"
     return page(title, parts, figures, model["versions"], command)
 

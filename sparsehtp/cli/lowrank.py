@@ -18,15 +18,15 @@ from ..datasets.arrays import pick
 from ..datasets.numerals import AS_IT_SAYS, Written
 from ..io import describe_device, versions
 from ..plot import plot_ranks
-from .common import check_outputs, dense_table, fitting, one_sentence, plotting
-from .files import as_csv, as_images, as_json, write_files
+from .common import AfterFit, check_outputs, dense_table, fitting, one_sentence, plotting
+from .files import as_csv, as_json, write_files
 from .options import LowRankOptions
 from .report import Console, facts_table, print_facts, print_warnings
 from .tables import print_notes, written
 
 
 def run(file: Path, targets: Sequence[str], options: LowRankOptions, out: Path, save: Path | None = None) -> None:
-    """Fit a file and report it; exits with 2 for bad input."""
+    """Fit a file and report it; exits with 2 for bad input, and with 1 where something that follows failed."""
     console, errors = Console(), Console(stderr=True)
     with one_sentence(errors, ValueError, OSError, ImportError), errors.status("1/3 Loading data"):
         check_outputs(out, save)
@@ -45,17 +45,19 @@ def run(file: Path, targets: Sequence[str], options: LowRankOptions, out: Path, 
             one_se=options.one_se,
             random_state=options.seed,
         ).fit(X, Y)
+    after = AfterFit()
     with plotting(errors, "3/3 Plotting"):
-        model = describe(X, Y, estimator, options, file.name)
-        files = {
-            "model.json": as_json(model),
+        model, figures = describe(X, Y, estimator, options, file.name), dict[str, Any]()
+        after.draw(figures, "ranks", plot_ranks, estimator)
+        files = after.images(figures)
+        paths = [] if save is None else after("save", lambda: [sht.save(estimator, save).absolute()], [])
+        files |= {
+            "model.json": as_json(after.told(model)),
             "coefficients.csv": as_csv(
                 ["feature", *Y.columns], [(name, *row) for name, row in zip(X.columns, estimator.coef_.T, strict=True)]
             ),
-            **as_images("ranks", plot_ranks(estimator)),
         }
-        paths = [] if save is None else [sht.save(estimator, save).absolute()]
-        paths = [*write_files(out, files), *paths]
+        paths = [*after("files", lambda: write_files(out, files), []), *paths]
     if model["cv"] is not None:
         console.print(_table(model))
     facts = facts_table()
@@ -71,6 +73,7 @@ def run(file: Path, targets: Sequence[str], options: LowRankOptions, out: Path, 
     facts.add_row("time", f"{timing} on {model['device']['kind']}")
     print_facts(console, facts, paths)
     print_warnings(errors, caught, "LowRankRegressor")
+    after.say(errors)
 
 
 def load(file: Path, targets: Sequence[str], given: Written = AS_IT_SAYS) -> tuple[pd.DataFrame, pd.DataFrame]:

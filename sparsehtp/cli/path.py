@@ -24,6 +24,7 @@ from ..estimators.selection import make_folds, view
 from ..io import describe_device, versions
 from ..plot import plot_cv, plot_path, plot_stability
 from .common import (
+    AfterFit,
     Stopwatch,
     check_outputs,
     check_provable,
@@ -35,7 +36,7 @@ from .common import (
     plotting,
     progress_bar,
 )
-from .files import Writer, as_csv, as_images, as_json, write_files
+from .files import Writer, as_csv, as_json, write_files
 from .html import path_report
 from .options import PathOptions
 from .report import Console, facts_table, print_facts, print_warning
@@ -78,7 +79,7 @@ def run(
 ) -> None:
     """Solve the path on what `load` returns and report it, also as a page that names the command if that is given.
 
-    Exits with 2 for bad input.
+    Exits with 2 for bad input, and with 1 where something that follows the path failed.
     """
     console, errors = Console(), Console(stderr=True)
     wrong = (ValueError, TypeError, OSError, ImportError)
@@ -89,20 +90,22 @@ def run(
             show(errors, data)
             if isinstance(data, TableData):
                 table = numbers(data, None, options.problem.dtype)
+                if options.prove:
+                    check_provable(options.problem.loss, min(options.l2), table.wide_texts)
                 data = Data(table.X.to_numpy(), data.y, list(table.X.columns), data.target_name)
             objective, y, classes = prepare(data, options, table)
+        after = AfterFit()
         with one_sentence(errors, *wrong), Stopwatch() as timing:
-            answers = solve(objective, y, options, checkpoint, errors, data.feature_names, table)
+            answers = solve(objective, y, options, checkpoint, errors, data.feature_names, after, table)
     with plotting(errors, "Plotting"):
         model = describe(data, classes, answers, options, source)
         facts = _facts(data, answers, options, model, timing)
-        figures = draw(data, answers)
-        files = _files(data, answers, model)
+        figures = draw(data, answers, after)
+        files = after.images(figures)
         if command is not None:
-            files["report.html"] = path_report(model, facts, figures, command)
-        for name, figure in figures.items():
-            files |= as_images(name, figure)
-        paths = write_files(out, files, OWN)
+            files |= after("report", lambda: {"report.html": path_report(model, facts, figures, command)}, {})
+        files |= _files(data, answers, after.told(model))
+        paths = after("files", lambda: write_files(out, files, OWN), [])
     console.print(_table(data.feature_names, answers, options))
     listed = facts_table()
     for name, text in facts.items():
@@ -114,6 +117,7 @@ def run(
             errors,
             f"{failed} of {len(answers.path)} fits did not converge; see `result` in path.csv for which and how.",
         )
+    after.say(errors)
 
 
 def prepare(data: Data, options: PathOptions, table: Numbers | None = None) -> tuple[Any, Any, dict[str, Any] | None]:
@@ -150,6 +154,7 @@ def solve(
     checkpoint: Path | None,
     errors: Console,
     names: Sequence[str],
+    after: AfterFit,
     table: Numbers | None = None,
 ) -> Answers:
     """The path, and what was asked for beside it."""
@@ -167,17 +172,23 @@ def solve(
     with progress_bar(errors, "path") as progress:
         path = sht.solve_path(objective, ks, options.l2, **settings("path", progress))
     criterion = sht.information_criterion(path, options.criterion)
-    cv = stability = None
-    if options.cv:
+
+    def scored() -> sht.CrossValidation:
         with progress_bar(errors, "cross-validation") as progress:
             folds = _folds(objective, y, options, table)
-            cv = sht.cross_validate(objective, ks, options.l2, folds, **settings("cv", progress))
-    if options.stability:
+            return sht.cross_validate(objective, ks, options.l2, folds, **settings("cv", progress))
+
+    def subsampled() -> sht.Stability:
         with progress_bar(errors, "subsamples") as progress:
-            stability = sht.stability_selection(objective, ks, options.stability, **settings("stability", progress))
+            return sht.stability_selection(objective, ks, options.stability, **settings("stability", progress))
+
+    cv = after("cross-validation", scored) if options.cv else None
+    stability = after("stability", subsampled) if options.stability else None
     units = names if table is None else table.unit_names
     chosen = criterion.best if cv is None else cv.best_1se
-    bounds = prove(objective, path, chosen, options.prove, errors) if options.prove else None
+    bounds = (
+        after("proof", lambda: prove(objective, path, chosen, options.prove, errors), None) if options.prove else None
+    )
     return Answers(path, criterion, cv, stability, chosen, units, bounds)
 
 
@@ -301,15 +312,17 @@ def _describe_stability(stability: Any, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def draw(data: Data, answers: Answers) -> dict[str, Any]:
+def draw(data: Data, answers: Answers, after: AfterFit) -> dict[str, Any]:
     """The figures of a path, by their names."""
     path, _, cv, stability, chosen, units, _ = answers
+    figures: dict[str, Any] = {}
+
     variance = mean_variance_axis(data.X, axis=0)[1] if sparse.issparse(data.X) else data.X.var(axis=0)
-    figures = {"path": plot_path(path, data.feature_names, chosen=chosen, scale=np.sqrt(variance))}
+    after.draw(figures, "path", plot_path, path, data.feature_names, chosen=chosen, scale=np.sqrt(variance))
     if cv is not None:
-        figures["cv"] = plot_cv(cv)
+        after.draw(figures, "cv", plot_cv, cv)
     if stability is not None:
-        figures["probabilities"] = plot_stability(stability, units, k=int(path.ks[chosen]), threshold=STABLE)
+        after.draw(figures, "probabilities", plot_stability, stability, units, k=int(path.ks[chosen]), threshold=STABLE)
     return figures
 
 

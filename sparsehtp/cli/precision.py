@@ -21,8 +21,8 @@ from ..datasets.tables import check_target, read_table
 from ..io import describe_device, versions
 from ..plot import as_graph, plot_graph, plot_precision
 from ..thresholds import OffDiagonal, pair_index
-from .common import Stopwatch, check_outputs, dense_table, one_sentence, plotting, progress_bar
-from .files import Writer, as_csv, as_images, as_json, write_files
+from .common import AfterFit, Stopwatch, check_outputs, dense_table, one_sentence, plotting, progress_bar
+from .files import Writer, as_csv, as_json, write_files
 from .options import DecimalName, GraphOptions, ThousandsName
 from .report import MAX_ROWS, Console, facts_table, print_facts, print_warnings
 from .tables import print_notes, written
@@ -85,7 +85,8 @@ def run(
     source: str,
     save: Path | None = None,
 ) -> None:
-    """Estimate the matrix of what `load` returns and report it; exits with 2 for bad input."""
+    """Estimate the matrix of what `load` returns and report it; exits with 2 for bad input, and with 1 where something
+    that follows failed."""
     console, errors = Console(), Console(stderr=True)
     wrong = (ValueError, TypeError, OSError, ImportError)
     with one_sentence(errors, *wrong), errors.status("1/3 Loading data"):
@@ -99,18 +100,22 @@ def run(
         X = X.astype(options.dtype)
         if X.columns.has_duplicates:
             raise ValueError(f"path: {source} has two columns of one name; rename one of them.")
+    after = AfterFit()
     with one_sentence(errors, *wrong), Stopwatch() as timing, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with errors.status("2/3 Compiling and fitting"):
             model = make_estimator(options, keep).fit(X)
-        chances = _stability(model, X, options, errors) if options.stability and model.k_ else None
+        asked = options.stability and model.k_
+        chances = after("stability", lambda: _stability(model, X, options, errors)) if asked else None
     with plotting(errors, "3/3 Plotting"):
         answer = describe(model, X, chances, options, source)
-        paths = [] if save is None else [sht.save(model, save).absolute()]
-        paths = [*write_files(out, _files(model, X, answer)), *paths]
+        paths = [] if save is None else after("save", lambda: [sht.save(model, save).absolute()], [])
+        files = _files(model, X, answer, after)
+        paths = [*after("files", lambda: write_files(out, files), []), *paths]
     console.print(_table(answer))
     _print_facts(console, answer, timing, paths)
     print_warnings(errors, caught, "SparsePrecision")
+    after.say(errors)
 
 
 def make_estimator(options: GraphOptions, keep: list[list[str]] | None) -> sht.SparsePrecision:
@@ -177,7 +182,7 @@ def describe(
     }
 
 
-def _files(model: Any, X: pd.DataFrame, answer: dict[str, Any]) -> dict[str, Writer]:
+def _files(model: Any, X: pd.DataFrame, answer: dict[str, Any], after: AfterFit) -> dict[str, Writer]:
     import networkx
 
     names = list(X.columns)
@@ -187,13 +192,16 @@ def _files(model: Any, X: pd.DataFrame, answer: dict[str, Any]) -> dict[str, Wri
         graph.add_edge(edge["source"], edge["target"], **numbers)
     header = list(answer["edges"][0]) if answer["edges"] else ["source", "target", "partial_correlation", "precision"]
     rows = zip(names, model.precision_.tolist(), strict=True)
+    figures: dict[str, Any] = {}
+    after.draw(figures, "heatmap", plot_precision, model.precision_, names)
+    after.draw(figures, "graph", plot_graph, model.precision_, names)
+    images = after.images(figures)
     return {
-        "precision.json": as_json(answer),
+        "precision.json": as_json(after.told(answer)),
         "precision.csv": as_csv(["variable", *names], ([name, *row] for name, row in rows)),
         "edges.csv": as_csv(header, (edge.values() for edge in answer["edges"])),
         "graph.graphml": lambda path: networkx.write_graphml(graph, path),
-        **as_images("heatmap", plot_precision(model.precision_, names)),
-        **as_images("graph", plot_graph(model.precision_, names)),
+        **images,
     }
 
 

@@ -1,5 +1,6 @@
 """What a person reads in the terminal."""
 
+import math
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -56,7 +57,9 @@ def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Se
     near = exchanges(model)
     if near:
         facts.add_row("exchange", escape("; ".join(near)))
-    facts.add_row(*(("certificate", model["certificate"]) if model["caveat"] is None else ("caveat", model["caveat"])))
+    what = "certificate" if model["caveat"] is None else "caveat"
+    if model[what] is not None:
+        facts.add_row(what, model[what])
     if "proof" in model:
         facts.add_row("proof", model["proof"]["statement"])
     facts.add_row("time", f"{timing} on {model['device']['kind']}")
@@ -85,6 +88,7 @@ def fit_facts(model: dict[str, Any]) -> dict[str, str]:
         if rows:
             score = model[f"{part}_score"]
             text = "undefined (constant target)" if score is None else f"{score:.4f} on {rows} rows"
+            text = "not computed" if score is not None and math.isnan(score) else text
             facts[f"{part} {model['metric']}"] = text
     facts["result"] = f"{result['name']} after {model['num_steps']} steps (fired: {result['fired']})"
     return facts | {"objective": f"{model['objective']:.6g}"}

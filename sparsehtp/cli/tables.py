@@ -376,7 +376,13 @@ class Numbers(NamedTuple):
     @property
     def groups(self) -> np.ndarray | None:
         """Labels of columns that are chosen together; None where each is alone."""
-        return self.preprocessor.groups_ if self.preprocessor.texts_ else None
+        groups = self.preprocessor.groups_
+        return None if np.array_equal(groups, np.arange(len(self.unit_names))) else groups
+
+    @property
+    def wide_texts(self) -> list[str]:
+        """The texts that are several columns."""
+        return [name for name in self.preprocessor.texts_ if len(self.preprocessor.categories_[name]) > 2]
 
     @property
     def unit_names(self) -> list[str]:

@@ -270,10 +270,13 @@ def test_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
     path = save_csv(tmp_path / "data.csv")
     result = invoke("fit", path, "--target", "target", "--k", K, *CHEAP, "--out", tmp_path / "out")
-    assert result.exit_code == 2 and "No space left" in result.stderr
+    assert result.exit_code == 1 and "files: failed (No space left on device)" in result.stderr
+    assert (
+        "2 of 6 features chosen" in result.stdout and "The fit is not lost: all else is shown above." in result.stderr
+    )
     assert [p.name for p in tmp_path.iterdir()] == ["data.csv"]
 
 
@@ -333,6 +336,24 @@ def test_fit_and_path_prove_other_losses(tmp_path):
     assert result.exit_code == 0, result.output
     rows = json.loads((tmp_path / "path" / "path.json").read_text())["rows"]
     assert len(rows) == 2 and all(row["proved"] and row["lower_bound"] <= row["objective"] for row in rows)
+
+
+def test_texts_of_several_columns_have_no_proof_and_are_refused_before_fitting(tmp_path, monkeypatch):
+    frame = pd.DataFrame(X, columns=NAMES).assign(target=Y, town=np.resize(["Ulm", "Bonn", "Kiel"], N))
+    frame.to_csv(tmp_path / "three.csv", index=False)
+    frame.replace("Kiel", "Ulm").to_csv(tmp_path / "two.csv", index=False)
+    common = ("--target", "target", "--dummies", "--prove", 60, *CHEAP, "--out", tmp_path / "out")
+    # Two levels are one column, which has a proof.
+    result = invoke("fit", tmp_path / "two.csv", *common, "--k", K)
+    assert result.exit_code == 0 and "Proved: this is the best choice of 2 features" in result.output, result.output
+    result = invoke("path", tmp_path / "two.csv", *common, "--k-max", 2)
+    assert result.exit_code == 0 and result.output.count("best") >= 3, result.output
+    for work in ("SparseRegressor.fit", "solve_path"):
+        monkeypatch.setattr(f"sparsehtp.{work}", lambda *_, **__: 1 / 0)  # nothing is fitted
+    for command in ("fit", "path"):
+        result = invoke(command, tmp_path / "three.csv", *common)
+        assert result.exit_code == 2, result.output
+        assert "prove: --dummies makes several columns of 'town'" in result.stderr and "--drop" in result.stderr
 
 
 def test_losses_without_proof_are_refused_before_fitting(tmp_path):

@@ -1,0 +1,179 @@
+"""A fit is never thrown away: whatever follows it may fail, in a sentence, and all else is shown and written."""
+
+import json
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import sparsehtp as sht
+from sparsehtp.cli.main import app
+from sparsehtp.datasets import make_regression
+
+K = 2
+X, Y, _ = make_regression(40, 6, K, snr=50, seed=1)
+COMMON = ("--target", "target", "--solver", "htp")
+WRONG = [RuntimeError("out of luck"), ValueError("y: out of luck."), MemoryError(), OSError("out of\nluck")]
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def save_csv(path):
+    pd.DataFrame(X, columns=[f"feature {j}" for j in range(6)]).assign(target=Y).to_csv(path, index=False)
+    return path
+
+
+def raising(error):
+    """What raises instead of a function or an attribute."""
+
+    def fail(*_, **__):
+        raise error
+
+    return fail
+
+
+def broken(monkeypatch, place, error):
+    with_error = property(raising(error)) if place.endswith("_") else raising(error)
+    monkeypatch.setattr(f"sparsehtp.{place}", with_error)
+
+
+def run(tmp_path, name, *arguments):
+    out = tmp_path / name
+    result = invoke(*arguments, "--out", out)
+    files = {path.name for path in out.iterdir()} if out.exists() else set()
+    models = [json.loads((out / each).read_text()) for each in files & {"model.json", "path.json", "precision.json"}]
+    return result, files, models[0] if models else None
+
+
+def check(failing, whole, part, lost):
+    """All else is there as without the failure, and the sentence in every place."""
+    (result, files, model), (_, all_files, all_of_it) = failing, whole
+    assert result.exit_code == 1 and "Traceback" not in result.output, result.output
+    told = " ".join(result.stderr.split())
+    assert f"Error: {part}: failed (" in told and "The fit is not lost" in told, told
+    if lost == {"everything"}:
+        assert not files and model is None
+        return
+    assert files == all_files - lost, files ^ all_files
+    assert any(sentence.startswith(f"{part}: failed (") for sentence in model.pop("failed"))
+    for name in ("coefficients", "intercept", "rows", "edges"):
+        if name in all_of_it:
+            kept = ("name", "coefficient", "k", "x")  # substitutes and scores of folds may be what is lost
+            assert plain(model[name], kept) == plain(all_of_it[name], kept)
+
+
+def plain(rows, kept):
+    return [{name: row[name] for name in kept if name in row} for row in rows] if isinstance(rows, list) else rows
+
+
+def pictures(name):
+    return {f"{name}.png", f"{name}.svg"}
+
+
+OF_FIT = {  # where: the part that fails, and the files that it takes away
+    "estimators.base.SparseLinearModel.prove": ("proof", pictures("proof")),
+    "estimators.base.SparseLinearModel.swaps_": ("substitutes", pictures("swaps")),
+    "estimators.base.SparseLinearModel.exchangeable_": ("exchanges within the noise", set()),
+    "estimators.base.SparseLinearModel.certificate_": ("certificate", set()),
+    "SparseRegressor.score": ("score", set()),
+    "cli.fit.caveat": ("caveat", set()),
+    "cli.fit.add_substitutes": ("table of substitutes", set()),
+    "cli.fit.plot_coefficients": ("plot of coefficients", pictures("coefficients")),
+    "cli.fit.plot_predictions": ("plot of predictions", pictures("predictions")),
+    "cli.fit.plot_swap_gains": ("plot of swaps", pictures("swaps")),
+    "cli.fit.plot_proof": ("plot of proof", pictures("proof")),
+    "cli.fit.plot_history": ("plot of history", pictures("history")),
+    "cli.common.as_images": (
+        "picture of coefficients",
+        set().union(*map(pictures, ("coefficients", "predictions", "swaps", "proof", "history"))),
+    ),
+    "cli.fit.fit_report": ("report", {"report.html"}),
+    "cli.fit.write_files": ("files", {"everything"}),
+}
+
+
+def test_what_follows_a_fit_may_fail(tmp_path, monkeypatch):
+    data = save_csv(tmp_path / "data.csv")
+    arguments = ("fit", data, *COMMON, "--k", K, "--prove", 20, "--diagnostics", "--report")
+    whole = run(tmp_path, "whole", *arguments)
+    assert whole[0].exit_code == 0 and "failed" not in whole[2], whole[0].output
+    for number, (place, (part, lost)) in enumerate(OF_FIT.items()):
+        with monkeypatch.context() as patch:
+            broken(patch, place, WRONG[number % len(WRONG)])
+            failing = run(tmp_path, str(number), *arguments)
+        check(failing, whole, part, lost)
+        assert "2 of 6 features chosen" in failing[0].stdout
+    with monkeypatch.context() as patch:
+        broken(patch, "save", OSError("no space"))
+        failing = run(tmp_path, "save", *arguments, "--save", tmp_path / "model.npz")
+    check(failing, whole, "save", set())
+    assert not (tmp_path / "model.npz").exists()
+
+
+OF_PATH = {
+    "cross_validate": ("cross-validation", pictures("cv")),
+    "stability_selection": ("stability", pictures("probabilities") | {"probabilities.csv"}),
+    "prove": ("proof", set()),
+    "cli.path.plot_path": ("plot of path", pictures("path")),
+    "cli.path.plot_cv": ("plot of cv", pictures("cv")),
+    "cli.path.plot_stability": ("plot of probabilities", pictures("probabilities")),
+    "cli.path.path_report": ("report", {"report.html"}),
+    "cli.path.write_files": ("files", {"everything"}),
+}
+
+
+@pytest.mark.slow
+def test_what_follows_a_path_may_fail(tmp_path, monkeypatch):
+    data = save_csv(tmp_path / "data.csv")
+    arguments = ("path", data, *COMMON, "--k-max", 2, "--cv", 3, "--stability", 4, "--prove", 20, "--report")
+    whole = run(tmp_path, "whole", *arguments)
+    assert whole[0].exit_code == 0 and "failed" not in whole[2], whole[0].output
+    for number, (place, (part, lost)) in enumerate(OF_PATH.items()):
+        with monkeypatch.context() as patch:
+            broken(patch, place, WRONG[number % len(WRONG)])
+            failing = run(tmp_path, str(number), *arguments)
+        check(failing, whole, part, lost)
+        assert "Best subsets at l2" in failing[0].stdout
+
+
+@pytest.mark.slow
+def test_what_follows_matrices_may_fail(tmp_path, monkeypatch):
+    pd.DataFrame(X).assign(a=Y, b=-Y + X[:, 0]).to_csv(tmp_path / "data.csv", index=False)
+    lowrank = ("lowrank", tmp_path / "data.csv", "--targets", "a,b", "--rank", 1)
+    precision = ("precision", tmp_path / "data.csv", "--k", 2, "--stability", 4)
+    for arguments, places in {
+        lowrank: {
+            "cli.lowrank.plot_ranks": ("plot of ranks", pictures("ranks")),
+            "cli.lowrank.write_files": ("files", {"everything"}),
+        },
+        precision: {
+            "stability_selection": ("stability", set()),
+            "cli.precision.plot_graph": ("plot of graph", pictures("graph")),
+            "cli.precision.plot_precision": ("plot of heatmap", pictures("heatmap")),
+            "cli.precision.write_files": ("files", {"everything"}),
+        },
+    }.items():
+        whole = run(tmp_path, arguments[0], *arguments)
+        assert whole[0].exit_code == 0, whole[0].output
+        for number, (place, (part, lost)) in enumerate(places.items()):
+            with monkeypatch.context() as patch:
+                broken(patch, place, WRONG[number % len(WRONG)])
+                failing = run(tmp_path, f"{arguments[0]}{number}", *arguments)
+            check(failing, whole, part, lost)
+
+
+def test_better_features_of_a_proof_are_what_is_told(tmp_path, monkeypatch):
+    """Substitutes and certificate are those of the features that the proof put in place."""
+
+    def prove(self, seconds):
+        other = sht.SparseRegressor(K - 1, solver="htp").fit(X, Y)
+        vars(self).update(vars(other))
+
+    monkeypatch.setattr("sparsehtp.estimators.base.SparseLinearModel.prove", prove)
+    data = save_csv(tmp_path / "data.csv")
+    result, _, model = run(tmp_path, "out", "fit", data, *COMMON, "--k", K, "--prove", 1)
+    assert result.exit_code == 0, result.output
+    (feature,) = model["coefficients"]
+    assert feature["substitute"] is not None
