@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..io import check_output
 from ..io.text import quoted
 
@@ -107,6 +109,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _finite(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -164,7 +164,7 @@ def write(table, folder):
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda _, path, **__: path.write_bytes(b""))
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda _, file, **__: file.write(b""))
 
 
 @pytest.mark.parametrize(
