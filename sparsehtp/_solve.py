@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 from ._programs import program
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
-from ._types import ArrayLike, all_finite, check_finite, is_concrete, seeded
+from ._types import ArrayLike, answer_where, check_finite, is_concrete, is_sound, seeded
 from .derivatives import run as run_implicit
 from .derivatives import support_margin
 from .iteration import driver
@@ -142,7 +142,7 @@ def solve_and_refit(
     start = _start(objective, x0)
     bound, countable = threshold.bind(objective).counted()
     given = (x0.x, x0.intercept) if x0 is not None and hasattr(x0, "intercept") else x0  # not clipped yet
-    sound = _sound((objective, given), (bound, solver, termination))
+    sound = is_sound((objective, given), (bound, solver, termination))
     problem = driver.Problem(objective, bound, solver, termination, start, key, sound)
     with one_blas_thread():
         solution, refitted = _solution(problem, countable, part, max_steps, record, implicit)
@@ -172,14 +172,14 @@ def _solution(
     objective, threshold = problem.objective, problem.threshold
     problem = problem if problem.x0 is not None else problem._replace(x0=objective.origin())
     outcome = (run_implicit if implicit else driver.unrolled)(problem, max_steps, record)
-    x, intercept = _answer(problem.sound, 0, objective.to_external(outcome.x))
+    x, intercept = answer_where(problem.sound, 0, objective.to_external(outcome.x))
     end = lax.stop_gradient((objective, threshold, outcome.x, outcome.support))
     margin, rounding = support_margin(*end), _intercept_rounding(*end)
     solution = Solution(
         x=x,
         intercept=intercept,
         support=threshold.visible(outcome.support),
-        value=_answer(problem.sound, jnp.inf, outcome.value),
+        value=answer_where(problem.sound, jnp.inf, outcome.value),
         result=jnp.where(countable, outcome.result, RESULTS.invalid),
         fired=outcome.fired,
         num_steps=outcome.num_steps,
@@ -187,9 +187,9 @@ def _solution(
         history=outcome.history,
         state=jax.tree.map(lax.stop_gradient, outcome.state),
         key=problem.key,
-        support_margin=_answer(problem.sound, 0, margin),
-        free=_answer(problem.sound, 0, outcome.x[objective.n_coefficients :]),
-        intercept_rounding=_answer(problem.sound, jnp.inf, rounding),
+        support_margin=answer_where(problem.sound, 0, margin),
+        free=answer_where(problem.sound, 0, outcome.x[objective.n_coefficients :]),
+        intercept_rounding=answer_where(problem.sound, jnp.inf, rounding),
     )
     if part is None:
         return solution, None
@@ -198,27 +198,10 @@ def _solution(
     entries = threshold.entries(outcome.x, outcome.support)
     refitted, fault = refit(weaker, threshold, entries, outcome.x)
     free = refitted[objective.n_coefficients :]
-    x, intercept, free = _answer(problem.sound, 0, (*weaker.to_external(refitted), free))
-    value = _answer(problem.sound, jnp.inf, weaker.value(refitted, entries))
+    x, intercept, free = answer_where(problem.sound, 0, (*weaker.to_external(refitted), free))
+    value = answer_where(problem.sound, jnp.inf, weaker.value(refitted, entries))
     result = jnp.where((fault == 0) | ~problem.sound, solution.result, fault)
     return solution, solution._replace(x=x, intercept=intercept, free=free, value=value, result=result)
-
-
-def _sound(data: Any, settings: Any) -> Any:
-    """Whether traced data are finite, and traced settings, which may be infinite, not NaN; others were looked at."""
-    numbers, limits = ([leaf for leaf in jax.tree.leaves(each) if not is_concrete(leaf)] for each in (data, settings))
-    return _finite(numbers, limits) if numbers or limits else np.True_
-
-
-@program
-def _finite(numbers: list[Array], limits: list[Array]) -> Bool[Array, ""]:
-    limits = [leaf for leaf in limits if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return all_finite(numbers, [jnp.where(jnp.isinf(leaf), 0, leaf) for leaf in limits])
-
-
-def _answer(sound: Bool[Array, ""], otherwise: float, answer: Any) -> Any:
-    """What is returned where the data are sound, and otherwise."""
-    return jax.tree.map(lambda leaf: jnp.where(sound, leaf, jnp.asarray(otherwise, leaf.dtype)), answer)
 
 
 def _warn_of_rounding(rise: float, value: float, dtype: Any) -> None:

@@ -112,6 +112,23 @@ def all_finite(*values: Any) -> Bool[Array, ""]:
 _all_finite = program(all_finite)
 
 
+def is_sound(data: Any, settings: Any) -> Any:
+    """Whether traced data are finite, and traced settings, which may be infinite, not NaN; others were looked at."""
+    numbers, limits = ([leaf for leaf in jax.tree.leaves(each) if not is_concrete(leaf)] for each in (data, settings))
+    return _finite(numbers, limits) if numbers or limits else np.True_
+
+
+@program
+def _finite(numbers: list[Array], limits: list[Array]) -> Bool[Array, ""]:
+    limits = [leaf for leaf in limits if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return all_finite(numbers, [jnp.where(jnp.isinf(leaf), 0, leaf) for leaf in limits])
+
+
+def answer_where(sound: Bool[Array, ""], otherwise: float, answer: T) -> T:
+    """What is returned where the data are sound, and otherwise."""
+    return jax.tree.map(lambda leaf: jnp.where(sound, leaf, jnp.asarray(otherwise, leaf.dtype)), answer)
+
+
 def in_double(value: Any) -> Any:
     """A concrete pytree with its floating arrays in float64, for use inside `jax.enable_x64(True)`.
 

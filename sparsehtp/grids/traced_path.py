@@ -6,8 +6,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, replace
+from .._types import ArrayLike, Support, answer_where, is_sound, replace
 from ..derivatives import implicit as _implicit
+from ..iteration.results import RESULTS
 from ..objectives import gather
 from . import grid as _grid
 
@@ -28,7 +29,7 @@ def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:
 
     def row(
         l2: Array | None, k: Int[Array, ""], support: Support, features: Support, coefficients: Array, intercept: Array
-    ) -> tuple[Array, Array, Array, Array]:
+    ) -> tuple[Array, Array, Array, Array, Array]:
         objective = grid.objective if l2 is None else grid.objective.reweighted(l2=l2)
         threshold = replace(grid.threshold, k=k).bind(objective)
         whole = threshold.with_free(support, units)
@@ -39,12 +40,15 @@ def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:
         )
         x, value = _implicit.refit(objective, threshold, objective.to_internal(w, intercept), whole)
         w, intercept = objective.to_external(x)
-        return gather(w, features), intercept, value, scorer.value(x)
+        sound = is_sound(objective, grid.threshold)
+        numbers = answer_where(sound, 0, (gather(w, features), intercept))
+        return *numbers, *answer_where(sound, jnp.inf, (value, scorer.value(x))), jnp.asarray(sound)
 
-    coefficients, intercept, value, loss = jax.vmap(row, in_axes=(None if l2s is None else 0, 0, 0, 0, 0, 0))(
+    coefficients, intercept, value, loss, sound = jax.vmap(row, in_axes=(None if l2s is None else 0, 0, 0, 0, 0, 0))(
         l2s, jnp.tile(ks, levels), fits.support, features, fits.coefficients, fits.intercept
     )
-    return fits._replace(coefficients=coefficients, intercept=intercept, value=value, loss=loss)
+    result = jnp.where(sound, fits.result, RESULTS.nonfinite)
+    return fits._replace(coefficients=coefficients, intercept=intercept, value=value, loss=loss, result=result)
 
 
 def traced_dense(features: Support, coefficients: Float[ArrayLike, "grid m"], p: int) -> Float[Array, "grid p"]:

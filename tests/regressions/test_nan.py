@@ -360,3 +360,24 @@ def test_every_traced_input():
         for bad in spoiled(np.asarray(array, np.float32)):
             if name != "upper" or np.isnan(bad).any():
                 assert result(**{**good, name: bad}) == sht.RESULTS.nonfinite, name
+
+
+def test_traced_paths():
+    """A row of the grid whose ridge is bad is nonfinite, and the others are what they were."""
+
+    @jax.jit
+    def rows(X, l2s):
+        path = sht.solve_path(sht.LinearModel(X, Y), range(3), l2s, solver=sht.HTP())
+        return path.result, path.value, path.coefficients
+
+    good = np.float32([0.1, 0.2])
+    clean = rows(X, good)
+    assert (clean[0] == sht.RESULTS.converged).all()
+    for bad in BAD:
+        result, value, coefficients = rows(X, np.float32([0.1, bad]))
+        assert (
+            (result[3:] == sht.RESULTS.nonfinite).all() and (value[3:] == np.inf).all() and not coefficients[3:].any()
+        )
+        for part, before in zip((result, value, coefficients), clean, strict=True):
+            assert np.array_equal(part[:3], before[:3])
+        assert (rows(one(X, bad), good)[0] == sht.RESULTS.nonfinite).all()
