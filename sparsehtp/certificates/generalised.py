@@ -67,6 +67,7 @@ class Generalised(Columns):
         norms: (p,) of the columns before they were centred.
     """
 
+    copied = False
     last_places = most_direct = 0  # a support is refitted when no place is left
 
     def __init__(

@@ -37,6 +37,7 @@ class LeastSquares(Columns):
         zero: below it F is zero but for rounding of sums.
         noise: below it F is zero but for rounding of the targets.
         null: F without features.
+        copied: whether a support held columns that copy others but for rounding, and count for nothing.
     """
 
     floor = 0.0  # F is a sum of squares
@@ -79,6 +80,7 @@ class LeastSquares(Columns):
         self._target_grain = EPS * (digits * np.sqrt(2 * c0) + 2 * np.sqrt(raw_target))
         self._copy = COPY * np.sqrt(raw / energy)
         self._exact: Any = None
+        self.copied = False
         self._rows_of_Q: dict[int, np.ndarray] = {}
 
     def _nearly_centred(self) -> bool:
@@ -222,6 +224,7 @@ class LeastSquares(Columns):
         else:
             U, size, V = np.linalg.svd(A, full_matrices=False)
         copies = size <= np.max(self._copy[members], 1, initial=COPY)[:, None] * size[:, :1]
+        self.copied |= bool(copies.any())
         inside = np.where(copies, 0, np.einsum("sij,i->sj", U, t))
         x = np.einsum("sij,si->sj", V, inside / np.where(copies, 1, size))
         rest = np.linalg.norm(t - np.einsum("sij,sj->si", U, inside), axis=1)

@@ -326,6 +326,8 @@ def _statement(tree: Tree, k: int, gap: float, proved: bool, collected: Collecte
             f"Not proved to be {what}, since rounding in float64 hides the rest: a better one lowers the objective by "
             f"at most {tried}; raise l2, or leave out columns that others nearly copy"
         )
+    if tree.problem.copied:
+        text += "; columns that copy others but for rounding add nothing to them"
     if collected is None:
         return f"{text}."
     number, share = len(collected.values), f"{100 * ((tree.limits.ratio or 1) - 1):.3g}%"

@@ -130,3 +130,15 @@ def test_collections_of_tiny_noise(x64, seeds):
         level = best * Fraction(share)
         assert {s for s, v in values.items() if v <= level * (1 - 4 * SMALL)} <= found, (seed, proof.statement)
         assert found <= {s for s, v in values.items() if v <= level * (1 + 4 * SMALL)}, (seed, proof.statement)
+
+
+def test_copies_in_other_units_add_nothing(x64):
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((N, P))
+    X[:, 4] = X[:, 1] * 2.54  # rounded, so that in exact arithmetic these columns differ
+    y = X[:, 1] + X[:, 2] + 0.3 * rng.standard_normal(N)
+    values = Exact(X, y, 0.0, True).all(3)
+    proof = sht.prove(sht.LinearModel(X, y, fit_intercept=True), sht.Sparsity(3), collect=1.05)
+    assert "columns that copy others but for rounding add nothing" in proof.statement
+    assert proof.upper == pytest.approx(float(min(v for s, v in values.items() if not {1, 4} <= set(s))), rel=1e-9)
+    assert np.abs(proof.x).max() < 10
