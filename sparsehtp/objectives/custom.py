@@ -245,7 +245,7 @@ class AbstractCustom(AbstractRestrictable):
         free &= diagonal != 0
         scale = jnp.where(free, lax.rsqrt(jnp.where(free, diagonal, 1)), 0)
         H = jnp.where(free[:, None] & free, (H + H.T) / 2, 0) * scale[:, None] * scale
-        return upwards & (lane_by_lane(_lowest_eigenvalue)(H) >= -slack)
+        return upwards & (lane_by_lane(_eigen)(H)[0][0] >= -slack)
 
     def normal_equations(self, x: Float[Array, "d"] | None = None) -> "HessianEquations":
         x = jnp.zeros(self.n_coefficients, self.dtype) if x is None else x
@@ -476,13 +476,18 @@ class RestrictedCustom(AbstractRestricted):
         H = jax.vmap(lambda v: self.hvp(z, v))(eye)
         if isinstance(damping, float):
             return H
-        # The damping that a refit starts with is none; at one the sum curves upwards in every direction.
+        # For a Newton step what curves downwards is turned round. The damping that a refit starts with is none.
         rows = jnp.where(self.mask, jnp.sum(jnp.abs(H), axis=1), 0)
         own = jnp.where(jnp.diagonal(H) == 0, rows, jnp.abs(jnp.diagonal(H)))
         own = jnp.where(own > 0, own, jnp.max(jnp.abs(self.grad(z)), initial=0))
         scale = jnp.where(self.mask & (own > 0), lax.rsqrt(jnp.where(own > 0, own, 1)), 0)
-        most = jnp.max(jnp.sum(jnp.abs(H) * scale[:, None] * scale, axis=1), initial=0)
-        return H + jnp.maximum(damping - DAMPING, 0) * (1 + most) * own * eye
+        M = (H + H.T) / 2 * scale[:, None] * scale
+        most = jnp.max(jnp.sum(jnp.abs(M), axis=1), initial=0)
+        values, vectors = lane_by_lane(_eigen)(M)
+        down = jnp.where(values < -tolerance("pivot", z.dtype) * most, -2 * values, 0)
+        roots = jnp.where(scale > 0, 1 / jnp.where(scale > 0, scale, 1), 0)
+        turned = dot(vectors * down, vectors.T) * roots[:, None] * roots
+        return H + turned + jnp.maximum(damping - DAMPING, 0) * (1 + most) * own * eye
 
     def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         """Estimated from the curvature and F: nothing else is known of what the gradient sums."""
@@ -503,8 +508,9 @@ def _movable(threshold: Any, x: Float[Array, "d"], entries: Support) -> Bool[Arr
     return inside | members(others, x.shape[0])
 
 
-def _lowest_eigenvalue(H: Float[Array, "m m"]) -> Float[Array, ""]:
-    return jnp.linalg.eigvalsh(H)[0]
+def _eigen(H: Float[Array, "m m"]) -> tuple[Float[Array, "m"], Float[Array, "m m"]]:
+    values, vectors = jnp.linalg.eigh(H)
+    return values, vectors
 
 
 def structure_of(name: str, tree: Any) -> Structure:

@@ -1,10 +1,13 @@
 """What a run that says converged has found, of functions that have a minimum and of functions that have none."""
 
+import itertools
+
 import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 import sparsehtp as sht
 from sparsehtp import RESULTS
@@ -152,3 +155,32 @@ def test_a_path_and_a_batch_say_so_too():
         batch = jax.tree.map(lambda *leaves: np.stack(leaves), *objectives)
         results = jax.jit(jax.vmap(lambda each: sht.solve(each, sht.Sparsity(K), sht.HTP()).result))(batch)
         assert results[0] == RESULTS.converged and RESULTS.converged not in results[1:], results
+
+
+def student(x, X, y):
+    """Of three degrees of freedom with a scale to be found: it curves downwards where the scale is far off."""
+    r = (X @ x["w"] - y) * jnp.exp(-x["log_scale"])
+    return 2 * jnp.mean(jnp.log1p(r**2 / 3)) + x["log_scale"]
+
+
+def test_a_scale_that_is_learned_is_found():
+    structure = sht.LeafSparsity({"w": K, "log_scale": None})
+    with jax.enable_x64(True):
+        for seed in range(6):
+            rng = np.random.default_rng(seed)
+            X = rng.standard_normal((40, P)) * 10 ** rng.uniform(-1, 1, P)
+            signal = 1.5 * X[:, 0] / X[:, 0].std() - X[:, 1] / X[:, 1].std()
+            y = (signal + 0.3 * rng.standard_t(3, 40)) * 10 ** rng.uniform(-1, 1)
+
+            def on(pair, v, X=X, y=y):
+                r = (X[:, pair] @ v[:-1] - y) * np.exp(-v[-1])
+                return 2 * np.mean(np.log1p(r**2 / 3)) + v[-1]
+
+            best = min(
+                minimize(lambda v, pair=pair: on(pair, v), [0, 0, start]).fun
+                for pair in map(list, itertools.combinations(range(P), K))
+                for start in (0.0, -1.0)
+            )
+            objective = sht.Custom(student, X, y, like={"w": np.zeros(P), "log_scale": np.zeros(())})
+            found = sht.solve(objective, structure, sht.HTP())
+            assert found.result == RESULTS.converged and abs(found.value - best) <= 1e-6 * (1 + abs(best)), seed
