@@ -85,7 +85,7 @@ def test_what_a_fit_says_holds_for_what_it_returns(name, dtype):
         assert abs(own + np.sum(exact.ridge * np.longdouble(w) ** 2) / 2 - F) <= 1e-10 * size, seed
 
         c = model.certificate_
-        assert abs(c.upper_bound - F) <= 1e-11 * size, seed
+        assert abs(c.upper_bound - F) <= (1e-11 if y.dtype == dtype else 1e-7) * size, seed  # y is rounded once
         masks, minima, _ = exact.minima()
         masks_usable = ~masks[:, ~usable(exact, dtype)].any(1)
         support = model.support_
@@ -123,7 +123,7 @@ def test_a_solution_says_what_rounding_of_its_intercept_costs(name, dtype):
         if F > float(solution.value) + 2 * tolerance("swap", dtype) * size:
             assert warned, seed
         c = sht.certificate(model, sht.Sparsity(K), solution)
-        assert abs(c.upper_bound - F) <= 1e-11 * size, seed
+        assert abs(c.upper_bound - F) <= (1e-11 if y.dtype == dtype else 1e-7) * size, seed  # y is rounded once
         if c.stationary:
             masks, minima, _ = exact.minima()
             support = np.isin(np.arange(P), np.asarray(solution.support.idx)[np.asarray(solution.support.mask)])
