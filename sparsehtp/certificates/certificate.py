@@ -234,7 +234,7 @@ def _facts(objective: Any, threshold: Any, solution: Any, dtype: Any) -> Facts:
         why = "the loss is not smooth"
     else:
         shared = getattr(objective, "shared_model", objective)
-        moved = np.abs(shared.centre()) @ np.abs(w) if isinstance(shared, LinearModel) else 0.0
+        moved = np.abs(shared.units.centre) @ np.abs(w) if isinstance(shared, LinearModel) else 0.0
         # Estimators give an intercept in float64, a solution one that is rounded to the model's dtype.
         eps = np.finfo(np.result_type(np.asarray(solution.intercept).dtype, dtype)).eps
         error = float(eps * (np.abs(intercept).sum() + np.sum(moved)))

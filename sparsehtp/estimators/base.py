@@ -70,7 +70,7 @@ def check_offset(offset: Any, X: Any, responses: int = 1) -> Float[np.ndarray, "
 def _rounded(model: LinearModel, x: np.ndarray, intercept: float) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients in a model's dtype, and the intercept that makes up for their rounding at the columns' means."""
     w = x.astype(model.dtype)
-    return w, intercept + model.centre()[: x.size] @ (x - w)
+    return w, intercept + model.units.centre[: x.size] @ (x - w)
 
 
 class SparseLinearModel(SelectorMixin, BaseEstimator):

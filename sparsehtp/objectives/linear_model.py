@@ -263,25 +263,21 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
         return xp.where(scale == 0, scale, 1 / xp.where(scale == 0, 1, scale)).astype(scale.dtype)
 
     def to_internal(self, x: Float[Array, "p"], intercept: ArrayLike = 0.0) -> Float[Array, "d"]:
-        parts = x, intercept, self.base, self.shift, self.mean
-        known = is_concrete(parts, self.inverse_scale)
-        if known:  # in float64, which holds an intercept that undoes the centring
-            parts = jax.tree.map(lambda a: host(a).astype(float), parts)
-        x, intercept, base, shift, mean = parts
-        product, xp = (np.dot, np) if known else (dot, jnp)
-        if base is not None:
-            intercept = intercept - base
-        if shift is not None:
-            intercept = intercept + product(shift, x)
-        if mean is not None:
-            intercept = intercept + product(mean, x)
+        known = is_concrete(x, intercept, self.base, self.shift, self.mean, self.inverse_scale)
+        xp: Any = np if known else jnp
+        w: Any = host(x) if known else x
+        if known:
+            intercept = self.units.level(w, host(intercept))
+        else:
+            intercept = intercept if self.base is None else intercept - self.base
+            for part in (self.shift, self.mean):
+                intercept = intercept if part is None else intercept + dot(part, w)
         scale = self.internal_scale()
         if scale is not None:  # a start whose predictions are out of range stays a number
             most = float(jnp.finfo(self.dtype).max)
             with np.errstate(over="ignore"):
-                x = xp.clip(x * scale, -most, most)
-        x = xp.append(x, intercept) if self.fit_intercept else x
-        return jnp.asarray(x, self.dtype)
+                w = xp.clip(w * scale, -most, most)
+        return jnp.asarray(xp.append(w, intercept) if self.fit_intercept else w, self.dtype)
 
     def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, ""]]:
         w, intercept = self.in_design_units(x)
@@ -289,14 +285,15 @@ class LinearModel(AbstractRestrictable, AbstractFiniteSum):
             intercept = intercept - dot(self.shift, w)
         return w, intercept if self.base is None else intercept + self.base
 
-    def intercept_of(self, w: Float[np.ndarray, "p"], free: Float[np.ndarray, "_"]) -> Float[np.ndarray, ""]:
-        level = np.asarray(free, float).sum() + (0 if self.base is None else host(self.base))
-        return np.asarray(level - self.centre() @ w)
-
-    def centre(self) -> Float[np.ndarray, "p"]:
-        """What the solver takes off the columns, in original units and float64: it predicts (X - centre) w + x[p]."""
+    @property
+    def units(self) -> "Units":
+        """What leads from the solver's intercept to that in original units, on the host."""
         parts = [np.zeros(self.n_coefficients), self.shift, self.mean]
-        return np.sum([np.asarray(host(part), float) for part in parts if part is not None], axis=0)
+        centre = np.sum([np.asarray(host(part), float) for part in parts if part is not None], axis=0)
+        return Units(centre, np.zeros(()) if self.base is None else host(self.base).astype(float))
+
+    def intercept_of(self, w: Float[np.ndarray, "p"], free: Float[np.ndarray, "_"]) -> Float[np.ndarray, ""]:
+        return np.asarray(self.units.intercept(w, free.sum()))
 
     def intercept_error(self, x: Float[Array, "d"]) -> Float[Array, ""]:
         """At most about what is rounded off the intercept in original units."""
@@ -541,6 +538,25 @@ class LinearSamples(AbstractSamples):
 
     def penalty_grad(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return self.model.ridge() * x
+
+
+class Units(NamedTuple):
+    """What a predictor is about, in float64 and original units.
+
+    The solver predicts (X - centre) w + level, less the base, by which the means of the targets are above those of the
+    offsets; so that X w + b has b = level + base - centre'w, which single precision cannot hold far from zero.
+    """
+
+    centre: Float[np.ndarray, "p"]
+    base: Float[np.ndarray, "*c"]
+
+    def intercept(self, w: Float[np.ndarray, "p *c"], level: Any) -> Any:
+        """b, a number or (c,), for coefficients as they were rounded."""
+        return level + self.base - self.centre @ w
+
+    def level(self, w: Float[np.ndarray, "p *c"], intercept: Any) -> Any:
+        """The solver's intercept, from that in original units."""
+        return intercept - self.base + self.centre @ w
 
 
 class _Facts(NamedTuple):

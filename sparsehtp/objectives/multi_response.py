@@ -166,8 +166,9 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
     def intercept_of(self, w: Float[np.ndarray, "p c"], free: Float[np.ndarray, "_"]) -> Float[np.ndarray, "c"]:
         if not free.size:
             return np.zeros(self.n_responses)
-        base = 0 if self.base is None else np.asarray(self.base, float)
-        return np.asarray(free, float) + base - self.shared_model.centre() @ w
+        units = self.shared_model.units
+        units = units if self.base is None else units._replace(base=units.base + np.asarray(self.base, float))
+        return units.intercept(w, np.asarray(free, float))
 
     def intercept_rounding(self, x: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
         if not self.n_free:
