@@ -162,6 +162,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         l2s = self._l2_grid if plan.l2s is None else plan.l2s
         if rule is not None:
             levels = selection.make_levels(samples, units - template.keep.size, padding, threshold, plan.ks)
+            if folds is None:
+                selection.check_total(self, total, n, levels.ks)
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
         with disk_cache(), jax.enable_x64(X.dtype == np.float64):
             key = seeded(seed)

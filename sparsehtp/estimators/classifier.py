@@ -314,7 +314,7 @@ def encode_labels(y: np.ndarray) -> tuple[Shaped[np.ndarray, "classes"], Int[np.
     if kind not in ("binary", "multiclass"):
         raise ValueError(f"y: needs labels of classes, got '{kind}' values. Unknown label type.")
     if classes.size < 2:
-        raise ValueError(f"y: needs two classes, got only one class, {classes[0]!r}.")
+        raise ValueError(f"y: needs two classes, got only one class, {classes.tolist()[0]!r}.")
     return classes, code
 
 

@@ -91,6 +91,19 @@ def view(model: Any) -> Callable[[Any], Any]:
     return lambda other: replace(model, y=other.y) if hasattr(other, "y") else model
 
 
+def check_total(estimator: Any, total: float, samples: int, ks: np.ndarray) -> None:
+    """ValueError, about what the user passed, where a criterion has too few samples to choose among several k."""
+    if total > np.e or np.ptp(ks) == 0:
+        return
+    if total == samples:
+        raise ValueError(f"k: {samples} samples (events) are too few to choose k by a criterion; pass an integer.")
+    name = "sample_weight" if getattr(estimator, "class_weight", None) is None else "class_weight"
+    raise ValueError(
+        f"{name}: the sum of the weights, {total:g}, counts as the number of samples of a criterion, which is too few; "
+        "scale the weights so that they sum to it."
+    )
+
+
 def noise_of_choice(results: dict[str, Any]) -> float | None:
     """The standard error over the folds of the difference in score between the chosen row and the next smaller size at
     its l2; None where there is no smaller one, or a score is infinite."""

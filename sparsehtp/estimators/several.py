@@ -20,7 +20,7 @@ from . import parameters
 from .fitting import Evidence
 from .padding import Padding
 from .parameters import Plan
-from .selection import default_ks
+from .selection import check_total, default_ks
 
 
 class SharedFit(NamedTuple):
@@ -99,6 +99,8 @@ def fit_shared(
         solution = selected = solve_from(objective, threshold, solver, start, **ending)
     else:
         ks = default_ks(len(X), available) if plan.ks is None else plan.ks
+        if not plan.by_folds:
+            check_total(estimator, float(weights.sum()), len(X), ks)
 
         def own_samples(path: Path) -> Path:  # the objective's weights are scaled, and its columns may be padded
             return dataclasses.replace(path, n_units=units, total_weight=float(weights.sum()))
