@@ -57,8 +57,8 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
     W = path.total_weight
     if W <= np.e and np.ptp(path.ks):  # features would be rewarded
         raise ValueError(
-            f"sample_weight: their sum, {W:g}, counts as the number of samples of a criterion, which are too few; "
-            "scale the weights so that they sum to it."
+            f"path: {W:g} samples (events; with sample weights their sum) are too few for a criterion; pass more, or "
+            "scale the weights so that they sum to the number of samples."
         )
     loss = path.loss.astype(float)
     with np.errstate(divide="ignore"):

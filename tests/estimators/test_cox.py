@@ -136,7 +136,7 @@ def test_folds_and_criteria_have_events():
     assert (chosen.cv_results_["fold_weight"] > 0).all()
     with pytest.raises(ValueError, match="cv: a part of fold 1 has no event"):
         fit([1], cv=[(rows[:60], rows[60:]), (rows[40:], rows[20:28])]).fit(X, few)
-    with pytest.raises(ValueError, match="sample_weight: their sum"):
+    with pytest.raises(ValueError, match="sample_weight: the sum of the weights"):
         fit("bic").fit(X, Y, sample_weight=np.full(N, 0.02))
 
 
