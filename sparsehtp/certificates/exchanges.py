@@ -14,7 +14,10 @@ from ..objectives import AbstractOfPredictor, LinearModel, QuadraticForm
 from ..thresholds import Sparsity
 from ..thresholds.base import next_power_of_two
 from .certificate import BATCH, _coefficients, _Fit, _internal, _refit_values, _units
+from .least_squares import LeastSquares
 
+LEAST_SHARE = 1e-9  # of a column that the others leave, below which normal equations have lost too many digits
+AT_MOST = 10_000  # exchanges that are fitted from the data instead
 TRIED = 4  # substitutes for each feature that are fitted again, where the objective is not quadratic
 MOST = 20  # substitutes for each feature that are told of
 
@@ -85,7 +88,9 @@ def exchanges(objective: Any, solution: Any) -> tuple[np.ndarray, np.ndarray, np
         units, _ = _units(objective, threshold, solution.support)
         x, _ = _internal(objective, threshold, w, intercept, units)
         rows, diagonal, rhs = jax.device_get(_local(objective, x, units.idx[objective.n_free :]))
-        scores = _scores(rows, diagonal, rhs, chosen)
+        scores, doubtful = _scores(rows, diagonal, rhs, chosen)
+        if isinstance(objective, LinearModel) and objective.quadratic and doubtful.any():
+            _from_the_data(scores, doubtful, objective, chosen)
         value = float(solution.value)
         tried = min(MOST if objective.quadratic else TRIED, p - chosen.size)
         substitutes = np.argsort(-scores, axis=1, kind="stable")[:, :tried]
@@ -104,19 +109,39 @@ def _local(objective: Any, x: Float[Array, "d"], idx: Int[Array, "m"]) -> tuple[
     return equations.columns(idx), equations.diagonal, equations.rhs
 
 
-def _scores(rows: np.ndarray, diagonal: np.ndarray, rhs: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """(m, p) gains of the exchanges of each chosen feature, as `swap_scan` derives them; -inf for chosen ones."""
+def _scores(
+    rows: np.ndarray, diagonal: np.ndarray, rhs: np.ndarray, chosen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(m, p) gains of the exchanges of each chosen feature, as `swap_scan` derives them; -inf for chosen ones. And for
+    which of them columns are so near to dependent that rounding could decide."""
     R = rows[: chosen.size]
     inverse = np.linalg.pinv(R[:, chosen], hermitian=True)
     c, d, H = inverse @ rhs[chosen], np.diag(inverse), inverse @ R
     g = rhs - c @ R
     c, d = c[:, None], np.where(d > 0, d, 1)[:, None]
     q = np.maximum(diagonal - np.sum(R * H, axis=0), 0) + H**2 / d
+    doubtful = ~(q > LEAST_SHARE * diagonal) & (diagonal > 0)
+    size = np.sqrt(np.maximum(diagonal[chosen], np.finfo(float).tiny))
+    doubtful |= not np.linalg.eigvalsh(R[:, chosen] / size / size[:, None])[0] > LEAST_SHARE
     usable = q > 100 * np.finfo(q.dtype).eps * diagonal
     entering = np.where(usable, (g + c / d * H) ** 2 / np.where(usable, q, 1), 0)
     gains = (entering - c**2 / d) / 2
-    gains[:, chosen] = -np.inf
-    return gains
+    gains[:, chosen], doubtful[:, chosen] = -np.inf, False
+    return gains, doubtful
+
+
+def _from_the_data(scores: np.ndarray, doubtful: np.ndarray, model: LinearModel, chosen: np.ndarray) -> None:
+    """Put gains of least squares that no normal equations decide in their places; -inf past the largest `AT_MOST`."""
+    problem = LeastSquares(model, np.zeros(0, np.int32), chosen.size)
+    place = np.full(scores.shape[1], -1)
+    place[problem.features] = np.arange(problem.features.size)
+    pairs = np.argwhere(doubtful)
+    pairs = pairs[np.argsort(-scores[doubtful], kind="stable")]
+    scores[doubtful] = -np.inf
+    base = problem.fit(place[chosen[place[chosen] >= 0]])[0]
+    for i, j in pairs[:AT_MOST]:
+        others = place[np.append(np.delete(chosen, i), j)]
+        scores[i, j] = base - problem.fit(others[others >= 0])[0]
 
 
 def _refitted(fit: _Fit, substitutes: np.ndarray, value: float) -> np.ndarray:

@@ -51,3 +51,33 @@ def test_names_and_other_losses():
     found = model.exchangeable_
     assert set(found) == set(model.get_feature_names_out())
     assert all(rise >= -1e-6 and other not in found for others in found.values() for other, rise in others)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("apart", [1e-5, 1e-8])
+def test_gains_between_columns_that_are_nearly_the_same(seed, apart):
+    """The span of two near copies is that of one and their difference, which float64 holds exactly."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((50, 5))
+    A[:, 1] = A[:, 0] + apart * A[:, 1]
+    A[:, 3] = A[:, 2] + apart * A[:, 3]
+    between = [(A[:, i + 1] - A[:, i]) / np.std(A[:, i + 1] - A[:, i]) for i in (0, 2)]
+    y = A[:, 0] + between[0] + 0.3 * A[:, 2] + 0.2 * between[1] + 0.1 * rng.standard_normal(50)
+
+    def value(features):
+        B = A[:, features]
+        for i, both in ((0, {0, 1}), (2, {2, 3})):
+            if both <= set(features):
+                B[:, features.index(i + 1)] = between[i // 2]
+        B = np.column_stack([B, np.ones(50)])
+        return 0.5 * np.mean((y - B @ np.linalg.lstsq(B, y)[0]) ** 2)
+
+    model = sht.SparseRegressor(3, l2=0.0).fit(A, y)
+    model.prove()
+    chosen = np.flatnonzero(model.support_).tolist()
+    assert {0, 1} <= set(chosen)
+    swaps = model.swaps_
+    for i, j, gain in zip(swaps.features, swaps.substitutes, swaps.gains, strict=True):
+        rises = {new: value(sorted({*chosen, new} - {i})) - value(chosen) for new in set(range(5)) - set(chosen)}
+        assert j == min(rises, key=rises.__getitem__)
+        np.testing.assert_allclose(-gain, rises[j], rtol=1e-6)
