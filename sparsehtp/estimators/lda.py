@@ -138,11 +138,14 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
                 shrinkage=self.shrinkage,
             )
             fit = graph.fit_graph(objective, k, threshold, solver, folds, max_steps, seed)
-            self.means_ = np.asarray(objective.location)
         self.precision_ = fit.solution.x
         self.support_ = graph.edge_mask(fit.solution, X.shape[1])
-        self.coef_ = self.means_ @ self.precision_
-        self.intercept_ = np.log(self.priors_) - np.sum(self.coef_ * self.means_, axis=1) / 2
+        # About the mean of all, in float64: far from zero scores are large, and their differences small.
+        shares = np.eye(present.size)[code] * weights[:, None] / totals[code, None]
+        self.means_ = shares.T @ X.astype(float)
+        centre = self.priors_ @ self.means_
+        self.coef_ = (self.means_ - centre) @ self.precision_
+        self.intercept_ = np.log(self.priors_) - np.sum(self.coef_ * (self.means_ + centre), axis=1) / 2
         if present.size == 2:
             self.coef_ = self.coef_[1:] - self.coef_[:1]
             self.intercept_ = self.intercept_[1:] - self.intercept_[:1]

@@ -302,3 +302,13 @@ def test_bad_parameters_of_lda(name, options):
 @parametrize_with_checks([sht.SparseLDA(k=1), sht.SparsePrecision(k=1)])
 def test_check_estimator(estimator, check):
     check(estimator)
+
+
+def test_classes_of_single_precision_far_from_zero():
+    """A shift of the data changes no probability, but for the digits that float32 data have there."""
+    rng = np.random.default_rng(8)
+    y = rng.integers(0, 3, 200)
+    X = (np.round(64 * (rng.standard_normal((200, 4)) + y[:, None] * [1, 0.5, 0, 0])) / 64).astype(np.float32)
+    for far in (1024.0, 65536.0):  # exact in float32
+        near, moved = (sht.SparseLDA(k=3, shrinkage=0).fit(Z, y).predict_proba(Z) for Z in (X, X + np.float32(far)))
+        np.testing.assert_allclose(moved, near, atol=2e-4)
