@@ -1,6 +1,7 @@
 """The certificate against exhaustive refits in NumPy and SciPy."""
 
 import itertools
+import re
 from typing import NamedTuple
 
 import cases
@@ -12,6 +13,8 @@ import scipy.optimize
 import scipy.special
 
 import sparsehtp as sht
+from sparsehtp.certificates import proof
+from sparsehtp.screening.bounds import Bounds
 
 N, P, K = 25, 8, 3
 PLAIN = {}
@@ -433,3 +436,16 @@ def test_the_old_name_of_the_necessary_condition():
     c = sht.Certificate(1.0, None, None, 0.5, (None, 3), True, False, "a sentence")
     with pytest.warns(DeprecationWarning, match="necessary_condition"):
         assert c.lemma21 is False
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"), [(1.0, 1.5), (-1.5, -1.0), (-1.0, 0.5), (-4e48, 1e15), (0.0, 1.0), (-1.0, 0.0), (1.0, 9.0)]
+)
+def test_a_share_of_the_best_objective_holds_wherever_the_best_one_is(monkeypatch, lower, upper):
+    monkeypatch.setattr(proof, "lower_bound", lambda *_: Bounds(lower, np.zeros(0), np.zeros(0), False))
+    model = sht.LinearModel(DATA, TARGET, l2=0.1)
+    sentence = proof.proof_of(model, sht.Sparsity(2), upper, np.float32).sentence
+    said = re.search(r"within (\S+)% of the best possible", sentence)
+    assert bool(said) == ((lower, upper) in [(1.0, 1.5), (-1.5, -1.0)])
+    for best in np.linspace(lower, upper, 7) if said else ():
+        assert upper - best <= float(said[1]) / 100 * abs(best) * (1 + 1e-9)

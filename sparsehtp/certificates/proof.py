@@ -36,7 +36,8 @@ def proof_of(objective: Any, threshold: Any, upper: float, dtype: Any) -> DualBo
     if gap <= tol * abs(upper):
         known = f"no other choice lowers the objective by more than {tol:.0e} of its value."
         return DualBound(lower, True, f"Proved optimal: {known}", f"Proved: {known}")
-    share = gap / abs(lower) if lower else math.inf
+    least = min(abs(lower), abs(upper)) if lower * upper > 0 else 0.0  # that the best can be, either side of zero
+    share = gap / least if least else math.inf
     if share <= USEFUL:
         return DualBound(lower, False, f"Its objective is within {in_percent(share)} of the best possible.")
     return DualBound(lower, False, "No useful bound of the best possible objective was found: raise l2.")

@@ -283,7 +283,7 @@ def _proof(tree: Tree, threshold: Sparsity) -> Proof:
         lower=lower + problem.floor,
         floor=problem.floor,
         gap=gap,
-        proved=proved,
+        proved=bool(proved),
         nodes=tree.nodes,
         leaves=tree.leaves,
         seconds=tree.seconds,
