@@ -1,0 +1,68 @@
+"""What the library states of drawn problems, against exact and extended-precision references, sentence by sentence.
+
+SPARSEHTP_CASES sets how many cases are drawn of all kinds together (5,000); `statements.violations(kind, seed)` repeats
+one.
+"""
+
+import os
+
+import numpy as np
+import pytest
+import statements
+from rational import Quadratic
+from scipy.optimize import lsq_linear
+
+NUMBER = int(os.environ.get("SPARSEHTP_CASES", 5000))
+FIRST = int(os.environ.get("SPARSEHTP_FIRST", 0))  # seed
+SHARES = {
+    "proof": 0.4,
+    "certificate": 0.12,
+    "solution": 0.1,
+    "other proof": 0.03,
+    "other certificate": 0.03,
+    "other solution": 0.02,
+    "units": 0.03,
+    "estimator": 0.04,
+    "scorer": 0.02,
+    "own": 0.06,
+    "spoiled": 0.15,
+}
+
+
+def false(kind, seeds):
+    """{seed: what is stated and is not so}."""
+    found = {seed: statements.violations(kind, seed)[1] for seed in seeds}
+    return {seed: each for seed, each in found.items() if each}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SHARES)
+def test_statements(kind):
+    assert false(kind, range(FIRST, FIRST + int(SHARES[kind] * NUMBER))) == {}
+
+
+def test_a_few_proofs():
+    """Single precision, with an intercept and standardised: far means, near copies, little noise."""
+    assert false("proof", range(0, 240, 6)) == {}
+
+
+def test_the_reference_is_least_squares():
+    rng = np.random.default_rng(0)
+    X, y, s = rng.standard_normal((20, 4)) + 3, rng.standard_normal(20), rng.exponential(size=20)
+    exact = Quadratic(X, y, 0.1, s, None, True, True)
+    omega = s / s.sum()
+    Z = X - omega @ X
+    ridge = 0.1 * (omega @ Z**2)
+    w = np.linalg.solve(Z[:, :2].T @ (omega[:, None] * Z[:, :2]) + np.diag(ridge[:2]), Z[:, :2].T @ (omega * y))
+    b = omega @ (y - X[:, :2] @ w)
+    value = omega @ (X[:, :2] @ w + b - y) ** 2 / 2 + ridge[:2] @ w**2 / 2
+    np.testing.assert_allclose(float(exact.minimum([0, 1])), value, rtol=1e-12)
+    np.testing.assert_allclose(float(exact.value([*w, 0, 0], b)), value, rtol=1e-12)
+    lower, upper = np.array([-np.inf, w[1] + 0.1, 0, 0]), np.full(4, np.inf)
+    held = exact.bounded([0, 1], lower, upper)
+    A = np.vstack(
+        [np.sqrt(omega)[:, None] * np.column_stack([X[:, :2], np.ones(20)]), np.diag(np.sqrt([*ridge[:2], 0]))]
+    )
+    bounds = [-np.inf, w[1] + 0.1, -np.inf], [np.inf] * 3
+    best = lsq_linear(A, np.append(np.sqrt(omega) * y, np.zeros(3)), bounds, tol=1e-14)
+    np.testing.assert_allclose(float(held), best.cost, rtol=1e-9)
