@@ -534,6 +534,8 @@ def reach(other, problem, w, b, eps):
         terms = other.loss.parts(eta, problem.y)[1]
     total = problem.omega[live] @ (np.maximum(np.abs(up), np.abs(down)) + 4 * eps * np.abs(terms))[live]
     total = total + eps * np.sum(problem.ridge * w**2) + np.longdouble(1e-290)  # the end of the range
+    if other.loss.name == "quantile" and not d.double:  # a level of 0.3 is rounded to single precision
+        total = total + EPS[False] * problem.value(w, b)
     return float(total) if np.isfinite(total) else np.inf
 
 
@@ -698,7 +700,7 @@ def of_other_proof(other, proof, problem, ratio):
     most = re.search("lowers the objective by at most ([0-9.e+-]+)%", said)
     if most and here - best > percent(most.group(1)) * size * (1 + 1e-6) + blur:
         yield "at most", f"F {here:.9g}, best {best:.9g}: {said}"
-    if not proof.proved:
+    if not proof.proved and "rounding in float64 hides the rest" not in said:
         yield "not proved", said
     if ratio is None or not proof.proved:
         return
@@ -847,6 +849,8 @@ def estimated(seed):
             model.fit(drawn.X, drawn.y, drawn.weights, offset=drawn.offset)
         except ValueError as refusal:
             return refused(drawn, str(refusal))
+        if drawn.weights is not None:  # as the model has them, in the dtype of X
+            drawn = drawn._replace(weights=(drawn.weights.astype(float) / drawn.weights.max()).astype(drawn.X.dtype))
         drawn = drawn._replace(l2=np.full(P, l2, drawn.X.dtype), k=int(model.k_), about=f"k={k}; {drawn.about}")
         exact = rational(drawn)
         messages = [str(each.message) for each in caught]
