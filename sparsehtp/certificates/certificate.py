@@ -268,6 +268,7 @@ def _refitted(fit: _Fit) -> Facts:
         digit=float(point.curvature) * fit.intercept_error**2 / 2,
         rounding=float(point.rounding),
         every_subset=fit.chosen.size == k and (k <= 1 or fit.others.size <= 1),
+        convex=fit.objective.convex,
     )
     scored = fit.threshold.structure == "entries" and isinstance(fit.objective, AbstractRestrictable)
     if scored and fit.size <= DENSE_HESSIAN_LIMIT:

@@ -114,15 +114,16 @@ def _scores(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(m, p) gains of the exchanges of each chosen feature, as `swap_scan` derives them; -inf for chosen ones. And for
     which of them columns are so near to dependent that rounding could decide."""
-    R = rows[: chosen.size]
+    size = np.sqrt(np.where(diagonal > 0, diagonal, 1))  # so that small columns count beside large ones
+    rows, diagonal, rhs = rows / size, diagonal / size**2, rhs / size
+    R = rows[: chosen.size] / size[chosen, None]
     inverse = np.linalg.pinv(R[:, chosen], hermitian=True)
     c, d, H = inverse @ rhs[chosen], np.diag(inverse), inverse @ R
     g = rhs - c @ R
     c, d = c[:, None], np.where(d > 0, d, 1)[:, None]
     q = np.maximum(diagonal - np.sum(R * H, axis=0), 0) + H**2 / d
     doubtful = ~(q > LEAST_SHARE * diagonal) & (diagonal > 0)
-    size = np.sqrt(np.maximum(diagonal[chosen], np.finfo(float).tiny))
-    doubtful |= not np.linalg.eigvalsh(R[:, chosen] / size / size[:, None])[0] > LEAST_SHARE
+    doubtful |= not np.linalg.eigvalsh(R[:, chosen])[0] > LEAST_SHARE
     usable = q > 100 * np.finfo(q.dtype).eps * diagonal
     entering = np.where(usable, (g + c / d * H) ** 2 / np.where(usable, q, 1), 0)
     gains = (entering - c**2 / d) / 2

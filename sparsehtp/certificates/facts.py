@@ -24,6 +24,7 @@ class Facts(NamedTuple):
         rounding: what rounding may do to the value.
         digit: what rounding of the intercept in original units may have added to the value.
         every_subset: the exchanges lead to all the subsets there are.
+        convex: a refit finds the least objective of a subset, wherever it starts.
     """
 
     value: float
@@ -41,6 +42,7 @@ class Facts(NamedTuple):
     rounding: float = 0.0
     digit: float = 0.0
     every_subset: bool = False
+    convex: bool = True
 
 
 def of_a_value(facts: Facts) -> list[str]:
@@ -74,7 +76,7 @@ def of_refits(facts: Facts) -> list[str]:
         parts.append(_unknown(facts))
     elif facts.swap is not None:
         parts.append(_of_a_gain(facts, facts.gain, *facts.swap))
-    elif facts.every_subset and facts.stationary:
+    elif facts.every_subset and facts.stationary and facts.convex:
         parts.append(
             f"This is the best subset of its size: none of the others, all of them tried, lowers the objective "
             f"(by more than {_margin(facts)})."
@@ -82,7 +84,7 @@ def of_refits(facts: Facts) -> list[str]:
     else:
         parts.append(
             f"No exchange of one chosen {facts.noun} for another lowers the objective (by more than "
-            f"{_margin(facts)}), with all coefficients fitted again."
+            f"{_margin(facts)}), with all coefficients fitted again{'' if facts.convex else ' from here'}."
         )
         if not proof.optimal:
             parts.append("This does not prove that it is the best subset.")

@@ -268,7 +268,7 @@ def _proof(tree: Tree, threshold: Sparsity) -> Proof:
     problem = tree.problem
     upper, x, intercept = problem.fit(tree.members)
     lower = min(tree.lower, upper)
-    gap = 0.0 if upper <= tree.zero else (upper - lower) / upper
+    gap = 0.0 if upper <= problem.noise else (upper - lower) / upper
     proved = upper - lower <= tree.slack * (1 + 1e-9) + 4 * np.finfo(float).eps * upper
     members = np.union1d(problem.features[tree.members], np.asarray(threshold.keep)).astype(np.int32)
     collected = None if tree.limits.ratio is None else _collected(tree, threshold)

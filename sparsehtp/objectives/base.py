@@ -23,6 +23,7 @@ class AbstractObjective(eqx.Module):
     # Where lanes share no hardware, run those of a batch one after the other: each fills the cores by itself, and would
     # wait for the inner iterations of the others.
     lanes_in_turn: ClassVar[bool] = False
+    convex: ClassVar[bool] = True  # known to be: a refit that converges then finds the least F on its support
 
     @property
     @abc.abstractmethod

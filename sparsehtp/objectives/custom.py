@@ -70,6 +70,8 @@ class Structure(NamedTuple):
 class AbstractCustom(AbstractRestrictable):
     """What `Custom` and `CustomSum` share: x as an array or a pytree, and derivatives of F by differentiation."""
 
+    convex = False
+
     args: tuple[Any, ...]
     features: Int[Array, "w"] | None  # coordinates of the whole x that this objective is a function of
     fun: Callable[..., Any] = eqx.field(static=True)
