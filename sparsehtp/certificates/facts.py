@@ -84,7 +84,10 @@ def of_refits(facts: Facts) -> list[str]:
     else:
         parts.append(
             f"No exchange of one chosen {facts.noun} for another lowers the objective (by more than "
-            f"{_margin(facts)}), with all coefficients fitted again{'' if facts.convex else ' from here'}."
+            f"{_margin(facts)}), with all coefficients fitted again."
+            if facts.convex
+            else f"No refit from here with one chosen {facts.noun} exchanged for another lowers the objective (by more "
+            f"than {_margin(facts)}); from elsewhere one may, unless the objective is convex."
         )
         if not proof.optimal:
             parts.append("This does not prove that it is the best subset.")
