@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 import sparsehtp as sht
+from sparsehtp._programs import clear
 from sparsehtp.datasets import make_text
 
 from .baselines import abess, version
@@ -209,5 +210,5 @@ def main(quick):
     with jax.enable_x64(True):
         for part in (penalised, screening, path):
             rows += part(quick)
-            jax.clear_caches()
+            clear()
     finish("dual", rows, quick)

@@ -5,11 +5,11 @@ import time
 import warnings
 from pathlib import Path
 
-import jax
 import numpy as np
 from sklearn.model_selection import KFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedKFold
 
 import sparsehtp as sht
+from sparsehtp._programs import clear
 
 from .baselines import abess, sklearn, version
 from .scores import aim, finish, print_table
@@ -100,7 +100,7 @@ def evaluate(X, y, classification, repeats, splits):
                 "seconds": float(np.sum(seconds)),
                 "first_calls": compiling,
             }
-        jax.clear_caches()  # thousands of compiled programs exhaust a process's memory maps
+        clear()  # thousands of compiled programs exhaust a process's memory maps
     return results
 
 

@@ -10,6 +10,7 @@ slower. JAX takes such options outside its transformations only.
 """
 
 import functools
+import inspect
 import itertools
 import threading
 from collections.abc import Callable
@@ -22,6 +23,8 @@ try:
     from jax.extend.core import get_opaque_trace_state
 except ImportError:  # JAX before 0.10
     from jax.core import get_opaque_trace_state
+
+from ._store import kind, place, read, write
 
 R = TypeVar("R")
 
@@ -41,11 +44,15 @@ class _Compiled:
     since_count = 0
     since_drop = 0
 
+    @classmethod
+    def count(cls) -> None:
+        cls.since_count += 1
+        cls.since_drop += 1
+
 
 def _on_duration(event: str, *_: Any, **__: Any) -> None:
     if event.endswith("backend_compile_duration"):
-        _Compiled.since_count += 1
-        _Compiled.since_drop += 1
+        _Compiled.count()
 
 
 jax.monitoring.register_event_duration_secs_listener(_on_duration)
@@ -57,6 +64,18 @@ def _trace_state_of_a_new_thread() -> Any:
     thread.start()
     thread.join()
     return states[0]
+
+
+# What a program may depend on besides its arguments; settings of threads and contexts are read as they are there.
+SETTINGS = tuple(
+    name
+    for name in jax.config.values
+    if hasattr(jax.config, name) and not any(w in name for w in ("cache", "log", "dump"))
+)
+
+
+def _settings() -> tuple[Any, ...]:
+    return tuple(getattr(jax.config, name) for name in SETTINGS)
 
 
 OUTSIDE = _trace_state_of_a_new_thread()  # this module may be imported while a user's function is traced
@@ -77,30 +96,66 @@ def _known(name: str, value: Any) -> bool:
 
 
 class Program:
-    """A `jax.jit` of a function of this package, whose compiled programs `make_room` may drop."""
+    """A function of this package, compiled once for every kind of arguments, in this process or an earlier one.
+
+    Inside JAX's transformations it is a plain `jax.jit`.
+    """
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         self.jitted: Any = jax.jit(function, **options)
+        self.compiled: dict[Any, tuple[Any, Any]] = {}  # and the structure of what is returned
         self.last_use = 0
-        self._options = options
         functools.update_wrapper(self, function)
+        self._signature = inspect.signature(function)
+        names, numbers = options.get("static_argnames", ()), options.get("static_argnums", ())
+        parameters = list(self._signature.parameters)
+        self._static = [names] if isinstance(names, str) else list(names)
+        self._static += [parameters[i] for i in ((numbers,) if isinstance(numbers, int) else numbers)]
         _programs.append(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.last_use = next(_clock)
-        return (self.outermost if get_opaque_trace_state() == OUTSIDE else self.jitted)(*args, **kwargs)
+        config: Any = jax.config
+        plain = get_opaque_trace_state() == OUTSIDE and jax.sharding.get_abstract_mesh().empty
+        if not plain or config.jax_disable_jit or config.jax_debug_nans or config.jax_debug_infs:
+            return self.jitted(*args, **kwargs)
+        given = dict(self._signature.bind(*args, **kwargs).arguments)
+        static = {name: given.pop(name) for name in self._static if name in given}
+        leaves, structure = jax.tree.flatten(given)
+        key = structure, tuple(map(kind, leaves)), tuple(static.items()), _settings()
+        found = self.compiled.get(key)
+        if found is None:
+            found = self.compiled[key] = self._make(given, static, leaves, structure)
+        executable, returned = found
+        return jax.tree.unflatten(returned, executable(*leaves))
 
-    @functools.cached_property
-    def outermost(self) -> Any:
-        """The same outside JAX's transformations, where options of the compiler are allowed."""
-        return jax.jit(
-            self.jitted.__wrapped__, compiler_options=compiler_options(jax.default_backend()), **self._options
-        )
+    def _make(self, given: dict[str, Any], static: dict[str, Any], leaves: list[Any], structure: Any) -> Any:
+        """The program for such arguments, read where it is stored, else compiled and stored; and its structure."""
+        function = self.__wrapped__  # type: ignore[attr-defined]
+        path = place(self, given, static, (_settings(), CPU_OPTIONS))
+        found = None if path is None else read(path)
+        if found is not None:
+            _Compiled.count()
+            return found
+        returned: list[Any] = []
+
+        def flat(*leaves: Any) -> list[Any]:
+            bound = inspect.BoundArguments(self._signature, jax.tree.unflatten(structure, leaves) | static)
+            result, tree = jax.tree.flatten(function(*bound.args, **bound.kwargs))
+            returned.append(tree)
+            return result
+
+        flat.__name__ = function.__name__
+        options = compiler_options(jax.default_backend())
+        compiled = jax.jit(flat).trace(*leaves).lower().compile(compiler_options=options)
+        if path is not None:
+            write(path, compiled, returned[-1])
+        return compiled, returned[-1]
 
     def clear_cache(self) -> None:
         """Drop what was compiled."""
         self.jitted.clear_cache()
-        self.outermost.clear_cache()
+        self.compiled.clear()
 
 
 @overload
@@ -110,6 +165,14 @@ def program(**options: Any) -> Callable[[Callable[..., R]], Callable[..., R]]: .
 def program(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """`jax.jit`, plain or with options, for this package's functions."""
     return (lambda f: Program(f, **options)) if function is None else Program(function, **options)
+
+
+def clear() -> None:
+    """Drop all compiled programs of the process, JAX's too."""
+    for each in _programs:
+        each.clear_cache()
+    jax.clear_caches()
+    _Compiled.since_drop = 0
 
 
 def make_room() -> None:
@@ -125,7 +188,7 @@ def make_room() -> None:
             break
     else:
         if MAPS.exists():
-            jax.clear_caches()
+            clear()
     _Compiled.since_drop = 0
 
 

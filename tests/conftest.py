@@ -13,6 +13,8 @@ from jaxtyping import install_import_hook
 
 install_import_hook(shapes.MODULES, "shapes.checked")  # before anything imports them
 
+from sparsehtp._programs import clear  # noqa: E402
+
 os.environ["SPARSEHTP_CACHE"] = "off"  # for the processes that tests start
 if version("jaxlib").startswith("0.10."):  # another one may not know these, and ends the process then
     # As in sparsehtp/_programs.py, for what tests compile themselves: half the time.
@@ -39,7 +41,7 @@ def pytest_collection_modifyitems(items):
 def few_programs():
     """Drop compiled programs after every file: thousands of them exhaust a process's memory maps, and it crashes."""
     yield
-    jax.clear_caches()
+    clear()
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +50,7 @@ def not_too_many_programs():
     yield
     maps = Path("/proc/self/maps")
     if next(DONE) % 10 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
-        jax.clear_caches()
+        clear()
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from scipy import sparse
 
-from .._cache import disk_cache
 from ..datasets import Data
 from ..datasets.arrays import load_features
 from ..estimators.parameters import LOSSES
@@ -267,7 +266,7 @@ def progress_bar(errors: Console, what: str) -> Iterator[Callable[[int, int], No
 @contextlib.contextmanager
 def computing() -> Iterator[None]:
     """What every command that compiles runs in: the cache on disk, and on a terminal a line where a compile is slow."""
-    with disk_cache(), CompileNotice() if sys.stderr.isatty() else contextlib.nullcontext():
+    with CompileNotice() if sys.stderr.isatty() else contextlib.nullcontext():
         yield
 
 

@@ -2,14 +2,14 @@
 
 from rich.table import Table
 
-from .. import _cache
+from .. import _store
 from ..io import versions
 from .common import one_sentence
 from .report import Console
 
 
 def show() -> None:
-    """Print versions, devices, precision and the compilation cache as a table."""
+    """Print versions, devices, precision and the compiled programs that are stored as a table."""
     import jax
 
     with jax.enable_x64(True):
@@ -22,23 +22,21 @@ def show() -> None:
     for device in jax.devices():
         table.add_row(f"device {device.id}", f"{device.platform} ({device.device_kind})")
     table.add_row("float64", "supported; `sparsehtp fit` uses it by default" if float64 else "not supported")
-    table.add_row("compilation cache", _describe_cache())
+    table.add_row("compiled programs", _describe_store())
     Console().print(table)
 
 
 def clear() -> None:
-    """Remove the compiled programs that we keep; a cache that the user configured is left alone."""
-    folder = _cache.folder()
+    """Remove the compiled programs that are stored."""
+    folder = _store.folder()
     if folder is not None:
         with one_sentence(Console(stderr=True), OSError):
-            _cache.clear(folder)
+            _store.clear(folder)
 
 
-def _describe_cache() -> str:
-    own, folder = _cache.configured(), _cache.folder()
-    if own is not None:
-        return f"{own} (configured in JAX)"
+def _describe_store() -> str:
+    folder = _store.folder()
     if folder is None:
         return "off (by SPARSEHTP_CACHE)"
-    sizes = [path.stat().st_size for path in _cache.programs(folder)]
-    return f"{folder}: {len(sizes)} programs, {sum(sizes) / 2**20:.1f} MiB of at most {_cache.MAX_BYTES / 2**20:.0f}"
+    sizes = [path.stat().st_size for path in _store.programs(folder)]
+    return f"{folder}: {len(sizes)} programs, {sum(sizes) / 2**20:.1f} MiB of at most {_store.MAX_BYTES / 2**20:.0f}"

@@ -15,7 +15,6 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .._cache import disk_cache
 from .._tolerances import tolerance
 from .._types import ArrayLike, Support, replace, seeded
 from ..certificates.certificate import Certificate, certificate
@@ -165,7 +164,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             if folds is None:
                 selection.check_total(self, total, n, levels.ks)
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
-        with disk_cache(), jax.enable_x64(X.dtype == np.float64):
+        with jax.enable_x64(X.dtype == np.float64):
             key = seeded(seed)
 
             def models_of(X: Any) -> list[Any]:
@@ -266,7 +265,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 raise ValueError("k: cross-validation needs two samples (of every class); pass an integer.")
         X, Y, weights = X[counted], Y[counted], weights[counted]
         offset = None if offset is None else offset[counted]
-        with disk_cache(), jax.enable_x64(X.dtype == np.float64):
+        with jax.enable_x64(X.dtype == np.float64):
             fit = fit_shared(self, X, Y, loss, weights, offset, plan, folds, scoring, seed)
         solution: Any = fit.solution
         self.coef_, self.intercept_ = solution.x.T, solution.intercept
@@ -319,8 +318,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         check_is_fitted(self)
         if self._certificates is None and self._evidence is not None:
             padding, fits = self._evidence
-            with disk_cache():
-                certificates = [certificate(padding.model(model), *fit) for model, *fit in fits]
+            certificates = [certificate(padding.model(model), *fit) for model, *fit in fits]
             self._certificates = self._one_or_all(certificates)
         return self._certificates
 
@@ -349,18 +347,17 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             )
         padding, fits = self._evidence
         fits, proofs = list(fits), []
-        with disk_cache():
-            for i, (model, threshold, solution) in enumerate(fits):
-                bare = padding.model(model)
-                proof = prove(bare, threshold, solution, time_limit=seconds, **options)
-                proofs.append(proof)
-                value = float(solution.value)
-                if proof.upper < value - tolerance("swap", model.dtype) * abs(value):
-                    x, intercept = _rounded(model, proof.x, proof.intercept)
-                    better = {"x": x, "intercept": intercept, "support": proof.support, "value": np.array(proof.upper)}
-                    fits[i] = model, threshold, solution._replace(**better)
-                    self._take(i, bare, [fit[-1].support for fit in fits])
-                    self._evidence, self._certificates = Evidence(padding, fits), None
+        for i, (model, threshold, solution) in enumerate(fits):
+            bare = padding.model(model)
+            proof = prove(bare, threshold, solution, time_limit=seconds, **options)
+            proofs.append(proof)
+            value = float(solution.value)
+            if proof.upper < value - tolerance("swap", model.dtype) * abs(value):
+                x, intercept = _rounded(model, proof.x, proof.intercept)
+                better = {"x": x, "intercept": intercept, "support": proof.support, "value": np.array(proof.upper)}
+                fits[i] = model, threshold, solution._replace(**better)
+                self._take(i, bare, [fit[-1].support for fit in fits])
+                self._evidence, self._certificates = Evidence(padding, fits), None
         return self._one_or_all(proofs)
 
     def _take(self, i: int, model: LinearModel, supports: list[Support]) -> None:
@@ -417,13 +414,12 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             return None
         padding, fits = self._evidence
         found: list[Any] = []
-        with disk_cache():
-            for model, threshold, solution in fits:
-                plain = isinstance(threshold, Sparsity) and threshold.structure == "entries"
-                some = 0 < np.count_nonzero(solution.support.mask) < padding.p
-                loss = getattr(model, "loss", None)
-                exchanged = plain and some and (loss is None or loss.twice_differentiable)
-                found.append(function(padding.model(model), solution) if exchanged else None)
+        for model, threshold, solution in fits:
+            plain = isinstance(threshold, Sparsity) and threshold.structure == "entries"
+            some = 0 < np.count_nonzero(solution.support.mask) < padding.p
+            loss = getattr(model, "loss", None)
+            exchanged = plain and some and (loss is None or loss.twice_differentiable)
+            found.append(function(padding.model(model), solution) if exchanged else None)
         return self._one_or_all(found)
 
     def _warn(self, sentence: str, category: type[Warning] = ConvergenceWarning) -> None:

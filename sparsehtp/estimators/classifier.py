@@ -12,7 +12,6 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 
-from .._cache import disk_cache
 from .._types import ArrayLike
 from ..losses import AbstractLoss, Logistic, Softmax
 from ..losses.deviance import predicted
@@ -293,7 +292,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         if self._is_softmax() and eta.ndim == 2:
             return log_softmax(eta, axis=1)
         if isinstance(self.loss, AbstractLoss) and not isinstance(self.loss, Logistic):
-            with disk_cache(), np.errstate(divide="ignore"):
+            with np.errstate(divide="ignore"):
                 probability = predicted(self.loss, eta.ravel()).reshape(eta.shape)
                 other, logs = np.log1p(-probability), np.log(probability)
         else:

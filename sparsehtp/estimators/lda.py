@@ -11,7 +11,6 @@ from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from .._cache import disk_cache
 from .._types import ArrayLike
 from ..grids.path import Path
 from ..objectives import Precision
@@ -128,7 +127,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         totals = np.bincount(code, weights)
         self.priors_ = self._check_priors(totals / totals.sum())
         folds = graph.make_folds(self.cv, y, counted, True, seed) if k == "cv" else None
-        with disk_cache(), jax.enable_x64(X.dtype == np.float64):
+        with jax.enable_x64(X.dtype == np.float64):
             objective = Precision.from_data(
                 X,
                 weights,

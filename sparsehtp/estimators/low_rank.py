@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .._cache import disk_cache
 from .._programs import program
 from .._solve import solve
 from .._types import ArrayLike
@@ -152,7 +151,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
                 warn("LowRankRegressor: a single sample leaves no folds, so that r is 0.")
                 r = 0
         X, Y, weights = X[counted], Y[counted], weights[counted]
-        with disk_cache(), jax.enable_x64(X.dtype == np.float64):
+        with jax.enable_x64(X.dtype == np.float64):
             objective = MultiResponse(
                 X,
                 Y,

@@ -8,7 +8,6 @@ from jaxtyping import Bool, Float
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .._cache import disk_cache
 from .._types import ArrayLike
 from ..grids.path import Path
 from ..objectives import Precision
@@ -145,7 +144,7 @@ class SparsePrecision(EmpiricalCovariance):
             raise ValueError(f"covariance: must be None or 'precomputed', got {self.covariance!r}.")
         precomputed, folds = self.covariance == "precomputed", None
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
-        with disk_cache(), jax.enable_x64(X.dtype == np.float64):
+        with jax.enable_x64(X.dtype == np.float64):
             if precomputed:
                 objective = self._precomputed(X, k, sample_weight, options)
             else:

@@ -9,7 +9,6 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import check_array, check_consistent_length
 
-from .._cache import disk_cache
 from .._types import ArrayLike
 from ..iteration.results import RESULTS
 from ..losses import AbstractLoss, NegativeBinomial
@@ -244,8 +243,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             offset: (n,) or (n, t) as in `fit`; None: zero, which with a log link is an exposure of one.
         """
         eta = self._predictor(X, offset)
-        with disk_cache():
-            return predicted(self._loss(), eta.ravel()).reshape(eta.shape)
+        return predicted(self._loss(), eta.ravel()).reshape(eta.shape)
 
     def score(
         self,
@@ -280,8 +278,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         loss.check_targets(y)
         weights = check_weights(sample_weight, eta)
         pairs = zip(eta.reshape(len(eta), -1).T, y.reshape(len(eta), -1).T, strict=True)
-        with disk_cache():
-            return float(np.mean([d2_score(loss, *pair, weights) for pair in pairs]))
+        return float(np.mean([d2_score(loss, *pair, weights) for pair in pairs]))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

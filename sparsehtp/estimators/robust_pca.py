@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
-from .._cache import disk_cache
 from .._programs import program
 from .._types import ArrayLike
 from ..linalg import dot, largest
@@ -108,7 +107,7 @@ class RobustPCA(BaseEstimator):
         scale = np.ldexp(1.0, max(int(np.frexp(np.abs(X).max())[1]), -1000))
         M = X.astype(float) / scale
         width = min(next_power_of_two(max(rank, 1)) + OVERSAMPLING, min(X.shape))
-        with disk_cache(), jax.enable_x64(True):
+        with jax.enable_x64(True):
             found = _split(M, np.int32(rank), np.int32(k), width, float(self.tol), np.int32(max_iter))
             L, S, values, right = (np.asarray(part) for part in found[:4])
         self.objective_value_ = float(0.5 * np.sum((M - L - S) ** 2) * scale**2)

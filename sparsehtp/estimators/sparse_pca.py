@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from .._cache import disk_cache
 from .._programs import program
 from .._types import ArrayLike
 from ..linalg import sparse_eigenvector
@@ -130,7 +129,7 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         vectors, basis = np.zeros((count, p)), np.zeros((count, p))
         self.variance_, self.explained_variance_, self.upper_bound_ = np.zeros((3, count))
         self.optimal_ = np.zeros(count, bool)
-        with disk_cache(), jax.enable_x64(True):
+        with jax.enable_x64(True):
             for t, k in enumerate(ks):
                 deflated = A - (A @ basis.T) @ basis
                 v, value = self._component(deflated, int(k), default_k_max(int(ks.max()), p), n_init, rng)

@@ -292,7 +292,7 @@ def test_demo(tmp_path):
 
 
 def test_info_version_and_help():
-    assert "compilation cache" in invoke("info").stdout
+    assert "compiled programs" in invoke("info").stdout
     assert invoke("--version").stdout.startswith("sparsehtp 0.")
     for command in ("fit", "path"):
         assert "Examples" in invoke(command, "--help").stdout

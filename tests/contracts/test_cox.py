@@ -275,7 +275,7 @@ def test_stability_and_certificate():
 # --- errors ----------------------------------------------------------------------------------------------------------
 BAD = {
     "time: needs shape": dict(time=TIME[:-1]),
-    "time: needs finite": dict(time=np.where(np.arange(N) == 3, np.nan, TIME)),
+    "time: holds NaN": dict(time=np.where(np.arange(N) == 3, np.nan, TIME)),
     "event: needs shape": dict(event=EVENT[:, None]),
     "event: needs True": dict(event=np.arange(N)),
     "event: no row": dict(event=np.zeros(N, bool)),

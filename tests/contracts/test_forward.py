@@ -205,14 +205,14 @@ def test_foba_in_a_batch_is_the_loop():
     trail = path(solver, objective)
     batch = jax.vmap(lambda k: solve(solver, objective, k))(jnp.arange(K_MAX + 1))
     solve(solver, objective, 1)
-    programs = _solve._solution.outermost._cache_size()
+    programs = len(_solve._solution.compiled)
     for k in range(K_MAX + 1):
         one = solve(solver, objective, k)
         assert int(one.result) == RESULTS.converged and int(one.fired) == FIRED.Complete
         assert int(batch.num_steps[k]) == int(one.num_steps)
         np.testing.assert_allclose(batch.x[k], one.x, atol=1e-10)
         assert trail.value[k] <= one.value * (1 + 1e-10), "a path may meet a better support on its way"
-    assert _solve._solution.outermost._cache_size() == programs, "one program serves every k"
+    assert len(_solve._solution.compiled) == programs, "one program serves every k"
 
 
 @GREEDY

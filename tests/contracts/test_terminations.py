@@ -70,7 +70,7 @@ MOVING = np.arange(1.0, STEPS + 1)[:, None] * [1.0, 0.0]  # never returns, never
 def script(termination, points=MOVING, gaps=None, grads=None, changes=None):
     solver = Script(
         jnp.asarray(points),
-        jnp.full(STEPS, jnp.inf) if gaps is None else jnp.asarray(gaps),
+        jnp.full(STEPS, 1e300) if gaps is None else jnp.asarray(gaps),
         jnp.full(STEPS, 5.0) if grads is None else jnp.asarray(grads),
         jnp.ones(STEPS, jnp.int32) if changes is None else jnp.asarray(changes, jnp.int32),
     )

@@ -2,11 +2,11 @@
 
 import itertools
 
-import jax
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sparsehtp as sht
+from sparsehtp._programs import clear
 
 DONE = itertools.count(1)
 
@@ -16,7 +16,7 @@ def few_programs_per_check():
     """Drop compiled programs now and then: hardly two checks use data of one shape."""
     yield
     if next(DONE) % 20 == 0:
-        jax.clear_caches()
+        clear()
 
 
 @parametrize_with_checks([sht.SparseRegressor(k=1, solver="htp")])

@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 
 import sparsehtp as sht
+from sparsehtp._programs import clear
 from sparsehtp.estimators.padding import bucket
 
 RNG = np.random.default_rng(3)
@@ -159,7 +160,7 @@ def test_certificates_are_of_the_columns_of_the_data(monkeypatch):
 
 
 def test_neighbours_share_programs():
-    jax.clear_caches()  # room for the programs of this test, whatever ran before it
+    clear()  # room for the programs of this test, whatever ran before it
     compiled, thin = [], np.where(np.arange(N)[:, None] < 41, THIN, 0)  # the same number of entries
 
     def listen(event, *_, **__):

@@ -123,7 +123,7 @@ def test_ten_thousand_problems_stay_within_their_memory():
     width = _grid._width(grid, 1000, memory)
     assert 1 < width < 1000
     lanes = _grid.Lane(*np.zeros((2, width), np.int32), None)
-    program = _grid.batch.outermost.lower(grid, lanes).compile().memory_analysis()
+    program = _grid.batch.jitted.lower(grid, lanes).compile().memory_analysis()
     assert program.temp_size_in_bytes + program.output_size_in_bytes <= memory
     path = sht.solve_path(objective, range(10), l2s, solver=screening.Screening(), memory=memory)
     assert len(path) == 10_000

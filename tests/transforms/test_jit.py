@@ -140,7 +140,7 @@ def test_records():
 def test_the_program_is_shared_between_eager_calls():
     objective = sht.LinearModel(X, Y, l2=0.1)
     sht.solve(objective, sht.Sparsity(3, k_max=4), sht.HTP())
-    size = _solve._solution.outermost._cache_size()
+    size = len(_solve._solution.compiled)
     for k in (1, 2, 4):
         sht.solve(objective, sht.Sparsity(k, k_max=4), sht.HTP())
-    assert _solve._solution.outermost._cache_size() == size
+    assert len(_solve._solution.compiled) == size
