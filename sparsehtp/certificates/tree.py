@@ -19,6 +19,7 @@ FIRST, GROWTH = 400, 4  # nodes of the first phase, and how many times as many t
 POOL_BYTES = 2**30  # beyond which the tree goes depth first
 MOST_COLLECTED = 10_000
 MOST_EXACT = 2000  # supports that are fitted in exact arithmetic
+VALUE_ERROR = 1e-6  # of a collected value, that rounding may have made
 VALUE_ROUNDING = 1e-9  # of values that are compared with the level of a collection
 REFITS = 100  # at a time
 TOO_LATE = "its time was over"
@@ -238,10 +239,11 @@ class Tree:
         self.found = dict(kept[:MOST_COLLECTED])
 
     def settle_collection(self) -> None:
-        """Decide in exact arithmetic, where there is one, what rounding leaves open of the collection."""
+        """Decide in exact arithmetic, where there is one, what rounding leaves open of supports and values."""
         self.trim()
         for name, (members, value, error) in list(self.found.items()):
-            if value + error > self.claimed >= value - error and error > 0:
+            open_ = value + error > self.claimed >= value - error or error > VALUE_ERROR * value
+            if open_ and error > 0:
                 found = self._exactly(members)
                 self.found[name] = members, value if found is None else found, 0.0
         self.found = {name: each for name, each in self.found.items() if each[1] <= self.claimed}
