@@ -13,7 +13,7 @@ import scipy.optimize
 import scipy.special
 
 import sparsehtp as sht
-from sparsehtp.certificates import proof
+from sparsehtp.certificates import certificate, proof
 from sparsehtp.screening.bounds import Bounds
 
 N, P, K = 25, 8, 3
@@ -449,3 +449,12 @@ def test_a_share_of_the_best_objective_holds_wherever_the_best_one_is(monkeypatc
     assert bool(said) == ((lower, upper) in [(1.0, 1.5), (-1.5, -1.0)])
     for best in np.linspace(lower, upper, 7) if said else ():
         assert upper - best <= float(said[1]) / 100 * abs(best) * (1 + 1e-9)
+
+
+def test_the_objective_without_features_has_an_intercept_of_its_own():
+    """Tolerances are shares of it: the mean of an offset is none of them."""
+    rng = np.random.default_rng(3)
+    X, y, offset = rng.standard_normal((40, 3)), rng.standard_normal(40), 100 + 30 * rng.standard_normal(40)
+    with jax.enable_x64(True):
+        model = sht.LinearModel(X, y, fit_intercept=True, offset=offset)
+        np.testing.assert_allclose(certificate._null_value(model), np.var(y - offset) / 2, rtol=1e-10)

@@ -431,7 +431,7 @@ def _point(objective: Any, threshold: Any, x: Float[Array, "d"], units: Support)
 def _null_value(objective: AbstractRefittable) -> Float[Array, ""]:
     """F without coefficients: far from it, an intercept of zero may have any value."""
     origin = objective.origin()
-    if objective.quadratic or not objective.n_free:
+    if not objective.n_free:
         return objective.value(origin)
     free = objective.n_coefficients + jnp.arange(objective.n_free)
     restricted = objective.restrict(Support(free, jnp.ones(free.shape, bool)))
