@@ -3,7 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DOCS_STAMP := .venv/.docs-installed
 
-.PHONY: setup demo test test-all test-oldest lint structure docs notebooks bench reproduce-quick claims clean
+.PHONY: setup demo test test-all test-oldest lint structure docs notebooks bench reproduce reproduce-quick claims clean
 
 setup: $(STAMP)
 
@@ -54,13 +54,17 @@ notebooks: $(DOCS_STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.run core
 
+# A figure of the papers by its name, as NAME=diht-fig1; without one, the names.
+reproduce: $(STAMP)
+	$(BIN)/python -m benchmarks.papers $(NAME)
+
 # Every experiment at its small size, and the page of claims; SPARSEHTP_DATA names the folder of the real data sets.
 reproduce-quick: $(STAMP)
-	$(BIN)/sparsehtp reproduce all --quick --page benchmarks/results/CLAIMS.md
+	$(BIN)/python -m benchmarks.papers all --quick --page benchmarks/results/CLAIMS.md
 
 # The same page from the results that are kept beside it; nothing is computed.
 claims: $(STAMP)
-	$(BIN)/sparsehtp reproduce all --again --page benchmarks/results/CLAIMS.md
+	$(BIN)/python -m benchmarks.papers all --again --page benchmarks/results/CLAIMS.md
 
 clean:
 	rm -rf .venv build demo_output reproduced tests/.jax_cache

@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m benchmarks.run NAME`."""
+"""Benchmarks: `python -m benchmarks.run NAME`, and the papers' figures: `python -m benchmarks.papers NAME`."""

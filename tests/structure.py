@@ -24,7 +24,6 @@ LAYERS = (
     ("grids", "tuning", "_stream"),
     ("estimators",),
     ("plot",),
-    ("experiments",),
     ("cli",),
     ("__main__",),
 )

@@ -164,7 +164,7 @@ COMMANDS = {
     "predict": (),
     "shards": ("--k", 2),  # of fit
 }
-NO_NAMES = {"info", "demo", "reproduce"}  # commands that read no file of the user's
+NO_NAMES = {"info", "demo"}  # commands that read no file of the user's
 SLOW = ("path", "lowrank", "shards")
 
 

@@ -161,18 +161,6 @@ GRAPH_HELP = """Estimate a sparse precision matrix: which variables are linked, 
 """
 
 
-REPRODUCE_HELP = """Rerun a figure of one of the five papers, and decide its claims by code.
-
-[bold]Examples[/bold]
-
-  sparsehtp reproduce --list
-
-  sparsehtp reproduce grahtp-fig2 --quick
-
-  sparsehtp reproduce grahtp-fig4 --data DIR --out reproduced --resume
-"""
-
-
 @app.callback(invoke_without_command=True)
 def _version(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
@@ -465,34 +453,6 @@ def path(
     command = _command(context) if report else None
     named_target = target if time is None else time
     run(lambda: load(file, named_target, table, problem), options, out, file.name, checkpoint, command)
-
-
-@app.command(name="reproduce", help=REPRODUCE_HELP)
-@_computing
-def reproduce_command(
-    name: Annotated[str | None, typer.Argument(help="An experiment of --list, or all.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: minutes instead of hours.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for results, figures and finished parts.")] = Path("reproduced"),
-    data: Annotated[Path | None, typer.Option(help="Folder of the real data sets.", envvar="SPARSEHTP_DATA")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed run stopped.")] = False,
-    page: Annotated[
-        Path | None, typer.Option(help="Markdown file of all claims; the results that it shows are kept beside it.")
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Decide the results kept beside --page again; nothing is computed.")
-    ] = False,
-    list_: Annotated[bool, typer.Option("--list", help="Show the experiments and exit.")] = False,
-) -> None:
-    from .reproduce import run, run_again, show_list
-
-    if list_ or name is None:
-        show_list()
-    elif again:
-        if page is None:
-            raise typer.BadParameter("--again decides the results kept beside a page; name it with --page.")
-        run_again(name, out, data, page)
-    else:
-        run(name, out, {"quick": quick, "data": data, "resume": resume}, page)
 
 
 @app.command(help=LOW_RANK_HELP)

@@ -10,7 +10,6 @@ from scipy.optimize import minimize
 
 import sparsehtp as sht
 from sparsehtp.duality import dual_of, relax
-from sparsehtp.experiments.diht import gap_of
 
 pytestmark = pytest.mark.usefixtures("x64")
 N, P = 12, 6
@@ -177,15 +176,3 @@ def test_the_convex_form_closes_to_rounding():
             dual = dual_of(sht.LinearModel(X, y, l2=l2 / np.sqrt(30)), sht.Sparsity(5))
             found = jax.jit(relax)(dual, 1e-9)
             assert 0 <= found.upper - found.lower <= 1e-9 * found.upper and found.num_steps < 2000
-
-
-@pytest.mark.slow
-def test_the_gap_curve_of_sparse_ridge_regression():
-    """N = d = 30, k = 5, noise 0.1, exhaustive optimum: gaps of some 1e-3, and falling relative to F."""
-    scales = (0.01, 0.1, 1, 10, 20)
-    expected = np.array([2.2e-3, 1.5e-3, 1.7e-3, 1.6e-3, 2.3e-4])  # of one instance
-    found = [[gap_of(*ridge_instance(seed), scale / np.sqrt(30), 5) for scale in scales] for seed in range(5)]
-    gaps = np.array([[each["gap"] for each in row] for row in found])
-    assert np.all((gaps.min(0) / 3 < expected) & (expected < 3 * gaps.max(0)))
-    relative = np.median([[each["gap"] / each["primal"] for each in row] for row in found], axis=0)
-    assert np.all(np.diff(relative) < 0) and 0.1 < relative[0] < 1 and relative[-1] < 5e-3

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..plot.style import PALETTE, new_figure, tidy
+from sparsehtp.plot.style import PALETTE, new_figure, tidy
 
 # An algorithm that papers know by several names has one colour.
 STYLE = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from sparsehtp.experiments.verdicts import (
+from benchmarks.papers.verdicts import (
     Lead,
     Mean,
     Share,

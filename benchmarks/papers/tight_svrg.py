@@ -7,14 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._programs import program
-from .._solve import solve
-from ..iteration.termination import Never
-from ..losses import Logistic
-from ..objectives import LinearModel
-from ..solvers import SAGAHT, SVRGHT
-from ..steps import ConstantStep
-from ..thresholds import Sparsity
+from sparsehtp._programs import program
+from sparsehtp._solve import solve
+from sparsehtp.iteration.termination import Never
+from sparsehtp.losses import Logistic
+from sparsehtp.objectives import LinearModel
+from sparsehtp.solvers import SAGAHT, SVRGHT
+from sparsehtp.steps import ConstantStep
+from sparsehtp.thresholds import Sparsity
+
 from .compressed_sensing import ht_svrg
 from .figures import legend_below, panels
 from .grahtp import digits

@@ -11,14 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.metrics import matthews_corrcoef
 
-from .._solve import solve
-from .._threads import one_blas_thread
-from ..datasets import make_precision
-from ..estimators import SparseLDA
-from ..grids.path import solve_path
-from ..objectives import Precision
-from ..solvers import HTP, FoBa, ForwardSelection, GraSP
-from ..thresholds import OffDiagonal
+from sparsehtp._solve import solve
+from sparsehtp._threads import one_blas_thread
+from sparsehtp.datasets import make_precision
+from sparsehtp.estimators import SparseLDA
+from sparsehtp.grids.path import solve_path
+from sparsehtp.objectives import Precision
+from sparsehtp.solvers import HTP, FoBa, ForwardSelection, GraSP
+from sparsehtp.thresholds import OffDiagonal
+
 from .figures import STYLE, curves, legend_below, panels
 from .run import Run
 from .verdicts import Mean, at_least, both, every, most, ratio, shown

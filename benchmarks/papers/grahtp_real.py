@@ -11,17 +11,18 @@ import numpy as np
 from jaxtyping import Array
 from scipy.sparse import issparse
 
-from .._programs import program
-from .._solve import solve
-from .._threads import one_blas_thread
-from ..designs import DenseDesign, SparseDesign
-from ..designs.base import AbstractDesign
-from ..iteration.termination import SmallStep
-from ..objectives import LinearModel
-from ..solvers import IHT
-from ..steps import ConstantStep
-from ..thresholds import L0L1L2
-from ..thresholds.base import next_power_of_two
+from sparsehtp._programs import program
+from sparsehtp._solve import solve
+from sparsehtp._threads import one_blas_thread
+from sparsehtp.designs import DenseDesign, SparseDesign
+from sparsehtp.designs.base import AbstractDesign
+from sparsehtp.iteration.termination import SmallStep
+from sparsehtp.objectives import LinearModel
+from sparsehtp.solvers import IHT
+from sparsehtp.steps import ConstantStep
+from sparsehtp.thresholds import L0L1L2
+from sparsehtp.thresholds.base import next_power_of_two
+
 from .data import DataSet
 from .figures import curves, legend_below, panels
 from .grahtp import ALGORITHMS, LOSSES, PRINTED, STEPPING, digits, fit, limit, theory_step

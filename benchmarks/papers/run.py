@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._progress import Callback
-from ..io import describe_device, versions, write_whole
-from ..iteration.results import RESULTS
+from sparsehtp._progress import Callback
+from sparsehtp.io import describe_device, versions, write_whole
+from sparsehtp.iteration.results import RESULTS
+
 from .data import DataSet, load
 from .verdicts import Decision, Undecided, plain
 

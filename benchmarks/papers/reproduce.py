@@ -1,23 +1,18 @@
 """Running experiments by name, and the page that shows where every claim stands."""
 
 import os
-import sysconfig
 import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from .._progress import Callback, reporting
-from ..io import check_output
+from sparsehtp._progress import Callback, reporting
+from sparsehtp.io import check_output
+
 from .catalogue import EXPERIMENTS, Experiment
 from .run import UNTESTABLE, VACUOUS, Run
 
-# In a checkout the configurations are at the top level; an installed package keeps them among the shared data.
-_FOLDERS = (
-    Path(__file__).parents[2] / "configs",
-    Path(sysconfig.get_path("data")) / "share" / "sparsehtp" / "configs",
-)
-
+_CONFIGS = Path(__file__).parents[2] / "configs"
 _TABLES = {"settings", "quick", "quotes", "remarks", "deviations"}
 
 
@@ -33,10 +28,9 @@ def read_config(name: str, path: str | Path | None = None) -> dict[str, Any]:
     """
     if name not in EXPERIMENTS:
         raise ValueError(f"name: there is no experiment {name!r}; choose one of {', '.join(EXPERIMENTS)}.")
-    paths = [Path(path)] if path else [folder / f"{name}.toml" for folder in _FOLDERS]
-    found = next((p for p in paths if p.is_file()), None)
-    if found is None:
-        raise FileNotFoundError(f"config: there is no file {paths[0]}; name the configuration of {name}.")
+    found = Path(path) if path else _CONFIGS / f"{name}.toml"
+    if not found.is_file():
+        raise FileNotFoundError(f"config: there is no file {found}; name the configuration of {name}.")
     try:
         config = tomllib.loads(found.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:

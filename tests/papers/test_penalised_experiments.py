@@ -1,13 +1,14 @@
-"""The experiments of [DIOM]: their gap, their stopping rule, and verdicts of made-up rows."""
+"""The experiments of [DIHT] and [DIOM]: their gaps, a stopping rule, and verdicts of made-up rows."""
 
 import jax
 import numpy as np
 import pytest
 
 import sparsehtp as sht
+from benchmarks.papers import diom
+from benchmarks.papers.diht import gap_of
+from benchmarks.papers.run import Run
 from sparsehtp.duality import dual_of
-from sparsehtp.experiments import diom
-from sparsehtp.experiments.run import Run
 
 
 def small(n=12, p=6):
@@ -74,3 +75,22 @@ def test_text_is_decided_form_by_form(tmp_path):
     diom._decide_words(run, rows_of(values, ("n", "p"), 3, ([1, 2, 3], [5, 9])))
     verdicts = {claim.letter: claim.verdict for claim in run.claims}
     assert verdicts == dict(zip("abcdef", ["refuted"] * 2 + ["confirmed"] * 4, strict=True))
+
+
+def ridge_instance(seed):
+    rng = np.random.default_rng(seed)
+    X, w = rng.standard_normal((30, 30)), np.zeros(30)
+    w[rng.choice(30, 5, replace=False)] = rng.standard_normal(5)
+    return X, X @ w + 0.1 * rng.standard_normal(30)
+
+
+@pytest.mark.slow
+def test_the_gap_curve_of_sparse_ridge_regression():
+    """N = d = 30, k = 5, noise 0.1, exhaustive optimum: gaps of some 1e-3, and falling relative to F."""
+    scales = (0.01, 0.1, 1, 10, 20)
+    expected = np.array([2.2e-3, 1.5e-3, 1.7e-3, 1.6e-3, 2.3e-4])  # of one instance
+    found = [[gap_of(*ridge_instance(seed), scale / np.sqrt(30), 5) for scale in scales] for seed in range(5)]
+    gaps = np.array([[each["gap"] for each in row] for row in found])
+    assert np.all((gaps.min(0) / 3 < expected) & (expected < 3 * gaps.max(0)))
+    relative = np.median([[each["gap"] / each["primal"] for each in row] for row in found], axis=0)
+    assert np.all(np.diff(relative) < 0) and 0.1 < relative[0] < 1 and relative[-1] < 5e-3

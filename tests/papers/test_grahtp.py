@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp.experiments.data import DataSet
-from sparsehtp.experiments.grahtp import Recovery, rises, superior, theory_steps, trade_off
-from sparsehtp.experiments.grahtp_rates import fig1, relaxed, theorem2, theorem5
-from sparsehtp.experiments.grahtp_real import Problem, best, enough, errors, faster, lower
-from sparsehtp.experiments.run import Run
-from sparsehtp.experiments.verdicts import Mean, Undecided
+from benchmarks.papers.data import DataSet
+from benchmarks.papers.grahtp import Recovery, rises, superior, theory_steps, trade_off
+from benchmarks.papers.grahtp_rates import fig1, relaxed, theorem2, theorem5
+from benchmarks.papers.grahtp_real import Problem, best, enough, errors, faster, lower
+from benchmarks.papers.run import Run
+from benchmarks.papers.verdicts import Mean, Undecided
 
 OPEN = Undecided("more")
 SETTINGS = {"seed": 0, "ks": [5, 7], "ns": [10, 20, 30], "k_true": 5}
@@ -92,7 +92,7 @@ def test_the_theorems_hold_and_their_claims_can_fail(tmp_path, monkeypatch):
     fig1(run)
     assert [claim.verdict for claim in run.claims] == ["confirmed"] * 6
     assert all(0 < claim.evidence["largest_error_over_bound"] <= 1 for claim in run.claims[2:])
-    monkeypatch.setattr("sparsehtp.experiments.grahtp_rates.HTP", lambda step: sht.IHT(sht.ConstantStep(1e-3)))
+    monkeypatch.setattr("benchmarks.papers.grahtp_rates.HTP", lambda step: sht.IHT(sht.ConstantStep(1e-3)))
     run = Run("x", {"settings": settings}, tmp_path / "b")
     fig1(run)
     verdicts = {claim.letter: claim.verdict for claim in run.claims}

@@ -7,15 +7,16 @@ import jax
 import numpy as np
 from sklearn.feature_extraction.text import TfidfTransformer
 
-from .._solve import solve
-from .._types import replace
-from ..iteration.results import RESULTS
-from ..iteration.termination import Never, SmallStep
-from ..losses import Logistic, Softmax
-from ..objectives import LinearModel, MultiResponse
-from ..solvers import IHT, SVRGHT, HybridHT, StochasticHT
-from ..steps import ConstantStep
-from ..thresholds import Rank, Sparsity
+from sparsehtp._solve import solve
+from sparsehtp._types import replace
+from sparsehtp.iteration.results import RESULTS
+from sparsehtp.iteration.termination import Never, SmallStep
+from sparsehtp.losses import Logistic, Softmax
+from sparsehtp.objectives import LinearModel, MultiResponse
+from sparsehtp.solvers import IHT, SVRGHT, HybridHT, StochasticHT
+from sparsehtp.steps import ConstantStep
+from sparsehtp.thresholds import Rank, Sparsity
+
 from .data import DataSet
 from .figures import STYLE, legend_below, panels
 from .run import Run

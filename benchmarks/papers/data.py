@@ -9,9 +9,9 @@ from scipy import sparse
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler, normalize
 
-from ..datasets.arrays import ADVICE
-from ..io.memory import default_limit
-from ..io.npz import read_npz
+from sparsehtp.datasets.arrays import ADVICE
+from sparsehtp.io.memory import default_limit
+from sparsehtp.io.npz import read_npz
 
 LIBSVM_PAGE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
 

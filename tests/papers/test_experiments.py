@@ -10,14 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 import sparsehtp as sht
+from benchmarks.papers import EXPERIMENTS, claims_page, decide_again, hsg, read_config, reproduce, tight
+from benchmarks.papers.__main__ import app
+from benchmarks.papers.grahtp import theory_steps
+from benchmarks.papers.hsg import Problem, tuned_curve
+from benchmarks.papers.run import VERDICTS, Run, taken
+from benchmarks.papers.tight_svrg import _stages_to, _traces
+from benchmarks.papers.verdicts import Undecided
 from sparsehtp import RESULTS
-from sparsehtp.cli.main import app
-from sparsehtp.experiments import EXPERIMENTS, claims_page, decide_again, hsg, read_config, reproduce, tight
-from sparsehtp.experiments.grahtp import theory_steps
-from sparsehtp.experiments.hsg import Problem, tuned_curve
-from sparsehtp.experiments.run import VERDICTS, Run, taken
-from sparsehtp.experiments.tight_svrg import _stages_to, _traces
-from sparsehtp.experiments.verdicts import Undecided
 
 SMALL = """
 [settings]
@@ -231,14 +231,12 @@ def test_a_stored_result_is_decided_again_without_computing(small, tmp_path, mon
     page = tmp_path / "page" / "CLAIMS.md"
     (page.parent / "reproduced").mkdir(parents=True)
     (page.parent / "reproduced" / "tight-fig1-quick.json").write_text(json.dumps({**first, "quick": True}))
-    outcome = CliRunner().invoke(
-        app, ["reproduce", "tight-fig1", "--again", "--page", str(page), "--out", str(tmp_path / "again")]
-    )
+    outcome = CliRunner().invoke(app, ["tight-fig1", "--again", "--page", str(page), "--out", str(tmp_path / "again")])
     assert outcome.exit_code == 0, outcome.output
     opening, rest = page.read_text().split("\n## ", 1)
     assert "A *quick* run is no verdict" in opening
     assert not any(f"**{word}**" in rest for word in ("confirmed", "refuted"))
-    assert CliRunner().invoke(app, ["reproduce", "tight-fig1", "--again"]).exit_code == 2
+    assert CliRunner().invoke(app, ["tight-fig1", "--again"]).exit_code == 2
 
 
 def test_the_stored_page_gives_no_verdict_on_quick_runs():
@@ -261,7 +259,7 @@ def test_missing_data_say_what_is_missing_and_how_to_get_it(tmp_path, monkeypatc
     monkeypatch.delenv("SPARSEHTP_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match=r"gisette: not there .*--data.*mnist.npz .*the original is at http"):
         reproduce("grahtp-fig4", tmp_path, data=tmp_path)
-    outcome = CliRunner().invoke(app, ["reproduce", "grahtp-fig4", "--out", str(tmp_path)])
+    outcome = CliRunner().invoke(app, ["grahtp-fig4", "--out", str(tmp_path)])
     assert outcome.exit_code == 2
     assert "mnist.npz" in outcome.output
 
@@ -297,9 +295,9 @@ def test_the_page_shows_every_claim_of_every_stored_run(small, tmp_path):
 
 
 def test_the_command_lists_and_refuses(tmp_path):
-    listed = CliRunner().invoke(app, ["reproduce", "--list"])
+    listed = CliRunner().invoke(app, ["--list"])
     assert listed.exit_code == 0
     assert all(name in listed.output for name in EXPERIMENTS)
-    refused = CliRunner().invoke(app, ["reproduce", "fig99", "--out", str(tmp_path)])
+    refused = CliRunner().invoke(app, ["fig99", "--out", str(tmp_path)])
     assert refused.exit_code == 2
     assert "there is no experiment 'fig99'" in " ".join(refused.output.split())

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp.experiments.compressed_sensing import ht_svrg, projected_gradient, threshold
-from sparsehtp.experiments.run import Run
-from sparsehtp.experiments.tight import problem
+from benchmarks.papers.compressed_sensing import ht_svrg, projected_gradient, threshold
+from benchmarks.papers.run import Run
+from benchmarks.papers.tight import problem
 
 D, N, K = 24, 16, 2
 

@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._programs import program
-from .._solve import solve
-from ..iteration.results import FIRED
-from ..iteration.termination import AbstractTermination
-from ..objectives import LinearModel
-from ..solvers import CDSS, DIHT, PrimalDual
-from ..thresholds import L0L1L2, Sparsity
+from sparsehtp._programs import program
+from sparsehtp._solve import solve
+from sparsehtp.iteration.results import FIRED
+from sparsehtp.iteration.termination import AbstractTermination
+from sparsehtp.objectives import LinearModel
+from sparsehtp.solvers import CDSS, DIHT, PrimalDual
+from sparsehtp.thresholds import L0L1L2, Sparsity
+
 from .figures import curves, legend_below, panels
 from .run import Run
 from .verdicts import Mean, both, every, shown

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp.experiments import hsg, reproduce
-from sparsehtp.experiments.hsg import Curves, climb, decades_below, decades_fewer
-from sparsehtp.experiments.run import Run
+from benchmarks.papers import hsg, reproduce
+from benchmarks.papers.hsg import Curves, climb, decades_below, decades_fewer
+from benchmarks.papers.run import Run
 
 FIG2 = """
 [settings]

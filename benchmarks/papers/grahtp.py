@@ -12,20 +12,21 @@ from jax import lax
 from jaxtyping import Array, Float
 from scipy.special import expit
 
-from .._programs import program
-from .._solve import solve
-from .._threads import one_blas_thread
-from ..designs import DenseDesign
-from ..designs.base import AbstractDesign
-from ..iteration.termination import Cycle, SmallStep
-from ..linalg import sparse_eigenvalue
-from ..linalg.power_iteration import random_start
-from ..losses import Logistic, Squared
-from ..objectives import LinearModel
-from ..solvers import HTP, IHT, FoBa, ForwardSelection, GraSP
-from ..steps import ConstantStep
-from ..thresholds import Sparsity
-from ..thresholds.base import next_power_of_two
+from sparsehtp._programs import program
+from sparsehtp._solve import solve
+from sparsehtp._threads import one_blas_thread
+from sparsehtp.designs import DenseDesign
+from sparsehtp.designs.base import AbstractDesign
+from sparsehtp.iteration.termination import Cycle, SmallStep
+from sparsehtp.linalg import sparse_eigenvalue
+from sparsehtp.linalg.power_iteration import random_start
+from sparsehtp.losses import Logistic, Squared
+from sparsehtp.objectives import LinearModel
+from sparsehtp.solvers import HTP, IHT, FoBa, ForwardSelection, GraSP
+from sparsehtp.steps import ConstantStep
+from sparsehtp.thresholds import Sparsity
+from sparsehtp.thresholds.base import next_power_of_two
+
 from .figures import curves, legend_below, panels
 from .run import Run
 from .verdicts import ALPHA, Decision, Lead, Mean, Share, at_least, at_most, both, every, most, shown

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .._threads import one_blas_thread
+from sparsehtp._threads import one_blas_thread
 
 NEAR = 1e-3  # the paper's success: the distance to the signal
 DONE = 1e-5  # a run ends there: it only comes nearer

@@ -15,14 +15,15 @@ from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 
-from .._programs import program
-from .._threads import one_blas_thread
-from ..losses import Hinge, SmoothedHinge
-from ..objectives import LinearModel
-from ..solvers import DIHT, HTP, IHT, SDIHT, SVRGHT
-from ..steps import ConstantStep
-from ..steps.base import AbstractStep
-from ..thresholds import Sparsity
+from sparsehtp._programs import program
+from sparsehtp._threads import one_blas_thread
+from sparsehtp.losses import Hinge, SmoothedHinge
+from sparsehtp.objectives import LinearModel
+from sparsehtp.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT
+from sparsehtp.steps import ConstantStep
+from sparsehtp.steps.base import AbstractStep
+from sparsehtp.thresholds import Sparsity
+
 from .figures import STYLE, panels
 from .hsg import climb
 from .run import Run

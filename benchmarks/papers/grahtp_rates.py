@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from .._solve import solve
-from ..iteration.termination import DualGap
-from ..objectives import LinearModel
-from ..solvers import HTP, IHT
-from ..steps import ConstantStep
-from ..thresholds import Sparsity
+from sparsehtp._solve import solve
+from sparsehtp.iteration.termination import DualGap
+from sparsehtp.objectives import LinearModel
+from sparsehtp.solvers import HTP, IHT
+from sparsehtp.steps import ConstantStep
+from sparsehtp.thresholds import Sparsity
+
 from .figures import STYLE, panels
 from .run import Run
 from .verdicts import Share, shown

@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._programs import program
-from .._solve import solve
-from ..duality import dual_of, relax
-from ..iteration.results import RESULTS
-from ..objectives import LinearModel
-from ..solvers import DIHT, HTP, IHT, BestSubset
-from ..thresholds import Sparsity
+from sparsehtp._programs import program
+from sparsehtp._solve import solve
+from sparsehtp.duality import dual_of, relax
+from sparsehtp.iteration.results import RESULTS
+from sparsehtp.objectives import LinearModel
+from sparsehtp.solvers import DIHT, HTP, IHT, BestSubset
+from sparsehtp.thresholds import Sparsity
+
 from .figures import curves, legend_below, panels
 from .run import Run
 from .verdicts import Decision, Mean, Share, at_least, at_most, both, every, most, shown

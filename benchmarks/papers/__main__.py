@@ -1,19 +1,32 @@
-"""`sparsehtp reproduce`: the papers' figures by name, and where their claims stand."""
+"""`python -m benchmarks.papers NAME`: the papers' figures by name, and where their claims stand."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from ..experiments import EXPERIMENTS, claims_page, decide_again, reproduce
-from ..experiments.reproduce import evidence
-from ..io import write_whole
-from .common import one_sentence, progress_bar
-from .report import Console
+from sparsehtp.cli.common import computing, one_sentence, progress_bar
+from sparsehtp.cli.report import Console
+from sparsehtp.io import write_whole
+
+from . import EXPERIMENTS, claims_page, decide_again, reproduce
+from .reproduce import evidence
+
+HELP = """Rerun a figure of one of the five papers, and decide its claims by code.
+
+[bold]Examples[/bold]
+
+  python -m benchmarks.papers --list
+
+  python -m benchmarks.papers grahtp-fig2 --quick
+
+  python -m benchmarks.papers grahtp-fig4 --data DIR --out reproduced --resume
+"""
+app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False, rich_markup_mode="rich")
 
 COLOURS = {"confirmed": "green", "refuted": "red"}  # verdicts; all else is none
 
@@ -104,3 +117,37 @@ def write_page(page: Path) -> None:
         files = (page.parent / "reproduced" / f"{name}-{size}.json" for size in ("quick", "full"))
         results[name] = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
     write_whole(page, _writing(claims_page(results).encode()))
+
+
+@app.command(help=HELP)
+def main(
+    name: Annotated[str | None, typer.Argument(help="An experiment of --list, or all.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: minutes instead of hours.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for results, figures and finished parts.")] = Path("reproduced"),
+    data: Annotated[Path | None, typer.Option(help="Folder of the real data sets.", envvar="SPARSEHTP_DATA")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed run stopped.")] = False,
+    page: Annotated[
+        Path | None, typer.Option(help="Markdown file of all claims; the results that it shows are kept beside it.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Decide the results kept beside --page again; nothing is computed.")
+    ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Show the experiments and exit.")] = False,
+) -> None:
+    if list_ or name is None:
+        show_list()
+    elif again:
+        if page is None:
+            raise typer.BadParameter("--again decides the results kept beside a page; name it with --page.")
+        run_again(name, out, data, page)
+    else:
+        try:
+            with computing():
+                run(name, out, {"quick": quick, "data": data, "resume": resume}, page)
+        except KeyboardInterrupt:
+            typer.echo("Interrupted: --resume goes on where it stopped.", err=True)
+            raise typer.Exit(130) from None
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m benchmarks.papers")

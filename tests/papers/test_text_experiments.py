@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp.experiments.diht_text import Split, Text, Trace, _leads
-from sparsehtp.experiments.run import Run
+from benchmarks.papers.diht_text import Split, Text, Trace, _leads
+from benchmarks.papers.run import Run
 
 N, P, K = 60, 12, 4
 
