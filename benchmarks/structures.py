@@ -143,7 +143,7 @@ def problem(instance):
         labels = y.astype(np.int32)
         return sht.MultiResponse(X, labels, sht.Softmax(3), RIDGE, fit_intercept=True), sht.RowSparsity(k)
     if instance.structure == "signs":
-        return sht.LinearModel(X, y), sht.NonNegativeSparsity(k)
+        return sht.LinearModel(X, y), sht.Sparsity(k, lower=0)
     return sht.LinearModel(X, y), sht.Sparsity(k, lower=-BOUND, upper=BOUND)
 
 

@@ -14,8 +14,6 @@ from . import testing as testing
 from . import thresholds as thresholds
 from ._keep_top_k import KeepTopKState as KeepTopKState
 from ._keep_top_k import keep_top_k as keep_top_k
-from ._keep_top_k import projection_non_negative_sparse as projection_non_negative_sparse
-from ._keep_top_k import projection_sparse as projection_sparse
 from ._save import load as load
 from ._save import save as save
 from ._solve import solve as solve
@@ -31,8 +29,6 @@ from .certificates.prove import Proof as Proof
 from .certificates.prove import prove as prove
 from .designs import DenseDesign as DenseDesign
 from .designs import SparseDesign as SparseDesign
-from .duality import SparseDuality as SparseDuality
-from .duality import sparse_duality as sparse_duality
 from .estimators import LowRankRegressor as LowRankRegressor
 from .estimators import RobustPCA as RobustPCA
 from .estimators import SparseClassifier as SparseClassifier
@@ -59,7 +55,6 @@ from .iteration.results import FIRED as FIRED
 from .iteration.results import RESULTS as RESULTS
 from .iteration.results import Solution as Solution
 from .iteration.results import SolveError as SolveError
-from .iteration.retraces import debug as debug
 from .iteration.termination import Complete as Complete
 from .iteration.termination import Cycle as Cycle
 from .iteration.termination import DualGap as DualGap
@@ -69,7 +64,6 @@ from .iteration.termination import SmallStep as SmallStep
 from .iteration.termination import StableSupport as StableSupport
 from .iteration.termination import SwapOptimal as SwapOptimal
 from .linalg import largest_eigenvalue as largest_eigenvalue
-from .linalg import sparse_eigenvalue as sparse_eigenvalue
 from .losses import Gamma as Gamma
 from .losses import Hinge as Hinge
 from .losses import Huber as Huber
@@ -117,13 +111,11 @@ from .steps import ScheduleStep as ScheduleStep
 from .thresholds import L0L1L2 as L0L1L2
 from .thresholds import GroupSparsity as GroupSparsity
 from .thresholds import LeafSparsity as LeafSparsity
-from .thresholds import NonNegativeSparsity as NonNegativeSparsity
 from .thresholds import OffDiagonal as OffDiagonal
 from .thresholds import Rank as Rank
 from .thresholds import RowSparsity as RowSparsity
 from .thresholds import Simplex as Simplex
 from .thresholds import Sparsity as Sparsity
-from .thresholds import hard_threshold_bound as hard_threshold_bound
 from .tuning.step_search import StepSearch as StepSearch
 from .tuning.step_search import tune_step as tune_step
 from .tuning.tune import Tuned as Tuned

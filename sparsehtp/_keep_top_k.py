@@ -1,4 +1,4 @@
-"""Sparsity inside an optax chain: a transformation that keeps parameters k-sparse, and projections of pytrees."""
+"""Sparsity inside an optax chain: a transformation that keeps parameters k-sparse."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -71,28 +71,7 @@ def keep_top_k(
     return optax.GradientTransformation(init, update)
 
 
-def projection_sparse(tree: PyTree, k: PyTree, per_leaf: bool = False) -> PyTree:
-    """The nearest pytree with at most k nonzero entries: {w : ||w||_0 <= k}; ties take the earlier entry.
-
-    Args:
-        tree: arrays.
-        k: as in `keep_top_k`.
-        per_leaf: count every leaf on its own.
-
-    Raises:
-        ValueError: if k is negative or not an integer.
-    """
-    k = jax.tree.map(lambda count: check_count("k", count), k)
-    kept = _kept(jax.tree.map(jnp.abs, tree), k, per_leaf)
-    return jax.tree.map(lambda keep, leaf: jnp.where(keep, leaf, 0), kept, tree)
-
-
-def projection_non_negative_sparse(tree: PyTree, k: PyTree, per_leaf: bool = False) -> PyTree:
-    """The nearest pytree with at most k nonzero entries, all >= 0. Arguments are those of `projection_sparse`."""
-    return projection_sparse(jax.tree.map(lambda leaf: jnp.maximum(leaf, 0), tree), k, per_leaf)
-
-
-def _kept(scores: PyTree, k: PyTree, per_leaf: bool, share: Any = 1.0) -> PyTree:
+def _kept(scores: PyTree, k: PyTree, per_leaf: bool, share: Any) -> PyTree:
     """True where an entry is kept."""
     if per_leaf:
         return jax.tree.map(

@@ -40,8 +40,6 @@ _ADDED = {
     "feature_names_in_": _ANY_P,
     "_sklearn_output_config": dict,
 }
-# Fields of classes in files of version 0.1.0, and what they are called now.
-_RENAMED = {"Certificate": {"lemma21": "necessary_condition"}, "MultiResponse": {"features": "shared_model"}}
 _OPTIONAL = {"feature_names_in_", "_sklearn_output_config"}
 _NUMBERS = {"x", "intercept", "coefficients", "coef_", "intercept_"}  # fields of results, finite whatever was fitted
 
@@ -268,8 +266,7 @@ def _decode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if tag != "object":
         raise ValueError(f"unknown tag {tag}")
     name, fields = content
-    renamed = _RENAMED.get(name, {})
-    return _rebuild(_public(name), {renamed.get(k, k): _decode(v, arrays) for k, v in fields.items()})
+    return _rebuild(_public(name), {k: _decode(v, arrays) for k, v in fields.items()})
 
 
 def _rebuild(kind: type, fields: dict[str, Any]) -> Any:

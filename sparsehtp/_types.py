@@ -1,7 +1,6 @@
 """Values that flow between the parts of the library."""
 
 import functools
-import warnings
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
@@ -12,8 +11,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ._programs import program
 
-Scalar: TypeAlias = Float[Array, ""]
-Vector: TypeAlias = Float[Array, "p"]
 ArrayLike: TypeAlias = Any
 T = TypeVar("T")
 
@@ -172,9 +169,3 @@ def replace(module: T, **fields: Any) -> T:
     for name, value in {**vars(module), **fields}.items():
         object.__setattr__(new, name, value)
     return new
-
-
-def warn_renamed(old: str, new: str) -> None:
-    """Warn who reads an attribute by its old name, which lasts for one version."""
-    message = f"{old} is now called {new}; the old name will be gone in the next version."
-    warnings.warn(message, DeprecationWarning, stacklevel=3)

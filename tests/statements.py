@@ -725,7 +725,7 @@ def threshold_of(name, k, reach):
     return {
         "keep": lambda: sht.Sparsity(k, keep=[1]),
         "box": lambda: sht.Sparsity(k, lower=-0.3 * reach, upper=0.4 * reach),
-        "positive": lambda: sht.NonNegativeSparsity(k),
+        "positive": lambda: sht.Sparsity(k, lower=0),
         "groups": lambda: sht.GroupSparsity(GROUPS, k),
         "groups keep": lambda: sht.GroupSparsity(GROUPS, 1, keep=[2]),
         "groups positive": lambda: sht.GroupSparsity(GROUPS, k, lower=0.0, upper=np.full(P, np.inf)),

@@ -260,7 +260,7 @@ def test_signs_by_refits(x64):
 
     for support in ([0, 1, 7], [1, 4, 6]):
         z = scipy.optimize.nnls(problem.X[:, support], problem.y)[0]
-        c = sht.certificate(problem.model(), sht.NonNegativeSparsity(K), fit_of(support, z))
+        c = sht.certificate(problem.model(), sht.Sparsity(K, lower=0), fit_of(support, z))
         best, _ = best_exchange(value, support)
         np.testing.assert_allclose(c.swap_gain, max(value(support) - best, 0), rtol=1e-8, atol=1e-12)
         assert c.stationary and c.necessary_condition is None
@@ -430,12 +430,6 @@ def test_what_it_does_not_take():
         sht.certificate(model, sht.Sparsity(K, upper=0.01), fit)
     with pytest.raises(TypeError, match="threshold"):
         sht.certificate(model, K, fit)
-
-
-def test_the_old_name_of_the_necessary_condition():
-    c = sht.Certificate(1.0, None, None, 0.5, (None, 3), True, False, "a sentence")
-    with pytest.warns(DeprecationWarning, match="necessary_condition"):
-        assert c.lemma21 is False
 
 
 @pytest.mark.parametrize(

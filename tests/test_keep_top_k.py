@@ -1,4 +1,4 @@
-"""Sparse parameters inside an optax chain, and projections of pytrees."""
+"""Sparse parameters inside an optax chain."""
 
 import jax
 import jax.numpy as jnp
@@ -38,16 +38,15 @@ def test_largest_at_the_ends_of_the_range():
     np.testing.assert_array_equal(largest(jnp.array([1, 3, 2], jnp.bfloat16), 1), [False, True, False])
 
 
-def test_projections():
-    flat = sht.projection_sparse(PARAMS, 3)
-    assert nonzeros(flat) == [2, 1] and flat["b"][0] == 10 and flat["a"][0, 0] == -6
-    assert nonzeros(sht.projection_sparse(PARAMS, 2, per_leaf=True)) == [2, 2]
-    assert nonzeros(sht.projection_sparse(PARAMS, {"a": 4, "b": None}, per_leaf=True)) == [4, 2]
-    positive = sht.projection_non_negative_sparse(PARAMS, 3)
-    np.testing.assert_array_equal(positive["a"][2], [0, 0, 4, 5])
-    np.testing.assert_array_equal(positive["b"], [10, 0])
-    assert nonzeros(jax.jit(sht.projection_sparse)(PARAMS, 5)) == nonzeros(sht.projection_sparse(PARAMS, 5))
-    assert nonzeros(sht.projection_sparse(PARAMS, 100)) == [11, 2]
+@pytest.mark.parametrize(
+    ("k", "per_leaf", "expected"),
+    [(3, False, [2, 1]), (2, True, [2, 2]), ({"a": 4, "b": None}, True, [4, 2]), (100, False, [11, 2])],
+)
+def test_the_largest_entries_are_kept(k, per_leaf, expected):
+    transform = sht.keep_top_k(k, per_leaf)
+    updates, _ = transform.update(jax.tree.map(jnp.zeros_like, PARAMS), transform.init(PARAMS), PARAMS)
+    kept = optax.apply_updates(PARAMS, updates)
+    assert nonzeros(kept) == expected and kept["b"][0] == 10 and kept["a"][0, 0] == -6
 
 
 @pytest.mark.parametrize("per_leaf, expected", [(False, 4), (True, 8)])

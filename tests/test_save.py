@@ -107,28 +107,6 @@ def test_results_and_plain_data(tmp_path):
     assert_same(values, trip(values, tmp_path))
 
 
-def test_a_file_with_the_names_of_before(tmp_path, monkeypatch):
-    """`_RENAMED` names only fields that there are, and `load` gives them what the file has under their old names."""
-    values = {
-        "Certificate": sht.Certificate(1.0, None, None, 0.5, (None, 3), True, False, "a sentence"),
-        "MultiResponse": sht.MultiResponse(X.astype(np.float32), (Y > 0).astype(int), sht.Softmax(2)),
-    }
-    assert list(values) == list(_save._RENAMED)
-    fields = _save._fields
-
-    def before(value):
-        new = {new: old for old, new in _save._RENAMED.get(type(value).__name__, {}).items()}
-        found = fields(value)
-        assert found is None or new.keys() <= found.keys()
-        return found and {new.get(name, name): field for name, field in found.items()}
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_save, "_fields", before)
-        patch.setattr(_save, "_check_fields", lambda kind, fields: None)
-        path = sht.save(values, tmp_path / "model.npz")
-    assert_same(values, sht.load(path))
-
-
 def test_a_path_and_its_scores(tmp_path):
     m = sht.LinearModel(X, Y, fit_intercept=True)
     result = sht.cross_validate(m, ks=[0, 1, 2], folds=2, solver=sht.BestSubset("fast"))

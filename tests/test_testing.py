@@ -200,7 +200,7 @@ class OneMore(sht.Sparsity):
         return sht.Support(support.idx, jnp.arange(support.idx.size) < self.n_free + self.k + 1)
 
 
-class Unbounded(sht.NonNegativeSparsity):
+class Unbounded(sht.Sparsity):
     def clip(self, z):
         return z
 
@@ -238,7 +238,7 @@ class WrongSize(sht.Sparsity):
         return jnp.sum(support.mask, dtype=jnp.int32)
 
 
-class WrongFreeGradient(sht.NonNegativeSparsity):
+class WrongFreeGradient(sht.Sparsity):
     def free_gradient(self, x, grad):
         return grad
 
@@ -258,14 +258,14 @@ WRONG_THRESHOLDS = [
     (Halved(1), "is idempotent, but once = .*, twice = "),
     (First(2), "is nearest to z"),
     (OneMore(2), "the support has k units beside the kept ones"),
-    (Unbounded(2), "the result is in its bounds"),
+    (Unbounded(2, lower=0), "the result is in its bounds"),
     (Shrunk(2), "is nearest to z"),
     (ThresholdsIntercepts(2), "free entries are left alone"),
     (LastTies(2), "ties take the lower index"),
     (NoKept(1, keep=[3]), "is nearest to z"),
     (WrongRoot(0.1, 0.05), "minimises .* / 2 . step_size value"),
     (WrongSize(2), "size is the number of units without the free ones"),
-    (WrongFreeGradient(2), "free_gradient is the gradient, zero where it pushes out of an active bound"),
+    (WrongFreeGradient(2, lower=0), "free_gradient is the gradient, zero where it pushes out of an active bound"),
     (NeverDiffers(2), "differs tells whether two supports have different members"),
     (Rounded(2), "multiples of z give multiples of the result in float32"),
 ]

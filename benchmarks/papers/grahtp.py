@@ -18,7 +18,7 @@ from sparsehtp._threads import one_blas_thread
 from sparsehtp.designs import DenseDesign
 from sparsehtp.designs.base import AbstractDesign
 from sparsehtp.iteration.termination import Cycle, SmallStep
-from sparsehtp.linalg import sparse_eigenvalue
+from sparsehtp.linalg import top_k
 from sparsehtp.linalg.power_iteration import random_start
 from sparsehtp.losses import Logistic, Squared
 from sparsehtp.objectives import LinearModel
@@ -72,6 +72,26 @@ def theory_step(
     start = random_start(p, design.dtype)
     largest = sparse_eigenvalue(lambda v: design.rmv(share * design.mv(v)), start, min(2 * k, p))
     return 0.5 / (smoothness * largest + l2)
+
+
+def sparse_eigenvalue(
+    matvec: Callable[[Array], Array], start: Float[Array, "p"], k: int, num_steps: int = 100
+) -> Float[Array, ""]:
+    """The largest v'Av over ||v|| = 1, ||v||_0 <= k, of a positive semidefinite A, estimated from below.
+
+    By the truncated power method (Yuan and Zhang, 2013), which keeps the k largest entries after each product.
+    """
+
+    def normalise(v: Float[Array, "p"]) -> Float[Array, "p"]:
+        if k < v.shape[0]:
+            keep = jnp.zeros(v.shape, bool).at[top_k(jnp.abs(v), k)].set(True)
+            v = jnp.where(keep, v, 0)
+        size = jnp.linalg.norm(v)
+        return jnp.where(size > 0, v / jnp.where(size > 0, size, 1), jnp.full_like(v, v.shape[0] ** -0.5))
+
+    v = lax.fori_loop(0, num_steps, lambda _, v: normalise(matvec(v)), normalise(start))
+    v = normalise(v)  # where it began anew, from equal entries, it has more than k of them
+    return jnp.vdot(v, matvec(v), precision=lax.Precision.HIGHEST)
 
 
 @program(static_argnames=("algorithm", "loss", "k_max", "max_steps"))

@@ -26,8 +26,16 @@ def theorem2(condition: Any) -> tuple[np.ndarray, np.ndarray]:
 def theorem5(condition: Any, ratio: Any) -> tuple[np.ndarray, np.ndarray]:
     """The same of Theorem 5, with steps 1/(2M) and m/M^2; `ratio` is the target's sparsity over k."""
     condition = np.asarray(condition, float)
-    gamma = np.sqrt(1 + (ratio + np.sqrt((4 + ratio) * ratio)) / 2)
-    return 1 - 1 / (8 * condition), gamma * np.sqrt(1 - 1 / condition**2)
+    return 1 - 1 / (8 * condition), np.sqrt(hard_threshold_bound(ratio) * (1 - 1 / condition**2))
+
+
+def hard_threshold_bound(rho: Any) -> Any:
+    """nu in ||H_k(b) - x||^2 <= nu ||b - x||^2 for every K-sparse x, which is attained: [Tight] Theorem 1.
+
+    Args:
+        rho: m / (k - K + m) with m = min(K, p - k): K / k where at least K entries are dropped.
+    """
+    return 1 + (rho + np.sqrt((4 + rho) * rho)) / 2
 
 
 def relaxed(condition: Any) -> Any:

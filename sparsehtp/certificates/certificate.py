@@ -11,7 +11,7 @@ from .._chunks import chunk_width
 from .._programs import program
 from .._threads import one_blas_thread
 from .._tolerances import tolerance
-from .._types import Support, check_finite, in_double, is_concrete, warn_renamed
+from .._types import Support, check_finite, in_double, is_concrete
 from ..iteration.results import RESULTS
 from ..linalg import LANE
 from ..losses import Squared
@@ -71,12 +71,6 @@ class Certificate(NamedTuple):
     stationary: bool | None
     necessary_condition: bool | None
     statement: str
-
-    @property
-    def lemma21(self) -> bool | None:
-        """The old name of `necessary_condition`."""
-        warn_renamed("Certificate.lemma21", "necessary_condition")
-        return self.necessary_condition
 
 
 def certificate(

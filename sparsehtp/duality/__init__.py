@@ -1,7 +1,5 @@
 """Duality: dual values and links, the convex form of the dual."""
 
-from .conditions import SparseDuality as SparseDuality
-from .conditions import sparse_duality as sparse_duality
 from .dual import Dual as Dual
 from .dual import DualPoint as DualPoint
 from .dual import Fixed as Fixed

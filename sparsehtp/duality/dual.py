@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._types import Support, is_concrete, replace, warn_renamed
+from .._types import Support, is_concrete, replace
 from ..linalg import bisect, dot, largest_eigenvalue, random_start
 from ..losses import AbstractConjugateLoss
 from ..objectives import LinearModel
@@ -33,18 +33,6 @@ class Fixed(NamedTuple):
 
     zero: Bool[Array, "p"]
     nonzero: Bool[Array, "p"]
-
-    @property
-    def out(self) -> Bool[Array, "p"]:
-        """The old name of `zero`."""
-        warn_renamed("Fixed.out", "zero")
-        return self.zero
-
-    @property
-    def inn(self) -> Bool[Array, "p"]:
-        """The old name of `nonzero`."""
-        warn_renamed("Fixed.inn", "nonzero")
-        return self.nonzero
 
 
 class DualPoint(NamedTuple):

@@ -121,7 +121,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
 
         Without a loss a boolean y says which rows have an event; others are no samples where k is chosen.
         """
-        plan = parameters.make_plan(self.k, self.l2, self.rule, self.one_se)
+        plan = parameters.make_plan(self.k, self.l2, self.rule)
         k: Any = plan.k
         rule, l2, refit = plan.rule, plan.l2, 1.0
         solver = parameters.make_solver(self.solver)
@@ -256,7 +256,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         scoring: Scoring | None,
     ) -> list[RESULTS]:
         """The same for k features that all responses, or all classes of a softmax, share."""
-        plan = parameters.make_plan(self.k, self.l2, self.rule, self.one_se)
+        plan = parameters.make_plan(self.k, self.l2, self.rule)
         seed, counted = parameters.make_seed(self.random_state), weights > 0
         folds = None
         if plan.by_folds:

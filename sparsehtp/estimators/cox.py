@@ -105,8 +105,6 @@ class SparseCox(SparseLinearModel):
         self.max_iter = max_iter
         self.tol = tol
 
-    one_se = None  # a deprecated parameter of the other estimators
-
     @all_or_nothing
     def fit(
         self,

@@ -27,8 +27,7 @@ from ..losses import (
     Tweedie,
 )
 from ..solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, ForwardSelection, GraSP, SubspacePursuit
-from ..thresholds import GroupSparsity, NonNegativeSparsity, RowSparsity, Sparsity
-from .fitting import warn
+from ..thresholds import GroupSparsity, RowSparsity, Sparsity
 
 LOSSES: dict[str, Any] = {
     "squared": Squared,
@@ -91,9 +90,9 @@ class Plan(NamedTuple):
         return self.l2 is not None and self.l2.ndim == 1
 
 
-def make_plan(k: Any, l2: Any, rule: Any, one_se: Any) -> Plan:
+def make_plan(k: Any, l2: Any, rule: Any) -> Plan:
     """The plan of these parameters of an estimator."""
-    rule, l2s = _make_rule(rule, one_se), None
+    rule, l2s = _make_rule(rule), None
     if isinstance(l2, list | tuple):
         l2, l2s = "auto", _candidates(l2)
     l2 = make_l2(l2)
@@ -122,10 +121,7 @@ def _candidates(l2: Any) -> Float[np.ndarray, "candidates"]:
     return array.astype(float)
 
 
-def _make_rule(rule: Any, one_se: Any) -> str:
-    if one_se is not None:
-        warn('one_se: is deprecated; use rule="one_se" for True and rule="best" for False.', FutureWarning)
-        return "one_se" if one_se else "best"
+def _make_rule(rule: Any) -> str:
     if rule not in (*BY_FOLDS, *NAMES):
         raise ValueError(f"rule: must be one of {', '.join((*BY_FOLDS, *NAMES))}, got {rule!r}.")
     return str(rule)
@@ -197,8 +193,6 @@ def make_threshold(
     keep = _keep(keep, p, list(names))
     if positive and bounds is not None:
         raise ValueError("positive: cannot be combined with bounds; use bounds=(0, upper).")
-    if positive and groups is None and not rows:
-        return NonNegativeSparsity(0, keep=keep)
     bounds = (0.0, None) if positive else (None, None) if bounds is None else bounds
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
         raise ValueError(f"bounds: needs a pair (lower, upper), got {bounds!r}.")

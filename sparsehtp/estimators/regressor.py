@@ -71,7 +71,6 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             given there is no refit). "one_se": the fewest features whose mean held-out loss is within one standard
             error of the least, and the largest l2 among those. "best": the least loss itself. For candidates of k also
             the name of a criterion.
-        one_se: deprecated; True is rule="one_se", False rule="best".
         random_state: seed or RandomState for shuffling folds and for perturbed starts. None: a fixed seed, so that
             equal data give equal fits.
         max_iter: step limit of the final fit; None: the solver's.
@@ -143,7 +142,6 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         cv: Any = 5,
         scoring: Any = None,
         rule: str = "strong-ridge",
-        one_se: bool | None = None,
         random_state: Any = None,
         max_iter: int | None = None,
         tol: float | None = None,
@@ -162,7 +160,6 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
-        self.one_se = one_se
         self.random_state = random_state
         self.max_iter = max_iter
         self.tol = tol

@@ -19,7 +19,6 @@ from jaxtyping import Array, Bool, Int
 from .._programs import program
 from .._types import Info
 from ..linalg import LANE, one_by_one
-from . import retraces as _debug
 from .record import Record
 from .results import FIRED, RESULTS
 
@@ -79,7 +78,6 @@ def unrolled(problem: Problem, max_steps: int, record: Record | None) -> Outcome
 
 @program(static_argnums=(1, 2))
 def _jitted(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
-    _debug.traced("solve", problem, max_steps, record)
     if (problem.objective.lanes_in_turn or problem.solver.lanes_in_turn) and one_by_one():
         return _in_turn(max_steps, record)(problem)
     return _runner(max_steps, record, None, ())(problem)
@@ -87,7 +85,6 @@ def _jitted(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
 
 @program(static_argnums=(1, 2))
 def _jitted_scan(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
-    _debug.traced("solve with implicit=False", problem, max_steps, record)
     return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record, scan=True))
 
 

@@ -24,7 +24,6 @@ from .low_rank import leading_triplets as leading_triplets
 from .masked_cholesky import masked_factor as masked_factor
 from .power_iteration import largest_eigenvalue as largest_eigenvalue
 from .power_iteration import random_start as random_start
-from .power_iteration import sparse_eigenvalue as sparse_eigenvalue
 from .products import dot as dot
 from .restricted_newton import DAMPING as DAMPING
 from .restricted_newton import Refit as Refit

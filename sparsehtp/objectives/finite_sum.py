@@ -5,7 +5,6 @@ import abc
 import equinox as eqx
 from jaxtyping import Array, Float, Int
 
-from .._types import warn_renamed
 from .base import AbstractObjective
 
 
@@ -35,16 +34,6 @@ class AbstractSamples(eqx.Module):
     def grad(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "d"]:
         """Unbiased estimate of the gradient of F: the mean over the samples i, and R exactly."""
         return self.mean_gradient(self.scores(x, i), i) + self.penalty_grad(x)
-
-    def pull(self, scores: Float[Array, "b ..."], i: Int[Array, "b"]) -> Float[Array, "d"]:
-        """The old name of `mean_gradient` of some samples."""
-        warn_renamed("pull", "mean_gradient")
-        return self.mean_gradient(scores, i)
-
-    def pull_all(self, scores: Float[Array, "n ..."]) -> Float[Array, "d"]:
-        """The old name of `mean_gradient` of all samples."""
-        warn_renamed("pull_all", "mean_gradient")
-        return self.mean_gradient(scores)
 
 
 class AbstractFiniteSum(AbstractObjective):

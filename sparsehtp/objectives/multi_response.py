@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, check_finite, is_concrete, replace, warn_renamed
+from .._types import ArrayLike, Support, check_finite, is_concrete, replace
 from ..designs import AbstractDesign
 from ..linalg import WHOLE, Box, Refit, dot, largest_eigenvalue, masked_factor
 from ..losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
@@ -138,12 +138,6 @@ class MultiResponse(AbstractRefittable, AbstractFiniteSum):
     @property
     def quadratic(self) -> bool:
         return self.loss.quadratic
-
-    @property
-    def features(self) -> LinearModel:
-        """The old name of `shared_model`."""
-        warn_renamed("MultiResponse.features", "shared_model")
-        return self.shared_model
 
     def matrix(self, x: Float[Array, "d"]) -> Float[Array, "m c"]:
         """x as a matrix, with the intercepts as its last row."""

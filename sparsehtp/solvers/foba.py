@@ -55,7 +55,7 @@ class FoBa(AbstractPathSolver):
 
     Raises:
         ValueError: if an argument is out of its range.
-        TypeError: for thresholds other than `Sparsity`, `NonNegativeSparsity` and `OffDiagonal`.
+        TypeError: for thresholds other than `Sparsity` and `OffDiagonal`.
 
     Guarantee: whenever a size is met again, F is lower than before, so that no support is met twice and the run ends.
     `path` gives the best solution met with at most k features, for every k; the values do not rise with k.

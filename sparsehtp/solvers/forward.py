@@ -130,8 +130,7 @@ class ForwardSelection(AbstractPathSolver):
 
     Raises:
         ValueError: if rule is none of them.
-        TypeError: for bounds with rule="ols", and for thresholds other than `Sparsity`, `NonNegativeSparsity` and
-            `OffDiagonal`.
+        TypeError: for bounds with rule="ols", and for thresholds other than `Sparsity` and `OffDiagonal`.
 
     Guarantee: supports are nested in k and values do not rise; the best subset for every k if the (centred) columns
     are orthogonal (with "gradient": and of one length). In general no rule finds the best subset: a feature that was

@@ -12,6 +12,4 @@ from .offdiagonal import pairs_of as pairs_of
 from .rank import Rank as Rank
 from .rows import RowSparsity as RowSparsity
 from .simplex import Simplex as Simplex
-from .sparsity import NonNegativeSparsity as NonNegativeSparsity
 from .sparsity import Sparsity as Sparsity
-from .sparsity import hard_threshold_bound as hard_threshold_bound

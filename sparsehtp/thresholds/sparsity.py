@@ -3,7 +3,6 @@
 from typing import Any, Self
 
 import equinox as eqx
-import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, replace
@@ -12,7 +11,7 @@ from .bounded import AbstractBounded, check_bounds
 
 
 class AbstractSparsity(AbstractBounded, AbstractUnitThreshold):
-    """Shared form of `Sparsity` and `NonNegativeSparsity`."""
+    """Shared form of `Sparsity`, `OffDiagonal` and `Simplex`."""
 
     k: Int[Array, ""] | int
     keep: Int[ArrayLike, "n_keep"]
@@ -57,14 +56,15 @@ class Sparsity(AbstractSparsity):
         k_max: static upper limit of k; one compiled program serves every k up to it. Default: the next power
             of two, at least 16.
         keep: indices (or a boolean mask) of features that are always in the support and not counted in k.
-        lower: lower bounds, <= 0, a scalar or (p,), in original units.
+        lower: lower bounds, <= 0, a scalar or (p,), in original units; 0 for coefficients that are not negative.
         upper: upper bounds, >= 0.
 
     Raises:
         ValueError: if k is negative, not an integer or too large, or a bound excludes zero.
 
-    Guarantee: with hard thresholding parameter k and a K-sparse target, the distance to the target grows by at most
-    `hard_threshold_bound(k, K, p)` squared ([Tight] Theorem 1).
+    Guarantee: the squared distance to a K-sparse target, K <= k, grows by a factor of at most
+    1 + (rho + sqrt((4 + rho) rho)) / 2 with rho = K / k, which is 2.62 for k = K and tends to 1 as k grows ([Tight]
+    Theorem 1; without bounds).
     """
 
     def __init__(
@@ -76,46 +76,3 @@ class Sparsity(AbstractSparsity):
         upper: ArrayLike | None = None,
     ):
         self._fill(k, k_max, keep, lower, upper)
-
-
-class NonNegativeSparsity(AbstractSparsity):
-    """At most k nonzero coefficients, all >= 0: {w : ||w||_0 <= k, 0 <= w <= upper}.
-
-    Arguments and errors are those of `Sparsity`.
-    """
-
-    def __init__(
-        self,
-        k: ArrayLike,
-        k_max: int | None = None,
-        keep: Any = None,
-        upper: ArrayLike | None = None,
-    ):
-        self._fill(k, k_max, keep, 0.0, upper)
-
-
-def hard_threshold_bound(k: int, K: int, p: int, r: int | None = None) -> float:
-    """The tight expansion factor nu of hard thresholding: ||H_k(b) - x||^2 <= nu ||b - x||^2 for every K-sparse x.
-
-        nu = 1 + (rho + sqrt((4 + rho) rho)) / 2,    rho = min(K, p - k) / (k - K + min(K, p - k))
-
-    The bound is attained (Remark 5); its largest value is 2.618 at rho = 1, and it tends to 1 as k grows.
-
-    Args:
-        k: entries that are kept, K <= k <= p.
-        K: sparsity of the target x.
-        p: dimension.
-        r: sparsity of b if it is known; then min(K, max(r - k, 0)) stands for min(K, p - k).
-
-    Raises:
-        ValueError: unless 0 < K <= k <= p.
-
-    Source: [Tight] Theorem 1.
-    """
-    if not 0 < K <= k <= p:
-        raise ValueError(f"k, K, p: need 0 < K <= k <= p, got k={k}, K={K}, p={p}.")
-    m = min(K, p - k) if r is None else min(K, max(r - k, 0))
-    if m == 0:
-        return 1.0
-    rho = m / (k - K + m)
-    return 1 + (rho + np.sqrt((4 + rho) * rho)) / 2

@@ -47,7 +47,7 @@ def drawn_function(w, c, X, y):
 THRESHOLDS = {
     "sparsity": sht.Sparsity(K),
     "bounds": sht.Sparsity(K, lower=-0.4, upper=0.6),
-    "nonnegative": sht.NonNegativeSparsity(K),
+    "nonnegative": sht.Sparsity(K, lower=0),
     "simplex": sht.Simplex(K),
     "groups": sht.GroupSparsity(np.array([0, 0, 1, 1, 2, 2]), 1),
     "leaves": sht.LeafSparsity(K),

@@ -290,7 +290,7 @@ def test_nonnegative_coefficients():
         scores = np.maximum(X.T @ (root**2 * residual), 0) ** 2 / curvature
         scores[S] = -1
         S.append(int(np.argmax(scores)))
-    threshold = sht.NonNegativeSparsity(3, k_max=4)
+    threshold = sht.Sparsity(3, k_max=4, lower=0)
     trail = lane_path(sht.ForwardSelection("omp"), model("squared", X, y, weights), threshold)
     assert features(trail, 3) == S[:3] and np.all(trail.z[:, 1:] >= 0)
     np.testing.assert_allclose(trail.value[:4], values, rtol=1e-7)

@@ -263,9 +263,3 @@ def test_errors():
         sht.certificate(sht.MultiResponse(X, Y), sht.Sparsity(1), fit._replace(x=np.zeros(P)))
     with pytest.raises(TypeError, match=r"FoBa takes .*, not MultiResponse"):
         sht.solve(sht.MultiResponse(X, Y), sht.Sparsity(1), sht.FoBa())
-
-
-def test_the_old_name_of_the_shared_model():
-    objective = make("squared", "plain")
-    with pytest.warns(DeprecationWarning, match="shared_model"):
-        assert objective.features is objective.shared_model

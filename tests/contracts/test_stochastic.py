@@ -79,14 +79,6 @@ def test_sample_gradients_are_unbiased(loss, options):
     np.testing.assert_allclose(pulled, full, rtol=1e-11, atol=1e-13)
 
 
-def test_the_old_names_of_the_mean_gradient():
-    samples, scores, some = model("squared").samples(), jnp.linspace(-1, 1, N), jnp.array([3, 8])
-    with pytest.warns(DeprecationWarning, match="mean_gradient"):
-        np.testing.assert_array_equal(samples.pull_all(scores), samples.mean_gradient(scores))
-    with pytest.warns(DeprecationWarning, match="mean_gradient"):
-        np.testing.assert_array_equal(samples.pull(scores[some], some), samples.mean_gradient(scores[some], some))
-
-
 def test_sample_gradients_are_those_of_the_documented_terms():
     objective = model("logistic", **FULL)
     x = np.random.default_rng(2).standard_normal(P + 1)

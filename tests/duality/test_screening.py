@@ -199,10 +199,3 @@ def test_bounds_are_safe_on_many_problems():
         for k in (None, 1 + seed % 3):
             lower, _, dual = bounds_case(seed, 6 + 3 * (seed % 3), k)
             assert lower >= dual - 1e-6 * abs(dual)
-
-
-def test_the_old_names_of_fixed_features():
-    fixed = Fixed(np.array([True, False]), np.array([False, True]))
-    for old, new in (("out", "zero"), ("inn", "nonzero")):
-        with pytest.warns(DeprecationWarning, match=new):
-            assert getattr(fixed, old) is getattr(fixed, new)

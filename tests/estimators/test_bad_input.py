@@ -259,6 +259,4 @@ def test_a_warning_that_is_an_error_is_a_fit_that_fails_and_warnings_name_the_li
         model.fit(duplicated, Y)
     with pytest.warns(UserWarning, match="cv: 4 folds") as fewer:
         sht.SparseRegressor([1], l2=[0.1, 1], cv=5).fit(X[:4], Y[:4])
-    with pytest.warns(FutureWarning, match="one_se") as old:
-        sht.SparseRegressor(1, solver="htp", one_se=True).fit(X, Y)
-    assert {each.filename for each in (*warned, *fewer, *old)} == {__file__}
+    assert {each.filename for each in (*warned, *fewer)} == {__file__}

@@ -106,9 +106,6 @@ def test_one_standard_error_and_seeds(regressor):
     assert one_se.k_ == one_se.path_.ks[results["best_1se_index"]] and one_se.refit_l2_ == one_se.l2_
     assert results["mean_loss"][results["best_1se_index"]] <= limit
     assert (results["mean_loss"][results["ks"] < one_se.k_] > limit).all()
-    with pytest.warns(FutureWarning, match='use rule="one_se"'):
-        old = clone(regressor).set_params(one_se=True).fit(X, Y)
-    np.testing.assert_array_equal(old.coef_, one_se.coef_)
     same = clone(regressor).fit(X, Y)
     np.testing.assert_array_equal(same.coef_, regressor.coef_)
     other = clone(regressor).set_params(random_state=np.random.RandomState(3)).fit(X, Y)

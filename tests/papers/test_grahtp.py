@@ -1,12 +1,13 @@
 """The experiments of [GraHTP]: their rules on made-up outcomes, their formulas against others."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import sparsehtp as sht
 from benchmarks.papers.data import DataSet
-from benchmarks.papers.grahtp import Recovery, rises, superior, theory_steps, trade_off
-from benchmarks.papers.grahtp_rates import fig1, relaxed, theorem2, theorem5
+from benchmarks.papers.grahtp import Recovery, rises, sparse_eigenvalue, superior, theory_steps, trade_off
+from benchmarks.papers.grahtp_rates import fig1, hard_threshold_bound, relaxed, theorem2, theorem5
 from benchmarks.papers.grahtp_real import Problem, best, enough, errors, faster, lower
 from benchmarks.papers.run import Run
 from benchmarks.papers.verdicts import Mean, Undecided
@@ -78,7 +79,7 @@ def test_the_factors_are_those_of_the_best_step_and_the_tight_bound():
         eta = np.linspace(1e-3, 2, 20_000) / condition
         rho = np.sqrt(1 - 2 * eta + eta**2 * condition**2).min()  # m = 1
         np.testing.assert_allclose(theorem2(condition), (rho / (1 - rho), 1.62 * rho), rtol=1e-5)
-        gamma = np.sqrt(sht.hard_threshold_bound(60, 3, 10_000))
+        gamma = np.sqrt(hard_threshold_bound(3 / 60))
         np.testing.assert_allclose(theorem5(condition, 3 / 60)[1], gamma * rho, rtol=1e-5)
         eta = 1 / (2 * condition)
         np.testing.assert_allclose(theorem5(condition, 0.1)[0], 1 - eta * (1 - eta * condition) / 2)
@@ -150,3 +151,52 @@ def test_l1_by_accelerated_gradients_is_optimal(problem):
     assert 0 < on.sum() < 12 and outcome["steps"] < 2000
     np.testing.assert_allclose(gradient[on], -l1 * np.sign(x[on]), atol=2e-3)
     assert np.abs(gradient[~on]).max() <= l1 + 2e-3
+
+
+def test_the_sparse_eigenvalue_is_a_lower_bound(x64):
+    A = np.cov(np.random.default_rng(0).standard_normal((6, 40)))
+    best = max(np.linalg.eigvalsh(A[np.ix_(s, s)])[-1] for s in np.array(np.triu_indices(6, 1)).T)
+    found = sparse_eigenvalue(lambda v: jnp.asarray(A) @ v, jnp.asarray(np.diag(A)), 2)
+    assert np.diag(A).max() - 1e-12 <= found <= best + 1e-12
+
+
+def hard_threshold(b, k):
+    x = np.zeros_like(b)
+    top = np.argsort(-np.abs(b), kind="stable")[:k]
+    x[top] = b[top]
+    return x
+
+
+def tight_bound(k, K, p):
+    m = min(K, p - k)
+    return hard_threshold_bound(m / (k - K + m))
+
+
+SIZES = [(1, 1, 2), (3, 3, 6), (3, 2, 9), (5, 2, 6), (4, 4, 5), (9, 1, 30), (8, 5, 10)]
+
+
+@pytest.mark.parametrize(("k", "K", "p"), SIZES)
+def test_tight_bound_holds(k, K, p):
+    rng = np.random.default_rng(0)
+    nu, worst = tight_bound(k, K, p), 0.0
+    for _ in range(500):
+        b, x = rng.standard_normal(p), np.zeros(p)
+        x[rng.choice(p, K, replace=False)] = rng.standard_normal(K)
+        x = np.where(x != 0, x + rng.choice([0, 2]) * b, 0)  # also near the bad direction
+        worst = max(worst, np.sum((hard_threshold(b, k) - x) ** 2) / np.sum((b - x) ** 2))
+    assert 1 <= nu <= (3 + np.sqrt(5)) / 2 + 1e-12
+    assert worst <= nu * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("k", "K", "p"), SIZES)
+def test_tight_bound_is_attained(k, K, p):
+    # Remark 5: b of equal magnitudes, so that ||b4||^2 = rho ||b1||^2; x = nu/(nu - 1) b on min(K, p-k) dropped
+    # entries (b4) and x = b on K - min(K, p-k) kept ones (b2).
+    nu, m = tight_bound(k, K, p), min(K, p - k)
+    b, x = np.zeros(p), np.zeros(p)
+    b[: k + m] = 1
+    x[k : k + m] = nu / (nu - 1)
+    x[: K - m] = 1
+    kept = hard_threshold(b, k)
+    assert np.count_nonzero(x) <= K and np.array_equal(np.flatnonzero(kept), np.arange(k))
+    np.testing.assert_allclose(np.sum((kept - x) ** 2), nu * np.sum((b - x) ** 2), rtol=1e-12)

@@ -84,9 +84,9 @@ def test_by_folds(x64, loss, rule):
         (sht.Squared(), sht.GroupSparsity(np.arange(9) // 2, 0)),
         slow(sht.Logistic(), None),
         slow(sht.Squared(), None),
-        slow(sht.Squared(), sht.NonNegativeSparsity(0)),
+        slow(sht.Squared(), sht.Sparsity(0, lower=0)),
         slow(sht.Logistic(), sht.GroupSparsity(np.arange(9) // 2, 0)),
-        slow(sht.Logistic(), sht.NonNegativeSparsity(0)),
+        slow(sht.Logistic(), sht.Sparsity(0, lower=0)),
     ],
 )
 def test_folds_score_refits(x64, loss, threshold):
@@ -101,11 +101,8 @@ def test_folds_score_refits(x64, loss, threshold):
         part = objective.reweighted(weights, 0.5)
         fit = sht.solve_path(part, [2], threshold=threshold).at(0)
         keep = np.flatnonzero(fit.x)
-        kind = (
-            sht.Sparsity(0, keep=keep)
-            if threshold is None or threshold.unit == "groups"
-            else (sht.NonNegativeSparsity(0, keep=keep))
-        )
+        signs = threshold is not None and threshold.unit != "groups"
+        kind = sht.Sparsity(0, keep=keep, lower=0 if signs else None)
         x = sht.solve(part.reweighted(l2=0.1), kind)
         eta = X[held] @ np.asarray(x.x) + float(x.intercept)
         np.testing.assert_allclose(cv.scores[fold, 1], np.mean(loss.value(eta, objective.y[held])), rtol=1e-6)

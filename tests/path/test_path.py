@@ -164,7 +164,7 @@ def test_bad_values(options, sentence):
     [
         ({"objective": 3}, "objective: needs an instance"),
         ({"threshold": sht.Sparsity}, "threshold: needs an instance"),
-        ({"threshold": sht.NonNegativeSparsity(0)}, "solver: Screening does not take the threshold"),
+        ({"threshold": sht.Sparsity(0, lower=0)}, "solver: Screening does not take the threshold"),
         ({"solver": "htp"}, "solver: needs an instance"),
         ({"progress": 3}, "progress: needs a function"),
     ],

@@ -39,7 +39,7 @@ STRUCTURES = {
     "entries": (sht.Sparsity(K), ENTRIES, [], FREE),
     "keep": (sht.Sparsity(2, keep=[3]), ENTRIES, [3], FREE),
     "box": (sht.Sparsity(K, lower=-0.3, upper=0.4), ENTRIES, [], (-0.3, 0.4)),
-    "positive": (sht.NonNegativeSparsity(K), ENTRIES, [], (0, np.inf)),
+    "positive": (sht.Sparsity(K, lower=0), ENTRIES, [], (0, np.inf)),
     "groups": (sht.GroupSparsity(GROUPS, 2), [np.flatnonzero(GROUPS == g) for g in range(4)], [], FREE),
     "groups_keep": (
         sht.GroupSparsity(GROUPS, 1, keep=[2]),

@@ -18,7 +18,7 @@ STEP = sht.ConstantStep(0.1)
 CASES = {
     "sparsity": (MODEL, lambda k: sht.Sparsity(k, k_max=2), None),
     "kept": (MODEL, lambda k: sht.Sparsity(k, k_max=2, keep=[4]), sht.HTP()),
-    "nonnegative": (MODEL, lambda k: sht.NonNegativeSparsity(k, k_max=2), None),
+    "nonnegative": (MODEL, lambda k: sht.Sparsity(k, k_max=2, lower=0), None),
     "group": (MODEL, lambda k: sht.GroupSparsity(cases.GROUPS, k, k_max=2), None),
     "rows": (MULTI, lambda k: sht.RowSparsity(k, k_max=2), None),
     "rank": (MULTI, lambda r: sht.Rank(r, r_max=1), None),

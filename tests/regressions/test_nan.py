@@ -159,18 +159,15 @@ PUBLIC = {
         lambda bad: sht.choose(unchecked(bad), TWO, range(3)),
         lambda bad: sht.stability_selection(unchecked(bad), range(3)),
         lambda bad: sht.lower_bound(unchecked(bad), TWO, 1.0),
-        lambda bad: sht.sparse_duality(unchecked(bad), TWO, fitted()[1]),
     ],
     "solution": [
         lambda bad: sht.prove(fitted()[0], TWO, spoilt_solution(bad)),
         lambda bad: sht.certificate(fitted()[0], TWO, spoilt_solution(bad)),
         lambda bad: sht.certificate(fitted()[0], TWO, spoilt_solution(bad, "intercept")),
-        lambda bad: sht.sparse_duality(fitted()[0], TWO, spoilt_solution(bad)),
     ],
     "gap": [lambda bad: sht.prove(fitted()[0], TWO, gap=bad)],
     "collect": [lambda bad: sht.prove(fitted()[0], TWO, collect=bad)],
     "max_nodes": [lambda bad: sht.prove(fitted()[0], TWO, max_nodes=bad)],
-    "a": [lambda bad: sht.sparse_duality(fitted()[0], TWO, fitted()[1], one(Y, bad))],
     "upper": [lambda bad: sht.lower_bound(fitted()[0], TWO, bad)],
     "tol": [lambda bad: sht.lower_bound(fitted()[0], TWO, 1.0, bad)],
     "l2s": [

@@ -154,7 +154,7 @@ CASES = {
         IHT,
         TIGHT,
     ),
-    "quadratic_form": (quadratic, quadratic_problem(), lambda _: sht.NonNegativeSparsity(4), HTP, None),
+    "quadratic_form": (quadratic, quadratic_problem(), lambda _: sht.Sparsity(4, lower=0), HTP, None),
     "simplex": (
         quadratic,
         quadratic_problem() | {"total": 4.0},

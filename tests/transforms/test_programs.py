@@ -66,38 +66,16 @@ def test_exported_and_compiled_ahead_of_time():
         np.testing.assert_allclose(exported.call(jnp.float32(l2)), expected, rtol=1e-5)
 
 
-def test_debug_names_what_caused_a_retrace(capsys):
-    def run(k_max=4, n=24, solver=SOLVER, max_steps=5):
-        model = sht.LinearModel(X[:n], Y[:n], l2=0.1)
-        # Traced, not compiled.
-        jax.eval_shape(lambda: sht.solve(model, sht.Sparsity(2, k_max=k_max), solver, max_steps=max_steps).x)
-
-    run()
-    with sht.debug() as log:
-        run()
-        assert log == []
-        run(k_max=5)
-        run(n=23)
-        run(solver=sht.IHT(sht.ConstantStep(0.3), nesterov=True))
-        run(max_steps=3)
-    assert len(log) == 4 and capsys.readouterr().out.splitlines() == log
-    assert "threshold.k_max: 4 -> 5" in log[0]
-    assert "objective.design.array: float32[24,6] -> float32[23,6]" in log[1] and "k_max" not in log[1]
-    assert "solver.nesterov: False -> True" in log[2]
-    assert "max_steps: 5 -> 3" in log[3]
-    run(k_max=6)
-    assert len(log) == 4, "outside the block nothing is logged"
-
-
-def test_debug_names_a_function_that_is_made_anew():
+def test_jax_explains_that_a_function_was_made_anew(caplog):
     def run():
         objective = sht.Custom(lambda x, X, y: jnp.mean((X @ x - y) ** 2), X, Y)
         jax.eval_shape(lambda: sht.solve(objective, sht.Sparsity(1), SOLVER, max_steps=2, record=None).x)
 
-    with sht.debug(None) as log:
+    _programs.clear()  # it compares with the nearest of all that came before
+    run()
+    with jax.explain_cache_misses(True):
         run()
-        run()
-    assert "objective.fun: <function" in log[1]
+    assert "sparsehtp.objectives.custom.Custom" in caplog.text and "run.<locals>.<lambda>" in caplog.text
 
 
 def test_options_that_the_compiler_does_not_know_are_left_out():
