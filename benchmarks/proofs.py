@@ -113,16 +113,21 @@ def problem(kind, *facts):
     return (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std(), k, l2
 
 
-def solve(facts, path):
-    """What `prove` says of an instance, in this process; the problem for the peers is written to `path`."""
+def model_of(facts, X, y, l2):
+    """The model of an instance and its data."""
     import jax
 
-    X, y, k, l2 = problem(*facts)
     logistic = is_logistic(facts[0])
     with jax.enable_x64(True):
-        model = sht.LinearModel(X, y, sht.Logistic() if logistic else None, l2=l2, fit_intercept=logistic)
+        return sht.LinearModel(X, y, sht.Logistic() if logistic else None, l2=l2, fit_intercept=logistic)
+
+
+def solve(facts, path):
+    """What `prove` says of an instance, in this process; the problem for the peers is written to `path`."""
+    X, y, k, l2 = problem(*facts)
+    model = model_of(facts, X, y, l2)
     first, later = (sht.prove(model, sht.Sparsity(k), time_limit=LIMIT["sparsehtp"]) for _ in range(2))
-    if not logistic:
+    if not is_logistic(facts[0]):
         fewer, more = (sht.prove(model, sht.Sparsity(size), max_nodes=1000, time_limit=20) for size in (k - 1, k + 1))
         # Between them the k features are optimal.
         l0 = float(np.sqrt(max(fewer.upper - later.upper, 1e-12) * max(later.upper - more.upper, 1e-12)))

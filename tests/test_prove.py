@@ -1,8 +1,10 @@
 """Proofs of best subsets: limits, resumption, interrupts, memory, sparse and single data, and what is refused."""
 
+import math
 import os
 import signal
 import threading
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from scipy import sparse
 
 import sparsehtp as sht
-from sparsehtp.certificates import tree
+from sparsehtp.certificates import nodes, tree
 
 
 def make(n=100, p=40, k=10, rho=0.9, seed=0):
@@ -244,3 +246,27 @@ def test_what_is_refused(model):
         sht.prove(model, sht.Sparsity(2), sht.prove(model, sht.Sparsity(10), max_nodes=1))
     with jax.enable_x64(True), pytest.raises(TypeError, match="model: a proof needs concrete arrays"):
         jax.jit(lambda l2: sht.prove(model.reweighted(l2=l2), sht.Sparsity(2)).upper)(0.1)
+
+
+def test_programs_of_a_shrinking_proof_pay_for_themselves():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        fitting, seconds, node = int(rng.integers(100, 2000)), float(rng.uniform(0.5, 5)), 10 ** rng.uniform(-6, -4)
+        at = SimpleNamespace(width=0, nodes=0, goal=tree.FIRST, limits=tree.Limits(60, math.inf, 1e-4, None))
+        widths, gained = [tree.Tree.width_for(at, fitting, node, seconds)], 0.0
+        assert widths == [fitting]
+        while at.nodes < 10**6:
+            at.nodes, at.goal = at.goal, tree.GROWTH * at.goal
+            fitting = int(rng.integers(fitting // 3, fitting + 1))
+            widths.append(tree.Tree.width_for(at, fitting, node, seconds))
+            assert widths[-1] in (fitting, widths[-2])
+            gained += (at.goal - at.nodes) * node * (widths[-2] - widths[-1])
+        assert (len(set(widths)) - 1) * seconds <= gained
+
+
+def test_the_phases_of_a_proof_share_their_programs(model):
+    before = set(nodes.bound.compiled), set(nodes.leaves.compiled), set(nodes.support_values.compiled)
+    found = sht.prove(model, sht.Sparsity(9), gap=0.0)
+    assert found.nodes > tree.FIRST  # more than one phase
+    programs = nodes.bound, nodes.leaves, nodes.support_values
+    assert all(len(set(each.compiled) - old) <= 1 for each, old in zip(programs, before, strict=True))

@@ -23,6 +23,8 @@ from .tree import Tree
 
 LEAST_WIDTH = 8
 BATCH_CPU, BATCH = 16, 256  # nodes that are bounded at a time: the slowest decides how long it takes
+NODE = 2e-8  # seconds of a node, for each sample and feature
+COMPILING = 3.0  # seconds that the program of another width takes
 STEPS = 100  # of a node's relaxation; its children go on
 ACCURACY = 1e-9  # of a relaxation, relative
 SHARE = 0.3  # of what its bound lacks to the level, to which a relaxation below it is solved
@@ -172,7 +174,8 @@ class Phase:
         self.batch, self.p = tree.problem.batch, len(tree.names)
         self.leaf_batch = self.batch
         objective = tree.problem.objective
-        width = next_power_of_two(max(self.p, LEAST_WIDTH))
+        n = objective.y.shape[0]
+        width = tree.width_for(next_power_of_two(max(self.p, LEAST_WIDTH)), NODE * n, COMPILING)
         use = np.zeros(width, int)
         use[: self.p] = tree.names
         self._objective = objective.subset(jnp.asarray(use))
@@ -271,7 +274,7 @@ def _bounds(
         dual = Dual(objective, threshold, Fixed(zero, nonzero))
 
         found = relax(dual, ACCURACY, enough, max_steps=max_steps, w0=v.astype(objective.dtype), share=SHARE)
-        point = dual.point(found.a)
+        point = found.point
         lost = ROUNDINGS * dual.rounding(point, norms)
         fixed, _ = screen(dual, point, energies, level + lost)
         return point.value - lost, found.x[: v.shape[0]], fixed.nonzero, fixed.zero, found.num_steps

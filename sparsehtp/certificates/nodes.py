@@ -107,22 +107,24 @@ def bound(
         return v, a - v, w, z, theta
 
     def look(carry: Any) -> Any:
-        t, _, best, at_best, state = carry
+        t, _, best, state = carry
         state = lax.fori_loop(0, CHUNK, step, state)
-        lower = safe(state[2])[0]
-        better = lower > best
-        best, at_best = jnp.where(better, lower, best), jnp.where(better[:, None], state[2], at_best)
-        value = primal(state[0], state[3])
-        done = (best >= level) | ((value < level) & (value - best < 0.3 * (level - value)))
-        return t + 1, done, best, at_best, state
+        found = safe(state[2])
+        better = found[0] > best[0]
+        best = tuple(
+            jnp.where(better[:, None] if a.ndim > 1 else better, a, b) for a, b in zip(found, best, strict=True)
+        )
+        value, lower = primal(state[0], state[3]), best[0]
+        done = (lower >= level) | ((value < level) & (value - lower < 0.3 * (level - value)))
+        return t + 1, done, best, state
 
     B = inn.shape[0]
     v, u = v.astype(M.dtype), u.astype(M.dtype)
     state = v, u, v, jnp.zeros_like(v), jnp.ones(B, M.dtype)
-    carry = 0, jnp.zeros(B, bool), jnp.full(B, -jnp.inf, M.dtype), v, state
+    nothing = jnp.full(B, -jnp.inf, M.dtype)
+    carry = 0, jnp.zeros(B, bool), (nothing, jnp.zeros_like(v), nothing, nothing), state
     carry = lax.while_loop(lambda c: (c[0] < max_chunks) & (c[1].mean() < 0.9), look, carry)
-    _, _, _, w, (v, u, *_) = carry
-    lower, G, last, after = safe(w)
+    _, _, (lower, G, last, after), (v, u, *_) = carry
     # What the dual point decides: without j the bound is lower + G_j - G_(s+1), with j it is lower + G_(s) - G_j.
     level = jnp.where(at.safe, level + rounding * at.c0, jnp.inf)
     last, after, lower_ = last[:, None], after[:, None], lower[:, None]
@@ -242,8 +244,8 @@ def leaves(
 
 
 def leaves_at_once(p: int, most: int) -> int:
-    """Of how many leaves all pairs are in memory together."""
-    return max(1, min(most, LEAF_NUMBERS // p**2))
+    """Of how many leaves all pairs are in memory together: a power of two, as batches are, without a remainder."""
+    return 1 << (max(1, min(most, LEAF_NUMBERS // p**2)).bit_length() - 1)
 
 
 @program(static_argnames="k_max")

@@ -13,9 +13,11 @@ from .diagonal import Nodes, tune
 from .nodes import Problem, Scaled, bound, leaf_pairs, leaves, leaves_at_once, support_values
 from .tree import BATCH, BATCH_CPU, Tree
 
-FEW, WIDE = 8, 512  # nodes, where there are no more, and features from which this saves more than it compiles
+FEW, WIDE = 8, 1024  # nodes, where there are no more, and features from which this saves more than it compiles
 SAMPLE = 16  # open nodes that the diagonal is tuned for
 TUNING = 2e-8  # seconds of tuning, a node and p^3
+NODE, LEAF = 3e-6, 3e-8  # seconds of a node, for each feature, and of a leaf, for each pair of them
+COMPILING = 1.5  # seconds that the programs of another width take
 PENALTIES = (1.0, 3.0, 10.0, 30.0)
 TRIAL_CHUNKS, MOST_CHUNKS = 2, 10
 LEAST_DIAGONAL = 1e-9  # of Q's, below which nothing is bounded
@@ -45,8 +47,9 @@ def begin(tree: Tree) -> "Phase | None":
     least = float(np.linalg.eigvalsh(Q - np.diag(ridge))[0]) if p else 0.0
     d = ridge + least * (1 - 1e-7)  # the smallest eigenvalue that is not the ridge's
     tree.bounded = p > 0 and float(d.min()) > LEAST_DIAGONAL
-    affordable = min(tree.seconds, tree.seconds_left) / (TUNING * max(p, 1) ** 3)
-    sample = min(SAMPLE, tree.pool.size, int(max(affordable, 0)))  # no longer than what was spent so far
+    # No longer than nodes and leaves took so far; the clock would count what was compiled.
+    spent = min(tree.nodes * NODE * p + tree.leaves * LEAF * p**2, tree.seconds, tree.seconds_left)
+    sample = min(SAMPLE, tree.pool.size, int(max(spent, 0) / (TUNING * max(p, 1) ** 3)))
     # Without an eigenvalue above the ridge there is nothing to gain.
     if tree.bounded and tree.nodes and least > LEAST_DIAGONAL and sample >= min(4, max(tree.pool.size, 1)):
         pick = np.random.default_rng(tree.nodes).permutation(tree.pool.size)[:sample]
@@ -81,13 +84,13 @@ class Phase:
         self, tree: Tree, Q: np.ndarray, b: np.ndarray, eigenvalues: np.ndarray, E: np.ndarray, old: np.ndarray
     ) -> None:
         p, c0, d = len(b), tree.problem.c0, tree.d
-        # Few compiled shapes.
-        self.width = max(32, -(-p // 32) * 32 if p <= 256 else -(-p // 128) * 128)
+        # Few compiled shapes, and another one only where it saves more than it compiles.
+        self.width = tree.width_for(max(32, -(-p // 32) * 32 if p <= 256 else -(-p // 128) * 128), NODE, COMPILING)
         self.p, self.batch = p, BATCH_CPU if jax.default_backend() == "cpu" else BATCH
         self.batch = FEW if self.width > VAST else self.batch
-        self.leaf_batch = 1 if self.width > VAST else self.batch
+        self.leaf_batch = 1 if self.width > VAST else FEW if self.width >= WIDE else self.batch
         self._tree, self._pace = tree, 0.0  # seconds between two looks at the bounds
-        self.at_once = leaves_at_once(self.width, self.batch)
+        self.at_once = leaves_at_once(self.width, self.leaf_batch)
         self.k = jnp.asarray(tree.k)
         self.k_max = min(next_power_of_two(max(tree.k, LEAST_K_MAX)), self.width)
         self.r = 1 / np.sqrt(d)
@@ -165,17 +168,17 @@ class Phase:
 
     def support_values(self, supports: np.ndarray) -> np.ndarray:
         """F of supports."""
-        return np.asarray(support_values(self.problem, self._batch(supports), k_max=self.k_max))[: len(supports)]
+        batch = self._batch(supports, most=self.batch)
+        return np.asarray(support_values(self.problem, batch, k_max=self.k_max))[: len(supports)]
 
     def leaves(self, inn: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, ...]:
         """The best pair of every leaf."""
-        most = self.leaf_batch if self.width > VAST else None
-        masks = self._batch(inn, False, most), self._batch(out, True, most)
+        masks = (self._batch(a, fill, self.leaf_batch) for a, fill in ((inn, False), (out, True)))
         found = leaves(self.problem, *masks, self.k, k_max=self.k_max)
         return tuple(np.asarray(a)[: len(inn)] for a in found)
 
     def leaf_pairs(self, inn: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, ...]:
         """Every pair of at most `at_once` leaves."""
-        masks = (self._batch(a, fill)[: self.at_once] for a, fill in ((inn, False), (out, True)))
+        masks = (self._batch(a, fill, self.at_once) for a, fill in ((inn, False), (out, True)))
         found = leaf_pairs(self.problem, *masks, self.k, k_max=self.k_max)
         return tuple(np.asarray(a)[: len(inn), : self.p, : self.p] for a in found)

@@ -140,6 +140,7 @@ class Tree:
         self.k, self.zero = problem.size, problem.zero
         p = len(problem.features)
         self.names = np.arange(p)  # features in use
+        self.width = 0  # of the programs that this run has compiled
         self.upper, self.members = np.inf, np.zeros(0, int)
         self.lower = 0.0  # F is at least its floor
         self.sure = np.inf  # below which no support that was refitted is, whatever rounding did
@@ -290,6 +291,14 @@ class Tree:
         self.pending = self.pending[0], self.pending[1][:, use], self.pending[2][:, use]
         self.names, self.d = self.names[use], self.d[use]
         return self.begin(self)
+
+    def width_for(self, fitting: int, node: float, compiling: float) -> int:
+        """The width of a phase's programs: the fitting one if there are none yet or if, by the seconds that a node
+        takes for each feature, the phase's nodes gain more than it compiles; else the last one."""
+        nodes = min(self.goal, self.limits.nodes) - self.nodes
+        if not self.width or nodes * node * (self.width - fitting) > compiling:
+            self.width = fitting
+        return self.width
 
     def _work(self, phase: Any) -> None:
         while (self.pool.size or len(self.pending[0])) and not self._out_of_time() and self.nodes < self.goal:

@@ -39,20 +39,23 @@ class Relaxed(NamedTuple):
     """The convex form's solution.
 
     Attributes:
-        a: (n,) the best feasible dual point found.
-        lower: its D(a), a lower bound of the original problem.
+        point: the best feasible dual point found, whose value is a lower bound of the original problem.
         upper: the convex form's value: max D lies between the two.
         x: the convex form's coefficients and intercept, in the solver's units.
         z: (p,) its indicators.
         num_steps: gradient steps.
     """
 
-    a: Float[Array, "n"]
-    lower: Float[Array, ""]
+    point: DualPoint
     upper: Float[Array, ""]
     x: Float[Array, "d"]
     z: Float[Array, "p"]
     num_steps: Int[Array, ""]
+
+    @property
+    def lower(self) -> Float[Array, ""]:
+        """D at the point."""
+        return self.point.value
 
 
 class _Carry(NamedTuple):
@@ -109,11 +112,17 @@ def relax(
     z0 = jnp.where(w0 != 0, 1.0, 0.0).astype(dtype)
     value0 = jnp.asarray(jnp.inf, dtype)
     start = _Carry(w0, b0, z0, eta0 + b0, w0, b0, eta0 + b0, jnp.ones((), dtype), 0.99 / problem.norm(), value0)
-    first = dual.point(dual.project(problem.slope(start.eta)))
+
+    def point_of(inner: _Carry) -> DualPoint:
+        return dual.point(dual.project(problem.slope(inner.eta)))
+
+    # No point yet: one at the start would be half as much again to compile, and is seldom the best.
+    first = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(point_of, start))
+    first = first._replace(value=-value0)
 
     def body(outer: _Outer) -> _Outer:
         inner = lax.fori_loop(0, CHECK, lambda _, c: _step(problem, c), outer.inner)
-        point = dual.point(dual.project(problem.slope(inner.eta)))
+        point = point_of(inner)
         best = _better(point, outer.best)
         closed = inner.value - best.value <= tol * jnp.abs(inner.value)
         closed |= inner.value - best.value <= share * (enough - inner.value)  # never for infinity times zero
@@ -125,7 +134,7 @@ def relax(
     )
     c = out.inner
     intercept = c.b if problem.centres is None else c.b - dot(problem.centres, c.w)
-    return Relaxed(out.best.a, out.best.value, c.value, dual.lift(c.w, intercept), c.z, out.t)
+    return Relaxed(out.best, c.value, dual.lift(c.w, intercept), c.z, out.t)
 
 
 def _better(new: DualPoint, old: DualPoint) -> DualPoint:
@@ -244,13 +253,15 @@ def _step(problem: _Smooth, c: _Carry) -> _Carry:
 
     def refused(carry: Any) -> Bool[Array, ""]:
         _, (_, good), tries = carry
-        return ~good & (tries < MAX_TRIES)
+        return ~good & (tries <= MAX_TRIES)
 
     def shrink(carry: Any) -> Any:
         step, _, tries = carry
-        return SHRINK * step, trial(SHRINK * step), tries + 1
+        step = jnp.where(tries == 0, step, SHRINK * step)
+        return step, trial(step), tries + 1
 
-    step, ((w, z, b, eta), _), _ = lax.while_loop(refused, shrink, (c.step, trial(c.step), jnp.int32(0)))
+    nothing = (c.w, c.z, c.b, c.eta), jnp.zeros((), bool)
+    step, ((w, z, b, eta), _), _ = lax.while_loop(refused, shrink, (c.step, nothing, jnp.int32(0)))
     value = problem.value(eta) + problem.penalty(w, z)
     # Momentum that points uphill is dropped (O'Donoghue and Candes).
     uphill = dot(c.w_at - w, w - c.w) + (c.b_at - b) * (b - c.b) > 0

@@ -1,15 +1,17 @@
 """Minimisation over the coefficients of a fixed support: exact for quadratics, projected damped Newton otherwise."""
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from .._tolerances import tolerance
 from .box import WHOLE, Box, Everywhere
+from .lanes import any_lane
 from .masked_cholesky import masked_factor
 
 MAX_NEWTON_STEPS = 60
@@ -36,8 +38,8 @@ class WithHessian(Smooth, Protocol):
 
     @property
     def intercept(self) -> Bool[Array, "m"] | None: ...
-    def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]: ...
     def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]: ...
+    def derivatives(self, z: Float[Array, "m"]) -> tuple[Array, Array, Callable[[Array | float], Array]]: ...
 
 
 class Refit(NamedTuple):
@@ -66,12 +68,18 @@ def solve_quadratic(problem: WithHessian, start: Float[Array, "m"]) -> Refit:
 
 
 class _Newton(NamedTuple):
+    """A point, and the step from there that is tried next; before the first one, the start."""
+
     z: Array
     value: Array
     grad: Array
+    direction: Array
     damping: Array
     step: Array
-    singular: Array
+    far: Array  # it began elsewhere than at zero
+    level: Array  # the gradient is level for the coordinates that are fitted
+    solved: Array  # and for all
+    singular: Array  # the system of the last step that was tried
     done: Array
 
 
@@ -82,6 +90,7 @@ class _Attempt(NamedTuple):
     value: Array
     singular: Array
     solved: Array
+    far: Array
     null: Array
     number: Array
 
@@ -114,102 +123,127 @@ def newton(
     lower = jnp.full_like(z0, -jnp.inf) if box.lower is None else box.lower
     upper = jnp.full_like(z0, jnp.inf) if box.upper is None else box.upper
 
-    def search(
-        chart: Everywhere,
-        z: Float[Array, "m"],
-        value: Float[Array, ""],
-        slope: Float[Array, "m"],
-        direction: Float[Array, "m"],
-    ) -> tuple[Array, Array, Array, Array]:
-        def trial(alpha: Float[Array, ""]) -> tuple[Float[Array, "m"], Float[Array, ""]]:
-            moved = z + alpha * direction
-            new = chart.completed(jnp.clip(moved, lower, upper), moved)
-            return new, problem.value(new)
+    zero, false = box.nearest(jnp.zeros_like(z0)), jnp.zeros((), bool)
 
-        def refused(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
+    def tried(
+        c: _Newton, chart: Everywhere, slope: Float[Array, "m"]
+    ) -> tuple[Float[Array, "m"], Float[Array, ""], Int[Array, ""]]:
+        """The point that the step leads to, its value and the number of tries; at first z0 or zero, the lower."""
+        begins = c.step == 0
+
+        def going(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
             _, new, new_value, tries = carry
             # The slack of a few ulp lets the last steps pass, where the decrease is below the rounding of the value.
-            bound = value + 1e-4 * jnp.minimum(jnp.vdot(slope, new - z), 0) + 8 * eps * jnp.abs(value)
-            return ~(new_value <= bound) & (tries < MAX_HALVINGS)
+            bound = c.value + 1e-4 * jnp.minimum(jnp.vdot(slope, new - c.z), 0) + 8 * eps * jnp.abs(c.value)
+            refused = ~(new_value <= bound) & (tries <= MAX_HALVINGS)
+            return (tries == 0) | jnp.where(begins, (tries == 1) & jnp.any(c.z != zero), refused)
 
-        def halve(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-            alpha, _, _, tries = carry
-            alpha = alpha / 2
-            return alpha, *trial(alpha), tries + 1
+        def trial(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+            alpha, old, old_value, tries = carry
+            moved = c.z + alpha * c.direction
+            new = chart.completed(jnp.clip(moved, lower, upper), moved)
+            new = jnp.where(begins, jnp.where(tries == 0, c.z, zero), new)
+            value = problem.value(new)
+            takes = ~begins | (tries == 0) | (~(old_value <= value) & jnp.isfinite(value))
+            return alpha / 2, jnp.where(takes, new, old), jnp.where(takes, value, old_value), tries + 1
 
-        one = jnp.ones((), dtype)
-        _, new, new_value, tries = lax.while_loop(refused, halve, (one, *trial(one), jnp.int32(0)))
-        ok = new_value <= value + 8 * eps * jnp.abs(value)
-        return jnp.where(ok, new, z), jnp.where(ok, new_value, value), tries == 0, ok
+        return lax.while_loop(going, trial, (jnp.ones((), dtype), c.z, c.value, jnp.int32(0)))[1:]
 
     def free(z: Float[Array, "m"], slope: Float[Array, "m"], mask: Bool[Array, "m"]) -> Bool[Array, "m"]:
         return mask & ~((z <= lower) & (slope > 0)) & ~((z >= upper) & (slope < 0))
 
-    def level(z: Float[Array, "m"], grad: Float[Array, "m"], mask: Bool[Array, "m"]) -> Bool[Array, ""]:
-        chart = box.around(z)
-        slope = chart.slope(grad)
-        return jnp.all(~free(z, slope, mask) | (jnp.abs(slope) <= flat * chart.terms(problem.grad_terms(z))))
-
     def body(mask: Array, c: _Newton) -> _Newton:
-        chart = box.around(c.z)
+        chart, begins = box.around(c.z), c.step == 0
         slope = chart.slope(c.grad)
-        system = masked_factor(chart.curvature(problem.hess(c.z, c.damping), slope), chart.own(free(c.z, slope, mask)))
-        direction = chart.move(system.solve(-slope))
-        decrement = -jnp.vdot(slope, direction)
-        z, value, whole, ok = search(chart, c.z, c.value, slope, direction)
-        clipped = jnp.any(chart.own(z != c.z + direction)) & ok & whole
+        decrement = -jnp.vdot(slope, c.direction)
+        new, new_value, tries = tried(c, chart, slope)
+        ok, whole = begins | (new_value <= c.value + 8 * eps * jnp.abs(c.value)), tries == 1
+        z, value = jnp.where(ok, new, c.z), jnp.where(ok, new_value, c.value)
+        # The one place of the program that has derivatives: they are most of what it takes to compile.
+        grad, terms, hess = problem.derivatives(z)
+        clipped = jnp.any(chart.own(z != c.z + c.direction)) & ok & whole
         small = (decrement <= tol * jnp.abs(value) + tiny) & ~clipped
-        done = small & level(c.z, c.grad, mask)
-        grad = problem.grad(z)
+        done = small & c.level
         # A whole step that leaves the slope as it was is too short: far out on a tail even the damping is too steep.
-        short = (decrement > 0) & (jnp.vdot(chart.slope(grad), direction) <= -decrement / 2)
+        short = (decrement > 0) & (jnp.vdot(chart.slope(grad), c.direction) <= -decrement / 2)
         eases = ok & whole & (done | ~small | short)
         damping = jnp.where(
             eases, c.damping * jnp.where(short, 1e-5, 0.1), jnp.minimum(jnp.maximum(c.damping, DAMPING) * 10, 1.0)
         )
         stuck = (c.damping >= 1) & (~ok | small) & ~eases
-        return _Newton(z, value, grad, damping, c.step + 1, system.singular, done | stuck)
+        damping, done = jnp.where(begins, c.damping, damping), (done | stuck) & ~begins
+
+        chart = box.around(z)
+        slope = chart.slope(grad)
+        moves = [free(z, slope, of) for of in (mask, problem.mask)]
+        near = jnp.abs(slope) <= flat * chart.terms(terms)
+
+        def ahead() -> tuple[Float[Array, "m"], Bool[Array, ""]]:
+            system = masked_factor(chart.curvature(hess(damping), slope), chart.own(moves[0]))
+            return chart.move(system.solve(-slope)), system.singular
+
+        last = done | (c.step == limit)
+        direction, singular = lax.cond(any_lane(~last), ahead, lambda: (c.direction, c.singular))
+        return _Newton(
+            z=z,
+            value=value,
+            grad=grad,
+            direction=direction,
+            damping=damping,
+            step=c.step + 1,
+            far=jnp.where(begins, jnp.any(z != zero), c.far),
+            level=jnp.all(~moves[0] | near),
+            solved=jnp.all(~moves[1] | near),
+            singular=jnp.where(last, c.singular, singular),
+            done=done,
+        )
 
     limit = MAX_NEWTON_STEPS if max_steps is None else max_steps
-    zero, false = box.nearest(jnp.zeros_like(z0)), jnp.zeros((), bool)
     intercept = jnp.zeros(z0.shape, bool) if problem.intercept is None else problem.intercept & problem.mask
+    infinite = jnp.full((), jnp.inf, dtype)
 
     def attempt(a: _Attempt) -> _Attempt:
         alone = a.number == 1  # the intercept
         mask = jnp.where(alone, intercept, problem.mask)
-        z = jnp.where(a.number == 0, a.z, a.null)
-        damping = jnp.asarray(DAMPING, dtype)
-        carry = _Newton(z, problem.value(z), problem.grad(z), damping, jnp.int32(0), false, false)
-        out = lax.while_loop(lambda c: ~c.done & (c.step < limit), functools.partial(body, mask), carry)
-        solved = out.done & level(out.z, out.grad, problem.mask)
-        better = (out.value < a.value) | (a.number == 0)
-        new = _Attempt(out.z, out.value, out.singular, solved, a.null, a.number)
+        carry = _Newton(
+            z=jnp.where(a.number == 0, a.z, a.null),
+            value=infinite,
+            grad=jnp.zeros_like(zero),
+            direction=jnp.zeros_like(zero),
+            damping=jnp.asarray(DAMPING, dtype),
+            step=jnp.int32(0),
+            far=false,
+            level=false,
+            solved=false,
+            singular=false,
+            done=false,
+        )
+        out = lax.while_loop(lambda c: ~c.done & (c.step <= limit), functools.partial(body, mask), carry)
+        first, solved = a.number == 0, out.done & out.solved
+        better = (out.value < a.value) | first
+        new = _Attempt(out.z, out.value, out.singular, solved, out.far, a.null, a.number)
         best = jax.tree.map(lambda n, o: jnp.where(better, n, o), new, a)
-        hopeful = ~alone | better | (far & ~a.solved)
-        return best._replace(null=jnp.where(alone, out.z, a.null), number=jnp.where(hopeful, a.number + 1, ATTEMPTS))
+        hopeful = ~alone | better | (a.far & ~a.solved)
+        return best._replace(
+            far=jnp.where(first, out.far, a.far),
+            null=jnp.where(alone, out.z, a.null),
+            number=jnp.where(hopeful, a.number + 1, ATTEMPTS),
+        )
 
-    start, value = lower_start(problem, box.nearest(z0), zero)
-    far = jnp.any(start != zero)
     # Far out rounding may hide every descent, and so may collinear columns beside the intercept.
     out = lax.while_loop(
         lambda a: (a.number == 0) | ((a.number < ATTEMPTS) & (~a.solved | a.singular) & (max_steps is None)),
         attempt,
-        _Attempt(start, value, false, false, zero, jnp.int32(0)),
+        _Attempt(box.nearest(z0), infinite, false, false, false, zero, jnp.int32(0)),
     )
     singular = out.singular
     if problem.kinked:  # the curvature that there is by chance does not tell
         chart = box.around(out.z)
-        slope = chart.slope(problem.grad(out.z))
+        grad, _, hess = problem.derivatives(out.z)
+        slope = chart.slope(grad)
         own = chart.own(free(out.z, slope, problem.mask))
-        singular = masked_factor(chart.curvature(problem.hess(out.z, 1.0), slope), own).singular
+        singular = masked_factor(chart.curvature(hess(1.0), slope), own).singular
     return Refit(out.z, singular, out.solved)
-
-
-def lower_start(problem: Smooth, z: Float[Array, "m"], other: Float[Array, "m"]) -> tuple[Array, Array]:
-    """z and its value, or another point and its value where that is lower, or where z has none."""
-    value, rival = problem.value(z), problem.value(other)
-    better = ~(value <= rival) & jnp.isfinite(rival)
-    return jnp.where(better, other, z), jnp.where(better, rival, value)
 
 
 def minimise(

@@ -8,7 +8,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from .._tolerances import tolerance
-from .restricted_newton import DAMPING, MAX_HALVINGS, Refit, Smooth, lower_start
+from .restricted_newton import DAMPING, MAX_HALVINGS, Refit, Smooth
 
 MAX_TRUNCATED_STEPS = 60
 MAX_PRODUCTS = 500  # Hessian products per Newton step
@@ -76,7 +76,9 @@ def truncated_newton(problem: MatrixFree, z0: Float[Array, "m"], max_steps: int 
     dtype = z0.dtype
     tol, eps = tolerance("newton", dtype), jnp.finfo(dtype).eps
     z0 = jnp.where(problem.mask, z0, 0)
-    z0, value0 = lower_start(problem, z0, jnp.zeros_like(z0))
+    value0, null = problem.value(z0), problem.value(jnp.zeros_like(z0))
+    lower = ~(value0 <= null) & jnp.isfinite(null)
+    z0, value0 = jnp.where(lower, 0, z0), jnp.where(lower, null, value0)
     scale = jnp.where(problem.mask, problem.scale(z0), 1)
     scale = jnp.maximum(scale, eps * jnp.max(scale))
 

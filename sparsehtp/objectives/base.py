@@ -1,6 +1,7 @@
 """WHAT is minimised: objectives and their restriction to a support."""
 
 import abc
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -216,6 +217,12 @@ class AbstractRestricted(eqx.Module):
 
         Padded rows are arbitrary.
         """
+
+    def derivatives(
+        self, z: Float[Array, "m"]
+    ) -> tuple[Float[Array, "m"], Float[Array, "m"], Callable[[Float[Array, ""] | float], Float[Array, "m m"]]]:
+        """`grad`, `grad_terms`, and `hess` as a function of the damping; what they share may be computed once."""
+        return self.grad(z), self.grad_terms(z), functools.partial(self.hess, z)
 
     def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         """Nonnegative numbers near the diagonal of the Hessian at z: a preconditioner."""

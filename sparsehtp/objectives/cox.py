@@ -216,10 +216,20 @@ class RestrictedCox(AbstractRestricted):
         return dot(product[:, 0], self.A) + self.ridge * v
 
     def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
-        eta = self._predict(z)
-        steep = damping * self.likelihood.gradient(eta)[1]  # where the curvature is lost the slope need not be
-        whole = self.likelihood.curvature(eta, self.A) + dot((self.A * steep[:, None]).T, self.A)
-        return whole + jnp.diag(self.ridge)
+        return self.derivatives(z)[2](damping)
+
+    def derivatives(self, z: Float[Array, "m"]) -> tuple[Array, Array, Callable[[Array | float], Array]]:
+        own, shared = self.likelihood.own, self.likelihood.shared
+        exposure, mean = self.likelihood.parts(self._predict(z), self.A)
+        terms = exposure + own
+
+        def hess(damping: Float[Array, ""] | float) -> Float[Array, "m m"]:
+            curved = exposure + damping * terms  # where the curvature is lost the slope need not be
+            inner = dot((self.A * curved[:, None]).T, self.A) - dot((mean * shared[:, None]).T, mean)
+            return inner + jnp.diag(self.ridge)
+
+        grad = dot(exposure - own, self.A) + self.ridge * z
+        return grad, dot(terms, jnp.abs(self.A)) + self.ridge * jnp.abs(z), hess
 
     def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return dot(self.likelihood.gradient(self._predict(z))[1], self.A**2) + self.ridge

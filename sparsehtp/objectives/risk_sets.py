@@ -174,14 +174,13 @@ class PartialLikelihood(eqx.Module):
 
     def curvatures(self, eta: Float[Array, "n"], u: Float[Array, "n m"]) -> Float[Array, "m"]:
         """u_j' L'' u_j for every column."""
-        log_risk, mean = self.at_risk(eta, u)
-        return jnp.maximum(dot(self.exposure(eta, log_risk)[0], u**2) - dot(self.shared, mean**2), 0)
+        exposure, mean = self.parts(eta, u)
+        return jnp.maximum(dot(exposure, u**2) - dot(self.shared, mean**2), 0)
 
-    def curvature(self, eta: Float[Array, "n"], u: Float[Array, "n m"]) -> Float[Array, "m m"]:
-        """u' L'' u."""
+    def parts(self, eta: Float[Array, "n"], u: Float[Array, "n m"]) -> tuple[Float[Array, "n"], Float[Array, "n m"]]:
+        """L'' in two parts, u' diag(exposure) u less mean' diag(shared) mean; the gradient is exposure - own."""
         log_risk, mean = self.at_risk(eta, u)
-        exposure, _ = self.exposure(eta, log_risk)
-        return dot((u * exposure[:, None]).T, u) - dot((mean * self.shared[:, None]).T, mean)
+        return self.exposure(eta, log_risk)[0], mean
 
 
 def running(

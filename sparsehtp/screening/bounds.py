@@ -117,8 +117,7 @@ def _round_of(
     dual: Dual, tol: Any, upper: Any, useless: Any, w0: Float[Array, "p"], max_steps: int
 ) -> tuple[Bool[Array, ""], Float[Array, ""], Fixed, Float[Array, "p"]]:
     solved = relax(dual, tol, upper, useless, max_steps, w0)
-    point = dual.point(solved.a)
-    fixed, better = screen(dual, point, dual.energies(), upper)
+    fixed, better = screen(dual, solved.point, dual.energies(), upper)
     value = better.value - dual.rounding(better, dual.norms())
     done = (value >= upper - tol * jnp.abs(upper)) | (solved.upper <= useless)
     return done, value, fixed, solved.x[: w0.shape[0]]

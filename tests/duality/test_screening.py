@@ -55,7 +55,7 @@ def screened(logistic, intercept, penalised):
             old = gap_sphere(dual_none, point, energies, upper).zero if penalised else no
             return fixed, old, point.value, after.value
 
-        points = jnp.stack([best.a, best.a + 0.02 * noise, best.a + 0.2 * noise])
+        points = best.point.a + jnp.stack([0 * noise, 0.02 * noise, 0.2 * noise])
         found = jax.vmap(lambda a: jax.vmap(lambda u: at(a, u))(uppers))(points)
         return best.lower, found
 
