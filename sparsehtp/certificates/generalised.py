@@ -12,7 +12,7 @@ from .._programs import program
 from .._types import replace
 from ..designs import DenseDesign
 from ..duality import Dual, Fixed, relax
-from ..duality.relaxation import CHECK
+from ..duality.relaxation import CHECK, NORM_STEPS
 from ..losses import AbstractConjugateLoss
 from ..screening import screen
 from ..solvers.refit import refit
@@ -178,7 +178,12 @@ class Phase:
         width = tree.width_for(next_power_of_two(max(self.p, LEAST_WIDTH)), NODE * n, COMPILING)
         use = np.zeros(width, int)
         use[: self.p] = tree.names
-        self._objective = objective.subset(jnp.asarray(use))
+        # On the host, where each step takes no program of its own.
+        X, weights = np.asarray(objective.design.array)[:, use], np.asarray(objective._weights())
+        ridge = np.asarray(objective.l2)[use]
+        self._objective = replace(objective, design=DenseDesign(jnp.asarray(X)), l2=jnp.asarray(ridge))
+        own = X[:, : self.p]
+        self._norm = jnp.asarray(_norm(own - weights @ own if objective.fit_intercept else own, weights))
         self._threshold = _threshold(self._objective, tree.k)
         self._norms = jnp.asarray(np.append(tree.problem.norms[tree.names], np.ones(width - self.p)))
 
@@ -201,12 +206,14 @@ class Phase:
             steps = CHECK  # the first call compiles, and the second tells how long a step takes
         elif self._pace is not None and self._pace * steps > self._tree.seconds_left:
             steps = max(CHECK, int(self._tree.seconds_left / self._pace))
-        *found, taken = _bounds(self._objective, self._threshold, masks, self._pad(v, 0), *levels, self._norms, steps)
-        lower, w, inn, out = (np.asarray(a)[: len(v), ..., : self.p] for a in (found[0][:, None], *found[1:]))
+        sizes = self._norms, self._norm
+        found = _bounds(self._objective, self._threshold, masks, self._pad(v, 0), *levels, *sizes, steps)
+        lower, w, inn, out, taken = (np.asarray(a)[: len(v)] for a in found)
+        w, inn, out = (a[:, : self.p] for a in (w, inn, out))
         spent = (time.monotonic() - began) / max(float(np.max(taken)), CHECK)
         self._pace = spent if self._pace is None else min(spent, self._pace)
         weight = np.where(inn | out, -1.0, np.abs(w))
-        return lower[:, 0] - floor, w.astype(np.float32), u, inn, out, weight
+        return lower - floor, w.astype(np.float32), u, inn, out, weight
 
     def support_values(self, supports: np.ndarray) -> np.ndarray:
         """At most F of supports."""
@@ -215,6 +222,16 @@ class Phase:
 
 def _most() -> int:
     return BATCH_CPU if jax.default_backend() == "cpu" else BATCH
+
+
+def _norm(X: Float[np.ndarray, "n p"], weights: Float[np.ndarray, "n"]) -> float:
+    """The largest eigenvalue of X'diag(weights)X, estimated from below."""
+    v, size = np.ones(X.shape[1]), float(np.finfo(float).tiny)
+    for _ in range(NORM_STEPS):
+        v = X.T @ (weights * (X @ v))
+        size = max(float(np.linalg.norm(v)), size)
+        v = v / size
+    return size
 
 
 def _threshold(objective: Any, size: int) -> Any:
@@ -265,6 +282,7 @@ def _bounds(
     level: Float[Array, ""],
     enough: Float[Array, ""],
     norms: Float[Array, "p"],
+    norm: Float[Array, ""],
     max_steps: Int[Array, ""],
 ) -> tuple[Float[Array, "B"], Float[Array, "B p"], Bool[Array, "B p"], Bool[Array, "B p"], Int[Array, "B"]]:
     """Bounds of nodes, the relaxations' coefficients, the nodes with what their bounds decide, and the steps taken."""
@@ -273,7 +291,8 @@ def _bounds(
     def one(zero: Array, nonzero: Array, v: Array) -> tuple[Array, Array, Array, Array, Array]:
         dual = Dual(objective, threshold, Fixed(zero, nonzero))
 
-        found = relax(dual, ACCURACY, enough, max_steps=max_steps, w0=v.astype(objective.dtype), share=SHARE)
+        start = v.astype(objective.dtype)
+        found = relax(dual, ACCURACY, enough, max_steps=max_steps, w0=start, share=SHARE, norm=norm)
         point = found.point
         lost = ROUNDINGS * dual.rounding(point, norms)
         fixed, _ = screen(dual, point, energies, level + lost)

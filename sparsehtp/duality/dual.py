@@ -175,8 +175,10 @@ class Dual(eqx.Module):
         largest = jnp.finfo(terms.dtype).max
         scores = jnp.where(fixed.zero, -1.0, jnp.where(fixed.nonzero, largest, jnp.sqrt(terms)))
         support = self.threshold.select(scores)
-        live = support.mask & (support.idx < terms.shape[0])
-        member = jnp.zeros(terms.shape, jnp.int32).at[jnp.minimum(support.idx, terms.shape[0] - 1)].add(live) > 0
+        # Those no worse than the last that is chosen, ties as they are ranked: one kernel, where a scatter is eight.
+        last = support.idx[jnp.sum(support.mask) - 1]
+        behind = (scores < scores[last]) | ((scores == scores[last]) & (jnp.arange(scores.size) > last))
+        member = (~behind & (self.threshold.k > 0)) | fixed.nonzero  # NaN is in, and makes the value NaN
         return member & ~fixed.zero, support
 
     def separable(self, a: Float[Array, "n"]) -> Float[Array, ""]:

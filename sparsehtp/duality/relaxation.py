@@ -86,6 +86,7 @@ def relax(
     max_steps: Int[Array, ""] | int = 2000,
     w0: Float[Array, "p"] | None = None,
     share: float = 0.0,
+    norm: Float[Array, ""] | None = None,
 ) -> Relaxed:
     """Maximise the dual through its convex form.
 
@@ -97,6 +98,7 @@ def relax(
         max_steps: limit of gradient steps, two products with the data each.
         w0: (p,) start in the solver's units; None: zeros.
         share: stop once upper - lower is at most this share of enough - upper: lower will not reach it.
+        norm: the largest eigenvalue of X'diag(omega)X of the (centred) columns, or somewhat less; None: estimated.
     """
     objective = dual.objective
     if isinstance(objective.loss, Hinge):
@@ -111,7 +113,8 @@ def relax(
     b0 = problem.shift(eta0, jnp.zeros((), dtype))
     z0 = jnp.where(w0 != 0, 1.0, 0.0).astype(dtype)
     value0 = jnp.asarray(jnp.inf, dtype)
-    start = _Carry(w0, b0, z0, eta0 + b0, w0, b0, eta0 + b0, jnp.ones((), dtype), 0.99 / problem.norm(), value0)
+    norm = problem.norm() if norm is None else norm
+    start = _Carry(w0, b0, z0, eta0 + b0, w0, b0, eta0 + b0, jnp.ones((), dtype), 0.99 / norm, value0)
 
     def point_of(inner: _Carry) -> DualPoint:
         return dual.point(dual.project(problem.slope(inner.eta)))

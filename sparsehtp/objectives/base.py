@@ -15,6 +15,7 @@ from .._types import ArrayLike, Support
 from ..linalg import WHOLE, Box, Refit, dot, masked_factor, minimise, truncated_newton
 from .normal_equations import AbstractNormalEquations
 
+FEW_PAIRS = 2**14  # of places and entries, that are compared in no time
 DENSE_HESSIAN_LIMIT = 2048  # beyond this many coefficients a support is refitted by conjugate gradients
 
 
@@ -314,5 +315,8 @@ def gather(x: Float[Array, "d"], support: Support) -> Float[Array, "m"]:
 
 def scatter(z: Float[Array, "m"], support: Support, size: int) -> Float[Array, "size"]:
     """The vector of length `size` that is z on the support and zero elsewhere."""
+    z = jnp.where(support.mask, z, 0)
+    if z.size * size <= FEW_PAIRS:  # one kernel, where a scatter is eight
+        return jnp.sum(jnp.where(support.idx[:, None] == jnp.arange(size), z[:, None], 0), axis=0)
     # `add`, not `set`: padded indices may repeat a chosen one.
-    return jnp.zeros(size, z.dtype).at[support.idx].add(jnp.where(support.mask, z, 0))
+    return jnp.zeros(size, z.dtype).at[support.idx].add(z)

@@ -130,6 +130,13 @@ class CoxModel(AbstractOfPredictor):
     def grad_at(self, forward: Float[Array, "n"], x: Float[Array, "p"]) -> Float[Array, "p"]:
         return self._unsorted(self.likelihood.gradient(self._sorted(forward))[0]) + self._ridge_product(x)
 
+    def value_and_grad(
+        self, x: Float[Array, "p"], support: Support | None = None
+    ) -> tuple[Float[Array, ""], Float[Array, "p"]]:
+        value, slope = self.likelihood.value_and_gradient(self._sorted(self.forward(x, support)))
+        ridge = self._ridge_product(x)
+        return value + 0.5 * dot(ridge, x), self._unsorted(slope) + ridge
+
     def curvature_at(
         self, forward: Float[Array, "n"], v: Float[Array, "p"], support: Support | None
     ) -> Float[Array, ""]:

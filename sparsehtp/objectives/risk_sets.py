@@ -159,12 +159,20 @@ class PartialLikelihood(eqx.Module):
 
     def value(self, eta: Float[Array, "n"]) -> Float[Array, ""]:
         """L."""
-        return jnp.sum(self.shared * self.at_risk(eta)[0] - self.own * eta)
+        return self._value(eta, self.at_risk(eta)[0])
+
+    def _value(self, eta: Float[Array, "n"], log_risk: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(self.shared * log_risk - self.own * eta)
 
     def gradient(self, eta: Float[Array, "n"]) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
         """The gradient of L, and the magnitudes of what its entries are differences of."""
         exposure, _ = self.exposure(eta, self.at_risk(eta)[0])
         return exposure - self.own, exposure + self.own
+
+    def value_and_gradient(self, eta: Float[Array, "n"]) -> tuple[Float[Array, ""], Float[Array, "n"]]:
+        """L and its gradient, from the same sums."""
+        log_risk, _ = self.at_risk(eta)
+        return self._value(eta, log_risk), self.exposure(eta, log_risk)[0] - self.own
 
     def hessian_product(self, eta: Float[Array, "n"], u: Float[Array, "n m"]) -> Float[Array, "n m"]:
         """The Hessian of L times the columns of u."""

@@ -14,7 +14,7 @@ from ..iteration.termination import Complete
 from ..linalg import any_lane
 from ..objectives import AbstractScored, gather
 from .base import AbstractPathSolver, Trail, report, where
-from .forward import MAX_STEPS, GreedyState, appended, decreases, differentiated, limit, refitted, row, start
+from .forward import MAX_STEPS, GreedyState, appended, decreases, limit, refitted, row, start, unfitted
 
 
 class Gains(NamedTuple):
@@ -94,10 +94,12 @@ class FoBa(AbstractPathSolver):
 
     def init(self, objective: Any, threshold: Any, x0: Array | None, key: Array) -> Any:
         state = start(objective, threshold)
-        dtype = state.value.dtype
-        rounding = 10 * jnp.finfo(dtype).eps * jnp.abs(state.value)
-        least = jnp.maximum(jnp.asarray(self.epsilon, dtype), rounding)
-        return state._replace(memory=Gains(jnp.zeros(threshold.k_max + 1, dtype), least))
+        return state._replace(memory=self._gains(threshold, state.value))
+
+    def _gains(self, threshold: Any, value: Array) -> Gains:
+        """What is recorded at the beginning, whose F is given."""
+        least = jnp.maximum(self.epsilon, 10 * jnp.finfo(value.dtype).eps * jnp.abs(value))
+        return Gains(jnp.zeros(threshold.k_max + 1, value.dtype), least)
 
     def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         first = Turn(state, jnp.int32(0), jnp.zeros((), bool), None)
@@ -132,41 +134,44 @@ class FoBa(AbstractPathSolver):
 
         def body(carry: Any) -> Any:
             turn, t = carry
-            turn = self._after(objective, threshold, turn)
+            turn = self._after(objective, threshold, turn, begins=t < 0)
             return turn, t + ~turn.drops
 
-        first = self.init(objective, threshold, None, key)
+        no, first = jnp.zeros((), bool), unfitted(objective, threshold)
+        first = first._replace(memory=self._gains(threshold, first.value), complete=no)
         k = jnp.arange(threshold.k_max + 1)
         rows = jax.tree.map(lambda a: jnp.broadcast_to(a, (k.shape[0], *a.shape)), row(first))
-        rows = rows._replace(value=jnp.where(k == 0, rows.value, jnp.inf))
-        start = Turn(first, jnp.int32(0), jnp.zeros((), bool), rows)
-        (state, _, _, rows), _ = lax.while_loop(going, body, (start, jnp.int32(0)))
+        # The first turn is that of no feature, so that there is one refit to compile.
+        (state, _, _, rows), _ = lax.while_loop(going, body, (Turn(first, jnp.int32(0), no, rows), jnp.int32(-1)))
         lowest = lax.cummin(rows.value)
         improves = (k == 0) | (rows.value < jnp.roll(lowest, 1))
         rows = jax.tree.map(lambda a: a[lax.cummax(jnp.where(improves, k, 0))], rows)
         unfinished = ~state.complete & (rows.result == RESULTS.converged)
         return rows._replace(result=jnp.where(unfinished, jnp.int32(RESULTS.max_steps), rows.result))
 
-    def _after(self, objective: Any, threshold: Any, turn: Any, only_drops: Any = False) -> Any:
+    def _after(self, objective: Any, threshold: Any, turn: Any, only_drops: Any = False, begins: Any = False) -> Any:
         """One feature out where it is superfluous, else the best one in; a run is complete if that brings too little.
 
-        Both are one refit, so that it is compiled once. With `only_drops`, lanes that have none stay as they are.
+        Both are one refit, so that it is compiled once. With `only_drops`, lanes that have none stay as they are. What
+        `begins` is fitted as it is.
         """
         state, drops = turn.state, turn.drops
         scores = decreases(objective, threshold, state)
         j = jnp.argmax(scores).astype(jnp.int32)
-        wanted = ~drops & ~state.complete & (scores[j] > -jnp.inf) & (state.size < limit(threshold))
+        wanted = (
+            ~drops & ~jnp.asarray(begins) & ~state.complete & (scores[j] > -jnp.inf) & (state.size < limit(threshold))
+        )
         grown = appended(objective, threshold, state, j, wanted)
         new = refitted(objective, threshold, where(drops, _without(state, turn.position), grown))
         gain = state.value - new.value
         gains = state.memory._replace(by_size=state.memory.by_size.at[new.size].set(gain))
         gains = where(drops, state.memory, gains)
-        accepted = drops | (wanted & (gain > gains.least))
+        gains = where(begins, self._gains(threshold, new.value), gains)
+        accepted = drops | begins | (wanted & (gain > gains.least))
         new = new._replace(memory=gains, complete=jnp.zeros((), bool))
         new = where(accepted, new, state._replace(complete=jnp.ones((), bool)))
         position, superfluous = self._weakest(objective, threshold, new)
         new = new._replace(complete=~superfluous & (new.complete | (new.size >= limit(threshold))))
-        new = differentiated(objective, new)
         after = Turn(new, position, superfluous, _collected(turn.rows, new))
         return where(drops | ~jnp.asarray(only_drops), after, turn)
 

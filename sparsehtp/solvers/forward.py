@@ -42,15 +42,20 @@ class GreedyState(NamedTuple):
 
 def start(objective: Any, threshold: Any) -> GreedyState:
     """The state of the free and the kept entries alone."""
+    return refitted(objective, threshold, unfitted(objective, threshold))
+
+
+def unfitted(objective: Any, threshold: Any) -> GreedyState:
+    """The same before its refit: of no value."""
     p, n_keep = objective.n_coefficients, threshold.keep.shape[0]
     free = p + jnp.arange(objective.n_free, dtype=jnp.int32)
     idx = jnp.concatenate([free, jnp.asarray(threshold.keep), jnp.zeros(threshold.k_max, jnp.int32)])
     zero = jnp.zeros((), objective.dtype)
     x = objective.origin()
-    state = GreedyState(
+    return GreedyState(
         x=x,
         support=Support(idx, jnp.arange(idx.shape[0]) < objective.n_free + n_keep),
-        value=zero,
+        value=zero + jnp.inf,
         grad=x,
         step_size=zero + 1,
         size=jnp.int32(0),
@@ -59,7 +64,6 @@ def start(objective: Any, threshold: Any) -> GreedyState:
         curvature=objective.normal_equations(x).diagonal if objective.quadratic else None,
         memory=None,
     )
-    return differentiated(objective, refitted(objective, threshold, state))
 
 
 def limit(threshold: Any) -> Array:
@@ -76,15 +80,13 @@ def appended(objective: Any, threshold: Any, state: GreedyState, j: Array, wante
     return state._replace(support=support, size=size, complete=~wanted | (size >= limit(threshold)))
 
 
-def refitted(objective: Any, threshold: Any, state: GreedyState) -> GreedyState:
-    """The state with F minimised over its support; the gradient is left as it was."""
+def refitted(objective: Any, threshold: Any, state: GreedyState, slope: bool = True) -> GreedyState:
+    """The state with F minimised over its support; without `slope` the gradient is left as it was."""
     x, fault = refit(objective, threshold, state.support, state.x)
-    return state._replace(x=x, value=objective.value(x, state.support), fault=fault)
-
-
-def differentiated(objective: Any, state: GreedyState) -> GreedyState:
-    """The state with the gradient at its x."""
-    return state._replace(grad=objective.value_and_grad(state.x, state.support)[1])
+    if not slope:
+        return state._replace(x=x, value=objective.value(x, state.support), fault=fault)
+    value, grad = objective.value_and_grad(x, state.support)
+    return state._replace(x=x, value=value, grad=grad, fault=fault)
 
 
 def decreases(objective: Any, threshold: Any, state: GreedyState, scaled: bool = True) -> Float[Array, "p"]:
@@ -185,7 +187,7 @@ class ForwardSelection(AbstractPathSolver):
         return state._replace(memory=_first_tableau(objective, threshold))
 
     def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
-        new = differentiated(objective, refitted(objective, threshold, self._extended(objective, threshold, state)))
+        new = refitted(objective, threshold, self._extended(objective, threshold, state))
         if new.memory is not None:  # from the data, so that rounding in the updates does not build up
             new = new._replace(memory=new.memory._replace(g=-new.grad[: objective.n_coefficients]))
         products = 1
@@ -205,9 +207,8 @@ class ForwardSelection(AbstractPathSolver):
 
     def path(self, objective: Any, threshold: Any, key: Array) -> Trail:
         def advance(state: Any) -> Any:
-            state = refitted(objective, threshold, self._extended(objective, threshold, state))
             # A tableau brings its own gradient.
-            return state if state.memory is not None else differentiated(objective, state)
+            return refitted(objective, threshold, self._extended(objective, threshold, state), state.memory is None)
 
         def body(state: Any, _: Any) -> Any:
             state = lax.cond(any_lane(~state.complete), advance, lambda state: state, state)
