@@ -15,9 +15,8 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/sparsehtp demo --out demo_output
 
-# Compiling is most of the time of the tests, so this target compiles with few optimisations; test-all compiles in full.
 test: $(STAMP)
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
@@ -27,7 +26,7 @@ test-oldest:
 	test -x build/oldest/bin/python || $(PYTHON) -m venv build/oldest
 	sed -n '/^dependencies/,/^parquet/p; /^plot/p' pyproject.toml | grep -oE '[a-z-]+>=[0-9.]+' | sed 's/>=/==/' > build/oldest/least.txt
 	build/oldest/bin/python -m pip install --quiet -e '.[cli,plot]' beartype chex hypothesis pytest statsmodels -c build/oldest/least.txt
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 build/oldest/bin/python -m pytest -m "not slow" tests/transforms tests/contracts \
+	build/oldest/bin/python -m pytest -m "not slow" tests/transforms tests/contracts \
 	    tests/estimators/test_regressor.py tests/test_prove.py
 
 lint: $(STAMP)
@@ -67,4 +66,4 @@ claims: $(STAMP)
 	$(BIN)/python -m benchmarks.papers all --again --page benchmarks/results/CLAIMS.md
 
 clean:
-	rm -rf .venv build demo_output reproduced tests/.jax_cache
+	rm -rf .venv build demo_output reproduced tests/.programs

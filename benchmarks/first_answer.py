@@ -52,7 +52,8 @@ FIT = """
 kind, name, k = sys.argv[1:4]
 X, y = first(name)
 settings = ({"k": int(k)} if k else {}) | ({"groups": np.arange(12) // 3} if name == "4 groups" else {})
-rows = [measured(lambda: getattr(sht, kind)(**settings).fit(X, y)) for _ in range(3)]
+estimator = getattr(sht, kind)
+rows = [measured(lambda: estimator(**settings).fit(X, y)) for _ in range(3)]
 print(json.dumps({"first": rows[0], "later": rows[-1]}))
 """
 PROVE = """

@@ -1,9 +1,8 @@
-"""Shared set-up: a compilation cache beside the tests, so that a second run compiles nothing."""
+"""Shared set-up: a store of programs beside the tests, which the other workers and the next run read."""
 
 import gc
 import itertools
 import os
-from importlib.metadata import version
 from pathlib import Path
 
 import jax
@@ -15,15 +14,8 @@ install_import_hook(shapes.MODULES, "shapes.checked")  # before anything imports
 
 from sparsehtp._programs import clear  # noqa: E402
 
-os.environ["SPARSEHTP_CACHE"] = "off"  # for the processes that tests start
-if version("jaxlib").startswith("0.10."):  # another one may not know these, and ends the process then
-    # As in sparsehtp/_programs.py, for what tests compile themselves: half the time.
-    quick = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-    os.environ["XLA_FLAGS"] = f"{quick} {os.environ.get('XLA_FLAGS', '')}"
+os.environ["SPARSEHTP_CACHE"] = str(Path(__file__).parent / ".programs")  # for the processes that tests start, too
 gc.set_threshold(100_000, 20, 20)  # tracing makes many objects that live: a twentieth of the time went into collections
-jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent / ".jax_cache"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 DONE = itertools.count(1)
 MOST_MAPS = 30_000  # of the 65,530 that Linux allows a process
@@ -51,6 +43,13 @@ def not_too_many_programs():
     maps = Path("/proc/self/maps")
     if next(DONE) % 10 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
         clear()
+
+
+@pytest.fixture(autouse=True)
+def stored_as_written(request):
+    """A test that patches what is traced keeps its programs to itself."""
+    if "monkeypatch" in request.fixturenames:
+        request.getfixturevalue("monkeypatch").setenv("SPARSEHTP_CACHE", "off")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Int
 
 from .._programs import program
 from .._types import Info
-from ..linalg import LANE, one_by_one
+from ..linalg import LANE, either, one_by_one
 from .record import Record
 from .results import FIRED, RESULTS
 
@@ -259,6 +259,9 @@ def _unpack(shapes: Info, blocks: tuple[Array, Array]) -> Info:
 
 
 def _where(flag: Bool[Array, "lanes"], new: Any, old: Any) -> Any:
+    if flag.shape[0] == 1:
+        return either(flag[0], new, old)
+
     def pick(n: Array, o: Array) -> Array:
         return jnp.where(flag.reshape(flag.shape + (1,) * (n.ndim - 1)), n, o)
 

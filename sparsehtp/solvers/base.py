@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 from .. import objectives
 from .._types import Info, Support
 from ..iteration.results import RESULTS
+from ..linalg import either
 from ..objectives import AbstractObjective, gather
 from ..thresholds import AbstractThreshold
 from ..thresholds.base import STRUCTURES
@@ -158,7 +159,7 @@ def search(
 
 def where(flag: Array, new: Any, old: Any) -> Any:
     """One of two pytrees."""
-    return jax.tree.map(lambda a, b: jnp.where(flag, a, b), new, old)
+    return either(flag, new, old)
 
 
 def report(

@@ -19,7 +19,7 @@ def start(out, processes=1, devices=1, *options):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "JAX_PLATFORMS": "cpu"}
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     return [
         subprocess.Popen(
             [sys.executable, WORKER, *map(str, (number, processes, port, devices, out)), *options],

@@ -293,7 +293,7 @@ def job(folder, name, *options):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "JAX_PLATFORMS": "cpu"}
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     worker = Path(__file__).with_name("stream_worker.py")
     running = [
         subprocess.Popen(
