@@ -9,8 +9,8 @@ from jaxtyping import Array, Float
 from .._programs import program
 from .._tolerances import tolerance
 from ..duality import Dual
+from ..linalg import either
 from ..objectives import LinearModel, gather
-from ..solvers.base import where
 from ..solvers.cdss import CDSSState, Swap, best_swap, entry_gains, state_at
 from ..thresholds import L0L1L2
 from .facts import Facts, of_a_penalised_point
@@ -83,4 +83,4 @@ def _best_move(dual: Dual, state: CDSSState, smoothness: Any) -> Swap:
     here, zero = w[j] != 0, jnp.zeros((), w.dtype)
     move = Swap(alone[j], jnp.where(here, j, NOTHING), jnp.where(here, NOTHING, j), zero)
     swap = best_swap(dual, state, smoothness)
-    return where(swap.gain > move.gain, swap, move)
+    return either(swap.gain > move.gain, swap, move)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
@@ -14,7 +13,6 @@ from jaxtyping import Array, Float, Int
 from .. import objectives
 from .._types import Info, Support
 from ..iteration.results import RESULTS
-from ..linalg import either
 from ..objectives import AbstractObjective, gather
 from ..thresholds import AbstractThreshold
 from ..thresholds.base import STRUCTURES
@@ -155,11 +153,6 @@ def search(
         return size, trial(size), tries + 1
 
     return lax.while_loop(refused, attempt, (size, placeholder, jnp.int32(0)))
-
-
-def where(flag: Array, new: Any, old: Any) -> Any:
-    """One of two pytrees."""
-    return either(flag, new, old)
 
 
 def report(

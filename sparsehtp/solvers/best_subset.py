@@ -13,13 +13,13 @@ from .._tolerances import tolerance
 from .._types import Info, Support, all_finite, is_concrete
 from ..iteration.results import RESULTS
 from ..iteration.termination import SwapOptimal
-from ..linalg import any_lane, top_k
+from ..linalg import any_lane, either, top_k
 from ..linalg.tableau import Tableau, empty_tableau, swap_gains
 from ..objectives import AbstractRefittable, AbstractRestrictable, GramEquations, gather
 from ..objectives.base import DENSE_HESSIAN_LIMIT
 from ..thresholds.base import BOUNDED, SWAPPED
 from . import unit_search
-from .base import AbstractPathSolver, Trail, report, where
+from .base import AbstractPathSolver, Trail, report
 from .pivot_search import KEPT, Goal, no_move, settle, swap_noise
 from .starts import DESCEND, PERTURB, SINGLE, from_starts, parts
 from .working_set import Point, alone, gram_equations, pool_of, promises, support_of, whole_pool
@@ -237,7 +237,7 @@ class BestSubset(AbstractPathSolver):
         growing = ~started | (target > size)
         model = lax.cond(
             any_lane(state.stale),
-            lambda: where(state.stale, self._model(objective, threshold, state, chosen, growing), state.model),
+            lambda: either(state.stale, self._model(objective, threshold, state, chosen, growing), state.model),
             lambda: state.model,
         )
         whole = model.features.shape[0] == p
@@ -267,7 +267,7 @@ class BestSubset(AbstractPathSolver):
         better = (found.value < state.value) | grown
         improved = (found.value < state.value - least) | grown
         here = support_of(objective, found.idx, found.size)
-        support, x, fault = where(better, (here, found.x, found.fault), (state.support, state.x, state.fault))
+        support, x, fault = either(better, (here, found.x, found.fault), (state.support, state.x, state.fault))
         value, grad = objective.value_and_grad(x, support)
         if quadratic:
             # What the refit says is more accurate than what the pivots left; of other features they know nothing.
@@ -275,7 +275,7 @@ class BestSubset(AbstractPathSolver):
             fresh = tableau._replace(
                 c=jnp.where(known, x[model.features[tableau.idx]], tableau.c), g=-grad[model.features], value=2 * value
             )
-            tableau = where(better & ~far, fresh, tableau)
+            tableau = either(better & ~far, fresh, tableau)
             gain = jnp.where(moved | whole, move.gain, model.best) / 2
             optimal = ~jnp.any(left) & (gain <= tol * jnp.abs(value) + swap_noise(model.equations) / 2)
             optimal &= all_finite(tableau.g, tableau.q, tableau.c, tableau.H)  # a NaN among the gains may be dropped
@@ -295,7 +295,7 @@ class BestSubset(AbstractPathSolver):
             stage=jnp.where(improved, DESCEND, jnp.where(moved, SINGLE, PERTURB)).astype(jnp.int32),
             failures=failures,
             optimal=optimal & ~moved & ~improved & (failures >= patience),
-            model=model._replace(tableau=where(moved & ~better, model.tableau, tableau)),
+            model=model._replace(tableau=either(moved & ~better, model.tableau, tableau)),
             stale=better & ~jnp.asarray(whole and quadratic),
             key=state.key,
         )
@@ -431,7 +431,7 @@ class BestSubset(AbstractPathSolver):
                 x=jnp.where(better, found.x, walk.x),
                 trail=trail,
             )
-            return where(active(walk), after, walk), search
+            return either(active(walk), after, walk), search
 
         return lax.while_loop(lambda carry: any_lane(active(carry[0])), body, (walk, first))[0]
 

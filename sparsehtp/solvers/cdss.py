@@ -12,10 +12,10 @@ from .._tolerances import tolerance
 from .._types import Info, Support
 from ..duality.dual import Dual, is_smooth
 from ..iteration.termination import SwapOptimal
-from ..linalg import any_lane, dot
+from ..linalg import any_lane, dot, either
 from ..objectives import LinearModel
 from ..objectives.base import gather, scatter
-from .base import AbstractSolver, report, where
+from .base import AbstractSolver, report
 from .coordinate import Descent, gather_block, on_block
 from .primal_dual import centred_intercept, supported
 
@@ -136,7 +136,7 @@ class CDSS(AbstractSolver):
         if self.swaps:
             far = lax.cond(any_lane(state.local), swap, lambda: stay)
             near = lax.cond(any_lane(~state.local), descent, lambda: stay)
-            x, value, stuck = where(state.local, far, near)
+            x, value, stuck = either(state.local, far, near)
         else:
             x, value, stuck = descent()
         better = value < state.value
@@ -240,7 +240,7 @@ def best_swap(dual: Dual, state: CDSSState, smoothness: Any = None) -> Swap:
         flat = jnp.argmax(gains)
         row, new = flat // p, flat % p
         found = Swap(gains[row, new], rows[row], new.astype(jnp.int32), sizes[row, new])
-        return start + SWAP_ROWS, where(found.gain > best.gain, found, best)
+        return start + SWAP_ROWS, either(found.gain > best.gain, found, best)
 
     none = Swap(jnp.asarray(-jnp.inf, x.dtype), jnp.int32(0), jnp.int32(0), jnp.zeros((), x.dtype))
     return lax.while_loop(lambda c: c[0] < count, body, (jnp.int32(0), none))[1]

@@ -11,9 +11,9 @@ from jaxtyping import Array, Float
 from .._types import Info, Support, is_concrete
 from ..iteration.results import RESULTS
 from ..iteration.termination import Complete
-from ..linalg import any_lane
+from ..linalg import any_lane, either
 from ..objectives import AbstractScored, gather
-from .base import AbstractPathSolver, Trail, report, where
+from .base import AbstractPathSolver, Trail, report
 from .forward import MAX_STEPS, GreedyState, appended, decreases, limit, refitted, row, start, unfitted
 
 
@@ -162,18 +162,18 @@ class FoBa(AbstractPathSolver):
             ~drops & ~jnp.asarray(begins) & ~state.complete & (scores[j] > -jnp.inf) & (state.size < limit(threshold))
         )
         grown = appended(objective, threshold, state, j, wanted)
-        new = refitted(objective, threshold, where(drops, _without(state, turn.position), grown))
+        new = refitted(objective, threshold, either(drops, _without(state, turn.position), grown))
         gain = state.value - new.value
         gains = state.memory._replace(by_size=state.memory.by_size.at[new.size].set(gain))
-        gains = where(drops, state.memory, gains)
-        gains = where(begins, self._gains(threshold, new.value), gains)
+        gains = either(drops, state.memory, gains)
+        gains = either(begins, self._gains(threshold, new.value), gains)
         accepted = drops | begins | (wanted & (gain > gains.least))
         new = new._replace(memory=gains, complete=jnp.zeros((), bool))
-        new = where(accepted, new, state._replace(complete=jnp.ones((), bool)))
+        new = either(accepted, new, state._replace(complete=jnp.ones((), bool)))
         position, superfluous = self._weakest(objective, threshold, new)
         new = new._replace(complete=~superfluous & (new.complete | (new.size >= limit(threshold))))
         after = Turn(new, position, superfluous, _collected(turn.rows, new))
-        return where(drops | ~jnp.asarray(only_drops), after, turn)
+        return either(drops | ~jnp.asarray(only_drops), after, turn)
 
     def _weakest(self, objective: Any, threshold: Any, state: Any) -> Any:
         """Position in the support of the feature whose removal costs least, and whether it is to go."""

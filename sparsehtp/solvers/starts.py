@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int
 
-from ..linalg import START, any_lane, mixed, one_by_one, uniform
-from .base import where
+from ..linalg import START, any_lane, either, mixed, one_by_one, uniform
 
 # What the next step does where the last one failed: nothing else, try swaps one by one, start from perturbed supports.
 DESCEND, SINGLE, PERTURB = 0, 1, 2
@@ -47,6 +46,6 @@ def from_starts(search: Callable[[Any], Any], end_of: Callable[[Any], Any], star
         own, ends = carry
         end = search(i)
         ends = jax.tree.map(lambda all_, one: all_.at[i - 1].set(one), ends, end_of(end))  # i = 0: overwritten
-        return where(i == 0, end, own), ends
+        return either(i == 0, end, own), ends
 
     return lax.fori_loop(0, jnp.where(any_lane(far), starts + 1, 1), body, (own, ends))

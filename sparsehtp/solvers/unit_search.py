@@ -15,10 +15,10 @@ from jaxtyping import Array, Bool, Float, Int
 from .._tolerances import tolerance
 from .._types import Support, replace
 from ..iteration.results import RESULTS
-from ..linalg import Plane, any_lane, dot, top_k
+from ..linalg import Plane, any_lane, dot, either, top_k
 from ..objectives import AbstractScored, gather
 from ..thresholds.base import BOUNDED
-from .base import Trail, where
+from .base import Trail
 from .refit import refit
 from .starts import DESCEND, PERTURB, SINGLE, from_starts, parts
 from .unit_model import Model, Tableau, boxed_tableau, chosen_in, gains_of, pivot, tableau_at
@@ -294,7 +294,7 @@ def step(objective: Any, threshold: Any, state: UnitState, t: Any, starts: int, 
             units = promising(objective, threshold, state.x, grad, state.chosen, width)
         return local_model(objective, threshold, state.x, units)
 
-    model = lax.cond(any_lane(state.stale), lambda: where(state.stale, built(), state.model), lambda: state.model)
+    model = lax.cond(any_lane(state.stale), lambda: either(state.stale, built(), state.model), lambda: state.model)
     inside = state.chosen[model.units]
     exact = objective.quadratic and model.box is None
     _, counts = threshold.pools(n_units)
@@ -321,7 +321,7 @@ def step(objective: Any, threshold: Any, state: UnitState, t: Any, starts: int, 
 
     better = found.value < state.value
     improved = found.value < state.value - jnp.where(started, tol * jnp.abs(state.value), 0)
-    chosen, x, fault = where(better, (found.chosen, found.x, found.fault), (state.chosen, state.x, state.fault))
+    chosen, x, fault = either(better, (found.chosen, found.x, found.fault), (state.chosen, state.x, state.fault))
     support = threshold.select(chosen.astype(x.dtype))
     value, grad = objective.value_and_grad(x, threshold.entries(x, support))
     failures = jnp.where(improved, 0, state.failures + far)
@@ -386,7 +386,7 @@ def path(objective: Any, threshold: Any, width: int, rounds: int) -> Trail:
             found = best_fitted(objective, limited, everywhere, x)
             improved = new | (found.value < value - tolerance("swap", value.dtype) * jnp.abs(value))
             moved = new | jnp.any(end.chosen != inside)
-            point = where(new | (found.value < value), found, Point(chosen, x, value, fault))
+            point = either(new | (found.value < value), found, Point(chosen, x, value, fault))
             return *point, improved | moved, tries + 1
 
         chosen, x, *_ = carry
