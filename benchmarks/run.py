@@ -8,6 +8,7 @@ import signal
 OPTIONS = {  # what a benchmark's main takes
     "core": ("quick",),
     "first-answer": ("quick",),
+    "compiling": ("quick",),
     "best-subset": ("quick",),
     "structures": ("quick",),
     "cv": ("quick",),
