@@ -139,7 +139,7 @@ class Program:
     def _make(self, given: dict[str, Any], static: dict[str, Any], leaves: list[Any], structure: Any) -> Any:
         """The program for such arguments, read where it is stored, else compiled and stored; and its structure."""
         function = self.__wrapped__  # type: ignore[attr-defined]
-        path = place(self, given, static, (_settings(), CPU_OPTIONS))
+        path = place(function, given, static, (_settings(), CPU_OPTIONS))
         found = None if path is None else read(path)
         if found is not None:
             _Compiled.count()

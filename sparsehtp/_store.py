@@ -170,7 +170,7 @@ def _name(value: Any) -> str:
     found: Any = sys.modules.get(module) if module.partition(".")[0] in NAMED else None
     for part in value.__qualname__.split("."):
         found = getattr(found, part, None)
-    if found is not value:
+    if found is not value and getattr(found, "__wrapped__", None) is not value:  # a program has its function's name
         raise NamelessError
     return f"{module}.{value.__qualname__}"
 

@@ -1,6 +1,8 @@
 """Compiled programs on disk: what is stored and by what name, who may read it, and what failures leave behind."""
 
+import importlib
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -70,6 +72,16 @@ def fit(n=30, **options):
 def small(n=3, loss=None, dtype=np.float32, array=np.ones):
     """One small program of the library."""
     return np.asarray(deviance._mean(sht.Logistic() if loss is None else loss, array(n, dtype)))
+
+
+def test_every_program_of_the_package_has_a_name():
+    for module in pkgutil.walk_packages(sht.__path__, "sparsehtp."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    own = [each for each in _programs._programs if each.__module__.startswith("sparsehtp.")]
+    assert len(own) > 50
+    for each in own:
+        assert _store.describe(each.__wrapped__) == f"{each.__module__}.{each.__qualname__}"
 
 
 def stored(function):

@@ -113,7 +113,8 @@ def _steps(objective: Any) -> int:
     return int(np.clip(WORK / (4 * n * p), LEAST_STEPS, MOST_STEPS))
 
 
-def _round_of(
+@program(static_argnames="max_steps")
+def _round(
     dual: Dual, tol: Any, upper: Any, useless: Any, w0: Float[Array, "p"], max_steps: int
 ) -> tuple[Bool[Array, ""], Float[Array, ""], Fixed, Float[Array, "p"]]:
     solved = relax(dual, tol, upper, useless, max_steps, w0)
@@ -121,9 +122,6 @@ def _round_of(
     value = better.value - dual.rounding(better, dual.norms())
     done = (value >= upper - tol * jnp.abs(upper)) | (solved.upper <= useless)
     return done, value, fixed, solved.x[: w0.shape[0]]
-
-
-_round = program(_round_of, static_argnames="max_steps")
 
 
 def _smaller(
