@@ -5,6 +5,8 @@ import pathlib
 import re
 from typing import Any
 
+from ._uncollected import uncollected
+
 __version__ = "0.1.0"
 
 # The public names are the imports of __init__.pyi, where type checkers and editors read them. Each is imported at its
@@ -17,9 +19,10 @@ __all__ = sorted(_MODULES)
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if _MODULES[name] == ".":
-        return importlib.import_module(f".{name}", __name__)
-    value = globals()[name] = getattr(importlib.import_module(_MODULES[name], __name__), name)
+    with uncollected():
+        if _MODULES[name] == ".":
+            return importlib.import_module(f".{name}", __name__)
+        value = globals()[name] = getattr(importlib.import_module(_MODULES[name], __name__), name)
     return value
 
 

@@ -10,9 +10,7 @@ with little work, as far as its equations tell, is compiled without LLVM's optim
 then two to three times slower. JAX takes such options outside its transformations only.
 """
 
-import contextlib
 import functools
-import gc
 import inspect
 import itertools
 import threading
@@ -28,6 +26,7 @@ except ImportError:  # JAX before 0.10
     from jax.core import get_opaque_trace_state
 
 from ._store import kind, place, read, write
+from ._uncollected import uncollected
 
 R = TypeVar("R")
 
@@ -154,7 +153,7 @@ class Program:
 
         flat.__name__ = function.__name__
         options = compiler_options(jax.default_backend())
-        with _uncollected():
+        with uncollected():
             traced = jax.jit(flat).trace(*leaves)
             if options is not None and expected_work(traced.jaxpr.jaxpr) <= LITTLE_WORK:
                 options = options | PLAIN
@@ -189,18 +188,6 @@ def _inside(equation: Any) -> Iterator[Any]:
         for part in value if isinstance(value, tuple | list) else (value,):
             if hasattr(part, "jaxpr") or hasattr(part, "eqns"):
                 yield getattr(part, "jaxpr", part)
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """No garbage collection: tracing makes many objects that live, which took it a sixth of a first fit."""
-    on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if on:
-            gc.enable()
 
 
 @overload

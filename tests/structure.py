@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "sparsehtp"
 
 # A room imports from layers above its own in this list only.
 LAYERS = (
-    ("_store", "_chunks", "_progress", "_tolerances"),
+    ("_uncollected", "_store", "_chunks", "_progress", "_tolerances"),
     ("_programs",),
     ("_types", "_threads", "linalg", "io"),
     ("designs", "losses", "thresholds", "iteration", "datasets"),
