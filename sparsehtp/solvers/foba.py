@@ -155,12 +155,10 @@ class FoBa(AbstractPathSolver):
         Both are one refit, so that it is compiled once. With `only_drops`, lanes that have none stay as they are. What
         `begins` is fitted as it is.
         """
-        state, drops = turn.state, turn.drops
+        state, drops, begins = turn.state, turn.drops, jnp.asarray(begins)
         scores = decreases(objective, threshold, state)
         j = jnp.argmax(scores).astype(jnp.int32)
-        wanted = (
-            ~drops & ~jnp.asarray(begins) & ~state.complete & (scores[j] > -jnp.inf) & (state.size < limit(threshold))
-        )
+        wanted = ~drops & ~begins & ~state.complete & (scores[j] > -jnp.inf) & (state.size < limit(threshold))
         grown = appended(objective, threshold, state, j, wanted)
         new = refitted(objective, threshold, either(drops, _without(state, turn.position), grown))
         gain = state.value - new.value
