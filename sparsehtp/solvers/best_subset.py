@@ -20,14 +20,14 @@ from ..objectives.base import DENSE_HESSIAN_LIMIT
 from ..thresholds.base import BOUNDED, SWAPPED
 from . import unit_search
 from .base import AbstractPathSolver, Trail, report
-from .pivot_search import KEPT, Goal, no_move, settle, swap_noise
-from .starts import DESCEND, PERTURB, SINGLE, from_starts, parts
+from .pivot_search import KEPT, Goal, Roam, no_move, settle, swap_noise
+from .starts import DESCEND, PERTURB, SINGLE, from_starts, parts, seed_of
 from .working_set import Point, alone, gram_equations, pool_of, promises, support_of, whole_pool
 
 
 class Effort(NamedTuple):
-    """Perturbed starts per step, steps without improvement after which it stops, limit of steps, and the number of
-    features of a working set (twice the support where that is more)."""
+    """Perturbed starts per step at most, steps without improvement after which it stops, limit of steps, and the number
+    of features of a working set (twice the support where that is more)."""
 
     starts: int
     patience: int
@@ -38,7 +38,7 @@ class Effort(NamedTuple):
 EFFORTS = {
     "fast": Effort(0, 0, 50, 512),
     "default": Effort(20, 2, 100, 512),
-    "thorough": Effort(64, 4, 400, 2048),
+    "thorough": Effort(40, 4, 400, 2048),
 }
 GRAM_PRODUCTS = 2**33  # at most, for the Gram matrix of a working set, unless it has FEWEST_FEATURES
 FEWEST_FEATURES = 128
@@ -98,7 +98,8 @@ class BestSubset(AbstractPathSolver):
 
     Growth adds features one by one, each with the largest decrease of F within a working set. Then the best swap, all
     coefficients optimised again, is made until none of all k (p - k) improves. Further steps perturb the best support
-    in a batch of random ways within a working set, descend again, and keep what is better. For a loss that is not
+    in a batch of random ways within a working set, walk on from there, and keep what is better: a walk makes the best
+    swap even where it gains nothing, and holds for some swaps what went out or came in. For a loss that is not
     squared, gains are those of the local quadratic model; where it has no better swap, the best ones are refitted under
     F itself, and only a refit decides which support is kept. Refits and gradients come from the data, so rounding in
     the updates never decides which support is returned.
@@ -128,7 +129,7 @@ class BestSubset(AbstractPathSolver):
         TypeError: for pairs, parts of groups, ranks and penalties, or a loss without a second derivative.
 
     Source: exact swaps as in full-swap inescapability, Hazimeh and Mazumder (2020), on updated normal equations; groups
-    by splicing, Zhang, Zhu, Zhu and Wang (2023).
+    by splicing, Zhang, Zhu, Zhu and Wang (2023); walks as in tabu search, Glover (1989).
     """
 
     effort: str = eqx.field(static=True)
@@ -214,7 +215,7 @@ class BestSubset(AbstractPathSolver):
     def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         starts, patience, *_ = EFFORTS[self.effort]
         if not self._on_tableau(objective, threshold):
-            after = unit_search.step(objective, threshold, state, t, min(starts, UNIT_STARTS), patience)
+            after = unit_search.step(objective, threshold, state, t, UNIT_STARTS if starts else 0, patience)
             entries = threshold.entries(after.x, after.support)
             return after, report(
                 objective,
@@ -250,14 +251,18 @@ class BestSubset(AbstractPathSolver):
 
         def search(i: Any) -> Any:
             # Levels that swap a random part of the chosen features for the best of a random part of the others.
-            stay, open_ = parts(state.key, t, i, model.features, may_leave)
+            seed = seed_of(state.key, t, i)
+            stay, open_ = parts(seed, model.features, may_leave)
             start = jnp.where(i == 0, level, jnp.where(may_leave, stay, open_).astype(jnp.int32))
-            return settle(model.equations, model.tableau, no_move(model.tableau), start, goal)
+            own = goal._replace(roam=Roam(i > 0, seed)) if starts else goal
+            return settle(model.equations, model.tableau, no_move(model.tableau), start, own)
 
-        (tableau, move, left), (ends, values) = from_starts(search, lambda end: (end[0].idx, end[0].value), starts, far)
+        count = _number(starts, threshold.k)
+        (tableau, move, left, _), (ends, values) = from_starts(search, _end, starts, far, count)
         moved = ~started | jnp.any((tableau.chosen != inside) & ~pool.kept)
         supports = _near(objective, tableau, move, pool.kept)
         if starts:
+            values = jnp.where(jnp.arange(starts) < count, values, jnp.inf)
             best = jnp.argsort(values)[jnp.arange(supports.shape[0]) % starts]
             supports = jnp.where(far, ends[best], supports)
         found = pool.outward(_best_fitted(pool, threshold, supports, start), p)
@@ -399,7 +404,8 @@ class BestSubset(AbstractPathSolver):
                 (model, chosen, search), turn = begin(walk), 0
             goal = Goal(pool.kept, k, walk.stage == DESCEND, _scale(objective, value), turn)
             t, move, level = search
-            t, move, level = search = settle(model, t, move, level, goal)
+            t, move, level, _ = settle(model, t, move, level, goal)
+            search = t, move, level
             x = pool.inward(walk.x, p)
             nothing = Point(jnp.zeros(rows, jnp.int32), k, x, jnp.asarray(jnp.inf, x.dtype), jnp.int32(0))
             # On the way back few sizes gain anything.
@@ -452,6 +458,18 @@ def _chosen_before(objective: Any, walk: Any) -> tuple[Array, Support]:
 def _scale(objective: Any, value: Array) -> Array | None:
     """What gains of swaps are compared with; None: the tableau's value."""
     return None if objective.quadratic else 2 * jnp.abs(value)
+
+
+def _number(starts: int, k: Any) -> Any:
+    """How many starts a step makes: walks from small supports are short, and more of them are worth their time."""
+    return jnp.minimum(starts, jnp.maximum(2 * starts // 5, 2 * starts // jnp.maximum(k, 1))).astype(jnp.int32)
+
+
+def _end(search: Any) -> Any:
+    """The support that a start found, and the tableau's value there."""
+    tableau, _, _, lowest = search
+    found = tableau if lowest is None else lowest
+    return found.idx, found.value
 
 
 def _near(objective: Any, t: Any, move: Any, kept: Array) -> Any:

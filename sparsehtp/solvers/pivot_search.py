@@ -1,23 +1,32 @@
 """The one loop of a search over supports: pivots on a tableau until no swap improves.
 
-Growth, removal, swaps that are asked for and descent by best swaps differ only in which pivot comes next, so that one
-`while_loop` holds them all, with the target size and the levels of the features as data.
+Growth, removal, swaps that are asked for, descent by best swaps and walks on from where a descent ends differ only in
+which pivot comes next, so that one `while_loop` holds them all, with the target size and the levels of the features as
+data.
 """
 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from .._tolerances import tolerance
-from ..linalg import any_lane
+from ..linalg import any_lane, uniform
 from ..linalg.tableau import Tableau, addition_gains, pivot, removal_losses, swap_gains
 from ..objectives import GramEquations
 
 MAX_PIVOTS = 12  # per row of the tableau and call
 KEPT = 2  # the level of features that are always in
 HIGHEST = KEPT + 1
+# Counters of a walk's draws, which no feature has. One of eighty: with it no answer on the 25 instances of
+# benchmarks/best_subset.py is above what it was before there were walks.
+DRAWS = 2**31 + 75_000
+WALK, PER_FEATURE = 20, 2  # swaps at most, and for each feature, without a new lowest value, after which a walk ends
+OUT, IN = (
+    5,
+    0.15,
+)  # pivots, and share of the size, for which a walk holds what it took out and in, one half more or less
 
 
 class Move(NamedTuple):
@@ -31,16 +40,34 @@ class Move(NamedTuple):
     gain: Float[Array, ""]  # of the best swap
 
 
+class Roam(NamedTuple):
+    """A descent that goes on: the best swap is made even where it gains nothing, and what went out or came in is held
+    there for some pivots, so that the walk leaves the optimum behind. `seed` draws for how many."""
+
+    on: Bool[Array, ""]
+    seed: UInt32[Array, ""]
+
+
+class Lowest(NamedTuple):
+    """The best support that a walk met, the swaps made since, and the pivots until which features are held."""
+
+    idx: Int[Array, "m"]
+    value: Float[Array, ""]
+    since: Int[Array, ""]
+    held: Int[Array, "p"]
+
+
 class Goal(NamedTuple):
     """Where a search is to end: at `size` features beside the kept ones and, with `descend`, where no swap gains more
     than a part of `scale` (None: of the tableau's value). `after` says which pivot to prepare then: an addition (1), a
-    removal (-1) or none (0)."""
+    removal (-1) or none (0). With `roam` it goes on from there."""
 
     kept: Bool[Array, "p"]
     size: Int[Array, ""]
     descend: Bool[Array, ""]
     scale: Float[Array, ""] | None = None
     after: Int[Array, ""] | int = 0
+    roam: Roam | None = None
 
 
 def no_move(t: Tableau) -> Move:
@@ -56,8 +83,8 @@ def swap_noise(equations: Any) -> Array:
 
 def settle(
     equations: Any, t: Tableau, move: Move, level: Int[Array, "p"], goal: Goal
-) -> tuple[Tableau, Move, Int[Array, "p"]]:
-    """Pivot until the goal is met: the tableau, the pivot to go on with, and the levels left.
+) -> tuple[Tableau, Move, Int[Array, "p"], Lowest | None]:
+    """Pivot until the goal is met: the tableau, the pivot to go on with, the levels left, and what a walk found.
 
     Features of a higher level come in first, and swaps, good or bad, take in those of a higher level for those of the
     lowest. The levels are given up, all set to zero, once that is done: best swaps follow until none improves.
@@ -65,22 +92,26 @@ def settle(
     # Columns that are at hand need no priority.
     at_hand = isinstance(equations, GramEquations)
     noise, limit = swap_noise(equations), MAX_PIVOTS * (t.idx.shape[0] + 1)
+    lowest = None
+    if goal.roam is not None:
+        lowest = Lowest(t.idx, jnp.full_like(t.value, jnp.inf), jnp.int32(0), jnp.full_like(level, -1))
 
     def going(carry: Any) -> Array:
         *_, settled, count = carry
         return any_lane(~settled) & (count < limit)
 
     def body(carry: Any) -> Any:
-        t, move, level, settled, count = carry
+        t, move, level, lowest, settled, count = carry
         priority = None if at_hand else move.scores
         t = pivot(equations.columns, t, move.i, move.j, move.out & ~settled, move.into & ~settled, priority)
-        return t, *_next_move(t, level, goal, noise), count + 1
+        return t, *_next_move(t, level, lowest, goal, noise, count), count + 1
 
-    return lax.while_loop(going, body, (t, move, level, jnp.zeros((), bool), jnp.int32(0)))[:3]
+    carry = (t, move, level, lowest, jnp.zeros((), bool), jnp.int32(0))
+    return lax.while_loop(going, body, carry)[:4]
 
 
-def _next_move(t: Any, level: Any, goal: Goal, noise: Array) -> Any:
-    """The next pivot, the levels, and whether the goal is met."""
+def _next_move(t: Any, level: Any, lowest: Lowest | None, goal: Goal, noise: Array, count: Array) -> Any:
+    """The next pivot, the levels, what the walk found, and whether the goal is met."""
     feature = jnp.maximum(t.idx, 0)
     rows = (t.idx >= 0) & ~goal.kept[feature]  # those that may leave
     size = jnp.sum(rows, dtype=jnp.int32)
@@ -91,17 +122,29 @@ def _next_move(t: Any, level: Any, goal: Goal, noise: Array) -> Any:
     shrinks = ~grows & (size > goal.size)
 
     ranks = jnp.where(rows, level[feature], HIGHEST)
-    lowest = jnp.min(ranks)
-    wanted = jnp.any(~t.chosen & (level > lowest))
-    leaving = rows & ((ranks == lowest) | ~wanted)
+    bottom = jnp.min(ranks)
+    wanted = jnp.any(~t.chosen & (level > bottom))
+    leaving = rows & ((ranks == bottom) | ~wanted)
+    if lowest is not None:
+        leaving &= lowest.held[feature] < count
     best = jnp.max(swap_gains(t, leaving), axis=0)
+    if lowest is not None:
+        best = jnp.where(lowest.held < count, best, -jnp.inf)
     highest = jnp.max(jnp.where(best > -jnp.inf, level, -1))
-    forced = wanted & (highest > lowest)
+    forced = wanted & (highest > bottom)
     best = jnp.where(~forced | (level == highest), best, -jnp.inf)
     gain = jnp.max(best)
     scale = t.value if goal.scale is None else goal.scale
-    improves = goal.descend & ~wanted & (gain > tolerance("swap", t.c.dtype) * scale + noise)
-    swaps = ~grows & ~shrinks & (forced | improves)
+    least = tolerance("swap", t.c.dtype) * scale + noise
+    onward = gain > least
+    if lowest is not None and goal.roam is not None:
+        there = ~(grows | shrinks | wanted)
+        lower = there & (t.value + least < lowest.value)
+        since = jnp.where(lower, 0, lowest.since + there)
+        onward = jnp.where(
+            goal.roam.on, (since < jnp.minimum(WALK, PER_FEATURE * goal.size)) & (gain > -jnp.inf), onward
+        )
+    swaps = ~grows & ~shrinks & (forced | (goal.descend & ~wanted & onward))
     settled = ~(grows | shrinks | swaps | wanted)
 
     adding = grows | (settled & (goal.after > 0) & (top >= 0))
@@ -112,4 +155,17 @@ def _next_move(t: Any, level: Any, goal: Goal, noise: Array) -> Any:
     worth = jnp.where(swaps, swap_gains(t, leaving, j[None])[:, 0], -removal_losses(t, rows))
     i = jnp.argmax(jnp.where(adding, jnp.where(t.idx < 0, 0.0, -jnp.inf), worth)).astype(jnp.int32)
     level = jnp.where(grows | shrinks | forced, level, 0)
-    return Move(i, j, swaps | removing, swaps | adding, scores, gain), level, settled
+    if lowest is not None and goal.roam is not None:
+        share, steps = (
+            0.5 + uniform(goal.roam.seed, jnp.uint32(DRAWS) + count.astype(jnp.uint32)),
+            swaps & there & goal.roam.on,
+        )
+        until = lowest.held.at[feature[i]].set(count + (OUT * share).astype(jnp.int32))
+        until = until.at[j].set(count + (IN * goal.size * share).astype(jnp.int32))
+        lowest = Lowest(
+            idx=jnp.where(lower, t.idx, lowest.idx),
+            value=jnp.where(lower, t.value, lowest.value),
+            since=since,
+            held=jnp.where(steps, until, lowest.held),
+        )
+    return Move(i, j, swaps | removing, swaps | adding, scores, gain), level, lowest, settled

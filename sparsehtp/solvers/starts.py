@@ -6,31 +6,40 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Int, UInt32
 
-from ..linalg import START, any_lane, either, mixed, one_by_one, uniform
+from ..linalg import START, any_lane, either, max_lane, mixed, one_by_one, uniform
 
 # What the next step does where the last one failed: nothing else, try swaps one by one, start from perturbed supports.
 DESCEND, SINGLE, PERTURB = 0, 1, 2
-RAREST = 5  # a perturbed start offers 2^-1 to 2^-(1 + RAREST) of what is not chosen
+RAREST = 4  # a perturbed start offers 2^-1 to 2^-(1 + RAREST) of what is not chosen
+LEAST = 0.3  # of what is chosen is left out on the average, up to all of it
+
+
+def seed_of(key: Array, t: Any, i: Any) -> UInt32[Array, ""]:
+    """The seed of start i in step t."""
+    return mixed(jax.random.key_data(key).ravel(), t, i)
 
 
 def parts(
-    key: Array, t: Any, i: Any, units: Int[Array, "w"], may_leave: Bool[Array, "w"]
+    seed: UInt32[Array, ""], units: Int[Array, "w"], may_leave: Bool[Array, "w"]
 ) -> tuple[Bool[Array, "w"], Bool[Array, "w"]]:
     """Which units stay, where they may leave (one at least does), and which are offered; the same for a unit whatever
     the working set holds beside it."""
-    seed = mixed(jax.random.key_data(key).ravel(), t, i)
-    leave, part = uniform(seed, jnp.uint32(2**32 - 1)), 0.5 ** (1 + RAREST * uniform(seed, jnp.uint32(2**32 - 2)))
+    leave = LEAST + (1 - LEAST) * uniform(seed, jnp.uint32(2**32 - 1))
+    part = 0.5 ** (1 + RAREST * uniform(seed, jnp.uint32(2**32 - 2)))
     draws = uniform(seed, units)
     first = draws == jnp.min(jnp.where(may_leave, draws, 1))
     return may_leave & ~((draws < leave) | first), draws < part
 
 
-def from_starts(search: Callable[[Any], Any], end_of: Callable[[Any], Any], starts: int, far: Array) -> tuple[Any, Any]:
+def from_starts(
+    search: Callable[[Any], Any], end_of: Callable[[Any], Any], starts: int, far: Array, count: Any = None
+) -> tuple[Any, Any]:
     """`search(0)`, from the support itself, and `end_of` the searches 1, 2, ... from perturbed ones (with `far` alone).
 
-    In one loop, one after the other on a CPU and side by side elsewhere, so that the search is compiled once.
+    Only the first `count` of them (None: all) need be made. In one loop, one after the other on a CPU and side by side
+    elsewhere, so that the search is compiled once.
     """
     if not starts:
         own = search(jnp.int32(0))
@@ -48,4 +57,5 @@ def from_starts(search: Callable[[Any], Any], end_of: Callable[[Any], Any], star
         ends = jax.tree.map(lambda all_, one: all_.at[i - 1].set(one), ends, end_of(end))  # i = 0: overwritten
         return either(i == 0, end, own), ends
 
-    return lax.fori_loop(0, jnp.where(any_lane(far), starts + 1, 1), body, (own, ends))
+    number = max_lane(jnp.asarray(starts if count is None else count))
+    return lax.fori_loop(0, jnp.where(any_lane(far), 1 + number, 1), body, (own, ends))

@@ -20,7 +20,7 @@ from ..objectives import AbstractScored, gather
 from ..thresholds.base import BOUNDED
 from .base import Trail
 from .refit import refit
-from .starts import DESCEND, PERTURB, SINGLE, from_starts, parts
+from .starts import DESCEND, PERTURB, SINGLE, from_starts, parts, seed_of
 from .unit_model import Model, Tableau, boxed_tableau, chosen_in, gains_of, pivot, tableau_at
 
 MAX_MOVES = 12  # per slot and settling
@@ -347,7 +347,7 @@ def step(objective: Any, threshold: Any, state: UnitState, t: Any, starts: int, 
 
 def perturbed(key: Array, t: Any, model: Model, chosen: Bool[Array, "w"], i: Any) -> tuple[Array, Array]:
     """The support without a random part of its units (one at least), and the others that may come in, a random part."""
-    stay, open_ = parts(key, t, i, model.units, chosen & ~model.kept)
+    stay, open_ = parts(seed_of(key, t, i), model.units, chosen & ~model.kept)
     return chosen & (stay | model.kept), ~chosen & open_
 
 

@@ -4,8 +4,17 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
 
 import sparsehtp as sht
+
+# Residuals of the best 1, 2, ... of 65 columns: ten of breast cancer's, standardised, with all squares and products.
+# `test_expanded_by_proof` proves them.
+EXPANDED = {
+    10: "90.230123 67.722998 65.804177 63.017895 61.510007 59.506005 58.560637 57.548548 56.374128 55.259535",
+    20: "49.248201 41.204812 36.878637 33.250944 31.176270 29.988707 28.952472 27.871326 27.248313 26.354799 25.782660 "
+    "25.518832 25.064062",
+}
 
 
 def reference(folder, name):
@@ -37,3 +46,30 @@ def test_logistic(x64, data_folder):
     for case in references["heart_scale_l0logistic"]["best"]:
         solution = sht.solve(model, sht.Sparsity(case["k"], k_max=13), sht.BestSubset("thorough"))
         np.testing.assert_allclose(len(y) * solution.value, case["nll"], rtol=1e-8)
+
+
+def expanded(first):
+    """Ten columns with all their squares and products, all standardised, and centred labels."""
+    X, y = load_breast_cancer(return_X_y=True)
+    Z = X[:, first : first + 10]
+    Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
+    i, j = np.triu_indices(10)
+    Z = np.hstack([Z, Z[:, i] * Z[:, j]])
+    return sht.LinearModel((Z - Z.mean(axis=0)) / Z.std(axis=0), y - y.mean())
+
+
+@pytest.mark.parametrize("first", EXPANDED)
+def test_expanded(x64, first):
+    model, best = expanded(first), np.array(EXPANDED[first].split(), float)
+    values = [sht.solve(model, sht.Sparsity(k, k_max=len(best))).value for k in range(1, len(best) + 1)]
+    np.testing.assert_allclose(2 * model.n_samples * np.array(values), best, rtol=1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", EXPANDED)
+def test_expanded_by_proof(x64, first):
+    model = expanded(first)
+    for k, residual in enumerate(map(float, EXPANDED[first].split()), 1):
+        proof = sht.prove(model, sht.Sparsity(k), time_limit=300, gap=1e-6)
+        assert proof.proved
+        np.testing.assert_allclose(2 * model.n_samples * np.array([proof.upper, proof.lower]), residual, rtol=2e-6)
