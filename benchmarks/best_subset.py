@@ -1,9 +1,14 @@
 """Best subsets: residual and time of every solver on 25 instances and on one large problem, and a path of 100 sizes.
 
+Two more comparisons are of answers alone: with those of before the search walked on from its optima, which are stored,
+on the 25 instances, and with the best of the effort "thorough" then and abess for every k to 15 on drawn correlated
+designs.
+
 Plain least squares without an intercept. Every time is that of a fit from host arrays to a support on the host, after a
 warm-up; every residual is recomputed in float64 from the support.
 """
 
+import json
 import time
 
 import jax
@@ -12,9 +17,9 @@ import numpy as np
 import sparsehtp as sht
 
 from .baselines import abess, sklearn, skscope, version
-from .problems import generate
+from .problems import DRAWN, correlated, generate
 from .scores import aim, finish, least_squares, print_table, swap_gain
-from .timing import best_of, compile_time
+from .timing import RESULTS, best_of, compile_time
 
 CASES = [  # n, p, k, snr, rho; five seeds each
     (200, 1000, 20, 5, 0.0),
@@ -25,6 +30,8 @@ CASES = [  # n, p, k, snr, rho; five seeds each
 ]
 LARGE = (2000, 20000, 100, 5, 0.0)
 TIE = 1 + 1e-9
+ROUNDING = 1e-7  # of what is stored
+BEFORE = RESULTS / "best-subset-before.json"
 DEFAULTS = ("BestSubset default, float32", "BestSubset default, float64")
 
 
@@ -169,6 +176,41 @@ def aims(rows, summaries):
     return result
 
 
+def against_before(rows):
+    """The default effort on the 25 instances against what it found before, in both precisions."""
+    before, result = json.loads(BEFORE.read_text())["instances"], []
+    for i, name in enumerate(DEFAULTS):
+        ratios = {row["name"]: row["rss"][name] / before[row["name"]][i] for row in rows}
+        count = sum(ratio <= 1 + ROUNDING for ratio in ratios.values())
+        row = {"name": f"{name}: instances at or below before", "value": count, "unit": f"of {len(rows)}"}
+        row["changed"] = {label: ratio for label, ratio in ratios.items() if abs(ratio - 1) > ROUNDING}
+        result.append(aim(row, f"{len(rows)}", count == len(rows)))
+    return result
+
+
+def drawn(designs):
+    """The default effort on so many drawn designs, for every k, against the best that others found."""
+    rows, best = [], np.array(json.loads(BEFORE.read_text())["drawn"][:designs])
+    k_max = best.shape[1]
+    for name, dtype in zip(DEFAULTS, (np.float32, np.float64), strict=True):
+        found = np.empty_like(best)
+        with jax.enable_x64(dtype == np.float64):
+            for seed in range(designs):
+                X, y = correlated(seed)
+                objective = sht.LinearModel(X.astype(dtype), y.astype(dtype))
+                for k in range(1, k_max + 1):
+                    support = sht.solve(objective, sht.Sparsity(k, k_max=k_max), record=None, throw=False).support
+                    found[seed, k - 1] = least_squares(X, y, np.asarray(support.idx)[np.asarray(support.mask)])
+        excess = found / best - 1
+        share, worst = 100 * np.mean(excess <= ROUNDING), 100 * excess.max()
+        row = {"name": f"drawn: {name}: at or below the best of thorough before and abess", "value": share, "unit": "%"}
+        row["above_by_half_a_percent"] = int(np.sum(excess > 5e-3))
+        rows.append(aim(row, ">= 97", share >= 97))
+        row = {"name": f"drawn: {name}: largest excess over it", "value": worst, "unit": "%"}
+        rows.append(aim(row, "<= 0.5", worst <= 0.5))
+    return rows
+
+
 def compile_rows(fits):
     """The longest compilation of every solver of ours."""
     result = []
@@ -254,7 +296,7 @@ def main(quick=False):
     rows = instances(cases, seeds, fits, repeats)
     shown(rows, fits)
     summaries = summary(rows, fits)
-    checks = aims(rows, summaries) + compile_rows(fits)
+    checks = aims(rows, summaries) + compile_rows(fits) + against_before(rows) + drawn(8 if quick else DRAWN)
 
     fits, _ = solvers(thorough=False)  # too slow there
     large = (500, 2000, 25, 5, 0.0) if quick else LARGE
