@@ -68,6 +68,17 @@ def test_limits_leave_a_bound(model, proof):
     assert soon.upper >= proof.upper * (1 - 1e-12)
 
 
+def test_a_time_limit_may_end_anywhere(monkeypatch):
+    """Before the first bounds are timed, too: their pace is zero then."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 60)).astype(np.float32)
+    model = sht.LinearModel(X, X[:, :6].sum(1) + 2 * rng.standard_normal(100).astype(np.float32), fit_intercept=True)
+    seconds = iter(np.linspace(0.2, -1, 7))
+    monkeypatch.setattr(tree.Tree, "seconds_left", property(lambda _: next(seconds, -1.0)))
+    part = sht.prove(model, sht.Sparsity(6), time_limit=60)
+    assert 0 <= part.lower <= part.upper
+
+
 @pytest.mark.parametrize("collect", [None, 1.02])
 def test_a_resumed_run_comes_to_the_same(model, tmp_path, collect):
     whole = sht.prove(model, sht.Sparsity(10), collect=collect)

@@ -157,7 +157,7 @@ class Phase:
         """Bounds of nodes, what they decide, and where to branch; the dual in units without the penalty."""
         rho, m, p = float(self.at.rho), len(inn), self.p
         if chunks * self._pace > self._tree.seconds_left:
-            chunks = max(1, int(self._tree.seconds_left / self._pace))
+            chunks = max(1, int(self._tree.seconds_left / self._pace)) if self._pace > 0 else 1
         masks = self._batch(inn), self._batch(out, True)
         found = bound(
             self.at, *masks, self._batch(v), self._batch(u / np.float32(rho)), level, self.k, chunks, k_max=self.k_max
