@@ -7,23 +7,7 @@ both ways for a range of fits, each in a process of its own. The second one has 
 from .first_answer import FITS, process
 from .scores import finish
 
-DRAWN = """
-def drawn(n, p, classes):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((n, p))
-    for j in range(1, p):
-        X[:, j] = 0.3 * X[:, j - 1] + 0.91**0.5 * X[:, j]
-    signal = X[:, :5] @ np.linspace(0.5, 1.5, 5)
-    y = signal + rng.standard_normal(n) * signal.std() / 2
-    return X, (y > 0).astype(int) if classes else y
-kind, name, k = sys.argv[1:4]
-shape = name.split(" x ")
-known = name in SETS or name == "62 x 2000" or len(shape) != 2
-X, y = first(name) if known else drawn(*map(int, shape), kind == "SparseClassifier")
-settings = ({"k": int(k)} if k else {}) | ({"groups": np.arange(12) // 3} if name == "4 groups" else {})
-fit = lambda: getattr(sht, kind)(**settings).fit(X, y)
-"""
-LEVELS = f"""{DRAWN}
+LEVELS = """
 from sparsehtp import _programs
 _programs.LITTLE_WORK = float(sys.argv[4])
 work, seen = _programs.expected_work, []
@@ -31,11 +15,11 @@ def recorded(jaxpr):
     seen.append(work(jaxpr))  # of what it calls, too
     return seen[-1]
 _programs.expected_work = recorded
-getattr(sht, kind)
+fit = fit_of(*sys.argv[1:4])
 rows = [measured(fit) for _ in range(3)]
-print(json.dumps({{"first": rows[0]["cpu"], "later": min(row["cpu"] for row in rows[1:]), "work": max(seen)}}))
+print(json.dumps({"first": rows[0]["cpu"], "later": min(row["cpu"] for row in rows[1:]), "work": max(seen)}))
 """
-PROGRAMS = f"""{DRAWN}
+PROGRAMS = """
 from sparsehtp import _programs
 events, rows = [], []
 jax.monitoring.register_event_duration_secs_listener(lambda event, seconds, **_: events.append((event, seconds)))
@@ -47,24 +31,24 @@ def counted(self, *arguments):
     cpu = time.process_time() - cpu
     traced = jax.jit(self.__wrapped__, static_argnames=self._static).trace(**arguments[0], **arguments[1])
     text = compiled.as_text()
-    rows.append({{
-        "program": f"{{self.__module__.removeprefix('sparsehtp.')}}.{{self.__name__}}",
+    rows.append({
+        "program": f"{self.__module__.removeprefix('sparsehtp.')}.{self.__name__}",
         "cpu": cpu,
         "xla": sum(seconds for event, seconds in events if event.endswith("backend_compile_duration")),
         "equations": str(traced.jaxpr).count(" = "),
-        "kernels": sum(f" {{op}}(" in line for line in text.splitlines() for op in ("fusion", "dot", "custom-call")),
+        "kernels": sum(f" {op}(" in line for line in text.splitlines() for op in ("fusion", "dot", "custom-call")),
         "work": _programs.expected_work(traced.jaxpr.jaxpr),
-    }})
+    })
     return compiled, returned
 _programs.Program._make = counted
-fit()
+fit_of(*sys.argv[1:4])()
 print(json.dumps(rows))
 """
 MORE = [
-    ("SparseRegressor", "200 x 1000", "20"),
-    ("SparseClassifier", "2000 x 50", "5"),
-    ("SparseRegressor", "1000 x 100", ""),
-    ("SparseRegressor", "2000 x 5000", "50"),
+    ("SparseRegressor", "drawn numbers, 200 x 1000", "20"),
+    ("SparseClassifier", "drawn classes, 2000 x 50", "5"),
+    ("SparseRegressor", "drawn numbers, 1000 x 100", ""),
+    ("SparseRegressor", "drawn numbers, 2000 x 5000", "50"),
 ]
 
 

@@ -38,6 +38,14 @@ def rows(name):
         return X, np.column_stack([np.exp(-signal), rng.random(300) < 0.7])
     if name == "classes in order":
         return X, np.digitize(signal, [-1.5, 0, 1.5])
+    if name.startswith("drawn "):
+        _, what, n, _, p = name.split()
+        X = rng.standard_normal((int(n), int(p)))
+        for j in range(1, int(p)):
+            X[:, j] = 0.3 * X[:, j - 1] + 0.91**0.5 * X[:, j]
+        signal = X[:, :5] @ np.linspace(0.5, 1.5, 5)
+        y = signal + rng.standard_normal(int(n)) * signal.std() / 2
+        return X, (y > 0).astype(int) if what == "classes," else y
     return X, signal[:, None] * [1, -0.5, 0.3] + rng.standard_normal((300, 3)) if name == "3 responses" else signal
 def measured(function):
     cpu, wall, programs, mapped = time.process_time(), time.perf_counter(), compiled[0], maps()
@@ -47,13 +55,15 @@ def measured(function):
 SETS = {"diabetes": load_diabetes, "breast cancer": load_breast_cancer}
 def first(name):
     return wide() if name == "62 x 2000" else SETS[name](return_X_y=True) if name in SETS else rows(name)
+def fit_of(kind, name, k):
+    X, y = first(name)
+    settings = ({"k": int(k)} if k else {}) | ({"groups": np.arange(12) // 3} if name == "4 groups" else {})
+    estimator = getattr(sht, kind)
+    return lambda: estimator(**settings).fit(X, y)
 """
 FIT = """
-kind, name, k = sys.argv[1:4]
-X, y = first(name)
-settings = ({"k": int(k)} if k else {}) | ({"groups": np.arange(12) // 3} if name == "4 groups" else {})
-estimator = getattr(sht, kind)
-rows = [measured(lambda: estimator(**settings).fit(X, y)) for _ in range(3)]
+fit = fit_of(*sys.argv[1:4])
+rows = [measured(fit) for _ in range(3)]
 print(json.dumps({"first": rows[0], "later": rows[-1]}))
 """
 PROVE = """

@@ -6,8 +6,8 @@ recently used ones first, are dropped before the maps run out; those that are ca
 where that is not enough, since the maps belong to programs of others, are all of JAX's caches cleared.
 
 On a CPU compiling is most of a first fit. So what makes it cheaper and programs no slower is always on, and a program
-with little work, as far as its equations tell, is compiled without LLVM's optimisations: in a third of the time, and
-then two to three times slower. JAX takes such options outside its transformations only.
+with little work, as far as its equations tell, is compiled without LLVM's optimisations: in less than half of the time,
+and then two to eight times slower. JAX takes such options outside its transformations only.
 """
 
 import functools

@@ -23,10 +23,8 @@ HIGHEST = KEPT + 1
 # benchmarks/best_subset.py is above what it was before there were walks.
 DRAWS = 2**31 + 75_000
 WALK, PER_FEATURE = 20, 2  # swaps at most, and for each feature, without a new lowest value, after which a walk ends
-OUT, IN = (
-    5,
-    0.15,
-)  # pivots, and share of the size, for which a walk holds what it took out and in, one half more or less
+# Pivots, and share of the size, for which a walk holds what it took out and in; one half more or less.
+OUT, IN = 5, 0.15
 
 
 class Move(NamedTuple):
@@ -156,10 +154,8 @@ def _next_move(t: Any, level: Any, lowest: Lowest | None, goal: Goal, noise: Arr
     i = jnp.argmax(jnp.where(adding, jnp.where(t.idx < 0, 0.0, -jnp.inf), worth)).astype(jnp.int32)
     level = jnp.where(grows | shrinks | forced, level, 0)
     if lowest is not None and goal.roam is not None:
-        share, steps = (
-            0.5 + uniform(goal.roam.seed, jnp.uint32(DRAWS) + count.astype(jnp.uint32)),
-            swaps & there & goal.roam.on,
-        )
+        share = 0.5 + uniform(goal.roam.seed, jnp.uint32(DRAWS) + count.astype(jnp.uint32))
+        steps = swaps & there & goal.roam.on
         until = lowest.held.at[feature[i]].set(count + (OUT * share).astype(jnp.int32))
         until = until.at[j].set(count + (IN * goal.size * share).astype(jnp.int32))
         lowest = Lowest(

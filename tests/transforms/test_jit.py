@@ -66,7 +66,7 @@ def test_jit_equals_eager(solver):
     eager = run(X, Y, 3)
     jitted = jax.jit(run)(X, Y, 3)
     # The two are compiled at different levels, and what is measured between iterates that nearly agree tells.
-    chex.assert_trees_all_close(eager.history, jitted.history, rtol=1e-5, atol=1e-9)
+    chex.assert_trees_all_close((eager.history, eager.state), (jitted.history, jitted.state), rtol=1e-5, atol=1e-9)
     one, other = (solution._replace(key=None, history=None, state=None) for solution in (eager, jitted))
     chex.assert_trees_all_close(one, other, rtol=1e-9, atol=1e-11)
 
