@@ -21,7 +21,7 @@ print(json.dumps({"first": rows[0]["cpu"], "later": min(row["cpu"] for row in ro
 """
 PROGRAMS = """
 from sparsehtp import _programs
-events, rows = [], []
+events, made = [], []
 jax.monitoring.register_event_duration_secs_listener(lambda event, seconds, **_: events.append((event, seconds)))
 make = _programs.Program._make
 def counted(self, *arguments):
@@ -31,7 +31,7 @@ def counted(self, *arguments):
     cpu = time.process_time() - cpu
     traced = jax.jit(self.__wrapped__, static_argnames=self._static).trace(**arguments[0], **arguments[1])
     text = compiled.as_text()
-    rows.append({
+    made.append({
         "program": f"{self.__module__.removeprefix('sparsehtp.')}.{self.__name__}",
         "cpu": cpu,
         "xla": sum(seconds for event, seconds in events if event.endswith("backend_compile_duration")),
@@ -42,7 +42,7 @@ def counted(self, *arguments):
     return compiled, returned
 _programs.Program._make = counted
 fit_of(*sys.argv[1:4])()
-print(json.dumps(rows))
+print(json.dumps(made))
 """
 MORE = [
     ("SparseRegressor", "drawn numbers, 200 x 1000", "20"),
