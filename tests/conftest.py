@@ -14,7 +14,9 @@ install_import_hook(shapes.MODULES, "shapes.checked")  # before anything imports
 
 from sparsehtp._programs import clear  # noqa: E402
 
-os.environ["SPARSEHTP_CACHE"] = str(Path(__file__).parent / ".programs")  # for the processes that tests start, too
+os.environ.setdefault(
+    "SPARSEHTP_CACHE", str(Path(__file__).parent / ".programs")
+)  # for processes that tests start, too
 gc.set_threshold(100_000, 20, 20)  # tracing makes many objects that live: a twentieth of the time went into collections
 
 DONE = itertools.count(1)

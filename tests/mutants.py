@@ -1,0 +1,333 @@
+"""Small wrong changes of the package, drawn at random, and whether the quick tests notice them.
+
+`python -m tests.mutants --measure` runs the quick tests once and keeps which functions each file of tests runs, and how
+long it takes. `python -m tests.mutants --seed S --room ROOM --number N` draws N mutants of a room ("all" for every
+numerical one), runs the files that reach each, cheapest first, stops at the first failure, and prints those that live.
+Outcomes are kept in `tests/.mutants`: a run that was stopped goes on, and what lived is tried again once tests changed.
+
+Mutants are made in copies of the tree. They use JAX's own cache of compilations, which finds a program by its contents,
+in place of the package's store, which would find none after a change of the source.
+"""
+
+import argparse
+import ast
+import concurrent.futures
+import difflib
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = ROOT / "tests" / ".mutants"
+ROOMS = ("solvers", "steps", "certificates", "duality", "screening", "objectives", "losses", "thresholds", "grids")
+ROOMS += ("derivatives", "iteration", "linalg", "designs", "tuning", "estimators", "io", "datasets", "cli")
+PLUGIN = "seen"  # a module of the copy
+SWAPPED = {
+    ast.Lt: (ast.LtE, ast.Gt),
+    ast.LtE: (ast.Lt, ast.GtE),
+    ast.Gt: (ast.GtE, ast.Lt),
+    ast.GtE: (ast.Gt, ast.LtE),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.Add: (ast.Sub,),
+    ast.Sub: (ast.Add,),
+    ast.Mult: (ast.Div,),
+    ast.Div: (ast.Mult,),
+    ast.And: (ast.Or,),
+    ast.Or: (ast.And,),
+    ast.BitAnd: (ast.BitOr,),
+    ast.BitOr: (ast.BitAnd,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+}
+NAMES = [
+    ("min", "max"),
+    ("minimum", "maximum"),
+    ("argmin", "argmax"),
+    ("any", "all"),
+    ("floor", "ceil"),
+    ("sum", "mean"),
+]
+NAMES += [
+    ("zeros_like", "ones_like"),
+    ("zeros", "ones"),
+    ("argsort", "flip"),
+    ("cumsum", "cumprod"),
+    ("logical_and", "logical_or"),
+]
+OTHER = {a: b for pair in NAMES for a, b in (pair, pair[::-1])}
+PASSED = {
+    "abs",
+    "clip",
+    "sqrt",
+    "square",
+    "sign",
+    "where",
+    "maximum",
+    "minimum",
+    "log1p",
+    "exp",
+    "sort",
+    "sorted",
+    "flip",
+}
+PASSED |= {
+    "stop_gradient",
+    "asarray",
+    "ravel",
+    "transpose",
+    "conj",
+}  # calls whose first argument is of their result's kind
+DROPPED = {"axis", "where", "initial", "weights", "sample_weight", "precision", "side", "ddof", "stable", "keepdims"}
+
+SEEN = """import json, os, pathlib, time
+import pytest
+SEEN = set()
+
+@pytest.fixture(scope="module", autouse=True)
+def seen(request):
+    SEEN.clear()
+    failed, start = request.session.testsfailed, time.process_time()
+    yield
+    name = str(pathlib.Path(request.path).relative_to(request.config.rootpath))
+    row = {"file": name, "seconds": time.process_time() - start, "red": request.session.testsfailed > failed}
+    row["functions"] = sorted(SEEN)
+    with open(os.environ["SEEN_FILE"] + str(os.getpid()), "a") as out:
+        out.write(json.dumps(row) + "\\n")
+"""
+
+
+def changed(node):
+    """The nodes that a node may be exchanged for."""
+    match node:
+        case ast.Compare(ops=[op], left=left, comparators=right):
+            return [ast.Compare(left, [new()], right) for new in SWAPPED.get(type(op), ())]
+        case ast.BinOp(left=left, op=op, right=right):
+            swapped = [ast.BinOp(left, new(), right) for new in SWAPPED.get(type(op), ())]
+            return [*swapped, left, *([right] if isinstance(op, ast.Add | ast.Mult) else [])]
+        case ast.BoolOp(op=op, values=values):
+            return [ast.BoolOp(SWAPPED[type(op)][0](), values), *values]
+        case ast.UnaryOp(operand=operand, op=ast.USub() | ast.Not() | ast.Invert()):
+            return [operand]
+        case ast.IfExp(body=body, orelse=orelse):
+            return [body, orelse]
+        case ast.Constant(value=bool(value)):
+            return [ast.Constant(not value)]
+        case ast.Constant(value=int(value)):
+            return [ast.Constant(value + 1)] + ([ast.Constant(value - 1)] if value else [])
+        case ast.Constant(value=float(value)):
+            return [ast.Constant(0.0 if value else 1.0), ast.Constant(2 * value + (value == 0))]
+        case ast.Call(func=func, args=args, keywords=keywords):
+            name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+            new = [
+                ast.Call(func, args, [k for k in keywords if k is not one]) for one in keywords if one.arg in DROPPED
+            ]
+            if name in PASSED and args:
+                new += [arg for arg in args if not isinstance(arg, ast.Constant | ast.Starred)]
+            if name == "where" and len(args) == 3:
+                new.append(ast.Call(func, [args[0], args[2], args[1]], keywords))
+            if name in OTHER:
+                renamed = (
+                    ast.Attribute(func.value, OTHER[name]) if isinstance(func, ast.Attribute) else ast.Name(OTHER[name])
+                )
+                new.append(ast.Call(renamed, args, keywords))
+            return new
+        case ast.If(body=body, orelse=orelse):
+            return [ast.If(ast.Constant(value), body, orelse) for value in (True, False)]
+        case ast.AugAssign() | ast.Expr(value=ast.Call()):
+            return [ast.Pass()]
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in {
+            part.id for part in ast.walk(value) if isinstance(part, ast.Name)
+        }:
+            return [ast.Pass()]
+    return []
+
+
+def candidates(source):
+    """(function, node, its exchange) of all that may be changed; not what only speaks: texts, errors, annotations."""
+    found = []
+
+    def visit(node, function):
+        if isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.Assert):
+            return
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+        if isinstance(node, ast.If) and all(isinstance(part, ast.Raise) for part in node.body):
+            visit(node.test, function)
+            return
+        if not function and isinstance(node, ast.Assign):  # a constant of the module: how much work, or a slack
+            parts = [part for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
+            found.extend(
+                ("", part, ast.Constant(0)) for part in parts if isinstance(part.value, int | float) and part.value
+            )
+            return
+        found.extend((function, node, new) for new in changed(node))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            function = f"{function}.{node.name}".lstrip(".")
+            parts = node.body + (
+                node.args.defaults + node.args.kw_defaults if isinstance(node, ast.FunctionDef) else []
+            )
+        elif isinstance(node, ast.AnnAssign):
+            parts = [node.value]
+        else:
+            parts = ast.iter_child_nodes(node)
+        for part in parts:
+            if part is not None:
+                visit(part, function)
+
+    visit(ast.parse(source), "")
+    return found
+
+
+def draw(rooms, seed, number):
+    """(path, function, changed source) of so many mutants, a line each."""
+    lines = {}
+    for room in rooms:
+        for path in sorted((ROOT / "sparsehtp" / room).rglob("*.py")):
+            source = path.read_text()
+            for function, node, new in candidates(source):
+                lines.setdefault((path, node.lineno), []).append((source, function, node, new))
+    rng = random.Random(seed)
+    for path, line in rng.sample(sorted(lines), min(number, len(lines))):
+        source, function, node, new = rng.choice(lines[path, line])
+        yield path.relative_to(ROOT), function, replaced(source, node, new)
+
+
+def replaced(source, node, new):
+    """The source with a node exchanged; all else keeps its layout. A call that is passed over loses its name only."""
+    lines = source.splitlines(keepends=True)
+    if isinstance(node, ast.If) and isinstance(new, ast.If):
+        node, new = node.test, new.test
+    text = ast.unparse(new)
+    if not isinstance(new, ast.Name | ast.Constant | ast.Call | ast.Attribute | ast.Subscript | ast.stmt):
+        text = f"({text})"
+    first, last = lines[node.lineno - 1].encode(), lines[node.end_lineno - 1].encode()
+    head, tail = first[: node.col_offset].decode(), last[node.end_col_offset :].decode()
+    return "".join([*lines[: node.lineno - 1], head + text + tail, *lines[node.end_lineno :]])
+
+
+def copy_tree(folder):
+    """The tracked files as they are now, in a folder."""
+    files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    for name in files.stdout.splitlines():
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    shutil.rmtree(folder / ".git", ignore_errors=True)
+    (folder / f"{PLUGIN}.py").write_text(SEEN)
+
+
+def pytest(folder, arguments, timeout=None):
+    """The exit status of the quick tests in a folder, and the last lines that they printed; None if over time."""
+    env = os.environ | {"PYTHONPATH": str(folder), "SPARSEHTP_CACHE": "off", "PYTHONDONTWRITEBYTECODE": "1"}
+    env |= {"JAX_COMPILATION_CACHE_DIR": str(KEPT / "programs"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    env |= {"JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1", "SEEN_FILE": str(KEPT / "seen.")}
+    command = [sys.executable, "-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider", *arguments]
+    try:
+        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return None, ["over time"]
+    return done.returncode, done.stdout.splitlines()
+
+
+def measure(folder):
+    """Run the quick tests with every function of the package noting that it ran, and keep what each file reached."""
+    for path in sorted((folder / "sparsehtp").rglob("*.py")):
+        tree, module = ast.parse(path.read_text()), str(path.relative_to(folder))
+
+        def note(node, function, module=module):
+            for part in ast.iter_child_nodes(node):
+                inner = f"{function}.{part.name}".lstrip(".") if hasattr(part, "name") else function
+                note(part, inner)
+                if isinstance(part, ast.FunctionDef):
+                    told = ast.parse(f"__import__({PLUGIN!r}).SEEN.add({module + ':' + inner!r})").body
+                    part.body[ast.get_docstring(part) is not None : 0] = told
+
+        note(tree, "")
+        path.write_text(ast.unparse(ast.fix_missing_locations(tree)))
+    for old in KEPT.glob("seen.*"):
+        old.unlink()
+    print(*pytest(folder, ["-n", "2", "--dist", "loadfile", "-p", PLUGIN])[1][-30:], sep="\n")
+    rows = [json.loads(line) for part in KEPT.glob("seen.*") for line in part.read_text().splitlines()]
+    (KEPT / "reach.json").write_text(json.dumps({row.pop("file"): row for row in rows}))
+
+
+def judge(folder, mutant, reach):
+    """Run the files that reach a mutant, cheapest first."""
+    path, function, source = mutant
+    reached = {name for row in reach.values() for name in row["functions"]}
+    own = {f"{path}:{function}"} & reached
+    names = own or {name for name in reached if name.startswith(f"{path}:{function}")}  # of a class, or of a module
+    files = [name for name, row in reach.items() if not row["red"] and (names & set(row["functions"]))]
+    files = [name for name in sorted(files, key=lambda name: reach[name]["seconds"]) if (folder / name).exists()]
+    old = (folder / path).read_text()
+    diff = [
+        line
+        for line in difflib.unified_diff(old.splitlines(), source.splitlines(), str(path), function, lineterm="", n=1)
+    ]
+    if not files:
+        return "unreached", diff, 0.0, ""
+    start = time.time()
+    try:
+        (folder / path).write_text(source)
+        limit = 120 + 4 * sum(reach[name]["seconds"] for name in files)
+        status, output = pytest(folder, ["-x", *files], limit)
+    finally:
+        (folder / path).write_text(old)
+    by = next((line for line in output if line.startswith(("FAILED", "ERROR"))), "")
+    return ("lived" if status == 0 else "killed"), diff, time.time() - start, by
+
+
+def main():
+    """Read the arguments, run, and print what lived."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--room", default="all", choices=("all", *ROOMS))
+    parser.add_argument("--number", type=int, default=30)
+    parser.add_argument("--jobs", type=int, default=2)
+    args = parser.parse_args()
+    KEPT.mkdir(exist_ok=True)
+    folders = [KEPT / f"tree{i}" for i in range(args.jobs)]
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+        copy_tree(folder)
+    if args.measure:
+        return measure(folders[0])
+    reach = json.loads((KEPT / "reach.json").read_text())
+    tests = hashlib.sha256(b"".join(p.read_bytes() for p in sorted((ROOT / "tests").rglob("*.py")))).hexdigest()
+    log = KEPT / "outcomes.jsonl"
+    known = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    known = {row["mutant"]: row for row in known if row["outcome"] == "killed" or row["tests"] == tests}
+
+    def one(mutant):
+        key = hashlib.sha256(repr(mutant).encode()).hexdigest()
+        if key not in known:
+            folder = folders.pop()
+            outcome, diff, seconds, by = judge(folder, mutant, reach)
+            folders.append(folder)
+            known[key] = {"mutant": key, "outcome": outcome, "diff": diff, "by": by, "tests": tests}
+            known[key] |= {"seed": args.seed, "room": args.room, "seconds": round(seconds, 1)}
+            with log.open("a") as out:
+                out.write(json.dumps(known[key]) + "\n")
+        row = known[key]
+        print(f"{row['outcome']} in {row['seconds']} s: {mutant[0]}:{mutant[1]} {row['by']}", flush=True)
+        return row
+
+    mutants = draw(ROOMS if args.room == "all" else [args.room], args.seed, args.number)
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        rows = list(pool.map(one, mutants))
+    for row in rows:
+        if row["outcome"] != "killed":
+            print(f"\n{row['outcome']}", *row["diff"], sep="\n")
+    print(f"\n{sum(row['outcome'] == 'killed' for row in rows)} of {len(rows)} killed")
+
+
+if __name__ == "__main__":
+    main()
