@@ -20,6 +20,20 @@ def integers(values):
     return np.vectorize(lambda v: int(Fraction(float(v)) / Fraction(2) ** lowest), otypes=[object])(values), -lowest
 
 
+def least(Q, b, c0, diagonal=0):
+    """min over w of c0 - b'w + w'(Q + diagonal I) w / 2 for the floats that these are; None if it is not convex."""
+    m, value = len(b), Fraction(float(c0))
+    A = [[Fraction(float(Q[i, j])) + diagonal * (i == j) for j in range(m)] + [Fraction(float(b[i]))] for i in range(m)]
+    for c in range(m):
+        if A[c][c] <= 0:
+            return None
+        for i in range(c + 1, m):
+            share = A[i][c] / A[c][c]
+            A[i] = [u - share * v for u, v in zip(A[i], A[c], strict=True)]
+        value -= A[c][-1] ** 2 / A[c][c] / 2
+    return value
+
+
 class Quadratic:
     """F(w, b) = (1/W) sum_i s_i (x_i'w + b + o_i - y_i)^2 / 2 + sum_j l2_j c_j w_j^2 / 2, c_j the variance of a
     standardised column, else 1; with several responses (y and offset of t columns) the sum over them."""

@@ -126,7 +126,8 @@ def bound(
     carry = lax.while_loop(lambda c: (c[0] < max_chunks) & (c[1].mean() < 0.9), look, carry)
     _, _, (lower, G, last, after), (v, u, *_) = carry
     # What the dual point decides: without j the bound is lower + G_j - G_(s+1), with j it is lower + G_(s) - G_j.
-    level = jnp.where(at.safe, level + rounding * at.c0, jnp.inf)
+    # Of what `safe` took off, most is left for the rounding of these two sums.
+    level = jnp.where(at.safe, level, jnp.inf)
     last, after, lower_ = last[:, None], after[:, None], lower[:, None]
     new_in = free & (s > 0)[:, None] & (G >= last) & (lower_ + G - after > level)
     new_out = free & (s > 0)[:, None] & (G < last) & (lower_ + last - G > level)

@@ -1,0 +1,149 @@
+"""Laws in exact fractions that fail where what rounding may have done is left out, and a table of all such places."""
+
+import itertools
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import statements
+from rational import Quadratic, least
+from scipy import sparse
+
+import sparsehtp as sht
+from sparsehtp.certificates import nodes
+from sparsehtp.certificates.least_squares import SURE, LeastSquares
+
+WIDTH, BATCH, K_MAX = 32, 64, 16  # the smallest programs of proofs
+
+
+def padded(Q, *rows):
+    p = len(Q)
+    square = np.eye(WIDTH)
+    square[:p, :p] = Q
+    return [jnp.asarray(a) for a in (square, *(np.append(row, np.zeros(WIDTH - p)) for row in rows))]
+
+
+def masks(supports):
+    """(BATCH, WIDTH) of as many supports."""
+    out = np.zeros((BATCH, WIDTH), bool)
+    for row, support in zip(out, supports, strict=False):
+        row[list(support)] = True
+    return out
+
+
+@pytest.mark.parametrize(
+    "seeds", [(6, 12, 15, 21, 22, 30, 39, 51), pytest.param(range(100, 400), marks=pytest.mark.slow)]
+)
+def test_least_squares_on_the_host_is_never_above_that_of_the_data(x64, seeds):
+    """Columns far from zero, near copies, weights of many sizes: the form that nodes are bounded by, and its minimum on
+    every pair as each way of the proof computes it; and a fit has the F of its coefficients."""
+    for seed in seeds:
+        drawn = statements.draw(np.random.default_rng(seed), True, seed % 3 > 0, seed % 3 == 2)
+        exact = statements.rational(drawn)
+        X = sparse.csr_array(drawn.X) if seed % 4 == 3 else drawn.X
+        problem = LeastSquares(sht.LinearModel(X, drawn.y, **drawn.options()), np.zeros(0, int), 2)
+        p = len(problem.features)
+        pairs = np.array(list(itertools.combinations(range(p), 2)))
+        assert problem.prepare()
+        square, b = padded(problem.Q, problem.b)
+        form = nodes.Problem(square, b, jnp.asarray(problem.c0))
+        values, lower = problem.values(pairs)
+        out = np.broadcast_to(np.arange(WIDTH) >= p, (BATCH, WIDTH))
+        leaves = np.asarray(nodes.leaf_pairs(form, masks(()), out, jnp.asarray(2), k_max=K_MAX)[0][0])
+        one_by_one = np.asarray(nodes.support_values(form, masks(pairs), k_max=K_MAX))
+        for row, pair in enumerate(pairs):
+            best = exact.minimum(problem.features[pair])
+            stored = least(problem.Q[np.ix_(pair, pair)], problem.b[pair], problem.c0)
+            assert stored is None or stored <= best, (seed, pair)
+            copies = exact.without_copies(problem.features[pair], statements.COPIES)
+            assert Fraction(lower[row]) <= max(best, copies), (seed, pair)
+            for found in (leaves[tuple(pair)], one_by_one[row]):
+                assert not np.isfinite(found) or Fraction(float(found)) <= best, (seed, pair)
+        for pair in pairs[[0, np.argmin(values)]]:
+            value, w, intercept = problem.fit(pair)
+            here = exact.value(w, intercept)
+            assert abs(Fraction(value) - here) <= Fraction(1.5 * SURE) * here + Fraction(problem.zero) / 5, (seed, pair)
+
+
+def quadratics(rng, p=6):
+    """A nonnegative M, b and c0 in the units of a node: near copies, large and zero M, and features that are as good as
+    each other; c0 little above what all features together take from it."""
+    kind, Z = rng.integers(3), rng.standard_normal((8, p))
+    Z[:, 1] = Z[:, 0] * (1 + 1e-6 * rng.standard_normal(8)) if kind == 1 else Z[:, 1]
+    M = Z.T @ Z * (0.1 if kind == 0 else 10.0 ** rng.uniform(0, 8) if kind == 1 else 0.0)
+    b = rng.standard_normal(p) * 10.0 ** rng.uniform(-1.5, 1.5)
+    b = np.where(rng.random() < 0.5, np.sign(b) * rng.choice([0.1, 0.3], p), b)
+    M = np.tril(M) + np.tril(M, -1).T
+    return M, b, -float(least(M, b, 0.0, 1)) * rng.choice([1 + 1e-9, 1.5])
+
+
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(100, 400), marks=pytest.mark.slow)])
+def test_bounds_of_nodes_and_what_they_decide_are_right(x64, seeds):
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        M, b, c0 = quadratics(rng)
+        p, k = len(b), 3
+        terms = np.append(np.sqrt(np.diag(M) + 1), np.full(WIDTH - p, np.sqrt(2)))
+        square, b_ = padded(M, b)
+        K = jnp.linalg.inv(square + jnp.eye(WIDTH))
+        at = nodes.Scaled(square, K, jnp.asarray(terms), b_, *map(jnp.asarray, (c0, 1.0, True)))
+        every = [S for m in range(p + 1) for S in itertools.combinations(range(p), m)]
+        values = {S: least(M[np.ix_(S, S)], b[list(S)], c0, 1) for S in every}
+
+        def bound(inn, out, level, k, at=at):
+            zeros, numbers = np.zeros((BATCH, WIDTH)), (jnp.asarray(level), jnp.asarray(k), jnp.asarray(20))
+            found = nodes.bound(at, inn, out, zeros, zeros, *numbers, k_max=K_MAX)
+            return [np.asarray(part) for part in (found.lower, found.inn, found.out)]
+
+        lower = bound(masks(every), ~masks(every), np.inf, p)[0]
+        assert all(Fraction(bound) <= values[S] for bound, S in zip(lower.tolist(), every, strict=True)), seed
+        # The least level that has so many supports below it.
+        last = sorted(v for S, v in values.items() if len(S) == k)[rng.choice([0, 3, 10])]
+        level = float(last) if Fraction(float(last)) > last else float(np.nextafter(float(last), np.inf))
+        supports = masks([S for S, v in values.items() if len(S) == k and v < level])[:, None]
+        live = supports.any(2)
+        inn = rng.random((BATCH, WIDTH)) < 0.2
+        out = ~inn & (rng.random((BATCH, WIDTH)) < 0.2)
+        inn[:, p:], out[:, p:] = False, True
+        inn[inn.sum(1) > k] = False
+        out[(~out).sum(1) < k] = np.arange(WIDTH) >= p
+        inside = live & ~(inn & ~supports).any(2) & ~(out & supports).any(2)
+        lower, new_inn, new_out = bound(inn, out, level, k)
+        assert not (inside & (lower >= level)).any(), seed
+        assert not (inside & ((new_inn & ~supports).any(2) | (new_out & supports).any(2))).any(), seed
+        if M.any():
+            continue
+        open_ = ~(inn | out) & ((inn.sum(1) < k) & (lower < level))[:, None]
+        for row, j in np.argwhere(open_):  # here bounds are exact, and decide all that follows
+            here = [
+                S for S in every if len(S) == k and {*np.flatnonzero(inn[row])} <= {*S} <= {*np.flatnonzero(~out[row])}
+            ]
+            for decided, holds in ((new_inn, True), (new_out, False)):
+                other = min((values[S] for S in here if (j in S) != holds), default=0)
+                assert decided[row, j] or other <= level + 1e-9 * c0, (seed, row, j)
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_bounds_leave_features_that_are_as_good_open(double):
+    """A large l2, where the bound is the optimum but for rounding, and columns that copy others."""
+    decided = 0
+    for seed in range(24):
+        rng, k = np.random.default_rng(seed), 1 + seed % 2
+        X = rng.standard_normal((12, 4))
+        X[:, 3] = X[:, 0] * (-1) ** seed
+        y = X[:, :2] @ rng.choice([0, 1, 3], 2) + rng.standard_normal(12)
+        X, y, l2 = (np.asarray(a, np.float64 if double else np.float32) for a in (X, y, 10.0 ** rng.uniform(-1, 2)))
+        choices = Quadratic(X, y, l2, intercept=True).choices(k)
+        best = min(choices.values())
+        optima = [support for support, value in choices.items() if value == best]
+        with jax.enable_x64(double):
+            model = sht.LinearModel(X, y, l2=l2, fit_intercept=True)
+            # In single precision a value that was computed may be two digits too small.
+            found = sht.lower_bound(model, sht.Sparsity(k), float(best) * (1 if double else 1 - 2**-22))
+        assert Fraction(found.lower) <= best, seed
+        assert not any(j in support for support in optima for j in found.zero.tolist()), seed
+        assert all(j in support for support in optima for j in found.nonzero.tolist()), seed
+        decided += found.zero.size + found.nonzero.size
+    assert decided >= 48
