@@ -1,11 +1,18 @@
 """One list of instances per kind of part: a new public class belongs here (contracts/test_completeness.py)."""
 
+import functools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental.sparse import BCOO
 from scipy import sparse
 
 import sparsehtp as sht
+from sparsehtp._programs import CPU_OPTIONS, PLAIN
+
+# References are run once or twice: they are compiled as the library compiles what has little work.
+jit = functools.partial(jax.jit, compiler_options=CPU_OPTIONS | PLAIN if jax.default_backend() == "cpu" else None)
 
 
 def decreasing(t):

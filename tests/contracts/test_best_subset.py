@@ -45,7 +45,7 @@ def exhaustive(model, k, keep=()):
     return float(fitted_values(model, jnp.asarray(supports)).min())
 
 
-@jax.jit
+@cases.jit
 @functools.partial(jax.vmap, in_axes=(None, 0))
 def fitted_values(model, idx):
     restricted = model.restrict(sht.Support(idx, jnp.ones(idx.shape, bool)))
@@ -148,7 +148,7 @@ def test_path_gives_every_k(x64, name):
     X, y = problem(3)
     model = sht.LinearModel(X, y, **MODELS[name])
     threshold = sht.Sparsity(7, k_max=8).bind(model)
-    trail = jax.jit(lambda m, t: sht.BestSubset().path(m, t, jax.random.key(0)))(model, threshold)
+    trail = cases.jit(lambda m, t: sht.BestSubset().path(m, t, jax.random.key(0)))(model, threshold)
     best = [exhaustive(model, k) for k in range(1, 8)]
     np.testing.assert_array_less(best, trail.value[1:8] * (1 + 1e-9))
     np.testing.assert_allclose(trail.value[8], trail.value[7])
@@ -176,7 +176,7 @@ def test_working_set_reaches_a_swap_optimum(x64, loss):
     assert solution.result == sht.RESULTS.converged
     np.testing.assert_array_equal(cases.members(solution.support), support)
     solver = sht.BestSubset("fast", working_set=8)
-    trail = jax.jit(lambda m, t: solver.path(m, t, jax.random.key(0)))(model, sht.Sparsity(3).bind(model))
+    trail = cases.jit(lambda m, t: solver.path(m, t, jax.random.key(0)))(model, sht.Sparsity(3).bind(model))
     assert set(np.asarray(trail.support.idx[3, 1:])) == set(support.tolist())
 
 

@@ -85,7 +85,7 @@ PAIRS = [
 ]
 
 
-@jax.jit
+@cases.jit
 def differences(c, X, y, x):
     """Central differences of F along every coordinate, first and second, in float64."""
     F = jax.vmap(lambda w: drawn_function(w, c, X, y))
@@ -165,7 +165,7 @@ def test_a_path_and_a_batch_say_so_too():
             results = sht.solve_path(objective, [1, 2]).result
             assert np.all((results == RESULTS.converged) == (name == "smooth")), (name, results)
         batch = jax.tree.map(lambda *leaves: np.stack(leaves), *objectives)
-        results = jax.jit(jax.vmap(lambda each: sht.solve(each, sht.Sparsity(K), sht.HTP()).result))(batch)
+        results = cases.jit(jax.vmap(lambda each: sht.solve(each, sht.Sparsity(K), sht.HTP()).result))(batch)
         assert results[0] == RESULTS.converged and RESULTS.converged not in results[1:], results
 
 

@@ -27,8 +27,8 @@ OPTIONS = {
         strata=RNG.integers(0, 3, N),
     ),
 }
-VALUE_AND_GRAD = jax.jit(lambda model, w: model.value_and_grad(model.to_internal(w)))
-CURVATURES = jax.jit(lambda model: model.curvatures(model.origin()))
+VALUE_AND_GRAD = cases.jit(lambda model, w: model.value_and_grad(model.to_internal(w)))
+CURVATURES = cases.jit(lambda model: model.curvatures(model.origin()))
 BOTH = pytest.mark.parametrize("ties", ["breslow", "efron"])
 
 
@@ -72,7 +72,7 @@ class Fit(NamedTuple):
     solved: Any
 
 
-@jax.jit
+@cases.jit
 def fit(model, idx=np.arange(P)):  # noqa: B008
     """The fit on the features idx."""
     part = model.restrict(sht.Support(jnp.asarray(idx), jnp.ones(idx.size, bool)))
@@ -223,7 +223,7 @@ def test_search_finds_the_best_subset():
     """Against all supports of ten drawn problems, noisy enough for greedy searches to miss some."""
     supports = np.array(list(itertools.combinations(range(7), 3)))
 
-    @jax.jit
+    @cases.jit
     def least(model):
         def value(idx):
             part = model.restrict(sht.Support(idx, jnp.ones(3, bool)))

@@ -49,7 +49,7 @@ def model(loss, X, y, weights, l2=L2):
     return sht.LinearModel(X, y, LOSSES[loss], l2=l2, sample_weight=weights, fit_intercept=True)
 
 
-@jax.jit
+@cases.jit
 def lane_path(solver, objective, threshold):
     def run(_):
         return solver.path(objective, threshold.bind(objective), jax.random.key(0))

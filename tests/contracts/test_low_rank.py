@@ -2,6 +2,7 @@
 
 import itertools
 
+import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,7 +34,7 @@ def test_projection_is_nearest(shape, dtype):
     r_max = min(3, *shape)
     with jax.enable_x64(dtype == np.float64):
         objective = sht.MultiResponse(np.ones((2, shape[0]), dtype), np.ones((2, shape[1]), dtype))
-        project = jax.jit(lambda z, r: sht.Rank(r, r_max=r_max).bind(objective)(z))
+        project = cases.jit(lambda z, r: sht.Rank(r, r_max=r_max).bind(objective)(z))
         for name, A in matrices(shape).items():
             A = A.astype(dtype)
             for r in range(r_max + 1):
@@ -69,7 +70,7 @@ def test_float32_resolves_small_singular_values():
 def test_batches_equal_the_loop(x64):
     with jax.enable_x64(x64):
         A = jnp.asarray(np.random.default_rng(1).standard_normal((2, 3, 6, 4)))
-        ours = jax.jit(jax.vmap(jax.vmap(lambda A: leading_triplets(A, 2))))(A)
+        ours = cases.jit(jax.vmap(jax.vmap(lambda A: leading_triplets(A, 2))))(A)
         for i, j in itertools.product(range(2), range(3)):
             joined = (ours.left[i, j] * ours.values[i, j]) @ ours.right[i, j].T
             np.testing.assert_allclose(joined, best(A[i, j], 2), atol=1e-12 if x64 else 2e-6)
@@ -86,7 +87,7 @@ def test_inside_a_loop_in_lanes():
 
         return jax.lax.fori_loop(0, 2, body, A)
 
-    for ours, one in zip(jax.jit(jax.vmap(run))(jnp.asarray(A)), A, strict=True):
+    for ours, one in zip(cases.jit(jax.vmap(run))(jnp.asarray(A)), A, strict=True):
         np.testing.assert_allclose(ours, best(one, 2), atol=3e-6)
 
 
@@ -107,7 +108,7 @@ def test_tangents_are_an_orthogonal_projection():
     rng = np.random.default_rng(5)
     objective = sht.MultiResponse(np.ones((2, 6)), np.ones((2, 4)), fit_intercept=True)
     threshold = sht.Rank(2).bind(objective)
-    project = jax.jit(lambda z, g: threshold.tangent(g, threshold(z)[1]))
+    project = cases.jit(lambda z, g: threshold.tangent(g, threshold(z)[1]))
     z, g = jnp.asarray(rng.standard_normal((2, 28)))
     along = project(z, g)
     np.testing.assert_allclose(project(z, along), along, atol=1e-12)
@@ -125,7 +126,7 @@ def test_tangents_are_an_orthogonal_projection():
 def test_nonfinite_matrices_stay_nonfinite(bad, x64):
     with jax.enable_x64(x64):
         for A in (jnp.ones((5, 3)).at[1, 1].set(bad), jnp.full((5, 3), bad), jnp.full((3, 5), bad)):
-            t = jax.jit(lambda A: leading_triplets(A, 2))(A)
+            t = cases.jit(lambda A: leading_triplets(A, 2))(A)
             assert not np.isfinite(t.values).any()
             assert not np.isfinite(t.left * t.values @ t.right.T).any()
 
@@ -135,7 +136,7 @@ def test_triplets_do_not_depend_on_the_scale(x64):
     """No finite matrix overflows or underflows to zero on the way."""
     with jax.enable_x64(x64):
         A = np.random.default_rng(7).standard_normal((6, 4)).astype(np.float64 if x64 else np.float32)
-        project = jax.jit(lambda A: leading_triplets(A, 2))
+        project = cases.jit(lambda A: leading_triplets(A, 2))
         t = project(jnp.asarray(A))
         for power in (1000, 600, -600, -1000) if x64 else (120, 80, -80, -110):
             scaled = project(jnp.asarray(np.ldexp(A, power)))

@@ -82,18 +82,18 @@ def test_matrices_with_given_columns(loss, options):
     def full(z):
         return jnp.concatenate([(left @ z[: 2 * C].reshape(2, C)).ravel(), z[2 * C :]])
 
-    value = jax.jit(lambda z: objective.value(full(z)))
-    gradient = jax.jit(lambda z: restricted.grad(z))
-    np.testing.assert_allclose(jax.jit(lambda z: restricted.value(z))(z), value(z), rtol=1e-12)
+    value = cases.jit(lambda z: objective.value(full(z)))
+    gradient = cases.jit(lambda z: restricted.grad(z))
+    np.testing.assert_allclose(cases.jit(lambda z: restricted.value(z))(z), value(z), rtol=1e-12)
     np.testing.assert_allclose(gradient(z), cases.central_difference(value, z), rtol=1e-6, atol=1e-7)
-    fit = jax.jit(lambda z: restricted.minimise(z))(jnp.zeros_like(z))
-    slope = jax.jit(jax.grad(value))
+    fit = cases.jit(lambda z: restricted.minimise(z))(jnp.zeros_like(z))
+    slope = cases.jit(jax.grad(value))
     start = np.zeros(z.size)
     best = minimize(lambda z: float(value(z)), start, jac=lambda z: np.asarray(slope(z)), options=dict(gtol=1e-10)).fun
     np.testing.assert_allclose(value(fit.z), best, rtol=1e-9)
     assert not fit.singular and np.linalg.norm(gradient(fit.z)) < 1e-8
     hessian = cases.central_difference(gradient, z)
-    np.testing.assert_allclose(jax.jit(lambda z, v: restricted.hvp(z, v))(z, v), hessian @ v, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(cases.jit(lambda z, v: restricted.hvp(z, v))(z, v), hessian @ v, rtol=1e-6, atol=1e-7)
 
 
 def test_all_rows_is_multinomial_regression():

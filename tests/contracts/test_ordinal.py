@@ -31,7 +31,7 @@ OPTIONS = {
     ),
 }
 THRESHOLDS = np.array([-1.2, 0.3, 0.9])
-VALUE = jax.jit(lambda model, w, thresholds: model.value(model.to_internal(w, thresholds)))
+VALUE = cases.jit(lambda model, w, thresholds: model.value(model.to_internal(w, thresholds)))
 
 
 def formula(w, thresholds, sample_weight=None, offset=0.0, l2=0.0, standardize=False):
@@ -75,7 +75,7 @@ class Fit(NamedTuple):
     solved: Any
 
 
-@jax.jit
+@cases.jit
 def fit(model, idx=np.arange(P)):  # noqa: B008
     """The fit on the features idx."""
     free = P + jnp.arange(model.n_free)
@@ -126,7 +126,7 @@ def test_two_classes_are_logistic_regression():
 # --- laws of the model -----------------------------------------------------------------------------------------------
 def test_thresholds_start_at_the_minimiser_of_the_null_model():
     weights = OPTIONS["all"]["sample_weight"]
-    origin, (_, grad) = jax.jit(lambda m: (m.to_external(m.origin())[1], m.value_and_grad(m.origin())))(
+    origin, (_, grad) = cases.jit(lambda m: (m.to_external(m.origin())[1], m.value_and_grad(m.origin())))(
         model(sample_weight=weights)
     )
     np.testing.assert_allclose(grad[P:], 0, atol=1e-12)
@@ -191,7 +191,7 @@ def test_a_rare_class_between_two_has_its_digits(dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_extreme_predictors_give_numbers(dtype):
-    evaluate = jax.jit(lambda model, x: (*model.value_and_grad(x), model.normal_equations(x).diagonal))
+    evaluate = cases.jit(lambda model, x: (*model.value_and_grad(x), model.normal_equations(x).diagonal))
     whole = model(X.astype(dtype))
     for size in (1e2, 1e5, 1e30):
         for gap in (1e-30, 1.0, 1e30, -1.0):
@@ -217,7 +217,7 @@ def test_derivatives_of_a_solution():
     rng = np.random.default_rng(6)
     where = {"sample_weight": rng.uniform(0.5, 2, N), "l2": np.float64(0.1), "X": X, "offset": np.zeros(N)}
 
-    @jax.jit
+    @cases.jit
     def at(values):
         model = sht.OrdinalModel(values["X"], Y, **{k: v for k, v in values.items() if k != "X"})
         solution = sht.solve(model, sht.Sparsity(2), sht.HTP())
@@ -244,7 +244,7 @@ def test_search_finds_the_best_subset():
     """Against all supports of ten drawn problems, noisy enough for greedy searches to miss some."""
     supports = np.array(list(itertools.combinations(range(7), 3)))
 
-    @jax.jit
+    @cases.jit
     def least(model):
         def value(idx):
             entries = sht.Support(jnp.append(7 + jnp.arange(K - 1), idx), jnp.ones(K + 2, bool))

@@ -34,7 +34,7 @@ def drawn(name, seed, dtype):
 def values(dtype):
     """A compiled function: F at a start on some units, and at its refit."""
 
-    @jax.jit
+    @cases.jit
     def call(objective, units, z):
         kind = sht.RowSparsity if isinstance(objective, sht.MultiResponse) else sht.Sparsity
         threshold, d = kind(K, k_max=K).bind(objective), objective.n_coefficients + objective.n_free

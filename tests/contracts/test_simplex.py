@@ -135,7 +135,7 @@ def test_refits_of_many_weights_satisfy_the_conditions(dtype, start):
     problem = sht.QuadraticForm(A.astype(dtype), b.astype(dtype)).restrict(everything)
     box = Box(jnp.zeros(m, dtype), None, Plane(jnp.asarray(everything.mask, dtype), jnp.asarray(2, dtype)))
     z0 = {"zero": np.zeros(m), "far": 10 * rng.standard_normal(m), "corner": 2 * np.eye(m)[0]}[start]
-    fit = jax.jit(lambda z0: newton(problem, z0, box))(jnp.asarray(z0 * everything.mask, dtype))
+    fit = cases.jit(lambda z0: newton(problem, z0, box))(jnp.asarray(z0 * everything.mask, dtype))
     z = np.asarray(fit.z, float)
     assert fit.solved and not fit.singular and np.all(z >= 0) and z[-1] == 0
     eps = float(jnp.finfo(dtype).eps)

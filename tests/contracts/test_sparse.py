@@ -55,7 +55,7 @@ def stored_badly(X):
     return sparse.csr_array((X.data[order], X.col[order].astype(np.int64), indptr), shape=X.shape)
 
 
-@jax.jit
+@cases.jit
 def everything(design, w, r, weights):
     n, p = design.shape
     products = design.mv(w), design.rmv(r), design.column_norms(weights)
@@ -165,7 +165,7 @@ def test_batches_are_loops(design):
     W2, R = RNG.standard_normal((3, P)), RNG.standard_normal((2, 3, N))
     np.testing.assert_allclose(jax.vmap(design.mv)(W2), W2 @ X.T, rtol=1e-12)
     np.testing.assert_allclose(jax.vmap(design.mv)(W2[:1]), W2[:1] @ X.T, rtol=1e-12)
-    np.testing.assert_allclose(jax.jit(jax.vmap(jax.vmap(design.rmv)))(R), R @ X, rtol=1e-12)
+    np.testing.assert_allclose(cases.jit(jax.vmap(jax.vmap(design.rmv)))(R), R @ X, rtol=1e-12)
     np.testing.assert_allclose(jax.vmap(design.mv, 1, 1)(W2.T), X @ W2.T, rtol=1e-12)
     idx = np.array([[3, 1, 3], [0, 0, 15]])
     np.testing.assert_array_equal(jax.vmap(design.columns)(idx), np.moveaxis(X[:, idx], 1, 0))
@@ -310,7 +310,7 @@ def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
     idx, mask = jnp.array([5, 1, 9, 12, 0]), jnp.arange(5) < 4
     kept = jnp.zeros(P, bool).at[5].set(True)
 
-    @jax.jit
+    @cases.jit
     def both(dense, thin):
         x, _ = refit(dense, threshold, sht.Support(jnp.append(idx, P), jnp.append(mask, True)), jnp.zeros(P + 1))
         t = tableau_at(dense.normal_equations(x), idx, mask)
@@ -340,13 +340,13 @@ def test_large_supports_by_conjugate_gradients(loss, kinds, monkeypatch):
         kind: sht.LinearModel(make(X), y, cases.LOSSES[loss], l2=0.01, **OPTIONS["all"])
         for kind, make in (("s", sparse.csr_array), ("d", np.asarray))
     }
-    expected = jax.jit(lambda model: model.restrict(support).minimise(jnp.zeros(6)).z)(models["d"])
+    expected = cases.jit(lambda model: model.restrict(support).minimise(jnp.zeros(6)).z)(models["d"])
     monkeypatch.setattr(base, "DENSE_HESSIAN_LIMIT", 4)
     monkeypatch.setattr(linear_model, "DENSE_HESSIAN_LIMIT", 4)
     for kind in kinds:
         large = models[kind].restrict(support)
         assert isinstance(large, linear_model.RestrictedSparseModel) == (kind == "s")
-        found = jax.jit(lambda large: large.minimise(jnp.zeros(6)))(large)
+        found = cases.jit(lambda large: large.minimise(jnp.zeros(6)))(large)
         assert bool(found.solved) and not bool(found.singular)
         np.testing.assert_allclose(found.z, expected, atol=1e-6)
         assert found.z[5] == 0
@@ -382,7 +382,7 @@ def test_a_large_k_takes_another_solver():
 def test_nothing_retraces_for_new_entries():
     traces = []
 
-    @jax.jit
+    @cases.jit
     def run(model, k):
         traces.append(1)
         return sht.solve(model, sht.Sparsity(k, k_max=4), sht.IHT()).value

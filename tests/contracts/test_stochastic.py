@@ -66,7 +66,7 @@ def test_sample_gradients_are_unbiased(loss, options):
     objective = model(loss, **options)
     x = jnp.asarray(np.random.default_rng(1).standard_normal(P + objective.n_free))
 
-    @jax.jit
+    @cases.jit
     def everything(x):
         each = jax.vmap(lambda i: objective.sample_grad(x, i[None]))(jnp.arange(N))
         samples, forward = objective.samples(), objective.forward(x)
@@ -117,7 +117,7 @@ def test_the_step_with_a_batch_covers_every_batch_in_expectation():
     pairs = jnp.asarray(np.array(np.triu_indices(8, 1)).T)
     bound = 1 / sht.SampleStep(1.0, 2).init(objective)
 
-    @jax.jit
+    @cases.jit
     def both(x):
         noise = jax.vmap(lambda i: objective.sample_grad(x, i) - objective.sample_grad(best, i))(pairs)
         return noise, objective.value(x) - objective.value(best)

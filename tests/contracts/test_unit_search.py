@@ -2,7 +2,7 @@
 
 import itertools
 
-import jax
+import cases
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,9 +14,9 @@ from sparsehtp.solvers import unit_model
 pytestmark = pytest.mark.usefixtures("x64")
 UNITS, ROOM = 7, 4
 tableau_at, boxed_tableau = (
-    jax.jit(function, static_argnames="room") for function in (unit_model.tableau_at, unit_model.boxed_tableau)
+    cases.jit(function, static_argnames="room") for function in (unit_model.tableau_at, unit_model.boxed_tableau)
 )
-gains_of, pivot, chosen_in = map(jax.jit, (unit_model.gains_of, unit_model.pivot, unit_model.chosen_in))
+gains_of, pivot, chosen_in = map(cases.jit, (unit_model.gains_of, unit_model.pivot, unit_model.chosen_in))
 
 
 def draw(seed, size, n_free, box=False):

@@ -38,7 +38,7 @@ def values(loss, intercept):
             out.append((primal, dual.value(feasible), jnp.vdot(dual.weights, feasible)))
         return out
 
-    return jax.jit(jax.vmap(one, in_axes=(None,) * 7 + (0, 0, 0)))
+    return cases.jit(jax.vmap(one, in_axes=(None,) * 7 + (0, 0, 0)))
 
 
 def problem(loss, seed):

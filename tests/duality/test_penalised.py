@@ -54,7 +54,7 @@ def test_the_threshold_is_the_proximal_map(z, t, l0, l1):
     assert bool(support.mask[0]) == (x != 0)
 
 
-PROJECT = jax.jit(lambda z, t, l0, l1: sht.L0L1L2(l0, l1)(z, t))
+PROJECT = cases.jit(lambda z, t, l0, l1: sht.L0L1L2(l0, l1)(z, t))
 
 
 def test_the_threshold_keeps_free_entries_and_shows_an_overflow():
@@ -89,7 +89,7 @@ def test_iht_is_stationary_under_the_penalty():
 @pytest.mark.parametrize("logistic", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["squared", "logistic"])
 def test_primal_dual_reaches_the_convex_optimum(logistic):
     objective, threshold = model(logistic), sht.L0L1L2(0.01 if logistic else 0.05, 0.01)
-    best = float(jax.jit(lambda: relax(dual_of(objective, threshold), 1e-10, max_steps=5000).lower)())
+    best = float(cases.jit(lambda: relax(dual_of(objective, threshold), 1e-10, max_steps=5000).lower)())
     solution = sht.solve(objective, threshold)
     assert solution.result == RESULTS.converged
     lower, upper = float(solution.state.lower), float(solution.value)
@@ -117,7 +117,7 @@ def test_screening_and_the_active_set_change_nothing_but_the_work():
 @pytest.mark.slow
 def test_dual_ascent_climbs_to_the_same_bound():
     objective, threshold = model(l2=2.0), sht.L0L1L2(0.05, 0.01)
-    best = float(jax.jit(lambda: relax(dual_of(objective, threshold), 1e-10, max_steps=5000).lower)())
+    best = float(cases.jit(lambda: relax(dual_of(objective, threshold), 1e-10, max_steps=5000).lower)())
     solution = sht.solve(objective, threshold, sht.PrimalDual(dual_ascent=True), max_steps=3000)
     assert best * (1 - 1e-4) <= float(solution.state.lower) <= best * (1 + 1e-9)
 

@@ -2,6 +2,7 @@
 
 import functools
 
+import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,7 +36,7 @@ def solver(logistic, intercept, penalised):
         found = relax(dual, 1e-9, max_steps=5000)
         return found.lower, found.upper, dual.value(found.point.a)
 
-    return jax.jit(run)
+    return cases.jit(run)
 
 
 def envelope(X, y, weights, l2, l0, l1, logistic, intercept):
@@ -102,7 +103,7 @@ def test_the_sparse_optimum_is_that_of_a_generic_solver():
         np.testing.assert_allclose([lower, upper], best, rtol=1e-6)
 
 
-@jax.jit
+@cases.jit
 def largest_dual(model, threshold):
     return relax(dual_of(model, threshold), 1e-9, max_steps=5000).lower
 
@@ -174,5 +175,5 @@ def test_the_convex_form_closes_to_rounding():
         X, y = ridge_instance(seed)
         for l2 in (0.1, 1.0):
             dual = dual_of(sht.LinearModel(X, y, l2=l2 / np.sqrt(30)), sht.Sparsity(5))
-            found = jax.jit(relax)(dual, 1e-9)
+            found = cases.jit(relax)(dual, 1e-9)
             assert 0 <= found.upper - found.lower <= 1e-9 * found.upper and found.num_steps < 2000

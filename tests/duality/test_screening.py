@@ -2,6 +2,7 @@
 
 import functools
 
+import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,7 +60,7 @@ def screened(logistic, intercept, penalised):
         found = jax.vmap(lambda a: jax.vmap(lambda u: at(a, u))(uppers))(points)
         return best.lower, found
 
-    return jax.jit(run)
+    return cases.jit(run)
 
 
 def check_screening(problem, k=None):
@@ -114,7 +115,7 @@ def solved(logistic, intercept, solver):
         no = jnp.zeros(X.shape[1], bool)
         return solution.value, lower, getattr(solution.state, "out", no), getattr(solution.state, "inn", no), solution.x
 
-    return jax.jit(run)
+    return cases.jit(run)
 
 
 def check_solver(solver, seeds):
@@ -154,7 +155,9 @@ def test_the_equality_does_not_hold_automatically():
     X = rng.standard_normal((n, p))
     X /= np.linalg.norm(X, axis=0)
     y = X @ np.array([1.0, -1.0, 0, 0, 0, 0.5]) + 0.1 * rng.standard_normal(n)
-    run = jax.jit(lambda l2: relax(dual_of(sht.LinearModel(X, y, l2=l2), sht.L0L1L2(lam0 / n, lam1 / n)), 1e-11).lower)
+    run = cases.jit(
+        lambda l2: relax(dual_of(sht.LinearModel(X, y, l2=l2), sht.L0L1L2(lam0 / n, lam1 / n)), 1e-11).lower
+    )
     for lam2 in (0.05, 3.0):
         l2 = 2 * lam2 / n
         best, _ = best_penalised(Problem(X, y, np.ones(n), lam0 / n, lam1 / n, l2, False, False))
@@ -178,7 +181,7 @@ def bounds_case(seed, p, k):
     return bounds.lower, best, float(largest_dual(model, threshold))
 
 
-@jax.jit
+@cases.jit
 def largest_dual(model, threshold):
     return relax(dual_of(model, threshold), 1e-8, max_steps=3000).lower
 

@@ -38,7 +38,7 @@ def covariances(number, n=30, p=P, seed=2):
     return np.einsum("bni,bnj->bij", data, data) / n
 
 
-@jax.jit
+@cases.jit
 def everything(objective, x, v, support):
     restricted = objective.restrict(support)
     z, on = gather(x, support), gather(v, support)
@@ -74,7 +74,7 @@ def test_derivatives_against_finite_differences(standardize):
         np.testing.assert_allclose(
             objective.to_external(out["grad"])[0], S - np.linalg.inv(matrix), atol=1e-12, err_msg="S - O^{-1}"
         )
-    run = jax.jit(lambda x: objective.value_and_grad(x))
+    run = cases.jit(lambda x: objective.value_and_grad(x))
     np.testing.assert_allclose(out["grad"], cases.central_difference(lambda x: run(x)[0], x), atol=1e-7)
     hessian = cases.central_difference(lambda x: run(x)[1], x)
     np.testing.assert_allclose(out["curvature"], v @ hessian @ v, rtol=1e-6)
@@ -116,7 +116,7 @@ def test_gains_of_single_pairs():
 
 
 FIT = {
-    method: jax.jit(jax.vmap(lambda S, mask, start, interval, method=method: minimise_log_det(
+    method: cases.jit(jax.vmap(lambda S, mask, start, interval, method=method: minimise_log_det(
         S, mask, start, interval, method=method
     ), in_axes=(0, 0, 0, None)))
     for method in ("newton", "admm")
@@ -274,7 +274,7 @@ def test_planted_graphs_are_recovered_and_batches_equal_loops():
     def run(S, k):
         return sht.solve(sht.Precision(S, 2000), sht.OffDiagonal(k, k_max=64))
 
-    batch = jax.jit(jax.vmap(jax.vmap(run, (None, 0))))(Ss, ks)
+    batch = cases.jit(jax.vmap(jax.vmap(run, (None, 0))))(Ss, ks)
     assert batch.x.shape == (3, 2, 30, 30) and np.all(batch.result == sht.RESULTS.converged)
     scores = [f_score(np.asarray(x), A) for x, (_, A) in zip(batch.x[:, 0], graphs, strict=True)]
     assert min(scores) > 0.98, scores

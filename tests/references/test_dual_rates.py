@@ -3,6 +3,7 @@
 import itertools
 from typing import NamedTuple
 
+import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,7 +76,7 @@ def along(model, solver, steps, key):
     """(a, gap, link) after every step of a run."""
     threshold = sht.Sparsity(K).bind(model)
 
-    @jax.jit
+    @cases.jit
     def run(model, threshold, solver, key):
         def step(state, t):
             new, info = solver.step(model, threshold, state, t)

@@ -46,7 +46,7 @@ def test_a_traced_count_out_of_range_is_not_called_converged(objective, make, so
         solution = sht.solve(objective, make(k), solver, throw=False)
         return solution.x, solution.value, solution.result
 
-    x, value, result = jax.jit(jax.vmap(run))(counts)
+    x, value, result = cases.jit(jax.vmap(run))(counts)
     assert [int(each) for each in result[:2]] == [RESULTS.invalid] * 2
     assert int(result[3]) == RESULTS.support_overflow
     assert np.isfinite(value).all()

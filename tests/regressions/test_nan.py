@@ -271,7 +271,7 @@ def test_no_threshold_drops_nan(name):
     objective = cases.bound_to(cases.THRESHOLDS[name]) or sht.LinearModel(X[:, :6], Y)
     bound = cases.THRESHOLDS[name].bind(objective)
     z = np.linspace(3, 4, objective.n_coefficients + objective.n_free, dtype=np.float32)
-    apply = jax.jit(jax.vmap(lambda z: bound(z, 0.1)[0]))
+    apply = cases.jit(jax.vmap(lambda z: bound(z, 0.1)[0]))
     bounded = any(getattr(bound, side, None) is not None for side in ("lower", "upper"))
     for bad in (np.nan, -np.nan) if bounded else (np.nan, -np.nan, np.inf):
         rows = np.where(np.eye(objective.n_coefficients, z.size, dtype=bool), np.float32(bad), z)
@@ -299,7 +299,7 @@ LANES = 3
 def lanes_stay(build, threshold, solver, shape, values=BAD[:2]):
     """A lane with a bad entry is nonfinite, and the others are, to the bit, what they are beside good ones."""
 
-    @jax.jit
+    @cases.jit
     def solved(Xs):
         return jax.vmap(
             lambda X: sht.solve(build(X, y), threshold, solver, key=jax.random.key(0), record=None, max_steps=20)
@@ -347,7 +347,7 @@ def test_every_traced_input():
     X, y = data((40, 8))
     good = {"y": y, "sample_weight": np.ones(40), "offset": y, "l2": np.ones(8), "x0": np.zeros(8), "upper": np.ones(8)}
 
-    @jax.jit
+    @cases.jit
     def result(y, x0, upper, **options):
         model, threshold = sht.LinearModel(X, y, **options), sht.Sparsity(2, upper=upper)
         return sht.solve(model, threshold, sht.HTP(), x0=x0, record=None).result
@@ -362,7 +362,7 @@ def test_every_traced_input():
 def test_traced_paths():
     """A row of the grid whose ridge is bad is nonfinite, and the others are what they were."""
 
-    @jax.jit
+    @cases.jit
     def rows(X, l2s):
         path = sht.solve_path(sht.LinearModel(X, Y), range(3), l2s, solver=sht.HTP())
         return path.result, path.value, path.coefficients

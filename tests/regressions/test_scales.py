@@ -2,6 +2,7 @@
 
 import itertools
 
+import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,7 +47,7 @@ def refit(model, members, start=None):
     entries = np.append(model.n_coefficients, members).astype(np.int32)
     part = model.restrict(Support(jnp.asarray(entries), jnp.ones(entries.size, bool)))
     z0 = jnp.zeros(entries.size, model.dtype) if start is None else jnp.asarray(start, model.dtype)
-    fit = jax.jit(lambda part, z: part.minimise(z))(part, z0)
+    fit = cases.jit(lambda part, z: part.minimise(z))(part, z0)
     return fit, float(part.value(fit.z))
 
 
