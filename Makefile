@@ -3,7 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DOCS_STAMP := .venv/.docs-installed
 
-.PHONY: setup demo test test-all test-oldest lint structure docs notebooks bench reproduce reproduce-quick claims clean
+.PHONY: setup demo test test-ci test-all test-oldest lint structure docs notebooks bench reproduce reproduce-quick claims clean
 
 setup: $(STAMP)
 
@@ -16,6 +16,9 @@ demo: $(STAMP)
 	$(BIN)/sparsehtp demo --out demo_output
 
 test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not later"
+
+test-ci: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-all: $(STAMP)

@@ -228,7 +228,7 @@ def pytest(folder, arguments, timeout=None):
     env = os.environ | {"PYTHONPATH": str(folder), "SPARSEHTP_CACHE": "off", "PYTHONDONTWRITEBYTECODE": "1"}
     env |= {"JAX_COMPILATION_CACHE_DIR": str(KEPT / "programs"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     env |= {"JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1", "SEEN_FILE": str(KEPT / "seen.")}
-    command = [sys.executable, "-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider", *arguments]
+    command = [sys.executable, "-m", "pytest", "-m", "not slow and not later", "-p", "no:cacheprovider", *arguments]
     try:
         done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=timeout)
     except subprocess.TimeoutExpired:

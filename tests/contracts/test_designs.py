@@ -15,6 +15,12 @@ WEIGHTS = np.random.default_rng(1).random(7)
 WEIGHTS /= WEIGHTS.sum()
 
 
+@cases.jit
+def products(design, w, r, s, idx, rows):
+    columns, norms = design.columns(idx), design.column_norms(s)
+    return design.mv(w), design.rmv(r), columns, design.rows(rows), norms, design.moments(s), design.magnitudes()
+
+
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", cases.DESIGNS)
@@ -27,19 +33,18 @@ def test_products_match_numpy(name, dtype):
     s = WEIGHTS.astype(dtype)
     idx, rows = np.array([3, 0, 3, 4]), np.array([6, 1, 1])
     assert design.shape == (7, 5) and design.dtype == dtype
-    forward, backward = design.mv(w), design.rmv(r)
-    chex.assert_type([forward, backward, design.columns(idx), design.column_norms(s)], dtype)
+    forward, backward, columns, picked, norms, (mean, deviation), largest = products(design, w, r, s, idx, rows)
+    chex.assert_type([forward, backward, columns, norms], dtype)
     np.testing.assert_allclose(forward, ARRAY @ w, rtol=tol, atol=tol)
     np.testing.assert_allclose(backward, ARRAY.T @ r, rtol=tol, atol=tol)
     np.testing.assert_allclose(np.dot(forward, r), np.dot(w, backward), rtol=10 * tol)
-    np.testing.assert_array_equal(design.columns(idx), X[:, idx])
-    np.testing.assert_array_equal(design.rows(rows), X[rows])
-    np.testing.assert_allclose(design.column_norms(s), np.sqrt(s @ ARRAY**2), rtol=tol)
-    mean, deviation = design.moments(s)
+    np.testing.assert_array_equal(columns, X[:, idx])
+    np.testing.assert_array_equal(picked, X[rows])
+    np.testing.assert_allclose(norms, np.sqrt(s @ ARRAY**2), rtol=tol)
     expected = WEIGHTS @ ARRAY
     np.testing.assert_allclose(mean, expected, rtol=tol, atol=tol)
     np.testing.assert_allclose(deviation, np.sqrt(WEIGHTS @ (ARRAY - expected) ** 2), rtol=10 * tol)
-    np.testing.assert_array_equal(design.magnitudes(), np.abs(X).max(0))
+    np.testing.assert_array_equal(largest, np.abs(X).max(0))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

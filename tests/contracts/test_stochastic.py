@@ -169,6 +169,7 @@ def test_the_full_batch_with_momentum_is_heavy_ball():
     np.testing.assert_allclose(rows(ours, "value"), rows(iht, "value"), rtol=1e-10)
 
 
+@pytest.mark.later
 def test_many_full_batches_in_a_stage_are_many_steps():
     step = sht.ConstantStep(scale=0.9)
     iht = run(sht.IHT(step), 12)
@@ -397,6 +398,7 @@ def test_every_design_gives_the_same_run():
         np.testing.assert_allclose(rows(other, "value"), rows(first, "value"), rtol=1e-11)
 
 
+@pytest.mark.later
 def test_tuned_steps():
     objective = model()
     search = sht.tune_step(objective, sht.Sparsity(K, 4), sht.SVRGHT(), [1e-4, 0.02, 1e3], max_steps=2, key=KEY)

@@ -18,6 +18,8 @@ from benchmarks.papers.verdicts import (
     some,
 )
 
+pytestmark = pytest.mark.later  # the papers are no part of the package
+
 OPEN = Undecided("more")
 
 
