@@ -17,6 +17,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 # One shape, one k_max and one kept feature throughout, so that few programs are compiled.
 N, P, K_MAX, KEEP, L2 = 40, 9, 8, 5, 0.05
+OFFSET = 0.3 * np.sin(np.arange(N))
 LOSSES = {"squared": sht.Squared(), "logistic": sht.Logistic(), "poisson": sht.Poisson()}
 RULES = ("ols", "omp")
 GREEDY = pytest.mark.parametrize("name", ["forward", "foba"])
@@ -45,8 +46,8 @@ def superfluous(loss, seed):
     return X * np.geomspace(0.5, 2, P) + 0.3, y, rng.uniform(0.5, 2, N)
 
 
-def model(loss, X, y, weights, l2=L2):
-    return sht.LinearModel(X, y, LOSSES[loss], l2=l2, sample_weight=weights, fit_intercept=True)
+def model(loss, X, y, weights, l2=L2, offset=OFFSET):
+    return sht.LinearModel(X, y, LOSSES[loss], l2, weights, True, True, offset)
 
 
 @cases.jit
@@ -71,14 +72,16 @@ def features(trail, k):
 
 
 class Reference:
-    """The weighted loss with its refit on a support, by Newton's method."""
+    """The weighted loss of standardised columns with its refit on a support, by Newton's method."""
 
     def __init__(self, loss, X, y, weights, l2=L2):
-        self.loss, self.X, self.y, self.s, self.l2 = loss, X, y, weights / weights.sum(), l2
+        self.loss, self.y, self.s, self.l2 = loss, y, weights / weights.sum(), l2
+        centred = X - self.s @ X
+        self.X = centred / np.sqrt(self.s @ centred**2)
 
     def pieces(self, eta):
         """Loss, and its first two derivatives."""
-        y = self.y
+        eta, y = eta + OFFSET, self.y
         if self.loss == "squared":
             return (eta - y) ** 2 / 2, eta - y, np.ones(N)
         if self.loss == "logistic":
@@ -172,7 +175,7 @@ def test_forward_takes_the_features_of_the_reference(rule, loss):
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_foba_takes_the_features_of_the_reference(loss):
     given_back = 0
-    for seed in range(3):
+    for seed in (2, 8, 11):  # where what an older size was worth decides
         X, y, weights = superfluous(loss, seed)
         for epsilon, ratio in ((0.0, 0.5), (3e-3, 0.9)):
             chosen, best, dropped = Reference(loss, X, y, weights, 1e-3).foba(7, epsilon, ratio)
@@ -196,7 +199,8 @@ def test_rows_of_a_forward_path_are_the_solutions_for_every_k():
     np.testing.assert_allclose(batch.value, trail.value, rtol=1e-12)
     for k in range(K_MAX + 1):
         assert features(trail, k) == list(np.asarray(batch.support.idx[k])[np.asarray(batch.support.mask[k])])
-        np.testing.assert_allclose(trail.z[k][1 : 2 + k], batch.x[k][np.array(features(trail, k))], rtol=1e-9)
+        x = (batch.x[k] * objective.internal_scale())[np.array(features(trail, k))]
+        np.testing.assert_allclose(trail.z[k][1 : 2 + k], x, rtol=1e-9)
         np.testing.assert_allclose(batch.history.value[k, : k or 1], trail.value[1 : k + 1] if k else batch.value[:1])
 
 
@@ -233,16 +237,9 @@ def test_weights_are_repeated_rows(solver):
     counts = np.random.default_rng(0).multinomial(N, np.ones(N) / N).astype(float)
     weighted = path(solver, model("squared", X, y, counts))
     rows = np.repeat(np.arange(N), counts.astype(int))
-    repeated = path(solver, model("squared", X[rows], y[rows], np.ones(N)))
+    repeated = path(solver, model("squared", X[rows], y[rows], np.ones(N), offset=OFFSET[rows]))
     np.testing.assert_allclose(weighted.value, repeated.value, rtol=1e-9)
     assert features(weighted, 4) == features(repeated, 4)
-
-
-def test_shifted_columns_change_nothing():
-    X, y, weights = problem(seed=4)
-    for solver in (sht.ForwardSelection("omp"), sht.FoBa()):
-        here, there = (path(solver, model("squared", X + shift, y, weights)) for shift in (0, np.linspace(-5, 5, P)))
-        np.testing.assert_allclose(here.value, there.value, rtol=1e-8)
 
 
 def test_orthogonal_columns_give_the_best_subsets():
@@ -253,13 +250,13 @@ def test_orthogonal_columns_give_the_best_subsets():
     rest = np.sort(np.delete(shares[1:], KEEP))[::-1]
     best = (y @ y - shares[0] - shares[1 + KEEP] - np.concatenate([[0], np.cumsum(rest)])) / (2 * N)
     for rule in RULES:
-        trail = path(sht.ForwardSelection(rule), model("squared", X, y, np.ones(N), 0.0))
+        trail = path(sht.ForwardSelection(rule), model("squared", X, y + OFFSET, np.ones(N), 0.0))
         np.testing.assert_allclose(trail.value, best, rtol=1e-9)
 
 
 def test_giving_back_beats_forward_selection():
     X, y, weights = superfluous("squared", 3)
-    objective = model("squared", X, y, weights, 1e-3)
+    objective = model("squared", X, y + OFFSET, weights, 1e-3)
     forward, backward = (path(solver, objective) for solver in (sht.ForwardSelection("omp"), sht.FoBa()))
     assert set(features(backward, 4)) == {KEEP, 1, 2, 3, 4} and 0 in features(forward, 4)
     assert backward.value[4] < 0.5 * forward.value[4]
@@ -292,7 +289,8 @@ def test_nonnegative_coefficients():
         scores[S] = -1
         S.append(int(np.argmax(scores)))
     threshold = sht.Sparsity(3, k_max=4, lower=0)
-    trail = lane_path(sht.ForwardSelection("omp"), model("squared", X, y, weights), threshold)
+    objective = sht.LinearModel(X, y, l2=L2, sample_weight=weights, fit_intercept=True)
+    trail = lane_path(sht.ForwardSelection("omp"), objective, threshold)
     assert features(trail, 3) == S[:3] and np.all(trail.z[:, 1:] >= 0)
     np.testing.assert_allclose(trail.value[:4], values, rtol=1e-7)
 

@@ -178,6 +178,13 @@ def test_a_class_without_weight_stays_finite(gone, dtype):
     assert (shares > EMPTY / 10).all() and (shares < EMPTY * 100).all()
 
 
+def test_a_score_is_of_the_rows_alone():
+    """Also by a fit to rows without one of the classes."""
+    gone, w = Y == 1, np.linspace(-1, 1, P)
+    scorer = model(standardize=True).reweighted((~gone).astype(float)).scorer(gone.astype(float))
+    np.testing.assert_allclose(VALUE(scorer, w, THRESHOLDS), formula(w, THRESHOLDS, gone), rtol=1e-10)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_rare_class_between_two_has_its_digits(dtype):
     """One row of 10^6 among two classes: the narrow gap of the thresholds is found as in exact arithmetic."""

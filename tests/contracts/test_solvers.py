@@ -112,13 +112,6 @@ def test_all_features_is_least_squares(name):
     np.testing.assert_array_equal(cases.members(solution.support), np.arange(P))
 
 
-@FOUR
-def test_one_feature_and_one_sample(name):
-    solver = cases.SOLVERS[name]
-    one = sht.solve(sht.LinearModel([[2.0]], [3.0], l2=1.0), sht.Sparsity(1), solver)
-    np.testing.assert_allclose(one.x, [6 / 5], rtol=1e-8)  # (4 + 1) w = 6
-
-
 @pytest.mark.parametrize("name", ["iht", "htp"])
 def test_one_sample_takes_the_largest_column(name):
     row = np.array([[1.0, -3.0, 2.0]])

@@ -79,20 +79,6 @@ def test_sample_gradients_are_unbiased(loss, options):
     np.testing.assert_allclose(pulled, full, rtol=1e-11, atol=1e-13)
 
 
-def test_sample_gradients_are_those_of_the_documented_terms():
-    objective = model("logistic", **FULL)
-    x = np.random.default_rng(2).standard_normal(P + 1)
-
-    def term(x, i):  # n s_i / W l(eta_i, y_i) + R
-        return N * np.asarray(objective.samples().shares)[i] / N * np.log1p(
-            np.exp(-LABELS[i] * np.asarray(objective.forward(jnp.asarray(x)))[i])
-        ) + 0.5 * np.sum(FULL["l2"] * x[:P] ** 2)
-
-    for i in (0, 17):
-        expected = cases.central_difference(lambda x, i=i: term(x, i), x)
-        np.testing.assert_allclose(objective.sample_grad(x, jnp.array([i])), expected, rtol=1e-6, atol=1e-8)
-
-
 @pytest.mark.parametrize("options", [{}, FULL], ids=["plain", "full"])
 def test_sample_smoothness_is_the_largest_row(options):
     objective = model("logistic", **options)
@@ -140,80 +126,6 @@ def test_draws(replacement):
     assert np.abs(counts - 900).max() < 5 * np.sqrt(900), "uniform"
 
 
-# --- the same as IHT with the full batch -----------------------------------------------------------------------------
-FULL_BATCH = {
-    "stochastic": lambda step: sht.StochasticHT(step, batch_size=N, epoch=1, replacement=False),
-    "svrg": lambda step: sht.SVRGHT(step, inner_steps=1, batch_size=N, replacement=False),
-    "saga": lambda step: sht.SAGAHT(step, batch_size=N),
-    "hybrid": lambda step: sht.HybridHT(step, first=N, iterations=1),
-}
-
-
-@pytest.mark.parametrize("name", FULL_BATCH)
-def test_the_full_batch_is_iht(name):
-    step = sht.ConstantStep(scale=0.9)
-    objective = model("logistic", **FULL)
-    iht = run(sht.IHT(step), 15, objective=objective)
-    ours = run(FULL_BATCH[name](step), 15, objective=objective)
-    for field in ("value", "step_norm", "grad_norm", "step_size"):
-        np.testing.assert_allclose(rows(ours, field), rows(iht, field), rtol=1e-9, atol=1e-12, err_msg=field)
-    np.testing.assert_array_equal(cases.members(ours.support), cases.members(iht.support))
-    np.testing.assert_allclose(ours.x, iht.x, atol=1e-11)
-    assert rows(iht, "support_changed").sum() == rows(ours, "support_changed").sum()
-
-
-def test_the_full_batch_with_momentum_is_heavy_ball():
-    step = sht.ConstantStep(scale=0.5)
-    iht = run(sht.IHT(step, momentum=0.4), 12)
-    ours = run(sht.HybridHT(step, momentum=0.4, first=N, iterations=1), 12)
-    np.testing.assert_allclose(rows(ours, "value"), rows(iht, "value"), rtol=1e-10)
-
-
-@pytest.mark.later
-def test_many_full_batches_in_a_stage_are_many_steps():
-    step = sht.ConstantStep(scale=0.9)
-    iht = run(sht.IHT(step), 12)
-    for solver in (
-        sht.SVRGHT(step, inner_steps=4, batch_size=N, replacement=False),
-        sht.HybridHT(step, first=N, iterations=4),
-        sht.StochasticHT(step, batch_size=N, epoch=4, replacement=False),
-    ):
-        np.testing.assert_allclose(run(solver, 3).x, iht.x, atol=1e-11)
-
-
-# --- against transcriptions ------------------------------------------------------------------------------------------
-def hard_threshold(z, k):
-    x = np.zeros_like(z)
-    top = np.argsort(-np.abs(z), kind="stable")[:k]
-    x[top] = z[top]
-    return x
-
-
-def sample_gradient(x, i):
-    return X[i].T @ (X[i] @ x - Y[i]) / len(i) + 0.1 * x
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.3])
-@pytest.mark.parametrize("growth", [1.2, 2.0])
-def test_hybrid_is_algorithm_1(momentum, growth):
-    eta, iterations, steps = 0.02, 5, 7
-    solver = sht.HybridHT(sht.ConstantStep(eta), momentum, growth, 1.0, iterations)
-    ours = run(solver, steps)
-    x = previous = np.zeros(P)
-    drawn = []
-    for t in range(iterations * steps):
-        size = min(N, int(np.ceil(round(growth**t, 9))))
-        batch = solver.draws(KEY, N, t)
-        assert len(set(batch.tolist())) == len(batch) == size
-        drawn.append(size)
-        z = x - eta * sample_gradient(x, batch) + momentum * (x - previous)
-        previous, x = x, hard_threshold(z, K)
-    assert drawn[-1] == N and drawn[0] == 1
-    np.testing.assert_allclose(ours.x, x, atol=1e-12)
-    np.testing.assert_array_equal(rows(ours, "ifo"), np.reshape(drawn, (steps, iterations)).sum(1))
-    np.testing.assert_array_equal(rows(ours, "hard_thresholds"), iterations)
-
-
 def test_hybrid_batches_are_marginally_uniform():
     solver = sht.HybridHT(growth=1.5)
     keys = jax.random.split(jax.random.key(3), 400)
@@ -222,86 +134,7 @@ def test_hybrid_batches_are_marginally_uniform():
     assert np.abs(counts - expected).max() < 5 * np.sqrt(expected)
 
 
-def test_svrg_and_stochastic_are_their_papers_algorithms():
-    eta, m = 0.02, 25
-    plain = run(sht.StochasticHT(sht.ConstantStep(eta), batch_size=2, epoch=m), 2)
-    svrg = run(sht.SVRGHT(sht.ConstantStep(eta), inner_steps=m, batch_size=2, radius=1.0), 2)
-    x = np.zeros(P)
-    for t in range(2):
-        for i in np.asarray(draw(jax.random.fold_in(KEY, t), N, 2, m, True)):
-            x = hard_threshold(x - eta * sample_gradient(x, i), K)
-    # The best epoch is returned.
-    last = 0.5 * np.mean((X @ x - Y) ** 2) + 0.05 * x @ x
-    np.testing.assert_allclose(rows(plain, "value")[-1], last, rtol=1e-10)
-    anchor = np.zeros(P)
-    for t in range(2):
-        full, x = sample_gradient(anchor, np.arange(N)), anchor
-        key, _ = jax.random.split(jax.random.fold_in(KEY, t))
-        for i in np.asarray(draw(key, N, 2, m, True)):
-            z = hard_threshold(x - eta * (sample_gradient(x, i) - sample_gradient(anchor, i) + full), K)
-            x = z / max(1.0, np.linalg.norm(z))
-        anchor = x
-    np.testing.assert_allclose(svrg.x, anchor, atol=1e-12)
-    np.testing.assert_allclose(np.linalg.norm(svrg.x), 1.0, rtol=1e-12)  # the ball is active
-
-
-def test_saga_is_its_papers_algorithm():
-    eta = 0.02
-    saga = run(sht.SAGAHT(sht.ConstantStep(eta)), 3)
-    x, table = np.zeros(P), -Y.copy()
-    for t in range(3):
-        for (i,) in np.asarray(draw(jax.random.fold_in(KEY, t), N, 1, N, True)):
-            score = X[i] @ x - Y[i]
-            direction = (score - table[i]) * X[i] + X.T @ table / N + 0.1 * x
-            table[i] = score
-            x = hard_threshold(x - eta * direction, K)
-    np.testing.assert_allclose(saga.x, x, atol=1e-11)
-
-
-def test_a_random_iterate_is_an_inner_one():
-    step, m = sht.ConstantStep(0.02), 6
-    stops = set()
-    for seed in range(8):
-        key = jax.random.key(seed)
-        solution = run(sht.SVRGHT(step, inner_steps=m, random_iterate=True), 1, key)
-        stop = int(rows(solution, "hard_thresholds")[0])
-        assert 0 <= stop < m and rows(solution, "ifo")[0] == N + stop
-        x = np.zeros(P)
-        batch_key, _ = jax.random.split(jax.random.fold_in(key, 0))
-        for i in np.asarray(draw(batch_key, N, 1, m, True))[:stop]:
-            x = hard_threshold(x - 0.02 * (sample_gradient(x, i) - sample_gradient(0 * x, i) - X.T @ Y / N), K)
-        np.testing.assert_allclose(solution.x, x, atol=1e-12)
-        stops.add(stop)
-    assert len(stops) > 2
-
-
 # --- laws ------------------------------------------------------------------------------------------------------------
-def test_the_variance_vanishes_at_the_optimum():
-    """Of the estimate of a stage that starts at x~, over all samples, as x and x~ approach the restricted minimiser."""
-    objective = model("logistic")
-    best = sht.solve(objective, sht.Sparsity(K, 4), sht.HTP()).x
-    samples = objective.samples()
-    away = jnp.asarray(np.random.default_rng(0).standard_normal(P))
-
-    def deviation(distance):
-        anchor, x = best + distance * away, best - distance * away
-        old = samples.scores_at(objective.forward(anchor))
-        mean = objective.value_and_grad(anchor)[1] - samples.penalty_grad(anchor)
-        estimates = jax.vmap(
-            lambda i: (
-                samples.mean_gradient(samples.scores(x, i[None]) - old[i[None]], i[None])
-                + samples.penalty_grad(x)
-                + mean
-            )
-        )(jnp.arange(N))
-        np.testing.assert_allclose(estimates.mean(0), objective.value_and_grad(x)[1], atol=1e-12)
-        return float(jnp.mean(jnp.sum((estimates - estimates.mean(0)) ** 2, 1)))
-
-    far, near, at = deviation(1.0), deviation(1e-3), deviation(0.0)
-    assert near < 1e-4 * far and at < 1e-25
-
-
-# A constant step does not converge without variance reduction, or without growing batches.
 CONVERGENT = tuple(name for name in cases.STOCHASTIC_SOLVERS if "stochastic" not in name)
 
 

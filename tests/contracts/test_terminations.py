@@ -1,5 +1,6 @@
 """Terminations on a scripted solver (its iterates are given), and a real cycle of HTP with too large a step."""
 
+import functools
 from typing import NamedTuple
 
 import cases
@@ -25,12 +26,13 @@ class ScriptState(NamedTuple):
 
 
 class Script(AbstractSolver):
-    """Step t goes to points[t], with the given gap, gradient norm and change of support."""
+    """Step t goes to points[t], with the given gap, gradient norm, change of support and status."""
 
     points: jax.Array
     gaps: jax.Array
     grads: jax.Array
     changes: jax.Array
+    faults: jax.Array
     requires = AbstractObjective
 
     @property
@@ -46,7 +48,7 @@ class Script(AbstractSolver):
         return ScriptState(x0, support, jnp.ones(()), jnp.array([3.0, 4.0]))  # norm 5
 
     def step(self, objective, threshold, state, t):
-        x = self.points[t]
+        x = jnp.where(self.points[t] < 1e6, self.points[t], jnp.nan)
         zero, one = jnp.int32(0), jnp.ones(())
         info = sht.Info(
             value=10 * one,
@@ -59,7 +61,7 @@ class Script(AbstractSolver):
             hard_thresholds=zero,
             design_products=zero,
             gap=self.gaps[t],
-            status=zero,
+            status=self.faults[t],
         )
         return state._replace(x=x), info
 
@@ -67,15 +69,16 @@ class Script(AbstractSolver):
 MOVING = np.arange(1.0, STEPS + 1)[:, None] * [1.0, 0.0]  # never returns, never slows down
 
 
-def script(termination, points=MOVING, gaps=None, grads=None, changes=None):
-    solver = Script(
+def script(termination, points=MOVING, gaps=None, grads=None, changes=None, faults=(), kind=Script):
+    solver = kind(
         jnp.asarray(points),
         jnp.full(STEPS, 1e300) if gaps is None else jnp.asarray(gaps),
         jnp.full(STEPS, 5.0) if grads is None else jnp.asarray(grads),
         jnp.ones(STEPS, jnp.int32) if changes is None else jnp.asarray(changes, jnp.int32),
+        jnp.zeros(STEPS, jnp.int32).at[jnp.array([*faults], int)].set(RESULTS.singular),
     )
     objective = sht.QuadraticForm(np.eye(2), np.zeros(2))
-    return sht.solve(objective, sht.Sparsity(1), solver, termination=termination, max_steps=STEPS)
+    return sht.solve(objective, sht.Sparsity(1), solver, termination=termination, max_steps=STEPS, throw=False)
 
 
 def ending(solution):
@@ -131,6 +134,34 @@ def test_never_leaves_the_others_alone():
     )
     assert alone == joined
     assert ending(script(sht.SmallStep(1e-3) & sht.Never(), **SOONER))[0] == RESULTS.max_steps
+
+
+class Best(Script):
+    """Returns the step whose gap is nearest to seven."""
+
+    returns_best = True
+
+    def score(self, info):
+        return jnp.abs(info.gap - 7)
+
+
+@pytest.mark.parametrize("kind", [Script, Best])
+def test_a_fault_of_the_returned_point_is_the_result(kind):
+    """Whatever ended the run, unless that was a number that is none; faults of other points are not shown."""
+    turns = np.arange(STEPS)[:, None]
+    for points, result in (
+        (slowing(11), RESULTS.converged),
+        (np.where(turns % 2, 1.0, [1.0, 2.0]), RESULTS.cycle),
+        (MOVING, RESULTS.max_steps),
+        (np.where(turns < 12, MOVING, 1e6), RESULTS.nonfinite),
+    ):
+        end, gaps = sht.SmallStep(1e-3) | sht.Cycle(), np.arange(1.0, STEPS + 1)
+        run = functools.partial(script, end, points, gaps=gaps, kind=kind)
+        plain = run()
+        at = int(plain.best_step)
+        assert ending(run(faults=set(range(STEPS)) - {at})) == ending(plain) and plain.result == result
+        assert run(faults=[at]).result == (result if result == RESULTS.nonfinite else RESULTS.singular)
+        assert result == RESULTS.cycle or (at == 6) == (kind is Best)
 
 
 def test_the_sentence_names_what_fired():

@@ -168,16 +168,6 @@ def test_the_printed_form_bounds_what_the_convex_one_finds():
     assert printed.fired and float(printed.value) <= 1.01 * upper
 
 
-def test_an_ascent_of_one_step_size_is_the_formula():
-    X, y = data()
-    objective, threshold = sht.LinearModel(X, y, l2=2.0), sht.L0L1L2(0.05, 0.01)
-    solution = sht.solve(objective, threshold, sht.PrimalDual(dual_ascent=True, omega=0.1), max_steps=2)
-    a = -0.1 * y
-    t = np.abs(X.T @ a / len(y)) - 0.01
-    w = np.where(t**2 / 4 > 0.05, -np.sign(X.T @ a) * t / 2, 0)
-    np.testing.assert_allclose(solution.state.point.a, a + 0.1 * (X @ w - y - a), atol=1e-12)
-
-
 @pytest.mark.slow
 def test_rule_16_screens_less():
     objective, threshold = model(l2=1.0), sht.L0L1L2(0.05, 0.05)

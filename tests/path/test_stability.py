@@ -1,5 +1,6 @@
 """Stability selection against a loop over subsamples, and its bounds by hand."""
 
+import jax
 import numpy as np
 import pytest
 import screening
@@ -14,26 +15,26 @@ def test_probabilities_equal_a_loop_over_subsamples(monkeypatch):
     drawn = []
     draw = _stability._subsamples
     monkeypatch.setattr(_stability, "_subsamples", lambda *a: (drawn.append(draw(*a)), drawn[0])[1])
-    X, y = screening.data()
-    stability = sht.stability_selection(screening.model(), [1, 3], 10, solver=SOLVER)
+    X, y = screening.data(n=45)
+    weights = np.arange(45.0) >= 5  # rows without one are not drawn
+    objective = sht.LinearModel(X, y, sample_weight=weights, fit_intercept=True, standardize=True)
+    stability = sht.stability_selection(objective, [1, 3], 10, solver=SOLVER)
     counts = np.zeros((2, 8))
     for rows in drawn[0]:
-        assert rows.sum() == 20
+        assert rows.sum() == 20 and not rows[:5].any()
         part = sht.LinearModel(X[rows], y[rows], fit_intercept=True, standardize=True)
         path = sht.solve_path(part, [1, 3], solver=SOLVER)
         for j in range(2):
             counts[j, path.support.idx[j][path.support.mask[j]]] += 1
     np.testing.assert_allclose(stability.probabilities, counts / 10)
     np.testing.assert_allclose(stability.probabilities.sum(1), [1, 3])
-    assert (drawn[0][::2] ^ drawn[0][1::2]).all()  # complementary pairs
+    assert (drawn[0][::2] ^ drawn[0][1::2])[:, 5:].all()  # complementary pairs
     np.testing.assert_array_equal(stability.selected(0.6), counts >= 6)
 
 
-def test_rows_without_weight_are_not_drawn():
-    rows = np.arange(5, 40)
-    members = _stability._subsamples(rows, 40, 6, 0.3, sht.solve_path(screening.model(), [0], solver=SOLVER).key)
-    assert not members[:, :5].any() and (members.sum(1) == 10).all()
-    assert not (members[::2] & members[1::2]).any()
+def test_pairs_of_less_than_half_are_disjoint():
+    members = _stability._subsamples(np.arange(5, 40), 40, 6, 0.3, jax.random.key(0))
+    assert (members.sum(1) == 10).all() and not (members[::2] & members[1::2]).any()
 
 
 def stability(q, p, pairs=50, in_pairs=True):

@@ -128,16 +128,6 @@ def test_algorithm_2():
     np.testing.assert_allclose(a[0], path[BLOCKS - 1 :: BLOCKS], atol=1e-12)
 
 
-def test_algorithm_1():
-    """One block is the batch algorithm."""
-    model = instance(sht.SmoothedHinge(1.0), 0.2).model
-    batch = along(model, sht.DIHT("theorem15", 1.0), 10, None)
-    for sampling in ("paper", "shuffled"):
-        one = along(model, sht.SDIHT(N, "theorem15", 1.0, sampling=sampling), 10, None)
-        for ours, theirs in zip(one, batch, strict=True):
-            np.testing.assert_allclose(ours, theirs, atol=1e-10)
-
-
 def test_the_papers_sampling_has_no_intercept():
     X = np.random.default_rng(0).standard_normal((N, P))
     model = sht.LinearModel(X, X[:, 0], sht.Huber(1.0), l2=0.1, fit_intercept=True)

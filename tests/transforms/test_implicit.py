@@ -372,6 +372,26 @@ def test_prices_of_features_within_bounds():
     np.testing.assert_allclose(value_dot, (value1 - value0) / 2e-4, rtol=1e-4)
 
 
+def test_coefficients_at_bounds_move_with_them():
+    """F is separable: each coefficient is its own minimiser, clipped. One step leads to bounds that do not hold it."""
+    curvature, b, b_dot = jnp.linspace(1, 2, P), jnp.array([2.0, 0.3, -2.0, -0.4, 0.2, -0.1, 4.0, -3.0]), jnp.arange(P)
+    lower, upper = -jnp.linspace(0.5, 0.7, P), jnp.linspace(0.4, 0.8, P)
+
+    def fit(b, lower, upper):
+        threshold = sht.Sparsity(P, k_max=P, lower=lower, upper=upper)
+        return sht.solve(
+            sht.QuadraticForm(jnp.diag(curvature), b), threshold, sht.IHT(sht.ConstantStep(9.0)), max_steps=1
+        ).x
+
+    dots = b_dot.astype(float), jnp.full(P, 0.2), jnp.full(P, -0.3)
+    x, x_dot = jax.jvp(fit, (b, lower, upper), dots)
+    best = b / curvature
+    expected = np.select([best > upper, best < lower], dots[:0:-1], dots[0] / curvature)
+    np.testing.assert_allclose(x_dot, expected, rtol=1e-12)
+    held = (best > upper) | (best < lower)
+    assert held.sum() == 4 and not ((x > lower) & (x < upper)).any()
+
+
 # --- refusals ------------------------------------------------------------------------------------------------------
 def differentiate(objective, threshold, solver=None, **options):
     def total(y):
