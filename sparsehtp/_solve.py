@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 from ._programs import program
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
-from ._types import ArrayLike, answer_where, check_finite, is_concrete, is_sound, seeded
+from ._types import ArrayLike, answer_where, check_finite, host, is_concrete, is_sound, seeded
 from .derivatives import run as run_implicit
 from .derivatives import support_margin
 from .iteration import driver
@@ -256,10 +256,11 @@ def _name(value: Any) -> str:
 
 
 def _start(objective: AbstractObjective, x0: Any) -> Any:
-    if x0 is None:  # the same program as for an x0, unless the start is to be computed
+    if x0 is None:  # an array of NumPy as any x0 is, so the same program, unless the start is to be computed
         at_zero = type(objective).origin is AbstractObjective.origin
         return np.zeros(objective.n_coefficients + objective.n_free, objective.dtype) if at_zero else None
     solved = hasattr(x0, "intercept")  # a Solution
     given = (x0.x, x0.intercept) if solved else objective.coefficients(x0)
     check_finite("x0", given, remedy="start from finite coefficients")
-    return objective.to_internal(*given) if solved else objective.to_internal(given)
+    start = objective.to_internal(*given) if solved else objective.to_internal(given)
+    return host(start) if is_concrete(start) else start

@@ -65,7 +65,11 @@ def test_solve_compiles_ingest_and_solve():
     warm()
     X, y = (a.astype(np.float32) for a in data(39))
     assert programs(lambda: sht.solve(sht.LinearModel(X, y), sht.Sparsity(2), sht.HTP())) <= 2
-    assert programs(lambda: sht.solve(sht.LinearModel(2 * X, -y, l2=0.1), sht.Sparsity(2), sht.HTP())) == 0
+    first, other = (sht.LinearModel(2 * X, -y, l2=l2) for l2 in (0.1, 1.0))
+    assert programs(lambda: sht.solve(first, sht.Sparsity(2), sht.HTP())) == 0
+    solution = sht.solve(first, sht.Sparsity(2), sht.HTP())
+    for x0 in (solution, solution.x, np.asarray(solution.x)):
+        assert programs(lambda x0=x0: sht.solve(other, sht.Sparsity(2), sht.HTP(), x0)) == 0
 
 
 def table(n, p=10):
