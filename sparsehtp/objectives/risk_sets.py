@@ -216,7 +216,8 @@ def running(
 
 def _join(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
     """The logarithm of a sum in two parts, and its mean, from those of the parts."""
-    return jnp.logaddexp(a[0], b[0]), a[1] + jax.nn.sigmoid(b[0] - a[0])[..., None] * (b[1] - a[1])
+    share = jax.nn.sigmoid(b[0] - a[0])[..., None]  # of the second; a part without one takes no digits from the other
+    return jnp.logaddexp(a[0], b[0]), (1 - share) * a[1] + share * b[1]
 
 
 def _never(dtype: Any) -> float:
