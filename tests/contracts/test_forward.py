@@ -231,17 +231,6 @@ def test_rows_past_k_repeat(name):
         np.testing.assert_allclose(short.value[:4], full.value[:4], rtol=1e-12)
 
 
-@pytest.mark.parametrize("solver", [sht.ForwardSelection(), sht.FoBa()], ids=["forward", "foba"])
-def test_weights_are_repeated_rows(solver):
-    X, y, _ = problem(seed=3)
-    counts = np.random.default_rng(0).multinomial(N, np.ones(N) / N).astype(float)
-    weighted = path(solver, model("squared", X, y, counts))
-    rows = np.repeat(np.arange(N), counts.astype(int))
-    repeated = path(solver, model("squared", X[rows], y[rows], np.ones(N), offset=OFFSET[rows]))
-    np.testing.assert_allclose(weighted.value, repeated.value, rtol=1e-9)
-    assert features(weighted, 4) == features(repeated, 4)
-
-
 def test_orthogonal_columns_give_the_best_subsets():
     rng = np.random.default_rng(0)
     basis = np.linalg.qr(np.column_stack([np.ones(N), rng.standard_normal((N, P))]))[0]

@@ -133,20 +133,6 @@ def test_constant_columns(constant):
     np.testing.assert_allclose(solution.value, 0.5 * np.mean(residual**2), atol=1e-10)
 
 
-def test_weights_are_repeated_rows():
-    counts = np.array([1, 2, 0, 3, 1, 1, 0, 2, 1, 1, 1, 2])
-    y = X @ [1.0, 0, -2, 0, 0] + OFFSET
-    rest = dict(l2=0.1, fit_intercept=True, standardize=True)
-    weighted = sht.LinearModel(X, y, sample_weight=counts, **rest)
-    repeated = sht.LinearModel(np.repeat(X, counts, 0), np.repeat(y, counts), **rest)
-    x = np.random.default_rng(5).standard_normal(P + 1)
-    np.testing.assert_allclose(weighted.value(x), repeated.value(x), rtol=1e-12)
-    a, b = (sht.solve(each, sht.Sparsity(2, k_max=4), sht.HTP()) for each in (weighted, repeated))
-    np.testing.assert_allclose(a.x, b.x, atol=1e-10)
-    np.testing.assert_allclose(a.intercept, b.intercept, atol=1e-10)
-    np.testing.assert_allclose(a.value, b.value, rtol=1e-11)
-
-
 @pytest.mark.parametrize("solver", [sht.IHT(sht.ConstantStep()), sht.HTP()], ids=["iht", "htp"])
 def test_quadratic_form_takes_the_same_iterates(solver):
     y = X @ [1.0, 0, -2, 0, 0] + OFFSET

@@ -135,28 +135,8 @@ def test_thresholds_start_at_the_minimiser_of_the_null_model():
     np.testing.assert_allclose(origin, np.log(share / (1 - share)), rtol=1e-12)
 
 
-def test_weights_are_repeated_rows():
-    times = np.bincount(np.random.default_rng(2).integers(0, N, N), minlength=N)
-    rows = np.repeat(np.arange(N), times)
-    weighted = model(sample_weight=times, standardize=True)
-    check_same(fit(weighted), fit(model(X[rows], Y[rows], standardize=True)))
-
-
-def test_rows_without_weight_count_for_nothing():
-    some = np.random.default_rng(3).random(N) < 0.7
-    expected = fit(model(X[some], Y[some], standardize=True))
-    wild = np.where(some[:, None], X, 1e200)
-    check_same(fit(model(standardize=True).reweighted(some.astype(float))), expected)
-    check_same(fit(model(wild, sample_weight=some, standardize=True)), expected)
-
-
-def test_invariances():
-    """The order of rows changes nothing; reversed classes turn all signs; shifts go into the thresholds."""
-    order = np.random.default_rng(4).permutation(N)
+def test_far_shifts_go_into_the_thresholds():
     first = fit(model())
-    check_same(fit(model(X[order], Y[order])), first)
-    turned = fit(model(y=K - 1 - Y))
-    check_same(turned._replace(w=-turned.w, thresholds=-turned.thresholds[::-1]), first)
     check_same(fit(model(offset=1e3)), first._replace(thresholds=first.thresholds + 1e3))
     check_same(fit(model(X + 1e6)), first._replace(thresholds=first.thresholds + 1e6 * first.w.sum()), 1e-7)
 

@@ -44,19 +44,6 @@ def test_equals_scikit_learn_on_the_chosen_features(data, solver, class_weight):
     np.testing.assert_array_equal(model.predict(X), reference.predict(chosen))
 
 
-@pytest.mark.parametrize("loss", ["logistic", pytest.param("smoothed_hinge", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("class_weight", [None, "balanced"])
-def test_weights_are_repeated_rows(data, loss, class_weight):
-    X, y = data
-    weights = np.random.default_rng(2).integers(1, 3, N)
-    weights[:10] = 0
-    model = sht.SparseClassifier(k=2, loss=loss, class_weight=class_weight, solver="htp")
-    weighted = clone(model).fit(X, y, weights)
-    repeated = clone(model).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
-    np.testing.assert_array_equal(weighted.support_, repeated.support_)
-    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-6)
-
-
 def test_labels_of_any_type_give_the_same_scores(data):
     X, y = data
     scores = sht.SparseClassifier(k=2, solver="htp").fit(X, y).decision_function(X)

@@ -142,16 +142,6 @@ def test_folds_and_criteria_have_events():
 
 
 @pytest.mark.slow
-def test_rows_without_weight_have_no_influence():
-    weights = RNG.choice([0.0, 1, 2], N)
-    some = weights > 0
-    wild = np.where(some[:, None], X, 1e6)
-    a, b = fit().fit(wild, Y, weights), fit().fit(X[some], Y[some], weights[some])
-    np.testing.assert_allclose(a.coef_, b.coef_, atol=1e-10)
-    np.testing.assert_allclose(a.log_baseline_, b.log_baseline_, atol=1e-9)
-
-
-@pytest.mark.slow
 def test_k_is_chosen():
     """Two features matter; a criterion counts events, and folds score rows apart."""
     for k, rule in (("ebic", "best"), ("cv", "one_se")):

