@@ -5,7 +5,6 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax.experimental.sparse import BCOO
 from scipy import sparse
 
@@ -14,11 +13,6 @@ from sparsehtp._programs import CPU_OPTIONS, PLAIN
 
 # References are run once or twice: they are compiled as the library compiles what has little work.
 jit = functools.partial(jax.jit, compiler_options=CPU_OPTIONS | PLAIN if jax.default_backend() == "cpu" else None)
-
-
-def later(values):
-    """Parameters that `make test` leaves to `make test-ci`."""
-    return [pytest.param(value, marks=pytest.mark.later) for value in values]
 
 
 def decreasing(t):

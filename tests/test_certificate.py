@@ -295,7 +295,6 @@ def test_groups(x64):
     assert c.swap_gain is None and c.stationary and "unknown" in c.statement
 
 
-@pytest.mark.later
 @pytest.mark.parametrize(
     ("softmax", "grouped"),
     [
@@ -362,7 +361,6 @@ LEAVES = {"a": np.zeros(2), "b": np.zeros(4)}
 OF_LEAVES = {f"leaf_{a}_{b}": sht.LeafSparsity({"a": a, "b": b}) for a, b in ((None, 2), (2, None), (1, 1))}
 
 
-@pytest.mark.later
 @pytest.mark.parametrize(
     "name",
     [

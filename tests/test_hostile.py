@@ -180,7 +180,6 @@ def test_every_command_is_in_the_table():
     assert names == (COMMANDS.keys() - {"shards"}) | NO_NAMES
 
 
-@pytest.mark.later
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in COMMANDS])
 def test_every_command_writes_what_is_well_formed(tmp_path, name):
     table = tmp_path / "\x1b[32mmy table.csv"

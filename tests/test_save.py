@@ -8,7 +8,6 @@ import sys
 import tracemalloc
 import zipfile
 
-import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -221,17 +220,11 @@ def refused(path):
     return str(caught.value)
 
 
-QUICK = ("pandas", "lda", "low rank", "sparse components", "low rank and sparse")
 SLOW = ("no intercepts", "classes", "lda of two classes", "cox")
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *QUICK,
-        *cases.later(sorted({*ESTIMATORS} - {*QUICK, *SLOW})),
-        *(pytest.param(s, marks=pytest.mark.slow) for s in SLOW),
-    ],
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in ESTIMATORS]
 )
 def test_an_estimator_is_taken_as_it_was_fitted_and_in_no_other_shape(tmp_path, name):
     path = tmp_path / "model.npz"

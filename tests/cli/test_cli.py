@@ -168,7 +168,6 @@ def test_step_limit_warns(tmp_path):
     assert result.exit_code == 0 and "Warning: the step limit" in result.stderr.replace("The", "the")
 
 
-@pytest.mark.later
 def test_nonfinite_result_exits_with_one(tmp_path):
     path = save_csv(tmp_path / "data.csv", np.abs(Y) * 1e37)
     arguments = ("--target", "target", "--k", K, "--dtype", "float32", "--solver", "iht", "--out", tmp_path / "out")
@@ -339,7 +338,6 @@ def test_fit_and_path_prove_other_losses(tmp_path):
     assert len(rows) == 2 and all(row["proved"] and row["lower_bound"] <= row["objective"] for row in rows)
 
 
-@pytest.mark.later
 def test_texts_of_several_columns_have_no_proof_and_are_refused_before_fitting(tmp_path, monkeypatch):
     frame = pd.DataFrame(X, columns=NAMES).assign(target=Y, town=np.resize(["Ulm", "Bonn", "Kiel"], N))
     frame.to_csv(tmp_path / "three.csv", index=False)
@@ -376,7 +374,6 @@ def rates(path, **columns):
     return path, years, counts
 
 
-@pytest.mark.later
 def test_an_exposure_is_an_offset_of_its_logarithm(tmp_path):
     path, years, counts = rates(tmp_path / "data.csv")
     options = ("--target", "claims", "--drop", "Unnamed: 0", "--loss", "poisson", "--k", 1, "--l2", 0.01, *CHEAP)

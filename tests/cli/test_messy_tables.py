@@ -291,7 +291,6 @@ CAVEATS = {
 }
 
 
-@pytest.mark.later
 @pytest.mark.parametrize("name", CAVEATS)
 def test_a_fit_that_means_little_says_so(tmp_path, name):
     table, options, sentence, drawn = CAVEATS[name]
@@ -371,7 +370,6 @@ def test_predictions_are_those_of_the_plain_table(tmp_path, name):
     assert invoke("predict", tmp_path / "local" / "model.npz", tmp_path / "plain" / "table.csv").stdout.count("\n") > N
 
 
-@pytest.mark.later
 def test_thousands_that_are_not_clear_stop_the_fit(tmp_path):
     counts = pd.DataFrame({"a": [f"{1000 * i:,}".replace(",", ".") if i else "987" for i in range(N)], "y": Y.round(0)})
     counts.astype({"y": int}).to_csv(tmp_path / "table.csv", sep=";", index=False)

@@ -67,7 +67,6 @@ def test_errors_are_one_sentence(tmp_path, arguments, columns, sentence):
     assert result.exit_code == 2 and sentence in " ".join(result.output.replace("│", "").split()), result.output
 
 
-@pytest.mark.later
 def test_times_are_kept_in_full_and_an_event_at_the_end_alone_is_a_fit(tmp_path):
     """Seconds since 1970 in single precision would be ties; without a pair to compare there is no concordance."""
     columns = ("--time", "days", "--event", "died", "--dtype", "float32", *CHEAP)

@@ -155,7 +155,6 @@ def test_a_huge_score_leaves_the_rest_as_it_is(ties, dtype):
         assert np.isfinite(CURVATURES(model)).all()
 
 
-@pytest.mark.later
 def test_derivatives_of_a_solution():
     """Those of `solve` in the weights, l2, features and offset, against fits at moved values."""
     rng = np.random.default_rng(6)
@@ -228,7 +227,6 @@ def test_recovery_of_strong_signals(seed):
     assert path.total_weight == event.sum()  # a criterion counts events
 
 
-@pytest.mark.later
 def test_cross_validation_scores_the_held_out_rows_alone():
     Z, time, event, _ = strong_signals(100, 8, 2, 0)
     model = sht.CoxModel(Z, time, event, l2=0.01)

@@ -78,7 +78,6 @@ def test_solvers_give_what_the_written_model_gives(name):
     assert int(ours.result) == sht.RESULTS.converged
 
 
-@pytest.mark.later
 def test_a_pytree_in_and_out():
     start = {"a": np.ones((1, 2)), "b": np.full(4, 0.5)}
     given = sht.Custom(parts, X, Y, 0.05)
@@ -269,7 +268,6 @@ def poisson(w, sample):
     return jnp.exp(x @ w) - count * (x @ w)
 
 
-@pytest.mark.later
 def test_choosing_with_a_sum_is_choosing_with_the_written_model():
     counts = np.random.default_rng(2).poisson(np.exp(0.5 * np.asarray(X)[:, 1])).astype(float)
     total = sht.CustomSum(poisson, (X, counts), sample_weight=WEIGHTS + 0.5)
@@ -287,7 +285,6 @@ def test_choosing_with_a_sum_is_choosing_with_the_written_model():
     np.testing.assert_array_equal(ours.probabilities, theirs.probabilities)
 
 
-@pytest.mark.later
 def test_a_stated_number_of_samples():
     known = sht.Custom(logistic, X, Y, 0.0, n_samples=N)
     path = sht.solve_path(known, [0, 2], solver=sht.HTP())

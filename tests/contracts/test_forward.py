@@ -204,7 +204,6 @@ def test_rows_of_a_forward_path_are_the_solutions_for_every_k():
         np.testing.assert_allclose(batch.history.value[k, : k or 1], trail.value[1 : k + 1] if k else batch.value[:1])
 
 
-@pytest.mark.later
 def test_foba_in_a_batch_is_the_loop():
     solver, objective = cases.GREEDY_SOLVERS["foba"], model("squared", *superfluous("squared", 0), 1e-3)
     trail = path(solver, objective)

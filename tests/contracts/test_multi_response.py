@@ -190,7 +190,6 @@ def test_rank_with_softmax():
     np.testing.assert_allclose(values[0], best, rtol=1e-6)
 
 
-@pytest.mark.later
 @pytest.mark.parametrize("solver", [sht.IHT(), pytest.param(sht.HTP(), marks=pytest.mark.slow)])
 def test_lanes_of_ranks_and_data_equal_the_loop(solver):
     targets = jnp.asarray(Y + np.random.default_rng(1).standard_normal((2, N, C)))

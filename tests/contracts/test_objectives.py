@@ -153,7 +153,6 @@ def test_quadratic_form_is_the_documented_formula():
     np.testing.assert_allclose(form.lipschitz(), np.linalg.eigvalsh(H)[-1], rtol=1e-3)
 
 
-@pytest.mark.later
 def test_every_dense_design_gives_the_same_solution():
     y = X @ [1.0, 0, -2, 0, 0] + OFFSET
     rest = dict(fit_intercept=True, standardize=True, l2=0.1)

@@ -98,7 +98,6 @@ def test_sparse_and_dense_designs_agree():
 
 
 # --- other implementations -------------------------------------------------------------------------------------------
-@pytest.mark.later
 @pytest.mark.parametrize(
     "offset", [0.0, pytest.param(OPTIONS["all"]["offset"], marks=pytest.mark.slow)], ids=["plain", "offset"]
 )

@@ -231,7 +231,6 @@ def test_every_design_gives_the_same_run():
         np.testing.assert_allclose(rows(other, "value"), rows(first, "value"), rtol=1e-11)
 
 
-@pytest.mark.later
 def test_tuned_steps():
     objective = model()
     search = sht.tune_step(objective, sht.Sparsity(K, 4), sht.SVRGHT(), [1e-4, 0.02, 1e3], max_steps=2, key=KEY)

@@ -247,7 +247,6 @@ def test_bad_input():
 
 
 # --- certificates ----------------------------------------------------------------------------------------------------
-@pytest.mark.later
 def test_certificate_of_a_proved_optimum_and_of_a_poor_one():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((12, 6))
@@ -370,8 +369,8 @@ def posed(problem, **options):
     )
 
 
-@pytest.mark.parametrize("logistic", [*cases.later([False]), True], ids=["squared", "logistic"])
-@pytest.mark.parametrize("bounded", [*cases.later([False]), True], ids=["free", "bounded"])
+@pytest.mark.parametrize("logistic", [False, True], ids=["squared", "logistic"])
+@pytest.mark.parametrize("bounded", [False, True], ids=["free", "bounded"])
 def test_prices_and_bounds_against_all_supports(logistic, bounded):
     """Most are the optimum; none is better than it, or has a coordinate that alone could improve."""
     optimal = []
@@ -416,7 +415,7 @@ def test_kept_features_pay_nothing():
         sht.lower_bound(objective, sht.L0L1L2(0.1, lower=0.0), 1.0)
 
 
-@pytest.mark.parametrize("scoring", ["error", *cases.later((None, "own"))])
+@pytest.mark.parametrize("scoring", [None, "error", "own"])
 def test_cross_validation_over_l0_is_a_loop_over_the_folds(scoring):
     rng = np.random.default_rng(5)
     X = rng.standard_normal((40, 8))
@@ -450,7 +449,7 @@ def test_cross_validation_over_l0_is_a_loop_over_the_folds(scoring):
 
 
 # --- a path over l0 --------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("case", ["all kept", *cases.later(("constant", "nothing to gain"))])
+@pytest.mark.parametrize("case", ["constant", "all kept", "nothing to gain"])
 def test_a_path_of_nothing_is_one_row(case):
     X, y = data()
     X = X[:, :12]
@@ -464,7 +463,6 @@ def test_a_path_of_nothing_is_one_row(case):
     assert sht.cross_validate(objective, threshold=threshold, folds=3).scores.shape == (3, 1)
 
 
-@pytest.mark.later
 def test_a_path_over_l0_skips_few_sizes():
     objective = model(l2=0.01)
     path = sht.solve_path(objective, ks=range(13), threshold=sht.L0L1L2(0.0, 0.01))
@@ -482,7 +480,6 @@ def test_a_path_over_l0_skips_few_sizes():
         sht.solve_path(objective, ks=[1], l0s=[0.1])
 
 
-@pytest.mark.later
 def test_one_price_has_folds_too():
     problem = small(0)
     objective = sht.LinearModel(problem.X, problem.y, l2=0.1, fit_intercept=True)

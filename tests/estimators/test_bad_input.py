@@ -157,7 +157,6 @@ def finite(model):
     return True
 
 
-@pytest.mark.later
 @pytest.mark.parametrize(("estimator", "y"), ESTIMATORS)
 @pytest.mark.parametrize("standardize", [True, False])
 def test_degenerate_columns(estimator, y, standardize):
@@ -246,7 +245,6 @@ def test_all_estimators_take_back_a_fit_that_fails():
         assert kind.fit.__code__ is all_or_nothing(lambda self: self).__code__, kind
 
 
-@pytest.mark.later
 def test_a_warning_that_is_an_error_is_a_fit_that_fails_and_warnings_name_the_line():
     model = sht.SparseRegressor(1, solver="htp").fit(X, Y)
     coef, statement = model.coef_, sht.SparseRegressor(1, solver="htp").fit(X, Y).certificate_.statement

@@ -23,9 +23,9 @@ KS = [0, 1, 2, 5]
 @pytest.mark.parametrize(
     ("kind", "target", "scoring", "more"),
     [
+        (sht.SparseRegressor, Y, "neg_mean_absolute_error", {}),
         (sht.SparseRegressor, Y, "neg_mean_squared_error", {"l2": 0.1}),
-        pytest.param(sht.SparseRegressor, Y, "neg_mean_absolute_error", {}, marks=pytest.mark.later),
-        pytest.param(sht.SparseClassifier, LABELS, "roc_auc", {}, marks=pytest.mark.later),
+        (sht.SparseClassifier, LABELS, "roc_auc", {}),
         (sht.SparseClassifier, HALVES, "accuracy", {"class_weight": {False: 1, True: 7.3}, "cv": StratifiedKFold(3)}),
         pytest.param(
             *(sht.SparseClassifier, CLASSES, "neg_log_loss", {"loss": "softmax", "l2": 0.05}), marks=pytest.mark.slow
@@ -46,7 +46,6 @@ def test_candidates_score_as_in_a_grid_search(kind, target, scoring, more):
     np.testing.assert_allclose(own.coef_, reference.best_estimator_.coef_, rtol=1e-6)
 
 
-@pytest.mark.later
 def test_candidates_of_l2_are_those_of_choose():
     own = sht.SparseRegressor(k=range(4), l2=[1.0, 0.01], solver="forward", cv=FOLDS, rule="one_se").fit(X, Y)
     assert sorted(set(own.path_.l2s)) == [0.01, 1.0] and sorted(set(own.path_.ks)) == [0, 1, 2, 3]
@@ -60,7 +59,6 @@ def test_a_criterion_takes_candidates():
     assert by_rule.k_ == by_name.k_ and by_rule.cv_results_ is None and len(by_rule.path_) == P
 
 
-@pytest.mark.later
 def test_groups_of_rows_stay_together():
     groups = RNG.integers(0, 12, N)
     options = {"k": KS, "l2": 1e-2, "solver": "forward"}
@@ -77,7 +75,6 @@ def test_groups_of_rows_stay_together():
         sht.SparseRegressor(k=KS).fit(X, Y, groups=groups[1:])
 
 
-@pytest.mark.later
 def test_scikit_learn_routes_groups_and_weights():
     groups = RNG.integers(0, 12, N)
     with sklearn.config_context(enable_metadata_routing=True):

@@ -19,7 +19,6 @@ def few_programs_per_check():
         clear()
 
 
-@pytest.mark.later
 @parametrize_with_checks([sht.SparseRegressor(k=1, solver="htp")])
 def test_check_estimator(estimator, check):
     check(estimator)

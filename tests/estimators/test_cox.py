@@ -127,7 +127,6 @@ def test_labels_of_strata():
         first.predict_survival_function(X, strata=np.full(N, "a"))
 
 
-@pytest.mark.later
 def test_folds_and_criteria_have_events():
     rows = np.arange(N)
     few = np.column_stack([TIME, rows % 40 < 12])

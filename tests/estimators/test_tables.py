@@ -73,7 +73,6 @@ def test_columns_with_gaps_are_left_out():
     assert list(table.transform(FRAME)) == ["a", "c", "d", "on"]
 
 
-@pytest.mark.later
 @pytest.mark.parametrize("rule", ["best", "strong-ridge"])
 def test_missing_values_are_filled_in_the_folds(rule):
     """Held-out losses are those of a pipeline that is fitted to the training rows alone, imputer included."""

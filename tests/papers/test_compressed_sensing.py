@@ -8,8 +8,6 @@ from benchmarks.papers.compressed_sensing import ht_svrg, projected_gradient, th
 from benchmarks.papers.run import Run
 from benchmarks.papers.tight import problem
 
-pytestmark = pytest.mark.later  # the papers are no part of the package
-
 D, N, K = 24, 16, 2
 
 

@@ -19,8 +19,6 @@ from benchmarks.papers.tight_svrg import _stages_to, _traces
 from benchmarks.papers.verdicts import Undecided
 from sparsehtp import RESULTS
 
-pytestmark = pytest.mark.later  # the papers are no part of the package
-
 SMALL = """
 [settings]
 seed = 0

@@ -12,8 +12,6 @@ from benchmarks.papers.grahtp_real import Problem, best, enough, errors, faster,
 from benchmarks.papers.run import Run
 from benchmarks.papers.verdicts import Mean, Undecided
 
-pytestmark = pytest.mark.later  # the papers are no part of the package
-
 OPEN = Undecided("more")
 SETTINGS = {"seed": 0, "ks": [5, 7], "ns": [10, 20, 30], "k_true": 5}
 

@@ -10,8 +10,6 @@ from benchmarks.papers.diht import gap_of
 from benchmarks.papers.run import Run
 from sparsehtp.duality import dual_of
 
-pytestmark = pytest.mark.later  # the papers are no part of the package
-
 
 def small(n=12, p=6):
     rng = np.random.default_rng(0)

@@ -8,8 +8,6 @@ from benchmarks.papers import hsg, reproduce
 from benchmarks.papers.hsg import Curves, climb, decades_below, decades_fewer
 from benchmarks.papers.run import Run
 
-pytestmark = pytest.mark.later  # the papers are no part of the package
-
 FIG2 = """
 [settings]
 seed = 0

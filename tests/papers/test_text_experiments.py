@@ -7,8 +7,6 @@ import sparsehtp as sht
 from benchmarks.papers.diht_text import Split, Text, Trace, _leads
 from benchmarks.papers.run import Run
 
-pytestmark = pytest.mark.later  # the papers are no part of the package
-
 N, P, K = 60, 12, 4
 
 

@@ -18,8 +18,6 @@ from benchmarks.papers.verdicts import (
     some,
 )
 
-pytestmark = pytest.mark.later  # the papers are no part of the package
-
 OPEN = Undecided("more")
 
 

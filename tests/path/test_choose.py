@@ -54,7 +54,7 @@ def test_l2_of_features_with_one_sum_are_several():
 @pytest.mark.parametrize(
     ("loss", "rule"),
     [
-        pytest.param(sht.Squared(), "best", marks=pytest.mark.later),
+        (sht.Squared(), "best"),
         slow(sht.Squared(), "one_se"),
         (sht.Squared(), "strong-ridge"),
         slow(sht.Logistic(), "strong-ridge"),
@@ -78,7 +78,6 @@ def test_by_folds(x64, loss, rule):
     np.testing.assert_allclose(choice.solution.value, again.value, rtol=1e-9)
 
 
-@pytest.mark.later
 @pytest.mark.parametrize(
     ("loss", "threshold"),
     [
@@ -150,7 +149,6 @@ def test_one_choice_for_several_objectives(x64):
 GROUPS = sht.GroupSparsity([0, 0, 1, 1, 2, 2, 3, 3, 3], 0, keep=[2])
 
 
-@pytest.mark.later
 def test_structures_keep_their_template(x64):
     groups = sht.choose(model(), GROUPS, [0, 1, 2], rule="best", solver=sht.HTP())
     assert set(np.flatnonzero(groups.solution.x)) >= {4, 5}
@@ -160,7 +158,6 @@ def test_structures_keep_their_template(x64):
         sht.choose(model(), GROUPS, [4])
 
 
-@pytest.mark.later
 @pytest.mark.parametrize("rule", ["strong-ridge", slow("one_se")])
 def test_the_estimator_chooses_the_same(rule):
     folds = list(KFold(5, shuffle=True, random_state=1).split(X))
@@ -173,7 +170,6 @@ def test_the_estimator_chooses_the_same(rule):
     np.testing.assert_allclose(estimator.cv_results_["mean_loss"], choice.scores.mean, rtol=1e-8)
 
 
-@pytest.mark.later
 def test_a_killed_choice_of_several_goes_on(tmp_path):
     both = [model(), model(y=-Y)]
     first = sht.choose(both, None, KS, L2S, checkpoint=tmp_path)

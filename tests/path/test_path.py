@@ -115,7 +115,6 @@ def test_nothing_is_traced_again(monkeypatch):
     assert len(traces) == 2  # one program for paths, one for folds
 
 
-@pytest.mark.later
 def test_ten_thousand_problems_stay_within_their_memory():
     X, y = screening.data(p=400)
     objective = sht.LinearModel(X, y, fit_intercept=True, standardize=True)

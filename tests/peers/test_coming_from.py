@@ -670,7 +670,6 @@ def _():
     np.testing.assert_allclose(cv.scores[:, 0], wrong)
 
 
-@pytest.mark.later
 @pytest.mark.parametrize("name", ROWS, ids=lambda name: f"{name[0]}: {re.sub('`', '', name[1])}")
 def test_a_row_holds(name):
     ROWS[name]()

@@ -211,7 +211,6 @@ def test_best_swaps_are_those_of_least_squares(x64):
         best_swaps(model, solution._replace(support=sht.Support(np.arange(7), np.ones(7, bool))))
 
 
-@pytest.mark.later
 @pytest.mark.parametrize("standardize", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_best_swaps_are_those_of_logistic_regression(x64, standardize):
     rng = np.random.default_rng(0)
@@ -425,7 +424,6 @@ def test_a_notebook_shows_a_figure():
     assert figure._repr_png_().startswith(b"\x89PNG")
 
 
-@pytest.mark.later
 def test_a_choice_is_drawn_with_the_row_that_its_rule_took():
     X, y, _ = make_regression(60, 8, 3, seed=0)
     model = sht.LinearModel(X, y, fit_intercept=True)

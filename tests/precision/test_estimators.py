@@ -23,7 +23,6 @@ def empirical(X):
     return np.cov(X.T, bias=True)
 
 
-@pytest.mark.later
 def test_a_given_number_of_edges_and_the_methods_of_scikit_learn():
     model = sht.SparsePrecision(k=EDGES, shrinkage=0).fit(FRAME)
     S = empirical(FRAME)
@@ -57,7 +56,6 @@ def test_a_given_number_of_edges_and_the_methods_of_scikit_learn():
     np.testing.assert_allclose(edges[0][2], model.partial_correlations()[i, j])
 
 
-@pytest.mark.later
 @pytest.mark.parametrize("k", [pytest.param("cv", marks=pytest.mark.slow), "ebic", "bic"])
 def test_the_number_of_edges_from_the_data(k):
     model = sht.SparsePrecision(k=k).fit(X)
@@ -75,7 +73,6 @@ def test_the_number_of_edges_from_the_data(k):
     np.testing.assert_allclose(model.path_.at(row).value, model.objective_value_, rtol=1e-9)
 
 
-@pytest.mark.later
 def test_scores_of_folds_and_criteria_by_hand():
     folds = list(KFold(3).split(X))
     model = sht.SparsePrecision(k="cv", cv=folds).fit(X)
@@ -91,7 +88,6 @@ def test_scores_of_folds_and_criteria_by_hand():
     np.testing.assert_allclose(chosen.cv_results_["bic"][row], 300 * value + 4 * np.log(300), rtol=1e-9)
 
 
-@pytest.mark.later
 def test_covariances_and_correlations():
     data = sht.SparsePrecision(k=5).fit(X)
     S = empirical(X)
@@ -131,7 +127,6 @@ def test_shrinkage():
             sht.SparsePrecision(k=2, shrinkage=wrong).fit(X)
 
 
-@pytest.mark.later
 def test_a_small_sample_gains_by_shrinkage():
     wide, truth = make_precision(1040, 40, seed=0)
     edges = np.count_nonzero(np.triu(truth, 1))

@@ -265,7 +265,6 @@ def f_score(found, truth):
     return 2 * np.sum(found & truth) / (found.sum() + truth.sum())
 
 
-@pytest.mark.later
 def test_planted_graphs_are_recovered_and_batches_equal_loops():
     graphs = [make_precision(2000, 30, probability=0.08, value=0.3, condition=5, seed=seed) for seed in range(3)]
     Ss = jnp.stack([np.cov(data.T, bias=True) for data, _ in graphs])

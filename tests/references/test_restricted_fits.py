@@ -120,7 +120,6 @@ def test_negative_binomial_against_statsmodels(dispersion):
     np.testing.assert_allclose((null.value - value) * weights.sum(), model.llf - other.llf, rtol=1e-8)
 
 
-@pytest.mark.later
 @pytest.mark.parametrize("dispersion", [pytest.param(0.2, marks=pytest.mark.slow), 1.5])
 def test_an_estimated_dispersion_against_statsmodels(dispersion):
     """The joint maximum of the likelihood in coefficients and dispersion; none of rows without weight."""

@@ -336,7 +336,6 @@ def test_lanes_of_every_objective(name):
         lanes_stay(cases.OBJECTIVES[name], sht.Sparsity(2), sht.IHT(), (40, 8))
 
 
-@pytest.mark.later
 def test_lanes_of_more_entries_than_a_maximum_keeps():
     lanes_stay(lambda X, y: sht.LinearModel(X, y, l2=0.1, standardize=True), sht.Sparsity(2), sht.IHT(), (100, 50))
     build = lambda X, y: sht.MultiResponse(X, np.stack([y, -y], 1), l2=0.1)  # noqa: E731
@@ -360,7 +359,6 @@ def test_every_traced_input():
                 assert result(**{**good, name: bad}) == sht.RESULTS.nonfinite, name
 
 
-@pytest.mark.later
 def test_traced_paths():
     """A row of the grid whose ridge is bad is nonfinite, and the others are what they were."""
 

@@ -100,12 +100,12 @@ def exhaustive(loss, X, y, k, l2):
     [
         pytest.param(None, marks=pytest.mark.slow),
         sht.HTP(),
-        *cases.later([sht.IHT()]),
+        sht.IHT(),
         pytest.param(sht.FoBa(), marks=pytest.mark.slow),
     ],
     ids=["default", "htp", "iht", "foba"],
 )
-@pytest.mark.parametrize("loss", [KinkedPoisson(), *cases.later([Lopsided()])], ids=["poisson", "lopsided"])
+@pytest.mark.parametrize("loss", [KinkedPoisson(), Lopsided()], ids=["poisson", "lopsided"])
 def test_a_kinked_loss_without_a_bound_on_its_curvature_is_fitted(loss, solver, x64):
     for seed in range(2):
         X, y, _ = cases.data(loss, n=40, p=6, seed=seed)
@@ -249,7 +249,6 @@ EVERY = [
 ]
 
 
-@pytest.mark.later
 @pytest.mark.parametrize("name", EVERY)
 def test_a_loss_of_a_users_own_does_all_that_a_name_does(name):
     loss = cases.LOSSES[name]

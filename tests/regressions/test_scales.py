@@ -200,7 +200,7 @@ def test_coefficients_that_the_dtype_cannot_hold_are_refused(loss):
     assert np.isfinite(solution.x).all()
 
 
-@pytest.mark.parametrize("seed", [0, *cases.later(range(1, 10))])
+@pytest.mark.parametrize("seed", range(10))
 def test_a_swap_is_not_denied_because_the_intercept_starts_far_off(seed):
     # With an intercept of zero F is astronomic, and no measure of what a gain is worth.
     rng = np.random.default_rng(seed)

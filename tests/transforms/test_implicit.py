@@ -253,7 +253,6 @@ def logistic(l2, k=3, **options):
     return sht.solve(model, sht.Sparsity(k, k_max=4), IHT, record=None, termination=TIGHT, **options)
 
 
-@pytest.mark.later
 def test_batches_of_derivatives_equal_the_loop():
     def slope(l2, k):
         return jax.grad(lambda l2: logistic(l2, k).x.sum())(l2)
@@ -266,7 +265,6 @@ def test_batches_of_derivatives_equal_the_loop():
     assert np.abs(batch).min() > 1e-3
 
 
-@pytest.mark.later
 def test_second_derivatives():
     def total(l2):
         return logistic(l2).x @ jnp.arange(1.0, P + 1)
@@ -286,7 +284,6 @@ def test_the_value_has_the_derivative_of_the_envelope():
     np.testing.assert_allclose(slope, 0.5 * jnp.sum(x**2), rtol=1e-10)
 
 
-@pytest.mark.later
 def test_a_solution_that_has_not_converged_is_polished_first():
     def slope(max_steps):
         def total(l2):
@@ -312,7 +309,6 @@ def test_a_solution_that_has_not_converged_is_polished_first():
     assert abs(unpolished - right) > 0.05 * abs(right)
 
 
-@pytest.mark.later
 def test_unrolled_derivatives_agree():
     def total(l2, **options):
         return logistic(l2, **options).x @ jnp.arange(1.0, P + 1)
@@ -326,7 +322,6 @@ def test_unrolled_derivatives_agree():
     np.testing.assert_allclose(jax.jvp(through, (0.1,), (1.0,))[1], implicit, rtol=1e-6)
 
 
-@pytest.mark.later
 def test_history_and_state_carry_no_derivative_and_the_start_has_none():
     def parts(l2, x0):
         model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], l2=l2)
@@ -440,7 +435,6 @@ def test_support_margin_on_an_orthonormal_design():
     np.testing.assert_allclose(sht.solve(tied, sht.Sparsity(2, k_max=5), HTP).support_margin, 0, atol=1e-9)
 
 
-@pytest.mark.later
 def test_support_margin_batches_and_groups():
     threshold = sht.GroupSparsity(GROUPS, 1, k_max=2)
     X, y = LOGISTIC["X"], LOGISTIC["y"]
@@ -451,7 +445,6 @@ def test_support_margin_batches_and_groups():
 
 
 # --- paths ---------------------------------------------------------------------------------------------------------
-@pytest.mark.later
 @pytest.mark.parametrize(
     "solver", [pytest.param(sht.BestSubset("fast"), marks=pytest.mark.slow), HTP], ids=["path", "htp"]
 )
