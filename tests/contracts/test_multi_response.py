@@ -82,12 +82,15 @@ def test_matrices_with_given_columns(loss, options):
     def full(z):
         return jnp.concatenate([(left @ z[: 2 * C].reshape(2, C)).ravel(), z[2 * C :]])
 
-    value = cases.jit(lambda z: objective.value(full(z)))
+    def at(z):
+        return objective.value(full(z))
+
+    value = cases.jit(at)
     gradient = cases.jit(lambda z: restricted.grad(z))
     np.testing.assert_allclose(cases.jit(lambda z: restricted.value(z))(z), value(z), rtol=1e-12)
     np.testing.assert_allclose(gradient(z), cases.central_difference(value, z), rtol=1e-6, atol=1e-7)
     fit = cases.jit(lambda z: restricted.minimise(z))(jnp.zeros_like(z))
-    slope = cases.jit(jax.grad(value))
+    slope = cases.jit(jax.grad(at))
     start = np.zeros(z.size)
     best = minimize(lambda z: float(value(z)), start, jac=lambda z: np.asarray(slope(z)), options=dict(gtol=1e-10)).fun
     np.testing.assert_allclose(value(fit.z), best, rtol=1e-9)
