@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 import sparsehtp as sht
-from sparsehtp.certificates import nodes, tree
+from sparsehtp.certificates import diagonal, nodes, tree
 
 
 def make(n=100, p=40, k=10, rho=0.9, seed=0):
@@ -273,6 +273,27 @@ def test_programs_of_a_shrinking_proof_pay_for_themselves():
             assert widths[-1] in (fitting, widths[-2])
             gained += (at.goal - at.nodes) * node * (widths[-2] - widths[-1])
         assert (len(set(widths)) - 1) * seconds <= gained
+
+
+def test_a_diagonal_is_tuned_by_the_gradient_of_its_bounds(monkeypatch):
+    rng, p, mu, h = np.random.default_rng(0), 5, 0.01, 1e-5
+    Z, inn, out = rng.standard_normal((20, p)), np.zeros((3, p), bool), np.zeros((3, p), bool)
+    Q, b, inn[1, 2], out[2, 0] = Z.T @ Z / 20, rng.standard_normal(p), True, True
+    at = diagonal.Nodes(2 - inn.sum(1), inn, out)
+    d = rng.uniform(0.5, 0.9, p) * np.linalg.eigvalsh(Q)[0]
+    monkeypatch.setattr(diagonal, "ACCURACY", 0.0)
+
+    def relaxed(d):
+        return diagonal._relax(Q, b, 10.0, d, at, np.full((3, p), 0.4), 1000)
+
+    def value(d):
+        return relaxed(d).upper.mean() + mu * diagonal._barrier(Q, d)
+
+    here = relaxed(d)
+    assert (here.upper - here.lower).max() < 1e-6
+    e = np.where(out | inn, 0, 1 / np.maximum(here.z, 1e-6) - 1)
+    steps = [(value(d + h * row) - value(d - h * row)) / (2 * h) for row in np.eye(p)]
+    np.testing.assert_allclose(diagonal._gradient(np.linalg.inv(Q - np.diag(d)), d, here.w, e, 3, mu), steps, rtol=1e-4)
 
 
 def test_the_phases_of_a_proof_share_their_programs(model):

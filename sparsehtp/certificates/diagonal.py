@@ -59,6 +59,23 @@ def _relax(
     return _Relaxed(lower, upper, w, z)
 
 
+def _barrier(Q: np.ndarray, d: np.ndarray) -> float:
+    """log det(Q - diag d) + 0.1 sum_j log d_j, -infinity outside."""
+    if d.min() <= 0:
+        return -np.inf
+    try:
+        factor = np.linalg.cholesky(Q - np.diag(d))
+    except np.linalg.LinAlgError:
+        return -np.inf
+    return float(2 * np.log(np.diag(factor)).sum() + LOG_SHARE * np.log(d).sum())
+
+
+def _gradient(P: np.ndarray, d: np.ndarray, w: np.ndarray, e: np.ndarray, T: int, mu: float) -> np.ndarray:
+    """Of sum_t L_t / T + mu (barrier) with P = (Q - diag d)^-1 and the nodes' w and e = 1/z - 1."""
+    slope: np.ndarray = (0.5 * e * w * w).sum(0) / T - mu * np.diag(P) + LOG_SHARE * mu / d
+    return slope
+
+
 def tune(
     Q: Float[np.ndarray, "p p"], b: Float[np.ndarray, "p"], c0: float, nodes: Nodes, level: float
 ) -> Float[np.ndarray, "p"]:
@@ -74,19 +91,10 @@ def tune(
     d = 1 / np.diag(np.linalg.inv(Q))
     d = d * 0.5 * np.linalg.eigvalsh(Q / np.sqrt(d * d[:, None]))[0]  # inside, and well scaled
 
-    def barrier(d: np.ndarray) -> float:
-        if d.min() <= 0:
-            return -np.inf
-        try:
-            factor = np.linalg.cholesky(Q - np.diag(d))
-        except np.linalg.LinAlgError:
-            return -np.inf
-        return float(2 * np.log(np.diag(factor)).sum() + LOG_SHARE * np.log(d).sum())
-
     def score(values: np.ndarray) -> float:
         return float(np.minimum(values, level).mean())
 
-    at, inside = _relax(Q, b, c0, d, nodes, np.full((T, p), 0.1), 40), barrier(d)
+    at, inside = _relax(Q, b, c0, d, nodes, np.full((T, p), 0.1), 40), _barrier(Q, d)
     best, best_d = score(at.lower), d
     mu = max(c0 - float(at.upper.mean()), 1e-12) * 0.05 / p
     for _ in range(NEWTON_STEPS):
@@ -98,15 +106,14 @@ def tune(
         e = np.where(out, 0, 1 / z - 1)
         ew = e * w
         P = np.linalg.inv(Q - np.diag(d))
-        grad = (0.5 * ew * w).sum(0) / T - mu * np.diag(P) + LOG_SHARE * mu / d
         H = mu * P * P + np.diag(LOG_SHARE * mu / d**2)
         for i in range(0, len(z), 4):  # curvature from every fourth node
             inverse = np.linalg.inv(Q + np.diag(np.where(out[i], 1e9, e[i] * d)))
             H += np.outer(ew[i], ew[i]) * inverse * min(4, len(z) - i) / T
-        step = np.linalg.solve(H, grad)
+        step = np.linalg.solve(H, _gradient(P, d, w, e, T, mu))
         a, moved = min(1.0, 0.95 / max((-step / d).max(), 1e-9)), False
         for _ in range(8):
-            new_inside = barrier(d + a * step)
+            new_inside = _barrier(Q, d + a * step)
             if np.isfinite(new_inside):
                 new = _relax(Q, b, c0, d + a * step, nodes, at.z, 15)
                 least = score(at.upper) + mu * inside - 0.1 * ACCURACY * abs(level)

@@ -171,6 +171,7 @@ def _score(
     inverse = masked_factor(gram, support.mask).inverse(gram.dtype)
     H, d = dot(inverse, rows), jnp.diagonal(inverse)
     c = jnp.where(d > 0, gather(point.refit, support), 0)[:, None]
+    condition = jnp.max(own[:, 0] * d, initial=1)  # digits that the chosen columns lose to each other
     d = jnp.where(d > 0, d, 1)[:, None]
     g = -point.refit_grad[jnp.minimum(features, point.refit_grad.shape[0] - 1)]
     q = jnp.maximum(G - jnp.sum(rows * H, axis=0), 0) + H**2 / d
@@ -178,7 +179,7 @@ def _score(
     doubtful = may_leave[:, None] & enters & ~(q > 1e-9 * G) & ~(G <= tiny)  # NaN too
     q = jnp.where(usable, q, 1)
     gain, loss = (g + c / d * H) ** 2 / q, c**2 / d
-    slack = SLACK * eps * (gain * (1 + G / q) + loss)
+    slack = SLACK * eps * (gain * (condition + G / q) + condition * loss)
     gain_bounds = (gain - loss + slack) / 2
     gain_bounds = jnp.where(jnp.isnan(gain_bounds), jnp.inf, gain_bounds)  # where terms overflow it may be anything
     return curvature, (jnp.where(usable, gain_bounds, -jnp.inf), doubtful)

@@ -15,6 +15,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRe
 from sklearn.metrics import confusion_matrix, r2_score, roc_auc_score
 
 import sparsehtp as sht
+from sparsehtp.certificates.exchanges import near_exchanges
 from sparsehtp.datasets import make_regression
 from sparsehtp.plot import (
     Swaps,
@@ -196,7 +197,7 @@ def test_best_swaps_are_those_of_least_squares(x64):
     X, y, _ = make_regression(30, 7, 3, snr=2, seed=0)
     model = sht.LinearModel(X, y, sht.Squared(), fit_intercept=True)
     solution = sht.solve(model, sht.Sparsity(3), sht.HTP())
-    swaps = best_swaps(model, solution)
+    swaps, near = best_swaps(model, solution), near_exchanges(model, solution, np.inf)
     chosen = np.flatnonzero(solution.x)
     np.testing.assert_array_equal(swaps.features, chosen)
     for i, substitute, gain in zip(swaps.features, swaps.substitutes, swaps.gains, strict=True):
@@ -205,8 +206,9 @@ def test_best_swaps_are_those_of_least_squares(x64):
             columns = np.c_[X[:, [*(set(chosen) - {i}), j]], np.ones(30)]
             residual = y - columns @ np.linalg.lstsq(columns, y)[0]
             values[j] = residual @ residual / 60
-        assert substitute == min(values, key=values.get)
-        np.testing.assert_allclose(gain, float(solution.value) - min(values.values()), rtol=1e-8)
+        others, rises = zip(*near[i], strict=True)  # all of them, the best first
+        assert [*others] == sorted(values, key=values.get) and (substitute, gain) == (others[0], -rises[0])
+        np.testing.assert_allclose(rises, [values[j] - float(solution.value) for j in others], rtol=1e-8)
     with pytest.raises(ValueError, match="some but not all"):
         best_swaps(model, solution._replace(support=sht.Support(np.arange(7), np.ones(7, bool))))
 
@@ -218,15 +220,16 @@ def test_best_swaps_are_those_of_logistic_regression(x64, standardize):
     y = np.where(X[:, 1] - X[:, 4] + rng.standard_normal(60) > 0, 1.0, -1.0)
     model = sht.LinearModel(X, y, sht.Logistic(), 0.05, fit_intercept=True, standardize=standardize)
     solution = sht.solve(model, sht.Sparsity(2), sht.HTP())
-    swaps = best_swaps(model, solution)
+    swaps, near = best_swaps(model, solution), near_exchanges(model, solution, np.inf)
     for i, substitute, gain in zip(swaps.features, swaps.substitutes, swaps.gains, strict=True):
         (kept,) = set(swaps.features.tolist()) - {i}
         values = {
             j: float(sht.solve(model, sht.Sparsity(0, keep=[kept, j]), sht.HTP()).value)
             for j in set(range(6)) - set(swaps.features.tolist())
         }
-        assert substitute == min(values, key=values.get)
-        np.testing.assert_allclose(gain, float(solution.value) - min(values.values()), rtol=1e-6)
+        others, rises = zip(*near[i], strict=True)
+        assert [*others] == sorted(values, key=values.get) and (substitute, gain) == (others[0], -rises[0])
+        np.testing.assert_allclose(rises, [values[j] - float(solution.value) for j in others], rtol=1e-6)
 
 
 def test_an_identical_column_is_a_substitute_without_loss(x64):

@@ -2,9 +2,11 @@
 
 import itertools
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.optimize
 
 import sparsehtp as sht
 
@@ -92,6 +94,37 @@ def check_exchanges(c, solution, exact, seed, groups=None):
         assert here - least >= Fraction(c.swap_gain) * (1 - SMALL), (seed, c.statement)
     if c.stationary:
         assert here - exact.least(columns(members)) <= SMALL * here, (seed, c.statement)
+
+
+@pytest.mark.parametrize("seeds", [range(16), pytest.param(range(100, 300), marks=pytest.mark.slow)])
+def test_an_exchange_that_gains_next_to_nothing(x64, seeds):
+    """A near copy brings as much as the feature that it replaces, but for 1e-6 to 1e-10 of F; no other one does."""
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        X, noise = rng.standard_normal((N, P)), 0.3 * rng.standard_normal(N)
+        change, X[:, 1] = X[:, 1].copy(), X[:, 0] + 10 ** rng.uniform(-4.4, -2) * X[:, 1]
+        base = np.column_stack([np.ones(N), X[:, :3], noise])
+        X[:, 3:] -= base @ np.linalg.lstsq(base, X[:, 3:])[0]
+
+        def target(t, X=X, change=change, noise=noise):
+            return X[:, 0] - change + t * X[:, 2] + noise
+
+        def fit(members, y, X=X):
+            A = np.column_stack([X[:, members], np.ones(N)])
+            z = np.linalg.lstsq(A, y)[0]
+            return z, np.mean((A @ z - y) ** 2)
+
+        def worse(t):
+            return fit([0, 1], target(t))[1] - fit([0, 2], target(t))[1]
+
+        side = (-1) ** seed  # from the feature to the near copy, or back
+        y = target(scipy.optimize.brentq(worse, 0, 9, xtol=1e-15) * (1 - side * 10 ** rng.uniform(-10, -6)))
+        members, x = [0, 2 if side == 1 else 1], np.zeros(P)
+        z = fit(members, y)[0]
+        x[members] = z[:2]
+        solution = SimpleNamespace(x=x, intercept=z[2], support=sht.Support(np.array(members), np.ones(2, bool)))
+        c = sht.certificate(sht.LinearModel(X, y, fit_intercept=True), sht.Sparsity(2), solution, bounds=False)
+        check_exchanges(c, solution, Exact(X, y, 0.0, True), seed)
 
 
 @pytest.mark.parametrize("seeds", [range(8), pytest.param(range(100, 300), marks=pytest.mark.slow)])
