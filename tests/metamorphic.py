@@ -92,22 +92,27 @@ def columns(d: Data) -> Change:
     return other, moved
 
 
+def other_target(d: Data, rows: Any) -> int:
+    """The first of some rows whose target is not that of the row without weight."""
+    (idle,) = np.flatnonzero(d.weights == 0)
+    return next((row for row in rows if np.any(d.y[row] != d.y[idle])), rows[0])
+
+
 def weightless(d: Data) -> Change:
-    """What rows without weight hold, be it out of all bounds, does not matter."""
+    """What a row without weight holds, be it out of all bounds, does not matter."""
     idle = d.weights == 0
-    y, offset = d.y.copy(), d.offset.copy()
     X = np.where(idle[:, None], d.X * (-1e3 if d.kind == "plain" else -1e100), d.X)
-    y[idle] = d.y[~idle][: idle.sum()][::-1] * (-1e3 if d.kind in ("real", "several") else 1)
+    y, offset = d.y.copy(), d.offset.copy()
+    y[idle] = d.y[other_target(d, np.flatnonzero(~idle))] * (-1e3 if d.kind in ("real", "several") else 1)
     offset[idle] = 1e3
     return d._replace(X=X, y=y, offset=offset), same
 
 
 def split(d: Data) -> Change:
     """A row of weight two is two equal rows."""
-    twice, idle = np.flatnonzero(d.weights == 2), np.flatnonzero(d.weights == 0)
-    rows, weights = np.arange(N), d.weights.copy()
-    rows[idle], weights[idle], weights[twice[: idle.size]] = twice[: idle.size], 1, 1
-    return d._replace(**of_rows(d, rows) | {"weights": weights}), same
+    idle, twice = d.weights == 0, other_target(d, np.flatnonzero(d.weights == 2))
+    weights = np.where(idle | (np.arange(N) == twice), 1, d.weights)
+    return d._replace(**of_rows(d, np.where(idle, twice, np.arange(N))) | {"weights": weights}), same
 
 
 def multiples(d: Data) -> Change:
