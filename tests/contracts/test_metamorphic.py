@@ -68,7 +68,7 @@ EXCEPTIONS = {
     ("split", "cox"): "Efron's ties weigh rows by their number",
 }
 ROUNDED = ("cox", "cox breslow", "SparseCox")  # rows are sorted by time: those without weight change the order of sums
-TOLERANCES = {"SparsePrecision": 1e-7}  # its refits are iterations
+TOLERANCES = {"SparsePrecision": 1e-7, "iht": 1e-6}  # which stop a little before the end
 
 
 @functools.cache
@@ -151,7 +151,7 @@ SOLVERS = {
 # One for each way to read the data: an objective's own functions, its normal equations, samples, dual, coordinates.
 QUICK = ("htp", "foba", "saga_batch", "sdiht", "dual_ascent", "cdss")
 DRAWN = [*cases.STOCHASTIC_SOLVERS, "sdiht"]
-SLOWLY = [*cases.STOCHASTIC_SOLVERS, "iht", "iht_constant", "iht_schedule", "iht_heavy_ball", "iht_nesterov"]
+SLOWLY = [*cases.STOCHASTIC_SOLVERS, "iht_constant", "iht_schedule", "iht_heavy_ball", "iht_nesterov"]
 SOLVER_EXCEPTIONS = {
     **dict.fromkeys(itertools.product(("rows", "aside", "split"), DRAWN), "samples are drawn by their number"),
     **dict.fromkeys(itertools.product(("known", "level"), SLOWLY), "an intercept farther away takes more steps"),
@@ -182,7 +182,7 @@ def test_solvers(name):
     x = model.to_internal(first.x, first.intercept)
     np.testing.assert_allclose(first.value, total(model, threshold.bind(model), x), rtol=1e-12)
     again = solved(d, first)[-1]
-    if name not in ("diht", "sdiht", "dual_ascent"):  # they start at a dual point
+    if name not in (*DRAWN, "diht", "dual_ascent"):  # which draw, or start at a dual point
         assert again.value <= first.value * (1 + 1e-12)
     if first.result == sht.RESULTS.converged:
         np.testing.assert_allclose(again.x, first.x, atol=1e-9)
