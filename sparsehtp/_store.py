@@ -94,6 +94,8 @@ def read(path: Path) -> tuple[Any, Any] | None:
 
 def write(path: Path, compiled: Any, structure: Any) -> None:
     """Keep a program, where it can be pickled and the disk has room for it."""
+    if jax.config.values["jax_compilation_cache_dir"]:  # what JAX read from there cannot be run once it is kept again
+        return
     try:
         # A structure cannot be pickled; what has that structure, with numbers for arrays, can.
         skeleton = jax.tree.unflatten(structure, range(structure.num_leaves))

@@ -47,8 +47,11 @@ def forget():
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARSEHTP_CACHE", str(tmp_path / "programs"))
+    theirs = jax.config.values["jax_compilation_cache_dir"]
+    jax.config.update("jax_compilation_cache_dir", None)
     forget()
     yield tmp_path / "programs"
+    jax.config.update("jax_compilation_cache_dir", theirs)
     forget()
 
 
@@ -177,6 +180,13 @@ def test_nothing_is_stored_where_the_environment_says_off(folder, monkeypatch):
     monkeypatch.setenv("SPARSEHTP_CACHE", "off")
     small()
     assert not folder.exists()
+
+
+def test_nothing_is_stored_where_jax_keeps_programs_itself(folder, tmp_path):
+    """An executable that JAX read from its own cache cannot be run once it is written and read again."""
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    small()
+    assert not _store.programs(folder)
 
 
 def test_the_folder_follows_the_environment(monkeypatch):

@@ -154,6 +154,7 @@ class _Check:
         d = p + bound.n_free
         wide = rng.standard_normal((8, d)) * 10.0 ** rng.uniform(-3, 3, (8, d))
         ties = rng.integers(-4, 5, (16, d)) / 2
+        ties[:4, p:] = 0
         self.z = np.concatenate([rng.standard_normal((8, d)), wide, ties])
         self.ks = np.arange(bound.fewest, p + 1) if bound.counts else np.arange(1)
         start = self.run(np.tile(self.z[:1], (self.ks.size, 1)), self.ks)
@@ -334,6 +335,7 @@ class _Check:
         self.law("the result is in its bounds", (x >= lower) & (x <= upper), x=x, lower=lower, upper=upper)
         entries = _members(out["entries"], x.shape[2])
         self.law("the result is zero off its entries", (x == 0) | entries, x=x, z=self.z[:, None])
+        self.law("free entries are among its entries", entries[..., self.p :], entries=out["entries"].idx, z=z)
         if not self.penalised:
             moved = self.moved(z, entries)
             room = self.room * np.linalg.norm(z, axis=-1, keepdims=True) if self.on_plane else 0

@@ -69,7 +69,7 @@ def test_folds_and_weights_take_their_rows_of_it():
     """Rows without weight do not count, and an integer weight is that many rows."""
     X, y, exposure = rates(3, n=60)
     weights = np.random.default_rng(0).integers(0, 3, 60)
-    rows, offset = np.repeat(np.arange(60), weights), np.where(weights > 0, np.log(exposure), 1e3)
+    rows, offset = np.repeat(np.arange(60), weights), np.where(weights > 0, np.log(exposure), 1e12)
     settings = dict(k=2, l2=0.05, loss="poisson", solver="htp")
     ours = sht.SparseRegressor(**settings).fit(X, y, weights, offset=offset)
     theirs = sht.SparseRegressor(**settings).fit(X[rows], y[rows], offset=offset[rows])

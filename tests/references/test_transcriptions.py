@@ -4,6 +4,7 @@ One problem has all that a formula can leave out: weights of which some are zero
 means that are standardised, an intercept, l2 that differs by feature, a kept feature, and a start other than zero.
 """
 
+import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -269,15 +270,15 @@ METHODS = {
 }
 
 
-@jax.jit
-def run(model, threshold, solver, key):
+@cases.jit
+def run(model, threshold, solver, key, start):
     """(x, Info) after every step."""
 
     def step(state, t):
         new, info = solver.step(model, threshold, state, t)
         return new, (new.x, info)
 
-    return jax.lax.scan(step, solver.init(model, threshold, jnp.asarray(START), key), jnp.arange(STEPS))[1]
+    return jax.lax.scan(step, solver.init(model, threshold, start, key), jnp.arange(STEPS))[1]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -285,7 +286,7 @@ def test_iterates(name):
     logistic, solver, formula, options = METHODS[name]
     f = Numpy(logistic)
     threshold = sht.L0L1L2(L0, L1, keep=[KEPT]) if formula is penalised else sht.Sparsity(K, K, keep=[KEPT])
-    points, info = run(f.model, threshold.bind(f.model), solver, KEY)
+    points, info = run(f.model, threshold.bind(f.model), solver, KEY, START)
     dual = formula in (diht, sdiht)  # their start's residuals count, all of it
     previous, moved = START if dual or formula is penalised else top(START), {tuple(np.flatnonzero(top(START)))}
     for t, (x, told) in enumerate(formula(f, previous.copy(), KEY, **options)):
@@ -300,13 +301,16 @@ def test_iterates(name):
     assert len(moved) > 1, "the support moves, or this test shows little"
 
 
-def test_rounding_refuses_no_step():
-    """A support that stays has the same minimum, but for rounding: the first size is taken."""
-    stays, threshold = 0, sht.Sparsity(K, K, keep=[KEPT])
-    for seed in range(12):
-        y = Y + np.random.default_rng(seed).standard_normal(N)
-        model = sht.LinearModel(X, y, sht.Squared(), L2, WEIGHTS, fit_intercept=True, standardize=True, offset=OFFSET)
-        _, info = run(model, threshold.bind(model), sht.HTP(), KEY)
-        stays += np.sum(info.support_changed == 0)
-        np.testing.assert_array_equal(info.hard_thresholds[info.support_changed == 0], 2)
-    assert stays > 12
+def test_what_sizes_htp_refuses():
+    """Those that raise F, and none for rounding: started where it ended, F of the refit is the same but for that."""
+    f, threshold, most = Numpy(False), sht.Sparsity(K, K, keep=[KEPT]), 0
+    for seed in (*range(12), 76, 282, 335):
+        rng = np.random.default_rng(seed)
+        start, f.y = 3 * rng.standard_normal(P + 1), Y + rng.standard_normal(N)
+        model = sht.LinearModel(X, f.y, sht.Squared(), L2, WEIGHTS, fit_intercept=True, standardize=True, offset=OFFSET)
+        for _ in range(2):
+            points, info = run(model, threshold.bind(model), sht.HTP(), KEY, start)
+            tries = [told["hard_thresholds"] for _, told in htp(f, top(start), KEY)]
+            np.testing.assert_array_equal(info.hard_thresholds, tries)
+            start, most = np.asarray(points[-1]), max(most, *tries)
+    assert most > 2
