@@ -4,6 +4,7 @@ import cases
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import nbinom
 
 import sparsehtp as sht
 from sparsehtp.testing import check_loss
@@ -80,3 +81,15 @@ def test_poisson_at_the_end_of_its_range():
     loss, y = sht.Poisson(), np.array([0.0, 3.0])
     np.testing.assert_array_equal(loss.conjugate(-y, y), 0)
     assert np.isfinite(loss.conjugate_derivative(-y, y)).all()
+
+
+def test_an_estimated_dispersion_has_the_largest_likelihood():
+    rng = np.random.default_rng(0)
+    eta, weights = rng.uniform(0, 3, 400), rng.integers(0, 3, 400).astype(float)
+    y = rng.negative_binomial(1 / 0.4, 1 / (1 + 0.4 * np.exp(eta))).astype(float)
+
+    def likelihood(dispersion):
+        return weights @ nbinom.logpmf(y, 1 / dispersion, 1 / (1 + dispersion * np.exp(eta)))
+
+    found = sht.NegativeBinomial.estimate(y, eta, weights)
+    assert all(likelihood(found) > likelihood(found * factor) for factor in (0.99, 1.01))

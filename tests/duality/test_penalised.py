@@ -11,12 +11,15 @@ import pytest
 from exhaustive import Problem, best_penalised
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize, minimize_scalar
 from sklearn.model_selection import KFold
 
 import sparsehtp as sht
 from sparsehtp import FIRED, RESULTS
-from sparsehtp.duality import dual_of, relax
+from sparsehtp.duality import Dual, dual_of, relax
+from sparsehtp.solvers.cdss import best_swap, state_at
 from sparsehtp.solvers.coordinate import block_sizes
+from sparsehtp.solvers.primal_dual import supported
 
 pytestmark = pytest.mark.usefixtures("x64")
 N, P = 60, 150
@@ -213,6 +216,45 @@ def test_cdss_ends_where_its_certificate_says_so():
         solution = sht.solve(objective, threshold, sht.CDSS())
         found = sht.certificate(objective, threshold, solution, bounds=False)
         assert solution.result == RESULTS.converged and found.stationary and found.swap_gain == 0
+
+
+BEST_SWAP = cases.jit(lambda dual, x, support: best_swap(dual, state_at(dual, x, support)))
+
+
+@pytest.mark.parametrize("loss", [sht.Squared(), sht.Logistic()])
+def test_a_swap_lowers_the_objective_by_what_is_said_of_it(loss):
+    """By exactly that with the squared loss, by no less with others; the intercept follows, whatever the means."""
+    l0, l1, l2, threshold = 0.01, 0.02, 0.1, sht.L0L1L2(0.01, 0.02)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = np.array([3, -2, 0, 1, -3, 2]) + rng.standard_normal((30, 6))
+        y = loss.draw_targets(X @ [1.0, 0, -1, 0, 0.5, 0] - 2.5, rng)
+
+        def penalised(w, b, X=X, y=y):
+            ridge = l2 / 2 * w @ w + l1 * np.abs(w).sum() + l0 * np.count_nonzero(w)
+            return np.mean(loss.value(X @ w + b, y)) + ridge
+
+        w = np.array([0.3, 0, 0, 0, -0.2, 0.1])
+        b = minimize_scalar(lambda b, w=w: penalised(w, b), bracket=(-1, 1)).x
+        swaps = []
+        for by in (np.zeros(6), np.array([-3, 4, 0, -1, 2, -2])):
+            objective = sht.LinearModel(X + by, y, loss, l2=l2, fit_intercept=True)
+            bound = threshold.bind(objective)
+            start = objective.to_internal(w, b - by @ w)
+            swaps.append(BEST_SWAP(Dual(objective, bound), *supported(bound, start)))
+        swap, shifted = swaps
+        np.testing.assert_allclose(np.array(shifted, float), np.array(swap, float), rtol=1e-9)
+
+        def after(v, w=w, swap=swap):
+            moved = w.copy()
+            moved[swap.out], moved[swap.new] = 0, v[0]
+            return penalised(moved, v[1])
+
+        best = minimize(after, [float(swap.size), b], method="Nelder-Mead", options=dict(xatol=1e-9, fatol=1e-13))
+        fall = penalised(w, b) - best.fun
+        assert swap.gain <= fall + 1e-9 and swap.gain > 0
+        if loss.quadratic:
+            np.testing.assert_allclose(swap.gain, fall, rtol=1e-7)
 
 
 @pytest.mark.slow
