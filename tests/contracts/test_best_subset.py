@@ -179,6 +179,15 @@ def test_working_set_reaches_a_swap_optimum(x64, loss):
     assert set(np.asarray(trail.support.idx[3, 1:])) == set(support.tolist())
 
 
+def test_working_sets_of_groups_reach_swap_optima(x64):
+    for seed in (0, 2, 3, 7):
+        X, y = problem(seed, rho=0.8)
+        model = sht.LinearModel(X, y, l2=0.01, fit_intercept=True)
+        threshold = sht.GroupSparsity(np.arange(P), 3)
+        solution = sht.solve(model, threshold, sht.BestSubset("fast", working_set=5))
+        assert sht.certificate(model, threshold, solution, bounds=False).swap_gain == 0
+
+
 @pytest.mark.slow
 def test_thorough_finds_the_optimum_of_correlated_designs(x64):
     """AR(0.95) designs with p = 20 to 25 and k = 5, a hundred of them, against all subsets."""
