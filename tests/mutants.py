@@ -174,7 +174,7 @@ def draw(rooms, seed, number):
 
 
 def replaced(source, node, new):
-    """The source with a node exchanged; all else keeps its layout. A call that is passed over loses its name only."""
+    """The source with a node exchanged; all else keeps its layout."""
     lines = source.splitlines(keepends=True)
     if isinstance(node, ast.If) and isinstance(new, ast.If):
         node, new = node.test, new.test
@@ -193,7 +193,6 @@ def copy_tree(folder):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
-    shutil.rmtree(folder / ".git", ignore_errors=True)
     (folder / f"{PLUGIN}.py").write_text(SEEN)
 
 

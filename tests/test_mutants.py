@@ -1,4 +1,4 @@
-"""Mutants are programs of one changed line, the same for a seed; what cannot be run is not drawn."""
+"""Mutants are programs of one changed line, the same for a seed."""
 
 import ast
 import difflib
