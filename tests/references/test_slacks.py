@@ -5,6 +5,7 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
+import cases
 import jax
 import jax.numpy as jnp
 import mutants
@@ -17,6 +18,8 @@ from scipy import sparse
 import sparsehtp as sht
 from sparsehtp.certificates import nodes
 from sparsehtp.certificates.least_squares import SURE, LeastSquares
+from sparsehtp.duality import Fixed, dual_of
+from sparsehtp.screening import gap_sphere, screen
 
 WIDTH, BATCH, K_MAX = 32, 64, 16  # the smallest programs of proofs
 
@@ -150,6 +153,49 @@ def test_bounds_leave_features_that_are_as_good_open(double):
         assert all(j in support for support in optima for j in found.nonzero.tolist()), seed
         decided += found.zero.size + found.nonzero.size
     assert decided >= 48
+
+
+@cases.jit
+def _screened(dual, a, upper):
+    def one(a):
+        point = dual.point(dual.project(a))
+        fixed = screen(dual, point, dual.energies(), upper)[0]
+        zero = fixed.zero | gap_sphere(dual, point, dual.energies(), upper).zero if dual.penalised else fixed.zero
+        return zero, fixed.nonzero
+
+    return jax.vmap(one)(a)
+
+
+@pytest.mark.parametrize("penalised", [False, True])
+def test_rules_decide_nothing_by_rounding(x64, penalised):
+    """At 64 roundings of the best dual point, whose value is the optimum: of two columns that copy each other neither
+    is decided; and at an l2 whose gains are all smaller than a digit of F, no feature is decided to the wrong side."""
+    decided = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((12, 4))
+        X[:, 3] = X[:, 0] * (-1) ** seed
+        y, l2 = X[:, 0] * 3 + rng.standard_normal(12), 1e16 if penalised else 10.0 ** rng.uniform(-1, 2)
+        exact = Quadratic(X, y, l2, intercept=True)
+        choices, threshold = exact.choices(1), sht.Sparsity(1)
+        if penalised:
+            every = [S for m in range(5) for S in itertools.combinations(range(4), m)]
+            gains = sorted(float(exact.minimum(()) - exact.minimum((j,))) for j in range(4))
+            l0 = gains[-1] * (0.5, 2, 1 - 1e-10)[seed % 3] if seed % 4 else gains[0] * 0.9
+            choices, threshold = {S: exact.minimum(S) + len(S) * Fraction(l0) for S in every}, sht.L0L1L2(l0, 0.0)
+        best = min(choices.values())
+        upper = float(best) if Fraction(float(best)) >= best else np.nextafter(float(best), np.inf)
+        optima = [support for support, value in choices.items() if value == best]
+        _, (z,) = exact.solve(sorted(optima[0]))
+        residual = X[:, sorted(optima[0])] @ np.array(z[:-1], float) + float(z[-1]) - y
+        model = sht.LinearModel(X, y, l2=l2, fit_intercept=True)
+        dual = dual_of(model, threshold, Fixed(*np.zeros((2, 4), bool)))
+        zero, nonzero = _screened(dual, residual * (1 + 1e-9 * rng.standard_normal((64, 12))), upper)
+        for support in optima:
+            inside = np.isin(np.arange(4), list(support))
+            assert not (zero & inside).any() and not (nonzero & ~inside).any(), seed
+        decided += zero.sum() + nonzero.sum()
+    assert decided >= 1000
 
 
 HERE = ["tests/references/test_slacks.py", "-k", "not every_slack"]
