@@ -70,6 +70,7 @@ def draw():
         "several": np.column_stack([eta, eta + Z[:, 2]]) + 0.5 * rng.standard_normal((N, 2)),
     }
     time, last = rng.exponential(np.exp(-eta)), rng.exponential(2, N)
+    y["rare"] = y["labels"] * (np.arange(N) % 3 > 0)
     y["times"] = np.column_stack([np.minimum(time, last), time <= last])
     weights = rng.integers(1, 4, N).astype(float)
     return Z * rng.uniform(0.5, 3, P) + rng.normal(size=P), y, weights
@@ -110,40 +111,11 @@ def peer(name):
 # --- abess ---
 
 
-def abess(name, **options):
-    kind = getattr(peer("abess"), name)
+def abess(name, support_size=3, **options):
+    kind, options = getattr(peer("abess"), name), {"support_size": support_size, **options}
     if "primary_model_fit_max_iter" in kind().get_params():
         options |= {"primary_model_fit_max_iter": 500, "primary_model_fit_epsilon": 1e-13}
     return kind(**options)
-
-
-@row("abess", "`LinearRegression(support_size=5)`")
-def _():
-    theirs = abess("LinearRegression", support_size=3).fit(X, TARGETS["numbers"])
-    ours = sht.SparseRegressor(k=3, l2=0).fit(X, TARGETS["numbers"])
-    assert support(ours.coef_) == support(theirs.coef_) == CHOSEN
-    same(ours.coef_, theirs.coef_)
-    same(ours.intercept_, theirs.intercept_)
-
-
-@row("abess", "`LogisticRegression`, `MultinomialRegression`")
-def _():
-    theirs = abess("LogisticRegression", support_size=3).fit(X, TARGETS["labels"])
-    ours = sht.SparseClassifier(k=3, l2=0).fit(X, TARGETS["labels"])
-    assert support(ours.coef_) == support(theirs.coef_) == CHOSEN
-    same(ours.coef_, theirs.coef_)
-    theirs = abess("MultinomialRegression", support_size=3).fit(X, TARGETS["classes"])
-    ours = sht.SparseClassifier(k=3, l2=0, loss="softmax").fit(X, TARGETS["classes"])
-    assert support(ours.coef_) == support(theirs.coef_.T) == CHOSEN
-    same(sum_to_zero(ours.coef_), sum_to_zero(theirs.coef_.T), 1e-3)
-
-
-@row("abess", "`PoissonRegression`")
-def _():
-    theirs = abess("PoissonRegression", support_size=3, approximate_Newton=True).fit(X, TARGETS["counts"])
-    ours = sht.SparseRegressor(k=3, l2=0, loss="poisson").fit(X, TARGETS["counts"])
-    assert support(ours.coef_) == support(theirs.coef_) == CHOSEN
-    same(ours.coef_, theirs.coef_)
 
 
 @row("abess", "`GammaRegression`")
@@ -156,17 +128,9 @@ def _():
     np.testing.assert_allclose(ours.predict(X), np.exp(X @ ours.coef_ + ours.intercept_))
 
 
-@row("abess", "`MultiTaskRegression`")
-def _():
-    theirs = abess("MultiTaskRegression", support_size=3).fit(X, TARGETS["several"])
-    ours = sht.SparseRegressor(k=3, l2=0).fit(X, TARGETS["several"])
-    assert support(ours.coef_) == support(theirs.coef_.T) == CHOSEN
-    same(ours.coef_, theirs.coef_.T)
-
-
 @row("abess", "`OrdinalRegression`")
 def _():
-    theirs = abess("OrdinalRegression", support_size=3).fit(X, TARGETS["classes"])
+    theirs = abess("OrdinalRegression").fit(X, TARGETS["classes"])
     ours = sht.SparseOrdinal(k=3, l2=0).fit(X, TARGETS["classes"])
     assert support(ours.coef_) == support(theirs.coef_) == CHOSEN
     same(ours.coef_, -theirs.coef_, 1e-2)  # theirs ends early
@@ -179,33 +143,13 @@ def _():
 
 @row("abess", "`CoxPHSurvivalAnalysis`")
 def _():
-    theirs = abess("CoxPHSurvivalAnalysis", support_size=3).fit(X, TARGETS["times"])
+    theirs = abess("CoxPHSurvivalAnalysis").fit(X, TARGETS["times"])
     ours = sht.SparseCox(k=3, l2=0).fit(X, TARGETS["times"])
     assert support(ours.coef_) == support(theirs.coef_) == CHOSEN
     same(ours.coef_, theirs.coef_)
     tied = np.column_stack([np.ceil(4 * TARGETS["times"][:, 0]), TARGETS["times"][:, 1]])
-    both = [
-        abess("CoxPHSurvivalAnalysis", support_size=3).fit(FEW[o], tied[o])
-        for o in (slice(None), slice(None, None, -1))
-    ]
+    both = [abess("CoxPHSurvivalAnalysis").fit(FEW[o], tied[o]) for o in (slice(None), slice(None, None, -1))]
     assert np.abs(both[0].coef_ - both[1].coef_).max() > 1e-3
-
-
-@row("abess", "`alpha=a`")
-def _():
-    alpha, events = 20.0, TARGETS["times"][:, 1].sum()
-    for name, kind, estimator, l2 in [
-        ("LinearRegression", "numbers", sht.SparseRegressor(), alpha / N),
-        ("MultiTaskRegression", "several", sht.SparseRegressor(), alpha / N),
-        ("LogisticRegression", "labels", sht.SparseClassifier(), 2 * alpha / N),
-        ("PoissonRegression", "counts", sht.SparseRegressor(loss="poisson"), 2 * alpha / N),
-        ("CoxPHSurvivalAnalysis", "times", sht.SparseCox(), 2 * alpha / events),
-    ]:
-        Z = FEW - FEW.mean(0) if kind == "times" else FEW
-        options = {"approximate_Newton": True} if kind == "counts" else {}
-        theirs = abess(name, support_size=3, alpha=alpha, **options).fit(Z, TARGETS[kind]).coef_
-        ours = clone(estimator).set_params(k=3, l2=l2).fit(Z, TARGETS[kind]).coef_
-        same(ours, theirs.T, 1e-3)
 
 
 @row("abess", '`ic_type="aic"`, `"bic"`, `"gic"`')
@@ -236,30 +180,6 @@ def _():
     ours = sht.SparseRegressor(k=range(P), l2=0, cv=IDS, rule="best").fit(X, y)
     assert support(ours.coef_) == support(theirs.coef_)
     same(ours.cv_results_["mean_loss"].min(), theirs.eval_loss_, 1e-3)
-    same(ours.coef_, theirs.coef_)
-
-
-@row("abess", "`support_size=4, always_select=[0]`")
-def _():
-    theirs = abess("LinearRegression", support_size=4, always_select=[0]).fit(X, TARGETS["numbers"])
-    ours = sht.SparseRegressor(k=3, l2=0, keep=[0]).fit(X, TARGETS["numbers"])
-    assert support(ours.coef_) == support(theirs.coef_)
-    same(ours.coef_, theirs.coef_)
-
-
-@row("abess", "`group`")
-def _():
-    labels = np.repeat([0, 1, 2], 2)
-    theirs = abess("LinearRegression", support_size=2, group=labels).fit(X, TARGETS["numbers"])
-    ours = sht.SparseRegressor(k=2, l2=0, groups=labels).fit(X, TARGETS["numbers"])
-    assert support(ours.coef_) == support(theirs.coef_)
-    same(ours.coef_, theirs.coef_)
-
-
-@row("abess", "`sample_weight`")
-def _():
-    theirs = abess("LinearRegression", support_size=3).fit(X, TARGETS["numbers"], sample_weight=WEIGHTS)
-    ours = sht.SparseRegressor(k=3, l2=0).fit(X, TARGETS["numbers"], WEIGHTS)
     same(ours.coef_, theirs.coef_)
 
 
@@ -304,30 +224,6 @@ def skscope(name, *args, data=None, **options):
 
 def custom():
     return sht.Custom(mean_square, *centred())
-
-
-@row("skscope", "`ScopeSolver(p, k).solve(loss)`")
-def _():
-    theirs = skscope("ScopeSolver", 3)
-    ours = sht.solve(custom(), sht.Sparsity(3))
-    assert support(ours.x) == support(theirs.params) == CHOSEN
-    same(ours.x, theirs.params, 1e-3)
-    same(ours.value, theirs.objective_value, 1e-4)
-
-
-@row("skscope", "`sparsity=4, preselect=[0]`")
-def _():
-    theirs = skscope("ScopeSolver", 4, preselect=[0])
-    ours = sht.solve(custom(), sht.Sparsity(3, keep=[0]))
-    assert support(ours.x) == support(theirs.params)
-    same(ours.x, theirs.params, 1e-3)
-
-
-@row("skscope", "`group`")
-def _():
-    labels = np.repeat([0, 1, 2], 2)
-    theirs = skscope("ScopeSolver", 2, group=labels)
-    assert support(sht.solve(custom(), sht.GroupSparsity(labels, 2)).x) == support(theirs.params)
 
 
 @row("skscope", "`sample_size=n, ic_method=AIC`")
@@ -401,22 +297,6 @@ def priced(lam, gamma=0.0, penalty="L0", **options):
         return sht.solve(model, sht.L0L1L2(lam * y.var(), l1, **options), sht.CDSS())
 
 
-@row("L0Learn", '`penalty="L0"`, `algorithm="CDPSI"`')
-def _():
-    for lam in (0.1, 0.02, 0.002):
-        same(priced(lam).x, l0learn("L0", lam), 1e-4)
-
-
-@row("L0Learn", '`penalty="L0L2"`')
-def _():
-    same(priced(0.02, 0.1, "L0L2").x, l0learn("L0L2", 0.02, 0.1), 1e-4)
-
-
-@row("L0Learn", '`penalty="L0L1"`')
-def _():
-    same(priced(0.02, 0.1, "L0L1").x, l0learn("L0L1", 0.02, 0.1), 1e-4)
-
-
 @row("L0Learn", "`lows`, `highs`")
 def _():
     theirs = l0learn("L0", 0.002, upper=0.2)
@@ -424,11 +304,6 @@ def _():
     same(priced(0.002, upper=0.2).x, theirs)
     ours = sht.SparseRegressor(k=np.count_nonzero(theirs), l2=0, bounds=(None, 0.2)).fit(X, TARGETS["numbers"])
     same(ours.coef_, theirs)
-
-
-@row("L0Learn", "`excludeFirstK=2`")
-def _():
-    same(priced(0.02, keep=[0, 1]).x, l0learn("L0", 0.02, pays=slice(2, None)), 1e-4)
 
 
 @row("L0Learn", "`maxSuppSize=10`")
@@ -470,25 +345,6 @@ def _():
     same(lasso(0.3), peer("skglm").Lasso(alpha=0.3, tol=1e-10).fit(X, y).coef_)
 
 
-@row("scikit-learn and skglm", "`Ridge(alpha)`")
-def _():
-    y = TARGETS["numbers"]
-    ours = sht.SparseRegressor(k=P, l2=30 / N, standardize=False).fit(X, y)
-    same(ours.coef_, linear_model.Ridge(30).fit(X, y).coef_)
-
-
-@row("scikit-learn and skglm", "`PoissonRegressor(alpha)`, `GammaRegressor(alpha)`, `TweedieRegressor(power, alpha)`")
-def _():
-    for theirs, kind, loss in [
-        (linear_model.PoissonRegressor(), "counts", "poisson"),
-        (linear_model.GammaRegressor(), "positive", "gamma"),
-        (linear_model.TweedieRegressor(power=1.5), "positive", sht.Tweedie(1.5)),
-    ]:
-        theirs.set_params(alpha=0.2, tol=1e-9, max_iter=10_000).fit(FEW, TARGETS[kind])
-        ours = sht.SparseRegressor(k=3, loss=loss, l2=0.2, standardize=False).fit(FEW, TARGETS[kind])
-        same(ours.coef_, theirs.coef_, 1e-3)
-
-
 @row("scikit-learn and skglm", "`QuantileRegressor(quantile=q, alpha=0)`")
 def _():
     y = TARGETS["numbers"]
@@ -500,22 +356,6 @@ def _():
         return np.mean(np.maximum(0.8 * residual, -0.2 * residual))
 
     assert 0 <= pinball(ours) - pinball(theirs) < 1e-3 / 2
-
-
-@row("scikit-learn and skglm", "`LogisticRegression(C)`")
-def _():
-    theirs = linear_model.LogisticRegression(C=0.1, tol=1e-9, max_iter=10_000).fit(FEW, TARGETS["labels"])
-    ours = sht.SparseClassifier(k=3, l2=1 / (N * 0.1), standardize=False).fit(FEW, TARGETS["labels"])
-    same(ours.coef_, theirs.coef_)
-    same(ours.intercept_, theirs.intercept_, 1e-3)
-
-
-@row("scikit-learn and skglm", "`LinearSVC(C)`")
-def _():
-    theirs = svm.LinearSVC(C=0.01, fit_intercept=False, tol=1e-10, max_iter=100_000).fit(FEW, TARGETS["labels"])
-    options = {"k": 3, "loss": "squared_hinge", "standardize": False}
-    ours = sht.SparseClassifier(**options, l2=1 / (2 * N * 0.01), fit_intercept=False).fit(FEW, TARGETS["labels"])
-    same(ours.coef_, theirs.coef_, 1e-3)
 
 
 @row("scikit-learn and skglm", "`OrthogonalMatchingPursuit(n_nonzero_coefs=k)`")
@@ -557,14 +397,6 @@ def _():
     np.testing.assert_array_equal(ours.transform(X), theirs.transform(X))
 
 
-@row("scikit-learn and skglm", '`class_weight="balanced"`')
-def _():
-    y = TARGETS["labels"] * (np.arange(N) % 3 > 0)
-    theirs = linear_model.LogisticRegression(C=0.1, class_weight="balanced", tol=1e-9).fit(FEW, y)
-    ours = sht.SparseClassifier(k=3, l2=1 / (N * 0.1), standardize=False, class_weight="balanced").fit(FEW, y)
-    same(ours.coef_, theirs.coef_)
-
-
 # --- glmnet ---
 
 
@@ -585,14 +417,6 @@ def _():
         model = sht.LinearModel(FEW, y, l2=0.4 * 0.7 / y.std(), fit_intercept=True, standardize=True)
         x = sht.solve(model, sht.L0L1L2(0.0, l1=0.4 * 0.3), sht.IHT()).x
     same(x, glmnet("ElasticNet", 0.4, FEW, y, alpha=0.3), 1e-3)
-
-
-@row("glmnet", '`family="binomial"`, `"multinomial"`')
-def _():
-    ours = sht.SparseClassifier(k=3, l2=0.1).fit(FEW, TARGETS["labels"])
-    same(ours.coef_, glmnet("LogitNet", 0.1, FEW, TARGETS["labels"]), 1e-3)
-    ours = sht.SparseClassifier(k=3, l2=0.1, loss="softmax").fit(FEW, TARGETS["classes"])
-    same(ours.coef_, glmnet("LogitNet", 0.1, FEW, TARGETS["classes"]), 1e-3)
 
 
 @row("glmnet", '`family="poisson"`, `"cox"`')
@@ -622,27 +446,6 @@ def _():
     same(sht.SparseRegressor(k=3, loss="poisson", l2=0.1).fit(FEW, counts, offset=offset).coef_, theirs, 1e-3)
 
 
-@row("glmnet", "`penalty.factor`")
-def _():
-    y, factors = TARGETS["numbers"], np.array([0.0, 1.0, 3.0])
-    ours = sht.SparseRegressor(k=3, l2=0.4 / y.std() * factors * 3 / factors.sum()).fit(FEW, y)
-    same(ours.coef_, glmnet("ElasticNet", 0.4, FEW, y, factors=factors), 1e-3)
-
-
-@row("glmnet", "`lower.limits`, `upper.limits`")
-def _():
-    y = TARGETS["numbers"]
-    ours = sht.SparseRegressor(k=3, l2=0.4 / y.std(), bounds=(-0.1, 0.2)).fit(FEW, y)
-    same(ours.coef_, glmnet("ElasticNet", 0.4, FEW, y, lower_limits=-0.1, upper_limits=0.2), 1e-3)
-
-
-@row("glmnet", "`standardize`, `intercept`")
-def _():
-    y = TARGETS["numbers"]
-    ours = sht.SparseRegressor(k=3, l2=0.4 / y.std(), standardize=False).fit(FEW, y)
-    same(ours.coef_, glmnet("ElasticNet", 0.4, FEW, y, standardize=False), 1e-3)
-
-
 @row("glmnet", "`cv.glmnet(foldid=ids)`, `lambda.min`, `lambda.1se`")
 def _():
     y = TARGETS["numbers"]
@@ -668,6 +471,131 @@ def _():
         part = sht.SparseClassifier(k=3, l2=0.01).fit(X[fold != IDS], y[fold != IDS])
         wrong.append(np.mean(part.predict(X[fold == IDS]) != y[fold == IDS]))
     np.testing.assert_allclose(cv.scores[:, 0], wrong)
+
+
+def glm(ours, name, lam, kind="numbers", **options):
+    """Our coefficients are those of Python's glmnet."""
+    ours.fit(FEW, TARGETS[kind], options.get("weights"))
+    same(ours.coef_, glmnet(name, lam, FEW, TARGETS[kind], **options), 1e-3)
+
+
+# --- rows that are one fit beside another ---
+
+
+def alike(ours, theirs, kind="numbers", rtol=1e-4, features=X, chosen=CHOSEN, intercept=None, **fit):
+    """The two choose the same features, those planted unless said otherwise, with the same coefficients."""
+    ours.fit(features, TARGETS[kind], **fit)
+    theirs.fit(features, TARGETS[kind], **fit)
+    a, b = ours.coef_, np.transpose(theirs.coef_) if np.shape(theirs.coef_) != ours.coef_.shape else theirs.coef_
+    if isinstance(ours, sht.SparseClassifier) and ours.loss == "softmax":
+        a, b = sum_to_zero(a), sum_to_zero(b)
+    if features is X:
+        assert support(a) == support(b) == (chosen or support(b))
+    same(a, b, rtol)
+    if intercept:
+        same(ours.intercept_, theirs.intercept_, intercept)
+
+
+def ridged(ours, name, kind, l2, **options):
+    """abess with a ridge of 20, on centred columns where there is no intercept."""
+    Z = FEW - FEW.mean(0) if kind == "times" else FEW
+    alike(ours.set_params(k=3, l2=l2 / N), abess(name, alpha=20.0, **options), kind, 1e-3, Z)
+
+
+def skscoped(threshold, k=3, **options):
+    theirs, ours = skscope("ScopeSolver", k, **options), sht.solve(custom(), threshold)
+    assert support(ours.x) == support(theirs.params)
+    same(ours.x, theirs.params, 1e-3)
+    same(ours.value, theirs.objective_value, 1e-4)
+    return ours
+
+
+R, C, PAIRS = sht.SparseRegressor, sht.SparseClassifier, np.repeat([0, 1, 2], 2)
+FACTORS = np.array([0.0, 1.0, 3.0])
+SD = TARGETS["numbers"].std()
+EVENTS = TARGETS["times"][:, 1].sum()
+OWN = {"k": 3, "standardize": False}
+TIGHT = {"tol": 1e-9, "max_iter": 10_000}
+ROWS |= {
+    ("abess", "`LinearRegression(support_size=5)`"): lambda: alike(
+        R(3, l2=0), abess("LinearRegression"), intercept=1e-4
+    ),
+    ("abess", "`LogisticRegression`, `MultinomialRegression`"): lambda: [
+        alike(C(3, l2=0), abess("LogisticRegression"), "labels"),
+        alike(C(3, l2=0, loss="softmax"), abess("MultinomialRegression"), "classes", 1e-3),
+    ],
+    ("abess", "`PoissonRegression`"): lambda: alike(
+        R(3, l2=0, loss="poisson"), abess("PoissonRegression", approximate_Newton=True), "counts"
+    ),
+    ("abess", "`MultiTaskRegression`"): lambda: alike(R(3, l2=0), abess("MultiTaskRegression"), "several"),
+    ("abess", "`alpha=a`"): lambda: [
+        ridged(R(), "LinearRegression", "numbers", 20),
+        ridged(R(), "MultiTaskRegression", "several", 20),
+        ridged(C(), "LogisticRegression", "labels", 40),
+        ridged(R(loss="poisson"), "PoissonRegression", "counts", 40, approximate_Newton=True),
+        ridged(sht.SparseCox(), "CoxPHSurvivalAnalysis", "times", 40 * N / EVENTS),
+    ],
+    ("abess", "`support_size=4, always_select=[0]`"): lambda: alike(
+        R(3, l2=0, keep=[0]), abess("LinearRegression", support_size=4, always_select=[0]), chosen=None
+    ),
+    ("abess", "`group`"): lambda: alike(
+        R(2, l2=0, groups=PAIRS), abess("LinearRegression", support_size=2, group=PAIRS), chosen=None
+    ),
+    ("abess", "`sample_weight`"): lambda: alike(R(3, l2=0), abess("LinearRegression"), sample_weight=WEIGHTS),
+    ("skscope", "`ScopeSolver(p, k).solve(loss)`"): lambda: (
+        None if support(skscoped(sht.Sparsity(3)).x) == CHOSEN else pytest.fail("other features")
+    ),
+    ("skscope", "`sparsity=4, preselect=[0]`"): lambda: skscoped(sht.Sparsity(3, keep=[0]), 4, preselect=[0]),
+    ("skscope", "`group`"): lambda: skscoped(sht.GroupSparsity(PAIRS, 2), 2, group=PAIRS),
+    ("L0Learn", '`penalty="L0"`, `algorithm="CDPSI"`'): lambda: [
+        same(priced(lam).x, l0learn("L0", lam)) for lam in (0.1, 0.02, 0.002)
+    ],
+    ("L0Learn", '`penalty="L0L2"`'): lambda: same(priced(0.02, 0.1, "L0L2").x, l0learn("L0L2", 0.02, 0.1)),
+    ("L0Learn", '`penalty="L0L1"`'): lambda: same(priced(0.02, 0.1, "L0L1").x, l0learn("L0L1", 0.02, 0.1)),
+    ("L0Learn", "`excludeFirstK=2`"): lambda: same(
+        priced(0.02, keep=[0, 1]).x, l0learn("L0", 0.02, pays=slice(2, None))
+    ),
+    ("scikit-learn and skglm", "`Ridge(alpha)`"): lambda: alike(
+        R(P, l2=30 / N, standardize=False), linear_model.Ridge(30), chosen=None
+    ),
+    (
+        "scikit-learn and skglm",
+        "`PoissonRegressor(alpha)`, `GammaRegressor(alpha)`, `TweedieRegressor(power, alpha)`",
+    ): lambda: [
+        alike(R(**OWN, loss=loss, l2=0.2), theirs.set_params(alpha=0.2, **TIGHT), kind, 1e-3, FEW)
+        for theirs, kind, loss in [
+            (linear_model.PoissonRegressor(), "counts", "poisson"),
+            (linear_model.GammaRegressor(), "positive", "gamma"),
+            (linear_model.TweedieRegressor(power=1.5), "positive", sht.Tweedie(1.5)),
+        ]
+    ],
+    ("scikit-learn and skglm", "`LogisticRegression(C)`"): lambda: alike(
+        C(**OWN, l2=10 / N), linear_model.LogisticRegression(C=0.1, **TIGHT), "labels", features=FEW, intercept=1e-3
+    ),
+    ("scikit-learn and skglm", "`LinearSVC(C)`"): lambda: alike(
+        C(**OWN, loss="squared_hinge", l2=50 / N, fit_intercept=False),
+        svm.LinearSVC(C=0.01, fit_intercept=False, tol=1e-10, max_iter=100_000),
+        *("labels", 1e-3, FEW),
+    ),
+    ("scikit-learn and skglm", '`class_weight="balanced"`'): lambda: alike(
+        C(**OWN, l2=10 / N, class_weight="balanced"),
+        linear_model.LogisticRegression(C=0.1, class_weight="balanced", tol=1e-9),
+        *("rare", 1e-4, FEW),
+    ),
+    ("glmnet", '`family="binomial"`, `"multinomial"`'): lambda: [
+        glm(C(3, l2=0.1), "LogitNet", 0.1, "labels"),
+        glm(C(3, l2=0.1, loss="softmax"), "LogitNet", 0.1, "classes"),
+    ],
+    ("glmnet", "`penalty.factor`"): lambda: glm(
+        R(3, l2=0.4 / SD * FACTORS * 3 / FACTORS.sum()), "ElasticNet", 0.4, factors=FACTORS
+    ),
+    ("glmnet", "`lower.limits`, `upper.limits`"): lambda: glm(
+        R(3, l2=0.4 / SD, bounds=(-0.1, 0.2)), "ElasticNet", 0.4, lower_limits=-0.1, upper_limits=0.2
+    ),
+    ("glmnet", "`standardize`, `intercept`"): lambda: glm(
+        R(3, l2=0.4 / SD, standardize=False), "ElasticNet", 0.4, standardize=False
+    ),
+}
 
 
 @pytest.mark.parametrize("name", ROWS, ids=lambda name: f"{name[0]}: {re.sub('`', '', name[1])}")
