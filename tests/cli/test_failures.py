@@ -4,20 +4,15 @@ import json
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from commands import invoke
 
 import sparsehtp as sht
-from sparsehtp.cli.main import app
 from sparsehtp.datasets import make_regression
 
 K = 2
 X, Y, _ = make_regression(40, 6, K, snr=50, seed=1)
 COMMON = ("--target", "target", "--solver", "htp")
 WRONG = [RuntimeError("out of luck"), ValueError("y: out of luck."), MemoryError(), OSError("out of\nluck")]
-
-
-def invoke(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def save_csv(path):
@@ -72,6 +67,19 @@ def pictures(name):
     return {f"{name}.png", f"{name}.svg"}
 
 
+def fail_each(tmp_path, monkeypatch, arguments, places, shown=""):
+    """Every place fails, one at a time; the run in which none does."""
+    whole = run(tmp_path, arguments[0], *arguments)
+    assert whole[0].exit_code == 0 and "failed" not in whole[2], whole[0].output
+    for number, (place, (part, lost)) in enumerate(places.items()):
+        with monkeypatch.context() as patch:
+            broken(patch, place, WRONG[number % len(WRONG)])
+            failing = run(tmp_path, f"{arguments[0]}{number}", *arguments)
+        check(failing, whole, part, lost)
+        assert shown in failing[0].stdout
+    return whole
+
+
 OF_FIT = {  # where: the part that fails, and the files that it takes away
     "estimators.base.SparseLinearModel.prove": ("proof", pictures("proof")),
     "estimators.base.SparseLinearModel.swaps_": ("substitutes", pictures("swaps")),
@@ -97,14 +105,7 @@ OF_FIT = {  # where: the part that fails, and the files that it takes away
 def test_what_follows_a_fit_may_fail(tmp_path, monkeypatch):
     data = save_csv(tmp_path / "data.csv")
     arguments = ("fit", data, *COMMON, "--k", K, "--prove", 20, "--diagnostics", "--report")
-    whole = run(tmp_path, "whole", *arguments)
-    assert whole[0].exit_code == 0 and "failed" not in whole[2], whole[0].output
-    for number, (place, (part, lost)) in enumerate(OF_FIT.items()):
-        with monkeypatch.context() as patch:
-            broken(patch, place, WRONG[number % len(WRONG)])
-            failing = run(tmp_path, str(number), *arguments)
-        check(failing, whole, part, lost)
-        assert "2 of 6 features chosen" in failing[0].stdout
+    whole = fail_each(tmp_path, monkeypatch, arguments, OF_FIT, "2 of 6 features chosen")
     with monkeypatch.context() as patch:
         broken(patch, "save", OSError("no space"))
         failing = run(tmp_path, "save", *arguments, "--save", tmp_path / "model.npz")
@@ -128,14 +129,7 @@ OF_PATH = {
 def test_what_follows_a_path_may_fail(tmp_path, monkeypatch):
     data = save_csv(tmp_path / "data.csv")
     arguments = ("path", data, *COMMON, "--k-max", 2, "--cv", 3, "--stability", 4, "--prove", 20, "--report")
-    whole = run(tmp_path, "whole", *arguments)
-    assert whole[0].exit_code == 0 and "failed" not in whole[2], whole[0].output
-    for number, (place, (part, lost)) in enumerate(OF_PATH.items()):
-        with monkeypatch.context() as patch:
-            broken(patch, place, WRONG[number % len(WRONG)])
-            failing = run(tmp_path, str(number), *arguments)
-        check(failing, whole, part, lost)
-        assert "Best subsets at l2" in failing[0].stdout
+    fail_each(tmp_path, monkeypatch, arguments, OF_PATH, "Best subsets at l2")
 
 
 @pytest.mark.slow
@@ -155,13 +149,7 @@ def test_what_follows_matrices_may_fail(tmp_path, monkeypatch):
             "cli.precision.write_files": ("files", {"everything"}),
         },
     }.items():
-        whole = run(tmp_path, arguments[0], *arguments)
-        assert whole[0].exit_code == 0, whole[0].output
-        for number, (place, (part, lost)) in enumerate(places.items()):
-            with monkeypatch.context() as patch:
-                broken(patch, place, WRONG[number % len(WRONG)])
-                failing = run(tmp_path, f"{arguments[0]}{number}", *arguments)
-            check(failing, whole, part, lost)
+        fail_each(tmp_path, monkeypatch, arguments, places)
 
 
 def test_better_features_of_a_proof_are_what_is_told(tmp_path, monkeypatch):

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
-
-from sparsehtp.cli.main import app
+from commands import invoke, made
 
 N = 40  # one shape, so that few programs are compiled
 RNG = np.random.default_rng(0)
@@ -149,10 +147,6 @@ TABLES = {
 FIT_ONLY = ("all held out",)
 
 
-def invoke(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 def write(table, folder):
     path, frame = folder / table.file, table.make()
     options = {"sep": ",", "header": True, "encoding": "utf-8", **table.write}
@@ -230,9 +224,8 @@ def fitted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fitted")
     table = CLEAN[["b", "c", "d", "e"]].assign(city=CITY, who=[f"p{i}" for i in range(N)], y=Y - 3 * X[:, 0])
     table.to_csv(folder / "table.csv", index=False)
-    options = ("--target", "y", "--dummies", "--id", "who", "--k", 2, "--solver", "htp", "--out", folder / "out")
-    result = invoke("fit", folder / "table.csv", *options, "--save", folder / "model.npz")
-    assert result.exit_code == 0, result.output
+    options = ("--target", "y", "--dummies", "--id", "who", "--k", 2, "--solver", "htp")
+    made(folder / "out", "fit", folder / "table.csv", *options, "--save", folder / "model.npz")
     return folder, table
 
 
@@ -296,21 +289,19 @@ def test_a_fit_that_means_little_says_so(tmp_path, name):
     table, options, sentence, drawn = CAVEATS[name]
     table.to_csv(tmp_path / "table.csv", index=False)
     (tmp_path / "coefficients.png").write_text("an earlier run")
-    result = invoke("fit", tmp_path / "table.csv", "--target", "y", *options, "--solver", "htp", "--out", tmp_path)
-    assert result.exit_code == 0, result.output
+    result, model = made(tmp_path, "fit", tmp_path / "table.csv", "--target", "y", *options, "--solver", "htp")
     said = " ".join(result.stdout.split())
     assert "caveat" in said and sentence in said and "Proved" not in said and "certificate" not in said
     assert (tmp_path / "coefficients.png").exists() == drawn
-    assert sentence in json.loads((tmp_path / "model.json").read_text())["caveat"]
+    assert sentence in model["caveat"]
 
 
 def test_what_a_feature_could_be_exchanged_for(tmp_path):
     near = CLEAN.assign(e=CLEAN.a + 0.01 * X[:, 4], f=CLEAN.b)
     near.to_csv(tmp_path / "table.csv", index=False)
-    result = invoke("fit", tmp_path / "table.csv", "--target", "y", "--k", 2, "--solver", "forward", "--out", tmp_path)
+    result, model = made(tmp_path, "fit", tmp_path / "table.csv", "--target", "y", "--k", 2, "--solver", "forward")
     said = " ".join(result.stdout.split())
     assert "b could be f at no loss" in said and "best substitute" in said
-    model = json.loads((tmp_path / "model.json").read_text())
     (a,) = (feature for feature in model["coefficients"] if feature["name"] == "a")
     assert a["substitute"]["name"] == "e"
 
@@ -353,16 +344,17 @@ def test_predictions_are_those_of_the_plain_table(tmp_path, name):
     frame = CLEAN.assign(a=area, y=(area / 10 - 2 * X[:, 1]).round(3))
     signs = {ord(","): thousands, ord("."): decimal}
     local = frame.map(lambda value: f"{value:,.15g}".translate(signs))
-    for folder, table, sep in (("plain", frame, ","), ("local", local, separator)):
-        (tmp_path / folder).mkdir()
-        table.to_csv(tmp_path / folder / "table.csv", sep=sep, index=False)
-        table[:1].to_csv(tmp_path / folder / "row.csv", sep=sep, index=False)
-        options = ("--target", "y", "--k", 2, "--solver", "htp", "--save", tmp_path / folder / "model.npz")
-        fit = invoke("fit", tmp_path / folder / "table.csv", *options, "--out", tmp_path / folder)
-        assert fit.exit_code == 0, fit.output
-        assert ("thousands" in fit.stderr and "'a'" in fit.stderr) == (folder == "local")
-    plain, local = (json.loads((tmp_path / each / "model.json").read_text()) for each in ("plain", "local"))
-    assert plain["coefficients"] == local["coefficients"] and plain["objective"] == local["objective"]
+    models = []
+    for name, table, sep in (("plain", frame, ","), ("local", local, separator)):
+        folder = tmp_path / name
+        folder.mkdir()
+        table.to_csv(folder / "table.csv", sep=sep, index=False)
+        table[:1].to_csv(folder / "row.csv", sep=sep, index=False)
+        options = ("--target", "y", "--k", 2, "--solver", "htp", "--save", folder / "model.npz")
+        fit, model = made(folder, "fit", folder / "table.csv", *options)
+        assert ("thousands" in fit.stderr and "'a'" in fit.stderr) == (name == "local")
+        models.append([model["coefficients"], model["objective"]])
+    assert models[0] == models[1]
     for rows in ("table.csv", "row.csv"):
         texts = [invoke("predict", tmp_path / f / "model.npz", tmp_path / f / rows).stdout for f in ("plain", "local")]
         assert texts[0] == texts[1] and texts[0].startswith("prediction\n")
@@ -376,8 +368,6 @@ def test_thousands_that_are_not_clear_stop_the_fit(tmp_path):
     target = ("--target", "y", "--k", 1, "--solver", "htp", "--out", tmp_path / "out")
     said = " ".join(invoke("fit", tmp_path / "table.csv", *target).stderr.split())
     assert "row 3 holds '1.000'" in said and "--thousands point, or --decimal point" in said
-    models = []
-    for option in (("--thousands", "point"), ("--decimal", "point")):
-        assert invoke("fit", tmp_path / "table.csv", *target, *option).exit_code == 0
-        models.append(json.loads((tmp_path / "out" / "model.json").read_text())["coefficients"][0]["coefficient"])
-    assert models[0] != models[1]
+    ways = (("--thousands", "point"), ("--decimal", "point"))
+    models = [made(tmp_path / "out", "fit", tmp_path / "table.csv", *target[:-2], *way)[1] for way in ways]
+    assert models[0]["coefficients"] != models[1]["coefficients"]

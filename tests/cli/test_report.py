@@ -1,7 +1,6 @@
 """The report of `fit` and `path`: one file that needs nothing else and says what model.json says."""
 
 import base64
-import json
 import re
 import shlex
 import shutil
@@ -12,10 +11,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from commands import made
 
 from sparsehtp.cli.html import Number, table
-from sparsehtp.cli.main import app
 
 N = 40
 X = np.random.default_rng(0).standard_normal((N, 4))
@@ -77,10 +75,10 @@ def check_page(text):
     return page
 
 
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, result.output
-    return result
+def reported(out, *arguments):
+    """What is printed, the page, and what the file of numbers holds."""
+    result, model = made(out, *arguments, "--report")
+    return result, check_page((out / "report.html").read_text(encoding="utf-8")), model
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +87,11 @@ def fitted(tmp_path_factory):
     TABLE.to_csv(folder / "my houses.csv", index=False)
     out = folder / "out"
     arguments = ("fit", folder / "my houses.csv", "--target", TARGET, "--k", 2, "--solver", "htp", "--no-standardize")
-    result = run(*arguments, "--test-size", 0.25, "--report", "--out", out)
-    return arguments, out, result, (out / "report.html").read_text(encoding="utf-8")
+    return arguments, out, *reported(out, *arguments, "--test-size", 0.25)
 
 
 def test_the_report_of_a_fit_holds_what_model_json_holds(fitted):
-    arguments, out, _, text = fitted
-    page = check_page(text)
-    model = json.loads((out / "model.json").read_text(encoding="utf-8"))
+    arguments, out, _, page, model = fitted
     for feature in model["coefficients"]:
         assert {feature["coefficient"], feature["standardized"]} <= set(page.numbers)
         assert feature["name"] in page.text and feature["substitute"]["name"] in page.text
@@ -116,10 +111,10 @@ def test_the_report_of_a_fit_holds_what_model_json_holds(fitted):
 def test_a_later_fit_without_it_leaves_no_report_of_another(fitted):
     arguments, out, *_ = fitted
     assert (out / "report.html").exists()
-    run(*arguments, "--diagnostics", "--out", out)
+    made(out, *arguments, "--diagnostics")
     assert not (out / "report.html").exists()
     assert (out / "history.png").exists() and (out / "history.csv").exists()
-    run(*arguments, "--out", out)
+    made(out, *arguments)
     assert not (out / "history.png").exists() and not (out / "history.csv").exists()
 
 
@@ -132,10 +127,8 @@ def test_a_missing_font_is_one_warning(fitted):
 def test_the_report_of_classes_with_a_cross_validated_k(tmp_path):
     classes = TABLE.assign(**{TARGET: np.where(X[:, 0] + 0.7 * X[:, 3] > 0.4, "yes & so", "no")})
     classes.to_csv(tmp_path / "table.csv", index=False)
-    arguments = ("--target", TARGET, "--loss", "logistic", "--solver", "htp", "--report", "--out", tmp_path / "out")
-    run("fit", tmp_path / "table.csv", *arguments)
-    page = check_page((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
-    model = json.loads((tmp_path / "out" / "model.json").read_text(encoding="utf-8"))
+    arguments = ("--target", TARGET, "--loss", "logistic", "--solver", "htp")
+    _, page, model = reported(tmp_path / "out", "fit", tmp_path / "table.csv", *arguments)
     chosen = model["cv"]["table"][model["cv"]["chosen"]]
     assert {chosen["k"], chosen["l2"], chosen["mean_loss"], chosen["se"]} <= set(page.numbers)
     assert "ROC" in " ".join(page.alts) and "Cross-validation" in " ".join(page.alts)
@@ -144,9 +137,7 @@ def test_the_report_of_classes_with_a_cross_validated_k(tmp_path):
 def test_the_report_of_a_path_and_an_objective_that_never_rises(tmp_path):
     TABLE.to_csv(tmp_path / "table.csv", index=False)
     common = ("--target", TARGET, "--k-max", 4, "--l2", 0.5, "--solver", "forward")
-    result = run("path", tmp_path / "table.csv", *common, "--report", "--out", tmp_path / "out")
-    page = check_page((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
-    model = json.loads((tmp_path / "out" / "path.json").read_text(encoding="utf-8"))
+    result, page, model = reported(tmp_path / "out", "path", tmp_path / "table.csv", *common)
     objectives = [row["objective"] for row in model["rows"]]
     assert set(objectives) <= set(page.numbers) and (np.diff(objectives) <= 0).all()
     shown = [float(line.split()[1]) for line in result.stdout.splitlines() if re.match(r"\s+\d+\s+[\d.]+\s", line)]
@@ -166,14 +157,15 @@ BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 def test_a_browser_shows_and_prints_it(fitted, tmp_path):
     page = tmp_path / "report.html"
-    page.write_text(fitted[3], encoding="utf-8")
+    text = (fitted[1] / "report.html").read_text(encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
     flags = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}")
 
     def browse(*more):
         return subprocess.run([BROWSER, *flags, *more, page.as_uri()], capture_output=True, timeout=120, check=True)
 
     shown = browse("--dump-dom").stdout.decode()
-    assert set(Page(fitted[3]).numbers) == set(map(float, re.findall(r'<data value="([^"]+)"', shown)))
+    assert set(Page(text).numbers) == set(map(float, re.findall(r'<data value="([^"]+)"', shown)))
     browse(f"--screenshot={tmp_path / 'page.png'}")
     browse(f"--print-to-pdf={tmp_path / 'page.pdf'}")
     assert (tmp_path / "page.png").stat().st_size > 5000

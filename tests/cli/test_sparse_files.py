@@ -1,15 +1,13 @@
 """The command line on a LIBSVM file that stays sparse."""
 
 import gzip
-import json
 
 import numpy as np
 import pytest
+from commands import made, named
 from scipy import sparse
-from typer.testing import CliRunner
 
 from sparsehtp.cli.common import features
-from sparsehtp.cli.main import app
 from sparsehtp.datasets import load_file
 
 RNG = np.random.default_rng(0)
@@ -35,12 +33,10 @@ def test_fit_and_path(tmp_path):
     path = save(tmp_path / "data.svm.gz")
     data = load_file(path, n_features=None)
     assert sparse.issparse(features(data, "float64"))
-    for command, extra in (("fit", ["--k", "1", "--test-size", "0.3"]), ("path", ["--k-max", "2"])):
-        out = tmp_path / command
-        result = CliRunner().invoke(app, [command, str(path), "--solver", "iht", "--out", str(out), *extra])
-        assert result.exit_code == 0, result.output
-    model = json.loads((tmp_path / "fit" / "model.json").read_text())
-    assert [each["name"] for each in model["coefficients"]] == ["x4"]
+    common = (path, "--solver", "iht")
+    _, model = made(tmp_path / "fit", "fit", *common, "--k", 1, "--test-size", 0.3)
+    assert [*named(model)] == ["x4"]
+    made(tmp_path / "path", "path", *common, "--k-max", 2)
     assert "x4" in (tmp_path / "path" / "path.csv").read_text()
 
 

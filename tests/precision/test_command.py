@@ -1,15 +1,13 @@
 """`sparsehtp precision`, and the pictures of a graph."""
 
 import csv
-import json
 import sys
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from commands import made
 
 import sparsehtp as sht
-from sparsehtp.cli.main import app
 from sparsehtp.datasets import make_precision
 from sparsehtp.plot import as_graph, plot_graph, plot_precision
 
@@ -18,10 +16,6 @@ X, TRUTH = make_precision(200, 6, probability=0.3, value=0.4, condition=6, seed=
 NAMES = ["alpha", "beta", "$x_1$", "[red]", "ε", "long " * 12]
 FILES = ["precision.json", "precision.csv", "edges.csv", "graph.graphml", "heatmap.png", "heatmap.svg", "graph.png"]
 FILES = sorted([*FILES, "graph.svg"])
-
-
-def invoke(*arguments):
-    return CliRunner().invoke(app, ["precision", *map(str, arguments)])
 
 
 def save_csv(path, first=(), names=NAMES):
@@ -36,8 +30,7 @@ def test_files_hold_the_matrix_and_the_graph(tmp_path):
     out = tmp_path / "deep" / "out"
     path = save_csv(tmp_path / "data.csv", first=("2020-01-01",))
     arguments = ("--drop", "date", "--k", 5, "--stability", 10, "--keep", "alpha, ε", "--save", tmp_path / "model.npz")
-    result = invoke(path, *arguments, "--out", out)
-    assert result.exit_code == 0, result.output
+    result, answer = made(out, "precision", path, *arguments)
     assert sorted(each.name for each in out.iterdir()) == FILES
     model = sht.load(tmp_path / "model.npz")
     with (out / "precision.csv").open(newline="", encoding="utf-8") as file:
@@ -57,7 +50,6 @@ def test_files_hold_the_matrix_and_the_graph(tmp_path):
         assert 0 <= float(edge["probability"]) <= 1
     kept = next(edge for edge in edges if {edge["source"], edge["target"]} == {"alpha", "ε"})
     assert kept["probability"] == "1.0"
-    answer = json.loads((out / "precision.json").read_text())
     assert answer["k"] == 5 and answer["chosen_by"] is None and len(answer["edges"]) == 6
     assert "alpha - ε" in result.stdout and "[red]" in result.stdout
 
@@ -65,42 +57,14 @@ def test_files_hold_the_matrix_and_the_graph(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("k", ["cv", "ebic"])
 def test_a_table_without_other_columns(tmp_path, k):
-    result = invoke(save_csv(tmp_path / "data.csv"), "--k", k, "--out", tmp_path / "out")
-    assert result.exit_code == 0, result.output
-    answer = json.loads((tmp_path / "out" / "precision.json").read_text())
+    _, answer = made(tmp_path / "out", "precision", save_csv(tmp_path / "data.csv"), "--k", k)
     direct = sht.SparsePrecision(k=k, random_state=0).fit(X)
     assert answer["k"] == direct.k_ and answer["chosen_by"] == k
-    assert answer["variables"] == NAMES
-    assert answer["shrinkage"] == pytest.approx(direct.shrinkage_)
+    assert answer["variables"] == NAMES and answer["shrinkage"] == pytest.approx(direct.shrinkage_)
     np.savez(tmp_path / "data.npz", X=X, feature_names=NAMES)
-    refused = invoke(tmp_path / "data.npz", "--k", 1, "--shrinkage", 1, "--out", tmp_path / "npz")
-    assert refused.exit_code == 2 and "shrinkage: needs a number from 0 up to but not 1" in refused.stderr
-    result = invoke(tmp_path / "data.npz", "--k", direct.k_, "--out", tmp_path / "npz")
-    again = json.loads((tmp_path / "npz" / "precision.json").read_text())
-    assert [(edge["source"], edge["target"]) for edge in again["edges"]] == [
-        (edge["source"], edge["target"]) for edge in answer["edges"]
-    ]
-
-
-BAD = {
-    "no file": (lambda t: t / "no.csv", (), "path"),
-    "unknown column": (lambda t: save_csv(t / "a.csv"), ("--drop", "day"), "drop"),
-    "text column": (lambda t: save_csv(t / "a.csv", ("monday",)), (), "path"),
-    "bad pair": (lambda t: save_csv(t / "a.csv"), ("--keep", "alpha"), "keep"),
-    "unknown pair": (lambda t: save_csv(t / "a.csv"), ("--keep", "alpha,omega"), "keep"),
-    "odd stability": (lambda t: save_csv(t / "a.csv"), ("--stability", 3), "stability"),
-    "unknown k": (lambda t: save_csv(t / "a.csv"), ("--k", "aic"), "k"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_sentence_and_leaves_nothing(tmp_path, case):
-    make, arguments, name = BAD[case]
-    result = invoke(make(tmp_path), *arguments, "--out", tmp_path / "out")
-    assert result.exit_code == 2
-    message = " ".join(result.stderr.split())
-    assert message.startswith(f"Error: {name}: "), message
-    assert not (tmp_path / "out").exists()
+    _, again = made(tmp_path / "npz", "precision", tmp_path / "data.npz", "--k", direct.k_)
+    ends = [[(edge["source"], edge["target"]) for edge in each["edges"]] for each in (answer, again)]
+    assert ends[0] == ends[1]
 
 
 def test_the_graph_has_the_partial_correlations():

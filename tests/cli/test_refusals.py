@@ -1,0 +1,109 @@
+"""What every command refuses: exit code 2, one sentence, and nothing left behind."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import invoke, words
+
+N, P = 40, 6
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame(RNG.standard_normal((N, P)), columns=list("abcdef"))
+ETA = FRAME["a"] - FRAME["d"]
+LEVELS = np.array(["poor", "fair", "good"])[np.arange(N) % 3]
+TABLES = {
+    "data": FRAME.assign(target=ETA - 10),
+    "text": FRAME.assign(target=np.where(ETA > 0, "a", "b")),
+    "claims": FRAME.assign(
+        target=np.arange(N) % 4, zero=np.arange(N) % 2, years=ETA**2 + 1, log_years=np.log(ETA**2 + 1)
+    ),
+    "several": FRAME.assign(heart=ETA, lung=-ETA),
+    "health": FRAME.assign(target=LEVELS),
+    "life": FRAME.assign(days=1.5 * np.arange(N), died=np.arange(N) % 2),
+    "lives": FRAME.assign(days=np.arange(N) % 7 - 3, died=np.arange(N) % 2, none=0, said=[f"{i} d" for i in range(N)]),
+    "names": FRAME.rename(columns={"a": "alpha"}),
+    "dates": FRAME.assign(day="monday"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    for name, table in TABLES.items():
+        table.to_csv(folder / f"{name}.csv", index=False)
+    np.savez(folder / "several.npz", X=FRAME, Y=TABLES["several"][["heart", "lung"]])
+    (folder / "file").write_text("")
+    return folder
+
+
+LINES = """
+fit absent.csv | no file
+fit absent.csv --out file/out | is not a folder
+fit data.csv --target price | no column 'price'
+fit data.csv --target target --k 7 | only 6 features
+fit data.csv --target target --k best | k: needs an integer
+fit data.csv --target target --loss logistic | exactly two classes
+fit text.csv --target target | not numeric
+fit text.csv --target target --loss hinge --solver htp | --solver iht
+fit data.csv --target target --loss poisson | counts >= 0
+fit data.csv --target target --test-size 1.5 | test-size
+fit data.csv --target target --save absent/model.npz | save: there is no folder
+path data.csv --target target --k-max 7 | k-max: 7 is more than the 6 features
+path data.csv --target target --cv 41 | cv: needs from 2 to 40
+path data.csv --target target --stability 9 | even
+path text.csv --target target | not numeric
+fit text.csv --target target --loss hinge --prove 1 | no proofs for the hinge loss
+path text.csv --target target --loss hinge --prove 1 | no proofs for the hinge loss
+fit text.csv --target target --loss logistic --l2 0 --prove 1 | prove: proofs for the loss logistic need l2 > 0
+path text.csv --target target --loss logistic --l2 0 --prove 1 | prove: proofs for the loss logistic need l2 > 0
+fit claims.csv --target target --loss poisson --exposure zero | an exposure must be a number above 0
+fit claims.csv --target target --loss poisson --exposure time | exposure:
+fit claims.csv --target target --exposure years --offset log_years | exposure: cannot be combined with offset
+fit claims.csv --target target --offset target | the target cannot be an offset
+fit claims.csv --target target --loss gamma --loss-parameter 2 | loss-parameter: the loss gamma has none
+fit claims.csv --target target --loss tweedie --loss-parameter 3 | power: must be a number from 1 to 2
+fit claims.csv --target target --loss tweedie --prove 5 | prove: there are no proofs for the tweedie loss
+lowrank several.csv --targets heart,spleen | spleen
+lowrank several.csv --targets , | targets
+lowrank several.csv --targets heart,heart | no column 'heart'
+lowrank several.csv --targets heart,lung --rank 9 | r: is 9
+lowrank several.csv --targets heart --rank many | r:
+lowrank several.npz --targets Z | no array
+lowrank nothing.npz --targets Y | no file
+fit health.csv --target target --levels poor,fair | 'good' is no level
+fit health.csv --target target --levels poor,fair,good,best | 'best' is in no row
+fit health.csv --target target --levels poor,fair,good,good | levels: must name each class of 'target' once
+fit health.csv --target target --levels poor,fair,good --loss logistic | --loss
+fit health.csv --target target --levels poor,fair,good --prove 3 | no proofs for ordered classes
+fit life.csv --time days | name both columns
+fit life.csv --time days --event dead | event
+fit life.csv --time days --event a | the event is 1
+fit lives.csv --time days --event none --drop said | no row has an event
+fit life.csv --time days --event died --loss huber | --loss
+fit life.csv --time days --event died --prove 3 | no proofs
+fit lives.csv --time days --event died --drop said --drop none | times must be >= 0
+fit lives.csv --time said --event died --drop none | the time is a number, but
+fit life.csv --time died --event died | name a column for each
+precision no.csv | Error: path:
+precision names.csv --drop day | Error: drop:
+precision dates.csv | Error: path:
+precision names.csv --keep alpha | Error: keep:
+precision names.csv --keep alpha,omega | Error: keep:
+precision names.csv --stability 3 | Error: stability:
+precision names.csv --k aic | Error: k:
+precision names.csv --k 1 --shrinkage 1 | shrinkage: needs a number from 0 up to but not 1
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_what_is_refused_is_one_sentence_and_leaves_nothing(tmp_path, folder, monkeypatch, line):
+    monkeypatch.chdir(folder)
+    before = sorted(path.name for path in folder.iterdir())
+    command, sentence = line.split(" | ")
+    out = () if "--out" in command else ("--out", tmp_path / "out")
+    result = invoke(*command.split(), *out)
+    said = words(result.stderr)
+    assert result.exit_code == 2 and sentence.strip() in said and "Traceback" not in result.output, result.output
+    assert result.stdout == "" and (result.stderr.count("\n") == 1 or re.search("╭|problem", said))
+    assert sorted(path.name for path in folder.iterdir()) == before and not (tmp_path / "out").exists()
