@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator
+from scipy import sparse
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
 import sparsehtp as sht
@@ -24,123 +25,167 @@ def spoiled(array, value):
     return array
 
 
-@pytest.mark.parametrize(("estimator", "y"), ESTIMATORS)
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        (dict(k=-1), "k"),
-        (dict(k=4), "k"),
-        (dict(k=2.5), "k"),
-        (dict(k="3"), "k"),
-        (dict(k=True), "k"),
-        (dict(k=None), "k"),
-        (dict(k="gcv"), "k"),
-        (dict(cv=1), "cv"),
-        (dict(cv="many"), "cv"),
-        (dict(cv=[([0, 1], [20])]), "cv"),
-        (dict(cv=[(range(10), range(5, 10))]), "cv"),
-        (dict(cv=[(range(10), [])]), "cv"),
-        (dict(random_state="x"), "random_state"),
-        (dict(k=1, keep=[0, 1, 2]), "k"),
-        (dict(bounds=(0, 0)), "bounds"),
-        (dict(bounds=(0, np.zeros(3))), "bounds"),
-        (dict(l2=-1), "l2"),
-        (dict(l2=np.nan), "l2"),
-        (dict(l2="big"), "l2"),
-        (dict(l2=np.array([1.0, 2.0])), "l2"),
-        (dict(loss="cubic"), "loss"),
-        (dict(loss=None), "loss"),
-        (dict(solver="newton"), "solver"),
-        (dict(solver=None), "solver"),
-        (dict(max_iter=0), "max_iter"),
-        (dict(max_iter=1.5), "max_iter"),
-        (dict(tol=0.0), "tol"),
-        (dict(tol="small"), "tol"),
-        (dict(groups=[0, 1]), "groups"),
-        (dict(positive=True, bounds=(0, 1)), "positive"),
-        (dict(bounds=1), "bounds"),
-        (dict(bounds=(1, 2)), "lower"),
-        (dict(bounds=(None, [1.0, 2.0])), "upper"),
-        (dict(keep=[3]), "keep"),
-        (dict(keep=[0, 0]), "keep"),
-        (dict(keep=[0.5]), "keep"),
-        (dict(keep=[True, False]), "keep"),
-        (dict(keep=["age"]), "keep"),
-    ],
-)
-def test_parameters(estimator, y, arguments, name):
-    with pytest.raises(ValueError, match=rf"^{name}\b") as error:
-        estimator(**arguments).fit(X, y)
-    assert "\n" not in str(error.value)
+PARAMETERS = {
+    "k": [-1, 4, 2.5, "3", True, None, "gcv"],
+    "cv": [1, "many", [([0, 1], [20])], [(range(10), range(5, 10))], [(range(10), [])]],
+    "random_state": ["x"],
+    "bounds": [(0, 0), (0, np.zeros(3)), 1],
+    "l2": [-1, np.nan, "big", np.array([1.0, 2.0]), [], [0.1, -1]],
+    "loss": ["cubic", None],
+    "solver": ["newton", None],
+    "max_iter": [0, 1.5],
+    "tol": [0.0, "small"],
+    "groups": [[0, 1]],
+    "keep": [[3], [0, 0], [0.5], [True, False], ["age"]],
+    "rule": ["two_se"],
+    "scoring": ["accuracy?", 3],
+}
+BOTH = [({name: value}, name) for name, values in PARAMETERS.items() for value in values] + [
+    ({"k": 1, "keep": [0, 1, 2]}, "k"),
+    ({"positive": True, "bounds": (0, 1)}, "positive"),
+    ({"bounds": (1, 2)}, "lower"),
+    ({"bounds": (None, [1.0, 2.0])}, "upper"),
+    ({"k": [1, 9]}, "k: the largest candidate is 9, but there are only 3"),
+    ({"k": []}, "k: there are no candidates"),
+    ({"k": [1, -2]}, "k: must be an integer >= 0"),
+    ({"l2": [0.1, 1.0], "k": "bic"}, "l2: candidates are compared on folds, not by bic"),
+]
+WEIGHTS = [
+    (spoiled(np.ones(20), np.nan), "sample_weight contains NaN"),
+    (spoiled(np.ones(20), np.inf), "sample_weight contains infinity"),
+    (spoiled(np.ones(20), -1), "sample_weight: must be >= 0"),
+    (np.zeros(20), "sample_weight: all weights are zero"),
+    (np.ones(19), "sample_weight"),
+]
+DATA = [
+    (spoiled(X, np.nan), 20, "X contains NaN"),
+    (spoiled(X, np.inf), 20, "X contains infinity"),
+    (sparse.csr_array(spoiled(X, np.nan)), 20, "X contains NaN"),
+    (X[:, 0], 20, "Expected 2D array"),
+    (X, 19, "inconsistent numbers of samples"),
+    (X[:0], 0, "0 sample"),
+    (X[:, :0], 20, "0 feature"),
+    (np.array([["a", "b"]] * 20), 20, "could not convert string"),
+]
 
 
 @pytest.mark.parametrize(("estimator", "y"), ESTIMATORS)
 @pytest.mark.parametrize(
-    ("weights", "message"),
+    ("arguments", "features", "n", "weights", "message"),
     [
-        (spoiled(np.ones(20), np.nan), "sample_weight contains NaN"),
-        (spoiled(np.ones(20), np.inf), "sample_weight contains infinity"),
-        (spoiled(np.ones(20), -1), "sample_weight: must be >= 0"),
-        (np.zeros(20), "sample_weight: all weights are zero"),
-        (np.ones(19), "sample_weight"),
+        *((arguments, X, 20, None, rf"^{name}\b") for arguments, name in BOTH),
+        *(({}, X, 20, weights, message) for weights, message in WEIGHTS),
+        *(({}, features, n, None, message) for features, n, message in DATA),
     ],
 )
-def test_weights(estimator, y, weights, message):
-    with pytest.raises(ValueError, match=message):
-        estimator().fit(X, y, weights)
+def test_regressor_and_classifier(estimator, y, arguments, features, n, weights, message):
+    with pytest.raises(ValueError, match=message) as error:
+        estimator(**arguments).fit(features, y[:n], weights)
+    assert not arguments or "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("estimator", "y"), ESTIMATORS)
-@pytest.mark.parametrize(
-    ("X", "n", "message"),
-    [
-        (spoiled(X, np.nan), 20, "X contains NaN"),
-        (spoiled(X, np.inf), 20, "X contains infinity"),
-        (X[:, 0], 20, "Expected 2D array"),
-        (X, 19, "inconsistent numbers of samples"),
-        (X[:0], 0, "0 sample"),
-        (X[:, :0], 20, "0 feature"),
-        (X.astype(str), 20, None),
-        (np.array([["a", "b"]] * 20), 20, "could not convert string"),
-    ],
-)
-def test_data(estimator, y, X, n, message):
-    if message is None:  # numbers written as text are read
-        estimator(k=1, solver="htp").fit(X, y[:n])
-        return
-    with pytest.raises(ValueError, match=message):
-        estimator().fit(X, y[:n])
+COUNTS = np.arange(20) % 3
+SURVIVAL = np.column_stack([np.arange(1.0, 21.0), np.arange(20) % 2])
+SEVERAL = np.column_stack([Y, -Y])
+R, C, L = sht.SparseRegressor, sht.SparseClassifier, sht.LowRankRegressor
+SOFT = {"loss": "softmax"}
+P, LDA, PCA, ROBUST = sht.SparsePrecision, sht.SparseLDA, sht.SparsePCA, sht.RobustPCA
+S = np.cov(X.T)
+COX, ORDINAL = sht.SparseCox(2, solver="htp"), sht.SparseOrdinal(2, solver="htp")
+NAN = np.full(20, np.nan)
+# estimator, targets, other arguments of fit, sentence
+REFUSALS = [
+    (R(), spoiled(Y, np.nan), {}, "y contains NaN"),
+    (R(), spoiled(Y, np.inf), {}, "y contains infinity"),
+    (R(loss="poisson"), Y, {}, "^y: Poisson needs counts >= 0"),
+    (R(loss="logistic"), Y, {}, "^loss:"),
+    (R(loss=sht.Logistic()), Y, {}, "^loss:"),
+    (C(loss=sht.Squared()), LABELS, {}, "^loss:"),
+    (C(), spoiled(LABELS, np.nan), {}, "y contains NaN"),
+    (C(), Y, {}, "^y: .*Unknown label type"),
+    (C(), np.array(["a", None] * 10, object), {}, "^y: "),
+    (C(), np.zeros(20), {}, "^y: .*one class"),
+    (C(class_weight={0: 0, 1: 1, 2: 1}), COUNTS, {}, "^y: class .*0.* no positive weight"),
+    (C(class_weight={0: 1, 1: -1}), LABELS.astype(int), {}, "^class_weight"),
+    (C(class_weight={0: 1, 1: 0}), LABELS.astype(int), {}, "^y: only one class has positive"),
+    (C(scoring="accuracy"), COUNTS, {}, "scoring: one class against the rest"),
+    (C(1, **SOFT, groups=np.arange(2)), COUNTS, {}, "groups: needs one label per feature"),
+    (C(1, **SOFT, bounds=(1, 2)), COUNTS, {}, "lower: needs lower <= 0"),
+    (C(1, **SOFT, positive=True, bounds=(0, 1)), COUNTS, {}, "positive: cannot be combined with bounds"),
+    (C(9, **SOFT), COUNTS, {}, "k: is 9"),
+    (R(9), SEVERAL, {}, "k: is 9"),
+    (R(3, groups=[0, 1, 0]), SEVERAL, {}, "k: is 3, but there are only 2 groups"),
+    (R(1), Y, {"offset": Y[1:]}, "offset"),
+    (R(1), Y, {"offset": spoiled(Y, np.nan)}, "offset"),
+    (R(1), Y, {"offset": SEVERAL}, r"^offset: needs shape \(20,\).*got \(20, 2\)"),
+    (R(1), SEVERAL, {"offset": X}, r"offset: needs shape \(20,\).*or \(20, 2\).*got \(20, 3\)"),
+    (C(1), COUNTS, {"offset": Y}, "offset: is for two classes, but y has 3"),
+    (L(6), SEVERAL, {}, "^r: is 6"),
+    (L("ebic"), SEVERAL, {}, "^r:"),
+    (L(-1), SEVERAL, {}, "^r:"),
+    (L(l2=-1.0), SEVERAL, {}, "^l2"),
+    (L(cv="many"), SEVERAL, {}, "^cv"),
+    (L(solver="best"), SEVERAL, {}, "^solver"),
+    (ROBUST(21), None, {}, "^rank: is 21, but a"),
+    (ROBUST(-1), None, {}, "^rank: must be an integer >= 0"),
+    (ROBUST(k=61), None, {}, "^k: is 61, but X has 60 entries"),
+    (ROBUST(k=1.5), None, {}, "^k: must be an integer >= 0"),
+    (ROBUST(tol=0), None, {}, "^tol: needs a positive number"),
+    (ROBUST(), None, {"X": spoiled(X, np.nan)}, "NaN"),
+    (ROBUST(), None, {"X": spoiled(X, np.inf)}, "infinity"),
+    (PCA(5), None, {}, "^n_components: is 5, but 20 samples of 3 features have 3"),
+    (PCA(k=7), None, {}, "^k: is 7, but X has 3 features"),
+    (PCA(2, k=[1, 2, 3]), None, {}, "^k: needs one number, or one for each of 2"),
+    (PCA(k=0), None, {}, "^k: must be an integer >= 1"),
+    (PCA(n_init=0), None, {}, "^n_init: must be an integer >= 1"),
+    *((P(k), None, {}, "^k: ") for k in (-1, 2.5, "aic", 4)),
+    (P(2, solver="newton"), None, {}, "^solver: "),
+    *((P(2, keep=[pair]), None, {}, "^keep: ") for pair in [("gene 0", "gene 1"), (0, 3), (1, 1)]),
+    (P(2, covariance="correlation"), None, {}, "^covariance: "),
+    (P(2, covariance="precomputed"), None, {}, "^S: "),
+    (P(2, bounds="none"), None, {}, "^bounds: "),
+    (P("cv", cv="five"), None, {}, "^cv: "),
+    (P(2, max_iter=0), None, {}, "^max_iter: "),
+    (P(2, random_state="no"), None, {}, "^random_state: "),
+    *((P(2, shrinkage=g), None, {}, "^shrinkage: needs a number from 0 up to but not 1") for g in (1.0, -0.1, "lw")),
+    (P(2), None, {"X": np.c_[X, np.full(20, 7.0)]}, "variable 3 is constant"),
+    (P("bic", covariance="precomputed"), None, {"X": S}, "n_samples"),
+    (P(covariance="precomputed"), None, {"X": S}, "cross-validation needs data"),
+    (P(1, covariance="precomputed"), None, {"X": np.triu(np.ones((3, 3))) + np.eye(3)}, "not symmetric"),
+    *((LDA(2, priors=priors), COUNTS, {}, "^priors: ") for priors in ([0.5, 0.6, 0.1], [1.0])),
+    *((LDA(k), COUNTS, {}, "^k: ") for k in ("aic", 16)),
+    (LDA(2), COUNTS, {"X": np.c_[X, np.ones(20)]}, "variable 3 is constant"),
+    (COX, SURVIVAL * [1, 0], {}, "^y: no row with a positive weight has an event"),
+    (COX, SURVIVAL - [2, 0], {}, "^y: times must be >= 0"),
+    (COX, spoiled(SURVIVAL.T, np.nan).T, {}, "^y: holds NaN"),
+    (COX, Y, {}, r"^y: needs a structured array .* got shape \(20,\)"),
+    (COX, np.zeros(20, [("a", float), ("b", float)]), {}, "^y: needs a structured array .* got the fields"),
+    (COX, SURVIVAL[:3], {}, "^y: has 3 rows"),
+    (COX, SURVIVAL[:, ::-1] + 2, {}, "^y: events must be 1"),
+    (COX, SURVIVAL, {"strata": ["a"]}, "^strata: needs one label"),
+    (COX, SURVIVAL, {"offset": NAN}, "^Input offset contains NaN"),
+    (COX, SURVIVAL, {"sample_weight": -np.ones(20)}, "^sample_weight: must be >= 0"),
+    (sht.SparseCox(2, ties="exact"), SURVIVAL, {}, "^ties: must be one of"),
+    (ORDINAL, np.full(20, "a"), {}, "^y: needs two classes"),
+    (ORDINAL, Y, {}, "^y: needs labels of classes"),
+    (ORDINAL, COUNTS, {"sample_weight": COUNTS < 2}, "^y: class .*2.* has no positive weight"),
+    (ORDINAL, COUNTS, {"sample_weight": COUNTS < 1}, "^y: only one class has positive weight"),
+    (ORDINAL, COUNTS, {"offset": NAN}, "^Input offset contains NaN"),
+    (ORDINAL, COUNTS, {"offset": np.zeros(3)}, "^offset: needs shape .*, one value per row"),
+    (ORDINAL, COUNTS, {"sample_weight": -np.ones(20)}, "^sample_weight: must be >= 0"),
+]
 
 
-@pytest.mark.parametrize(
-    ("estimator", "y", "message"),
-    [
-        (sht.SparseRegressor(), spoiled(Y, np.nan), "y contains NaN"),
-        (sht.SparseRegressor(), spoiled(Y, np.inf), "y contains infinity"),
-        (sht.SparseRegressor(loss="poisson"), Y, "^y: Poisson needs counts >= 0"),
-        (sht.SparseRegressor(loss="logistic"), Y, "^loss:"),
-        (sht.SparseRegressor(loss=sht.Logistic()), Y, "^loss:"),
-        (sht.SparseClassifier(loss=sht.Squared()), LABELS, "^loss:"),
-        (sht.SparseClassifier(), spoiled(LABELS, np.nan), "y contains NaN"),
-        (sht.SparseClassifier(), Y, "^y: .*Unknown label type"),
-        (sht.SparseClassifier(), np.array(["a", None] * 10, object), "^y: "),
-        (sht.SparseClassifier(), np.zeros(20), "^y: .*one class"),
-        (
-            sht.SparseClassifier(class_weight={0: 0, 1: 1, 2: 1}),
-            np.arange(20) % 3,
-            "^y: class .*0.* no positive weight",
-        ),
-        (sht.SparseClassifier(class_weight={0: 1, 1: -1}), LABELS.astype(int), "^class_weight"),
-        (
-            sht.SparseClassifier(class_weight={0: 1, 1: 0}),
-            LABELS.astype(int),
-            "^y: only one class has positive",
-        ),
-    ],
-)
-def test_targets(estimator, y, message):
-    with pytest.raises(ValueError, match=message):
-        estimator.fit(X, y)
+@pytest.mark.parametrize(("estimator", "y", "more", "sentence"), REFUSALS)
+def test_every_estimator(estimator, y, more, sentence):
+    with pytest.raises(ValueError, match=sentence) as error:
+        clone(estimator).fit(**{"X": X, "y": y, **more})
+    assert not sentence.startswith("^") or "\n" not in str(error.value)
+
+
+def test_numbers_written_as_text_are_read():
+    text, numbers = (R(k=1, solver="htp").fit(Z, Y).coef_ for Z in (X.astype(str), X))
+    np.testing.assert_array_equal(text, numbers)
 
 
 def test_hinge_needs_a_solver_without_refits():
@@ -200,10 +245,6 @@ def test_a_whole_number_is_an_integer():
         for bad in (lambda k=k: sht.SparseRegressor(k=k).fit(X, y), lambda k=k: sht.Sparsity(k)):
             with pytest.raises(ValueError, match="k: must be"):
                 bad()
-
-
-COUNTS = np.arange(20) % 3
-SURVIVAL = np.column_stack([np.arange(1.0, 21.0), np.arange(20) % 2])
 
 
 def slow(*case):

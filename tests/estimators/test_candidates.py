@@ -107,27 +107,3 @@ def test_select_from_model_keeps_every_chosen_feature():
     assert np.ptp(np.abs(model.coef_[model.support_])) > 1  # a mean as the threshold drops the smallest
     chosen = SelectFromModel(model, prefit=True).get_support()
     np.testing.assert_array_equal(chosen, model.get_support())
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"k": []}, "k: there are no candidates"),
-        ({"k": [1, -2]}, "k: must be an integer >= 0"),
-        ({"k": [1, 9]}, "k: the largest candidate is 9, but there are only 6"),
-        ({"l2": []}, "l2: a list holds candidates"),
-        ({"l2": [0.1, -1]}, "l2: a list holds candidates"),
-        ({"l2": [0.1, 1.0], "k": "bic"}, "l2: candidates are compared on folds, not by bic"),
-        ({"rule": "two_se"}, "rule: must be one of strong-ridge, one_se, best, aic"),
-        ({"scoring": "accuracy?"}, "scoring: 'accuracy\\?' is no scorer's name"),
-        ({"scoring": 3}, "scoring: needs None"),
-    ],
-)
-def test_bad_values(options, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        sht.SparseRegressor(**options).fit(X, Y)
-
-
-def test_one_class_against_the_rest_has_no_scorer():
-    with pytest.raises(ValueError, match="scoring: one class against the rest"):
-        sht.SparseClassifier(scoring="accuracy").fit(X, CLASSES)

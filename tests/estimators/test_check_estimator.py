@@ -19,7 +19,7 @@ def few_programs_per_check():
         clear()
 
 
-@parametrize_with_checks([sht.SparseRegressor(k=1, solver="htp")])
+@parametrize_with_checks([sht.SparseRegressor(k=1, solver="htp"), sht.SparsePCA(1, k=1), sht.RobustPCA()])
 def test_check_estimator(estimator, check):
     check(estimator)
 
@@ -43,6 +43,12 @@ def of_another_domain(estimator):
         sht.SparseRegressor(),
         sht.SparseClassifier(),
         sht.SparseClassifier(k=1, solver="htp"),
+        sht.SparseOrdinal(k=1, solver="htp"),
+        sht.LowRankRegressor(r=1),
+        sht.LowRankRegressor(),
+        sht.LowRankRegressor(r=1, solver="iht"),
+        sht.SparseLDA(k=1),
+        sht.SparsePrecision(k=1),
         sht.SparseClassifier(k=1, solver="htp", loss="squared_hinge"),
         *(
             sht.SparseRegressor(k=1, solver="htp", loss=loss)

@@ -1,15 +1,9 @@
 """SparseClassifier against references and laws."""
 
-import pickle
-
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import sparsehtp as sht
 
@@ -103,17 +97,6 @@ def test_separated_classes_without_l2_are_named(data, loss, dtype):
     assert np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()
     assert model.score(X, y) == 1
     assert model.coef_.dtype == dtype
-
-
-def test_pickle_clone_pipeline_and_grid_search(data):
-    X, y = data
-    model = sht.SparseClassifier(k=2, loss=sht.Logistic(2.0), solver="htp").fit(X, y)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    np.testing.assert_array_equal(clone(model).fit(X, y).coef_, model.coef_)
-    pipe = make_pipeline(StandardScaler(), sht.SparseClassifier(solver="htp"))
-    search = GridSearchCV(pipe, {"sparseclassifier__k": [1, 2]}, cv=2).fit(X, y)
-    assert search.best_params_ == {"sparseclassifier__k": 2}
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """More than two classes: one against the rest, with one k and one l2 for all."""
 
-import pickle
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
@@ -44,11 +42,6 @@ def test_each_class_is_a_binary_fit(model):
     assert list(one.support_) == list(model.coef_[1] != 0)
     one = sht.SparseClassifier(k=0, keep=one.support_, l2=model.refit_l2_, solver="foba").fit(X, Y == 1)
     np.testing.assert_allclose(one.coef_[0], model.coef_[1], rtol=1e-6)
-
-
-def test_pickle_and_save(model, tmp_path):
-    for again in (pickle.loads(pickle.dumps(model)), sht.load(sht.save(model, tmp_path / "model.npz"))):
-        np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
 @pytest.mark.slow

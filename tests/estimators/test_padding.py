@@ -23,6 +23,7 @@ LABELS = np.where(Y + RNG.logistic(size=N) > 0, "yes", "no")
 THREE = np.digitize(Y, (-1, 1))
 COUNTS = RNG.poisson(np.exp(0.4 * Y))
 WEIGHTS = RNG.integers(0, 4, N)
+LIVES = np.stack([np.exp(-Y), np.arange(N) % 4 > 0], 1)
 L2 = np.linspace(0.01, 0.1, P)
 GROUPS = np.arange(P) // 2
 BOUNDS = (-np.linspace(0.5, 1, P), 2.0)
@@ -53,10 +54,13 @@ CASES = {
     "hinge": (sht.SparseClassifier, {"k": 3, "loss": "hinge", "max_iter": 20}, X, LABELS),
     "bounds of each response": (sht.SparseRegressor, {"k": 3, "bounds": EACH, "solver": "htp"}, X, TWO),
     "softmax": (sht.SparseClassifier, {"cv": 3, "loss": "softmax", "keep": [4]}, X, THREE),
+    "cox": (sht.SparseCox, {"k": 3, "solver": "htp"}, X, LIVES),
+    "ordinal": (sht.SparseOrdinal, {"k": 3, "solver": "htp"}, X, THREE),
     "one against the rest": (sht.SparseClassifier, {"k": "bic", "solver": "htp"}, X, THREE),
 }
 
 SLOW = (
+    "cox",
     "sparse",
     "bounds",
     "squared, ebic",

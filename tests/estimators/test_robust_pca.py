@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sparsehtp as sht
 
@@ -13,11 +12,6 @@ def planted(n, p, r, share, size, seed=0, condition=1.0):
     L = rng.standard_normal((n, r)) * np.geomspace(1, 1 / condition, r) @ rng.standard_normal((r, p))
     corrupted = rng.random((n, p)) < share
     return L, np.where(corrupted, size * rng.choice([-1, 1], (n, p)) * rng.uniform(0.5, 1.5, (n, p)), 0)
-
-
-@parametrize_with_checks([sht.RobustPCA()])
-def test_check_estimator(estimator, check):
-    check(estimator)
 
 
 @pytest.mark.parametrize("condition", [1, 10])
@@ -87,29 +81,6 @@ def test_scales_transposes_and_extremes():
     assert not everything.low_rank_.any() and np.array_equal(everything.sparse_, M)
     assert sht.RobustPCA(2, k).fit(M.astype(np.float32)).low_rank_.dtype == np.float32
     assert not sht.RobustPCA(1, 3).fit(np.zeros((4, 5))).low_rank_.any()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"rank": 5}, "rank: is 5, but a"),
-        ({"rank": -1}, "rank: must be an integer >= 0"),
-        ({"k": 21}, "k: is 21, but X has 20 entries"),
-        ({"k": 1.5}, "k: must be an integer >= 0"),
-        ({"tol": 0}, "tol: needs a positive number"),
-    ],
-)
-def test_bad_parameters(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        sht.RobustPCA(**arguments).fit(np.ones((4, 5)))
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_non_finite_entries_are_refused(bad):
-    M = np.ones((4, 5))
-    M[1, 2] = bad
-    with pytest.raises(ValueError, match=r"NaN|infinity"):
-        sht.RobustPCA().fit(M)
 
 
 def test_a_step_limit_is_told():

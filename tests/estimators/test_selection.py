@@ -87,16 +87,6 @@ def test_folds_are_the_users(regressor):
             np.testing.assert_array_equal(part, rows)
 
 
-@pytest.mark.slow
-def test_rows_without_weight_are_in_no_fold():
-    weights = np.r_[np.ones(N - 7), np.zeros(7)]
-    few = [tuple(part[part < N - 7] for part in pair) for pair in SPLITS]
-    one = sht.SparseRegressor(cv=SPLITS, solver="foba").fit(X, Y, weights)
-    two = sht.SparseRegressor(cv=few, solver="foba").fit(X[: N - 7], Y[: N - 7])
-    np.testing.assert_allclose(one.cv_results_["scores"], two.cv_results_["scores"], rtol=1e-10)
-    np.testing.assert_array_equal(one.coef_, two.coef_)
-
-
 def test_one_standard_error_and_seeds(regressor):
     one_se, best = (clone(regressor).set_params(rule=rule).fit(X, Y) for rule in ("one_se", "best"))
     assert best.k_ >= one_se.k_
@@ -110,12 +100,6 @@ def test_one_standard_error_and_seeds(regressor):
     np.testing.assert_array_equal(same.coef_, regressor.coef_)
     other = clone(regressor).set_params(random_state=np.random.RandomState(3)).fit(X, Y)
     assert not np.array_equal(other.cv_results_["scores"], regressor.cv_results_["scores"])
-
-
-@pytest.mark.slow
-def test_given_l2_is_not_tuned():
-    model = sht.SparseRegressor(l2=0.25, solver="foba").fit(X, Y)
-    assert model.l2_ == 0.25 and set(model.path_.l2s) == {0.25}
 
 
 @pytest.mark.slow
@@ -143,19 +127,6 @@ def test_a_weight_counts_as_rows_in_a_criterion():
     repeated = clone(weighted).fit(np.repeat(X, weights, axis=0), np.repeat(Y, weights))
     assert weighted.path_.total_weight == weights.sum()
     np.testing.assert_array_equal(repeated.support_, weighted.support_)
-
-
-@pytest.mark.slow
-def test_criterion_with_the_default_solver():
-    assert list(np.flatnonzero(sht.SparseRegressor("ebic").fit(X, Y).support_)) == [1, 4]
-    model = sht.SparseClassifier("ebic").fit(X, LABELS)
-    assert {1, 4} <= set(np.flatnonzero(model.support_)) and model.certificate_.swap_gain == 0
-
-
-@pytest.mark.slow
-def test_criterion_for_classes():
-    model = sht.SparseClassifier("bic", solver="foba", class_weight="balanced").fit(X, LABELS)
-    assert {1, 4} <= set(np.flatnonzero(model.support_)) and model.k_ <= 4
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """SparseClassifier(loss="softmax"): multinomial logistic regression on k features that all classes share."""
 
 import itertools
-import pickle
 
 import numpy as np
 import pytest
@@ -33,11 +32,6 @@ def test_shared_features_are_those_of_a_multinomial_fit(model):
     np.testing.assert_allclose(model.predict_proba(NOISY), peer.predict_proba(A), atol=1e-4)
     assert model.score(NOISY, NAMES[Y]) > 0.9 and list(model.classes_) == list(NAMES)
     assert model.result_ == "converged" and model.path_ is None
-
-
-def test_pickle_and_save(model, tmp_path):
-    for again in (pickle.loads(pickle.dumps(model)), sht.load(sht.save(model, tmp_path / "model.npz"))):
-        np.testing.assert_array_equal(again.predict(NOISY), model.predict(NOISY))
 
 
 def test_two_classes_are_logistic():
@@ -79,17 +73,6 @@ def test_a_criterion_finds_the_features():
     model = sht.SparseClassifier(k="bic", loss="softmax", l2=0.01).fit(NOISY, NAMES[Y])
     assert model.support_[[2, 3]].all() and not model.support_[4:].any()
     assert model.path_.x[0].shape == (8, 3)
-
-
-def test_errors():
-    for options, match in (
-        (dict(k=1, groups=np.arange(3)), "groups: needs one label per feature"),
-        (dict(k=1, bounds=(1, 2)), "lower: needs lower <= 0"),
-        (dict(k=1, positive=True, bounds=(0, 1)), "positive: cannot be combined with bounds"),
-        (dict(k=9), "k: is 9"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            sht.SparseClassifier(loss="softmax", **options).fit(X, Y)
 
 
 @pytest.mark.slow

@@ -41,15 +41,3 @@ def test_classifier():
     np.testing.assert_allclose(thin.predict_proba(sparse.coo_matrix(X)), dense.predict_proba(X), atol=1e-6)
     assert thin.score(sparse.csr_array(X), LABELS) == dense.score(X, LABELS)
     assert sparse.issparse(thin.transform(sparse.csr_array(X)))
-
-
-def test_float32_stays_float32():
-    model = sht.SparseRegressor(k=2, solver="iht").fit(sparse.csr_array(X.astype(np.float32)), Y)
-    assert model.coef_.dtype == np.float32
-
-
-def test_bad_entries_are_named():
-    bad = sparse.csr_array(X)
-    bad.data[3] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
-        sht.SparseRegressor(k=2).fit(bad, Y)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 from sklearn.decomposition import SparsePCA as Penalised
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sparsehtp as sht
 from sparsehtp.linalg import sparse_eigenvector
@@ -21,11 +20,6 @@ def correlated(n, p, seed):
 def best_of_all(S, k):
     blocks = (S[np.ix_(F, F)] for F in itertools.combinations(range(len(S)), k))
     return max(np.linalg.eigvalsh(block)[-1] for block in blocks)
-
-
-@parametrize_with_checks([sht.SparsePCA(1, k=1)])
-def test_check_estimator(estimator, check):
-    check(estimator)
 
 
 def test_starts_and_swaps_find_the_best_support_nearly_always():
@@ -135,18 +129,3 @@ def test_scales_and_what_is_past_the_rank():
     np.testing.assert_allclose(model.explained_variance_ratio_, [1, 0, 0], rtol=1e-9)
     np.testing.assert_allclose(model.inverse_transform(model.transform(flat)), flat, atol=1e-9)
     assert not sht.SparsePCA().fit(np.ones((3, 2))).explained_variance_ratio_.any()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"n_components": 5}, "n_components: is 5, but 5 samples of 6 features have 4"),
-        ({"k": 7}, "k: is 7, but X has 6 features"),
-        ({"k": [1, 2, 3], "n_components": 2}, "k: needs one number, or one for each of 2"),
-        ({"k": 0}, "k: must be an integer >= 1"),
-        ({"n_init": 0}, "n_init: must be an integer >= 1"),
-    ],
-)
-def test_bad_parameters(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        sht.SparsePCA(**arguments).fit(correlated(5, 6, 0))

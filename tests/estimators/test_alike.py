@@ -1,0 +1,72 @@
+"""What holds of every estimator that chooses features: its precision, its structures, and the features it finds."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+
+import sparsehtp as sht
+
+RNG = np.random.default_rng(0)
+N, P = 150, 8
+X = RNG.standard_normal((N, P)) * [1, 5, 1, 0.2, 1, 1, 3, 1] + 3
+ETA = 2 * X[:, 2] - 1.5 * X[:, 5] - 1.5
+Y = ETA + 0.5 * RNG.standard_normal(N)
+LATENT = ETA + RNG.logistic(size=N)
+TIME, LAST = RNG.exponential(np.exp(-ETA)), RNG.exponential(5, N)
+LIVES = np.column_stack([np.minimum(TIME, LAST), TIME <= LAST])
+CLASS = np.digitize(LATENT, np.quantile(LATENT, [0.3, 0.7]))
+NOMINAL = np.argmax(np.outer(ETA, [1, 0, -1]) + RNG.gumbel(size=(N, 3)), axis=1)
+KINDS = {
+    "regressor": (sht.SparseRegressor(), Y),
+    "several": (sht.SparseRegressor(), np.column_stack([Y, 1 - Y])),
+    "classifier": (sht.SparseClassifier(), LATENT > 0),
+    "softmax": (sht.SparseClassifier(loss="softmax"), NOMINAL),
+    "cox": (sht.SparseCox(), LIVES),
+    "ordinal": (sht.SparseOrdinal(), CLASS),
+}
+QUICK = ("regressor",)
+EACH = pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in KINDS]
+)
+
+
+def make(name, k=2, **options):
+    model, y = KINDS[name]
+    return clone(model).set_params(k=k, **options), y
+
+
+@EACH
+def test_single_precision_stays(name):
+    model, y = make(name, solver="htp")
+    double, single = (clone(model).fit(X.astype(dtype), y) for dtype in (np.float64, np.float32))
+    np.testing.assert_allclose(single.coef_, double.coef_, atol=1e-3)
+    thin = clone(model).fit(sparse.csr_array(X.astype(np.float32)), y)
+    for fit, dtype in ((single, np.float32), (thin, np.float32), (double, np.float64)):
+        assert type(fit.coef_) is np.ndarray
+        assert fit.coef_.dtype == fit.transform(X.astype(dtype)).dtype == dtype
+
+
+@EACH
+def test_structures(name):
+    groups = np.arange(P) // 2
+
+    def fit(k=2, **options):
+        model, y = make(name, k, solver="htp", **options)
+        return model.fit(X, y)
+
+    grouped, kept = fit(1, groups=groups), fit(1, keep=[0])
+    assert len(set(groups[grouped.support_])) == 1 and grouped.support_.sum() == 2
+    assert kept.support_[0] and kept.support_.sum() == 2
+    bounded = fit(bounds=(-0.05, 0.1))
+    assert (fit(positive=True).coef_ >= 0).all() and -0.05 <= bounded.coef_.min() <= bounded.coef_.max() <= 0.1
+    if name == "ordinal":
+        assert (np.diff(bounded.thresholds_) > 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("k", ["ebic", "cv"])
+@pytest.mark.parametrize("name", KINDS)
+def test_k_is_chosen(name, k):
+    model, y = make(name, k, rule="one_se" if k == "cv" else "strong-ridge")
+    assert list(np.flatnonzero(model.fit(X, y).support_)) == [2, 5] and model.k_ == 2
