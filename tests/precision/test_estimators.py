@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from sklearn.covariance import EmpiricalCovariance, oas
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import KFold
 
 import sparsehtp as sht
 from sparsehtp.datasets import make_precision
@@ -157,12 +157,6 @@ def test_edges_persist_in_subsamples():
     true = TRUTH[rows, columns] != 0
     assert chances[true].min() > 0.6 and chances[~true].max() < 0.6
     np.testing.assert_allclose(chances.sum(), EDGES)
-
-
-@pytest.mark.slow
-def test_grid_search_over_k():
-    search = GridSearchCV(sht.SparsePrecision(), {"k": [0, EDGES, 28]}, cv=3).fit(X)
-    assert search.best_params_["k"] == EDGES
 
 
 # --- discriminant analysis --------------------------------------------------------------------------------------------
