@@ -1,11 +1,10 @@
 """Tables as people have them pass through fit, path and predict: what is wrong, and what must be said or found."""
 
-import dataclasses
 import gzip
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,24 +19,14 @@ Y = (3 * X[:, 0] - 2 * X[:, 1] + 0.1 * RNG.standard_normal(N)).round(3)
 CLEAN = pd.DataFrame(X, columns=list("abcdef")).assign(y=Y)
 
 
-@dataclasses.dataclass
-class Table:
-    """A table, the options that it is fitted with, and the outcome.
+class Table(NamedTuple):
+    """A table, the options that it is fitted with, and the outcome."""
 
-    Attributes:
-        make: the data frame, or what writes the file.
-        options: of fit and path.
-        says: pieces of what stops the fit, or, with `finds`, of what is said beside it.
-        finds: features among the chosen ones, all of them but for a leak; None: the fit stops.
-        write: how the data frame is written.
-        file: the name.
-    """
-
-    make: Callable[[], Any]
-    options: tuple[str, ...] = ()
-    says: tuple[str, ...] = ()
-    finds: tuple[str, ...] | None = None
-    write: dict[str, Any] = dataclasses.field(default_factory=dict)
+    make: Callable[[], Any]  # the data frame
+    options: tuple[str, ...] = ()  # of fit and path
+    says: tuple[str, ...] = ()  # pieces of what stops the fit, or, with `finds`, of what is said beside it
+    finds: tuple[str, ...] | None = None  # features among the chosen ones, all but for a leak; None: the fit stops
+    write: dict[str, Any] = {}  # how the data frame is written
     file: str = "table.csv"
 
 

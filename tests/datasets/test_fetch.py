@@ -132,12 +132,6 @@ def test_a_later_call_goes_on(server, tmp_path):
     assert not part.exists()
 
 
-def test_a_server_without_ranges(server, tmp_path):
-    server.faults = ["cut", "no ranges"]
-    get("pinned", tmp_path)
-    assert len(server.requests) == 2
-
-
 def test_a_file_that_has_changed_meanwhile_is_fetched_whole(server, tmp_path):
     server.faults = ["cut"] + [503] * download.ATTEMPTS
     with pytest.raises(ConnectionError):
@@ -152,9 +146,10 @@ def test_a_partial_file_longer_than_the_whole_starts_again(server, tmp_path):
     get("tiny", tmp_path)
 
 
+@pytest.mark.parametrize("faults", [["corrupt"], ["cut", "no ranges"]])
 @pytest.mark.parametrize("name", ["tiny", "pinned"])
-def test_corrupt_bytes_are_noticed_and_fetched_again(server, tmp_path, name):
-    server.faults = ["corrupt"]
+def test_corrupt_bytes_and_a_server_without_ranges_take_a_second_request(server, tmp_path, name, faults):
+    server.faults = faults.copy()
     get(name, tmp_path)
     assert len(server.requests) == 2
 

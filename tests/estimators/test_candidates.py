@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-import sklearn
 from sklearn.feature_selection import SelectFromModel
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold, cross_validate
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold
 
 import sparsehtp as sht
 from sparsehtp.estimators.selection import make_folds
@@ -73,16 +72,6 @@ def test_groups_of_rows_stay_together():
         sht.SparseClassifier(solver="forward", k=[1, 2]).fit(X, LABELS, groups=np.arange(N) % 2)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         sht.SparseRegressor(k=KS).fit(X, Y, groups=groups[1:])
-
-
-def test_scikit_learn_routes_groups_and_weights():
-    groups = RNG.integers(0, 12, N)
-    with sklearn.config_context(enable_metadata_routing=True):
-        model = sht.SparseRegressor(k=[1, 2], l2=1e-2, solver="forward", cv=GroupKFold(3))
-        model.set_fit_request(groups=True, sample_weight=True).set_score_request(sample_weight=True)
-        params = {"groups": groups, "sample_weight": 1.0 + np.arange(N) % 2}
-        found = cross_validate(model, X, Y, cv=GroupKFold(3), params=params, error_score="raise")
-    assert np.isfinite(found["test_score"]).all()
 
 
 def test_weights_reach_the_scorer():

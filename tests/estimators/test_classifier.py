@@ -41,12 +41,7 @@ def test_equals_scikit_learn_on_the_chosen_features(data, solver, class_weight):
 def test_labels_of_any_type_give_the_same_scores(data):
     X, y = data
     scores = sht.SparseClassifier(k=2, solver="htp").fit(X, y).decision_function(X)
-    for labels in (
-        np.array([3, 8]),
-        np.array([False, True]),
-        np.array([-1.0, 1.0]),
-        np.array(["a", "b"], object),
-    ):
+    for labels in (np.array([3, 8]), np.array([False, True]), np.array([-1.0, 1.0]), np.array(["a", "b"], object)):
         coded = labels[(y == "yes").astype(int)]
         model = sht.SparseClassifier(k=2, solver="htp").fit(X, coded)
         np.testing.assert_array_equal(model.decision_function(X), scores)
@@ -97,28 +92,3 @@ def test_separated_classes_without_l2_are_named(data, loss, dtype):
     assert np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()
     assert model.score(X, y) == 1
     assert model.coef_.dtype == dtype
-
-
-@pytest.mark.slow
-def test_prove_replaces_what_is_not_the_best_of_each_class():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((150, 6))
-    X[:, 2] = X[:, 0] + X[:, 1] + 0.3 * rng.standard_normal(150)
-    score = 3 * (X[:, 0] + X[:, 1])
-    two = np.where(score + rng.logistic(size=150) > 0, "b", "a")
-    model = sht.SparseClassifier(k=2, l2=1e-3, solver="forward").fit(X, two)
-    assert model.support_[2]  # the greedy choice
-    assert model.prove(30).proved
-    best = sht.SparseClassifier(k=2, l2=1e-3).fit(X[:, :2], two)
-    np.testing.assert_array_equal(np.flatnonzero(model.support_), [0, 1])
-    np.testing.assert_allclose(model.coef_[:, :2], best.coef_, rtol=1e-5)
-    np.testing.assert_allclose(model.intercept_, best.intercept_, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(model.objective_value_, best.objective_value_, rtol=1e-8)
-    assert model.certificate_.swap_gain == 0
-    three = np.where(score < -3, "c", two)
-    several = sht.SparseClassifier(k=2, l2=1e-3, solver="forward").fit(X, three)
-    proofs = several.prove(30)
-    for i, (proof, name) in enumerate(zip(proofs, several.classes_, strict=True)):
-        alone = sht.SparseClassifier(k=2, l2=1e-3).fit(X[:, proof.support.idx], three == name)
-        assert proof.proved and proof.upper == pytest.approx(alone.objective_value_, rel=1e-8)
-        np.testing.assert_allclose(several.coef_[i, proof.support.idx], alone.coef_[0], rtol=1e-4, atol=1e-6)

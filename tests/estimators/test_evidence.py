@@ -86,6 +86,42 @@ def test_answers_in_any_order(name):
                 np.testing.assert_equal(ask(model, each), now[each], err_msg=f"{each} of {order}")
 
 
+TWO = np.where(60 * Y + RNG.logistic(size=60) > 0, "b", "a")
+
+
+@pytest.mark.parametrize("y", [Y, pytest.param(TWO, marks=pytest.mark.slow)], ids=["one response", "two classes"])
+def test_prove_replaces_what_is_not_the_best(y):
+    kind = sht.SparseRegressor if y is Y else sht.SparseClassifier
+    model = kind(**SETTINGS).fit(X, y)
+    assert model.support_[2]  # the greedy choice
+    assert model.prove(30).proved
+    np.testing.assert_array_equal(np.flatnonzero(model.support_), [0, 1])
+    best, tol = kind(2, l2=1e-3).fit(X, y), 1e-8 if y is Y else 1e-4
+    for name in ("coef_", "intercept_", "objective_value_"):
+        np.testing.assert_allclose(getattr(model, name), getattr(best, name), tol, atol=tol / 100, err_msg=name)
+    assert model.certificate_.swap_gain == 0 and model.certificate_.stationary
+    again = best.prove(20, collect=1.5)
+    assert again.proved and again.collected is not None and best.certificate_.swap_gain == 0
+    if y is Y:
+        chosen = sht.SparseRegressor(**SETTINGS).fit(X, y)
+        chosen.refit_l2_ = 0.1  # as where l2 is chosen too
+        assert chosen.prove(20).proved
+        refitted = sht.SparseRegressor(k=2, l2=0.1).fit(X[:, :2], y)
+        np.testing.assert_allclose(chosen.coef_, [*refitted.coef_, 0, 0, 0, 0], atol=1e-12)
+        with pytest.raises(TypeError, match="threshold: a proof needs"):
+            sht.SparseRegressor(k=2, positive=True).fit(X, y).prove(1)
+
+
+@pytest.mark.slow
+def test_prove_replaces_what_is_not_the_best_of_each_class():
+    model, y = FITS["several classes"]
+    several = clone(model).fit(X, y)
+    for i, (proof, name) in enumerate(zip(several.prove(30), several.classes_, strict=True)):
+        alone = sht.SparseClassifier(k=2, l2=1e-3).fit(X[:, proof.support.idx], y == name)
+        assert proof.proved and proof.upper == pytest.approx(alone.objective_value_, rel=1e-8)
+        np.testing.assert_allclose(several.coef_[i, proof.support.idx], alone.coef_[0], rtol=1e-4, atol=1e-6)
+
+
 def test_copies_pickles_and_files_leave_out_the_data(tmp_path):
     model, y = FITS["one response"]
     model = clone(model).fit(X, y)

@@ -50,7 +50,18 @@ def test_names_and_other_losses():
     model = sht.SparseClassifier(cv=3, rule="best", l2=0.1, solver="foba").fit(frame, Y > 0)
     found = model.exchangeable_
     assert set(found) == set(model.get_feature_names_out())
+    assert sht.SparseRegressor(3, positive=True, solver="htp").fit(X, Y).swaps_ is None
+    assert sht.SparseRegressor(0, solver="htp").fit(X, Y).swaps_ is None
     assert all(rise >= -1e-6 and other not in found for others in found.values() for other, rise in others)
+
+
+def check_swaps(swaps, features, value, p):
+    """The best substitutes are those of refits, and gain as much."""
+    chosen = [int(each) for each in features]
+    for i, j, gain in zip(swaps.features, swaps.substitutes, swaps.gains, strict=True):
+        rises = {new: value(sorted({*chosen, new} - {i})) - value(chosen) for new in set(range(p)) - set(chosen)}
+        assert j == min(rises, key=rises.__getitem__)
+        np.testing.assert_allclose(-gain, rises[j], rtol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -76,11 +87,7 @@ def test_gains_between_columns_that_are_nearly_the_same(seed, apart):
     model.prove()
     chosen = np.flatnonzero(model.support_).tolist()
     assert {0, 1} <= set(chosen)
-    swaps = model.swaps_
-    for i, j, gain in zip(swaps.features, swaps.substitutes, swaps.gains, strict=True):
-        rises = {new: value(sorted({*chosen, new} - {i})) - value(chosen) for new in set(range(5)) - set(chosen)}
-        assert j == min(rises, key=rises.__getitem__)
-        np.testing.assert_allclose(-gain, rises[j], rtol=1e-6)
+    check_swaps(model.swaps_, chosen, value, 5)
 
 
 def test_gains_between_columns_of_different_sizes(x64):
@@ -95,8 +102,4 @@ def test_gains_between_columns_of_different_sizes(x64):
 
     model = sht.LinearModel(A, y, fit_intercept=True)
     swaps = sht.plot.best_swaps(model, sht.solve(model, sht.Sparsity(3)))
-    chosen = swaps.features.tolist()
-    for i, j, gain in zip(swaps.features, swaps.substitutes, swaps.gains, strict=True):
-        rises = {new: value(sorted({*chosen, new} - {i})) - value(chosen) for new in set(range(6)) - set(chosen)}
-        assert j == min(rises, key=rises.__getitem__)
-        np.testing.assert_allclose(-gain, rises[j], rtol=1e-6)
+    check_swaps(swaps, swaps.features, value, 6)

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import sklearn
+from sklearn.base import clone
 from sklearn.linear_model import PoissonRegressor
 from sklearn.metrics import d2_tweedie_score
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GroupKFold, cross_validate
 
 import sparsehtp as sht
 
@@ -45,17 +46,20 @@ def test_a_score_and_probabilities_take_a_constant_offset():
     np.testing.assert_allclose(moved.predict_proba(X, offset), plain.predict_proba(X), atol=1e-6)
 
 
-def test_scikit_learn_routes_it_to_folds():
+def test_scikit_learn_routes_it_to_folds_with_weights_and_groups():
     X, y, exposure = rates(4)
-    offset = np.log(exposure)
+    more = {"offset": np.log(exposure), "sample_weight": 1.0 + np.arange(len(y)) % 2}
+    groups, folds = np.arange(len(y)) // 13, GroupKFold(3)
+    model = sht.SparseRegressor(k=[1, 3], l2=0.02, loss="poisson", solver="htp", cv=folds)
     with sklearn.config_context(enable_metadata_routing=True):
-        model = sht.SparseRegressor(k=3, l2=0.02, loss="poisson", solver="htp")
-        model = model.set_fit_request(offset=True).set_score_request(offset=True)
-        scores = cross_val_score(model, X, y, cv=3, params={"offset": offset})
-    for score, test in zip(scores, np.array_split(np.arange(len(y)), 3), strict=True):
-        train = np.setdiff1d(np.arange(len(y)), test)
-        model.fit(X[train], y[train], offset=offset[train])
-        np.testing.assert_allclose(score, model.score(X[test], y[test], offset=offset[test]), rtol=1e-6)
+        routed = clone(model).set_fit_request(offset=True, sample_weight=True, groups=True)
+        routed.set_score_request(offset=True, sample_weight=True)
+        params = more | {"groups": groups}
+        scores = cross_validate(routed, X, y, cv=folds, params=params, error_score="raise")["test_score"]
+    for score, (train, test) in zip(scores, folds.split(X, y, groups), strict=True):
+        fitted, held = ({name: each[rows] for name, each in more.items()} for rows in (train, test))
+        model.fit(X[train], y[train], groups=groups[train], **fitted)
+        np.testing.assert_allclose(score, model.score(X[test], y[test], **held), rtol=1e-6)
 
 
 @pytest.mark.parametrize("loss", [pytest.param("squared", marks=pytest.mark.slow), "poisson"])

@@ -100,29 +100,3 @@ def test_limits_of_the_iteration(data):
     loose = sht.SparseRegressor(k=3, solver="iht", tol=1e-2).fit(X, y)
     tight = sht.SparseRegressor(k=3, solver="iht", tol=1e-8).fit(X, y)
     assert loose.n_iter_ < tight.n_iter_
-
-
-def test_prove_replaces_what_is_not_the_best():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((50, 12))
-    X[:, 2] = X[:, 0] + X[:, 1] + 0.3 * rng.standard_normal(50)
-    y = X[:, 0] + X[:, 1] + 0.01 * rng.standard_normal(50)
-    model = sht.SparseRegressor(k=2, l2=1e-4, solver="forward").fit(X, y)
-    assert model.support_[2]  # the greedy choice
-    assert model.prove(20).proved
-    np.testing.assert_array_equal(np.flatnonzero(model.support_), [0, 1])
-    best = sht.SparseRegressor(k=2, l2=1e-4).fit(X, y)
-    np.testing.assert_allclose(model.coef_, best.coef_, rtol=1e-8)
-    np.testing.assert_allclose(model.intercept_, best.intercept_, rtol=1e-8)
-    np.testing.assert_allclose(model.objective_value_, best.objective_value_, rtol=1e-8)
-    chosen = sht.SparseRegressor(k=2, l2=1e-4, solver="forward").fit(X, y)
-    chosen.refit_l2_ = 0.1  # as where l2 is chosen too
-    assert chosen.prove(20).proved
-    np.testing.assert_allclose(
-        chosen.coef_, sht.SparseRegressor(k=2, l2=0.1).fit(X[:, :2], y).coef_[[0, 1]].tolist() + [0] * 10
-    )
-    again = best.prove(20, collect=1.5)
-    assert again.proved and again.collected is not None and best.certificate_.swap_gain == 0
-    assert model.certificate_.swap_gain == 0 and model.certificate_.stationary
-    with pytest.raises(TypeError, match="threshold: a proof needs"):
-        sht.SparseRegressor(k=2, positive=True).fit(X, y).prove(1)

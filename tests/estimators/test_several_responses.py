@@ -74,17 +74,13 @@ def test_the_score_of_counts_is_the_mean_over_the_responses():
     np.testing.assert_allclose(model.score(X, counts), np.mean(each), rtol=1e-6)
 
 
-def test_offsets_are_taken_from_the_targets():
+def test_predictions_take_offsets():
+    """One for every response, or one for all; that fits take them from the targets is a law."""
     offset = RNG.standard_normal((N, T)) + np.array([0, 0, 100])
-    moved, plain = (sht.SparseRegressor(k=2, l2=0.1, solver="htp") for _ in range(2))
-    moved.fit(X, Y, offset=offset)
-    plain.fit(X, Y - offset)
-    np.testing.assert_allclose(moved.coef_, plain.coef_, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(moved.predict(X, offset), plain.predict(X) + offset, rtol=1e-9)
-    moved.fit(X, Y, offset=offset[:, 0])  # one for all
-    plain.fit(X, Y - offset[:, :1])
-    np.testing.assert_allclose(moved.coef_, plain.coef_, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(moved.predict(X, offset[:, 0]), plain.predict(X) + offset[:, :1], rtol=1e-9)
+    for each, column in ((offset, offset), (offset[:, 0], offset[:, :1])):
+        moved, plain = (sht.SparseRegressor(k=2, l2=0.1, solver="htp") for _ in range(2))
+        predicted = moved.fit(X, Y, offset=each).predict(X, each)
+        np.testing.assert_allclose(predicted, plain.fit(X, Y - column).predict(X) + column, rtol=1e-9)
     with jax.enable_x64(True):
         objectives = (sht.MultiResponse(X, Y, l2=0.1, offset=offset), sht.MultiResponse(X, Y - offset, l2=0.1))
         x = [sht.reduced_rank(objective).at(1) for objective in objectives]

@@ -44,16 +44,10 @@ def timeless(result):
     return {**result, "cells": cells, "seconds": None}
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_has_a_configuration(name):
-    config = read_config(name)
-    assert config["settings"]["seed"] == 0
-    assert config["quick"]
-
-
-def test_no_configuration_without_an_experiment():
-    configs = {path.stem for path in (Path(__file__).parents[2] / "configs").glob("*.toml")}
-    assert configs == set(EXPERIMENTS)
+def test_experiments_and_configurations_are_the_same():
+    assert {path.stem for path in (Path(__file__).parents[2] / "configs").glob("*.toml")} == set(EXPERIMENTS)
+    for config in map(read_config, EXPERIMENTS):
+        assert config["settings"]["seed"] == 0 and config["quick"]
 
 
 @pytest.mark.parametrize(
@@ -77,16 +71,13 @@ def test_a_killed_run_resumes_to_the_same_result(small, tmp_path):
     class Killed(BaseException):
         pass
 
-    def kill_after(cells):
-        def progress(done, total):
-            if done == cells:
-                raise Killed
-
-        return progress
+    def progress(done, total):
+        if done == 3:
+            raise Killed
 
     whole = reproduce("tight-fig1", tmp_path / "whole", config=small)
     with pytest.raises(Killed):
-        reproduce("tight-fig1", tmp_path / "cut", config=small, progress=kill_after(3))
+        reproduce("tight-fig1", tmp_path / "cut", config=small, progress=progress)
     assert not (tmp_path / "cut" / "tight-fig1" / "result.json").exists()
     resumed = reproduce("tight-fig1", tmp_path / "cut", config=small, resume=True)
     assert timeless(resumed) == timeless(whole)
@@ -106,6 +97,11 @@ def test_a_killed_run_resumes_to_the_same_result(small, tmp_path):
         reproduce("tight-fig1", tmp_path / "cut", config=other, resume=True)
 
 
+def run_of(folder, quick=False, remarks=None, quotes=None, **settings):
+    config = {"settings": {"seed": 0, **settings}, "remarks": remarks or {}, "quotes": quotes or {}}
+    return Run("x", config, folder, quick=quick)
+
+
 def test_random_numbers_do_not_depend_on_the_order_of_the_work(tmp_path):
     config = tomllib.loads(SMALL)
     first, second = (Run("x", config, tmp_path / name) for name in "ab")
@@ -122,12 +118,7 @@ def test_random_numbers_do_not_depend_on_the_order_of_the_work(tmp_path):
     ],
 )
 def test_only_a_full_run_gives_a_verdict_and_what_is_not_as_claimed_carries_its_remark(tmp_path, quick, words):
-    run = Run(
-        "x",
-        {"settings": {"seed": 0}, "remarks": {"a": "because\n of this"}, "quotes": {"a": "so\n they say"}},
-        tmp_path,
-        quick=quick,
-    )
+    run = run_of(tmp_path, quick, {"a": "because\n of this"}, {"a": "so\n they say"})
     run.claim("a", "first", np.bool_(True), number=np.float32(0.5), nothing=float("nan"))
     run.claim("a", "second", False)
     run.claim("a", "third", None, need="real data")
@@ -144,7 +135,7 @@ def test_only_a_full_run_gives_a_verdict_and_what_is_not_as_claimed_carries_its_
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("holds", [False, True])
 def test_a_check_that_could_not_have_told_is_vacuous(tmp_path, quick, holds):
-    run = Run("x", {"settings": {"seed": 0}, "remarks": {"a": "because"}}, tmp_path, quick=quick)
+    run = run_of(tmp_path, quick, {"a": "because"})
     same, other = [0.5, 1 / 3], [0.5, 0.34]
     run.claim("a", "coinciding", holds, compared={"A": same, "B": np.array(same), "C": same}, number=1)
     run.claim("a", "empty", holds, compared={"A": same, "B": other}, filled={"n=5": 0.5, "n=9": 0.04})
@@ -165,7 +156,7 @@ def test_cells_that_did_not_converge_are_named(tmp_path):
     def fit(copy, algorithm):
         return {"result": RESULTS(2 if algorithm == "B" and copy else 1).name}
 
-    run = Run("x", {"settings": {"seed": 0}}, tmp_path)
+    run = run_of(tmp_path)
     run.map(fit, [{"copy": copy, "algorithm": name} for copy in range(3) for name in "AB"])
     run.map(lambda copy: {"number": copy}, [{"copy": 0}])
     assert run.notes == ["fits that did not converge: B: 2 of 3 max_steps."]
@@ -182,8 +173,7 @@ def test_histories_end_where_their_runs_end(tmp_path):
 
 
 def test_a_run_that_diverges_is_not_drawn_as_one_that_converged(tmp_path):
-    settings = {"seed": 0, "d": 32, "n": 24, "K": 2, "signals": 3}
-    run = Run("x", {"settings": settings}, tmp_path)
+    run = run_of(tmp_path, d=32, n=24, K=2, signals=3)
     good, bad = (_traces(run, 4, 60, step, 40) for step in (0.3, 30.0))
     assert good["diverged"] == 0 and bad["diverged"] == 3 and bad["hits"] == 0
     assert np.isfinite(good["curve"]).all() and good["curve"][-1] < good["curve"][0]
@@ -198,8 +188,8 @@ def test_a_setting_that_diverges_is_never_the_best(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((40, 6), np.float32), rng.standard_normal((40, 3), np.float32)
     problem = Problem("small", sht.MultiResponse(X, Y), sht.Rank(2))
-    settings = {"seed": 0, "passes": 6, "points": 6, "svrg_inner": [1.0], "first_gradient_free": False, "copies": 2}
-    run = Run("x", {"settings": {**settings, "limit_steps": 50}}, tmp_path)
+    settings = {"passes": 6, "points": 6, "svrg_inner": [1.0], "first_gradient_free": False, "copies": 2}
+    run = run_of(tmp_path, **settings, limit_steps=50)
     start = float(problem.objective.value(np.zeros(18, np.float32)))
     monkeypatch.setattr(hsg, "FIRST_POWER", 12)  # far beyond what converges
     for algorithm in ("FG-HT", "SG-HT", "SVRG-HT"):

@@ -4,19 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from benchmarks.papers.verdicts import (
-    Lead,
-    Mean,
-    Share,
-    Undecided,
-    at_least,
-    at_most,
-    both,
-    either,
-    every,
-    most,
-    some,
-)
+from benchmarks.papers.verdicts import Lead, Mean, Share, Undecided, at_least, at_most, both, either, every, most, some
 
 OPEN = Undecided("more")
 

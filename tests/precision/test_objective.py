@@ -183,8 +183,7 @@ def planted(n=400, p=P):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] if name in ("grasp", "forward") else []) for name in SOLVERS],
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in ("grasp", "forward") else []) for name in SOLVERS]
 )
 def test_every_solver_finds_a_planted_graph(name):
     data, A = planted()
