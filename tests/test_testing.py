@@ -1,12 +1,23 @@
 """The public laws can fail: parts that are wrong on purpose, each named by the law that it breaks."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import sparsehtp as sht
+from sparsehtp import Huber, Logistic, Poisson, Sparsity, Squared
 from sparsehtp.testing import check_loss, check_objective, check_step, check_threshold
+
+
+def spoilt(part, changed):
+    """The same part of a class in which some methods or facts differ."""
+    wrong = object.__new__(type("Wrong", (type(part),), changed))
+    for field in dataclasses.fields(part):
+        object.__setattr__(wrong, field.name, getattr(part, field.name))
+    return wrong
 
 
 def fails(check, part, sentence, **options):
@@ -16,350 +27,227 @@ def fails(check, part, sentence, **options):
     assert text.endswith(".") and ", but " in text and "\n" not in text.split(", but ")[0]
 
 
-# --- losses ----------------------------------------------------------------------------------------------------------
-class WrongDerivative(sht.Poisson):
-    def derivative(self, eta, y):
-        return jnp.exp(eta) - 0.99 * y
+# --- losses: what is changed, and the law that is broken -------------------------------------------------------------
+def negative(method):
+    return lambda self, eta, y: -method(self, eta, y)
 
 
-class WrongSecondDerivative(sht.Logistic):
-    def second_derivative(self, eta, y):
-        return self.margin_scale * super().second_derivative(eta, y)
+NEGATIVE = {name: negative(getattr(Squared, name)) for name in ("value", "derivative", "second_derivative")}
+DOUBLED = {  # consistent, but the squared distance and not half of it
+    "value": lambda self, eta, y: (eta - y) ** 2,
+    "derivative": lambda self, eta, y: 2 * (eta - y),
+    "second_derivative": lambda self, eta, y: jnp.full_like(eta, 2),
+    "smoothness": 2.0,
+}
 
 
-class TooSmooth(sht.Logistic):
-    smoothness = 0.2
+def without_margin_scale(self, eta, y):
+    return self.margin_scale * Logistic.second_derivative(self, eta, y)
 
 
-class NotSmoothEnough(sht.Logistic):
-    smoothness = 1.0
-
-
-class NeverSmooth(sht.Huber):
-    smoothness = float("inf")
-
-
-class WrongConjugate(sht.Squared):
-    def conjugate(self, a, y):
-        return 0.5 * a**2
-
-
-class WrongConjugateDerivative(sht.Huber):
-    def conjugate_derivative(self, a, y):
-        return a - y
-
-
-class WrongProjection(sht.SmoothedHinge):
-    def project_dual(self, a, y):
-        return y * jnp.clip(y * a, -0.9, 0)
-
-
-class UnboundedProjection(sht.Huber):
-    def project_dual(self, a, y):
-        return a
-
-
-class Concave(sht.Squared):
-    def value(self, eta, y):
-        return -super().value(eta, y)
-
-    def derivative(self, eta, y):
-        return -super().derivative(eta, y)
-
-    def second_derivative(self, eta, y):
-        return -super().second_derivative(eta, y)
-
-
-class FlatMajorant(sht.SmoothedHinge):
-    def majorant(self, eta, y):
-        return self.second_derivative(eta, y)
-
-
-class UnknownKink(sht.Huber):
-    kinked = False
-
-
-class UnknownJump(sht.Hinge):
-    twice_differentiable = True
-    kinked = True
-
-
-class NoLocation(sht.Poisson):
-    location = True
-
-
-class NotHalf(sht.Squared):
-    def value(self, eta, y):
-        return (eta - y) ** 2
-
-    def derivative(self, eta, y):
-        return 2 * (eta - y)
-
-    def second_derivative(self, eta, y):
-        return jnp.full_like(eta, 2)
-
-    @property
-    def smoothness(self):
-        return 2.0
-
-
-class WrongMean(sht.Poisson):
-    def mean(self, eta):
-        return jnp.exp(eta) + 0.1
-
-
-class WrongProbability(sht.Logistic):
-    def mean(self, eta):
-        return jax.nn.sigmoid(eta)
-
-
-class ForbiddenTargets(sht.Poisson):
-    def draw_targets(self, eta, rng):
-        return rng.standard_normal(eta.shape)
-
-
-class OneNumber(sht.Squared):
-    def second_derivative(self, eta, y):
-        return 1.0
-
-
-class WholeBatch(sht.Squared):
-    def value(self, eta, y):
-        return super().value(eta, y) + jnp.maximum(0, eta.size - 1)
-
-
-class DoubleOnly(sht.Squared):
-    def derivative(self, eta, y):
-        return (eta - y).astype(float) + jnp.zeros((), jnp.float32) + (0 if eta.dtype == np.float64 else 1e-3)
-
-
-class Branching(sht.Squared):
-    def value(self, eta, y):
-        return 0.5 * (eta - y) ** 2 if eta[0] > y[0] else 0.5 * (y - eta) ** 2
-
-
-class WrongSoftmax(sht.Softmax):
-    def curvature(self, eta, y):
-        p = jax.nn.softmax(eta, axis=1)
-        return p, None
+def in_double_only(self, eta, y):
+    return (eta - y).astype(float) + jnp.zeros((), jnp.float32) + (0 if eta.dtype == np.float64 else 1e-3)
 
 
 FINITE = "by finite differences, but found = "
-WRONG_LOSSES = [
-    (WrongDerivative(), f"derivative is that of value {FINITE}"),
-    (WrongSecondDerivative(2.0), f"second_derivative is that of derivative {FINITE}"),
-    (TooSmooth(), "smoothness bounds the slope of the derivative, but smoothness = 0.2, steepest = 0.2499"),
-    (NotSmoothEnough(), "smoothness is the least bound"),
-    (NeverSmooth(), "smoothness is infinite only if"),
-    (WrongConjugate(), "value . conjugate = a eta at a = derivative"),
-    (WrongConjugateDerivative(), "value . conjugate = a eta at eta = conjugate_derivative"),
-    (WrongProjection(), "conjugate is infinite at just the points that project_dual moves"),
-    (UnboundedProjection(), "conjugate is finite after project_dual"),
-    (Concave(), "the loss lies above its tangents"),
-    (FlatMajorant(), "majorant is finite and positive"),
-    (UnknownKink(), "second_derivative is positive .set kinked"),
-    (UnknownJump(), "derivative does not jump .set twice_differentiable"),
-    (NoLocation(), "value depends on eta - y only"),
-    (NotHalf(), "value is half the squared distance"),
-    (WrongMean(), "a prediction is best where the target is its mean"),
-    (WrongProbability(2.0), "the expected derivative is zero under mean"),
-    (ForbiddenTargets(), "check_targets takes what draw_targets gives, but it says: y: Poisson needs counts >= 0"),
-    (OneNumber(), "second_derivative gives one number per sample"),
-    (WholeBatch(), "value under jax.vmap is that of the whole array"),
-    (DoubleOnly(), "derivative in float32 is that in float64"),
-    (Branching(), "is traced by jax.jit and jax.vmap, but TracerBoolConversionError"),
-    (WrongSoftmax(3), f"curvature is that of derivative {FINITE}"),
+LOSSES = [
+    (Poisson(), {"derivative": lambda self, eta, y: jnp.exp(eta) - 0.99 * y}, f"derivative is that of value {FINITE}"),
+    (Logistic(2.0), {"second_derivative": without_margin_scale}, f"second_derivative is that of derivative {FINITE}"),
+    (
+        Logistic(),
+        {"smoothness": 0.2},
+        "smoothness bounds the slope of the derivative, but smoothness = 0.2, steepest = 0.2499",
+    ),
+    (Logistic(), {"smoothness": 1.0}, "smoothness is the least bound"),
+    (Huber(), {"smoothness": float("inf")}, "smoothness is infinite only if"),
+    (Squared(), {"conjugate": lambda self, a, y: 0.5 * a**2}, "value . conjugate = a eta at a = derivative"),
+    (
+        Huber(),
+        {"conjugate_derivative": lambda self, a, y: a - y},
+        "value . conjugate = a eta at eta = conjugate_derivative",
+    ),
+    (
+        sht.SmoothedHinge(),
+        {"project_dual": lambda self, a, y: y * jnp.clip(y * a, -0.9, 0)},
+        "conjugate is infinite at just the points that project_dual moves",
+    ),
+    (Huber(), {"project_dual": lambda self, a, y: a}, "conjugate is finite after project_dual"),
+    (Squared(), NEGATIVE, "the loss lies above its tangents"),
+    (sht.SmoothedHinge(), {"majorant": sht.SmoothedHinge.second_derivative}, "majorant is finite and positive"),
+    (Huber(), {"kinked": False}, "second_derivative is positive .set kinked"),
+    (sht.Hinge(), {"twice_differentiable": True, "kinked": True}, "derivative does not jump .set twice_differentiable"),
+    (Poisson(), {"location": True}, "value depends on eta - y only"),
+    (Squared(), DOUBLED, "value is half the squared distance"),
+    (Poisson(), {"mean": lambda self, eta: jnp.exp(eta) + 0.1}, "a prediction is best where the target is its mean"),
+    (Logistic(2.0), {"mean": lambda self, eta: jax.nn.sigmoid(eta)}, "the expected derivative is zero under mean"),
+    (
+        Poisson(),
+        {"draw_targets": lambda self, eta, rng: rng.standard_normal(eta.shape)},
+        "check_targets takes what draw_targets gives, but it says: y: Poisson needs counts >= 0",
+    ),
+    (Squared(), {"second_derivative": lambda self, eta, y: 1.0}, "second_derivative gives one number per sample"),
+    (
+        Squared(),
+        {"value": lambda self, eta, y: 0.5 * (eta - y) ** 2 + jnp.maximum(0, eta.size - 1)},
+        "value under jax.vmap is that of the whole array",
+    ),
+    (Squared(), {"derivative": in_double_only}, "derivative in float32 is that in float64"),
+    (
+        Squared(),
+        {"value": lambda self, eta, y: 0.5 * (eta - y) ** 2 if eta[0] > y[0] else 0.5 * (y - eta) ** 2},
+        "is traced by jax.jit and jax.vmap, but TracerBoolConversionError",
+    ),
+    (
+        sht.Softmax(3),
+        {"curvature": lambda self, eta, y: (jax.nn.softmax(eta, axis=1), None)},
+        f"curvature is that of derivative {FINITE}",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("loss", "sentence"), WRONG_LOSSES, ids=lambda each: type(each).__name__)
-def test_a_wrong_loss_fails(loss, sentence):
-    fails(check_loss, loss, sentence)
+@pytest.mark.parametrize(("loss", "changed", "sentence"), LOSSES, ids=[row[-1] for row in LOSSES])
+def test_a_wrong_loss_fails(loss, changed, sentence):
+    fails(check_loss, spoilt(loss, changed), sentence)
 
 
 # --- thresholds ------------------------------------------------------------------------------------------------------
-class Reversed(sht.Sparsity):
-    def scores(self, z):
-        return 1 / (1e-3 + super().scores(z))
+def others(x):
+    """All entries but the last, which may be free."""
+    return jnp.arange(x.size) < x.size - 1
 
 
-class Halved(sht.Rank):
-    def __call__(self, z, step_size=1.0):
-        x, factors = super().__call__(z, step_size)
-        return self.join(0.5 * self.matrix(x), x), factors
+def halved(self, z, step_size=1.0):
+    x, factors = sht.Rank.__call__(self, z, step_size)
+    return self.join(0.5 * self.matrix(x), x), factors
 
 
-class First(sht.Sparsity):
-    def scores(self, z):
-        return jnp.arange(z.size - self.n_free, 0.0, -1.0)
+def applied(change):
+    """A threshold whose result is changed."""
+
+    def call(self, z, step_size=1.0):
+        x, support = Sparsity.__call__(self, z, step_size)
+        return change(self, x), support
+
+    return {"__call__": call}
 
 
-class OneMore(sht.Sparsity):
+def selected(change):
+    """A threshold whose choice is changed."""
+
     def select(self, scores, factor=1):
-        support = super().select(scores, factor)
-        return sht.Support(support.idx, jnp.arange(support.idx.size) < self.n_free + self.k + 1)
+        support = Sparsity.select(self, scores, factor)
+        return sht.Support(support.idx, change(self, support))
+
+    return {"select": select}
 
 
-class Unbounded(sht.Sparsity):
-    def clip(self, z):
-        return z
-
-
-class Shrunk(sht.Sparsity):
-    def __call__(self, z, step_size=1.0):
-        x, support = super().__call__(z, step_size)
-        return x * jnp.where(jnp.arange(x.size) < x.size - self.n_free, 0.999, 1), support
-
-
-class ThresholdsIntercepts(sht.Sparsity):
-    def __call__(self, z, step_size=1.0):
-        x, support = super().__call__(z, step_size)
-        return jnp.where(jnp.arange(x.size) < x.size - 1, x, 0), support
-
-
-class LastTies(sht.Sparsity):
-    def select(self, scores, factor=1):
-        return super().select(scores + 1e-13 * jnp.arange(scores.size), factor)
-
-
-class NoKept(sht.Sparsity):
-    def select(self, scores, factor=1):
-        support = super().select(scores, factor)
-        return sht.Support(support.idx, support.mask & ~jnp.isin(support.idx, jnp.asarray(self.keep)))
-
-
-class WrongRoot(sht.L0L1L2):
-    def __call__(self, z, step_size=1.0):
-        return super().__call__(z, 0.5 * step_size)
-
-
-class WrongSize(sht.Sparsity):
-    def size(self, support):
-        return jnp.sum(support.mask, dtype=jnp.int32)
-
-
-class WrongFreeGradient(sht.Sparsity):
-    def free_gradient(self, x, grad):
-        return grad
-
-
-class NeverDiffers(sht.Sparsity):
-    def differs(self, a, b):
-        return jnp.zeros((), bool)
-
-
-class Rounded(sht.Sparsity):
-    def scores(self, z):
-        return super().scores(z) ** 4  # overflows, and underflows, in float32
-
-
-WRONG_THRESHOLDS = [
-    (Reversed(2), "is nearest to z: no point of the set lies closer, but squared distance = .*, another = .*, k = "),
-    (Halved(1), "is idempotent, but once = .*, twice = "),
-    (First(2), "is nearest to z"),
-    (OneMore(2), "the support has k units beside the kept ones"),
-    (Unbounded(2, lower=0), "the result is in its bounds"),
-    (Shrunk(2), "is nearest to z"),
-    (ThresholdsIntercepts(2), "free entries are left alone"),
-    (LastTies(2), "ties take the lower index"),
-    (NoKept(1, keep=[3]), "is nearest to z"),
-    (WrongRoot(0.1, 0.05), "minimises .* / 2 . step_size value"),
-    (WrongSize(2), "size is the number of units without the free ones"),
-    (WrongFreeGradient(2, lower=0), "free_gradient is the gradient, zero where it pushes out of an active bound"),
-    (NeverDiffers(2), "differs tells whether two supports have different members"),
-    (Rounded(2), "multiples of z give multiples of the result in float32"),
+NEAREST = "is nearest to z"
+THRESHOLDS = [
+    (
+        Sparsity(2),
+        {"scores": lambda self, z: 1 / (1e-3 + Sparsity.scores(self, z))},
+        f"{NEAREST}: no point of the set lies closer, but squared distance = .*, another = .*, k = ",
+    ),
+    (sht.Rank(1), {"__call__": halved}, "is idempotent, but once = .*, twice = "),
+    (Sparsity(2), {"scores": lambda self, z: jnp.arange(z.size - self.n_free, 0.0, -1.0)}, NEAREST),
+    (
+        Sparsity(2),
+        selected(lambda self, support: jnp.arange(support.idx.size) < self.n_free + self.k + 1),
+        "the support has k units beside the kept ones",
+    ),
+    (Sparsity(2, lower=0), {"clip": lambda self, z: z}, "the result is in its bounds"),
+    (Sparsity(2), applied(lambda self, x: x * jnp.where(jnp.arange(x.size) < x.size - self.n_free, 0.999, 1)), NEAREST),
+    (Sparsity(2), applied(lambda self, x: jnp.where(others(x), x, 0)), "free entries are left alone"),
+    (
+        Sparsity(2),
+        {"select": lambda self, s, factor=1: Sparsity.select(self, s + 1e-13 * jnp.arange(s.size), factor)},
+        "ties take the lower index",
+    ),
+    (
+        Sparsity(1, keep=[3]),
+        selected(lambda self, support: support.mask & ~jnp.isin(support.idx, jnp.asarray(self.keep))),
+        NEAREST,
+    ),
+    (
+        sht.L0L1L2(0.1, 0.05),
+        {"__call__": lambda self, z, step_size=1.0: sht.L0L1L2.__call__(self, z, 0.5 * step_size)},
+        "minimises .* / 2 . step_size value",
+    ),
+    (
+        Sparsity(2),
+        {"size": lambda self, support: jnp.sum(support.mask, dtype=jnp.int32)},
+        "size is the number of units without the free ones",
+    ),
+    (
+        Sparsity(2, lower=0),
+        {"free_gradient": lambda self, x, grad: grad},
+        "free_gradient is the gradient, zero where it pushes out of an active bound",
+    ),
+    (
+        Sparsity(2),
+        {"differs": lambda self, a, b: jnp.zeros((), bool)},
+        "differs tells whether two supports have different members",
+    ),
+    (  # overflows, and underflows, in float32
+        Sparsity(2),
+        {"scores": lambda self, z: Sparsity.scores(self, z) ** 4},
+        "multiples of z give multiples of the result in float32",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("threshold", "sentence"), WRONG_THRESHOLDS, ids=lambda each: type(each).__name__)
-def test_a_wrong_threshold_fails(threshold, sentence):
+@pytest.mark.parametrize(("threshold", "changed", "sentence"), THRESHOLDS, ids=[row[-1] for row in THRESHOLDS])
+def test_a_wrong_threshold_fails(threshold, changed, sentence):
     objective = sht.MultiResponse(np.ones((2, 3)), np.ones((2, 2))) if isinstance(threshold, sht.Rank) else None
-    fails(check_threshold, threshold, sentence, objective=objective)
+    fails(check_threshold, spoilt(threshold, changed), sentence, objective=objective)
 
 
 def test_a_reference_decides():
-    def all_of_it(z, bound, step_size):
-        return z
-
-    fails(check_threshold, sht.Sparsity(2), "is nearest to z, by the reference", reference=all_of_it)
+    fails(check_threshold, Sparsity(2), f"{NEAREST}, by the reference", reference=lambda z, bound, step_size: z)
 
 
 def test_subsets_of_many_coefficients_are_not_enumerated():
     with pytest.raises(ValueError, match="objective: has 11 coefficients"):
-        check_threshold(sht.Sparsity(2), sht.QuadraticForm(np.eye(11), np.ones(11)))
+        check_threshold(Sparsity(2), sht.QuadraticForm(np.eye(11), np.ones(11)))
 
 
 # --- objectives and steps --------------------------------------------------------------------------------------------
-class WrongGradient(sht.LinearModel):
-    def grad_at(self, forward, x):
-        return super().grad_at(forward, x) * 1.001
-
-
-class WrongCurvature(sht.LinearModel):
-    def curvature_at(self, forward, v, support):
-        return 0.5 * super().curvature_at(forward, v, support)
-
-
-class WrongRestriction(sht.LinearModel):
-    def restrict(self, support):
-        return sht.LinearModel.restrict(self.reweighted(l2=0.0), support)
-
-
-class WrongUnits(sht.LinearModel):
-    def to_external(self, x):
-        return self.in_design_units(x)
-
-
-class WrongLipschitz(sht.LinearModel):
-    def lipschitz(self):
-        return 0.5 * super().lipschitz()
-
-
-class WrongSubset(sht.LinearModel):
-    def subset(self, idx):
-        return super().subset(idx[::-1])
-
-
-class WrongWeights(sht.LinearModel):
-    def _weights(self):
-        return self.sample_weight / self.sample_weight.shape[0]
-
-
-WRONG_OBJECTIVES = [
-    (WrongGradient, f"gradient is that of value {FINITE}"),
-    (WrongCurvature, f"curvature_at is that of the gradient {FINITE}"),
-    (WrongRestriction, "restricted value is F"),
-    (WrongUnits, "to_internal undoes to_external"),
-    (WrongLipschitz, "lipschitz is at least the curvature at the origin"),
-    (WrongSubset, "subset.idx. is F on the coefficients idx"),
-    (WrongWeights, "multiples of the sample weights change nothing"),
+Model = sht.LinearModel
+OBJECTIVES = [
+    (
+        {"grad_at": lambda self, forward, x: Model.grad_at(self, forward, x) * 1.001},
+        f"gradient is that of value {FINITE}",
+    ),
+    (
+        {"curvature_at": lambda self, forward, v, support: 0.5 * Model.curvature_at(self, forward, v, support)},
+        f"curvature_at is that of the gradient {FINITE}",
+    ),
+    ({"restrict": lambda self, support: Model.restrict(self.reweighted(l2=0.0), support)}, "restricted value is F"),
+    ({"to_external": lambda self, x: self.in_design_units(x)}, "to_internal undoes to_external"),
+    ({"lipschitz": lambda self: 0.5 * Model.lipschitz(self)}, "lipschitz is at least the curvature at the origin"),
+    ({"subset": lambda self, idx: Model.subset(self, idx[::-1])}, "subset.idx. is F on the coefficients idx"),
+    (
+        {"_weights": lambda self: self.sample_weight / self.sample_weight.shape[0]},
+        "multiples of the sample weights change nothing",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("kind", "sentence"), WRONG_OBJECTIVES, ids=lambda each: getattr(each, "__name__", ""))
-def test_a_wrong_objective_fails(kind, sentence, x64):
+@pytest.mark.parametrize(("changed", "sentence"), OBJECTIVES, ids=[row[-1] for row in OBJECTIVES])
+def test_a_wrong_objective_fails(changed, sentence, x64):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((9, 4)) + 40 * (np.arange(4) == 1), rng.standard_normal(9)
-    fails(check_objective, kind(X, y, l2=0.3, fit_intercept=True), sentence)
+    fails(check_objective, type("Wrong", (Model,), changed)(X, y, l2=0.3, fit_intercept=True), sentence)
 
 
-class Negative(sht.ConstantStep):
-    def propose(self, objective, forward, grad, entries, previous, t):
-        return -previous
-
-
-class TooEager(sht.NormalisedStep):
-    def propose(self, objective, forward, grad, entries, previous, t):
-        return 10 * previous
-
-
-WRONG_STEPS = [
-    (Negative(), "propose gives positive finite numbers"),
-    (TooEager(), "grows tells whether it proposes more than the last size"),
-]
-
-
-@pytest.mark.parametrize(("step", "sentence"), WRONG_STEPS, ids=lambda each: type(each).__name__)
-def test_a_wrong_step_fails(step, sentence):
-    fails(check_step, step, sentence)
+@pytest.mark.parametrize(
+    ("step", "factor", "sentence"),
+    [
+        (sht.ConstantStep(), -1, "propose gives positive finite numbers"),
+        (sht.NormalisedStep(), 10, "grows tells whether it proposes more than the last size"),
+    ],
+)
+def test_a_wrong_step_fails(step, factor, sentence):
+    propose = {"propose": lambda self, objective, forward, grad, entries, previous, t: factor * previous}
+    fails(check_step, spoilt(step, propose), sentence)
     fails(check_step, sht.ConstantStep(0.5), "what the reference does", reference=lambda t, last, g, H: 2 * last)

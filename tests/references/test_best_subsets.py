@@ -24,8 +24,7 @@ def reference(folder, name):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["diabetes", *(pytest.param(n, marks=pytest.mark.slow) for n in ("prostate_esl", "hitters", "riboflavin"))],
+    "name", ["diabetes", *(pytest.param(n, marks=pytest.mark.slow) for n in ("prostate_esl", "hitters", "riboflavin"))]
 )
 def test_least_squares(x64, data_folder, name):
     X, y, references = reference(data_folder, name)

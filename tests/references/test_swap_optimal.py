@@ -41,12 +41,7 @@ STRUCTURES = {
     "box": (sht.Sparsity(K, lower=-0.3, upper=0.4), ENTRIES, [], (-0.3, 0.4)),
     "positive": (sht.Sparsity(K, lower=0), ENTRIES, [], (0, np.inf)),
     "groups": (sht.GroupSparsity(GROUPS, 2), [np.flatnonzero(GROUPS == g) for g in range(4)], [], FREE),
-    "groups_keep": (
-        sht.GroupSparsity(GROUPS, 1, keep=[2]),
-        [np.flatnonzero(GROUPS == g) for g in range(4)],
-        [2],
-        FREE,
-    ),
+    "groups_keep": (sht.GroupSparsity(GROUPS, 1, keep=[2]), [np.flatnonzero(GROUPS == g) for g in range(4)], [2], FREE),
     "groups_box": (
         sht.GroupSparsity(GROUPS, 2, lower=-0.3, upper=0.4),
         [np.flatnonzero(GROUPS == g) for g in range(4)],

@@ -10,13 +10,7 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.linear_model import PoissonRegressor
-from sklearn.metrics import (
-    d2_absolute_error_score,
-    d2_log_loss_score,
-    d2_tweedie_score,
-    mean_pinball_loss,
-    r2_score,
-)
+from sklearn.metrics import d2_absolute_error_score, d2_log_loss_score, d2_tweedie_score, mean_pinball_loss, r2_score
 
 import sparsehtp as sht
 from sparsehtp.losses import AbstractConjugateLoss, AbstractLoss
