@@ -25,7 +25,6 @@ SHARES = {
     "estimator": 0.04,
     "scorer": 0.02,
     "own": 0.06,
-    "spoiled": 0.15,
 }
 
 

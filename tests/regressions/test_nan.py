@@ -181,6 +181,7 @@ PUBLIC = {
     "sample_fraction": [lambda bad: sht.stability_selection(fitted()[0], range(3), sample_fraction=bad)],
     "sizes": [lambda bad: sht.tune_step(fitted()[0], TWO, sht.IHT(), sizes=[0.1, bad])],
     "l2": [
+        lambda bad: sht.SparseRegressor(2, l2=one(np.ones(8), bad)).fit(X, Y),
         lambda bad: sht.tune(fitted()[0], TWO, val=(X, Y), l2=bad, steps=1),
         lambda bad: fitted()[0].reweighted(l2=bad),
         lambda bad: sht.QuadraticForm.from_data(X, Y, l2=bad),
