@@ -12,16 +12,7 @@ import itertools
 import numpy as np
 
 LONG = np.longdouble
-MORE_CURVATURE = (
-    0.0,
-    1e-16,
-    1e-12,
-    1e-8,
-    1e-4,
-    1e-2,
-    0.3,
-    1.0,
-)  # shares of the majoriser in a step that is hard to find
+MORE_CURVATURE = (0.0, 1e-16, 1e-12, 1e-8, 1e-4, 1e-2, 0.3, 1.0)  # shares of the majoriser in steps hard to find
 LEVEL = LONG(0.3)  # of quantiles
 EXPONENTIAL = ("poisson", "gamma", "tweedie")
 LOG_LINK = (*EXPONENTIAL, "negative_binomial")

@@ -210,17 +210,13 @@ def by_fractions(drawn):
     """Of least squares."""
     exact, at = rational(drawn), spread(drawn)
     usable = np.flatnonzero(~exact.constant) if drawn.intercept else np.flatnonzero(np.abs(drawn.X).max(0) > 0)
-    values, copied = (
-        {s: float(v) for s, v in exact.choices(drawn.k, drawn.keep, usable, copies).items()} for copies in (0.0, COPIES)
-    )
-    return Choices(
-        values,
-        copied,
-        lambda w, b: float(exact.value(w, b)),
-        0.0,
-        at.null,
-        lambda F, w, b: 16 * blurred(at, F, w, EPS[True], b) + 1e-40,
-    )
+    every = (exact.choices(drawn.k, drawn.keep, usable, copies) for copies in (0.0, COPIES))
+    values, copied = ({s: float(v) for s, v in each.items()} for each in every)
+
+    def blur(F, w, b):
+        return 16 * blurred(at, F, w, EPS[True], b) + 1e-40
+
+    return Choices(values, copied, lambda w, b: float(exact.value(w, b)), 0.0, at.null, blur)
 
 
 def by_search(drawn):
@@ -245,8 +241,8 @@ def by_search(drawn):
     return Choices(found, found, lambda w, b: float(problem.value(w, b)), floor, 0.0, blur)
 
 
-def of_proof(drawn, proof, choices, ratio):
-    """Every sentence and number of a `Proof`."""
+def of_proof(drawn, proof, choices, ratio, digits=1e-6):
+    """Every sentence and number of a `Proof`, values to so many digits."""
     said, values, copied, floor, null = proof.statement, choices.values, choices.copied, choices.floor, choices.null
     if not np.isfinite([proof.upper, proof.lower, proof.intercept, *proof.x]).all():
         yield "finite", said
@@ -258,7 +254,7 @@ def of_proof(drawn, proof, choices, ratio):
     blur, where = choices.blur(here, proof.x, proof.intercept), f"F {here:.9g}, best {best:.9g} or {most:.9g}: {said}"
     if abs(proof.floor - floor) > 1e-9 * (1 + abs(floor)):
         yield "floor", f"{proof.floor:.9g}, is {floor:.9g}"
-    if abs(proof.upper - here) > 1e-6 * size + blur:
+    if abs(proof.upper - here) > digits * size + blur:
         yield "upper", f"upper {proof.upper:.9g}, {where}"
     if not proof.lower <= most + 1e-9 * abs(most - floor) + 1e-15 * null + blur:
         yield "lower", f"lower {proof.lower:.9g}, {where}"
@@ -289,18 +285,18 @@ def of_proof(drawn, proof, choices, ratio):
     masks = [frozenset(np.flatnonzero(mask).tolist()) for mask in proof.collected.masks]
     if len(masks) != len(set(masks)):
         yield "collected twice", said
-    edge = 1e-6 * (best - floor) + noise + blur
+    edge = digits * (best - floor) + noise + blur
     missing = {s for s in values if max(values[s], copied[s]) < level - edge} - set(masks)
     if proof.collected.complete and proof.proved and missing:
         yield "collected misses", f"{sorted(map(sorted, missing))} at {[values[s] for s in missing]}, {where}"
     level = max(level, floor + ratio * (most - floor))
-    more = [s for s in masks if values.get(s, np.inf) > level + 1e-6 * (level - floor) + noise + blur]
+    more = [s for s in masks if values.get(s, np.inf) > level + digits * (level - floor) + noise + blur]
     if more and proof.proved:
         yield "collected more", f"{[values.get(s, np.inf) for s in more]}, {where}"
     near = 1e-13 * null + (1e-40 if null else blur)
     for s, v in zip(masks, proof.collected.values, strict=True):
-        digits = 1e-6 * (values.get(s, np.inf) - floor) + near
-        if s in values and not values[s] - digits <= v <= copied[s] + digits:
+        room = digits * (values.get(s, np.inf) - floor) + near
+        if s in values and not values[s] - room <= v <= copied[s] + room:
             yield "collected value", f"{sorted(s)}: {v:.6g}, is {values[s]:.6g}"
             break
 

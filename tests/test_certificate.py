@@ -20,7 +20,6 @@ N, P, K = 25, 8, 3
 PLAIN = {}
 INTERCEPT = {"fit_intercept": True}
 CENTRED_RIDGE = {"fit_intercept": True, "l2": 0.1, "weighted": True}
-STANDARDIZED = {"fit_intercept": True, "standardize": True, "l2": 0.05, "weighted": True}
 
 
 class Fit(NamedTuple):
@@ -52,8 +51,6 @@ class Problem:
         support = np.asarray(support, int)
         s = self.weights / self.weights.sum()
         penalty = np.full(P, self.options.get("l2", 0.0))
-        if "standardize" in self.options:
-            penalty *= s @ (self.X - s @ self.X) ** 2
         free = int("fit_intercept" in self.options)
         A = np.column_stack([self.X[:, support], np.ones((N, free))])
         A = np.vstack([np.sqrt(s)[:, None] * A, np.diag(np.sqrt(np.append(penalty[support], np.zeros(free))))])
@@ -73,69 +70,27 @@ def fit_of(support, z, intercept=0.0, units=None):
     return Fit(x, float(intercept), sht.Support(units, np.ones(units.size, bool)))
 
 
-def best_exchange(value_of, chosen, keep=(), p=P):
+def best_exchange(value_of, chosen, p=P):
     """The smallest value over all exchanges of one chosen feature, and the exchange."""
-    others = set(range(p)) - set(chosen) - set(keep)
-    values = {(i, j): value_of(sorted({*keep, *chosen, j} - {i})) for i, j in itertools.product(chosen, others)}
+    others = set(range(p)) - set(chosen)
+    values = {(i, j): value_of(sorted({*chosen, j} - {i})) for i, j in itertools.product(chosen, others)}
     best = min(values, key=values.get)
     return values[best], best
 
 
-def check(problem, keep, solution):
-    """The certificate of a solution, after an exhaustive check of all its swaps."""
-    c = sht.certificate(problem.model(), sht.Sparsity(K, keep=list(keep)), solution, bounds=False)
-    members = np.asarray(solution.support.idx)[np.asarray(solution.support.mask)]
-    best, exchange = best_exchange(problem.value, set(members.tolist()) - set(keep), keep)
-    value = problem.value(members)
-    np.testing.assert_allclose(c.upper_bound, value, rtol=1e-10)
-    assert c.stationary and c.lower_bound is None and c.gap is None
-    if value - best > 1e-10 * value:
-        np.testing.assert_allclose(c.swap_gain, value - best, rtol=1e-8)
-        assert c.best_swap == exchange
-        assert f"Exchanging feature {exchange[0]} for feature {exchange[1]}" in c.statement
-    else:
-        assert c.swap_gain == 0.0 and c.best_swap is None and c.necessary_condition
-        assert "No exchange" in c.statement and "not prove" in c.statement
-    return c
-
-
-@pytest.mark.parametrize(
-    ("options", "keep", "seeds"),
-    [
-        (PLAIN, (), range(20)),
-        (INTERCEPT, (), range(20)),
-        (CENTRED_RIDGE, (), range(50, 70)),
-        (STANDARDIZED, (0, 5), range(20)),
-    ],
-    ids=["plain", "intercept", "weights_l2", "standardize_keep"],
-)
-def test_swap_gains_are_exact(x64, options, keep, seeds):
-    improved = 0
-    for seed in seeds:
-        problem = Problem(seed, options)
-        if options is PLAIN:
-            solution, _ = problem.fit(np.random.default_rng(seed).choice(P, K, replace=False))
-        else:
-            solution = sht.solve(problem.model(), sht.Sparsity(K, keep=list(keep)), sht.HTP())
-        while (c := check(problem, keep, solution)).swap_gain:  # follow the swaps to the last one
-            improved += 1
-            members = np.asarray(solution.support.idx)[np.asarray(solution.support.mask)]
-            out, new = c.best_swap
-            solution, _ = problem.fit([*(j for j in members if j != out), new])
-    assert improved >= 5  # the starts, HTP's too, leave something to find
-
-
 def test_best_subset_is_swap_optimal(x64):
     for seed in range(20):
-        problem = Problem(seed)
-        assert check(problem, (), sht.solve(problem.model(), sht.Sparsity(K), sht.BestSubset("fast"))).swap_gain == 0.0
+        model = Problem(seed).model()
+        solution = sht.solve(model, sht.Sparsity(K), sht.BestSubset("fast"))
+        c = sht.certificate(model, sht.Sparsity(K), solution, bounds=False)
+        assert c.swap_gain == 0.0 and c.best_swap is None and c.stationary and c.lower_bound is None is c.gap
+        assert "No exchange" in c.statement and "not prove" in c.statement
 
 
-@pytest.mark.parametrize("options", [PLAIN, CENTRED_RIDGE], ids=["plain", "weights_l2"])
-def test_global_optima_satisfy_lemma_21(x64, options):
+def test_global_optima_satisfy_lemma_21(x64):
     refuted = 0
     for seed in range(20):
-        problem = Problem(seed, options)
+        problem = Problem(seed, CENTRED_RIDGE)
         supports = sorted(itertools.combinations(range(P), K), key=problem.value)
         best, worst = (
             sht.certificate(problem.model(), sht.Sparsity(K), problem.fit(support)[0])
@@ -143,6 +98,7 @@ def test_global_optima_satisfy_lemma_21(x64, options):
         )
         assert best.swap_gain == 0.0 and best.necessary_condition and best.stationary
         assert worst.swap_gain > 0 and worst.stationary
+        assert "Exchanging feature {} for feature {}".format(*worst.best_swap) in worst.statement
         refuted += not worst.necessary_condition
     assert refuted  # and some of the worst do not
 
@@ -198,8 +154,9 @@ def test_a_point_that_is_not_stationary(x64):
 def test_nothing_to_exchange_is_the_optimum(x64):
     problem = Problem(4)
     model = sht.QuadraticForm.from_data(problem.X, problem.y)
-    for k in (0, P):
-        c = sht.certificate(model, sht.Sparsity(k), problem.fit(range(k))[0])
+    for k in (0, 1, P):
+        support = range(k) if k != 1 else [min(range(P), key=lambda j: problem.value([j]))]
+        c = sht.certificate(model, sht.Sparsity(k), problem.fit(support)[0])
         assert c.swap_gain == 0.0 and c.best_swap is None and c.necessary_condition and c.stationary
         assert "This is the best subset" in c.statement
 
@@ -216,28 +173,6 @@ def test_a_value_that_is_zero(x64):
     np.testing.assert_allclose(c.swap_gain, P**2 / 2)
 
 
-def test_one_feature_is_decided(x64):
-    problem = Problem(5)
-    model = sht.QuadraticForm.from_data(problem.X, problem.y)
-    j = min(range(P), key=lambda j: problem.value([j]))
-    c = sht.certificate(model, sht.Sparsity(1), problem.fit([j])[0])
-    assert c.swap_gain == 0.0 and "This is the best subset of its size" in c.statement
-
-
-def test_the_tolerance_of_float32():
-    for seed in range(10):
-        problem = Problem(seed)
-        problem.X, problem.y = (a.astype(np.float32).astype(float) for a in (problem.X, problem.y))
-        supports = sorted(itertools.combinations(range(P), K), key=problem.value)
-        for support in (supports[0], supports[1], supports[-1]):
-            fit, value = problem.fit(support)
-            c = sht.certificate(problem.model(), sht.Sparsity(K), fit)
-            best, _ = best_exchange(problem.value, support)
-            np.testing.assert_allclose(c.swap_gain, max(value - best, 0), rtol=1e-3, atol=2e-5 * value)
-            assert c.stationary and (c.swap_gain == 0.0 or c.swap_gain > 1e-5 * c.upper_bound)
-        assert isinstance(c.swap_gain, float) and "1e-10" not in c.statement
-
-
 def test_blocks_of_features_give_the_same(x64, monkeypatch):
     problem = Problem(5, CENTRED_RIDGE)
     fit, _ = problem.fit([0, 2, 5])
@@ -252,20 +187,6 @@ def test_blocks_of_features_give_the_same(x64, monkeypatch):
     np.testing.assert_allclose(blocks.swap_gain, whole.swap_gain, rtol=1e-10)
 
 
-def test_signs_by_refits(x64):
-    problem = Problem(6)
-
-    def value(support):
-        return scipy.optimize.nnls(problem.X[:, support], problem.y)[1] ** 2 / (2 * N)
-
-    for support in ([0, 1, 7], [1, 4, 6]):
-        z = scipy.optimize.nnls(problem.X[:, support], problem.y)[0]
-        c = sht.certificate(problem.model(), sht.Sparsity(K, lower=0), fit_of(support, z))
-        best, _ = best_exchange(value, support)
-        np.testing.assert_allclose(c.swap_gain, max(value(support) - best, 0), rtol=1e-8, atol=1e-12)
-        assert c.stationary and c.necessary_condition is None
-
-
 def test_a_column_chosen_twice(x64):
     problem = Problem(7)
     problem.X = np.hstack([problem.X[:, :4], problem.X[:, :4]])
@@ -276,23 +197,11 @@ def test_a_column_chosen_twice(x64):
     np.testing.assert_allclose(c.swap_gain, value - best, rtol=1e-8)
 
 
-def test_groups(x64):
+def test_within_groups_nothing_is_said(x64):
     problem = Problem(7)
-    groups = np.array([0, 0, 1, 1, 2, 2, 3, 3])
-
-    def members(units):
-        return np.flatnonzero(np.isin(groups, units))
-
-    units = [0, 3]
-    fit, value = problem.fit(members(units))
-    fit = fit._replace(support=sht.Support(np.array(units), np.ones(2, bool)))
-    c = sht.certificate(problem.model(), sht.GroupSparsity(groups, 2), fit)
-    best, exchange = best_exchange(lambda units: problem.value(members(units)), units, p=4)
-    np.testing.assert_allclose(c.swap_gain, value - best, rtol=1e-8)
-    assert c.best_swap == exchange and "group" in c.statement and c.necessary_condition is None
-    fit = problem.fit([0, 6])[0]._replace(support=fit.support)
-    c = sht.certificate(problem.model(), sht.GroupSparsity(groups, 2, within=1), fit)
-    assert c.swap_gain is None and c.stationary and "unknown" in c.statement
+    fit = problem.fit([0, 6])[0]._replace(support=sht.Support(np.array([0, 3]), np.ones(2, bool)))
+    c = sht.certificate(problem.model(), sht.GroupSparsity([0, 0, 1, 1, 2, 2, 3, 3], 2, within=1), fit)
+    assert c.swap_gain is None and c.stationary and "unknown" in c.statement and c.necessary_condition is None
 
 
 @pytest.mark.parametrize(

@@ -79,10 +79,11 @@ def draw(seed, name, most, sizes):
 def check(drawn, is_sparse, collect):
     model = drawn._replace(X=sparse.csr_array(drawn.X)).model() if is_sparse else drawn.model()
     proof, choices = sht.prove(model, drawn.threshold(), collect=collect, time_limit=120), statements.by_search(drawn)
-    assert list(statements.of_proof(drawn, proof, choices, collect)) == []
+    assert list(statements.of_proof(drawn, proof, choices, collect, 1e-7)) == []
     size = min(choices.values.values()) - choices.floor
     slack = 1e-9 * size + 1e-11 * (1 + abs(choices.floor)) * (drawn.loss.name != "squared")
     slack += 1e-12 * statements.spread(drawn).null + 1e-28 * np.max(drawn.y**2)
+    assert proof.lower <= choices.floor + size + slack
     assert proof.proved and proof.upper - proof.lower <= 1e-4 * (proof.upper - choices.floor) + slack
     if collect is not None:
         assert proof.collected.complete and abs(proof.upper - choices.floor - size) <= slack

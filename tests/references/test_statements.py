@@ -45,6 +45,17 @@ def test_a_few_proofs():
     assert false("proof", range(0, 240, 6)) == {}
 
 
+@pytest.mark.parametrize("first", [1, 0], ids=["float64", "float32"])
+def test_a_few_certificates(first):
+    """With an intercept and standardised."""
+    assert false("certificate", range(first, 100, 4)) == {}
+
+
+@pytest.mark.parametrize("place", range(4), ids=["keep", "box", "positive", "groups"])
+def test_a_few_units(place):
+    assert false("units", range(1 + 2 * place, 80, 2 * len(statements.STRUCTURES))) == {}
+
+
 def test_the_reference_is_least_squares():
     rng = np.random.default_rng(0)
     X, y, s = rng.standard_normal((20, 4)) + 3, rng.standard_normal(20), rng.exponential(size=20)
