@@ -137,67 +137,52 @@ def test_the_papers_sampling_has_no_intercept():
         sht.solve(model, sht.Sparsity(K), sht.SDIHT(sampling="sorted"))
 
 
-def test_theorem_15():
-    problem = instance(sht.SmoothedHinge(1.0), 0.2)
-    a, gap, x = along(problem.model, sht.DIHT("theorem15", 1.0), 20_000, None)
-    t, c0 = np.arange(1, len(a) + 1), sublinear(problem)
-    error = np.sum((a - problem.a) ** 2, axis=1)
-    assert np.all(error <= c0 / (t + 2))
-    steepest = np.sqrt(c0) * problem.mu / N  # of the supergradient
-    slope = np.sqrt(N) * problem.link / problem.mu + 1
-    assert np.all(gap <= steepest * slope * np.sqrt(c0 / (t + 2)) + 1e-12)
-    recovered = int(np.ceil(c0 / problem.radius**2))
-    assert recovered < len(a)
-    assert supports_agree(x[recovered:], problem.support).all()
+def sure(problem):
+    """What the slope of the gap is at most times the distance to the optimum."""
+    return np.sqrt(N) * problem.link / problem.mu + 1
 
 
-def linear(problem):
-    """(l_D, contraction) of Theorem 17 with 1/l-strong convexity of the squared loss, l = 1."""
-    lipschitz = np.sqrt(2) * (np.sqrt(N) * problem.link + 1) / N
-    return lipschitz, 1 - (problem.mu / N / lipschitz) ** 2
+def check_rate(problem, run, size, rate, steepest, recovered=None):
+    """Distances, gaps and supports along a run, or the means over runs, as a theorem bounds them."""
+    a, gap, x = run
+    error = np.sum((a - problem.a) ** 2, axis=-1)
+    error, gap = (each.reshape(-1, each.shape[-1]).mean(0) for each in (error, gap))
+    assert np.all(error <= size * rate * (1 + 1e-9))
+    assert np.all(gap <= steepest(size * rate) * sure(problem) + 1e-12)
+    if recovered is not None:
+        assert recovered < len(a)
+        assert supports_agree(x[recovered:], problem.support).all()
 
 
-def theorem_17_scale(problem):
-    """What makes the library's step, with the l_D of a fixed support, the theorem's."""
-    lipschitz, _ = linear(problem)
-    lam = float(problem.model.l2)
-    return ((problem.norm**2 / (lam * N) + problem.mu) / (N * lipschitz)) ** 2
+@pytest.mark.parametrize("theorem", [15, 19])
+def test_bounded_dual_sets(theorem):
+    """[DIHT] Theorem 15, and 19 for the stochastic method."""
+    problem, blocks = instance(sht.SmoothedHinge(1.0), 0.2), BLOCKS if theorem == 19 else 1
+    c0, keys = blocks * sublinear(problem), jax.random.split(jax.random.key(1), 40)
+    recovered = int(np.ceil(c0 / problem.radius**2)) if theorem == 15 else None
+    if theorem == 15:
+        run = along(problem.model, sht.DIHT("theorem15", 1.0), 20_000, None)
+    else:
+        run = along(problem.model, sht.SDIHT(BLOCK, "theorem15", 1.0, sampling="paper"), 2000, keys)
+    t = blocks * np.arange(1, run[1].shape[-1] + 1)
+    supergradient = np.sqrt(sublinear(problem)) * problem.mu / N
+    check_rate(problem, run, c0, 1 / (t + 2), lambda bound: supergradient * np.sqrt(bound), recovered)
 
 
-def test_theorem_17():
-    problem = instance(sht.Squared(), 0.1)
-    a, gap, x = along(problem.model, sht.DIHT("theorem17", theorem_17_scale(problem)), 4000, None)
-    t, (lipschitz, rate) = np.arange(1, len(a) + 1), linear(problem)
-    size = np.sum(problem.a**2)
-    error = np.sum((a - problem.a) ** 2, axis=1)
-    assert np.all(error <= size * rate**t * (1 + 1e-9))
-    slope = np.sqrt(N) * problem.link / problem.mu + 1
-    assert np.all(gap <= lipschitz * size * slope * rate**t + 1e-12)
-    recovered = int(np.ceil(np.log(size / problem.radius**2) / -np.log(rate)))
-    assert recovered < len(a)
-    assert supports_agree(x[recovered:], problem.support).all()
-
-
-def test_theorem_19():
-    problem = instance(sht.SmoothedHinge(1.0), 0.2)
-    keys = jax.random.split(jax.random.key(1), 40)
-    a, gap, _ = along(problem.model, sht.SDIHT(BLOCK, "theorem15", 1.0, sampling="paper"), 2000, keys)
-    t, c0 = BLOCKS * np.arange(1, a.shape[1] + 1), BLOCKS * sublinear(problem)
-    error = np.sum((a - problem.a) ** 2, axis=2).mean(0)
-    assert np.all(error <= c0 / (t + 2))
-    steepest, slope = np.sqrt(sublinear(problem)) * problem.mu / N, np.sqrt(N) * problem.link / problem.mu + 1
-    assert np.all(gap.mean(0) <= steepest * slope * np.sqrt(c0 / (t + 2)) + 1e-12)
-
-
-def test_theorem_22():
-    problem = instance(sht.Squared(), 0.1)
-    keys = jax.random.split(jax.random.key(1), 40)
-    scale = theorem_17_scale(problem)
-    a, gap, _ = along(problem.model, sht.SDIHT(BLOCK, "theorem17", scale, sampling="paper"), 4000, keys)
-    t, (lipschitz, rate) = BLOCKS * np.arange(1, a.shape[1] + 1), linear(problem)
-    rate = 1 - (1 - rate) / BLOCKS
-    size = np.sum(problem.a**2)
-    error = np.sum((a - problem.a) ** 2, axis=2).mean(0)
-    assert np.all(error <= size * rate**t * (1 + 1e-9))
-    slope = np.sqrt(N) * problem.link / problem.mu + 1
-    assert np.all(gap.mean(0) <= lipschitz * size * slope * rate**t + 1e-12)
+@pytest.mark.parametrize("theorem", [17, 22])
+def test_strong_convexity(theorem):
+    """[DIHT] Theorem 17, and 22 for the stochastic method, with 1/l-strong convexity of the squared loss, l = 1."""
+    problem, blocks = instance(sht.Squared(), 0.1), BLOCKS if theorem == 22 else 1
+    lipschitz = np.sqrt(2) * (np.sqrt(N) * problem.link + 1) / N  # l_D
+    lam, keys = float(problem.model.l2), jax.random.split(jax.random.key(1), 40)
+    # What makes the library's step, with the l_D of a fixed support, the theorem's.
+    scale = ((problem.norm**2 / (lam * N) + problem.mu) / (N * lipschitz)) ** 2
+    rate, size = 1 - (problem.mu / N / lipschitz) ** 2 / blocks, np.sum(problem.a**2)
+    if theorem == 17:
+        run = along(problem.model, sht.DIHT("theorem17", scale), 4000, None)
+        recovered = int(np.ceil(np.log(size / problem.radius**2) / -np.log(rate)))
+    else:
+        run = along(problem.model, sht.SDIHT(BLOCK, "theorem17", scale, sampling="paper"), 4000, keys)
+        recovered = None
+    t = blocks * np.arange(1, run[1].shape[-1] + 1)
+    check_rate(problem, run, size, rate**t, lambda bound: lipschitz * bound, recovered)

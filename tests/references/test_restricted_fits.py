@@ -30,44 +30,37 @@ def fit(loss, X, y, **options):
     return support, np.append(np.asarray(solution.x)[support], solution.intercept), float(solution.value)
 
 
-@pytest.mark.parametrize("scale", [1.0, 2.0])
-def test_logistic_against_scikit_learn(scale):
-    X, y, _ = cases.data(sht.Logistic(), N, P)
-    support, z, _ = fit(sht.Logistic(scale), X, y)
+def sklearn_logistic(loss, total):
     # sklearn minimises sum s l(eta) + ||w||^2 / (2 C); with eta' = scale * eta the ridge shrinks by scale^2
-    model = LogisticRegression(C=scale**2 / (L2 * WEIGHTS.sum()), tol=1e-12, max_iter=1000, solver="newton-cholesky")
-    model.fit(X[:, support], y, sample_weight=WEIGHTS)
-    np.testing.assert_allclose(scale * z, [*model.coef_[0], model.intercept_[0]], atol=1e-7)
+    C = float(loss.margin_scale) ** 2 / (L2 * total)
+    return LogisticRegression(C=C, tol=1e-12, max_iter=1000, solver="newton-cholesky")
 
 
-def test_squared_against_ridge():
-    X, y, _ = cases.data(sht.Squared(), N, P)
-    support, z, _ = fit(sht.Squared(), X, y)
-    model = Ridge(alpha=L2 * WEIGHTS.sum(), tol=1e-12).fit(X[:, support], y, sample_weight=WEIGHTS)
-    np.testing.assert_allclose(z, [*model.coef_, model.intercept_], atol=1e-9)
+GLM = dict(alpha=L2, tol=1e-12, max_iter=1000, solver="newton-cholesky")
+# loss -> scikit-learn's model of as many samples, for weights of a total
+REFERENCES = {
+    sht.Logistic(): (N, sklearn_logistic),
+    sht.Logistic(2.0): (N, sklearn_logistic),
+    sht.Squared(): (N, lambda loss, total: Ridge(alpha=L2 * total, tol=1e-12)),
+    sht.Poisson(): (N, lambda loss, total: PoissonRegressor(**GLM)),
+    sht.Gamma(): (150, lambda loss, total: TweedieRegressor(power=2, link="log", **GLM)),
+} | {
+    sht.Tweedie(power): (150, lambda loss, total: TweedieRegressor(power=float(loss.power), link="log", **GLM))
+    for power in (1.0, 1.2, 1.9, 2.0)
+}
 
 
-def test_poisson_against_scikit_learn():
-    X, y, _ = cases.data(sht.Poisson(), N, P)
-    support, z, _ = fit(sht.Poisson(), X, y)
-    model = PoissonRegressor(alpha=L2, tol=1e-12, max_iter=1000, solver="newton-cholesky")
-    model.fit(X[:, support], y, sample_weight=WEIGHTS)
-    np.testing.assert_allclose(z, [*model.coef_, model.intercept_], atol=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("loss", "power"),
-    [(sht.Gamma(), 2), *((sht.Tweedie(power), power) for power in (1.0, 1.2, 1.9, 2.0))],
-    ids=lambda each: repr(each),
-)
-def test_log_links_against_scikit_learn(loss, power):
-    X, y, planted = cases.data(loss, 150, P)
-    weights = np.resize(WEIGHTS, 150)
+@pytest.mark.parametrize("loss", REFERENCES, ids=repr)
+def test_against_scikit_learn(loss):
+    n, reference = REFERENCES[loss]
+    X, y, planted = cases.data(loss, n, P)
+    weights, scale = np.resize(WEIGHTS, n), getattr(loss, "margin_scale", 1.0)
     support, z, _ = fit(loss, X, y, sample_weight=weights)
-    np.testing.assert_array_equal(support, np.flatnonzero(planted))
-    model = TweedieRegressor(power=power, link="log", alpha=L2, tol=1e-12, max_iter=1000, solver="newton-cholesky")
-    model.fit(X[:, support], y, sample_weight=weights)
-    np.testing.assert_allclose(z, [*model.coef_, model.intercept_], atol=1e-7)
+    if n > N:
+        np.testing.assert_array_equal(support, np.flatnonzero(planted))
+    model = reference(loss, weights.sum()).fit(X[:, support], y, sample_weight=weights)
+    expected = [*np.ravel(model.coef_), *np.ravel(model.intercept_)]
+    np.testing.assert_allclose(scale * z, expected, atol=1e-9 if isinstance(loss, sht.Squared) else 1e-7)
 
 
 def test_squared_hinge_against_scikit_learn():
