@@ -264,19 +264,7 @@ def large(path):
             file.write(lines if ".svm" in name else text)
 
 
-LARGE = [
-    ".csv",
-    ".tsv.gz",
-    ".csv.gz",
-    ".csv.bz2",
-    ".csv.zst",
-    ".xlsx",
-    ".parquet",
-    ".npz",
-    ".svm",
-    ".svm.gz",
-    ".svm.bz2",
-]
+LARGE = ".csv .tsv.gz .csv.gz .csv.bz2 .csv.zst .xlsx .parquet .npz .svm .svm.gz .svm.bz2".split()
 
 
 @pytest.mark.parametrize("suffix", LARGE)

@@ -164,11 +164,6 @@ def test_static_values_have_texts_of_their_own(values):
     assert len(set(texts)) == len(texts) and not any(" at 0x" in text for text in texts)
 
 
-def test_a_loss_of_the_users_is_compiled_and_not_stored(folder):
-    assert not stored(lambda: small(loss=OwnLoss()))
-    np.testing.assert_array_equal(small(loss=OwnLoss()), 1)
-
-
 def test_a_users_own_program_and_settings_are_left_alone(folder):
     before = jax.config.values
     assert stored(fit)
@@ -176,16 +171,14 @@ def test_a_users_own_program_and_settings_are_left_alone(folder):
     assert not stored(lambda: jax.jit(lambda x: 3 * x + 1)(np.ones(3)))
 
 
-def test_nothing_is_stored_where_the_environment_says_off(folder, monkeypatch):
-    monkeypatch.setenv("SPARSEHTP_CACHE", "off")
-    small()
-    assert not folder.exists()
-
-
-def test_nothing_is_stored_where_jax_keeps_programs_itself(folder, tmp_path):
+@pytest.mark.parametrize("reason", ["a loss of the user's", "off", "JAX keeps programs itself"])
+def test_nothing_is_stored(folder, tmp_path, monkeypatch, reason):
     """An executable that JAX read from its own cache cannot be run once it is written and read again."""
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
-    small()
+    if reason == "off":
+        monkeypatch.setenv("SPARSEHTP_CACHE", "off")
+    if reason.startswith("JAX"):
+        jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    np.testing.assert_array_equal(small(loss=OwnLoss() if reason.startswith("a loss") else sht.Squared()), 1)
     assert not _store.programs(folder)
 
 
@@ -298,30 +291,6 @@ def test_loaded_programs_count_as_compiled_ones(folder):
     before = _programs._Compiled.since_drop
     small()
     assert _programs._Compiled.since_drop == before + 1
-
-
-MANY = """
-import sys
-import numpy as np
-from sparsehtp import _programs
-from sparsehtp._threads import one_blas_thread
-from sparsehtp.losses import deviance, Logistic
-most = 0
-for n in range(1, 301):
-    with one_blas_thread():
-        deviance._mean(Logistic(), np.ones(n, np.float32))
-    most = max(most, len(deviance._mean.compiled))
-print(most, open("/proc/self/maps").read().count("\\n"))
-"""
-
-
-@pytest.mark.slow
-def test_a_process_that_loads_hundreds_of_programs_drops_some(folder, monkeypatch):
-    said(process(MANY, folder))
-    assert len(_store.programs(folder)) == 300
-    crowd = "import sparsehtp._programs as p; p.SHARE = 0.02"  # as if maps were few
-    ((kept, maps),) = (line.split() for line in said(process(crowd + MANY, folder)))
-    assert int(kept) < 300 and int(maps) < 0.1 * 65530
 
 
 def test_threads_share_the_programs(folder):
