@@ -1,40 +1,16 @@
 """One device, eight devices and two processes give the same answers; a lost process is an error, not a hang."""
 
-import os
-import socket
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import start
 
 pytestmark = pytest.mark.slow
-WORKER = Path(__file__).with_name("worker.py")
 
 
-def start(out, processes=1, devices=1, *options):
-    """The processes of one job, started."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    return [
-        subprocess.Popen(
-            [sys.executable, WORKER, *map(str, (number, processes, port, devices, out)), *options],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for number in range(processes)
-    ]
-
-
-def answers(folder, name, *job):
-    running = start(folder / name, *job)
-    for process in running:
+def answers(folder, name, processes=1, devices=1):
+    for process in start("worker.py", processes, devices, folder / name):
         text, _ = process.communicate(timeout=600)
         assert process.returncode == 0, text
     return dict(np.load(folder / name))
@@ -50,7 +26,7 @@ def test_devices_and_processes_agree(tmp_path):
 
 
 def test_a_lost_process_ends_the_others(tmp_path):
-    first, second = start(tmp_path / "lost.npz", 2, 1, "LOST")
+    first, second = start("worker.py", 2, 1, tmp_path / "lost.npz", "LOST")
     began = time.monotonic()
     text, _ = first.communicate(timeout=300)
     second.communicate(timeout=60)

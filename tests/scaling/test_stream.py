@@ -4,16 +4,13 @@ import itertools
 import json
 import os
 import shutil
-import socket
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from processes import start
 from sklearn.datasets import dump_svmlight_file
 from typer.testing import CliRunner
 
@@ -101,10 +98,8 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path):
 @pytest.mark.parametrize("seed", range(10))
 def test_a_changed_shard_is_named(tmp_path, seed):
     """Equal names, sizes and shapes: only the content tells; also where the run had ended, or the time is kept."""
-    rng = np.random.default_rng(seed)
-    y = DATA["squared"][1]
-    shards = write(tmp_path, y)
-    state, last = tmp_path / "state", int(rng.integers(1, 12))
+    rng, y = np.random.default_rng(seed), DATA["squared"][1]
+    shards, state, last = write(tmp_path, y), tmp_path / "state", int(rng.integers(1, 12))
 
     def kill(done, total):
         if done == last:
@@ -218,26 +213,30 @@ def test_bad_npy_files_are_named(tmp_path):
     part = X[:130].astype(np.float32)
     bad = part.copy()
     bad[100, 7] = np.inf
-    refused(lambda: np.save(first, bad), "column 'x7' of shard-0000.X.npy")
-    refused(lambda: np.save(target, np.full(130, np.nan)), "shard-0000.y.npy has missing")
-    refused(lambda: np.save(target, y[:129]), r"shard-0000.y.npy needs shape \(130,\)")
-    refused(lambda: np.save(target, y[:130].astype("U9")), "shard-0000.y.npy needs real numbers")
+    for path, array, pattern in (
+        (first, bad, "column 'x7' of shard-0000.X.npy"),
+        (first, part[0], "shard-0000.X.npy needs two dimensions"),
+        (first, part[:, 1:], "different numbers of features"),
+        (first, part[:0], "shard-0000.X.npy needs real numbers"),
+        (first, np.array([[{}]]), "shard-0000.X.npy is damaged"),
+        (target, np.full(130, np.nan), "shard-0000.y.npy has missing"),
+        (target, y[:129], r"shard-0000.y.npy needs shape \(130,\)"),
+        (target, y[:130].astype("U9"), "shard-0000.y.npy needs real numbers"),
+        (weights, -np.ones(130), "shard-0000.weights.npy needs finite weights >= 0"),
+        (weights, np.zeros(130), "not all zero"),
+    ):
+        refused(lambda path=path, array=array: np.save(path, array, allow_pickle=True), pattern)
     refused(target.unlink, "there is no file .*shard-0000.y.npy", FileNotFoundError)
-    refused(lambda: np.save(weights, -np.ones(130)), "shard-0000.weights.npy needs finite weights >= 0")
-    refused(lambda: np.save(weights, np.zeros(130)), "not all zero")
-    refused(lambda: np.save(first, part[0]), "shard-0000.X.npy needs two dimensions")
-    refused(lambda: np.save(first, part[:, 1:]), "different numbers of features")
-    refused(lambda: np.save(first, part[:0]), "shard-0000.X.npy needs real numbers")
-    refused(lambda: np.save(first, np.array([[{}]]), allow_pickle=True), "shard-0000.X.npy is damaged")
     refused(lambda: first.write_bytes(first.read_bytes()[:-1]), "shard-0000.X.npy is damaged")
     refused(lambda: first.write_bytes(first.read_bytes() + b"0"), "shard-0000.X.npy holds more than its header says")
     shards = write_npy(folder, y)
-    with pytest.raises(ValueError, match=r"target: is y, but the targets of shard-0000.X.npy are in"):
-        Shards(folder, "y")
-    with pytest.raises(ValueError, match=r"n_features: is 3, but shard-0000.X.npy has 12 features"):
-        Shards(folder, n_features=3)
-    with pytest.raises(ValueError, match=r"paths: shard-0000.y.npy is no NAME.X.npy"):
-        Shards([target])
+    for options, pattern in (
+        ({"target": "y"}, "target: is y, but the targets of shard-0000.X.npy are in"),
+        ({"n_features": 3}, "n_features: is 3, but shard-0000.X.npy has 12 features"),
+        ({"paths": [target]}, "paths: shard-0000.y.npy is no NAME.X.npy"),
+    ):
+        with pytest.raises(ValueError, match=pattern):
+            Shards(**{"paths": folder} | options)
     np.save(first, part[1:])
     np.save(target, y[1:130])
     with pytest.raises(ValueError, match=r"shard-0000.X.npy has changed since it was looked at"):
@@ -290,21 +289,7 @@ def test_reading_runs_one_ahead_in_threads():
 
 def job(folder, name, *options):
     """The output and the exit codes of two processes that fit the shards of a folder."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    worker = Path(__file__).with_name("stream_worker.py")
-    running = [
-        subprocess.Popen(
-            [sys.executable, worker, *map(str, (number, 2, port, folder, folder / name, *options))],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for number in range(2)
-    ]
+    running = start("stream_worker.py", 2, folder, folder / name, *options)
     texts = [process.communicate(timeout=300)[0] for process in running]
     return "\n".join(texts), [process.returncode for process in running]
 
@@ -375,11 +360,11 @@ def test_the_command(tmp_path, kind):
     model = json.loads((out / "model.json").read_text())
     assert {row["index"] for row in model["coefficients"]} == {3, 8, 10} and model["converged"]
     assert model["classes"] == {"-1": "2.0", "+1": "7.0"}
-    refused = CliRunner().invoke(app, arguments)
-    assert refused.exit_code == 2 and "with --shards the number of features must be given" in refused.stderr
-    both = CliRunner().invoke(app, [*arguments, "some.csv"])
-    assert both.exit_code == 2 and "name one FILE" in both.stderr
-    ignored = CliRunner().invoke(app, [*arguments, "--k", "3", "--save", "model.zip"])
-    assert ignored.exit_code == 2 and "--save: it has no effect with --shards" in ignored.stderr
-    alone = CliRunner().invoke(app, ["fit", "some.csv", "--checkpoint", "state"])
-    assert alone.exit_code == 2 and "--checkpoint: it needs --shards" in alone.stderr
+    for command, sentence in (
+        (arguments, "with --shards the number of features must be given"),
+        ([*arguments, "some.csv"], "name one FILE"),
+        ([*arguments, "--k", "3", "--save", "model.zip"], "--save: it has no effect with --shards"),
+        (["fit", "some.csv", "--checkpoint", "state"], "--checkpoint: it needs --shards"),
+    ):
+        refused = CliRunner().invoke(app, command)
+        assert refused.exit_code == 2 and sentence in refused.stderr
