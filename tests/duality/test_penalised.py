@@ -117,14 +117,6 @@ def test_screening_and_the_active_set_change_nothing_but_the_work():
     assert float(full.state.lower) <= lower + 1e-8 * abs(lower) and int(full.state.out.sum()) == 0
 
 
-@pytest.mark.slow
-def test_dual_ascent_climbs_to_the_same_bound():
-    objective, threshold = model(l2=2.0), sht.L0L1L2(0.05, 0.01)
-    best = float(cases.jit(lambda: relax(dual_of(objective, threshold), 1e-10, max_steps=5000).lower)())
-    solution = sht.solve(objective, threshold, sht.PrimalDual(dual_ascent=True), max_steps=3000)
-    assert best * (1 - 1e-4) <= float(solution.state.lower) <= best * (1 + 1e-9)
-
-
 def by_the_page(X, y, lam0, lam1, lam2, omega):
     """[DIOM] Algorithm 1 as printed, in its own sums: beta, alpha and the gap."""
     eta0 = (2 * np.sqrt(lam0 * lam2) + lam1) / (2 * lam2)
@@ -169,15 +161,6 @@ def test_the_printed_form_bounds_what_the_convex_one_finds():
     lower, upper = float(printed.state.lower), float(convex.value)
     assert lower <= upper * (1 + 1e-12) and float(convex.state.lower) <= float(printed.value) * (1 + 1e-12)
     assert printed.fired and float(printed.value) <= 1.01 * upper
-
-
-@pytest.mark.slow
-def test_rule_16_screens_less():
-    objective, threshold = model(l2=1.0), sht.L0L1L2(0.05, 0.05)
-    phi = sht.solve(objective, threshold, sht.PrimalDual(), max_steps=2)
-    old = sht.solve(objective, threshold, sht.PrimalDual(rule="gap_sphere"), max_steps=2)
-    assert int(phi.state.out.sum()) >= int(old.state.out.sum()) > 0
-    np.testing.assert_array_equal(old.state.inn, False)
 
 
 def swap_values(X, y, w, l0, l1, l2):
