@@ -79,40 +79,34 @@ def test_a_time_limit_may_end_anywhere(monkeypatch):
     assert 0 <= part.lower <= part.upper
 
 
-@pytest.mark.parametrize("collect", [None, 1.02])
-def test_a_resumed_run_comes_to_the_same(model, tmp_path, collect):
-    whole = sht.prove(model, sht.Sparsity(10), collect=collect)
-    lower = 0.0
-    for limit in (70, 150, 250):
-        part = sht.prove(model, sht.Sparsity(10), collect=collect, max_nodes=limit, checkpoint=tmp_path)
-        assert not part.proved and part.lower >= lower and part.nodes >= limit
+@pytest.mark.parametrize(("loss", "collect"), [("squared", None), ("squared", 1.02), ("logistic", 1.05)])
+def test_a_resumed_run_comes_to_the_same(model, tmp_path, loss, collect):
+    limits, threshold, options = (70, 150, 250), sht.Sparsity(10), {"collect": collect}
+    if loss == "logistic":
+        X, y = make(80, 12, 6)
+        with jax.enable_x64(True):
+            model = sht.LinearModel(X, np.where(y > 0.3, 1.0, -1.0), sht.Logistic(), l2=1e-2, fit_intercept=True)
+        limits, threshold, options = (20,), sht.Sparsity(4), {"collect": collect, "gap": 0.0}
+    whole, lower = sht.prove(model, threshold, **options), 0.0
+    for limit in limits:
+        part = sht.prove(model, threshold, max_nodes=limit, checkpoint=tmp_path, **options)
+        assert not (part.proved if loss == "squared" else part.collected.complete)
+        assert part.lower >= lower and part.nodes >= limit
+        assert part.lower <= whole.upper <= part.upper * (1 + 1e-12)
         lower = part.lower
-    rest = sht.prove(model, sht.Sparsity(10), collect=collect, checkpoint=tmp_path)
-    assert rest.proved and rest.upper == pytest.approx(whole.upper, rel=1e-12) and rest.nodes > 250
-    assert rest.lower == pytest.approx(whole.lower, rel=1e-12)
+    rest = sht.prove(model, threshold, checkpoint=tmp_path, **options)
+    assert whole.proved and rest.proved and rest.nodes > part.nodes and lower > 0
+    assert rest.upper == pytest.approx(whole.upper, rel=1e-12)
+    assert rest.lower == pytest.approx(whole.lower, rel=1e-12 if loss == "squared" else 1e-10)
     assert (np.diff(rest.history["nodes"]) >= 0).all() and (np.diff(rest.history["seconds"]) >= 0).all()
     if collect is not None:
         assert rest.collected.complete and not part.collected.complete
         wanted, found = ({mask.tobytes() for mask in each.collected.masks} for each in (whole, rest))
         assert wanted == found and len(found) > 1
-    finished = sht.prove(model, sht.Sparsity(10), collect=collect, checkpoint=tmp_path)
+    finished = sht.prove(model, threshold, checkpoint=tmp_path, **options)
     assert finished.proved and finished.nodes == rest.nodes
     with pytest.raises(ValueError, match=r"checkpoint: .* another problem"):
-        sht.prove(model, sht.Sparsity(9), collect=collect, checkpoint=tmp_path)
-
-
-def test_a_resumed_run_of_a_logistic_model_comes_to_the_same(tmp_path):
-    X, y = make(80, 12, 6)
-    with jax.enable_x64(True):
-        model = sht.LinearModel(X, np.where(y > 0.3, 1.0, -1.0), sht.Logistic(), l2=1e-2, fit_intercept=True)
-    whole = sht.prove(model, sht.Sparsity(4), gap=0.0, collect=1.05)
-    part = sht.prove(model, sht.Sparsity(4), gap=0.0, collect=1.05, max_nodes=20, checkpoint=tmp_path)
-    assert not part.collected.complete and 0 < part.lower <= whole.upper <= part.upper * (1 + 1e-12)
-    rest = sht.prove(model, sht.Sparsity(4), gap=0.0, collect=1.05, checkpoint=tmp_path)
-    assert whole.proved and rest.proved and rest.collected.complete and rest.nodes > part.nodes
-    assert rest.upper == pytest.approx(whole.upper, rel=1e-12) and rest.lower == pytest.approx(whole.lower, rel=1e-10)
-    wanted, found = ({mask.tobytes() for mask in each.collected.masks} for each in (whole, rest))
-    assert wanted == found and len(found) > 1
+        sht.prove(model, sht.Sparsity(3), checkpoint=tmp_path, **options)
     with jax.enable_x64(True):
         assert float(model.value(model.to_internal(whole.x, whole.intercept))) == pytest.approx(whole.upper, rel=1e-12)
 
