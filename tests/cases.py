@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.experimental.sparse import BCOO
 from scipy import sparse
 
@@ -201,6 +202,12 @@ def planted(loss, n=100, p=30, seed=0):
     if loss.classification:
         return X, np.where(X @ w + rng.logistic(size=n) > 0, 1.0, -1.0), support
     return X, X @ w + 0.3 * rng.standard_normal(n), support
+
+
+def refused(error, sentence, call):
+    """A call ends in an error that says so."""
+    with pytest.raises(error, match=sentence):
+        call()
 
 
 def members(support):

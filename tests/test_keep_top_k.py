@@ -1,5 +1,6 @@
 """Sparse parameters inside an optax chain."""
 
+import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,30 +45,10 @@ def test_largest_at_the_ends_of_the_range():
 )
 def test_the_largest_entries_are_kept(k, per_leaf, expected):
     transform = sht.keep_top_k(k, per_leaf)
-    updates, _ = transform.update(jax.tree.map(jnp.zeros_like, PARAMS), transform.init(PARAMS), PARAMS)
-    kept = optax.apply_updates(PARAMS, updates)
+    before, given = jax.tree.map(lambda a: a - 7, PARAMS), jax.tree.map(lambda a: jnp.full_like(a, 7), PARAMS)
+    updates, _ = transform.update(given, transform.init(before), before)
+    kept = optax.apply_updates(before, updates)
     assert nonzeros(kept) == expected and kept["b"][0] == 10 and kept["a"][0, 0] == -6
-
-
-@pytest.mark.parametrize("per_leaf, expected", [(False, 4), (True, 8)])
-def test_parameters_are_exactly_k_sparse_after_every_step(per_leaf, expected):
-    rng = np.random.default_rng(0)
-    params = {"a": jnp.asarray(rng.standard_normal((5, 6)), jnp.float32), "b": jnp.asarray(rng.standard_normal(9))}
-    optimiser = optax.chain(optax.sgd(0.8), sht.keep_top_k(4, per_leaf=per_leaf))
-    state = optimiser.init(params)
-
-    @jax.jit
-    def step(params, state, gradient):
-        updates, state = optimiser.update(gradient, state, params)
-        return optax.apply_updates(params, updates), state
-
-    supports = set()
-    for _ in range(20):
-        gradient = jax.tree.map(lambda a: jnp.asarray(rng.standard_normal(a.shape), a.dtype), params)
-        params, state = step(params, state, gradient)
-        assert sum(nonzeros(params)) == expected
-        supports.add(tuple(np.flatnonzero(np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)]))))
-    assert len(supports) > 1, "entries come back"
 
 
 def test_gradient_descent_with_keep_top_k_is_iht():
@@ -108,9 +89,7 @@ def test_masked_leaves_stay_dense():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="k: must be >= 0"):
-        sht.keep_top_k(-1)
-    with pytest.raises(ValueError, match="per_leaf=True"):
-        sht.keep_top_k({"a": 1, "b": 2})
+    cases.refused(ValueError, "k: must be >= 0", lambda: sht.keep_top_k(-1))
+    cases.refused(ValueError, "per_leaf=True", lambda: sht.keep_top_k({"a": 1, "b": 2}))
     with pytest.raises(ValueError, match="params: keep_top_k needs them"):
         sht.keep_top_k(1).update(PARAMS, sht.KeepTopKState(jnp.int32(0)))

@@ -1,6 +1,5 @@
 """Cox's partial likelihood: the laws, other implementations, exhaustive search, units, weights and invariances."""
 
-import itertools
 from typing import Any, NamedTuple
 
 import cases
@@ -92,13 +91,6 @@ def check_same(found, expected, tol=1e-9, name=""):
         np.testing.assert_allclose(a, b, rtol=tol, atol=tol, err_msg=name)
 
 
-@pytest.mark.slow
-def test_sparse_and_dense_designs_agree():
-    first, *others = [fit(model(make(X), l2=0.1, standardize=True)) for make in cases.DESIGNS.values()]
-    for other in others:
-        check_same(other, first)
-
-
 # --- other implementations -------------------------------------------------------------------------------------------
 
 
@@ -155,36 +147,6 @@ def test_a_huge_score_leaves_the_rest_as_it_is(ties, dtype):
         assert np.isfinite(CURVATURES(model)).all()
 
 
-def test_derivatives_of_a_solution():
-    """Those of `solve` in the weights, l2, features and offset, against fits at moved values."""
-    rng = np.random.default_rng(6)
-    weights = rng.uniform(0.5, 2, N)
-    where = {"sample_weight": weights, "l2": np.float64(0.1), "X": X, "offset": np.zeros(N)}
-
-    def x_at(values):
-        model = sht.CoxModel(values["X"], TIME, EVENT, **{k: v for k, v in values.items() if k != "X"})
-        return sht.solve(model, sht.Sparsity(2), sht.HTP()).x
-
-    direction = {name: rng.standard_normal(np.shape(value)) for name, value in where.items()}
-    move = lambda h: {name: where[name] + h * direction[name] for name in where}  # noqa: E731
-    chosen = np.asarray(x_at(where)) != 0
-    _, found = jax.jvp(x_at, (jax.tree.map(jnp.asarray, where),), (jax.tree.map(jnp.asarray, direction),))
-    h = 1e-5
-    expected = (np.asarray(x_at(move(h))) - np.asarray(x_at(move(-h)))) / (2 * h)
-    assert chosen.sum() == 2
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.slow
-def test_batches_share_one_program():
-    model = sht.CoxModel(X, TIME, EVENT, l2=0.1)
-    rows = np.random.default_rng(7).integers(0, 3, (4, N)).astype(float)
-    solve = jax.jit(jax.vmap(lambda weights: sht.solve(model.reweighted(weights), sht.Sparsity(2), sht.HTP()).x))
-    for found, weights in zip(solve(rows), rows, strict=True):
-        expected = sht.solve(sht.CoxModel(X, TIME, EVENT, l2=0.1, sample_weight=weights), sht.Sparsity(2), sht.HTP())
-        np.testing.assert_allclose(found, expected.x, atol=1e-9)
-
-
 # --- choosing --------------------------------------------------------------------------------------------------------
 def strong_signals(n, p, k, seed, censoring=1.0):
     """Exponential times with hazards exp(x'w) and strong coefficients, exponential censoring."""
@@ -195,36 +157,6 @@ def strong_signals(n, p, k, seed, censoring=1.0):
     time = -np.log(rng.random(n)) / np.exp(Z @ w)
     last = rng.exponential(censoring * np.median(time) * 5, n)
     return Z, np.minimum(time, last), time <= last, w
-
-
-def test_search_finds_the_best_subset():
-    """Against all supports of ten drawn problems, noisy enough for greedy searches to miss some."""
-    supports = np.array(list(itertools.combinations(range(7), 3)))
-
-    @cases.jit
-    def least(model):
-        def value(idx):
-            part = model.restrict(sht.Support(idx, jnp.ones(3, bool)))
-            return part.value(part.minimise(jnp.zeros(3)).z)
-
-        return jax.vmap(value)(supports).min()
-
-    for seed in range(10):
-        rng = np.random.default_rng(seed)
-        Z = rng.standard_normal((40, 7)) + rng.standard_normal((40, 1))
-        time = rng.exponential(np.exp(-Z @ np.where(np.arange(7) < 3, 0.5, 0)))
-        model = sht.CoxModel(Z, time, rng.random(40) < 0.8, l2=1e-3)
-        np.testing.assert_allclose(sht.solve(model, sht.Sparsity(3)).value, least(model), rtol=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_recovery_of_strong_signals(seed):
-    Z, time, event, w = strong_signals(200, 20, 3, seed)
-    model = sht.CoxModel(Z, time, event, l2=1e-6, standardize=True)
-    np.testing.assert_array_equal(np.asarray(sht.solve(model, sht.Sparsity(3)).x) != 0, w != 0)
-    path = sht.solve_path(model, range(2))
-    assert path.total_weight == event.sum()  # a criterion counts events
 
 
 def test_cross_validation_scores_the_held_out_rows_alone():
@@ -238,16 +170,6 @@ def test_cross_validation_scores_the_held_out_rows_alone():
         np.testing.assert_allclose(cv.scores[fold, 2], alone.value(alone.to_internal(fitted.x)), rtol=1e-6)
     np.testing.assert_array_equal(cv.fold_weight, [event[test].sum() for _, test in halves])
     assert cv.k == 2
-
-
-@pytest.mark.slow
-def test_stability_and_certificate():
-    Z, time, event, w = strong_signals(150, 12, 2, 1)
-    model = sht.CoxModel(Z, time, event, l2=1e-6)
-    stable = sht.stability_selection(model, [2], n_resamples=10)
-    np.testing.assert_array_equal(stable.selected()[0], w != 0)
-    certificate = sht.certificate(model, sht.Sparsity(2), sht.solve(model, sht.Sparsity(2)))
-    assert certificate.swap_gain == 0 and certificate.stationary
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

@@ -57,14 +57,14 @@ def test_nonfinite_entries_are_seen(name, bad):
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_integers_become_floats(dtype, order):
-    X = np.array([[1, 0, 2], [0, 3, 1]]).astype(dtype, order=order)
+@pytest.mark.parametrize("name", ["dense", "dense_fortran", "csr"])
+def test_integers_become_floats(dtype, name):
+    X = np.array([[1, 0, 2], [0, 3, 1]]).astype(dtype)
     with jax.enable_x64(True):
-        design = sht.DenseDesign(X)
+        design = cases.DESIGNS[name](X)
         assert design.dtype == jnp.float64
         np.testing.assert_array_equal(design.mv(jnp.array([1.0, 2.0, 3.0])), X.astype(float) @ [1, 2, 3])
-    assert sht.DenseDesign(X).dtype == jnp.float32
+    assert cases.DESIGNS[name](X).dtype == jnp.float32
 
 
 def test_lists_and_float16():

@@ -8,7 +8,6 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp import RESULTS
-from sparsehtp._types import replace
 from sparsehtp.solvers.stochastic import draw
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -17,11 +16,10 @@ pytestmark = pytest.mark.usefixtures("x64")
 def named(*quick, among=tuple(cases.STOCHASTIC_SOLVERS)):
     """All solvers; those that are not named here run slowly."""
     return pytest.mark.parametrize(
-        "name", [n if n in quick else pytest.param(n, marks=pytest.mark.slow) for n in among]
+        "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in quick)) for n in among]
     )
 
 
-SOLVERS = named("stochastic_batch", "svrg_random", "hybrid_momentum")
 N, P, K = 40, 12, 3
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((N, P)) * RNG.uniform(0.5, 2, P) + RNG.standard_normal(P)
@@ -55,30 +53,7 @@ def run(solver, steps=5, key=KEY, objective=None, k=K, **rest):
     )
 
 
-def rows(solution, field):
-    return np.asarray(getattr(solution.history, field))[: int(solution.num_steps)]
-
-
 # --- samples ---------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("loss", ["logistic", pytest.param("huber", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("options", [pytest.param({}, marks=pytest.mark.slow), FULL], ids=["plain", "full"])
-def test_sample_gradients_are_unbiased(loss, options):
-    objective = model(loss, **options)
-    x = jnp.asarray(np.random.default_rng(1).standard_normal(P + objective.n_free))
-
-    @cases.jit
-    def everything(x):
-        each = jax.vmap(lambda i: objective.sample_grad(x, i[None]))(jnp.arange(N))
-        samples, forward = objective.samples(), objective.forward(x)
-        pulled = samples.mean_gradient(samples.scores_at(forward)) + samples.penalty_grad(x)
-        return each, objective.grad_at(forward, x), pulled, objective.sample_grad(x, jnp.array([3, 8, 3]))
-
-    each, full, pulled, batch = everything(x)
-    np.testing.assert_allclose(each.mean(0), full, rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(batch, each[np.array([3, 8, 3])].mean(0), rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(pulled, full, rtol=1e-11, atol=1e-13)
-
-
 @pytest.mark.parametrize("options", [{}, FULL], ids=["plain", "full"])
 def test_sample_smoothness_is_the_largest_row(options):
     objective = model("logistic", **options)
@@ -153,20 +128,7 @@ def test_variance_reduced_solvers_reach_the_restricted_minimiser(name):
     np.testing.assert_allclose(solution.intercept, Y.mean() - X[:, support].mean(0) @ w, rtol=1e-6)
 
 
-COUNTS = {
-    "stochastic": ([N] * 3, N),
-    "stochastic_batch": ([15] * 3, 3),
-    "svrg": ([N + 40] * 3, 40),
-    "saga": ([2 * N, N, N], N),
-    "saga_batch": ([2 * N, N, N], N // 4),
-    # ceil(1.2^t) for ten t at a time, at most 40
-    "hybrid": ([1 + 2 + 2 + 2 + 3 + 3 + 3 + 4 + 5 + 6, 7 + 8 + 9 + 11 + 13 + 16 + 19 + 23 + 27 + 32, 39 + 9 * 40], 10),
-    # ceil(1.5^t) for t = 0..3, 4..7, 8..11, at most 40
-    "hybrid_momentum": ([1 + 2 + 3 + 4, 6 + 8 + 12 + 18, 26 + 39 + 40 + 40], 4),
-}
-
-
-@SOLVERS
+@named("stochastic_batch", "svrg_random", "hybrid_momentum")
 def test_keys(name):
     solver = cases.STOCHASTIC_SOLVERS[name]
     objective = model("logistic", fit_intercept=True)
@@ -181,17 +143,10 @@ def test_keys(name):
             np.testing.assert_allclose(np.asarray(getattr(batch.history, field))[i], getattr(single.history, field))
         again = run(solver, 3, key, objective)
         np.testing.assert_array_equal(again.x, single.x)
-        if name in COUNTS:
-            for field, expected in zip(("ifo", "hard_thresholds"), COUNTS[name], strict=True):
-                np.testing.assert_array_equal(rows(single, field), expected, err_msg=field)
 
 
-@named("svrg")
-def test_divergence_is_reported(name):
-    solver = cases.STOCHASTIC_SOLVERS[name]
-    wild = replace(solver, step_rule=sht.ConstantStep(1e4))
-    if name == "svrg_random":
-        wild = replace(wild, radius=np.inf)  # in a ball nothing diverges
+def test_divergence_is_reported():
+    wild = sht.SVRGHT(sht.ConstantStep(1e4), inner_steps=40)
     with jax.enable_x64(False):
         objective = sht.LinearModel(X.astype(np.float32), Y.astype(np.float32))
         solution = sht.solve(objective, sht.Sparsity(K, 4), wild, throw=False, max_steps=30)
@@ -218,19 +173,6 @@ def test_theory():
     assert np.log(1e5) / -np.log1p(-1 / 48000) == pytest.approx(552614, abs=1)
 
 
-@pytest.mark.slow
-def test_every_design_gives_the_same_run():
-    """Rows of any orientation or storage, standardised implicitly."""
-    solver = sht.SVRGHT(sht.ConstantStep(0.02), inner_steps=40)
-    first, *others = [
-        run(solver, 3, objective=sht.LinearModel(make(X), LABELS, sht.Logistic(), **FULL))
-        for make in cases.DESIGNS.values()
-    ]
-    for other in others:
-        np.testing.assert_allclose(other.x, first.x, atol=1e-11)
-        np.testing.assert_allclose(rows(other, "value"), rows(first, "value"), rtol=1e-11)
-
-
 def test_tuned_steps():
     objective = model()
     search = sht.tune_step(objective, sht.Sparsity(K, 4), sht.SVRGHT(), [1e-4, 0.02, 1e3], max_steps=2, key=KEY)
@@ -239,25 +181,17 @@ def test_tuned_steps():
         assert run(sht.SVRGHT(sht.ConstantStep(size)), 2).value == pytest.approx(value, rel=1e-9)
     with pytest.raises(ValueError, match="diverges"):
         sht.tune_step(objective, sht.Sparsity(K, 4), sht.SVRGHT(), [1e3, 2e3, 4e3], max_steps=2)
-    with pytest.raises(TypeError, match="no step"):
-        sht.tune_step(objective, sht.Sparsity(K, 4), sht.BestSubset())
+    cases.refused(TypeError, "no step", lambda: sht.tune_step(objective, sht.Sparsity(K, 4), sht.BestSubset()))
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="searches"):
-        sht.SVRGHT(sht.NormalisedStep())
-    with pytest.raises(ValueError, match="batch_size"):
-        sht.StochasticHT(batch_size=0)
-    with pytest.raises(ValueError, match="replacement"):
-        sht.SAGAHT(batch_size=2, replacement=True)
-    with pytest.raises(ValueError, match="growth"):
-        sht.HybridHT(growth=1.0)
-    with pytest.raises(ValueError, match="growth"):
-        run(sht.HybridHT(growth=1 + 1e-9))
-    with pytest.raises(ValueError, match="batch_size"):
-        run(sht.StochasticHT(batch_size=N + 1))
-    with pytest.raises(ValueError, match="radius"):
-        sht.SVRGHT(radius=0.0)
+    cases.refused(ValueError, "searches", lambda: sht.SVRGHT(sht.NormalisedStep()))
+    cases.refused(ValueError, "batch_size", lambda: sht.StochasticHT(batch_size=0))
+    cases.refused(ValueError, "replacement", lambda: sht.SAGAHT(batch_size=2, replacement=True))
+    cases.refused(ValueError, "growth", lambda: sht.HybridHT(growth=1.0))
+    cases.refused(ValueError, "growth", lambda: run(sht.HybridHT(growth=1 + 1e-9)))
+    cases.refused(ValueError, "batch_size", lambda: run(sht.StochasticHT(batch_size=N + 1)))
+    cases.refused(ValueError, "radius", lambda: sht.SVRGHT(radius=0.0))
     with pytest.raises(TypeError, match="smoothness"):
         run(sht.SVRGHT(), objective=sht.LinearModel(X, np.ones(N), sht.Poisson()))
     with pytest.raises(TypeError, match="SVRGHT takes CustomSum, LinearModel, MultiResponse, not QuadraticForm"):
