@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 
+import cases
 import jax
 import numpy as np
 import pytest
@@ -92,8 +93,7 @@ def test_another_problem_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"checkpoint: .* holds results of other versions"):
         validate(checkpoint=tmp_path)
     manifest.unlink()
-    with pytest.raises(ValueError, match=r"checkpoint: .* holds chunks without a manifest"):
-        validate(checkpoint=tmp_path)
+    cases.refused(ValueError, r"checkpoint: .* holds chunks without a manifest", lambda: validate(checkpoint=tmp_path))
     with pytest.raises(ValueError, match=r"checkpoint: .* is a file"):
         validate(checkpoint=manifest.parent / stored_name(tmp_path))
 

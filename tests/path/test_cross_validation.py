@@ -46,20 +46,6 @@ def test_scores_equal_fits_on_the_training_rows_alone():
     assert cv.best == np.argmin(mean) and cv.k == KS[cv.best % 4] and np.isclose(cv.l2, L2S[cv.best // 4])
 
 
-@pytest.mark.parametrize("labels", [False, True])
-def test_held_out_rows_do_not_leak(labels):
-    X, y = screening.data(labels=labels)
-    test = np.arange(0, 40, 4)
-    train = np.setdiff1d(np.arange(40), test)
-    X[test] *= 1e4  # would dominate any mean or scale
-    y[test] = -y[test] if labels else 1e5
-    loss = sht.Logistic() if labels else sht.Squared()
-    objective = sht.LinearModel(X, y, loss, fit_intercept=True, standardize=True)
-    cv = sht.cross_validate(objective, KS, L2S, [(train, test)], solver=SOLVER)
-    np.testing.assert_allclose(cv.scores, expected_scores(X, y, [(train, test)], labels=labels), rtol=1e-3)
-    np.testing.assert_array_equal(cv.se, 0)
-
-
 def test_lanes_of_a_solver_for_one_k():
     X, y = screening.data()
     folds = [(np.arange(10, 40), np.arange(10)), (np.arange(30), np.arange(30, 40))]
@@ -113,14 +99,6 @@ def test_fold_numbers_are_the_pairs_that_they_name():
     np.testing.assert_array_equal(choices[0].scores.scores, choices[1].scores.scores)
 
 
-def test_leave_one_out():
-    X, y = screening.data(n=12)
-    objective = sht.LinearModel(X, y, fit_intercept=True)
-    cv = sht.cross_validate(objective, [0], [0.0], LeaveOneOut(), solver=SOLVER)
-    others = (y.sum() - y) / 11
-    np.testing.assert_allclose(cv.scores[:, 0], (y - others) ** 2 / 2, rtol=1e-3, atol=1e-5)
-
-
 def test_share_of_wrong_labels():
     X, y = screening.data(labels=True)
     objective = screening.model(labels=True, l2=0.1)
@@ -135,34 +113,17 @@ def test_share_of_wrong_labels():
     np.testing.assert_allclose(full.loss, np.mean(np.logaddexp(0, -y * full.predict(X)), axis=1), rtol=1e-4)
 
 
-def test_a_function_scores_what_is_held_out_in_the_users_units():
-    X, y = screening.data()
+def test_the_numbers_of_a_function_are_the_scores():
+    """What it is given is tested in test_scorers.py."""
     options = {"folds": KFold(4), "solver": SOLVER}
-    weights = np.where(np.arange(len(y)) % 7 == 0, 0.0, 1.0 + np.arange(len(y)) % 3)
-    far = sht.LinearModel(X, y + 1000, fit_intercept=True, sample_weight=weights, offset=np.sin(np.arange(len(y))))
-    seen = []
 
     def half_square(y, eta, weights):
-        seen.append(y)
         return np.average((y - eta) ** 2 / 2, weights=weights)
 
-    own, mean = (sht.cross_validate(far, [1, 2], [0.1], scoring=each, **options) for each in (half_square, None))
-    np.testing.assert_allclose(own.scores, mean.scores, rtol=1e-4)
-    assert np.min(seen[0]) > 900 and {len(part) for part in seen} == {8, 9}  # rows without weight are not shown
-    labelled = screening.model(labels=True, l2=0.1)
-    own, share = (
-        sht.cross_validate(labelled, [0, 2], scoring=each, **options)
-        for each in (lambda y, eta, weights: np.average((eta > 0) != (y > 0), weights=weights), "error")
-    )
-    np.testing.assert_allclose(own.scores, share.scores, atol=1e-6)
-    several = sht.MultiResponse(X, np.stack([y + 50, y**2], 1), fit_intercept=True)
-    own, mean = (
-        sht.cross_validate(several, [1, 2], folds=KFold(4), threshold=sht.RowSparsity(0), scoring=each)
-        for each in (lambda y, eta, weights: np.average(np.sum((y - eta) ** 2, 1) / 2, weights=weights), None)
-    )
+    own, mean = (sht.cross_validate(screening.model(), [1, 2], L2S, scoring=f, **options) for f in (half_square, None))
     np.testing.assert_allclose(own.scores, mean.scores, rtol=1e-4)
     with pytest.raises(ValueError, match="scoring: the function gave NaN"):
-        sht.cross_validate(far, [1], scoring=lambda *_: np.nan, **options)
+        sht.cross_validate(screening.model(), [1], scoring=lambda *_: np.nan, **options)
 
 
 def test_one_standard_error_rule_by_hand():

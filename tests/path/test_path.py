@@ -80,15 +80,6 @@ def test_one_run_gives_all_k():
     assert path.support.idx.shape == (6, 3)
 
 
-def test_forward_selection_gives_nested_supports():
-    path = sht.solve_path(screening.model(), KS, L2S, solver=sht.ForwardSelection())
-    for i, k in enumerate(path.ks):
-        assert members(path.support, i).size == k
-        if k:
-            assert np.isin(members(path.support, i - 1), members(path.support, i)).all()
-            assert path.value[i] < path.value[i - 1]
-
-
 @pytest.mark.parametrize("memory", [1, 30_000])
 def test_chunks_of_any_width_give_the_same_supports(memory):
     objective = screening.model()

@@ -16,7 +16,6 @@ X = 0.7 * RNG.standard_normal((N, P)) + 0.7 * RNG.standard_normal((N, 1))
 B = np.zeros((P, C))
 B[[1, 4]] = RNG.standard_normal((2, C))
 Y = X @ B + 0.7 * RNG.standard_normal((N, C))
-LABELS = np.argmax(X @ B + RNG.gumbel(size=(N, C)), axis=1).astype(np.int32)
 KS = [0, 1, 2, 3]
 
 
@@ -78,37 +77,13 @@ def test_criteria():
     np.testing.assert_allclose(sht.information_criterion(path, "ebic").values, expected, rtol=1e-12)
 
 
-@pytest.mark.slow  # the estimator's are quick
-def test_wrong_labels_of_a_softmax():
-    softmax = sht.MultiResponse(X, LABELS, sht.Softmax(C), l2=0.1, fit_intercept=True)
-    folds = list(KFold(3, shuffle=True, random_state=0).split(X))
-    options = {"folds": folds, "threshold": sht.RowSparsity(0)}
-    cv = sht.cross_validate(softmax, [2], scoring="error", **options)
-    for fold, (train, held) in enumerate(folds):
-        fit = sht.solve_path(
-            softmax.reweighted(np.isin(np.arange(N), train).astype(float)), [2], threshold=sht.RowSparsity(0)
-        )
-        wrong = np.argmax(fit.predict(X[held])[0], axis=1) != LABELS[held]
-        np.testing.assert_allclose(cv.scores[fold, 0], wrong.mean(), rtol=1e-12)
-    assert set(np.argmax(cv.path.predict(X)[0], axis=1)) <= {0, 1, 2}
-
-
 def test_entries_of_a_matrix():
     path = sht.solve_path(model(), [3], threshold=sht.Sparsity(0))
     assert np.count_nonzero(path.x[0]) == 3
-    best_three = min(
-        sum(
-            np.sum(
-                (
-                    Y[:, r]
-                    - np.column_stack([np.ones(N), X[:, cols]])
-                    @ np.linalg.lstsq(np.column_stack([np.ones(N), X[:, cols]]), Y[:, r], rcond=None)[0]
-                )
-                ** 2
-            )
-            for r in range(C)
-            for cols in [[e // C for e in chosen if e % C == r]]
-        )
-        for chosen in itertools.combinations(range(P * C), 3)
-    )
+    left = {}  # (response, features) -> sum of squares
+    for chosen in (chosen for k in range(4) for chosen in itertools.combinations(range(P), k)):
+        W, b = fitted(np.arange(N), chosen)
+        left.update(zip(itertools.product(range(C), [chosen]), np.sum((Y - X @ W - b) ** 2, axis=0), strict=True))
+    sets = itertools.combinations(range(P * C), 3)
+    best_three = min(sum(left[r, tuple(e // C for e in s if e % C == r)] for r in range(C)) for s in sets)
     np.testing.assert_allclose(path.value[0], 0.5 * best_three / N, rtol=1e-9)

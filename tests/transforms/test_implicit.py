@@ -30,9 +30,12 @@ def problem(loss, seed=0, coefficients=(1.2, -0.9, 0.7)):
     }
 
 
+OF_OTHERS = ("parameter", "upper", "l0", "l1", "prices")  # of the loss and of the threshold
+
+
 def linear(loss, **options):
     def make(params):
-        own = {name: value for name, value in params.items() if name not in ("parameter", "upper")}
+        own = {name: value for name, value in params.items() if name not in OF_OTHERS}
         given = type(loss)(params["parameter"]) if "parameter" in params else loss
         return sht.LinearModel(own.pop("X"), own.pop("y"), given, **own, **options)
 
@@ -51,10 +54,6 @@ def poisson_like(x, X, y, l2):
 
 def custom(params):
     return sht.Custom(poisson_like, params["X"], params["y"], params["l2"])
-
-
-def with_parameter(params, value):
-    return params | {"parameter": value}
 
 
 def quadratic_problem():
@@ -78,36 +77,46 @@ GROUPS = np.array([0, 1, 0, 2, 1, 2, 1, 0])
 TIGHT = sht.SmallStep(1e-13) & sht.SmallGradient(1e-12)
 SPARSE, HTP, IHT = sht.Sparsity(3, k_max=4), sht.HTP(), sht.IHT(sht.ConstantStep())
 COUNTS = problem(sht.Poisson(), coefficients=(0.6, -0.5, 0.4))
+ROWS = multi_problem()
+LABELLED = {name: value for name, value in ROWS.items() if name != "Y"}
+DATA = np.random.default_rng(6).standard_normal((N, 5)) @ CHAIN
+TIMES, EVENTS = np.random.default_rng(7).integers(1, 9, N), np.random.default_rng(8).random(N) < 0.6
+UNLABELLED = {name: value for name, value in problem(sht.Squared()).items() if name != "y"}
+PRICED = {name: value for name, value in problem(sht.Logistic()).items() if name in ("X", "y")} | {"l2": 0.05}
+
+
+def several(params):
+    return sht.MultiResponse(**params, fit_intercept=True)
+
+
+def softmax(params):
+    return sht.MultiResponse(**params, Y=CLASSES, loss=sht.Softmax(3))
+
+
+def precision(params):
+    return sht.Precision(params["data"].T @ params["data"] / N, N)
+
+
+def cox(params):
+    return sht.CoxModel(time=TIMES, event=EVENTS, **params)
+
+
+def ordinal(params):
+    return sht.OrdinalModel(y=CLASSES, n_classes=3, **params)
+
+
+def glm(loss, parameter=None, solver=HTP, termination=None, **options):
+    """A case of a linear model, with the derivative in a parameter of its loss."""
+    params = problem(loss) | ({} if parameter is None else {"parameter": parameter})
+    return linear(loss, **options), params, lambda _: SPARSE, solver, termination
+
+
 # name -> (objective from parameters, parameters, threshold from parameters, solver, termination)
 CASES = {
-    "rank": (
-        lambda params: sht.MultiResponse(**params, fit_intercept=True),
-        multi_problem(),
-        lambda _: sht.Rank(2, r_max=3),
-        sht.IHT(sht.ConstantStep()),
-        TIGHT,
-    ),
-    "rank_softmax": (
-        lambda params: sht.MultiResponse(**params, Y=CLASSES, loss=sht.Softmax(3)),
-        {name: value for name, value in multi_problem().items() if name != "Y"},
-        lambda _: sht.Rank(1, r_max=2),
-        sht.IHT(sht.ConstantStep()),
-        TIGHT,
-    ),
-    "rows": (
-        lambda params: sht.MultiResponse(**params, fit_intercept=True),
-        multi_problem(),
-        lambda _: sht.RowSparsity(3, k_max=4, keep=[1]),
-        HTP,
-        None,
-    ),
-    "precision": (
-        lambda params: sht.Precision(params["data"].T @ params["data"] / N, N),
-        {"data": np.random.default_rng(6).standard_normal((N, 5)) @ CHAIN},
-        lambda _: sht.OffDiagonal(3, k_max=5),
-        HTP,
-        None,
-    ),
+    "rank": (several, ROWS, lambda _: sht.Rank(2, r_max=3), IHT, TIGHT),
+    "rank_softmax": (softmax, LABELLED, lambda _: sht.Rank(1, r_max=2), IHT, TIGHT),
+    "rows": (several, ROWS, lambda _: sht.RowSparsity(3, k_max=4, keep=[1]), HTP, None),
+    "precision": (precision, {"data": DATA}, lambda _: sht.OffDiagonal(3, k_max=5), HTP, None),
     "squared": (
         linear(sht.Squared(), fit_intercept=True, standardize=True),
         problem(sht.Squared()),
@@ -115,14 +124,8 @@ CASES = {
         HTP,
         None,
     ),
-    "logistic": (
-        linear(sht.Logistic(), fit_intercept=True),
-        with_parameter(problem(sht.Logistic()), 1.3),
-        lambda _: SPARSE,
-        IHT,
-        TIGHT,
-    ),
-    "huber": (linear(sht.Huber()), with_parameter(problem(sht.Huber()), 0.4), lambda _: SPARSE, IHT, TIGHT),
+    "logistic": glm(sht.Logistic(), 1.3, IHT, TIGHT, fit_intercept=True),
+    "huber": glm(sht.Huber(), 0.4, IHT, TIGHT),
     "poisson_box": (
         linear(sht.Poisson(), fit_intercept=True),
         COUNTS | {"upper": np.full(P, 0.35)},
@@ -130,26 +133,14 @@ CASES = {
         sht.IHT(sht.ConstantStep(0.3)),
         TIGHT,
     ),
-    "tweedie": (
-        linear(sht.Tweedie(), fit_intercept=True),
-        with_parameter(problem(sht.Tweedie()), 1.4),
-        lambda _: SPARSE,
-        HTP,
-        None,
-    ),
-    "negative_binomial": (
-        linear(sht.NegativeBinomial(), standardize=True),
-        with_parameter(problem(sht.NegativeBinomial(0.5)), 0.5),
-        lambda _: SPARSE,
-        HTP,
-        None,
-    ),
-    "gamma": (linear(sht.Gamma()), problem(sht.Gamma()), lambda _: SPARSE, HTP, None),
-    "squared_hinge": (linear(sht.SquaredHinge()), problem(sht.SquaredHinge()), lambda _: SPARSE, HTP, None),
-    "quantile": (linear(sht.Quantile()), with_parameter(problem(sht.Quantile()), 0.6), lambda _: SPARSE, HTP, None),
+    "tweedie": glm(sht.Tweedie(), 1.4, fit_intercept=True),
+    "negative_binomial": glm(sht.NegativeBinomial(0.5), 0.5, standardize=True),
+    "gamma": glm(sht.Gamma()),
+    "squared_hinge": glm(sht.SquaredHinge()),
+    "quantile": glm(sht.Quantile(), 0.6),
     "smoothed_hinge_group": (
         linear(sht.SmoothedHinge()),
-        with_parameter(problem(sht.SmoothedHinge()), 1.1),
+        problem(sht.SmoothedHinge()) | {"parameter": 1.1},
         lambda _: sht.GroupSparsity(GROUPS, 2, k_max=3, within=2),
         IHT,
         TIGHT,
@@ -165,11 +156,28 @@ CASES = {
     "custom": (
         custom,
         {"X": COUNTS["X"], "y": COUNTS["y"], "l2": 0.1},
-        lambda _: sht.Sparsity(3, k_max=4),
+        lambda _: SPARSE,
         sht.IHT(sht.ConstantStep(0.3)),
         TIGHT,
     ),
+    "cox": (cox, UNLABELLED, lambda _: SPARSE, HTP, None),
+    "ordinal": (ordinal, UNLABELLED, lambda _: SPARSE, HTP, None),
+    "penalty": (
+        linear(sht.Logistic()),
+        PRICED | {"l0": 0.005, "l1": 0.02},
+        lambda params: sht.L0L1L2(params["l0"], params["l1"]),
+        IHT,
+        TIGHT,
+    ),
+    "prices_box": (
+        linear(sht.Logistic()),
+        PRICED | {"prices": np.linspace(0.5, 2, P)},
+        lambda params: sht.L0L1L2(0.005, 0.02, prices=params["prices"], lower=-0.9, upper=0.9),
+        IHT,
+        TIGHT,
+    ),
 }
+QUICK = ("logistic", "simplex", "cox", "penalty")
 
 
 def maps(name):
@@ -194,34 +202,13 @@ def inner(a, b):
     return sum(jax.tree.leaves(jax.tree.map(lambda a, b: jnp.sum(a * b), a, b)))
 
 
-SLOW = (
-    "squared",
-    "tweedie",
-    "negative_binomial",
-    "gamma",
-    "squared_hinge",
-    "quantile",
-    "huber",
-    "smoothed_hinge_group",
-    "custom",
-    "rank",
-    "rank_softmax",
-    "rows",
-    "precision",
-    "quadratic_form",
-    "poisson_box",
-)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in CASES]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in CASES])
 def test_finite_differences_and_adjoint(name):
     params, fit, forward, (out, reverse) = maps(name)
     rng = np.random.default_rng(1)
     u = random_like(out, rng)
     (pulled,) = reverse(u)
-    assert np.count_nonzero(out["x"]) >= 3
+    assert np.count_nonzero(out["x"]) >= (2 if "l0" in params else 3)
     for key in params:
         v = {other: jnp.zeros_like(value) for other, value in params.items()} | {
             key: jnp.asarray(rng.standard_normal(params[key].shape))
@@ -232,12 +219,14 @@ def test_finite_differences_and_adjoint(name):
             expected = (ahead[field] - behind[field]) / (2 * STEP)
             scale = np.abs(expected).max() + 1e-3
             assert np.abs(pushed[field] - expected).max() <= 1e-5 * scale, (key, field)
-        if key != "constant":
+        if key not in ("constant", "l0"):
             assert np.abs(pushed["x"]).max() > 1e-5, f"{key} moves the coefficients"
         np.testing.assert_allclose(inner(u, pushed), inner(pulled[key], v[key]), rtol=1e-10, atol=1e-12)
     if name == "poisson_box":
         active = out["x"] == params["upper"]
         assert 0 < active.sum() < 3, "a bound is active, and another one is not"
+    if name == "prices_box":
+        assert np.isclose(np.abs(out["x"]), 0.9).any()
     if name == "simplex":
         np.testing.assert_allclose(out["x"].sum(), params["total"], rtol=1e-14)
     if name == "quadratic_form":
@@ -273,15 +262,6 @@ def test_second_derivatives():
     expected = (first(0.1 + STEP) - first(0.1 - STEP)) / (2 * STEP)
     np.testing.assert_allclose(jax.grad(first)(0.1), expected, rtol=1e-6)
     np.testing.assert_allclose(jax.jvp(first, (0.1,), (1.0,))[1], expected, rtol=1e-6)
-
-
-def test_the_value_has_the_derivative_of_the_envelope():
-    def value(l2):
-        solution = logistic(l2)
-        return solution.value, solution.x
-
-    slope, x = jax.grad(value, has_aux=True)(0.1)
-    np.testing.assert_allclose(slope, 0.5 * jnp.sum(x**2), rtol=1e-10)
 
 
 def test_a_solution_that_has_not_converged_is_polished_first():
@@ -330,41 +310,6 @@ def test_history_and_state_carry_no_derivative_and_the_start_has_none():
 
     (aside, start_aside), (_, start) = jax.jacrev(parts, (0, 1))(0.1, jnp.ones(P))
     assert aside == 0 and not start_aside.any() and not start.any()
-
-
-def test_penalties_on_the_support():
-    model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], sht.Logistic(), l2=0.05)
-
-    def fit(l1):
-        solution = sht.solve(model, sht.L0L1L2(0.005, l1), IHT, termination=TIGHT, record=None)
-        return solution.x, solution.value
-
-    _, (x_dot, value_dot) = jax.jvp(fit, (0.02,), (1.0,))
-    (x1, value1), (x0, value0) = fit(0.02 + STEP), fit(0.02 - STEP)
-    assert 2 <= np.count_nonzero(x1) < P
-    np.testing.assert_allclose(x_dot, (x1 - x0) / (2 * STEP), rtol=1e-5, atol=1e-9)
-    np.testing.assert_allclose(value_dot, (value1 - value0) / (2 * STEP), rtol=1e-7)
-    np.testing.assert_allclose(value_dot, jnp.sum(jnp.abs(x1)), rtol=1e-4)
-    price_dot = jax.grad(lambda l0: sht.solve(model, sht.L0L1L2(l0, 0.02), IHT, termination=TIGHT).value)(0.005)
-    assert price_dot == np.count_nonzero(x1)
-
-
-@pytest.mark.slow
-def test_prices_of_features_within_bounds():
-    model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], sht.Logistic(), l2=0.05)
-    prices, upper = jnp.linspace(0.5, 2, P), 0.9 * float(jnp.max(sht.solve(model, sht.L0L1L2(0.005, 0.02)).x))
-
-    def fit(prices):
-        threshold = sht.L0L1L2(0.005, 0.02, prices=prices, lower=-upper, upper=upper)
-        solution = sht.solve(model, threshold, sht.CDSS(), record=None)
-        return solution.x, solution.value
-
-    direction = jnp.cos(jnp.arange(P))
-    _, (x_dot, value_dot) = jax.jvp(fit, (prices,), (direction,))
-    (x1, value1), (x0, value0) = (fit(prices + sign * 1e-4 * direction) for sign in (1, -1))
-    assert np.isclose(np.abs(x1), upper).any() and np.array_equal(x1 != 0, x0 != 0)
-    np.testing.assert_allclose(x_dot, (x1 - x0) / 2e-4, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(value_dot, (value1 - value0) / 2e-4, rtol=1e-4)
 
 
 def test_coefficients_at_bounds_move_with_them():
@@ -433,15 +378,6 @@ def test_support_margin_on_an_orthonormal_design():
     np.testing.assert_allclose(margin(0), 1)
     tied = sht.LinearModel(X, X @ np.array([3.0, -2.0, 2.0, 0.3, 0.0]))
     np.testing.assert_allclose(sht.solve(tied, sht.Sparsity(2, k_max=5), HTP).support_margin, 0, atol=1e-9)
-
-
-def test_support_margin_batches_and_groups():
-    threshold = sht.GroupSparsity(GROUPS, 1, k_max=2)
-    X, y = LOGISTIC["X"], LOGISTIC["y"]
-    batch = jax.vmap(lambda l2: sht.solve(sht.LinearModel(X, y, l2=l2), threshold, HTP).support_margin)(
-        jnp.array([0.1, 0.5])
-    )
-    assert batch.shape == (2,) and ((batch > 0) & (batch < 1)).all()
 
 
 # --- paths ---------------------------------------------------------------------------------------------------------

@@ -75,45 +75,34 @@ def test_nested_over_l2_and_k():
             assert_same(row(batch, i, j), solve(k, l2))
 
 
-def test_over_k_and_l2_together_and_out_axes():
-    ks, l2s = KS[1:4], L2S
-    batch = jax.vmap(solve)(ks, l2s)
-    columns = jax.vmap(lambda k, l2: solve(k, l2).x, out_axes=1)(ks, l2s)
-    np.testing.assert_allclose(columns.T, batch.x, atol=1e-12)
+RNG = np.random.default_rng(0)
+WEIGHTS = RNG.multinomial(N, np.ones(N) / N, size=3).astype(float)
+VARIED = Y + RNG.standard_normal((3, N)), X + 0.5 * RNG.standard_normal((3, N, P))
+_, LABELS, _ = cases.data(sht.Logistic(), seed=1)
+
+
+def from_start(x0):
+    return sht.solve(sht.LinearModel(X, LABELS, sht.Logistic(), l2=0.1), sht.Sparsity(2), SOLVERS["htp"], x0=x0)
+
+
+# name -> (a fit, what its lanes are given)
+LANES = {
+    "k and l2": (solve, (KS[1:4], L2S)),
+    "weights, targets and designs": (lambda s, y, Z: solve(2, weights=s, y=y, design=Z), (WEIGHTS, *VARIED)),
+    "keys": (lambda key: solve(2, key=key), (jax.random.split(jax.random.key(1), 3),)),
+    "starts": (from_start, (RNG.standard_normal((3, P)),)),
+}
+
+
+@pytest.mark.parametrize("name", LANES)
+def test_over(name):
+    run, given = LANES[name]
+    batch = jax.vmap(run)(*given)
     for i in range(3):
-        assert_same(row(batch, i), solve(ks[i], l2s[i]))
-
-
-def test_over_weights_targets_and_designs():
-    rng = np.random.default_rng(0)
-    weights = jnp.asarray(rng.multinomial(N, np.ones(N) / N, size=3), float)
-    targets = jnp.asarray(Y + rng.standard_normal((3, N)))
-    designs = jnp.asarray(X + 0.5 * rng.standard_normal((3, N, P)))
-    batch = jax.vmap(lambda s, y, Z: solve(2, weights=s, y=y, design=Z))(weights, targets, designs)
-    assert not np.allclose(batch.x[0], batch.x[1])
-    for i in range(3):
-        assert_same(row(batch, i), solve(2, weights=weights[i], y=targets[i], design=designs[i]))
-
-
-def test_over_keys():
-    keys = jax.random.split(jax.random.key(1), 3)
-    batch = jax.vmap(lambda key: solve(2, key=key))(keys)
-    for i in range(3):  # a batch solver draws nothing
-        assert_same(row(batch, i), solve(2))
-    np.testing.assert_array_equal(jax.random.key_data(batch.key), jax.random.key_data(keys))
-
-
-def test_over_starting_points_with_a_logistic_loss():
-    _, y, _ = cases.data(sht.Logistic(), seed=1)
-    objective = sht.LinearModel(X, y, sht.Logistic(), l2=0.1)
-    starts = jnp.asarray(np.random.default_rng(1).standard_normal((3, P)))
-
-    def run(x0):
-        return sht.solve(objective, sht.Sparsity(2), sht.HTP(), x0=x0)
-
-    batch = jax.vmap(run)(starts)
-    for i in range(3):
-        assert_same(row(batch, i), run(starts[i]))
+        assert_same(row(batch, i), run(*(each[i] for each in given)))
+    if name == "keys":  # of which a batch solver makes nothing
+        assert_same(row(batch, 2), solve(2))
+        np.testing.assert_array_equal(jax.random.key_data(batch.key), jax.random.key_data(*given))
 
 
 def test_a_bad_lane_does_not_hurt_the_others():
@@ -129,7 +118,10 @@ def test_a_bad_lane_does_not_hurt_the_others():
         np.testing.assert_allclose(batch.x[i], np.linalg.lstsq(Z[i], Y, rcond=None)[0], atol=1e-8)
 
 
-def test_no_history_in_a_batch():
-    batch = jax.vmap(lambda k: solve(k, record=None))(KS)
-    assert batch.history is None
-    np.testing.assert_allclose(batch.x, jax.vmap(solve)(KS).x, atol=1e-12)
+def test_no_history_and_other_axes():
+    def run(k):
+        solution = solve(k, record=None)
+        assert solution.history is None
+        return solution.x
+
+    np.testing.assert_allclose(jax.vmap(run, out_axes=1)(KS).T, jax.vmap(solve)(KS).x, atol=1e-12)
