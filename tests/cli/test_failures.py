@@ -60,7 +60,9 @@ def check(failing, whole, part, lost):
 
 
 def plain(rows, kept):
-    return [{name: row[name] for name in kept if name in row} for row in rows] if isinstance(rows, list) else rows
+    if isinstance(rows, dict):
+        return {name: rows[name] for name in kept if name in rows}
+    return [plain(row, kept) for row in rows] if isinstance(rows, list) else rows
 
 
 def pictures(name):
