@@ -68,7 +68,10 @@ def _facts(objective: Any, x: Array, v: Array, support: Support, all_points: Arr
     if isinstance(objective, AbstractRefittable):
         restricted = objective.restrict(support)
         z, on = gather(x, support), gather(v, support)
+        (grad, terms, hess), one = restricted.derivatives(z), jnp.ones((), z.dtype)
+        out["derivatives"] = {"grad": grad, "grad_terms": terms, "hess": hess(0.0), "damped": hess(one)}
         out["restricted"] = {
+            "damped": restricted.hess(z, one),
             "value": restricted.value(z),
             "grad": restricted.grad(z),
             "grad_terms": restricted.grad_terms(z),
@@ -176,6 +179,8 @@ class _Check:
         self.equal(text, out["curvature"], v @ hessian @ v, RTOL, room)
         if "restricted" in out:
             self.restricted(objective, out["restricted"], value, grad, hessian)
+            for name, found in out["derivatives"].items():
+                self.equal(f"derivatives holds {name}", found, out["restricted"][name], 1e-11, 1e-12)
         for name, found in out.get("samples", {}).items():
             self.equal(f"{name} has the gradient as its mean", found, grad, 1e-10, 1e-12, entry=entry)
         return value, grad, hessian
@@ -202,6 +207,9 @@ class _Check:
         self.law("restricted gradients and Hessian products are zero on padding", padding == 0, found=padding)
         enough = out["grad_terms"][live] >= np.abs(out["grad"][live]) * (1 - 1e-9)
         self.law("grad_terms are not below the gradient", enough, terms=out["grad_terms"][live], gradient=grad[idx])
+        damping = (out["damped"] - out["hess"])[np.ix_(live, live)]
+        self.law("damping has no negative direction", np.linalg.eigvalsh(damping) >= -1e-9 * np.abs(damping).max())
+        self.law("damping adds to every curvature or to none", (np.diag(damping) > 0) | ~damping.any(), damping=damping)
         self.law("scale is not negative", out["scale"][live] >= 0, scale=out["scale"][live])
         if objective.quadratic:
             text = "a quadratic objective has one Hessian"

@@ -114,6 +114,7 @@ EDGES = {
     "no features": edge(A, T, 0),
     "all features": edge(A, T, 6),
     "all kept": edge(A, T, 0, keep=range(6)),
+    "the least useful is kept": edge(A, T, 2, keep=[np.argmin(np.abs(A.T @ (T - T.mean())))]),
     "a constant is kept": edge(np.column_stack([A, np.ones(30)]), T, 1, keep=[6]),
     "all constant": edge(np.ones((30, 3)), T, 2),
     "far from zero": edge(A + 1e7, T + 1e7, 2),
