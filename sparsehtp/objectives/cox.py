@@ -216,7 +216,7 @@ class RestrictedCox(AbstractRestricted):
         return dot(self.likelihood.gradient(self._predict(z))[0], self.A) + self.ridge * z
 
     def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        return self.derivatives(z)[1]
+        return dot(self.likelihood.gradient(self._predict(z))[1], jnp.abs(self.A)) + self.ridge * jnp.abs(z)
 
     def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
         product = self.likelihood.hessian_product(self._predict(z), dot(self.A, v)[:, None])
