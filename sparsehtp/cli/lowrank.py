@@ -84,6 +84,8 @@ def load(file: Path, targets: Sequence[str], given: Written = AS_IT_SAYS) -> tup
     """
     if not targets:
         raise ValueError("targets: name at least one response, for example --targets heart,lung.")
+    if len(set(targets)) < len(targets):
+        raise ValueError("targets: a column is named twice; name each once.")
     if file.suffix.lower() == ".npz" and len(targets) == 1:
         return _load_arrays(file, targets[0])
     data = load_file(file, targets[0], **given._asdict())
@@ -93,8 +95,6 @@ def load(file: Path, targets: Sequence[str], given: Written = AS_IT_SAYS) -> tup
         raise ValueError(f"targets: there is no column {missing[0]!r} in {file.name}; name columns, joined by commas.")
     if data.y.dtype.kind != "f":
         raise ValueError(f"targets: {targets[0]!r} is not numeric; low-rank regression needs numbers.")
-    if len(set(targets)) < len(targets):
-        raise ValueError("targets: a column is named twice; name each once.")
     if len(targets) > table.shape[1]:
         raise ValueError("targets: no column is left as a feature; name fewer.")
     first = pd.Series(data.y, name=targets[0])

@@ -66,7 +66,7 @@ fit claims.csv --target target --loss tweedie --loss-parameter 3 | power: must b
 fit claims.csv --target target --loss tweedie --prove 5 | prove: there are no proofs for the tweedie loss
 lowrank several.csv --targets heart,spleen | spleen
 lowrank several.csv --targets , | targets
-lowrank several.csv --targets heart,heart | no column 'heart'
+lowrank several.csv --targets heart,heart | named twice
 lowrank several.csv --targets heart,lung --rank 9 | r: is 9
 lowrank several.csv --targets heart --rank many | r:
 lowrank several.npz --targets Z | no array

@@ -107,6 +107,28 @@ def test_the_report_of_a_fit_holds_what_model_json_holds(fitted):
     assert sorted(shlex.split(command)) == sorted(words) and shlex.split(command)[2] == words[2]
 
 
+def test_the_screen_of_a_fit_says_what_model_json_holds(fitted):
+    _, out, result, _, model = fitted
+    table, _, facts = result.stdout.partition("\ndata ")
+    said = dict(re.findall(r"^(\w[\w ]*?)  +((?:.*\n)(?:  .*\n)*)", "data " + facts, re.M))
+    said = {name: " ".join(text.split()) for name, text in said.items()}
+    assert said.pop("time").endswith(" on cpu")
+    assert {*said.pop("written").split(f"{out}/")} - {""} <= {f"{path.name} " for path in out.iterdir()} | {
+        "model.json"
+    }
+    assert said == {
+        "data": f"my houses.csv, 30 training rows, target {TARGET}",
+        "model": f"squared loss, k = 2, l2 = {model['l2']:g}",
+        "train R2": f"{model['train_score']:.4f} on 30 rows",
+        "test R2": f"{model['test_score']:.4f} on 10 rows",
+        "result": f"converged after {model['num_steps']} steps (fired: {model['result']['fired']})",
+        "objective": f"{model['objective']:.6g}",
+        "certificate": " ".join(model["certificate"].split()),
+    }
+    for feature in model["coefficients"]:
+        assert f"{feature['coefficient']:+.5g} " in table and f"{feature['standardized']:+.5g} " in table
+
+
 @pytest.mark.slow
 def test_a_later_fit_without_it_leaves_no_report_of_another(fitted):
     arguments, out, *_ = fitted

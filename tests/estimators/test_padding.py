@@ -102,7 +102,7 @@ def same(padded, exact, tol):
                     close(getattr(found, field.name), getattr(path, field.name), tol, field.name)
             close(found.x, path.x, tol, "x")
             assert found.support.idx.shape == path.support.idx.shape
-            assert found.features.idx.max(initial=0) < P
+            assert found.features.idx.max(initial=0) < path.n_features
             np.testing.assert_array_equal(found.support.mask, path.support.mask)
 
 
