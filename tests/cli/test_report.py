@@ -7,13 +7,17 @@ import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from commands import made
+from scipy import sparse
 
+import sparsehtp as sht
 from sparsehtp.cli.html import Number, table
+from sparsehtp.cli.path import draw
 
 N = 40
 X = np.random.default_rng(0).standard_normal((N, 4))
@@ -165,6 +169,17 @@ def test_the_report_of_a_path_and_an_objective_that_never_rises(tmp_path):
     shown = [float(line.split()[1]) for line in result.stdout.splitlines() if re.match(r"\s+\d+\s+[\d.]+\s", line)]
     np.testing.assert_allclose(shown, objectives, rtol=1e-4)
     assert len(page.loaded) == 1
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_the_picture_of_a_path_draws_coefficients_per_standard_deviation(make):
+    path = sht.solve_path(sht.LinearModel(X, TABLE[TARGET], fit_intercept=True), [0, 1, 2], solver=sht.HTP())
+    answers = (path, None, None, None, 2, None, None)
+    after = SimpleNamespace(draw=lambda figures, name, plot, *args, **kw: figures.update({name: plot(*args, **kw)}))
+    figure = draw(SimpleNamespace(X=make(X), feature_names=NAMES), answers, after)["path"]
+    drawn = [np.nan_to_num(line.get_ydata()) for line in figure.axes[0].lines if len(line.get_ydata()) == 3]
+    for expected in (path.x * X.std(axis=0)).T[[0, 1]]:
+        assert any(np.allclose(expected, found) for found in drawn)
 
 
 def test_cells_keep_all_digits_and_escape():
