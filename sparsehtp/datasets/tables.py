@@ -441,12 +441,11 @@ def load_table(
     path: Path, target: str | None, n_features: int | None, dtype: np.dtype, max_bytes: int, given: Written = AS_IT_SAYS
 ) -> Data:
     """A table of numbers and a target; arguments as in `load_file`."""
-    kind = {".parquet": "Parquet", ".xlsx": "Excel", ".xlsm": "Excel"}.get(path.suffix.lower(), "CSV")
     table = read_table(path, () if target is None else (target,), given, dtype=dtype, max_bytes=max_bytes)
     import pandas as pd
 
     frame, names = table.frame, [str(name) for name in table.frame.columns]
-    check_target(path, names, target, kind)
+    check_target(path, names, target)
     if frame.empty:
         raise ValueError(f"path: {path.name} has 0 rows of data below its header; at least one is needed.")
     twice = [name for name, times in Counter(names).items() if times > 1]
@@ -471,9 +470,7 @@ def load_table(
     return Data(np.ascontiguousarray(features.to_numpy(dtype)), y, names, target)  # type: ignore[arg-type]
 
 
-def check_target(
-    path: Path, names: Sequence[str], target: str | None, kind: str = "table", option: str = "target"
-) -> None:
+def check_target(path: Path, names: Sequence[str], target: str | None, option: str = "target") -> None:
     """ValueError, which suggests the nearest name, where there is no such column."""
     if target in names:
         return
@@ -481,8 +478,7 @@ def check_target(
 
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     if target is None:
-        article = "an" if kind == "Excel" else "a"
-        raise ValueError(f"{option}: is needed for {article} {kind} file; choose one of {shown}.")
+        raise ValueError(f"{option}: is needed for {path.name}; choose one of {shown}.")
     folded = {name.casefold(): name for name in reversed(names)}
     near = difflib.get_close_matches(target.casefold(), folded, 1)
     advice = f"did you mean {folded[near[0]]!r}? It has {shown}." if near else f"choose one of {shown}."
