@@ -218,7 +218,8 @@ def test_demo(tmp_path):
 
 
 def test_info_version_and_help():
-    assert "compiled programs" in invoke("info").stdout
+    said = words(invoke("info").stdout)
+    assert "compiled programs" in said and "float64 supported" in said and f"numpy {np.__version__} " in said
     assert invoke("--version").stdout.startswith("sparsehtp 0.")
     for command in ("fit", "path"):
         assert "Examples" in invoke(command, "--help").stdout

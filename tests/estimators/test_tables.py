@@ -33,6 +33,8 @@ def test_columns_are_those_of_scikit_learn_and_pandas():
     few = GAPS.iloc[5:8, ::-1]  # other rows are filled with what was learned
     np.testing.assert_array_equal(table.transform(few), made.iloc[5:8])
     assert list(table.transform(few).index) == [5, 6, 7]
+    letters = pd.DataFrame({"letter": list("abcdefgh")})  # mostly zeros, and yet dense
+    np.testing.assert_array_equal(sht.TablePreprocessor(dummies=True).fit_transform(letters), np.eye(8)[:, 1:])
 
 
 def test_a_model_of_tables_is_saved_without_pickle(tmp_path):
