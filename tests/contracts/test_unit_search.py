@@ -9,7 +9,9 @@ import pytest
 from scipy.optimize import lsq_linear
 
 from sparsehtp._types import Support
+from sparsehtp.linalg.box import Plane
 from sparsehtp.solvers import unit_model
+from sparsehtp.solvers.unit_search import with_spring
 
 pytestmark = pytest.mark.usefixtures("x64")
 UNITS, ROOM = 7, 4
@@ -151,3 +153,20 @@ def test_what_repeats_the_chosen_gains_nothing():
     np.testing.assert_allclose(gains.add[5], 0, atol=1e-9)
     place = [int(u) for u in t.slots].index(1)
     np.testing.assert_allclose(gains.swap[place, 5], 0, atol=1e-9)
+
+
+def test_a_spring_holds_a_model_near_its_plane():
+    """It changes no value on the plane, nor the least one there where its multiplier is that of the point; from another
+    point the minimum leaves the plane by little."""
+    rng = np.random.default_rng(0)
+    B, r, normal, total = rng.standard_normal((9, 6)), rng.standard_normal(6), np.array([0.0, 1, 1, 2, 1, 0.5]), 1.5
+    A, plane = B.T @ B, Plane(jnp.asarray(normal), jnp.asarray(total))
+    best = np.linalg.solve(np.block([[A, normal[:, None]], [normal, 0]]), np.append(r, total))[:6]
+    for z, room in ((best, 1e-9), (best + rng.standard_normal(6), 1e-2)):
+        sprung, pull, constant = map(np.asarray, with_spring(A, r, jnp.asarray(0.3), z, A @ z - r, plane))
+        for x in (best, best + rng.standard_normal(6) * (normal == 0)):
+            before = 0.3 + x @ (A @ x / 2 - r)
+            np.testing.assert_allclose(constant + x @ (sprung @ x / 2 - pull), before, atol=1e-8)
+        found = np.linalg.solve(sprung, pull)
+        np.testing.assert_allclose(found, best, atol=room)
+        assert abs(normal @ found - total) <= room / 10
