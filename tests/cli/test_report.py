@@ -117,9 +117,8 @@ def test_the_screen_of_a_fit_says_what_model_json_holds(fitted):
     said = dict(re.findall(r"^(\w[\w ]*?)  +((?:.*\n)(?:  .*\n)*)", "data " + facts, re.M))
     said = {name: " ".join(text.split()) for name, text in said.items()}
     assert said.pop("time").endswith(" on cpu")
-    assert {*said.pop("written").split(f"{out}/")} - {""} <= {f"{path.name} " for path in out.iterdir()} | {
-        "model.json"
-    }
+    written = said.pop("written").replace(" ", "")  # long paths are folded
+    assert all(str(path).replace(" ", "") in written for path in out.iterdir())
     assert said == {
         "data": f"my houses.csv, 30 training rows, target {TARGET}",
         "model": f"squared loss, k = 2, l2 = {model['l2']:g}",
