@@ -58,7 +58,11 @@ DROPPED = re.findall(r"\w+", "axis where initial weights sample_weight precision
 
 SEEN = """import json, os, pathlib, signal, time
 import pytest
-SEEN = set()
+SEEN, RED = set(), []
+
+def pytest_runtest_logreport(report):
+    if report.failed:
+        RED.append(report.nodeid)
 
 def pytest_runtest_setup(item):
     signal.alarm(200)  # a loop that never ends ends the process
@@ -66,10 +70,11 @@ def pytest_runtest_setup(item):
 @pytest.fixture(scope="module", autouse=True)
 def seen(request):
     SEEN.clear()
-    failed, start = request.session.testsfailed, time.process_time()
+    RED.clear()
+    start = time.process_time()
     yield
     name = str(pathlib.Path(request.path).relative_to(request.config.rootpath))
-    row = {"file": name, "seconds": time.process_time() - start, "red": request.session.testsfailed > failed}
+    row = {"file": name, "seconds": time.process_time() - start, "red": list(RED)}
     row["functions"] = sorted(SEEN)
     if "SEEN_FILE" in os.environ:
         with open(os.environ["SEEN_FILE"] + str(os.getpid()), "a") as out:
@@ -234,7 +239,7 @@ def judge(folder, mutant, reach):
     reached = {name for row in reach.values() for name in row["functions"]}
     own = {f"{path}:{function}"} & reached
     names = own or {name for name in reached if name.startswith(f"{path}:{function}")}  # of a class, or of a module
-    files = [name for name, row in reach.items() if not row["red"] and (names & set(row["functions"]))]
+    files = [name for name, row in reach.items() if names & set(row["functions"])]
     files = [name for name in sorted(files, key=lambda name: reach[name]["seconds"]) if (folder / name).exists()]
     old = (folder / path).read_text()
     diff = [
@@ -246,7 +251,8 @@ def judge(folder, mutant, reach):
     start = time.time()
     try:
         (folder / path).write_text(source)
-        status, output = pytest(folder, ["-x", *files])
+        red = [f"--deselect={test}" for name in files for test in reach[name]["red"]]  # by the notes, of the source
+        status, output = pytest(folder, ["-x", *files, *red])
     finally:
         (folder / path).write_text(old)
     by = next((line for line in output if line.startswith(("FAILED", "ERROR"))), "")
