@@ -287,14 +287,15 @@ def is_smooth(loss: Any) -> bool:
 def balanced(
     loss: AbstractConjugateLoss, a: Float[Array, "n"], y: Float[Array, "n"], weights: Float[Array, "n"]
 ) -> Float[Array, "n"]:
-    """The nearest point of the loss's range with sum_i weights_i a_i = 0, in the norm weighted the same way.
+    """The nearest point of the loss's range with sum_i weights_i a_i = 0, in the norm weighted the same way, by weights
+    whose sum is one.
 
     It is the range's projection of a + b for one number b: since 0 is in every range, the sum is <= 0 at b = -max a and
     >= 0 at b = -min a.
     """
     live = weights > 0
     if loss.quadratic:  # the range is the whole line
-        return a - dot(weights, jnp.where(live, a, 0)) / jnp.sum(weights)
+        return a - dot(weights, jnp.where(live, a, 0))
     low = -jnp.max(jnp.where(live, a, -jnp.inf))
     high = -jnp.min(jnp.where(live, a, jnp.inf))
     return with_sum(loss, a, y, weights, jnp.zeros_like(low), (low, high))

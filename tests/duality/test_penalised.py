@@ -23,6 +23,7 @@ from sparsehtp.solvers.primal_dual import supported
 
 pytestmark = pytest.mark.usefixtures("x64")
 N, P = 60, 150
+L0 = sht.L0L1L2(0.0, 0.01)
 
 
 def data(logistic=False, seed=0):
@@ -521,3 +522,12 @@ def test_the_path_ends_at_optima_on_a_small_problem():
     best = [best_penalised(Problem(X, y, np.ones(12), l0, 0.0, 0.1, False, False))[0] for l0 in path.l0s]
     assert np.mean(path.value <= np.array(best) * (1 + 1e-8)) >= 0.75
     assert np.all(path.value >= np.array(best) * (1 - 1e-8))
+
+
+def test_a_path_begins_below_the_largest_gain_from_the_best_intercept():
+    X = np.random.default_rng(0).standard_normal((30, 4)) + 1
+    y = np.where(np.arange(30) < 24, 1.0, -1.0)
+    path = sht.solve_path(sht.LinearModel(X, y, sht.Logistic(), l2=0.1, fit_intercept=True), [0, 1, 2], threshold=L0)
+    slope = X.T @ (0.8 - (y > 0)) / 30  # 24 of 30 are above
+    largest = np.max(np.maximum(np.abs(slope) - 0.01, 0) ** 2 / (2 * (X.var(axis=0) / 4 + 0.1)))
+    assert 0.99 * largest < path.l0s[0] < largest
