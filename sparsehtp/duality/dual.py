@@ -212,7 +212,8 @@ class Dual(eqx.Module):
         eps = (objective.y.shape[0] + 64) * jnp.finfo(point.a.dtype).eps
         a = jnp.where(weights > 0, point.a, 0)
         conjugate = jnp.abs(objective.loss.conjugate(a, objective.y))
-        size = 1 + jnp.abs(objective.y) + (0 if objective.offset is None else jnp.abs(objective.offset))
+        unit = 0 if objective.loss.location else 1  # of logarithms, say; a loss of eta - y alone has only theirs
+        size = unit + jnp.abs(objective.y) + (0 if objective.offset is None else jnp.abs(objective.offset))
         predicted = jnp.where(weights > 0, jnp.abs(objective.loss.conjugate_derivative(a, objective.y)), 0)
         separable = dot(weights, jnp.where(weights > 0, conjugate + jnp.abs(a) * (size + predicted), 0))
         moved = eps * jnp.sqrt(dot(weights, a**2)) * norms
