@@ -531,3 +531,11 @@ def test_a_path_begins_below_the_largest_gain_from_the_best_intercept():
     slope = X.T @ (0.8 - (y > 0)) / 30  # 24 of 30 are above
     largest = np.max(np.maximum(np.abs(slope) - 0.01, 0) ** 2 / (2 * (X.var(axis=0) / 4 + 0.1)))
     assert 0.99 * largest < path.l0s[0] < largest
+
+
+def test_the_progress_of_a_path_over_l0_counts_its_rows():
+    X = np.random.default_rng(0).standard_normal((12, 4))
+    seen, model = [], sht.LinearModel(X, X[:, 0], l2=0.1)
+    options = dict(l0s=[0.3, 0.1], l2s=[0.1, 0.2, 0.4], threshold=L0)
+    sht.solve_path(model, **options, progress=lambda done, total: seen.append((done, total)))
+    assert sorted({(0, 6), *seen}) == [(done, 6) for done in range(7)] and seen == sorted(seen)
