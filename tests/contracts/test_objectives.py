@@ -97,11 +97,10 @@ def test_the_value_without_each_coefficient(options):
     n_free = model.n_free
     restricted = model.restrict(sht.Support(jnp.arange(P + n_free)[::-1], jnp.ones(P + n_free, bool)))
     z = np.random.default_rng(1).standard_normal(P + n_free)
-    found = cases.jit(lambda part, z: part.without_each(z, n_free))(restricted, z)
     if n_free:  # at the best intercept, of which the others' removal is counted
         first = [restricted.value(np.append(t, z[1:])) for t in (-1.0, 0.0, 1.0)]
         z[0] = (first[0] - first[2]) / (first[0] + first[2] - 2 * first[1]) / 2
-        found = cases.jit(lambda part, z: part.without_each(z, n_free))(restricted, z)
+    found = cases.jit(lambda part, z: part.without_each(z, n_free))(restricted, z)
     for j in range(n_free, P + n_free):
         rest = np.where(np.arange(P + n_free) == j, 0, z)
         levels = [float(restricted.value(np.append(t, rest[1:]) if n_free else rest)) for t in (-1.0, 0.0, 1.0)]
