@@ -15,7 +15,6 @@ import sparsehtp as sht
 
 from ..datasets import Data
 from ..estimators.parameters import make_seed
-from ..estimators.selection import make_folds
 from ..io import describe_device, versions
 from ..plot import (
     plot_coefficients,
@@ -173,17 +172,12 @@ def _split(rows: np.ndarray, y: np.ndarray, stratified: bool, options: Options) 
 def fit_estimator(split: Split, options: Options) -> Any:
     """The fitted estimator; columns made of one are chosen together, and missing values filled anew in every fold."""
     estimator = make_estimator(options)
-    X, y, offset = split.train
-    if split.table is not None:
-        estimator.set_params(groups=split.table.groups)
+    (X, y, offset), table, folds = split.train, split.table, None
+    if table is not None:
+        estimator.set_params(groups=table.groups)
         if options.k == "cv":
-            stratified = y[:, 1] > 0 if y.ndim == 2 else np.asarray(y)
-            seed = make_seed(options.problem.seed)
-            pairs = make_folds(options.cv, stratified, np.ones(len(y), bool), is_classifier(estimator), seed)
-            triples = None if pairs is None else split.table.triples(pairs)
-            if triples is not None:
-                return estimator.set_params(cv=triples).fit(X, y, offset=offset).set_params(cv=options.cv)
-    return estimator.fit(X, y, offset=offset)
+            folds = table.triples(options.cv, y, is_classifier(estimator), make_seed(options.problem.seed))
+    return estimator.fit(X, y, offset=offset, folds=folds)
 
 
 def make_estimator(options: Options) -> Any:

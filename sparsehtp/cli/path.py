@@ -20,7 +20,8 @@ import sparsehtp as sht
 from ..certificates.proof import in_percent
 from ..datasets import Data
 from ..estimators.parameters import SOLVERS
-from ..estimators.selection import make_folds, view
+from ..estimators.selection import view
+from ..grids.cross_validation import classifies
 from ..io import describe_device, versions
 from ..plot import plot_cv, plot_path, plot_stability
 from .common import (
@@ -214,10 +215,7 @@ def _folds(objective: Any, y: Any, options: PathOptions, table: Numbers | None) 
     """The number of folds; or folds in each of which missing values are filled from its training rows."""
     if table is None or table.preprocessor.fill_ is None:
         return options.cv
-    event, loss = y[:, 1] > 0 if y.ndim == 2 else None, getattr(objective, "loss", objective)
-    labels, stratified = np.asarray(y) if event is None else event, getattr(loss, "classification", False)
-    pairs = make_folds(options.cv, labels, np.ones(len(labels), bool), stratified, options.problem.seed)
-    triples = None if pairs is None else table.triples(pairs)
+    triples = table.triples(options.cv, y, classifies(objective), options.problem.seed)
     if triples is None:
         return options.cv
     models = [_objective(X.to_numpy(), y, options) for *_, X in triples]

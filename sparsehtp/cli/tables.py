@@ -17,7 +17,9 @@ from ..datasets.files import TABLES, check_file, format_of
 from ..datasets.numerals import SIGNS, Written, check_written, shown_cells, shown_names
 from ..datasets.tables import Table, check_target, read_table
 from ..estimators import TablePreprocessor
+from ..estimators.selection import make_folds
 from ..estimators.tables import FILLS, as_numbers, bad_cells, kind_of, kinds_of, shown_rows
+from ..grids.folds import Counted
 from .common import loss_of
 from .options import DecimalName, Problem, TableOptions, ThousandsName
 from .report import Console, print_warning
@@ -393,13 +395,17 @@ class Numbers(NamedTuple):
         """The preprocessor and a fitted estimator, as one model of tables."""
         return Pipeline([("table", self.preprocessor), ("model", estimator)])
 
-    def triples(
-        self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]
-    ) -> list[tuple[np.ndarray, np.ndarray, Any]] | None:
-        """(train, test, X) with what is missing filled from the training rows; None where nothing is filled."""
+    def triples(self, cv: int, y: Any, classes: bool, seed: int) -> list[tuple[np.ndarray, np.ndarray, Any]] | None:
+        """(train, test, X) with what is missing filled from the training rows; None where nothing is filled, or there
+        are too few rows."""
         if self.preprocessor.fill_ is None or not self.raw[self.preprocessor.numbers_].isna().to_numpy().any():
             return None
-        return [(train, test, self._filled(train)) for train, test in pairs]
+        labels = np.asarray(y)
+        counted: Counted = "classes" if classes else "rows"
+        if labels.ndim == 2:  # times and events
+            labels, counted = labels[:, 1] > 0, "events"
+        pairs = make_folds(cv, labels, np.ones(len(labels)), counted, seed)
+        return None if pairs is None else [(train, test, self._filled(train)) for train, test in pairs]
 
     def _filled(self, train: np.ndarray) -> pd.DataFrame:
         return self.preprocessor.refilled(self.raw.iloc[train]).transform(self.raw).astype(self.X.dtypes.iloc[0])

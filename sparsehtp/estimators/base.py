@@ -1,6 +1,5 @@
 """What the scikit-learn estimators share: validation, the choice of k and l2, the solve, and the fitted attributes."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
@@ -8,29 +7,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._tolerances import tolerance
-from .._types import ArrayLike, Support, replace, seeded
+from .._types import ArrayLike, Support, replace
 from ..certificates.certificate import Certificate, certificate
 from ..certificates.exchanges import Swaps, best_swaps, near_exchanges
 from ..certificates.prove import Proof, fit_on, prove
-from ..grids.choose import BY_FOLDS, choose
 from ..grids.cross_validation import Scoring
+from ..grids.folds import Counted
 from ..grids.path import Path
 from ..iteration.results import FIRED, RESULTS, Solution
 from ..losses import AbstractLoss, AbstractVectorLoss
-from ..objectives import LinearModel
+from ..objectives import LinearModel, MultiResponse
 from ..thresholds import Sparsity
 from . import parameters, selection
-from .fitting import Evidence, all_or_nothing, warn
-from .padding import Padding
-from .several import fit_shared, on_host, solve_from
+from .fit import Evidence, Fitted, Problem, Rows, fit
+from .fitting import all_or_nothing, warn
 
 
 def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
@@ -78,6 +75,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     penalty: ClassVar[str] = "l1"  # what makes `SelectFromModel` keep all coefficients above 1e-5
     _default_l2: ClassVar[float]
     _l2_grid: ClassVar[tuple[float, ...]]
+    _counted: ClassVar[Counted] = "rows"
     # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes (lists and dicts of anything, since
     # `isinstance` looks no further).
     support_: Bool[np.ndarray, "p"]
@@ -111,125 +109,41 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         y: np.ndarray,
         targets: list[np.ndarray],
         weights: Float[np.ndarray, "n"],
-        loss: AbstractLoss | None,
+        loss: AbstractLoss | AbstractVectorLoss | None,
         *,
-        offset: Float[np.ndarray, "n"] | None = None,
+        responses: int | None = None,
+        offset: np.ndarray | None = None,
         groups: ArrayLike | None = None,
+        folds: Any = None,
         scoring: Scoring | None = None,
     ) -> list[RESULTS]:
         """Choose k and l2 for all models together, fit each, and set the attributes, one row or item per model.
 
-        Without a loss a boolean y says which rows have an event; others are no samples where k is chosen.
+        y is what folds are made by. With several responses, or classes of a softmax, there is one target and one model.
         """
-        plan = parameters.make_plan(self.k, self.l2, self.rule)
-        k: Any = plan.k
-        rule, l2, refit = plan.rule, plan.l2, 1.0
-        solver = parameters.make_solver(self.solver)
-        max_steps = parameters.make_limit(self.max_iter)
-        termination = parameters.make_termination(self.tol, loss, solver)
-        seed = parameters.make_seed(self.random_state)
-        counted = weights > 0
-        folds: Any = None
-        cv, seen = selection.split_triples(self.cv, X)
+        plan, chosen_on = parameters.make_plan(self, loss), None
+        cv, seen = selection.split_triples(self.cv if folds is None else folds, X)
         if plan.by_folds:
-            folds = selection.make_folds(cv, y, counted, is_classifier(self), seed, groups)
-            if folds is None:
-                rule = "ebic"
+            chosen_on = selection.make_folds(cv, y, weights, self._counted, plan.seed, groups)
+            if chosen_on is None:
+                plan = plan._replace(rule="ebic")
                 self._warn(
                     "k: cross-validation needs two samples (of every class, or with an event), so that ebic is used "
                     "instead.",
                     UserWarning,
                 )
-        if not counted.all():  # a row without weight must not count, even where its loss is infinite
-            X = X[counted] if issparse(X) else np.asfortranarray(X[counted])
-            weights = weights[counted]
-            targets = [target[counted] for target in targets]
-            offset = None if offset is None else offset[counted]
-            y = y[counted]
-            seen = [part[counted] for part in seen]
-        names = getattr(self, "feature_names_in_", ())
-        template = parameters.make_threshold(self.groups, self.keep, self.positive, self.bounds, X.shape[1], names)
-        template = replace(template, k=np.int32(plan.k or 0))
-        padding = Padding(X.shape[0], X.shape[1], parameters.pads(solver), plan.l2_by_feature)
-        threshold = padding.threshold(template)
-        units = parameters.unit_total(template, X.shape[1])
-        sampled = y if loss is None and y.dtype == bool else np.ones(len(y), bool)
-        n, total = int(sampled.sum()), float(weights[sampled].sum())
-        # A weight counts as that many rows; weights of another scale must not shorten the grid of folds, nor add to
-        # that of a criterion, where a saturated least-squares fit would win.
-        samples = max(total, n) if folds else n
-        l2s = self._l2_grid if plan.l2s is None else plan.l2s
-        if rule is not None:
-            levels = selection.make_levels(samples, units - template.keep.size, padding, threshold, plan.ks)
-            if folds is None:
-                selection.check_total(self, total, n, levels.ks)
-        # Accuracy follows the data's dtype, whatever JAX's own setting is.
-        with jax.enable_x64(X.dtype == np.float64):
-            key = seeded(seed)
-
-            def models_of(X: Any) -> list[Any]:
-                return self._models(
-                    padding.design(X),
-                    [padding.targets(target) for target in targets],
-                    loss,
-                    l2=padding.l2(self._default_l2 if l2 is None else l2),
-                    sample_weight=padding.weights(weights / weights.max()),
-                    standardize=self.standardize,
-                    offset=None if offset is None else padding.offset(offset),
-                )
-
-            models = models_of(X)
-            if folds is not None and seen:
-                views = [selection.view(models_of(part)[0]) for part in seen]
-                folds = [(*fold, see) for fold, see in zip(folds, views, strict=True)]
-            ending: dict[str, Any] = {"key": key, "max_steps": max_steps, "termination": termination, "throw": False}
-            paths: list[Path] | None = None
-            results: dict[str, Any] | None = None
-            if rule is None:
-                starts = padding.starts(self._last(len(models), X.shape[1]), len(models))
-                solutions = selected = [
-                    solve_from(model, threshold, solver, start, **ending)
-                    for model, start in zip(models, starts, strict=True)
-                ]
-            else:
-
-                def own_samples(path: Path) -> Path:  # the models' weights are scaled, and their columns may be padded
-                    return dataclasses.replace(path, n_units=units, total_weight=total)
-
-                # One program for whatever k is chosen, where room for more costs less than a second one.
-                shared = padding.active and not padding.large
-                choice: Any = choose(
-                    models,
-                    replace(threshold, k_max=levels.k_max) if shared else threshold,
-                    levels.padded,
-                    None if folds is None else padding.l2s(l2s if l2 is None else l2[None]),
-                    scoring=scoring,
-                    rule=rule,
-                    refit=None if l2 is None else refit,  # an l2 that the user gives is that of the model
-                    folds=folds,
-                    solver=solver,
-                    samples=own_samples,
-                    **ending,
-                )
-                k, solutions, selected, refit = choice.k, choice.solution, choice.selected, choice.refit
-                paths = [own_samples(padding.path(levels.cut_path(path))) for path in choice.path]
-                if folds is not None:
-                    results = levels.table(choice.scores) | {"l2s": paths[0].l2s, "rule": rule}
-                    results["row"] = results[BY_FOLDS[rule]]
-                    models = [model.reweighted(l2=choice.l2) for model in models]
-            solutions, selected = (
-                [padding.solution(on_host(model, each)) for model, each in zip(models, fits, strict=True)]
-                for fits in (solutions, selected)
-            )
-            self.l2_ = padding.user_l2(np.asarray(models[0].l2))[()]
-            self.refit_l2_ = refit * self.l2_
-        template = replace(template, k=np.int32(k))
-        self.k_, self.cv_results_ = int(k), results
-        self._certificates = None
-        self._evidence = Evidence(
-            padding, [(model, template, each) for model, each in zip(models, selected, strict=True)]
+        event = y if self._counted == "events" else None  # others are no samples where k is chosen
+        rows = Rows(X, targets, weights, offset, event, seen, responses).counted()
+        p, names, several = X.shape[1], getattr(self, "feature_names_in_", ()), responses is not None
+        threshold = parameters.make_threshold(
+            self.groups, self.keep, self.positive, self.bounds, p, names, rows=several
         )
-        return self._set_attributes(template, paths, solutions)
+
+        def build(X: Any, targets: list[np.ndarray], **data: Any) -> list[Any]:
+            return self._models(X, targets, loss, standardize=self.standardize, **data)
+
+        last = self._last(responses or len(targets), p)
+        return self._take(fit(Problem(rows, plan, threshold, build), chosen_on, scoring, last), several)
 
     def _last(self, m: int, p: int) -> tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m"]] | None:
         """The coefficients and intercepts of the last fit to start m models from; None: from zero."""
@@ -239,66 +153,41 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         usable = coef.shape == (m, p) and np.isfinite(coef).all() and np.isfinite(intercept).all()
         return (coef, intercept) if usable else None
 
-    def _models(self, X: Any, targets: list[np.ndarray], loss: AbstractLoss | None, **options: Any) -> list[Any]:
+    def _models(
+        self, X: Any, targets: list[np.ndarray], loss: AbstractLoss | AbstractVectorLoss | None, **options: Any
+    ) -> list[Any]:
         """The objectives of the rows, one for every target."""
-        first = LinearModel(X, targets[0], loss, fit_intercept=self.fit_intercept, **options)
+        options["fit_intercept"] = self.fit_intercept
+        if targets[0].ndim == 2 or isinstance(loss, AbstractVectorLoss):
+            return [MultiResponse(X, targets[0], loss, **options)]
+        first = LinearModel(X, targets[0], loss, **options)
         return [first, *(replace(first, y=jnp.asarray(target, first.dtype)) for target in targets[1:])]
 
-    def _fit_shared(
-        self,
-        X: Any,
-        Y: np.ndarray,
-        loss: AbstractLoss | AbstractVectorLoss,
-        weights: Float[np.ndarray, "n"],
-        *,
-        offset: Float[np.ndarray, "n t"] | None = None,
-        groups: ArrayLike | None,
-        scoring: Scoring | None,
-    ) -> list[RESULTS]:
-        """The same for k features that all responses, or all classes of a softmax, share."""
-        plan = parameters.make_plan(self.k, self.l2, self.rule)
-        seed, counted = parameters.make_seed(self.random_state), weights > 0
-        folds = None
-        if plan.by_folds:
-            folds = selection.make_folds(self.cv, Y, counted, loss.classification, seed, groups)
-            if folds is None:
-                raise ValueError("k: cross-validation needs two samples (of every class); pass an integer.")
-        X, Y, weights = X[counted], Y[counted], weights[counted]
-        offset = None if offset is None else offset[counted]
-        with jax.enable_x64(X.dtype == np.float64):
-            fit = fit_shared(self, X, Y, loss, weights, offset, plan, folds, scoring, seed)
-        solution: Any = fit.solution
-        self.coef_, self.intercept_ = solution.x.T, solution.intercept
-        self.support_ = np.zeros(X.shape[1], bool)
-        self.support_[parameters.features_of(fit.structure, solution.support)] = True
-        self.k_, self.l2_, self.refit_l2_, self.cv_results_ = fit.k, fit.l2, fit.refit_l2, fit.results
-        self.path_, self._certificates = fit.path, None
-        self._evidence = fit.evidence
-        self.n_iter_ = int(solution.num_steps)
-        result = RESULTS(int(solution.result))
-        rows = self.n_iter_ - (result is RESULTS.nonfinite)
-        self.history_ = {name: column[:rows] for name, column in solution.history._asdict().items()}
-        self.objective_value_, self.result_ = float(solution.value), result.name
-        self.fired_ = FIRED(int(solution.fired)).sentence
-        return [result]
-
-    def _set_attributes(self, threshold: Any, paths: list[Path] | None, solutions: list[Solution]) -> list[RESULTS]:
+    def _take(self, fitted: Fitted, several: bool) -> list[RESULTS]:
+        """Set the attributes."""
+        solutions: Any = fitted.solutions
+        one_or_all = self._one_or_all
         results = [RESULTS(int(each.result)) for each in solutions]
-        self.support_ = np.zeros(solutions[0].x.size, bool)
+        self.k_, self.l2_, self.refit_l2_ = int(fitted.threshold.k), fitted.l2, fitted.refit * fitted.l2
+        self.coef_ = solutions[0].x.T if several else np.stack([each.x for each in solutions])
+        self.intercept_ = solutions[0].intercept if several else np.array([each.intercept for each in solutions])
+        self.support_ = np.zeros(self.coef_.shape[1], bool)
         for each in solutions:
-            self.support_[parameters.features_of(threshold, each.support)] = True
-        self.coef_ = np.stack([each.x for each in solutions])
-        self.intercept_ = np.array([each.intercept for each in solutions])
+            self.support_[parameters.features_of(fitted.threshold, each.support)] = True
         self.n_iter_ = max(int(each.num_steps) for each in solutions)
-        histories = []
-        for each, result in zip(solutions, results, strict=True):
-            rows = int(each.num_steps) - (result is RESULTS.nonfinite)  # a nonfinite step is not taken
-            histories.append({name: column[:rows] for name, column in each.history._asdict().items()})
-        self.history_ = self._one_or_all(histories)
-        self.objective_value_ = self._one_or_all([float(each.value) for each in solutions])
-        self.result_ = self._one_or_all([result.name for result in results])
-        self.fired_ = self._one_or_all([FIRED(int(each.fired)).sentence for each in solutions])
-        self.path_ = None if paths is None else self._one_or_all(paths)
+        # A nonfinite step is not taken.
+        steps = [int(each.num_steps) - (end is RESULTS.nonfinite) for each, end in zip(solutions, results, strict=True)]
+        self.history_ = one_or_all(
+            [
+                {name: column[:length] for name, column in each.history._asdict().items()}
+                for each, length in zip(solutions, steps, strict=True)
+            ]
+        )
+        self.objective_value_ = one_or_all([float(each.value) for each in solutions])
+        self.result_ = one_or_all([result.name for result in results])
+        self.fired_ = one_or_all([FIRED(int(each.fired)).sentence for each in solutions])
+        self.path_ = None if fitted.paths is None else one_or_all(fitted.paths)
+        self.cv_results_, self._certificates, self._evidence = fitted.results, None, fitted.evidence
         return results
 
     @staticmethod
@@ -356,11 +245,11 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 x, intercept = _rounded(model, proof.x, proof.intercept)
                 better = {"x": x, "intercept": intercept, "support": proof.support, "value": np.array(proof.upper)}
                 fits[i] = model, threshold, solution._replace(**better)
-                self._take(i, bare, [fit[-1].support for fit in fits])
+                self._replace_fit(i, bare, [fit[-1].support for fit in fits])
                 self._evidence, self._certificates = Evidence(padding, fits), None
         return self._one_or_all(proofs)
 
-    def _take(self, i: int, model: LinearModel, supports: list[Support]) -> None:
+    def _replace_fit(self, i: int, model: LinearModel, supports: list[Support]) -> None:
         """Fit the model of one target under `refit_l2_` on other features than those that were chosen."""
         ratio = np.divide(self.refit_l2_, self.l2_, out=np.ones(np.shape(self.l2_)), where=np.asarray(self.l2_) > 0)
         chosen = [np.asarray(support.idx)[np.asarray(support.mask)] for support in supports]

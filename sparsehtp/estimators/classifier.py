@@ -137,6 +137,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
     intercept_: Float[np.ndarray, "1+(classes-1)*(classes>2)"]
     _default_l2 = 1e-3
     _l2_grid = (1e-2, 1e-1, 1.0)
+    _counted = "classes"
 
     def __init__(
         self,
@@ -187,6 +188,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         offset: ArrayLike | None = None,
+        folds: Any = None,
     ) -> Self:
         """Choose the features and fit them.
 
@@ -199,6 +201,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
                 of the constructor.) None: none.
             offset: (n,) known part of the linear score, for two classes only. None: zero.
+            folds: in place of `cv`, where they are made of these data: all that it takes. None: `cv`.
         """
         name = "logistic" if self._is_softmax() else self.loss
         loss = make_loss(name, classification=True)
@@ -208,18 +211,18 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             raise ValueError(f"offset: is for two classes, but y has {self.classes_.size}; leave it out.")
         offset = check_offset(offset, X)
         weights, factor = self._class_weights(y, code, weights)
+        options: dict[str, Any] = {"offset": offset, "groups": groups, "folds": folds}
         if self._is_softmax() and self.classes_.size > 2:
-            scoring = make_scoring(self.scoring, self, lambda y: y, factor)
-            shared = Softmax(self.classes_.size)
-            code = code.astype(np.int32)
-            self._warn_results(self._fit_shared(X, code, shared, weights, groups=groups, scoring=scoring))
+            classes, code = self.classes_.size, code.astype(np.int32)
+            options["scoring"] = make_scoring(self.scoring, self, lambda y: y, factor)
+            self._warn_results(self._fit(X, code, [code], weights, Softmax(classes), responses=classes, **options))
             return self
         against = [1] if self.classes_.size == 2 else range(self.classes_.size)
         signs = [np.where(code == one, 1.0, -1.0) for one in against]
         if self.scoring is not None and len(signs) > 1:
             raise ValueError('scoring: one class against the rest is scored by its loss; use loss="softmax".')
         scoring = make_scoring(self.scoring, self, lambda y: y > 0, factor)
-        results = self._fit(X, code, signs, weights, loss, offset=offset, groups=groups, scoring=scoring)
+        results = self._fit(X, code, signs, weights, loss, scoring=scoring, **options)
         counted = weights > 0
         scores = linear(X[counted], self.coef_, self.intercept_, None if offset is None else offset[counted])
         margins = np.stack(signs, axis=1)[counted] * scores

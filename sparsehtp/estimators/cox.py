@@ -8,7 +8,6 @@ from jaxtyping import Bool, Float, Int, Shaped
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._types import ArrayLike, check_finite
-from ..losses import AbstractLoss
 from ..objectives import CoxModel
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, check_weights, linear
@@ -70,6 +69,7 @@ class SparseCox(SparseLinearModel):
     reference_: float
     log_baseline_: Float[np.ndarray, "strata times"]
     _default_l2 = 1e-6
+    _counted = "events"
     _l2_grid = (1e-6, 1e-2, 1e-1, 1.0)
 
     def __init__(
@@ -114,6 +114,7 @@ class SparseCox(SparseLinearModel):
         strata: ArrayLike | None = None,
         offset: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        folds: Any = None,
     ) -> Self:
         """Choose the features and fit them.
 
@@ -126,6 +127,7 @@ class SparseCox(SparseLinearModel):
             offset: (n,) known part of the linear predictor. None: zero.
             groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
                 of the constructor.) None: none.
+            folds: in place of `cv`, where they are made of these data: all that it takes. None: `cv`.
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="F", accept_sparse="csr", ensure_min_samples=2)
         n = X.shape[0]
@@ -137,14 +139,15 @@ class SparseCox(SparseLinearModel):
         stratum = np.minimum(np.searchsorted(self.strata_, labels), max(self.strata_.size - 1, 0))
         if not event[weights > 0].any():
             raise ValueError("y: no row with a positive weight has an event; at least one must be seen.")
-        results = self._fit(X, event, [time, event, stratum], weights, None, offset=offset, groups=groups)
+        options: dict[str, Any] = {"offset": offset, "groups": groups, "folds": folds}
+        results = self._fit(X, event, [time, event, stratum], weights, None, **options)
         del self.intercept_  # there is none
         self.coef_ = self.coef_[0]
         self._set_baseline(linear(X, self.coef_, offset=offset), time, event, stratum, weights)
         self._warn_results(results)
         return self
 
-    def _models(self, X: Any, targets: list[np.ndarray], loss: AbstractLoss | None, **options: Any) -> list[Any]:
+    def _models(self, X: Any, targets: list[np.ndarray], loss: Any, **options: Any) -> list[Any]:
         time, event, stratum = targets
         return [CoxModel(X, time, event, strata=stratum, ties=self.ties, **options)]
 

@@ -1,21 +1,12 @@
-"""What the estimators keep of a fit; a fit that fails leaves them as they were; warnings name the user's line."""
+"""A fit that fails leaves the estimator as it was; warnings name the user's line."""
 
 import functools
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
-
-from .padding import Padding
+from typing import Any, TypeVar
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
-
-
-class Evidence(NamedTuple):
-    """The training data and what was chosen from them: (model, threshold, solution at l2_) of every target."""
-
-    padding: Padding
-    fits: list[tuple[Any, Any, Any]]
 
 
 def all_or_nothing(fit: Fit) -> Fit:

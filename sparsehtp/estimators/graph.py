@@ -11,6 +11,7 @@ from .._solve import solve
 from .._types import replace, seeded
 from ..grids.criteria import information_criterion
 from ..grids.cross_validation import cross_validate
+from ..grids.folds import Counted, Pair
 from ..grids.path import Path, solve_path
 from ..iteration.results import RESULTS, Solution
 from ..objectives import Precision
@@ -107,9 +108,9 @@ def fit_graph(
     return GraphFit(k, jax.tree.map(np.asarray, bare), path, results)
 
 
-def make_folds(cv: Any, y: np.ndarray, counted: np.ndarray, classification: bool, seed: int) -> list[Any]:
+def make_folds(cv: Any, y: np.ndarray, weights: np.ndarray, counted: Counted, seed: int) -> list[Pair]:
     """(train, test) among the rows that count."""
-    folds = selection.make_folds(cv, y, counted, classification, seed)
+    folds = selection.make_folds(cv, y, weights, counted, seed)
     if folds is None:
         raise ValueError("cv: needs at least two samples (of every class) for two folds; pass an integer k.")
     return folds

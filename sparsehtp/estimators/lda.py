@@ -114,7 +114,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_features=2, ensure_min_samples=2)
         check_classification_targets(y)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        counted = weights > 0
+        counted, every = weights > 0, weights
         X, labels, weights = X[counted], y[counted], weights[counted]
         present, code = np.unique(labels, return_inverse=True)
         if present.size < 2:
@@ -126,7 +126,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         threshold = graph.make_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
         totals = np.bincount(code, weights)
         self.priors_ = self._check_priors(totals / totals.sum())
-        folds = graph.make_folds(self.cv, y, counted, True, seed) if k == "cv" else None
+        folds = graph.make_folds(self.cv, y, every, "classes", seed) if k == "cv" else None
         with jax.enable_x64(X.dtype == np.float64):
             objective = Precision.from_data(
                 X,

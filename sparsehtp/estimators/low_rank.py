@@ -14,6 +14,7 @@ from .._programs import program
 from .._solve import solve
 from .._types import ArrayLike
 from ..grids.cross_validation import decide
+from ..grids.folds import weights_of
 from ..iteration.results import RESULTS
 from ..objectives import MultiResponse
 from ..solvers import AbstractSolver
@@ -146,7 +147,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         l2 = parameters.make_l2(self.l2)
         folds = None
         if r == "cv":
-            folds = selection.make_folds(self.cv, np.zeros(len(Y)), counted, False, seed)
+            folds = selection.make_folds(self.cv, np.zeros(len(Y)), weights, seed=seed)
             if folds is None:
                 warn("LowRankRegressor: a single sample leaves no folds, so that r is 0.")
                 r = 0
@@ -201,11 +202,10 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         return r
 
     def _by_cross_validation(self, objective: MultiResponse, folds: list[tuple[np.ndarray, np.ndarray]]) -> int:
-        base = np.asarray(objective.sample_weight)
-        train, test = (np.zeros((len(folds), base.size), base.dtype) for _ in range(2))
-        for row, (fit, held) in enumerate(folds):
-            train[row, fit], test[row, held] = base[fit], base[held]
-        scores = np.asarray(_fold_scores(objective, jnp.asarray(train), jnp.asarray(test)))
+        train, test = weights_of(folds, np.asarray(objective.sample_weight))
+        scores = np.asarray(
+            _fold_scores(objective, jnp.asarray(train, objective.dtype), jnp.asarray(test, objective.dtype))
+        )
         scores = scores[:, : min(objective.external_shape) + 1]
         ranks = np.arange(scores.shape[1])
         self.cv_results_ = {"ranks": ranks, **decide(scores, test.sum(1), ranks)}

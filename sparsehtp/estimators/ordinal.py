@@ -10,7 +10,6 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .._types import ArrayLike
-from ..losses import AbstractLoss
 from ..objectives import OrdinalModel
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, linear
@@ -72,6 +71,7 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
     thresholds_: Float[np.ndarray, "classes-1"]
     _default_l2 = 1e-3
     _l2_grid = (1e-2, 1e-1, 1.0)
+    _counted = "classes"
 
     def __init__(
         self,
@@ -112,6 +112,7 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        folds: Any = None,
     ) -> Self:
         """Choose the features and fit them.
 
@@ -124,6 +125,7 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
             offset: (n,) known part of the linear predictor. None: zero.
             groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
                 of the constructor.) None: none.
+            folds: in place of `cv`, where they are made of these data: all that it takes. None: `cv`.
         """
         categories, y = _categories(y)
         X, y, weights = self._validate(X, y, sample_weight)
@@ -132,13 +134,14 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
             self.levels_ = categories[self.levels_]
         class_totals(self.levels_, code, weights)
         self.classes_ = self.levels_[_sorting(self.levels_)]
-        results = self._fit(X, code, [code], weights, None, offset=check_offset(offset, X), groups=groups)
+        options: dict[str, Any] = {"offset": check_offset(offset, X), "groups": groups, "folds": folds}
+        results = self._fit(X, code, [code], weights, None, **options)
         self.coef_, self.thresholds_ = self.coef_[0], self.intercept_[0]
         del self.intercept_  # thresholds are one
         self._warn_results(results)
         return self
 
-    def _models(self, X: Any, targets: list[np.ndarray], loss: AbstractLoss | None, **options: Any) -> list[Any]:
+    def _models(self, X: Any, targets: list[np.ndarray], loss: Any, **options: Any) -> list[Any]:
         return [OrdinalModel(X, targets[0], self.levels_.size, **options)]
 
     def linear_predictor(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n"]:

@@ -130,10 +130,6 @@ class Padding:
         """Coefficients (one, or a row of them, for every column) and intercepts to start from, 0 for the added ones."""
         return Start(np.pad(x, ((0, self.size[1] - self.p), *[(0, 0)] * (x.ndim - 1))), intercept)
 
-    def starts(self, last: tuple[np.ndarray, np.ndarray] | None, m: int) -> list[Start | None]:
-        """The same for each of m models; None without a last fit."""
-        return [None] * m if last is None else [self.start(*row) for row in zip(*last, strict=True)]
-
     def threshold(self, threshold: Any, responses: int | None = None) -> Any:
         """The threshold for the padded columns, checked against those of the data."""
         threshold.bind(_Columns((self.p,) if responses is None else (self.p, responses)))

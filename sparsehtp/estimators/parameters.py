@@ -64,53 +64,78 @@ def check_count(name: str, value: Any, least: int) -> int:
 
 
 class Plan(NamedTuple):
-    """What k and l2 are, or what they are chosen from and by which rule.
+    """How to fit: k and l2, or what they are chosen from and by which rule, and how each model is solved.
 
     Attributes:
         k: the number of units; None where it is chosen.
-        l2: the ridge strength, () or (p,); None for the default or candidates.
         rule: of the choice, by folds or a criterion; None where there is nothing to choose.
-        ks, l2s: candidates; None for the default ones.
+        ks: candidates; None for the default ones.
+        l2: the ridge strength, () or (p,), where folds do not choose.
+        l2s: candidates on folds, (candidates,) or (1, p).
+        refit: the part of l2 of the coefficients; None: that of the rule.
+        solver, max_steps, termination: of a solve; None: the default.
+        seed: of folds and solver.
+        weighted_by: the argument that weights come from.
     """
 
     k: int | None
-    l2: np.ndarray | None
     rule: str | None
-    ks: Int[np.ndarray, "candidates"] | None = None
-    l2s: Float[np.ndarray, "candidates"] | None = None
+    ks: Int[np.ndarray, "candidates"] | None
+    l2: np.ndarray
+    l2s: np.ndarray
+    refit: float | None
+    solver: AbstractSolver | None
+    max_steps: int | None
+    termination: AbstractTermination | None
+    seed: int
+    weighted_by: str
 
     @property
     def by_folds(self) -> bool:
         """True if held-out scores decide."""
         return self.rule in BY_FOLDS
 
-    @property
-    def l2_by_feature(self) -> bool:
-        """True if every feature has an l2 of its own."""
-        return self.l2 is not None and self.l2.ndim == 1
+
+def make_plan(estimator: Any, loss: Any) -> Plan:
+    """The plan of an estimator's parameters."""
+    k, rule, ks = _make_choice(estimator.k, _make_rule(estimator.rule))
+    l2, l2s, refit = np.asarray(estimator._default_l2), np.asarray(estimator._l2_grid), None
+    if isinstance(estimator.l2, list | tuple):
+        l2s = _candidates(estimator.l2)
+        if rule is None:
+            k, rule, ks = None, _make_rule(estimator.rule), np.array([k])
+        if rule not in BY_FOLDS:
+            raise ValueError(f"l2: candidates are compared on folds, not by {rule}; pass one number.")
+    elif (given := make_l2(estimator.l2)) is not None:
+        l2, l2s, refit = given, given[None], 1.0  # an l2 that the user gives is that of the model
+    solver = make_solver(estimator.solver)
+    return Plan(
+        k,
+        rule,
+        ks,
+        l2,
+        l2s,
+        refit,
+        solver,
+        make_limit(estimator.max_iter),
+        make_termination(estimator.tol, loss, solver),
+        make_seed(estimator.random_state),
+        "sample_weight" if getattr(estimator, "class_weight", None) is None else "class_weight",
+    )
 
 
-def make_plan(k: Any, l2: Any, rule: Any) -> Plan:
-    """The plan of these parameters of an estimator."""
-    rule, l2s = _make_rule(rule), None
-    if isinstance(l2, list | tuple):
-        l2, l2s = "auto", _candidates(l2)
-    l2 = make_l2(l2)
+def _make_choice(k: Any, rule: str) -> tuple[int | None, str | None, np.ndarray | None]:
+    """A given k; or the rule that chooses it, and its candidates."""
     if isinstance(k, str):
         if k not in ("cv", *NAMES):
             raise ValueError(f"k: needs an integer >= 0, candidates, 'cv', or one of {', '.join(NAMES)}, got {k!r}.")
-        plan = Plan(None, l2, rule if k == "cv" else k, None, l2s)
-    elif isinstance(k, Iterable) and not (isinstance(k, np.ndarray) and k.ndim == 0):
+        return None, rule if k == "cv" else k, None
+    if isinstance(k, Iterable) and not (isinstance(k, np.ndarray) and k.ndim == 0):
         ks = np.unique([check_count("k", each, 0) for each in k])
         if not ks.size:
             raise ValueError("k: there are no candidates; pass at least one.")
-        plan = Plan(None, l2, rule, ks, l2s)
-    else:
-        number = check_count("k", k, 0)
-        plan = Plan(number, l2, None) if l2s is None else Plan(None, l2, rule, np.array([number]), l2s)
-    if l2s is not None and not plan.by_folds:
-        raise ValueError(f"l2: candidates are compared on folds, not by {plan.rule}; pass one number.")
-    return plan
+        return None, rule, ks
+    return check_count("k", k, 0), None, None
 
 
 def _candidates(l2: Any) -> Float[np.ndarray, "candidates"]:

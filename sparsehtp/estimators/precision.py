@@ -151,7 +151,7 @@ class SparsePrecision(EmpiricalCovariance):
                 weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
                 counted = weights > 0
                 if k == "cv":
-                    folds = graph.make_folds(self.cv, np.zeros(X.shape[0]), counted, False, seed)
+                    folds = graph.make_folds(self.cv, np.zeros(X.shape[0]), weights, "rows", seed)
                 objective = Precision.from_data(
                     X[counted], weights[counted], assume_centered=self.assume_centered, **options
                 )

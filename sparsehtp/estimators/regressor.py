@@ -173,6 +173,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         offset: ArrayLike | None = None,
+        folds: Any = None,
     ) -> Self:
         """Choose the features and fit them.
 
@@ -186,6 +187,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
                 of the constructor.) None: none.
             offset: (n,) known part o_i of the linear predictor, x_i'w + b + o_i: with a log link the logarithm of the
                 exposure; (n,) or (n, t) for t responses. None: zero.
+            folds: in place of `cv`, where they are made of these data: all that it takes. None: `cv`.
         """
         self.dispersion_ = None
         loss = self._loss()
@@ -193,11 +195,13 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         scoring = make_scoring(self.scoring, self, lambda y: y)
         known = check_offset(offset, X, 1 if y.ndim == 1 else y.shape[1])
 
+        target = y.reshape(len(y), -1)
+        responses = target.shape[1] if target.shape[1] > 1 else None
+        target = target if responses else target[:, 0]
+        options: dict[str, Any] = {"offset": known, "groups": groups, "folds": folds, "scoring": scoring}
+
         def fitted(loss: AbstractLoss) -> list[RESULTS]:
-            if y.ndim == 2 and y.shape[1] > 1:
-                return self._fit_shared(X, y, loss, weights, offset=known, groups=groups, scoring=scoring)
-            one = y.reshape(-1)
-            results = self._fit(X, one, [one], weights, loss, offset=known, groups=groups, scoring=scoring)
+            results = self._fit(X, target, [target], weights, loss, responses=responses, **options)
             if y.ndim == 1:
                 self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # type: ignore[index]
             return results

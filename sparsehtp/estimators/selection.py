@@ -2,17 +2,15 @@
 
 import dataclasses
 import numbers
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
-from sklearn.utils import check_consistent_length, column_or_1d
 
 from .._types import replace
-from ..grids.cross_validation import CrossValidation, by_number, moments
+from ..grids.cross_validation import CrossValidation, moments
+from ..grids.folds import Counted, Pair, check_groups, folds_of
 from ..grids.path import Path
 from ..thresholds.base import default_k_max
 from .fitting import warn
@@ -91,13 +89,12 @@ def view(model: Any) -> Callable[[Any], Any]:
     return lambda other: replace(model, y=other.y) if hasattr(other, "y") else model
 
 
-def check_total(estimator: Any, total: float, samples: int, ks: np.ndarray) -> None:
+def check_total(name: str, total: float, samples: int, ks: np.ndarray) -> None:
     """ValueError, about what the user passed, where a criterion has too few samples to choose among several k."""
     if total > np.e or np.ptp(ks) == 0:
         return
     if total == samples:
         raise ValueError(f"k: {samples} samples (events) are too few to choose k by a criterion; pass an integer.")
-    name = "sample_weight" if getattr(estimator, "class_weight", None) is None else "class_weight"
     raise ValueError(
         f"{name}: the sum of the weights, {total:g}, counts as the number of samples of a criterion, which is too few; "
         "scale the weights so that they sum to it."
@@ -117,72 +114,31 @@ def noise_of_choice(results: dict[str, Any]) -> float | None:
 
 
 def make_folds(
-    cv: Any, y: np.ndarray, counted: np.ndarray, classification: bool, seed: int, groups: Any = None
-) -> list[tuple[np.ndarray, np.ndarray]] | None:
-    """(train, test) among the rows that count; None where an integer cv leaves fewer than two folds.
+    cv: Any, y: np.ndarray, weights: np.ndarray, counted: Counted = "rows", seed: int = 0, groups: Any = None
+) -> list[Pair] | None:
+    """`folds_of` the parameter cv, as places among the rows with a positive weight.
 
-    A splitter, pairs (train, test) and fold numbers refer to all rows: y, `counted` and the groups, whose rows stay
-    together, must be those of before any were dropped. A boolean y of no classes says which rows have an event, of
-    which folds get equal shares.
+    A number of folds that the rows do not allow is lowered, with a warning; None where it would be one.
     """
-    n, events = len(y), y.dtype == bool and not classification
-    if groups is not None:
-        groups = column_or_1d(groups)
-        check_consistent_length(y, groups)
+    some, groups = weights > 0, check_groups(groups, len(y))
     if isinstance(cv, numbers.Integral):
-        rows = y[counted]
-        most = int(rows.sum()) if events else len(rows)
-        if classification:
-            most = np.unique(rows, return_counts=True)[1].min()
-        if groups is not None:
-            groups = groups[counted]
-            most = min(most, np.unique(groups[rows] if events else groups).size)
-        wanted = check_count("cv", cv, 2)
-        number = min(wanted, int(most))
-        if number < 2:
+        cv = _possible(check_count("cv", cv, 2), y[some], counted, groups if groups is None else groups[some])
+        if cv < 2:
             return None
-        if number < wanted:
-            of = "events" if events else "samples"
-            reason = f"the rarest class has {most} samples" if classification else f"there are {most} {of}"
-            if groups is not None and most == np.unique(groups[rows] if events else groups).size:
-                reason = f"there are {most} groups{' with an event' if events else ''}"
-            warn(f"cv: {number} folds are used instead of {wanted}, since {reason}.")
-        kinds = (KFold, StratifiedKFold) if groups is None else (GroupKFold, StratifiedGroupKFold)
-        splitter = kinds[classification or events](number, shuffle=True, random_state=seed)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The least populated class")  # of rows without an event
-            folds = list(splitter.split(np.zeros((len(rows), 1)), rows, groups))
-        return _check_events(folds, rows) if events else folds
-    if isinstance(cv, str) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
-        raise ValueError(f"cv: needs an integer, a scikit-learn splitter or pairs (train, test), got {cv!r}.")
-    place, rows = np.cumsum(counted) - 1, y[counted]
-
-    def among_counted(part: Any) -> np.ndarray:
-        part = np.asarray(part)
-        part = np.flatnonzero(part) if part.dtype == bool and part.shape == (n,) else part
-        if part.size and (part.dtype.kind not in "iu" or part.min() < 0 or part.max() >= n):
-            raise ValueError(f"cv: needs row indices in 0..{n - 1} or masks of length {n}, got {part!r}.")
-        part = part.astype(int)
-        return place[part[counted[part]]]
-
-    folds = [
-        (among_counted(train), among_counted(test))
-        for train, test in check_cv(by_number("cv", cv, n)).split(np.zeros((n, 1)), y, groups)
-    ]
-    if not folds:
-        raise ValueError("cv: there are no folds; pass at least one pair (train, test).")
-    for number, (train, test) in enumerate(folds):
-        if not train.size or not test.size:
-            raise ValueError(f"cv: a part of fold {number} has no row with a positive weight; use other folds.")
-        if classification and np.unique(rows[train]).size < np.unique(rows).size:
-            raise ValueError(f"cv: fold {number} trains without one of the classes; use stratified or fewer folds.")
-        if np.intersect1d(train, test).size:
-            raise ValueError(f"cv: fold {number} tests on rows it is trained on; make the two parts disjoint.")
-    return _check_events(folds, rows) if events else folds
+    place = np.cumsum(some) - 1
+    return [(place[train], place[test]) for train, test in folds_of(cv, y, weights, counted, groups, seed, "cv")]
 
 
-def _check_events(folds: list[tuple[np.ndarray, np.ndarray]], event: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    for number, (train, test) in enumerate(folds):
-        if not (event[train].any() and event[test].any()):
-            raise ValueError(f"cv: a part of fold {number} has no event; use fewer or other folds.")
-    return folds
+def _possible(wanted: int, y: np.ndarray, counted: Counted, groups: np.ndarray | None) -> int:
+    """The number of folds, or what the rows allow."""
+    there = y if counted == "events" else np.ones(len(y), bool)
+    limits = [(int(there.sum()), "there are {} " + ("events" if counted == "events" else "samples"))]
+    if counted == "classes":
+        limits = [(int(np.unique(y, return_counts=True)[1].min()), "the rarest class has {} samples")]
+    if groups is not None:
+        of = "groups with an event" if counted == "events" else "groups"
+        limits.insert(0, (np.unique(groups[there]).size, f"there are {{}} {of}"))
+    most, reason = min(limits, key=lambda limit: limit[0])
+    if 2 <= most < wanted:
+        warn(f"cv: {most} folds are used instead of {wanted}, since {reason.format(most)}.")
+    return min(most, wanted)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path as Folder
 from typing import Any
 
@@ -10,20 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.model_selection import (
-    GroupKFold,
-    KFold,
-    PredefinedSplit,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    check_cv,
-)
 
 from .._progress import Callback
 from .._types import ArrayLike, host, seeded
 from ..solvers import AbstractSolver
 from ..thresholds import L0L1L2, AbstractThreshold
 from . import grid as _grid
+from .folds import Counted, folds_of, weights_of
 from .path import Path, path_of, solve_path
 from .penalised_path import penalised_scores
 
@@ -147,8 +140,8 @@ def cross_validate(
 
     Raises:
         TypeError: if the objective has no samples, and as in `solve_path`.
-        ValueError: if a fold has no weight to train or to test on, trains on one class only, or tests on rows it is
-            trained on; for a bad grid, splitter or scoring; for a checkpoint of another problem.
+        ValueError: if a fold has no weight to train or to test on, trains without one of the classes, or tests on rows
+            it is trained on; for a bad grid, splitter or scoring; for a checkpoint of another problem.
 
     The score of the chosen row is optimistic, as it is a minimum over the grid: judge a model on data that had no part
     in the choice, or by an outer cross-validation.
@@ -173,7 +166,10 @@ def cross_validate(
         kind = type(objective).__name__
         raise TypeError(f"objective: folds are sample weights; {kind} has none, and a CustomSum has them.")
     own = scoring if callable(scoring) else None
-    if own is None and (scoring not in (None, "error") or (scoring == "error" and not _has_labels(objective))):
+    if own is None and (
+        scoring not in (None, "error")
+        or (scoring == "error" and not (hasattr(objective, "loss") and classifies(objective)))
+    ):
         known = 'None, "error" for a classification loss, or a function (y, eta, weights)'
         raise ValueError(f"scoring: must be {known}, got {scoring!r}.")
     if own is not None and not hasattr(objective, "loss"):
@@ -189,12 +185,7 @@ def cross_validate(
     else:
         grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, search="folds", refit=refit, score=score)
     weights = host(objective.sample_weight)
-    counts = _split(objective, folds, groups, key)
-    train, test = counts[0] * weights, counts[1] * weights
-    check_rows("folds", train, objective)
-    for number, row in enumerate(test):
-        if not objective.total_weight(row):
-            raise ValueError(f"folds: fold {number} holds out no {_counted(objective)}; use fewer folds.")
+    train, test = weights_of(folds_of(folds, *_counted(objective, weights), groups, seed_from(key)), weights)
     if over_l0:
         template: Any = L0L1L2(0.0) if threshold is None else threshold
         scores, results = penalised_scores(objective, path, train, test, template, solver, score, key, progress)
@@ -285,79 +276,17 @@ def seed_from(key: jax.Array) -> int:
     return int(jax.random.bits(key, dtype=np.uint32))
 
 
-def _classifies(objective: Any) -> bool:
+def classifies(objective: Any) -> bool:
+    """True if the targets are classes."""
     return getattr(getattr(objective, "loss", objective), "classification", False)
 
 
-def _has_labels(objective: Any) -> bool:
-    return hasattr(objective, "loss") and _classifies(objective)
-
-
-def _counted(objective: Any) -> str:
-    return "event with a positive weight" if hasattr(objective, "event") else "row with a positive weight"
-
-
-def check_rows(name: str, rows: np.ndarray, objective: Any) -> None:
-    """ValueError if a row of weights leaves nothing, or one class, to train on."""
-    y = host(objective.y) if _classifies(objective) else None
-    for number, row in enumerate(rows):
-        if not objective.total_weight(row):
-            raise ValueError(f"{name}: number {number} trains on no {_counted(objective)}; leave more rows in it.")
-        if y is not None and np.unique(y[row > 0]).size < 2:
-            raise ValueError(f"{name}: number {number} trains on one class only; use stratified or fewer ones.")
-
-
-def _split(objective: Any, folds: Any, groups: Any, key: jax.Array) -> Int[np.ndarray, "2 folds n"]:
-    """(2, folds, n) how often every row is in the training and the test part."""
-    n = objective.sample_weight.shape[0]
-    event = getattr(objective, "event", None)
-    y = host(getattr(objective, "y", np.zeros(n))) if event is None else host(event)
-    if groups is not None:
-        groups = np.asarray(groups)
-        if groups.shape != (n,):
-            raise ValueError(f"groups: needs shape ({n},), one label per sample, got {groups.shape}.")
-    if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool):
-        if not 2 <= folds <= n:
-            raise ValueError(f"folds: needs from 2 to {n} (the number of samples), got {folds}.")
-        shuffled = {"n_splits": int(folds), "shuffle": True, "random_state": seed_from(key)}
-        if _classifies(objective) or event is not None:
-            folds = StratifiedKFold(**shuffled) if groups is None else StratifiedGroupKFold(**shuffled)
-        else:
-            folds = KFold(**shuffled) if groups is None else GroupKFold(**shuffled)
-    elif isinstance(folds, str) or not (hasattr(folds, "split") or isinstance(folds, Iterable)):
-        raise ValueError(
-            f"folds: needs an integer, a scikit-learn splitter or an iterable of (train, test), got {folds!r}."
-        )
-    counts: list[list[np.ndarray]] = []
-    for train, test in check_cv(by_number("folds", folds, n)).split(np.zeros((n, 1)), y, groups):
-        pair = [_counts(part, n) for part in (train, test)]
-        if (pair[0] * pair[1]).any():
-            raise ValueError(f"folds: fold {len(counts)} tests on rows it is trained on; make the two parts disjoint.")
-        counts.append(pair)
-    if not counts:
-        raise ValueError("folds: there are none; pass at least one pair (train, test).")
-    return np.swapaxes(np.array(counts), 0, 1)
-
-
-def by_number(name: str, folds: Any, n: int) -> Any:
-    """A splitter for (n,) fold numbers, -1 for a row that is never held out; folds of other kinds as they are."""
-    listed = isinstance(folds, (list, tuple)) and folds and all(map(np.isscalar, folds))
-    numbers = np.asarray(folds) if listed or hasattr(folds, "__array__") else None
-    if numbers is None or numbers.ndim > 2 or numbers.dtype == object:
-        return folds
-    if numbers.shape != (n,) or numbers.dtype.kind not in "iu" or numbers.min() < -1:
-        raise ValueError(
-            f"{name}: fold numbers are {n} integers >= 0, one per sample (-1: never held out), got {folds!r}."
-        )
-    return PredefinedSplit(numbers)
-
-
-def _counts(part: Any, n: int) -> Int[np.ndarray, "n"]:
-    part = np.asarray(part)
-    if part.dtype == bool and part.shape == (n,):
-        return part.astype(int)
-    if part.size == 0:
-        return np.zeros(n, int)
-    if part.ndim != 1 or part.dtype.kind not in "iu" or not 0 <= part.min() <= part.max() < n:
-        raise ValueError(f"folds: needs row indices in 0..{n - 1} or masks of length {n}, got {part!r}.")
-    return np.bincount(part, minlength=n)
+def _counted(objective: Any, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, Counted]:
+    """What folds are made of: the targets, the weights, and what the targets hold."""
+    if hasattr(objective, "event"):
+        return host(objective.event), weights, "events"
+    return (
+        host(getattr(objective, "y", np.zeros(weights.size))),
+        weights,
+        "classes" if classifies(objective) else "rows",
+    )

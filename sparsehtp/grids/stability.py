@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._progress import Callback
-from .._types import ArrayLike
+from .._types import ArrayLike, host
 from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
-from .cross_validation import check_rows, seed_from
+from .cross_validation import classifies, seed_from
 
 
 class ErrorBound(NamedTuple):
@@ -141,7 +141,7 @@ def stability_selection(
     grid = _grid.prepare(objective, ks, None, threshold, solver, key, search="folds")
     weights = np.asarray(objective.sample_weight)
     rows = weights * _subsamples(np.flatnonzero(weights), weights.size, n_resamples, sample_fraction, grid.key)
-    check_rows("sample_fraction", rows, objective)
+    _check_rows(rows, objective)
     rows = jnp.asarray(rows, objective.dtype)
     grid = dataclasses.replace(grid, weights=_grid.Weights(rows, rows))
     support = _grid.run(grid, memory, progress, checkpoint).support
@@ -164,6 +164,17 @@ def _subsamples(
         for half in range(per_draw):
             members[first + half, order[half * size : (half + 1) * size]] = True
     return members
+
+
+def _check_rows(rows: np.ndarray, objective: Any) -> None:
+    """ValueError if a subsample leaves nothing, or one class, to train on."""
+    y = host(objective.y) if classifies(objective) else None
+    what = "event" if hasattr(objective, "event") else "row"
+    for number, row in enumerate(rows):
+        if not objective.total_weight(row):
+            raise ValueError(f"sample_fraction: number {number} trains on no {what} with a positive weight; raise it.")
+        if y is not None and np.unique(y[row > 0]).size < 2:
+            raise ValueError(f"sample_fraction: number {number} trains on one class only; raise it.")
 
 
 def _check_share(threshold: float, least: float) -> float:

@@ -65,12 +65,12 @@ def test_groups_of_rows_stay_together():
     given = sht.SparseRegressor(cv=list(GroupKFold(3).split(X, Y, groups)), **options).fit(X, Y)
     np.testing.assert_array_equal(routed.cv_results_["scores"], given.cv_results_["scores"])
     counted = np.arange(N) % 5 > 0
-    for y, classes in ((Y, False), (LABELS, True)):
-        for train, test in make_folds(4, y, counted, classes, 0, groups):
+    for y, kind in ((Y, "rows"), (LABELS, "classes")):
+        for train, test in make_folds(4, y, counted.astype(float), kind, 0, groups):
             assert not np.intersect1d(groups[counted][train], groups[counted][test]).size
     with pytest.warns(UserWarning, match="2 folds are used instead of 5, since there are 2 groups"):
         sht.SparseClassifier(solver="forward", k=[1, 2]).fit(X, LABELS, groups=np.arange(N) % 2)
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+    with pytest.raises(ValueError, match="groups: needs shape"):
         sht.SparseRegressor(k=KS).fit(X, Y, groups=groups[1:])
 
 

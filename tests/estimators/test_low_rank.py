@@ -92,6 +92,14 @@ def test_cross_validation():
     assert sht.LowRankRegressor("aic").fit(X, Y).rank_ >= 2
 
 
+def test_a_row_that_a_fold_lists_twice_counts_twice():
+    train, test, again = np.arange(40), np.arange(40, 60), np.arange(5)
+    twice = sht.LowRankRegressor(cv=[(np.r_[train, again], test)]).fit(X, Y)
+    copies = [(np.r_[train, 60 + again], test)]
+    copied = sht.LowRankRegressor(cv=copies).fit(np.r_[X, X[again]], np.r_[Y, Y[again]])
+    np.testing.assert_allclose(twice.cv_results_["scores"], copied.cv_results_["scores"], rtol=1e-9)
+
+
 def test_one_response():
     model = sht.LowRankRegressor(1).fit(X, Y[:, 0])
     assert model.coef_.shape == (6,) and isinstance(model.intercept_, float) and model.predict(X).shape == (60,)

@@ -100,3 +100,10 @@ def test_limits_of_the_iteration(data):
     loose = sht.SparseRegressor(k=3, solver="iht", tol=1e-2).fit(X, y)
     tight = sht.SparseRegressor(k=3, solver="iht", tol=1e-8).fit(X, y)
     assert loose.n_iter_ < tight.n_iter_
+
+
+def test_booleans_are_targets_and_no_events():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 3)), np.arange(30) == 4  # "events" would be too few for two folds
+    model, same = (sht.SparseRegressor([0, 1], solver="htp", cv=3).fit(X, each) for each in (y, y.astype(float)))
+    np.testing.assert_array_equal(model.cv_results_["scores"], same.cv_results_["scores"])

@@ -193,10 +193,12 @@ def test_splitters(splitter, classifier):
         clone(classifier).set_params(cv=GroupKFold(2)).fit(X, LABELS)
 
 
-def test_one_row():
-    with pytest.warns(Warning):
-        model = sht.SparseRegressor().fit(np.ones((1, 10)), [1.0])
-    assert model.k_ == 0 and model.intercept_ == 1
+@pytest.mark.parametrize("y", [[1.0], [[1.0, 2.0]]])
+def test_one_row(y):
+    with pytest.warns(UserWarning, match="ebic is used instead"):
+        model = sht.SparseRegressor().fit(np.ones((1, 10)), y)
+    np.testing.assert_array_equal(model.predict(np.zeros((1, 10))), y)
+    assert model.k_ == 0
 
 
 @pytest.mark.slow

@@ -75,20 +75,23 @@ def test_columns_with_gaps_are_left_out():
     assert list(table.transform(FRAME)) == ["a", "c", "d", "on"]
 
 
-@pytest.mark.parametrize("rule", ["best", "strong-ridge"])
-def test_missing_values_are_filled_in_the_folds(rule):
+@pytest.mark.parametrize(
+    ("rule", "y"), [("best", Y), ("strong-ridge", Y), ("best", np.column_stack([Y, -Y + FRAME.c]))]
+)
+def test_missing_values_are_filled_in_the_folds(rule, y):
     """Held-out losses are those of a pipeline that is fitted to the training rows alone, imputer included."""
     frame, l2 = GAPS[["a", "b", "c", "d"]], 0.05
     table = sht.TablePreprocessor("mean").fit(frame)
     pairs = list(KFold(4, shuffle=True, random_state=0).split(frame))
     triples = [(train, test, table.refilled(frame.iloc[train]).transform(frame)) for train, test in pairs]
     options = {"l2": l2, "solver": "htp"}
-    model = sht.SparseRegressor("cv", cv=triples, rule=rule, **options).fit(table.transform(frame), Y)
+    model = sht.SparseRegressor("cv", rule=rule, **options).fit(table.transform(frame), y, folds=triples)
     for i, (train, test) in enumerate(pairs):
         for column in np.flatnonzero(model.cv_results_["ks"] > 0):
             k = int(model.cv_results_["ks"][column])
-            fold = make_pipeline(SimpleImputer(), sht.SparseRegressor(k, **options)).fit(frame.iloc[train], Y[train])
-            error = Y[test] - fold.predict(frame.iloc[test])
-            np.testing.assert_allclose(model.cv_results_["scores"][i, column], np.mean(error**2) / 2, rtol=1e-9)
+            fold = make_pipeline(SimpleImputer(), sht.SparseRegressor(k, **options)).fit(frame.iloc[train], y[train])
+            error = y[test] - fold.predict(frame.iloc[test])
+            expected = np.sum(error**2) / (2 * len(test))
+            np.testing.assert_allclose(model.cv_results_["scores"][i, column], expected, rtol=1e-9)
     with pytest.raises(ValueError, match="cv: the features of a fold"):
-        model.set_params(cv=[(*pair, np.ones((N, 3))) for pair in pairs]).fit(table.transform(frame), Y)
+        model.set_params(cv=[(*pair, np.ones((N, 3))) for pair in pairs]).fit(table.transform(frame), y)

@@ -7,7 +7,7 @@ import screening
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKFold
 
 import sparsehtp as sht
-from sparsehtp.grids import cross_validation as _cross_validation
+from sparsehtp.grids.folds import folds_of, weights_of
 
 KS, L2S = range(4), [0.01, 0.1]
 SOLVER = screening.Screening()
@@ -59,31 +59,46 @@ def test_lanes_of_a_solver_for_one_k():
             np.testing.assert_allclose(cv.scores[fold, j], np.mean((eta - y[test]) ** 2) / 2, rtol=1e-3)
 
 
-def split(objective, folds, groups=None):
-    """The (train, test) counts that cross-validation makes of folds."""
-    return _cross_validation._split(objective, folds, groups, jax.random.key(0))
+LABELS = np.asarray(screening.model(labels=True).y)
+
+
+def split(folds, groups=None, y=None):
+    """The (train, test) weights that cross-validation makes of folds."""
+    y, counted = (np.zeros(40), "rows") if y is None else (y, "classes")
+    return weights_of(folds_of(folds, y, np.ones(40), counted, groups), np.ones(40))
 
 
 def test_splitters():
-    plain, labelled = screening.model(), screening.model(labels=True)
     groups = np.arange(40) % 7
-    train, test = split(plain, 5)
+    train, test = split(5)
     assert train.shape == (5, 40) and (train + test == 1).all() and (test.sum(0) == 1).all()
-    train, test = split(plain, LeaveOneOut())
+    train, test = split(LeaveOneOut())
     np.testing.assert_array_equal(test, np.eye(40))
     for folds in (GroupKFold(3), 3):
-        train, test = split(plain, folds, groups)
+        train, test = split(folds, groups)
         for one in test:
             assert not np.isin(groups[one > 0], groups[one == 0]).any()
-    y = np.asarray(labelled.y)
     for folds in (StratifiedKFold(4), 4):
-        _, test = split(labelled, folds)
-        assert all((y[one > 0] > 0).sum() == 5 for one in test)
-    _, test = split(labelled, 3, groups)
+        _, test = split(folds, y=LABELS)
+        assert all((LABELS[one > 0] > 0).sum() == 5 for one in test)
+    _, test = split(3, groups, LABELS)
     assert all(not np.isin(groups[one > 0], groups[one == 0]).any() for one in test)
     mask = np.arange(40) < 30
-    train, test = split(plain, [(mask, ~mask), ([0, 0, 1], [2])])
+    train, test = split([(mask, ~mask), ([0, 0, 1], [2])])
     assert train[1, 0] == 2 and test[0].sum() == 10
+
+
+def test_rows_without_weight_are_in_no_fold():
+    """A number of folds splits the other rows as if there were none without, and other folds leave them out."""
+    weights = (np.arange(50) % 5 > 0).astype(float)
+    rows, y = np.flatnonzero(weights), np.arange(50) % 2
+    alone = folds_of(4, y[rows], np.ones(40), "classes", rows % 9, 3)
+    for pair, expected in zip(folds_of(4, y, weights, "classes", np.arange(50) % 9, 3), alone, strict=True):
+        for part, own in zip(pair, expected, strict=True):
+            np.testing.assert_array_equal(part, rows[own])
+    mask = np.arange(50) < 30
+    ((train, test),) = folds_of([(mask, ~mask)], y, weights)
+    np.testing.assert_array_equal(np.concatenate([train, test]), rows)
 
 
 def test_fold_numbers_are_the_pairs_that_they_name():
@@ -149,18 +164,18 @@ def test_one_standard_error_rule_by_hand():
     ("options", "sentence"),
     [
         ({"folds": 1}, "folds: needs from 2 to 40"),
-        ({"folds": "five"}, "folds: needs an integer, a scikit-learn splitter or an iterable"),
-        ({"folds": []}, "folds: there are none"),
+        ({"folds": "five"}, "folds: needs an integer, a scikit-learn splitter or pairs"),
+        ({"folds": []}, "folds: there are no folds"),
         ({"folds": np.arange(39)}, "folds: fold numbers are 40 integers"),
         ({"folds": np.arange(40) % 2 - 2}, "folds: fold numbers are 40 integers >= 0"),
         ({"folds": np.arange(40) / 2}, "folds: fold numbers are 40 integers"),
         ({"folds": ["a", "b"] * 20}, "folds: fold numbers are 40 integers"),
         ({"folds": np.zeros((40, 1), int)}, "folds: fold numbers are 40 integers"),
-        ({"folds": np.zeros(40, int)}, "folds: number 0 trains on no row"),
-        ({"folds": np.full(40, -1)}, "folds: there are none"),
+        ({"folds": np.zeros(40, int)}, "folds: a part of fold 0 has no row"),
+        ({"folds": np.full(40, -1)}, "folds: there are no folds"),
         ({"folds": [([0, 1], [50])]}, "folds: needs row indices in 0..39"),
-        ({"folds": [([], [1])]}, "folds: number 0 trains on no row"),
-        ({"folds": [([0, 1], [])]}, "folds: fold 0 holds out no row"),
+        ({"folds": [([], [1])]}, "folds: a part of fold 0 has no row"),
+        ({"folds": [([0, 1], [])]}, "folds: a part of fold 0 has no row"),
         ({"folds": [([0, 1], [1])]}, "folds: fold 0 tests on rows it is trained on"),
         ({"groups": [1, 2]}, "groups: needs shape"),
         ({"scoring": "error"}, "scoring: must be None"),
@@ -175,7 +190,7 @@ def test_bad_values(options, sentence):
 def test_one_class_is_refused():
     objective = screening.model(labels=True)
     positive = np.flatnonzero(np.asarray(objective.y) > 0)
-    with pytest.raises(ValueError, match="folds: number 0 trains on one class only"):
+    with pytest.raises(ValueError, match="folds: fold 0 trains without one of the classes"):
         sht.cross_validate(objective, [1], folds=[(positive[1:], positive[:1])], solver=SOLVER)
 
 

@@ -1,0 +1,217 @@
+"""The fit of the estimators, of one response or several: rows and a plan in, solutions and their evidence out."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.sparse import issparse
+
+from .._solve import solve
+from .._types import replace, seeded
+from ..grids.choose import BY_FOLDS, Choice, choose
+from ..grids.cross_validation import Scoring
+from ..grids.path import Path
+from ..iteration.results import RESULTS, Solution
+from . import parameters, selection
+from .padding import Padding
+from .parameters import Plan
+
+
+class Rows(NamedTuple):
+    """The data of a fit.
+
+    Attributes:
+        X: (n, p) features.
+        targets: (n,) of every model; of several responses, which are one model, (n, t).
+        weights: (n,) of the rows.
+        offset: (n,) or (n, t); None: zero.
+        event: (n,) the rows that count where k is chosen; None: all.
+        seen: (n, p) features as each fold sees them; none: X.
+        responses: how many share the features; None: every target has a model of its own.
+    """
+
+    X: Any
+    targets: list[np.ndarray]
+    weights: Float[np.ndarray, "n"]
+    offset: np.ndarray | None = None
+    event: Bool[np.ndarray, "n"] | None = None
+    seen: list[np.ndarray] = []
+    responses: int | None = None
+
+    def counted(self) -> "Rows":
+        """Those with a weight: a row without one must not count, even where its loss is infinite."""
+        some = self.weights > 0
+        if some.all():
+            return self
+        X, *seen = (part[some] if issparse(part) else np.asfortranarray(part[some]) for part in (self.X, *self.seen))
+        offset, event = (None if each is None else each[some] for each in (self.offset, self.event))
+        return Rows(X, [each[some] for each in self.targets], self.weights[some], offset, event, seen, self.responses)
+
+    @property
+    def samples(self) -> tuple[int, float]:
+        """How many rows there are where k is chosen, and their weight."""
+        weights = self.weights if self.event is None else self.weights[self.event]
+        return weights.size, float(weights.sum())
+
+
+class Evidence(NamedTuple):
+    """The training data and what was chosen from them: (model, threshold, solution at l2) of every target."""
+
+    padding: Padding
+    fits: list[tuple[Any, Any, Any]]
+
+
+class Fitted(NamedTuple):
+    """A fit: its solutions, at refit times l2, the threshold that they keep to, and what k and l2 were chosen from: the
+    paths of all data, and the table of a cross-validation (None without)."""
+
+    solutions: list[Solution]
+    threshold: Any
+    l2: Any
+    refit: float
+    paths: list[Path] | None
+    results: dict[str, Any] | None
+    evidence: Evidence
+
+
+class Problem(NamedTuple):
+    """What is to be fitted.
+
+    Attributes:
+        rows: of the data, those that count.
+        plan: how to choose and solve.
+        threshold: the structure of the data's columns.
+        build: the objectives of (X, targets, l2=..., sample_weight=..., offset=...).
+    """
+
+    rows: Rows
+    plan: Plan
+    threshold: Any
+    build: Callable[..., list[Any]]
+
+    @property
+    def padding(self) -> Padding:
+        """The buckets of the data's shape."""
+        n, p = self.rows.X.shape
+        return Padding(n, p, parameters.pads(self.plan.solver), self.plan.l2.ndim == 1)
+
+    @property
+    def ending(self) -> dict[str, Any]:
+        """How a solve ends."""
+        plan, key = self.plan, seeded(self.plan.seed)
+        return {"key": key, "max_steps": plan.max_steps, "termination": plan.termination, "throw": False}
+
+    def models(self, X: Any) -> list[Any]:
+        """The padded objectives of all targets on the features X of the rows."""
+        padding, rows = self.padding, self.rows
+        return self.build(
+            padding.design(X),
+            [padding.targets(target) for target in rows.targets],
+            l2=padding.l2(self.plan.l2),
+            sample_weight=padding.weights(rows.weights / rows.weights.max()),
+            offset=None if rows.offset is None else padding.offset(rows.offset),
+        )
+
+
+def fit(problem: Problem, folds: Any, scoring: Scoring | None, last: tuple[np.ndarray, np.ndarray] | None) -> Fitted:
+    """Choose k and l2 for all targets together where the plan says so, and fit each.
+
+    Args:
+        problem: the data, and how to fit them.
+        folds: pairs (train, test) of the rows; None: a criterion chooses, if anything does.
+        scoring: as in `cross_validate`.
+        last: coefficients and intercepts, a row per model or response, to start a fit of a given k from.
+    """
+    rows, plan, padding = problem.rows, problem.plan, problem.padding
+    threshold = replace(problem.threshold, k=np.int32(plan.k or 0))
+    padded = padding.threshold(threshold, rows.responses)
+    with jax.enable_x64(rows.X.dtype == np.float64):  # accuracy follows the data's dtype, whatever JAX's setting is
+        models, k, refit = problem.models(rows.X), plan.k, 1.0
+        paths = results = None
+        solutions: Any
+        selected: Any
+        if plan.rule is None:
+            starts = [None] * len(models) if last is None else _starts(rows, padding, *last)
+            selected = solutions = [
+                _solve_from(model, padded, plan.solver, start, **problem.ending)
+                for model, start in zip(models, starts, strict=True)
+            ]
+        else:
+            if folds is not None and rows.seen:
+                views = [selection.view(problem.models(part)[0]) for part in rows.seen]
+                folds = [(*fold, see) for fold, see in zip(folds, views, strict=True)]
+            choice, paths, results = _choose(problem, models, padded, folds, scoring)
+            k, refit, solutions, selected = choice.k, choice.refit, choice.solution, choice.selected
+            models = models if folds is None else [model.reweighted(l2=choice.l2) for model in models]
+        solutions, selected = (
+            [padding.solution(_on_host(model, each)) for model, each in zip(models, fits, strict=True)]
+            for fits in (solutions, selected)
+        )
+        l2 = padding.user_l2(np.asarray(models[0].l2))[()]
+    threshold = replace(threshold, k=np.int32(k or 0))
+    evidence = Evidence(padding, [(model, threshold, each) for model, each in zip(models, selected, strict=True)])
+    return Fitted(solutions, threshold, l2, refit, paths, results, evidence)
+
+
+def _choose(
+    problem: Problem, models: list[Any], padded: Any, folds: Any, scoring: Scoring | None
+) -> tuple[Choice, list[Path], dict[str, Any] | None]:
+    """The choice of k and l2, the paths of the data's columns, and the table of the folds."""
+    plan, padding = problem.plan, problem.padding
+    units = parameters.unit_total(problem.threshold, padding.p)
+    n, total = problem.rows.samples
+    # A weight counts as that many rows; weights of another scale must not shorten the grid of folds, nor add to that of
+    # a criterion, where a saturated least-squares fit would win.
+    samples = n if folds is None else max(total, n)
+    levels = selection.make_levels(samples, units - padded.keep.size, padding, padded, plan.ks)
+    if folds is None:
+        selection.check_total(plan.weighted_by, total, n, levels.ks)
+
+    def own_samples(path: Path) -> Path:  # the models' weights are scaled, and their columns may be padded
+        return dataclasses.replace(path, n_units=units, total_weight=total)
+
+    # One program for whatever k is chosen, where room for more costs less than a second one.
+    shared = padding.active and not padding.large
+    choice: Any = choose(
+        models,
+        replace(padded, k_max=levels.k_max) if shared else padded,
+        levels.padded,
+        None if folds is None else padding.l2s(plan.l2s),
+        scoring=scoring,
+        rule=str(plan.rule),
+        refit=plan.refit,
+        folds=folds,
+        solver=plan.solver,
+        samples=own_samples,
+        **problem.ending,
+    )
+    paths = [own_samples(padding.path(levels.cut_path(path))) for path in choice.path]
+    if folds is None:
+        return choice, paths, None
+    results = levels.table(choice.scores) | {"l2s": paths[0].l2s, "rule": plan.rule}
+    return choice, paths, results | {"row": results[BY_FOLDS[str(plan.rule)]]}
+
+
+def _starts(rows: Rows, padding: Padding, coef: np.ndarray, intercept: np.ndarray) -> list[Any]:
+    """Where each model starts."""
+    if rows.responses is not None:
+        return [padding.start(coef.T, intercept)]
+    return [padding.start(*each) for each in zip(coef, intercept, strict=True)]
+
+
+def _solve_from(objective: Any, threshold: Any, solver: Any, start: Any, **ending: Any) -> Solution:
+    """`solve` from a start, and from zero too where that does not converge: it may be far out of what data can tell."""
+    solution = solve(objective, threshold, solver, start, **ending)
+    if start is None or int(solution.result) == RESULTS.converged:
+        return solution
+    cold = solve(objective, threshold, solver, **ending)
+    return solution if solution.value <= cold.value else cold
+
+
+def _on_host(objective: Any, solution: Solution) -> Solution:
+    """A solution in NumPy without its key and state, and with an intercept that suits its coefficients in float64."""
+    solution = jax.tree.map(np.asarray, solution._replace(key=None, state=None))  # type: ignore[arg-type]
+    return solution._replace(intercept=objective.intercept_of(solution.x, solution.free))

@@ -1,0 +1,125 @@
+"""Folds: which rows a fit trains on and is judged by, in every form that users give them."""
+
+import warnings
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    PredefinedSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    check_cv,
+)
+
+Counted = Literal["rows", "classes", "events"]  # what folds get equal shares of
+Pair = tuple[Int[np.ndarray, "train"], Int[np.ndarray, "test"]]
+
+
+def folds_of(
+    folds: Any,
+    y: np.ndarray,
+    weights: Float[np.ndarray, "n"],
+    counted: Counted = "rows",
+    groups: Any = None,
+    seed: int = 0,
+    name: str = "folds",
+) -> list[Pair]:
+    """The rows with a positive weight that every fold trains on and holds out.
+
+    Args:
+        folds: a number of folds of these rows, shuffled; or what refers to all rows: a scikit-learn splitter, pairs of
+            indices or masks, or (n,) fold numbers.
+        y: (n,) targets, classes, or booleans that say which rows have an event.
+        weights: (n,) >= 0.
+        counted: what y holds, and equal shares of classes or events for a number of folds.
+        groups: (n,) labels; rows with equal labels stay together.
+        seed: of the shuffling.
+        name: of the argument, in errors.
+    """
+    n, some = len(y), weights > 0
+    groups = check_groups(groups, n)
+    if isinstance(folds, int | np.integer) and not isinstance(folds, bool):
+        rows = np.flatnonzero(some)
+        if not 2 <= folds <= rows.size:
+            raise ValueError(f"{name}: needs from 2 to {rows.size} (the number of samples), got {folds}.")
+        kinds = (KFold, StratifiedKFold) if groups is None else (GroupKFold, StratifiedGroupKFold)
+        splitter = kinds[counted != "rows"](int(folds), shuffle=True, random_state=seed)
+    elif isinstance(folds, str) or not (hasattr(folds, "split") or isinstance(folds, Iterable)):
+        raise ValueError(f"{name}: needs an integer, a scikit-learn splitter or pairs (train, test), got {folds!r}.")
+    else:
+        rows, splitter = np.arange(n), check_cv(_by_number(name, folds, n))
+    of_rows = y[rows], None if groups is None else groups[rows]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The least populated class")  # of rows without an event
+        found = list(splitter.split(np.zeros((rows.size, 1)), *of_rows))
+
+    def kept(part: Any) -> Int[np.ndarray, "part"]:
+        part = rows[_indices(name, part, rows.size)]
+        return part[some[part]]
+
+    pairs = [(kept(train), kept(test)) for train, test in found]
+    _check(name, pairs, y, some, counted)
+    return pairs
+
+
+def weights_of(
+    pairs: Iterable[tuple[Any, ...]], weights: Float[np.ndarray, "n"]
+) -> tuple[Float[np.ndarray, "folds n"], Float[np.ndarray, "folds n"]]:
+    """(folds, n) weights of the training and the test rows of every fold: a row counts as often as it is there."""
+    train, test = (
+        np.stack([np.bincount(part, minlength=weights.size) for part in parts]) * weights
+        for parts in zip(*pairs, strict=True)
+    )
+    return train, test
+
+
+def check_groups(groups: Any, n: int) -> np.ndarray | None:
+    """Labels of n rows, or ValueError."""
+    if groups is None:
+        return None
+    groups = np.asarray(groups)
+    if groups.shape != (n,):
+        raise ValueError(f"groups: needs shape ({n},), one label per sample, got {groups.shape}.")
+    return groups
+
+
+def _by_number(name: str, folds: Any, n: int) -> Any:
+    """A splitter for (n,) fold numbers, -1 for a row that is never held out; folds of other kinds as they are."""
+    listed = isinstance(folds, (list, tuple)) and folds and all(map(np.isscalar, folds))
+    numbers = np.asarray(folds) if listed or hasattr(folds, "__array__") else None
+    if numbers is None or numbers.ndim > 2 or numbers.dtype == object:
+        return folds
+    if numbers.shape != (n,) or numbers.dtype.kind not in "iu" or numbers.min() < -1:
+        raise ValueError(
+            f"{name}: fold numbers are {n} integers >= 0, one per sample (-1: never held out), got {folds!r}."
+        )
+    return PredefinedSplit(numbers)
+
+
+def _indices(name: str, part: Any, n: int) -> Int[np.ndarray, "part"]:
+    part = np.asarray(part)
+    if part.dtype == bool and part.shape == (n,):
+        return np.flatnonzero(part)
+    if part.size and (part.ndim != 1 or part.dtype.kind not in "iu" or not 0 <= part.min() <= part.max() < n):
+        raise ValueError(f"{name}: needs row indices in 0..{n - 1} or masks of length {n}, got {part!r}.")
+    return part.ravel().astype(int)
+
+
+def _check(name: str, pairs: list[Pair], y: np.ndarray, some: np.ndarray, counted: Counted) -> None:
+    """ValueError where a fold cannot train or be judged."""
+    if not pairs:
+        raise ValueError(f"{name}: there are no folds; pass at least one pair (train, test).")
+    what, there = ("event", y) if counted == "events" else ("row", some)
+    for number, (train, test) in enumerate(pairs):
+        if not (there[train].any() and there[test].any()):
+            raise ValueError(
+                f"{name}: a part of fold {number} has no {what} with a positive weight; use fewer or other folds."
+            )
+        if counted == "classes" and np.unique(y[train]).size < np.unique(y[some]).size:
+            raise ValueError(f"{name}: fold {number} trains without one of the classes; use stratified or fewer folds.")
+        if np.intersect1d(train, test).size:
+            raise ValueError(f"{name}: fold {number} tests on rows it is trained on; make the two parts disjoint.")
