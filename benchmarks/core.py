@@ -27,7 +27,7 @@ def fixed(objective, solver, steps, k_max, record=None):
 def iterations(objective, order, k, product):
     """Seconds per iteration: the slope between two step counts, so that set-up does not count."""
     few, many = 5, 25
-    n, p = objective.design.shape
+    n, p = objective.columns.design.shape
     for name, solver, aim in (("IHT", sht.IHT(), 1.5), ("HTP", sht.HTP(), None)):
         compiled = {}
         for steps in (few, many):

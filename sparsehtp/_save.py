@@ -32,6 +32,7 @@ MAX_BYTES = 2**30
 MAX_RATIO = 4  # a file of plain numbers hardly shrinks: larger models than MAX_BYTES are read where the file is large
 MAX_MANIFEST = 2**25  # bytes; as Python objects it takes up to twenty times as many
 _MANIFEST = "manifest"
+_PLACES = ("sparsehtp", "sparsehtp.columns")  # modules whose classes can be saved
 _ADVICE = "or was not written by sht.save"
 # What scikit-learn adds to the attributes that an estimator declares.
 _ANY_P: Any = Shaped[np.ndarray, "p"]
@@ -120,16 +121,13 @@ class _Misfit(Exception):
     """Fields that a class does not have or that do not suit it, as a clause."""
 
 
-def _public(name: str) -> type:
-    """The public class of this package with a name."""
-    found = getattr(importlib.import_module(__package__), name)
-    if not isinstance(found, type):
-        raise TypeError(f"{name} is no class.")
-    return found
-
-
-def _is_public(kind: type) -> bool:
-    return getattr(importlib.import_module(__package__), kind.__name__, None) is kind
+def _public(name: str) -> type | None:
+    """The class of this package with a name that can be saved; None: there is none."""
+    for place in _PLACES:
+        found = getattr(importlib.import_module(place), name, None)
+        if isinstance(found, type):
+            return found
+    return None
 
 
 def _fields(value: Any) -> dict[str, Any] | None:
@@ -219,7 +217,7 @@ def _encode(value: Any, where: str, arrays: dict[str, np.ndarray]) -> Any:
         return {"dict": pairs}
     if (type(value).__module__, type(value).__name__) == ("sklearn.pipeline", "Pipeline"):
         return {"pipeline": each(value.steps)}
-    fields = _fields(value) if _is_public(type(value)) else None
+    fields = _fields(value) if _public(type(value).__name__) is type(value) else None
     if fields is None:
         what = getattr(value, "__name__", f"a {type(value).__name__}")
         raise TypeError(f"{where}: cannot save {what}, which is no public class of sparsehtp nor plain data.")
@@ -266,7 +264,10 @@ def _decode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if tag != "object":
         raise ValueError(f"unknown tag {tag}")
     name, fields = content
-    return _rebuild(_public(name), {k: _decode(v, arrays) for k, v in fields.items()})
+    kind = _public(name)
+    if kind is None:
+        raise TypeError(f"{name} is no class that can be saved.")
+    return _rebuild(kind, {k: _decode(v, arrays) for k, v in fields.items()})
 
 
 def _rebuild(kind: type, fields: dict[str, Any]) -> Any:

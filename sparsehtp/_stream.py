@@ -16,6 +16,7 @@ from ._solve import _check_kind, solve
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
 from ._types import Support, replace, seeded
+from .columns import Columns, bounded
 from .datasets.data import nonfinite
 from .datasets.passes import Passes, joined
 from .datasets.shards import Rows, Shards
@@ -23,7 +24,8 @@ from .linalg import dot
 from .losses import AbstractLoss, Squared
 from .objectives import LinearModel
 from .objectives.base import DENSE_HESSIAN_LIMIT
-from .objectives.restricted_linear_model import RestrictedLinearModel, bounded
+from .objectives.likelihood import MeanLoss, Part
+from .objectives.model import Restricted
 from .solvers import AbstractSolver, StochasticHT
 from .steps import ConstantStep, SampleStep
 from .thresholds import AbstractUnitThreshold
@@ -250,8 +252,12 @@ class _Stream:
             sample_weight=np.pad(weights, padding),
         )
         # Sums over shards need one intercept for all, where each shard's own means would shift its own.
-        own = {"shift": jnp.asarray(self.shift), "base": jnp.asarray(self.base)} if self.fit_intercept else {}
-        return replace(model, fit_intercept=self.fit_intercept, inverse_scale=None, **own)
+        own, free = model.columns, self.fit_intercept
+        columns = Columns.plain(own.design, own.sample_weight, own.l2, centred=free, n_free=int(free))
+        if not free:
+            return model.over(columns)
+        columns = replace(columns, shift=jnp.asarray(self.shift))
+        return replace(model, columns=columns, target_mean=jnp.asarray(self.base))
 
     def sweep(
         self, x: Float[np.ndarray, "d"], bound: Any, threshold: Any, solver: Any, key: Array, size: float
@@ -360,7 +366,7 @@ def _sums(
     p = X.shape[1]
 
     def at(x: Float[Array, "d"]) -> tuple[Float[Array, ""], Float[Array, "d"]]:
-        eta = bounded(dot(X, x[:p]) + jnp.sum(x[p:]), weights)
+        eta = bounded(dot(X, x[:p]) + jnp.sum(x[p:]), weights > 0)
         slopes = weights * loss.derivative(eta, y)
         free = jnp.full(x[p:].shape, jnp.sum(slopes))
         return dot(weights, loss.value(eta, y)), jnp.append(dot(slopes, X), free)
@@ -378,7 +384,8 @@ def _newton(
     j = jnp.minimum(support.idx, p - 1)
     A = X[:, j] if shift is None else X[:, j] - shift[j]
     A = jnp.where(support.mask, jnp.where(support.idx == p, 1, A), 0)
-    rows = RestrictedLinearModel(A, y, loss, weights, None, jnp.zeros(z.shape, z.dtype), support.mask)
+    part = Part(A, None, weights > 0, jnp.zeros(z.shape, z.dtype), support.mask, None)
+    rows = Restricted(part, MeanLoss(loss, y, weights))
     return jnp.sum(weights), rows.value(z), rows.grad(z), rows.hess(z)
 
 

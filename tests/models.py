@@ -12,7 +12,7 @@ from scipy import sparse
 
 import sparsehtp as sht
 from sparsehtp._types import Support, in_double
-from sparsehtp.objectives.base import gather
+from sparsehtp.columns import gather
 
 FILE = Path(__file__).parent / "references" / "models.npz"
 NUMBER, N, P = 20, 60, 9

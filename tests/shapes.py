@@ -11,7 +11,7 @@ import numpy as np
 from beartype import BeartypeConf, beartype
 from jaxtyping import AbstractArray
 
-CHECKED = ("designs", "duality", "linalg", "losses", "objectives")  # rooms
+CHECKED = ("columns", "designs", "duality", "linalg", "losses", "objectives")  # rooms
 MODULES = [f"sparsehtp.{room}" for room in CHECKED]
 ANY_ARRAY = jax.Array | np.ndarray | np.generic
 

@@ -16,6 +16,7 @@ LAYERS = (
     ("_programs",),
     ("_types", "_threads", "linalg", "io"),
     ("designs", "losses", "thresholds", "iteration", "datasets"),
+    ("columns",),
     ("objectives",),
     ("steps", "duality", "derivatives", "_keep_top_k", "_save"),
     ("screening",),

@@ -5,7 +5,7 @@ import pytest
 from jaxtyping import TypeCheckError
 
 import sparsehtp as sht
-from sparsehtp.objectives.restricted_linear_model import majorant
+from sparsehtp.objectives.likelihood import MeanLoss
 
 
 def test_another_shape_is_refused():
@@ -18,11 +18,9 @@ def test_another_shape_is_refused():
 
 
 def test_another_shape_of_the_result_is_refused():
-    class OneNumber(sht.Squared):
-        def majorant(self, eta, y):
-            return jnp.ones(())
+    class OneColumn(sht.Squared):
+        def value(self, eta, y):
+            return eta[:, None]
 
-        second_derivative = majorant
-
-    with pytest.raises(TypeCheckError, match=r"return value(.|\n)*f32\[\]"):
-        majorant(OneNumber(), jnp.zeros(3), jnp.zeros(3))
+    with pytest.raises(TypeCheckError, match=r"return value(.|\n)*f32\[1\]"):
+        MeanLoss(OneColumn(), jnp.zeros(3), jnp.ones(3)).value(jnp.zeros(3))

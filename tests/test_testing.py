@@ -215,7 +215,7 @@ def test_subsets_of_many_coefficients_are_not_enumerated():
 Model = sht.LinearModel
 OBJECTIVES = [
     (
-        {"grad_at": lambda self, forward, x: Model.grad_at(self, forward, x) * 1.001},
+        {"pulled": lambda self, rows: Model.pulled(self, rows) * 1.001},
         f"gradient is that of value {FINITE}",
     ),
     (
@@ -223,11 +223,11 @@ OBJECTIVES = [
         f"curvature_at is that of the gradient {FINITE}",
     ),
     ({"restrict": lambda self, support: Model.restrict(self.reweighted(l2=0.0), support)}, "restricted value is F"),
-    ({"to_external": lambda self, x: self.in_design_units(x)}, "to_internal undoes to_external"),
+    ({"to_external": lambda self, x: self.columns.in_design_units(x)}, "to_internal undoes to_external"),
     ({"lipschitz": lambda self: 0.5 * Model.lipschitz(self)}, "lipschitz is at least the curvature at the origin"),
     ({"subset": lambda self, idx: Model.subset(self, idx[::-1])}, "subset.idx. is F on the coefficients idx"),
     (
-        {"_weights": lambda self: self.sample_weight / self.sample_weight.shape[0]},
+        {"reweighted": lambda self, sample_weight: Model.reweighted(self, l2=self.l2 * jnp.mean(sample_weight))},
         "multiples of the sample weights change nothing",
     ),
 ]

@@ -12,19 +12,18 @@ from .._programs import program
 from .._threads import one_blas_thread
 from .._tolerances import tolerance
 from .._types import Support, check_finite, in_double, is_concrete
+from ..columns import gather, scatter
 from ..iteration.results import RESULTS
 from ..linalg import LANE
 from ..losses import Squared
 from ..objectives import (
+    AbstractModel,
     AbstractObjective,
-    AbstractOfPredictor,
     AbstractRefittable,
     AbstractRestrictable,
     LinearModel,
     MultiResponse,
     QuadraticForm,
-    gather,
-    scatter,
 )
 from ..objectives.base import DENSE_HESSIAN_LIMIT
 from ..thresholds import L0L1L2, AbstractUnitThreshold, GroupSparsity
@@ -111,7 +110,7 @@ def certificate(
     dtype = objective.dtype
     with one_blas_thread(), jax.enable_x64(True):
         # A user's own function need not compute in double.
-        if isinstance(objective, LinearModel | MultiResponse | QuadraticForm | AbstractOfPredictor):
+        if isinstance(objective, AbstractModel | QuadraticForm):
             objective, threshold = in_double((objective, threshold))
         threshold = threshold.bind(objective)
         facts = _facts(objective, threshold, solution, dtype)
@@ -227,8 +226,7 @@ def _facts(objective: Any, threshold: Any, solution: Any, dtype: Any) -> Facts:
     elif not getattr(objective, "loss", Squared()).twice_differentiable:
         why = "the loss is not smooth"
     else:
-        shared = getattr(objective, "shared_model", objective)
-        moved = np.abs(shared.units.centre) @ np.abs(w) if isinstance(shared, LinearModel) else 0.0
+        moved = np.abs(objective.units.centre) @ np.abs(w) if isinstance(objective, AbstractModel) else 0.0
         # Estimators give an intercept in float64, a solution one that is rounded to the model's dtype.
         eps = np.finfo(np.result_type(np.asarray(solution.intercept).dtype, dtype)).eps
         error = float(eps * (np.abs(intercept).sum() + np.sum(moved)))
@@ -475,8 +473,9 @@ def _ambiguous(fit: _Fit) -> bool:
         size = np.sqrt(np.maximum(np.diag(H), np.finfo(H.dtype).tiny))
         values = np.linalg.eigvalsh(H / size / size[:, None])
         return bool(np.any((values > 100 * np.finfo(H.dtype).eps) & (values < NEARLY**2)))
-    A = np.asarray(restricted.A)[:, mask] * np.sqrt(np.asarray(restricted.weights))[:, None]
-    A = np.vstack([A, np.diag(np.sqrt(np.asarray(restricted.ridge)[mask]))])
+    part = jax.tree.map(np.asarray, fit.objective.part(entries))
+    A = part.A[:, mask] * np.sqrt(np.asarray(fit.objective.columns.weights))[:, None]
+    A = np.vstack([A, np.diag(np.sqrt(part.ridge[mask]))])
     size = np.linalg.norm(A, axis=0)
     values = np.linalg.svd(A[:, size > 0] / size[size > 0], compute_uv=False)
     return bool(np.any((values > EXACTLY) & (values < NEARLY)))

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 from .._programs import program
 from .._threads import one_blas_thread
 from .._types import in_double
-from ..objectives import AbstractOfPredictor, LinearModel, QuadraticForm
+from ..objectives import AbstractModel, LinearModel, QuadraticForm
 from ..thresholds import Sparsity
 from ..thresholds.base import next_power_of_two
 from .certificate import BATCH, _coefficients, _Fit, _internal, _refit_values, _units
@@ -81,7 +81,7 @@ def exchanges(objective: Any, solution: Any) -> tuple[np.ndarray, np.ndarray, np
         raise ValueError(f"solution: needs some but not all of the {p} features, got {chosen.size} of them.")
     with one_blas_thread(), jax.enable_x64(True):
         threshold = Sparsity(chosen.size)
-        if isinstance(objective, LinearModel | QuadraticForm | AbstractOfPredictor):
+        if isinstance(objective, AbstractModel | QuadraticForm):
             objective, threshold = in_double((objective, threshold))
         threshold = threshold.bind(objective)
         w, intercept = _coefficients(objective, solution), jnp.asarray(solution.intercept, objective.dtype)
@@ -106,7 +106,7 @@ def exchanges(objective: Any, solution: Any) -> tuple[np.ndarray, np.ndarray, np
 @program
 def _local(objective: Any, x: Float[Array, "d"], idx: Int[Array, "m"]) -> tuple[Array, Array, Array]:
     equations = objective.normal_equations(x)
-    return equations.columns(idx), equations.diagonal, equations.rhs
+    return equations.rows(idx), equations.diagonal, equations.rhs
 
 
 def _scores(

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
 from .._types import replace
+from ..columns import Columns
 from ..designs import DenseDesign
 from ..duality import Dual, Fixed, relax
 from ..duality.relaxation import CHECK, NORM_STEPS
@@ -18,7 +19,7 @@ from ..screening import screen
 from ..solvers.refit import refit
 from ..thresholds import Sparsity
 from ..thresholds.base import next_power_of_two
-from .columns import ROWS, Columns, members_of
+from .data import ROWS, ProofData, members_of
 from .tree import Tree
 
 LEAST_WIDTH = 8
@@ -54,7 +55,7 @@ def memory(model: Any) -> float:
     return 8.0 * (COPIES * n * next_power_of_two(max(p, LEAST_WIDTH)) + NUMBERS)
 
 
-class Generalised(Columns):
+class Generalised(ProofData):
     """F less its floor, on the usable features, each (centred and) in the units where its mean square is one.
 
     The floor is the sum of the least losses there could be, zero for most losses but not for Poisson or gamma. Values
@@ -87,25 +88,18 @@ class Generalised(Columns):
         X = np.zeros((model.y.shape[0], next_power_of_two(max(len(scale), LEAST_WIDTH))))  # few compiled shapes
         X[self._rows, : len(scale)] = self._columns(self.features) / scale
         ridge = np.maximum(self._ridge[self.features], np.finfo(float).tiny) / scale**2
-        self._inverse_scale = self._inverse_scale.copy()
-        self._inverse_scale[self.features] /= scale
+        self._scaling = self._scaling.copy()
+        self._scaling[self.features] /= scale
         self.norms = np.sqrt(raw[self.features]) / scale
         self.batch = int(np.clip(NUMBERS // (X.shape[0] * max(self.size, 1)), 1, _most()))
         self.batch = int(np.clip(AT_ONCE // X.size, 1, self.batch))
         with jax.enable_x64(True):
-            plain = replace(
-                self.model,
-                design=DenseDesign(X),
-                l2=np.append(ridge, np.ones(X.shape[1] - len(ridge))),
-                shift=None,
-                base=None,
-                offset_mean=None,
-                mean=None,
-                inverse_scale=None,
-                offset=np.zeros(len(X)) if self.model.offset is None else self.model.offset,
-                standardize=False,
-            )
-            self.objective = jax.tree.map(jnp.asarray, plain)
+            columns = self.model.columns
+            offset = np.zeros(len(X)) if columns.offset is None else columns.offset
+            l2 = np.append(ridge, np.ones(X.shape[1] - len(ridge)))
+            free = {"centred": columns.centred, "n_free": columns.n_free}
+            plain = Columns.plain(DenseDesign(X), columns.sample_weight, l2, offset, **free)
+            self.objective = jax.tree.map(jnp.asarray, replace(self.model, columns=plain, target_mean=None))
             self._threshold = _threshold(self.objective, self.size)
             self._norms = jnp.asarray(np.append(self.norms, np.ones(X.shape[1] - len(ridge))))
             self.floor = float(_floor(self.objective))
@@ -132,7 +126,7 @@ class Generalised(Columns):
     def fit(self, members: Int[np.ndarray, "m"]) -> tuple[float, Float[np.ndarray, "_"], float]:
         """F less its floor, the coefficients in original units and the intercept of the best fit on some features."""
         (value,), _, (x,) = self._refit(np.sort(members)[None])
-        w, intercept = self._external(x[members], self.features[members], x[-1] if self.model.fit_intercept else 0.0)
+        w, intercept = self._external(x[members], self.features[members], x[-1] if self.model.n_free else 0.0)
         return float(value), w, intercept
 
     def values(self, members: Int[np.ndarray, "s m"]) -> tuple[Float[np.ndarray, "s"], Float[np.ndarray, "s"]]:
@@ -179,11 +173,12 @@ class Phase:
         use = np.zeros(width, int)
         use[: self.p] = tree.names
         # On the host, where each step takes no program of its own.
-        X, weights = np.asarray(objective.design.array)[:, use], np.asarray(objective._weights())
-        ridge = np.asarray(objective.l2)[use]
-        self._objective = replace(objective, design=DenseDesign(jnp.asarray(X)), l2=jnp.asarray(ridge))
+        columns = objective.columns
+        X, weights = np.asarray(columns.design.array)[:, use], np.asarray(columns.weights)
+        design, ridge = DenseDesign(jnp.asarray(X)), jnp.asarray(np.asarray(columns.l2)[use])
+        self._objective = objective.over(replace(columns, design=design, l2=ridge), False)
         own = X[:, : self.p]
-        self._norm = jnp.asarray(_norm(own - weights @ own if objective.fit_intercept else own, weights))
+        self._norm = jnp.asarray(_norm(own - weights @ own if columns.centred else own, weights))
         self._threshold = _threshold(self._objective, tree.k)
         self._norms = jnp.asarray(np.append(tree.problem.norms[tree.names], np.ones(width - self.p)))
 
@@ -202,7 +197,7 @@ class Phase:
         masks = Fixed(jnp.asarray(self._pad(out, True)), jnp.asarray(self._pad(inn, False)))
         levels = level + floor, level + floor + self.problem.zero
         steps, began = STEPS, time.monotonic()
-        if self._pace is None and self._objective.design.array.size * self.batch > AT_ONCE / 100:
+        if self._pace is None and self._objective.columns.design.array.size * self.batch > AT_ONCE / 100:
             steps = CHECK  # the first call compiles, and the second tells how long a step takes
         elif self._pace is not None and self._pace * steps > self._tree.seconds_left:
             steps = max(CHECK, int(self._tree.seconds_left / self._pace))
@@ -242,16 +237,16 @@ def _threshold(objective: Any, size: int) -> Any:
 @program
 def _floor(objective: Any) -> Float[Array, ""]:
     conjugate = objective.loss.conjugate(jnp.zeros_like(objective.y), objective.y)
-    return -jnp.sum(jnp.where(objective.sample_weight > 0, objective._weights() * conjugate, 0))
+    return -jnp.sum(jnp.where(objective.sample_weight > 0, objective.columns.weights * conjugate, 0))
 
 
 @program
 def _gains(objective: Any, x: Float[Array, "d"]) -> Float[Array, "p"]:
     eta = objective.forward(x)
-    weights = objective._weights()
-    slope = objective.transpose_product(weights * objective.loss.derivative(eta, objective.y))
+    columns, weights = objective.columns, objective.columns.weights
+    slope = columns.transpose_product(weights * objective.loss.derivative(eta, objective.y))
     curvature = objective.loss.second_derivative(eta, objective.y)
-    steep = objective.design.column_norms(weights * curvature, None) ** 2 + objective.l2
+    steep = columns.design.column_norms(weights * curvature, None) ** 2 + columns.l2
     return slope[: objective.n_coefficients] ** 2 / steep
 
 
@@ -286,7 +281,7 @@ def _bounds(
     max_steps: Int[Array, ""],
 ) -> tuple[Float[Array, "B"], Float[Array, "B p"], Bool[Array, "B p"], Bool[Array, "B p"], Int[Array, "B"]]:
     """Bounds of nodes, the relaxations' coefficients, the nodes with what their bounds decide, and the steps taken."""
-    energies = Dual(objective, threshold).energies()
+    energies = objective.columns.moments()[1]
 
     def one(zero: Array, nonzero: Array, v: Array) -> tuple[Array, Array, Array, Array, Array]:
         dual = Dual(objective, threshold, Fixed(zero, nonzero))

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg, sparse
 
-from .columns import EPS, ROWS, Columns
+from .data import EPS, ROWS, ProofData
 from .exact import Moments
 
 ZERO = 1e-13  # of F(0), below which F is zero but for rounding
@@ -23,7 +23,7 @@ AT_ONCE = 1 << 22  # entries of supports that are fitted together
 PANEL = 1e9  # operations between two looks at the clock
 
 
-class LeastSquares(Columns):
+class LeastSquares(ProofData):
     """F(x) = c0 - b'x + x'Q x / 2 for the usable features, each in the units where Q's diagonal is one.
 
     The intercept is minimised out. `Q` and `c0` are lowered by what rounding may have done to them, so that for all x
@@ -48,11 +48,12 @@ class LeastSquares(Columns):
     ) -> None:
         super().__init__(model, keep, k)
         model, self._level, self._stop_at, self._sure = self.model, 0.0, stop_at, min(SURE, gap / 10)
-        parts = [model.y] if model.offset is None else [model.y, -model.offset]
+        offset = model.columns.offset
+        parts = [model.y] if offset is None else [model.y, -offset]
         self._target_parts = [part[self._rows] for part in parts]
         self._target = sum(self._target_parts)
         raw_target = float(sum(self._weights @ part**2 for part in self._target_parts))
-        if model.fit_intercept:
+        if model.columns.centred:
             self._level = float(self._weights @ self._target)
             self._target = self._target - self._level
 
@@ -85,13 +86,13 @@ class LeastSquares(Columns):
 
     def _nearly_centred(self) -> bool:
         """Whether no column of a sparse matrix loses more than two digits where its mean is taken off afterwards."""
-        X = self._X.multiply(self._inverse_scale).tocsr()
-        mean_square, mean = self._weights @ X.power(2), self._mean * self._inverse_scale
+        X = self._X.multiply(self._scaling).tocsr()
+        mean_square, mean = self._weights @ X.power(2), self._mean * self._scaling
         return bool(np.all(mean_square - mean**2 >= mean_square / FAR**2))
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
         """X'y, and the columns' mean squares after and before centring; True if X'X is centred after it is summed."""
-        p, weights, scale = self.n_features, self._weights, self._inverse_scale
+        p, weights, scale = self.n_features, self._weights, self._scaling
         if sparse.issparse(self._X) and self._nearly_centred():
             X, mean = self._X.multiply(scale).tocsr(), self._mean * scale
             raw = weights @ X.power(2)
@@ -103,7 +104,7 @@ class LeastSquares(Columns):
             Z = self._columns(slice(None), rows)
             b += (weights[rows] * self._target[rows]) @ Z
             energy += weights[rows] @ Z**2
-            raw += weights[rows] @ (Z + self._mean * scale if self.model.fit_intercept else Z) ** 2
+            raw += weights[rows] @ (Z + self._mean * scale if self.model.columns.centred else Z) ** 2
         return b, energy, raw, False
 
     def prepare(self) -> bool:
@@ -113,9 +114,9 @@ class LeastSquares(Columns):
         p, scale = len(self.features), self.scale
         Q = np.zeros((p, p))
         if self._lossy:
-            X = self._X[:, self.features].multiply(self._inverse_scale[self.features] / scale)
+            X = self._X[:, self.features].multiply(self._scaling[self.features] / scale)
             rooted, mean = X.multiply(np.sqrt(self._weights)[:, None]).tocsc(), self._mean[self.features]
-            mean = mean * self._inverse_scale[self.features] / scale
+            mean = mean * self._scaling[self.features] / scale
             width = max(1, int(PANEL / max(rooted.nnz, 1)))
             for first in range(0, p, width):
                 if time.monotonic() > self._stop_at:
@@ -145,7 +146,7 @@ class LeastSquares(Columns):
         if j not in self._rows_of_Q:
             heavy, own = self._weights * self._columns(self.features[[j]])[:, 0], self.features
             row = (heavy @ self._X)[own] - self._mean[own] * heavy.sum()
-            row = row * self._inverse_scale[own] / self.scale / self.scale[j]
+            row = row * self._scaling[own] / self.scale / self.scale[j]
             row[j] = self._diagonal[j]
             self._rows_of_Q[j] = row
         return self._rows_of_Q[j]
@@ -168,7 +169,7 @@ class LeastSquares(Columns):
     def values(self, members: Int[np.ndarray, "s m"]) -> tuple[Float[np.ndarray, "s"], Float[np.ndarray, "s"]]:
         """F of the best fits on many supports, and what it is not below, whatever rounding did.
 
-        From the data or, for few features, from an orthogonal factor of them. Columns that are copies of others, but
+        From the data or, for few features, from an orthogonal factor of them. ProofData that are copies of others, but
         for rounding of their entries, add nothing.
         """
         m = members.shape[1]
@@ -234,7 +235,7 @@ class LeastSquares(Columns):
         return rest**2 / 2, np.where(sure, np.maximum(rest - wrong, 0) ** 2 / 2, 0), x
 
     def _raw(self, features: Any) -> Float[np.ndarray, "n m"]:
-        """Columns as they are in the design, dense."""
+        """ProofData as they are in the design, dense."""
         part = self._X[:, features]
         return part.toarray() if sparse.issparse(part) else part
 
@@ -246,7 +247,7 @@ class LeastSquares(Columns):
         """F, the features of a support that are no copies of others, what l2 they have, and their coefficients."""
         if self._exact is None:
             self._exact = Moments(
-                lambda j: self._raw([j])[:, 0], self._target_parts, self._weights, self.model.fit_intercept
+                lambda j: self._raw([j])[:, 0], self._target_parts, self._weights, self.model.columns.centred
             )
         features = self.features[members]
         if len(members):
@@ -254,7 +255,7 @@ class LeastSquares(Columns):
             size, order = np.abs(np.diag(found[0])), found[1]
             features = np.sort(features[order[size > np.max(self._copy[members]) * size[0]]])
         chosen = features.tolist()
-        ridge = [Fraction(float(self._ridge[j])) * Fraction(float(1 / self._inverse_scale[j])) ** 2 for j in chosen]
+        ridge = [Fraction(float(self._ridge[j])) * Fraction(float(1 / self._scaling[j])) ** 2 for j in chosen]
         value, x = self._exact.fit(chosen, ridge)
         return value / 2, chosen, ridge, x
 
@@ -265,7 +266,7 @@ class LeastSquares(Columns):
         # Where w is large its rounding is worth something, and the intercept is the best one beside it.
         moved = sum(Fraction(float(self._shift[j])) * Fraction(float(w[j])) for j in chosen)
         level, intercept = Fraction(0), 0.0
-        if self.model.fit_intercept:
+        if self.model.columns.centred:
             level = self._exact.mean(-1) - sum(self._exact.mean(j) * Fraction(float(w[j])) for j in chosen)
             intercept = float(level + Fraction(self._base) - moved)
             level = Fraction(intercept) - Fraction(self._base) + moved

@@ -8,9 +8,10 @@ from jaxtyping import Array, Float
 
 from .._programs import program
 from .._tolerances import tolerance
+from ..columns import gather
 from ..duality import Dual
 from ..linalg import either
-from ..objectives import LinearModel, gather
+from ..objectives import LinearModel
 from ..solvers.cdss import CDSSState, Swap, best_swap, entry_gains, state_at
 from ..thresholds import L0L1L2
 from .facts import Facts, of_a_penalised_point
@@ -64,7 +65,7 @@ def _penalised(objective: LinearModel, threshold: L0L1L2, x: Float[Array, "d"]) 
 def _projected(dual: Dual, state: CDSSState) -> Float[Array, "d"]:
     """The gradient where x is not zero, as far as the bounds let a step along it go."""
     x, p = state.x, state.energies.shape[0]
-    size = dual.objective.loss.smoothness * state.energies + dual.objective.ridge()[:p]
+    size = dual.objective.loss.smoothness * state.energies + dual.columns.ridge()[:p]
     size = dual.lift(jnp.where(jnp.isfinite(size) & (size > 0), size, 1), 1.0)
     grad = state.grad.at[:p].add(dual.prices[1] * jnp.sign(x[:p]))
     return size * (x - dual.threshold.clip(x - grad / size))
@@ -73,7 +74,7 @@ def _projected(dual: Dual, state: CDSSState) -> Float[Array, "d"]:
 def _best_move(dual: Dual, state: CDSSState, smoothness: Any) -> Swap:
     """The best of all features to add, to leave out or to exchange, with a gain as that of `best_swap`."""
     objective, p = dual.objective, state.energies.shape[0]
-    w, grad, ridge = state.x[:p], state.grad[:p], objective.ridge()[:p]
+    w, grad, ridge = state.x[:p], state.grad[:p], objective.columns.ridge()[:p]
     l0, l1 = dual.prices
     entering, _ = entry_gains(dual, state.energies, grad, ridge, w, smoothness)
     curvature = (objective.loss.smoothness if smoothness is None else smoothness) * state.energies + ridge

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..thresholds.base import next_power_of_two
-from .columns import EPS
+from .data import EPS
 from .diagonal import Nodes, tune
 from .nodes import Problem, Scaled, bound, leaf_pairs, leaves, leaves_at_once, support_values
 from .tree import BATCH, BATCH_CPU, Tree

@@ -20,9 +20,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
 from .._types import Support, replace
+from ..columns import gather
 from ..linalg import dot, masked_factor
 from ..losses import Squared
-from ..objectives import LinearModel, gather
+from ..objectives import LinearModel
 
 BLOCK_MEMORY = 2**28  # bytes of a block of Gram rows, and of the columns of a batch of refits
 HOST_MEMORY = 2**32  # bytes of the Gram rows of a sparse design, kept outside of the device
@@ -55,7 +56,7 @@ def quadratic_bound(objective: Any) -> tuple[Any, float] | None:
     if not isinstance(objective, LinearModel) or not np.isfinite(float(objective.loss.smoothness)):
         return None
     smoothness = float(objective.loss.smoothness)
-    return replace(objective, loss=Squared(), l2=objective.l2 / smoothness), smoothness
+    return replace(objective.reweighted(l2=objective.l2 / smoothness), loss=Squared()), smoothness
 
 
 def scan(
@@ -145,7 +146,7 @@ def _subset(quadratic: LinearModel, idx: Int[Array, "m"]) -> LinearModel:
 @program
 def _gram(quadratic: Any, idx: Int[Array, "m"]) -> tuple[Float[Array, "m p"], Float[Array, "p"]]:
     equations = quadratic.normal_equations()
-    return equations.columns(idx), equations.diagonal
+    return equations.rows(idx), equations.diagonal
 
 
 @program

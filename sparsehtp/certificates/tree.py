@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._threads import one_blas_thread
-from .columns import members_of
+from .data import members_of
 
 BATCH_CPU, BATCH = 64, 1024  # nodes that are bounded at a time
 FIRST, GROWTH = 400, 4  # nodes of the first phase, and how many times as many those after it end at

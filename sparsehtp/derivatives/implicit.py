@@ -28,10 +28,11 @@ from jaxtyping import Array, Bool, Float
 from .._programs import program
 from .._tolerances import tolerance
 from .._types import Support
+from ..columns import gather, scatter
 from ..iteration import driver
 from ..iteration.record import Record
 from ..linalg import Box, Everywhere, masked_factor
-from ..objectives import AbstractRefittable, AbstractRestricted, gather, scatter
+from ..objectives import AbstractRefittable, AbstractRestricted
 from ..objectives.base import DENSE_HESSIAN_LIMIT
 from ..thresholds import AbstractThreshold
 from ..thresholds.base import AbstractSupportThreshold

@@ -4,6 +4,7 @@ import abc
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
@@ -38,6 +39,10 @@ class AbstractDesign(eqx.Module):
     @abc.abstractmethod
     def subset(self, idx: Int[Array, "m"]) -> "AbstractDesign":
         """The design of the columns X[:, idx]."""
+
+    def narrowed(self, p: int) -> "AbstractDesign":
+        """The first p columns; where it can, on the host, so that no program is compiled."""
+        return self.subset(jnp.arange(p))
 
     @abc.abstractmethod
     def rows(self, i: Int[Array, "b"]) -> Float[Array, "b p"]:

@@ -78,6 +78,10 @@ class DenseDesign(AbstractDesign):
     ) -> "DenseDesign":  # by feature: what is chosen once is read column by column many times
         return replace(self, array=self.array[idx] if self.by_feature else self.array[:, idx].T, by_feature=True)
 
+    def narrowed(self, p: int) -> "DenseDesign":
+        array = np.asarray(self.array)
+        return replace(self, array=jnp.asarray(array[:p] if self.by_feature else array[:, :p]))
+
     def rows(self, i: Int[Array, "b"]) -> Float[Array, "b p"]:
         return self.array[:, i].T if self.by_feature else self.array[i]
 

@@ -9,7 +9,7 @@ from jax.experimental.sparse import BCOO
 from jaxtyping import Array, Float, Int
 from scipy import sparse
 
-from .._types import is_concrete
+from .._types import is_concrete, replace
 from ..linalg.sparse import Rows, chunked, dense_rows, largest_magnitudes, product, reduce_rows
 from .base import AbstractDesign
 from .dense import DenseDesign
@@ -66,6 +66,12 @@ class SparseDesign(AbstractDesign):
 
     def subset(self, idx: Int[Array, "m"]) -> DenseDesign:
         return DenseDesign(self.columns(idx))
+
+    def narrowed(self, p: int) -> "SparseDesign":
+        # Rows keep the zeros of the other columns, to which no product with the first p leads.
+        owner, start = np.minimum(self.by_column.owner, p - 1), np.asarray(self.by_column.start)[: p + 1]
+        by_column = self.by_column._replace(owner=jnp.asarray(owner), start=jnp.asarray(start))
+        return replace(self, by_column=by_column, size=(self.size[0], p))
 
     def rows(self, i: Int[Array, "b"]) -> Float[Array, "b p"]:
         return dense_rows(self.by_row, jnp.asarray(i), self.size[1]).T

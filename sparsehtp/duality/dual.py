@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._types import Support, is_concrete, replace
+from ..columns import Columns
 from ..linalg import bisect, dot, largest_eigenvalue, random_start
 from ..losses import AbstractConjugateLoss
 from ..objectives import LinearModel
@@ -72,14 +73,20 @@ class Dual(eqx.Module):
 
     # --- the data ----------------------------------------------------------------------------------------------------
     @property
+    def columns(self) -> Columns:
+        """Of the objective."""
+        columns: Columns = self.objective.columns
+        return columns
+
+    @property
     def weights(self) -> Float[Array, "n"]:
         """omega, summing to one."""
-        return self.objective._weights()
+        return self.columns.weights
 
     @property
     def ridge(self) -> Float[Array, "p"]:
         """l2 of every feature."""
-        ridge = self.objective.ridge()[: self.objective.n_coefficients]
+        ridge = self.columns.ridge()[: self.objective.n_coefficients]
         return jnp.maximum(ridge, jnp.finfo(ridge.dtype).tiny)
 
     @property
@@ -106,43 +113,18 @@ class Dual(eqx.Module):
 
     def moments(self, a: Float[Array, "n"]) -> Float[Array, "p"]:
         """tau: one product with the data."""
-        return self.objective.transpose_product(self.weights * a)[: self.objective.n_coefficients]
-
-    def centres(self) -> Float[Array, "p"] | None:
-        """Weighted means of the solver's columns; None where they are zero or there is no intercept."""
-        objective = self.objective
-        if not objective.fit_intercept or objective.mean is not None:
-            return None
-        mean = objective.design.moments(self.weights)[0]
-        return mean if objective.inverse_scale is None else mean * objective.inverse_scale
-
-    def energies(self) -> Float[Array, "p"]:
-        """A_j = sum_i omega_i x_ij^2 of the solver's columns, about their means where there is an intercept."""
-        objective = self.objective
-        if objective.fit_intercept:
-            size = objective.design.moments(self.weights)[1]
-            return (size if objective.inverse_scale is None else size * objective.inverse_scale) ** 2
-        return objective.design.column_norms(self.weights, objective.inverse_scale) ** 2
-
-    def norms(self) -> Float[Array, "p"]:
-        """At least the norms of the solver's columns before they are centred."""
-        objective = self.objective
-        size = objective.design.column_norms(self.weights, objective.inverse_scale)
-        if objective.mean is None:
-            return size
-        return size + jnp.abs(objective.mean) * (1 if objective.inverse_scale is None else objective.inverse_scale)
+        return self.columns.transpose_product(self.weights * a)[: self.objective.n_coefficients]
 
     def gram_norm(self, num_steps: int = 100) -> Float[Array, ""]:
         """Largest eigenvalue of X'diag(omega)X scaled by the ridge, by power iteration: an estimate from below."""
-        objective, centres = self.objective, self.centres()
+        columns, centres = self.columns, self.columns.moments()[0]
         root = jnp.sqrt(self.ridge)
 
         def product(v: Float[Array, "p"]) -> Float[Array, "p"]:
-            w, b = objective.in_design_units(self.lift(v / root))
-            r = self.weights * (objective.design.mv(w) + b)
+            r = self.weights * columns.product(self.lift(v / root))
             if centres is not None:
                 r = r - self.weights * jnp.sum(r)
-            return objective.transpose_product(r)[: v.shape[0]] / root
+            return columns.transpose_product(r)[: v.shape[0]] / root
 
         return largest_eigenvalue(product, random_start(root.shape[0], root.dtype), num_steps)
 
@@ -185,8 +167,8 @@ class Dual(eqx.Module):
         """The part of D that does not depend on the penalty."""
         objective, weights = self.objective, self.weights
         conjugate = objective.loss.conjugate(a, objective.y)
-        if objective.offset is not None:
-            conjugate = conjugate - a * objective.offset
+        if self.columns.offset is not None:
+            conjugate = conjugate - a * self.columns.offset
         return -dot(weights, jnp.where(weights > 0, conjugate, 0))
 
     def point(self, a: Float[Array, "n"], tau: Float[Array, "p"] | None = None) -> DualPoint:
@@ -203,7 +185,7 @@ class Dual(eqx.Module):
         return DualPoint(a, tau, terms, value, self.lift(w), support)
 
     def rounding(self, point: DualPoint, norms: Float[Array, "p"]) -> Float[Array, ""]:
-        """The most that rounding may have added to D(a), or changed in an entry of `terms`; `norms` as above.
+        """The most that rounding may have added to D(a), or changed in an entry of `terms`; `norms` of the columns.
 
         A sum of n products is wrong by at most n ulp of the sum of their magnitudes. Where there is an intercept, the
         sum of a vanishes to rounding only, and what is left of it counts as often as the predictions are large.
@@ -213,7 +195,8 @@ class Dual(eqx.Module):
         a = jnp.where(weights > 0, point.a, 0)
         conjugate = jnp.abs(objective.loss.conjugate(a, objective.y))
         unit = 0 if objective.loss.location else 1  # of logarithms, say; a loss of eta - y alone has only theirs
-        size = unit + jnp.abs(objective.y) + (0 if objective.offset is None else jnp.abs(objective.offset))
+        offset = self.columns.offset
+        size = unit + jnp.abs(objective.y) + (0 if offset is None else jnp.abs(offset))
         predicted = jnp.where(weights > 0, jnp.abs(objective.loss.conjugate_derivative(a, objective.y)), 0)
         separable = dot(weights, jnp.where(weights > 0, conjugate + jnp.abs(a) * (size + predicted), 0))
         moved = eps * jnp.sqrt(dot(weights, a**2)) * norms

@@ -152,7 +152,7 @@ class _Smooth:
         self.dual = dual
         self.objective = dual.objective
         self.weights = dual.weights
-        self.centres = dual.centres()
+        self.centres = dual.columns.moments()[0]
         self.fixed = dual.masks()
         self.unbounded = not is_smooth(self.objective.loss)
         self.smoothness = self._smoothness()
@@ -164,17 +164,16 @@ class _Smooth:
     def norm(self) -> Float[Array, ""]:
         """Scale of the Gram matrix; an underestimate, since the search shrinks the step where needed."""
         objective = self.objective
-        unscaled = replace(self.dual, objective=replace(objective, l2=jnp.ones((), objective.dtype)))
+        unscaled = replace(self.dual, objective=objective.reweighted(l2=jnp.ones((), objective.dtype)))
         return jnp.maximum(unscaled.gram_norm(NORM_STEPS), jnp.finfo(objective.dtype).tiny)
 
     def predict(self, w: Float[Array, "p"]) -> Float[Array, "n"]:
         """Prediction of the coefficients on centred columns, offset included."""
-        objective = self.objective
-        inner, b = objective.in_design_units(self.dual.lift(w))
-        eta = objective.design.mv(inner) + b
+        columns = self.dual.columns
+        eta = columns.product(self.dual.lift(w))
         if self.centres is not None:
             eta = eta - dot(self.centres, w)
-        return eta if objective.offset is None else eta + objective.offset
+        return eta if columns.offset is None else eta + columns.offset
 
     def slope(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
         return self.objective.loss.derivative(eta, self.objective.y)

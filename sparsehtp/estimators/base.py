@@ -254,7 +254,9 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         ratio = np.divide(self.refit_l2_, self.l2_, out=np.ones(np.shape(self.l2_)), where=np.asarray(self.l2_) > 0)
         chosen = [np.asarray(support.idx)[np.asarray(support.mask)] for support in supports]
         with jax.enable_x64(True):
-            value, x, intercept = fit_on(replace(model, l2=np.asarray(model.l2, float) * ratio), chosen[i])
+            value, x, intercept = fit_on(
+                model.over(replace(model.columns, l2=np.asarray(model.l2, float) * ratio), False), chosen[i]
+            )
         coef, intercepts = np.atleast_2d(self.coef_).copy(), np.atleast_1d(self.intercept_).copy()
         coef[i], intercepts[i] = _rounded(model, x, intercept)
         shape = np.shape(self.intercept_)

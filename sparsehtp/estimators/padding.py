@@ -14,11 +14,10 @@ import numpy as np
 from scipy.sparse import issparse
 
 from .._types import Support, replace
-from ..designs import DenseDesign, SparseDesign
+from ..designs import SparseDesign
 from ..grids.path import Path
 from ..iteration.results import Solution
 from ..linalg.sparse import Rows
-from ..objectives import AbstractOfPredictor, MultiResponse
 from ..thresholds import GroupSparsity
 
 LARGE = 2**18  # entries of a matrix from which its work, not its compilation, is what a fit costs
@@ -178,31 +177,9 @@ class Padding:
         """The model of the data's columns alone, without a new program; a certificate counts columns."""
         if not self.active:
             return model
-        if isinstance(model, AbstractOfPredictor | MultiResponse):
-            return replace(model, shared_model=self.model(model.shared_model))
-        p, design = self.p, model.design
-
-        def cut(a: Any) -> Any:
-            return a if a is None else jnp.asarray(np.asarray(a)[:p])
-
         with jax.enable_x64(True):
-            if isinstance(design, SparseDesign):
-                by_column = design.by_column
-                owner = jnp.asarray(np.minimum(by_column.owner, p - 1))
-                start = jnp.asarray(np.asarray(by_column.start)[: p + 1])
-                by_column = by_column._replace(owner=owner, start=start)
-                design = replace(design, by_column=by_column, size=(design.size[0], p))
-            elif isinstance(design, DenseDesign):
-                array = np.asarray(design.array)
-                design = replace(design, array=jnp.asarray(array[:p] if design.by_feature else array[:, :p]))
-            return replace(
-                model,
-                design=design,
-                l2=jnp.asarray(self.user_l2(np.asarray(model.l2))),
-                shift=cut(model.shift),
-                mean=cut(model.mean),
-                inverse_scale=cut(model.inverse_scale),
-            )
+            l2 = jnp.asarray(self.user_l2(np.asarray(model.l2)))
+            return replace(model, columns=replace(model.columns.narrowed(self.p), l2=l2))
 
 
 def _bucketed(rows: Rows) -> Rows:

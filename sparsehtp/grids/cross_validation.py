@@ -208,10 +208,9 @@ def _own_scores(
     scoring: Scoring, objective: Any, eta: Float[np.ndarray, "folds grid n *c"], test: Float[np.ndarray, "folds n"]
 ) -> Float[np.ndarray, "folds grid"]:
     y = host(objective.y)
-    # As the user has them: the targets were centred, and the offset on its own.
-    parts = [host(part) for part in (objective.base, objective.offset_mean) if part is not None]
-    if parts and objective.loss.location:
-        mean = np.sum(parts, axis=0, dtype=float)
+    # As the user has them: the targets were centred.
+    if objective.target_mean is not None:
+        mean = host(objective.target_mean).astype(float)
         y, eta = ((part.astype(float) + mean).astype(part.dtype) for part in (y, eta))
     scores = np.empty(eta.shape[:2])
     for fold, weights in enumerate(test):

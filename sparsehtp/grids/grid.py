@@ -23,10 +23,11 @@ from .._progress import Callback, reporting
 from .._solve import _check_kind, default_solver
 from .._threads import one_blas_thread
 from .._types import ArrayLike, Support, check_finite, host, is_concrete, replace, seeded
+from ..columns import gather, scatter
 from ..io.checkpoint import Checkpoint
 from ..iteration import driver
 from ..linalg import LANE, one_by_one
-from ..objectives import AbstractObjective, gather, scatter
+from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..solvers.base import AbstractPathSolver
 from ..solvers.refit import refit

@@ -58,7 +58,7 @@ def penalised_path(
         raise TypeError("objective: a whole path needs concrete arrays; under jit or vmap use sht.solve.")
     solver = CDSS() if solver is None else solver
     given = None if l0s is None else _checked(l0s)
-    n, p = objective.design.shape[0], objective.n_coefficients - free_of_charge(threshold).size
+    n, p = objective.columns.n, objective.n_coefficients - free_of_charge(threshold).size
     k_limit = min(DEFAULT_K, p, max(n // 2, 1)) if k_limit is None else min(k_limit, p)
     models = [objective] if l2s is None else [objective.reweighted(l2=l2) for l2 in np.asarray(l2s)]
     rows: list[dict[str, Any]] = []
@@ -167,7 +167,7 @@ def _noise(model: LinearModel) -> float:
     """What rounding of the targets alone can seem to gain: targets without variance have no other scale."""
     if not model.loss.location:
         return 0.0
-    size = np.max(np.abs(host(model.y))) + (0.0 if model.base is None else abs(float(host(model.base))))
+    size = np.max(np.abs(host(model.y))) + (0.0 if model.target_mean is None else abs(float(host(model.target_mean))))
     return float(100 * np.finfo(model.dtype).eps * size) ** 2
 
 
@@ -186,7 +186,7 @@ def _largest_gain(
     if model.n_free:  # the intercept is optimal before features are compared
         x = jnp.where(jnp.any(x[:p] != 0), x, dual.predict(dual.point(dual.zero()))[0])
     value, grad = model.value_and_grad(x)
-    gains, _ = entry_gains(dual, dual.energies(), grad[:p], model.ridge()[:p], x[:p])
+    gains, _ = entry_gains(dual, dual.columns.moments()[1], grad[:p], model.columns.ridge()[:p], x[:p])
     prices = dual.threshold.prices
     if prices is not None:  # a feature enters where its gain is more than its price
         gains = jnp.where(prices > 0, gains / jnp.where(prices > 0, prices, 1), -jnp.inf)

@@ -7,9 +7,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support, answer_where, is_sound, replace
+from ..columns import gather
 from ..derivatives import implicit as _implicit
 from ..iteration.results import RESULTS
-from ..objectives import gather
 from . import grid as _grid
 
 

@@ -40,7 +40,7 @@ class Equations(Protocol):
     def diagonal(self) -> Float[Array, "p"]: ...
     @property
     def constant(self) -> Float[Array, ""]: ...
-    def columns(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]: ...
+    def rows(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]: ...
 
 
 class Tableau(NamedTuple):
@@ -83,7 +83,7 @@ def empty_tableau(equations: Equations, rows: int) -> Tableau:
 def tableau_at(equations: Equations, idx: Int[Array, "m"], mask: Bool[Array, "m"]) -> Tableau:
     """The tableau of the features idx where `mask` holds, from the data."""
     rhs, empty = equations.rhs, empty_tableau(equations, idx.shape[0])
-    K = jnp.where(mask[:, None], equations.columns(idx), 0)
+    K = jnp.where(mask[:, None], equations.rows(idx), 0)
     G = jnp.where(mask, K[:, idx], 0)
     inverse = masked_factor((G + G.T) / 2, mask).inverse(rhs.dtype)
     H = dot(inverse, K)

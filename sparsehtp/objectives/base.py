@@ -15,7 +15,6 @@ from .._types import ArrayLike, Support
 from ..linalg import WHOLE, Box, Refit, dot, masked_factor, minimise, truncated_newton
 from .normal_equations import AbstractNormalEquations
 
-FEW_PAIRS = 2**14  # of places and entries, that are compared in no time
 DENSE_HESSIAN_LIMIT = 2048  # beyond this many coefficients a support is refitted by conjugate gradients
 
 
@@ -306,17 +305,3 @@ class AbstractRestrictable(AbstractScored):
     @abc.abstractmethod
     def subset(self, idx: Int[Array, "m"]) -> "AbstractRestrictable":
         """The objective of the coefficients idx alone (and the free entries), the others being zero."""
-
-
-def gather(x: Float[Array, "d"], support: Support) -> Float[Array, "m"]:
-    """Entries of x on a support, zero on padding."""
-    return jnp.where(support.mask, x[support.idx], 0)
-
-
-def scatter(z: Float[Array, "m"], support: Support, size: int) -> Float[Array, "size"]:
-    """The vector of length `size` that is z on the support and zero elsewhere."""
-    z = jnp.where(support.mask, z, 0)
-    if z.size * size <= FEW_PAIRS:  # one kernel, where a scatter is eight
-        return jnp.sum(jnp.where(support.idx[:, None] == jnp.arange(size), z[:, None], 0), axis=0)
-    # `add`, not `set`: padded indices may repeat a chosen one.
-    return jnp.zeros(size, z.dtype).at[support.idx].add(z)

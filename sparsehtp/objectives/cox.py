@@ -1,6 +1,5 @@
 """Cox's proportional hazards model."""
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import jax
@@ -10,21 +9,20 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support, check_finite, host, is_concrete, replace
+from ..columns import Columns, prepare, read
 from ..designs import AbstractDesign
-from ..linalg import dot, largest_eigenvalue, random_start
-from ..losses import Squared
-from .base import AbstractRestricted
-from .custom import HessianEquations
-from .linear_model import LinearModel
-from .predictor import AbstractOfPredictor
-from .restricted_linear_model import bounded
+from ..linalg import dot
+from .base import AbstractRestrictable
+from .likelihood import Part
+from .model import AbstractModel
+from .normal_equations import HessianEquations
 from .risk_sets import PartialLikelihood, RiskSets
 
 BLOCK = 64  # columns at a time, where all are passed over
 TIES = ("efron", "breslow")
 
 
-class CoxModel(AbstractOfPredictor):
+class CoxModel(AbstractModel, AbstractRestrictable):
     """Cox's partial likelihood of times until an event, some of them censored, plus a ridge penalty.
 
         F(w) = -(1/W) sum_{i: event} s_i [eta_i - log sum_{j at risk at t_i} s_j exp(eta_j)] + (1/2) sum_j l2_j w_j^2,
@@ -63,8 +61,8 @@ class CoxModel(AbstractOfPredictor):
     Source: Cox (1972); Breslow (1974); Efron (1977).
     """
 
-    shared_model: LinearModel  # one response with y = 0: the design, its units, weights, offset and l2
-    likelihood: PartialLikelihood
+    columns: Columns
+    likelihood: PartialLikelihood  # of sorted rows
 
     def __init__(
         self,
@@ -78,26 +76,22 @@ class CoxModel(AbstractOfPredictor):
         strata: ArrayLike | None = None,
         ties: str = "efron",
     ) -> None:
-        shape = X.shape if hasattr(X, "shape") else np.shape(X)
-        n = shape[0] if shape else 0
-        time, event, labels = check_survival(time, event, strata, n)
+        design = read(X)
+        time, event, labels = check_survival(time, event, strata, design.shape[0])
         if ties not in TIES:
             raise ValueError(f"ties: must be one of {', '.join(TIES)}, got {ties!r}.")
-        self.shared_model = LinearModel(X, np.zeros(n), Squared(), l2, sample_weight, True, standardize, offset)
-        self.likelihood = PartialLikelihood.weighed(
-            RiskSets(time, event, labels, ties == "efron"), self.shared_model.sample_weight
-        )
-        weights = self.sample_weight
+        self.columns = prepare(design, l2, sample_weight, bool(standardize), offset, centre=True).columns
+        weights = self.columns.sample_weight
+        self.likelihood = PartialLikelihood.weighed(RiskSets(time, event, labels, ties == "efron"), weights)
         if is_concrete(weights) and not self.total_weight(host(weights)):
             raise ValueError("event: no row with a positive weight has an event; at least one must be seen.")
 
-    def _of(self, shared_model: LinearModel, weighted: bool) -> Self:
+    def over(self, columns: Columns, weighted: bool = True) -> Self:
         if not weighted:
-            return replace(self, shared_model=shared_model)
-        likelihood = PartialLikelihood.weighed(self.likelihood.sets, shared_model.sample_weight)
-        return replace(self, shared_model=shared_model, likelihood=likelihood)
+            return replace(self, columns=columns)
+        likelihood = PartialLikelihood.weighed(self.likelihood.sets, columns.sample_weight)
+        return replace(self, columns=columns, likelihood=likelihood)
 
-    # --- shape and units ---------------------------------------------------------------------------------------------
     @property
     def event(self) -> Bool[Array, "n"]:
         """(n,) True where the event was seen."""
@@ -107,58 +101,32 @@ class CoxModel(AbstractOfPredictor):
     def total_weight(self, sample_weight: Any) -> Any:
         return sample_weight @ self.event.astype(sample_weight.dtype)
 
-    def to_internal(self, x: Float[Array, "p"], intercept: ArrayLike = 0.0) -> Float[Array, "p"]:
-        return self.shared_model.to_internal(x)[: self.n_coefficients]
-
     def to_external(self, x: Float[Array, "p"]) -> tuple[Float[Array, "p"], Float[Array, ""]]:
-        return self.shared_model.in_design_units(self._alone(x))[0], jnp.zeros((), x.dtype)
+        return self.columns.in_design_units(x)[0], jnp.zeros((), x.dtype)
 
-    # --- values and derivatives --------------------------------------------------------------------------------------
+    def intercept_of(self, w: Float[np.ndarray, "p"], free: Float[np.ndarray, "_"]) -> Float[np.ndarray, ""]:
+        return np.zeros(())
+
+    # --- predictions are sorted --------------------------------------------------------------------------------------
     def forward(self, x: Float[Array, "p"], support: Support | None = None) -> Float[Array, "n"]:
-        return self._predictor(x, support)
+        return super().forward(x, support)[self.likelihood.sets.order]
 
-    def _sorted(self, rows: Float[Array, "n *m"]) -> Float[Array, "n *m"]:
-        return rows[self.likelihood.sets.order]
+    def product(self, v: Float[Array, "p"], support: Support | None = None) -> Float[Array, "n"]:
+        return super().product(v, support)[self.likelihood.sets.order]
 
-    def _unsorted(self, places: Float[Array, "n"]) -> Float[Array, "p"]:
-        """The transpose of the (standardised) design times what belongs to sorted rows."""
-        return self._pulled(places[self.likelihood.sets.place])
+    def pulled(self, rows: Float[Array, "n"]) -> Float[Array, "p"]:
+        return super().pulled(rows[self.likelihood.sets.place])
 
-    def value_at(self, forward: Float[Array, "n"], x: Float[Array, "p"]) -> Float[Array, ""]:
-        return self.likelihood.value(self._sorted(forward)) + 0.5 * dot(self._ridge_product(x), x)
+    def part(self, support: Support) -> Part:
+        part, order = super().part(support), self.likelihood.sets.order
+        A, offset, live = jax.tree.map(lambda rows: rows[order], (part.A, part.offset, part.live))
+        return replace(part, A=A, offset=offset, live=live)
 
-    def grad_at(self, forward: Float[Array, "n"], x: Float[Array, "p"]) -> Float[Array, "p"]:
-        return self._unsorted(self.likelihood.gradient(self._sorted(forward))[0]) + self._ridge_product(x)
-
-    def value_and_grad(
-        self, x: Float[Array, "p"], support: Support | None = None
-    ) -> tuple[Float[Array, ""], Float[Array, "p"]]:
-        value, slope = self.likelihood.value_and_gradient(self._sorted(self.forward(x, support)))
-        ridge = self._ridge_product(x)
-        return value + 0.5 * dot(ridge, x), self._unsorted(slope) + ridge
-
-    def curvature_at(
-        self, forward: Float[Array, "n"], v: Float[Array, "p"], support: Support | None
-    ) -> Float[Array, ""]:
-        u = self._sorted(self._product(v, support))
-        return self.likelihood.curvatures(self._sorted(forward), u[:, None])[0] + jnp.sum(self.ridge() * v**2)
-
-    def lipschitz(self) -> Float[Array, ""]:
-        return largest_eigenvalue(self._hessian(self.origin()), random_start(self.n_coefficients, self.dtype))
-
-    def _hessian(self, x: Float[Array, "p"]) -> Callable[[Float[Array, "p"]], Float[Array, "p"]]:
-        eta = self._sorted(self.forward(x))
-
-        def product(v: Float[Array, "p"]) -> Float[Array, "p"]:
-            u = self._sorted(self._product(v))
-            return self._unsorted(self.likelihood.hessian_product(eta, u[:, None])[:, 0]) + self.ridge() * v
-
-        return product
-
+    # --- second derivatives ------------------------------------------------------------------------------------------
     def normal_equations(self, x: Float[Array, "p"] | None = None) -> HessianEquations:
         x = self.origin() if x is None else x
         value, grad = self.value_and_grad(x)
-        product = self._hessian(x)(x)
+        product = self.hessian_product(x)(x)
         return HessianEquations(
             model=self,
             x=x,
@@ -168,78 +136,22 @@ class CoxModel(AbstractOfPredictor):
         )
 
     def curvatures(self, x: Float[Array, "p"]) -> Float[Array, "p"]:
-        p, eta = self.n_coefficients, self._sorted(self.forward(x))
+        p, eta = self.n_coefficients, self.forward(x)
         block = min(BLOCK, p)
 
         def piece(first: Int[Array, ""]) -> Float[Array, "_"]:
-            return self.likelihood.curvatures(eta, self._columns(jnp.minimum(first + jnp.arange(block), p - 1)))
+            return self.likelihood.curvatures(eta, self._sorted(jnp.minimum(first + jnp.arange(block), p - 1)))
 
-        return lax.map(piece, jnp.arange(0, p, block)).ravel()[:p] + self.ridge()
+        return lax.map(piece, jnp.arange(0, p, block)).ravel()[:p] + self.columns.ridge()
 
-    def _columns(self, idx: Int[Array, "m"]) -> Float[Array, "n m"]:
-        """Sorted rows of some columns of the (standardised) design."""
-        return self._sorted(self.shared_model.columns(Support(idx, jnp.ones(idx.shape, bool))))
+    def _sorted(self, idx: Int[Array, "m"]) -> Float[Array, "n m"]:
+        """Sorted rows of some columns."""
+        return self.columns.on(Support(idx, jnp.ones(idx.shape, bool)))[self.likelihood.sets.order]
 
     def hessian_rows(self, x: Float[Array, "p"], idx: Int[Array, "b"]) -> Float[Array, "b p"]:
         """Rows of F''(x)."""
-        rows = self.likelihood.hessian_product(self._sorted(self.forward(x)), self._columns(idx))
-        return jax.vmap(self._unsorted)(rows.T).at[jnp.arange(idx.shape[0]), idx].add(self.ridge()[idx])
-
-    def restrict(self, support: Support) -> "RestrictedCox":
-        offset = self.shared_model.offset
-        return RestrictedCox(
-            A=self._sorted(self.shared_model.columns(support)),
-            likelihood=self.likelihood,
-            offset=None if offset is None else self._sorted(offset),
-            ridge=jnp.where(support.mask, self.ridge()[support.idx], 0),
-            mask=support.mask,
-        )
-
-
-class RestrictedCox(AbstractRestricted):
-    """A `CoxModel` over the columns A of a support, rows sorted."""
-
-    A: Float[Array, "n m"]
-    likelihood: PartialLikelihood
-    offset: Float[Array, "n"] | None
-    ridge: Float[Array, "m"]
-    mask: Array
-
-    def _predict(self, z: Float[Array, "m"]) -> Float[Array, "n"]:
-        eta = dot(self.A, z)
-        return bounded(eta if self.offset is None else eta + self.offset, self.likelihood.live.astype(eta.dtype))
-
-    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
-        return self.likelihood.value(self._predict(z)) + 0.5 * dot(self.ridge * z, z)
-
-    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        return dot(self.likelihood.gradient(self._predict(z))[0], self.A) + self.ridge * z
-
-    def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        return dot(self.likelihood.gradient(self._predict(z))[1], jnp.abs(self.A)) + self.ridge * jnp.abs(z)
-
-    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
-        product = self.likelihood.hessian_product(self._predict(z), dot(self.A, v)[:, None])
-        return dot(product[:, 0], self.A) + self.ridge * v
-
-    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
-        return self.derivatives(z)[2](damping)
-
-    def derivatives(self, z: Float[Array, "m"]) -> tuple[Array, Array, Callable[[Array | float], Array]]:
-        own, shared = self.likelihood.own, self.likelihood.shared
-        exposure, mean = self.likelihood.parts(self._predict(z), self.A)
-        terms = exposure + own
-
-        def hess(damping: Float[Array, ""] | float) -> Float[Array, "m m"]:
-            curved = exposure + damping * terms  # where the curvature is lost the slope need not be
-            inner = dot((self.A * curved[:, None]).T, self.A) - dot((mean * shared[:, None]).T, mean)
-            return inner + jnp.diag(self.ridge)
-
-        grad = dot(exposure - own, self.A) + self.ridge * z
-        return grad, dot(terms, jnp.abs(self.A)) + self.ridge * jnp.abs(z), hess
-
-    def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        return dot(self.likelihood.gradient(self._predict(z))[1], self.A**2) + self.ridge
+        rows = self.likelihood.products(self.forward(x), self._sorted(idx))
+        return jax.vmap(self.pulled)(rows.T).at[jnp.arange(idx.shape[0]), idx].add(self.columns.ridge()[idx])
 
 
 def check_survival(

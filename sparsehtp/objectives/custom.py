@@ -15,14 +15,14 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._tolerances import tolerance
 from .._types import ArrayLike, Support, check_finite, is_concrete, replace
+from ..columns import check_weights, gather, scatter, weight_vector
 from ..iteration.results import RESULTS
 from ..linalg import DAMPING, dot, lane_by_lane, largest_eigenvalue, random_start
 from ..thresholds import AbstractUnitThreshold
 from ..thresholds.base import members
-from .base import AbstractRestrictable, AbstractRestricted, gather, scatter
+from .base import AbstractRestrictable, AbstractRestricted
 from .finite_sum import AbstractFiniteSum, AbstractSamples
-from .linear_model import check_weights, weight_vector
-from .normal_equations import AbstractNormalEquations
+from .normal_equations import HessianEquations
 
 # Where a shape of x that fun does not take comes from, and what to do.
 _REMEDY = {
@@ -249,7 +249,7 @@ class AbstractCustom(AbstractRestrictable):
         H = jnp.where(free[:, None] & free, (H + H.T) / 2, 0) * scale[:, None] * scale
         return upwards & (lane_by_lane(_eigen)(H)[0][0] >= -slack)
 
-    def normal_equations(self, x: Float[Array, "d"] | None = None) -> "HessianEquations":
+    def normal_equations(self, x: Float[Array, "d"] | None = None) -> HessianEquations:
         x = jnp.zeros(self.n_coefficients, self.dtype) if x is None else x
         value, grad = self.value_and_grad(x)
         product = self.hvp(x, x)
@@ -436,19 +436,6 @@ class CustomSamples(AbstractSamples):
 
     def penalty_grad(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return jnp.zeros_like(x)
-
-
-class HessianEquations(AbstractNormalEquations):
-    """The quadratic model of an objective at x; columns are products with the Hessian, made when asked for."""
-
-    model: Any  # with hessian_rows
-    x: Float[Array, "d"]
-    rhs: Float[Array, "d"]
-    diagonal: Float[Array, "d"]
-    constant: Float[Array, ""]
-
-    def columns(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
-        return self.model.hessian_rows(self.x, idx)
 
 
 class RestrictedCustom(AbstractRestricted):

@@ -4,11 +4,7 @@ import abc
 from typing import Any
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
-
-from .._types import Support
 
 
 class AbstractNormalEquations(eqx.Module):
@@ -22,8 +18,8 @@ class AbstractNormalEquations(eqx.Module):
     constant: eqx.AbstractVar[Float[Array, ""]]
 
     @abc.abstractmethod
-    def columns(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
-        """Columns of A, as rows."""
+    def rows(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
+        """Rows of A."""
 
 
 class GramEquations(AbstractNormalEquations):
@@ -34,25 +30,18 @@ class GramEquations(AbstractNormalEquations):
     diagonal: Float[Array, "p"]
     constant: Float[Array, ""]
 
-    def columns(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
+    def rows(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
         return self.A[idx]
 
 
-class LinearNormalEquations(AbstractNormalEquations):
-    """Normal equations of a weighted least-squares problem on the columns of a `LinearModel`."""
+class HessianEquations(AbstractNormalEquations):
+    """The quadratic model of an objective at x; columns are products with the Hessian, made when asked for."""
 
-    model: Any  # a LinearModel
-    weights: Float[Array, "n"]
-    mean: Float[Array, "p"] | None  # of the columns, where the model does not centre them itself
-    rhs: Float[Array, "p"]
-    diagonal: Float[Array, "p"]
+    model: Any  # with hessian_rows
+    x: Float[Array, "d"]
+    rhs: Float[Array, "d"]
+    diagonal: Float[Array, "d"]
     constant: Float[Array, ""]
 
-    def columns(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
-        model = self.model
-        A = model.columns(Support(idx, jnp.ones(idx.shape, bool)))
-        if self.mean is not None:
-            A = A - self.mean[idx]
-        # The weighted columns sum to zero, so the transposed product need not be centred.
-        gram = jax.vmap(model.transpose_product)((self.weights[:, None] * A).T)[:, : self.rhs.shape[0]]
-        return gram.at[jnp.arange(idx.shape[0]), idx].add(model.ridge()[idx])
+    def rows(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
+        return self.model.hessian_rows(self.x, idx)

@@ -1,30 +1,28 @@
 """Ordinal regression by cumulative logits (proportional odds)."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, host, is_concrete, replace
+from ..columns import Columns, prepare, read
 from ..designs import AbstractDesign
-from ..linalg import dot, largest_eigenvalue, masked_factor, random_start
-from ..losses import Squared
-from .base import AbstractRestricted
+from ..linalg import dot, masked_factor
+from .base import AbstractRestrictable
 from .cumulative_logits import CumulativeLogits
-from .linear_model import LinearModel, rise
+from .likelihood import Part
+from .model import AbstractModel
 from .normal_equations import AbstractNormalEquations
-from .predictor import AbstractOfPredictor
-from .restricted_linear_model import bounded
 
 EMPTY = 1e-5  # weight, beside a total of one, of the row that a class without weight gets; least share at the origin
 ROUNDINGS = 16  # ulp that a curvature may be off
 APART = 0.1  # how far thresholds that did not increase are put above each other
 
 
-class OrdinalModel(AbstractOfPredictor):
+class OrdinalModel(AbstractModel, AbstractRestrictable):
     """Mean negative log-likelihood of ordered classes under cumulative logits, plus a ridge penalty.
 
         F(w, theta) = -(1/W) sum_i s_i log P(y_i | x_i) + (1/2) sum_j l2_j w_j^2,    W = sum_i s_i,
@@ -57,7 +55,7 @@ class OrdinalModel(AbstractOfPredictor):
     Source: McCullagh (1980); Pratt (1981) for convexity.
     """
 
-    shared_model: LinearModel  # one response with y = 0: the design, its units, weights, offset and l2
+    columns: Columns
     y: Int[Array, "n"]
     base: Float[Array, "t"]  # x ends in levels less these, so that F is finite at zero: a threshold and the next gaps
     empty: Float[Array, "c"]  # weights of the rows of classes that have none
@@ -73,10 +71,9 @@ class OrdinalModel(AbstractOfPredictor):
         standardize: bool = False,
         offset: ArrayLike | None = None,
     ) -> None:
-        shape = X.shape if hasattr(X, "shape") else np.shape(X)
-        n = shape[0] if shape else 0
-        y, n_classes = check_classes(y, n_classes, n)
-        self.shared_model = LinearModel(X, np.zeros(n), Squared(), l2, sample_weight, True, standardize, offset)
+        design = read(X)
+        y, n_classes = check_classes(y, n_classes, design.shape[0])
+        self.columns = prepare(design, l2, sample_weight, bool(standardize), offset, centre=True).columns
         self.y = jnp.asarray(y, jnp.int32)
         self.base, self.empty = self._start(self.sample_weight, n_classes)
 
@@ -93,14 +90,18 @@ class OrdinalModel(AbstractOfPredictor):
         below, above = xp.cumsum(shares)[:-1], xp.cumsum(shares[::-1])[::-1][1:]
         return jnp.asarray(_levels(xp.log(below / above)), self.dtype), jnp.asarray(empty, self.dtype)
 
-    def _of(self, shared_model: LinearModel, weighted: bool) -> Self:
+    @property
+    def likelihood(self) -> CumulativeLogits:
+        return CumulativeLogits(self.y, self.columns.weights, self.empty)
+
+    def over(self, columns: Columns, weighted: bool = True) -> Self:
         if not weighted:
-            return replace(self, shared_model=shared_model)
-        base, empty = self._start(shared_model.sample_weight, self.n_classes)
-        return replace(self, shared_model=shared_model, base=base, empty=empty)
+            return replace(self, columns=columns)
+        base, empty = self._start(columns.sample_weight, self.n_classes)
+        return replace(self, columns=columns, base=base, empty=empty)
 
     def scorer(self, sample_weight: Float[Array, "n"] | None = None) -> Self:
-        return replace(self, shared_model=self.shared_model.scorer(sample_weight), empty=jnp.zeros_like(self.empty))
+        return replace(self, columns=self.columns.scoring(sample_weight), empty=jnp.zeros_like(self.empty))
 
     # --- shape and units ---------------------------------------------------------------------------------------------
     @property
@@ -114,192 +115,109 @@ class OrdinalModel(AbstractOfPredictor):
 
     def to_internal(self, x: Float[Array, "p"], intercept: ArrayLike | None = None) -> Float[Array, "d"]:
         """x of the solver from coefficients and thresholds in original units; None: those of w = 0."""
-        parts = self.shared_model.to_internal(x), intercept, self.base
-        known = is_concrete(parts)
+        w, shift = self.columns.to_internal(x)
+        known = is_concrete(w, shift, intercept, self.base)
         xp: Any = np if known else jnp
-        x, intercept, base = jax.tree.map(host, parts) if known else parts
-        own = xp.zeros_like(base) if intercept is None else _levels(intercept - x[-1]) - base
-        return jnp.asarray(xp.append(x[:-1], own), self.dtype)
+        base = host(self.base) if known else self.base
+        own = xp.zeros_like(base) if intercept is None else _levels(xp.asarray(intercept) - shift) - base
+        return jnp.asarray(xp.append(w, own), self.dtype)
 
     def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, "t"]]:
-        w, shift = self.shared_model.to_external(self._alone(x))
-        return w, jnp.cumsum(self._split(x)[1]) - shift
+        p = self.n_coefficients
+        w, shift = self.columns.to_external(x[:p])
+        return w, jnp.cumsum(self.base + x[p:]) - shift
 
     def intercept_of(self, w: Float[np.ndarray, "p"], free: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"]:
-        return np.cumsum(np.asarray(self.base, float) + free) - self.shared_model.intercept_of(w, np.zeros(0))
+        return np.cumsum(np.asarray(self.base, float) + free) - self.units.intercept(w, 0.0)
 
-    def intercept_rounding(self, x: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
-        eta, levels = self.forward(x, support)
-        size = jnp.sum(jnp.abs(levels))
-        error = self.shared_model.intercept_error(self._alone(x)) + jnp.finfo(self.dtype).eps * size
-
-        def value(eta: Float[Array, "n"], x: Float[Array, "d"]) -> Float[Array, ""]:
-            return self.value_at(Predictions(eta, levels), x)
-
-        flat = value(jnp.broadcast_to(dot(self.sample_weight, eta) / jnp.sum(self.sample_weight), eta.shape), 0 * x)
-        return rise(value(eta, x), value(eta + error, x), value(eta - error, x), flat)
+    def intercept_error(self, x: Float[Array, "d"]) -> Float[Array, ""]:
+        p = self.n_coefficients
+        size = jnp.sum(jnp.abs(self.base + x[p:]))
+        return super().intercept_error(x[:p]) + jnp.finfo(self.dtype).eps * size
 
     def feasible(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
-        _, levels = self._split(x)
+        p = self.n_coefficients
+        levels = self.base + x[p:]
         apart = (levels > 0) | (jnp.arange(self.n_free) == 0)
-        return x.at[self.n_coefficients :].add(jnp.where(apart, 0, APART - levels))
+        return x.at[p:].add(jnp.where(apart, 0, APART - levels))
 
-    def _split(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, "t"]]:
-        """Coefficients, and levels."""
-        return x[: self.n_coefficients], self.base + x[self.n_coefficients :]
+    # --- predictions are followed by levels --------------------------------------------------------------------------
+    def _own(self, support: Support) -> Support:
+        """The coefficients of a support, which may hold levels."""
+        return Support(support.idx, support.mask & (support.idx < self.n_coefficients))
 
-    # --- values and derivatives --------------------------------------------------------------------------------------
-    def _likelihood(self) -> CumulativeLogits:
-        return CumulativeLogits(self.y, self.sample_weight / jnp.sum(self.sample_weight), self.empty)
+    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "nt"]:
+        p = self.n_coefficients
+        return jnp.append(super().forward(x[:p], support and self._own(support)), self.base + x[p:])
 
-    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> "Predictions":
-        return Predictions(self._predictor(x, support), self._split(x)[1])
+    def product(self, v: Float[Array, "d"], support: Support | None = None) -> Float[Array, "nt"]:
+        p = self.n_coefficients
+        return jnp.append(super().product(v[:p], support and self._own(support)), v[p:])
 
-    def value_at(self, forward: "Predictions", x: Float[Array, "d"]) -> Float[Array, ""]:
-        ridge = 0.5 * dot(self._ridge_product(x), x[: self.n_coefficients])
-        return self._likelihood().value(*forward) + ridge
+    def pulled(self, rows: Float[Array, "nt"]) -> Float[Array, "d"]:
+        n = self.columns.n
+        return jnp.append(super().pulled(rows[:n]), rows[n:])
 
-    def grad_at(self, forward: "Predictions", x: Float[Array, "d"]) -> Float[Array, "d"]:
-        rows, inner = self._likelihood().gradient(*forward)
-        return jnp.append(self._pulled(rows) + self._ridge_product(x), inner)
+    def penalty(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
+        return jnp.pad(super().penalty(x[: self.n_coefficients]), (0, self.n_free))
 
-    def curvature_at(self, forward: "Predictions", v: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
-        h, p = self._likelihood().curvature(*forward), self.n_coefficients
-        u, w, t = self._product(v, support), v[:p], v[p:]
-        return dot(u, h.rows * u + 2 * dot(h.cross, t)) + dot(t, dot(h.inner, t)) + dot(self.ridge() * w, w)
+    def part(self, support: Support) -> Part:  # with a row of its own for every level, as for a sample
+        part, t = super().part(self._own(support)), self.n_free
+        place = (support.idx == self.n_coefficients + jnp.arange(t)[:, None]) & support.mask
+        offset = jnp.zeros(self.columns.n, self.dtype) if part.offset is None else part.offset
+        return replace(
+            part,
+            A=jnp.concatenate([part.A, place.astype(self.dtype)]),
+            offset=jnp.append(offset, self.base),
+            live=jnp.append(part.live, jnp.ones(t, bool)),
+            mask=support.mask,
+            free=jnp.any(place, axis=0),
+        )
 
-    def lipschitz(self) -> Float[Array, ""]:
-        h, p = self._likelihood().curvature(*self.forward(self.origin())), self.n_coefficients
-
-        def product(v: Float[Array, "d"]) -> Float[Array, "d"]:
-            u, t = self._product(v), v[p:]
-            rows = self._pulled(h.rows * u + dot(h.cross, t)) + self.ridge() * v[:p]
-            return jnp.append(rows, dot(u, h.cross) + dot(h.inner, t))
-
-        # Columns of zeros behind the others must not change where this starts.
-        start = [random_start(size, self.dtype) for size in (p, self.n_free)]
-        return largest_eigenvalue(product, jnp.concatenate(start))
-
+    # --- second derivatives ------------------------------------------------------------------------------------------
     def normal_equations(self, x: Float[Array, "d"] | None = None) -> "OrdinalEquations":
-        x, p = self.origin() if x is None else x, self.n_coefficients
+        x, p, columns = self.origin() if x is None else x, self.n_coefficients, self.columns
         forward, w = self.forward(x), x[:p]
         value, (grad, slope) = self.value_at(forward, x), jnp.split(self.grad_at(forward, x), [p])
-        h = self._likelihood().curvature(*forward)
-        cross = jax.vmap(self._pulled, 1, 1)(h.cross)
+        h = self.likelihood.curvature(forward)
+        cross = jax.vmap(columns.transpose_product, 1, 1)(h.cross)
         # The thresholds minimised out.
         inverse = masked_factor(h.inner, jnp.ones(self.n_free, bool)).inverse(self.dtype)
         follow = dot(cross, inverse)
         grad = grad - dot(follow, slope)
-        product = self._pulled(h.rows * self._product(x)) + self.ridge() * w - dot(follow, dot(w, cross))
-        gram = self.shared_model.gram_diagonal(h.rows)[:p]
+        product = columns.transpose_product(h.rows * columns.product(w)) + columns.ridge() * w
+        product = product - dot(follow, dot(w, cross))
+        gram = columns.gram_diagonal(h.rows)
         own = gram - jnp.sum(follow * cross, axis=1)
         constant = own <= ROUNDINGS * jnp.finfo(self.dtype).eps * gram  # such a column repeats the thresholds
         return OrdinalEquations(
-            model=self,
-            rows=h.rows,
+            columns=columns,
+            weights=h.rows,
             cross=cross,
             follow=follow,
             rhs=product - grad,
-            diagonal=jnp.where(constant, 0, own) + self.ridge(),
+            diagonal=jnp.where(constant, 0, own) + columns.ridge(),
             constant=2 * value - dot(slope, dot(inverse, slope)) - 2 * dot(grad, w) + dot(w, product),
         )
-
-    def restrict(self, support: Support) -> "RestrictedOrdinal":
-        free = support.idx[:, None] == self.n_coefficients + jnp.arange(self.n_free)
-        own = support.mask & ~jnp.any(free, axis=1)
-        return RestrictedOrdinal(
-            A=self.shared_model.columns(Support(support.idx, own)),
-            place=(support.mask[:, None] & free).astype(self.dtype),
-            likelihood=self._likelihood(),
-            base=self.base,
-            offset=self.shared_model.offset,
-            ridge=jnp.where(own, self.shared_model.ridge()[support.idx], 0),
-            mask=support.mask,
-        )
-
-
-class Predictions(NamedTuple):
-    """Linear predictors and levels."""
-
-    eta: Float[Array, "n"]
-    levels: Float[Array, "t"]
 
 
 class OrdinalEquations(AbstractNormalEquations):
     """The quadratic model of an `OrdinalModel` around a point, the thresholds minimised out."""
 
-    model: OrdinalModel
-    rows: Float[Array, "n"]  # curvature in the linear predictors
+    columns: Columns
+    weights: Float[Array, "n"]  # curvature in the linear predictors
     cross: Float[Array, "p t"]  # of the Hessian
     follow: Float[Array, "p t"]  # `cross` times the inverse of the thresholds' block
     rhs: Float[Array, "p"]
     diagonal: Float[Array, "p"]
     constant: Float[Array, ""]
 
-    def columns(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
-        A = self.model.shared_model.columns(Support(idx, jnp.ones(idx.shape, bool)))
-        gram = jax.vmap(self.model._pulled)((self.rows[:, None] * A).T) - dot(self.follow[idx], self.cross.T)
-        return gram.at[jnp.arange(idx.shape[0]), idx].add(self.model.ridge()[idx])
-
-
-class RestrictedOrdinal(AbstractRestricted):
-    """An `OrdinalModel` over the entries of a support: the columns A, and levels in their places."""
-
-    A: Float[Array, "n m"]
-    place: Float[Array, "m t"]
-    likelihood: CumulativeLogits
-    base: Float[Array, "t"]
-    offset: Float[Array, "n"] | None
-    ridge: Float[Array, "m"]
-    mask: Array
-
-    @property
-    def intercept(self) -> Bool[Array, "m"]:
-        return jnp.any(self.place > 0, axis=1)
-
-    def _predict(self, z: Float[Array, "m"]) -> Predictions:
-        eta = dot(self.A, z)
-        eta = bounded(eta if self.offset is None else eta + self.offset, self.likelihood.weights[: eta.shape[0]])
-        return Predictions(eta, self.base + dot(z, self.place))
-
-    def _collect(self, rows: Float[Array, "n"], inner: Float[Array, "t"]) -> Float[Array, "m"]:
-        return dot(rows, self.A) + dot(self.place, inner)
-
-    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
-        return self.likelihood.value(*self._predict(z)) + 0.5 * dot(self.ridge * z, z)
-
-    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        return self._collect(*self.likelihood.gradient(*self._predict(z))) + self.ridge * z
-
-    def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        rows, inner = self.likelihood.terms(*self._predict(z))
-        return dot(rows, jnp.abs(self.A)) + dot(self.place, inner) + self.ridge * jnp.abs(z)
-
-    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
-        return self.hessian_product(z)(v)
-
-    def hessian_product(self, z: Float[Array, "m"]) -> Callable[[Array], Array]:
-        h = self.likelihood.curvature(*self._predict(z))
-
-        def product(v: Float[Array, "m"]) -> Float[Array, "m"]:
-            u, t = dot(self.A, v), dot(v, self.place)
-            return self._collect(h.rows * u + dot(h.cross, t), dot(u, h.cross) + dot(h.inner, t)) + self.ridge * v
-
-        return product
-
-    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
-        h = self.likelihood.curvature(*self._predict(z), damping)
-        cross = dot(dot(self.A.T, h.cross), self.place.T)
-        inner = dot(self.place, dot(h.inner, self.place.T))
-        return dot((self.A * h.rows[:, None]).T, self.A) + cross + cross.T + inner + jnp.diag(self.ridge)
-
-    def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        h = self.likelihood.curvature(*self._predict(z), 1.0)
-        return dot(h.rows, self.A**2) + dot(self.place, jnp.diagonal(h.inner)) + self.ridge
-
-    def without_each(self, z: Float[Array, "m"], n_free: int) -> Float[Array, "m"]:
-        follow = super().without_each(z, n_free)
-        return jnp.where(jnp.isfinite(follow), follow, super().without_each(z, 0))  # the thresholds crossed
+    def rows(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
+        columns = self.columns
+        A = columns.on(Support(idx, jnp.ones(idx.shape, bool)))
+        gram = jax.vmap(columns.transpose_product)((self.weights[:, None] * A).T)
+        gram = gram - dot(self.follow[idx], self.cross.T)
+        return gram.at[jnp.arange(idx.shape[0]), idx].add(columns.ridge()[idx])
 
 
 def _levels(thresholds: Any) -> Any:

@@ -7,8 +7,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, check_finite, is_concrete, replace
+from ..columns import gather
 from ..linalg import dot, largest_eigenvalue, random_start
-from .base import AbstractRestrictable, AbstractRestricted, gather
+from .base import AbstractRestrictable, AbstractRestricted
 from .normal_equations import GramEquations
 
 

@@ -6,8 +6,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from .._types import Support, replace
+from ..columns import scatter
 from ..linalg import WHOLE, Box, Refit, dot, factorise, minimise_log_det
-from .base import AbstractRestricted, scatter
+from .base import AbstractRestricted
 
 
 class RestrictedPrecision(AbstractRestricted):

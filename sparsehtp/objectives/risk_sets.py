@@ -5,6 +5,7 @@ the opening of its stratum on. All sums of exponentials are kept as (logarithm, 
 such pairs join without overflow or underflow, and a mean never leaves the range of its values.
 """
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import equinox as eqx
@@ -16,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import host, is_concrete
 from ..linalg import dot
+from .likelihood import AbstractLikelihood, Hessian, Part
 
 
 class RiskSets(eqx.Module):
@@ -62,7 +64,7 @@ class RiskSets(eqx.Module):
         self.efron = efron
 
 
-class PartialLikelihood(eqx.Module):
+class PartialLikelihood(AbstractLikelihood):
     """Minus the mean over events of log(hazard of the one that has the event / hazards of all at risk).
 
         L(eta) = sum_i own_i (-eta_i) + sum_i shared_i log(sum_{j at risk} s_j exp(eta_j) (1 - tied_i [j is tied to i]))
@@ -75,11 +77,6 @@ class PartialLikelihood(eqx.Module):
     own: Float[Array, "n"]  # s_i / W at events, W their sum
     shared: Float[Array, "n"]  # the same; of Efron's tied events their mean
     tied: Float[Array, "n"]  # the part of the tie that has left before this event of it: 0, 1/d, ..., (d - 1)/d
-
-    @property
-    def live(self) -> Bool[Array, "n"]:
-        """(n,) the row at a place has a weight."""
-        return self.log_weight > _never(self.log_weight.dtype)
 
     @classmethod
     def weighed(cls, sets: RiskSets, sample_weight: Float[Array, "n"]) -> Self:
@@ -164,17 +161,41 @@ class PartialLikelihood(eqx.Module):
     def _value(self, eta: Float[Array, "n"], log_risk: Float[Array, "n"]) -> Float[Array, ""]:
         return jnp.sum(self.shared * log_risk - self.own * eta)
 
-    def gradient(self, eta: Float[Array, "n"]) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
-        """The gradient of L, and the magnitudes of what its entries are differences of."""
-        exposure, _ = self.exposure(eta, self.at_risk(eta)[0])
-        return exposure - self.own, exposure + self.own
+    def _exposed(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
+        return self.exposure(eta, self.at_risk(eta)[0])[0]
+
+    def gradient(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
+        return self._exposed(eta) - self.own
+
+    def terms(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
+        return self._exposed(eta) + self.own
+
+    majorant = terms
 
     def value_and_gradient(self, eta: Float[Array, "n"]) -> tuple[Float[Array, ""], Float[Array, "n"]]:
-        """L and its gradient, from the same sums."""
         log_risk, _ = self.at_risk(eta)
         return self._value(eta, log_risk), self.exposure(eta, log_risk)[0] - self.own
 
-    def hessian_product(self, eta: Float[Array, "n"], u: Float[Array, "n m"]) -> Float[Array, "n m"]:
+    def hessian(self, eta: Float[Array, "n"], damping: Float[Array, ""] | float = 0.0) -> Hessian:
+        return Hessian(
+            times=lambda u: self.products(eta, u[:, None])[:, 0],
+            along=lambda u: self.curvatures(eta, u[:, None])[0],
+            gram=lambda part: self.derivatives(eta, part)[2](damping),
+        )
+
+    def derivatives(
+        self, eta: Float[Array, "n"], part: Part
+    ) -> tuple[Float[Array, "n"], Float[Array, "n"], Callable[[Float[Array, ""] | float], Float[Array, "m m"]]]:
+        exposure, mean = self.parts(eta, part.A)
+        terms = exposure + self.own
+
+        def gram(damping: Float[Array, ""] | float) -> Float[Array, "m m"]:
+            curved = exposure + damping * terms  # where the curvature is lost the slope need not be
+            return dot((part.A * curved[:, None]).T, part.A) - dot((mean * self.shared[:, None]).T, mean)
+
+        return exposure - self.own, terms, gram
+
+    def products(self, eta: Float[Array, "n"], u: Float[Array, "n m"]) -> Float[Array, "n m"]:
         """The Hessian of L times the columns of u."""
         log_risk, mean = self.at_risk(eta, u)
         exposure, mean = self.exposure(eta, log_risk, mean)

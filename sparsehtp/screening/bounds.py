@@ -79,7 +79,7 @@ def _value(objective: Any, x: Array) -> Float[Array, ""]:
 
 
 def _lower_bound(objective: Any, threshold: Any, upper: float, tol: float) -> Bounds:
-    (n, p), dtype = objective.design.shape, objective.dtype
+    (n, p), dtype = objective.columns.design.shape, objective.dtype
     none = jnp.zeros(p, bool)
     dual = dual_of(objective, threshold, Fixed(none, none))  # the same program with and without fixed features
     best = jnp.asarray(upper, dtype)
@@ -109,7 +109,7 @@ def _lower_bound(objective: Any, threshold: Any, upper: float, tol: float) -> Bo
 
 
 def _steps(objective: Any) -> int:
-    n, p = objective.design.shape
+    n, p = objective.columns.design.shape
     return int(np.clip(WORK / (4 * n * p), LEAST_STEPS, MOST_STEPS))
 
 
@@ -118,8 +118,8 @@ def _round(
     dual: Dual, tol: Any, upper: Any, useless: Any, w0: Float[Array, "p"], max_steps: int
 ) -> tuple[Bool[Array, ""], Float[Array, ""], Fixed, Float[Array, "p"]]:
     solved = relax(dual, tol, upper, useless, max_steps, w0)
-    fixed, better = screen(dual, solved.point, dual.energies(), upper)
-    value = better.value - dual.rounding(better, dual.norms())
+    fixed, better = screen(dual, solved.point, dual.columns.moments()[1], upper)
+    value = better.value - dual.rounding(better, dual.columns.norms())
     done = (value >= upper - tol * jnp.abs(upper)) | (solved.upper <= useless)
     return done, value, fixed, solved.x[: w0.shape[0]]
 

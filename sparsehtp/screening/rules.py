@@ -40,10 +40,10 @@ def screen(
     Args:
         dual: with the features that are fixed already.
         point: a feasible dual point.
-        energies: (p,) `dual.energies()`.
+        energies: (p,) those of `dual.columns.moments()`.
         upper: objective plus penalty at a feasible w.
     """
-    no, norms = jnp.zeros(point.tau.shape, bool), dual.norms()
+    no, norms = jnp.zeros(point.tau.shape, bool), dual.columns.norms()
     rule = _phi if dual.penalised else _ranks
 
     def repeat(_: Any, fixed: Fixed) -> Fixed:
@@ -65,7 +65,7 @@ def gap_sphere(dual: Dual, point: DualPoint, energies: Float[Array, "p"], upper:
     fires wherever this rule does.
     """
     l0, l1 = dual.prices
-    gap = upper + dual.rounding(point, dual.norms()) - point.value
+    gap = upper + dual.rounding(point, dual.columns.norms()) - point.value
     radius = jnp.sqrt(2 * jnp.maximum(gap, 0) * dual.objective.loss.smoothness)
     bound = jnp.abs(point.tau) + jnp.sqrt(energies) * radius
     return Fixed(bound < l1 + jnp.sqrt(2 * l0 * dual.ridge), jnp.zeros(bound.shape, bool))

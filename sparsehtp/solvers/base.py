@@ -12,8 +12,9 @@ from jaxtyping import Array, Float, Int
 
 from .. import objectives
 from .._types import Info, Support
+from ..columns import gather
 from ..iteration.results import RESULTS
-from ..objectives import AbstractObjective, gather
+from ..objectives import AbstractObjective
 from ..thresholds import AbstractThreshold
 from ..thresholds.base import STRUCTURES
 

@@ -11,11 +11,12 @@ from jaxtyping import Array
 
 from .._tolerances import tolerance
 from .._types import Info, Support, all_finite, is_concrete
+from ..columns import gather
 from ..iteration.results import RESULTS
 from ..iteration.termination import SwapOptimal
 from ..linalg import any_lane, either, top_k
 from ..linalg.tableau import Tableau, empty_tableau, swap_gains
-from ..objectives import AbstractRefittable, AbstractRestrictable, GramEquations, gather
+from ..objectives import AbstractRefittable, AbstractRestrictable, GramEquations
 from ..objectives.base import DENSE_HESSIAN_LIMIT
 from ..thresholds.base import BOUNDED, SWAPPED
 from . import unit_search

@@ -10,11 +10,11 @@ from jaxtyping import Array, Float
 
 from .._tolerances import tolerance
 from .._types import Info, Support
+from ..columns import gather, scatter
 from ..duality.dual import Dual, is_smooth
 from ..iteration.termination import SwapOptimal
 from ..linalg import any_lane, dot, either
 from ..objectives import LinearModel
-from ..objectives.base import gather, scatter
 from .base import AbstractSolver, report
 from .coordinate import Descent, gather_block, on_block
 from .primal_dual import centred_intercept, supported
@@ -48,13 +48,14 @@ def state_at(dual: Dual, x: Float[Array, "d"], support: Support) -> CDSSState:
     """The state at a point of which nothing else is known."""
     eta = dual.objective.forward(x)
     no = jnp.zeros((), bool)
+    centres, energies = dual.columns.moments()
     return CDSSState(
         x=x,
         support=support,
         value=dual.primal(eta, x),
         grad=dual.objective.grad_at(eta, x),
-        energies=dual.energies(),
-        centres=dual.centres(),
+        energies=energies,
+        centres=centres,
         local=no,
         optimal=no,
         step_size=jnp.ones((), x.dtype),
@@ -119,7 +120,7 @@ class CDSS(AbstractSolver):
         p = objective.n_coefficients
 
         def descent() -> Any:
-            gain, _ = entry_gains(dual, state.energies, state.grad[:p], objective.ridge()[:p], state.x[:p])
+            gain, _ = entry_gains(dual, state.energies, state.grad[:p], objective.columns.ridge()[:p], state.x[:p])
             member = (state.x[:p] != 0) | (gain > dual.prices[0])
             return (*_descended(dual, state, state.x, member, not self.swaps), jnp.zeros((), bool))
 
@@ -145,7 +146,7 @@ class CDSS(AbstractSolver):
         eta = objective.forward(x)
         grad = objective.grad_at(eta, x)
         fine = 0.1 * tolerance("gap", value.dtype) * jnp.abs(value)
-        gain, _ = entry_gains(dual, state.energies, grad[:p], objective.ridge()[:p], x[:p])
+        gain, _ = entry_gains(dual, state.energies, grad[:p], objective.columns.ridge()[:p], x[:p])
         enters = jnp.any((gain > dual.prices[0] + fine) & (x[:p] == 0))
         improved = better & (state.value - value > fine)
         local = ~enters & ~(improved & state.local) | ~improved
@@ -210,7 +211,7 @@ def best_swap(dual: Dual, state: CDSSState, smoothness: Any = None) -> Swap:
     objective = dual.objective
     p, x = objective.n_coefficients, state.x
     l0, l1 = dual.prices
-    w, ridge, weights = x[:p], objective.ridge()[:p], dual.weights
+    w, ridge, weights = x[:p], objective.columns.ridge()[:p], dual.weights
     eta = objective.forward(x)
     count = jnp.sum(w != 0, dtype=jnp.int32)
     padded = -(-p // SWAP_ROWS) * SWAP_ROWS
@@ -220,7 +221,7 @@ def best_swap(dual: Dual, state: CDSSState, smoothness: Any = None) -> Swap:
         start, best = carry
         rows = lax.dynamic_slice(order, (start,), (SWAP_ROWS,))
         live = start + jnp.arange(SWAP_ROWS) < count
-        columns = objective.columns(Support(rows, live)).T
+        columns = objective.columns.on(Support(rows, live)).T
         if state.centres is not None:
             columns = jnp.where(live[:, None], columns - state.centres[rows][:, None], 0)
         without = eta - w[rows][:, None] * columns
@@ -229,7 +230,7 @@ def best_swap(dual: Dual, state: CDSSState, smoothness: Any = None) -> Swap:
         slopes = jax.vmap(lambda e: weights * jnp.where(live_rows, loss.derivative(e, y), 0))(without)
         if objective.n_free:  # the intercept follows
             slopes = slopes - weights * jnp.sum(slopes, axis=1, keepdims=True)
-        grads = jax.vmap(objective.transpose_product)(slopes)[:, :p]
+        grads = jax.vmap(objective.columns.transpose_product)(slopes)[:, :p]
         price = l0 * (w != 0) + l1 * jnp.abs(w)
         base = objective.value_at(eta, x) + jnp.sum(price)
         removed = each + 0.5 * jnp.sum(ridge * w**2) - 0.5 * ridge[rows] * w[rows] ** 2

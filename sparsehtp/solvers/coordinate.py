@@ -83,9 +83,8 @@ def gather_block(
     dual: Dual, idx: Int[Array, "m"], count: Int[Array, ""], inn: Bool[Array, "p"], centres: Float[Array, "p"] | None
 ) -> Block:
     """The columns of some features."""
-    objective = dual.objective
     live = jnp.arange(idx.shape[0]) < count
-    columns = objective.columns(Support(idx, live)).T
+    columns = dual.columns.on(Support(idx, live)).T
     if centres is not None:
         columns = jnp.where(live[:, None], columns - centres[idx][:, None], 0)
     energy = dot(columns**2, dual.weights)
@@ -106,7 +105,8 @@ class Descent:
 
     def start(self, w: Float[Array, "m"], b: Float[Array, ""]) -> Fit:
         eta = dot(w, self.block.columns) + b
-        eta = eta if self.objective.offset is None else eta + self.objective.offset
+        offset = self.dual.columns.offset
+        eta = eta if offset is None else eta + offset
         return self.intercept(Fit(w, b, eta))
 
     def slope(self, eta: Array) -> Array:

@@ -9,12 +9,12 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from .._types import Info, Support
+from ..columns import scatter
 from ..duality.dual import Dual, DualPoint, require_dual, with_sum
 from ..iteration.results import RESULTS
 from ..iteration.termination import DualGap, SmallStep
 from ..linalg import dot
 from ..objectives import LinearModel
-from ..objectives.base import scatter
 from .base import AbstractSolver
 from .refit import refit
 
@@ -129,7 +129,8 @@ class AbstractDualAscent(AbstractSolver):
         residual = objective.loss.derivative(eta, objective.y)
         # The gradient on the support only: no second product with all the data.
         support = point.support
-        slope = dot(objective._weights() * residual, objective.columns(support)) + (objective.ridge() * x)[support.idx]
+        columns = dual.columns
+        slope = dot(columns.weights * residual, columns.on(support)) + (columns.ridge() * x)[support.idx]
         grad = scatter(slope, support, x.shape[0])
         return DualState(x, point.support, point, link_eta, grad, size, old.norm, key), value, fault
 
@@ -240,7 +241,7 @@ class SDIHT(AbstractDualAscent):
 
     def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
         dual = Dual(objective, threshold)
-        n = objective.design.shape[0]
+        columns, n = objective.columns, objective.columns.n
         blocks = -(-n // self.block_size)
         key, draw = jax.random.split(state.key)
         order = jax.random.permutation(draw, n) if self.sampling == "shuffled" else jnp.arange(n)
@@ -259,15 +260,13 @@ class SDIHT(AbstractDualAscent):
             i, use, j = block
             member, _ = dual.select(dual.terms(tau))
             x = dual.lift(jnp.where(member, -tau / ridge, 0))
-            rows = objective.design.rows(i)
-            w, b = objective.in_design_units(x)
-            eta = dot(rows, w) + b
-            if objective.offset is not None:
-                eta = eta + objective.offset[i]
             omega = jnp.where(use, weights[i], 0)
+            rows = columns.rows(i, omega)
+            eta = rows.product(x)
+            eta = eta if rows.offset is None else eta + rows.offset
             norm = state.norm
             if self.step_rule == "capped":
-                spread = dot(omega, jnp.sum(_internal_rows(objective, rows) ** 2, axis=1)) / smallest
+                spread = dot(omega, jnp.sum(rows.dense_rows(jnp.arange(i.size)) ** 2, axis=1)) / smallest
                 norm = jnp.minimum(spread, norm)
             size = self.size(dual, norm, t * blocks + j, blocks)
             old = a[i]
@@ -277,7 +276,7 @@ class SDIHT(AbstractDualAscent):
             else:
                 new = loss.project_dual(target, y[i])
             change = jnp.where(use, new - old, 0)
-            tau = tau + _internal_product(objective, rows, omega * change)
+            tau = tau + rows.transpose_product(omega * change)[: tau.shape[0]]
             return (a.at[i].add(change), tau), size
 
         start = (state.point.a, state.point.tau)
@@ -285,20 +284,6 @@ class SDIHT(AbstractDualAscent):
         a = dual.project(a)
         new, value, status = self.arrive(dual, state, dual.point(a), jnp.mean(sizes), key)
         return new, self.report(dual, state, new, value, blocks + 1, status)
-
-
-def _internal_rows(objective: Any, rows: Array) -> Array:
-    if objective.mean is not None:
-        rows = rows - objective.mean
-    return rows if objective.inverse_scale is None else rows * objective.inverse_scale
-
-
-def _internal_product(objective: Any, rows: Array, r: Array) -> Array:
-    """Transpose of the rows in the solver's units, times r."""
-    g = dot(r, rows)
-    if objective.mean is not None:
-        g = g - objective.mean * jnp.sum(r)
-    return g if objective.inverse_scale is None else g * objective.inverse_scale
 
 
 def _same_sum(loss: Any, target: Array, old: Array, y: Array, weights: Array) -> Array:

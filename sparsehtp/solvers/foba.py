@@ -9,10 +9,11 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from .._types import Info, Support, is_concrete
+from ..columns import gather
 from ..iteration.results import RESULTS
 from ..iteration.termination import Complete
 from ..linalg import any_lane, either
-from ..objectives import AbstractScored, gather
+from ..objectives import AbstractScored
 from .base import AbstractPathSolver, Trail, report
 from .forward import MAX_STEPS, GreedyState, appended, decreases, limit, refitted, row, start, unfitted
 

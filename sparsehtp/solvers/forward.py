@@ -9,11 +9,12 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from .._types import Info, Support, is_concrete
+from ..columns import gather
 from ..iteration.results import RESULTS
 from ..iteration.termination import Complete
 from ..linalg import any_lane
 from ..linalg.tableau import Tableau, addition_gains, empty_tableau, pivot, tableau_at
-from ..objectives import AbstractScored, gather
+from ..objectives import AbstractScored
 from .base import AbstractPathSolver, Trail, report
 from .refit import refit
 
@@ -228,7 +229,7 @@ class ForwardSelection(AbstractPathSolver):
             return new
 
         def gram(idx: Array) -> Any:  # in here, so that the normal equations are formed only where columns are fetched
-            return objective.normal_equations().columns(idx)
+            return objective.normal_equations().rows(idx)
 
         free = jnp.argmax(state.memory.idx < 0).astype(jnp.int32)
         return new._replace(memory=pivot(gram, state.memory, free, j, jnp.zeros((), bool), wanted, scores))

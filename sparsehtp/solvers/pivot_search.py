@@ -101,7 +101,7 @@ def settle(
     def body(carry: Any) -> Any:
         t, move, level, lowest, settled, count = carry
         priority = None if at_hand else move.scores
-        t = pivot(equations.columns, t, move.i, move.j, move.out & ~settled, move.into & ~settled, priority)
+        t = pivot(equations.rows, t, move.i, move.j, move.out & ~settled, move.into & ~settled, priority)
         return t, *_next_move(t, level, lowest, goal, noise, count), count + 1
 
     carry = (t, move, level, lowest, jnp.zeros((), bool), jnp.int32(0))

@@ -11,12 +11,12 @@ from jaxtyping import Array, Float
 
 from .._tolerances import tolerance
 from .._types import Info, Support
+from ..columns import gather, scatter
 from ..duality.dual import Dual, DualPoint, Fixed, is_smooth, require_dual
 from ..iteration.termination import Complete, DualGap
 from ..linalg import dot, top_k
 from ..losses.base import positive
 from ..objectives import LinearModel
-from ..objectives.base import gather, scatter
 from ..screening.rules import gap_sphere, screen
 from .base import AbstractSolver, report
 from .coordinate import Descent, Fit, gather_block, on_block
@@ -161,6 +161,7 @@ class PrimalDual(AbstractSolver):
         if self.inner == "printed" or self.omega is not None:
             point = dual.point(dual.zero())
         active = (x[:p] != 0).at[add].set(True) if self.incremental else ~no
+        centres, energies = dual.columns.moments()
         norm = dual.gram_norm() if self.dual_ascent else jnp.ones((), dtype)
         return PrimalDualState(
             x=x,
@@ -168,7 +169,7 @@ class PrimalDual(AbstractSolver):
             value=dual.primal(eta, x),
             grad=jnp.zeros_like(x),
             relaxed=x[:p],
-            shift=centred_intercept(x, dual.centres(), objective.n_free),
+            shift=centred_intercept(x, centres, objective.n_free),
             point=point,
             active=active,
             out=no,
@@ -176,8 +177,8 @@ class PrimalDual(AbstractSolver):
             lower=point.value,
             complete=jnp.zeros((), bool),
             settled=jnp.zeros((), bool),
-            energies=dual.energies(),
-            centres=dual.centres(),
+            energies=energies,
+            centres=centres,
             norm=norm,
             step_size=jnp.ones((), dtype),
         )
@@ -186,7 +187,7 @@ class PrimalDual(AbstractSolver):
         dual = Dual(objective, threshold, Fixed(state.out, state.inn))
         new = self._ascend(dual, state, t) if self.dual_ascent else self._sweep(dual, state)
         slope = objective.loss.derivative(objective.forward(new.x), objective.y)
-        grad = objective.transpose_product(dual.weights * slope) + objective.ridge() * new.x
+        grad = dual.columns.transpose_product(dual.weights * slope) + dual.columns.ridge() * new.x
         new = new._replace(grad=grad)
         info = report(
             objective,

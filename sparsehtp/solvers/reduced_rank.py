@@ -11,7 +11,7 @@ from .._tolerances import tolerance
 from .._types import is_concrete
 from ..linalg import dot
 from ..linalg.lanes import lane_by_lane
-from ..objectives import LinearModel, MultiResponse
+from ..objectives import MultiResponse
 
 
 class ReducedRank(NamedTuple):
@@ -66,16 +66,15 @@ def reduced_rank(objective: MultiResponse) -> ReducedRank:
     """
     if not objective.quadratic:
         raise TypeError("objective: reduced-rank regression in closed form needs the squared loss; use solve.")
-    features = objective.shared_model
-    Y = objective.y if objective.offset is None else objective.y - objective.offset
-    n, p = features.design.shape
-    weights = features.sample_weight / jnp.sum(features.sample_weight)
+    columns = objective.columns
+    n, p, weights = columns.n, columns.p, columns.weights
+    Y = objective.y if columns.offset is None else objective.y - columns.offset
     mean = response_mean = None
-    A, target = _rows(features), Y
-    if features.fit_intercept:
+    A, target = columns.dense_rows(jnp.arange(n)), Y  # the closed form is for data that fit in memory
+    if columns.n_free:
         response_mean, mean = dot(weights, Y), dot(weights, A)
         A, target = A - mean, Y - response_mean
-    ridge = features.ridge()[:p]
+    ridge = columns.ridge()[:p]
     root = jnp.sqrt(weights)[:, None]
     A, target = root * A, root * target
     rhs = dot(A.T, target)
@@ -89,14 +88,6 @@ def reduced_rank(objective: MultiResponse) -> ReducedRank:
         W = dot(A.T, Z) / ridge[:, None]
     values, vectors = lane_by_lane(_eigen)(dot(W.T, rhs))
     return ReducedRank(W, vectors[:, ::-1], jnp.maximum(0.5 * values[::-1], 0), mean, response_mean, singular)
-
-
-def _rows(features: LinearModel) -> Array:
-    # All rows, standardised: the closed form is for data that fit in memory.
-    A = features.design.rows(jnp.arange(features.design.shape[0]))
-    if features.mean is not None:
-        A = A - features.mean
-    return A if features.inverse_scale is None else A * features.inverse_scale
 
 
 def _solve(G: Array, B: Array) -> tuple[Array, Array]:

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._types import Factors, Support
+from ..columns import gather, scatter
 from ..iteration.results import RESULTS
 from ..linalg import Refit, dot
-from ..objectives import gather, scatter
 
 
 def refit(

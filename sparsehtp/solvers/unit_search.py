@@ -14,9 +14,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._tolerances import tolerance
 from .._types import Support, replace
+from ..columns import gather
 from ..iteration.results import RESULTS
 from ..linalg import Plane, any_lane, dot, either, top_k
-from ..objectives import AbstractScored, gather
+from ..objectives import AbstractScored
 from ..thresholds.base import BOUNDED
 from .base import Trail
 from .refit import refit

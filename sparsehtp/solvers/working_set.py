@@ -81,7 +81,7 @@ def pool_of(objective: Any, threshold: Any, features: Int[Array, "w"]) -> Pool:
 
 def gram_equations(equations: Any) -> GramEquations:
     """Normal equations with their matrix."""
-    A = equations.columns(jnp.arange(equations.rhs.shape[0], dtype=jnp.int32))
+    A = equations.rows(jnp.arange(equations.rhs.shape[0], dtype=jnp.int32))
     return GramEquations(A, equations.rhs, equations.diagonal, equations.constant)
 
 
@@ -105,7 +105,7 @@ def promises(objective: Any, threshold: Any, state: Any, chosen: Array, growing:
 
 def swap_scores(equations: Any, kept: Array, idx: Array, mask: Array) -> Array:
     """The gain of the best swap of every feature, from one block of Gram columns."""
-    K = jnp.where(mask[:, None], equations.columns(idx), 0)
+    K = jnp.where(mask[:, None], equations.rows(idx), 0)
     p, dtype = K.shape[1], K.dtype
     G = jnp.where(mask, K[:, idx], 0)
     inverse = masked_factor((G + G.T) / 2, mask).inverse(dtype)

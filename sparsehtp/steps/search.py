@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._types import ArrayLike, Support
-from ..objectives.base import gather, scatter
+from ..columns import gather, scatter
 from .base import AbstractStep
 
 

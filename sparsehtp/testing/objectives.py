@@ -9,12 +9,12 @@ from jaxtyping import Array, Float
 
 from .._programs import program
 from .._types import Support, in_double
+from ..columns import gather
 from ..objectives import (
     AbstractFiniteSum,
     AbstractObjective,
     AbstractRefittable,
     AbstractRestrictable,
-    gather,
 )
 from .laws import equal, law, traced
 
@@ -115,7 +115,7 @@ def _model(objective: Any, x: Array) -> tuple[Array, ...]:
     idx = jnp.arange(1, p)[::-1]
     few, rest = objective.subset(idx), jnp.concatenate([x[idx], x[p:]])
     return (
-        equations.columns(jnp.arange(p)),
+        equations.rows(jnp.arange(p)),
         equations.rhs,
         equations.diagonal,
         few.value(rest),

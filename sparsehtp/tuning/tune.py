@@ -144,7 +144,7 @@ def _scored(objective: LinearModel, val: Any) -> LinearModel:
         X, y = val
     except (TypeError, ValueError):
         raise ValueError("val: needs a LinearModel of validation data, or a pair (X, y).") from None
-    return LinearModel(X, y, objective.loss, fit_intercept=objective.fit_intercept)
+    return LinearModel(X, y, objective.loss, fit_intercept=bool(objective.n_free))
 
 
 def _with(objective: LinearModel, params: dict[str, Array], index: Any) -> LinearModel:

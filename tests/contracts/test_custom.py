@@ -10,7 +10,7 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp import Support
-from sparsehtp.objectives import gather
+from sparsehtp.columns import gather
 from sparsehtp.testing import check_objective
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -49,7 +49,7 @@ def test_values():
 def test_the_local_model_and_subsets():
     ours, theirs = CUSTOM.normal_equations(POINT), MODEL.normal_equations(POINT)
     idx = jnp.array([3, 1])
-    np.testing.assert_allclose(ours.columns(idx), theirs.columns(idx), rtol=1e-9)
+    np.testing.assert_allclose(ours.rows(idx), theirs.rows(idx), rtol=1e-9)
     np.testing.assert_allclose(ours.rhs, theirs.rhs, rtol=1e-9)
     np.testing.assert_allclose(ours.diagonal, theirs.diagonal, rtol=1e-9)
     few, again = CUSTOM.subset(jnp.array([5, 3, 1])), CUSTOM.subset(jnp.array([5, 3, 1])).subset(jnp.array([2, 0]))

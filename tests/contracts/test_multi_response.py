@@ -52,7 +52,7 @@ def test_value_and_units(loss):
     objective = make(loss)
     assert objective.external_shape == (P, C) and objective.n_coefficients == P * C
     W = np.random.default_rng(3).standard_normal((P, C))
-    b = np.array([0.4, -0.2, 0.1]) * objective.shared_model.fit_intercept
+    b = np.array([0.4, -0.2, 0.1]) * bool(objective.n_free)
     x = objective.to_internal(jnp.asarray(W), b)
     np.testing.assert_allclose(objective.value(x), formula(loss, W, b, **FULL), rtol=1e-12)
     back, intercept = objective.to_external(x)

@@ -49,7 +49,7 @@ def formula(loss, y, w, b, sample_weight=None, l2=0.0, standardize=False, offset
 def test_value_is_the_documented_formula(loss, options):
     objective, y = make(loss, options)
     w = np.random.default_rng(3).standard_normal(P) * 0.5
-    b = 0.4 if objective.fit_intercept else 0.0
+    b = 0.4 if objective.n_free else 0.0
     x = objective.to_internal(jnp.asarray(w), b)
     expected = formula(cases.LOSSES[loss], y, w, b, **OPTIONS[options])
     np.testing.assert_allclose(objective.value(x), expected, rtol=1e-12)
@@ -78,9 +78,9 @@ def test_lipschitz_is_the_largest_eigenvalue(loss, options):
     d = P + objective.n_free
     s = WEIGHTS / WEIGHTS.sum()
     A = X
-    if objective.standardize:
+    if objective.columns.standardize:
         A = (X - s @ X) / np.sqrt(s @ (X - s @ X) ** 2)
-    if objective.fit_intercept:
+    if objective.n_free:
         A = np.column_stack([A, np.ones(N)])
     ridge = np.zeros(d)
     ridge[:P] = OPTIONS[options]["l2"]

@@ -67,7 +67,7 @@ def test_a_refit_never_raises_a_least_squares_solution_in_float64():
     for seed in range(0, 60, 3):
         objective, rng = drawn("squared", seed, np.float32)
         chosen = np.array([0, 1, rng.integers(2, P)])
-        A = np.column_stack([np.ones(N), np.asarray(objective.design.columns(chosen), float)])
+        A = np.column_stack([np.ones(N), np.asarray(objective.columns.design.columns(chosen), float)])
         ridge = np.diag(np.sqrt([0, *[float(objective.l2)] * K]))
         A, y = (
             np.vstack([A / np.sqrt(N), ridge]),

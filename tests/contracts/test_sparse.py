@@ -13,9 +13,12 @@ from jax.experimental.sparse import BCOO
 from scipy import sparse
 
 import sparsehtp as sht
+from sparsehtp._types import replace
 from sparsehtp.linalg import sparse as kernels
 from sparsehtp.linalg import truncated_newton
 from sparsehtp.objectives import base, linear_model
+from sparsehtp.objectives.likelihood import MeanLoss, Part
+from sparsehtp.objectives.model import Restricted, RestrictedSparse
 from sparsehtp.solvers import working_set
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -162,7 +165,7 @@ def with_entries(design, data):
     by_row = jnp.zeros(rows.shape).at[np.nonzero(rows)].set(data)
     by_column = jnp.zeros(columns.shape).at[np.nonzero(columns)].set(data[np.lexsort((row, column))])
     sides = {"by_row": design.by_row._replace(data=by_row), "by_column": design.by_column._replace(data=by_column)}
-    return linear_model.replace(design, **sides)
+    return replace(design, **sides)
 
 
 @pytest.mark.slow
@@ -287,7 +290,7 @@ def test_large_supports_by_conjugate_gradients(loss, kinds, monkeypatch):
     monkeypatch.setattr(linear_model, "DENSE_HESSIAN_LIMIT", 4)
     for kind in kinds:
         large = models[kind].restrict(support)
-        assert isinstance(large, linear_model.RestrictedSparseModel) == (kind == "s")
+        assert isinstance(large, RestrictedSparse) == (kind == "s")
         found = cases.jit(lambda large: large.minimise(jnp.zeros(6)))(large)
         assert bool(found.solved) and not bool(found.singular)
         np.testing.assert_allclose(found.z, expected, atol=1e-6)
@@ -295,15 +298,9 @@ def test_large_supports_by_conjugate_gradients(loss, kinds, monkeypatch):
 
 
 def test_conjugate_gradients_stop_on_a_singular_system():
-    large = linear_model.RestrictedLinearModel(
-        jnp.array([[1.0, 1.0], [0.0, 0.0]]),
-        jnp.array([2.0, 0.0]),
-        sht.Squared(),
-        jnp.array([0.5, 0.5]),
-        None,
-        jnp.zeros(2),
-        jnp.ones(2, bool),
-    )
+    rows = jnp.ones(2, bool)
+    part = Part(jnp.array([[1.0, 1.0], [0.0, 0.0]]), None, rows, jnp.zeros(2), rows, None)
+    large = Restricted(part, MeanLoss(sht.Squared(), jnp.array([2.0, 0.0]), jnp.array([0.5, 0.5])))
     fit = truncated_newton(large, jnp.zeros(2))
     np.testing.assert_allclose(fit.z, [1, 1], atol=1e-9)
     assert bool(fit.solved)

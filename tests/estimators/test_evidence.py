@@ -125,7 +125,7 @@ def test_prove_replaces_what_is_not_the_best_of_each_class():
 def test_copies_pickles_and_files_leave_out_the_data(tmp_path):
     model, y = FITS["one response"]
     model = clone(model).fit(X, y)
-    column = np.asarray(model._evidence.fits[0][0].design.array)[0].copy()
+    column = np.asarray(model._evidence.fits[0][0].columns.design.array)[0].copy()
     assert column.tobytes() in pickle.dumps(column) and column.tobytes() not in pickle.dumps(model)
     sht.save(model, tmp_path / "model.npz")
     joblib.dump(model, tmp_path / "model.joblib")

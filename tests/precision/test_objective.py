@@ -8,9 +8,9 @@ import pytest
 from scipy.optimize import minimize
 
 import sparsehtp as sht
+from sparsehtp.columns import gather
 from sparsehtp.datasets import make_precision
 from sparsehtp.linalg import Interval, minimise_log_det
-from sparsehtp.objectives import gather
 from sparsehtp.testing import check_objective
 from sparsehtp.thresholds import pair_index, pairs_of
 

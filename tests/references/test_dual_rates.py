@@ -103,7 +103,7 @@ def supports_agree(x, support):
 
 def transcribed(model, picks, size):
     """Algorithm 2 from zero; `picks` is the block of every update, `size` a function of t = 0, 1, ..."""
-    X, y, lam = np.asarray(model.design.array), np.asarray(model.y), float(model.l2)
+    X, y, lam = np.asarray(model.columns.design.array), np.asarray(model.y), float(model.l2)
     a, tau, path = np.zeros(N), np.zeros(P), []
     for t, block in enumerate(picks):
         w = np.where(np.isin(np.arange(P), np.argsort(-np.abs(tau))[:K]), tau, 0)

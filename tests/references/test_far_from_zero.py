@@ -196,8 +196,8 @@ def test_a_proof_is_about_the_data_as_given():
         y = (Z[:, 0] - Z[:, 1]) * 10.0 ** rng.uniform(-2, 2) + 10.0 ** rng.uniform(-7, -4) * rng.standard_normal(N)
         y = y.astype(np.float32)
         model = sht.LinearModel(X, y, sample_weight=weights, fit_intercept=True, standardize=bool(seed % 2))
-        assert not np.any(np.asarray(model.shift)[:4])
-        left += not np.asarray(model.shift)[4]
+        assert not np.any(np.asarray(model.columns.shift)[:4])
+        left += not np.asarray(model.columns.shift)[4]
         proof = sht.prove(model, sht.Sparsity(K))
         exact = Problem(X, y, Loss("squared", np.longdouble(1)), 0.0, weights, intercept=True)
         masks, minima, _ = exact.minima()

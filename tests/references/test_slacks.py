@@ -159,8 +159,12 @@ def test_bounds_leave_features_that_are_as_good_open(double):
 def _screened(dual, a, upper):
     def one(a):
         point = dual.point(dual.project(a))
-        fixed = screen(dual, point, dual.energies(), upper)[0]
-        zero = fixed.zero | gap_sphere(dual, point, dual.energies(), upper).zero if dual.penalised else fixed.zero
+        fixed = screen(dual, point, dual.columns.moments()[1], upper)[0]
+        zero = (
+            fixed.zero | gap_sphere(dual, point, dual.columns.moments()[1], upper).zero
+            if dual.penalised
+            else fixed.zero
+        )
         return zero, fixed.nonzero
 
     return jax.vmap(one)(a)
@@ -247,7 +251,7 @@ SLACKS = {
         "ACCURACY = 1e-9": SPEED,
         "LEAST_ZERO = 1e-12": "the share of F(0) to which a proof of gap 0 is closed",
     },
-    "certificates/columns.py": {
+    "certificates/data.py": {
         "EPS = float(": "its name",
         "NO_DEVIATION = 1e-24": "columns that are constant but for rounding: their deviation has no digit",
     },

@@ -50,7 +50,7 @@ def test_hard_thresholded_svrg_comes_nearer_by_a_third_in_every_stage():
 
 def deviation(objective, w):
     """B of [HSG]: at least the squared deviation of a sample's gradient, in the ball about w through the start."""
-    X, y = np.asarray(objective.design.array), np.asarray(objective.y)
+    X, y = np.asarray(objective.columns.design.array), np.asarray(objective.y)
     gradients = (X @ w - y)[:, None] * X
     at_w = np.linalg.norm(gradients - gradients.mean(0), axis=1)
     mean = X.T @ X / len(X)

@@ -57,12 +57,12 @@ def test_a_column_is_not_constant_because_one_row_has_nearly_all_the_weight():
     weights = np.where(np.arange(40) == 3, 1.0, 1e-18)
     for standardize in (False, True):
         model = sht.LinearModel(shifted, Y, sample_weight=weights, fit_intercept=True, standardize=standardize)
-        rows = np.asarray(model.design.rows(np.arange(40)), float)
+        rows = np.asarray(model.columns.design.rows(np.arange(40)), float)
         np.testing.assert_allclose(rows - rows[3], shifted.astype(float) - shifted[3].astype(float), rtol=1e-6)
         assert np.abs(rows[3]).max() < 1e-12  # else its part of every square hides those of the others
-        assert np.all(np.asarray(model.inverse_scale) > 0)
+        assert np.all(np.asarray(model.columns.inverse_scale) > 0)
     flat = sht.LinearModel(np.full((40, 1), 1e6 / 3), Y, sample_weight=weights, fit_intercept=True, standardize=True)
-    assert not np.any(flat.inverse_scale)
+    assert not np.any(flat.columns.inverse_scale)
 
 
 def test_the_conjugate_of_the_logistic_loss_keeps_its_digits_near_zero(x64):

@@ -16,7 +16,7 @@ ROWS = 4096  # that are summed at a time: sums of sums lose fewer digits
 NO_DEVIATION = 1e-24  # of a column's mean square, below which its variance is rounding
 
 
-class Columns:
+class ProofData:
     """The data of a model, and its usable features: those that are not constant (zero without an intercept).
 
     Attributes:
@@ -34,18 +34,19 @@ class Columns:
     def __init__(self, model: Any, keep: Int[np.ndarray, "_"], k: int) -> None:
         with jax.enable_x64(True):
             self.model = model = jax.tree.map(host, in_double(model))
-        weights = model.sample_weight / model.sample_weight.sum()
+        columns = model.columns
+        weights = columns.sample_weight / columns.sample_weight.sum()
         self._rows = np.flatnonzero(weights > 0)
         self._weights = weights[self._rows]
-        self.n_features = p = model.n_coefficients
-        X = _matrix(model.design)
+        self.n_features = p = columns.p
+        X = _matrix(columns.design)
         self._X = X if len(self._rows) == len(weights) else X[self._rows]
-        self._inverse_scale = np.ones(p) if model.inverse_scale is None else model.inverse_scale
-        self._mean = np.asarray(self._weights @ self._X) if model.fit_intercept else np.zeros(p)
-        self._shift = np.zeros(p) if model.shift is None else model.shift
-        self._base = 0.0 if model.base is None else float(model.base)
-        l2 = np.broadcast_to(model.l2, (p,))
-        self._ridge = l2 if model.standardize else l2 * self._inverse_scale**2
+        self._scaling = np.broadcast_to(columns.scale, (p,))
+        self._mean = np.asarray(self._weights @ self._X) if columns.centred else np.zeros(p)
+        self._shift = np.zeros(p) if columns.shift is None else columns.shift
+        self._base = float(model.units.base)
+        l2 = np.broadcast_to(columns.l2, (p,))
+        self._ridge = l2 if columns.standardize else l2 * self._scaling**2
         self._keep, self._k = keep, k
 
     def _use(self, energy: Float[np.ndarray, "_"], raw: Float[np.ndarray, "_"]) -> None:
@@ -59,12 +60,12 @@ class Columns:
         """The (centred and) scaled columns, dense, of the rows with a weight."""
         part = self._X[rows][:, features]
         part = part.toarray() if sparse.issparse(part) else part
-        return (part - self._mean[features] if centred else part) * self._inverse_scale[features]
+        return (part - self._mean[features] if centred else part) * self._scaling[features]
 
     def _external(self, x: Float[np.ndarray, "m"], features: Any, level: Any) -> tuple[np.ndarray, float]:
         """Coefficients in original units and the intercept, from those of some of `_columns` and their intercept."""
         w = np.zeros(self.n_features)
-        w[features] = x * self._inverse_scale[features]
+        w[features] = x * self._scaling[features]
         # Products of the means may cancel to their last digit, so that they are added exactly.
         level = Fraction(float(level)) + Fraction(self._base)
         for j in np.flatnonzero(w):

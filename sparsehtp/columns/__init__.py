@@ -1,0 +1,12 @@
+"""WHAT a model predicts from."""
+
+from .columns import Columns as Columns
+from .columns import Units as Units
+from .columns import bounded as bounded
+from .columns import gather as gather
+from .columns import scatter as scatter
+from .columns import vector as vector
+from .columns import weight_vector as weight_vector
+from .prepare import check_weights as check_weights
+from .prepare import prepare as prepare
+from .prepare import read as read

@@ -1,0 +1,403 @@
+"""What a model predicts from: a design under weights, in the units in which it is solved."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from .._types import ArrayLike, Support, check_finite, host, is_concrete, replace
+from ..designs import AbstractDesign, DenseDesign
+from ..linalg import dot, largest_eigenvalue, random_start
+from .moments import is_constant, moments_of, standardisation
+
+LARGEST_RIDGE = 20  # powers of two that l2 in the units of scaled columns stays below the largest number
+ROWS_AT_ONCE = 128  # in a pass over single samples
+FEW_PAIRS = 2**14  # of places and entries, that are compared in no time
+
+
+def _by_column(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A map of vectors that maps each column of a matrix, one for every response."""
+
+    @functools.wraps(method)
+    def mapped(self: "Columns", x: Float[Array, "_ *c"], *args: Any) -> Any:
+        return method(self, x, *args) if x.ndim == 1 else jax.vmap(lambda v: method(self, v, *args), 1, -1)(x)
+
+    return mapped
+
+
+class Columns(eqx.Module):
+    """A design under sample weights, in the solver's units, with offset and ridge.
+
+        eta = Z x + o,   Z_j = (X_j - shift_j - mean_j) inverse_scale_j,   and a column of ones where x has a free entry
+
+    In original units a model has coefficients w and an intercept b; `to_internal` and `to_external` lead there and
+    back, through all that was shifted and scaled. A map of vectors takes a matrix too, with a column per response.
+
+    Attributes:
+        design: dense columns less `shift`, which is zero or exact.
+        sample_weight: (n,) weights as given.
+        offset: (n,), or (n, c) for c responses, less `offset_mean`; None: zero.
+        l2: ridge strength, a scalar or (p,), in the units of standardised columns, or else in original ones.
+        mean, inverse_scale: of the design's columns under these weights where they are standardised, which is left to
+            products as rank-one corrections; else scales are powers of two, one but for columns of an extreme size.
+        centred: an intercept, or what takes its place, is fitted.
+        n_free: 1: that intercept is the last entry of x; 0: x has none.
+    """
+
+    design: AbstractDesign
+    sample_weight: Float[Array, "n"]
+    offset: Float[Array, "n *c"] | None
+    l2: Float[Array, ""] | Float[Array, "p"]
+    shift: Float[Array, "p"] | None
+    offset_mean: Float[Array, "*c"] | None
+    mean: Float[Array, "p"] | None
+    inverse_scale: Float[Array, "p"] | None
+    centred: bool = eqx.field(static=True)
+    n_free: int = eqx.field(static=True)
+    standardize: bool = eqx.field(static=True)
+
+    @classmethod
+    def plain(
+        cls,
+        design: AbstractDesign,
+        sample_weight: Float[Array, "n"],
+        l2: Any,
+        offset: Any = None,
+        **settings: Any,
+    ) -> Self:
+        """Columns of a design as it is; `settings` are `centred`, `n_free` and `standardize`, by default none."""
+        settings = {"centred": False, "n_free": 0, "standardize": False, **settings}
+        return cls(design, sample_weight, offset, l2, None, None, None, None, **settings)
+
+    # --- other forms -------------------------------------------------------------------------------------------------
+    def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
+        """These columns under other weights, whose own moments standardise them, or with another l2."""
+        new = self
+        if l2 is not None:
+            l2 = jnp.asarray(l2, self.dtype)
+            check_l2(l2, self.p)
+            new = replace(new, l2=l2)
+        if sample_weight is not None:
+            # The weights' own moments: rows without weight must not leak into a fold's fit.
+            new = replace(new, sample_weight=weight_vector(sample_weight, self.n, self.dtype)).exactly()
+        return new
+
+    def exactly(self) -> Self:
+        """These columns, standardised in their present dtype."""
+        if not self.standardize:
+            return self
+        mean, inverse_scale = standardisation(self.design, self.sample_weight, self.centred)
+        return replace(self, mean=mean, inverse_scale=inverse_scale)
+
+    def scoring(self, sample_weight: Float[Array, "n"] | None = None) -> Self:
+        """These units without l2, under weights to score with."""
+        weights = self.sample_weight if sample_weight is None else sample_weight
+        return replace(self, sample_weight=weights, l2=jnp.zeros((), self.dtype))
+
+    def subset(self, idx: Int[Array, "m"]) -> Self:
+        """The columns idx alone."""
+        return replace(self, design=self.design.subset(idx), **self._cut(lambda a: a[idx]))
+
+    def narrowed(self, p: int) -> Self:
+        """The first p columns, on the host: the others were padding, and no program is compiled to leave them out."""
+        return replace(self, design=self.design.narrowed(p), **self._cut(lambda a: jnp.asarray(np.asarray(a)[:p])))
+
+    def _cut(self, cut: Callable[[Array], Array]) -> dict[str, Array | None]:
+        each = {name: getattr(self, name) for name in ("l2", "shift", "mean", "inverse_scale")}
+        return {name: a if a is None or not a.ndim else cut(a) for name, a in each.items()}
+
+    def rows(self, i: Int[Array, "b"], sample_weight: Float[Array, "b"]) -> Self:
+        """The rows i under weights of their own, in the units of all rows."""
+        offset = None if self.offset is None else self.offset[i]
+        return replace(self, design=DenseDesign(self.design.rows(i)), sample_weight=sample_weight, offset=offset)
+
+    def dense_rows(self, i: Int[Array, "b"]) -> Float[Array, "b p"]:
+        """Rows of Z without the column of ones, dense."""
+        rows = self.design.rows(i)
+        rows = rows if self.mean is None else rows - self.mean
+        return rows if self.inverse_scale is None else rows * self.inverse_scale
+
+    # --- shape and units ---------------------------------------------------------------------------------------------
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return self.design.shape[0]
+
+    @property
+    def p(self) -> int:
+        """Columns, without that of ones."""
+        return self.design.shape[1]
+
+    @property
+    def dtype(self) -> Any:
+        """Floating dtype of all products."""
+        return self.design.dtype
+
+    @property
+    def weights(self) -> Float[Array, "n"]:
+        """Sample weights that sum to one."""
+        return self.sample_weight / jnp.sum(self.sample_weight)
+
+    @property
+    def rescaled(self) -> bool:
+        """True if columns of an extreme size were scaled, so that x is not in the units of a user's l1."""
+        scaled = not self.standardize and self.inverse_scale is not None and is_concrete(self.inverse_scale)
+        return scaled and bool(np.any(host(self.inverse_scale) != 1))
+
+    @property
+    def scale(self) -> Float[Array, "p"] | float:
+        """What the columns are multiplied by."""
+        return 1.0 if self.inverse_scale is None else self.inverse_scale
+
+    def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:
+        """Factor from coefficients in original units to the entries of x; None if they are the same."""
+        if self.inverse_scale is None:
+            return None
+        known = is_concrete(self.inverse_scale)
+        xp, scale = (np, host(self.inverse_scale)) if known else (jnp, self.inverse_scale)
+        return xp.where(scale == 0, scale, 1 / xp.where(scale == 0, 1, scale)).astype(scale.dtype)
+
+    def base(self, target_mean: Float[Array, "*c"] | None = None) -> Float[Array, "*c"] | None:
+        """By how much the intercept in original units is above that about the means of targets and offsets."""
+        if self.offset_mean is None:
+            return target_mean
+        return -self.offset_mean if target_mean is None else target_mean - self.offset_mean
+
+    def units(self, target_mean: Float[Array, "*c"] | None = None) -> "Units":
+        """What leads from the solver's intercept to that in original units, on the host."""
+        parts = [np.zeros(self.p), self.shift, self.mean]
+        centre = np.sum([np.asarray(host(part), float) for part in parts if part is not None], axis=0)
+        means = [np.zeros(()) if m is None else host(m).astype(float) for m in (target_mean, self.offset_mean)]
+        return Units(centre, np.asarray(means[0] - means[1]))
+
+    def to_internal(self, w: Any, b: ArrayLike = 0.0, target_mean: Float[Array, "*c"] | None = None) -> tuple[Any, Any]:
+        """Coefficients and intercept of the solver, from those in original units; on the host where all is known."""
+        known = is_concrete(w, b, target_mean, self.offset_mean, self.shift, self.mean, self.inverse_scale)
+        xp, w = (np, host(w)) if known else (jnp, w)
+        if known:
+            b = self.units(target_mean).level(w, host(b))
+        else:
+            base = self.base(target_mean)
+            b = b if base is None else b - base
+            for part in (self.shift, self.mean):
+                b = b if part is None else b + dot(part, w)
+        scale = self.internal_scale()
+        if scale is not None:  # a start whose predictions are out of range stays a number
+            most = float(jnp.finfo(self.dtype).max)
+            with np.errstate(over="ignore"):
+                w = xp.clip(w * (scale if w.ndim == 1 else scale[:, None]), -most, most)
+        return w, b
+
+    def to_external(
+        self, x: Float[Array, "d *c"], target_mean: Float[Array, "*c"] | None = None
+    ) -> tuple[Float[Array, "p *c"], Float[Array, "*c"]]:
+        """Coefficients and intercept in original units."""
+        w, b = self.in_design_units(x)
+        b = b if self.shift is None else b - dot(self.shift, w)
+        base = self.base(target_mean)
+        return w, b if base is None else b + base
+
+    def intercept_error(
+        self, x: Float[Array, "d *c"], target_mean: Float[Array, "*c"] | None = None
+    ) -> Float[Array, "*c"]:
+        """At most about what is rounded off the intercept in original units."""
+        base = self.base(target_mean)
+        error = self._moved(x) if base is None else self._moved(x) + jnp.abs(base)
+        return jnp.finfo(self.dtype).eps * error
+
+    @_by_column
+    def _moved(self, x: Float[Array, "d"]) -> Float[Array, ""]:
+        w, b = jnp.abs(x[: self.p]), jnp.sum(jnp.abs(x[self.p :]))
+        w = w if self.inverse_scale is None else w * self.inverse_scale
+        for part in (self.shift, self.mean):
+            b = b if part is None else b + dot(jnp.abs(part), w)
+        return b
+
+    @_by_column
+    def in_design_units(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, ""]]:
+        """w and b with X w + b the product Z x, for the design's own columns X."""
+        w = x[: self.p] if self.inverse_scale is None else x[: self.p] * self.inverse_scale
+        b = x[self.p] if self.n_free else jnp.zeros((), x.dtype)
+        return w, b if self.mean is None else b - dot(self.mean, w)
+
+    # --- products ----------------------------------------------------------------------------------------------------
+    @_by_column
+    def product(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "n"]:
+        """Z x; a support that holds the nonzeros of x makes it cost the support's columns only."""
+        if support is not None and not self.design.sparse:
+            return dot(self.on(support), gather(x, support))
+        w, b = self.in_design_units(x)
+        return self.design.mv(w) + b
+
+    def predict(self, x: Float[Array, "d *c"], support: Support | None = None) -> Float[Array, "n *c"]:
+        """Z x + o, moderate in rows without weight; the support is that of `product`."""
+        eta = self.product(x, support)
+        return bounded(eta if self.offset is None else eta + self.offset, self.sample_weight > 0)
+
+    def on(self, support: Support) -> Float[Array, "n m"]:
+        """The columns of Z on a support, dense; zeros on padding."""
+        j = jnp.minimum(support.idx, self.p - 1)
+        A = self.design.columns(j)
+        if self.mean is not None:
+            A = A - self.mean[j]
+        if self.inverse_scale is not None:
+            A = A * self.inverse_scale[j]
+        if self.n_free:
+            A = jnp.where(support.idx == self.p, 1, A)
+        return jnp.where(support.mask, A, 0)
+
+    @_by_column
+    def transpose_product(self, r: Float[Array, "n"]) -> Float[Array, "d"]:
+        """Z'r."""
+        g = self.design.rmv(r)
+        if self.mean is not None:
+            g = g - self.mean * jnp.sum(r)
+        if self.inverse_scale is not None:
+            g = g * self.inverse_scale
+        return jnp.append(g, jnp.sum(r)) if self.n_free else g
+
+    def ridge(self) -> Float[Array, "d"]:
+        """l2 per entry of x: zero for the intercept."""
+        l2 = jnp.broadcast_to(self.l2, (self.p,))
+        if self.inverse_scale is not None and not self.standardize:
+            # Where it leaves the dtype's range the coefficient is zero to working precision.
+            most = jnp.finfo(l2.dtype).max * 2.0**-LARGEST_RIDGE
+            l2 = jnp.minimum(l2 * self.inverse_scale * self.inverse_scale, most)
+        return jnp.append(l2, jnp.zeros((), l2.dtype)) if self.n_free else l2
+
+    @_by_column
+    def ridge_product(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
+        """ridge() * x, also where ridge() underflows and x is large."""
+        ridge = self.ridge()
+        if self.inverse_scale is None or self.standardize:
+            return ridge * x
+        slope = self.l2 * (x[: self.p] * self.inverse_scale) * self.inverse_scale
+        slope = jnp.append(slope, jnp.zeros_like(x, shape=x.shape[0] - slope.shape[0]))  # none of the intercept
+        return jnp.where(ridge < jnp.finfo(x.dtype).tiny, slope, ridge * x)
+
+    # --- curvature ---------------------------------------------------------------------------------------------------
+    def gram_diagonal(self, weights: Float[Array, "n"]) -> Float[Array, "d"]:
+        """Diagonal of Z' diag(weights) Z."""
+        diagonal, total = self.design.column_norms(weights, self.inverse_scale) ** 2, jnp.sum(weights)
+        if self.mean is not None:
+            mean, sums = self.mean * self.scale, self.design.rmv(weights) * self.scale
+            diagonal = jnp.maximum(diagonal - mean * (2 * sums - mean * total), 0)
+        return jnp.append(diagonal, total) if self.n_free else diagonal
+
+    def moments(self, weights: Float[Array, "n"] | None = None) -> tuple[Float[Array, "p"] | None, Float[Array, "p"]]:
+        """Mean of every column of Z (None: zero, or no intercept takes it) and weighted sum of squares about it.
+
+        `weights` have any sum; None: the columns' own, of sum one.
+        """
+        if self.centred and self.standardize and weights is None and self.inverse_scale is not None:
+            return None, (self.inverse_scale > 0).astype(self.dtype)  # unit variances; constant columns are zero
+        weights = self.weights if weights is None else weights
+        if not self.centred:
+            return None, self.design.column_norms(weights, self.inverse_scale) ** 2
+        total = jnp.sum(weights)
+        mean, deviation = moments_of(self.design, weights / total)
+        deviation = jnp.where(is_constant(mean, deviation), 0, deviation)  # it repeats the intercept
+        mean = mean if self.mean is None else mean - self.mean
+        return mean * self.scale, total * (deviation * self.scale) ** 2
+
+    def norms(self) -> Float[Array, "p"]:
+        """At least the weighted norms of the columns of Z before they are centred."""
+        size = self.design.column_norms(self.weights, self.inverse_scale)
+        return size if self.mean is None else size + jnp.abs(self.mean) * self.scale
+
+    def lipschitz(self, smoothness: ArrayLike) -> Float[Array, ""]:
+        """Largest eigenvalue of smoothness Z' diag(weights) Z + diag(ridge); infinity where smoothness is."""
+        if not np.ndim(smoothness) and is_concrete(smoothness) and np.isinf(smoothness):
+            return jnp.asarray(jnp.inf, self.dtype)
+        weights, ridge = self.weights, self.ridge()
+
+        def product(v: Float[Array, "d"]) -> Float[Array, "d"]:
+            return smoothness * self.transpose_product(weights * self.product(v)) + ridge * v
+
+        # Columns of zeros behind the others must not change where this starts.
+        start = jnp.append(random_start(self.p, self.dtype), jnp.ones(self.n_free, self.dtype))
+        return largest_eigenvalue(product, start)
+
+    def largest_row(self) -> Float[Array, ""]:
+        """max_i n omega_i ||z_i||^2: times a loss's smoothness, the largest curvature of a single sample."""
+        shares = self.n * self.weights
+
+        def curvature(i: Int[Array, ""]) -> Float[Array, ""]:
+            row = self.rows(i[None], shares[i][None]).transpose_product(jnp.ones(1, self.dtype))
+            return shares[i] * jnp.sum(row**2)
+
+        return jnp.max(lax.map(curvature, jnp.arange(self.n), batch_size=ROWS_AT_ONCE))
+
+
+class Units(NamedTuple):
+    """What a predictor is about, in float64 and original units.
+
+    The solver predicts (X - centre) w + level, less the base, by which the means of the targets are above those of the
+    offsets; so that X w + b has b = level + base - centre'w, which single precision cannot hold far from zero.
+    """
+
+    centre: Float[np.ndarray, "p"]
+    base: Float[np.ndarray, "*c"]
+
+    def intercept(self, w: Float[np.ndarray, "p *c"], level: Any) -> Any:
+        """b, a number or (c,), for coefficients as they were rounded."""
+        return level + self.base - self.centre @ w
+
+    def level(self, w: Float[np.ndarray, "p *c"], intercept: Any) -> Any:
+        """The solver's intercept, from that in original units."""
+        return intercept - self.base + self.centre @ w
+
+
+def bounded(eta: Float[Array, "n *c"], live: Bool[Array, "n"]) -> Float[Array, "n *c"]:
+    """Predictions, moderate where there is no weight: such a row must not turn 0 * exp(eta) into NaN."""
+    live = live if eta.ndim == 1 else live[:, None]
+    return jnp.where(live, eta, jnp.clip(eta, -50, 50))
+
+
+def gather(x: Float[Array, "d"], support: Support) -> Float[Array, "m"]:
+    """Entries of x on a support, zero on padding."""
+    return jnp.where(support.mask, x[support.idx], 0)
+
+
+def scatter(z: Float[Array, "m"], support: Support, size: int) -> Float[Array, "size"]:
+    """The vector of length `size` that is z on the support and zero elsewhere."""
+    z = jnp.where(support.mask, z, 0)
+    if z.size * size <= FEW_PAIRS:  # one kernel, where a scatter is eight
+        return jnp.sum(jnp.where(support.idx[:, None] == jnp.arange(size), z[:, None], 0), axis=0)
+    # `add`, not `set`: padded indices may repeat a chosen one.
+    return jnp.zeros(size, z.dtype).at[support.idx].add(z)
+
+
+def vector(name: str, value: ArrayLike, n: int, dtype: Any, c: int | None = None) -> Array:
+    """(n,) finite numbers, or (n, c), or ValueError."""
+    value = jnp.asarray(value, dtype)
+    shape, each = ((n,), "one per row of the data") if c is None else ((n, c), "one value per row of X and response")
+    if value.shape != shape:
+        raise ValueError(f"{name}: needs shape {shape}, {each}, got {value.shape}.")
+    check_finite(name, value)
+    return value
+
+
+def weight_vector(value: ArrayLike, n: int, dtype: Any) -> Array:
+    """Weights whose sum the dtype can hold: those of an extreme size are divided by a power of two."""
+    if is_concrete(value):
+        value = host(value)
+        largest = np.max(value, initial=0) if value.dtype.kind == "f" else 1.0
+        if np.isfinite(largest) and largest > 0 and not 1e-20 < largest < 1e20:
+            value = np.ldexp(value, -np.frexp(largest)[1])
+    return vector("sample_weight", value, n, dtype)
+
+
+def check_l2(l2: Array, p: int) -> None:
+    """ValueError for an l2 of another shape, or one that is known and not finite and >= 0."""
+    if l2.shape not in ((), (p,)):
+        raise ValueError(f"l2: needs a scalar or one value per feature ({p}), got shape {l2.shape}.")
+    check_finite("l2", l2)
+    if is_concrete(l2) and np.min(host(l2)) < 0:
+        raise ValueError(f"l2: must be >= 0, got {np.min(host(l2))}.")

@@ -1,0 +1,170 @@
+"""Columns from data as they are given: checked, and all that would lose digits centred or scaled."""
+
+import contextlib
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._types import ArrayLike, check_finite, host, is_concrete, replace
+from ..designs import AbstractDesign, as_design
+from ..designs.dense import subtracts_exactly
+from .columns import LARGEST_RIDGE, Columns, check_l2, vector, weight_vector
+from .moments import centred, constant_columns, facts_of, standardisation
+
+FAR = 8.0  # means this many standard deviations from zero are subtracted from the data
+
+
+class Prepared(NamedTuple):
+    """Columns, targets less their mean, that mean, and the largest magnitude of every column as it was given."""
+
+    columns: Columns
+    y: Any
+    target_mean: Array | None
+    largest: Any
+
+
+def read(X: ArrayLike | AbstractDesign) -> AbstractDesign:
+    """The design of a model's data."""
+    design = as_design(X)
+    if design.dtype == np.float32 and getattr(X, "dtype", None) == np.float64:
+        warnings.warn(
+            "X: float64 data are computed in float32; fit inside jax.enable_x64(True) to compute in float64, or "
+            "pass float32.",
+            stacklevel=5,  # past the model and the metaclasses
+        )
+    return design
+
+
+def prepare(
+    design: AbstractDesign,
+    l2: ArrayLike = 0.0,
+    sample_weight: ArrayLike | None = None,
+    standardize: bool = False,
+    offset: ArrayLike | None = None,
+    *,
+    centre: bool,
+    n_free: int = 0,
+    n_responses: int | None = None,
+    y: Array | None = None,
+    given: ArrayLike | None = None,
+    ceiling: float = np.inf,
+) -> Prepared:
+    """Columns of a design.
+
+    Args:
+        l2, sample_weight, standardize, offset: as in `LinearModel`.
+        centre, n_free: see `Columns`.
+        n_responses: None: one, and offsets are (n,).
+        y: targets.
+        given: those of a loss of eta - y as the user gave them; they are centred too. None: another loss, or none.
+        ceiling: no offset stays above it.
+    """
+    (n, p), dtype = design.shape, design.dtype
+    weights = weight_vector(np.ones(n, dtype) if sample_weight is None else sample_weight, n, dtype)
+    offsets = None if offset is None else vector("offset", offset, n, dtype, n_responses)
+    l2 = jnp.asarray(host(l2) if is_concrete(l2) else l2, dtype)
+    check_l2(l2, p)
+    check_finite("X", design)
+    check_weights(weights)
+    known, weighted = is_concrete(design), is_concrete(weights)
+    counted = weights if weighted else np.ones(n, dtype)
+    with jax.ensure_compile_time_eval() if known else contextlib.nullcontext():  # jit would stage the checks
+        facts = facts_of(design, counted, centre or standardize)
+    facts = jax.tree.map(host, facts) if known else facts
+    largest = facts.largest
+    new = Columns.plain(design, weights, l2, offsets, centred=centre, n_free=n_free, standardize=standardize)
+    if not standardize:
+        scale = safe_scale(largest, host(l2) if is_concrete(l2) else 0.0) if known else jnp.ones(p, dtype)
+        new = replace(new, inverse_scale=scale)
+    target_mean = None
+    if centre:
+        # Where there is nothing to centre the shift is zero: the data must not decide what is traced.
+        if not design.sparse:
+            shift = jnp.asarray(np.zeros(p), dtype)
+            far = known and np.abs(facts.mean) > FAR * facts.deviation
+            if np.any(far):
+                constant = constant_columns(design, weights, facts)
+                design, shift, facts = centred(design, np.where(far, facts.mean, 0), _grain(largest), constant, counted)
+            new = replace(new, design=design, shift=shift)
+        y, offsets, means = about_means(y, offsets, (given, offset), counted, dtype, ceiling)
+        shape = () if n_responses is None else (n_responses,)
+        target_mean, offset_mean = (jnp.asarray(np.broadcast_to(mean, shape), dtype) for mean in means)
+        new = replace(new, offset=offsets, offset_mean=None if offsets is None else offset_mean)
+        target_mean = None if given is None else target_mean
+    if standardize:
+        mean, inverse_scale = standardisation(design, weights, centre, facts if weighted else None)
+        new = replace(new, mean=mean, inverse_scale=inverse_scale)
+    return Prepared(new, y, target_mean, largest)
+
+
+def check_weights(sample_weight: Array) -> None:
+    """ValueError for weights that are known and not >= 0 and somewhere positive."""
+    if is_concrete(sample_weight):
+        weights = host(sample_weight)
+        if np.min(weights) < 0:
+            raise ValueError(f"sample_weight: must be >= 0, got {np.min(weights)}.")
+        if np.max(weights) == 0:
+            raise ValueError("sample_weight: all weights are zero; at least one sample must count.")
+
+
+def safe_scale(largest: np.ndarray, l2: ArrayLike = 0.0) -> Array:
+    """Powers of two that bring columns of an extreme size to about one, or l2 with them as far as it can; else 1."""
+    top = jnp.finfo(largest.dtype).maxexp
+    limit = 2.0 ** (top // 6)
+    extreme = (largest > limit) | ((largest < 1 / limit) & (largest > 0))
+    most = np.maximum(0, (top - LARGEST_RIDGE - np.frexp(l2)[1]) // 2)
+    scale = np.ldexp(np.ones_like(largest), np.where(extreme, np.minimum(-np.frexp(largest)[1], most), 0))
+    return jnp.asarray(scale, largest.dtype)
+
+
+def _grain(largest: np.ndarray) -> np.ndarray:
+    """The last digit of numbers of these sizes, for numbers like them to be multiples of."""
+    digits = jnp.finfo(largest.dtype)
+    last = np.ldexp(np.ones_like(largest), np.frexp(largest)[1] - digits.nmant - 1)
+    return np.maximum(np.where(largest > 0, last, 0), digits.tiny)
+
+
+def about_means(
+    y: Array | None,
+    offset: Array | None,
+    given: tuple[ArrayLike | None, ArrayLike | None],
+    sample_weight: ArrayLike,
+    dtype: Any,
+    ceiling: float = np.inf,
+) -> tuple[Any, Any, tuple[np.ndarray, np.ndarray]]:
+    """Targets and offsets less their weighted means where these are far from zero, and the means, whose difference is
+    exact, as both are rounded to the last digit of the larger.
+
+    Nothing is subtracted where that rounds a row with a weight, but from what was `given` with more digits than the
+    dtype has: it is rounded once, and better so. Offsets that would leave an entry above the ceiling are less the
+    largest one instead.
+    """
+    parts: list[tuple[str, Any, ArrayLike | None]] = [("y", y, given[0]), ("offset", offset, given[1])]
+    known = {
+        name: np.asarray(values, float).reshape(v.shape)
+        for name, v, values in parts
+        if values is not None and is_concrete(v) and len(v.devices()) == 1
+    }
+    if not known:
+        return y, offset, (np.zeros((), dtype), np.zeros((), dtype))
+    weights = host(sample_weight).astype(float)
+    live, weights = weights > 0, weights / weights.sum()
+    grain = 2 * np.max([_grain(np.abs(v[live]).max(0).astype(dtype)) for v in known.values()], axis=0)
+    means: dict[str, Any] = {"y": np.zeros(()), "offset": np.zeros(())}
+    for name, v in known.items():
+        centre, top = weights @ v, v[live].max(0)
+        mean = np.where(np.abs(centre) > FAR * np.sqrt(weights @ (v - centre) ** 2), centre, 0)
+        high = (top - mean > ceiling) & (name == "offset")
+        mean = (np.round(np.where(high, top, mean) / grain) * grain).astype(dtype).astype(float)
+        less = v - mean
+        exact = (less.astype(dtype) == less) & subtracts_exactly(v, mean, less)
+        means[name] = np.where(exact[live].all(0) | (v.astype(dtype) != v).any(0) | high, mean, 0)
+
+    def moved(name: str, v: Any) -> Any:
+        return jnp.asarray((known[name] - means[name]).astype(dtype), dtype) if np.any(means[name]) else v
+
+    return moved("y", y), moved("offset", offset), (means["y"].astype(dtype), means["offset"].astype(dtype))

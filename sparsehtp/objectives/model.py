@@ -1,0 +1,357 @@
+"""Columns and a likelihood: what is common to all models of linear predictors."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from .._types import ArrayLike, Support, is_concrete, replace
+from ..columns import Columns, Units, gather, scatter
+from ..linalg import dot, largest_eigenvalue, random_start
+from .base import AbstractRefittable, AbstractRestricted
+from .finite_sum import AbstractFiniteSum, AbstractSamples
+from .likelihood import AbstractLikelihood, Part
+
+
+class AbstractModel(AbstractRefittable):
+    """F(x) = L(Z x + o) + (1/2) sum_j ridge_j x_j^2, a convex function L of what columns predict.
+
+    A model whose free entries are no intercept, or whose predictions are arranged otherwise than the data's rows, has
+    its own `forward`, `product`, `pulled`, `penalty` and `part`.
+    """
+
+    if TYPE_CHECKING:  # to mypy an AbstractVar is an argument of every subclass, and a default no field
+
+        @property
+        def columns(self) -> Columns: ...
+        @property
+        def likelihood(self) -> AbstractLikelihood: ...  # L
+        @property
+        def target_mean(self) -> Array | None: ...  # that targets, and so predictions, are less by
+    else:
+        columns: eqx.AbstractVar[Columns]
+        likelihood: eqx.AbstractVar[AbstractLikelihood]
+        target_mean = None
+
+    def over(self, columns: Columns, weighted: bool = True) -> Self:
+        """The same model over other columns, of other weights where `weighted`."""
+        return replace(self, columns=columns)
+
+    def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
+        return self.over(self.columns.reweighted(sample_weight, l2), sample_weight is not None)
+
+    def scorer(self, sample_weight: Float[Array, "n"] | None = None) -> Self:
+        return self.over(self.columns.scoring(sample_weight), sample_weight is not None)
+
+    def exactly(self) -> Self:
+        """The same model, all that it derives from weights computed in its present dtype."""
+        return self.over(self.columns.exactly())
+
+    def subset(self, idx: Int[Array, "m"]) -> Self:
+        """The model of the columns idx alone (and the free entries), the other coefficients being zero."""
+        return self.over(self.columns.subset(idx), False)
+
+    # --- shape and units ---------------------------------------------------------------------------------------------
+    @property
+    def n_coefficients(self) -> int:
+        return self.columns.p
+
+    @property
+    def n_free(self) -> int:
+        return self.columns.n_free
+
+    @property
+    def dtype(self) -> Any:
+        return self.columns.dtype
+
+    @property
+    def sparse(self) -> bool:
+        return self.columns.design.sparse
+
+    @property
+    def sample_weight(self) -> Float[Array, "n"]:
+        """(n,) weights."""
+        return self.columns.sample_weight
+
+    @property
+    def l2(self) -> Array:
+        """Ridge strength."""
+        return self.columns.l2
+
+    @property
+    def ifo_per_gradient(self) -> int:
+        return self.columns.n
+
+    @property
+    def quadratic(self) -> bool:
+        return self.likelihood.quadratic
+
+    @property
+    def rescaled(self) -> bool:
+        """True if columns of an extreme size were scaled, so that x is not in the units of a user's l1."""
+        return self.columns.rescaled
+
+    @property
+    def units(self) -> Units:
+        """What leads from the solver's intercept to that in original units, on the host."""
+        return self.columns.units(self.target_mean)
+
+    def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:
+        return self.columns.internal_scale()
+
+    def to_internal(self, x: Float[Array, "p"], intercept: ArrayLike = 0.0) -> Float[Array, "d"]:
+        w, b = self.columns.to_internal(x, intercept, self.target_mean)
+        xp: Any = np if is_concrete(w, b) else jnp
+        return jnp.asarray(xp.append(w, b) if self.n_free else w, self.dtype)
+
+    def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, "..."]]:
+        return self.columns.to_external(x, self.target_mean)
+
+    def intercept_of(self, w: Float[np.ndarray, "p"], free: Float[np.ndarray, "_"]) -> Float[np.ndarray, "..."]:
+        return np.asarray(self.units.intercept(w, free.sum()))
+
+    def intercept_error(self, x: Float[Array, "d"]) -> Float[Array, "*c"]:
+        """At most about what is rounded off the intercept in original units."""
+        return self.columns.intercept_error(x, self.target_mean)
+
+    def intercept_rounding(self, x: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
+        if not self.n_free:
+            return jnp.zeros((), self.dtype)
+        eta, error = self.forward(x, support), self.intercept_error(x)
+        rows, others = eta[: self.columns.n], eta[self.columns.n :]  # that belong to no row
+
+        def at(rows: Float[Array, "n *c"], x: Float[Array, "d"]) -> Float[Array, ""]:
+            return self.value_at(jnp.concatenate([rows, others]), x)
+
+        flat = at(jnp.broadcast_to(dot(self.columns.weights, rows), rows.shape), jnp.zeros_like(x))
+        rise = jnp.maximum(at(rows + error, x), at(rows - error, x)) - at(rows, x)
+        return jnp.where(rise > jnp.finfo(self.dtype).eps * jnp.abs(flat), rise, 0)
+
+    # --- values and derivatives --------------------------------------------------------------------------------------
+    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Any:
+        return self.columns.predict(x, support)
+
+    def product(self, v: Float[Array, "d"], support: Support | None = None) -> Any:
+        """How predictions change along v; the support is that of `forward`."""
+        return self.columns.product(v, support)
+
+    def pulled(self, rows: Any) -> Float[Array, "d"]:
+        """The transpose of `product`."""
+        return self.columns.transpose_product(rows)
+
+    def penalty(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
+        """The gradient of the ridge."""
+        return self.columns.ridge_product(x)
+
+    def value_at(self, forward: Any, x: Float[Array, "d"]) -> Float[Array, ""]:
+        return self.likelihood.value(forward) + 0.5 * dot(self.penalty(x), x)  # x squared may overflow
+
+    def grad_at(self, forward: Any, x: Float[Array, "d"]) -> Float[Array, "d"]:
+        return self.pulled(self.likelihood.gradient(forward)) + self.penalty(x)
+
+    def value_and_grad(
+        self, x: Float[Array, "d"], support: Support | None = None
+    ) -> tuple[Float[Array, ""], Float[Array, "d"]]:
+        value, slope = self.likelihood.value_and_gradient(self.forward(x, support))
+        penalty = self.penalty(x)
+        return value + 0.5 * dot(penalty, x), self.pulled(slope) + penalty
+
+    def curvature_at(self, forward: Any, v: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
+        along = self.likelihood.hessian(forward).along(self.product(v, support))
+        return along + dot(self.penalty(v), v)
+
+    def hessian_product(self, x: Float[Array, "d"]) -> Callable[[Float[Array, "d"]], Float[Array, "d"]]:
+        """The function v -> F''(x) v."""
+        hessian = self.likelihood.hessian(self.forward(x))
+        return lambda v: self.pulled(hessian.times(self.product(v))) + self.penalty(v)
+
+    def lipschitz(self) -> Float[Array, ""]:
+        # Columns of zeros behind the others must not change where this starts.
+        start = [random_start(size, self.dtype) for size in (self.n_coefficients, self.n_free)]
+        return largest_eigenvalue(self.hessian_product(self.origin()), jnp.concatenate(start))
+
+    def part(self, support: Support) -> Part:
+        """The columns of a support."""
+        return Part.of(self.columns, support)
+
+    def restrict(self, support: Support) -> AbstractRestricted:
+        return Restricted(self.part(support), self.likelihood)
+
+
+class Restricted(AbstractRestricted):
+    """A model over the coefficients of some of its columns."""
+
+    part: Part
+    likelihood: AbstractLikelihood
+
+    @property
+    def mask(self) -> Bool[Array, "m"]:
+        return self.part.mask
+
+    @property
+    def intercept(self) -> Bool[Array, "m"] | None:
+        return self.part.free
+
+    @property
+    def quadratic(self) -> bool:
+        return self.likelihood.quadratic
+
+    @property
+    def kinked(self) -> bool:
+        return self.likelihood.kinked
+
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
+        return self.likelihood.value(self.part.predict(z)) + 0.5 * dot(self.part.penalty(z), z)
+
+    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        return self.part.pulled(self.likelihood.gradient(self.part.predict(z))) + self.part.penalty(z)
+
+    def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        return self._terms(self.likelihood.terms(self.part.predict(z)), z)
+
+    def _terms(self, terms: Any, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        ridge = jnp.abs(self.part.ridge)
+        ridge = ridge * jnp.abs(z) if ridge.ndim == 1 else dot(ridge, jnp.abs(z))
+        return self.part.powered(terms, 1) + ridge
+
+    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
+        return self.hessian_product(z)(v)
+
+    def hessian_product(self, z: Float[Array, "m"]) -> Callable[[Array], Array]:
+        part, hessian = self.part, self.likelihood.hessian(self.part.predict(z))
+        return lambda v: part.pulled(hessian.times(part.product(v))) + part.penalty(v)
+
+    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
+        return self._with_ridge(self.likelihood.hessian(self.part.predict(z), damping).gram(self.part))
+
+    def _with_ridge(self, gram: Float[Array, "m m"]) -> Float[Array, "m m"]:
+        ridge = self.part.ridge
+        return gram + (jnp.diag(ridge) if ridge.ndim == 1 else ridge)
+
+    def derivatives(
+        self, z: Float[Array, "m"]
+    ) -> tuple[Float[Array, "m"], Float[Array, "m"], Callable[[Float[Array, ""] | float], Float[Array, "m m"]]]:
+        gradient, terms, gram = self.likelihood.derivatives(self.part.predict(z), self.part)
+        grad = self.part.pulled(gradient) + self.part.penalty(z)
+        return grad, self._terms(terms, z), lambda damping: self._with_ridge(gram(damping))
+
+    def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        ridge = self.part.ridge
+        own = ridge if ridge.ndim == 1 else jnp.diagonal(ridge)
+        return self.part.powered(self.likelihood.majorant(self.part.predict(z)), 2) + own
+
+    def without_each(self, z: Float[Array, "m"], n_free: int) -> Float[Array, "m"]:
+        follow = super().without_each(z, n_free)
+        if self.likelihood.everywhere:
+            return follow
+        return jnp.where(jnp.isfinite(follow), follow, super().without_each(z, 0))
+
+
+class RestrictedSparse(AbstractRestricted):
+    """A model over a support so large that its columns stay sparse: products go through the whole design.
+
+    Such a support is refitted by conjugate gradients; `hess` is here for completeness, one row at a time.
+    """
+
+    model: AbstractModel
+    support: Support
+
+    @property
+    def mask(self) -> Bool[Array, "m"]:
+        return self.support.mask
+
+    @property
+    def quadratic(self) -> bool:
+        return self.model.likelihood.quadratic
+
+    @property
+    def kinked(self) -> bool:
+        return self.model.likelihood.kinked
+
+    def _full(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
+        return scatter(z, self.support, self.model.n_coefficients + self.model.n_free)
+
+    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
+        return self.model.value(self._full(z))
+
+    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        return gather(self.model.value_and_grad(self._full(z))[1], self.support)
+
+    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
+        return self.hessian_product(z)(v)
+
+    def hessian_product(
+        self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0
+    ) -> Callable[[Array], Array]:
+        model = self.model
+        hessian = model.likelihood.hessian(model.forward(self._full(z)), damping)
+
+        def times(v: Float[Array, "m"]) -> Float[Array, "m"]:
+            v = self._full(v)
+            return gather(model.pulled(hessian.times(model.product(v))) + model.penalty(v), self.support)
+
+        return times
+
+    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
+        return lax.map(self.hessian_product(z, damping), jnp.eye(z.shape[0], dtype=z.dtype))
+
+    def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        columns, majorant = self.model.columns, self.model.likelihood.majorant(self.model.forward(self._full(z)))
+        return gather(columns.gram_diagonal(majorant) + columns.ridge(), self.support)
+
+
+class AbstractLossModel(AbstractModel, AbstractFiniteSum):
+    """A model whose likelihood is a weighted mean of a loss of every row."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def loss(self) -> Any: ...
+        @property
+        def y(self) -> Array: ...
+    else:
+        loss: eqx.AbstractVar[Any]
+        y: eqx.AbstractVar[Array]
+
+    def matrix(self, x: Float[Array, "d"]) -> Float[Array, "d *c"]:
+        """x with a column for every response."""
+        return x
+
+    def lipschitz(self) -> Float[Array, ""]:
+        return self.columns.lipschitz(self.loss.smoothness)  # all responses share one Gram matrix
+
+    def samples(self) -> "ModelSamples":
+        return ModelSamples(self, self.n_samples * self.columns.weights)
+
+    def sample_smoothness(self) -> Float[Array, ""]:
+        return self.loss.smoothness * self.columns.largest_row() + jnp.max(self.l2)
+
+
+class ModelSamples(AbstractSamples):
+    """f_i = (n s_i / W) l(z_i'x + o_i, y_i) of a model, and its ridge penalty."""
+
+    model: AbstractLossModel
+    shares: Float[Array, "n"]  # n s_i / W
+
+    def _weighed(self, shares: Float[Array, "b"], slopes: Float[Array, "b *c"]) -> Float[Array, "b *c"]:
+        return shares * slopes if slopes.ndim == 1 else shares[:, None] * slopes
+
+    def scores(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "b *c"]:
+        model, shares = self.model, self.shares[i]
+        eta = model.columns.rows(i, shares).predict(model.matrix(x))
+        return self._weighed(shares, model.loss.derivative(eta, model.y[i]))
+
+    def scores_at(self, forward: Float[Array, "n *c"]) -> Float[Array, "n *c"]:
+        return self._weighed(self.shares, self.model.loss.derivative(forward, self.model.y))
+
+    def mean_gradient(self, scores: Float[Array, "b *c"], i: Int[Array, "b"] | None = None) -> Float[Array, "d"]:
+        columns = self.model.columns
+        columns = columns if i is None else columns.rows(i, self.shares[i])
+        return columns.transpose_product(scores / scores.shape[0]).ravel()
+
+    def penalty_grad(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
+        return self.model.penalty(x)
