@@ -227,8 +227,7 @@ def default_solver(
     `search` is None for a fit or a path, "folds" for those of parts of the samples, "criterion" for a path of which a
     criterion takes a row: supports of folds need not be swap-optimal, and a criterion compares objectives.
     """
-    loss = getattr(objective, "loss", None)
-    if loss is not None and not loss.twice_differentiable:
+    if not objective.twice_differentiable:
         return IHT(ScheduleStep(inverse_sqrt))
     other = {"rank": IHT, "penalty": PrimalDual, "bounded penalty": CDSS}.get(threshold.structure)
     if other is not None:
@@ -239,7 +238,7 @@ def default_solver(
     if search is None:
         return BestSubset()
     plain = threshold.structure == "entries" and isinstance(objective, AbstractRestrictable)
-    if plain and not getattr(objective, "quadratic", False):
+    if plain and not objective.quadratic:
         return FoBa()  # one refit a step, where BestSubset tries a batch of swaps for every k
     if search == "criterion":
         return BestSubset()
@@ -257,8 +256,8 @@ def _name(value: Any) -> str:
 
 def _start(objective: AbstractObjective, x0: Any) -> Any:
     if x0 is None:  # an array of NumPy as any x0 is, so the same program, unless the start is to be computed
-        at_zero = type(objective).origin is AbstractObjective.origin
-        return np.zeros(objective.n_coefficients + objective.n_free, objective.dtype) if at_zero else None
+        size = objective.n_coefficients + objective.n_free
+        return np.zeros(size, objective.dtype) if objective.starts_at_zero else None
     solved = hasattr(x0, "intercept")  # a Solution
     given = (x0.x, x0.intercept) if solved else objective.coefficients(x0)
     check_finite("x0", given, remedy="start from finite coefficients")

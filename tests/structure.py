@@ -10,6 +10,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "sparsehtp"
 
+PARTS = ("objective", "threshold", "solver", "step", "loss", "model")  # names of parameters that are one
+
 # A room imports from layers above its own in this list only.
 LAYERS = (
     ("_uncollected", "_store", "_chunks", "_progress", "_tolerances"),
@@ -74,7 +76,37 @@ def in_words():
     return "; ".join(", ".join(layer) for layer in LAYERS)
 
 
+def guesses(package=PACKAGE):
+    """Where a part is asked by getattr or hasattr for what its base does not declare, as "file: code"; a part's own
+    laws, in `testing`, may ask."""
+    for path in sorted(package.rglob("*.py")):
+        place = path.relative_to(package).as_posix()
+        if place.startswith("testing/"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in ("getattr", "hasattr")
+            ):
+                asked = ast.unparse(node.args[0]).split(".")[-1]
+                if asked in PARTS:
+                    yield f"{place}: {ast.unparse(node)}"
+
+
+def untyped(package=PACKAGE):
+    """How many parameters that are named as a part are `Any`."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in package.rglob("*.py")]
+    arguments = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.arg)]
+    named = [each for each in arguments if each.arg in PARTS and each.annotation is not None]
+    return sum(ast.unparse(each.annotation) == "Any" for each in named), len(named)
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else PACKAGE
     pairs = Counter((a, b) for _, a, b in imports(folder))
     print(f"{len(rooms(folder))} rooms in the root, {len(pairs)} pairs of rooms that import, {pairs.total()} imports.")
+    print(
+        "{} of {} parameters that are named as a part are Any; parts are asked by getattr in".format(*untyped(folder))
+    )
+    print(*guesses(folder), sep="\n")

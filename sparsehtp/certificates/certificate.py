@@ -15,7 +15,6 @@ from .._types import Support, check_finite, in_double, is_concrete
 from ..columns import gather, scatter
 from ..iteration.results import RESULTS
 from ..linalg import LANE
-from ..losses import Squared
 from ..objectives import (
     AbstractModel,
     AbstractObjective,
@@ -223,7 +222,7 @@ def _facts(objective: Any, threshold: Any, solution: Any, dtype: Any) -> Facts:
         raise ValueError("solution: x has nonzeros outside its support, or violates the threshold's bounds.")
     if not isinstance(objective, AbstractRefittable):
         why = "the objective cannot be refitted on a support"
-    elif not getattr(objective, "loss", Squared()).twice_differentiable:
+    elif not objective.twice_differentiable:
         why = "the loss is not smooth"
     else:
         moved = np.abs(objective.units.centre) @ np.abs(w) if isinstance(objective, AbstractModel) else 0.0

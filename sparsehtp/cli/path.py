@@ -21,7 +21,6 @@ from ..certificates.proof import in_percent
 from ..datasets import Data
 from ..estimators.parameters import SOLVERS
 from ..estimators.selection import view
-from ..grids.cross_validation import classifies
 from ..io import describe_device, versions
 from ..plot import plot_cv, plot_path, plot_stability
 from .common import (
@@ -215,7 +214,7 @@ def _folds(objective: Any, y: Any, options: PathOptions, table: Numbers | None) 
     """The number of folds; or folds in each of which missing values are filled from its training rows."""
     if table is None or table.preprocessor.fill_ is None:
         return options.cv
-    triples = table.triples(options.cv, y, classifies(objective), options.problem.seed)
+    triples = table.triples(options.cv, y, objective.counted == "classes", options.problem.seed)
     if triples is None:
         return options.cv
     models = [_objective(X.to_numpy(), y, options) for *_, X in triples]

@@ -19,7 +19,7 @@ from ..datasets.tables import Table, check_target, read_table
 from ..estimators import TablePreprocessor
 from ..estimators.selection import make_folds
 from ..estimators.tables import FILLS, as_numbers, bad_cells, kind_of, kinds_of, shown_rows
-from ..grids.folds import Counted
+from ..objectives.base import Counted
 from .common import loss_of
 from .options import DecimalName, Problem, TableOptions, ThousandsName
 from .report import Console, print_warning

@@ -201,10 +201,9 @@ def _(threshold: AbstractSupportThreshold, objective: Any, x: Float[Array, "d"],
             f"objective: {type(objective).__name__} cannot be restricted to a support, so its solutions have no "
             "implicit derivative; make it an AbstractRefittable."
         )
-    loss = getattr(objective, "loss", None)
-    if loss is not None and not loss.twice_differentiable:
+    if not objective.twice_differentiable:
         raise TypeError(
-            f"loss: {type(loss).__name__} has no second derivative, so its solutions have none in their data; "
+            f"loss: {objective.loss_name} has no second derivative, so its solutions have none in their data; "
             "use a smooth loss, for example SmoothedHinge."
         )
     entries = threshold.entries(x, support)

@@ -19,11 +19,11 @@ from ..certificates.certificate import Certificate, certificate
 from ..certificates.exchanges import Swaps, best_swaps, near_exchanges
 from ..certificates.prove import Proof, fit_on, prove
 from ..grids.cross_validation import Scoring
-from ..grids.folds import Counted
 from ..grids.path import Path
 from ..iteration.results import FIRED, RESULTS, Solution
 from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import LinearModel, MultiResponse
+from ..objectives.base import Counted
 from ..thresholds import Sparsity
 from . import parameters, selection
 from .fit import Evidence, Fitted, Problem, Rows, fit
@@ -308,8 +308,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         for model, threshold, solution in fits:
             plain = isinstance(threshold, Sparsity) and threshold.structure == "entries"
             some = 0 < np.count_nonzero(solution.support.mask) < padding.p
-            loss = getattr(model, "loss", None)
-            exchanged = plain and some and (loss is None or loss.twice_differentiable)
+            exchanged = plain and some and model.twice_differentiable
             found.append(function(padding.model(model), solution) if exchanged else None)
         return self._one_or_all(found)
 

@@ -11,10 +11,11 @@ from .._solve import solve
 from .._types import replace, seeded
 from ..grids.criteria import information_criterion
 from ..grids.cross_validation import cross_validate
-from ..grids.folds import Counted, Pair
+from ..grids.folds import Pair
 from ..grids.path import Path, solve_path
 from ..iteration.results import RESULTS, Solution
 from ..objectives import Precision
+from ..objectives.base import Counted
 from ..solvers import HTP, IHT, AbstractSolver, FoBa, ForwardSelection, GraSP
 from ..thresholds import OffDiagonal, pairs_of
 from . import parameters, selection

@@ -38,6 +38,9 @@ class _Columns(NamedTuple):
     external_shape: tuple[int, ...]
     n_free: int = 0
     dtype: Any = np.float64
+    rescaled: bool = False
+    n_variables: None = None
+    leaf_sizes: None = None
 
     @property
     def n_coefficients(self) -> int:

@@ -10,8 +10,9 @@ import numpy as np
 
 from .._types import replace
 from ..grids.cross_validation import CrossValidation, moments
-from ..grids.folds import Counted, Pair, check_groups, folds_of
+from ..grids.folds import Pair, check_groups, folds_of
 from ..grids.path import Path
+from ..objectives.base import Counted
 from ..thresholds.base import default_k_max
 from .fitting import warn
 from .padding import Padding, bucket

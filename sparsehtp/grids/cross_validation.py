@@ -13,10 +13,11 @@ from jaxtyping import Float, Int
 
 from .._progress import Callback
 from .._types import ArrayLike, host, seeded
+from ..objectives.base import Counted
 from ..solvers import AbstractSolver
 from ..thresholds import L0L1L2, AbstractThreshold
 from . import grid as _grid
-from .folds import Counted, folds_of, weights_of
+from .folds import folds_of, weights_of
 from .path import Path, path_of, solve_path
 from .penalised_path import penalised_scores
 
@@ -162,17 +163,15 @@ def cross_validate(
             scores=np.stack([run.scores[i] for i, run in enumerate(runs)]),
             results=np.stack([run.results[i] for i, run in enumerate(runs)]),
         )
-    if getattr(objective, "sample_weight", None) is None:
+    if objective.sample_weight is None:
         kind = type(objective).__name__
         raise TypeError(f"objective: folds are sample weights; {kind} has none, and a CustomSum has them.")
     own = scoring if callable(scoring) else None
-    if own is None and (
-        scoring not in (None, "error")
-        or (scoring == "error" and not (hasattr(objective, "loss") and classifies(objective)))
-    ):
+    labelled = objective.scorable and objective.counted == "classes"
+    if own is None and scoring is not None and not (scoring == "error" and labelled):
         known = 'None, "error" for a classification loss, or a function (y, eta, weights)'
         raise ValueError(f"scoring: must be {known}, got {scoring!r}.")
-    if own is not None and not hasattr(objective, "loss"):
+    if own is not None and not objective.scorable:
         raise TypeError(f"scoring: {type(objective).__name__} has no linear predictors to give to a function.")
     score: Any = "predictors" if own else scoring
     key = seeded(0) if key is None else key
@@ -275,17 +274,7 @@ def seed_from(key: jax.Array) -> int:
     return int(jax.random.bits(key, dtype=np.uint32))
 
 
-def classifies(objective: Any) -> bool:
-    """True if the targets are classes."""
-    return getattr(getattr(objective, "loss", objective), "classification", False)
-
-
 def _counted(objective: Any, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, Counted]:
     """What folds are made of: the targets, the weights, and what the targets hold."""
-    if hasattr(objective, "event"):
-        return host(objective.event), weights, "events"
-    return (
-        host(getattr(objective, "y", np.zeros(weights.size))),
-        weights,
-        "classes" if classifies(objective) else "rows",
-    )
+    labels = np.zeros(weights.size) if objective.labels is None else host(objective.labels)
+    return labels, weights, objective.counted

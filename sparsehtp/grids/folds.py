@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -15,7 +15,8 @@ from sklearn.model_selection import (
     check_cv,
 )
 
-Counted = Literal["rows", "classes", "events"]  # what folds get equal shares of
+from ..objectives.base import Counted
+
 Pair = tuple[Int[np.ndarray, "train"], Int[np.ndarray, "test"]]
 
 

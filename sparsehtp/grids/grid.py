@@ -31,7 +31,7 @@ from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..solvers.base import AbstractPathSolver
 from ..solvers.refit import refit
-from ..thresholds import AbstractUnitThreshold, Sparsity
+from ..thresholds import AbstractUnitThreshold
 
 DEFAULT_K = 20
 CACHE = 2**21  # bytes of the tables of all lanes of a chunk on a CPU
@@ -98,7 +98,7 @@ class Lane(NamedTuple):
 def template_of(objective: Any, threshold: Any) -> AbstractUnitThreshold:
     """The threshold of a grid, whose k is not used; None: the objective's own."""
     if threshold is None:
-        threshold = next(iter(getattr(objective, "thresholds", (Sparsity,))))(0)
+        threshold = objective.thresholds[0](0)
     _check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(0)")
     if threshold.structure == "leaves":
         raise TypeError(
@@ -152,8 +152,7 @@ def prepare(
 
 def refittable(objective: Any) -> bool:
     """True if minima on a support can be found for another l2."""
-    loss = getattr(objective, "loss", None)
-    return hasattr(objective, "l2") and (loss is None or loss.twice_differentiable)
+    return objective.l2 is not None and bool(objective.twice_differentiable)
 
 
 def checked_refit(refit: Any, objective: Any) -> float:
@@ -168,9 +167,9 @@ def checked_refit(refit: Any, objective: Any) -> float:
 def checked_ks(objective: Any, threshold: Any, ks: Any) -> Int[np.ndarray, "K"]:
     """The sparsity levels of a grid, or ValueError; None: the default ones."""
     if ks is None:
-        y = getattr(objective, "y", None)
+        rows = objective.sample_weight
         available = n_units(objective, threshold) - threshold.keep.shape[0]
-        most = min(DEFAULT_K, available, DEFAULT_K if y is None else len(y) // 2)
+        most = min(DEFAULT_K, available, DEFAULT_K if rows is None else len(rows) // 2)
         return np.arange(threshold.fewest, max(most, threshold.fewest) + 1, dtype=np.int32)
     ks = np.atleast_1d(np.asarray(ks))
     if ks.ndim != 1 or ks.size == 0 or ks.dtype.kind not in "iu" or ks.min() < 0:
@@ -245,9 +244,7 @@ def _width(grid: Grid, lanes: int, memory: int | None) -> int:
         width = int(np.clip(memory // (PAIR_COPIES * matrix), 1, lanes))
     if grid.by_path:
         # Its tables hold a few blocks of (units, coefficients); centring under weights of its own copies the data.
-        centred = getattr(objective, "standardize", False) and grid.objective.quadratic
-        sparse = getattr(objective, "sparse", False)
-        copies = 0 if centred or sparse or not objective.n_free else objective.ifo_per_gradient
+        copies = objective.ifo_per_gradient if objective.copies_columns else 0
         table = jnp.dtype(objective.dtype).itemsize * objective.n_coefficients * (6 * units + copies)
         # On a CPU the lanes take turns, and tables that fit in its cache are several times faster.
         room = min(memory, CACHE) if jax.default_backend() == "cpu" else memory

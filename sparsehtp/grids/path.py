@@ -236,7 +236,7 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
     """The path from the fits of one row of weights; JAX arrays where the grid is traced."""
     objective = grid.objective
     xp: Any = np if is_concrete(grid) else jnp
-    l2s = xp.asarray(getattr(objective, "l2", 0.0))[None] if grid.l2s is None else xp.asarray(grid.l2s)
+    l2s = xp.asarray(0.0 if objective.l2 is None else objective.l2)[None] if grid.l2s is None else xp.asarray(grid.l2s)
     n_kept = grid.threshold.keep.shape[0]
     # The program's padding goes up to the next power of two.
     used = n_kept + int(ks.max())
@@ -260,18 +260,18 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
         n_units=_grid.n_units(objective, grid.threshold),
         n_kept=n_kept,
         total_weight=_total(objective, xp),
-        squared=getattr(getattr(objective, "loss", None), "quadratic", False),
+        squared=objective.scorable and objective.quadratic,
         key=grid.key,
-        n_variables=getattr(objective, "n_variables", None),
-        n_responses=getattr(objective, "n_responses", None),
+        n_variables=objective.n_variables,
+        n_responses=objective.n_responses,
     )
 
 
 def _total(objective: Any, xp: Any) -> Any:
     """What the mean loss is a mean over; None without samples."""
-    weights = getattr(objective, "sample_weight", None)
+    weights = objective.sample_weight
     if weights is None:
-        n = getattr(objective, "n", None)
+        n = objective.n
         return n if n is None or xp is jnp else float(n)
     return objective.total_weight(weights if xp is jnp else host(weights).astype(float))
 

@@ -15,7 +15,7 @@ from .._types import ArrayLike, host
 from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
-from .cross_validation import classifies, seed_from
+from .cross_validation import seed_from
 
 
 class ErrorBound(NamedTuple):
@@ -128,7 +128,7 @@ def stability_selection(
 
     Source: Meinshausen and Buhlmann (2010); complementary pairs from Shah and Samworth (2013).
     """
-    if getattr(objective, "sample_weight", None) is None:
+    if objective.sample_weight is None:
         kind = type(objective).__name__
         raise TypeError(f"objective: subsamples are sample weights; {kind} has none, and a CustomSum has them.")
     if not isinstance(sample_fraction, numbers.Real) or not 0 < sample_fraction < 1:
@@ -168,8 +168,8 @@ def _subsamples(
 
 def _check_rows(rows: np.ndarray, objective: Any) -> None:
     """ValueError if a subsample leaves nothing, or one class, to train on."""
-    y = host(objective.y) if classifies(objective) else None
-    what = "event" if hasattr(objective, "event") else "row"
+    y = host(objective.labels) if objective.counted == "classes" else None
+    what = "event" if objective.counted == "events" else "row"
     for number, row in enumerate(rows):
         if not objective.total_weight(row):
             raise ValueError(f"sample_fraction: number {number} trains on no {what} with a positive weight; raise it.")

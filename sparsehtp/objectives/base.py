@@ -3,7 +3,7 @@
 import abc
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import equinox as eqx
 import jax
@@ -13,7 +13,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support
 from ..linalg import WHOLE, Box, Refit, dot, masked_factor, minimise, truncated_newton
+from ..thresholds import AbstractThreshold, Sparsity
 from .normal_equations import AbstractNormalEquations
+
+Counted = Literal["rows", "classes", "events"]  # what folds get equal shares of
 
 DENSE_HESSIAN_LIMIT = 2048  # beyond this many coefficients a support is refitted by conjugate gradients
 
@@ -25,6 +28,38 @@ class AbstractObjective(eqx.Module):
     # wait for the inner iterations of the others.
     lanes_in_turn: ClassVar[bool] = False
     convex: ClassVar[bool] = True  # known to be: a refit that converges then finds the least F on its support
+    thresholds: ClassVar[tuple[type[AbstractThreshold], ...]] = (Sparsity, AbstractThreshold)  # taken, its own first
+    starts_at_zero: ClassVar[bool] = True  # whatever its data are
+    scorable: ClassVar[bool] = False  # has targets `y` and linear predictors for a score of the user's
+
+    if TYPE_CHECKING:  # what some hold as a field, which a property could not be
+
+        @property
+        def sample_weight(self) -> Array | None:
+            """(n,) weights of samples, whose folds and subsamples are others; None: it has none."""
+
+        @property
+        def l2(self) -> Array | None:
+            """Ridge strength; None: there is none to replace."""
+
+        @property
+        def n(self) -> Array | None:
+            """How many samples it is a mean over, where these have no weights; None: not known."""
+
+        @property
+        def n_variables(self) -> int | None:
+            """Order of the symmetric matrices that it is a function of."""
+
+        @property
+        def n_responses(self) -> int | None:
+            """Columns of the matrices that it is a function of."""
+
+        @property
+        def leaf_sizes(self) -> tuple[int, ...] | None:
+            """Entries of every leaf of the pytrees that it is a function of."""
+
+    else:
+        sample_weight = l2 = n = n_variables = n_responses = leaf_sizes = None
 
     @property
     @abc.abstractmethod
@@ -50,6 +85,51 @@ class AbstractObjective(eqx.Module):
     def n_samples(self) -> int:
         """How many numbers F is computed from beside x, at least about: memory grows with it."""
         return self.ifo_per_gradient
+
+    @property
+    def quadratic(self) -> bool:
+        """True if the Hessian does not depend on x."""
+        return False
+
+    @property
+    def twice_differentiable(self) -> bool:
+        """True if there is a second derivative almost everywhere."""
+        return True
+
+    @property
+    def smooth(self) -> bool:
+        """False if the gradient is known to have no Lipschitz constant."""
+        return True
+
+    @property
+    def sparse(self) -> bool:
+        """True if products with the data cost less than a dense copy of a few of their columns."""
+        return False
+
+    @property
+    def copies_columns(self) -> bool:
+        """True if normal equations under weights of their own take a copy of the data."""
+        return bool(self.n_free) and not self.sparse
+
+    @property
+    def rescaled(self) -> bool:
+        """True if columns of an extreme size were scaled, so that x is not in the units of a user's l1."""
+        return False
+
+    @property
+    def loss_name(self) -> str:
+        """What messages call that which is not smooth enough."""
+        return type(self).__name__
+
+    @property
+    def counted(self) -> Counted:
+        """What every fold must hold some of: rows with a weight, such rows of two classes, or events."""
+        return "rows"
+
+    @property
+    def labels(self) -> Array | None:
+        """(n,) targets of rows, by which folds are made; None: there are none."""
+        return None
 
     @abc.abstractmethod
     def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Any:
@@ -271,16 +351,6 @@ class AbstractRefittable(AbstractObjective):
     @abc.abstractmethod
     def restrict(self, support: Support) -> AbstractRestricted:
         """F over the entries of a support."""
-
-    @property
-    def quadratic(self) -> bool:
-        """True if the Hessian does not depend on x."""
-        return False
-
-    @property
-    def sparse(self) -> bool:
-        """True if products with the data cost less than a dense copy of a few of their columns."""
-        return False
 
 
 class AbstractScored(AbstractRefittable):

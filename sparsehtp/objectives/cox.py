@@ -12,7 +12,7 @@ from .._types import ArrayLike, Support, check_finite, host, is_concrete, replac
 from ..columns import Columns, prepare, read
 from ..designs import AbstractDesign
 from ..linalg import dot
-from .base import AbstractRestrictable
+from .base import AbstractRestrictable, Counted
 from .likelihood import Part
 from .model import AbstractModel
 from .normal_equations import HessianEquations
@@ -97,6 +97,14 @@ class CoxModel(AbstractModel, AbstractRestrictable):
         """(n,) True where the event was seen."""
         event, place = self.likelihood.sets.event, self.likelihood.sets.place
         return host(event)[host(place)] if is_concrete(event) else event[place]
+
+    @property
+    def counted(self) -> Counted:
+        return "events"
+
+    @property
+    def labels(self) -> Bool[Array, "n"]:
+        return self.event
 
     def total_weight(self, sample_weight: Any) -> Any:
         return sample_weight @ self.event.astype(sample_weight.dtype)

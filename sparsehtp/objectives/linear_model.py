@@ -121,10 +121,6 @@ class LinearModel(AbstractLossModel, AbstractRestrictable):
     def likelihood(self) -> MeanLoss:
         return MeanLoss(self.loss, self.y, self.columns.weights)
 
-    @property
-    def quadratic(self) -> bool:
-        return self.loss.quadratic
-
     def normal_equations(self, x: Float[Array, "d"] | None = None) -> "LinearNormalEquations":
         """The quadratic model of F around x; F itself, for any x, if it is quadratic."""
         offset, weights = self.columns.offset, self.columns.weights

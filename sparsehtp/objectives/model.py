@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .._types import ArrayLike, Support, is_concrete, replace
 from ..columns import Columns, Units, gather, scatter
 from ..linalg import dot, largest_eigenvalue, random_start
-from .base import AbstractRefittable, AbstractRestricted
+from .base import AbstractRefittable, AbstractRestricted, Counted
 from .finite_sum import AbstractFiniteSum, AbstractSamples
 from .likelihood import AbstractLikelihood, Part
 
@@ -92,7 +92,6 @@ class AbstractModel(AbstractRefittable):
 
     @property
     def rescaled(self) -> bool:
-        """True if columns of an extreme size were scaled, so that x is not in the units of a user's l1."""
         return self.columns.rescaled
 
     @property
@@ -316,6 +315,37 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
     else:
         loss: eqx.AbstractVar[Any]
         y: eqx.AbstractVar[Array]
+
+    scorable = True
+
+    @property
+    def quadratic(self) -> bool:
+        return bool(self.loss.quadratic)
+
+    @property
+    def twice_differentiable(self) -> bool:
+        return bool(self.loss.twice_differentiable)
+
+    @property
+    def smooth(self) -> bool:
+        smoothness = self.loss.smoothness
+        return not is_concrete(smoothness) or bool(np.isfinite(smoothness))
+
+    @property
+    def loss_name(self) -> str:
+        return type(self.loss).__name__
+
+    @property
+    def counted(self) -> Counted:
+        return "classes" if self.loss.classification else "rows"
+
+    @property
+    def labels(self) -> Array:
+        return self.y
+
+    @property
+    def copies_columns(self) -> bool:
+        return super().copies_columns and not (self.columns.standardize and self.quadratic)
 
     def matrix(self, x: Float[Array, "d"]) -> Float[Array, "d *c"]:
         """x with a column for every response."""

@@ -88,10 +88,6 @@ class MultiResponse(AbstractLossModel):
     def likelihood(self) -> MeanVectorLoss:
         return MeanVectorLoss(self.loss, self.y, self.columns.weights)
 
-    @property
-    def quadratic(self) -> bool:
-        return self.loss.quadratic
-
     # --- shape and units ---------------------------------------------------------------------------------------------
     @property
     def n_responses(self) -> int:

@@ -81,6 +81,7 @@ class Precision(AbstractScored):
     debias: str = eqx.field(static=True)
 
     thresholds = (OffDiagonal,)
+    starts_at_zero = False
     lanes_in_turn = True
 
     def __init__(

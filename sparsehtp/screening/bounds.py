@@ -130,8 +130,7 @@ def _smaller(
     """The same problem with the fixed features known, on a power of two of columns where that halves the work."""
     live = np.flatnonzero(~fixed.zero)
     width = next_power_of_two(max(live.size, 8))
-    keep = getattr(dual.threshold, "keep", np.zeros(0, np.int32))
-    if 2 * width > features.size or (keep.shape[0] and not dual.penalised):
+    if 2 * width > features.size or (dual.threshold.keep.shape[0] and not dual.penalised):
         return replace(dual, fixed=jax.tree.map(jnp.asarray, fixed)), features, w
     idx = np.zeros(width, np.int32)
     idx[: live.size] = live
@@ -140,7 +139,7 @@ def _smaller(
     threshold = dual.threshold
     if isinstance(threshold, L0L1L2):
         prices = None if threshold.prices is None else threshold.prices[idx]
-        threshold = replace(threshold, k_max=width, prices=prices, keep=keep[:0])
+        threshold = replace(threshold, k_max=width, prices=prices, keep=threshold.keep[:0])
     else:
         threshold = replace(threshold, k_max=min(int(threshold.k_max or width), width), lower=None, upper=None)
     objective = dual.objective.subset(jnp.asarray(idx))

@@ -3,7 +3,7 @@
 import abc
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from .._types import Info, Support
 from ..columns import gather
 from ..iteration.results import RESULTS
 from ..objectives import AbstractObjective
+from ..steps import AbstractStep
 from ..thresholds import AbstractThreshold
 from ..thresholds.base import STRUCTURES
 
@@ -37,18 +38,26 @@ class AbstractSolver(eqx.Module):
     needs_curvature: ClassVar[bool] = False  # refits on a support, so the loss must have a second derivative
     lanes_in_turn: ClassVar[bool] = False  # as for an objective
 
+    if TYPE_CHECKING:  # what some hold as a field, which a property could not be
+
+        @property
+        def step_rule(self) -> AbstractStep | None:
+            """Where step sizes come from; None: there are none to choose."""
+
+    else:
+        step_rule = None
+
     def check(self, objective: AbstractObjective, threshold: AbstractThreshold) -> None:
         """Raise TypeError if the solver does not take this objective, loss or threshold."""
-        name, loss = type(self).__name__, getattr(objective, "loss", None)
+        name = type(self).__name__
         if not isinstance(objective, self.requires):
             raise TypeError(
                 f"solver: {name} takes {_public(self.requires)}, not {type(objective).__name__}; leave the solver out, "
                 "or use IHT, which takes all."
             )
-        thresholds = getattr(objective, "thresholds", (AbstractThreshold,))
-        if not isinstance(threshold, thresholds):
+        if not isinstance(threshold, objective.thresholds):
             raise TypeError(
-                f"threshold: {type(objective).__name__} takes {thresholds[0].__name__}(k), got a "
+                f"threshold: {type(objective).__name__} takes {objective.thresholds[0].__name__}(k), got a "
                 f"{type(threshold).__name__}."
             )
         if threshold.structure not in self.structures:
@@ -56,9 +65,9 @@ class AbstractSolver(eqx.Module):
                 f"solver: {name} does not take the threshold {type(threshold).__name__} ({threshold.structure}), only "
                 f"{', '.join(self.structures)}; leave the solver out, or use IHT, which takes all."
             )
-        if self.needs_curvature and loss is not None and not loss.twice_differentiable:
+        if self.needs_curvature and not objective.twice_differentiable:
             raise TypeError(
-                f"solver: {name} refits on a support, which {type(loss).__name__} is not smooth enough for; "
+                f"solver: {name} refits on a support, which {objective.loss_name} is not smooth enough for; "
                 "use IHT(ScheduleStep(...)) or a smoothed loss."
             )
 

@@ -38,7 +38,7 @@ class DualState(NamedTuple):
 class AbstractDualAscent(AbstractSolver):
     """Shared by `DIHT` and `SDIHT`."""
 
-    step_rule: eqx.AbstractVar[str]
+    rule: eqx.AbstractVar[str]
     scale: eqx.AbstractVar[Float[Array, ""] | float]
     polish: eqx.AbstractVar[bool]
 
@@ -47,8 +47,8 @@ class AbstractDualAscent(AbstractSolver):
 
     def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
-        if self.step_rule not in STEPS:
-            raise ValueError(f"step: must be one of {', '.join(STEPS)}, got {self.step_rule!r}.")
+        if self.rule not in STEPS:
+            raise ValueError(f"step: must be one of {', '.join(STEPS)}, got {self.rule!r}.")
         require_dual(objective, threshold)
         if self.polish and not objective.loss.twice_differentiable:
             raise TypeError(f"polish: {type(objective.loss).__name__} is not smooth enough to refit; set polish=False.")
@@ -76,7 +76,7 @@ class AbstractDualAscent(AbstractSolver):
             a = dual.zero()
         point = dual.point(a)
         x, eta = dual.predict(point)
-        norm = jnp.zeros((), x.dtype) if self.step_rule == "theorem15" else dual.gram_norm()  # it takes 200 products
+        norm = jnp.zeros((), x.dtype) if self.rule == "theorem15" else dual.gram_norm()  # it takes 200 products
         return DualState(x, point.support, point, eta, jnp.zeros_like(x), jnp.ones((), x.dtype), norm, key)
 
     def size(self, dual: Dual, state_norm: Array, t: Any, blocks: int = 1) -> Array:
@@ -89,9 +89,9 @@ class AbstractDualAscent(AbstractSolver):
         # Without strong concavity: on text, with tuned steps, the paper's c / (t + 2) left 1.2 to 5 times the gap
         # of this one in batches, and about the same in blocks.
         falling = jnp.where(smooth, falling, self.scale * jnp.sqrt(blocks / (t + 2.0)))
-        if self.step_rule == "capped":
+        if self.rule == "capped":
             return jnp.minimum(flat, falling)
-        if self.step_rule == "theorem15":
+        if self.rule == "theorem15":
             return blocks * self.scale / (jnp.where(smooth, mu, 1) * (t + 2.0))
         return self.scale * mu * flat**2
 
@@ -163,12 +163,12 @@ class DIHT(AbstractDualAscent):
     Source: [DIHT] Algorithm 1.
     """
 
-    step_rule: str = eqx.field(static=True)
+    rule: str = eqx.field(static=True)
     scale: Float[Array, ""] | float
     polish: bool = eqx.field(static=True)
 
     def __init__(self, step: str = "capped", scale: float = 8.0, polish: bool = False) -> None:
-        self.step_rule, self.scale, self.polish = step, scale, polish
+        self.rule, self.scale, self.polish = step, scale, polish
 
     @property
     def default_max_steps(self) -> int:
@@ -208,7 +208,7 @@ class SDIHT(AbstractDualAscent):
     """
 
     block_size: int = eqx.field(static=True)
-    step_rule: str = eqx.field(static=True)
+    rule: str = eqx.field(static=True)
     scale: Float[Array, ""] | float
     polish: bool = eqx.field(static=True)
     sampling: str = eqx.field(static=True)
@@ -221,7 +221,7 @@ class SDIHT(AbstractDualAscent):
         polish: bool = False,
         sampling: str = "shuffled",
     ) -> None:
-        self.block_size, self.step_rule, self.scale, self.polish = block_size, step, scale, polish
+        self.block_size, self.rule, self.scale, self.polish = block_size, step, scale, polish
         self.sampling = sampling
 
     def check(self, objective: Any, threshold: Any) -> None:
@@ -265,7 +265,7 @@ class SDIHT(AbstractDualAscent):
             eta = rows.product(x)
             eta = eta if rows.offset is None else eta + rows.offset
             norm = state.norm
-            if self.step_rule == "capped":
+            if self.rule == "capped":
                 spread = dot(omega, jnp.sum(rows.dense_rows(jnp.arange(i.size)) ** 2, axis=1)) / smallest
                 norm = jnp.minimum(spread, norm)
             size = self.size(dual, norm, t * blocks + j, blocks)

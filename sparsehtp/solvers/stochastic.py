@@ -4,7 +4,7 @@ One step of the driver is one epoch or stage. Value and gradient norm at its end
 that is not counted in `ifo`, except where the next stage starts from it.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from .._types import Info, is_concrete
+from .._types import Info
 from ..iteration.termination import SmallGradient, SmallStep
 from ..losses.base import positive
 from ..objectives import AbstractFiniteSum
@@ -39,19 +39,27 @@ class AbstractStochastic(AbstractSolver):
 
     step_rule: eqx.AbstractVar[AbstractStep]
 
+    if TYPE_CHECKING:
+
+        @property
+        def batch_size(self) -> int:
+            """Samples of a step."""
+
+    else:
+        batch_size = 1
+
     requires = AbstractFiniteSum
     structures = (*UNITS, "rank")
 
     def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
-        size = getattr(self, "batch_size", 1)
-        if size > objective.n_samples:
-            raise ValueError(f"batch_size: is {size}, but there are only {objective.n_samples} samples; lower it.")
-        loss = getattr(objective, "loss", None)
-        smoothness = 1.0 if loss is None else loss.smoothness
-        if isinstance(self.step_rule, SampleStep) and is_concrete(smoothness) and not np.isfinite(smoothness):
+        if self.batch_size > objective.n_samples:
+            raise ValueError(
+                f"batch_size: is {self.batch_size}, but there are only {objective.n_samples} samples; lower it."
+            )
+        if isinstance(self.step_rule, SampleStep) and not objective.smooth:
             raise TypeError(
-                f"step: {type(loss).__name__} has no finite smoothness to take a step size from; pass "
+                f"step: {objective.loss_name} has no finite smoothness to take a step size from; pass "
                 "ConstantStep(size) or ScheduleStep(...)."
             )
 

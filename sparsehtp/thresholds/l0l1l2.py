@@ -76,7 +76,7 @@ class L0L1L2(AbstractBounded):
 
     def bind(self, objective: Any) -> Self:
         p = objective.n_coefficients
-        if getattr(objective, "rescaled", False) and is_concrete(self.l1) and np.any(np.asarray(self.l1) > 0):
+        if objective.rescaled and is_concrete(self.l1) and np.any(np.asarray(self.l1) > 0):
             raise ValueError("l1: columns of X are of an extreme size; standardize, or divide them by a constant.")
         check_keep_range(self.keep, p, "features")
         prices = self.prices

@@ -53,7 +53,7 @@ class LeafSparsity(AbstractUnitThreshold):
         return sum(jax.tree.leaves(self.ks), start=np.int32(0))
 
     def bind(self, objective: Any) -> Self:
-        sizes = getattr(objective, "leaf_sizes", None)
+        sizes = objective.leaf_sizes
         if sizes is None:
             raise TypeError(
                 f"threshold: LeafSparsity needs a Custom objective, and {type(objective).__name__} is none."

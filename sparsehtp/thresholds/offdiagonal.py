@@ -36,7 +36,7 @@ class OffDiagonal(AbstractSparsity):
         self.keep = _pairs(keep)
 
     def bind(self, objective: Any) -> Self:
-        p = getattr(objective, "n_variables", None)
+        p = objective.n_variables
         if p is None:
             raise TypeError(
                 f"threshold: OffDiagonal needs an objective over symmetric matrices such as sht.Precision(S, n), got a "

@@ -60,7 +60,7 @@ def tune_step(
         TypeError: if the solver has no step rule.
         ValueError: if sizes are not positive numbers, or all of them diverge.
     """
-    if not hasattr(solver, "step_rule"):
+    if solver.step_rule is None:
         raise TypeError(f"solver: {type(solver).__name__} has no step size to tune.")
     if sizes is None:
         sizes = FACTORS * float(solver.step_rule.init(objective))
