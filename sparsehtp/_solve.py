@@ -229,15 +229,16 @@ def default_solver(
     """
     if not objective.twice_differentiable:
         return IHT(ScheduleStep(inverse_sqrt))
-    other = {"rank": IHT, "penalty": PrimalDual, "bounded penalty": CDSS}.get(threshold.structure)
-    if other is not None:
-        return other()
-    swaps = threshold.structure in BestSubset.structures and isinstance(objective, AbstractRefittable)
+    if threshold.penalises:
+        return CDSS() if threshold.bounded else PrimalDual()
+    if threshold.kind == "rank":
+        return IHT()
+    swaps = BestSubset.takes(threshold) and isinstance(objective, AbstractRefittable)
     if not (swaps and BestSubset.holds(objective, threshold)):
         return HTP()
     if search is None:
         return BestSubset()
-    plain = threshold.structure == "entries" and isinstance(objective, AbstractRestrictable)
+    plain = threshold.plain and isinstance(objective, AbstractRestrictable)
     if plain and not objective.quadratic:
         return FoBa()  # one refit a step, where BestSubset tries a batch of swaps for every k
     if search == "criterion":

@@ -12,7 +12,10 @@ from sparsehtp.solvers.base import AbstractPathSolver, Trail
 
 class Screening(AbstractPathSolver):
     requires = AbstractRestrictable
-    structures = ("entries",)
+
+    @classmethod
+    def takes(cls, threshold):
+        return threshold.plain
 
     @property
     def default_termination(self):

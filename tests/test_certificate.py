@@ -280,11 +280,11 @@ OF_LEAVES = {f"leaf_{a}_{b}": sht.LeafSparsity({"a": a, "b": b}) for a, b in ((N
 def test_every_solution_of_every_threshold_is_taken(x64, name):
     threshold = (cases.THRESHOLDS | OF_LEAVES)[name]
     model = sht.LinearModel(DATA, TARGET, l2=0.1, fit_intercept=True)
-    if threshold.structure == "leaves":
+    if threshold.kind == "leaves":
         model = sht.Custom(leaves_of, like=LEAVES)
     elif isinstance(threshold, sht.Rank | sht.RowSparsity):
         model = sht.MultiResponse(DATA[:, :3], np.column_stack([TARGET, -TARGET]), l2=0.1, fit_intercept=True)
-    elif threshold.unit == "pairs":
+    elif threshold.kind == "pairs":
         model = cases.bound_to(threshold)
     solution = sht.solve(model, threshold)
     if name in ("rank", "off_diagonal"):

@@ -119,7 +119,7 @@ def certificate(
 
 
 def _check(objective: Any, threshold: Any, solution: Any) -> None:
-    if not isinstance(threshold, AbstractUnitThreshold | L0L1L2) or threshold.unit == "pairs":
+    if not isinstance(threshold, AbstractUnitThreshold | L0L1L2) or threshold.kind == "pairs":
         raise TypeError(
             f"threshold: a certificate needs a choice of entries or groups such as sht.Sparsity(k), got a "
             f"{type(threshold).__name__}."
@@ -261,7 +261,7 @@ def _refitted(fit: _Fit) -> Facts:
         every_subset=fit.chosen.size == k and (k <= 1 or fit.others.size <= 1),
         convex=fit.objective.convex,
     )
-    scored = fit.threshold.structure == "entries" and isinstance(fit.objective, AbstractRestrictable)
+    scored = fit.threshold.plain and isinstance(fit.objective, AbstractRestrictable)
     if scored and fit.size <= DENSE_HESSIAN_LIMIT:
         return _by_scored_swaps(fit, point, facts)
     return _by_refits(fit, facts)

@@ -180,7 +180,7 @@ def fit_on(model: LinearModel, features: np.ndarray) -> tuple[float, Float[np.nd
 def _check(model: Any, threshold: Any, gap: Any, collect: Any, time_limit: Any, max_nodes: Any) -> None:
     if not isinstance(model, LinearModel):
         raise TypeError(f"model: proofs are for a LinearModel, got {type(model).__name__}.")
-    if not isinstance(threshold, Sparsity) or threshold.structure != "entries":
+    if not isinstance(threshold, Sparsity) or not threshold.plain:
         name = f"{type(threshold).__name__}{' with bounds' if isinstance(threshold, Sparsity) else ''}"
         raise TypeError(f"threshold: a proof needs sht.Sparsity(k) without bounds, got {name}.")
     if not is_concrete(model, threshold):

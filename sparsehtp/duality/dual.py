@@ -255,7 +255,7 @@ def no_dual(objective: Any, threshold: Any) -> str | None:
         return f"loss: {type(objective.loss).__name__} has no conjugate, which the dual needs."
     if not isinstance(threshold, Sparsity | L0L1L2):
         return f"threshold: the dual needs Sparsity or L0L1L2, got a {type(threshold).__name__}."
-    if threshold.structure == "bounded penalty":
+    if threshold.penalises and threshold.bounded:
         return "threshold: L0L1L2 has no dual here within bounds; use CDSS."
     if is_concrete(objective.l2) and not np.all(np.asarray(objective.l2) > 0):
         return "l2: the dual needs l2 > 0 on every feature; raise l2."

@@ -306,7 +306,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         padding, fits = self._evidence
         found: list[Any] = []
         for model, threshold, solution in fits:
-            plain = isinstance(threshold, Sparsity) and threshold.structure == "entries"
+            plain = isinstance(threshold, Sparsity) and threshold.plain
             some = 0 < np.count_nonzero(solution.support.mask) < padding.p
             exchanged = plain and some and model.twice_differentiable
             found.append(function(padding.model(model), solution) if exchanged else None)

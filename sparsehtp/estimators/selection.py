@@ -60,7 +60,7 @@ def make_levels(
 ) -> Levels:
     """Levels for a sum of weights and the units to choose from; the threshold is the padded one. ks: None: default."""
     room = available
-    if padding.active and threshold.unit == "entries":
+    if padding.active and threshold.kind == "entries":
         room += padding.size[1] - padding.p
     if ks is None:
         ks = padded = default_ks(samples, available)

@@ -100,7 +100,7 @@ def template_of(objective: Any, threshold: Any) -> AbstractUnitThreshold:
     if threshold is None:
         threshold = objective.thresholds[0](0)
     _check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(0)")
-    if threshold.structure == "leaves":
+    if threshold.kind == "leaves":
         raise TypeError(
             "threshold: LeafSparsity has a number for every leaf, and no path over one; call solve for each."
         )
@@ -179,7 +179,7 @@ def checked_ks(objective: Any, threshold: Any, ks: Any) -> Int[np.ndarray, "K"]:
     units, n_keep = n_units(objective, threshold), threshold.keep.shape[0]
     if ks.max() > units - n_keep:
         kept = f" beside {n_keep} always kept" if n_keep else ""
-        what = threshold.unit if threshold.unit != "entries" else "features"
+        what = threshold.kind if threshold.kind != "entries" else "features"
         raise ValueError(f"ks: the largest is {ks.max()}{kept}, but there are only {units} {what}; lower ks.")
     return ks.astype(np.int32)
 
@@ -239,7 +239,7 @@ def _width(grid: Grid, lanes: int, memory: int | None) -> int:
     objective, threshold = grid.objective, grid.threshold
     units = objective.n_free + threshold.keep.shape[0] + threshold.k_max
     width = chunk_width(objective, units * threshold.entries_per_unit, lanes, memory)
-    if threshold.unit == "pairs":  # matrices of all pairs, whatever the support
+    if threshold.kind == "pairs":  # matrices of all pairs, whatever the support
         matrix = jnp.dtype(objective.dtype).itemsize * objective.n_coefficients
         width = int(np.clip(memory // (PAIR_COPIES * matrix), 1, lanes))
     if grid.by_path:
@@ -359,7 +359,7 @@ def _fit(
     features = jax.tree.map(lambda a: a[n_free * per_unit :], features)
     return Fits(
         support=jax.tree.map(lambda a: a[n_free:], support),
-        features=None if grid.threshold.unit == "entries" else features,
+        features=None if grid.threshold.kind == "entries" else features,
         coefficients=gather(w, features),
         intercept=intercept,
         value=value,

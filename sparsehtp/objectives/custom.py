@@ -487,7 +487,7 @@ class RestrictedCustom(AbstractRestricted):
 def _movable(threshold: Any, x: Float[Array, "d"], entries: Support) -> Bool[Array, "d"]:
     """The entries of a support, and all others while fewer units than allowed are not zero."""
     inside = members(entries, x.shape[0])
-    if not isinstance(threshold, AbstractUnitThreshold) or threshold.structure == "parts of groups":
+    if not isinstance(threshold, AbstractUnitThreshold) or not threshold.exchangeable:
         return inside
     used = threshold.scores(x) > 0
     pools, counts = threshold.pools(used.shape[0])

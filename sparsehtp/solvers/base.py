@@ -17,7 +17,6 @@ from ..iteration.results import RESULTS
 from ..objectives import AbstractObjective
 from ..steps import AbstractStep
 from ..thresholds import AbstractThreshold
-from ..thresholds.base import STRUCTURES
 
 
 def _public(kind: type[AbstractObjective]) -> str:
@@ -34,7 +33,6 @@ class AbstractSolver(eqx.Module):
     """
 
     requires: ClassVar[type[AbstractObjective]]
-    structures: ClassVar[tuple[str, ...]] = STRUCTURES  # of the thresholds that it takes
     needs_curvature: ClassVar[bool] = False  # refits on a support, so the loss must have a second derivative
     lanes_in_turn: ClassVar[bool] = False  # as for an objective
 
@@ -46,6 +44,11 @@ class AbstractSolver(eqx.Module):
 
     else:
         step_rule = None
+
+    @classmethod
+    def takes(cls, threshold: AbstractThreshold) -> bool:
+        """True if the solver knows such a structure."""
+        return True
 
     def check(self, objective: AbstractObjective, threshold: AbstractThreshold) -> None:
         """Raise TypeError if the solver does not take this objective, loss or threshold."""
@@ -60,10 +63,11 @@ class AbstractSolver(eqx.Module):
                 f"threshold: {type(objective).__name__} takes {objective.thresholds[0].__name__}(k), got a "
                 f"{type(threshold).__name__}."
             )
-        if threshold.structure not in self.structures:
+        if not self.takes(threshold):
+            bounds = " with bounds" if threshold.bounded else ""
             raise TypeError(
-                f"solver: {name} does not take the threshold {type(threshold).__name__} ({threshold.structure}), only "
-                f"{', '.join(self.structures)}; leave the solver out, or use IHT, which takes all."
+                f"solver: {name} does not take the threshold {type(threshold).__name__}{bounds}; leave the solver out, "
+                "or use IHT, which takes all."
             )
         if self.needs_curvature and not objective.twice_differentiable:
             raise TypeError(

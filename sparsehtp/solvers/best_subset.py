@@ -18,7 +18,7 @@ from ..linalg import any_lane, either, top_k
 from ..linalg.tableau import Tableau, empty_tableau, swap_gains
 from ..objectives import AbstractRefittable, AbstractRestrictable, GramEquations
 from ..objectives.base import DENSE_HESSIAN_LIMIT
-from ..thresholds.base import BOUNDED, SWAPPED
+from ..thresholds import AbstractThreshold
 from . import unit_search
 from .base import AbstractPathSolver, Trail, report
 from .pivot_search import KEPT, Goal, Roam, no_move, settle, swap_noise
@@ -137,9 +137,12 @@ class BestSubset(AbstractPathSolver):
     working_set: int | None = eqx.field(static=True)
 
     requires = AbstractRefittable
-    structures = SWAPPED
     needs_curvature = True
     lanes_in_turn = True  # their pivots differ in number, and each fills the cores by itself
+
+    @classmethod
+    def takes(cls, threshold: AbstractThreshold) -> bool:
+        return threshold.exchangeable
 
     def __init__(self, effort: str = "default", working_set: int | None = None) -> None:
         self.effort = effort
@@ -161,7 +164,7 @@ class BestSubset(AbstractPathSolver):
 
     @staticmethod
     def _most(threshold: Any) -> int:
-        return BOUNDED_LIMIT if threshold.structure in BOUNDED else DENSE_HESSIAN_LIMIT
+        return BOUNDED_LIMIT if threshold.bounded else DENSE_HESSIAN_LIMIT
 
     @classmethod
     def holds(cls, objective: Any, threshold: Any) -> bool:
@@ -183,7 +186,7 @@ class BestSubset(AbstractPathSolver):
     @staticmethod
     def _on_tableau(objective: Any, threshold: Any) -> bool:
         """True for plain entries of a model in columns; else units are swapped in a local model of F."""
-        return threshold.structure == "entries" and isinstance(objective, AbstractRestrictable)
+        return threshold.plain and isinstance(objective, AbstractRestrictable)
 
     def _unit_width(self, objective: Any, threshold: Any) -> int:
         most = EFFORTS[self.effort].width if self.working_set is None else self.working_set

@@ -15,6 +15,7 @@ from ..duality.dual import Dual, is_smooth
 from ..iteration.termination import SwapOptimal
 from ..linalg import any_lane, dot, either
 from ..objectives import LinearModel
+from ..thresholds import AbstractThreshold
 from .base import AbstractSolver, report
 from .coordinate import Descent, gather_block, on_block
 from .primal_dual import centred_intercept, supported
@@ -96,13 +97,16 @@ class CDSS(AbstractSolver):
     swaps: bool = eqx.field(static=True, default=True)
 
     requires = LinearModel
-    structures = ("penalty", "bounded penalty")
     needs_curvature = True
 
     def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
         if not is_smooth(objective.loss):
             raise TypeError(f"loss: CDSS needs a smooth loss, and {type(objective.loss).__name__} is not; use IHT.")
+
+    @classmethod
+    def takes(cls, threshold: AbstractThreshold) -> bool:
+        return threshold.penalises
 
     @property
     def default_termination(self) -> Any:
@@ -181,7 +185,7 @@ def entry_gains(
     usable = (w == 0) & (energies > 0)
     safe = jnp.maximum(jnp.where(usable, total, 1), jnp.finfo(total.dtype).tiny ** 0.5)
     new, gain = t / safe, t**2 / (2 * safe)
-    if dual.threshold.structure == "bounded penalty":
+    if dual.threshold.bounded:
         new = dual.threshold.clip(dual.lift(new))[: new.shape[0]]
         gain = new * (t - 0.5 * safe * new)
     return jnp.where(usable, gain, -jnp.inf), new

@@ -15,6 +15,7 @@ from ..iteration.results import RESULTS
 from ..iteration.termination import DualGap, SmallStep
 from ..linalg import dot
 from ..objectives import LinearModel
+from ..thresholds import AbstractThreshold
 from .base import AbstractSolver
 from .refit import refit
 
@@ -43,7 +44,10 @@ class AbstractDualAscent(AbstractSolver):
     polish: eqx.AbstractVar[bool]
 
     requires = LinearModel
-    structures = ("entries",)
+
+    @classmethod
+    def takes(cls, threshold: AbstractThreshold) -> bool:
+        return threshold.plain
 
     def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)

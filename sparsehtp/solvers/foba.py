@@ -14,6 +14,7 @@ from ..iteration.results import RESULTS
 from ..iteration.termination import Complete
 from ..linalg import any_lane, either
 from ..objectives import AbstractScored
+from ..thresholds import AbstractThreshold
 from .base import AbstractPathSolver, Trail, report
 from .forward import MAX_STEPS, GreedyState, appended, decreases, limit, refitted, row, start, unfitted
 
@@ -69,8 +70,11 @@ class FoBa(AbstractPathSolver):
     backward_ratio: Float[Array, ""] | float
 
     requires = AbstractScored
-    structures = ("entries", "bounded entries", "pairs")
     needs_curvature = True
+
+    @classmethod
+    def takes(cls, threshold: AbstractThreshold) -> bool:
+        return threshold.kind in ("entries", "pairs") and not (threshold.summed or threshold.penalises)
 
     def __init__(self, epsilon: float = 0.0, backward_ratio: float = 0.5) -> None:
         self.epsilon = epsilon

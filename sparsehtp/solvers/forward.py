@@ -15,6 +15,7 @@ from ..iteration.termination import Complete
 from ..linalg import any_lane
 from ..linalg.tableau import Tableau, addition_gains, empty_tableau, pivot, tableau_at
 from ..objectives import AbstractScored
+from ..thresholds import AbstractThreshold
 from .base import AbstractPathSolver, Trail, report
 from .refit import refit
 
@@ -147,8 +148,11 @@ class ForwardSelection(AbstractPathSolver):
     rule: str = eqx.field(static=True)
 
     requires = AbstractScored
-    structures = ("entries", "bounded entries", "pairs")
     needs_curvature = True
+
+    @classmethod
+    def takes(cls, threshold: AbstractThreshold) -> bool:
+        return threshold.kind in ("entries", "pairs") and not (threshold.summed or threshold.penalises)
 
     def __init__(self, rule: str = "ols") -> None:
         self.rule = rule
@@ -159,7 +163,7 @@ class ForwardSelection(AbstractPathSolver):
 
     def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)
-        if self.rule == "ols" and threshold.structure == "bounded entries":
+        if self.rule == "ols" and threshold.bounded:
             raise TypeError(
                 'threshold: ForwardSelection(rule="ols") takes no bounds; use ForwardSelection(rule="omp") or HTP.'
             )
@@ -179,11 +183,7 @@ class ForwardSelection(AbstractPathSolver):
 
     def init(self, objective: Any, threshold: Any, x0: Array | None, key: Array) -> Any:
         state = start(objective, threshold)
-        if (
-            not objective.quadratic
-            or threshold.structure == "bounded entries"
-            or (self.rule != "ols" and not _fits(objective, threshold))
-        ):
+        if not objective.quadratic or threshold.bounded or (self.rule != "ols" and not _fits(objective, threshold)):
             return state
         return state._replace(memory=_first_tableau(objective, threshold))
 
@@ -241,7 +241,7 @@ class ForwardSelection(AbstractPathSolver):
             if self.rule == "omp":
                 one = one / jnp.where(state.curvature > 0, state.curvature, 1)
             return gains if self.rule == "ols" else jnp.where(gains > -jnp.inf, one, -jnp.inf)
-        if self.rule != "ols" or threshold.structure == "pairs":
+        if self.rule != "ols" or threshold.kind == "pairs":
             return decreases(objective, threshold, state, scaled=self.rule != "gradient")
         equations = objective.normal_equations(state.x)
         local = tableau_at(equations, state.support.idx[objective.n_free :], state.support.mask[objective.n_free :])

@@ -10,7 +10,7 @@ from .._types import Info, Support
 from ..iteration.termination import Cycle, StableSupport
 from ..objectives import AbstractRefittable
 from ..steps import AbstractStep, NormalisedStep
-from ..thresholds.base import UNITS
+from ..thresholds import AbstractThreshold
 from .base import AbstractSolver, first_support, report, search
 from .refit import refit, refit_left
 
@@ -52,8 +52,11 @@ class HTP(AbstractSolver):
     newton_steps: int | None = eqx.field(static=True)
 
     requires = AbstractRefittable
-    structures = (*UNITS, "rank")
     needs_curvature = True
+
+    @classmethod
+    def takes(cls, threshold: AbstractThreshold) -> bool:
+        return not threshold.penalises
 
     def __init__(self, step: AbstractStep | None = None, newton_steps: int | None = None) -> None:
         self.step_rule = NormalisedStep() if step is None else step

@@ -18,6 +18,7 @@ from ..linalg import dot, top_k
 from ..losses.base import positive
 from ..objectives import LinearModel
 from ..screening.rules import gap_sphere, screen
+from ..thresholds import AbstractThreshold
 from .base import AbstractSolver, report
 from .coordinate import Descent, Fit, gather_block, on_block
 
@@ -114,7 +115,6 @@ class PrimalDual(AbstractSolver):
     omega: Float[Array, ""] | float | None = None
 
     requires = LinearModel
-    structures = ("penalty",)
     needs_curvature = True
 
     def __check_init__(self) -> None:
@@ -134,6 +134,10 @@ class PrimalDual(AbstractSolver):
             raise TypeError(
                 f"loss: PrimalDual needs a smooth loss, and {type(objective.loss).__name__} is not; use IHT."
             )
+
+    @classmethod
+    def takes(cls, threshold: AbstractThreshold) -> bool:
+        return threshold.penalises and not threshold.bounded
 
     @property
     def default_termination(self) -> Any:

@@ -9,8 +9,7 @@ from jaxtyping import Array
 from .._types import Info
 from ..iteration.termination import Cycle, SmallStep, StableSupport
 from ..objectives import AbstractRefittable
-from ..thresholds import union
-from ..thresholds.base import UNITS
+from ..thresholds import AbstractThreshold, union
 from .base import AbstractSolver
 from .htp import pursuit_step, start
 from .refit import refit
@@ -22,8 +21,11 @@ class AbstractPursuit(AbstractSolver):
     expansion: ClassVar[int]
 
     requires = AbstractRefittable
-    structures = UNITS
     needs_curvature = True
+
+    @classmethod
+    def takes(cls, threshold: AbstractThreshold) -> bool:
+        return not threshold.penalises and threshold.kind != "rank"
 
     @property
     def refits(self) -> bool:

@@ -18,7 +18,7 @@ from ..iteration.termination import SmallGradient, SmallStep
 from ..losses.base import positive
 from ..objectives import AbstractFiniteSum
 from ..steps import AbstractStep, SampleStep
-from ..thresholds.base import UNITS
+from ..thresholds import AbstractThreshold
 from .base import AbstractSolver, first_support, report
 
 
@@ -49,7 +49,10 @@ class AbstractStochastic(AbstractSolver):
         batch_size = 1
 
     requires = AbstractFiniteSum
-    structures = (*UNITS, "rank")
+
+    @classmethod
+    def takes(cls, threshold: AbstractThreshold) -> bool:
+        return not threshold.penalises
 
     def check(self, objective: Any, threshold: Any) -> None:
         super().check(objective, threshold)

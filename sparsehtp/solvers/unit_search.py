@@ -18,7 +18,6 @@ from ..columns import gather
 from ..iteration.results import RESULTS
 from ..linalg import Plane, any_lane, dot, either, top_k
 from ..objectives import AbstractScored
-from ..thresholds.base import BOUNDED
 from .base import Trail
 from .refit import refit
 from .starts import DESCEND, PERTURB, SINGLE, from_starts, parts, seed_of
@@ -355,7 +354,7 @@ def perturbed(key: Array, t: Any, model: Model, chosen: Bool[Array, "w"], i: Any
 def path(objective: Any, threshold: Any, width: int, rounds: int) -> Trail:
     """The best support found for every k, each from that of the size before, in at most so many rounds."""
     n_units, k_max = unit_count(objective, threshold), threshold.k_max
-    exact = objective.quadratic and threshold.structure not in BOUNDED
+    exact = objective.quadratic and not threshold.bounded
     origin, everything = objective.origin(), jnp.arange(n_units, dtype=jnp.int32)
 
     def model_at(x: Array, chosen: Array) -> Model:

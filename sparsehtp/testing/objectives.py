@@ -242,7 +242,7 @@ class _Check:
         self.equal("subset(idx) is F on the coefficients idx", few, expected, 1e-11, 1e-12)
 
     def weights(self) -> None:
-        objective, weights = self.objective, getattr(self.objective, "sample_weight", None)
+        objective, weights = self.objective, self.objective.sample_weight
         try:
             some = [] if weights is None else [objective.reweighted(sample_weight=f * weights) for f in (1.0, 3.0)]
         except TypeError:  # it refuses
@@ -254,7 +254,7 @@ class _Check:
             other = np.where(np.arange(len(weights)) % 4 == 1, 0, self.rng.uniform(0.5, 2, len(weights)))
             self.derivatives(objective.reweighted(sample_weight=other))
         try:
-            shape = np.shape(getattr(objective, "l2", 0.0))  # the same shape needs no other program
+            shape = np.shape(0.0 if objective.l2 is None else objective.l2)  # the same shape needs no other program
             ridges = [objective.reweighted(l2=np.full(shape, l2, objective.dtype)) for l2 in (0.0, 1.0, 3.0)]
         except TypeError:
             return

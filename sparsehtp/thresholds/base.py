@@ -13,24 +13,32 @@ from .._types import ArrayLike, Factors, Support, is_concrete, replace
 from ..linalg import WHOLE, Box, top_k
 
 LEAST_K_MAX = 16  # one compiled program for all smaller k
-BOUNDED = ("bounded entries", "bounded groups", "bounded rows", "simplex")  # refits on a support are no linear systems
-SWAPPED = ("entries", *BOUNDED, "leaves", "groups", "rows", "units")  # whose units can be exchanged
-UNITS = (*SWAPPED, "pairs", "parts of groups")  # that keep the best k
-STRUCTURES = (*UNITS, "rank", "penalty", "bounded penalty")
 
 
 class AbstractThreshold(eqx.Module):
     """A projection onto a structured set, or the proximal map of a penalty, on the coefficient rows of x."""
 
-    unit: ClassVar[str]  # what a Support indexes: "entries", "groups", "rows" or "pairs"
+    kind: ClassVar[str] = "units"  # what a Support indexes: "entries", "groups", "rows", "pairs", "leaves"; or "rank"
+    penalises: ClassVar[bool] = False  # its `value` is not zero
+    summed: ClassVar[bool] = False  # the coefficients have a given sum
     noun: ClassVar[str] = "feature"  # a unit in messages
     counts: ClassVar[tuple[str, ...]] = ()  # fields that hold k, or the like
     n_free: eqx.AbstractVar[int]  # trailing entries of x that the threshold leaves alone
 
     @property
-    @abc.abstractmethod
-    def structure(self) -> str:
-        """What solvers need to know of it, one of `STRUCTURES`."""
+    def bounded(self) -> bool:
+        """True if coefficients have bounds, so that a refit on a support is no linear system."""
+        return False
+
+    @property
+    def exchangeable(self) -> bool:
+        """True if any unit may take the place of another in a support."""
+        return False
+
+    @property
+    def plain(self) -> bool:
+        """True if it keeps any k entries as they are."""
+        return self.kind == "entries" and self.exchangeable and not (self.bounded or self.summed)
 
     @property
     def entries_per_unit(self) -> int:
@@ -139,8 +147,8 @@ class AbstractUnitThreshold(AbstractSupportThreshold):
     k_max: eqx.AbstractVar[int | None]
 
     @property
-    def structure(self) -> str:
-        return "units"
+    def exchangeable(self) -> bool:
+        return True
 
     @abc.abstractmethod
     def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:

@@ -1,6 +1,6 @@
 """Bounds on the coefficients of the units that are kept."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,11 +17,9 @@ class AbstractBounded(AbstractSupportThreshold):
     lower: Float[ArrayLike, "..."] | None
     upper: Float[ArrayLike, "..."] | None
 
-    plain: ClassVar[str]  # the structure without bounds
-
     @property
-    def structure(self) -> str:
-        return self.plain if self.lower is None and self.upper is None else f"bounded {self.plain}"
+    def bounded(self) -> bool:
+        return self.lower is not None or self.upper is not None
 
     def _bind_bounds(self, objective: Any) -> dict[str, Array | None]:
         """Both bounds in the solver's units: scalars, or one value per coefficient."""

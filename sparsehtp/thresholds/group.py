@@ -46,10 +46,9 @@ class GroupSparsity(AbstractBounded, AbstractUnitThreshold):
     n_features: int = eqx.field(static=True)
     within: int | None = eqx.field(static=True)
 
-    unit = "groups"
+    kind = "groups"
     noun = "group"
     least_k_max = 1  # groups may be large
-    plain = "groups"
 
     def __init__(
         self,
@@ -93,8 +92,8 @@ class GroupSparsity(AbstractBounded, AbstractUnitThreshold):
         return replace(self, k_max=k_max, n_free=objective.n_free, **sizes, **self._bind_bounds(objective))
 
     @property
-    def structure(self) -> str:
-        return super().structure if self.within is None else "parts of groups"
+    def exchangeable(self) -> bool:
+        return self.within is None
 
     @property
     def entries_per_unit(self) -> int:

@@ -49,8 +49,8 @@ class L0L1L2(AbstractBounded):
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
 
-    unit = "entries"
-    plain = "penalty"
+    kind = "entries"
+    penalises = True
 
     def __init__(
         self,

@@ -36,8 +36,7 @@ class LeafSparsity(AbstractUnitThreshold):
     n_free: int = eqx.field(static=True)
     blocks: Any = eqx.field(static=True)  # (start, stop, k_max or None: dense) of every leaf, once bound
 
-    unit = "entries"
-    structure = "leaves"
+    kind = "leaves"
     counts = ("ks",)
 
     def __init__(self, ks: Any, k_max: Any = None):

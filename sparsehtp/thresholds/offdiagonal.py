@@ -28,8 +28,8 @@ class OffDiagonal(AbstractSparsity):
         ValueError: if k is negative, not an integer or too large, or keep holds no distinct pairs i != j below p.
     """
 
-    unit = "pairs"
-    structure = "pairs"
+    kind = "pairs"
+    exchangeable = False
 
     def __init__(self, k: ArrayLike, k_max: int | None = None, keep: Any = None):
         self._fill(k, k_max, None, None, None)

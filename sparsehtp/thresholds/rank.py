@@ -39,8 +39,7 @@ class Rank(AbstractThreshold):
     shape: Any = eqx.field(static=True)  # (p, c), once bound
     n_free: int = eqx.field(static=True)
 
-    unit = "rank"
-    structure = "rank"
+    kind = "rank"
     counts = ("r",)
 
     def __init__(self, r: ArrayLike, r_max: int | None = None):

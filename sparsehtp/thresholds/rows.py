@@ -39,8 +39,7 @@ class RowSparsity(AbstractBounded, AbstractUnitThreshold):
     n_free: int = eqx.field(static=True)
     shape: Any = eqx.field(static=True)  # (p, c), once bound
 
-    unit = "rows"
-    plain = "rows"
+    kind = "rows"
 
     def __init__(
         self,

@@ -40,7 +40,8 @@ class Simplex(AbstractSparsity):
     total: Float[ArrayLike, ""]
     normal: Float[Array, "p"] | None  # of the sum, in the solver's units; None: ones
 
-    structure = "simplex"
+    summed = True
+    bounded = True
 
     def __init__(self, k: ArrayLike, total: ArrayLike = 1.0, k_max: int | None = None, keep: Any = None):
         self._fill(k, k_max, keep, 0.0, None)

@@ -20,8 +20,7 @@ class AbstractSparsity(AbstractBounded, AbstractUnitThreshold):
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
 
-    unit = "entries"
-    plain = "entries"
+    kind = "entries"
 
     def _fill(
         self, k: ArrayLike, k_max: int | None, keep: Any, lower: ArrayLike | None, upper: ArrayLike | None

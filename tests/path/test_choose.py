@@ -101,7 +101,7 @@ def test_folds_score_refits(x64, loss, threshold):
         part = objective.reweighted(weights, 0.5)
         fit = sht.solve_path(part, [2], threshold=threshold).at(0)
         keep = np.flatnonzero(fit.x)
-        signs = threshold is not None and threshold.unit != "groups"
+        signs = threshold is not None and threshold.kind != "groups"
         kind = sht.Sparsity(0, keep=keep, lower=0 if signs else None)
         x = sht.solve(part.reweighted(l2=0.1), kind)
         eta = X[held] @ np.asarray(x.x) + float(x.intercept)
