@@ -246,5 +246,5 @@ def test_traced_classes_need_their_number():
 def test_what_folds_cannot_do():
     model = sht.OrdinalModel(X, Y)
     cases.refused(ValueError, "scoring: must be", lambda: sht.cross_validate(model, [0, 1], scoring="error"))
-    with pytest.raises(ValueError, match="trains on one class only"):
+    with pytest.raises(ValueError, match="trains without one of the classes"):
         sht.cross_validate(model, [0], folds=[(np.flatnonzero(Y == 0), np.flatnonzero(Y > 0))])
