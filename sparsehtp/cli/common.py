@@ -36,6 +36,11 @@ def name_of(choice: str) -> str:
     return choice.replace("-", "_")
 
 
+def rule_of(problem: Problem) -> str:
+    """The library's spelling of the rule of a choice by folds."""
+    return {"one-se": "one_se"}.get(problem.rule, problem.rule)
+
+
 def loss_of(problem: Problem) -> AbstractLoss:
     """The loss of these settings."""
     kind, value = LOSSES[name_of(problem.loss)], problem.loss_parameter
@@ -87,19 +92,6 @@ def check_outputs(out: Path, save: Path | None = None) -> None:
         if not save.absolute().parent.is_dir():
             raise OSError(f"save: there is no folder {save.parent}; make it first or choose another place.")
     new_figure(1, 1)
-
-
-@contextlib.contextmanager
-def fitting(errors: Console, *kinds: type[Exception]) -> Iterator[tuple["Stopwatch", list[warnings.WarningMessage]]]:
-    """A status line and one-sentence errors around a fit; the time that it takes and the warnings that it gives."""
-    with (
-        one_sentence(errors, *kinds),
-        errors.status("2/3 Compiling and fitting"),
-        Stopwatch() as timing,
-        warnings.catch_warnings(record=True) as caught,
-    ):
-        warnings.simplefilter("always")
-        yield timing, caught
 
 
 class AfterFit:
@@ -181,10 +173,10 @@ def encode(data: Any, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | No
     Raises:
         ValueError: if the loss does not suit the target, or the solver the loss.
     """
-    if problem.loss == "cox":
+    if problem.model == "cox":
         return data.y, None  # times in full, since rounding makes ties
-    if problem.loss == "ordinal":
-        return _ordered(data, problem.levels), None
+    if problem.model == "ordinal":
+        return _ordered(data, problem.classes), None
     loss = loss_of(problem)
     if not loss.twice_differentiable and problem.solver not in ("auto", "iht"):
         raise ValueError(
@@ -213,7 +205,7 @@ def encode(data: Any, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | No
     return signs, {"-1": labels[0].item(), "+1": labels[1].item()}
 
 
-def _ordered(data: Any, levels: tuple[str, ...]) -> pd.Categorical:
+def _ordered(data: Any, levels: Sequence[str]) -> pd.Categorical:
     """Labels in the order of the levels, of which each has a row."""
     labels = data.y
     if labels.dtype.kind == "f":  # 1 is 1.0

@@ -3,20 +3,22 @@
 from pathlib import Path
 
 from ..datasets import Data
-from .fit import run
-from .options import Options, Problem
+from .fit import Fit
+from .options import FitOptions
 
 
-def load_breast_cancer() -> Data:
-    """569 tumours, 30 measurements, labels malignant and benign."""
-    from sklearn.datasets import load_breast_cancer
-
-    bunch = load_breast_cancer()
-    names = [str(name) for name in bunch.feature_names]
-    return Data(bunch.data, bunch.target_names[bunch.target].astype(str), names, "diagnosis")
-
-
-def run_demo(out: Path) -> None:
+class Demo(Fit):
     """Forward selection of five features for the logistic loss, 30% of the rows held out."""
-    options = Options(Problem(loss="logistic", solver="forward"), k="5", l2=1e-3, test_size=0.3)
-    run(load_breast_cancer, options, out, "breast cancer (scikit-learn)")
+
+    source = "breast cancer (scikit-learn)"
+
+    def __init__(self, out: Path) -> None:
+        super().__init__(FitOptions(loss="logistic", solver="forward", k="5", l2=1e-3, test_size=0.3, out=out))
+
+    def read(self) -> Data:
+        """569 tumours, 30 measurements, labels malignant and benign."""
+        from sklearn.datasets import load_breast_cancer
+
+        bunch = load_breast_cancer()
+        names = [str(name) for name in bunch.feature_names]
+        return Data(bunch.data, bunch.target_names[bunch.target].astype(str), names, "diagnosis")

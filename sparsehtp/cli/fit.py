@@ -1,21 +1,17 @@
-"""Load, fit, score, plot, write: the path of `fit` and `demo`."""
+"""Load, fit, score, plot, write: the flow of `fit` and `demo`."""
 
 import re
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import typer
 from scipy import sparse
 from sklearn.base import is_classifier
 
 import sparsehtp as sht
 
 from ..datasets import Data
-from ..estimators.parameters import make_seed
-from ..io import describe_device, versions
 from ..plot import (
     plot_coefficients,
     plot_cv,
@@ -27,23 +23,13 @@ from ..plot import (
 )
 from ..plot.style import STANDARDIZED
 from .caveats import add_substitutes, caveat, comparable
-from .common import (
-    AfterFit,
-    check_outputs,
-    check_provable,
-    encode,
-    features,
-    fitting,
-    loss_of,
-    name_of,
-    one_sentence,
-    plotting,
-)
-from .files import Writer, as_csv, as_json, write_files
+from .common import check_provable, encode, features, loss_of, name_of, rule_of
+from .files import Writer, as_csv
+from .flow import Flow
 from .html import fit_report
-from .options import Options
-from .report import Console, print_report, print_warnings
-from .tables import Numbers, TableData, numbers, show
+from .options import FitOptions
+from .report import fit_facts, fit_tables
+from .tables import Numbers, TableData, folds_of_rows, load, numbers, show
 
 DRAWN = ("coefficients", "predictions", "survival", "swaps", "cv", "proof", "history")
 OWN = ["report.html", "history.csv", *(f"{name}.{kind}" for name in DRAWN for kind in ("png", "svg"))]
@@ -61,80 +47,176 @@ class Split(NamedTuple):
     table: Numbers | None
 
 
-def run(
-    load: Callable[[], Data | TableData],
-    options: Options,
-    out: Path,
-    source: str,
-    save: Path | None = None,
-    diagnostics: bool = False,
-    command: str | None = None,
-) -> None:
-    """Fit what `load` returns and report it; exits with 2 for bad input, and with 1 for a nonfinite result or where
-    something that follows the fit failed.
+class Fit(Flow):
+    """`sparsehtp fit`."""
 
-    With diagnostics the solver's history is written too, and with the command that the report names, a report.
-    """
-    console, errors = Console(), Console(stderr=True)
-    with one_sentence(errors, ValueError, OSError, ImportError), errors.status("1/3 Loading data"):
-        check_outputs(out, save)
-        data = load()
-        show(errors, data)
-        split = prepare(data, options)
-        units = data.feature_names if split.table is None else split.table.unit_names
-        if isinstance(data, TableData):
-            data = data._replace(feature_names=list(split.train[0].columns))
-    after = AfterFit()
-    with fitting(errors, ValueError, TypeError) as (timing, caught):
-        estimator = fit_estimator(split, options)
-        # A proof comes first: better features that it finds are those that all else is about.
-        proof = after("proof", lambda: estimator.prove(options.prove)) if options.prove else None
-        swaps = after("substitutes", lambda: estimator.swaps_)
-        near = after("exchanges within the noise", lambda: estimator.exchangeable_)
-        statement = after("certificate", lambda: with_names(estimator.certificate_.statement, units))
-    with plotting(errors, "3/3 Plotting"):
-        model = {**describe(data, split, estimator, options, source, after), "certificate": statement}
-        model |= after("caveat", lambda: caveat(estimator, *split.train), {"caveat": None, "drawn": True})
-        after("table of substitutes", lambda: add_substitutes(model, swaps, near, data.feature_names))
-        if proof is not None:
-            model["proof"] = {name: getattr(proof, name) for name in ("statement", "lower", "gap", "proved", "nodes")}
-        figures = draw(model, split, estimator, swaps, proof, data.feature_names, after)
-        files: dict[str, Writer] = {}
-        if diagnostics:
-            history = estimator.history_
-            after.draw(figures, "history", plot_history, history)
-            steps = zip(*(np.asarray(column).tolist() for column in history.values()), strict=True)
-            files["history.csv"] = as_csv(["step", *history], [(t, *row) for t, row in enumerate(steps, 1)])
-        files |= after.images(figures)
-        saved = estimator if split.table is None else split.table.pipeline(estimator)
-        paths = [] if save is None else after("save", lambda: [sht.save(saved, save).absolute()], [])
-        if command is not None:
-            files |= after(
-                "report", lambda: {"report.html": fit_report(after.told(model), figures, timing, command)}, {}
+    own = OWN
+
+    def read(self) -> Data | TableData:
+        """The data."""
+        return load(self.options.file, self.options)
+
+    def load(self) -> None:
+        self.data = self.read()
+        show(self.errors, self.data)
+        self.split = prepare(self.data, self.options)
+        if self.split.table is not None:
+            self.data = self.data._replace(feature_names=list(self.split.train[0].columns))
+
+    def work(self) -> None:
+        after, names = self.after, self.data.feature_names
+        with self.errors.status("2/3 Compiling and fitting"):
+            self.fitted = fitted = fit_estimator(self.split, self.options)
+            self.estimator = type(fitted).__name__
+            # A proof comes first: better features that it finds are those that all else is about.
+            prove = self.options.prove
+            self.proof = after("proof", lambda: fitted.prove(prove)) if prove else None
+            self.swaps = after("substitutes", lambda: fitted.swaps_)
+            self.near = after("exchanges within the noise", lambda: fitted.exchangeable_)
+            units = names if self.split.table is None else self.split.table.unit_names
+            self.statement = after("certificate", lambda: with_names(fitted.certificate_.statement, units))
+
+    def saved(self) -> Any:
+        return self.fitted if self.split.table is None else self.split.table.pipeline(self.fitted)
+
+    def describe(self) -> dict[str, Any]:
+        options, fitted = self.options, self.fitted
+        X, y = self.split.train[:2]
+        w, intercept = fitted.coef_.ravel().astype(float), float(np.ravel(getattr(fitted, "intercept_", 0.0))[0])
+        chosen = np.flatnonzero(fitted.support_)
+        columns = X[:, chosen].toarray().astype(float) if sparse.issparse(X) else X.iloc[:, chosen].to_numpy(float)
+        standardized = w[chosen] * columns.std(axis=0)
+        order = np.argsort(-np.abs(standardized), kind="stable")
+        metric, score = _metric(options.model, fitted)
+        model = {
+            "file": self.source,
+            "target": self.data.target_name,
+            "classes": self.split.classes,
+            "n": X.shape[0],
+            "n_test": 0 if self.split.test is None else len(self.split.test[1]),
+            "p": X.shape[1],
+            **({"events": int(y[:, 1].sum())} if y.ndim == 2 else {}),
+            **(
+                {"levels": fitted.levels_.tolist(), "thresholds": fitted.thresholds_.astype(float).tolist()}
+                if isinstance(fitted, sht.SparseOrdinal)
+                else {}
+            ),
+            "k": fitted.k_,
+            "chosen_by": None if options.k.isdecimal() else options.k,
+            "loss": options.model,
+            "loss_parameter": getattr(fitted, "dispersion_", None) or options.loss_parameter,
+            "solver": options.solver,
+            "l2": float(fitted.l2_),
+            "refit_l2": float(fitted.refit_l2_),
+            "standardize": options.standardize,
+            "fit_intercept": options.fit_intercept,
+            "dtype": options.dtype,
+            "seed": options.seed,
+            "coefficients": [
+                {
+                    "name": self.data.feature_names[chosen[i]],
+                    "index": int(chosen[i]),
+                    "coefficient": w[chosen[i]],
+                    "standardized": standardized[i],
+                }
+                for i in order
+            ],
+            "intercept": intercept,
+            "result": {
+                "name": fitted.result_,
+                "fired": fitted.fired_,
+                "sentence": sht.RESULTS[fitted.result_].sentence,
+            },
+            "num_steps": fitted.n_iter_,
+            "objective": float(fitted.objective_value_),
+            "metric": metric,
+            "train_score": self.after("score", lambda: score(*self.split.train), np.nan),
+            "test_score": self.after(
+                "test score", lambda: None if self.split.test is None else score(*self.split.test), np.nan
+            ),
+            "cv": _describe_cv(fitted.cv_results_),
+        }
+        model["certificate"] = self.statement
+        model |= self.after("caveat", lambda: caveat(fitted, *self.split.train), {"caveat": None, "drawn": True})
+        self.after(
+            "table of substitutes", lambda: add_substitutes(model, self.swaps, self.near, self.data.feature_names)
+        )
+        if self.proof is not None:
+            told = ("statement", "lower", "gap", "proved", "nodes")
+            model["proof"] = {name: getattr(self.proof, name) for name in told}
+        return model
+
+    def draw(self, model: dict[str, Any]) -> dict[str, Any]:
+        """The figures; of a fit that means nothing only how k was chosen."""
+        fitted = self.fitted
+        figures: dict[str, Any] = {}
+
+        if model["drawn"]:
+            features, target = model["coefficients"], model["target"]
+            classes = model["classes"]
+            highest = classes["+1"] if classes else model.get("levels", [None])[-1]
+            towards = "" if highest is None else f" (positive: towards {highest})"
+            self.after.draw(
+                figures,
+                "coefficients",
+                plot_coefficients,
+                [feature["name"] for feature in features],
+                [feature["standardized"] for feature in features],
+                title=f"{len(features)} of {model['p']} features predict {target}",
+                caption=STANDARDIZED + towards,
             )
-        files["model.json"] = as_json(after.told(model))
-        paths = [*after("files", lambda: write_files(out, files, OWN), []), *paths]
-    print_report(console, model, timing, paths)
-    print_warnings(errors, caught, type(estimator).__name__)
-    after.say(errors)
-    if model["result"]["name"] == "nonfinite":
-        raise typer.Exit(1)
+            X, y, offset = self.split.train if self.split.test is None else self.split.test
+            ordinal = isinstance(fitted, sht.SparseOrdinal)
+            outputs = fitted.linear_predictor if ordinal else fitted.predict
+            outputs = outputs if classes is None else fitted.decision_function
+            if self.after("predictions", lambda: np.isfinite(outputs(X, offset)).all(), False):
+                rows = "rows of the fit" if self.split.test is None else "held-out rows"
+                name, plot = ("survival", plot_survival) if y.ndim == 2 else ("predictions", plot_predictions)
+                self.after.draw(figures, name, plot, fitted, X, y, rows=rows, target=target, offset=offset)
+            if self.swaps is not None and self.swaps.features.size:
+                self.after.draw(figures, "swaps", plot_swap_gains, self.swaps, self.data.feature_names)
+            if self.proof is not None:
+                self.after.draw(figures, "proof", plot_proof, self.proof)
+        if model["cv"] is not None:
+            self.after.draw(figures, "cv", plot_cv, fitted.cv_results_)
+        if self.options.diagnostics:
+            self.after.draw(figures, "history", plot_history, fitted.history_)
+        return figures
+
+    def files(self, model: dict[str, Any]) -> dict[str, Writer]:
+        if not self.options.diagnostics:
+            return {}
+        history = self.fitted.history_
+        steps = zip(*(np.asarray(column).tolist() for column in history.values()), strict=True)
+        return {"history.csv": as_csv(["step", *history], [(t, *row) for t, row in enumerate(steps, 1)])}
+
+    def page(self, model: dict[str, Any], facts: Mapping[str, str], figures: dict[str, Any], command: str) -> Writer:
+        return fit_report(model, facts, figures, command)
+
+    def tables(self, model: dict[str, Any]) -> list[Any]:
+        return fit_tables(model)
+
+    def facts(self, model: dict[str, Any]) -> dict[str, str]:
+        return fit_facts(model)
+
+    def ended(self, model: dict[str, Any]) -> bool:
+        return bool(model["result"]["name"] != "nonfinite")
 
 
-def prepare(data: Data | TableData, options: Options) -> Split:
+def prepare(data: Data | TableData, options: FitOptions) -> Split:
     """Check the target, split the rows, and make numbers of a table by what the rows to fit hold."""
     if options.prove:
-        check_provable(options.problem.loss, options.l2)
-    y, classes = encode(data, options.problem)
+        check_provable(options.model, options.l2)
+    y, classes = encode(data, options)
     y = y if classes is None else data.y
-    special = options.problem.loss in ("cox", "ordinal")
-    of = y[:, 1] if options.problem.loss == "cox" else y
+    special = options.model in ("cox", "ordinal")
+    of = y[:, 1] if options.model == "cox" else y
     train, test = _split(np.arange(len(y)), of, special or classes is not None, options)
-    dtype = options.problem.dtype
+    dtype = options.dtype
     if isinstance(data, TableData):
         table = numbers(data, train, dtype)
         if options.prove:
-            check_provable(options.problem.loss, options.l2, table.wide_texts)
+            check_provable(options.model, options.l2, table.wide_texts)
         of_train, of_test = (
             None if data.offset is None or rows is None else data.offset[rows] for rows in (train, test)
         )
@@ -150,7 +232,9 @@ def prepare(data: Data | TableData, options: Options) -> Split:
     return Split(of_train, of_test, classes, None)
 
 
-def _split(rows: np.ndarray, y: np.ndarray, stratified: bool, options: Options) -> tuple[np.ndarray, np.ndarray | None]:
+def _split(
+    rows: np.ndarray, y: np.ndarray, stratified: bool, options: FitOptions
+) -> tuple[np.ndarray, np.ndarray | None]:
     if not options.test_size:
         return rows, None
     if options.test_size >= 1:
@@ -161,7 +245,7 @@ def _split(rows: np.ndarray, y: np.ndarray, stratified: bool, options: Options) 
         train, test = train_test_split(
             rows,
             test_size=options.test_size,
-            random_state=options.problem.seed,
+            random_state=options.seed,
             stratify=y if stratified else None,
         )
     except ValueError as error:
@@ -169,115 +253,39 @@ def _split(rows: np.ndarray, y: np.ndarray, stratified: bool, options: Options) 
     return train, test
 
 
-def fit_estimator(split: Split, options: Options) -> Any:
+def fit_estimator(split: Split, options: FitOptions) -> Any:
     """The fitted estimator; columns made of one are chosen together, and missing values filled anew in every fold."""
-    estimator = make_estimator(options)
     (X, y, offset), table, folds = split.train, split.table, None
-    if table is not None:
-        estimator.set_params(groups=table.groups)
-        if options.k == "cv":
-            folds = table.triples(options.cv, y, is_classifier(estimator), make_seed(options.problem.seed))
+    estimator = make_estimator(options, None if table is None else table.groups)
+    if options.k == "cv":
+        folds = folds_of_rows(options, y, is_classifier(estimator), table)
     return estimator.fit(X, y, offset=offset, folds=folds)
 
 
-def make_estimator(options: Options) -> Any:
+def make_estimator(options: FitOptions, groups: np.ndarray | None) -> Any:
     """The estimator of these settings, not fitted."""
-    problem = options.problem
-    if problem.loss in ("cox", "ordinal"):
-        return {"cox": sht.SparseCox, "ordinal": sht.SparseOrdinal}[problem.loss](
-            solver=name_of(problem.solver),
-            standardize=problem.standardize,
-            random_state=problem.seed,
-            **_choice(options),
-        )
-    loss = loss_of(problem)
-    kind = sht.SparseClassifier if loss.classification else sht.SparseRegressor
-    return kind(
-        loss=name_of(problem.loss) if problem.loss_parameter is None else loss,
-        solver=name_of(problem.solver),
-        fit_intercept=problem.intercept,
-        standardize=problem.standardize,
-        random_state=problem.seed,
-        **_choice(options),
-    )
-
-
-def _choice(options: Options) -> dict[str, Any]:
-    """The parameters that all estimators share."""
-    return {
+    shared: dict[str, Any] = {
         "k": int(options.k) if options.k.isdecimal() else options.k,
         "l2": "auto" if options.l2 is None else options.l2,
+        "solver": name_of(options.solver),
+        "standardize": options.standardize,
+        "groups": groups,
         "cv": options.cv,
-        "rule": "one_se" if options.rule == "one-se" else options.rule,
+        "rule": rule_of(options),
+        "random_state": options.seed,
         "max_iter": options.max_steps,
     }
+    if options.model in ("cox", "ordinal"):
+        return {"cox": sht.SparseCox, "ordinal": sht.SparseOrdinal}[options.model](**shared)
+    loss = loss_of(options)
+    kind = sht.SparseClassifier if loss.classification else sht.SparseRegressor
+    named = name_of(options.loss) if options.loss_parameter is None else loss
+    return kind(loss=named, fit_intercept=options.intercept, **shared)
 
 
 def with_names(statement: str, names: Sequence[str]) -> str:
     """A certificate's statement with names for the numbers of features."""
     return re.sub(r"(?:feature|group) (\d+)", lambda match: repr(names[int(match[1])]), statement)
-
-
-def describe(
-    data: Data | TableData, split: Split, estimator: Any, options: Options, source: str, after: AfterFit
-) -> dict[str, Any]:
-    """Everything about a fit that is worth keeping, as JSON can hold it."""
-    X, y = split.train[:2]
-    w, intercept = estimator.coef_.ravel().astype(float), float(np.ravel(getattr(estimator, "intercept_", 0.0))[0])
-    chosen = np.flatnonzero(estimator.support_)
-    columns = X[:, chosen].toarray().astype(float) if sparse.issparse(X) else X.iloc[:, chosen].to_numpy(float)
-    standardized = w[chosen] * columns.std(axis=0)
-    order = np.argsort(-np.abs(standardized), kind="stable")
-    metric, score = _metric(options.problem.loss, estimator)
-    return {
-        "file": source,
-        "target": data.target_name,
-        "classes": split.classes,
-        "n": X.shape[0],
-        "n_test": 0 if split.test is None else len(split.test[1]),
-        "p": X.shape[1],
-        **({"events": int(y[:, 1].sum())} if y.ndim == 2 else {}),
-        **(_levels(estimator) if isinstance(estimator, sht.SparseOrdinal) else {}),
-        "k": estimator.k_,
-        "chosen_by": None if options.k.isdecimal() else options.k,
-        "loss": options.problem.loss,
-        "loss_parameter": getattr(estimator, "dispersion_", None) or options.problem.loss_parameter,
-        "solver": options.problem.solver,
-        "l2": float(estimator.l2_),
-        "refit_l2": float(estimator.refit_l2_),
-        "standardize": options.problem.standardize,
-        "fit_intercept": options.problem.intercept,
-        "dtype": options.problem.dtype,
-        "seed": options.problem.seed,
-        "coefficients": [
-            {
-                "name": data.feature_names[chosen[i]],
-                "index": int(chosen[i]),
-                "coefficient": w[chosen[i]],
-                "standardized": standardized[i],
-            }
-            for i in order
-        ],
-        "intercept": intercept,
-        "result": {
-            "name": estimator.result_,
-            "fired": estimator.fired_,
-            "sentence": sht.RESULTS[estimator.result_].sentence,
-        },
-        "num_steps": estimator.n_iter_,
-        "objective": float(estimator.objective_value_),
-        "metric": metric,
-        "train_score": after("score", lambda: score(*split.train), np.nan),
-        "test_score": after("test score", lambda: None if split.test is None else score(*split.test), np.nan),
-        "cv": _describe_cv(estimator.cv_results_),
-        "versions": versions(),
-        "device": describe_device(),
-    }
-
-
-def _levels(estimator: sht.SparseOrdinal) -> dict[str, Any]:
-    """The ordered classes, and the thresholds between them."""
-    return {"levels": estimator.levels_.tolist(), "thresholds": estimator.thresholds_.astype(float).tolist()}
 
 
 def _describe_cv(results: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -310,46 +318,3 @@ def _metric(loss: str, estimator: Any) -> tuple[str, Callable[..., float | None]
         )
     name = "R2" if loss == "squared" else "D2"
     return name, lambda X, y, offset: None if np.ptp(y) == 0 else float(estimator.score(X, y, offset=offset))
-
-
-def draw(
-    model: dict[str, Any],
-    split: Split,
-    estimator: Any,
-    swaps: Any,
-    proof: sht.Proof | None,
-    names: Sequence[str],
-    after: AfterFit,
-) -> dict[str, Any]:
-    """The figures of a fit by their names; of a fit that means nothing only how k was chosen."""
-    figures: dict[str, Any] = {}
-
-    if model["drawn"]:
-        features, target = model["coefficients"], model["target"]
-        classes = model["classes"]
-        highest = classes["+1"] if classes else model.get("levels", [None])[-1]
-        towards = "" if highest is None else f" (positive: towards {highest})"
-        after.draw(
-            figures,
-            "coefficients",
-            plot_coefficients,
-            [feature["name"] for feature in features],
-            [feature["standardized"] for feature in features],
-            title=f"{len(features)} of {model['p']} features predict {target}",
-            caption=STANDARDIZED + towards,
-        )
-        X, y, offset = split.train if split.test is None else split.test
-        ordinal = isinstance(estimator, sht.SparseOrdinal)
-        outputs = estimator.linear_predictor if ordinal else estimator.predict
-        outputs = outputs if classes is None else estimator.decision_function
-        if after("predictions", lambda: np.isfinite(outputs(X, offset)).all(), False):
-            rows = "rows of the fit" if split.test is None else "held-out rows"
-            name, plot = ("survival", plot_survival) if y.ndim == 2 else ("predictions", plot_predictions)
-            after.draw(figures, name, plot, estimator, X, y, rows=rows, target=target, offset=offset)
-        if swaps is not None and swaps.features.size:
-            after.draw(figures, "swaps", plot_swap_gains, swaps, names)
-        if proof is not None:
-            after.draw(figures, "proof", plot_proof, proof)
-    if model["cv"] is not None:
-        after.draw(figures, "cv", plot_cv, estimator.cv_results_)
-    return figures

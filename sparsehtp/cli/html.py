@@ -11,7 +11,7 @@ from typing import Any
 from ..io.text import printable
 from .caveats import exchanges, substitute
 from .files import Writer, as_text
-from .report import choice_rows, fit_facts
+from .report import choice_rows
 
 
 def escape(text: str) -> str:
@@ -19,7 +19,7 @@ def escape(text: str) -> str:
     return html.escape(printable(text))
 
 
-def fit_report(model: dict[str, Any], figures: Mapping[str, Any], timing: Any, command: str) -> Writer:
+def fit_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping[str, Any], command: str) -> Writer:
     """The report of a fit: data, choice of k, features, exchanges, certificate, pictures and the command."""
     features = model["coefficients"]
     exchanged = any(feature.get("substitute") for feature in features)
@@ -34,8 +34,9 @@ def fit_report(model: dict[str, Any], figures: Mapping[str, Any], timing: Any, c
     if model["fit_intercept"]:
         rows.append(["intercept", Number(model["intercept"]), *[""] * (1 + exchanged)])
     near = exchanges(model)
-    facts = fit_facts(model)
-    parts = [_section("Data and model", _facts({**facts, "time": f"{timing} on {model['device']['kind']}"}))]
+    what = "certificate" if model["caveat"] is None else "caveat"
+    apart = ("exchange", what, "proof")  # which have sections of their own
+    parts = [_section("Data and model", _facts({name: facts[name] for name in facts if name not in apart}))]
     if model["cv"] is not None:
         grid, chosen = model["cv"]["table"], model["cv"]["chosen"]
         choice = [
@@ -55,9 +56,8 @@ def fit_report(model: dict[str, Any], figures: Mapping[str, Any], timing: Any, c
             else "No other feature could take the place of a chosen one at nearly no loss."
         )
         parts.append(_section("What could be exchanged", _sentence(said)))
-    what = "certificate" if model["caveat"] is None else "caveat"
-    statements = [model[what], model.get("proof", {}).get("statement")]
-    parts.append(_section(what.capitalize(), "".join(_sentence(each) for each in statements if each is not None)))
+    statements = [facts[name] for name in (what, "proof") if name in facts]
+    parts.append(_section(what.capitalize(), "".join(map(_sentence, statements))))
     if "failed" in model:
         parts.append(_section("What failed", "".join(_sentence(each) for each in model["failed"])))
     title = f"{model['target']}: {len(features)} of {model['p']} features chosen from {model['file']}"

@@ -1,4 +1,4 @@
-"""Several responses, one low rank: the path of `lowrank`."""
+"""Several responses, one low rank: the flow of `lowrank`."""
 
 import warnings
 from collections.abc import Sequence
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rich import box
-from rich.markup import escape
 from rich.table import Table
 
 import sparsehtp as sht
@@ -16,64 +15,99 @@ import sparsehtp as sht
 from ..datasets import load_file
 from ..datasets.arrays import pick
 from ..datasets.numerals import AS_IT_SAYS, Written
-from ..io import describe_device, versions
 from ..plot import plot_ranks
-from .common import AfterFit, check_outputs, dense_table, fitting, one_sentence, plotting
-from .files import as_csv, as_json, write_files
-from .options import LowRankOptions
-from .report import Console, facts_table, print_facts, print_warnings
+from .common import dense_table
+from .files import Writer, as_csv
+from .flow import Flow
 from .tables import print_notes, written
 
 
-def run(file: Path, targets: Sequence[str], options: LowRankOptions, out: Path, save: Path | None = None) -> None:
-    """Fit a file and report it; exits with 2 for bad input, and with 1 where something that follows failed."""
-    console, errors = Console(), Console(stderr=True)
-    with one_sentence(errors, ValueError, OSError, ImportError), errors.status("1/3 Loading data"):
-        check_outputs(out, save)
+class LowRank(Flow):
+    """`sparsehtp lowrank`."""
+
+    estimator = "LowRankRegressor"
+
+    def load(self) -> None:
+        options, targets = self.options, [name.strip() for name in self.options.targets.split(",") if name.strip()]
         with warnings.catch_warnings(record=True) as notes:
             warnings.simplefilter("always")
-            X, Y = load(file, targets, written(options.decimal, options.thousands))
-        print_notes(errors, [str(note.message).rstrip(".") for note in notes if note.category is UserWarning])
-        X, Y = X.astype(options.dtype), Y.astype(options.dtype)
-    with fitting(errors, ValueError, TypeError) as (timing, caught):
-        estimator = sht.LowRankRegressor(
-            int(options.rank) if options.rank.isdecimal() else options.rank,
-            l2=options.l2,
-            fit_intercept=options.intercept,
-            standardize=options.standardize,
-            cv=options.cv,
-            one_se=options.one_se,
-            random_state=options.seed,
-        ).fit(X, Y)
-    after = AfterFit()
-    with plotting(errors, "3/3 Plotting"):
-        model, figures = describe(X, Y, estimator, options, file.name), dict[str, Any]()
-        after.draw(figures, "ranks", plot_ranks, estimator)
-        files = after.images(figures)
-        paths = [] if save is None else after("save", lambda: [sht.save(estimator, save).absolute()], [])
-        files |= {
-            "model.json": as_json(after.told(model)),
-            "coefficients.csv": as_csv(
-                ["feature", *Y.columns], [(name, *row) for name, row in zip(X.columns, estimator.coef_.T, strict=True)]
-            ),
+            X, Y = load(options.file, targets, written(options))
+        print_notes(self.errors, [str(note.message).rstrip(".") for note in notes if note.category is UserWarning])
+        self.X, self.Y = X.astype(options.dtype), Y.astype(options.dtype)
+
+    def work(self) -> None:
+        options = self.options
+        with self.errors.status("2/3 Compiling and fitting"):
+            self.fitted = sht.LowRankRegressor(
+                int(options.rank) if options.rank.isdecimal() else options.rank,
+                l2=options.l2,
+                fit_intercept=options.intercept,
+                standardize=options.standardize,
+                cv=options.cv,
+                one_se=options.one_se,
+                random_state=options.seed,
+            ).fit(self.X, self.Y)
+
+    def saved(self) -> Any:
+        return self.fitted
+
+    def describe(self) -> dict[str, Any]:
+        X, Y, fitted, options = self.X, self.Y, self.fitted, self.options
+        table = fitted.cv_results_
+        return {
+            "file": self.source,
+            "n": len(X),
+            "features": list(X.columns),
+            "responses": list(Y.columns),
+            "rank": fitted.rank_,
+            "chosen_by": None if options.rank.isdecimal() else options.rank,
+            "l2": options.l2,
+            "standardize": options.standardize,
+            "fit_intercept": options.intercept,
+            "dtype": options.dtype,
+            "seed": options.seed,
+            "coefficients": fitted.coef_.astype(float).tolist(),
+            "intercept": np.asarray(fitted.intercept_, float).tolist(),
+            "singular_values": fitted.singular_values_.astype(float).tolist(),
+            "result": fitted.result_,
+            "objective": fitted.objective_value_,
+            "r2": float(fitted.score(X, Y)),
+            "cv": None
+            if table is None
+            else {
+                "folds": len(table["scores"]),
+                "best": int(table["best_index"]),
+                "one_standard_error": int(table["best_1se_index"]),
+                "table": [
+                    {"rank": int(r), "mean_loss": float(m), "se": float(s)}
+                    for r, m, s in zip(table["ranks"], table["mean_loss"], table["se"], strict=True)
+                ],
+            },
         }
-        paths = [*after("files", lambda: write_files(out, files), []), *paths]
-    if model["cv"] is not None:
-        console.print(_table(model))
-    facts = facts_table()
-    facts.add_row("data", escape(f"{file.name}, {len(X)} rows, {X.shape[1]} features, {Y.shape[1]} responses"))
-    how = {"cv": " (by cross-validation)"}.get(
-        options.rank, "" if options.rank.isdecimal() else f" (by {options.rank})"
-    )
-    facts.add_row("rank", f"{model['rank']}{how}, l2 = {options.l2:g}")
-    shown = ", ".join(f"{value:.4g}" for value in model["singular_values"]) or "none"
-    facts.add_row("singular values", f"{shown} (of coefficients per standard deviation)")
-    facts.add_row("train R2", f"{model['r2']:.4f}, the mean over the responses")
-    facts.add_row("result", f"{model['result']}, the global minimum for this rank")
-    facts.add_row("time", f"{timing} on {model['device']['kind']}")
-    print_facts(console, facts, paths)
-    print_warnings(errors, caught, "LowRankRegressor")
-    after.say(errors)
+
+    def draw(self, model: dict[str, Any]) -> dict[str, Any]:
+        figures: dict[str, Any] = {}
+        self.after.draw(figures, "ranks", plot_ranks, self.fitted)
+        return figures
+
+    def files(self, model: dict[str, Any]) -> dict[str, Writer]:
+        rows = [(name, *row) for name, row in zip(self.X.columns, self.fitted.coef_.T, strict=True)]
+        return {"coefficients.csv": as_csv(["feature", *self.Y.columns], rows)}
+
+    def tables(self, model: dict[str, Any]) -> list[Table]:
+        return [] if model["cv"] is None else [_table(model)]
+
+    def facts(self, model: dict[str, Any]) -> dict[str, str]:
+        how = {None: "", "cv": " (by cross-validation)"}.get(model["chosen_by"], f" (by {model['chosen_by']})")
+        p, responses = len(model["features"]), len(model["responses"])
+        shown = ", ".join(f"{value:.4g}" for value in model["singular_values"]) or "none"
+        return {
+            "data": f"{model['file']}, {model['n']} rows, {p} features, {responses} responses",
+            "rank": f"{model['rank']}{how}, l2 = {model['l2']:g}",
+            "singular values": f"{shown} (of coefficients per standard deviation)",
+            "train R2": f"{model['r2']:.4f}, the mean over the responses",
+            "result": f"{model['result']}, the global minimum for this rank",
+        }
 
 
 def load(file: Path, targets: Sequence[str], given: Written = AS_IT_SAYS) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -114,43 +148,6 @@ def _load_arrays(file: Path, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     Y = Y.reshape(len(Y), -1)
     names = [name] if Y.shape[1] == 1 else [f"{name}{j}" for j in range(Y.shape[1])]
     return X, pd.DataFrame(Y.astype(float), columns=names)
-
-
-def describe(X: Any, Y: Any, estimator: Any, options: LowRankOptions, source: str) -> dict[str, Any]:
-    """Everything about a fit that is worth keeping, as JSON can hold it."""
-    table = estimator.cv_results_
-    return {
-        "file": source,
-        "n": len(X),
-        "features": list(X.columns),
-        "responses": list(Y.columns),
-        "rank": estimator.rank_,
-        "chosen_by": None if options.rank.isdecimal() else options.rank,
-        "l2": options.l2,
-        "standardize": options.standardize,
-        "fit_intercept": options.intercept,
-        "dtype": options.dtype,
-        "seed": options.seed,
-        "coefficients": estimator.coef_.astype(float).tolist(),
-        "intercept": np.asarray(estimator.intercept_, float).tolist(),
-        "singular_values": estimator.singular_values_.astype(float).tolist(),
-        "result": estimator.result_,
-        "objective": estimator.objective_value_,
-        "r2": float(estimator.score(X, Y)),
-        "cv": None
-        if table is None
-        else {
-            "folds": len(table["scores"]),
-            "best": int(table["best_index"]),
-            "one_standard_error": int(table["best_1se_index"]),
-            "table": [
-                {"rank": int(r), "mean_loss": float(m), "se": float(s)}
-                for r, m, s in zip(table["ranks"], table["mean_loss"], table["se"], strict=True)
-            ],
-        },
-        "versions": versions(),
-        "device": describe_device(),
-    }
 
 
 def _table(model: dict[str, Any]) -> Table:

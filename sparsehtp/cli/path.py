@@ -1,8 +1,7 @@
-"""All k at once: the path of `path`."""
+"""All k at once: the flow of `path`."""
 
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -21,29 +20,18 @@ from ..certificates.proof import in_percent
 from ..datasets import Data
 from ..estimators.parameters import SOLVERS
 from ..estimators.selection import view
-from ..io import describe_device, versions
+from ..grids.choose import BY_FOLDS, default_refit
+from ..grids.cross_validation import classifies
 from ..plot import plot_cv, plot_path, plot_stability
-from .common import (
-    AfterFit,
-    Stopwatch,
-    check_outputs,
-    check_provable,
-    encode,
-    features,
-    loss_of,
-    name_of,
-    one_sentence,
-    plotting,
-    progress_bar,
-)
-from .files import Writer, as_csv, as_json, write_files
+from .common import check_provable, encode, features, loss_of, name_of, progress_bar, rule_of
+from .files import Writer, as_csv
+from .flow import Flow
 from .html import path_report
 from .options import PathOptions
-from .report import Console, facts_table, print_facts, print_warning
-from .tables import Numbers, TableData, numbers, show
+from .report import print_warning
+from .tables import TableData, folds_of_rows, load, numbers, show
 
 PROVED = 1.1e-4  # of the objective: the gap of a proof, and what the path's own rounding may add
-OWN = ["report.html"]
 STABLE = 0.75  # selection probability from which a feature is called stable
 
 
@@ -54,235 +42,264 @@ class Bounds(NamedTuple):
     gaps: Float[np.ndarray, "rows"]
 
 
-class Answers(NamedTuple):
-    """Everything that was computed; None where not asked for.
+class Subsets(Flow):
+    """`sparsehtp path`: `chosen` is a row of the path, and `units` are the names of what k counts."""
 
-    `chosen` is a row of the path, and `units` are the names of what k counts.
-    """
+    json, own = "path.json", ("report.html",)
 
-    path: sht.Path
-    criterion: sht.Criterion
-    cv: sht.CrossValidation | None
-    stability: sht.Stability | None
-    chosen: int
-    units: Sequence[str]
-    bounds: Bounds | None
-
-
-def run(
-    load: Callable[[], Data | TableData],
-    options: PathOptions,
-    out: Path,
-    source: str,
-    checkpoint: Path | None = None,
-    command: str | None = None,
-) -> None:
-    """Solve the path on what `load` returns and report it, also as a page that names the command if that is given.
-
-    Exits with 2 for bad input, and with 1 where something that follows the path failed.
-    """
-    console, errors = Console(), Console(stderr=True)
-    wrong = (ValueError, TypeError, OSError, ImportError)
-    with jax.enable_x64(options.problem.dtype == "float64"):
-        with one_sentence(errors, *wrong), errors.status("Loading data"):
-            check_outputs(out)
-            data, table = load(), None
-            show(errors, data)
+    def load(self) -> None:
+        options = self.options
+        data, self.table, self.offset = load(options.file, options), None, None
+        show(self.errors, data)
+        with jax.enable_x64(options.dtype == "float64"):
             if isinstance(data, TableData):
-                table = numbers(data, None, options.problem.dtype)
+                self.table, self.offset = numbers(data, None, options.dtype), data.offset
                 if options.prove:
-                    check_provable(options.problem.loss, min(options.l2), table.wide_texts)
-                data = Data(table.X.to_numpy(), data.y, list(table.X.columns), data.target_name)
-            objective, y, classes = prepare(data, options, table)
-        after = AfterFit()
-        with one_sentence(errors, *wrong), Stopwatch() as timing:
-            answers = solve(objective, y, options, checkpoint, errors, data.feature_names, after, table)
-    with plotting(errors, "Plotting"):
-        model = describe(data, classes, answers, options, source)
-        facts = _facts(data, answers, options, model, timing)
-        figures = draw(data, answers, after)
-        files = after.images(figures)
-        if command is not None:
-            files |= after("report", lambda: {"report.html": path_report(model, facts, figures, command)}, {})
-        files |= _files(data, answers, after.told(model))
-        paths = after("files", lambda: write_files(out, files, OWN), [])
-    console.print(_table(data.feature_names, answers, options))
-    listed = facts_table()
-    for name, text in facts.items():
-        listed.add_row(name, escape(text))
-    print_facts(console, listed, paths)
-    failed = int(np.sum(answers.path.result != sht.RESULTS.converged))
-    if failed:
-        print_warning(
-            errors,
-            f"{failed} of {len(answers.path)} fits did not converge; see `result` in path.csv for which and how.",
-        )
-    after.say(errors)
+                    check_provable(options.model, min(options.l2), self.table.wide_texts)
+                X = self.table.X
+                data = Data(X.to_numpy(), data.y, list(X.columns), data.target_name)
+            self.data, self.units = data, data.feature_names if self.table is None else self.table.unit_names
+            self.y, self.classes = encode(data, options)
+            check(options, data.X.shape[0], len(self.units))
+            self.objective = self._objective(features(data, options.dtype))
+
+    def _objective(self, X: Any) -> Any:
+        options, l2 = self.options, self.options.l2[0]
+        y: Any = self.y
+        X = X if sparse.issparse(X) else np.asfortranarray(X)  # a sparse iterate touches few columns
+        shared: dict[str, Any] = {"standardize": options.standardize, "offset": self.offset}
+        if options.model == "cox":
+            return sht.CoxModel(X, y[:, 0], y[:, 1], l2, **shared)
+        if options.model == "ordinal":
+            return sht.OrdinalModel(X, y.codes, y.categories.size, l2, **shared)
+        return sht.LinearModel(X, y, loss_of(options), l2, fit_intercept=options.intercept, **shared)
+
+    def work(self) -> None:
+        options, after, table = self.options, self.after, self.table
+        self.cv = self.stability = self.bounds = None
+        groups = None if table is None else table.groups
+        name = name_of(options.solver)
+        self.ks = None if options.k_max is None else range(options.k_max + 1)
+        self.shared = {
+            "threshold": None if groups is None else sht.GroupSparsity(groups, 0),
+            "solver": None if name == "auto" else SOLVERS[name](),
+            "key": jax.random.key(options.seed),
+        }
+        with jax.enable_x64(options.dtype == "float64"):
+            self.path = self._computed("path", sht.solve_path, self.ks, options.l2)
+            self.criterion = sht.information_criterion(self.path, options.criterion)
+            self.chosen = self.criterion.best
+            if options.cv:
+                self.cv = after("cross-validation", self._scored)
+            if self.cv is not None:
+                self.chosen = self.cv.table[BY_FOLDS[rule_of(options)]]
+            if options.stability:
+                self.stability = after(
+                    "stability",
+                    lambda: self._computed("subsamples", sht.stability_selection, self.ks, options.stability),
+                )
+            if options.prove:
+                self.bounds = after("proof", self._proved)
+
+    def _computed(self, what: str, function: Any, *args: Any, **more: Any) -> Any:
+        """What a function of the objective and the grid returns, with a bar of progress."""
+        folder = {"cross-validation": "cv", "subsamples": "stability"}.get(what, what)
+        checkpoint = None if self.options.checkpoint is None else self.options.checkpoint / folder
+        with progress_bar(self.errors, what) as progress:
+            return function(self.objective, *args, **self.shared, checkpoint=checkpoint, progress=progress, **more)
+
+    def _scored(self) -> sht.CrossValidation:
+        """The folds of `fit`, and its scores: of several l2 by the rule for those."""
+        options, objective = self.options, self.objective
+        folds: Any = folds_of_rows(options, self.y, classifies(objective), self.table)
+        if folds is None:
+            raise ValueError("cv: folds need two rows (of every class, or with an event); leave it out.")
+        if len(folds[0]) == 3:  # with what is missing filled from the training rows
+            folds = [(train, test, view(self._objective(X.to_numpy()))) for train, test, X in folds]
+        refit = default_refit(objective, rule_of(options), options.l2 if len(options.l2) > 1 else None)
+        cv = self._computed("cross-validation", sht.cross_validate, self.ks, options.l2, folds, refit=refit)
+        assert isinstance(cv, sht.CrossValidation)
+        return cv
+
+    def _proved(self) -> Bounds:
+        """Bounds for the rows with the chosen l2, the small k first, each with its share of the time that is left."""
+        path, seconds = self.path, self.options.prove
+        lower, gaps = np.full((2, len(path)), np.nan)
+        rows = np.flatnonzero(path.l2s == path.l2s[self.chosen])
+        rows = rows[np.argsort(path.ks[rows], kind="stable")]
+        model, end = self.objective.reweighted(l2=path.l2s[self.chosen]), time.monotonic() + seconds
+        with progress_bar(self.errors, "proofs") as progress:
+            for done, i in enumerate(rows):
+                progress(done, rows.size)
+                share = max((end - time.monotonic()) / (rows.size - done), 1e-3)
+                start = SimpleNamespace(x=path.x[i])
+                proof = sht.prove(model, sht.Sparsity(int(path.ks[i])), start, time_limit=share)
+                value = float(path.value[i])
+                lower[i], room = proof.lower, value - proof.floor
+                gaps[i] = (value - proof.lower) / room if room > 0 else 0.0
+        return Bounds(lower, gaps)
+
+    def describe(self) -> dict[str, Any]:
+        options, path, cv, chosen = self.options, self.path, self.cv, self.chosen
+        return {
+            "file": self.source,
+            "target": self.data.target_name,
+            "classes": self.classes,
+            "n": self.data.X.shape[0],
+            "p": self.data.X.shape[1],
+            "loss": options.model,
+            "loss_parameter": options.loss_parameter,
+            **({"levels": options.classes} if options.levels else {}),
+            "solver": options.solver,
+            "standardize": options.standardize,
+            "fit_intercept": options.fit_intercept,
+            "dtype": options.dtype,
+            "seed": options.seed,
+            "chosen": {
+                "row": int(chosen),
+                "k": int(path.ks[chosen]),
+                "l2": float(path.l2s[chosen]),
+                "by": options.criterion if cv is None else options.rule,
+            },
+            "criterion": {"name": options.criterion, "best": self.criterion.best},
+            "cv": None if cv is None else {"folds": len(cv.scores), "best": cv.best, "one_standard_error": cv.best_1se},
+            "stability": None if self.stability is None else _describe_stability(self.stability, self.units),
+            "rows": [
+                {**row, "coefficients": _coefficients(path, i, self.data.feature_names)}
+                for i, row in enumerate(self._rows())
+            ],
+        }
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """What there is to say about every grid point, coefficients apart."""
+        path, cv, bounds = self.path, self.cv, self.bounds
+        columns = {
+            "k": path.ks,
+            "l2": path.l2s,
+            "loss": path.loss,
+            "objective": path.value,
+            self.options.criterion: self.criterion.values,
+            **({} if cv is None else {"cv_mean": cv.mean, "cv_se": cv.se}),
+            **({} if bounds is None else {"lower_bound": bounds.lower, "proved": bounds.gaps <= PROVED}),
+            "result": np.array([sht.RESULTS(code).name for code in path.result]),
+            "intercept": path.intercept,
+        }
+        values = zip(*(column.tolist() for column in columns.values()), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in values]
+
+    def draw(self, model: dict[str, Any]) -> dict[str, Any]:
+        path, chosen, X, after = self.path, self.chosen, self.data.X, self.after
+        figures: dict[str, Any] = {}
+        variance = mean_variance_axis(X, axis=0)[1] if sparse.issparse(X) else X.var(axis=0)
+        after.draw(figures, "path", plot_path, path, self.data.feature_names, chosen=chosen, scale=np.sqrt(variance))
+        if self.cv is not None:
+            after.draw(figures, "cv", plot_cv, self.cv)
+        if self.stability is not None:
+            shown = {"k": int(path.ks[chosen]), "threshold": STABLE}
+            after.draw(figures, "probabilities", plot_stability, self.stability, self.units, **shown)
+        return figures
+
+    def page(self, model: dict[str, Any], facts: Mapping[str, str], figures: dict[str, Any], command: str) -> Writer:
+        return path_report(model, facts, figures, command)
+
+    def files(self, model: dict[str, Any]) -> dict[str, Writer]:
+        path = self.path
+        used = np.unique(path.features.idx[path.features.mask])
+        rows = [[value for name, value in row.items() if name != "coefficients"] for row in model["rows"]]
+        header = [name for name in model["rows"][0] if name != "coefficients"]
+        files = {
+            "path.csv": as_csv(
+                # A feature may be called k or loss.
+                [*header, *(f"coef:{self.data.feature_names[j]}" for j in used)],
+                [[*row, *w] for row, w in zip(rows, path.x[:, used].tolist(), strict=True)],
+            ),
+        }
+        if self.stability is not None:
+            table = model["stability"]
+            files["probabilities.csv"] = as_csv(
+                ["feature", *(f"k={k}" for k in table["ks"])],
+                [[row["name"], *row["probabilities"]] for row in table["probabilities"]],
+            )
+        return files
+
+    def _bests(self) -> dict[str, int]:
+        """The rows that rules take, by their names in the table."""
+        found = {self.options.criterion: self.criterion.best}
+        if self.cv is not None:
+            found |= {"CV": self.cv.best, "1 se": self.cv.best_1se}
+            if len(self.options.l2) > 1:
+                found["strong ridge"] = self.cv.strong_ridge
+        return found
+
+    def tables(self, model: dict[str, Any]) -> list[Table]:
+        """One row per k, at the chosen l2."""
+        path, cv, bounds, names = self.path, self.cv, self.bounds, self.data.feature_names
+        l2 = path.l2s[self.chosen]
+        table = Table(title=f"Best subsets at l2 = {l2:g}", title_justify="left", box=box.SIMPLE_HEAD)
+        for name in ("k", "objective", self.options.criterion, *(["CV loss", "± se"] if cv is not None else [])):
+            table.add_column(name, justify="right", no_wrap=True)
+        if bounds is not None:
+            table.add_column("proved", justify="right", no_wrap=True)
+        table.add_column("best by", no_wrap=True)
+        table.add_column("enters (-leaves)", overflow="fold")
+        before: set[int] = set()
+        for i in np.flatnonzero(path.l2s == l2):
+            members = set(path.features.idx[i][path.features.mask[i]].tolist())
+            moves = [names[j] for j in sorted(members - before)] + [f"-{names[j]}" for j in sorted(before - members)]
+            before = members
+            cells = [f"{path.ks[i]}", f"{path.value[i]:#.5g}", f"{self.criterion.values[i]:.1f}"]
+            if cv is not None:
+                cells += [f"{cv.mean[i]:#.5g}", f"{cv.se[i]:.3g}"]
+            if bounds is not None:
+                gap = bounds.gaps[i]
+                cells.append("best" if gap <= PROVED else f"within {in_percent(gap)}" if gap < 1 else "-")
+            by = ", ".join(name for name, row in self._bests().items() if i == row)
+            style = "bold" if i == self.chosen else None
+            table.add_row(*cells, by, escape(", ".join(moves)), style=style)
+        return [table]
+
+    def facts(self, model: dict[str, Any]) -> dict[str, str]:
+        path, chosen, stability, names = self.path, self.chosen, self.stability, self.data.feature_names
+        facts = {"data": f"{model['file']}, {model['n']} rows, {model['p']} features, target {model['target']}"}
+        if model["classes"]:
+            facts["predicts"] = "{+1} (positive side) against {-1}".format_map(model["classes"])
+        if self.options.levels:
+            facts["predicts"] = " < ".join(self.options.classes)
+        called = {"CV": "best CV loss", "1 se": "within 1 se", "strong ridge": "by strong ridge"}
+        for name, row in self._bests().items():
+            mark = " (chosen)" if row == chosen else ""
+            facts[called.get(name, f"best {name}")] = f"k = {path.ks[row]}, l2 = {path.l2s[row]:g}{mark}"
+        features = [names[j] for j in path.features.idx[chosen][path.features.mask[chosen]]]
+        facts["features"] = ", ".join(features) or "none"
+        if stability is not None:
+            k = path.ks[chosen]
+            stable = np.flatnonzero(stability.selected(STABLE)[stability.ks == k].any(0))
+            found = ", ".join(self.units[j] for j in stable.tolist()) or "none"
+            facts["stable"] = (
+                f"{found} (among the best {k} in {STABLE:.0%} or more of {stability.n_resamples} subsamples)"
+            )
+        return facts
+
+    def ended(self, model: dict[str, Any]) -> bool:
+        failed = int(np.sum(self.path.result != sht.RESULTS.converged))
+        if failed:
+            print_warning(
+                self.errors,
+                f"{failed} of {len(self.path)} fits did not converge; see `result` in path.csv for which and how.",
+            )
+        return True
 
 
-def prepare(data: Data, options: PathOptions, table: Numbers | None = None) -> tuple[Any, Any, dict[str, Any] | None]:
-    """The objective, its targets, and what -1 and +1 stand for."""
-    problem = options.problem
+def check(options: PathOptions, n: int, p: int) -> None:
+    """ValueError for what n rows and p features do not allow."""
     if options.prove:
-        check_provable(problem.loss, min(options.l2))
-    y, classes = encode(data, problem)
-    n, p = data.X.shape[0], data.X.shape[1] if table is None else len(table.unit_names)
+        check_provable(options.model, min(options.l2))
     if options.k_max is not None and options.k_max > p:
         raise ValueError(f"k-max: {options.k_max} is more than the {p} features; choose at most {p}.")
     if options.cv == 1 or options.cv > n:
         raise ValueError(f"cv: needs from 2 to {n} folds (the number of rows), or 0 for none, got {options.cv}.")
     if options.stability % 2:
         raise ValueError(f"stability: subsamples come as pairs, so their number must be even, got {options.stability}.")
-    return _objective(features(data, problem.dtype), y, options), y, classes
-
-
-def _objective(X: Any, y: Any, options: PathOptions) -> Any:
-    problem, l2 = options.problem, options.l2[0]
-    X = X if sparse.issparse(X) else np.asfortranarray(X)  # a sparse iterate touches few columns
-    standardize = problem.standardize
-    if problem.loss == "cox":
-        return sht.CoxModel(X, y[:, 0], y[:, 1], l2, standardize=standardize)
-    if problem.loss == "ordinal":
-        return sht.OrdinalModel(X, y.codes, y.categories.size, l2, standardize=standardize)
-    return sht.LinearModel(X, y, loss_of(problem), l2, fit_intercept=problem.intercept, standardize=standardize)
-
-
-def solve(
-    objective: Any,
-    y: Any,
-    options: PathOptions,
-    checkpoint: Path | None,
-    errors: Console,
-    names: Sequence[str],
-    after: AfterFit,
-    table: Numbers | None = None,
-) -> Answers:
-    """The path, and what was asked for beside it."""
-    groups = None if table is None else table.groups
-    threshold = None if groups is None else sht.GroupSparsity(groups, 0)
-    ks = None if options.k_max is None else range(options.k_max + 1)
-    key = jax.random.key(options.problem.seed)
-    name = name_of(options.problem.solver)
-    solver = None if name == "auto" else SOLVERS[name]()
-
-    def settings(part: str, progress: Any) -> dict[str, Any]:
-        folder = None if checkpoint is None else checkpoint / part
-        return {"threshold": threshold, "solver": solver, "key": key, "checkpoint": folder, "progress": progress}
-
-    with progress_bar(errors, "path") as progress:
-        path = sht.solve_path(objective, ks, options.l2, **settings("path", progress))
-    criterion = sht.information_criterion(path, options.criterion)
-
-    def scored() -> sht.CrossValidation:
-        with progress_bar(errors, "cross-validation") as progress:
-            folds = _folds(objective, y, options, table)
-            return sht.cross_validate(objective, ks, options.l2, folds, **settings("cv", progress))
-
-    def subsampled() -> sht.Stability:
-        with progress_bar(errors, "subsamples") as progress:
-            return sht.stability_selection(objective, ks, options.stability, **settings("stability", progress))
-
-    cv = after("cross-validation", scored) if options.cv else None
-    stability = after("stability", subsampled) if options.stability else None
-    units = names if table is None else table.unit_names
-    chosen = criterion.best if cv is None else cv.best_1se
-    bounds = (
-        after("proof", lambda: prove(objective, path, chosen, options.prove, errors), None) if options.prove else None
-    )
-    return Answers(path, criterion, cv, stability, chosen, units, bounds)
-
-
-def prove(objective: sht.LinearModel, path: sht.Path, chosen: int, seconds: float, errors: Console) -> Bounds:
-    """Bounds for the rows with the chosen l2, the small k first, each with its share of the time that is left."""
-    lower, gaps = np.full((2, len(path)), np.nan)
-    rows = np.flatnonzero(path.l2s == path.l2s[chosen])
-    rows = rows[np.argsort(path.ks[rows], kind="stable")]
-    model, end = objective.reweighted(l2=path.l2s[chosen]), time.monotonic() + seconds
-    with progress_bar(errors, "proofs") as progress:
-        for done, i in enumerate(rows):
-            progress(done, rows.size)
-            share = max((end - time.monotonic()) / (rows.size - done), 1e-3)
-            start = SimpleNamespace(x=path.x[i])
-            proof = sht.prove(model, sht.Sparsity(int(path.ks[i])), start, time_limit=share)
-            value = float(path.value[i])
-            lower[i], room = proof.lower, value - proof.floor
-            gaps[i] = (value - proof.lower) / room if room > 0 else 0.0
-    return Bounds(lower, gaps)
-
-
-def _folds(objective: Any, y: Any, options: PathOptions, table: Numbers | None) -> Any:
-    """The number of folds; or folds in each of which missing values are filled from its training rows."""
-    if table is None or table.preprocessor.fill_ is None:
-        return options.cv
-    triples = table.triples(options.cv, y, objective.counted == "classes", options.problem.seed)
-    if triples is None:
-        return options.cv
-    models = [_objective(X.to_numpy(), y, options) for *_, X in triples]
-    return [(train, test, view(model)) for (train, test, _), model in zip(triples, models, strict=True)]
-
-
-def describe(
-    data: Data, classes: dict[str, Any] | None, answers: Answers, options: PathOptions, source: str
-) -> dict[str, Any]:
-    """Everything about a path that is worth keeping, as JSON can hold it."""
-    path, criterion, cv, stability, chosen, units, _ = answers
-    problem = options.problem
-    return {
-        "file": source,
-        "target": data.target_name,
-        "classes": classes,
-        "n": data.X.shape[0],
-        "p": data.X.shape[1],
-        "loss": problem.loss,
-        "loss_parameter": problem.loss_parameter,
-        **({"levels": list(problem.levels)} if problem.levels else {}),
-        "solver": problem.solver,
-        "standardize": problem.standardize,
-        "fit_intercept": problem.intercept,
-        "dtype": problem.dtype,
-        "seed": problem.seed,
-        "chosen": {
-            "row": chosen,
-            "k": int(path.ks[chosen]),
-            "l2": float(path.l2s[chosen]),
-            "by": _rule(answers, options),
-        },
-        "criterion": {"name": options.criterion, "best": criterion.best},
-        "cv": None if cv is None else {"folds": options.cv, "best": cv.best, "one_standard_error": cv.best_1se},
-        "stability": None if stability is None else _describe_stability(stability, units),
-        "rows": [
-            {**row, "coefficients": _coefficients(path, i, data.feature_names)}
-            for i, row in enumerate(_rows(answers, options))
-        ],
-        "versions": versions(),
-        "device": describe_device(),
-    }
-
-
-def _rule(answers: Answers, options: PathOptions) -> str:
-    return options.criterion if answers.cv is None else "one standard error"
-
-
-def _rows(answers: Answers, options: PathOptions) -> list[dict[str, Any]]:
-    """What there is to say about every grid point, coefficients apart."""
-    path, cv = answers.path, answers.cv
-    columns = {
-        "k": path.ks,
-        "l2": path.l2s,
-        "loss": path.loss,
-        "objective": path.value,
-        options.criterion: answers.criterion.values,
-        **({} if cv is None else {"cv_mean": cv.mean, "cv_se": cv.se}),
-        **({} if answers.bounds is None else _proved(answers.bounds)),
-        "result": np.array([sht.RESULTS(code).name for code in path.result]),
-        "intercept": path.intercept,
-    }
-    values = zip(*(column.tolist() for column in columns.values()), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in values]
-
-
-def _proved(bounds: Bounds) -> dict[str, Any]:
-    return {"lower_bound": bounds.lower, "proved": bounds.gaps <= PROVED}
 
 
 def _coefficients(path: Any, row: int, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -307,93 +324,3 @@ def _describe_stability(stability: Any, names: Sequence[str]) -> dict[str, Any]:
             {"name": names[j], "index": int(j), "probabilities": stability.probabilities[:, j].tolist()} for j in order
         ],
     }
-
-
-def draw(data: Data, answers: Answers, after: AfterFit) -> dict[str, Any]:
-    """The figures of a path, by their names."""
-    path, _, cv, stability, chosen, units, _ = answers
-    figures: dict[str, Any] = {}
-
-    variance = mean_variance_axis(data.X, axis=0)[1] if sparse.issparse(data.X) else data.X.var(axis=0)
-    after.draw(figures, "path", plot_path, path, data.feature_names, chosen=chosen, scale=np.sqrt(variance))
-    if cv is not None:
-        after.draw(figures, "cv", plot_cv, cv)
-    if stability is not None:
-        after.draw(figures, "probabilities", plot_stability, stability, units, k=int(path.ks[chosen]), threshold=STABLE)
-    return figures
-
-
-def _files(data: Data, answers: Answers, model: dict[str, Any]) -> dict[str, Writer]:
-    path = answers.path
-    used = np.unique(path.features.idx[path.features.mask])
-    rows = [[value for name, value in row.items() if name != "coefficients"] for row in model["rows"]]
-    header = [name for name in model["rows"][0] if name != "coefficients"]
-    files = {
-        "path.json": as_json(model),
-        "path.csv": as_csv(
-            # A feature may be called k or loss.
-            [*header, *(f"coef:{data.feature_names[j]}" for j in used)],
-            [[*row, *w] for row, w in zip(rows, path.x[:, used].tolist(), strict=True)],
-        ),
-    }
-    if answers.stability is not None:
-        table = model["stability"]
-        files["probabilities.csv"] = as_csv(
-            ["feature", *(f"k={k}" for k in table["ks"])],
-            [[row["name"], *row["probabilities"]] for row in table["probabilities"]],
-        )
-    return files
-
-
-def _table(names: Sequence[str], answers: Answers, options: PathOptions) -> Table:
-    """One row per k, at the chosen l2."""
-    path, criterion, cv, _, chosen, _, bounds = answers
-    l2 = path.l2s[chosen]
-    rows = np.flatnonzero(path.l2s == l2)
-    table = Table(title=f"Best subsets at l2 = {l2:g}", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("k", "objective", options.criterion, *(["CV loss", "± se"] if cv is not None else [])):
-        table.add_column(name, justify="right", no_wrap=True)
-    if bounds is not None:
-        table.add_column("proved", justify="right", no_wrap=True)
-    table.add_column("best by", no_wrap=True)
-    table.add_column("enters (-leaves)", overflow="fold")
-    before: set[int] = set()
-    for i in rows:
-        members = set(path.features.idx[i][path.features.mask[i]].tolist())
-        moves = [names[j] for j in sorted(members - before)] + [f"-{names[j]}" for j in sorted(before - members)]
-        before = members
-        by: list[str] = [options.criterion] if i == criterion.best else []
-        numbers = [f"{path.ks[i]}", f"{path.value[i]:#.5g}", f"{criterion.values[i]:.1f}"]
-        if cv is not None:
-            numbers += [f"{cv.mean[i]:#.5g}", f"{cv.se[i]:.3g}"]
-            by += [name for name, row in (("CV", cv.best), ("1 se", cv.best_1se)) if i == row]
-        if bounds is not None:
-            gap = bounds.gaps[i]
-            numbers.append("best" if gap <= PROVED else f"within {in_percent(gap)}" if gap < 1 else "-")
-        table.add_row(*numbers, ", ".join(by), escape(", ".join(moves)), style="bold" if i == chosen else None)
-    return table
-
-
-def _facts(
-    data: Data, answers: Answers, options: PathOptions, model: dict[str, Any], timing: Stopwatch
-) -> dict[str, str]:
-    """What was chosen of which data, by names."""
-    path, chosen, stability = answers.path, answers.chosen, answers.stability
-    facts = {"data": f"{model['file']}, {model['n']} rows, {model['p']} features, target {model['target']}"}
-    if model["classes"]:
-        facts["predicts"] = "{+1} (positive side) against {-1}".format_map(model["classes"])
-    if options.problem.levels:
-        facts["predicts"] = " < ".join(options.problem.levels)
-    rows = {f"best {options.criterion}": answers.criterion.best}
-    if answers.cv is not None:
-        rows |= {"best CV loss": answers.cv.best, "within 1 se": answers.cv.best_1se}
-    for name, row in rows.items():
-        facts[name] = f"k = {path.ks[row]}, l2 = {path.l2s[row]:g}" + (" (chosen)" if row == chosen else "")
-    features = [data.feature_names[j] for j in path.features.idx[chosen][path.features.mask[chosen]]]
-    facts["features"] = ", ".join(features) or "none"
-    if stability is not None:
-        k = path.ks[chosen]
-        stable = np.flatnonzero(stability.selected(STABLE)[stability.ks == k].any(0))
-        names = ", ".join(answers.units[j] for j in stable.tolist()) or "none"
-        facts["stable"] = f"{names} (among the best {k} in {STABLE:.0%} or more of {stability.n_resamples} subsamples)"
-    return facts | {"time": f"{timing} on {model['device']['kind']}"}

@@ -1,8 +1,6 @@
-"""Graphs from tables: the path of `precision`."""
+"""Graphs from tables: the flow of `precision`."""
 
-import dataclasses
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +15,21 @@ import sparsehtp as sht
 
 from ..datasets import load_file
 from ..datasets.files import TABLES, check_file, format_of
+from ..datasets.numerals import AS_IT_SAYS, Written
 from ..datasets.tables import check_target, read_table
-from ..io import describe_device, versions
 from ..plot import as_graph, plot_graph, plot_precision
 from ..thresholds import OffDiagonal, pair_index
-from .common import AfterFit, Stopwatch, check_outputs, dense_table, one_sentence, plotting, progress_bar
-from .files import Writer, as_csv, as_json, write_files
-from .options import DecimalName, GraphOptions, ThousandsName
-from .report import MAX_ROWS, Console, facts_table, print_facts, print_warnings
+from .common import dense_table, progress_bar
+from .files import Writer, as_csv
+from .flow import Flow
+from .options import GraphOptions
+from .report import MAX_ROWS
 from .tables import print_notes, written
 
 STABLE = 0.75  # selection probability from which an edge is called stable
 
 
-def load_table(
-    path: Path, drop: str | None, decimal: DecimalName | None = None, thousands: ThousandsName | None = None
-) -> tuple[pd.DataFrame, Sequence[str]]:
+def load_table(path: Path, drop: str | None, given: Written = AS_IT_SAYS) -> tuple[pd.DataFrame, Sequence[str]]:
     """The columns of a file, but for one that is left out, and how they were read.
 
     Raises:
@@ -45,7 +42,7 @@ def load_table(
         data = load_file(path, drop)
         return pd.DataFrame(data.X, columns=data.feature_names), []
     left_out = [] if drop is None else [drop]
-    table = read_table(path, [], written(decimal, thousands), as_is=left_out)
+    table = read_table(path, [], given, as_is=left_out)
     if drop is not None:
         check_target(path, list(table.frame.columns), drop, option="drop")
     table.check(path, table.unclear)
@@ -77,45 +74,116 @@ def split_pairs(keep: Sequence[str] | None) -> list[list[str]] | None:
     return pairs or None
 
 
-def run(
-    load: Callable[[], tuple[pd.DataFrame, Sequence[str]]],
-    load_keep: Callable[[], list[list[str]] | None],
-    options: GraphOptions,
-    out: Path,
-    source: str,
-    save: Path | None = None,
-) -> None:
-    """Estimate the matrix of what `load` returns and report it; exits with 2 for bad input, and with 1 where something
-    that follows failed."""
-    console, errors = Console(), Console(stderr=True)
-    wrong = (ValueError, TypeError, OSError, ImportError)
-    with one_sentence(errors, *wrong), errors.status("1/3 Loading data"):
-        check_outputs(out, save)
+class Graph(Flow):
+    """`sparsehtp precision`."""
+
+    json, estimator = "precision.json", "SparsePrecision"
+
+    def load(self) -> None:
+        options = self.options
         as_graph(np.eye(2))
         if options.stability % 2:
             raise ValueError(f"stability: subsamples come as pairs, so it must be even, got {options.stability}.")
-        keep = load_keep()
-        X, notes = load()
-        print_notes(errors, notes)
-        X = X.astype(options.dtype)
+        self.keep = split_pairs(options.keep)
+        X, notes = load_table(options.file, options.drop, written(options))
+        print_notes(self.errors, notes)
+        self.X = X.astype(options.dtype)
         if X.columns.has_duplicates:
-            raise ValueError(f"path: {source} has two columns of one name; rename one of them.")
-    after = AfterFit()
-    with one_sentence(errors, *wrong), Stopwatch() as timing, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with errors.status("2/3 Compiling and fitting"):
-            model = make_estimator(options, keep).fit(X)
-        asked = options.stability and model.k_
-        chances = after("stability", lambda: _stability(model, X, options, errors)) if asked else None
-    with plotting(errors, "3/3 Plotting"):
-        answer = describe(model, X, chances, options, source)
-        paths = [] if save is None else after("save", lambda: [sht.save(model, save).absolute()], [])
-        files = _files(model, X, answer, after)
-        paths = [*after("files", lambda: write_files(out, files), []), *paths]
-    console.print(_table(answer))
-    _print_facts(console, answer, timing, paths)
-    print_warnings(errors, caught, "SparsePrecision")
-    after.say(errors)
+            raise ValueError(f"path: {self.source} has two columns of one name; rename one of them.")
+
+    def work(self) -> None:
+        with self.errors.status("2/3 Compiling and fitting"):
+            self.fitted = make_estimator(self.options, self.keep).fit(self.X)
+        asked = self.options.stability and self.fitted.k_
+        self.chances = self.after("stability", self._stability) if asked else None
+
+    def saved(self) -> Any:
+        return self.fitted
+
+    def _stability(self) -> np.ndarray:
+        """(p, p) share of the subsamples that hold each edge."""
+        options, X, keep = self.options, self.X, self.keep
+        place = {name: j for j, name in enumerate(X.columns)}
+        threshold = OffDiagonal(0, keep=None if keep is None else [[place[a], place[b]] for a, b in keep])
+        with jax.enable_x64(options.dtype == "float64"), progress_bar(self.errors, "stability") as progress:
+            stability = sht.stability_selection(
+                sht.Precision.from_data(X.to_numpy(), standardize=options.standardize, shrinkage=self.fitted.shrinkage),
+                [self.fitted.k_],
+                options.stability,
+                threshold,
+                key=jax.random.key(options.seed),
+                progress=progress,
+            )
+        p = X.shape[1]
+        chances = np.zeros((p, p))
+        rows, columns = np.triu_indices(p, 1)
+        chances[rows, columns] = stability.probabilities[0][pair_index(rows, columns, p)]
+        return chances + chances.T
+
+    def describe(self) -> dict[str, Any]:
+        X, fitted, chances, options = self.X, self.fitted, self.chances, self.options
+        place = {name: j for j, name in enumerate(X.columns)}
+        edges = []
+        for first, second, partial in fitted.edges():
+            i, j = place[first], place[second]
+            edge = {"source": first, "target": second, "partial_correlation": partial}
+            edge["precision"] = float(fitted.precision_[i, j])
+            edges.append(edge if chances is None else {**edge, "probability": float(chances[i, j])})
+        results = fitted.cv_results_
+        return {
+            "file": self.source,
+            "n": X.shape[0],
+            "variables": list(X.columns),
+            "k": fitted.k_,
+            **{name: getattr(options, name) for name in ("solver", "standardize", "cv", "stability", "seed", "dtype")},
+            "shrinkage": fitted.shrinkage_,
+            "chosen_by": None if options.k.isdecimal() else options.k,
+            "edges": edges,
+            "choice": None
+            if results is None
+            else {name: np.asarray(column).tolist() for name, column in results.items()},
+            "log_likelihood": float(fitted.score(X)),
+            "objective": fitted.objective_value_,
+            "num_steps": fitted.n_iter_,
+            "result": {"name": fitted.result_, "sentence": sht.RESULTS[fitted.result_].sentence},
+        }
+
+    def draw(self, model: dict[str, Any]) -> dict[str, Any]:
+        figures: dict[str, Any] = {}
+        self.after.draw(figures, "heatmap", plot_precision, self.fitted.precision_, model["variables"])
+        self.after.draw(figures, "graph", plot_graph, self.fitted.precision_, model["variables"])
+        return figures
+
+    def files(self, model: dict[str, Any]) -> dict[str, Writer]:
+        import networkx
+
+        names, edges = model["variables"], model["edges"]
+        graph = as_graph(self.fitted.precision_, names)
+        for edge in edges:
+            numbers = {name: value for name, value in edge.items() if name not in ("source", "target")}
+            graph.add_edge(edge["source"], edge["target"], **numbers)
+        header = list(edges[0]) if edges else ["source", "target", "partial_correlation", "precision"]
+        rows = zip(names, self.fitted.precision_.tolist(), strict=True)
+        return {
+            "precision.csv": as_csv(["variable", *names], ([name, *row] for name, row in rows)),
+            "edges.csv": as_csv(header, (edge.values() for edge in edges)),
+            "graph.graphml": lambda path: networkx.write_graphml(graph, path),
+        }
+
+    def tables(self, model: dict[str, Any]) -> list[Table]:
+        return [_table(model)]
+
+    def facts(self, model: dict[str, Any]) -> dict[str, str]:
+        how = {None: "given", "cv": "by cross-validation"}.get(model["chosen_by"], f"by {model['chosen_by']}")
+        facts = {
+            "data": f"{model['file']}, {model['n']} rows, {len(model['variables'])} variables",
+            "k": f"{model['k']} ({how})",
+            "likelihood": f"{model['log_likelihood']:.6g} (mean log-likelihood of these rows)",
+        }
+        if model["edges"] and "probability" in model["edges"][0]:
+            stable = sum(edge["probability"] >= STABLE for edge in model["edges"])
+            facts["stable"] = f"{stable} edges are in {STABLE:.0%} or more of {model['stability']} subsamples"
+        return facts | {"result": f"{model['result']['name']} after {model['num_steps']} steps"}
 
 
 def make_estimator(options: GraphOptions, keep: list[list[str]] | None) -> sht.SparsePrecision:
@@ -129,80 +197,6 @@ def make_estimator(options: GraphOptions, keep: list[list[str]] | None) -> sht.S
         cv=options.cv,
         random_state=options.seed,
     )
-
-
-def _stability(model: Any, X: pd.DataFrame, options: GraphOptions, errors: Console) -> np.ndarray:
-    """(p, p) share of the subsamples that hold each edge."""
-    place = {name: j for j, name in enumerate(X.columns)}
-    keep = None if model.keep is None else [[place[a], place[b]] for a, b in model.keep]
-    with jax.enable_x64(options.dtype == "float64"), progress_bar(errors, "stability") as progress:
-        stability = sht.stability_selection(
-            sht.Precision.from_data(X.to_numpy(), standardize=options.standardize, shrinkage=model.shrinkage),
-            [model.k_],
-            options.stability,
-            OffDiagonal(0, keep=keep),
-            key=jax.random.key(options.seed),
-            progress=progress,
-        )
-    p = X.shape[1]
-    chances = np.zeros((p, p))
-    rows, columns = np.triu_indices(p, 1)
-    chances[rows, columns] = stability.probabilities[0][pair_index(rows, columns, p)]
-    return chances + chances.T
-
-
-def describe(
-    model: sht.SparsePrecision, X: pd.DataFrame, chances: np.ndarray | None, options: GraphOptions, source: str
-) -> dict[str, Any]:
-    """Everything about a graph that is worth keeping, as JSON can hold it."""
-    place = {name: j for j, name in enumerate(X.columns)}
-    edges = []
-    for first, second, partial in model.edges():
-        i, j = place[first], place[second]
-        edge = {"source": first, "target": second, "partial_correlation": partial}
-        edge["precision"] = float(model.precision_[i, j])
-        edges.append(edge if chances is None else {**edge, "probability": float(chances[i, j])})
-    results = model.cv_results_
-    return {
-        "file": source,
-        "n": X.shape[0],
-        "variables": list(X.columns),
-        **dataclasses.asdict(options),
-        "k": model.k_,
-        "shrinkage": model.shrinkage_,
-        "chosen_by": None if options.k.isdecimal() else options.k,
-        "edges": edges,
-        "choice": None if results is None else {name: np.asarray(column).tolist() for name, column in results.items()},
-        "log_likelihood": float(model.score(X)),
-        "objective": model.objective_value_,
-        "num_steps": model.n_iter_,
-        "result": {"name": model.result_, "sentence": sht.RESULTS[model.result_].sentence},
-        "versions": versions(),
-        "device": describe_device(),
-    }
-
-
-def _files(model: Any, X: pd.DataFrame, answer: dict[str, Any], after: AfterFit) -> dict[str, Writer]:
-    import networkx
-
-    names = list(X.columns)
-    graph = as_graph(model.precision_, names)
-    for edge in answer["edges"]:
-        numbers = {name: value for name, value in edge.items() if name not in ("source", "target")}
-        graph.add_edge(edge["source"], edge["target"], **numbers)
-    header = list(answer["edges"][0]) if answer["edges"] else ["source", "target", "partial_correlation", "precision"]
-    rows = zip(names, model.precision_.tolist(), strict=True)
-    figures: dict[str, Any] = {}
-    after.draw(figures, "heatmap", plot_precision, model.precision_, names)
-    after.draw(figures, "graph", plot_graph, model.precision_, names)
-    images = after.images(figures)
-    return {
-        "precision.json": as_json(after.told(answer)),
-        "precision.csv": as_csv(["variable", *names], ([name, *row] for name, row in rows)),
-        "edges.csv": as_csv(header, (edge.values() for edge in answer["edges"])),
-        "graph.graphml": lambda path: networkx.write_graphml(graph, path),
-        **images,
-    }
 
 
 def _table(answer: dict[str, Any]) -> Table:
@@ -220,18 +214,3 @@ def _table(answer: dict[str, Any]) -> Table:
     if len(edges) > MAX_ROWS:
         table.caption = f"... and {len(edges) - MAX_ROWS} more in edges.csv"
     return table
-
-
-def _print_facts(console: Console, answer: dict[str, Any], timing: Stopwatch, paths: list[Path]) -> None:
-    facts = facts_table()
-    p = len(answer["variables"])
-    facts.add_row("data", escape(f"{answer['file']}, {answer['n']} rows, {p} variables"))
-    how = {None: "given", "cv": "by cross-validation"}.get(answer["chosen_by"], f"by {answer['chosen_by']}")
-    facts.add_row("k", f"{answer['k']} ({how})")
-    facts.add_row("likelihood", f"{answer['log_likelihood']:.6g} (mean log-likelihood of these rows)")
-    if answer["edges"] and "probability" in answer["edges"][0]:
-        stable = sum(edge["probability"] >= STABLE for edge in answer["edges"])
-        facts.add_row("stable", f"{stable} edges are in {STABLE:.0%} or more of {answer['stability']} subsamples")
-    facts.add_row("result", f"{answer['result']['name']} after {answer['num_steps']} steps")
-    facts.add_row("time", f"{timing} on {answer['device']['kind']}")
-    print_facts(console, facts, paths)

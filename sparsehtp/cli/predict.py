@@ -17,26 +17,20 @@ from ..datasets.tables import read_table
 from ..io import check_output, write_whole
 from .common import one_sentence, plotting
 from .files import for_csv
-from .options import DecimalName, ThousandsName
+from .options import PredictOptions
 from .report import Console
 from .tables import print_notes, written
 
 
-def run(
-    model: Path,
-    file: Path,
-    out: Path | None,
-    decimal: DecimalName | None = None,
-    thousands: ThousandsName | None = None,
-) -> None:
+def run(options: PredictOptions) -> None:
     """Predict the rows of a table and write them; exits with 2 for bad input."""
-    errors = Console(stderr=True)
+    errors, out = Console(stderr=True), options.out
     with one_sentence(errors, ValueError, OSError, ImportError):
         if out is not None:
             if out.is_dir():
                 raise OSError(f"out: {out} is a folder; name a file, for example {out / 'predictions.csv'}.")
             check_output(out.absolute().parent)
-        predictions, notes = predict(_loaded(model), file, written(decimal, thousands))
+        predictions, notes = predict(_loaded(options.model), options.file, written(options))
         print_notes(errors, notes)
         with plotting(errors, "Predicting"):
             predictions.columns = for_csv(predictions.columns)

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,8 @@ class Console(rich_console.Console):
             yield Segment(text if control else printable(text, keep="\n"), style, control)
 
 
-def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Sequence[Path]) -> None:
-    """A fit: the chosen features, why there are so many, the scores, how the run ended and what was written."""
+def fit_tables(model: dict[str, Any]) -> list[Any]:
+    """The chosen features of a fit, and why there are so many."""
     features = model["coefficients"]
     table = Table(title=f"{len(features)} of {model['p']} features chosen", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("feature", overflow="fold")
@@ -45,29 +45,12 @@ def print_report(console: Console, model: dict[str, Any], timing: Any, paths: Se
     if model["fit_intercept"]:
         table.add_section()
         table.add_row("[italic]intercept[/]", f"{model['intercept']:+.5g}", "")
-    console.print(table)
-    if len(features) > MAX_ROWS:
-        console.print(f"... and {len(features) - MAX_ROWS} more in model.json\n")
-    if model["cv"] is not None:
-        console.print(_cv_table(model))
-
-    facts = facts_table()
-    for name, text in fit_facts(model).items():
-        facts.add_row(name, escape(text))
-    near = exchanges(model)
-    if near:
-        facts.add_row("exchange", escape("; ".join(near)))
-    what = "certificate" if model["caveat"] is None else "caveat"
-    if model[what] is not None:
-        facts.add_row(what, model[what])
-    if "proof" in model:
-        facts.add_row("proof", model["proof"]["statement"])
-    facts.add_row("time", f"{timing} on {model['device']['kind']}")
-    print_facts(console, facts, paths)
+    more = [f"... and {len(features) - MAX_ROWS} more in model.json\n"] if len(features) > MAX_ROWS else []
+    return [table, *more, *([] if model["cv"] is None else [_cv_table(model)])]
 
 
 def fit_facts(model: dict[str, Any]) -> dict[str, str]:
-    """Data, model, scores and how the run ended, by their names."""
+    """Data, model, scores, how the run ended and what that means, by their names."""
     result = model["result"]
     choice = {None: "", "cv": " (by cross-validation)"}.get(model["chosen_by"], f" (by {model['chosen_by']})")
     facts = {"data": f"{model['file']}, {model['n']} training rows, target {model['target']}"}
@@ -91,7 +74,10 @@ def fit_facts(model: dict[str, Any]) -> dict[str, str]:
             text = "not computed" if score is not None and math.isnan(score) else text
             facts[f"{part} {model['metric']}"] = text
     facts["result"] = f"{result['name']} after {model['num_steps']} steps (fired: {result['fired']})"
-    return facts | {"objective": f"{model['objective']:.6g}"}
+    facts["objective"] = f"{model['objective']:.6g}"
+    near, what = exchanges(model), "certificate" if model["caveat"] is None else "caveat"
+    said = {"exchange": "; ".join(near), what: model[what], "proof": model.get("proof", {}).get("statement")}
+    return facts | {name: text for name, text in said.items() if text}
 
 
 def choice_rows(model: dict[str, Any]) -> list[tuple[int, str]]:
@@ -123,18 +109,15 @@ def _cv_table(model: dict[str, Any]) -> Table:
     return table
 
 
-def facts_table() -> Table:
-    """Names and values, without lines."""
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="bold", no_wrap=True)
-    facts.add_column(overflow="fold")
-    return facts
-
-
-def print_facts(console: Console, facts: Table, paths: Sequence[Path]) -> None:
+def print_facts(console: Console, facts: Mapping[str, str], paths: Sequence[Path]) -> None:
     """Print the facts, with the files written as the last one."""
-    facts.add_row("written", "\n".join(escape(str(path)) for path in paths))
-    console.print(facts)
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in facts.items():
+        table.add_row(name, escape(text))
+    table.add_row("written", "\n".join(escape(str(path)) for path in paths))
+    console.print(table)
 
 
 def print_warning(errors: Console, sentence: str) -> None:

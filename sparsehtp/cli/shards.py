@@ -1,6 +1,5 @@
-"""Data in many files, a few in memory at a time: the path of `fit --shards`."""
+"""Data in many files, a few in memory at a time: the flow of `fit --shards`."""
 
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,68 +11,98 @@ from rich.table import Table
 import sparsehtp as sht
 
 from ..datasets import Shards
-from ..io import describe_device, versions
-from .common import check_outputs, loss_of, one_sentence, plotting, progress_bar
-from .files import as_csv, as_json, write_files
-from .options import Options
-from .report import Console, facts_table, print_facts, print_warning
+from .common import loss_of, progress_bar
+from .files import Writer, as_csv
+from .flow import Flow
+from .report import MAX_ROWS, print_warning
 
 DEFAULT_L2 = 1e-4
-MAX_ROWS = 30
 
 
-def run(pattern: str, target: str | None, options: Options, out: Path, checkpoint: Path | None = None) -> None:
-    """Fit the rows of all files of a pattern and report it; exits with 2 for bad input."""
-    console, errors = Console(), Console(stderr=True)
-    problem, wrong = options.problem, (ValueError, TypeError, OSError, ImportError)
-    with one_sentence(errors, *wrong):
-        check_outputs(out)
+class Stream(Flow):
+    """`sparsehtp fit --shards`."""
+
+    @property
+    def source(self) -> str:
+        return str(self.options.shards)
+
+    def load(self) -> None:
+        options = self.options
         if not options.k.isdecimal():
             raise ValueError("k: with --shards the number of features must be given, for example --k 10.")
-        loss = loss_of(problem)
-        with errors.status("Looking at the files"):
-            shards = Shards(pattern, target)
-            names = shards.feature_names()
-            if loss.classification:
-                shards.labels = _labels(shards.read(0).y)
-    l2 = DEFAULT_L2 if options.l2 is None else options.l2
-    size = f"{shards.n_bytes / 1e9:.2f} GB" if shards.n_bytes > 5e7 else f"{shards.n_bytes / 1e6:.2f} MB"
-    errors.print(
-        f"{len(shards)} files, {shards.n_samples:,} rows, {shards.n_features:,} features, {size}: every pass reads "
-        "all of them; a few passes for squared loss, some ten for others. Columns are used as they are.",
-        soft_wrap=True,
-    )
-    double = problem.dtype == "float64"
-    with one_sentence(errors, *wrong), jax.enable_x64(double), progress_bar(errors, "shards") as progress:
-        found = sht.solve_stream(
-            shards,
-            sht.Sparsity(int(options.k)),
-            loss,
-            l2=l2,
-            fit_intercept=problem.intercept,
-            dtype=np.dtype(problem.dtype),
-            key=jax.random.key(problem.seed),
-            checkpoint=checkpoint,
-            progress=lambda done, total: progress(done, total or 0),
+        self.l2, self.loss = DEFAULT_L2 if options.l2 is None else options.l2, loss_of(options)
+        self.shards = shards = Shards(options.shards, options.target)
+        self.names = shards.feature_names()
+        if self.loss.classification:
+            shards.labels = _labels(shards.read(0).y)
+        size = f"{shards.n_bytes / 1e9:.2f} GB" if shards.n_bytes > 5e7 else f"{shards.n_bytes / 1e6:.2f} MB"
+        self.errors.print(
+            f"{len(shards)} files, {shards.n_samples:,} rows, {shards.n_features:,} features, {size}: every pass reads "
+            "all of them; a few passes for squared loss, some ten for others. Columns are used as they are.",
+            soft_wrap=True,
         )
-    model = _model(shards, names, found, options, l2)
-    rows = [(row["name"], row["index"], row["coefficient"]) for row in model["coefficients"]]
-    with plotting(errors, "Writing"):
-        files = {"model.json": as_json(model), "coefficients.csv": as_csv(["name", "index", "coefficient"], rows)}
-        paths = write_files(out, files)
-    console.print(_table(model))
-    facts = facts_table()
-    facts.add_row("data", escape(f"{pattern}: {len(shards)} files, {shards.n_samples:,} rows"))
-    facts.add_row("model", f"{problem.loss} loss, k = {options.k}, l2 = {l2:g}")
-    facts.add_row("objective", f"{found.value:.6g}")
-    how = "the support repeated itself after an exact refit" if found.converged else "stopped at the limit of passes"
-    facts.add_row("result", f"{how}, after {found.passes} passes over the data")
-    facts.add_row(
-        "time", f"{found.seconds:.1f} s, {found.passes * shards.n_samples / found.seconds:,.0f} rows a second"
-    )
-    print_facts(console, facts, paths)
-    if not found.converged:
-        print_warning(errors, "The fit did not converge; use a larger --l2.")
+
+    def work(self) -> None:
+        options = self.options
+        with jax.enable_x64(options.dtype == "float64"), progress_bar(self.errors, "shards") as progress:
+            self.found = sht.solve_stream(
+                self.shards,
+                sht.Sparsity(int(options.k)),
+                self.loss,
+                l2=self.l2,
+                fit_intercept=options.intercept,
+                dtype=np.dtype(options.dtype),
+                key=jax.random.key(options.seed),
+                checkpoint=options.checkpoint,
+                progress=lambda done, total: progress(done, total or 0),
+            )
+
+    def describe(self) -> dict[str, Any]:
+        shards, found, options = self.shards, self.found, self.options
+        order = found.support[np.argsort(-np.abs(found.x[found.support]), kind="stable")]
+        return {
+            "files": [path.name for path in shards.paths],
+            "n": shards.n_samples,
+            "p": shards.n_features,
+            "k": int(options.k),
+            "loss": options.loss,
+            "loss_parameter": options.loss_parameter,
+            "l2": self.l2,
+            "fit_intercept": options.intercept,
+            "classes": None if shards.labels is None else {"-1": str(shards.labels[0]), "+1": str(shards.labels[1])},
+            "dtype": options.dtype,
+            "seed": options.seed,
+            "coefficients": [{"name": self.names[j], "index": int(j), "coefficient": float(found.x[j])} for j in order],
+            "intercept": found.intercept,
+            "objective": found.value,
+            "converged": found.converged,
+            "passes": found.passes,
+            "values": found.values.tolist(),
+            "seconds": found.seconds,
+        }
+
+    def files(self, model: dict[str, Any]) -> dict[str, Writer]:
+        rows = [(row["name"], row["index"], row["coefficient"]) for row in model["coefficients"]]
+        return {"coefficients.csv": as_csv(["name", "index", "coefficient"], rows)}
+
+    def tables(self, model: dict[str, Any]) -> list[Table]:
+        return [_table(model)]
+
+    def facts(self, model: dict[str, Any]) -> dict[str, str]:
+        ended = "the support repeated itself after an exact refit"
+        ended = ended if model["converged"] else "stopped at the limit of passes"
+        return {
+            "data": f"{self.source}: {len(self.shards)} files, {model['n']:,} rows",
+            "model": f"{model['loss']} loss, k = {model['k']}, l2 = {model['l2']:g}",
+            "objective": f"{model['objective']:.6g}",
+            "result": f"{ended}, after {model['passes']} passes over the data",
+            "speed": f"{model['passes'] * model['n'] / model['seconds']:,.0f} rows a second",
+        }
+
+    def ended(self, model: dict[str, Any]) -> bool:
+        if not model["converged"]:
+            print_warning(self.errors, "The fit did not converge; use a larger --l2.")
+        return True
 
 
 def _labels(y: Any) -> tuple[Any, Any]:
@@ -82,33 +111,6 @@ def _labels(y: Any) -> tuple[Any, Any]:
     if labels.size != 2:
         raise ValueError(f"target: the first file must hold both of two labels, but it has {labels.size}.")
     return labels[0], labels[1]
-
-
-def _model(shards: Shards, names: Any, found: sht.Streamed, options: Options, l2: float) -> dict[str, Any]:
-    """Everything about a streamed fit that is worth keeping, as JSON can hold it."""
-    order = found.support[np.argsort(-np.abs(found.x[found.support]), kind="stable")]
-    return {
-        "files": [path.name for path in shards.paths],
-        "n": shards.n_samples,
-        "p": shards.n_features,
-        "k": int(options.k),
-        "loss": options.problem.loss,
-        "loss_parameter": options.problem.loss_parameter,
-        "l2": l2,
-        "fit_intercept": options.problem.intercept,
-        "classes": None if shards.labels is None else {"-1": str(shards.labels[0]), "+1": str(shards.labels[1])},
-        "dtype": options.problem.dtype,
-        "seed": options.problem.seed,
-        "coefficients": [{"name": names[j], "index": int(j), "coefficient": float(found.x[j])} for j in order],
-        "intercept": found.intercept,
-        "objective": found.value,
-        "converged": found.converged,
-        "passes": found.passes,
-        "values": found.values.tolist(),
-        "seconds": found.seconds,
-        "versions": versions(),
-        "device": describe_device(),
-    }
 
 
 def _table(model: dict[str, Any]) -> Table:

@@ -17,13 +17,15 @@ from ..datasets.files import TABLES, check_file, format_of
 from ..datasets.numerals import SIGNS, Written, check_written, shown_cells, shown_names
 from ..datasets.tables import Table, check_target, read_table
 from ..estimators import TablePreprocessor
+from ..estimators.parameters import make_seed
 from ..estimators.selection import make_folds
 from ..estimators.tables import FILLS, as_numbers, bad_cells, kind_of, kinds_of, shown_rows
-from ..objectives.base import Counted
+from ..grids.folds import Counted, Pair
 from .common import loss_of
-from .options import DecimalName, Problem, TableOptions, ThousandsName
+from .options import Numerals, Problem
 from .report import Console, print_warning
 
+OF_TABLES = ("drop", "id", "missing", "dummies", "decimal", "thousands", "offset", "exposure", "event")
 ASIDE = ("id", "offset", "exposure", "event")  # options that name a column that is no feature
 MOST_LISTED = 8  # columns with one problem
 COUNTS = "numbers the rows, like an identifier"
@@ -75,49 +77,50 @@ class TableData(NamedTuple):
     offset: np.ndarray | None = None
 
 
-def load(path: Path, target: str | None, options: TableOptions, problem: Problem) -> Data | TableData:
+def load(path: Path, options: Problem) -> Data | TableData:
     """The data of a file: checked, where they are a table.
 
     Raises:
         Problems: for a table that cannot be fitted.
         ValueError, OSError, ImportError: as `load_file`, and for options that no table is there for.
     """
+    target = options.target if options.time is None else options.time
     check_file(path)
     if format_of(path) not in TABLES:
-        if options != TableOptions():
+        if any(getattr(options, name) for name in OF_TABLES):
             raise ValueError(
                 f"path: {path.name} is no table, so that --drop, --id, --missing, --dummies, --decimal, --thousands, "
                 "--offset, --exposure and --event do not apply."
             )
         return load_file(path, target)
     apart = [name for name in (target, options.event) if name is not None]
-    as_is = [name for name in (options.id, *options.drop) if name is not None]
-    table = read_table(path, apart, written(options.decimal, options.thousands), as_is=as_is)
+    as_is = [name for name in (options.id, *(options.drop or ())) if name is not None]
+    table = read_table(path, apart, written(options), as_is=as_is)
     table.frame.columns = [str(name) for name in table.frame.columns]
     names = list(table.frame.columns)
     check_target(path, names, target)
     if options.offset is not None and options.exposure is not None:
         raise ValueError("exposure: cannot be combined with offset; leave one of them out.")
-    for option, wanted in (("drop", options.drop), *((option, [getattr(options, option)]) for option in ASIDE)):
+    for option, wanted in (("drop", options.drop or ()), *((option, [getattr(options, option)]) for option in ASIDE)):
         for name in wanted:
             if name is not None:
                 check_target(path, names, name, option=option)
-    return check(table, str(target), options, problem, path.name)
+    return check(table, str(target), options, path.name)
 
 
-def written(decimal: DecimalName | None, thousands: ThousandsName | None) -> Written:
+def written(options: Numerals) -> Written:
     """How numbers are written, by the options."""
-    return check_written(*(None if name is None else SIGNS[name] for name in (decimal, thousands)))
+    return check_written(*(None if name is None else SIGNS[name] for name in (options.decimal, options.thousands)))
 
 
-def check(table: Table, target: str, options: TableOptions, problem: Problem, source: str) -> TableData:
+def check(table: Table, target: str, options: Problem, source: str) -> TableData:
     """The table without what the options leave out, or all of its problems at once."""
     frame, notes, errors = table.frame, list(table.notes), list(table.unclear.items())
     twice = [name for name, times in Counter(frame.columns).items() if times > 1]
     for name in twice:
         places = ", ".join(str(j + 1) for j, each in enumerate(frame.columns) if each == name)
         errors.append((name, f"the name of columns {places}; rename or remove all but one"))
-    frame = frame.loc[:, ~frame.columns.isin([*options.drop, *(name for name in twice if name != target)])]
+    frame = frame.loc[:, ~frame.columns.isin([*(options.drop or ()), *(name for name in twice if name != target)])]
     frame = frame.loc[:, ~frame.columns.duplicated()]
     known = options.exposure if options.offset is None else options.offset
     targets = [target] if options.event is None else [target, options.event]
@@ -153,7 +156,7 @@ def check(table: Table, target: str, options: TableOptions, problem: Problem, so
     y = y.to_numpy(np.float64) if kind_of(y) == "number" else y.astype(str).to_numpy(str)
     missing = options.missing.replace("-", "_") if options.missing in FILLS else "error"
     preprocessor = TablePreprocessor(missing, dummies=options.dummies, id=options.id, **table.written._asdict())
-    classes = events is None and (problem.loss == "ordinal" or loss_of(problem).classification)
+    classes = events is None and (options.model == "ordinal" or loss_of(options).classification)
     doubts = _listed(_doubts(features, kinds, values, y, classes))
     named = features if options.id is None else features.assign(**{options.id: frame[options.id]})
     offset = None if known is None else as_numbers(frame[known]).to_numpy(float)
@@ -222,7 +225,7 @@ def _of_rows(frame: pd.DataFrame, target: str, features: pd.DataFrame) -> list[t
     return found
 
 
-def _of_offset(frame: pd.DataFrame, target: str, options: TableOptions) -> list[tuple[str, str]]:
+def _of_offset(frame: pd.DataFrame, target: str, options: Problem) -> list[tuple[str, str]]:
     """What is wrong with the column of offsets or exposures."""
     name = options.exposure if options.offset is None else options.offset
     if name is None:
@@ -239,7 +242,7 @@ def _of_offset(frame: pd.DataFrame, target: str, options: TableOptions) -> list[
     return [(name, f"{what}, which it is not in {shown_rows(frame.index, wrong)}: correct it, or leave these rows out")]
 
 
-def _of_cells(column: pd.Series, kind: str, options: TableOptions) -> str | None:
+def _of_cells(column: pd.Series, kind: str, options: Problem) -> str | None:
     """What is wrong with a feature."""
     name, count = column.name, len(column)
     quoted = repr(name) if " " in str(name) else name
@@ -395,20 +398,29 @@ class Numbers(NamedTuple):
         """The preprocessor and a fitted estimator, as one model of tables."""
         return Pipeline([("table", self.preprocessor), ("model", estimator)])
 
-    def triples(self, cv: int, y: Any, classes: bool, seed: int) -> list[tuple[np.ndarray, np.ndarray, Any]] | None:
-        """(train, test, X) with what is missing filled from the training rows; None where nothing is filled, or there
-        are too few rows."""
-        if self.preprocessor.fill_ is None or not self.raw[self.preprocessor.numbers_].isna().to_numpy().any():
-            return None
-        labels = np.asarray(y)
-        counted: Counted = "classes" if classes else "rows"
-        if labels.ndim == 2:  # times and events
-            labels, counted = labels[:, 1] > 0, "events"
-        pairs = make_folds(cv, labels, np.ones(len(labels)), counted, seed)
-        return None if pairs is None else [(train, test, self._filled(train)) for train, test in pairs]
+    @property
+    def gaps(self) -> bool:
+        """True if something is filled."""
+        filled = self.preprocessor.fill_ is not None
+        return filled and bool(self.raw[self.preprocessor.numbers_].isna().to_numpy().any())
+
+    def triples(self, pairs: Sequence[Pair]) -> list[tuple[np.ndarray, np.ndarray, Any]]:
+        """(train, test, X) with what is missing filled from the training rows."""
+        return [(train, test, self._filled(train)) for train, test in pairs]
 
     def _filled(self, train: np.ndarray) -> pd.DataFrame:
         return self.preprocessor.refilled(self.raw.iloc[train]).transform(self.raw).astype(self.X.dtypes.iloc[0])
+
+
+def folds_of_rows(options: Any, y: Any, classes: bool, table: Numbers | None) -> list[Any] | None:
+    """(train, test) of the folds of `fit` and `path`, and the features with what is missing filled from the training
+    rows where there are such; None where there are too few rows."""
+    labels = np.asarray(y)
+    counted: Counted = "classes" if classes else "rows"
+    if labels.ndim == 2:  # times and events
+        labels, counted = labels[:, 1] > 0, "events"
+    pairs = make_folds(options.cv, labels, np.ones(len(labels)), counted, make_seed(options.seed))
+    return pairs if pairs is None or table is None or not table.gaps else table.triples(pairs)
 
 
 def numbers(data: TableData, rows: np.ndarray | None, dtype: str) -> Numbers:

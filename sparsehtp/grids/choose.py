@@ -131,8 +131,7 @@ def choose(
     if not objectives:
         raise ValueError("objective: needs at least one objective, got none.")
     template = _grid.template_of(objectives[0], threshold)
-    by_default = REFIT if rule == "strong-ridge" and l2s is not None and _grid.refittable(objectives[0]) else 1.0
-    refit = by_default if refit is None else refit
+    refit = default_refit(objectives[0], rule, l2s) if refit is None else refit
     search: dict[str, Any] = {
         "threshold": template,
         "solver": solver,
@@ -173,6 +172,11 @@ def choose(
     if several:
         return Choice(solutions, selected, paths, refit, row, scores, rule)
     return Choice(solutions[0], selected[0], paths[0], refit, row, scores, rule)
+
+
+def default_refit(objective: Any, rule: str, l2s: ArrayLike | None) -> float:
+    """The part of l2 that a rule refits at, of a grid of l2 (None: no grid)."""
+    return REFIT if rule == "strong-ridge" and l2s is not None and _grid.refittable(objective) else 1.0
 
 
 def _part(checkpoint: str | Folder | None, several: bool, number: int) -> str | Folder | None:

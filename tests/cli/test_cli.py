@@ -168,7 +168,11 @@ def test_path_finds_best_subsets_and_writes_everything(tmp_path, solver):
     correlations = np.abs(np.corrcoef(X.T, Y)[-1, :-1])
     assert model["rows"][1]["coefficients"][0]["index"] == correlations.argmax()
     assert {feature["index"] for feature in model["rows"][K]["coefficients"]} == set(np.flatnonzero(W))
-    assert model["chosen"]["row"] == model["cv"]["one_standard_error"]
+    chosen, fit = model["chosen"], {"l2": [0, 0.1], "cv": 3, "solver": solver, "random_state": 0}
+    alone = sht.SparseRegressor(range(5), **fit).fit(X, Y)  # which decides by the same folds and rule
+    assert (chosen["k"], chosen["l2"], chosen["by"]) == (alone.k_, alone.l2_, "strong-ridge")
+    scores = [row["cv_mean"] for row in model["rows"]]
+    np.testing.assert_allclose(scores, alone.cv_results_["mean_loss"], rtol=1e-9)
     chances = pd.read_csv(out / "probabilities.csv", index_col="feature")
     np.testing.assert_allclose(chances.sum(), range(5))
     assert "enters (-leaves)" in result.stdout and "within 1 se" in result.stdout

@@ -100,7 +100,7 @@ OF_FIT = {  # where: the part that fails, and the files that it takes away
         set().union(*map(pictures, ("coefficients", "predictions", "swaps", "proof", "history"))),
     ),
     "cli.fit.fit_report": ("report", {"report.html"}),
-    "cli.fit.write_files": ("files", {"everything"}),
+    "cli.flow.write_files": ("files", {"everything"}),
 }
 
 
@@ -123,7 +123,7 @@ OF_PATH = {
     "cli.path.plot_cv": ("plot of cv", pictures("cv")),
     "cli.path.plot_stability": ("plot of probabilities", pictures("probabilities")),
     "cli.path.path_report": ("report", {"report.html"}),
-    "cli.path.write_files": ("files", {"everything"}),
+    "cli.flow.write_files": ("files", {"everything"}),
 }
 
 
@@ -142,13 +142,13 @@ def test_what_follows_matrices_may_fail(tmp_path, monkeypatch):
     for arguments, places in {
         lowrank: {
             "cli.lowrank.plot_ranks": ("plot of ranks", pictures("ranks")),
-            "cli.lowrank.write_files": ("files", {"everything"}),
+            "cli.flow.write_files": ("files", {"everything"}),
         },
         precision: {
             "stability_selection": ("stability", set()),
             "cli.precision.plot_graph": ("plot of graph", pictures("graph")),
             "cli.precision.plot_precision": ("plot of heatmap", pictures("heatmap")),
-            "cli.precision.write_files": ("files", {"everything"}),
+            "cli.flow.write_files": ("files", {"everything"}),
         },
     }.items():
         fail_each(tmp_path, monkeypatch, arguments, places)

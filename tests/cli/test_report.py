@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,8 +16,10 @@ from scipy import sparse
 
 import sparsehtp as sht
 from sparsehtp.cli.html import Number, table
-from sparsehtp.cli.path import draw
+from sparsehtp.cli.options import PathOptions
+from sparsehtp.cli.path import Subsets
 from sparsehtp.cli.report import choice_rows
+from sparsehtp.datasets import Data
 
 N = 40
 X = np.random.default_rng(0).standard_normal((N, 4))
@@ -174,9 +175,10 @@ def test_the_report_of_a_path_and_an_objective_that_never_rises(tmp_path):
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
 def test_the_picture_of_a_path_draws_coefficients_per_standard_deviation(make):
     path = sht.solve_path(sht.LinearModel(X, TABLE[TARGET], fit_intercept=True), [0, 1, 2], solver=sht.HTP())
-    answers = (path, None, None, None, 2, None, None)
-    after = SimpleNamespace(draw=lambda figures, name, plot, *args, **kw: figures.update({name: plot(*args, **kw)}))
-    figure = draw(SimpleNamespace(X=make(X), feature_names=NAMES), answers, after)["path"]
+    flow = Subsets(PathOptions(file=None))
+    flow.path, flow.chosen, flow.cv, flow.stability = path, 2, None, None
+    flow.data = Data(make(X), TABLE[TARGET], NAMES, TARGET)
+    figure = flow.draw({})["path"]
     drawn = [np.nan_to_num(line.get_ydata()) for line in figure.axes[0].lines if len(line.get_ydata()) == 3]
     for expected in (path.x * X.std(axis=0)).T[[0, 1]]:
         assert any(np.allclose(expected, found) for found in drawn)
