@@ -27,9 +27,10 @@ from .common import check_provable, encode, features, loss_of, name_of, rule_of
 from .files import Writer, as_csv
 from .flow import Flow
 from .html import fit_report
+from .numbers import Numbers, folds_of_rows, numbers
 from .options import FitOptions
 from .report import fit_facts, fit_tables
-from .tables import Numbers, TableData, folds_of_rows, load, numbers, show
+from .tables import TableData, load, show
 
 DRAWN = ("coefficients", "predictions", "survival", "swaps", "cv", "proof", "history")
 OWN = ["report.html", "history.csv", *(f"{name}.{kind}" for name in DRAWN for kind in ("png", "svg"))]
@@ -82,11 +83,6 @@ class Fit(Flow):
     def describe(self) -> dict[str, Any]:
         options, fitted = self.options, self.fitted
         X, y = self.split.train[:2]
-        w, intercept = fitted.coef_.ravel().astype(float), float(np.ravel(getattr(fitted, "intercept_", 0.0))[0])
-        chosen = np.flatnonzero(fitted.support_)
-        columns = X[:, chosen].toarray().astype(float) if sparse.issparse(X) else X.iloc[:, chosen].to_numpy(float)
-        standardized = w[chosen] * columns.std(axis=0)
-        order = np.argsort(-np.abs(standardized), kind="stable")
         metric, score = _metric(options.model, fitted)
         model = {
             "file": self.source,
@@ -112,16 +108,8 @@ class Fit(Flow):
             "fit_intercept": options.fit_intercept,
             "dtype": options.dtype,
             "seed": options.seed,
-            "coefficients": [
-                {
-                    "name": self.data.feature_names[chosen[i]],
-                    "index": int(chosen[i]),
-                    "coefficient": w[chosen[i]],
-                    "standardized": standardized[i],
-                }
-                for i in order
-            ],
-            "intercept": intercept,
+            "coefficients": self._coefficients(X),
+            "intercept": float(np.ravel(getattr(fitted, "intercept_", 0.0))[0]),
             "result": {
                 "name": fitted.result_,
                 "fired": fitted.fired_,
@@ -145,6 +133,21 @@ class Fit(Flow):
             told = ("statement", "lower", "gap", "proved", "nodes")
             model["proof"] = {name: getattr(self.proof, name) for name in told}
         return model
+
+    def _coefficients(self, X: Any) -> list[dict[str, Any]]:
+        """The chosen features, the most important first."""
+        w, chosen = self.fitted.coef_.ravel().astype(float), np.flatnonzero(self.fitted.support_)
+        columns = X[:, chosen].toarray().astype(float) if sparse.issparse(X) else X.iloc[:, chosen].to_numpy(float)
+        standardized = w[chosen] * columns.std(axis=0)
+        return [
+            {
+                "name": self.data.feature_names[chosen[i]],
+                "index": int(chosen[i]),
+                "coefficient": w[chosen[i]],
+                "standardized": standardized[i],
+            }
+            for i in np.argsort(-np.abs(standardized), kind="stable")
+        ]
 
     def draw(self, model: dict[str, Any]) -> dict[str, Any]:
         """The figures; of a fit that means nothing only how k was chosen."""

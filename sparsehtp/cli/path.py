@@ -27,9 +27,10 @@ from .common import check_provable, encode, features, loss_of, name_of, progress
 from .files import Writer, as_csv
 from .flow import Flow
 from .html import path_report
+from .numbers import folds_of_rows, numbers
 from .options import PathOptions
 from .report import print_warning
-from .tables import TableData, folds_of_rows, load, numbers, show
+from .tables import TableData, load, show
 
 PROVED = 1.1e-4  # of the objective: the gap of a proof, and what the path's own rounding may add
 STABLE = 0.75  # selection probability from which a feature is called stable
@@ -228,7 +229,7 @@ class Subsets(Flow):
         if self.cv is not None:
             found |= {"CV": self.cv.best, "1 se": self.cv.best_1se}
             if len(self.options.l2) > 1:
-                found["strong ridge"] = self.cv.strong_ridge
+                found["ridge"] = self.cv.strong_ridge
         return found
 
     def tables(self, model: dict[str, Any]) -> list[Table]:
@@ -265,7 +266,7 @@ class Subsets(Flow):
             facts["predicts"] = "{+1} (positive side) against {-1}".format_map(model["classes"])
         if self.options.levels:
             facts["predicts"] = " < ".join(self.options.classes)
-        called = {"CV": "best CV loss", "1 se": "within 1 se", "strong ridge": "by strong ridge"}
+        called = {"CV": "best CV loss", "1 se": "within 1 se", "ridge": "strong ridge"}
         for name, row in self._bests().items():
             mark = " (chosen)" if row == chosen else ""
             facts[called.get(name, f"best {name}")] = f"k = {path.ks[row]}, l2 = {path.l2s[row]:g}{mark}"

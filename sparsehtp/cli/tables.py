@@ -1,4 +1,4 @@
-"""Tables before a fit: what is wrong with them, all at once, and the numbers that are made of them."""
+"""Tables before a fit: what is wrong with them, all at once."""
 
 import re
 from collections import Counter
@@ -10,17 +10,13 @@ import numpy as np
 import pandas as pd
 from rich.markup import escape
 from rich.table import Table as Grid
-from sklearn.pipeline import Pipeline
 
 from ..datasets import Data, load_file
 from ..datasets.files import TABLES, check_file, format_of
 from ..datasets.numerals import SIGNS, Written, check_written, shown_cells, shown_names
 from ..datasets.tables import Table, check_target, read_table
 from ..estimators import TablePreprocessor
-from ..estimators.parameters import make_seed
-from ..estimators.selection import make_folds
 from ..estimators.tables import FILLS, as_numbers, bad_cells, kind_of, kinds_of, shown_rows
-from ..grids.folds import Counted, Pair
 from .common import loss_of
 from .options import Numerals, Problem
 from .report import Console, print_warning
@@ -362,69 +358,3 @@ def _predicts(values: np.ndarray, y: np.ndarray, classes: bool) -> np.ndarray:
         return np.zeros(values.shape[1], bool)
     one, other = values[y == labels[0]], values[y == labels[1]]
     return (one.max(axis=0) < other.min(axis=0)) | (other.max(axis=0) < one.min(axis=0))
-
-
-# --- numbers ---------------------------------------------------------------------------------------------------------
-class Numbers(NamedTuple):
-    """A table as numbers.
-
-    Attributes:
-        X: (n, columns) data frame.
-        preprocessor: that made it.
-        raw: the data frame that it was made of.
-    """
-
-    X: pd.DataFrame
-    preprocessor: TablePreprocessor
-    raw: pd.DataFrame
-
-    @property
-    def groups(self) -> np.ndarray | None:
-        """Labels of columns that are chosen together; None where each is alone."""
-        groups = self.preprocessor.groups_
-        return None if np.array_equal(groups, np.arange(len(self.unit_names))) else groups
-
-    @property
-    def wide_texts(self) -> list[str]:
-        """The texts that are several columns."""
-        return [name for name in self.preprocessor.texts_ if len(self.preprocessor.categories_[name]) > 2]
-
-    @property
-    def unit_names(self) -> list[str]:
-        """What k counts."""
-        return self.preprocessor.group_names_
-
-    def pipeline(self, estimator: Any) -> Pipeline:
-        """The preprocessor and a fitted estimator, as one model of tables."""
-        return Pipeline([("table", self.preprocessor), ("model", estimator)])
-
-    @property
-    def gaps(self) -> bool:
-        """True if something is filled."""
-        filled = self.preprocessor.fill_ is not None
-        return filled and bool(self.raw[self.preprocessor.numbers_].isna().to_numpy().any())
-
-    def triples(self, pairs: Sequence[Pair]) -> list[tuple[np.ndarray, np.ndarray, Any]]:
-        """(train, test, X) with what is missing filled from the training rows."""
-        return [(train, test, self._filled(train)) for train, test in pairs]
-
-    def _filled(self, train: np.ndarray) -> pd.DataFrame:
-        return self.preprocessor.refilled(self.raw.iloc[train]).transform(self.raw).astype(self.X.dtypes.iloc[0])
-
-
-def folds_of_rows(options: Any, y: Any, classes: bool, table: Numbers | None) -> list[Any] | None:
-    """(train, test) of the folds of `fit` and `path`, and the features with what is missing filled from the training
-    rows where there are such; None where there are too few rows."""
-    labels = np.asarray(y)
-    counted: Counted = "classes" if classes else "rows"
-    if labels.ndim == 2:  # times and events
-        labels, counted = labels[:, 1] > 0, "events"
-    pairs = make_folds(options.cv, labels, np.ones(len(labels)), counted, make_seed(options.seed))
-    return pairs if pairs is None or table is None or not table.gaps else table.triples(pairs)
-
-
-def numbers(data: TableData, rows: np.ndarray | None, dtype: str) -> Numbers:
-    """The numbers of some rows (None: all), learned from them."""
-    raw = data.X if rows is None else data.X.iloc[rows]
-    preprocessor = data.preprocessor.fit(raw)
-    return Numbers(preprocessor.transform(raw).astype(dtype), preprocessor, raw)
