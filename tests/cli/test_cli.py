@@ -294,6 +294,9 @@ def test_an_exposure_is_an_offset_of_its_logarithm(tmp_path):
         np.testing.assert_allclose(model["train_score"], reference.score(X, counts, offset=np.log(years)), rtol=1e-6)
     predictions = pd.read_csv(io.StringIO(invoke("predict", tmp_path / "a.npz", path).stdout))
     np.testing.assert_allclose(predictions["prediction"], reference.predict(X), rtol=1e-6)
+    grid = ("--k-max" if option == "--k" else option for option in options)
+    _, all_k = made(tmp_path / "path", "path", path, *grid, *kinds["a"])
+    np.testing.assert_allclose(named(all_k["rows"][1])[NAMES[j]], reference.coef_[j], rtol=1e-6)
 
 
 @pytest.mark.slow
