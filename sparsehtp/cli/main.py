@@ -150,7 +150,7 @@ def _version(
 def _line(context: typer.Context) -> str:
     """The command line of this call."""
     words = ["sparsehtp", str(context.info_name)]
-    for parameter in context.command.params:
+    for parameter in sorted(context.command.params, key=lambda parameter: parameter.param_type_name != "argument"):
         if not _given(context, str(parameter.name)):
             continue
         value = context.params[str(parameter.name)]
