@@ -12,6 +12,7 @@ from sklearn.base import is_classifier
 import sparsehtp as sht
 
 from ..datasets import Data
+from ..objectives.base import Counted
 from ..plot import (
     plot_coefficients,
     plot_cv,
@@ -261,7 +262,8 @@ def fit_estimator(split: Split, options: FitOptions) -> Any:
     (X, y, offset), table, folds = split.train, split.table, None
     estimator = make_estimator(options, None if table is None else table.groups)
     if options.k == "cv":
-        folds = folds_of_rows(options, y, is_classifier(estimator), table)
+        counted: Counted = "classes" if is_classifier(estimator) else "events" if options.model == "cox" else "rows"
+        folds = folds_of_rows(options, y, counted, table)
     return estimator.fit(X, y, offset=offset, folds=folds)
 
 

@@ -10,7 +10,8 @@ from sklearn.pipeline import Pipeline
 from ..estimators import TablePreprocessor
 from ..estimators.parameters import make_seed
 from ..estimators.selection import make_folds
-from ..grids.folds import Counted, Pair
+from ..grids.folds import Pair
+from ..objectives.base import Counted
 from .options import FitOptions, PathOptions
 from .tables import TableData
 
@@ -62,13 +63,12 @@ class Numbers(NamedTuple):
         return self.preprocessor.refilled(self.raw.iloc[train]).transform(self.raw).astype(self.X.dtypes.iloc[0])
 
 
-def folds_of_rows(options: FitOptions | PathOptions, y: Any, classes: bool, table: Numbers | None) -> list[Any] | None:
+def folds_of_rows(
+    options: FitOptions | PathOptions, y: Any, counted: Counted, table: Numbers | None
+) -> list[Any] | None:
     """(train, test) of the folds of `fit` and `path`, and the features with what is missing filled from the training
     rows where there are such; None where there are too few rows."""
-    labels = np.asarray(y)
-    counted: Counted = "classes" if classes else "rows"
-    if labels.ndim == 2:  # times and events
-        labels, counted = labels[:, 1] > 0, "events"
+    labels = y[:, 1] > 0 if counted == "events" else np.asarray(y)
     pairs = make_folds(options.cv, labels, np.ones(len(labels)), counted, make_seed(options.seed))
     return pairs if pairs is None or table is None or not table.gaps else table.triples(pairs)
 

@@ -21,7 +21,6 @@ from ..datasets import Data
 from ..estimators.parameters import SOLVERS
 from ..estimators.selection import view
 from ..grids.choose import BY_FOLDS, default_refit
-from ..grids.cross_validation import classifies
 from ..plot import plot_cv, plot_path, plot_stability
 from .common import check_provable, encode, features, loss_of, name_of, progress_bar, rule_of
 from .files import Writer, as_csv
@@ -112,7 +111,7 @@ class Subsets(Flow):
     def _scored(self) -> sht.CrossValidation:
         """The folds of `fit`, and its scores: of several l2 by the rule for those."""
         options, objective = self.options, self.objective
-        folds: Any = folds_of_rows(options, self.y, classifies(objective), self.table)
+        folds: Any = folds_of_rows(options, self.y, objective.counted, self.table)
         if folds is None:
             raise ValueError("cv: folds need two rows (of every class, or with an event); leave it out.")
         if len(folds[0]) == 3:  # with what is missing filled from the training rows
