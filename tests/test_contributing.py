@@ -10,7 +10,7 @@ TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8
 SECTIONS = {title: body for title, body in re.findall(r"^## (Adding .*?)\n(.*?)(?=^## |\Z)", TEXT, re.M | re.S)}
 
 
-@pytest.mark.parametrize("title", ["Adding a loss", "Adding a threshold", "Adding an objective"])
+@pytest.mark.parametrize("title", ["Adding a loss", "Adding a threshold", "Adding an objective", "Adding a solver"])
 def test_a_part_is_written_checked_and_used(title, tmp_path, monkeypatch, capsys):
     part, use = re.findall(r"```python\n(.*?)```", SECTIONS[title], re.S)
     name = re.match(r"# (\w+)\.py\n", part).group(1)

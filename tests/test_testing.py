@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp import Huber, Logistic, Poisson, Sparsity, Squared
-from sparsehtp.testing import check_loss, check_objective, check_step, check_threshold
+from sparsehtp.testing import check_loss, check_objective, check_solver, check_step, check_threshold
 
 
 def spoilt(part, changed):
@@ -238,6 +239,50 @@ def test_a_wrong_objective_fails(changed, sentence, x64):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((9, 4)) + 40 * (np.arange(4) == 1), rng.standard_normal(9)
     fails(check_objective, type("Wrong", (Model,), changed)(X, y, l2=0.3, fit_intercept=True), sentence)
+
+
+def reports(**wrong):
+    """A step that tells something else of what it did."""
+
+    def step(self, objective, threshold, state, t):
+        state, info = sht.IHT.step(self, objective, threshold, state, t)
+        return state, info._replace(**{name: change(getattr(info, name)) for name, change in wrong.items()})
+
+    return step
+
+
+def moves(change):
+    """A step whose state is changed."""
+
+    def step(self, objective, threshold, state, t):
+        state, info = sht.IHT.step(self, objective, threshold, state, t)
+        return change(state), info
+
+    return step
+
+
+def freed(state):
+    return state._replace(support=state.support._replace(mask=state.support.mask & (state.support.idx != 4)))
+
+
+SOLVERS = [
+    (reports(value=lambda value: 1.001 * value), "the value that is told is F and the penalty at x"),
+    (reports(support_size=lambda size: size + 1), "the size that is told is that of the support"),
+    (moves(lambda state: state._replace(x=state.x + 1)), "x vanishes outside the support"),
+    (moves(lambda state: state._replace(x=jnp.nan * state.x)), "x is finite"),
+    (moves(lambda state: state._replace(step_size=jnp.float32(1))), "a step keeps the structure, shapes and dtypes"),
+    (moves(freed), "x vanishes outside the support"),
+]
+
+
+@pytest.mark.parametrize(("step", "sentence"), SOLVERS, ids=range(len(SOLVERS)))
+def test_a_wrong_solver_fails(step, sentence):
+    fails(check_solver, spoilt(sht.IHT(), {"step": step}), sentence)
+
+
+@pytest.mark.parametrize("name", [name for name in cases.SOLVERS if name != "iht_schedule"])
+def test_solvers_keep_their_laws(name):
+    check_solver(cases.SOLVERS[name])
 
 
 @pytest.mark.parametrize(
