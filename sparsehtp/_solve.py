@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 from ._programs import program
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
-from ._types import ArrayLike, answer_where, check_finite, host, is_concrete, is_sound, seeded
+from ._types import ArrayLike, answer_where, check_finite, check_kind, host, is_concrete, is_sound, seeded
 from .derivatives import run as run_implicit
 from .derivatives import support_margin
 from .iteration import driver
@@ -121,11 +121,11 @@ def solve_and_refit(
     implicit: bool = True,
 ) -> tuple[Solution, Solution | None]:
     """As `solve`, and the same with its coefficients fitted again on their support at a part of l2 (None: nothing)."""
-    _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
-    _check_kind("threshold", threshold, AbstractThreshold, "sht.Sparsity(k)")
+    check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
+    check_kind("threshold", threshold, AbstractThreshold, "sht.Sparsity(k)")
     objective = objective.started(getattr(x0, "x", x0))
     solver = default_solver(objective, threshold) if solver is None else solver
-    _check_kind("solver", solver, AbstractSolver, "sht.HTP()")
+    check_kind("solver", solver, AbstractSolver, "sht.HTP()")
     solver.check(objective, threshold)
     max_steps = solver.default_max_steps if max_steps is None else max_steps
     if max_steps < 1:
@@ -244,15 +244,6 @@ def default_solver(
     if search == "criterion":
         return BestSubset()
     return BestSubset("fast", working_set=FOLD_WORKING_SET if plain else None)
-
-
-def _check_kind(name: str, value: Any, kind: type, example: str) -> None:
-    if not isinstance(value, kind):
-        raise TypeError(f"{name}: needs an instance such as {example}, got {_name(value)}.")
-
-
-def _name(value: Any) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def _start(objective: AbstractObjective, x0: Any) -> Any:

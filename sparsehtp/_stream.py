@@ -12,10 +12,10 @@ from jaxtyping import Array, Float, Int
 
 from ._programs import program
 from ._progress import Callback, reporting
-from ._solve import _check_kind, solve
+from ._solve import solve
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
-from ._types import Support, replace, seeded
+from ._types import Support, check_kind, replace, seeded
 from .columns import Columns, bounded
 from .datasets.data import nonfinite
 from .datasets.passes import Passes, joined
@@ -122,8 +122,8 @@ def solve_stream(
 
     Source: [GraHTP] Algorithm 1, with the start by [HSG].
     """
-    _check_kind("shards", shards, Shards, "sht.datasets.Shards('data/*.npz')")
-    _check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(k)")
+    check_kind("shards", shards, Shards, "sht.datasets.Shards('data/*.npz')")
+    check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(k)")
     loss = Squared() if loss is None else loss
     if not loss.twice_differentiable:
         raise TypeError(f"loss: {type(loss).__name__} is not smooth, so its refits are no sums; use a smooth one.")

@@ -81,6 +81,13 @@ def is_concrete(*values: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
+def check_kind(name: str, value: Any, kind: type, example: str) -> None:
+    """TypeError that names an argument unless it is an instance of a class."""
+    if not isinstance(value, kind):
+        what = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+        raise TypeError(f"{name}: needs an instance such as {example}, got {what}.")
+
+
 def check_finite(name: str, *values: Any, remedy: str = "remove or impute them first") -> None:
     """ValueError that names an argument whose pytrees hold NaN or an infinite value where they are concrete.
 

@@ -94,6 +94,19 @@ def guesses(package=PACKAGE):
                     yield f"{place}: {ast.unparse(node)}"
 
 
+def private_imports(package=PACKAGE):
+    """Names with an underscore that one module takes from another, modules themselves left out."""
+    modules = {path.stem for path in package.rglob("*.py")} | {path.parent.name for path in package.rglob("*.py")}
+    return [
+        f"{path.relative_to(package).as_posix()}: {alias.name}"
+        for path in sorted(package.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith(package.name))
+        for alias in node.names
+        if alias.name.startswith("_") and not alias.name.startswith("__") and alias.name not in modules
+    ]
+
+
 def untyped(package=PACKAGE):
     """How many parameters that are named as a part are `Any`."""
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in package.rglob("*.py")]

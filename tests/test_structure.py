@@ -50,3 +50,7 @@ def test_a_guess_is_seen(tmp_path):
 
 def test_no_more_doors_are_untyped():
     assert structure.untyped()[0] <= MOST_UNTYPED
+
+
+def test_no_private_name_is_imported():
+    assert structure.private_imports() == []

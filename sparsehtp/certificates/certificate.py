@@ -14,27 +14,24 @@ from .._tolerances import tolerance
 from .._types import Support, check_finite, in_double, is_concrete
 from ..columns import gather, scatter
 from ..iteration.results import RESULTS
-from ..linalg import LANE
 from ..objectives import (
     AbstractModel,
     AbstractObjective,
     AbstractRefittable,
     AbstractRestrictable,
     LinearModel,
-    MultiResponse,
     QuadraticForm,
 )
 from ..objectives.base import DENSE_HESSIAN_LIMIT
 from ..thresholds import L0L1L2, AbstractUnitThreshold, GroupSparsity
-from ..thresholds.base import default_k_max, next_power_of_two
+from ..thresholds.base import next_power_of_two
 from .facts import Facts, of_a_value, of_refits
 from .penalised import penalised_facts
+from .placed import BATCH, Placed, coefficients_of, exchanged, internal, refit_values, rounding_of, units_of
 from .proof import proof_of
 from .swap_scan import BLOCK_MEMORY, Swaps, quadratic_bound, scan
 
-BATCH = 32  # refits at a time among them
 EXACTLY, NEARLY = 4e-15, 3e-5  # singular values of collinear columns of norm one, in float64
-ROUNDINGS = 4  # of a value, in units of its terms
 MOST_DOUBTFUL = 256  # swaps into nearly collinear columns that are looked at one by one
 REFIT_WORK = 2e9  # (refits) (samples) (coefficients)^2 up to which every swap is refitted
 
@@ -146,54 +143,6 @@ def _stated(facts: Facts) -> Certificate:
     )
 
 
-class _Fit(NamedTuple):
-    """A solution and its problem, in float64.
-
-    Attributes:
-        objective, threshold: bound to each other.
-        x: in the solver's units.
-        units: the support in the solver's order: free, kept, chosen, padding.
-        chosen: the units that may leave, sorted.
-        intercept_error: what rounding may have done to the intercept in original units.
-        dtype: of the user's data.
-    """
-
-    objective: Any
-    threshold: Any
-    x: Float[Array, "d"]
-    units: Support
-    chosen: np.ndarray
-    intercept_error: float
-    dtype: Any
-
-    @property
-    def size(self) -> int:
-        """Coefficients that a refit fits."""
-        return int(jax.eval_shape(self.threshold.entries, self.x, self.units).idx.shape[0])
-
-    @property
-    def places(self) -> np.ndarray:
-        """Places of the support that a unit may leave; a free one counts as a place that nothing leaves."""
-        first = self.objective.n_free + _always(self.objective, self.threshold).size
-        return np.arange(first, first + self.chosen.size + (self.chosen.size < int(self.threshold.k)), dtype=np.int32)
-
-    @property
-    def others(self) -> np.ndarray:
-        """Units that may enter."""
-        units = np.arange(_n_units(self.objective, self.threshold), dtype=np.int32)
-        return np.setdiff1d(units, np.concatenate([_always(self.objective, self.threshold), self.chosen]))
-
-    @property
-    def swaps(self) -> tuple[np.ndarray, np.ndarray]:
-        """Every exchange, as a place and a unit: within a pool that shares a count, or into one that has room."""
-        pools, counts = map(np.asarray, self.threshold.pools(_n_units(self.objective, self.threshold)))
-        room = np.bincount(pools[self.chosen], minlength=counts.size) < counts
-        places, new = np.repeat(self.places, self.others.size), np.tile(self.others, self.places.size)
-        leaving = np.asarray(self.units.idx)[places]
-        allowed = np.where(np.asarray(self.units.mask)[places], pools[leaving] == pools[new], room[pools[new]])
-        return places[allowed], new[allowed]
-
-
 class _Point(NamedTuple):
     """F and its gradient at a solution, and its refit on the support."""
 
@@ -213,11 +162,11 @@ class _Point(NamedTuple):
 
 def _facts(objective: Any, threshold: Any, solution: Any, dtype: Any) -> Facts:
     """What is known without a proof."""
-    w, intercept = _coefficients(objective, solution), jnp.asarray(solution.intercept, objective.dtype)
+    w, intercept = coefficients_of(objective, solution), jnp.asarray(solution.intercept, objective.dtype)
     if isinstance(threshold, L0L1L2):
         return penalised_facts(objective, threshold, objective.to_internal(jnp.asarray(w), intercept), dtype)
-    units, chosen = _units(objective, threshold, solution.support)
-    x, covered = _internal(objective, threshold, w, intercept, units)
+    units, chosen = units_of(objective, threshold, solution.support)
+    x, covered = internal(objective, threshold, w, intercept, units)
     if not covered:
         raise ValueError("solution: x has nonzeros outside its support, or violates the threshold's bounds.")
     if not isinstance(objective, AbstractRefittable):
@@ -229,11 +178,11 @@ def _facts(objective: Any, threshold: Any, solution: Any, dtype: Any) -> Facts:
         # Estimators give an intercept in float64, a solution one that is rounded to the model's dtype.
         eps = np.finfo(np.result_type(np.asarray(solution.intercept).dtype, dtype)).eps
         error = float(eps * (np.abs(intercept).sum() + np.sum(moved)))
-        return _refitted(_Fit(objective, threshold, x, units, chosen, error, dtype))
+        return _refitted(Placed(objective, threshold, x, units, chosen, error, dtype))
     return Facts(float(_value(objective, x)), of_a_value, why=why, noun=threshold.noun)
 
 
-def _refitted(fit: _Fit) -> Facts:
+def _refitted(fit: Placed) -> Facts:
     """The facts where coefficients can be refitted."""
     point = jax.device_get(_point(fit.objective, fit.threshold, fit.x, fit.units))
     value, value0, noun = float(point.value), abs(float(point.value0)), fit.threshold.noun
@@ -267,7 +216,7 @@ def _refitted(fit: _Fit) -> Facts:
     return _by_refits(fit, facts)
 
 
-def _by_scored_swaps(fit: _Fit, point: _Point, facts: Facts) -> Facts:
+def _by_scored_swaps(fit: Placed, point: _Point, facts: Facts) -> Facts:
     """The facts with the necessary condition, and with the best swap of those whose scores say that they may gain."""
     quadratic = quadratic_bound(fit.objective)
     if quadratic is None:
@@ -279,7 +228,7 @@ def _by_scored_swaps(fit: _Fit, point: _Point, facts: Facts) -> Facts:
     return _by_refits(fit, facts) if swaps is None else _confirmed(fit, facts, swaps, BATCH)
 
 
-def _by_refits(fit: _Fit, facts: Facts) -> Facts:
+def _by_refits(fit: Placed, facts: Facts) -> Facts:
     """The facts with the best of all swaps, each refitted."""
     (places, new), threshold = fit.swaps, fit.threshold
     pairs, size = places.size, fit.size
@@ -295,7 +244,7 @@ def _by_refits(fit: _Fit, facts: Facts) -> Facts:
     return _confirmed(fit, facts, swaps, min(next_power_of_two(max(pairs, BATCH)), 1024))
 
 
-def _confirmed(fit: _Fit, facts: Facts, swaps: Swaps, batch: int) -> Facts:
+def _confirmed(fit: Placed, facts: Facts, swaps: Swaps, batch: int) -> Facts:
     """The facts with the best of some swaps, by refits until no other one can be better."""
     bounds, problem, units = swaps.gain_bounds, fit[:4], fit.units
     width = chunk_width(fit.objective, fit.size, batch, BLOCK_MEMORY)
@@ -305,7 +254,7 @@ def _confirmed(fit: _Fit, facts: Facts, swaps: Swaps, batch: int) -> Facts:
             break
         each = np.minimum(np.arange(start, start + width), bounds.size - 1)
         places, new = swaps.places[each], swaps.new[each]
-        values, rounding, ended, singular = jax.device_get(_refit_values(*problem, places, new))
+        values, rounding, ended, singular = jax.device_get(refit_values(*problem, places, new))
         doubtful += [(int(swaps.places[i]), int(swaps.new[i])) for i in np.unique(each[singular])]
         rounding = rounding + facts.rounding
         gains = np.where(np.isfinite(values), facts.value - values - rounding, -np.inf)
@@ -319,12 +268,12 @@ def _confirmed(fit: _Fit, facts: Facts, swaps: Swaps, batch: int) -> Facts:
         return facts._replace(gain=gain, swap=swap)
     if not (solved and swaps.complete and len(doubtful) <= MOST_DOUBTFUL and most <= 2 * facts.enough):
         return facts._replace(why="the refits do not settle it at this precision")
-    if any(_ambiguous(fit._replace(units=_exchanged(units, *swap))) for swap in doubtful):
+    if any(_ambiguous(fit._replace(units=exchanged(units, *swap))) for swap in doubtful):
         return facts._replace(why="columns are nearly, but not exactly, collinear")
     return facts._replace(gain=0.0)
 
 
-def _necessary(fit: _Fit, point: _Point, facts: Facts, diagonal: np.ndarray, largest: float) -> bool:
+def _necessary(fit: Placed, point: _Point, facts: Facts, diagonal: np.ndarray, largest: float) -> bool:
     """Whether no move that the necessary condition is about lowers F by more than the tolerance."""
     x, grad = np.asarray(fit.x)[fit.chosen], np.asarray(point.grad)[: fit.objective.n_coefficients]
     nonzero = np.abs(x[x != 0])
@@ -337,61 +286,9 @@ def _necessary(fit: _Fit, point: _Point, facts: Facts, diagonal: np.ndarray, lar
     return bool((steepest**2 / largest - largest * smallest**2) / 2 <= facts.enough)
 
 
-def _coefficients(objective: Any, solution: Any) -> np.ndarray:
-    shape: tuple[int, ...] = (objective.n_coefficients,)
-    x = solution.x
-    if isinstance(objective, MultiResponse):
-        shape = objective.external_shape
-    elif not hasattr(x, "shape"):  # a pytree
-        x = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(x)])
-    w = np.asarray(x, objective.dtype)
-    if w.shape != shape:
-        raise ValueError(f"solution: needs one solution with coefficients of shape {shape}, got {w.shape}.")
-    check_finite("solution", w, solution.intercept, remedy="solve again")
-    return w
-
-
-def _units(objective: Any, threshold: Any, support: Support) -> tuple[Support, np.ndarray]:
-    """A support in the solver's order (free, kept, chosen, padding), and the chosen units."""
-    members = np.unique(np.asarray(support.idx)[np.asarray(support.mask)])
-    units, keep, k = _n_units(objective, threshold), _always(objective, threshold), int(threshold.k)
-    chosen = np.setdiff1d(members, keep).astype(np.int32)
-    pools, counts = map(np.asarray, threshold.pools(units))
-    number = np.bincount(pools[chosen], minlength=counts.size)
-    if np.any(number > counts):
-        most = int(np.argmax(number - counts))
-        where = f"of leaf {most}" if counts.size > 1 else "besides those in keep"
-        raise ValueError(f"solution: its support holds {number[most]} units {where}; k allows {counts[most]}.")
-    free = units + np.arange(objective.n_free)
-    places = default_k_max(k, units - keep.size, threshold.least_k_max)
-    idx: Any = np.concatenate([free, keep, chosen, np.zeros(places - chosen.size)]).astype(np.int32)
-    mask: Any = np.arange(idx.size) < idx.size - places + chosen.size
-    return Support(idx, mask), chosen
-
-
-def _always(objective: Any, threshold: Any) -> np.ndarray:
-    """The units that are in every support: those in keep, and dense leaves."""
-    return np.flatnonzero(threshold.locked(_n_units(objective, threshold))).astype(np.int32)
-
-
-def _n_units(objective: Any, threshold: Any) -> int:
-    d = objective.n_coefficients + objective.n_free
-    return int(jax.eval_shape(threshold.scores, jax.ShapeDtypeStruct((d,), objective.dtype)).shape[0])
-
-
 @program
 def _value(objective: AbstractObjective, x: Float[Array, "d"]) -> Float[Array, ""]:
     return objective.value(x)
-
-
-@program
-def _internal(
-    objective: Any, threshold: Any, w: Float[Array, "p *c"], intercept: Float[Array, "*c"], units: Support
-) -> tuple[Float[Array, "d"], Bool[Array, ""]]:
-    """x in the solver's units, moved onto its support and into the bounds, and whether it was there up to rounding."""
-    x = objective.to_internal(w, intercept)
-    inside = threshold.placed(x, units)
-    return inside, jnp.all(jnp.abs(inside - x) <= 1e-5 * jnp.max(jnp.abs(x)))
 
 
 @program
@@ -406,7 +303,7 @@ def _point(objective: Any, threshold: Any, x: Float[Array, "d"], units: Support)
     return _Point(
         value=restricted.value(z),
         value0=_null_value(objective),
-        rounding=_rounding(restricted, z),
+        rounding=rounding_of(restricted, z),
         grad=grad,
         refit=refit,
         refit_value=restricted.value(fit.z),
@@ -429,38 +326,7 @@ def _null_value(objective: AbstractRefittable) -> Float[Array, ""]:
     return restricted.value(restricted.minimise(origin[free]).z)
 
 
-def _rounding(restricted: Any, z: Float[Array, "m"]) -> Float[Array, ""]:
-    """What rounding the terms of the predictor may do to F(z): eps sum_j |z_j| times the gradient's terms."""
-    terms = restricted.grad_terms(z)
-    return ROUNDINGS * jnp.finfo(z.dtype).eps * jnp.vdot(jnp.where(jnp.isfinite(terms), terms, 0), jnp.abs(z))
-
-
-@program
-def _refit_values(
-    objective: Any,
-    threshold: Any,
-    x: Float[Array, "d"],
-    units: Support,
-    places: Int[Array, "swaps"],
-    new: Int[Array, "swaps"],
-) -> tuple[Float[Array, "swaps"], Float[Array, "swaps"], Bool[Array, "swaps"], Bool[Array, "swaps"]]:
-    """F after each swap, what rounding may do to it, whether the refit ended, and whether its system was singular."""
-
-    def one(place: Int[Array, ""], j: Int[Array, ""]) -> tuple[Array, Array, Array, Array]:
-        entries = threshold.entries(x, _exchanged(units, place, j))
-        restricted = objective.restrict(entries)
-        fit = restricted.minimise(gather(x, entries), threshold.box(entries))
-        return restricted.value(fit.z), _rounding(restricted, fit.z), fit.solved, fit.singular
-
-    return jax.vmap(one, axis_name=LANE)(places, new)
-
-
-def _exchanged(units: Support, place: Any, j: Any) -> Support:
-    idx, mask = jnp.asarray(units.idx), jnp.asarray(units.mask)
-    return Support(idx.at[place].set(j), mask.at[place].set(True))
-
-
-def _ambiguous(fit: _Fit) -> bool:
+def _ambiguous(fit: Placed) -> bool:
     """Whether the columns of a support are nearly collinear, and not exactly so: normal equations cannot tell.
 
     Exactly collinear ones add nothing to each other; nearly collinear ones may.

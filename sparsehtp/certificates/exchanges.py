@@ -13,8 +13,8 @@ from .._types import in_double
 from ..objectives import AbstractModel, LinearModel, QuadraticForm
 from ..thresholds import Sparsity
 from ..thresholds.base import next_power_of_two
-from .certificate import BATCH, _coefficients, _Fit, _internal, _refit_values, _units
 from .least_squares import LeastSquares
+from .placed import BATCH, Placed, coefficients_of, internal, refit_values, units_of
 
 LEAST_SHARE = 1e-9  # of a column that the others leave, below which normal equations have lost too many digits
 AT_MOST = 10_000  # exchanges that are fitted from the data instead
@@ -84,9 +84,9 @@ def exchanges(objective: Any, solution: Any) -> tuple[np.ndarray, np.ndarray, np
         if isinstance(objective, AbstractModel | QuadraticForm):
             objective, threshold = in_double((objective, threshold))
         threshold = threshold.bind(objective)
-        w, intercept = _coefficients(objective, solution), jnp.asarray(solution.intercept, objective.dtype)
-        units, _ = _units(objective, threshold, solution.support)
-        x, _ = _internal(objective, threshold, w, intercept, units)
+        w, intercept = coefficients_of(objective, solution), jnp.asarray(solution.intercept, objective.dtype)
+        units, _ = units_of(objective, threshold, solution.support)
+        x, _ = internal(objective, threshold, w, intercept, units)
         rows, diagonal, rhs = jax.device_get(_local(objective, x, units.idx[objective.n_free :]))
         scores, doubtful = _scores(rows, diagonal, rhs, chosen)
         if isinstance(objective, LinearModel) and objective.quadratic and doubtful.any():
@@ -96,7 +96,7 @@ def exchanges(objective: Any, solution: Any) -> tuple[np.ndarray, np.ndarray, np
         substitutes = np.argsort(-scores, axis=1, kind="stable")[:, :tried]
         gains = np.take_along_axis(scores, substitutes, axis=1)
         if not objective.quadratic:
-            fit = _Fit(objective, threshold, x, units, chosen, 0.0, objective.dtype)
+            fit = Placed(objective, threshold, x, units, chosen, 0.0, objective.dtype)
             gains = _refitted(fit, substitutes, value)
             order = np.argsort(-gains, axis=1, kind="stable")
             substitutes, gains = (np.take_along_axis(a, order, axis=1) for a in (substitutes, gains))
@@ -145,7 +145,7 @@ def _from_the_data(scores: np.ndarray, doubtful: np.ndarray, model: LinearModel,
         scores[i, j] = base - problem.fit(others[others >= 0])[0]
 
 
-def _refitted(fit: _Fit, substitutes: np.ndarray, value: float) -> np.ndarray:
+def _refitted(fit: Placed, substitutes: np.ndarray, value: float) -> np.ndarray:
     """For each place the gains of a few substitutes, by refits."""
     places, new = np.repeat(fit.places, substitutes.shape[1]), substitutes.ravel().astype(np.int32)
     # The width of the certificate's refits, whose program this is.
@@ -154,6 +154,6 @@ def _refitted(fit: _Fit, substitutes: np.ndarray, value: float) -> np.ndarray:
     values = np.empty(new.size)
     for start in range(0, new.size, width):
         each = np.minimum(np.arange(start, start + width), new.size - 1)
-        part = _refit_values(fit.objective, fit.threshold, fit.x, fit.units, places[each], new[each])[0]
+        part = refit_values(fit.objective, fit.threshold, fit.x, fit.units, places[each], new[each])[0]
         values[each] = np.asarray(part)
     return np.where(np.isfinite(values), value - values, -np.inf).reshape(substitutes.shape)

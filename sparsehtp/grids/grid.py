@@ -20,9 +20,9 @@ from jaxtyping import Array, Float, Int
 from .._chunks import DEFAULT_MEMORY, chunk_width
 from .._programs import program
 from .._progress import Callback, reporting
-from .._solve import _check_kind, default_solver
+from .._solve import default_solver
 from .._threads import one_blas_thread
-from .._types import ArrayLike, Support, check_finite, host, is_concrete, replace, seeded
+from .._types import ArrayLike, Support, check_finite, check_kind, host, is_concrete, replace, seeded
 from ..columns import gather, scatter
 from ..io.checkpoint import Checkpoint
 from ..iteration import driver
@@ -99,7 +99,7 @@ def template_of(objective: Any, threshold: Any) -> AbstractUnitThreshold:
     """The threshold of a grid, whose k is not used; None: the objective's own."""
     if threshold is None:
         threshold = objective.thresholds[0](0)
-    _check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(0)")
+    check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(0)")
     if threshold.kind == "leaves":
         raise TypeError(
             "threshold: LeafSparsity has a number for every leaf, and no path over one; call solve for each."
@@ -124,7 +124,7 @@ def prepare(
 
     `search` is what the default solver is for, see `default_solver`.
     """
-    _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
+    check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
     if not is_concrete(ks) or not (traced or is_concrete(objective, l2s, threshold)):
         raise TypeError("objective: a whole grid needs concrete arrays; under jit or vmap use sht.solve.")
     check_finite("objective", objective)
@@ -140,7 +140,7 @@ def prepare(
         objective.reweighted(l2=l2s[0])
         l2s = jnp.asarray(l2s, objective.dtype)
     solver = default_solver(objective, threshold, search) if solver is None else solver
-    _check_kind("solver", solver, AbstractSolver, "sht.HTP()")
+    check_kind("solver", solver, AbstractSolver, "sht.HTP()")
     solver.check(objective, threshold)
     check_finite("solver", solver, remedy="pass finite numbers")
     # The template keeps its bounds in original units: every lane binds it to its own standardisation.

@@ -10,8 +10,8 @@ from jaxtyping import Array, Float, Int
 
 from .._programs import program
 from .._progress import Callback, reporting
-from .._solve import _check_kind, solve
-from .._types import Support, host, is_concrete, replace
+from .._solve import solve
+from .._types import Support, check_kind, host, is_concrete, replace
 from ..duality import Dual
 from ..objectives import LinearModel
 from ..solvers import CDSS, AbstractSolver
@@ -52,8 +52,8 @@ def penalised_path(
     The next l0 is just below the most that any feature outside the support would gain, so that the support must change;
     a size is skipped only where features enter together.
     """
-    _check_kind("objective", objective, LinearModel, "sht.LinearModel(X, y)")
-    _check_kind("threshold", threshold, L0L1L2, "sht.L0L1L2(0.0, l1)")
+    check_kind("objective", objective, LinearModel, "sht.LinearModel(X, y)")
+    check_kind("threshold", threshold, L0L1L2, "sht.L0L1L2(0.0, l1)")
     if not is_concrete(objective, l0s, l2s, threshold):
         raise TypeError("objective: a whole path needs concrete arrays; under jit or vmap use sht.solve.")
     solver = CDSS() if solver is None else solver

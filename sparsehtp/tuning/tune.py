@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 
 from .._programs import program
 from .._progress import Callback, reporting
-from .._solve import _check_kind, solve
-from .._types import ArrayLike, replace, seeded
+from .._solve import solve
+from .._types import ArrayLike, check_kind, replace, seeded
 from ..iteration.results import Solution
 from ..objectives import AbstractObjective, LinearModel
 from ..solvers import AbstractSolver
@@ -84,7 +84,7 @@ def tune(
 
     When it fails: V jumps where the support changes, and has local minima; what is found depends on the start.
     """
-    _check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
+    check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
     validation = val if isinstance(val, AbstractObjective) else _scored(objective, val)
     index, params = _parameters(objective, l2, weights, groups)
     if isinstance(threshold, AbstractUnitThreshold):  # k is traced from here on, so its limit is fixed now

@@ -1,0 +1,149 @@
+"""A solution bound to its problem, in float64: what certificates and exchanges are about."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .._programs import program
+from .._types import Support, check_finite
+from ..columns import gather
+from ..linalg import LANE
+from ..objectives import MultiResponse
+from ..thresholds.base import default_k_max
+
+BATCH = 32  # refits at a time among them
+ROUNDINGS = 4  # of a value, in units of its terms
+
+
+class Placed(NamedTuple):
+    """A solution and its problem, in float64.
+
+    Attributes:
+        objective, threshold: bound to each other.
+        x: in the solver's units.
+        units: the support in the solver's order: free, kept, chosen, padding.
+        chosen: the units that may leave, sorted.
+        intercept_error: what rounding may have done to the intercept in original units.
+        dtype: of the user's data.
+    """
+
+    objective: Any
+    threshold: Any
+    x: Float[Array, "d"]
+    units: Support
+    chosen: np.ndarray
+    intercept_error: float
+    dtype: Any
+
+    @property
+    def size(self) -> int:
+        """Coefficients that a refit fits."""
+        return int(jax.eval_shape(self.threshold.entries, self.x, self.units).idx.shape[0])
+
+    @property
+    def places(self) -> np.ndarray:
+        """Places of the support that a unit may leave; a free one counts as a place that nothing leaves."""
+        first = self.objective.n_free + _always(self.objective, self.threshold).size
+        return np.arange(first, first + self.chosen.size + (self.chosen.size < int(self.threshold.k)), dtype=np.int32)
+
+    @property
+    def others(self) -> np.ndarray:
+        """Units that may enter."""
+        units = np.arange(_n_units(self.objective, self.threshold), dtype=np.int32)
+        return np.setdiff1d(units, np.concatenate([_always(self.objective, self.threshold), self.chosen]))
+
+    @property
+    def swaps(self) -> tuple[np.ndarray, np.ndarray]:
+        """Every exchange, as a place and a unit: within a pool that shares a count, or into one that has room."""
+        pools, counts = map(np.asarray, self.threshold.pools(_n_units(self.objective, self.threshold)))
+        room = np.bincount(pools[self.chosen], minlength=counts.size) < counts
+        places, new = np.repeat(self.places, self.others.size), np.tile(self.others, self.places.size)
+        leaving = np.asarray(self.units.idx)[places]
+        allowed = np.where(np.asarray(self.units.mask)[places], pools[leaving] == pools[new], room[pools[new]])
+        return places[allowed], new[allowed]
+
+
+def coefficients_of(objective: Any, solution: Any) -> np.ndarray:
+    shape: tuple[int, ...] = (objective.n_coefficients,)
+    x = solution.x
+    if isinstance(objective, MultiResponse):
+        shape = objective.external_shape
+    elif not hasattr(x, "shape"):  # a pytree
+        x = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(x)])
+    w = np.asarray(x, objective.dtype)
+    if w.shape != shape:
+        raise ValueError(f"solution: needs one solution with coefficients of shape {shape}, got {w.shape}.")
+    check_finite("solution", w, solution.intercept, remedy="solve again")
+    return w
+
+
+def units_of(objective: Any, threshold: Any, support: Support) -> tuple[Support, np.ndarray]:
+    """A support in the solver's order (free, kept, chosen, padding), and the chosen units."""
+    members = np.unique(np.asarray(support.idx)[np.asarray(support.mask)])
+    units, keep, k = _n_units(objective, threshold), _always(objective, threshold), int(threshold.k)
+    chosen = np.setdiff1d(members, keep).astype(np.int32)
+    pools, counts = map(np.asarray, threshold.pools(units))
+    number = np.bincount(pools[chosen], minlength=counts.size)
+    if np.any(number > counts):
+        most = int(np.argmax(number - counts))
+        where = f"of leaf {most}" if counts.size > 1 else "besides those in keep"
+        raise ValueError(f"solution: its support holds {number[most]} units {where}; k allows {counts[most]}.")
+    free = units + np.arange(objective.n_free)
+    places = default_k_max(k, units - keep.size, threshold.least_k_max)
+    idx: Any = np.concatenate([free, keep, chosen, np.zeros(places - chosen.size)]).astype(np.int32)
+    mask: Any = np.arange(idx.size) < idx.size - places + chosen.size
+    return Support(idx, mask), chosen
+
+
+def _always(objective: Any, threshold: Any) -> np.ndarray:
+    """The units that are in every support: those in keep, and dense leaves."""
+    return np.flatnonzero(threshold.locked(_n_units(objective, threshold))).astype(np.int32)
+
+
+def _n_units(objective: Any, threshold: Any) -> int:
+    d = objective.n_coefficients + objective.n_free
+    return int(jax.eval_shape(threshold.scores, jax.ShapeDtypeStruct((d,), objective.dtype)).shape[0])
+
+
+@program
+def internal(
+    objective: Any, threshold: Any, w: Float[Array, "p *c"], intercept: Float[Array, "*c"], units: Support
+) -> tuple[Float[Array, "d"], Bool[Array, ""]]:
+    """x in the solver's units, moved onto its support and into the bounds, and whether it was there up to rounding."""
+    x = objective.to_internal(w, intercept)
+    inside = threshold.placed(x, units)
+    return inside, jnp.all(jnp.abs(inside - x) <= 1e-5 * jnp.max(jnp.abs(x)))
+
+
+def rounding_of(restricted: Any, z: Float[Array, "m"]) -> Float[Array, ""]:
+    """What rounding the terms of the predictor may do to F(z): eps sum_j |z_j| times the gradient's terms."""
+    terms = restricted.grad_terms(z)
+    return ROUNDINGS * jnp.finfo(z.dtype).eps * jnp.vdot(jnp.where(jnp.isfinite(terms), terms, 0), jnp.abs(z))
+
+
+@program
+def refit_values(
+    objective: Any,
+    threshold: Any,
+    x: Float[Array, "d"],
+    units: Support,
+    places: Int[Array, "swaps"],
+    new: Int[Array, "swaps"],
+) -> tuple[Float[Array, "swaps"], Float[Array, "swaps"], Bool[Array, "swaps"], Bool[Array, "swaps"]]:
+    """F after each swap, what rounding may do to it, whether the refit ended, and whether its system was singular."""
+
+    def one(place: Int[Array, ""], j: Int[Array, ""]) -> tuple[Array, Array, Array, Array]:
+        entries = threshold.entries(x, exchanged(units, place, j))
+        restricted = objective.restrict(entries)
+        fit = restricted.minimise(gather(x, entries), threshold.box(entries))
+        return restricted.value(fit.z), rounding_of(restricted, fit.z), fit.solved, fit.singular
+
+    return jax.vmap(one, axis_name=LANE)(places, new)
+
+
+def exchanged(units: Support, place: Any, j: Any) -> Support:
+    idx, mask = jnp.asarray(units.idx), jnp.asarray(units.mask)
+    return Support(idx.at[place].set(j), mask.at[place].set(True))
