@@ -2,7 +2,7 @@
 
 import structure
 
-MOST_UNTYPED = 338  # parameters; the number may only fall
+MOST_UNTYPED = 335  # parameters; the number may only fall
 
 
 def test_every_room_has_one_place():

@@ -21,8 +21,8 @@ LIBSVM_SUFFIXES = (".libsvm", ".svm", ".svmlight", ".txt", ".binary", ".t", ".sc
 MAX_FEATURES = 2**27  # a vector of so many numbers takes 1 GiB
 MAX_LINE = 2**26  # bytes
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
-_NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
-_LINE = re.compile(rf"{_NUMBER}(\s+(\d+|qid):{_NUMBER})*\s*")
+NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+_LINE = re.compile(rf"{NUMBER}(\s+(\d+|qid):{NUMBER})*\s*")
 _DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from ..io.memory import default_limit, too_large
 from ..io.text import printable
 from .data import Data, nonfinite
-from .libsvm import _NUMBER, MAX_LINE
+from .libsvm import MAX_LINE, NUMBER
 from .numerals import AS_IT_SAYS, Written, read_numerals
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
@@ -233,7 +233,7 @@ def _look(path: Path, max_bytes: int, apart: Sequence[str]) -> _Text:
     with io.TextIOWrapper(source(), encoding, newline="") as file:
         reader = csv.reader(file, delimiter=separator, skipinitialspace=separator != "\t")
         header = next((row for row in reader if row), [])
-        if all(re.fullmatch(_NUMBER, name.strip()) for name in header):
+        if all(re.fullmatch(NUMBER, name.strip()) for name in header):
             raise ValueError(f"path: {path.name} starts with numbers; add a header line with the column names.")
         first, lines = reader.line_num, []
         points = dotted = False

@@ -70,7 +70,9 @@ def check_solver(
         _check_solve(solver, objective, threshold, key)
 
 
-def _check_solve(solver: Any, objective: Any, threshold: Any, key: Array) -> None:
+def _check_solve(
+    solver: AbstractSolver, objective: AbstractObjective, threshold: AbstractUnitThreshold, key: Array
+) -> None:
     found = solve(objective, threshold, solver, key=key, throw=False)
     x = objective.to_internal(found.x, found.intercept)
     value = float(objective.value(x) + threshold.bind(objective).value(x))
@@ -92,12 +94,14 @@ def _squares() -> LinearModel:
     return LinearModel(X, X[:, 1] - 2 * X[:, 2] + 0.3 * rng.standard_normal(40), l2=0.05, fit_intercept=True)
 
 
-def _init(objective: Any, threshold: Any, solver: Any, key: Array) -> Any:
+def _init(objective: AbstractObjective, threshold: AbstractUnitThreshold, solver: AbstractSolver, key: Array) -> Any:
     return solver.init(objective, threshold, objective.origin(), key)
 
 
 @program
-def _run(objective: Any, threshold: Any, solver: Any, key: Array) -> dict[str, Array]:
+def _run(
+    objective: AbstractObjective, threshold: AbstractUnitThreshold, solver: AbstractSolver, key: Array
+) -> dict[str, Array]:
     units = threshold.scores(objective.origin()).shape[0]
 
     def body(state: Any, t: Array) -> tuple[Any, dict[str, Array]]:
