@@ -5,7 +5,7 @@
 
 import ast
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "sparsehtp"
@@ -107,6 +107,16 @@ def private_imports(package=PACKAGE):
     ]
 
 
+def twice(package=PACKAGE):
+    """Public classes and functions that two modules define."""
+    places = defaultdict(set)
+    for path in package.rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                places[node.name].add(path)
+    return sorted(name for name, paths in places.items() if len(paths) > 1)
+
+
 def untyped(package=PACKAGE):
     """How many parameters that are named as a part are `Any`."""
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in package.rglob("*.py")]
@@ -123,3 +133,4 @@ if __name__ == "__main__":
         "{} of {} parameters that are named as a part are Any; parts are asked by getattr in".format(*untyped(folder))
     )
     print(*guesses(folder), sep="\n")
+    print("defined twice:", *twice(folder))

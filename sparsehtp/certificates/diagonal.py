@@ -76,7 +76,7 @@ def _gradient(P: np.ndarray, d: np.ndarray, w: np.ndarray, e: np.ndarray, T: int
     return slope
 
 
-def tune(
+def tuned_diagonal(
     Q: Float[np.ndarray, "p p"], b: Float[np.ndarray, "p"], c0: float, nodes: Nodes, level: float
 ) -> Float[np.ndarray, "p"]:
     """A diagonal that is good for several open nodes at once.

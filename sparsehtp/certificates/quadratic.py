@@ -9,7 +9,7 @@ import numpy as np
 
 from ..thresholds.base import next_power_of_two
 from .data import EPS
-from .diagonal import Nodes, tune
+from .diagonal import Nodes, tuned_diagonal
 from .nodes import Problem, Scaled, bound, leaf_pairs, leaves, leaves_at_once, support_values
 from .tree import BATCH, BATCH_CPU, Tree
 
@@ -54,7 +54,7 @@ def begin(tree: Tree) -> "Phase | None":
     if tree.bounded and tree.nodes and least > LEAST_DIAGONAL and sample >= min(4, max(tree.pool.size, 1)):
         pick = np.random.default_rng(tree.nodes).permutation(tree.pool.size)[:sample]
         inn, out = tree.pool.masks(pick)
-        d = tune(Q, b, problem.c0, Nodes(tree.k - inn.sum(1), inn, out), tree.level)
+        d = tuned_diagonal(Q, b, problem.c0, Nodes(tree.k - inn.sum(1), inn, out), tree.level)
     if tree.bounded:
         r = 1 / np.sqrt(d)
         spectrum = np.linalg.eigh(Q * r * r[:, None])

@@ -73,7 +73,7 @@ def add_substitutes(model: dict[str, Any], swaps: Any, near: Any, names: Sequenc
         feature["exchangeable"] = None if same is None else [str(other) for other, _ in same]
 
 
-def exchanges(model: dict[str, Any]) -> list[str]:
+def exchanges_told(model: dict[str, Any]) -> list[str]:
     """The exchanges that cost nearly nothing, or less than the folds could tell, as sentences."""
     if any(each.get("exchangeable") is not None for each in model["coefficients"]):
         found = [(each["name"], each["exchangeable"]) for each in model["coefficients"] if each["exchangeable"]]

@@ -31,7 +31,7 @@ from .options import Problem
 from .report import Console, print_warning
 
 
-def name_of(choice: str) -> str:
+def plain_name(choice: str) -> str:
     """The library's spelling of a loss or solver."""
     return choice.replace("-", "_")
 
@@ -43,7 +43,7 @@ def rule_of(problem: Problem) -> str:
 
 def loss_of(problem: Problem) -> AbstractLoss:
     """The loss of these settings."""
-    kind, value = LOSSES[name_of(problem.loss)], problem.loss_parameter
+    kind, value = LOSSES[plain_name(problem.loss)], problem.loss_parameter
     if value is None:
         return kind()
     names = [field.name for field in dataclasses.fields(kind)]

@@ -24,7 +24,7 @@ from ..plot import (
 )
 from ..plot.style import STANDARDIZED
 from .caveats import add_substitutes, caveat, comparable
-from .common import check_provable, encode, features, loss_of, name_of, rule_of
+from .common import check_provable, encode, features, loss_of, plain_name, rule_of
 from .files import Writer, as_csv
 from .flow import Flow
 from .html import fit_report
@@ -272,7 +272,7 @@ def make_estimator(options: FitOptions, groups: np.ndarray | None) -> Any:
     shared: dict[str, Any] = {
         "k": int(options.k) if options.k.isdecimal() else options.k,
         "l2": "auto" if options.l2 is None else options.l2,
-        "solver": name_of(options.solver),
+        "solver": plain_name(options.solver),
         "standardize": options.standardize,
         "groups": groups,
         "cv": options.cv,
@@ -284,7 +284,7 @@ def make_estimator(options: FitOptions, groups: np.ndarray | None) -> Any:
         return {"cox": sht.SparseCox, "ordinal": sht.SparseOrdinal}[options.model](**shared)
     loss = loss_of(options)
     kind = sht.SparseClassifier if loss.classification else sht.SparseRegressor
-    named = name_of(options.loss) if options.loss_parameter is None else loss
+    named = plain_name(options.loss) if options.loss_parameter is None else loss
     return kind(loss=named, fit_intercept=options.intercept, **shared)
 
 

@@ -9,7 +9,7 @@ from string import Template
 from typing import Any
 
 from ..io.text import printable
-from .caveats import exchanges, substitute
+from .caveats import exchanges_told, substitute
 from .files import Writer, as_text
 from .report import choice_rows
 
@@ -33,7 +33,7 @@ def fit_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping
     ]
     if model["fit_intercept"]:
         rows.append(["intercept", Number(model["intercept"]), *[""] * (1 + exchanged)])
-    near = exchanges(model)
+    near = exchanges_told(model)
     what = "certificate" if model["caveat"] is None else "caveat"
     apart = ("exchange", what, "proof")  # which have sections of their own
     parts = [_section("Data and model", _facts({name: facts[name] for name in facts if name not in apart}))]

@@ -22,7 +22,7 @@ from ..estimators.parameters import SOLVERS
 from ..estimators.selection import view
 from ..grids.choose import BY_FOLDS, default_refit
 from ..plot import plot_cv, plot_path, plot_stability
-from .common import check_provable, encode, features, loss_of, name_of, progress_bar, rule_of
+from .common import check_provable, encode, features, loss_of, plain_name, progress_bar, rule_of
 from .files import Writer, as_csv
 from .flow import Flow
 from .html import path_report
@@ -78,7 +78,7 @@ class Subsets(Flow):
         options, after, table = self.options, self.after, self.table
         self.cv = self.stability = self.bounds = None
         groups = None if table is None else table.groups
-        name = name_of(options.solver)
+        name = plain_name(options.solver)
         self.ks = None if options.k_max is None else range(options.k_max + 1)
         self.shared = {
             "threshold": None if groups is None else sht.GroupSparsity(groups, 0),

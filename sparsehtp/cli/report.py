@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 
 from ..io.text import printable
-from .caveats import exchanges, substitute
+from .caveats import exchanges_told, substitute
 
 MAX_ROWS = 30
 
@@ -75,7 +75,7 @@ def fit_facts(model: dict[str, Any]) -> dict[str, str]:
             facts[f"{part} {model['metric']}"] = text
     facts["result"] = f"{result['name']} after {model['num_steps']} steps (fired: {result['fired']})"
     facts["objective"] = f"{model['objective']:.6g}"
-    near, what = exchanges(model), "certificate" if model["caveat"] is None else "caveat"
+    near, what = exchanges_told(model), "certificate" if model["caveat"] is None else "caveat"
     said = {"exchange": "; ".join(near), what: model[what], "proof": model.get("proof", {}).get("statement")}
     return facts | {name: text for name, text in said.items() if text}
 

@@ -8,5 +8,5 @@ from .columns import scatter as scatter
 from .columns import vector as vector
 from .columns import weight_vector as weight_vector
 from .prepare import check_weights as check_weights
-from .prepare import prepare as prepare
-from .prepare import read as read
+from .prepare import columns_of as columns_of
+from .prepare import design_of as design_of

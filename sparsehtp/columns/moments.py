@@ -13,7 +13,7 @@ from .._types import host, is_concrete
 from ..designs import AbstractDesign
 
 
-class Facts(NamedTuple):
+class Spread(NamedTuple):
     """Of every column, over rows with a weight, the largest magnitude, mean and deviation."""
 
     largest: Any  # (p,), on the host where it is known
@@ -22,10 +22,10 @@ class Facts(NamedTuple):
 
 
 @program(static_argnames="moments")
-def facts_of(design: AbstractDesign, sample_weight: Float[Array, "n"], moments: bool) -> Facts:
+def spread_of(design: AbstractDesign, sample_weight: Float[Array, "n"], moments: bool) -> Spread:
     """The facts of a design, means and deviations only where asked for."""
     weights = sample_weight / jnp.sum(sample_weight)
-    return Facts(design.magnitudes(weights), *(design.moments(weights) if moments else (None, None)))
+    return Spread(design.magnitudes(weights), *(design.moments(weights) if moments else (None, None)))
 
 
 @program
@@ -35,10 +35,10 @@ def centred(
     grain: Float[Array, "p"],
     constant: Bool[Array, "p"],
     sample_weight: Float[Array, "n"],
-) -> tuple[AbstractDesign, Float[Array, "p"], Facts]:
+) -> tuple[AbstractDesign, Float[Array, "p"], Spread]:
     """See `AbstractDesign.centred`; and the facts of that design."""
     design, shift = design.centred(shift, grain, constant, sample_weight)
-    return design, shift, facts_of(design, sample_weight, True)
+    return design, shift, spread_of(design, sample_weight, True)
 
 
 @program
@@ -52,7 +52,7 @@ def is_constant(mean: Any, deviation: Any, xp: Any = jnp) -> Any:
     return deviation <= tolerance("constant", deviation.dtype) * xp.maximum(deviation, xp.abs(mean))
 
 
-def constant_columns(design: AbstractDesign, sample_weight: Float[Array, "n"], facts: Facts) -> Any:
+def constant_columns(design: AbstractDesign, sample_weight: Float[Array, "n"], facts: Spread) -> Any:
     """Which columns are constant, but for rounding, over the rows with a weight."""
     if not is_concrete(facts):
         return is_constant(facts.mean, facts.deviation)
@@ -61,16 +61,16 @@ def constant_columns(design: AbstractDesign, sample_weight: Float[Array, "n"], f
     # Weights of many orders of magnitude make a deviation small too.
     if is_concrete(sample_weight) and np.any(mean[constant] != 0):
         alike = np.asarray(host(sample_weight) > 0, design.dtype)
-        facts = jax.tree.map(host, facts_of(design, alike, True))
+        facts = jax.tree.map(host, spread_of(design, alike, True))
         constant &= is_constant(facts.mean, facts.deviation, np)
     return constant
 
 
 def standardisation(
-    design: AbstractDesign, sample_weight: Float[Array, "n"], centre: bool, facts: Facts | None = None
+    design: AbstractDesign, sample_weight: Float[Array, "n"], centre: bool, facts: Spread | None = None
 ) -> tuple[Array | None, Array]:
     """Means (None unless they are taken off) and inverse deviations of the columns."""
-    facts = facts_of(design, sample_weight, True) if facts is None else facts
+    facts = spread_of(design, sample_weight, True) if facts is None else facts
     known = is_concrete(facts)
     mean, deviation = (host(facts.mean), host(facts.deviation)) if known else (facts.mean, facts.deviation)
     xp = np if known else jnp

@@ -13,7 +13,7 @@ from .._types import ArrayLike, check_finite, host, is_concrete, replace
 from ..designs import AbstractDesign, as_design
 from ..designs.dense import subtracts_exactly
 from .columns import LARGEST_RIDGE, Columns, check_l2, vector, weight_vector
-from .moments import centred, constant_columns, facts_of, standardisation
+from .moments import centred, constant_columns, spread_of, standardisation
 
 FAR = 8.0  # means this many standard deviations from zero are subtracted from the data
 
@@ -27,7 +27,7 @@ class Prepared(NamedTuple):
     largest: Any
 
 
-def read(X: ArrayLike | AbstractDesign) -> AbstractDesign:
+def design_of(X: ArrayLike | AbstractDesign) -> AbstractDesign:
     """The design of a model's data."""
     design = as_design(X)
     if design.dtype == np.float32 and getattr(X, "dtype", None) == np.float64:
@@ -39,7 +39,7 @@ def read(X: ArrayLike | AbstractDesign) -> AbstractDesign:
     return design
 
 
-def prepare(
+def columns_of(
     design: AbstractDesign,
     l2: ArrayLike = 0.0,
     sample_weight: ArrayLike | None = None,
@@ -73,7 +73,7 @@ def prepare(
     known, weighted = is_concrete(design), is_concrete(weights)
     counted = weights if weighted else np.ones(n, dtype)
     with jax.ensure_compile_time_eval() if known else contextlib.nullcontext():  # jit would stage the checks
-        facts = facts_of(design, counted, centre or standardize)
+        facts = spread_of(design, counted, centre or standardize)
     facts = jax.tree.map(host, facts) if known else facts
     largest = facts.largest
     new = Columns.plain(design, weights, l2, offsets, centred=centre, n_free=n_free, standardize=standardize)

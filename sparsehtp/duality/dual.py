@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._types import Support, is_concrete, replace
+from .._types import Support, is_concrete
 from ..columns import Columns
 from ..linalg import bisect, dot, largest_eigenvalue, random_start
 from ..losses import AbstractConjugateLoss
@@ -325,8 +325,3 @@ def best_shift(loss: Any, eta: Float[Array, "n"], y: Float[Array, "n"], weights:
 
     low, high = bisect(falling, -size, size)
     return 0.5 * (low + high)
-
-
-def shrunk(dual: Dual, fixed: Fixed) -> Dual:
-    """The dual of the same problem with more features fixed."""
-    return replace(dual, fixed=fixed)

@@ -30,7 +30,7 @@ from .fit import Evidence, Fitted, Problem, Rows, fit
 from .fitting import all_or_nothing, warn
 
 
-def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
+def checked_weights(sample_weight: Any, X: Any) -> np.ndarray:
     """(n,) float64 weights of the rows of X, or ValueError unless they are nonnegative and one is positive."""
     if sample_weight is not None and not np.asarray(sample_weight).any():
         raise ValueError("sample_weight: all weights are zero; at least one sample must count.")
@@ -101,7 +101,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     ) -> tuple[Any, np.ndarray, Float[np.ndarray, "n"]]:
         # A sparse iterate touches few columns: contiguous by feature is fastest. Sparse matrices stay sparse.
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="F", accept_sparse="csr", **options)
-        return X, y, check_weights(sample_weight, X)
+        return X, y, checked_weights(sample_weight, X)
 
     def _fit(
         self,

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._types import ArrayLike, check_finite
 from ..objectives import CoxModel
 from ..solvers import AbstractSolver
-from .base import SparseLinearModel, check_offset, check_weights, linear
+from .base import SparseLinearModel, check_offset, checked_weights, linear
 from .fitting import all_or_nothing
 
 PAIRS_AT_ONCE = 2**22
@@ -132,7 +132,7 @@ class SparseCox(SparseLinearModel):
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="F", accept_sparse="csr", ensure_min_samples=2)
         n = X.shape[0]
         time, event = survival(y, n)
-        weights = check_weights(sample_weight, X)
+        weights = checked_weights(sample_weight, X)
         offset = check_offset(offset, X)
         labels = _labels(strata, n)
         self.strata_ = np.unique(labels[weights > 0])
@@ -248,7 +248,7 @@ class SparseCox(SparseLinearModel):
             ValueError: if there is no such pair.
         """
         eta = self.predict(X, offset)
-        return concordance(*survival(y, eta.size), eta, check_weights(sample_weight, eta))
+        return concordance(*survival(y, eta.size), eta, checked_weights(sample_weight, eta))
 
 
 def concordance(

@@ -42,7 +42,7 @@ def check_k(k: Any) -> int | str:
         if k not in ("cv", *CRITERIA):
             raise ValueError(f"k: needs an integer >= 0, 'cv', or one of {', '.join(CRITERIA)}, got {k!r}.")
         return k
-    return parameters.check_count("k", k, 0)
+    return parameters.checked_count("k", k, 0)
 
 
 def make_solver(solver: Any) -> AbstractSolver:

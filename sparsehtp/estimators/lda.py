@@ -121,7 +121,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
             raise ValueError(f"y: needs two classes with positive weight, got {present.size} class.")
         self.classes_ = present
         k, solver = graph.check_k(self.k), graph.make_solver(self.solver)
-        max_steps = None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1)
+        max_steps = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
         seed = parameters.make_seed(self.random_state)
         threshold = graph.make_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
         totals = np.bincount(code, weights)

@@ -141,7 +141,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         Y = np.asarray(y.reshape(len(y), -1), X.dtype)
         counted = weights > 0
         r = self._check_r(min(X.shape[1], Y.shape[1]))
-        max_iter = None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1)
+        max_iter = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
         solver = parameters.make_solver(self.solver)
         seed = parameters.make_seed(self.random_state)
         l2 = parameters.make_l2(self.l2)
@@ -196,7 +196,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
             if self.r not in ("cv", *CRITERIA):
                 raise ValueError(f"r: needs an integer >= 0, 'cv', or one of {', '.join(CRITERIA)}, got {self.r!r}.")
             return self.r
-        r = parameters.check_count("r", self.r, 0)
+        r = parameters.checked_count("r", self.r, 0)
         if r > most:
             raise ValueError(f"r: is {r}, but the coefficients have rank {most} at most; lower r.")
         return r

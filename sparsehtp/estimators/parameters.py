@@ -55,7 +55,7 @@ SOLVERS: dict[str, Any] = {
 }
 
 
-def check_count(name: str, value: Any, least: int) -> int:
+def checked_count(name: str, value: Any, least: int) -> int:
     """`value` as an int, or ValueError unless it is a whole number of at least `least`."""
     whole = isinstance(value, numbers.Real) and value == value // 1
     if isinstance(value, (bool, np.bool_)) or not whole or value < least:
@@ -131,11 +131,11 @@ def _make_choice(k: Any, rule: str) -> tuple[int | None, str | None, np.ndarray 
             raise ValueError(f"k: needs an integer >= 0, candidates, 'cv', or one of {', '.join(NAMES)}, got {k!r}.")
         return None, rule if k == "cv" else k, None
     if isinstance(k, Iterable) and not (isinstance(k, np.ndarray) and k.ndim == 0):
-        ks = np.unique([check_count("k", each, 0) for each in k])
+        ks = np.unique([checked_count("k", each, 0) for each in k])
         if not ks.size:
             raise ValueError("k: there are no candidates; pass at least one.")
         return None, rule, ks
-    return check_count("k", k, 0), None, None
+    return checked_count("k", k, 0), None, None
 
 
 def _candidates(l2: Any) -> Float[np.ndarray, "candidates"]:
@@ -190,7 +190,7 @@ def make_termination(tol: Any, loss: Any, solver: AbstractSolver | None) -> Abst
 
 def make_limit(max_iter: Any) -> int | None:
     """A step limit; None: the solver's."""
-    return None if max_iter is None else check_count("max_iter", max_iter, 1)
+    return None if max_iter is None else checked_count("max_iter", max_iter, 1)
 
 
 def make_l2(l2: Any) -> np.ndarray | None:

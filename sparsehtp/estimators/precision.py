@@ -132,7 +132,7 @@ class SparsePrecision(EmpiricalCovariance):
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_features=2, ensure_min_samples=2)
         k, solver = graph.check_k(self.k), graph.make_solver(self.solver)
-        max_steps = None if self.max_iter is None else parameters.check_count("max_iter", self.max_iter, 1)
+        max_steps = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
         seed = parameters.make_seed(self.random_state)
         threshold = graph.make_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
         options: dict[str, Any] = {
@@ -181,7 +181,7 @@ class SparsePrecision(EmpiricalCovariance):
             raise ValueError(f"n_samples: {k} needs the number of samples behind the matrix.")
         if self.n_samples is None:
             return Precision(S, 2, **{**options, "shrinkage": 0.0 if self.shrinkage == "oas" else self.shrinkage})
-        return Precision(S, parameters.check_count("n_samples", self.n_samples, 2), **options)
+        return Precision(S, parameters.checked_count("n_samples", self.n_samples, 2), **options)
 
     def partial_correlations(self) -> Float[np.ndarray, "p p"]:
         """(p, p) correlations of two variables given all others, -O_ij / sqrt(O_ii O_jj); ones on the diagonal."""

@@ -14,7 +14,7 @@ from ..iteration.results import RESULTS
 from ..losses import AbstractLoss, NegativeBinomial
 from ..losses.deviance import d2_score, predicted
 from ..solvers import AbstractSolver
-from .base import SparseLinearModel, check_offset, check_weights
+from .base import SparseLinearModel, check_offset, checked_weights
 from .fitting import all_or_nothing
 from .parameters import make_loss
 from .scoring import make_scoring
@@ -277,7 +277,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         check_consistent_length(eta, y)
         loss.check_targets(y)
-        weights = check_weights(sample_weight, eta)
+        weights = checked_weights(sample_weight, eta)
         pairs = zip(eta.reshape(len(eta), -1).T, y.reshape(len(eta), -1).T, strict=True)
         return float(np.mean([d2_score(loss, *pair, weights) for pair in pairs]))
 

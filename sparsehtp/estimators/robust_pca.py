@@ -96,11 +96,11 @@ class RobustPCA(BaseEstimator):
             y: not used.
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32])
-        rank = parameters.check_count("rank", self.rank, 0)
+        rank = parameters.checked_count("rank", self.rank, 0)
         if rank > min(X.shape):
             raise ValueError(f"rank: is {rank}, but a {X.shape} matrix has rank {min(X.shape)} at most; lower rank.")
         k = self._check_k(X.size)
-        max_iter = parameters.check_count("max_iter", self.max_iter, 1)
+        max_iter = parameters.checked_count("max_iter", self.max_iter, 1)
         if isinstance(self.tol, bool) or not isinstance(self.tol, numbers.Real) or not 0 < float(self.tol) < np.inf:
             raise ValueError(f"tol: needs a positive number, got {self.tol!r}.")
         # By a power of two, so that multiples of X take the same steps.
@@ -125,7 +125,7 @@ class RobustPCA(BaseEstimator):
         k = self.k
         if isinstance(k, numbers.Real) and not isinstance(k, numbers.Integral) and 0 <= float(k) < 1:
             return round(float(k) * entries)
-        count = parameters.check_count("k", k, 0)
+        count = parameters.checked_count("k", k, 0)
         if count > entries:
             raise ValueError(f"k: is {count}, but X has {entries} entries; lower k.")
         return count

@@ -16,7 +16,7 @@ from ..objectives.base import Counted
 from ..thresholds.base import default_k_max
 from .fitting import warn
 from .padding import Padding, bucket
-from .parameters import check_count
+from .parameters import checked_count
 
 KS = (*range(11), 12, 14, 16, 18, 20, 25, 30, 40, 50)
 ROWS = ("ks", "l2s", "support", "features", "coefficients", "intercept", "value", "result", "loss")  # of a path
@@ -123,7 +123,7 @@ def make_folds(
     """
     some, groups = weights > 0, check_groups(groups, len(y))
     if isinstance(cv, numbers.Integral):
-        cv = _possible(check_count("cv", cv, 2), y[some], counted, groups if groups is None else groups[some])
+        cv = _possible(checked_count("cv", cv, 2), y[some], counted, groups if groups is None else groups[some])
         if cv < 2:
             return None
     place = np.cumsum(some) - 1

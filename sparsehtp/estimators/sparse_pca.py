@@ -107,13 +107,13 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         n, p = X.shape
-        count = parameters.check_count("n_components", self.n_components, 1)
+        count = parameters.checked_count("n_components", self.n_components, 1)
         if count > min(n - 1, p):
             raise ValueError(
                 f"n_components: is {count}, but {n} samples of {p} features have {min(n - 1, p)} at most; lower it."
             )
         ks = self._check_k(count, p)
-        n_init = parameters.check_count("n_init", self.n_init, 1)
+        n_init = parameters.checked_count("n_init", self.n_init, 1)
         rng = check_random_state(parameters.make_seed(self.random_state))
         A = X.astype(float)
         mean = A.mean(0)
@@ -153,7 +153,7 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _check_k(self, count: int, p: int) -> np.ndarray:
         given = p if self.k is None else self.k
-        ks = np.array([parameters.check_count("k", k, 1) for k in np.ravel(np.asarray(given))])
+        ks = np.array([parameters.checked_count("k", k, 1) for k in np.ravel(np.asarray(given))])
         if np.ndim(given) > 1 or ks.size not in (1, count):
             raise ValueError(f"k: needs one number, or one for each of {count} components, got {self.k!r}.")
         if ks.max() > p:

@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support, check_finite, host, is_concrete, replace
-from ..columns import Columns, prepare, read
+from ..columns import Columns, columns_of, design_of
 from ..designs import AbstractDesign
 from ..linalg import dot
 from .base import AbstractRestrictable, Counted
@@ -76,11 +76,11 @@ class CoxModel(AbstractModel, AbstractRestrictable):
         strata: ArrayLike | None = None,
         ties: str = "efron",
     ) -> None:
-        design = read(X)
+        design = design_of(X)
         time, event, labels = check_survival(time, event, strata, design.shape[0])
         if ties not in TIES:
             raise ValueError(f"ties: must be one of {', '.join(TIES)}, got {ties!r}.")
-        self.columns = prepare(design, l2, sample_weight, bool(standardize), offset, centre=True).columns
+        self.columns = columns_of(design, l2, sample_weight, bool(standardize), offset, centre=True).columns
         weights = self.columns.sample_weight
         self.likelihood = PartialLikelihood.weighed(RiskSets(time, event, labels, ties == "efron"), weights)
         if is_concrete(weights) and not self.total_weight(host(weights)):

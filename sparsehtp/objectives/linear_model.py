@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, host, is_concrete
-from ..columns import Columns, prepare, read, vector
+from ..columns import Columns, columns_of, design_of, vector
 from ..designs import AbstractDesign
 from ..linalg import dot
 from ..losses import AbstractLoss, Squared
@@ -76,7 +76,7 @@ class LinearModel(AbstractLossModel, AbstractRestrictable):
         loss = Squared() if loss is None else loss
         if not isinstance(loss, AbstractLoss):
             raise TypeError(f"loss: needs an instance of a loss such as sht.Squared(), got {loss!r}.")
-        design = read(X)
+        design = design_of(X)
         dtype = design.dtype
         targets = vector("y", y, design.shape[0], dtype)
         self.loss = jax.tree.map(lambda a: jnp.asarray(host(a) if is_concrete(a) else a, dtype), loss)
@@ -84,7 +84,7 @@ class LinearModel(AbstractLossModel, AbstractRestrictable):
             self.loss.check_targets(host(targets))
         # The exponential of an offset must be a number where the intercept starts.
         steep = loss.twice_differentiable and _has_no_smoothness(loss)
-        self.columns, self.y, self.target_mean, largest = prepare(
+        self.columns, self.y, self.target_mean, largest = columns_of(
             design,
             l2,
             sample_weight,

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._types import ArrayLike, Support, check_finite, is_concrete
-from ..columns import Columns, prepare, read
+from ..columns import Columns, columns_of, design_of
 from ..designs import AbstractDesign
 from ..linalg import WHOLE, Box, Refit, dot, masked_factor
 from ..losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
@@ -64,14 +64,14 @@ class MultiResponse(AbstractLossModel):
         if not isinstance(loss, AbstractLoss | AbstractVectorLoss):
             raise TypeError(f"loss: needs an instance of a loss such as sht.Softmax(10), got {loss!r}.")
         loss = PerResponse(loss) if isinstance(loss, AbstractLoss) else loss
-        design = read(X)
+        design = design_of(X)
         n, dtype = design.shape[0], design.dtype
         targets = loss.targets(Y, n, dtype)
         if is_concrete(targets):
             check_finite("Y", targets)
             loss.check_targets(np.asarray(targets))
         self.loss = jax.tree.map(lambda parameter: jnp.asarray(parameter, dtype), loss)
-        self.columns, self.y, self.target_mean, _ = prepare(
+        self.columns, self.y, self.target_mean, _ = columns_of(
             design,
             l2,
             sample_weight,

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, host, is_concrete, replace
-from ..columns import Columns, prepare, read
+from ..columns import Columns, columns_of, design_of
 from ..designs import AbstractDesign
 from ..linalg import dot, masked_factor
 from .base import AbstractRestrictable, Counted
@@ -70,9 +70,9 @@ class OrdinalModel(AbstractModel, AbstractRestrictable):
         standardize: bool = False,
         offset: ArrayLike | None = None,
     ) -> None:
-        design = read(X)
+        design = design_of(X)
         y, n_classes = check_classes(y, n_classes, design.shape[0])
-        self.columns = prepare(design, l2, sample_weight, bool(standardize), offset, centre=True).columns
+        self.columns = columns_of(design, l2, sample_weight, bool(standardize), offset, centre=True).columns
         self.y = jnp.asarray(y, jnp.int32)
         self.base, self.empty = self._start(self.sample_weight, n_classes)
 

@@ -27,7 +27,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from ..duality.dual import Dual, DualPoint, Fixed, shrunk
+from .._types import replace
+from ..duality.dual import Dual, DualPoint, Fixed
 
 ROUNDS = 3  # repetitions with the features that were just fixed
 
@@ -47,13 +48,13 @@ def screen(
     rule = _phi if dual.penalised else _ranks
 
     def repeat(_: Any, fixed: Fixed) -> Fixed:
-        known = shrunk(dual, fixed)
+        known = replace(dual, fixed=fixed)
         here = known.point(point.a, point.tau)
         new = rule(known, here, energies, upper + known.rounding(here, norms))
         return Fixed(fixed.zero | (new.zero & ~fixed.nonzero), fixed.nonzero | (new.nonzero & ~fixed.zero))
 
     fixed = lax.fori_loop(0, ROUNDS, repeat, Fixed(no, no) if dual.fixed is None else dual.fixed)
-    return fixed, shrunk(dual, fixed).point(point.a, point.tau)
+    return fixed, replace(dual, fixed=fixed).point(point.a, point.tau)
 
 
 def gap_sphere(dual: Dual, point: DualPoint, energies: Float[Array, "p"], upper: Float[Array, ""]) -> Fixed:
