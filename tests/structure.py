@@ -4,6 +4,7 @@
 """
 
 import ast
+import re
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -105,6 +106,16 @@ def private_imports(package=PACKAGE):
         for alias in node.names
         if alias.name.startswith("_") and not alias.name.startswith("__") and alias.name not in modules
     ]
+
+
+def leaning(package=PACKAGE):
+    """Docstrings that begin with "The same" or with a question word in capitals, as "file: docstring"."""
+    for path in sorted(package.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                text = ast.get_docstring(node) or ""
+                if re.match(r"The same\b|(WHAT|HOW|WHERE|WHEN|WHICH)\b", text):
+                    yield f"{path.relative_to(package).as_posix()}: {text.splitlines()[0]}"
 
 
 def twice(package=PACKAGE):

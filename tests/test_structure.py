@@ -65,3 +65,8 @@ def test_no_private_name_is_imported():
 def test_a_name_is_defined_once():
     """Public classes and functions; those that are not yet, by name: the list may only get shorter."""
     assert set(structure.twice()) <= TWICE
+
+
+def test_docstrings_stand_by_themselves():
+    """None leans on the line above it, and the first word is no shout."""
+    assert list(structure.leaning()) == []

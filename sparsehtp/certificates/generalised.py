@@ -137,7 +137,7 @@ class Generalised(ProofData):
         """There is no exact arithmetic for exponentials."""
 
     def lowers(self, members: Int[np.ndarray, "s m"]) -> Float[np.ndarray, "s"]:
-        """The same by the dual: never too large."""
+        """At most F of supports, by the dual."""
         return self._refit(members)[1]
 
     def search(self, members: Int[np.ndarray, "m"]) -> Int[np.ndarray, "size"]:

@@ -124,7 +124,7 @@ def _gram_blocks(quadratic: Any, idx: Any) -> Iterator[tuple[np.ndarray, Any, An
 
 
 def _sparse_gram_blocks(quadratic: Any, idx: np.ndarray) -> Iterator[tuple[np.ndarray, Any, Any, Any]]:
-    """The same from Gram rows on the host, a few at a time: dense blocks of a sparse design's columns cost more."""
+    """These blocks from Gram rows on the host, a few at a time: dense blocks of sparse columns cost more."""
     m, p = idx.size, quadratic.n_coefficients
     rows = np.empty((m, p), quadratic.dtype)
     for start in range(0, m, GRAM_ROWS):

@@ -1,4 +1,4 @@
-"""WHAT a model predicts from."""
+"""Columns: a design under weights, in the units in which it is solved."""
 
 from .columns import Columns as Columns
 from .columns import Units as Units

@@ -1,4 +1,4 @@
-"""WHERE the data are."""
+"""Design matrices: where the data are."""
 
 from .base import AbstractDesign as AbstractDesign
 from .dense import DenseDesign as DenseDesign

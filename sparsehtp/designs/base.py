@@ -1,4 +1,4 @@
-"""WHERE the data are: the interface of a design matrix."""
+"""The interface of a design matrix."""
 
 import abc
 from typing import Any, ClassVar

@@ -125,7 +125,7 @@ class Padding:
         return np.pad(np.broadcast_to(l2, self.p), (0, self.size[1] - self.p))
 
     def l2s(self, l2s: Any) -> np.ndarray:
-        """The same for every row of a grid."""
+        """l2 for every column, in every row of a grid."""
         return np.stack([self.l2(each) for each in l2s])
 
     def start(self, x: np.ndarray, intercept: np.ndarray) -> Start:
@@ -186,7 +186,7 @@ class Padding:
 
 
 def _bucketed(rows: Rows) -> Rows:
-    """The same rows with zeros as further chunks of the last one."""
+    """Rows with zeros as further chunks of the last one."""
     more = bucket(rows.owner.shape[0]) - rows.owner.shape[0]
     return rows._replace(
         data=jnp.asarray(np.pad(rows.data, ((0, more), (0, 0)))),

@@ -143,7 +143,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         return [*self.numbers_, *self.texts_]
 
     def refilled(self, X: Any) -> "TablePreprocessor":
-        """The same preprocessor with the means or medians of other rows, such as the training rows of a fold."""
+        """A copy of this preprocessor with the means or medians of other rows, such as the training rows of a fold."""
         check_is_fitted(self)
         other = clone(self)
         for name, value in vars(self).items():

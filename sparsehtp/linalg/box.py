@@ -40,7 +40,7 @@ class Everywhere:
         return z
 
     def completed(self, z: Float[Array, "m"], whole: Float[Array, "m"]) -> Float[Array, "m"]:
-        """The same; the nearest point of the set to `whole` where what follows from them is out of its bounds."""
+        """`filled(z)`; the nearest point of the set to `whole` where what follows from z is out of its bounds."""
         return z
 
 

@@ -34,7 +34,7 @@ class Smooth(Protocol):
 
 
 class WithHessian(Smooth, Protocol):
-    """The same with its Hessian matrix, the magnitudes of what the gradient sums, and the place of an intercept."""
+    """A smooth function with its Hessian matrix, the terms of its gradient, and the place of an intercept."""
 
     @property
     def intercept(self) -> Bool[Array, "m"] | None: ...

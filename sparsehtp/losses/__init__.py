@@ -1,4 +1,4 @@
-"""HOW a fit is scored."""
+"""Losses: how the prediction of a sample is scored."""
 
 from .base import AbstractConjugateLoss as AbstractConjugateLoss
 from .base import AbstractLoss as AbstractLoss

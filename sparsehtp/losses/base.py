@@ -1,4 +1,4 @@
-"""HOW a fit is scored: the interface of a per-sample loss."""
+"""The interface of the loss of a sample."""
 
 import abc
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""WHAT is minimised."""
+"""Objectives: what is minimised."""
 
 from .base import AbstractObjective as AbstractObjective
 from .base import AbstractRefittable as AbstractRefittable

@@ -1,4 +1,4 @@
-"""WHAT is minimised: objectives and their restriction to a support."""
+"""The interface of an objective and of its restriction to a support."""
 
 import abc
 import functools
@@ -166,7 +166,7 @@ class AbstractObjective(eqx.Module):
         """Lipschitz constant of the gradient, estimated by power iteration (from below); infinity if there is none."""
 
     def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
-        """The same objective with other sample weights, other l2, or both.
+        """This objective with other sample weights, other l2, or both.
 
         Standardisation follows the new weights, so that rows without weight have no influence. Pure and traceable;
         signs are not checked, but for that of an l2 that is not traced.
@@ -192,7 +192,7 @@ class AbstractObjective(eqx.Module):
         return sample_weight.sum(-1)
 
     def started(self, x0: Any) -> Self:
-        """The same objective for solves from x0, which may tell the shape of x."""
+        """This objective for solves from x0, which may tell the shape of x."""
         return self
 
     def coefficients(self, x0: Any) -> Any:
@@ -309,7 +309,7 @@ class AbstractRestricted(eqx.Module):
         return jnp.ones_like(z)
 
     def unless_above(self, target: Float[Array, ""] | float) -> "AbstractRestricted":
-        """The same function, whose `minimise` may give up where the minimum is sure to lie above the target."""
+        """This function, whose `minimise` may give up where the minimum is sure to lie above the target."""
         return self
 
     def without_each(self, z: Float[Array, "m"], n_free: int) -> Float[Array, "m"]:

@@ -55,7 +55,7 @@ class Part(eqx.Module):
         return dot(rows, self.A)
 
     def powered(self, rows: Float[Array, "n *c"], power: int) -> Float[Array, "m"]:
-        """The same with magnitudes of the columns to a power."""
+        """Rows times the magnitudes of the columns to a power."""
         return dot(rows, jnp.abs(self.A) if power == 1 else self.A**2)
 
     def penalty(self, z: Float[Array, "m"]) -> Float[Array, "m"]:

@@ -38,7 +38,7 @@ class AbstractModel(AbstractRefittable):
         target_mean = None
 
     def over(self, columns: Columns, weighted: bool = True) -> Self:
-        """The same model over other columns, of other weights where `weighted`."""
+        """This model over other columns, of other weights where `weighted`."""
         return replace(self, columns=columns)
 
     def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
@@ -48,7 +48,7 @@ class AbstractModel(AbstractRefittable):
         return self.over(self.columns.scoring(sample_weight), sample_weight is not None)
 
     def exactly(self) -> Self:
-        """The same model, all that it derives from weights computed in its present dtype."""
+        """This model, all that it derives from weights computed in its present dtype."""
         return self.over(self.columns.exactly())
 
     def subset(self, idx: Int[Array, "m"]) -> Self:

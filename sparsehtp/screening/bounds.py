@@ -127,7 +127,7 @@ def _round(
 def _smaller(
     dual: Dual, fixed: Fixed, features: Int[np.ndarray, "p"], w: Float[ArrayLike, "p"]
 ) -> tuple[Dual, Int[np.ndarray, "_"], Any]:
-    """The same problem with the fixed features known, on a power of two of columns where that halves the work."""
+    """The problem with the fixed features known, on a power of two of columns where that halves the work."""
     live = np.flatnonzero(~fixed.zero)
     width = next_power_of_two(max(live.size, 8))
     if 2 * width > features.size or (dual.threshold.keep.shape[0] and not dual.penalised):

@@ -1,4 +1,4 @@
-"""HOW."""
+"""Solvers: how a minimum is found."""
 
 from .base import AbstractSolver as AbstractSolver
 from .best_subset import BestSubset as BestSubset

@@ -1,4 +1,4 @@
-"""HOW: the interface of a solver, and what the batch solvers share."""
+"""The interface of a solver, and what the batch solvers share."""
 
 import abc
 import inspect

@@ -48,7 +48,7 @@ def start(objective: Any, threshold: Any) -> GreedyState:
 
 
 def unfitted(objective: Any, threshold: Any) -> GreedyState:
-    """The same before its refit: of no value."""
+    """A state before its refit: of no value."""
     p, n_keep = objective.n_coefficients, threshold.keep.shape[0]
     free = p + jnp.arange(objective.n_free, dtype=jnp.int32)
     idx = jnp.concatenate([free, jnp.asarray(threshold.keep), jnp.zeros(threshold.k_max, jnp.int32)])

@@ -1,4 +1,4 @@
-"""HOW FAR."""
+"""Step sizes."""
 
 from .base import AbstractStep as AbstractStep
 from .constant import ConstantStep as ConstantStep

@@ -1,4 +1,4 @@
-"""HOW FAR: step sizes."""
+"""The interface of a step-size rule."""
 
 import abc
 from typing import Any, ClassVar

@@ -13,7 +13,7 @@ from .base import AbstractStep
 
 
 class ConstantStep(AbstractStep):
-    """The same step size at every step: `size`, or `scale / L` with the Lipschitz constant L of the gradient.
+    """One step size at every step: `size`, or `scale / L` with the Lipschitz constant L of the gradient.
 
     IHT decreases the objective for sizes up to 1/L; [GraHTP] Theorem 8 takes 1/(2M) with the restricted constant M.
     L is estimated by power iteration when `size` is None, which costs about 200 products with the data at the start.

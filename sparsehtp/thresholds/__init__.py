@@ -1,4 +1,4 @@
-"""WHICH structure."""
+"""Thresholds: which structure a solution has."""
 
 from .base import AbstractThreshold as AbstractThreshold
 from .base import AbstractUnitThreshold as AbstractUnitThreshold

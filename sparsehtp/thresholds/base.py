@@ -1,4 +1,4 @@
-"""WHICH structure: thresholds (projections onto structured sets) and their supports."""
+"""The interfaces of thresholds: projections onto structured sets, and their supports."""
 
 import abc
 from typing import Any, ClassVar, Self
@@ -47,7 +47,7 @@ class AbstractThreshold(eqx.Module):
 
     @abc.abstractmethod
     def bind(self, objective: Any) -> Self:
-        """The same threshold with its static sizes, and its bounds in the solver's units, fixed for an objective."""
+        """This threshold with its static sizes, and its bounds in the solver's units, fixed for an objective."""
 
     @property
     def fewest(self) -> int:
@@ -55,7 +55,7 @@ class AbstractThreshold(eqx.Module):
         return 0
 
     def counted(self) -> tuple[Self, Bool[Array, ""] | bool]:
-        """The same with no count below `fewest`, and whether none was: nothing else stops a traced k of -1."""
+        """This threshold with no count below `fewest`, and whether none was: nothing else stops a traced k of -1."""
         fields = {name: getattr(self, name) for name in self.counts}
         traced = [count for count in jax.tree.leaves(fields) if not is_concrete(count)]
         if not traced:
