@@ -65,9 +65,9 @@ class Ours:
 
 def solvers(thorough=True):
     """(name -> fit(X, y, k) giving a support, rows for the peers that are missing)."""
-    ours = {"HTP": sht.HTP(), "ForwardSelection": sht.ForwardSelection()}
+    ours = {"HTP": sht.solvers.HTP(), "ForwardSelection": sht.solvers.ForwardSelection()}
     for effort in ("fast", "default", "thorough")[: 3 if thorough else 2]:
-        ours[f"BestSubset {effort}"] = sht.BestSubset(effort)
+        ours[f"BestSubset {effort}"] = sht.solvers.BestSubset(effort)
     fits = {
         f"{name}, {np.dtype(dtype).name}": Ours(solver, dtype)
         for name, solver in ours.items()
@@ -225,7 +225,7 @@ def compile_rows(fits):
 
 def certified(X, y, k, repeats):
     """float64 fit, ingest and certificate included, against abess at one size."""
-    fit, gains = Ours(sht.BestSubset(), np.float64), []
+    fit, gains = Ours(sht.solvers.BestSubset(), np.float64), []
     runs = {"ours": lambda: gains.append(fit.certified(X, y, k))}
     if version("abess"):
         runs["abess"] = lambda: abess.best_subset(X, y, k)
@@ -262,7 +262,7 @@ def path(X, y, k_max, repeats):
                 with jax.enable_x64(dtype == np.float64):
                     objective = sht.LinearModel(X.astype(dtype, copy=False), y.astype(dtype, copy=False))
                     paths[name] = jax.block_until_ready(
-                        sht.solve_path(objective, ks=ks, solver=sht.BestSubset(effort)).support
+                        sht.solve_path(objective, ks=ks, solver=sht.solvers.BestSubset(effort)).support
                     )
 
             start = time.perf_counter()

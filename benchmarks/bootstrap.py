@@ -16,7 +16,7 @@ from .timing import best_of, compile_time, work
 
 def programs(k_max, effort):
     """(all sizes of one resample, one size of one resample) as functions of X, y and the weights."""
-    solver = sht.BestSubset(effort)
+    solver = sht.solvers.BestSubset(effort)
 
     def single(X, y, weights, k):
         objective = sht.LinearModel(X, y, sample_weight=weights)

@@ -19,7 +19,9 @@ def fixed(objective, solver, steps, k_max, record=None):
 
     def run(objective, k):
         threshold = sht.Sparsity(k, k_max=k_max)
-        return sht.solve(objective, threshold, solver, max_steps=steps, termination=sht.Never(), record=record).x
+        return sht.solve(
+            objective, threshold, solver, max_steps=steps, termination=sht.stopping.Never(), record=record
+        ).x
 
     return run
 
@@ -28,7 +30,7 @@ def iterations(objective, order, k, product):
     """Seconds per iteration: the slope between two step counts, so that set-up does not count."""
     few, many = 5, 25
     n, p = objective.columns.design.shape
-    for name, solver, aim in (("IHT", sht.IHT(), 1.5), ("HTP", sht.HTP(), None)):
+    for name, solver, aim in (("IHT", sht.solvers.IHT(), 1.5), ("HTP", sht.solvers.HTP(), None)):
         compiled = {}
         for steps in (few, many):
             run = jax.jit(fixed(objective, solver, steps, 128))
@@ -48,7 +50,7 @@ def iterations(objective, order, k, product):
 def batches(objective, order):
     """Sixteen values of k as one batch against a loop over the same compiled single problem."""
     ks = jnp.arange(10, 170, 10)[:16].clip(max=128)
-    for name, solver, aim in (("IHT", sht.IHT(), 0.2), ("HTP", sht.HTP(), 0.35)):
+    for name, solver, aim in (("IHT", sht.solvers.IHT(), 0.2), ("HTP", sht.solvers.HTP(), 0.35)):
         run = fixed(objective, solver, 10, 128)
         single = jax.jit(run)
         batch = jax.jit(jax.vmap(run, (None, 0)))
@@ -74,14 +76,16 @@ def histories():
     """16 lanes, 3,200 steps, with and without a history."""
     X, y, _ = generate(50, 100, 5)
     objective = sht.LinearModel(jnp.asarray(X, jnp.float32), y)
-    solver = sht.IHT(sht.ConstantStep(0.05))
+    solver = sht.solvers.IHT(sht.steps.ConstantStep(0.05))
     ks = jnp.arange(1, 17)
     runs = {}
-    for name, record in (("with", sht.Record()), ("without", None)):
+    for name, record in (("with", sht.results.Record()), ("without", None)):
 
         def run(k, record=record):
             threshold = sht.Sparsity(k, k_max=16)
-            solution = sht.solve(objective, threshold, solver, max_steps=3200, termination=sht.Never(), record=record)
+            solution = sht.solve(
+                objective, threshold, solver, max_steps=3200, termination=sht.stopping.Never(), record=record
+            )
             return solution.x, solution.history
 
         batch = jax.jit(jax.vmap(run))

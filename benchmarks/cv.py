@@ -40,7 +40,7 @@ def problem(n, p, k, classification):
 def ours(X, y, ks, folds, classification, dtype, one_se=False):
     """(coefficients, intercept) of the chosen row."""
     with jax.enable_x64(dtype == np.float64):
-        loss = sht.Logistic() if classification else sht.Squared()
+        loss = sht.losses.Logistic() if classification else sht.losses.Squared()
         target = 2 * y - 1 if classification else y
         objective = sht.LinearModel(
             X.astype(dtype, copy=False), target.astype(dtype), loss, fit_intercept=True, standardize=True

@@ -44,10 +44,10 @@ def compare(n, p, k, repeats, dense):
     data = jnp.asarray(X[:n], jnp.float32), jnp.asarray(y[:n], jnp.float32)
     held_out = jnp.asarray(X[n:], jnp.float32), jnp.asarray(y[n:], jnp.float32)
     l2 = jnp.full(p, 0.01, jnp.float32)
-    iht = sht.IHT(sht.ConstantStep())
+    iht = sht.solvers.IHT(sht.steps.ConstantStep())
     kinds = {
-        "BestSubset": (sht.BestSubset(), {}),
-        "HTP": (sht.HTP(), {}),
+        "BestSubset": (sht.solvers.BestSubset(), {}),
+        "HTP": (sht.solvers.HTP(), {}),
         "IHT, constant step": (iht, {"max_steps": UNROLLED_STEPS}),
     }
     label, rows, answers = f"n={n}, p={p}, k={k}", [], {}

@@ -36,10 +36,15 @@ def measure(n, p, k):
 
     def iterations(X, y):
         model = sht.LinearModel(X, y)
-        step = sht.ConstantStep(1e-4)
+        step = sht.steps.ConstantStep(1e-4)
         return lambda: (
             sht.solve(
-                model, sht.Sparsity(k), sht.IHT(step), max_steps=STEPS, termination=sht.Never(), record=None
+                model,
+                sht.Sparsity(k),
+                sht.solvers.IHT(step),
+                max_steps=STEPS,
+                termination=sht.stopping.Never(),
+                record=None,
             ).value
         )
 
@@ -50,9 +55,14 @@ def measure(n, p, k):
     def grid(l2s):
         def one(l2):
             model = whole.reweighted(l2=l2)
-            step = sht.ConstantStep(1e-4)
+            step = sht.steps.ConstantStep(1e-4)
             solution = sht.solve(
-                model, sht.Sparsity(k, k_max=k), sht.IHT(step), max_steps=STEPS, termination=sht.Never(), record=None
+                model,
+                sht.Sparsity(k, k_max=k),
+                sht.solvers.IHT(step),
+                max_steps=STEPS,
+                termination=sht.stopping.Never(),
+                record=None,
             )
             return solution.value
 

@@ -32,23 +32,23 @@ def classification(quick):
     n, p, k = (400, 100, 20) if quick else (4000, 1000, 100)
     X, eta, _ = generate(n, p, k, seed=0)
     X, y = X.astype(np.float32) / np.sqrt(p, dtype=np.float32), np.where(eta > 0, 1, -1).astype(np.float32)
-    model = sht.LinearModel(X, y, sht.SmoothedHinge(), l2=float(1 / np.sqrt(n)))
+    model = sht.LinearModel(X, y, sht.losses.SmoothedHinge(), l2=float(1 / np.sqrt(n)))
     steps = 50 if quick else 300
     solvers = {
-        "DIHT": (lambda c: sht.DIHT(scale=8 * c), steps),
-        "SDIHT": (lambda c: sht.SDIHT(scale=c), steps // 5),
-        "IHT": (lambda c: sht.IHT(sht.ConstantStep(scale=c)), steps),
-        "HTP": (lambda c: sht.HTP(sht.ConstantStep(scale=c)), 20),
+        "DIHT": (lambda c: sht.solvers.DIHT(scale=8 * c), steps),
+        "SDIHT": (lambda c: sht.solvers.SDIHT(scale=c), steps // 5),
+        "IHT": (lambda c: sht.solvers.IHT(sht.steps.ConstantStep(scale=c)), steps),
+        "HTP": (lambda c: sht.solvers.HTP(sht.steps.ConstantStep(scale=c)), 20),
     }
     if hasattr(sht, "SVRGHT"):
-        solvers["SVRGHT"] = (lambda c: sht.SVRGHT(sht.ConstantStep(scale=0.1 * c)), steps // 5)
+        solvers["SVRGHT"] = (lambda c: sht.solvers.SVRGHT(sht.steps.ConstantStep(scale=0.1 * c)), steps // 5)
     runs = {}
     for name, (make, most) in solvers.items():
         for c in (0.3, 1.0, 3.0):
             solver = make(c)
             solution, seconds = timed(
                 lambda s=solver, m=most: sht.solve(
-                    model, sht.Sparsity(k), s, max_steps=m, termination=sht.Never(), throw=False
+                    model, sht.Sparsity(k), s, max_steps=m, termination=sht.stopping.Never(), throw=False
                 )
             )
             taken = int(solution.num_steps)
@@ -82,10 +82,10 @@ def penalised(quick):
     rows, lower = [], -np.inf
     found = {}
     for name, solver, threshold in (
-        ("PrimalDual", sht.PrimalDual(), sht.L0L1L2(l0)),
-        ("CDSS", sht.CDSS(), sht.L0L1L2(l0)),
-        ("DualAst", sht.PrimalDual(dual_ascent=True), sht.L0L1L2(l0)),
-        ("DIHT", sht.DIHT(), sht.Sparsity(k)),
+        ("PrimalDual", sht.solvers.PrimalDual(), sht.L0L1L2(l0)),
+        ("CDSS", sht.solvers.CDSS(), sht.L0L1L2(l0)),
+        ("DualAst", sht.solvers.PrimalDual(dual_ascent=True), sht.L0L1L2(l0)),
+        ("DIHT", sht.solvers.DIHT(), sht.Sparsity(k)),
     ):
         steps = 100 if quick else (2000 if name in ("DualAst", "DIHT") else None)
         solution, seconds = timed(
@@ -108,23 +108,27 @@ def screening(quick):
     l0, tol = 2e-3, 1e-2
     model, l2 = sht.LinearModel(X, y, l2=1.0), None
     for l2 in (1.0, 2.0, 4.0, 8.0):
-        solution = sht.solve(model.reweighted(l2=l2), sht.L0L1L2(l0), sht.PrimalDual(), record=None)
+        solution = sht.solve(model.reweighted(l2=l2), sht.L0L1L2(l0), sht.solvers.PrimalDual(), record=None)
         gap = float((solution.value - solution.state.lower) / solution.value)
         if gap <= tol:
             break
     objective = model.reweighted(l2=l2)
     settings = {
-        "active set, phi test": sht.PrimalDual(),
-        "active set, rule (16)": sht.PrimalDual(rule="gap_sphere"),
-        "active set, none": sht.PrimalDual(rule="none"),
-        "all features, phi test": sht.PrimalDual(incremental=False),
-        "all features, none": sht.PrimalDual(rule="none", incremental=False),
+        "active set, phi test": sht.solvers.PrimalDual(),
+        "active set, rule (16)": sht.solvers.PrimalDual(rule="gap_sphere"),
+        "active set, none": sht.solvers.PrimalDual(rule="none"),
+        "all features, phi test": sht.solvers.PrimalDual(incremental=False),
+        "all features, none": sht.solvers.PrimalDual(rule="none", incremental=False),
     }
     rows, seconds, facts = [], {}, {}
     for name, solver in settings.items():
         solution, seconds[name] = timed(
             lambda s=solver: sht.solve(
-                objective, sht.L0L1L2(l0), s, record=None, termination=sht.DualGap(tol) | sht.Complete()
+                objective,
+                sht.L0L1L2(l0),
+                s,
+                record=None,
+                termination=sht.stopping.DualGap(tol) | sht.stopping.Complete(),
             )
         )
         facts[name] = {
@@ -188,17 +192,22 @@ def large(quick):
     """DIHT and SDIHT on data shaped like News20, with k = 10,000 and the smoothed hinge: to a gap of 1%."""
     n, p, words, k = (500, 50_000, 60.0, 500) if quick else (10_000, 1_355_191, 455.0, 10_000)
     X, y, _ = make_text(n, p, words)
-    model = sht.LinearModel(X, y, sht.SmoothedHinge(), l2=1 / float(np.sqrt(n)))
+    model = sht.LinearModel(X, y, sht.losses.SmoothedHinge(), l2=1 / float(np.sqrt(n)))
     rows = []
-    for name, solver in (("DIHT", sht.DIHT()), ("SDIHT", sht.SDIHT(block_size=n // 20))):
+    for name, solver in (("DIHT", sht.solvers.DIHT()), ("SDIHT", sht.solvers.SDIHT(block_size=n // 20))):
         start = time.perf_counter()
         solution = sht.solve(
-            model, sht.Sparsity(k), solver, termination=sht.DualGap(1e-2) | sht.SmallStep(), max_steps=500, throw=False
+            model,
+            sht.Sparsity(k),
+            solver,
+            termination=sht.stopping.DualGap(1e-2) | sht.stopping.SmallStep(),
+            max_steps=500,
+            throw=False,
         )
         seconds = time.perf_counter() - start
         taken = int(solution.num_steps)
         gaps = np.asarray(solution.history.gap)[:taken] / np.abs(np.asarray(solution.history.value)[:taken])
-        result = sht.RESULTS(int(solution.result)).name
+        result = sht.results.RESULTS(int(solution.result)).name
         rows.append({"name": f"News20-shaped, k={k}, {name}: {result}, with compiling", "value": seconds, "unit": "s",
                      "steps": taken, "objective": float(solution.value), "least_gap": float(gaps.min())})  # fmt: skip
     return rows

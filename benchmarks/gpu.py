@@ -67,7 +67,7 @@ def large_best_subset(quick):
     n, p, k, *rest = (500, 2000, 25) if quick else best_subset.LARGE
     X, y, _ = generate(n, p, k, *rest)
     for dtype in (np.float32, np.float64):
-        name, fit = np.dtype(dtype).name, best_subset.Ours(sht.BestSubset(), dtype)
+        name, fit = np.dtype(dtype).name, best_subset.Ours(sht.solvers.BestSubset(), dtype)
         least = dtype, X.size * np.dtype(dtype).itemsize, 2 * X.size * k  # X once; the Gram columns of the support
         residual, seconds = best_subset.measure({name: fit}, X, y, k, 2)
         row = {"name": f"{name}: fit from host arrays", "value": seconds[name], "unit": "s", "rss": residual[name]}
@@ -79,7 +79,7 @@ def large_best_subset(quick):
             yield {"name": f"{name}: its program alone", "value": seconds, "unit": "s"} | work(seconds, *least)
 
             def path(objective=objective):
-                return sht.solve_path(objective, ks=np.arange(1, k + 1), solver=sht.BestSubset()).x
+                return sht.solve_path(objective, ks=np.arange(1, k + 1), solver=sht.solvers.BestSubset()).x
 
             seconds = best_of({"path": path}, 1)["path"]
             row = {"name": f"{name}: path k = 1..{k}", "value": seconds, "unit": "s"}

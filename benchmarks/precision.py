@@ -63,7 +63,7 @@ def refitted(S, support):
     """Unpenalised maximum likelihood on a support."""
     objective = sht.Precision(S, 2)
     members = jnp.concatenate([jnp.asarray(support[np.triu_indices(len(S), 1)]), jnp.ones(len(S), bool)])
-    support = sht.Support(jnp.arange(members.size), members)
+    support = sht.results.Support(jnp.arange(members.size), members)
     fit = objective.restrict(support).minimise(gather(objective.origin(), support))
     return np.asarray(objective.unpack(fit.z))
 

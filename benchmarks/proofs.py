@@ -119,7 +119,7 @@ def model_of(facts, X, y, l2):
 
     logistic = is_logistic(facts[0])
     with jax.enable_x64(True):
-        return sht.LinearModel(X, y, sht.Logistic() if logistic else None, l2=l2, fit_intercept=logistic)
+        return sht.LinearModel(X, y, sht.losses.Logistic() if logistic else None, l2=l2, fit_intercept=logistic)
 
 
 def solve(facts, path):

@@ -28,7 +28,7 @@ from .timing import best_of, memory_now
 SHAPES = {"RCV1-shaped": (20242, 47236, 73.0), "News20-shaped": (10000, 1355191, 455.0)}
 QUICK = {"RCV1-shaped": (1000, 4000, 40.0), "News20-shaped": (500, 50000, 60.0)}
 VECTORS = 32
-LARGE = {"HTP": sht.HTP(), "IHT": sht.IHT(), "GraSP": sht.GraSP()}
+LARGE = {"HTP": sht.solvers.HTP(), "IHT": sht.solvers.IHT(), "GraSP": sht.solvers.GraSP()}
 
 
 def products(rows, title, X):
@@ -36,7 +36,7 @@ def products(rows, title, X):
     n, p = X.shape
     rng = np.random.default_rng(0)
     w, r = (rng.standard_normal((size, VECTORS)).astype(np.float32) for size in (p, n))
-    design, transposed = sht.SparseDesign(X), X.T.tocsr()
+    design, transposed = sht.designs.SparseDesign(X), X.T.tocsr()
 
     def both(design, w, r):
         return design.mv(w), design.rmv(r)
@@ -73,10 +73,10 @@ def products(rows, title, X):
 def path(rows, title, X, y, quick):
     """Twenty values of k, logistic, HTP: all of them as one batch."""
     ks = np.arange(1, 21) * (2 if quick else 5)
-    model = sht.LinearModel(X, y, sht.Logistic(), l2=1e-4)
+    model = sht.LinearModel(X, y, sht.losses.Logistic(), l2=1e-4)
 
     def run():
-        return sht.solve_path(model, ks, solver=sht.HTP())
+        return sht.solve_path(model, ks=ks, solver=sht.solvers.HTP())
 
     start = time.perf_counter()
     run()
@@ -112,8 +112,8 @@ def best_l2(X, y, k):
     inner, outer = train_test_split(np.arange(len(y)), test_size=0.25, random_state=1, stratify=y)
     weights = np.zeros(len(y), np.float32)
     weights[inner] = 1
-    model = sht.LinearModel(X, y, sht.Logistic(), fit_intercept=True)
-    threshold, solver = sht.Sparsity(k), sht.HTP()
+    model = sht.LinearModel(X, y, sht.losses.Logistic(), fit_intercept=True)
+    threshold, solver = sht.Sparsity(k), sht.solvers.HTP()
     errors = {}
     for l2 in (1e-5, 1e-4, 1e-3):
         part = sht.solve(model.reweighted(weights, l2), threshold, solver, throw=False)
@@ -191,7 +191,7 @@ def child(title, shape, name, k, compiled=False):
     threshold = sht.Sparsity(k)
 
     def fit(X, y, threshold):
-        model = sht.LinearModel(X, y, sht.Logistic(), l2=1e-5)
+        model = sht.LinearModel(X, y, sht.losses.Logistic(), l2=1e-5)
         return jax.block_until_ready(sht.solve(model, threshold, LARGE[name], throw=False))
 
     fit(*((X, y, threshold) if compiled else (X[:50, :500], y[:50], sht.Sparsity(5))))
@@ -208,7 +208,7 @@ def child(title, shape, name, k, compiled=False):
         "csr": X.data.nbytes + X.indices.nbytes + X.indptr.nbytes,
         "k_max": threshold.bind(sht.LinearModel(X, y)).k_max,
         "copies": 4,
-        "result": sht.RESULTS(int(solution.result)).name,
+        "result": sht.results.RESULTS(int(solution.result)).name,
         "steps": int(solution.num_steps),
         "value": float(solution.value),
     }

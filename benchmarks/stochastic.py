@@ -40,13 +40,13 @@ def inner_steps(rows, X, y, sizes, repeats):
     """Seconds of an epoch's inner step, over the floor, per solver and batch size."""
     n, p = X.shape
     objective = sht.LinearModel(X, y)
-    step = sht.ConstantStep(1e-3)
+    step = sht.steps.ConstantStep(1e-3)
     for b in sizes:
         steps = max(min(n // b, 2000), 4)
         batches = jnp.asarray(np.random.default_rng(0).integers(0, n, (steps, b)), jnp.int32)
         solvers = {
-            "StochasticHT": sht.StochasticHT(step, batch_size=b, epoch=steps),
-            "SVRGHT": sht.SVRGHT(step, inner_steps=steps, batch_size=b),
+            "StochasticHT": sht.solvers.StochasticHT(step, batch_size=b, epoch=steps),
+            "SVRGHT": sht.solvers.SVRGHT(step, inner_steps=steps, batch_size=b),
         }
         runs = {"floor": floor(X, batches, K)}
         for name, solver in solvers.items():
@@ -58,7 +58,7 @@ def inner_steps(rows, X, y, sizes, repeats):
                         sht.Sparsity(K, k_max=K),
                         solver,
                         max_steps=stages,
-                        termination=sht.Never(),
+                        termination=sht.stopping.Never(),
                         record=None,
                     ).x
 
@@ -92,18 +92,23 @@ def hybrid(rows, X, y, repeats):
     """Growing batches: seconds from one sample to all of them, over as many IFO calls by full gradients."""
     n, _ = X.shape
     objective = sht.LinearModel(X, y)
-    solver = sht.HybridHT(sht.ConstantStep(1e-3), growth=1.1)
+    solver = sht.solvers.HybridHT(sht.steps.ConstantStep(1e-3), growth=1.1)
     sizes = solver.batches(n).sizes
     stages = -(-sizes.size // solver.iterations)
     ifo = float(np.sum(sizes)) + (stages * solver.iterations - sizes.size) * n
     passes = max(round(ifo / n), 1)
-    iht = sht.IHT(sht.ConstantStep(1e-3))
+    iht = sht.solvers.IHT(sht.steps.ConstantStep(1e-3))
     runs = {}
     for name, each, steps in (("hybrid", solver, stages), ("full", iht, passes)):
 
         def solve(objective, each=each, steps=steps):
             return sht.solve(
-                objective, sht.Sparsity(K, k_max=K), each, max_steps=steps, termination=sht.Never(), record=None
+                objective,
+                sht.Sparsity(K, k_max=K),
+                each,
+                max_steps=steps,
+                termination=sht.stopping.Never(),
+                record=None,
             ).x
 
         compiled, seconds = compile_time(jax.jit(solve), objective)
@@ -127,7 +132,7 @@ def trials(rows, d, n, K, lanes, stages, repeats):
     signals = np.zeros((lanes, d), np.float32)
     for row in signals:
         row[rng.choice(d, K, replace=False)] = rng.standard_normal(K, np.float32)
-    solver = sht.SVRGHT(sht.ConstantStep(scale=2 / n), inner_steps=3 * n, random_iterate=True)
+    solver = sht.solvers.SVRGHT(sht.steps.ConstantStep(scale=2 / n), inner_steps=3 * n, random_iterate=True)
     k = min(9 * K, d)
 
     def one(signal, key):
@@ -137,7 +142,7 @@ def trials(rows, d, n, K, lanes, stages, repeats):
             solver,
             key=key,
             max_steps=stages,
-            termination=sht.Never(),
+            termination=sht.stopping.Never(),
             record=None,
         ).x
 
@@ -231,7 +236,7 @@ def rank_recovery(rows, n, p, c, r, count, repeats):
         def htp(X, Y):
             objective = sht.MultiResponse(X, Y, l2=1e-6, fit_intercept=True)
             exact = sht.reduced_rank(objective).at(r)
-            ours = sht.solve(objective, sht.Rank(r), sht.HTP(), record=None)
+            ours = sht.solve(objective, sht.Rank(r), sht.solvers.HTP(), record=None)
             return objective.value(objective.to_internal(ours.x, ours.intercept)) / objective.value(exact) - 1
 
         few = slice(min(count, 10))

@@ -224,9 +224,9 @@ def in_memory(files, X, y):
     model = sht.LinearModel(X, y, fit_intercept=True)
     jax.block_until_ready(model)
     read = time.perf_counter() - start
-    sht.solve(model, sht.Sparsity(K), sht.HTP())  # compiles
+    sht.solve(model, sht.Sparsity(K), sht.solvers.HTP())  # compiles
     start = time.perf_counter()
-    whole = jax.block_until_ready(sht.solve(model, sht.Sparsity(K), sht.HTP()))
+    whole = jax.block_until_ready(sht.solve(model, sht.Sparsity(K), sht.solvers.HTP()))
     seconds = time.perf_counter() - start
     return whole, {"fit": seconds, "read and fit": read + seconds}
 

@@ -141,7 +141,7 @@ def problem(instance):
         return sht.MultiResponse(X, y, fit_intercept=True), sht.RowSparsity(k)
     if instance.structure == "softmax":
         labels = y.astype(np.int32)
-        return sht.MultiResponse(X, labels, sht.Softmax(3), RIDGE, fit_intercept=True), sht.RowSparsity(k)
+        return sht.MultiResponse(X, labels, sht.losses.Softmax(3), RIDGE, fit_intercept=True), sht.RowSparsity(k)
     if instance.structure == "signs":
         return sht.LinearModel(X, y), sht.Sparsity(k, lower=0)
     return sht.LinearModel(X, y), sht.Sparsity(k, lower=-BOUND, upper=BOUND)
@@ -157,8 +157,8 @@ def ours(solver):
 
 def fits(structure):
     """name -> fit(instance) giving the chosen units."""
-    table: dict[str, Any] = {"HTP": ours(sht.HTP())}
-    table |= {f"BestSubset {effort}": ours(sht.BestSubset(effort)) for effort in ("fast", "default")}
+    table: dict[str, Any] = {"HTP": ours(sht.solvers.HTP())}
+    table |= {f"BestSubset {effort}": ours(sht.solvers.BestSubset(effort)) for effort in ("fast", "default")}
     if version("abess") and structure in abess.STRUCTURES:
         table |= {
             name: lambda instance, settings=settings: abess.units(instance, **settings)

@@ -26,7 +26,8 @@ REFERENCE = {
     "datasets": (("datasets",), "Data: files, downloads, and problems whose answer is known."),
     "testing": (("testing",), "Checks for losses, objectives, step sizes and thresholds of your own."),
 }
-MODULES = ("plot", "datasets", "testing")  # whose names are public beside those at the top level
+# Whose names are public beside those at the top level.
+MODULES = ("datasets", "designs", "losses", "plot", "results", "solvers", "steps", "stopping", "testing")
 COPIED = {
     "papers/CLAIMS.md": "benchmarks/results/CLAIMS.md",
     "benchmarks.md": "benchmarks/README.md",
@@ -40,7 +41,8 @@ def public():
     names = {name: getattr(sparsehtp, name) for name in sparsehtp.__all__}
     for room in MODULES:
         module = importlib.import_module(f"sparsehtp.{room}")
-        names |= {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
+        each = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+        names |= {name: value for name, value in each.items() if callable(value)}
     return {name: f"{v.__module__}.{v.__qualname__}" for name, v in names.items() if hasattr(v, "__qualname__")}
 
 

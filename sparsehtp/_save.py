@@ -32,7 +32,11 @@ MAX_BYTES = 2**30
 MAX_RATIO = 4  # a file of plain numbers hardly shrinks: larger models than MAX_BYTES are read where the file is large
 MAX_MANIFEST = 2**25  # bytes; as Python objects it takes up to twenty times as many
 _MANIFEST = "manifest"
-_PLACES = ("sparsehtp", "sparsehtp.columns")  # modules whose classes can be saved
+# Modules whose classes can be saved.
+_PLACES = [
+    f"sparsehtp{room}"
+    for room in ("", ".columns", ".designs", ".losses", ".results", ".solvers", ".steps", ".stopping")
+]
 _ADVICE = "or was not written by sht.save"
 # What scikit-learn adds to the attributes that an estimator declares.
 _ANY_P: Any = Shaped[np.ndarray, "p"]

@@ -125,7 +125,7 @@ def solve_and_refit(
     check_kind("threshold", threshold, AbstractThreshold, "sht.Sparsity(k)")
     objective = objective.started(getattr(x0, "x", x0))
     solver = default_solver(objective, threshold) if solver is None else solver
-    check_kind("solver", solver, AbstractSolver, "sht.HTP()")
+    check_kind("solver", solver, AbstractSolver, "sht.solvers.HTP()")
     solver.check(objective, threshold)
     max_steps = solver.default_max_steps if max_steps is None else max_steps
     if max_steps < 1:

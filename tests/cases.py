@@ -22,38 +22,38 @@ def decreasing(t):
 
 
 LOSSES = {
-    "squared": sht.Squared(),
-    "logistic": sht.Logistic(),
-    "logistic_2": sht.Logistic(margin_scale=2.0),
-    "hinge": sht.Hinge(),
-    "smoothed_hinge": sht.SmoothedHinge(),
-    "smoothed_hinge_wide": sht.SmoothedHinge(gamma=1.5),
-    "huber": sht.Huber(),
-    "huber_narrow": sht.Huber(delta=0.3),
-    "poisson": sht.Poisson(),
-    "gamma": sht.Gamma(),
-    "tweedie": sht.Tweedie(),
-    "tweedie_1": sht.Tweedie(power=1.0),
-    "tweedie_2": sht.Tweedie(power=2.0),
-    "negative_binomial": sht.NegativeBinomial(),
-    "negative_binomial_narrow": sht.NegativeBinomial(dispersion=0.2),
-    "squared_hinge": sht.SquaredHinge(),
-    "quantile": sht.Quantile(),
-    "quantile_upper": sht.Quantile(level=0.8, gamma=0.5),
+    "squared": sht.losses.Squared(),
+    "logistic": sht.losses.Logistic(),
+    "logistic_2": sht.losses.Logistic(margin_scale=2.0),
+    "hinge": sht.losses.Hinge(),
+    "smoothed_hinge": sht.losses.SmoothedHinge(),
+    "smoothed_hinge_wide": sht.losses.SmoothedHinge(gamma=1.5),
+    "huber": sht.losses.Huber(),
+    "huber_narrow": sht.losses.Huber(delta=0.3),
+    "poisson": sht.losses.Poisson(),
+    "gamma": sht.losses.Gamma(),
+    "tweedie": sht.losses.Tweedie(),
+    "tweedie_1": sht.losses.Tweedie(power=1.0),
+    "tweedie_2": sht.losses.Tweedie(power=2.0),
+    "negative_binomial": sht.losses.NegativeBinomial(),
+    "negative_binomial_narrow": sht.losses.NegativeBinomial(dispersion=0.2),
+    "squared_hinge": sht.losses.SquaredHinge(),
+    "quantile": sht.losses.Quantile(),
+    "quantile_upper": sht.losses.Quantile(level=0.8, gamma=0.5),
 }
 
 # of several responses; contracts/test_multi_response.py
-VECTOR_LOSSES = {"softmax": sht.Softmax(3)}
+VECTOR_LOSSES = {"softmax": sht.losses.Softmax(3)}
 
 # name -> function of a NumPy matrix
 DESIGNS = {
-    "dense": sht.DenseDesign,
-    "dense_fortran": lambda X: sht.DenseDesign(np.asfortranarray(X)),
-    "dense_jax": lambda X: sht.DenseDesign(jnp.asarray(X)),
-    "csr": lambda X: sht.SparseDesign(sparse.csr_array(X)),
-    "csc": lambda X: sht.SparseDesign(sparse.csc_matrix(X)),
-    "coo": lambda X: sht.SparseDesign(sparse.coo_array(X)),
-    "bcoo": lambda X: sht.SparseDesign(BCOO.fromdense(jnp.asarray(X), nse=X.size + 3)),
+    "dense": sht.designs.DenseDesign,
+    "dense_fortran": lambda X: sht.designs.DenseDesign(np.asfortranarray(X)),
+    "dense_jax": lambda X: sht.designs.DenseDesign(jnp.asarray(X)),
+    "csr": lambda X: sht.designs.SparseDesign(sparse.csr_array(X)),
+    "csc": lambda X: sht.designs.SparseDesign(sparse.csc_matrix(X)),
+    "coo": lambda X: sht.designs.SparseDesign(sparse.coo_array(X)),
+    "bcoo": lambda X: sht.designs.SparseDesign(BCOO.fromdense(jnp.asarray(X), nse=X.size + 3)),
 }
 
 
@@ -118,68 +118,72 @@ def bound_to(threshold):
 
 
 STEPS = {
-    "constant": sht.ConstantStep(),
-    "constant_size": sht.ConstantStep(0.25),
-    "normalised": sht.NormalisedStep(),
-    "backtracking": sht.BacktrackingStep(),
-    "schedule": sht.ScheduleStep(decreasing),
-    "sample": sht.SampleStep(),
-    "sample_batch": sht.SampleStep(0.5, batch_size=4),
+    "constant": sht.steps.ConstantStep(),
+    "constant_size": sht.steps.ConstantStep(0.25),
+    "normalised": sht.steps.NormalisedStep(),
+    "backtracking": sht.steps.BacktrackingStep(),
+    "schedule": sht.steps.ScheduleStep(decreasing),
+    "sample": sht.steps.SampleStep(),
+    "sample_batch": sht.steps.SampleStep(0.5, batch_size=4),
 }
 
 TERMINATIONS = {
-    "stable_support": sht.StableSupport(),
-    "small_step": sht.SmallStep(1e-3),
-    "small_gradient": sht.SmallGradient(1e-3),
-    "dual_gap": sht.DualGap(1e-3),
-    "cycle": sht.Cycle(),
-    "never": sht.Never(),
+    "stable_support": sht.stopping.StableSupport(),
+    "small_step": sht.stopping.SmallStep(1e-3),
+    "small_gradient": sht.stopping.SmallGradient(1e-3),
+    "dual_gap": sht.stopping.DualGap(1e-3),
+    "cycle": sht.stopping.Cycle(),
+    "never": sht.stopping.Never(),
 }
 
 SOLVERS = {
-    "iht": sht.IHT(),
-    "iht_constant": sht.IHT(sht.ConstantStep()),
-    "iht_backtracking": sht.IHT(sht.BacktrackingStep()),
-    "iht_schedule": sht.IHT(sht.ScheduleStep(decreasing)),
-    "iht_heavy_ball": sht.IHT(sht.ConstantStep(), momentum=0.5),
-    "iht_nesterov": sht.IHT(sht.ConstantStep(), momentum=0.5, nesterov=True),
-    "htp": sht.HTP(),
-    "htp_constant": sht.HTP(sht.ConstantStep(scale=0.5)),
-    "htp_backtracking": sht.HTP(sht.BacktrackingStep()),
-    "htp_newton": sht.HTP(newton_steps=3),
-    "grasp": sht.GraSP(),
-    "cosamp": sht.GraSP(debias=False),
-    "subspace_pursuit": sht.SubspacePursuit(),
+    "iht": sht.solvers.IHT(),
+    "iht_constant": sht.solvers.IHT(sht.steps.ConstantStep()),
+    "iht_backtracking": sht.solvers.IHT(sht.steps.BacktrackingStep()),
+    "iht_schedule": sht.solvers.IHT(sht.steps.ScheduleStep(decreasing)),
+    "iht_heavy_ball": sht.solvers.IHT(sht.steps.ConstantStep(), momentum=0.5),
+    "iht_nesterov": sht.solvers.IHT(sht.steps.ConstantStep(), momentum=0.5, nesterov=True),
+    "htp": sht.solvers.HTP(),
+    "htp_constant": sht.solvers.HTP(sht.steps.ConstantStep(scale=0.5)),
+    "htp_backtracking": sht.solvers.HTP(sht.steps.BacktrackingStep()),
+    "htp_newton": sht.solvers.HTP(newton_steps=3),
+    "grasp": sht.solvers.GraSP(),
+    "cosamp": sht.solvers.GraSP(debias=False),
+    "subspace_pursuit": sht.solvers.SubspacePursuit(),
 }
 
 
 # Those with a state or an objective of their own; tested in contracts/test_best_subset.py.
-SWAP_SOLVERS = {"best_subset": sht.BestSubset(), "best_subset_fast": sht.BestSubset("fast")}
-SWAP_TERMINATIONS = {"swap_optimal": sht.SwapOptimal()}
+SWAP_SOLVERS = {"best_subset": sht.solvers.BestSubset(), "best_subset_fast": sht.solvers.BestSubset("fast")}
+SWAP_TERMINATIONS = {"swap_optimal": sht.stopping.SwapOptimal()}
 
 # Those that grow a support from nothing: its size changes with every step, and x0 is unused; contracts/test_forward.py.
-GREEDY_SOLVERS = {"forward": sht.ForwardSelection(), "omp": sht.ForwardSelection("omp"), "foba": sht.FoBa()}
-GREEDY_TERMINATIONS = {"complete": sht.Complete()}
+GREEDY_SOLVERS = {
+    "forward": sht.solvers.ForwardSelection(),
+    "omp": sht.solvers.ForwardSelection("omp"),
+    "foba": sht.solvers.FoBa(),
+}
+GREEDY_TERMINATIONS = {"complete": sht.stopping.Complete()}
 
 # Those that draw samples; tested in contracts/test_stochastic.py.
 STOCHASTIC_SOLVERS = {
-    "stochastic": sht.StochasticHT(),
-    "stochastic_batch": sht.StochasticHT(batch_size=5, epoch=3, replacement=False),
-    "svrg": sht.SVRGHT(inner_steps=40),
-    "svrg_random": sht.SVRGHT(inner_steps=40, batch_size=3, random_iterate=True, radius=10.0),
-    "saga": sht.SAGAHT(),
-    "saga_batch": sht.SAGAHT(batch_size=4),
-    "hybrid": sht.HybridHT(growth=1.2),
-    "hybrid_momentum": sht.HybridHT(momentum=0.3, growth=1.5, iterations=4),
+    "stochastic": sht.solvers.StochasticHT(),
+    "stochastic_batch": sht.solvers.StochasticHT(batch_size=5, epoch=3, replacement=False),
+    "svrg": sht.solvers.SVRGHT(inner_steps=40),
+    "svrg_random": sht.solvers.SVRGHT(inner_steps=40, batch_size=3, random_iterate=True, radius=10.0),
+    "saga": sht.solvers.SAGAHT(),
+    "saga_batch": sht.solvers.SAGAHT(batch_size=4),
+    "hybrid": sht.solvers.HybridHT(growth=1.2),
+    "hybrid_momentum": sht.solvers.HybridHT(momentum=0.3, growth=1.5, iterations=4),
 }
 
 # Those that climb the dual, or take the L0 + L1 + L2 penalty; tested in duality/.
 DUAL_SOLVERS = {
-    "diht": sht.DIHT(),
-    "sdiht": sht.SDIHT(),
-    "primal_dual": sht.PrimalDual(),
-    "dual_ascent": sht.PrimalDual(dual_ascent=True),
-    "cdss": sht.CDSS(),
+    "diht": sht.solvers.DIHT(),
+    "sdiht": sht.solvers.SDIHT(),
+    "primal_dual": sht.solvers.PrimalDual(),
+    "dual_ascent": sht.solvers.PrimalDual(dual_ascent=True),
+    "cdss": sht.solvers.CDSS(),
 }
 
 

@@ -17,17 +17,17 @@ import sparsehtp as sht
 from sparsehtp._types import in_double
 
 LOSSES = {
-    "squared": lambda c: sht.Squared(),
-    "logistic": sht.Logistic,
-    "smoothed_hinge": sht.SmoothedHinge,
-    "huber": sht.Huber,
-    "poisson": lambda c: sht.Poisson(),
-    "gamma": lambda c: sht.Gamma(),
-    "tweedie": sht.Tweedie,
-    "negative_binomial": sht.NegativeBinomial,
-    "quantile": lambda c: sht.Quantile(float(LEVEL), c),
-    "squared_hinge": lambda c: sht.SquaredHinge(),
-    "hinge": lambda c: sht.Hinge(),
+    "squared": lambda c: sht.losses.Squared(),
+    "logistic": sht.losses.Logistic,
+    "smoothed_hinge": sht.losses.SmoothedHinge,
+    "huber": sht.losses.Huber,
+    "poisson": lambda c: sht.losses.Poisson(),
+    "gamma": lambda c: sht.losses.Gamma(),
+    "tweedie": sht.losses.Tweedie,
+    "negative_binomial": sht.losses.NegativeBinomial,
+    "quantile": lambda c: sht.losses.Quantile(float(LEVEL), c),
+    "squared_hinge": lambda c: sht.losses.SquaredHinge(),
+    "hinge": lambda c: sht.losses.Hinge(),
 }
 PARAMETERS = {
     "logistic": (1.0, 0.5, 2.0),
@@ -39,13 +39,13 @@ PARAMETERS = {
 }
 SOLVERS = {
     "default": None,
-    "htp": sht.HTP(),
-    "grasp": sht.GraSP(),
-    "pursuit": sht.SubspacePursuit(),
-    "forward": sht.ForwardSelection(),
-    "foba": sht.FoBa(),
-    "iht": sht.IHT(),
-    "diht": sht.DIHT(),
+    "htp": sht.solvers.HTP(),
+    "grasp": sht.solvers.GraSP(),
+    "pursuit": sht.solvers.SubspacePursuit(),
+    "forward": sht.solvers.ForwardSelection(),
+    "foba": sht.solvers.FoBa(),
+    "iht": sht.solvers.IHT(),
+    "diht": sht.solvers.DIHT(),
 }
 REFITS = {"default", "htp", "grasp", "pursuit", "forward", "foba"}
 
@@ -185,7 +185,9 @@ def of_solution(setting, exact, k, solution):
     x, intercept, value = np.asarray(solution.x), float(solution.intercept), float(solution.value)
     null, best = exact.null()
     # A value beyond the range of the dtype is only ever reported as such.
-    stated = np.isfinite(value) or (int(solution.result) == sht.RESULTS.nonfinite or best > np.finfo(x.dtype).max)
+    stated = np.isfinite(value) or (
+        int(solution.result) == sht.results.RESULTS.nonfinite or best > np.finfo(x.dtype).max
+    )
     if not (stated and np.isfinite(x).all() and np.isfinite(intercept)):
         yield "finite", f"x {x}, intercept {intercept}, value {value}, {solution.describe()}"
         return
@@ -218,7 +220,7 @@ def best_on(masks, values, members):
 
 def of_support(setting, exact, solution, minima):
     """What says that it converged is optimal on its support, to a share of F there and without features."""
-    if setting.solver not in REFITS or setting.loss == "hinge" or int(solution.result) != sht.RESULTS.converged:
+    if setting.solver not in REFITS or setting.loss == "hinge" or int(solution.result) != sht.results.RESULTS.converged:
         return
     least, null = best_on(*minima[:2], chosen(solution)), exact.null()[1]
     room = (1e-9 if setting.double else 1e-5) * (abs(least) + abs(null))
@@ -282,7 +284,7 @@ def reached(exact, model, solution, members):
         model = in_double(model)
         x = model.to_internal(np.asarray(solution.x, float), float(solution.intercept))
         idx = jnp.array([*range(x.size - model.n_free, x.size), *members])
-        z = model.restrict(sht.Support(idx, jnp.ones(idx.shape, bool))).minimise(x[idx]).z
+        z = model.restrict(sht.results.Support(idx, jnp.ones(idx.shape, bool))).minimise(x[idx]).z
         w, intercept = model.to_external(jnp.zeros_like(x).at[idx].set(z))
         return exact.value(np.asarray(w), float(intercept))
 

@@ -16,8 +16,14 @@ from sparsehtp.columns import gather
 
 FILE = Path(__file__).parent / "references" / "models.npz"
 NUMBER, N, P = 20, 60, 9
-SINGLE = (sht.Squared(), sht.Logistic(), sht.Poisson(), sht.Huber(), sht.Quantile(0.7, 0.2))
-SEVERAL = (sht.Squared(), sht.Softmax(3), sht.Huber())
+SINGLE = (
+    sht.losses.Squared(),
+    sht.losses.Logistic(),
+    sht.losses.Poisson(),
+    sht.losses.Huber(),
+    sht.losses.Quantile(0.7, 0.2),
+)
+SEVERAL = (sht.losses.Squared(), sht.losses.Softmax(3), sht.losses.Huber())
 
 
 def drawn(seed):
@@ -92,7 +98,7 @@ def facts(seed):
     exact = in_double(model)
     found["in float64"] = exact.value(x.astype(float)), exact.to_external(x.astype(float))
     if free < 4:  # supports of k features and all levels
-        solved = sht.solve(model, sht.Sparsity(3), sht.HTP())
+        solved = sht.solve(model, sht.Sparsity(3), sht.solvers.HTP())
         found["solve"] = solved.x, solved.value
     leaves, _ = jax.tree_util.tree_flatten_with_path(jax.device_get(found))
     return {f"{name}: {path[0].key}{jax.tree_util.keystr(path[1:])}": np.asarray(leaf) for path, leaf in leaves}

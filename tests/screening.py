@@ -19,7 +19,7 @@ class Screening(AbstractPathSolver):
 
     @property
     def default_termination(self):
-        return sht.StableSupport()
+        return sht.stopping.StableSupport()
 
     @property
     def default_max_steps(self):
@@ -43,7 +43,7 @@ class Screening(AbstractPathSolver):
                 return z - jnp.linalg.solve(restricted.hess(z) + padding, restricted.grad(z))
 
             z = lax.fori_loop(0, 8, newton, jnp.zeros(support.idx.shape, objective.dtype))
-            return Trail(support, z, restricted.value(z), jnp.int32(sht.RESULTS.converged))
+            return Trail(support, z, restricted.value(z), jnp.int32(sht.results.RESULTS.converged))
 
         return lax.map(at, jnp.arange(threshold.k_max + 1))
 
@@ -60,4 +60,4 @@ def data(n=40, p=8, seed=0, labels=False):
 def model(labels=False, **options):
     X, y = data(labels=labels)
     options = {"fit_intercept": True, "standardize": True, **options}
-    return sht.LinearModel(X, y, sht.Logistic() if labels else sht.Squared(), **options)
+    return sht.LinearModel(X, y, sht.losses.Logistic() if labels else sht.losses.Squared(), **options)

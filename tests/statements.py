@@ -30,16 +30,16 @@ EPS = {False: float(np.finfo(np.float32).eps), True: float(np.finfo(float).eps)}
 
 SQUARED = Loss("squared", np.longdouble(1))
 LOSSES = {
-    "squared": lambda c: sht.Squared(),
-    "logistic": sht.Logistic,
-    "poisson": lambda c: sht.Poisson(),
-    "smoothed_hinge": sht.SmoothedHinge,
-    "huber": sht.Huber,
-    "negative_binomial": sht.NegativeBinomial,
-    "gamma": lambda c: sht.Gamma(),
-    "squared_hinge": lambda c: sht.SquaredHinge(),
-    "quantile": lambda c: sht.Quantile(float(LEVEL), c),
-    "tweedie": sht.Tweedie,
+    "squared": lambda c: sht.losses.Squared(),
+    "logistic": sht.losses.Logistic,
+    "poisson": lambda c: sht.losses.Poisson(),
+    "smoothed_hinge": sht.losses.SmoothedHinge,
+    "huber": sht.losses.Huber,
+    "negative_binomial": sht.losses.NegativeBinomial,
+    "gamma": lambda c: sht.losses.Gamma(),
+    "squared_hinge": lambda c: sht.losses.SquaredHinge(),
+    "quantile": lambda c: sht.losses.Quantile(float(LEVEL), c),
+    "tweedie": sht.losses.Tweedie,
 }
 
 
@@ -448,11 +448,11 @@ class Point(NamedTuple):
     intercept: Any
     support: Any
     value: float
-    result: int = int(sht.RESULTS.converged)
+    result: int = int(sht.results.RESULTS.converged)
     intercept_rounding: float = np.inf
 
     def describe(self):
-        return sht.RESULTS(self.result).name
+        return sht.results.RESULTS(self.result).name
 
 
 def point(rng, drawn, w, b, members, value):
@@ -461,7 +461,7 @@ def point(rng, drawn, w, b, members, value):
     if rng.random() < 0.3:
         w = w * (1 + 10.0 ** rng.uniform(-12, -2) * rng.standard_normal(w.size))
     intercept = np.asarray(b, np.float64 if rng.random() < 0.5 else dtype)
-    support = sht.Support(np.array(members, np.int32), np.ones(len(members), bool))
+    support = sht.results.Support(np.array(members, np.int32), np.ones(len(members), bool))
     return Point(w.astype(dtype), intercept, support, float(value))
 
 
@@ -602,7 +602,7 @@ def of_other_certificate(drawn, solution, certificate, problem):
     usable, upper, lower = np.flatnonzero(np.isfinite(problem.size)), blur + 1e-7 * abs(here), 1e-13 * abs(null) + blur
     facts = Facts(lambda s: found[tuple(s)], FEW, usable, here, blur, upper, lower, scale, False)
     yield from of_sentences(drawn, solution, certificate, facts)
-    converged = int(solution.result) == sht.RESULTS.converged
+    converged = int(solution.result) == sht.results.RESULTS.converged
     if converged and here > null + near + 2 * float(solution.intercept_rounding):
         yield "above the null model", f"F {here:.9g}, null {null:.9g}"
 
@@ -707,7 +707,7 @@ def of_units(drawn, name, threshold, solution, certificate):
     facts = Facts(least, len(members_of), range(len(members_of)), here, blur, blur, 0.0, here + 2 * null, True, kept)
     yield from of_sentences(drawn, solution, certificate, facts, int(threshold.k))
     slow = (1e-9 if drawn.double else 1e-5) * (here + 2 * null) + near + 2 * float(np.sum(solution.intercept_rounding))
-    if int(solution.result) == sht.RESULTS.converged and here - least([*kept, *mine]) > slow:
+    if int(solution.result) == sht.results.RESULTS.converged and here - least([*kept, *mine]) > slow:
         yield "converged", f"F {here:.9g}, refitted {least([*kept, *mine]):.9g}, null {null:.6g}"
 
 
@@ -765,7 +765,7 @@ def of_estimator(drawn, model, exact, about):
     if model.result_ == "converged" and here - alone > (1e-9 if drawn.double else 1e-5) * (here + 2 * at.null) + near:
         yield "converged", f"refitted {alone:.6g}, {where}"
     features = np.flatnonzero(model.support_).astype(np.int32)
-    support = sht.Support(features, np.ones(features.size, bool))
+    support = sht.results.Support(features, np.ones(features.size, bool))
     held = Point(x.astype(model.coef_.dtype), np.ravel(model.intercept_)[0], support, value)
     yield from of_certificate(drawn, held, model.certificate_, exact)
 
@@ -862,7 +862,7 @@ def _root(x, X, y):
 
 
 OWN = (_kinked, _scale, _upside, _norm, _flat, _unbounded, _quartic, _root)
-OWN_SOLVERS = (sht.BestSubset(), sht.HTP(), sht.FoBa(), sht.IHT(), sht.GraSP())
+OWN_SOLVERS = (sht.solvers.BestSubset(), sht.solvers.HTP(), sht.solvers.FoBa(), sht.solvers.IHT(), sht.solvers.GraSP())
 PAIRS = [(fun, solver) for i, fun in enumerate(OWN) for solver in (OWN_SOLVERS[i % 2], OWN_SOLVERS[2 + i % 3])]
 PAIRS += [(fun, solver) for fun in (_kinked, _scale) for solver in OWN_SOLVERS if (fun, solver) not in PAIRS]
 
@@ -884,7 +884,7 @@ def own(rng, seed, double):
         objective = sht.Custom(fun, X, y)
         solution = sht.solve(objective, sht.Sparsity(2), solver, start, throw=False)
         x, F = np.asarray(solution.x, float), float(solution.value)
-        here, claims = value(x), {"converged": int(solution.result) == sht.RESULTS.converged}
+        here, claims = value(x), {"converged": int(solution.result) == sht.results.RESULTS.converged}
         if np.isfinite(F) and abs(F - here) > 1e-9 * (1 + abs(here)):
             yield "value", f"{F} is {here}"
         if np.isfinite(F) and np.isfinite(x).all():

@@ -16,7 +16,7 @@ PARTS = ("objective", "threshold", "solver", "step", "loss", "model")  # names o
 # A room imports from layers above its own in this list only.
 LAYERS = (
     ("_uncollected", "_store", "_chunks", "_progress", "_tolerances"),
-    ("_programs",),
+    ("_public", "_programs"),
     ("_types", "_threads", "linalg", "io"),
     ("designs", "losses", "thresholds", "iteration", "datasets"),
     ("columns",),
@@ -26,6 +26,7 @@ LAYERS = (
     ("solvers",),
     ("_solve", "certificates"),
     ("grids", "tuning", "_stream", "testing"),
+    ("results", "stopping"),
     ("estimators",),
     ("plot",),
     ("cli",),

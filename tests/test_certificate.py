@@ -27,7 +27,7 @@ class Fit(NamedTuple):
 
     x: np.ndarray
     intercept: float
-    support: sht.Support
+    support: sht.results.Support
 
 
 class Problem:
@@ -67,7 +67,7 @@ def fit_of(support, z, intercept=0.0, units=None):
     x = np.zeros(P)
     np.add.at(x, support, z)
     units = np.asarray(support if units is None else units)
-    return Fit(x, float(intercept), sht.Support(units, np.ones(units.size, bool)))
+    return Fit(x, float(intercept), sht.results.Support(units, np.ones(units.size, bool)))
 
 
 def best_exchange(value_of, chosen, p=P):
@@ -81,7 +81,7 @@ def best_exchange(value_of, chosen, p=P):
 def test_best_subset_is_swap_optimal(x64):
     for seed in range(20):
         model = Problem(seed).model()
-        solution = sht.solve(model, sht.Sparsity(K), sht.BestSubset("fast"))
+        solution = sht.solve(model, sht.Sparsity(K), sht.solvers.BestSubset("fast"))
         c = sht.certificate(model, sht.Sparsity(K), solution, bounds=False)
         assert c.swap_gain == 0.0 and c.best_swap is None and c.stationary and c.lower_bound is None is c.gap
         assert "No exchange" in c.statement and "not prove" in c.statement
@@ -106,7 +106,7 @@ def test_global_optima_satisfy_lemma_21(x64):
 def test_a_logistic_model_against_scipy(x64, monkeypatch):
     problem = Problem(1)
     X, y = problem.X, np.where(problem.y > np.median(problem.y), 1.0, -1.0)
-    model = sht.LinearModel(X, y, sht.Logistic(), l2=0.05, fit_intercept=True)
+    model = sht.LinearModel(X, y, sht.losses.Logistic(), l2=0.05, fit_intercept=True)
 
     def fit(support):
         def F(z):
@@ -199,7 +199,7 @@ def test_a_column_chosen_twice(x64):
 
 def test_within_groups_nothing_is_said(x64):
     problem = Problem(7)
-    fit = problem.fit([0, 6])[0]._replace(support=sht.Support(np.array([0, 3]), np.ones(2, bool)))
+    fit = problem.fit([0, 6])[0]._replace(support=sht.results.Support(np.array([0, 3]), np.ones(2, bool)))
     c = sht.certificate(problem.model(), sht.GroupSparsity([0, 0, 1, 1, 2, 2, 3, 3], 2, within=1), fit)
     assert c.swap_gain is None and c.stationary and "unknown" in c.statement and c.necessary_condition is None
 
@@ -238,9 +238,9 @@ def test_several_responses(x64, softmax, grouped):
         found = scipy.optimize.minimize(F, np.zeros(3 + 3 * columns.size), jac=True, method="L-BFGS-B", options=options)
         W = np.zeros((6, 3))
         W[columns] = found.x[3:].reshape(-1, 3)
-        return Fit(W, found.x[:3], sht.Support(np.array(units), np.ones(len(units), bool))), found.fun
+        return Fit(W, found.x[:3], sht.results.Support(np.array(units), np.ones(len(units), bool))), found.fun
 
-    loss = sht.Softmax(3) if softmax else sht.Squared()
+    loss = sht.losses.Softmax(3) if softmax else sht.losses.Squared()
     model = sht.MultiResponse(X, y if softmax else Y, loss, l2=0.05, fit_intercept=True)
     threshold = sht.GroupSparsity(groups, 2) if grouped else sht.RowSparsity(2)
     fit, value = refitted([0, 3])
@@ -254,7 +254,7 @@ def test_several_responses(x64, softmax, grouped):
 
 def test_a_loss_that_is_not_smooth():
     problem = Problem(8)
-    hinge = sht.LinearModel(problem.X, np.where(problem.y > 1, 1.0, -1.0), sht.Hinge(), l2=0.1)
+    hinge = sht.LinearModel(problem.X, np.where(problem.y > 1, 1.0, -1.0), sht.losses.Hinge(), l2=0.1)
     c = sht.certificate(hinge, sht.Sparsity(K), fit_of([1, 2, 3], [1.0, 0.0, -1.0]))
     assert c.stationary is c.swap_gain is c.necessary_condition is None and "the loss is not smooth" in c.statement
     assert c.upper_bound > 0
@@ -304,7 +304,7 @@ def test_leaves_exchange_within_themselves(x64, counts):
     def solution_on(members):
         x = np.zeros(6)
         x[members] = fit(members)[0]
-        return Fit(x, 0.0, sht.Support(np.array(members), np.ones(len(members), bool)))
+        return Fit(x, 0.0, sht.results.Support(np.array(members), np.ones(len(members), bool)))
 
     model, threshold = sht.Custom(leaves_of, like=LEAVES), sht.LeafSparsity(dict(zip("ab", counts, strict=True)))
     firsts = [(0, 1)] if counts[0] is None else [(0,), (1,)]

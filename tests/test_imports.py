@@ -51,7 +51,7 @@ def test_the_package_waits_for_no_library():
 
 
 def test_a_solve_waits_for_none_that_it_does_not_use():
-    code = "import sparsehtp as sht; sht.solve, sht.LinearModel, sht.Sparsity, sht.BestSubset, sht.HTP"
+    code = "import sparsehtp as sht; sht.solve, sht.LinearModel, sht.Sparsity, sht.solvers.BestSubset, sht.solvers.HTP"
     assert not imported(code) & {"sklearn", "pandas", "optax", "matplotlib"}
 
 
@@ -62,6 +62,7 @@ def test_every_module_can_come_first():
 
 
 def test_public_names():
+    assert len(sht.__all__) <= 60
     assert set(sht.__all__) <= set(dir(sht)) and "__version__" in dir(sht)
     for name in sht.__all__:
         value = getattr(sht, name)

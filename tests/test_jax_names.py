@@ -17,7 +17,7 @@ import importlib, pkgutil, sparsehtp as sht
 for module in pkgutil.walk_packages(sht.__path__, "sparsehtp."):
     importlib.import_module(module.name)
 X = [[1.0, 0.0, 2.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0], [2.0, 1.0, 1.0]]
-support = sht.solve(sht.LinearModel(X, [1.0, 0.0, 1.0, 2.0]), sht.Sparsity(1), sht.HTP()).support
+support = sht.solve(sht.LinearModel(X, [1.0, 0.0, 1.0, 2.0]), sht.Sparsity(1), sht.solvers.HTP()).support
 print(support.idx[support.mask])
 """
 

@@ -61,10 +61,12 @@ def test_gradient_descent_with_keep_top_k_is_iht():
     for _ in range(7):
         updates, state = optimiser.update(jax.grad(model.value)(w), state, w)
         w = optax.apply_updates(w, updates)
-    iht = sht.solve(model, sht.Sparsity(3), sht.IHT(sht.ConstantStep(0.3)), max_steps=7)
+    iht = sht.solve(model, sht.Sparsity(3), sht.solvers.IHT(sht.steps.ConstantStep(0.3)), max_steps=7)
     np.testing.assert_allclose(w, iht.x, atol=1e-6)
     # A constant optax schedule is a constant step.
-    schedule = sht.solve(model, sht.Sparsity(3), sht.IHT(sht.ScheduleStep(optax.constant_schedule(0.3))), max_steps=7)
+    schedule = sht.solve(
+        model, sht.Sparsity(3), sht.solvers.IHT(sht.steps.ScheduleStep(optax.constant_schedule(0.3))), max_steps=7
+    )
     np.testing.assert_allclose(schedule.state.x, iht.x, atol=1e-6)
 
 
@@ -92,4 +94,4 @@ def test_bad_input():
     cases.refused(ValueError, "k: must be >= 0", lambda: sht.keep_top_k(-1))
     cases.refused(ValueError, "per_leaf=True", lambda: sht.keep_top_k({"a": 1, "b": 2}))
     with pytest.raises(ValueError, match="params: keep_top_k needs them"):
-        sht.keep_top_k(1).update(PARAMS, sht.KeepTopKState(jnp.int32(0)))
+        sht.keep_top_k(1).update(PARAMS, sht.results.KeepTopKState(jnp.int32(0)))

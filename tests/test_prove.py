@@ -47,7 +47,7 @@ def test_the_proof_says_what_is_known(model, proof):
 
 def test_no_search_finds_better(model, proof):
     with jax.enable_x64(True):
-        found = sht.solve(model, sht.Sparsity(10), sht.BestSubset("thorough"))
+        found = sht.solve(model, sht.Sparsity(10), sht.solvers.BestSubset("thorough"))
     assert proof.lower <= float(found.value) and proof.upper <= float(found.value) * (1 + 1e-12)
     again = sht.prove(model, sht.Sparsity(10), found)
     assert again.proved and again.upper == pytest.approx(proof.upper, rel=1e-12)
@@ -85,7 +85,7 @@ def test_a_resumed_run_comes_to_the_same(model, tmp_path, loss, collect):
     if loss == "logistic":
         X, y = make(80, 12, 6)
         with jax.enable_x64(True):
-            model = sht.LinearModel(X, np.where(y > 0.3, 1.0, -1.0), sht.Logistic(), l2=1e-2, fit_intercept=True)
+            model = sht.LinearModel(X, np.where(y > 0.3, 1.0, -1.0), sht.losses.Logistic(), l2=1e-2, fit_intercept=True)
         limits, threshold, options = (20,), sht.Sparsity(4), {"collect": collect, "gap": 0.0}
     whole, lower = sht.prove(model, threshold, **options), 0.0
     for limit in limits:
@@ -199,7 +199,7 @@ def test_memory_is_reckoned_before_anything_is_formed(monkeypatch):
         sht.prove(wide, sht.Sparsity(2))
     monkeypatch.setattr("sparsehtp.certificates.prove.available", lambda: 2**10)
     X, y = make()
-    for loss, target in ((sht.Squared(), y), (sht.Logistic(), np.sign(y))):
+    for loss, target in ((sht.losses.Squared(), y), (sht.losses.Logistic(), np.sign(y))):
         with pytest.raises(ValueError, match="GiB are free; prove on fewer features"):
             sht.prove(sht.LinearModel(X, target, loss, l2=0.1), sht.Sparsity(2))
 
@@ -215,11 +215,11 @@ def test_what_there_is_no_time_for_is_not_begun(model, proof, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", [sht.Squared(), sht.Logistic()], ids=["squared", "logistic"])
+@pytest.mark.parametrize("loss", [sht.losses.Squared(), sht.losses.Logistic()], ids=["squared", "logistic"])
 def test_many_features_keep_the_time_limit(loss):
     X, y = make(200, 1100, 5)
     with jax.enable_x64(True):
-        model = sht.LinearModel(X, y if loss == sht.Squared() else np.sign(y), loss, l2=1e-2)
+        model = sht.LinearModel(X, y if loss == sht.losses.Squared() else np.sign(y), loss, l2=1e-2)
     sht.prove(model, sht.Sparsity(5), time_limit=60)  # compiles
     for limit in (1.0, 5.0, 20.0):
         part = sht.prove(model, sht.Sparsity(5), time_limit=limit)
@@ -230,9 +230,9 @@ def test_what_is_refused(model):
     X, y = make(20, 5, 2)
     single, labels = X.astype(np.float32), np.sign(y).astype(np.float32)
     with pytest.raises(ValueError, match=r"l2: a proof for Logistic needs l2 > 0 on every feature"):
-        sht.prove(sht.LinearModel(single, labels, sht.Logistic()), sht.Sparsity(2))
+        sht.prove(sht.LinearModel(single, labels, sht.losses.Logistic()), sht.Sparsity(2))
     with pytest.raises(TypeError, match=r"model: a proof needs the squared or another smooth loss .* got Hinge"):
-        sht.prove(sht.LinearModel(single, labels, sht.Hinge(), l2=1.0), sht.Sparsity(2))
+        sht.prove(sht.LinearModel(single, labels, sht.losses.Hinge(), l2=1.0), sht.Sparsity(2))
     with pytest.raises(TypeError, match=r"model: proofs are for a LinearModel, got MultiResponse"):
         sht.prove(sht.MultiResponse(single, np.column_stack([labels, labels])), sht.Sparsity(2))
     with pytest.raises(TypeError, match=r"threshold: .* got Sparsity with bounds"):

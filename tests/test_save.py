@@ -55,7 +55,7 @@ def trip(value, tmp_path):
 
 def test_a_regressor_predicts_the_same_in_another_process(tmp_path):
     frame = pd.DataFrame(X, columns=["age", "Größe", "b mi", "bp", "s1"])
-    model = sht.SparseRegressor(k=2, solver=sht.HTP()).fit(frame, Y)
+    model = sht.SparseRegressor(k=2, solver=sht.solvers.HTP()).fit(frame, Y)
     again = trip(model, tmp_path)
     assert_same(model, again)
     np.testing.assert_array_equal(model.predict(frame), again.predict(frame))
@@ -69,22 +69,22 @@ def test_a_regressor_predicts_the_same_in_another_process(tmp_path):
 def test_a_solution_without_its_state(tmp_path):
     with jax.enable_x64(True):
         model = sht.LinearModel(X, Y, l2=0.1)
-        solution = sht.solve(model, sht.Sparsity(2), sht.HTP())
+        solution = sht.solve(model, sht.Sparsity(2), sht.solvers.HTP())
     again = trip(solution, tmp_path)
     assert again.state is None and again.x.dtype == jnp.float64
     assert_same(solution._replace(state=None), again)
     with jax.enable_x64(True):
-        warm = sht.solve(model, sht.Sparsity(2), sht.HTP(), x0=again)
+        warm = sht.solve(model, sht.Sparsity(2), sht.solvers.HTP(), x0=again)
         np.testing.assert_allclose(warm.x, solution.x, rtol=1e-5)
 
 
 def test_results_and_plain_data(tmp_path):
     values = {
-        "support": sht.Support(np.arange(3), np.array([True, False, True])),
-        "parts": [sht.LinearModel(X, Y), sht.Sparsity(2, keep=[1]), sht.SparseRegressor(loss=sht.Huber(0.5))],
-        "certificate": sht.Certificate(1.0, None, None, 0.5, (None, 3), True, None, "a sentence"),
+        "support": sht.results.Support(np.arange(3), np.array([True, False, True])),
+        "parts": [sht.LinearModel(X, Y), sht.Sparsity(2, keep=[1]), sht.SparseRegressor(loss=sht.losses.Huber(0.5))],
+        "certificate": sht.results.Certificate(1.0, None, None, 0.5, (None, 3), True, None, "a sentence"),
         2: (None, True, 7, 0.1, float("inf"), float("nan"), "text", np.float32(0.1), np.zeros((0, 3))),
-        "scores": sht.cross_validate(sht.LinearModel(X, Y), ks=[0, 1, 2], folds=2, solver=sht.HTP()),
+        "scores": sht.cross_validate(sht.LinearModel(X, Y), ks=[0, 1, 2], folds=2, solver=sht.solvers.HTP()),
         "key": jax.random.split(jax.random.key(3, impl="rbg"), 2),
         "dates": np.array(["2020-01-01"], "datetime64[D]"),
     }
@@ -94,13 +94,13 @@ def test_results_and_plain_data(tmp_path):
 def test_what_cannot_be_saved(tmp_path):
     path = tmp_path / "model.npz"
     path.write_bytes(b"precious")
-    model = sht.SparseRegressor(solver=sht.IHT(sht.ScheduleStep(np.sqrt)))
+    model = sht.SparseRegressor(solver=sht.solvers.IHT(sht.steps.ScheduleStep(np.sqrt)))
     with pytest.raises(TypeError, match=r"^model\.solver\.step_rule\.\w+: cannot save"):
         sht.save(model, path)
     with pytest.raises(TypeError, match=r"^model\['a'\]\[1\]: cannot save a DataFrame"):
         sht.save({"a": [1, pd.DataFrame()]}, path)
     with pytest.raises(TypeError, match="cannot save Squared"):
-        sht.save(sht.Squared, path)
+        sht.save(sht.losses.Squared, path)
     with pytest.raises(ValueError, match=r"^model\['x'\]: is traced"):
         jax.jit(lambda x: sht.save({"x": x}, path))(1.0)
     with pytest.raises(OSError, match="path: cannot write"):
@@ -259,7 +259,7 @@ def test_an_estimator_is_taken_as_it_was_fitted_and_in_no_other_shape(tmp_path, 
 
 def test_fields_of_results_are_theirs(tmp_path):
     path = tmp_path / "model.npz"
-    for value in (sht.Sparsity(2), sht.Support(np.arange(2), np.ones(2, bool)), sht.Huber(0.5)):
+    for value in (sht.Sparsity(2), sht.results.Support(np.arange(2), np.ones(2, bool)), sht.losses.Huber(0.5)):
         sht.save(value, path)
         content, arrays = unpack(path)
         kind, fields = content["model"]["object"]
@@ -327,7 +327,7 @@ def test_damaged_bytes(tmp_path, seed):
     """A damaged file is refused in one sentence, or holds what was written."""
     rng = np.random.default_rng(seed)
     path = tmp_path / "model.npz"
-    model = sht.SparseRegressor(k=2, solver=sht.HTP()).fit(X, Y)
+    model = sht.SparseRegressor(k=2, solver=sht.solvers.HTP()).fit(X, Y)
     sht.save(model, path)
     good = path.read_bytes()
     for _ in range(30):

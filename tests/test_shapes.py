@@ -9,7 +9,7 @@ from sparsehtp.objectives.likelihood import MeanLoss
 
 
 def test_another_shape_is_refused():
-    loss, eta = sht.Squared(), jnp.zeros(3)
+    loss, eta = sht.losses.Squared(), jnp.zeros(3)
     assert loss.value(eta, eta).shape == (3,)
     with pytest.raises(TypeCheckError, match=r"parameter 'y'(.|\n)*f32\[4\]"):
         loss.value(eta, jnp.zeros(4))
@@ -18,7 +18,7 @@ def test_another_shape_is_refused():
 
 
 def test_another_shape_of_the_result_is_refused():
-    class OneColumn(sht.Squared):
+    class OneColumn(sht.losses.Squared):
         def value(self, eta, y):
             return eta[:, None]
 

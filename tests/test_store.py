@@ -74,7 +74,7 @@ def fit(n=30, **options):
 
 def small(n=3, loss=None, dtype=np.float32, array=np.ones):
     """One small program of the library."""
-    return np.asarray(deviance._mean(sht.Logistic() if loss is None else loss, array(n, dtype)))
+    return np.asarray(deviance._mean(sht.losses.Logistic() if loss is None else loss, array(n, dtype)))
 
 
 def test_every_program_of_the_package_has_a_name():
@@ -104,7 +104,7 @@ def test_another_process_traces_lowers_and_compiles_nothing(tmp_path):
     assert said(process(FIT, tmp_path, PYTHONHASHSEED=3)) == [first, "[0, 0, 0]"]
 
 
-class OwnLoss(sht.Squared):
+class OwnLoss(sht.losses.Squared):
     """A loss of a user's: another process may give its name to something else."""
 
 
@@ -112,7 +112,7 @@ def test_a_name_says_all_that_a_program_depends_on(folder):
     calls = {
         "usual": small,
         "length": lambda: small(4),
-        "loss": lambda: small(loss=sht.Poisson()),
+        "loss": lambda: small(loss=sht.losses.Poisson()),
         "array of JAX": lambda: small(array=jnp.ones),
     }
     with jax.enable_x64(True):
@@ -130,10 +130,12 @@ def test_a_name_says_all_that_a_program_depends_on(folder):
 
 def test_numbers_are_no_part_of_a_name(folder):
     values = [np.array([0.0, x, -x], np.float32) for x in (1.0, 2.0)]
-    assert len(stored(lambda: deviance._mean(sht.Logistic(), values[0]))) == 1
+    assert len(stored(lambda: deviance._mean(sht.losses.Logistic(), values[0]))) == 1
     forget()
-    assert not stored(lambda: deviance._mean(sht.Logistic(), values[1]))
-    np.testing.assert_allclose(deviance._mean(sht.Logistic(), values[1]), 1 / (1 + np.exp(-values[1])), rtol=1e-6)
+    assert not stored(lambda: deviance._mean(sht.losses.Logistic(), values[1]))
+    np.testing.assert_allclose(
+        deviance._mean(sht.losses.Logistic(), values[1]), 1 / (1 + np.exp(-values[1])), rtol=1e-6
+    )
 
 
 def local(t):
@@ -142,7 +144,16 @@ def local(t):
 
 @pytest.mark.parametrize(
     "value",
-    [OwnLoss(), OwnLoss, local, lambda t: t, sht.IHT(ScheduleStep(local)), object(), [{"a": (local,)}], {local}],
+    [
+        OwnLoss(),
+        OwnLoss,
+        local,
+        lambda t: t,
+        sht.solvers.IHT(ScheduleStep(local)),
+        object(),
+        [{"a": (local,)}],
+        {local},
+    ],
     ids=["loss", "class", "function", "lambda", "part", "object", "nested", "set"],
 )
 def test_what_has_no_lasting_name_is_not_stored(value):
@@ -154,7 +165,14 @@ def test_what_has_no_lasting_name_is_not_stored(value):
     "values",
     [
         [1, 1.0, True, "1", b"1", None, (1,), [1], {1}, {"1": 1}],
-        [sht.HTP(), sht.IHT(), sht.HTP, sht.IHT(ScheduleStep(inverse_sqrt)), sht.BestSubset(), sht.BestSubset("fast")],
+        [
+            sht.solvers.HTP(),
+            sht.solvers.IHT(),
+            sht.solvers.HTP,
+            sht.solvers.IHT(ScheduleStep(inverse_sqrt)),
+            sht.solvers.BestSubset(),
+            sht.solvers.BestSubset("fast"),
+        ],
         [np.arange(3), np.arange(3.0), np.array([[0, 1, 2]]), np.array([0, 1, 3])],
     ],
     ids=["plain", "parts", "arrays"],
@@ -178,7 +196,7 @@ def test_nothing_is_stored(folder, tmp_path, monkeypatch, reason):
         monkeypatch.setenv("SPARSEHTP_CACHE", "off")
     if reason.startswith("JAX"):
         jax.config.update("jax_compilation_cache_dir", str(tmp_path))
-    np.testing.assert_array_equal(small(loss=OwnLoss() if reason.startswith("a loss") else sht.Squared()), 1)
+    np.testing.assert_array_equal(small(loss=OwnLoss() if reason.startswith("a loss") else sht.losses.Squared()), 1)
     assert not _store.programs(folder)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp import Huber, Logistic, Poisson, Sparsity, Squared
+from sparsehtp import Sparsity
+from sparsehtp.losses import Huber, Logistic, Poisson, Squared
 from sparsehtp.testing import check_loss, check_objective, check_solver, check_step, check_threshold
 
 
@@ -68,15 +69,23 @@ LOSSES = [
         "value . conjugate = a eta at eta = conjugate_derivative",
     ),
     (
-        sht.SmoothedHinge(),
+        sht.losses.SmoothedHinge(),
         {"project_dual": lambda self, a, y: y * jnp.clip(y * a, -0.9, 0)},
         "conjugate is infinite at just the points that project_dual moves",
     ),
     (Huber(), {"project_dual": lambda self, a, y: a}, "conjugate is finite after project_dual"),
     (Squared(), NEGATIVE, "the loss lies above its tangents"),
-    (sht.SmoothedHinge(), {"majorant": sht.SmoothedHinge.second_derivative}, "majorant is finite and positive"),
+    (
+        sht.losses.SmoothedHinge(),
+        {"majorant": sht.losses.SmoothedHinge.second_derivative},
+        "majorant is finite and positive",
+    ),
     (Huber(), {"kinked": False}, "second_derivative is positive .set kinked"),
-    (sht.Hinge(), {"twice_differentiable": True, "kinked": True}, "derivative does not jump .set twice_differentiable"),
+    (
+        sht.losses.Hinge(),
+        {"twice_differentiable": True, "kinked": True},
+        "derivative does not jump .set twice_differentiable",
+    ),
     (Poisson(), {"location": True}, "value depends on eta - y only"),
     (Squared(), DOUBLED, "value is half the squared distance"),
     (Poisson(), {"mean": lambda self, eta: jnp.exp(eta) + 0.1}, "a prediction is best where the target is its mean"),
@@ -99,7 +108,7 @@ LOSSES = [
         "is traced by jax.jit and jax.vmap, but TracerBoolConversionError",
     ),
     (
-        sht.Softmax(3),
+        sht.losses.Softmax(3),
         {"curvature": lambda self, eta, y: (jax.nn.softmax(eta, axis=1), None)},
         f"curvature is that of derivative {FINITE}",
     ),
@@ -137,7 +146,7 @@ def selected(change):
 
     def select(self, scores, factor=1):
         support = Sparsity.select(self, scores, factor)
-        return sht.Support(support.idx, change(self, support))
+        return sht.results.Support(support.idx, change(self, support))
 
     return {"select": select}
 
@@ -245,7 +254,7 @@ def reports(**wrong):
     """A step that tells something else of what it did."""
 
     def step(self, objective, threshold, state, t):
-        state, info = sht.IHT.step(self, objective, threshold, state, t)
+        state, info = sht.solvers.IHT.step(self, objective, threshold, state, t)
         return state, info._replace(**{name: change(getattr(info, name)) for name, change in wrong.items()})
 
     return step
@@ -255,7 +264,7 @@ def moves(change):
     """A step whose state is changed."""
 
     def step(self, objective, threshold, state, t):
-        state, info = sht.IHT.step(self, objective, threshold, state, t)
+        state, info = sht.solvers.IHT.step(self, objective, threshold, state, t)
         return change(state), info
 
     return step
@@ -277,7 +286,7 @@ SOLVERS = [
 
 @pytest.mark.parametrize(("step", "sentence"), SOLVERS, ids=range(len(SOLVERS)))
 def test_a_wrong_solver_fails(step, sentence):
-    fails(check_solver, spoilt(sht.IHT(), {"step": step}), sentence)
+    fails(check_solver, spoilt(sht.solvers.IHT(), {"step": step}), sentence)
 
 
 @pytest.mark.parametrize("name", [name for name in cases.SOLVERS if name != "iht_schedule"])
@@ -288,11 +297,11 @@ def test_solvers_keep_their_laws(name):
 @pytest.mark.parametrize(
     ("step", "factor", "sentence"),
     [
-        (sht.ConstantStep(), -1, "propose gives positive finite numbers"),
-        (sht.NormalisedStep(), 10, "grows tells whether it proposes more than the last size"),
+        (sht.steps.ConstantStep(), -1, "propose gives positive finite numbers"),
+        (sht.steps.NormalisedStep(), 10, "grows tells whether it proposes more than the last size"),
     ],
 )
 def test_a_wrong_step_fails(step, factor, sentence):
     propose = {"propose": lambda self, objective, forward, grad, entries, previous, t: factor * previous}
     fails(check_step, spoilt(step, propose), sentence)
-    fails(check_step, sht.ConstantStep(0.5), "what the reference does", reference=lambda t, last, g, H: 2 * last)
+    fails(check_step, sht.steps.ConstantStep(0.5), "what the reference does", reference=lambda t, last, g, H: 2 * last)

@@ -11,14 +11,14 @@ from sparsehtp.linalg import masked_factor, restricted_newton, truncated_newton
 from sparsehtp.screening import lower_bound
 
 STATED = [
-    (sht.SmallStep, "step"),
-    (sht.SmallGradient, "gradient"),
-    (sht.DualGap, "gap"),
-    (sht.Cycle, "cycle"),
+    (sht.stopping.SmallStep, "step"),
+    (sht.stopping.SmallGradient, "gradient"),
+    (sht.stopping.DualGap, "gap"),
+    (sht.stopping.Cycle, "cycle"),
     (lower_bound, "gap"),
-    (sht.BestSubset, "swap"),
-    (sht.Certificate, "swap"),
-    (sht.Certificate, "stationary"),
+    (sht.solvers.BestSubset, "swap"),
+    (sht.results.Certificate, "swap"),
+    (sht.results.Certificate, "stationary"),
     (restricted_newton.newton, "newton"),
     (restricted_newton.newton, "level"),
     (truncated_newton, "newton"),

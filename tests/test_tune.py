@@ -27,7 +27,7 @@ GROUPS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 1])  # age, sex, bmi, blood pressu
 def test_l2_per_group_comes_near_a_grid_of_400_points():
     X, X_val, y, y_val = diabetes()
     model = sht.LinearModel(X, y, fit_intercept=True)
-    threshold, solver = sht.Sparsity(6), sht.BestSubset("fast")
+    threshold, solver = sht.Sparsity(6), sht.solvers.BestSubset("fast")
     tuned = sht.tune(model, threshold, val=(X_val, y_val), l2=0.1, groups=GROUPS, steps=30, solver=solver)
     levels = np.logspace(-4, 1, 20)
     grid = np.stack(np.meshgrid(levels, levels), -1).reshape(-1, 2)
@@ -56,10 +56,10 @@ def test_weights_find_wrong_labels():
     rng = np.random.default_rng(0)
     flipped = rng.permutation(200) < 60
     noisy = np.where(flipped, -y_train, y_train)
-    model = sht.LinearModel(X_train, noisy, sht.Logistic(), l2=0.01, fit_intercept=True)
+    model = sht.LinearModel(X_train, noisy, sht.losses.Logistic(), l2=0.01, fit_intercept=True)
     threshold = sht.Sparsity(5)
-    tuned = sht.tune(model, threshold, val=(X_val, y_val), weights=0.5, steps=30, solver=sht.HTP())
-    plain = sht.solve(model, threshold, sht.HTP())
+    tuned = sht.tune(model, threshold, val=(X_val, y_val), weights=0.5, steps=30, solver=sht.solvers.HTP())
+    plain = sht.solve(model, threshold, sht.solvers.HTP())
 
     def accuracy(solution):
         return np.mean(np.sign(X_test @ solution.x + solution.intercept) == y_test)
@@ -73,7 +73,7 @@ def test_validation_models_and_bad_input():
     X, X_val, y, y_val = diabetes()
     model = sht.LinearModel(X, y, fit_intercept=True, standardize=True)
     threshold, seen = sht.Sparsity(2), []
-    options = dict(l2=np.full(10, 0.1), steps=2, solver=sht.HTP())
+    options = dict(l2=np.full(10, 0.1), steps=2, solver=sht.solvers.HTP())
     pair = sht.tune(model, threshold, val=(X_val, y_val), **options)
     own = sht.LinearModel(X_val, y_val, fit_intercept=True, standardize=True, l2=3.0)
     other = sht.tune(model, threshold, val=own, progress=lambda done, total: seen.append((done, total)), **options)

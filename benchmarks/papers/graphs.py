@@ -163,7 +163,7 @@ def _graph(solver: Any, refits: str, run: Run, S: np.ndarray, S_tune: np.ndarray
     ks = sorted({round(share * p) for share in run["shares"]})
     ks = [k for k in ks if k <= p * (p - 1) // 2]
     objective = Precision(jnp.asarray(S), run["n"], bounds="lu", debias=refits)
-    path = solve_path(objective, ks, solver=solver)
+    path = solve_path(objective, ks=ks, solver=solver)
     best = int(np.argmin([_loss(matrix, S_tune) for matrix in path.x]))
 
     def fit(k: int) -> Any:

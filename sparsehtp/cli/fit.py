@@ -114,7 +114,7 @@ class Fit(Flow):
             "result": {
                 "name": fitted.result_,
                 "fired": fitted.fired_,
-                "sentence": sht.RESULTS[fitted.result_].sentence,
+                "sentence": sht.results.RESULTS[fitted.result_].sentence,
             },
             "num_steps": fitted.n_iter_,
             "objective": float(fitted.objective_value_),

@@ -79,14 +79,14 @@ class Subsets(Flow):
         self.cv = self.stability = self.bounds = None
         groups = None if table is None else table.groups
         name = plain_name(options.solver)
-        self.ks = None if options.k_max is None else range(options.k_max + 1)
         self.shared = {
+            "ks": None if options.k_max is None else range(options.k_max + 1),
             "threshold": None if groups is None else sht.GroupSparsity(groups, 0),
             "solver": None if name == "auto" else SOLVERS[name](),
             "key": jax.random.key(options.seed),
         }
         with jax.enable_x64(options.dtype == "float64"):
-            self.path = self._computed("path", sht.solve_path, self.ks, options.l2)
+            self.path = self._computed("path", sht.solve_path, l2s=options.l2)
             self.criterion = sht.information_criterion(self.path, options.criterion)
             self.chosen = self.criterion.best
             if options.cv:
@@ -96,19 +96,19 @@ class Subsets(Flow):
             if options.stability:
                 self.stability = after(
                     "stability",
-                    lambda: self._computed("subsamples", sht.stability_selection, self.ks, options.stability),
+                    lambda: self._computed("subsamples", sht.stability_selection, n_resamples=options.stability),
                 )
             if options.prove:
                 self.bounds = after("proof", self._proved)
 
-    def _computed(self, what: str, function: Any, *args: Any, **more: Any) -> Any:
+    def _computed(self, what: str, function: Any, **more: Any) -> Any:
         """What a function of the objective and the grid returns, with a bar of progress."""
         folder = {"cross-validation": "cv", "subsamples": "stability"}.get(what, what)
         checkpoint = None if self.options.checkpoint is None else self.options.checkpoint / folder
         with progress_bar(self.errors, what) as progress:
-            return function(self.objective, *args, **self.shared, checkpoint=checkpoint, progress=progress, **more)
+            return function(self.objective, **self.shared, checkpoint=checkpoint, progress=progress, **more)
 
-    def _scored(self) -> sht.CrossValidation:
+    def _scored(self) -> sht.results.CrossValidation:
         """The folds of `fit`, and its scores: of several l2 by the rule for those."""
         options, objective = self.options, self.objective
         folds: Any = folds_of_rows(options, self.y, objective.counted, self.table)
@@ -117,8 +117,8 @@ class Subsets(Flow):
         if len(folds[0]) == 3:  # with what is missing filled from the training rows
             folds = [(train, test, view(self._objective(X.to_numpy()))) for train, test, X in folds]
         refit = default_refit(objective, rule_of(options), options.l2 if len(options.l2) > 1 else None)
-        cv = self._computed("cross-validation", sht.cross_validate, self.ks, options.l2, folds, refit=refit)
-        assert isinstance(cv, sht.CrossValidation)
+        cv = self._computed("cross-validation", sht.cross_validate, l2s=options.l2, folds=folds, refit=refit)
+        assert isinstance(cv, sht.results.CrossValidation)
         return cv
 
     def _proved(self) -> Bounds:
@@ -181,7 +181,7 @@ class Subsets(Flow):
             self.options.criterion: self.criterion.values,
             **({} if cv is None else {"cv_mean": cv.mean, "cv_se": cv.se}),
             **({} if bounds is None else {"lower_bound": bounds.lower, "proved": bounds.gaps <= PROVED}),
-            "result": np.array([sht.RESULTS(code).name for code in path.result]),
+            "result": np.array([sht.results.RESULTS(code).name for code in path.result]),
             "intercept": path.intercept,
         }
         values = zip(*(column.tolist() for column in columns.values()), strict=True)
@@ -281,7 +281,7 @@ class Subsets(Flow):
         return facts
 
     def ended(self, model: dict[str, Any]) -> bool:
-        failed = int(np.sum(self.path.result != sht.RESULTS.converged))
+        failed = int(np.sum(self.path.result != sht.results.RESULTS.converged))
         if failed:
             print_warning(
                 self.errors,

@@ -108,9 +108,9 @@ class Graph(Flow):
         with jax.enable_x64(options.dtype == "float64"), progress_bar(self.errors, "stability") as progress:
             stability = sht.stability_selection(
                 sht.Precision.from_data(X.to_numpy(), standardize=options.standardize, shrinkage=self.fitted.shrinkage),
-                [self.fitted.k_],
-                options.stability,
-                threshold,
+                ks=[self.fitted.k_],
+                n_resamples=options.stability,
+                threshold=threshold,
                 key=jax.random.key(options.seed),
                 progress=progress,
             )
@@ -145,7 +145,7 @@ class Graph(Flow):
             "log_likelihood": float(fitted.score(X)),
             "objective": fitted.objective_value_,
             "num_steps": fitted.n_iter_,
-            "result": {"name": fitted.result_, "sentence": sht.RESULTS[fitted.result_].sentence},
+            "result": {"name": fitted.result_, "sentence": sht.results.RESULTS[fitted.result_].sentence},
         }
 
     def draw(self, model: dict[str, Any]) -> dict[str, Any]:

@@ -178,8 +178,8 @@ def _choose(
     choice: Any = choose(
         models,
         replace(padded, k_max=levels.k_max) if shared else padded,
-        levels.padded,
-        None if folds is None else padding.l2s(plan.l2s),
+        ks=levels.padded,
+        l2s=None if folds is None else padding.l2s(plan.l2s),
         scoring=scoring,
         rule=str(plan.rule),
         refit=plan.refit,

@@ -92,13 +92,13 @@ def fit_graph(
     row = 0
     if k == "cv":
         ks = default_ks(p, float(objective.n) * (1 - 1 / len(folds)), threshold.keep.shape[0])
-        cv = cross_validate(objective, ks, folds=folds, threshold=threshold, solver=solver, key=key)
+        cv = cross_validate(objective, ks=ks, folds=folds, threshold=threshold, solver=solver, key=key)
         path = cv.path
         results = {"ks": path.ks, "mean_loss": cv.mean, "se": cv.se, "scores": cv.scores, "best_index": cv.best}
         k, row = cv.k, cv.best
     elif isinstance(k, str):
         ks = default_ks(p, float(objective.n), threshold.keep.shape[0])
-        path = solve_path(objective, ks, threshold=threshold, solver=solver, key=key)
+        path = solve_path(objective, ks=ks, threshold=threshold, solver=solver, key=key)
         criterion = information_criterion(path, k)
         results = {"ks": path.ks, k: criterion.values, "best_index": criterion.best}
         k, row = int(path.ks[criterion.best]), criterion.best

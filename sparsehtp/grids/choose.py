@@ -64,9 +64,9 @@ class Choice(NamedTuple):
 def choose(
     objective: Any,
     threshold: AbstractThreshold | None = None,
+    *,
     ks: ArrayLike | None = None,
     l2s: ArrayLike | None = None,
-    *,
     rule: str = "strong-ridge",
     refit: float | None = None,
     folds: Any = 5,
@@ -143,7 +143,7 @@ def choose(
     if rule in BY_FOLDS:
         search |= {"folds": folds, "scoring": scoring, "refit": refit}
         runs = [
-            cross_validate(each, ks, l2s, checkpoint=_part(checkpoint, several, i), **search)
+            cross_validate(each, ks=ks, l2s=l2s, checkpoint=_part(checkpoint, several, i), **search)
             for i, each in enumerate(objectives)
         ]
         paths = tuple(run.path for run in runs)
@@ -152,7 +152,7 @@ def choose(
     else:
         search["solver"] = default_solver(objectives[0], template, "criterion") if solver is None else solver
         paths = tuple(
-            solve_path(each, ks, l2s, checkpoint=_part(checkpoint, several, i), **search)
+            solve_path(each, ks=ks, l2s=l2s, checkpoint=_part(checkpoint, several, i), **search)
             for i, each in enumerate(objectives)
         )
         seen = paths if samples is None else [samples(path) for path in paths]

@@ -92,12 +92,12 @@ class CrossValidation:
 
 def cross_validate(
     objective: Any,
+    threshold: AbstractThreshold | None = None,
+    *,
     ks: ArrayLike | None = None,
     l2s: ArrayLike | None = None,
     folds: Any = 5,
-    threshold: AbstractThreshold | None = None,
     solver: AbstractSolver | None = None,
-    *,
     l0s: ArrayLike | None = None,
     key: jax.Array | None = None,
     groups: ArrayLike | None = None,
@@ -154,7 +154,7 @@ def cross_validate(
             store = None if checkpoint is None else Folder(checkpoint) / part
             options: Any = {"scoring": scoring, "refit": refit, "checkpoint": store, "progress": progress}
             options |= {"l0s": l0s, "key": key, "groups": groups, "memory": memory}
-            return cross_validate(objective, ks, l2s, pairs, threshold, solver, **options)
+            return cross_validate(objective, ks=ks, l2s=l2s, folds=pairs, threshold=threshold, solver=solver, **options)
 
         # All folds of every objective, so that all are one program.
         runs = [of_part(str(i), see(objective)) for i, (*_, see) in enumerate(folds)]
@@ -180,7 +180,7 @@ def cross_validate(
     if over_l0:
         if refit != 1 or checkpoint is not None or memory is not None:
             raise ValueError("refit, checkpoint, memory: a cross-validation over l0 has none of them; leave them out.")
-        path = solve_path(objective, ks, l2s, l0s, threshold, solver, key=key)
+        path = solve_path(objective, ks=ks, l2s=l2s, l0s=l0s, threshold=threshold, solver=solver, key=key)
     else:
         grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, search="folds", refit=refit, score=score)
     weights = host(objective.sample_weight)

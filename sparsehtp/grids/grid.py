@@ -140,7 +140,7 @@ def prepare(
         objective.reweighted(l2=l2s[0])
         l2s = jnp.asarray(l2s, objective.dtype)
     solver = default_solver(objective, threshold, search) if solver is None else solver
-    check_kind("solver", solver, AbstractSolver, "sht.HTP()")
+    check_kind("solver", solver, AbstractSolver, "sht.solvers.HTP()")
     solver.check(objective, threshold)
     check_finite("solver", solver, remedy="pass finite numbers")
     # The template keeps its bounds in original units: every lane binds it to its own standardisation.

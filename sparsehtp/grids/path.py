@@ -137,12 +137,12 @@ class Path:
 
 def solve_path(
     objective: AbstractObjective,
+    threshold: AbstractThreshold | None = None,
+    *,
     ks: ArrayLike | None = None,
     l2s: ArrayLike | None = None,
     l0s: ArrayLike | None = None,
-    threshold: AbstractThreshold | None = None,
     solver: AbstractSolver | None = None,
-    *,
     key: jax.Array | None = None,
     checkpoint: str | Folder | None = None,
     progress: Callback | bool | None = None,

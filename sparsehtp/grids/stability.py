@@ -90,11 +90,11 @@ class Stability:
 
 def stability_selection(
     objective: Any,
+    threshold: AbstractThreshold | None = None,
+    *,
     ks: ArrayLike | None = None,
     n_resamples: int = 100,
-    threshold: AbstractThreshold | None = None,
     solver: AbstractSolver | None = None,
-    *,
     key: jax.Array | None = None,
     sample_fraction: float = 0.5,
     checkpoint: str | Folder | None = None,

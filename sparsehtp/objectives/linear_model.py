@@ -75,7 +75,7 @@ class LinearModel(AbstractLossModel, AbstractRestrictable):
     ) -> None:
         loss = Squared() if loss is None else loss
         if not isinstance(loss, AbstractLoss):
-            raise TypeError(f"loss: needs an instance of a loss such as sht.Squared(), got {loss!r}.")
+            raise TypeError(f"loss: needs an instance of a loss such as sht.losses.Squared(), got {loss!r}.")
         design = design_of(X)
         dtype = design.dtype
         targets = vector("y", y, design.shape[0], dtype)

@@ -62,7 +62,7 @@ class MultiResponse(AbstractLossModel):
     ) -> None:
         loss = Squared() if loss is None else loss
         if not isinstance(loss, AbstractLoss | AbstractVectorLoss):
-            raise TypeError(f"loss: needs an instance of a loss such as sht.Softmax(10), got {loss!r}.")
+            raise TypeError(f"loss: needs an instance of a loss such as sht.losses.Softmax(10), got {loss!r}.")
         loss = PerResponse(loss) if isinstance(loss, AbstractLoss) else loss
         design = design_of(X)
         n, dtype = design.shape[0], design.dtype

@@ -304,5 +304,5 @@ def test_a_parameter_of_a_loss(tmp_path):
     options = ("--target", "target", "--loss", "quantile", "--loss-parameter", 0.9, "--k", K, "--l2", 0.01, *CHEAP)
     result, model = made(tmp_path / "out", "fit", save_csv(tmp_path / "data.csv"), *options)
     assert model["loss"] == "quantile" and model["loss_parameter"] == 0.9 and "quantile(0.9) loss" in result.stdout
-    reference = sht.SparseRegressor(k=K, loss=sht.Quantile(0.9), l2=0.01, solver="htp").fit(X, Y)
+    reference = sht.SparseRegressor(k=K, loss=sht.losses.Quantile(0.9), l2=0.01, solver="htp").fit(X, Y)
     np.testing.assert_allclose(predict(model), reference.predict(X), rtol=1e-6)

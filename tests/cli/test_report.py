@@ -174,7 +174,7 @@ def test_the_report_of_a_path_and_an_objective_that_never_rises(tmp_path):
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
 def test_the_picture_of_a_path_draws_coefficients_per_standard_deviation(make):
-    path = sht.solve_path(sht.LinearModel(X, TABLE[TARGET], fit_intercept=True), [0, 1, 2], solver=sht.HTP())
+    path = sht.solve_path(sht.LinearModel(X, TABLE[TARGET], fit_intercept=True), ks=[0, 1, 2], solver=sht.solvers.HTP())
     flow = Subsets(PathOptions(file=None))
     flow.path, flow.chosen, flow.cv, flow.stability = path, 2, None, None
     flow.data = Data(make(X), TABLE[TARGET], NAMES, TARGET)

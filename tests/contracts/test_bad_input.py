@@ -22,7 +22,7 @@ def model(X=X, y=Y, **options):
 
 
 def solve(threshold, objective=None, solver=None, **options):
-    return sht.solve(model() if objective is None else objective, threshold, solver or sht.HTP(), **options)
+    return sht.solve(model() if objective is None else objective, threshold, solver or sht.solvers.HTP(), **options)
 
 
 BAD = {
@@ -39,9 +39,9 @@ BAD = {
     "y inf": ("y", lambda: model(y=spoiled(Y, -np.inf))),
     "y short": ("y", lambda: model(y=Y[:-1])),
     "y two-dimensional": ("y", lambda: model(y=Y[:, None])),
-    "y labels 0/1": ("y", lambda: model(y=SIGNS > 0, loss=sht.Logistic())),
-    "y three labels": ("y", lambda: model(y=spoiled(SIGNS, 2), loss=sht.Hinge())),
-    "y negative counts": ("y", lambda: model(y=spoiled(Y, -1), loss=sht.Poisson())),
+    "y labels 0/1": ("y", lambda: model(y=SIGNS > 0, loss=sht.losses.Logistic())),
+    "y three labels": ("y", lambda: model(y=spoiled(SIGNS, 2), loss=sht.losses.Hinge())),
+    "y negative counts": ("y", lambda: model(y=spoiled(Y, -1), loss=sht.losses.Poisson())),
     "weights nan": ("sample_weight", lambda: model(sample_weight=spoiled(np.ones(6), np.nan))),
     "weights inf": ("sample_weight", lambda: model(sample_weight=spoiled(np.ones(6), np.inf))),
     "weights negative": ("sample_weight", lambda: model(sample_weight=spoiled(np.ones(6), -1))),
@@ -83,23 +83,26 @@ BAD = {
     "x0 shape": ("x0", lambda: solve(sht.Sparsity(2), x0=np.zeros(3))),
     "x0 nan": ("x0", lambda: solve(sht.Sparsity(2), x0=spoiled(np.zeros(4), np.nan))),
     "max_steps zero": ("max_steps", lambda: solve(sht.Sparsity(2), max_steps=0)),
-    "every zero": ("every", lambda: sht.Record(every=0)),
-    "margin_scale": ("margin_scale", lambda: sht.Logistic(0.0)),
-    "gamma": ("gamma", lambda: sht.SmoothedHinge(-1.0)),
-    "delta": ("delta", lambda: sht.Huber(np.inf)),
-    "step size": ("size", lambda: sht.ConstantStep(-1.0)),
-    "step scale": ("scale", lambda: sht.ConstantStep(scale=0.0)),
+    "every zero": ("every", lambda: sht.results.Record(every=0)),
+    "margin_scale": ("margin_scale", lambda: sht.losses.Logistic(0.0)),
+    "gamma": ("gamma", lambda: sht.losses.SmoothedHinge(-1.0)),
+    "delta": ("delta", lambda: sht.losses.Huber(np.inf)),
+    "step size": ("size", lambda: sht.steps.ConstantStep(-1.0)),
+    "step scale": ("scale", lambda: sht.steps.ConstantStep(scale=0.0)),
 }
 WRONG_KIND = {
     "loss string": ("loss", lambda: model(loss="squared")),
-    "loss class": ("loss", lambda: model(loss=sht.Squared)),
+    "loss class": ("loss", lambda: model(loss=sht.losses.Squared)),
     "objective array": ("objective", lambda: sht.solve(X, sht.Sparsity(2))),
     "threshold int": ("threshold", lambda: sht.solve(model(), 2)),
     "threshold class": ("threshold", lambda: sht.solve(model(), sht.Sparsity)),
     "solver string": ("solver", lambda: sht.solve(model(), sht.Sparsity(2), "htp")),
-    "solver class": ("solver", lambda: sht.solve(model(), sht.Sparsity(2), sht.HTP)),
-    "hinge with HTP": ("solver", lambda: solve(sht.Sparsity(2), model(y=SIGNS, loss=sht.Hinge()))),
-    "hinge with GraSP": ("solver", lambda: solve(sht.Sparsity(2), model(y=SIGNS, loss=sht.Hinge()), sht.GraSP())),
+    "solver class": ("solver", lambda: sht.solve(model(), sht.Sparsity(2), sht.solvers.HTP)),
+    "hinge with HTP": ("solver", lambda: solve(sht.Sparsity(2), model(y=SIGNS, loss=sht.losses.Hinge()))),
+    "hinge with GraSP": (
+        "solver",
+        lambda: solve(sht.Sparsity(2), model(y=SIGNS, loss=sht.losses.Hinge()), sht.solvers.GraSP()),
+    ),
 }
 
 
@@ -122,5 +125,7 @@ def test_wrong_kinds_name_the_argument(name, call):
 
 
 def test_losses_without_a_curvature_run_with_iht():
-    solution = solve(sht.Sparsity(2), model(y=SIGNS, loss=sht.Hinge()), cases.SOLVERS["iht_schedule"], max_steps=5)
+    solution = solve(
+        sht.Sparsity(2), model(y=SIGNS, loss=sht.losses.Hinge()), cases.SOLVERS["iht_schedule"], max_steps=5
+    )
     assert np.isfinite(solution.x).all()

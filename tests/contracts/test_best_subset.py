@@ -46,7 +46,7 @@ def exhaustive(model, k, keep=()):
 @cases.jit
 @functools.partial(jax.vmap, in_axes=(None, 0))
 def fitted_values(model, idx):
-    restricted = model.restrict(sht.Support(idx, jnp.ones(idx.shape, bool)))
+    restricted = model.restrict(sht.results.Support(idx, jnp.ones(idx.shape, bool)))
     return restricted.value(restricted.minimise(jnp.zeros(idx.shape[0])).z)
 
 
@@ -57,16 +57,16 @@ def test_finds_the_best_subset(x64, name):
     for seed in range(5):
         X, y = problem(seed)
         model = sht.LinearModel(X, y, **MODELS[name])
-        solution = sht.solve(model, sht.Sparsity(K), sht.BestSubset())
+        solution = sht.solve(model, sht.Sparsity(K), sht.solvers.BestSubset())
         np.testing.assert_allclose(solution.value, exhaustive(model, K), rtol=1e-10)
-        assert solution.result == sht.RESULTS.converged and solution.fired == sht.FIRED.SwapOptimal
+        assert solution.result == sht.results.RESULTS.converged and solution.fired == sht.results.FIRED.SwapOptimal
         assert float(solution.state.gain) <= 1e-10 * float(solution.value)
 
 
 def test_kept_features_stay(x64):
     X, y = problem(0)
     model = sht.LinearModel(X, y, fit_intercept=True)
-    solution = sht.solve(model, sht.Sparsity(2, keep=[0, 8]), sht.BestSubset())
+    solution = sht.solve(model, sht.Sparsity(2, keep=[0, 8]), sht.solvers.BestSubset())
     assert {0, 8} <= set(cases.members(solution.support))
     np.testing.assert_allclose(solution.value, exhaustive(model, 2, keep=(0, 8)), rtol=1e-10)
 
@@ -74,7 +74,7 @@ def test_kept_features_stay(x64):
 @pytest.mark.parametrize("k", [0, P])
 def test_extreme_k(x64, k):
     X, y = problem(3)
-    solution = sht.solve(sht.LinearModel(X, y), sht.Sparsity(k), sht.BestSubset())
+    solution = sht.solve(sht.LinearModel(X, y), sht.Sparsity(k), sht.solvers.BestSubset())
     expected = np.linalg.lstsq(X, y, rcond=None)[0] if k else np.zeros(P)
     np.testing.assert_allclose(solution.x, expected, atol=1e-9)
 
@@ -82,7 +82,7 @@ def test_extreme_k(x64, k):
 def test_duplicate_columns_and_more_features_than_samples(x64):
     X, y = problem(4)
     X = np.hstack([X, X])[:6]  # 6 samples, rank at most 6, every column twice
-    solution = sht.solve(sht.LinearModel(X, y[:6]), sht.Sparsity(8), sht.BestSubset(), throw=False)
+    solution = sht.solve(sht.LinearModel(X, y[:6]), sht.Sparsity(8), sht.solvers.BestSubset(), throw=False)
     assert np.isfinite(solution.x).all()
     assert float(solution.value) < 1e-12 * float(y[:6] @ y[:6])
 
@@ -90,12 +90,12 @@ def test_duplicate_columns_and_more_features_than_samples(x64):
 def test_what_it_does_not_take():
     X, y = problem(0)
     with pytest.raises(TypeError, match="smooth"):
-        sht.solve(sht.LinearModel(X, np.sign(y), sht.Hinge()), sht.Sparsity(1), sht.BestSubset())
-    cases.refused(ValueError, "working_set", lambda: sht.BestSubset(working_set=0))
+        sht.solve(sht.LinearModel(X, np.sign(y), sht.losses.Hinge()), sht.Sparsity(1), sht.solvers.BestSubset())
+    cases.refused(ValueError, "working_set", lambda: sht.solvers.BestSubset(working_set=0))
     within = sht.GroupSparsity(np.arange(X.shape[1]) // 2, 1, within=1)
     with pytest.raises(TypeError, match="BestSubset does not take the threshold GroupSparsity; leave"):
-        sht.solve(sht.LinearModel(X, y), within, sht.BestSubset())
-    cases.refused(ValueError, "effort", lambda: sht.BestSubset("hard"))
+        sht.solve(sht.LinearModel(X, y), within, sht.solvers.BestSubset())
+    cases.refused(ValueError, "effort", lambda: sht.solvers.BestSubset("hard"))
 
 
 LOSSES = ["logistic", "poisson", "huber", "smoothed_hinge"]
@@ -109,12 +109,12 @@ def test_other_losses_find_the_best_subset(x64, name):
         model = sht.LinearModel(
             X, loss.draw_targets(y / 2, np.random.default_rng(seed)), loss, l2=0.01, fit_intercept=True
         )
-        solution = sht.solve(model, sht.Sparsity(K), sht.BestSubset())
+        solution = sht.solve(model, sht.Sparsity(K), sht.solvers.BestSubset())
         if loss.kinked:  # a local model says little about such a loss
-            assert solution.value <= sht.solve(model, sht.Sparsity(K), sht.HTP()).value * (1 + 1e-9)
+            assert solution.value <= sht.solve(model, sht.Sparsity(K), sht.solvers.HTP()).value * (1 + 1e-9)
         else:
             np.testing.assert_allclose(solution.value, exhaustive(model, K), rtol=1e-6)
-        assert solution.result == sht.RESULTS.converged
+        assert solution.result == sht.results.RESULTS.converged
 
 
 OTHERS = {
@@ -137,27 +137,29 @@ def test_other_objectives_find_the_best_subset(x64, name):
 @pytest.mark.parametrize("name", ["plain", pytest.param("standardized", marks=pytest.mark.slow)])
 def test_path_gives_every_k(x64, name):
     """Each size's best subset, on designs where the way up alone misses some and the way back finds them."""
-    path = cases.jit(lambda m, t: sht.BestSubset().path(m, t, jax.random.key(0)))
+    path = cases.jit(lambda m, t: sht.solvers.BestSubset().path(m, t, jax.random.key(0)))
     for seed in (1, 3, 10, 11):
         model = sht.LinearModel(*problem(seed), **MODELS[name])
         trail = path(model, sht.Sparsity(7, k_max=8).bind(model))
         np.testing.assert_allclose(trail.value[1:8], [exhaustive(model, k) for k in range(1, 8)], rtol=1e-9)
         np.testing.assert_allclose(trail.value[8], trail.value[7])
     for k in range(8):
-        support = sht.Support(trail.support.idx[k], trail.support.mask[k])
+        support = sht.results.Support(trail.support.idx[k], trail.support.mask[k])
         assert int(support.mask.sum()) == k + model.n_free
         refit = model.restrict(support).minimise(jnp.zeros(support.idx.shape[0]))
         np.testing.assert_allclose(trail.z[k], refit.z, atol=1e-9)
 
 
-@pytest.mark.parametrize("loss", [sht.Squared(), pytest.param(sht.Logistic(), marks=pytest.mark.slow)], ids=type)
+@pytest.mark.parametrize(
+    "loss", [sht.losses.Squared(), pytest.param(sht.losses.Logistic(), marks=pytest.mark.slow)], ids=type
+)
 def test_working_set_reaches_a_swap_optimum(x64, loss):
     X, y, support = cases.planted(loss, n=150, p=60)
     model = sht.LinearModel(X, y, loss, l2=0.01, fit_intercept=True)
-    solution = sht.solve(model, sht.Sparsity(3), sht.BestSubset("fast", working_set=8))
-    assert solution.result == sht.RESULTS.converged
+    solution = sht.solve(model, sht.Sparsity(3), sht.solvers.BestSubset("fast", working_set=8))
+    assert solution.result == sht.results.RESULTS.converged
     np.testing.assert_array_equal(cases.members(solution.support), support)
-    path = cases.jit(lambda m, t: sht.BestSubset("fast", working_set=8).path(m, t, jax.random.key(0)))
+    path = cases.jit(lambda m, t: sht.solvers.BestSubset("fast", working_set=8).path(m, t, jax.random.key(0)))
     trail = path(model, sht.Sparsity(3).bind(model))
     assert set(np.asarray(trail.support.idx[3, 1:])) == set(support.tolist())
 
@@ -167,7 +169,7 @@ def test_working_sets_of_groups_reach_swap_optima(x64):
         X, y = problem(seed, rho=0.8)
         model = sht.LinearModel(X, y, l2=0.01, fit_intercept=True)
         threshold = sht.GroupSparsity(np.arange(P), 3)
-        solution = sht.solve(model, threshold, sht.BestSubset("fast", working_set=5))
+        solution = sht.solve(model, threshold, sht.solvers.BestSubset("fast", working_set=5))
         assert sht.certificate(model, threshold, solution, bounds=False).swap_gain == 0
 
 
@@ -188,7 +190,7 @@ def test_thorough_finds_the_optimum_of_correlated_designs(x64):
         A, b = X.T @ X, X.T @ y
         G, c = A[subsets[:, :, None], subsets[:, None, :]], b[subsets]
         best = y @ y - np.max(np.sum(c * np.linalg.solve(G, c[..., None])[..., 0], axis=1))
-        solution = sht.solve(sht.LinearModel(X, y), sht.Sparsity(k), sht.BestSubset("thorough"))
+        solution = sht.solve(sht.LinearModel(X, y), sht.Sparsity(k), sht.solvers.BestSubset("thorough"))
         np.testing.assert_allclose(2 * n * solution.value, best, rtol=1e-9)
 
 
@@ -241,7 +243,7 @@ def test_no_effort_searches_among_fewer_features_than_a_lesser_one():
     threshold = sht.Sparsity(3, k_max=16)
     for n in (10, 2000, 3000, 40_000, 10**7):
         objective = types.SimpleNamespace(n_coefficients=5000, ifo_per_gradient=n)
-        widths = [sht.BestSubset(e)._pool_width(objective, threshold) for e in ("fast", "default", "thorough")]
+        widths = [sht.solvers.BestSubset(e)._pool_width(objective, threshold) for e in ("fast", "default", "thorough")]
         assert widths == sorted(widths) and 128 <= widths[0] <= 512
 
 

@@ -1,5 +1,7 @@
 """Every public class is in `cases.py`, so that the contracts below reach it."""
 
+import inspect
+
 import cases
 import jax
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 import sparsehtp as sht
 from sparsehtp.designs import AbstractDesign
 from sparsehtp.iteration.termination import AbstractTermination
-from sparsehtp.losses import AbstractLoss, AbstractVectorLoss
+from sparsehtp.losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
 from sparsehtp.objectives import AbstractObjective
 from sparsehtp.solvers import AbstractSolver
 from sparsehtp.steps import AbstractStep
@@ -17,7 +19,7 @@ from sparsehtp.thresholds import AbstractThreshold
 X, Y = np.ones((3, 2)), np.arange(3.0)
 KINDS = {
     AbstractLoss: cases.LOSSES.values(),
-    AbstractVectorLoss: cases.VECTOR_LOSSES.values(),
+    AbstractVectorLoss: [*cases.VECTOR_LOSSES.values(), PerResponse(Squared())],
     AbstractThreshold: cases.THRESHOLDS.values(),
     AbstractStep: cases.STEPS.values(),
     AbstractTermination: [
@@ -40,7 +42,9 @@ BUILDERS = {
 
 
 def public(base):
-    exported = [value for name in sht.__all__ if isinstance(value := getattr(sht, name), type)]
+    places = [sht, *(getattr(sht, name) for name in sht.__all__ if inspect.ismodule(getattr(sht, name)))]
+    exported = [value for place in places for name in dir(place) if isinstance(value := getattr(place, name), type)]
+    exported = [value for value in exported if not value.__name__.startswith("Abstract")]
     return {value for value in exported if issubclass(value, base) and not getattr(value, "__abstractmethods__", ())}
 
 

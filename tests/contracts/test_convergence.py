@@ -10,8 +10,8 @@ import pytest
 from scipy.optimize import minimize
 
 import sparsehtp as sht
-from sparsehtp import RESULTS
 from sparsehtp._solve import default_solver
+from sparsehtp.results import RESULTS
 
 N, P, K, DRAWS = 20, 6, 2, 3
 
@@ -55,12 +55,12 @@ THRESHOLDS = {
 }
 SOLVERS = {
     "default": None,
-    "iht": sht.IHT(),
-    "htp": sht.HTP(),
-    "grasp": sht.GraSP(),
-    "pursuit": sht.SubspacePursuit(),
-    "foba": sht.FoBa(),
-    "omp": sht.ForwardSelection("omp"),
+    "iht": sht.solvers.IHT(),
+    "htp": sht.solvers.HTP(),
+    "grasp": sht.solvers.GraSP(),
+    "pursuit": sht.solvers.SubspacePursuit(),
+    "foba": sht.solvers.FoBa(),
+    "omp": sht.solvers.ForwardSelection("omp"),
 }
 
 
@@ -162,10 +162,10 @@ def test_a_path_and_a_batch_say_so_too():
     with jax.enable_x64(True):
         objectives = [sht.Custom(drawn_function, np.asarray(KINDS[name], float), X, y) for name in names]
         for name, objective in zip(names, objectives, strict=True):
-            results = sht.solve_path(objective, [1, 2]).result
+            results = sht.solve_path(objective, ks=[1, 2]).result
             assert np.all((results == RESULTS.converged) == (name == "smooth")), (name, results)
         batch = jax.tree.map(lambda *leaves: np.stack(leaves), *objectives)
-        results = cases.jit(jax.vmap(lambda each: sht.solve(each, sht.Sparsity(K), sht.HTP()).result))(batch)
+        results = cases.jit(jax.vmap(lambda each: sht.solve(each, sht.Sparsity(K), sht.solvers.HTP()).result))(batch)
         assert results[0] == RESULTS.converged and RESULTS.converged not in results[1:], results
 
 
@@ -194,5 +194,5 @@ def test_a_scale_that_is_learned_is_found():
                 for start in (0.0, -1.0)
             )
             objective = sht.Custom(student, X, y, like={"w": np.zeros(P), "log_scale": np.zeros(())})
-            found = sht.solve(objective, structure, sht.HTP())
+            found = sht.solve(objective, structure, sht.solvers.HTP())
             assert found.result == RESULTS.converged and abs(found.value - best) <= 1e-6 * (1 + abs(best)), seed

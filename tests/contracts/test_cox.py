@@ -74,7 +74,7 @@ class Fit(NamedTuple):
 @cases.jit
 def fit(model, idx=np.arange(P)):  # noqa: B008
     """The fit on the features idx."""
-    part = model.restrict(sht.Support(jnp.asarray(idx), jnp.ones(idx.size, bool)))
+    part = model.restrict(sht.results.Support(jnp.asarray(idx), jnp.ones(idx.size, bool)))
     found = part.minimise(jnp.zeros(idx.size, model.dtype))
     w, _ = model.to_external(jnp.zeros(P, model.dtype).at[idx].set(found.z))
     return Fit(w, part.value(found.z), found.solved & ~found.singular)
@@ -163,9 +163,11 @@ def test_cross_validation_scores_the_held_out_rows_alone():
     Z, time, event, _ = strong_signals(100, 8, 2, 0)
     model = sht.CoxModel(Z, time, event, l2=0.01)
     halves = [(np.arange(50), np.arange(50, 100)), (np.arange(50, 100), np.arange(50))]
-    cv = sht.cross_validate(model, [0, 1, 2], folds=halves, solver=sht.HTP())
+    cv = sht.cross_validate(model, ks=[0, 1, 2], folds=halves, solver=sht.solvers.HTP())
     for fold, (train, test) in enumerate(halves):
-        fitted = sht.solve(sht.CoxModel(Z[train], time[train], event[train], l2=0.01), sht.Sparsity(2), sht.HTP())
+        fitted = sht.solve(
+            sht.CoxModel(Z[train], time[train], event[train], l2=0.01), sht.Sparsity(2), sht.solvers.HTP()
+        )
         alone = sht.CoxModel(Z[test], time[test], event[test])
         np.testing.assert_allclose(cv.scores[fold, 2], alone.value(alone.to_internal(fitted.x)), rtol=1e-6)
     np.testing.assert_array_equal(cv.fold_weight, [event[test].sum() for _, test in halves])
@@ -196,9 +198,9 @@ def test_folds_need_events():
     model = sht.CoxModel(X, TIME, EVENT)
     some = np.flatnonzero(~EVENT)[:3]
     with pytest.raises(ValueError, match="a part of fold 0 has no event"):
-        sht.cross_validate(model, [0, 1], folds=[(np.setdiff1d(np.arange(N), some), some)])
+        sht.cross_validate(model, ks=[0, 1], folds=[(np.setdiff1d(np.arange(N), some), some)])
     with pytest.raises(ValueError, match="a part of fold 0 has no event"):
-        sht.cross_validate(model, [0, 1], folds=[(some, np.setdiff1d(np.arange(N), some))])
+        sht.cross_validate(model, ks=[0, 1], folds=[(some, np.setdiff1d(np.arange(N), some))])
 
 
 def test_times_cannot_be_traced():

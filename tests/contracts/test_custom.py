@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp import Support
 from sparsehtp.columns import gather
+from sparsehtp.results import Support
 from sparsehtp.testing import check_objective
 
 pytestmark = pytest.mark.usefixtures("x64")
 
-X, Y, _ = cases.data(sht.Logistic(), n=30, seed=4)
+X, Y, _ = cases.data(sht.losses.Logistic(), n=30, seed=4)
 N, P = X.shape
 
 
@@ -32,7 +32,7 @@ ZEROS = {"a": np.zeros((1, 2)), "b": np.zeros(4)}
 with jax.enable_x64(True):
     CUSTOM = sht.Custom(logistic, X, Y, 0.05)
     TREE = sht.Custom(parts, X, Y, 0.05, like=ZEROS)
-    MODEL = sht.LinearModel(X, Y, sht.Logistic(), l2=0.05)
+    MODEL = sht.LinearModel(X, Y, sht.losses.Logistic(), l2=0.05)
     POINT = jnp.asarray(np.random.default_rng(0).standard_normal(P))
     SUPPORT = Support(jnp.array([4, 0, 2, 0]), jnp.array([True, True, True, False]))
 
@@ -63,22 +63,22 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("default", "gras
 
 @pytest.mark.parametrize("name", ["htp", "iht", *SLOW])
 def test_solvers_give_what_the_written_model_gives(name):
-    solver = {"default": None, "forward": sht.ForwardSelection(), **cases.SOLVERS}[name]
+    solver = {"default": None, "forward": sht.solvers.ForwardSelection(), **cases.SOLVERS}[name]
     ours, theirs = (sht.solve(each, sht.Sparsity(3), solver) for each in (CUSTOM, MODEL))
     np.testing.assert_array_equal(cases.members(ours.support), cases.members(theirs.support))
     np.testing.assert_allclose(ours.x, theirs.x, atol=1e-6)
     np.testing.assert_allclose(ours.value, theirs.value, rtol=1e-9)
-    assert int(ours.result) == sht.RESULTS.converged
+    assert int(ours.result) == sht.results.RESULTS.converged
 
 
 def test_a_pytree_in_and_out():
     start = {"a": np.ones((1, 2)), "b": np.full(4, 0.5)}
     given = sht.Custom(parts, X, Y, 0.05)
-    solution = sht.solve(given, sht.Sparsity(3), sht.HTP(), x0=start)
-    expected = sht.solve(MODEL, sht.Sparsity(3), sht.HTP(), x0=np.array([1, 1, 0.5, 0.5, 0.5, 0.5]))
+    solution = sht.solve(given, sht.Sparsity(3), sht.solvers.HTP(), x0=start)
+    expected = sht.solve(MODEL, sht.Sparsity(3), sht.solvers.HTP(), x0=np.array([1, 1, 0.5, 0.5, 0.5, 0.5]))
     assert solution.x["a"].shape == (1, 2) and solution.x["b"].shape == (4,)
     np.testing.assert_allclose(np.append(solution.x["a"], solution.x["b"]), expected.x, atol=1e-8)
-    again = sht.solve(given, sht.Sparsity(3), sht.HTP(), x0=solution)
+    again = sht.solve(given, sht.Sparsity(3), sht.solvers.HTP(), x0=solution)
     np.testing.assert_allclose(again.value, solution.value, rtol=1e-12)
     assert sht.certificate(TREE, sht.Sparsity(3), solution).stationary
 
@@ -157,16 +157,20 @@ def one_loss(w, sample, l2):
     return jax.nn.softplus(-y * (x @ w)) + 0.5 * l2 * w @ w
 
 
-STEPS = sht.ConstantStep(0.1)
-OTHERS = [pytest.param(solver, marks=pytest.mark.slow) for solver in (sht.SAGAHT(STEPS), sht.HybridHT(STEPS))]
+STEPS = sht.steps.ConstantStep(0.1)
+OTHERS = [
+    pytest.param(solver, marks=pytest.mark.slow) for solver in (sht.solvers.SAGAHT(STEPS), sht.solvers.HybridHT(STEPS))
+]
 
 
-@pytest.mark.parametrize("solver", [sht.SVRGHT(STEPS, inner_steps=20), *OTHERS], ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize(
+    "solver", [sht.solvers.SVRGHT(STEPS, inner_steps=20), *OTHERS], ids=lambda each: type(each).__name__
+)
 def test_stochastic_solvers_take_sums(solver):
     models = sht.CustomSum(one_loss, (X, Y), 0.05), MODEL
     own, written = (sht.solve(each, sht.Sparsity(3), solver, max_steps=20, key=jax.random.key(3)) for each in models)
     # The ridge is inside the terms of the sum, and SAGA remembers terms.
-    rtol = 1e-3 if isinstance(solver, sht.SAGAHT) else 1e-6
+    rtol = 1e-3 if isinstance(solver, sht.solvers.SAGAHT) else 1e-6
     np.testing.assert_allclose(own.x, written.x, rtol=rtol, atol=1e-9)
     assert np.count_nonzero(own.x) == 3 and own.history.ifo.shape == written.history.ifo.shape
 
@@ -187,7 +191,7 @@ def terms(w, sample):
 
 def test_a_weighted_sum_is_the_written_model():
     total = sht.CustomSum(terms, (X, Y), sample_weight=WEIGHTS)
-    model = sht.LinearModel(X, Y, sht.Logistic(), sample_weight=WEIGHTS)
+    model = sht.LinearModel(X, Y, sht.losses.Logistic(), sample_weight=WEIGHTS)
     check_objective(total)
     np.testing.assert_allclose(total.value(POINT), model.value(POINT), rtol=1e-12)
     i = jnp.arange(N)
@@ -212,9 +216,9 @@ def poisson(w, sample):
 def test_choosing_with_a_sum_is_choosing_with_the_written_model():
     counts = np.random.default_rng(2).poisson(np.exp(0.5 * np.asarray(X)[:, 1])).astype(float)
     total = sht.CustomSum(poisson, (X, counts), sample_weight=WEIGHTS + 0.5)
-    model = sht.LinearModel(X, counts, sht.Poisson(), sample_weight=WEIGHTS + 0.5)
+    model = sht.LinearModel(X, counts, sht.losses.Poisson(), sample_weight=WEIGHTS + 0.5)
     folds = [(np.flatnonzero(np.arange(N) % 3 != i), np.flatnonzero(np.arange(N) % 3 == i)) for i in range(3)]
-    ours, theirs = (sht.choose(each, ks=range(4), folds=folds, solver=sht.HTP()) for each in (total, model))
+    ours, theirs = (sht.choose(each, ks=range(4), folds=folds, solver=sht.solvers.HTP()) for each in (total, model))
     assert ours.row == theirs.row
     np.testing.assert_allclose(ours.solution.x, theirs.solution.x, atol=1e-6)
     np.testing.assert_allclose(ours.scores.scores, theirs.scores.scores, rtol=1e-6)
@@ -222,21 +226,25 @@ def test_choosing_with_a_sum_is_choosing_with_the_written_model():
     for name in ("aic", "bic", "ebic", "sic"):
         values = [sht.information_criterion(run.path, name).values for run in (ours, theirs)]
         np.testing.assert_allclose(*values, rtol=1e-7)
-    ours, theirs = (sht.stability_selection(each, [2], 6, solver=sht.HTP()) for each in (total, model))
+    ours, theirs = (
+        sht.stability_selection(each, ks=[2], n_resamples=6, solver=sht.solvers.HTP()) for each in (total, model)
+    )
     np.testing.assert_array_equal(ours.probabilities, theirs.probabilities)
 
 
 def test_a_stated_number_of_samples():
     known = sht.Custom(logistic, X, Y, 0.0, n_samples=N)
-    path = sht.solve_path(known, [0, 2], solver=sht.HTP())
+    path = sht.solve_path(known, ks=[0, 2], solver=sht.solvers.HTP())
     expected = 2 * N * path.loss + np.array([0, 2]) * np.log(N)
     np.testing.assert_allclose(sht.information_criterion(path, "bic").values, expected, rtol=1e-12)
-    loss = jax.jit(lambda n: sht.solve_path(sht.Custom(logistic, X, Y, 0.0, n_samples=n), [2], solver=sht.HTP()).loss)
+    loss = jax.jit(
+        lambda n: sht.solve_path(sht.Custom(logistic, X, Y, 0.0, n_samples=n), ks=[2], solver=sht.solvers.HTP()).loss
+    )
     np.testing.assert_allclose(loss(30.0), path.loss[1:], rtol=1e-9)
     with pytest.raises(ValueError, match=r"path: its objective has no samples.*n_samples"):
         sht.information_criterion(dataclasses.replace(path, total_weight=None))
     with pytest.raises(TypeError, match="folds are sample weights; Custom has none, and a CustomSum has them"):
-        sht.cross_validate(known, [1, 2])
+        sht.cross_validate(known, ks=[1, 2])
     for bad in (0, -1.0, np.nan, np.inf, [3.0]):
         with pytest.raises(ValueError, match="n_samples: needs a positive number"):
             sht.Custom(logistic, X, Y, 0.0, n_samples=bad)

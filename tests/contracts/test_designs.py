@@ -68,12 +68,12 @@ def test_integers_become_floats(dtype, name):
 
 
 def test_lists_and_float16():
-    np.testing.assert_array_equal(sht.DenseDesign([[1.0, 2.0], [3.0, 4.0]]).mv(jnp.array([1.0, 1.0])), [3, 7])
-    assert sht.DenseDesign(np.ones((2, 2), np.float16)).shape == (2, 2)
+    np.testing.assert_array_equal(sht.designs.DenseDesign([[1.0, 2.0], [3.0, 4.0]]).mv(jnp.array([1.0, 1.0])), [3, 7])
+    assert sht.designs.DenseDesign(np.ones((2, 2), np.float16)).shape == (2, 2)
 
 
 def test_fortran_order_is_kept_and_sliced_views_work():
     X = np.asfortranarray(ARRAY)
-    assert sht.DenseDesign(X).by_feature and not sht.DenseDesign(ARRAY).by_feature
+    assert sht.designs.DenseDesign(X).by_feature and not sht.designs.DenseDesign(ARRAY).by_feature
     view = ARRAY[::2, 1:4]
-    np.testing.assert_allclose(sht.DenseDesign(view).rmv(jnp.ones(4)), view.sum(0), rtol=1e-5)
+    np.testing.assert_allclose(sht.designs.DenseDesign(view).rmv(jnp.ones(4)), view.sum(0), rtol=1e-5)

@@ -10,15 +10,16 @@ import pytest
 from scipy.optimize import lsq_linear
 
 import sparsehtp as sht
-from sparsehtp import FIRED, RESULTS, _solve
+from sparsehtp import _solve
 from sparsehtp.linalg import LANE
+from sparsehtp.results import FIRED, RESULTS
 
 pytestmark = pytest.mark.usefixtures("x64")
 
 # One shape, one k_max and one kept feature throughout, so that few programs are compiled.
 N, P, K_MAX, KEEP, L2 = 40, 9, 8, 5, 0.05
 OFFSET = 0.3 * np.sin(np.arange(N))
-LOSSES = {"squared": sht.Squared(), "logistic": sht.Logistic(), "poisson": sht.Poisson()}
+LOSSES = {"squared": sht.losses.Squared(), "logistic": sht.losses.Logistic(), "poisson": sht.losses.Poisson()}
 GREEDY = pytest.mark.parametrize("name", ["forward", "foba"])
 
 
@@ -164,7 +165,7 @@ def test_forward_takes_the_features_of_the_reference(rule, loss):
     for seed in range(3):
         data = problem(loss, seed)
         order, values = Reference(loss, *data).forward(rule)
-        trail = path(sht.ForwardSelection(rule), model(loss, *data))
+        trail = path(sht.solvers.ForwardSelection(rule), model(loss, *data))
         for k in range(K_MAX + 1):
             assert features(trail, k) == order[: 1 + k], "supports are nested, in the order of the reference"
         np.testing.assert_allclose(trail.value, values, rtol=1e-9)
@@ -179,7 +180,7 @@ def test_foba_takes_the_features_of_the_reference(loss):
         for epsilon, ratio in ((0.0, 0.5), (3e-3, 0.9)):
             chosen, best, dropped = Reference(loss, X, y, weights, 1e-3).foba(7, epsilon, ratio)
             given_back += dropped
-            objective, solver = model(loss, X, y, weights, 1e-3), sht.FoBa(epsilon, ratio)
+            objective, solver = model(loss, X, y, weights, 1e-3), sht.solvers.FoBa(epsilon, ratio)
             trail = path(solver, objective, k=7)
             np.testing.assert_allclose(trail.value[:8], best, rtol=1e-9)
             if loss == "squared":
@@ -232,10 +233,12 @@ def test_rows_past_k_repeat(name):
 def test_giving_back_beats_forward_selection():
     X, y, weights = superfluous("squared", 3)
     objective = model("squared", X, y + OFFSET, weights, 1e-3)
-    forward, backward = (path(solver, objective) for solver in (sht.ForwardSelection("omp"), sht.FoBa()))
+    forward, backward = (
+        path(solver, objective) for solver in (sht.solvers.ForwardSelection("omp"), sht.solvers.FoBa())
+    )
     assert set(features(backward, 4)) == {KEEP, 1, 2, 3, 4} and 0 in features(forward, 4)
     assert backward.value[4] < 0.5 * forward.value[4]
-    solution = solve(sht.FoBa(epsilon=0.01), objective, K_MAX)
+    solution = solve(sht.solvers.FoBa(epsilon=0.01), objective, K_MAX)
     assert set(cases.members(solution.support)) == {KEEP, 1, 2, 3, 4}
     assert int(solution.num_steps) == 7, "six go in and two go out again; the last step finds nothing"
     sizes = np.asarray(solution.history.support_size)
@@ -265,7 +268,7 @@ def test_nonnegative_coefficients():
         S.append(int(np.argmax(scores)))
     threshold = sht.Sparsity(3, k_max=4, lower=0)
     objective = sht.LinearModel(X, y, l2=L2, sample_weight=weights, fit_intercept=True)
-    trail = lane_path(sht.ForwardSelection("omp"), objective, threshold)
+    trail = lane_path(sht.solvers.ForwardSelection("omp"), objective, threshold)
     assert features(trail, 3) == S[:3] and np.all(trail.z[:, 1:] >= 0)
     np.testing.assert_allclose(trail.value[:4], values, rtol=1e-7)
 
@@ -275,26 +278,28 @@ def test_dependent_features_are_left_out_or_reported():
         X, y, weights = problem(loss)
         X[:, 3] = X[:, KEEP]
         objective = sht.LinearModel(X, y, LOSSES[loss], l2=0.0, sample_weight=weights, fit_intercept=True)
-        trail = path(sht.ForwardSelection(rule), objective)
+        trail = path(sht.solvers.ForwardSelection(rule), objective)
         assert np.isfinite(trail.value).all() and np.isfinite(trail.z).all()
         assert np.all(trail.result[:8] == RESULTS.converged)
         assert trail.result[8] == RESULTS.singular or features(trail, 8) == features(trail, 7)
     objective = model("squared", np.zeros((N, P)), problem()[1], np.ones(N), 0.0)
-    solution = solve(sht.FoBa(), objective, 3)
+    solution = solve(sht.solvers.FoBa(), objective, 3)
     assert int(solution.result) == RESULTS.converged and not np.any(solution.x)
-    trail = path(sht.ForwardSelection(), objective)
+    trail = path(sht.solvers.ForwardSelection(), objective)
     assert features(trail, 3) == [KEEP] and not np.any(trail.z[:, 1:])
 
 
 def test_what_they_do_not_take():
     X, y, weights = problem()
     objective = model("squared", X, y, weights)
-    cases.refused(ValueError, "rule: ", lambda: sht.ForwardSelection("best"))
-    cases.refused(ValueError, "epsilon: ", lambda: sht.FoBa(epsilon=-1.0))
-    cases.refused(ValueError, "backward_ratio: ", lambda: sht.FoBa(backward_ratio=1.0))
-    cases.refused(TypeError, "bounds", lambda: sht.solve(objective, sht.Sparsity(2, upper=1.0), sht.ForwardSelection()))
+    cases.refused(ValueError, "rule: ", lambda: sht.solvers.ForwardSelection("best"))
+    cases.refused(ValueError, "epsilon: ", lambda: sht.solvers.FoBa(epsilon=-1.0))
+    cases.refused(ValueError, "backward_ratio: ", lambda: sht.solvers.FoBa(backward_ratio=1.0))
+    cases.refused(
+        TypeError, "bounds", lambda: sht.solve(objective, sht.Sparsity(2, upper=1.0), sht.solvers.ForwardSelection())
+    )
     for solver in cases.GREEDY_SOLVERS.values():
         with pytest.raises(TypeError, match="GroupSparsity"):
             sht.solve(objective, sht.GroupSparsity(np.arange(P), 2), solver)
         with pytest.raises(TypeError, match="Hinge"):
-            sht.solve(sht.LinearModel(X, np.sign(y), sht.Hinge()), sht.Sparsity(2), solver)
+            sht.solve(sht.LinearModel(X, np.sign(y), sht.losses.Hinge()), sht.Sparsity(2), solver)

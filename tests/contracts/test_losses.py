@@ -18,30 +18,30 @@ ETA = rng.uniform(-3, 3, 200)
 def written_out(loss, eta, y):
     """The loss as the table in MATH.md section 2 prints it."""
     m = y * eta
-    if isinstance(loss, sht.Squared):
+    if isinstance(loss, sht.losses.Squared):
         return (eta - y) ** 2 / 2
-    if isinstance(loss, sht.Logistic):
+    if isinstance(loss, sht.losses.Logistic):
         return np.log1p(np.exp(-loss.margin_scale * m))
-    if isinstance(loss, sht.Hinge):
+    if isinstance(loss, sht.losses.Hinge):
         return np.maximum(0, 1 - m)
-    if isinstance(loss, sht.SmoothedHinge):
+    if isinstance(loss, sht.losses.SmoothedHinge):
         g = loss.gamma
         return np.where(m >= 1, 0, np.where(m < 1 - g, 1 - m - g / 2, (1 - m) ** 2 / (2 * g)))
-    if isinstance(loss, sht.Huber):
+    if isinstance(loss, sht.losses.Huber):
         r, d = np.abs(eta - y), loss.delta
         return np.where(r <= d, r**2 / 2, d * r - d**2 / 2)
-    if isinstance(loss, sht.Gamma):
+    if isinstance(loss, sht.losses.Gamma):
         return y * np.exp(-eta) + eta
-    if isinstance(loss, sht.Tweedie):
+    if isinstance(loss, sht.losses.Tweedie):
         q = loss.power
         up = eta if q == 2 else (np.exp((2 - q) * eta) - 1) / (2 - q)
         return up - y * (eta if q == 1 else (np.exp((1 - q) * eta) - 1) / (1 - q))
-    if isinstance(loss, sht.NegativeBinomial):
+    if isinstance(loss, sht.losses.NegativeBinomial):
         d = loss.dispersion
         return (y + 1 / d) * np.log(1 + d * np.exp(eta)) - y * (eta + np.log(d))
-    if isinstance(loss, sht.SquaredHinge):
+    if isinstance(loss, sht.losses.SquaredHinge):
         return np.maximum(0, 1 - m) ** 2 / 2
-    if isinstance(loss, sht.Quantile):
+    if isinstance(loss, sht.losses.Quantile):
         r, q, g = eta - y, loss.level, loss.gamma
         outside = np.where(r > 0, (1 - q) * r - g * (1 - q) ** 2 / 2, -q * r - g * q**2 / 2)
         return np.where((r > -g * q) & (r < g * (1 - q)), r**2 / (2 * g), outside)
@@ -62,7 +62,7 @@ def test_laws(loss):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 def test_logistic_at_the_ends_of_its_range(dtype, scale):
-    loss = sht.Logistic(np.asarray(scale, dtype))
+    loss = sht.losses.Logistic(np.asarray(scale, dtype))
     eta = np.array([-1e4, -50, 0, 50, 1e4], dtype)
     for y in (np.full(5, 1, dtype), np.full(5, -1, dtype)):
         m = scale * y.astype(float) * eta
@@ -78,7 +78,7 @@ def test_logistic_at_the_ends_of_its_range(dtype, scale):
 
 
 def test_poisson_at_the_end_of_its_range():
-    loss, y = sht.Poisson(), np.array([0.0, 3.0])
+    loss, y = sht.losses.Poisson(), np.array([0.0, 3.0])
     np.testing.assert_array_equal(loss.conjugate(-y, y), 0)
     assert np.isfinite(loss.conjugate_derivative(-y, y)).all()
 
@@ -91,5 +91,5 @@ def test_an_estimated_dispersion_has_the_largest_likelihood():
     def likelihood(dispersion):
         return weights @ nbinom.logpmf(y, 1 / dispersion, 1 / (1 + dispersion * np.exp(eta)))
 
-    found = sht.NegativeBinomial.estimate(y, eta, weights)
+    found = sht.losses.NegativeBinomial.estimate(y, eta, weights)
     assert all(likelihood(found) > likelihood(found * factor) for factor in (0.99, 1.01))

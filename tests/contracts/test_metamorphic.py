@@ -26,9 +26,9 @@ def linear(loss, design=np.asarray):
 
     def make(d):
         own = loss
-        if isinstance(loss, sht.Huber):
+        if isinstance(loss, sht.losses.Huber):
             own = replace(loss, delta=loss.delta * abs(d.size))
-        if isinstance(loss, sht.Quantile) and d.size < 0:
+        if isinstance(loss, sht.losses.Quantile) and d.size < 0:
             own = replace(loss, level=1 - loss.level)
         return sht.LinearModel(design(d.X), d.y, own, d.l2, d.weights, True, True, d.offset)
 
@@ -50,11 +50,11 @@ def kind_of(loss):
 OBJECTIVES = {
     **{f"loss {name}": (kind_of(loss), linear(loss)) for name, loss in cases.LOSSES.items()},
     **{f"loss {name}": ("class", several(loss)) for name, loss in cases.VECTOR_LOSSES.items()},
-    **{f"design {name}": ("real", linear(sht.Squared(), make)) for name, make in cases.DESIGNS.items()},
+    **{f"design {name}": ("real", linear(sht.losses.Squared(), make)) for name, make in cases.DESIGNS.items()},
     # not standardised
     "quadratic_form": ("plain", lambda d: sht.QuadraticForm.from_data(d.X, d.y, d.l2 * d.unit**2, d.weights)),
     "custom_sum": ("plain", lambda d: sht.CustomSum(cases.square, (d.X, d.y), sample_weight=d.weights)),
-    "multi_response": ("several", several(sht.Squared())),
+    "multi_response": ("several", several(sht.losses.Squared())),
     "cox": ("survival", cox("efron")),
     "cox breslow": ("survival", cox("breslow")),
     "ordinal": ("order", lambda d: sht.OrdinalModel(d.X, d.y, 4, d.l2, d.weights, True, d.offset)),
@@ -168,7 +168,7 @@ def test_solvers(name):
 
     def solved(d, x0=None):
         threshold = sht.L0L1L2(0.02 * d.size**2, 0.02 * abs(d.size)) if penalised else sht.Sparsity(3)
-        model = linear(sht.Squared())(d)
+        model = linear(sht.losses.Squared())(d)
         return model, threshold, sht.solve(model, threshold, solver, x0, max_steps=12, throw=False)
 
     def fit(d, moved):
@@ -184,13 +184,15 @@ def test_solvers(name):
     again = solved(d, first)[-1]
     if name not in (*DRAWN, "diht", "dual_ascent"):  # which draw, or start at a dual point
         assert again.value <= first.value * (1 + 1e-12)
-    if first.result == sht.RESULTS.converged:
+    if first.result == sht.results.RESULTS.converged:
         np.testing.assert_allclose(again.x, first.x, atol=1e-9)
 
 
 # --- grids, certificates and bounds ----------------------------------------------------------------------------------
 def folds(d, moved):
-    cv = sht.cross_validate(linear(sht.Squared())(d), [1, 3], [0.05, 0.2], d.fold, solver=sht.HTP())
+    cv = sht.cross_validate(
+        linear(sht.losses.Squared())(d), ks=[1, 3], l2s=[0.05, 0.2], folds=d.fold, solver=sht.solvers.HTP()
+    )
     energies = [cv.path.value, cv.path.loss, *cv.scores]
     return Fit(cv.path.x.T, cv.path.intercept, np.stack(energies))
 
@@ -201,12 +203,12 @@ def marked(d, *features):
 
 
 def subsamples(d, moved):
-    found = sht.stability_selection(linear(sht.Squared())(d), [1, 2], 8, solver=sht.HTP())
+    found = sht.stability_selection(linear(sht.losses.Squared())(d), ks=[1, 2], n_resamples=8, solver=sht.solvers.HTP())
     return Fit(found.probabilities.T * d.size / d.unit[:, None], np.nan, np.nan)
 
 
 def bounds(d, moved):
-    found = sht.lower_bound(linear(sht.Squared())(d), sht.Sparsity(3), 0.2 * d.size**2)
+    found = sht.lower_bound(linear(sht.losses.Squared())(d), sht.Sparsity(3), 0.2 * d.size**2)
     return Fit(marked(d, found.zero, found.nonzero), np.nan, found.lower)
 
 
@@ -214,9 +216,9 @@ def certified(d, moved):
     """Of a point that an exchange improves."""
     here = moved(Fit(np.array([0.5, 0.5, 0, 0, 0.5, 0]), 0.1, np.nan))
     solution = SimpleNamespace(
-        x=here.w, intercept=here.b, support=sht.Support(np.flatnonzero(here.w), np.ones(3, bool))
+        x=here.w, intercept=here.b, support=sht.results.Support(np.flatnonzero(here.w), np.ones(3, bool))
     )
-    found = sht.certificate(linear(sht.Squared())(d), sht.Sparsity(3), solution)
+    found = sht.certificate(linear(sht.losses.Squared())(d), sht.Sparsity(3), solution)
     assert found.swap_gain > 0
     return Fit(marked(d, *found.best_swap), np.nan, np.array([*found[:2], found.swap_gain]))
 
@@ -238,7 +240,12 @@ def test_held_out_rows_leave_the_fit_of_their_fold_as_it_is():
     for each in (d, wild):
         pairs = [(np.flatnonzero(d.fold == 2), np.flatnonzero(out))]
         fit = sht.cross_validate(
-            linear(sht.Squared())(each), [3], [0.05], pairs, solver=sht.HTP(), scoring=lambda y, eta, w: eta @ w
+            linear(sht.losses.Squared())(each),
+            ks=[3],
+            l2s=[0.05],
+            folds=pairs,
+            solver=sht.solvers.HTP(),
+            scoring=lambda y, eta, w: eta @ w,
         )
         predicted.append(fit.scores)
     np.testing.assert_array_equal(*predicted)

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 import sparsehtp as sht
-from sparsehtp import RESULTS
+from sparsehtp.results import RESULTS
 from sparsehtp.testing import check_objective
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -28,7 +28,7 @@ CASES = pytest.mark.parametrize("loss", ["squared", "softmax", pytest.param("hub
 
 
 def make(loss):
-    instance = {"squared": sht.Squared(), "softmax": sht.Softmax(C), "huber": sht.Huber()}[loss]
+    instance = {"squared": sht.losses.Squared(), "softmax": sht.losses.Softmax(C), "huber": sht.losses.Huber()}[loss]
     return sht.MultiResponse(X, CLASSES if loss == "softmax" else Y, instance, **FULL)
 
 
@@ -94,7 +94,9 @@ def test_matrices_with_given_columns(loss):
 
 
 def test_all_rows_is_multinomial_regression():
-    ours = sht.solve(sht.MultiResponse(X, CLASSES, sht.Softmax(C), l2=0.1, fit_intercept=True), sht.RowSparsity(P))
+    ours = sht.solve(
+        sht.MultiResponse(X, CLASSES, sht.losses.Softmax(C), l2=0.1, fit_intercept=True), sht.RowSparsity(P)
+    )
     assert int(ours.result) == RESULTS.converged
     peer = LogisticRegression(C=1 / (0.1 * N), tol=1e-10, max_iter=10_000).fit(X, CLASSES)
     np.testing.assert_allclose(ours.x.T, peer.coef_, atol=1e-5)
@@ -103,13 +105,13 @@ def test_all_rows_is_multinomial_regression():
 
 def test_rows_and_entries():
     objective = sht.MultiResponse(X, Y, l2=0.01, fit_intercept=True)
-    rows = sht.solve(objective, sht.RowSparsity(3), sht.HTP())
+    rows = sht.solve(objective, sht.RowSparsity(3), sht.solvers.HTP())
     assert set(cases.members(rows.support)) == {0, 2, 4} == set(np.flatnonzero(np.any(np.asarray(rows.x), axis=1)))
     A = X[:, [0, 2, 4]] - X[:, [0, 2, 4]].mean(0)
     w = np.linalg.solve(A.T @ A / N + 0.01 * np.eye(3), A.T @ (Y - Y.mean(0)) / N)
     np.testing.assert_allclose(np.asarray(rows.x)[[0, 2, 4]], w, atol=1e-6)
     np.testing.assert_allclose(rows.intercept, Y.mean(0) - X[:, [0, 2, 4]].mean(0) @ w, atol=1e-6)
-    entries = sht.solve(objective, sht.Sparsity(9), sht.HTP())
+    entries = sht.solve(objective, sht.Sparsity(9), sht.solvers.HTP())
     assert int(np.count_nonzero(entries.x)) == 9
     np.testing.assert_array_equal(cases.members(entries.support), np.flatnonzero(np.ravel(entries.x)))
 
@@ -117,7 +119,7 @@ def test_rows_and_entries():
 def test_one_response_is_a_linear_model():
     options = dict(l2=VECTOR, fit_intercept=True, standardize=True)
     one = sht.solve(sht.MultiResponse(X, Y[:, :1], **options), sht.Sparsity(2))
-    plain = sht.solve(sht.LinearModel(X, Y[:, 0], **options), sht.Sparsity(2), sht.HTP())
+    plain = sht.solve(sht.LinearModel(X, Y[:, 0], **options), sht.Sparsity(2), sht.solvers.HTP())
     np.testing.assert_allclose(one.x[:, 0], plain.x, atol=1e-10)
     np.testing.assert_allclose(one.value, plain.value, rtol=1e-12)
     np.testing.assert_array_equal(cases.members(one.support), cases.members(plain.support))
@@ -139,7 +141,11 @@ STANDARDISED = dict(standardize=True, sample_weight=WEIGHTS)
 
 @pytest.mark.parametrize(
     ("solver", "options"),
-    [pytest.param(sht.HTP(), {}, marks=pytest.mark.slow), (sht.HTP(), STANDARDISED), (sht.IHT(), STANDARDISED)],
+    [
+        pytest.param(sht.solvers.HTP(), {}, marks=pytest.mark.slow),
+        (sht.solvers.HTP(), STANDARDISED),
+        (sht.solvers.IHT(), STANDARDISED),
+    ],
     ids=["htp_plain", "htp", "iht"],
 )
 def test_rank_is_reduced_rank_regression(solver, options):
@@ -155,9 +161,9 @@ def test_rank_is_reduced_rank_regression(solver, options):
 
 @pytest.mark.slow
 def test_rank_with_softmax():
-    objective = sht.MultiResponse(X, CLASSES, sht.Softmax(C), l2=0.05, fit_intercept=True, standardize=True)
+    objective = sht.MultiResponse(X, CLASSES, sht.losses.Softmax(C), l2=0.05, fit_intercept=True, standardize=True)
     values = []
-    for solver in (sht.IHT(), sht.HTP()):
+    for solver in (sht.solvers.IHT(), sht.solvers.HTP()):
         solution = sht.solve(objective, sht.Rank(1), solver, max_steps=500)
         assert int(solution.result) == RESULTS.converged
         assert np.linalg.matrix_rank(np.asarray(solution.x), tol=1e-9) == 1
@@ -178,7 +184,9 @@ def test_lanes_of_ranks_and_data_equal_the_loop():
     ranks = jnp.array([1, 2])
 
     def run(Y, r):
-        return sht.solve(sht.MultiResponse(X, Y, fit_intercept=True), sht.Rank(r, r_max=2), sht.IHT(), max_steps=60)
+        return sht.solve(
+            sht.MultiResponse(X, Y, fit_intercept=True), sht.Rank(r, r_max=2), sht.solvers.IHT(), max_steps=60
+        )
 
     batch = jax.vmap(run)(targets, ranks)
     for i in range(2):
@@ -194,14 +202,14 @@ def test_errors():
     cases.refused(ValueError, "r_max", lambda: sht.solve(sht.MultiResponse(X, Y), sht.Rank(3, r_max=2)))
     cases.refused(ValueError, "Y: needs shape", lambda: sht.MultiResponse(X, Y[:, 0]))
     cases.refused(ValueError, "offset: needs shape", lambda: sht.MultiResponse(X, Y, offset=OFFSET[:, 0]))
-    cases.refused(ValueError, "Y: Softmax", lambda: sht.MultiResponse(X, Y, sht.Softmax(3)))
-    cases.refused(ValueError, "classes 0 to 1", lambda: sht.MultiResponse(X, CLASSES, sht.Softmax(2)))
+    cases.refused(ValueError, "Y: Softmax", lambda: sht.MultiResponse(X, Y, sht.losses.Softmax(3)))
+    cases.refused(ValueError, "classes 0 to 1", lambda: sht.MultiResponse(X, CLASSES, sht.losses.Softmax(2)))
     cases.refused(ValueError, "NaN", lambda: sht.MultiResponse(X, np.where(Y > 1, np.nan, Y)))
-    cases.refused(ValueError, "n_classes", lambda: sht.Softmax(1))
+    cases.refused(ValueError, "n_classes", lambda: sht.losses.Softmax(1))
     cases.refused(TypeError, "loss", lambda: sht.MultiResponse(X, Y, "squared"))
     cases.refused(ValueError, "x0", lambda: sht.solve(sht.MultiResponse(X, Y), sht.Rank(1), x0=np.zeros(P)))
     fit = sht.solve(sht.MultiResponse(X, Y), sht.Sparsity(1))
     with pytest.raises(ValueError, match="coefficients of shape"):
         sht.certificate(sht.MultiResponse(X, Y), sht.Sparsity(1), fit._replace(x=np.zeros(P)))
     with pytest.raises(TypeError, match=r"FoBa takes .*, not MultiResponse"):
-        sht.solve(sht.MultiResponse(X, Y), sht.Sparsity(1), sht.FoBa())
+        sht.solve(sht.MultiResponse(X, Y), sht.Sparsity(1), sht.solvers.FoBa())

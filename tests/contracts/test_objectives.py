@@ -95,7 +95,7 @@ def test_the_value_without_each_coefficient(options):
     """The intercept, if there is one, takes over what it can, and the others stay: exactly so for a quadratic."""
     model, _ = make("squared", options)
     n_free = model.n_free
-    restricted = model.restrict(sht.Support(jnp.arange(P + n_free)[::-1], jnp.ones(P + n_free, bool)))
+    restricted = model.restrict(sht.results.Support(jnp.arange(P + n_free)[::-1], jnp.ones(P + n_free, bool)))
     z = np.random.default_rng(1).standard_normal(P + n_free)
     if n_free:  # at the best intercept, of which the others' removal is counted
         first = [restricted.value(np.append(t, z[1:])) for t in (-1.0, 0.0, 1.0)]
@@ -133,7 +133,7 @@ def test_constant_columns(constant):
     Z[:, 2] = constant
     y = X @ [1.0, 0, 0, 0.5, 0] + 1
     objective = sht.LinearModel(Z, y, fit_intercept=True, standardize=True)
-    solution = sht.solve(objective, sht.Sparsity(4, k_max=4), sht.HTP(), throw=False)
+    solution = sht.solve(objective, sht.Sparsity(4, k_max=4), sht.solvers.HTP(), throw=False)
     assert np.isfinite(solution.x).all() and np.isfinite(solution.value)
     assert solution.x[2] == 0
     kept = cases.members(solution.support)
@@ -142,7 +142,7 @@ def test_constant_columns(constant):
     np.testing.assert_allclose(solution.value, 0.5 * np.mean(residual**2), atol=1e-10)
 
 
-@pytest.mark.parametrize("solver", [sht.IHT(sht.ConstantStep()), sht.HTP()], ids=["iht", "htp"])
+@pytest.mark.parametrize("solver", [sht.solvers.IHT(sht.steps.ConstantStep()), sht.solvers.HTP()], ids=["iht", "htp"])
 def test_quadratic_form_takes_the_same_iterates(solver):
     y = X @ [1.0, 0, -2, 0, 0] + OFFSET
     model = sht.LinearModel(X, y, l2=VECTOR, sample_weight=WEIGHTS)
@@ -172,7 +172,9 @@ ON_DESIGNS = {
 
 @pytest.mark.parametrize("name", ["linear", *(pytest.param(n, marks=pytest.mark.slow) for n in ("cox", "ordinal"))])
 def test_every_design_gives_the_same_solution(name):
-    fits = [sht.solve(ON_DESIGNS[name](f(X)), sht.Sparsity(2, k_max=4), sht.HTP()) for f in cases.DESIGNS.values()]
+    fits = [
+        sht.solve(ON_DESIGNS[name](f(X)), sht.Sparsity(2, k_max=4), sht.solvers.HTP()) for f in cases.DESIGNS.values()
+    ]
     for other in fits[1:]:
         np.testing.assert_allclose(other.x, fits[0].x, atol=1e-11 if name == "linear" else 1e-9)
         np.testing.assert_allclose(other.value, fits[0].value, rtol=1e-12)

@@ -78,7 +78,7 @@ class Fit(NamedTuple):
 def fit(model, idx=np.arange(P)):  # noqa: B008
     """The fit on the features idx."""
     free = P + jnp.arange(model.n_free)
-    support = sht.Support(jnp.append(free, idx), jnp.ones(free.size + idx.size, bool))
+    support = sht.results.Support(jnp.append(free, idx), jnp.ones(free.size + idx.size, bool))
     part = model.restrict(support)
     found = part.minimise(jnp.zeros(free.size + idx.size, model.dtype))
     x = jnp.zeros(P + free.size, model.dtype).at[support.idx].set(found.z)
@@ -110,7 +110,7 @@ def test_coefficients_are_those_of_statsmodels(offset):
 def test_two_classes_are_logistic_regression():
     y = (Y > 1).astype(int)
     options = {**OPTIONS["all"], "l2": 0.1}
-    logistic = sht.LinearModel(X, 2.0 * y - 1, sht.Logistic(), fit_intercept=True, **options)
+    logistic = sht.LinearModel(X, 2.0 * y - 1, sht.losses.Logistic(), fit_intercept=True, **options)
     found, other = fit(model(y=y, **options)), fit(logistic)
     np.testing.assert_allclose(found.w, other.w, atol=1e-9)
     np.testing.assert_allclose(found.thresholds, [-other.thresholds], atol=1e-9)
@@ -186,7 +186,7 @@ def test_extreme_predictors_give_numbers(dtype):
 def test_a_start_of_crossed_thresholds():
     """A start where F is infinite is moved, and ends where every other does."""
     expected = fit(model())
-    for solver in (sht.HTP(), sht.IHT()):
+    for solver in (sht.solvers.HTP(), sht.solvers.IHT()):
         start = sht.solve(model(), sht.Sparsity(P), solver)._replace(intercept=np.array([3.0, 1.0, 1.0]))
         found = sht.solve(model(), sht.Sparsity(P), solver, x0=start)
         np.testing.assert_allclose(found.x, expected.w, atol=1e-4)
@@ -204,7 +204,7 @@ def drawn(n, p, w, seed, noise=1.0):
 def test_forward_and_backward_steps():
     model = sht.OrdinalModel(*drawn(80, 8, [1.5, -1.5], 0), l2=1e-3)
     best = sht.solve(model, sht.Sparsity(2))
-    for solver in (sht.FoBa(), sht.ForwardSelection(), sht.ForwardSelection("omp")):
+    for solver in (sht.solvers.FoBa(), sht.solvers.ForwardSelection(), sht.solvers.ForwardSelection("omp")):
         np.testing.assert_allclose(sht.solve(model, sht.Sparsity(2), solver).value, best.value, rtol=1e-9)
     certificate = sht.certificate(model, sht.Sparsity(2), best)
     assert certificate.swap_gain == 0 and certificate.stationary
@@ -213,7 +213,7 @@ def test_forward_and_backward_steps():
 @pytest.mark.slow
 def test_integer_folds_keep_the_classes_shares():
     y = np.random.default_rng(0).permutation(np.repeat(np.arange(3), [45, 9, 6]))
-    cv = sht.cross_validate(sht.OrdinalModel(X, y), [0], folds=3, solver=sht.HTP())
+    cv = sht.cross_validate(sht.OrdinalModel(X, y), ks=[0], folds=3, solver=sht.solvers.HTP())
     assert np.ptp(cv.scores) < 1e-9  # every fold has the same shares, so the null model scores the same
 
 
@@ -245,6 +245,6 @@ def test_traced_classes_need_their_number():
 
 def test_what_folds_cannot_do():
     model = sht.OrdinalModel(X, Y)
-    cases.refused(ValueError, "scoring: must be", lambda: sht.cross_validate(model, [0, 1], scoring="error"))
+    cases.refused(ValueError, "scoring: must be", lambda: sht.cross_validate(model, ks=[0, 1], scoring="error"))
     with pytest.raises(ValueError, match="trains without one of the classes"):
-        sht.cross_validate(model, [0], folds=[(np.flatnonzero(Y == 0), np.flatnonzero(Y > 0))])
+        sht.cross_validate(model, ks=[0], folds=[(np.flatnonzero(Y == 0), np.flatnonzero(Y > 0))])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp import RESULTS
+from sparsehtp.results import RESULTS
 from sparsehtp.solvers.refit import refit
 
 N, P, K = 20, 6, 3
@@ -18,7 +18,7 @@ NAMES += [name for name in cases.OBJECTIVES if name not in ("linear_model", "pre
 
 def drawn(name, seed, dtype):
     """An objective whose columns differ in scale; some are near copies, some far from zero."""
-    rng, loss = np.random.default_rng(seed), cases.LOSSES.get(name, sht.Squared())
+    rng, loss = np.random.default_rng(seed), cases.LOSSES.get(name, sht.losses.Squared())
     X = rng.standard_normal((N, P)) * 10.0 ** rng.uniform(-2, 2, P)
     if seed % 3 == 0:
         X[:, 1] = X[:, 0] * (1 + 10.0 ** rng.uniform(-9, -1) * rng.standard_normal(N))
@@ -38,7 +38,7 @@ def values(dtype):
     def call(objective, units, z):
         kind = sht.RowSparsity if isinstance(objective, sht.MultiResponse) else sht.Sparsity
         threshold, d = kind(K, k_max=K).bind(objective), objective.n_coefficients + objective.n_free
-        entries = threshold.entries(jnp.zeros(d, dtype), sht.Support(units, jnp.ones(units.shape, bool)))
+        entries = threshold.entries(jnp.zeros(d, dtype), sht.results.Support(units, jnp.ones(units.shape, bool)))
         start = objective.feasible(jnp.zeros(d, dtype).at[entries.idx].set(z[: entries.idx.shape[0]]))
         x, _ = refit(objective, threshold, entries, start)
         return objective.value(start, entries), objective.value(x, entries)
@@ -83,7 +83,7 @@ def test_polishing_a_dual_ascent_lowers_its_objective(double):
     """The dual points are those without a refit, so that the run does not end because the refit stood still."""
     dtype = np.dtype(np.float64 if double else np.float32)
     with jax.enable_x64(double):
-        for solver in (sht.DIHT, sht.SDIHT):
+        for solver in (sht.solvers.DIHT, sht.solvers.SDIHT):
             for seed in range(8):
                 rng = np.random.default_rng(seed)
                 X = (rng.standard_normal((N, P)) + rng.standard_normal(N)[:, None]).astype(dtype)

@@ -11,9 +11,9 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import sparsehtp as sht
-from sparsehtp import RESULTS
 from sparsehtp.linalg import Box, Plane
 from sparsehtp.linalg.restricted_newton import newton
+from sparsehtp.results import RESULTS
 
 pytestmark = pytest.mark.usefixtures("x64")
 P, K = 7, 3
@@ -72,9 +72,9 @@ def test_best_subset_is_the_best_portfolio(seed):
 
 # name -> (loss, its value, its derivative)
 LOSSES = {
-    "squared": (sht.Squared(), lambda e, y: (e - y) ** 2 / 2, lambda e, y: e - y),
-    "logistic": (sht.Logistic(), lambda e, y: np.logaddexp(0, -y * e), lambda e, y: -y * expit(-y * e)),
-    "poisson": (sht.Poisson(), lambda e, y: np.exp(e) - y * e, lambda e, y: np.exp(e) - y),
+    "squared": (sht.losses.Squared(), lambda e, y: (e - y) ** 2 / 2, lambda e, y: e - y),
+    "logistic": (sht.losses.Logistic(), lambda e, y: np.logaddexp(0, -y * e), lambda e, y: -y * expit(-y * e)),
+    "poisson": (sht.losses.Poisson(), lambda e, y: np.exp(e) - y * e, lambda e, y: np.exp(e) - y),
 }
 
 
@@ -131,7 +131,7 @@ def test_refits_of_many_weights_satisfy_the_conditions(dtype, start):
     rng = np.random.default_rng(1)
     R = rng.standard_normal((2 * m, m)) + rng.standard_normal((2 * m, 1))
     A, b = R.T @ R / (2 * m), 0.3 * rng.standard_normal(m)
-    everything = sht.Support(jnp.arange(m), jnp.arange(m) < m - 1)  # the last place is padding
+    everything = sht.results.Support(jnp.arange(m), jnp.arange(m) < m - 1)  # the last place is padding
     problem = sht.QuadraticForm(A.astype(dtype), b.astype(dtype)).restrict(everything)
     box = Box(jnp.zeros(m, dtype), None, Plane(jnp.asarray(everything.mask, dtype), jnp.asarray(2, dtype)))
     z0 = {"zero": np.zeros(m), "far": 10 * rng.standard_normal(m), "corner": 2 * np.eye(m)[0]}[start]
@@ -185,7 +185,9 @@ def test_one_program_serves_every_k_and_total_and_a_path_is_a_loop():
     form = sht.QuadraticForm(*markets(6))
     traced = jax.jit(lambda k, total: sht.solve(form, sht.Simplex(k, total, k_max=4)))
     batch = jax.vmap(lambda k: sht.solve(form, sht.Simplex(k, 2.0, k_max=4)))(jnp.arange(5))
-    path = sht.solve_path(form, [1, 2, 3, 4], threshold=sht.Simplex(1, 2.0), solver=sht.BestSubset("thorough"))
+    path = sht.solve_path(
+        form, ks=[1, 2, 3, 4], threshold=sht.Simplex(1, 2.0), solver=sht.solvers.BestSubset("thorough")
+    )
     for k in (1, 2, 3, 4):
         one = sht.solve(form, sht.Simplex(k, 2.0))
         for other in (traced(k, 2.0), jax.tree.map(lambda a, k=k: a[k], batch)):
@@ -201,7 +203,7 @@ def test_certificates_refit_every_exchange():
     form, threshold = sht.QuadraticForm(A, b), sht.Simplex(K)
     best = sht.solve(form, threshold)
     assert sht.certificate(form, threshold, best).swap_gain == 0
-    worst = sht.Support(np.argsort(-np.diag(A))[:K].astype(np.int32), np.ones(K, bool))
+    worst = sht.results.Support(np.argsort(-np.diag(A))[:K].astype(np.int32), np.ones(K, bool))
     x = np.asarray(form.restrict(worst).minimise(jnp.zeros(K), threshold.bind(form).box(worst)).z)
     other = best._replace(x=jnp.zeros(P).at[worst.idx].set(x), support=worst)
     found = sht.certificate(form, threshold, other)
@@ -218,8 +220,12 @@ def test_certificates_refit_every_exchange():
         (lambda: sht.Simplex(2, np.nan), ValueError, "total: needs a number > 0"),
         (lambda: sht.Simplex(2, [1.0, 2.0]), ValueError, "total: needs a number, got shape"),
         (lambda: sht.solve(FORM, sht.Simplex(9)), ValueError, "k: is 9, but there are only 3 features"),
-        (lambda: sht.solve(FORM, sht.Simplex(2), sht.FoBa()), TypeError, "solver: FoBa does not take .* Simplex"),
-        (lambda: sht.solve_path(FORM, [0, 1], threshold=sht.Simplex(1)), ValueError, "ks: Simplex needs at least 1"),
+        (
+            lambda: sht.solve(FORM, sht.Simplex(2), sht.solvers.FoBa()),
+            TypeError,
+            "solver: FoBa does not take .* Simplex",
+        ),
+        (lambda: sht.solve_path(FORM, ks=[0, 1], threshold=sht.Simplex(1)), ValueError, "ks: Simplex needs at least 1"),
         (lambda: sht.prove(MODEL, sht.Simplex(2)), TypeError, "threshold: a proof needs .* got Simplex"),
         (lambda: sht.lower_bound(MODEL, sht.Simplex(2), 1.0), TypeError, "threshold: the dual needs .* got a Simplex"),
     ],

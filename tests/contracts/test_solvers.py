@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import lsq_linear, minimize
 
 import sparsehtp as sht
-from sparsehtp import FIRED, RESULTS
+from sparsehtp.results import FIRED, RESULTS
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -118,7 +118,7 @@ BOUNDS = {"box": (-0.4, 0.5), "nonnegative": (0.0, np.inf)}
 @pytest.mark.parametrize("kind", BOUNDS)
 @FOUR
 def test_bounds_match_scipy_on_the_support(name, kind):
-    X, y, _ = cases.data(sht.Squared(), seed=3)
+    X, y, _ = cases.data(sht.losses.Squared(), seed=3)
     lower, upper = BOUNDS[kind]
     solution = sht.solve(sht.LinearModel(X, y), sht.Sparsity(4, lower=lower, upper=upper), cases.SOLVERS[name])
     assert int(solution.result) == RESULTS.converged
@@ -131,10 +131,10 @@ def test_bounds_match_scipy_on_the_support(name, kind):
 
 
 def test_bounds_with_the_logistic_loss_and_standardisation():
-    X, y, _ = cases.data(sht.Logistic(), seed=5)
+    X, y, _ = cases.data(sht.losses.Logistic(), seed=5)
     X = X * [1, 2, 0.5, 1, 3, 1] + 1
-    objective = sht.LinearModel(X, y, sht.Logistic(), fit_intercept=True, standardize=True, l2=0.05)
-    solution = sht.solve(objective, sht.Sparsity(3, lower=-0.3, upper=0.3), sht.HTP())
+    objective = sht.LinearModel(X, y, sht.losses.Logistic(), fit_intercept=True, standardize=True, l2=0.05)
+    solution = sht.solve(objective, sht.Sparsity(3, lower=-0.3, upper=0.3), sht.solvers.HTP())
     support = cases.members(solution.support)
     sd = X.std(0)[support]
 
@@ -178,8 +178,8 @@ def test_groups(name):
 
 
 def test_groups_within():
-    X, y, _ = cases.data(sht.Squared())
-    within = sht.solve(sht.LinearModel(X, y), sht.GroupSparsity(cases.GROUPS, 2, within=1), sht.HTP())
+    X, y, _ = cases.data(sht.losses.Squared())
+    within = sht.solve(sht.LinearModel(X, y), sht.GroupSparsity(cases.GROUPS, 2, within=1), sht.solvers.HTP())
     support = np.flatnonzero(within.x)
     assert support.size == 2 and len(set(cases.GROUPS[support])) == 2
     expected = np.linalg.lstsq(X[:, support], y, rcond=None)[0]
@@ -202,41 +202,41 @@ def test_a_warm_start_is_in_original_units_and_stays(name):
 
 
 def test_singular_supports_are_reported():
-    X, y, _ = cases.data(sht.Squared())
+    X, y, _ = cases.data(sht.losses.Squared())
     X[:, 1] = X[:, 0]
     objective = sht.LinearModel(X, y)
     expected = np.linalg.lstsq(X, y, rcond=None)[0]
-    for solver in (sht.HTP(), sht.GraSP(), sht.SubspacePursuit()):
+    for solver in (sht.solvers.HTP(), sht.solvers.GraSP(), sht.solvers.SubspacePursuit()):
         solution = sht.solve(objective, sht.Sparsity(6), solver, throw=False)
         assert int(solution.result) == RESULTS.singular
         np.testing.assert_allclose(solution.x, expected, atol=1e-8)  # the minimum-norm solution
-        with pytest.raises(sht.SolveError, match="singular"):
+        with pytest.raises(sht.results.SolveError, match="singular"):
             sht.solve(objective, sht.Sparsity(6), solver)
     # l2 makes it regular
-    assert int(sht.solve(sht.LinearModel(X, y, l2=0.1), sht.Sparsity(6), sht.HTP()).result) == RESULTS.converged
+    assert int(sht.solve(sht.LinearModel(X, y, l2=0.1), sht.Sparsity(6), sht.solvers.HTP()).result) == RESULTS.converged
 
 
 def test_singular_logistic_support():
-    X, y, _ = cases.data(sht.Logistic(), seed=1)
+    X, y, _ = cases.data(sht.losses.Logistic(), seed=1)
     X[:, 1] = X[:, 0]
-    objective = sht.LinearModel(X, y, sht.Logistic())
-    solution = sht.solve(objective, sht.Sparsity(2, keep=[0, 1]), sht.HTP(), throw=False)
+    objective = sht.LinearModel(X, y, sht.losses.Logistic())
+    solution = sht.solve(objective, sht.Sparsity(2, keep=[0, 1]), sht.solvers.HTP(), throw=False)
     assert int(solution.result) == RESULTS.singular
     assert np.isfinite(solution.x).all() and np.isfinite(solution.value)
 
 
 def test_nonfinite_steps_are_refused_and_reported():
-    X, y, _ = cases.data(sht.Squared())
+    X, y, _ = cases.data(sht.losses.Squared())
     with jax.enable_x64(False):
         objective = sht.LinearModel(X.astype(np.float32), y.astype(np.float32))
-        solver = sht.IHT(sht.ConstantStep(1e6))
+        solver = sht.solvers.IHT(sht.steps.ConstantStep(1e6))
         solution = sht.solve(objective, sht.Sparsity(2), solver, throw=False)
         assert int(solution.result) == RESULTS.nonfinite
         assert np.isfinite(solution.x).all() and np.isfinite(solution.value)
         steps, best = int(solution.num_steps), int(solution.best_step)
         assert best == steps - 2 and not np.isfinite(solution.history.value[steps - 1])
         assert solution.history.value[best] == solution.value
-        with pytest.raises(sht.SolveError, match="infinite"):
+        with pytest.raises(sht.results.SolveError, match="infinite"):
             sht.solve(objective, sht.Sparsity(2), solver)
 
 
@@ -262,14 +262,14 @@ def test_counts(name, gradients, products, thresholds):
 
 def test_quadratic_form_counts_one_gradient():
     form = sht.QuadraticForm(np.eye(6), np.arange(6.0))
-    solution = sht.solve(form, sht.Sparsity(2), sht.HTP())
+    solution = sht.solve(form, sht.Sparsity(2), sht.solvers.HTP())
     np.testing.assert_array_equal(solution.history.ifo[: int(solution.num_steps)], 1)
     np.testing.assert_allclose(solution.x, [0, 0, 0, 0, 4, 5])
 
 
 def test_hinge_falls_with_a_schedule_and_is_the_default():
-    X, y, _ = cases.data(sht.Hinge())
-    solution = sht.solve(sht.LinearModel(X, y, sht.Hinge(), l2=0.01), sht.Sparsity(3))
+    X, y, _ = cases.data(sht.losses.Hinge())
+    solution = sht.solve(sht.LinearModel(X, y, sht.losses.Hinge(), l2=0.01), sht.Sparsity(3))
     assert solution.value < 0.6  # 1 at zero
     w = np.asarray(solution.x)
     expected = np.maximum(0, 1 - y * (X @ w)).mean() + 0.005 * w @ w
@@ -278,11 +278,11 @@ def test_hinge_falls_with_a_schedule_and_is_the_default():
 
 
 def test_support_and_nonzeros_are_different_things():
-    solution = sht.solve(sht.QuadraticForm(np.eye(6), np.zeros(6)), sht.Sparsity(3), sht.HTP())
+    solution = sht.solve(sht.QuadraticForm(np.eye(6), np.zeros(6)), sht.Sparsity(3), sht.solvers.HTP())
     assert cases.members(solution.support).size == 3 and not np.any(solution.x)
 
 
 def test_the_largest_eigenvalue_is_that_of_numpy():
     A = np.cov(np.random.default_rng(0).standard_normal((6, 40)))
-    found = sht.largest_eigenvalue(lambda v: jnp.asarray(A) @ v, jnp.ones(6), 3000)
+    found = sht.linalg.largest_eigenvalue(lambda v: jnp.asarray(A) @ v, jnp.ones(6), 3000)
     np.testing.assert_allclose(found, np.linalg.eigvalsh(A)[-1], rtol=1e-10)

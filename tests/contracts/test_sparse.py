@@ -77,7 +77,7 @@ def test_any_matrix_acts_as_its_sum(drawn):
     rng = np.random.default_rng(1)
     w, r, weights = rng.standard_normal(p), rng.standard_normal(n), rng.random(n)
     weights /= weights.sum()
-    for design in (sht.SparseDesign(X), sht.SparseDesign(bad)):
+    for design in (sht.designs.SparseDesign(X), sht.designs.SparseDesign(bad)):
         (forward, backward, norms), columns, rows, (mean, deviation) = everything(design, w, r, weights)
         found = forward, backward, norms, columns, rows, mean, deviation**2
         expected = dense @ w, dense.T @ r, np.sqrt(weights @ dense**2), dense, dense, weights @ dense
@@ -92,7 +92,7 @@ def test_skewed_columns_use_whole_chunks():
     wide[:, 7] = np.arange(1, 51)[:, None]
     wide[3] = np.arange(400)
     wide = wide.tocsr()
-    design = sht.SparseDesign(wide)
+    design = sht.designs.SparseDesign(wide)
     for side in (design.by_row, design.by_column):
         assert side.data.size <= kernels.PADDING * (wide.nnz + 1)
     np.testing.assert_allclose(design.mv(np.arange(400.0)), wide @ np.arange(400.0), rtol=1e-12)
@@ -115,7 +115,7 @@ BAD = {
 def test_bad_matrices(name):
     make, kind, message = BAD[name]
     with pytest.raises(kind, match=f"^X: .*{message}"):
-        sht.SparseDesign(make())
+        sht.designs.SparseDesign(make())
 
 
 def test_indices_out_of_range_are_refused():
@@ -123,11 +123,11 @@ def test_indices_out_of_range_are_refused():
         X = kind(np.eye(3))
         X.indices[1] = 40
         with pytest.raises(ValueError, match="not a valid sparse matrix"):
-            sht.SparseDesign(X)
+            sht.designs.SparseDesign(X)
 
 
 def test_a_dense_block_that_does_not_fit():
-    design = sht.SparseDesign(sparse.coo_array((20_000, 60_000)))
+    design = sht.designs.SparseDesign(sparse.coo_array((20_000, 60_000)))
     with pytest.raises(ValueError, match=r"40000 dense columns of 20000 rows would take 6.0 GiB.*use"):
         jax.eval_shape(design.columns, jnp.arange(40_000))
     cases.refused(ValueError, "GiB", lambda: jax.eval_shape(jax.vmap(design.columns), jnp.zeros((40, 1000), int)))
@@ -136,7 +136,7 @@ def test_a_dense_block_that_does_not_fit():
 @pytest.fixture(scope="module")
 def design():
     with jax.enable_x64(True):
-        return sht.SparseDesign(sparse.csr_array(X))
+        return sht.designs.SparseDesign(sparse.csr_array(X))
 
 
 def test_batches_are_loops(design):
@@ -242,7 +242,7 @@ def test_certificate_in_blocks(monkeypatch):
     from sparsehtp.certificates import swap_scan as _swap_scan
 
     dense, thin = pair()
-    worse = sht.solve(dense, sht.Sparsity(0, k_max=0, keep=[5, 9, 12]), sht.HTP(), max_steps=1)
+    worse = sht.solve(dense, sht.Sparsity(0, k_max=0, keep=[5, 9, 12]), sht.solvers.HTP(), max_steps=1)
     expected = sht.certificate(dense, sht.Sparsity(3), worse)
     monkeypatch.setattr(_swap_scan, "BLOCK_MEMORY", 4 * 8 * 4 * 5)  # five features a block
     monkeypatch.setattr(_swap_scan, "GRAM_ROWS", 3)
@@ -265,7 +265,9 @@ def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
 
     @cases.jit
     def both(dense, thin):
-        x, _ = refit(dense, threshold, sht.Support(jnp.append(idx, P), jnp.append(mask, True)), jnp.zeros(P + 1))
+        x, _ = refit(
+            dense, threshold, sht.results.Support(jnp.append(idx, P), jnp.append(mask, True)), jnp.zeros(P + 1)
+        )
         t = tableau_at(dense.normal_equations(x), idx, mask)
         found = working_set.swap_scores(thin.normal_equations(x), kept, idx, mask)
         return found, swap_gains(t, mask & ~kept[idx]).max(axis=0)
@@ -280,7 +282,7 @@ def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
 @pytest.mark.parametrize(("loss", "kinds"), [("squared", "s"), ("logistic", "sd"), ("huber", "s")])
 def test_large_supports_by_conjugate_gradients(loss, kinds, monkeypatch):
     y = TARGETS["squared" if loss == "huber" else loss]
-    support = sht.Support(jnp.array([P, 3, 0, 7, 11, 0], jnp.int32), jnp.arange(6) < 5)
+    support = sht.results.Support(jnp.array([P, 3, 0, 7, 11, 0], jnp.int32), jnp.arange(6) < 5)
     models = {
         kind: sht.LinearModel(make(X), y, cases.LOSSES[loss], l2=0.01, **OPTIONS["all"])
         for kind, make in (("s", sparse.csr_array), ("d", np.asarray))
@@ -300,7 +302,7 @@ def test_large_supports_by_conjugate_gradients(loss, kinds, monkeypatch):
 def test_conjugate_gradients_stop_on_a_singular_system():
     rows = jnp.ones(2, bool)
     part = Part(jnp.array([[1.0, 1.0], [0.0, 0.0]]), None, rows, jnp.zeros(2), rows, None)
-    large = Restricted(part, MeanLoss(sht.Squared(), jnp.array([2.0, 0.0]), jnp.array([0.5, 0.5])))
+    large = Restricted(part, MeanLoss(sht.losses.Squared(), jnp.array([2.0, 0.0]), jnp.array([0.5, 0.5])))
     fit = truncated_newton(large, jnp.zeros(2))
     np.testing.assert_allclose(fit.z, [1, 1], atol=1e-9)
     assert bool(fit.solved)
@@ -311,11 +313,11 @@ def test_a_large_k_takes_another_solver():
         sparse.random_array((30, 3000), density=0.01, rng=RNG, format="csr"), RNG.standard_normal(30)
     )
     with pytest.raises(ValueError, match=r"k: BestSubset .*2048; use HTP or GraSP"):
-        sht.solve(model, sht.Sparsity(2500), sht.BestSubset())
+        sht.solve(model, sht.Sparsity(2500), sht.solvers.BestSubset())
     from sparsehtp._solve import default_solver
 
-    assert isinstance(default_solver(model, sht.Sparsity(2500)), sht.HTP)
-    assert isinstance(default_solver(model, sht.Sparsity(2000)), sht.BestSubset)
+    assert isinstance(default_solver(model, sht.Sparsity(2500)), sht.solvers.HTP)
+    assert isinstance(default_solver(model, sht.Sparsity(2000)), sht.solvers.BestSubset)
 
 
 def test_nothing_retraces_for_new_entries():
@@ -324,7 +326,7 @@ def test_nothing_retraces_for_new_entries():
     @cases.jit
     def run(model, k):
         traces.append(1)
-        return sht.solve(model, sht.Sparsity(k, k_max=4), sht.IHT()).value
+        return sht.solve(model, sht.Sparsity(k, k_max=4), sht.solvers.IHT()).value
 
     for scale in (1.0, 2.0):
         model = sht.LinearModel(sparse.csr_array(scale * X), TARGETS["squared"], l2=0.1)

@@ -32,8 +32,8 @@ def test_first_sizes():
     share = weights / weights.sum()
     whole = np.linalg.eigvalsh((X.T * share) @ X)[-1] + 0.1
     single = np.max(9 * share * np.sum(X**2, axis=1)) + 0.1
-    np.testing.assert_allclose(sht.ConstantStep(scale=0.5).init(model) * whole, 0.5, rtol=1e-3)
-    np.testing.assert_allclose(sht.SampleStep(0.5).init(model) * single, 0.5, rtol=1e-3)
+    np.testing.assert_allclose(sht.steps.ConstantStep(scale=0.5).init(model) * whole, 0.5, rtol=1e-3)
+    np.testing.assert_allclose(sht.steps.SampleStep(0.5).init(model) * single, 0.5, rtol=1e-3)
     b = 4
     mixed = 9 * (b - 1) / (b * 8) * whole + (9 - b) / (b * 8) * single
-    np.testing.assert_allclose(sht.SampleStep(batch_size=b).init(model) * mixed, 1, rtol=1e-3)
+    np.testing.assert_allclose(sht.steps.SampleStep(batch_size=b).init(model) * mixed, 1, rtol=1e-3)

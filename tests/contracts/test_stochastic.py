@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp import RESULTS
+from sparsehtp.results import RESULTS
 from sparsehtp.solvers.stochastic import draw
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -28,7 +28,7 @@ Y = X @ W + 0.3 * RNG.standard_normal(N)
 LABELS = np.where(Y > np.median(Y), 1.0, -1.0)
 WEIGHTS = RNG.integers(0, 4, N).astype(float)
 KEY = jax.random.key(7)
-NEVER = sht.Never()
+NEVER = sht.stopping.Never()
 
 
 def model(loss="squared", **options):
@@ -65,9 +65,9 @@ def test_sample_smoothness_is_the_largest_row(options):
         A = np.column_stack([(X - mean) / np.sqrt(s @ (X - mean) ** 2 / N), np.ones(N)])
     largest = (s * np.sum(A**2, 1)).max() / 4 + np.max(options.get("l2", 0.1))
     np.testing.assert_allclose(objective.sample_smoothness(), largest, rtol=1e-10)
-    np.testing.assert_allclose(sht.SampleStep(0.5).init(objective), 0.5 / largest, rtol=1e-10)
-    np.testing.assert_allclose(sht.SampleStep(1.0, N).init(objective), 1 / objective.lipschitz(), rtol=1e-10)
-    middle = 1 / sht.SampleStep(1.0, 4).init(objective)
+    np.testing.assert_allclose(sht.steps.SampleStep(0.5).init(objective), 0.5 / largest, rtol=1e-10)
+    np.testing.assert_allclose(sht.steps.SampleStep(1.0, N).init(objective), 1 / objective.lipschitz(), rtol=1e-10)
+    middle = 1 / sht.steps.SampleStep(1.0, 4).init(objective)
     assert objective.lipschitz() < middle < largest
 
 
@@ -76,7 +76,7 @@ def test_the_step_with_a_batch_covers_every_batch_in_expectation():
     objective = sht.LinearModel(X[:8], Y[:8], l2=0.1)
     best = jnp.asarray(np.linalg.solve(X[:8].T @ X[:8] / 8 + 0.1 * np.eye(P), X[:8].T @ Y[:8] / 8))
     pairs = jnp.asarray(np.array(np.triu_indices(8, 1)).T)
-    bound = 1 / sht.SampleStep(1.0, 2).init(objective)
+    bound = 1 / sht.steps.SampleStep(1.0, 2).init(objective)
 
     @cases.jit
     def both(x):
@@ -102,7 +102,7 @@ def test_draws(replacement):
 
 
 def test_hybrid_batches_are_marginally_uniform():
-    solver = sht.HybridHT(growth=1.5)
+    solver = sht.solvers.HybridHT(growth=1.5)
     keys = jax.random.split(jax.random.key(3), 400)
     counts = np.bincount(np.concatenate([solver.draws(key, 20, 4) for key in keys]), minlength=20)
     expected = counts.sum() / 20
@@ -146,28 +146,28 @@ def test_keys(name):
 
 
 def test_divergence_is_reported():
-    wild = sht.SVRGHT(sht.ConstantStep(1e4), inner_steps=40)
+    wild = sht.solvers.SVRGHT(sht.steps.ConstantStep(1e4), inner_steps=40)
     with jax.enable_x64(False):
         objective = sht.LinearModel(X.astype(np.float32), Y.astype(np.float32))
         solution = sht.solve(objective, sht.Sparsity(K, 4), wild, throw=False, max_steps=30)
         assert int(solution.result) == RESULTS.nonfinite
         assert np.isfinite(solution.x).all() and np.isfinite(solution.value)
-        with pytest.raises(sht.SolveError, match="infinite"):
+        with pytest.raises(sht.results.SolveError, match="infinite"):
             sht.solve(objective, sht.Sparsity(K, 4), wild, max_steps=30)
 
 
 def test_theory():
     objective = model()
     L, alpha = float(objective.sample_smoothness()), 0.5
-    solver, k = sht.SVRGHT.theory(objective, 2, alpha)
+    solver, k = sht.solvers.SVRGHT.theory(objective, 2, alpha)
     c = L / alpha
     assert k == int(np.ceil(16 * c * (8 * c - 1))) and solver.inner_steps == int(np.ceil(4 * (8 * c - 1)))
     assert solver.random_iterate and solver.step_rule.init(objective) == pytest.approx(1 / (8 * L))
     for theorem, step, factor in ((1, 1 / (6 * L), 1 + 712 * c**2), (2, 1 / (2 * L), 1 + 64 * c**2)):
-        solver, k = sht.HybridHT.theory(objective, 2, alpha, theorem)
+        solver, k = sht.solvers.HybridHT.theory(objective, 2, alpha, theorem)
         assert k == int(np.ceil(2 * factor)) and solver.momentum == 0
         assert solver.step_rule.init(objective) == pytest.approx(step)
-    solver, k = sht.HybridHT.theory(objective, 2, alpha, 3)
+    solver, k = sht.solvers.HybridHT.theory(objective, 2, alpha, 3)
     assert solver.momentum == pytest.approx(((c**0.5 - 1) / (c**0.5 + 1)) ** 2) and k == int(np.ceil(2 + 32 * c))
     # MATH: at a condition number of 100 the growth of Theorem 1 takes this long to reach 1e5 samples.
     assert np.log(1e5) / -np.log1p(-1 / 48000) == pytest.approx(552614, abs=1)
@@ -175,26 +175,26 @@ def test_theory():
 
 def test_tuned_steps():
     objective = model()
-    search = sht.tune_step(objective, sht.Sparsity(K, 4), sht.SVRGHT(), [1e-4, 0.02, 1e3], max_steps=2, key=KEY)
+    search = sht.tune_step(objective, sht.Sparsity(K, 4), sht.solvers.SVRGHT(), [1e-4, 0.02, 1e3], max_steps=2, key=KEY)
     assert search.best == 1 and search.values[2] == np.inf and search.solver.step_rule.size == 0.02
     for size, value in zip(search.sizes[:2], search.values, strict=False):
-        assert run(sht.SVRGHT(sht.ConstantStep(size)), 2).value == pytest.approx(value, rel=1e-9)
+        assert run(sht.solvers.SVRGHT(sht.steps.ConstantStep(size)), 2).value == pytest.approx(value, rel=1e-9)
     with pytest.raises(ValueError, match="diverges"):
-        sht.tune_step(objective, sht.Sparsity(K, 4), sht.SVRGHT(), [1e3, 2e3, 4e3], max_steps=2)
-    cases.refused(TypeError, "no step", lambda: sht.tune_step(objective, sht.Sparsity(K, 4), sht.BestSubset()))
+        sht.tune_step(objective, sht.Sparsity(K, 4), sht.solvers.SVRGHT(), [1e3, 2e3, 4e3], max_steps=2)
+    cases.refused(TypeError, "no step", lambda: sht.tune_step(objective, sht.Sparsity(K, 4), sht.solvers.BestSubset()))
 
 
 def test_bad_arguments():
-    cases.refused(ValueError, "searches", lambda: sht.SVRGHT(sht.NormalisedStep()))
-    cases.refused(ValueError, "batch_size", lambda: sht.StochasticHT(batch_size=0))
-    cases.refused(ValueError, "replacement", lambda: sht.SAGAHT(batch_size=2, replacement=True))
-    cases.refused(ValueError, "growth", lambda: sht.HybridHT(growth=1.0))
-    cases.refused(ValueError, "growth", lambda: run(sht.HybridHT(growth=1 + 1e-9)))
-    cases.refused(ValueError, "batch_size", lambda: run(sht.StochasticHT(batch_size=N + 1)))
-    cases.refused(ValueError, "radius", lambda: sht.SVRGHT(radius=0.0))
+    cases.refused(ValueError, "searches", lambda: sht.solvers.SVRGHT(sht.steps.NormalisedStep()))
+    cases.refused(ValueError, "batch_size", lambda: sht.solvers.StochasticHT(batch_size=0))
+    cases.refused(ValueError, "replacement", lambda: sht.solvers.SAGAHT(batch_size=2, replacement=True))
+    cases.refused(ValueError, "growth", lambda: sht.solvers.HybridHT(growth=1.0))
+    cases.refused(ValueError, "growth", lambda: run(sht.solvers.HybridHT(growth=1 + 1e-9)))
+    cases.refused(ValueError, "batch_size", lambda: run(sht.solvers.StochasticHT(batch_size=N + 1)))
+    cases.refused(ValueError, "radius", lambda: sht.solvers.SVRGHT(radius=0.0))
     with pytest.raises(TypeError, match="smoothness"):
-        run(sht.SVRGHT(), objective=sht.LinearModel(X, np.ones(N), sht.Poisson()))
+        run(sht.solvers.SVRGHT(), objective=sht.LinearModel(X, np.ones(N), sht.losses.Poisson()))
     with pytest.raises(TypeError, match="SVRGHT takes CustomSum, LinearModel, MultiResponse, not QuadraticForm"):
-        run(sht.SVRGHT(), objective=sht.QuadraticForm(np.eye(P), np.ones(P)))
+        run(sht.solvers.SVRGHT(), objective=sht.QuadraticForm(np.eye(P), np.ones(P)))
     with pytest.raises(TypeError, match="samples"):
-        run(sht.IHT(sht.SampleStep()), objective=sht.QuadraticForm(np.eye(P), np.ones(P)))
+        run(sht.solvers.IHT(sht.steps.SampleStep()), objective=sht.QuadraticForm(np.eye(P), np.ones(P)))

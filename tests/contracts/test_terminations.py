@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp import FIRED, RESULTS
 from sparsehtp.objectives import AbstractObjective
+from sparsehtp.results import FIRED, RESULTS
 from sparsehtp.solvers import AbstractSolver
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -20,7 +20,7 @@ STEPS = 64
 
 class ScriptState(NamedTuple):
     x: jax.Array
-    support: sht.Support
+    support: sht.results.Support
     step_size: jax.Array
     grad: jax.Array
 
@@ -37,7 +37,7 @@ class Script(AbstractSolver):
 
     @property
     def default_termination(self):
-        return sht.SmallStep()
+        return sht.stopping.SmallStep()
 
     @property
     def default_max_steps(self):
@@ -50,7 +50,7 @@ class Script(AbstractSolver):
     def step(self, objective, threshold, state, t):
         x = jnp.where(self.points[t] < 1e6, self.points[t], jnp.nan)
         zero, one = jnp.int32(0), jnp.ones(())
-        info = sht.Info(
+        info = sht.results.Info(
             value=10 * one,
             grad_norm=self.grads[t],
             step_norm=jnp.linalg.norm(x - state.x),
@@ -102,16 +102,16 @@ SOONER = dict(gaps=at(7, 0.009, 0.011), grads=at(9, 0.0049, 0.0051), changes=at(
 @pytest.mark.parametrize(
     ("termination", "fired", "steps"),
     [
-        (sht.DualGap(1e-3), FIRED.DualGap, 8),
-        (sht.SmallGradient(1e-3), FIRED.SmallGradient, 10),
-        (sht.StableSupport(), FIRED.StableSupport, 6),
-        (sht.SmallStep(1e-3), FIRED.SmallStep, 12),
-        (sht.DualGap(1e-3) | sht.SmallGradient(1e-3), FIRED.DualGap, 8),
-        (sht.SmallGradient(1e-3) | sht.DualGap(1e-3), FIRED.DualGap, 8),
-        (sht.DualGap(1e-3) & sht.SmallGradient(1e-3), FIRED.DualGap | FIRED.SmallGradient, 10),
-        (sht.SmallStep(1e-3) & sht.StableSupport(), FIRED.SmallStep | FIRED.StableSupport, 12),
+        (sht.stopping.DualGap(1e-3), FIRED.DualGap, 8),
+        (sht.stopping.SmallGradient(1e-3), FIRED.SmallGradient, 10),
+        (sht.stopping.StableSupport(), FIRED.StableSupport, 6),
+        (sht.stopping.SmallStep(1e-3), FIRED.SmallStep, 12),
+        (sht.stopping.DualGap(1e-3) | sht.stopping.SmallGradient(1e-3), FIRED.DualGap, 8),
+        (sht.stopping.SmallGradient(1e-3) | sht.stopping.DualGap(1e-3), FIRED.DualGap, 8),
+        (sht.stopping.DualGap(1e-3) & sht.stopping.SmallGradient(1e-3), FIRED.DualGap | FIRED.SmallGradient, 10),
+        (sht.stopping.SmallStep(1e-3) & sht.stopping.StableSupport(), FIRED.SmallStep | FIRED.StableSupport, 12),
         (
-            (sht.DualGap(1e-3) & sht.SmallGradient(1e-3)) | sht.SmallStep(1e-3),
+            (sht.stopping.DualGap(1e-3) & sht.stopping.SmallGradient(1e-3)) | sht.stopping.SmallStep(1e-3),
             FIRED.DualGap | FIRED.SmallGradient,
             10,
         ),
@@ -128,12 +128,13 @@ def test_every_termination_runs_to_the_limit_otherwise():
 
 
 def test_never_leaves_the_others_alone():
-    assert ending(script(sht.Never(), **SOONER)) == (RESULTS.max_steps, FIRED.none, STEPS)
+    assert ending(script(sht.stopping.Never(), **SOONER)) == (RESULTS.max_steps, FIRED.none, STEPS)
     alone, joined = (
-        ending(script(each, **SOONER)) for each in (sht.SmallStep(1e-3), sht.SmallStep(1e-3) | sht.Never())
+        ending(script(each, **SOONER))
+        for each in (sht.stopping.SmallStep(1e-3), sht.stopping.SmallStep(1e-3) | sht.stopping.Never())
     )
     assert alone == joined
-    assert ending(script(sht.SmallStep(1e-3) & sht.Never(), **SOONER))[0] == RESULTS.max_steps
+    assert ending(script(sht.stopping.SmallStep(1e-3) & sht.stopping.Never(), **SOONER))[0] == RESULTS.max_steps
 
 
 class Best(Script):
@@ -155,7 +156,7 @@ def test_a_fault_of_the_returned_point_is_the_result(kind):
         (MOVING, RESULTS.max_steps),
         (np.where(turns < 12, MOVING, 1e6), RESULTS.nonfinite),
     ):
-        end, gaps = sht.SmallStep(1e-3) | sht.Cycle(), np.arange(1.0, STEPS + 1)
+        end, gaps = sht.stopping.SmallStep(1e-3) | sht.stopping.Cycle(), np.arange(1.0, STEPS + 1)
         run = functools.partial(script, end, points, gaps=gaps, kind=kind)
         plain = run()
         at = int(plain.best_step)
@@ -165,12 +166,12 @@ def test_a_fault_of_the_returned_point_is_the_result(kind):
 
 
 def test_the_sentence_names_what_fired():
-    solution = script(sht.DualGap(1e-3) & sht.SmallGradient(1e-3), **SOONER)
+    solution = script(sht.stopping.DualGap(1e-3) & sht.stopping.SmallGradient(1e-3), **SOONER)
     assert "SmallGradient and DualGap" in solution.describe() and "converged after 10 steps" in solution.describe()
 
 
 def test_a_stable_support_needs_two_steps():
-    assert ending(script(sht.StableSupport(), changes=np.zeros(STEPS)))[2] == 2
+    assert ending(script(sht.stopping.StableSupport(), changes=np.zeros(STEPS)))[2] == 2
 
 
 @pytest.mark.parametrize("lead", [0, 1, 6, 13])
@@ -179,11 +180,11 @@ def test_cycles_are_found(period, lead):
     rng = np.random.default_rng(period)
     start, loop = rng.standard_normal((lead, 2)), rng.standard_normal((period, 2))
     points = np.concatenate([start, np.tile(loop, (STEPS // period + 1, 1))])[:STEPS]
-    result, fired, steps = ending(script(sht.Cycle(), points))
+    result, fired, steps = ending(script(sht.stopping.Cycle(), points))
     assert (result, fired) == (RESULTS.cycle, FIRED.Cycle)
     assert lead + period < steps <= 3 * max(period, lead) + period + 2
     # a criterion beside it that does not hold changes nothing
-    assert ending(script(sht.SmallStep() | sht.Cycle(), points)) == (result, fired, steps)
+    assert ending(script(sht.stopping.SmallStep() | sht.stopping.Cycle(), points)) == (result, fired, steps)
 
 
 def test_convergence_and_drift_are_not_cycles():
@@ -192,7 +193,7 @@ def test_convergence_and_drift_are_not_cycles():
     spiral = 0.8**angle * np.concatenate([np.cos(2 * angle), np.sin(2 * angle)], axis=1)
     still = np.ones((STEPS, 2))
     for points in (spiral, still, MOVING, rng.standard_normal((STEPS, 2))):
-        assert ending(script(sht.Cycle(), points)) == (RESULTS.max_steps, FIRED.none, STEPS)
+        assert ending(script(sht.stopping.Cycle(), points)) == (RESULTS.max_steps, FIRED.none, STEPS)
 
 
 def pursuit_in_numpy(X, y, k, size, steps):
@@ -218,10 +219,10 @@ def test_htp_cycles_with_a_step_of_four_over_L():
     else:
         pytest.fail("no cycle in 500 problems")
     objective = sht.LinearModel(X, y)
-    solution = sht.solve(objective, sht.Sparsity(2), sht.HTP(sht.ConstantStep(size)))
+    solution = sht.solve(objective, sht.Sparsity(2), sht.solvers.HTP(sht.steps.ConstantStep(size)))
     assert ending(solution)[:2] == (RESULTS.cycle, FIRED.Cycle) and int(solution.num_steps) < 30
     history = np.asarray(solution.history.value)[: int(solution.num_steps)]
     assert solution.value == history.min() == history[int(solution.best_step)]
     assert abs(history[-1] - history[-3]) < 1e-12 and abs(history[-1] - history[-2]) > 1e-9
-    searching = sht.solve(objective, sht.Sparsity(2), sht.HTP())
+    searching = sht.solve(objective, sht.Sparsity(2), sht.solvers.HTP())
     assert int(searching.result) == RESULTS.converged

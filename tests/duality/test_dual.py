@@ -72,7 +72,7 @@ def test_weak_duality(loss, intercept, seed, k, scale):
 @INTERCEPTS
 def test_the_projection_is_nearest(intercept):
     """Against SciPy's bounded least squares with an equality constraint."""
-    loss = sht.SmoothedHinge()
+    loss = sht.losses.SmoothedHinge()
     X, y, weights, rng = problem(loss, 0)
     weights = weights + 0.5
     dual = dual_of(sht.LinearModel(X, y, loss, l2=1.0, sample_weight=weights, fit_intercept=intercept), sht.Sparsity(2))
@@ -86,7 +86,7 @@ def test_the_projection_is_nearest(intercept):
 
 @INTERCEPTS
 def test_the_direction_is_the_gradient_of_the_dual(intercept):
-    loss = sht.Huber(3.0)
+    loss = sht.losses.Huber(3.0)
     X, y, weights, rng = problem(loss, 1)
     model = sht.LinearModel(X, y, loss, l2=0.5, sample_weight=weights, fit_intercept=intercept, offset=0.1 * X[:, 0])
     for threshold in (sht.Sparsity(2, keep=KEPT), sht.L0L1L2(0.01, 0.02)):

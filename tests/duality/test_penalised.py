@@ -15,8 +15,8 @@ from scipy.optimize import minimize, minimize_scalar
 from sklearn.model_selection import KFold
 
 import sparsehtp as sht
-from sparsehtp import FIRED, RESULTS
 from sparsehtp.duality import Dual, dual_of, relax
+from sparsehtp.results import FIRED, RESULTS
 from sparsehtp.solvers.cdss import best_swap, state_at
 from sparsehtp.solvers.coordinate import block_sizes
 from sparsehtp.solvers.primal_dual import supported
@@ -38,7 +38,7 @@ def data(logistic=False, seed=0):
 def model(logistic=False, l2=0.3, **options):
     X, y = data(logistic)
     options = {"fit_intercept": True, **options}
-    return sht.LinearModel(X, y, sht.Logistic() if logistic else sht.Squared(), l2=l2, **options)
+    return sht.LinearModel(X, y, sht.losses.Logistic() if logistic else sht.losses.Squared(), l2=l2, **options)
 
 
 # --- the threshold ---------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def test_the_threshold_keeps_free_entries_and_shows_an_overflow():
     assert set(cases.members(support).tolist()) == {P, 3, 5}
     x, _ = bound(z.at[9].set(1.0).at[11].set(1.5))
     assert np.count_nonzero(x[:P]) == 3 and bound.overflow(x)
-    solution = sht.solve(model(), sht.L0L1L2(1e-6, 0.0, k_max=2), sht.IHT(), max_steps=20)
+    solution = sht.solve(model(), sht.L0L1L2(1e-6, 0.0, k_max=2), sht.solvers.IHT(), max_steps=20)
     assert solution.result == RESULTS.support_overflow
 
 
@@ -81,7 +81,7 @@ def test_bad_prices(argument, value):
 
 def test_iht_is_stationary_under_the_penalty():
     objective = model()
-    solution = sht.solve(objective, sht.L0L1L2(0.05, 0.1, k_max=32), sht.IHT())
+    solution = sht.solve(objective, sht.L0L1L2(0.05, 0.1, k_max=32), sht.solvers.IHT())
     assert solution.result == RESULTS.converged
     w = np.asarray(solution.x)
     grad = np.asarray(objective.value_and_grad(jnp.append(w, solution.intercept))[1])[:P]
@@ -94,7 +94,7 @@ def test_iht_is_stationary_under_the_penalty():
 def test_primal_dual_reaches_the_convex_optimum(logistic):
     objective, threshold = model(logistic), sht.L0L1L2(0.01 if logistic else 0.05, 0.01)
     best = float(cases.jit(lambda: relax(dual_of(objective, threshold), 1e-10, max_steps=5000).lower)())
-    solution = sht.solve(objective, threshold, sht.PrimalDual(include=0.1))  # feature by feature
+    solution = sht.solve(objective, threshold, sht.solvers.PrimalDual(include=0.1))  # feature by feature
     assert solution.result == RESULTS.converged
     lower, upper = float(solution.state.lower), float(solution.value)
     # Screening fixes features, which can only raise the bound.
@@ -112,7 +112,7 @@ def test_primal_dual_reaches_the_convex_optimum(logistic):
 def test_screening_and_the_active_set_change_nothing_but_the_work():
     objective, threshold = model(), sht.L0L1L2(0.05, 0.01)
     solution = sht.solve(objective, threshold)
-    full = sht.solve(objective, threshold, sht.PrimalDual(rule="none", incremental=False))
+    full = sht.solve(objective, threshold, sht.solvers.PrimalDual(rule="none", incremental=False))
     np.testing.assert_allclose(full.value, solution.value, rtol=1e-7)
     lower = float(solution.state.lower)
     assert float(full.state.lower) <= lower + 1e-8 * abs(lower) and int(full.state.out.sum()) == 0
@@ -148,7 +148,7 @@ def test_algorithm_1_is_the_printed_one(lam2):
     n = len(y)
     beta, alpha, gap = by_the_page(X, y, 0.03, 0.02, lam2, 0.02)
     objective, threshold = sht.LinearModel(X, y, l2=2 * lam2 / n), sht.L0L1L2(0.03 / n, 0.02 / n)
-    printed = sht.PrimalDual(inner="printed", omega=0.02, incremental=False, rule="none")
+    printed = sht.solvers.PrimalDual(inner="printed", omega=0.02, incremental=False, rule="none")
     solution = sht.solve(objective, threshold, printed, max_steps=1)
     np.testing.assert_allclose(solution.x, beta, atol=1e-9)
     np.testing.assert_allclose(solution.state.point.a, alpha, atol=1e-9)
@@ -158,7 +158,9 @@ def test_algorithm_1_is_the_printed_one(lam2):
 @pytest.mark.slow
 def test_the_printed_form_bounds_what_the_convex_one_finds():
     objective, threshold = model(l2=2.0), sht.L0L1L2(0.05, 0.01)
-    convex, printed = (sht.solve(objective, threshold, sht.PrimalDual(inner=inner)) for inner in ("convex", "printed"))
+    convex, printed = (
+        sht.solve(objective, threshold, sht.solvers.PrimalDual(inner=inner)) for inner in ("convex", "printed")
+    )
     lower, upper = float(printed.state.lower), float(convex.value)
     assert lower <= upper * (1 + 1e-12) and float(convex.state.lower) <= float(printed.value) * (1 + 1e-12)
     assert printed.fired and float(printed.value) <= 1.01 * upper
@@ -183,7 +185,7 @@ def test_cdss_is_partially_swap_inescapable():
         rng = np.random.default_rng(seed)
         objective = sht.LinearModel(X, y, l2=0.01)
         x0 = np.where(rng.random(P) < 0.03, rng.standard_normal(P), 0)
-        solution = sht.solve(objective, sht.L0L1L2(l0, 0.02), sht.CDSS(), x0=x0)
+        solution = sht.solve(objective, sht.L0L1L2(l0, 0.02), sht.solvers.CDSS(), x0=x0)
         assert solution.result == RESULTS.converged and solution.fired == FIRED.SwapOptimal
         w = np.asarray(solution.x)
         assert swap_values(X, y, w, l0, 0.02, 0.01) >= float(solution.value) * (1 - 1e-9)
@@ -197,7 +199,7 @@ def test_cdss_ends_where_its_certificate_says_so():
     X = X + 2 * np.random.default_rng(1).standard_normal((N, 1))
     for l0, l1 in ((0.0, 0.02), (0.003, 0.0), (0.1, 0.02)):
         objective, threshold = sht.LinearModel(X, y, l2=1e-4), sht.L0L1L2(l0, l1)
-        solution = sht.solve(objective, threshold, sht.CDSS())
+        solution = sht.solve(objective, threshold, sht.solvers.CDSS())
         found = sht.certificate(objective, threshold, solution, bounds=False)
         assert solution.result == RESULTS.converged and found.stationary and found.swap_gain == 0
 
@@ -205,7 +207,7 @@ def test_cdss_ends_where_its_certificate_says_so():
 BEST_SWAP = cases.jit(lambda dual, x, support: best_swap(dual, state_at(dual, x, support)))
 
 
-@pytest.mark.parametrize("loss", [sht.Squared(), sht.Logistic()])
+@pytest.mark.parametrize("loss", [sht.losses.Squared(), sht.losses.Logistic()])
 def test_a_swap_lowers_the_objective_by_what_is_said_of_it(loss):
     """By exactly that with the squared loss, by no less with others; the intercept follows, whatever the means."""
     l0, l1, l2, threshold = 0.01, 0.02, 0.1, sht.L0L1L2(0.01, 0.02)
@@ -246,7 +248,7 @@ def test_solvers_take_lanes():
     # At l0 = 0.02 changes of y by 1e-13 decide between two local optima, so that no two programs need agree.
     objective = model()
     l0s = jnp.array([0.05, 0.3])
-    for solver in (sht.PrimalDual(), sht.CDSS(swaps=False)):
+    for solver in (sht.solvers.PrimalDual(), sht.solvers.CDSS(swaps=False)):
         batch = jax.vmap(lambda l0, s=solver: sht.solve(objective, sht.L0L1L2(l0), s, record=None).value)(l0s)
         single = [float(sht.solve(objective, sht.L0L1L2(l0), solver, record=None).value) for l0 in (0.05, 0.3)]
         np.testing.assert_allclose(batch, single, rtol=1e-8)
@@ -260,16 +262,18 @@ def test_block_sizes_cover_every_active_set():
 
 def test_bad_input():
     with pytest.raises(ValueError, match="l2"):
-        sht.solve(sht.LinearModel(np.eye(3), np.ones(3)), sht.L0L1L2(0.1), sht.PrimalDual())
+        sht.solve(sht.LinearModel(np.eye(3), np.ones(3)), sht.L0L1L2(0.1), sht.solvers.PrimalDual())
     with pytest.raises(TypeError, match="smooth"):
-        sht.solve(sht.LinearModel(np.eye(2), [1.0, -1.0], sht.Hinge(), l2=1.0), sht.L0L1L2(0.1), sht.CDSS())
+        sht.solve(
+            sht.LinearModel(np.eye(2), [1.0, -1.0], sht.losses.Hinge(), l2=1.0), sht.L0L1L2(0.1), sht.solvers.CDSS()
+        )
     for name, wrong in (("rule", "strong"), ("inner", "dual"), ("omega", 0.0)):
         with pytest.raises(ValueError, match=name):
-            sht.PrimalDual(**{name: wrong})
+            sht.solvers.PrimalDual(**{name: wrong})
     with pytest.raises(TypeError, match="threshold"):
-        sht.solve(model(), sht.Sparsity(2), sht.PrimalDual())
+        sht.solve(model(), sht.Sparsity(2), sht.solvers.PrimalDual())
     with pytest.raises(ValueError, match="block_size"):
-        sht.solve(model(), sht.Sparsity(2), sht.SDIHT(block_size=0))
+        sht.solve(model(), sht.Sparsity(2), sht.solvers.SDIHT(block_size=0))
 
 
 # --- certificates ----------------------------------------------------------------------------------------------------
@@ -278,16 +282,16 @@ def test_certificate_of_a_proved_optimum_and_of_a_poor_one():
     X = rng.standard_normal((12, 6))
     y = X @ np.array([2.0, -1.5, 0, 0, 0, 0]) + 0.2 * rng.standard_normal(12)
     objective = sht.LinearModel(X, y, l2=1.0)
-    solution = sht.solve(objective, sht.Sparsity(2), sht.HTP())
+    solution = sht.solve(objective, sht.Sparsity(2), sht.solvers.HTP())
     best = sht.certificate(objective, sht.Sparsity(2), solution)
     assert best.gap <= 1e-6 * best.upper_bound and "Proved optimal" in best.statement
     assert "not prove" not in best.statement
-    support = sht.Support(np.array([4, 5]), np.ones(2, bool))
+    support = sht.results.Support(np.array([4, 5]), np.ones(2, bool))
     worse = SimpleNamespace(x=np.array([0, 0, 0, 0, 0.1, 0.1]), intercept=0.0, support=support)
     poor = sht.certificate(objective, sht.Sparsity(2), worse)
     assert poor.lower_bound <= best.upper_bound and "within" in poor.statement and poor.gap > 0
     weak = sht.LinearModel(X[:4], y[:4], l2=1e-6)
-    loose = sht.certificate(weak, sht.Sparsity(2), sht.solve(weak, sht.Sparsity(2), sht.HTP()))
+    loose = sht.certificate(weak, sht.Sparsity(2), sht.solve(weak, sht.Sparsity(2), sht.solvers.HTP()))
     assert loose.lower_bound <= loose.upper_bound and "raise l2" in loose.statement
 
 
@@ -348,7 +352,7 @@ def test_what_a_certificate_says_of_moves(logistic, bounded):
         problem = problem if bounded else problem._replace(lower=-none, upper=none)
         objective, threshold = posed(problem, **box)
         for price in (1e-6, l0, 10.0):
-            solution = sht.solve(objective, posed(problem._replace(l0=price), **box)[1], sht.CDSS())
+            solution = sht.solve(objective, posed(problem._replace(l0=price), **box)[1], sht.solvers.CDSS())
             found = sht.certificate(objective, threshold, solution, bounds=False)
             most = moves(problem, np.asarray(solution.x), float(solution.intercept))
             gain = found.swap_gain
@@ -389,7 +393,7 @@ def small(seed, logistic=False):
 
 
 def posed(problem, **options):
-    loss = sht.Logistic() if problem.logistic else sht.Squared()
+    loss = sht.losses.Logistic() if problem.logistic else sht.losses.Squared()
     return sht.LinearModel(problem.X, problem.y, loss, problem.l2, problem.weights, fit_intercept=True), sht.L0L1L2(
         problem.l0, problem.l1, prices=problem.prices, **options
     )
@@ -406,7 +410,7 @@ def test_prices_and_bounds_against_all_supports(logistic, bounded):
         problem = problem if bounded else problem._replace(lower=-np.inf, upper=np.inf)
         best, _ = best_penalised(problem)
         objective, threshold = posed(problem, **box)
-        solution = sht.solve(objective, threshold, sht.CDSS())
+        solution = sht.solve(objective, threshold, sht.solvers.CDSS())
         x = np.asarray(solution.x)
         assert (x >= problem.lower).all() and (x <= problem.upper).all() and solution.result == RESULTS.converged
         optimal.append(float(solution.value) <= best * (1 + 1e-7))
@@ -447,7 +451,7 @@ def test_cross_validation_over_l0_is_a_loop_over_the_folds(scoring):
     X = rng.standard_normal((40, 8))
     y = X[:, 1] - X[:, 4] + 0.5 * rng.standard_normal(40)
     y = np.sign(y - np.median(y)) if scoring == "error" else y
-    loss = sht.Logistic() if scoring == "error" else sht.Squared()
+    loss = sht.losses.Logistic() if scoring == "error" else sht.losses.Squared()
     objective = sht.LinearModel(X, y, loss, 0.01, fit_intercept=True, standardize=True)
     folds = list(KFold(4).split(X))
 
@@ -527,7 +531,9 @@ def test_the_path_ends_at_optima_on_a_small_problem():
 def test_a_path_begins_below_the_largest_gain_from_the_best_intercept():
     X = np.random.default_rng(0).standard_normal((30, 4)) + 1
     y = np.where(np.arange(30) < 24, 1.0, -1.0)
-    path = sht.solve_path(sht.LinearModel(X, y, sht.Logistic(), l2=0.1, fit_intercept=True), [0, 1, 2], threshold=L0)
+    path = sht.solve_path(
+        sht.LinearModel(X, y, sht.losses.Logistic(), l2=0.1, fit_intercept=True), ks=[0, 1, 2], threshold=L0
+    )
     slope = X.T @ (0.8 - (y > 0)) / 30  # 24 of 30 are above
     largest = np.max(np.maximum(np.abs(slope) - 0.01, 0) ** 2 / (2 * (X.var(axis=0) / 4 + 0.1)))
     assert 0.99 * largest < path.l0s[0] < largest

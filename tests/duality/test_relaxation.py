@@ -27,7 +27,7 @@ def problem(seed, logistic=False):
 @functools.cache
 def solver(logistic, intercept, penalised):
     """(lower, upper, dual value of the printed dual point) of the convex form, compiled once per kind."""
-    loss = sht.Logistic() if logistic else sht.Squared()
+    loss = sht.losses.Logistic() if logistic else sht.losses.Squared()
 
     def run(X, y, weights, l2, k, l0, l1):
         model = sht.LinearModel(X, y, loss, l2=l2, sample_weight=weights, fit_intercept=intercept)
@@ -109,22 +109,25 @@ def largest_dual(model, threshold):
 
 
 SLOW = [
-    pytest.param(loss, marks=pytest.mark.slow) for loss in (sht.Squared(), sht.Logistic(), sht.Huber(), sht.Hinge())
+    pytest.param(loss, marks=pytest.mark.slow)
+    for loss in (sht.losses.Squared(), sht.losses.Logistic(), sht.losses.Huber(), sht.losses.Hinge())
 ]
 
 
-@pytest.mark.parametrize("loss", [sht.SmoothedHinge(), *SLOW], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("loss", [sht.losses.SmoothedHinge(), *SLOW], ids=lambda loss: type(loss).__name__)
 def test_diht_and_sdiht_reach_the_convex_optimum(loss):
     X, y, weights = problem(3, loss.classification)
     model = sht.LinearModel(X, y, loss, l2=0.3, sample_weight=weights, fit_intercept=True)
     threshold = sht.Sparsity(2, k_max=2, keep=[4])
     best = float(largest_dual(model, threshold))
-    room = 2e-3 if isinstance(loss, sht.Hinge) else 1e-4  # the convex form of the hinge is that of a smoothed one
-    for solver, steps in ((sht.DIHT(), 4000), (sht.SDIHT(block_size=4), 6000)):
+    room = (
+        2e-3 if isinstance(loss, sht.losses.Hinge) else 1e-4
+    )  # the convex form of the hinge is that of a smoothed one
+    for solver, steps in ((sht.solvers.DIHT(), 4000), (sht.solvers.SDIHT(block_size=4), 6000)):
         solution = sht.solve(model, threshold, solver, max_steps=steps, key=jax.random.key(1))
         row = int(solution.best_step)
         dual = float(solution.history.value[row] - solution.history.gap[row])
-        assert dual <= best * (1 + 1e-9) + room * abs(best) * isinstance(loss, sht.Hinge)
+        assert dual <= best * (1 + 1e-9) + room * abs(best) * isinstance(loss, sht.losses.Hinge)
         assert dual >= best - room * abs(best), (type(solver).__name__, dual, best)
         steps = int(solution.num_steps)
         history = jax.tree.map(lambda h, steps=steps: np.asarray(h)[:steps], solution.history)
@@ -139,7 +142,7 @@ def test_bare_theorem_15_steps_diverge_with_the_squared_loss():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((10, 30))
     model = sht.LinearModel(X, rng.standard_normal(10), l2=1e-3)
-    solution = sht.solve(model, sht.Sparsity(3), sht.DIHT("theorem15", scale=1.0), max_steps=100, throw=False)
+    solution = sht.solve(model, sht.Sparsity(3), sht.solvers.DIHT("theorem15", scale=1.0), max_steps=100, throw=False)
     assert np.isfinite(np.asarray(solution.x)).all() and np.isfinite(float(solution.value))
     assert float(solution.history.value[20]) > 1e3 * float(solution.value)
 

@@ -39,7 +39,7 @@ def random_problem(seed, p=P, logistic=None, intercept=None):
 @functools.cache
 def screened(logistic, intercept, penalised):
     """Screening at the dual optimum and at two worse dual points, with the optimum and a worse value as UB."""
-    loss = sht.Logistic() if logistic else sht.Squared()
+    loss = sht.losses.Logistic() if logistic else sht.losses.Squared()
 
     def run(X, y, weights, l0, l1, l2, prices, k, uppers, noise):
         model = sht.LinearModel(X, y, loss, l2=l2, sample_weight=weights, fit_intercept=intercept)
@@ -96,7 +96,7 @@ def test_screening_is_safe(seeds, share):
 
 @functools.cache
 def solved(logistic, intercept, solver):
-    loss = sht.Logistic() if logistic else sht.Squared()
+    loss = sht.losses.Logistic() if logistic else sht.losses.Squared()
 
     def run(X, y, weights, l0, l1, l2, prices):
         model = sht.LinearModel(X, y, loss, l2=l2, sample_weight=weights, fit_intercept=intercept)
@@ -111,9 +111,9 @@ def solved(logistic, intercept, solver):
 @pytest.mark.parametrize(
     ("solver", "seeds", "share"),
     [
-        (sht.PrimalDual(), [seed for seed in FEW if seed % 3], 0.75),
-        pytest.param(sht.PrimalDual(), MANY, 0.85, marks=pytest.mark.slow),
-        pytest.param(sht.CDSS(), MANY, 0.85, marks=pytest.mark.slow),
+        (sht.solvers.PrimalDual(), [seed for seed in FEW if seed % 3], 0.75),
+        pytest.param(sht.solvers.PrimalDual(), MANY, 0.85, marks=pytest.mark.slow),
+        pytest.param(sht.solvers.CDSS(), MANY, 0.85, marks=pytest.mark.slow),
     ],
 )
 def test_primal_dual_is_safe(solver, seeds, share):
@@ -166,7 +166,7 @@ def test_bounds_are_safe_and_at_least_the_dual_optimum(seeds, more):
     closed = 0
     for seed in seeds:
         problem = random_problem(seed, P + more * (seed % 3))
-        loss = sht.Logistic() if problem.logistic else sht.Squared()
+        loss = sht.losses.Logistic() if problem.logistic else sht.losses.Squared()
         options = {"l2": problem.l2, "sample_weight": problem.weights, "fit_intercept": problem.intercept}
         model = sht.LinearModel(problem.X, problem.y, loss, **options)
         for k in (None, 1 + seed % 3):

@@ -61,7 +61,7 @@ def test_null_model_predicts_the_log_odds(data):
 def test_margin_scale_doubles_the_scores(data):
     X, y = data
     one = sht.SparseClassifier(k=2, l2=0.01, solver="htp").fit(X, y)
-    two = sht.SparseClassifier(k=2, l2=0.04, loss=sht.Logistic(2.0), solver="htp").fit(X, y)
+    two = sht.SparseClassifier(k=2, l2=0.04, loss=sht.losses.Logistic(2.0), solver="htp").fit(X, y)
     np.testing.assert_allclose(two.coef_ * 2, one.coef_, rtol=1e-6)
     np.testing.assert_allclose(two.predict_proba(X), one.predict_proba(X), rtol=1e-6)
     np.testing.assert_allclose(np.exp(one.predict_log_proba(X)), one.predict_proba(X), rtol=1e-12)

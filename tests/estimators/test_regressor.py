@@ -27,7 +27,7 @@ def least_squares(X, y, weights):
     return np.linalg.lstsq(A, y * np.sqrt(weights), rcond=None)[0]
 
 
-@pytest.mark.parametrize("solver", ["auto", "htp", "iht", sht.GraSP()])
+@pytest.mark.parametrize("solver", ["auto", "htp", "iht", sht.solvers.GraSP()])
 def test_least_squares_on_the_chosen_features(data, solver):
     X, y = data
     weights = np.random.default_rng(1).uniform(0, 2, N)
@@ -54,7 +54,7 @@ def test_poisson_and_huber_equal_scikit_learn(data):
 
     y = 3 * X[:, 2] + np.random.default_rng(4).standard_t(1, N)
     l2 = 0.01
-    model = sht.SparseRegressor(k=1, l2=l2, loss=sht.Huber(1.35), solver="htp").fit(X, y)
+    model = sht.SparseRegressor(k=1, l2=l2, loss=sht.losses.Huber(1.35), solver="htp").fit(X, y)
     residual = model.predict(X) - y
     slope = np.clip(residual, -1.35, 1.35)
     np.testing.assert_allclose(slope.mean(), 0, atol=1e-7)
@@ -85,7 +85,7 @@ def test_null_model_keep_and_groups(data):
 
 def test_parameters_that_are_parts_are_cloned_and_pickled(data):
     X, y = data
-    model = sht.SparseRegressor(k=3, loss=sht.Huber(2.0), solver=sht.HTP()).fit(X, y)
+    model = sht.SparseRegressor(k=3, loss=sht.losses.Huber(2.0), solver=sht.solvers.HTP()).fit(X, y)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     np.testing.assert_array_equal(clone(model).fit(X, y).coef_, model.coef_)

@@ -60,7 +60,9 @@ def test_projected_gradients_are_those_of_the_library():
     found = projected_gradient(A, signals, 6, 0.4, 300)
     for s, signal in enumerate(signals):
         model = sht.LinearModel(A, A @ signal)
-        solution = sht.solve(model, sht.Sparsity(6), sht.IHT(sht.ConstantStep(0.4 * N)), max_steps=300, throw=False)
+        solution = sht.solve(
+            model, sht.Sparsity(6), sht.solvers.IHT(sht.steps.ConstantStep(0.4 * N)), max_steps=300, throw=False
+        )
         assert (np.linalg.norm(solution.x - signal) < 1e-3) == found.success[s]
     assert 0 < found.success.sum()
 

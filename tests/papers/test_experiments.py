@@ -17,7 +17,7 @@ from benchmarks.papers.hsg import Problem, tuned_curve
 from benchmarks.papers.run import VERDICTS, Run, taken
 from benchmarks.papers.tight_svrg import _stages_to, _traces
 from benchmarks.papers.verdicts import Undecided
-from sparsehtp import RESULTS
+from sparsehtp.results import RESULTS
 
 SMALL = """
 [settings]

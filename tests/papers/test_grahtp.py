@@ -93,7 +93,9 @@ def test_the_theorems_hold_and_their_claims_can_fail(tmp_path, monkeypatch):
     fig1(run)
     assert [claim.verdict for claim in run.claims] == ["confirmed"] * 6
     assert all(0 < claim.evidence["largest_error_over_bound"] <= 1 for claim in run.claims[2:])
-    monkeypatch.setattr("benchmarks.papers.grahtp_rates.HTP", lambda step: sht.IHT(sht.ConstantStep(1e-3)))
+    monkeypatch.setattr(
+        "benchmarks.papers.grahtp_rates.HTP", lambda step: sht.solvers.IHT(sht.steps.ConstantStep(1e-3))
+    )
     run = Run("x", {"settings": settings}, tmp_path / "b")
     fig1(run)
     verdicts = {claim.letter: claim.verdict for claim in run.claims}

@@ -85,7 +85,7 @@ def test_ifo_calls_are_those_of_the_definition(tmp_path):
     """One component's gradient at one point: n + 2m a stage, or n + m with the scores of the full gradient stored."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((20, 5), np.float32), np.sign(rng.standard_normal(20)).astype(np.float32)
-    problem = hsg.Problem("small", sht.LinearModel(X, y, sht.Logistic(), l2=0.1), sht.Sparsity(2))
+    problem = hsg.Problem("small", sht.LinearModel(X, y, sht.losses.Logistic(), l2=0.1), sht.Sparsity(2))
     settings = {"seed": 0, "passes": 4, "svrg_inner": [0.25], "first_gradient_free": False}
     for free, stages, by_definition, stored in ((False, 2, 1.5, 1.25), (True, 3, 0.5, 0.25)):
         run = Run("x", {"settings": {**settings, "first_gradient_free": free}}, tmp_path)

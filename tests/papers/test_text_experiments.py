@@ -26,7 +26,7 @@ def text(tmp_path):
 def test_where_lam_is_large_one_thresholding_solves_the_problem(text, smooth):
     for l0, solved in ((20.0, True), (0.05, False)):
         problem = text(l0, smooth)
-        best = sht.solve(problem.model, sht.Sparsity(K), sht.DIHT(), max_steps=3000)
+        best = sht.solve(problem.model, sht.Sparsity(K), sht.solvers.DIHT(), max_steps=3000)
         left = (problem.one_threshold() - float(best.value)) / (problem.start - float(best.value))
         assert (left < 1e-3) == solved
 

@@ -22,14 +22,20 @@ import sparsehtp as sht, screening
 def kill(done, total):
     if done > total // 2:
         os._exit(9)
-sht.cross_validate(screening.model(), range(4), [0.01, 0.1], folds=4, solver=screening.Screening(),
+sht.cross_validate(screening.model(), ks=range(4), l2s=[0.01, 0.1], folds=4, solver=screening.Screening(),
                    memory=17_000, checkpoint=sys.argv[1], progress=kill)
 """
 
 
 def validate(**options):
     return sht.cross_validate(
-        screening.model(), range(4), [0.01, 0.1], 4, None, screening.Screening(), **{"memory": MEMORY, **options}
+        screening.model(),
+        ks=range(4),
+        l2s=[0.01, 0.1],
+        folds=4,
+        threshold=None,
+        solver=screening.Screening(),
+        **{"memory": MEMORY, **options},
     )
 
 

@@ -21,7 +21,7 @@ def slow(*case):
 
 def model(loss=None, y=Y, **options):
     options = {"l2": 1e-3, "fit_intercept": True, "standardize": True} | options
-    return sht.LinearModel(X, y, loss or sht.Squared(), **options)
+    return sht.LinearModel(X, y, loss or sht.losses.Squared(), **options)
 
 
 def rows_of(scores, weight):
@@ -45,7 +45,7 @@ def rows_of(scores, weight):
 
 def test_l2_of_features_with_one_sum_are_several():
     l2s = np.stack([np.linspace(0, 1, 9), np.linspace(1, 0, 9), np.full(9, 0.5), np.linspace(1, 0, 9)])
-    table = sht.cross_validate(model(), [1, 3], l2s, solver=sht.HTP()).table
+    table = sht.cross_validate(model(), ks=[1, 3], l2s=l2s, solver=sht.solvers.HTP()).table
     found = l2s[table["contenders"] // 2]
     assert len(found) == 3
     np.testing.assert_array_equal(np.unique(found, axis=0), np.unique(l2s, axis=0))
@@ -54,18 +54,18 @@ def test_l2_of_features_with_one_sum_are_several():
 @pytest.mark.parametrize(
     ("loss", "rule"),
     [
-        (sht.Squared(), "best"),
-        slow(sht.Squared(), "one_se"),
-        (sht.Squared(), "strong-ridge"),
-        slow(sht.Logistic(), "strong-ridge"),
-        slow(sht.Huber(0.5), "strong-ridge"),
-        slow(sht.Huber(0.5), "best"),
-        slow(sht.Logistic(), "one_se"),
+        (sht.losses.Squared(), "best"),
+        slow(sht.losses.Squared(), "one_se"),
+        (sht.losses.Squared(), "strong-ridge"),
+        slow(sht.losses.Logistic(), "strong-ridge"),
+        slow(sht.losses.Huber(0.5), "strong-ridge"),
+        slow(sht.losses.Huber(0.5), "best"),
+        slow(sht.losses.Logistic(), "one_se"),
     ],
 )
 def test_by_folds(x64, loss, rule):
     objective = model(loss, LABELS if loss.classification else Y)
-    choice = sht.choose(objective, None, KS, L2S, rule=rule)
+    choice = sht.choose(objective, None, ks=KS, l2s=L2S, rule=rule)
     row = rows_of(choice.scores.scores, choice.scores.fold_weight)[rule]
     assert (choice.row, choice.k, choice.l2) == (row, choice.path.ks[row], choice.path.l2s[row])
     alone = sht.solve(objective.reweighted(l2=choice.l2), sht.Sparsity(choice.k))
@@ -81,25 +81,25 @@ def test_by_folds(x64, loss, rule):
 @pytest.mark.parametrize(
     ("loss", "threshold"),
     [
-        (sht.Squared(), sht.GroupSparsity(np.arange(9) // 2, 0)),
-        slow(sht.Logistic(), None),
-        slow(sht.Squared(), None),
-        slow(sht.Squared(), sht.Sparsity(0, lower=0)),
-        slow(sht.Logistic(), sht.GroupSparsity(np.arange(9) // 2, 0)),
-        slow(sht.Logistic(), sht.Sparsity(0, lower=0)),
+        (sht.losses.Squared(), sht.GroupSparsity(np.arange(9) // 2, 0)),
+        slow(sht.losses.Logistic(), None),
+        slow(sht.losses.Squared(), None),
+        slow(sht.losses.Squared(), sht.Sparsity(0, lower=0)),
+        slow(sht.losses.Logistic(), sht.GroupSparsity(np.arange(9) // 2, 0)),
+        slow(sht.losses.Logistic(), sht.Sparsity(0, lower=0)),
     ],
 )
 def test_folds_score_refits(x64, loss, threshold):
     objective = model(loss, LABELS if loss.classification else Y)
     folds = list(KFold(3, shuffle=True, random_state=0).split(X))
-    cv = sht.cross_validate(objective, [1, 2], [0.5], folds, threshold, refit=0.2)
-    plain = sht.cross_validate(objective, [1, 2], [0.5], folds, threshold)
+    cv = sht.cross_validate(objective, ks=[1, 2], l2s=[0.5], folds=folds, threshold=threshold, refit=0.2)
+    plain = sht.cross_validate(objective, ks=[1, 2], l2s=[0.5], folds=folds, threshold=threshold)
     for name in ("coefficients", "value", "loss"):
         np.testing.assert_array_equal(getattr(cv.path, name), getattr(plain.path, name))
     for fold, (train, held) in enumerate(folds):
         weights = np.isin(np.arange(60), train).astype(float)
         part = objective.reweighted(weights, 0.5)
-        fit = sht.solve_path(part, [2], threshold=threshold).at(0)
+        fit = sht.solve_path(part, ks=[2], threshold=threshold).at(0)
         keep = np.flatnonzero(fit.x)
         signs = threshold is not None and threshold.kind != "groups"
         kind = sht.Sparsity(0, keep=keep, lower=0 if signs else None)
@@ -128,17 +128,17 @@ def test_the_rule_by_hand(scores, expected):
 @pytest.mark.parametrize("name", ["aic", "bic", "ebic", "sic"])
 def test_by_a_criterion(x64, name):
     choice = sht.choose(model(), ks=KS, rule=name)
-    path = sht.solve_path(model(), KS)
+    path = sht.solve_path(model(), ks=KS)
     np.testing.assert_allclose(choice.scores.values, sht.information_criterion(path, name).values, rtol=1e-9)
     assert choice.row == np.argmin(choice.scores.values)
     np.testing.assert_allclose(choice.solution.value, path.value[choice.row], rtol=1e-9)
 
 
 def test_one_choice_for_several_objectives(x64):
-    both = [model(sht.Logistic(), LABELS), model(sht.Logistic(), np.roll(LABELS, 7))]
+    both = [model(sht.losses.Logistic(), LABELS), model(sht.losses.Logistic(), np.roll(LABELS, 7))]
     folds = list(KFold(4, shuffle=True, random_state=0).split(X))
-    choice = sht.choose(both, None, KS, L2S, rule="best", folds=folds)
-    runs = [sht.cross_validate(each, KS, L2S, folds) for each in both]
+    choice = sht.choose(both, None, ks=KS, l2s=L2S, rule="best", folds=folds)
+    runs = [sht.cross_validate(each, ks=KS, l2s=L2S, folds=folds) for each in both]
     mean = (runs[0].mean + runs[1].mean) / 2
     assert choice.row == np.argmin(mean)
     assert [int(s.support.mask.sum()) for s in choice.solution] == [choice.k] * 2
@@ -150,12 +150,12 @@ GROUPS = sht.GroupSparsity([0, 0, 1, 1, 2, 2, 3, 3, 3], 0, keep=[2])
 
 
 def test_structures_keep_their_template(x64):
-    groups = sht.choose(model(), GROUPS, [0, 1, 2], rule="best", solver=sht.HTP())
+    groups = sht.choose(model(), GROUPS, ks=[0, 1, 2], rule="best", solver=sht.solvers.HTP())
     assert set(np.flatnonzero(groups.solution.x)) >= {4, 5}
     graph = sht.choose(sht.Precision.from_data(X), ks=[0, 2, 4], rule="ebic")
     assert graph.k in (0, 2, 4)
     with pytest.raises(ValueError, match="ks: the largest is 4 beside 1 always kept, but there are only 4 groups"):
-        sht.choose(model(), GROUPS, [4])
+        sht.choose(model(), GROUPS, ks=[4])
 
 
 @pytest.mark.parametrize("rule", ["strong-ridge", slow("one_se")])
@@ -164,7 +164,7 @@ def test_the_estimator_chooses_the_same(rule):
     estimator = sht.SparseRegressor(cv=folds, rule=rule).fit(X, Y)
     with jax.enable_x64(True):
         ks, l2s = np.unique(estimator.cv_results_["ks"]), np.unique(estimator.cv_results_["l2s"])
-        choice = sht.choose(model(), None, ks, l2s, rule=rule, folds=folds)
+        choice = sht.choose(model(), None, ks=ks, l2s=l2s, rule=rule, folds=folds)
     assert (estimator.k_, estimator.l2_) == (choice.k, choice.l2)
     np.testing.assert_allclose(estimator.coef_, choice.solution.x, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(estimator.cv_results_["mean_loss"], choice.scores.mean, rtol=1e-8)
@@ -172,9 +172,9 @@ def test_the_estimator_chooses_the_same(rule):
 
 def test_a_killed_choice_of_several_goes_on(tmp_path):
     both = [model(), model(y=-Y)]
-    first = sht.choose(both, None, KS, L2S, checkpoint=tmp_path)
+    first = sht.choose(both, None, ks=KS, l2s=L2S, checkpoint=tmp_path)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["0", "1"]
-    again = sht.choose(both, None, KS, L2S, checkpoint=tmp_path)
+    again = sht.choose(both, None, ks=KS, l2s=L2S, checkpoint=tmp_path)
     np.testing.assert_array_equal(first.solution[1].x, again.solution[1].x)
 
 

@@ -26,7 +26,9 @@ def test_formulas(name, labels):
     X, y = screening.data(labels=labels)
     weights = np.where(np.arange(40) < 10, 2.0, 0.5)
     W = weights.sum()
-    path = sht.solve_path(screening.model(labels, sample_weight=weights), KS, [0.01], solver=screening.Screening())
+    path = sht.solve_path(
+        screening.model(labels, sample_weight=weights), ks=KS, l2s=[0.01], solver=screening.Screening()
+    )
     criterion = sht.information_criterion(path, name)
     eta = path.predict(X).astype(float)
     if labels:
@@ -39,7 +41,9 @@ def test_formulas(name, labels):
 
 
 def test_kept_features_count_as_parameters_only():
-    path = sht.solve_path(screening.model(), [0, 2], threshold=sht.Sparsity(0, keep=[7]), solver=screening.Screening())
+    path = sht.solve_path(
+        screening.model(), ks=[0, 2], threshold=sht.Sparsity(0, keep=[7]), solver=screening.Screening()
+    )
     values = sht.information_criterion(path, "ebic").values
     deviance = 40 * np.log(2 * path.loss.astype(float))
     expected = [math.log(40), 3 * math.log(40) + 2 * math.log(math.comb(7, 2))]
@@ -47,9 +51,9 @@ def test_kept_features_count_as_parameters_only():
 
 
 def test_bad_input():
-    path = sht.solve_path(screening.model(), KS, [0.01], solver=screening.Screening())
+    path = sht.solve_path(screening.model(), ks=KS, l2s=[0.01], solver=screening.Screening())
     with pytest.raises(ValueError, match="name: must be one of aic, bic, ebic, sic"):
         sht.information_criterion(path, "cp")
-    quadratic = sht.solve_path(sht.QuadraticForm(np.eye(3), np.ones(3)), [0, 2], solver=screening.Screening())
+    quadratic = sht.solve_path(sht.QuadraticForm(np.eye(3), np.ones(3)), ks=[0, 2], solver=screening.Screening())
     with pytest.raises(ValueError, match="path: its objective has no samples"):
         sht.information_criterion(quadratic)

@@ -15,14 +15,14 @@ SOLVER = screening.Screening()
 
 def expected_scores(X, y, folds, weights=None, loss=None, labels=False):
     """(folds, grid) from paths on the training rows alone."""
-    loss = sht.Logistic() if labels else sht.Squared()
+    loss = sht.losses.Logistic() if labels else sht.losses.Squared()
     weights = np.ones(len(y), np.float32) if weights is None else weights
     rows = []
     for train, test in folds:
         part = sht.LinearModel(
             X[train], y[train], loss, sample_weight=weights[train], fit_intercept=True, standardize=True
         )
-        eta = sht.solve_path(part, KS, L2S, solver=SOLVER).predict(X[test])
+        eta = sht.solve_path(part, ks=KS, l2s=L2S, solver=SOLVER).predict(X[test])
         rows.append(np.average(loss.value(eta, np.broadcast_to(y[test], eta.shape)), axis=1, weights=weights[test]))
     return np.array(rows)
 
@@ -32,24 +32,24 @@ def test_scores_equal_fits_on_the_training_rows_alone():
     weights = np.random.default_rng(0).uniform(0.5, 2, 40).astype(np.float32)
     objective = sht.LinearModel(X, y, sample_weight=weights, fit_intercept=True, standardize=True)
     folds = KFold(4, shuffle=True, random_state=0)
-    cv = sht.cross_validate(objective, KS, L2S, folds, solver=SOLVER)
+    cv = sht.cross_validate(objective, ks=KS, l2s=L2S, folds=folds, solver=SOLVER)
     expected = expected_scores(X, y, folds.split(X), weights)
     np.testing.assert_allclose(cv.scores, expected, rtol=2e-4)
     held = np.array([weights[test].sum() for _, test in folds.split(X)])
     mean = held @ expected / held.sum()
     np.testing.assert_allclose(cv.mean, mean, rtol=1e-4)
     np.testing.assert_allclose(cv.se, np.sqrt(held @ (expected - mean) ** 2 / held.sum() / 3), rtol=1e-3)
-    full = sht.solve_path(objective, KS, L2S, solver=SOLVER)
+    full = sht.solve_path(objective, ks=KS, l2s=L2S, solver=SOLVER)
     np.testing.assert_allclose(cv.path.x, full.x, atol=1e-5)
     np.testing.assert_allclose(cv.path.loss, full.loss, rtol=1e-4)
-    assert (cv.results == sht.RESULTS.converged).all()
+    assert (cv.results == sht.results.RESULTS.converged).all()
     assert cv.best == np.argmin(mean) and cv.k == KS[cv.best % 4] and np.isclose(cv.l2, L2S[cv.best // 4])
 
 
 def test_lanes_of_a_solver_for_one_k():
     X, y = screening.data()
     folds = [(np.arange(10, 40), np.arange(10)), (np.arange(30), np.arange(30, 40))]
-    cv = sht.cross_validate(screening.model(l2=0.1), [0, 8], None, folds, solver=sht.HTP())
+    cv = sht.cross_validate(screening.model(l2=0.1), ks=[0, 8], l2s=None, folds=folds, solver=sht.solvers.HTP())
     for fold, (train, test) in enumerate(folds):
         mean, scale = X[train].mean(0), X[train].std(0)
         Z = (X[train] - mean) / scale
@@ -105,12 +105,12 @@ def test_fold_numbers_are_the_pairs_that_they_name():
     objective = screening.model()
     ids = np.random.default_rng(1).integers(-1, 4, 40)  # rows of number -1 are in every training part
     pairs = [(np.flatnonzero(ids != each), np.flatnonzero(ids == each)) for each in range(4)]
-    expected = sht.cross_validate(objective, KS, L2S, pairs, solver=SOLVER)
+    expected = sht.cross_validate(objective, ks=KS, l2s=L2S, folds=pairs, solver=SOLVER)
     for numbers in (ids, list(ids), jax.numpy.asarray(ids)):
-        again = sht.cross_validate(objective, KS, L2S, numbers, solver=SOLVER)
+        again = sht.cross_validate(objective, ks=KS, l2s=L2S, folds=numbers, solver=SOLVER)
         np.testing.assert_array_equal(again.scores, expected.scores)
         np.testing.assert_array_equal(again.fold_weight, [len(test) for _, test in pairs])
-    choices = [sht.choose(objective, ks=KS, l2s=L2S, folds=folds, solver=sht.HTP()) for folds in (ids, pairs)]
+    choices = [sht.choose(objective, ks=KS, l2s=L2S, folds=folds, solver=sht.solvers.HTP()) for folds in (ids, pairs)]
     np.testing.assert_array_equal(choices[0].scores.scores, choices[1].scores.scores)
 
 
@@ -118,7 +118,7 @@ def test_share_of_wrong_labels():
     X, y = screening.data(labels=True)
     objective = screening.model(labels=True, l2=0.1)
     folds = KFold(4)
-    cv = sht.cross_validate(objective, [0, 2], None, folds, solver=SOLVER, scoring="error")
+    cv = sht.cross_validate(objective, ks=[0, 2], l2s=None, folds=folds, solver=SOLVER, scoring="error")
     for fold, (train, test) in enumerate(folds.split(X)):
         base = np.where(y[train].mean() > 0, 1, -1)
         np.testing.assert_allclose(cv.scores[fold, 0], np.mean(base != y[test]), atol=1e-6)
@@ -135,28 +135,30 @@ def test_the_numbers_of_a_function_are_the_scores():
     def half_square(y, eta, weights):
         return np.average((y - eta) ** 2 / 2, weights=weights)
 
-    own, mean = (sht.cross_validate(screening.model(), [1, 2], L2S, scoring=f, **options) for f in (half_square, None))
+    own, mean = (
+        sht.cross_validate(screening.model(), ks=[1, 2], l2s=L2S, scoring=f, **options) for f in (half_square, None)
+    )
     np.testing.assert_allclose(own.scores, mean.scores, rtol=1e-4)
     with pytest.raises(ValueError, match="scoring: the function gave NaN"):
-        sht.cross_validate(screening.model(), [1], scoring=lambda *_: np.nan, **options)
+        sht.cross_validate(screening.model(), ks=[1], scoring=lambda *_: np.nan, **options)
 
 
 def test_one_standard_error_rule_by_hand():
-    path = sht.solve_path(screening.model(), [1, 2, 3], L2S, solver=SOLVER)
+    path = sht.solve_path(screening.model(), ks=[1, 2, 3], l2s=L2S, solver=SOLVER)
     #             k = 1    2    3  | 1    2    3,  l2 = 0.01 | 0.1
     fold_0 = np.array([3.0, 1.2, 1.0, 3.0, 1.3, 1.1])
     fold_1 = np.array([3.0, 1.4, 1.4, 3.0, 1.5, 1.5])
-    cv = sht.CrossValidation(np.array([fold_0, fold_1]), np.ones((2, 6), int), np.ones(2), path)
+    cv = sht.results.CrossValidation(np.array([fold_0, fold_1]), np.ones((2, 6), int), np.ones(2), path)
     # The best mean is 1.2 with a standard error of 0.2: k = 2 is within it for both l2, and the larger l2 wins.
     assert cv.best == 2 and cv.k == 3 and np.isclose(cv.l2, 0.01)
     np.testing.assert_allclose(cv.se[2], 0.2)
     assert cv.best_1se == 4
     # With ten times the weight on the first fold the best mean is 1.036 and its standard error 0.115.
-    heavy = sht.CrossValidation(cv.scores, cv.results, np.array([10.0, 1.0]), path)
+    heavy = sht.results.CrossValidation(cv.scores, cv.results, np.array([10.0, 1.0]), path)
     np.testing.assert_allclose(heavy.mean[2], 11.4 / 11)
     np.testing.assert_allclose(heavy.se[2], 0.4 * np.sqrt(10) / 11)
     assert heavy.best_1se == 5
-    lost = sht.CrossValidation(np.where(np.arange(6) == 2, np.inf, cv.scores), cv.results, np.ones(2), path)
+    lost = sht.results.CrossValidation(np.where(np.arange(6) == 2, np.inf, cv.scores), cv.results, np.ones(2), path)
     assert lost.best == 1
 
 
@@ -184,16 +186,16 @@ def test_one_standard_error_rule_by_hand():
 )
 def test_bad_values(options, sentence):
     with pytest.raises(ValueError, match=sentence):
-        sht.cross_validate(screening.model(), [1], solver=SOLVER, **options)
+        sht.cross_validate(screening.model(), ks=[1], solver=SOLVER, **options)
 
 
 def test_one_class_is_refused():
     objective = screening.model(labels=True)
     positive = np.flatnonzero(np.asarray(objective.y) > 0)
     with pytest.raises(ValueError, match="folds: fold 0 trains without one of the classes"):
-        sht.cross_validate(objective, [1], folds=[(positive[1:], positive[:1])], solver=SOLVER)
+        sht.cross_validate(objective, ks=[1], folds=[(positive[1:], positive[:1])], solver=SOLVER)
 
 
 def test_quadratics_have_no_folds():
     with pytest.raises(TypeError, match="objective: folds are sample weights"):
-        sht.cross_validate(sht.QuadraticForm(np.eye(3), np.ones(3)), [1])
+        sht.cross_validate(sht.QuadraticForm(np.eye(3), np.ones(3)), ks=[1])

@@ -35,10 +35,10 @@ def check_rows(path, objective, threshold, solver):
 def test_rows_equal_a_loop_of_solves():
     weights = np.random.default_rng(1).uniform(0.5, 2, 40)
     objective = screening.model(sample_weight=weights)
-    path = sht.solve_path(objective, KS, L2S, threshold=sht.Sparsity(0, keep=[6]), solver=sht.HTP())
+    path = sht.solve_path(objective, ks=KS, l2s=L2S, threshold=sht.Sparsity(0, keep=[6]), solver=sht.solvers.HTP())
     np.testing.assert_array_equal(path.ks, [*KS, *KS])
     np.testing.assert_allclose(path.l2s, np.repeat(L2S, 5), rtol=1e-6)
-    check_rows(path, objective, lambda k: sht.Sparsity(k, k_max=4, keep=[6]), sht.HTP())
+    check_rows(path, objective, lambda k: sht.Sparsity(k, k_max=4, keep=[6]), sht.solvers.HTP())
     # F0 and the predictions, in NumPy
     X, y = screening.data()
     eta = path.predict(X)
@@ -47,7 +47,7 @@ def test_rows_equal_a_loop_of_solves():
     np.testing.assert_allclose(path.loss, np.average((eta - y) ** 2 / 2, axis=1, weights=weights), rtol=1e-4)
     # a row is a starting point
     again = sht.solve(
-        objective.reweighted(l2=0.1), sht.Sparsity(3, k_max=4, keep=[6]), sht.HTP(), path.at(8), record=None
+        objective.reweighted(l2=0.1), sht.Sparsity(3, k_max=4, keep=[6]), sht.solvers.HTP(), path.at(8), record=None
     )
     assert again.num_steps <= 2
 
@@ -55,8 +55,8 @@ def test_rows_equal_a_loop_of_solves():
 def test_rows_of_groups():
     groups = np.array([0, 0, 1, 1, 1, 2, 3, 3])
     objective = screening.model(l2=0.1)
-    path = sht.solve_path(objective, [2, 1], threshold=sht.GroupSparsity(groups, 0), solver=sht.IHT())
-    check_rows(path, objective, lambda k: sht.GroupSparsity(groups, k, k_max=2), sht.IHT())
+    path = sht.solve_path(objective, ks=[2, 1], threshold=sht.GroupSparsity(groups, 0), solver=sht.solvers.IHT())
+    check_rows(path, objective, lambda k: sht.GroupSparsity(groups, k, k_max=2), sht.solvers.IHT())
     for i in range(2):
         expected = np.flatnonzero(np.isin(groups, members(path.support, i)))
         np.testing.assert_array_equal(members(path.features, i), expected)
@@ -65,7 +65,7 @@ def test_rows_of_groups():
 
 def test_one_run_gives_all_k():
     objective = screening.model()
-    path = sht.solve_path(objective, [3, 0, 1], L2S, solver=screening.Screening())
+    path = sht.solve_path(objective, ks=[3, 0, 1], l2s=L2S, solver=screening.Screening())
     X, y = screening.data()
     Z = (X - X.mean(0)) / X.std(0)
     order = np.argsort(-np.abs(Z.T @ (y - y.mean())), kind="stable")
@@ -84,10 +84,10 @@ def test_one_run_gives_all_k():
 def test_chunks_of_any_width_give_the_same_supports(memory):
     objective = screening.model()
     l2s = np.geomspace(1e-3, 1, 7)
-    whole = sht.solve_path(objective, KS, l2s, solver=screening.Screening())
+    whole = sht.solve_path(objective, ks=KS, l2s=l2s, solver=screening.Screening())
     seen = []
     path = sht.solve_path(
-        objective, KS, l2s, solver=screening.Screening(), memory=memory, progress=lambda *a: seen.append(a)
+        objective, ks=KS, l2s=l2s, solver=screening.Screening(), memory=memory, progress=lambda *a: seen.append(a)
     )
     assert len(seen) > 1 and seen[-1] == (35, 35)
     np.testing.assert_array_equal(path.support.idx, whole.support.idx)
@@ -101,8 +101,10 @@ def test_nothing_is_traced_again(monkeypatch):
     for seed in range(3):
         X, y = screening.data(n=30, seed=seed)
         objective = sht.LinearModel(X, y, fit_intercept=True, standardize=True)
-        sht.solve_path(objective, [1 + seed, 3], [0.1 * seed], solver=screening.Screening(), key=jax.random.key(seed))
-        sht.cross_validate(objective, [1 + seed, 3], solver=screening.Screening(), key=jax.random.key(seed))
+        sht.solve_path(
+            objective, ks=[1 + seed, 3], l2s=[0.1 * seed], solver=screening.Screening(), key=jax.random.key(seed)
+        )
+        sht.cross_validate(objective, ks=[1 + seed, 3], solver=screening.Screening(), key=jax.random.key(seed))
     assert len(traces) == 2  # one program for paths, one for folds
 
 
@@ -116,7 +118,7 @@ def test_ten_thousand_problems_stay_within_their_memory():
     lanes = _grid.Lane(*np.zeros((2, width), np.int32), None)
     program = _grid.batch.jitted.lower(grid, lanes).compile().memory_analysis()
     assert program.temp_size_in_bytes + program.output_size_in_bytes <= memory
-    path = sht.solve_path(objective, range(10), l2s, solver=screening.Screening(), memory=memory)
+    path = sht.solve_path(objective, ks=range(10), l2s=l2s, solver=screening.Screening(), memory=memory)
     assert len(path) == 10_000
     stored = sum(leaf.nbytes for leaf in jax.tree.leaves(vars(path)) if isinstance(leaf, np.ndarray))
     assert stored <= 10_000 * (17 * 9 + 40)
@@ -125,7 +127,7 @@ def test_ten_thousand_problems_stay_within_their_memory():
 def test_default_grid():
     assert sht.solve_path(screening.model(), solver=screening.Screening()).ks.tolist() == list(range(9))
     A = np.diag(np.arange(1.0, 4.0)).astype(np.float32)
-    path = sht.solve_path(sht.QuadraticForm(A, np.ones(3)), [0, 2], solver=screening.Screening())
+    path = sht.solve_path(sht.QuadraticForm(A, np.ones(3)), ks=[0, 2], solver=screening.Screening())
     np.testing.assert_allclose(path.value, [0, -0.5 * (1 + 1 / 2)], rtol=1e-5)
     np.testing.assert_array_equal(path.l2s, 0)
 
@@ -168,28 +170,28 @@ def test_bad_types(options, sentence):
 
 def test_quadratics_have_no_ridge_to_replace():
     with pytest.raises(TypeError, match="l2: QuadraticForm has none"):
-        sht.solve_path(sht.QuadraticForm(np.eye(3), np.ones(3)), [1], [0.1])
+        sht.solve_path(sht.QuadraticForm(np.eye(3), np.ones(3)), ks=[1], l2s=[0.1])
 
 
 def test_paths_of_the_penalised_problem_and_cross_validation_refuse_traced_data():
     objective = screening.model()
     for refused in (
         lambda l2: sht.solve_path(objective.reweighted(l2=l2), l0s=[0.1]).x,
-        lambda l2: sht.cross_validate(objective.reweighted(l2=l2), [1]).loss,
+        lambda l2: sht.cross_validate(objective.reweighted(l2=l2), ks=[1]).loss,
     ):
         with pytest.raises(TypeError, match=r"objective: .* under jit or vmap use sht.solve"):
             jax.jit(refused)(0.1)
 
 
 def test_predictions_need_all_features():
-    path = sht.solve_path(screening.model(), [3, 0, 1], L2S, solver=screening.Screening())
+    path = sht.solve_path(screening.model(), ks=[3, 0, 1], l2s=L2S, solver=screening.Screening())
     with pytest.raises(ValueError, match="X: needs shape"):
         path.predict(np.ones((3, 2)))
 
 
 def test_progress_in_the_terminal(capsys, monkeypatch):
-    sht.solve_path(screening.model(), [3, 0, 1], L2S, solver=screening.Screening(), progress=True)
+    sht.solve_path(screening.model(), ks=[3, 0, 1], l2s=L2S, solver=screening.Screening(), progress=True)
     assert "6/6" in capsys.readouterr().err
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    sht.solve_path(screening.model(), [3, 0, 1], L2S, solver=screening.Screening(), progress=True)
+    sht.solve_path(screening.model(), ks=[3, 0, 1], l2s=L2S, solver=screening.Screening(), progress=True)
     assert capsys.readouterr().err == "6 of 6 fits\n"

@@ -15,10 +15,10 @@ FOLDS = [(np.arange(20, N), np.arange(20)), (np.arange(40), np.arange(40, N))]  
 WEIGHTS = np.where(np.arange(N) % 5 == 0, 0.0, 1.0 + np.arange(N) % 2)
 OFFSETS = {"none": None, "far": 100 + NOISE, "near": np.sin(np.arange(N)), "constant": np.full(N, -40.0)}
 LOSSES = {
-    "squared": (sht.Squared(), lambda level: level + 5 + ETA + 0.5 * NOISE),
-    "huber": (sht.Huber(), lambda level: level + 5 + ETA + 0.5 * NOISE),
-    "poisson": (sht.Poisson(), lambda level: np.floor(np.exp(1 + 0.3 * ETA)) + np.arange(N) % 2),
-    "logistic": (sht.Logistic(), lambda level: np.where(ETA + 2 * NOISE > 0, 1.0, -1.0)),
+    "squared": (sht.losses.Squared(), lambda level: level + 5 + ETA + 0.5 * NOISE),
+    "huber": (sht.losses.Huber(), lambda level: level + 5 + ETA + 0.5 * NOISE),
+    "poisson": (sht.losses.Poisson(), lambda level: np.floor(np.exp(1 + 0.3 * ETA)) + np.arange(N) % 2),
+    "logistic": (sht.losses.Logistic(), lambda level: np.where(ETA + 2 * NOISE > 0, 1.0, -1.0)),
 }
 
 
@@ -63,15 +63,19 @@ def linear_model(loss, y, offset, rows=slice(None)):
 
 def functions_see_the_users_units(loss, y, offset):
     def predictors(train, rows):
-        best = sht.solve(linear_model(loss, y, offset, train), sht.Sparsity(P), sht.HTP())
+        best = sht.solve(linear_model(loss, y, offset, train), sht.Sparsity(P), sht.solvers.HTP())
         eta = X[rows] @ np.asarray(best.x) + float(best.intercept)
         return eta if offset is None else eta + offset[rows]
 
-    model, settings = linear_model(loss, y, offset), {"solver": sht.HTP(), "folds": FOLDS}
-    check(heard(lambda own: sht.cross_validate(model, [P], [0.1], scoring=own, **settings)), y, predictors)
-    check(heard(lambda own: sht.choose(model, None, [P], [0.1], rule="best", scoring=own, **settings)), y, predictors)
+    model, settings = linear_model(loss, y, offset), {"solver": sht.solvers.HTP(), "folds": FOLDS}
+    check(heard(lambda own: sht.cross_validate(model, ks=[P], l2s=[0.1], scoring=own, **settings)), y, predictors)
+    check(
+        heard(lambda own: sht.choose(model, None, ks=[P], l2s=[0.1], rule="best", scoring=own, **settings)),
+        y,
+        predictors,
+    )
     settings["folds"] = [(train, test, lambda objective: objective) for train, test in FOLDS]
-    views = heard(lambda own: sht.cross_validate(model, [P], [0.1], scoring=own, **settings))
+    views = heard(lambda own: sht.cross_validate(model, ks=[P], l2s=[0.1], scoring=own, **settings))
     check([views[0], views[3]], y, predictors)  # every view is scored on all folds, and its own counts
 
 
@@ -102,8 +106,8 @@ def prices_and_responses(y, offset):
     Y = np.stack([y, 3 * y - 7], 1)
     both = None if offset is None else np.stack([offset, 3 * offset], 1)
     several = sht.MultiResponse(X, Y, l2=0.1, offset=both, sample_weight=WEIGHTS, fit_intercept=True)
-    settings = {"folds": FOLDS, "threshold": sht.RowSparsity(0), "solver": sht.HTP()}
-    responses = heard(lambda own: sht.cross_validate(several, [P], [0.1], scoring=own, **settings))
+    settings = {"folds": FOLDS, "threshold": sht.RowSparsity(0), "solver": sht.solvers.HTP()}
+    responses = heard(lambda own: sht.cross_validate(several, ks=[P], l2s=[0.1], scoring=own, **settings))
     check(responses, Y, lambda train, rows: ridge(train, rows, Y, both))
 
 

@@ -37,7 +37,7 @@ def best(rows, k):
 
 
 def test_a_path_of_rows_is_that_of_exhaustive_search():
-    path = sht.solve_path(model(), KS, threshold=sht.RowSparsity(0))
+    path = sht.solve_path(model(), ks=KS, threshold=sht.RowSparsity(0))
     assert path.x.shape == (4, P, C) and path.intercept.shape == (4, C) and path.n_responses == C
     for row, k in enumerate(KS):
         W, b = best(np.arange(N), k)
@@ -54,22 +54,22 @@ def test_a_path_of_rows_is_that_of_exhaustive_search():
 @pytest.mark.slow
 def test_folds_and_the_choice():
     folds = list(KFold(4, shuffle=True, random_state=0).split(X))
-    cv = sht.cross_validate(model(), KS, folds=folds, threshold=sht.RowSparsity(0))
+    cv = sht.cross_validate(model(), ks=KS, folds=folds, threshold=sht.RowSparsity(0))
     for fold, (train, held) in enumerate(folds):
         for row, k in enumerate(KS):
             W, b = best(train, k)
             loss = 0.5 * np.mean(np.sum((Y[held] - X[held] @ W - b) ** 2, axis=1))
             np.testing.assert_allclose(cv.scores[fold, row], loss, rtol=1e-7)
-    choice = sht.choose(model(), sht.RowSparsity(0), KS, rule="best", folds=folds)
+    choice = sht.choose(model(), sht.RowSparsity(0), ks=KS, rule="best", folds=folds)
     assert choice.k == KS[np.argmin(cv.mean)] and choice.solution.x.shape == (P, C)
-    strong = sht.choose(model(), sht.RowSparsity(0), KS, [1.0, 0.01], folds=folds)
+    strong = sht.choose(model(), sht.RowSparsity(0), ks=KS, l2s=[1.0, 0.01], folds=folds)
     kept = sht.RowSparsity(0, keep=np.flatnonzero(strong.selected.x.any(axis=1)))
     again = sht.solve(model(l2=0.1 * strong.l2), kept)
     np.testing.assert_allclose(strong.solution.x, again.x, atol=1e-9)
 
 
 def test_criteria():
-    path = sht.solve_path(model(), KS, threshold=sht.RowSparsity(0))
+    path = sht.solve_path(model(), ks=KS, threshold=sht.RowSparsity(0))
     k = np.array(KS)
     deviance = N * C * np.log(2 * path.loss / C)
     choices = gammaln(P + 1) - gammaln(k + 1) - gammaln(P - k + 1)
@@ -78,7 +78,7 @@ def test_criteria():
 
 
 def test_entries_of_a_matrix():
-    path = sht.solve_path(model(), [3], threshold=sht.Sparsity(0))
+    path = sht.solve_path(model(), ks=[3], threshold=sht.Sparsity(0))
     assert np.count_nonzero(path.x[0]) == 3
     left = {}  # (response, features) -> sum of squares
     for chosen in (chosen for k in range(4) for chosen in itertools.combinations(range(P), k)):

@@ -18,12 +18,12 @@ def test_probabilities_equal_a_loop_over_subsamples(monkeypatch):
     X, y = screening.data(n=45)
     weights = np.arange(45.0) >= 5  # rows without one are not drawn
     objective = sht.LinearModel(X, y, sample_weight=weights, fit_intercept=True, standardize=True)
-    stability = sht.stability_selection(objective, [1, 3], 10, solver=SOLVER)
+    stability = sht.stability_selection(objective, ks=[1, 3], n_resamples=10, solver=SOLVER)
     counts = np.zeros((2, 8))
     for rows in drawn[0]:
         assert rows.sum() == 20 and not rows[:5].any()
         part = sht.LinearModel(X[rows], y[rows], fit_intercept=True, standardize=True)
-        path = sht.solve_path(part, [1, 3], solver=SOLVER)
+        path = sht.solve_path(part, ks=[1, 3], solver=SOLVER)
         for j in range(2):
             counts[j, path.support.idx[j][path.support.mask[j]]] += 1
     np.testing.assert_allclose(stability.probabilities, counts / 10)
@@ -38,7 +38,7 @@ def test_pairs_of_less_than_half_are_disjoint():
 
 
 def stability(q, p, pairs=50, in_pairs=True):
-    return sht.Stability(np.array([q]), np.zeros((1, p)), 2 * pairs, in_pairs, 0)
+    return sht.results.Stability(np.array([q]), np.zeros((1, p)), 2 * pairs, in_pairs, 0)
 
 
 def test_bounds_by_hand():
@@ -78,7 +78,7 @@ def test_the_bound_holds_for_noise():
 )
 def test_bad_values(options, sentence):
     with pytest.raises(ValueError, match=sentence):
-        sht.stability_selection(screening.model(), [1], solver=SOLVER, **options)
+        sht.stability_selection(screening.model(), ks=[1], solver=SOLVER, **options)
 
 
 def test_bad_threshold_and_objective():
@@ -86,4 +86,4 @@ def test_bad_threshold_and_objective():
         with pytest.raises(ValueError, match="threshold: needs a probability"):
             call(1.5)
     with pytest.raises(TypeError, match="objective: subsamples are sample weights"):
-        sht.stability_selection(sht.QuadraticForm(np.eye(3), np.ones(3)), [1])
+        sht.stability_selection(sht.QuadraticForm(np.eye(3), np.ones(3)), ks=[1])

@@ -232,7 +232,7 @@ def _():
     Z, y = centred()
     solver = module.ScopeSolver(P, range(P), sample_size=N, ic_method=module.utilities.AIC)
     solver.solve(lambda w: N * jnp.mean((Z @ w - y) ** 2))
-    path = sht.solve_path(sht.Custom(mean_square, Z, y, n_samples=N), range(P))
+    path = sht.solve_path(sht.Custom(mean_square, Z, y, n_samples=N), ks=range(P))
     criterion = sht.information_criterion(path, "aic")
     assert support(path.x[criterion.best]) == support(solver.params)
     same(criterion.values[criterion.best], solver.information_criterion, 1e-3)
@@ -243,11 +243,11 @@ def _():
     Z = np.linalg.qr(centred()[0])[0] * np.float32(np.sqrt(N))  # their steps are of a fixed length
     data = (Z, Z[:, CHOSEN] @ np.array([1, -0.8, 0.7], np.float32) + 0.1 * Z[:, 3])
     for name, solver in [
-        ("HTPSolver", sht.HTP()),
-        ("IHTSolver", sht.IHT()),
-        ("GraspSolver", sht.GraSP()),
-        ("FobaSolver", sht.FoBa()),
-        ("OMPSolver", sht.ForwardSelection("omp")),
+        ("HTPSolver", sht.solvers.HTP()),
+        ("IHTSolver", sht.solvers.IHT()),
+        ("GraspSolver", sht.solvers.GraSP()),
+        ("FobaSolver", sht.solvers.FoBa()),
+        ("OMPSolver", sht.solvers.ForwardSelection("omp")),
     ]:
         theirs = skscope(name, 3, data=data)
         ours = sht.solve(sht.Custom(mean_square, *data), sht.Sparsity(3), solver)
@@ -294,7 +294,7 @@ def priced(lam, gamma=0.0, penalty="L0", **options):
     l1 = gamma * y.std() if penalty == "L0L1" else 0.0
     with jax.enable_x64(True):
         model = sht.LinearModel(X, y, l2=l2, fit_intercept=True, standardize=True)
-        return sht.solve(model, sht.L0L1L2(lam * y.var(), l1, **options), sht.CDSS())
+        return sht.solve(model, sht.L0L1L2(lam * y.var(), l1, **options), sht.solvers.CDSS())
 
 
 @row("L0Learn", "`lows`, `highs`")
@@ -334,7 +334,7 @@ def _():
 def lasso(l1, l2=0.0):
     with jax.enable_x64(True):
         model = sht.LinearModel(X, TARGETS["numbers"], l2=l2, fit_intercept=True)
-        return sht.solve(model, sht.L0L1L2(0.0, l1), sht.IHT()).x
+        return sht.solve(model, sht.L0L1L2(0.0, l1), sht.solvers.IHT()).x
 
 
 @row("scikit-learn and skglm", "`Lasso(alpha)`, `ElasticNet(alpha, l1_ratio=r)`")
@@ -349,7 +349,7 @@ def _():
 def _():
     y = TARGETS["numbers"]
     theirs = linear_model.QuantileRegressor(quantile=0.8, alpha=0).fit(FEW, y)
-    ours = sht.SparseRegressor(k=3, l2=0, loss=sht.Quantile(0.8, 1e-3)).fit(FEW, y)
+    ours = sht.SparseRegressor(k=3, l2=0, loss=sht.losses.Quantile(0.8, 1e-3)).fit(FEW, y)
 
     def pinball(model):
         residual = y - model.predict(FEW)
@@ -365,7 +365,7 @@ def _():
         Z = rng.standard_normal((N, P)) @ (np.eye(P) + 0.5)
         y = Z @ rng.standard_normal(P) + rng.standard_normal(N)
         theirs = linear_model.OrthogonalMatchingPursuit(n_nonzero_coefs=3).fit(Z, y)
-        solver = sht.ForwardSelection("omp")
+        solver = sht.solvers.ForwardSelection("omp")
         ours = sht.SparseRegressor(k=3, l2=0, solver=solver, standardize=False).fit(Z, y)
         same(ours.coef_, theirs.coef_)
 
@@ -415,7 +415,7 @@ def _():
     same(ours.coef_, glmnet("ElasticNet", 0.4, FEW, y), 1e-3)
     with jax.enable_x64(True):
         model = sht.LinearModel(FEW, y, l2=0.4 * 0.7 / y.std(), fit_intercept=True, standardize=True)
-        x = sht.solve(model, sht.L0L1L2(0.0, l1=0.4 * 0.3), sht.IHT()).x
+        x = sht.solve(model, sht.L0L1L2(0.0, l1=0.4 * 0.3), sht.solvers.IHT()).x
     same(x, glmnet("ElasticNet", 0.4, FEW, y, alpha=0.3), 1e-3)
 
 
@@ -464,8 +464,10 @@ def _():
 def _():
     y = TARGETS["labels"]
     with jax.enable_x64(True):
-        objective = sht.LinearModel(X, 2.0 * y - 1, sht.Logistic(), l2=0.01, fit_intercept=True, standardize=True)
-        cv = sht.cross_validate(objective, [3], folds=IDS, scoring="error")
+        objective = sht.LinearModel(
+            X, 2.0 * y - 1, sht.losses.Logistic(), l2=0.01, fit_intercept=True, standardize=True
+        )
+        cv = sht.cross_validate(objective, ks=[3], folds=IDS, scoring="error")
     wrong = []
     for fold in range(5):
         part = sht.SparseClassifier(k=3, l2=0.01).fit(X[fold != IDS], y[fold != IDS])
@@ -566,7 +568,7 @@ ROWS |= {
         for theirs, kind, loss in [
             (linear_model.PoissonRegressor(), "counts", "poisson"),
             (linear_model.GammaRegressor(), "positive", "gamma"),
-            (linear_model.TweedieRegressor(power=1.5), "positive", sht.Tweedie(1.5)),
+            (linear_model.TweedieRegressor(power=1.5), "positive", sht.losses.Tweedie(1.5)),
         ]
     ],
     ("scikit-learn and skglm", "`LogisticRegression(C)`"): lambda: alike(

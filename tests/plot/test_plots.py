@@ -40,10 +40,10 @@ def make_path(p, k_max, l2s=L2S):
     rng = np.random.default_rng(p)
     ks = np.tile(np.arange(k_max + 1), len(l2s))
     idx = np.tile(rng.permutation(p)[:k_max], (ks.size, 1)).astype(np.int32)
-    support = sht.Support(idx, np.arange(k_max) < ks[:, None])
+    support = sht.results.Support(idx, np.arange(k_max) < ks[:, None])
     coefficients = np.where(support.mask, rng.standard_normal(idx.shape), 0)
     zeros = np.zeros(ks.size)
-    return sht.Path(
+    return sht.results.Path(
         ks=ks,
         l2s=np.repeat(np.array(l2s, float), k_max + 1),
         l0s=None,
@@ -67,13 +67,13 @@ def make_cv(path):
     rng = np.random.default_rng(0)
     curve = (path.ks - 3.0) ** 2 + path.l2s
     scores = curve + rng.uniform(0, 1, (4, len(path)))
-    return sht.CrossValidation(scores, np.zeros(scores.shape, int), np.ones(4), path)
+    return sht.results.CrossValidation(scores, np.zeros(scores.shape, int), np.ones(4), path)
 
 
 def make_stability(p):
     ks = np.arange(6)
     chances = np.linspace(0, 1, p)[None] * np.minimum(ks, 1)[:, None]
-    return sht.Stability(ks, np.round(chances * 20) / 20, 20, True, 0)
+    return sht.results.Stability(ks, np.round(chances * 20) / 20, 20, True, 0)
 
 
 def drawn_text(figure, texts):
@@ -216,13 +216,13 @@ def test_best_swaps_are_those_of_logistic_regression(x64):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 6)) * [1, 2, 1, 1, 3, 1] + 4
     y = np.where(X[:, 1] - X[:, 4] + rng.standard_normal(60) > 0, 1.0, -1.0)
-    model = sht.LinearModel(X, y, sht.Logistic(), 0.05, fit_intercept=True, standardize=True)
-    solution = sht.solve(model, sht.Sparsity(2), sht.HTP())
+    model = sht.LinearModel(X, y, sht.losses.Logistic(), 0.05, fit_intercept=True, standardize=True)
+    solution = sht.solve(model, sht.Sparsity(2), sht.solvers.HTP())
     swaps, near = best_swaps(model, solution), near_exchanges(model, solution, np.inf)
     for i, substitute, gain in zip(swaps.features, swaps.substitutes, swaps.gains, strict=True):
         (kept,) = set(swaps.features.tolist()) - {i}
         values = {
-            j: float(sht.solve(model, sht.Sparsity(0, keep=[kept, j]), sht.HTP()).value)
+            j: float(sht.solve(model, sht.Sparsity(0, keep=[kept, j]), sht.solvers.HTP()).value)
             for j in set(range(6)) - set(swaps.features.tolist())
         }
         others, rises = zip(*near[i], strict=True)
@@ -234,12 +234,12 @@ def test_an_identical_column_is_a_substitute_without_loss(x64):
     X, y, _ = make_regression(30, 7, 3, snr=2, seed=0)
     twin = np.c_[X, X[:, [0, 1, 2, 3, 4, 5, 6]]]
     model = sht.LinearModel(twin, y, l2=1e-3, fit_intercept=True)
-    solution = sht.solve(model, sht.Sparsity(2), sht.ForwardSelection())
+    solution = sht.solve(model, sht.Sparsity(2), sht.solvers.ForwardSelection())
     swaps = best_swaps(model, solution)
     assert (abs(swaps.features - swaps.substitutes) == 7).all()
     np.testing.assert_allclose(swaps.gains, 0, atol=1e-12)
     with pytest.raises(ValueError, match="some but not all"):
-        best_swaps(model, solution._replace(support=sht.Support(np.arange(14), np.ones(14, bool))))
+        best_swaps(model, solution._replace(support=sht.results.Support(np.arange(14), np.ones(14, bool))))
 
 
 @pytest.mark.parametrize("m", [3, 60])
@@ -360,9 +360,11 @@ def make_proof(seconds=20):
     lower, upper = 1 - np.exp(-time), 1.5 - 0.1 * (time > 1)
     lower[0] = 0
     history = {"seconds": time, "lower": lower, "upper": upper, "nodes": np.arange(seconds)}
-    support = sht.Support(np.arange(2), np.ones(2, bool))
+    support = sht.results.Support(np.arange(2), np.ones(2, bool))
     gap = (upper[-1] - lower[-1]) / upper[-1]
-    return sht.Proof(np.ones(2), 0.0, support, upper[-1], lower[-1], 0.0, gap, False, 1234, 5, 3.0, "", history, None)
+    return sht.results.Proof(
+        np.ones(2), 0.0, support, upper[-1], lower[-1], 0.0, gap, False, 1234, 5, 3.0, "", history, None
+    )
 
 
 @pytest.mark.parametrize("points", [1, 20])
@@ -383,7 +385,7 @@ def test_collected_supports_draw_their_features(p):
     rng = np.random.default_rng(p)
     masks = rng.random((40, p)) < 0.5
     masks[:, [1, 3]], masks[:, 2] = True, False
-    collected = sht.Collected(masks, np.ones(40), masks.mean(0), p == 6)
+    collected = sht.results.Collected(masks, np.ones(40), masks.mean(0), p == 6)
     names = [f"a rather long name of number {j} of them" for j in range(p)]
     figure = plot_collected(collected, names)
     check_legible(figure)
@@ -403,8 +405,8 @@ def test_a_choice_is_drawn_with_the_row_that_its_rule_took():
     X, y, _ = make_regression(60, 8, 3, seed=0)
     model = sht.LinearModel(X, y, fit_intercept=True)
     for rule in ("one_se", "best"):
-        choice = sht.choose(model, ks=range(5), l2s=[1e-3, 1.0], rule=rule, folds=3, solver=sht.HTP())
+        choice = sht.choose(model, ks=range(5), l2s=[1e-3, 1.0], rule=rule, folds=3, solver=sht.solvers.HTP())
         assert choice.rule == rule
         assert plot_cv(choice).axes[0].get_title().endswith(f"takes k = {choice.k}")
     with pytest.raises(ValueError, match="cv: was chosen by bic"):
-        plot_cv(sht.choose(model, ks=range(5), rule="bic", solver=sht.HTP()))
+        plot_cv(sht.choose(model, ks=range(5), rule="bic", solver=sht.solvers.HTP()))

@@ -142,7 +142,7 @@ def test_means_and_kept_edges():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", ["iht", "grasp", "forward", "foba", sht.HTP(sht.BacktrackingStep())])
+@pytest.mark.parametrize("solver", ["iht", "grasp", "forward", "foba", sht.solvers.HTP(sht.steps.BacktrackingStep())])
 def test_other_solvers(solver):
     model = sht.SparsePrecision(k=EDGES, solver=solver).fit(X)
     np.testing.assert_array_equal(model.support_, (TRUTH != 0) & ~np.eye(8, dtype=bool))

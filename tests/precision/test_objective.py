@@ -71,7 +71,7 @@ def test_gains_of_single_pairs():
         np.testing.assert_allclose(gradient[number] ** 2 / (2 * curvature[number]), gain, rtol=1e-4)
     # Two disjoint blocks of two: removing a pair leaves the rest as it is, so that the cost is known.
     idx = jnp.array([*range(PAIRS, PAIRS + P), pair_index(0, 1, P), pair_index(2, 3, P)])
-    support = sht.Support(idx, jnp.ones(P + 2, bool))
+    support = sht.results.Support(idx, jnp.ones(P + 2, bool))
     restricted = objective.restrict(support)
     z = restricted.minimise(gather(objective.origin(), support)).z
     costs = np.asarray(restricted.without_each(z, P) - restricted.value(z))
@@ -166,11 +166,11 @@ def fit(S, k, solver=None, n=200, **options):
 
 
 SOLVERS = {
-    "htp": sht.HTP(),
-    "iht": sht.IHT(),
-    "grasp": sht.GraSP(),
-    "forward": sht.ForwardSelection(),
-    "foba": sht.FoBa(),
+    "htp": sht.solvers.HTP(),
+    "iht": sht.solvers.IHT(),
+    "grasp": sht.solvers.GraSP(),
+    "forward": sht.solvers.ForwardSelection(),
+    "foba": sht.solvers.FoBa(),
 }
 
 
@@ -189,7 +189,7 @@ def test_every_solver_finds_a_planted_graph(name):
     data, A = planted()
     S = np.cov(data.T, bias=True)
     solution = fit(S, 3, SOLVERS[name])
-    assert int(solution.result) == sht.RESULTS.converged
+    assert int(solution.result) == sht.results.RESULTS.converged
     expected = pair_index(*np.nonzero(np.triu(A, 1)), P)
     np.testing.assert_array_equal(cases.members(solution.support), np.sort(expected))
     x = np.asarray(solution.x)
@@ -202,7 +202,7 @@ def test_every_solver_finds_a_planted_graph(name):
 
 
 def test_the_default_is_htp():
-    np.testing.assert_array_equal(fit(S, 4).x, fit(S, 4, sht.HTP()).x)
+    np.testing.assert_array_equal(fit(S, 4).x, fit(S, 4, sht.solvers.HTP()).x)
 
 
 @pytest.mark.slow
@@ -213,7 +213,7 @@ def test_admm_and_single_precision_agree():
     with jax.enable_x64(False):
         single = fit(np.cov(data.T).astype(np.float32), 3)
         assert sht.SparsePrecision(3).fit(data.astype(np.float32)).precision_.dtype == np.float32
-    assert single.x.dtype == np.float32 and int(single.result) == sht.RESULTS.converged
+    assert single.x.dtype == np.float32 and int(single.result) == sht.results.RESULTS.converged
     np.testing.assert_allclose(single.x, double.x, atol=1e-4)
 
 
@@ -248,7 +248,7 @@ def test_planted_graphs_are_recovered_and_batches_equal_loops():
         return sht.solve(sht.Precision(S, 2000), sht.OffDiagonal(k, k_max=64))
 
     batch = cases.jit(jax.vmap(jax.vmap(run, (None, 0))))(Ss, ks)
-    assert batch.x.shape == (3, 2, 30, 30) and np.all(batch.result == sht.RESULTS.converged)
+    assert batch.x.shape == (3, 2, 30, 30) and np.all(batch.result == sht.results.RESULTS.converged)
     scores = [f_score(np.asarray(x), A) for x, (_, A) in zip(batch.x[:, 0], graphs, strict=True)]
     assert min(scores) > 0.98, scores
     for i, S in enumerate(Ss):
@@ -269,7 +269,7 @@ def test_no_pairs_and_all_pairs(S):
     for k, expected in ((0, np.diag(1 / np.diag(S))), (len(S) * (len(S) - 1) // 2, np.linalg.inv(S))):
         solution = sht.solve(sht.Precision(S, 200), sht.OffDiagonal(k))
         np.testing.assert_allclose(solution.x, expected, rtol=1e-6)
-        assert int(solution.result) == sht.RESULTS.converged
+        assert int(solution.result) == sht.results.RESULTS.converged
 
 
 @pytest.mark.parametrize("name", ["htp", "iht"])
@@ -352,7 +352,7 @@ BAD = {
 WRONG_KIND = {
     "entries": ("threshold", lambda: sht.solve(sht.Precision(S, 10), sht.Sparsity(2))),
     "pairs of a linear model": ("threshold", lambda: sht.solve(sht.LinearModel(X, X[:, 0]), sht.OffDiagonal(2))),
-    "best subset": ("solver", lambda: sht.solve(sht.Precision(S, 10), sht.OffDiagonal(2), sht.BestSubset())),
+    "best subset": ("solver", lambda: sht.solve(sht.Precision(S, 10), sht.OffDiagonal(2), sht.solvers.BestSubset())),
     "no samples": ("objective", lambda: sht.cross_validate(sht.Precision(S, 10))),
 }
 

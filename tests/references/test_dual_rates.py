@@ -45,7 +45,7 @@ def instance(loss, lam):
     X = np.linalg.qr(rng.standard_normal((N, P)))[0]  # nearly independent columns: the constants are small
     X /= np.linalg.norm(X, axis=1).max()
     signal = X @ np.array([2.0, 0, 0, -2.0, 0, 0])
-    y = np.sign(signal) if isinstance(loss, sht.SmoothedHinge) else 10 * signal + 0.1 * rng.standard_normal(N)
+    y = np.sign(signal) if isinstance(loss, sht.losses.SmoothedHinge) else 10 * signal + 0.1 * rng.standard_normal(N)
     model = sht.LinearModel(X, y, loss, l2=lam)
 
     def fit(support):
@@ -117,8 +117,8 @@ def transcribed(model, picks, size):
 
 
 def test_algorithm_2():
-    problem, key, epochs = instance(sht.SmoothedHinge(1.0), 0.2), jax.random.key(5), 8
-    a, *_ = along(problem.model, sht.SDIHT(BLOCK, "theorem15", 1.0, sampling="paper"), epochs, key[None])
+    problem, key, epochs = instance(sht.losses.SmoothedHinge(1.0), 0.2), jax.random.key(5), 8
+    a, *_ = along(problem.model, sht.solvers.SDIHT(BLOCK, "theorem15", 1.0, sampling="paper"), epochs, key[None])
     picks = []
     for _ in range(epochs):
         key, draw = jax.random.split(key)
@@ -130,11 +130,11 @@ def test_algorithm_2():
 
 def test_the_papers_sampling_has_no_intercept():
     X = np.random.default_rng(0).standard_normal((N, P))
-    model = sht.LinearModel(X, X[:, 0], sht.Huber(1.0), l2=0.1, fit_intercept=True)
+    model = sht.LinearModel(X, X[:, 0], sht.losses.Huber(1.0), l2=0.1, fit_intercept=True)
     with pytest.raises(ValueError, match='sampling: "paper" moves no mass'):
-        sht.solve(model, sht.Sparsity(K), sht.SDIHT(sampling="paper"))
+        sht.solve(model, sht.Sparsity(K), sht.solvers.SDIHT(sampling="paper"))
     with pytest.raises(ValueError, match="sampling: must be one of shuffled, paper"):
-        sht.solve(model, sht.Sparsity(K), sht.SDIHT(sampling="sorted"))
+        sht.solve(model, sht.Sparsity(K), sht.solvers.SDIHT(sampling="sorted"))
 
 
 def sure(problem):
@@ -157,13 +157,13 @@ def check_rate(problem, run, size, rate, steepest, recovered=None):
 @pytest.mark.parametrize("theorem", [15, 19])
 def test_bounded_dual_sets(theorem):
     """[DIHT] Theorem 15, and 19 for the stochastic method."""
-    problem, blocks = instance(sht.SmoothedHinge(1.0), 0.2), BLOCKS if theorem == 19 else 1
+    problem, blocks = instance(sht.losses.SmoothedHinge(1.0), 0.2), BLOCKS if theorem == 19 else 1
     c0, keys = blocks * sublinear(problem), jax.random.split(jax.random.key(1), 40)
     recovered = int(np.ceil(c0 / problem.radius**2)) if theorem == 15 else None
     if theorem == 15:
-        run = along(problem.model, sht.DIHT("theorem15", 1.0), 20_000, None)
+        run = along(problem.model, sht.solvers.DIHT("theorem15", 1.0), 20_000, None)
     else:
-        run = along(problem.model, sht.SDIHT(BLOCK, "theorem15", 1.0, sampling="paper"), 2000, keys)
+        run = along(problem.model, sht.solvers.SDIHT(BLOCK, "theorem15", 1.0, sampling="paper"), 2000, keys)
     t = blocks * np.arange(1, run[1].shape[-1] + 1)
     supergradient = np.sqrt(sublinear(problem)) * problem.mu / N
     check_rate(problem, run, c0, 1 / (t + 2), lambda bound: supergradient * np.sqrt(bound), recovered)
@@ -172,17 +172,17 @@ def test_bounded_dual_sets(theorem):
 @pytest.mark.parametrize("theorem", [17, 22])
 def test_strong_convexity(theorem):
     """[DIHT] Theorem 17, and 22 for the stochastic method, with 1/l-strong convexity of the squared loss, l = 1."""
-    problem, blocks = instance(sht.Squared(), 0.1), BLOCKS if theorem == 22 else 1
+    problem, blocks = instance(sht.losses.Squared(), 0.1), BLOCKS if theorem == 22 else 1
     lipschitz = np.sqrt(2) * (np.sqrt(N) * problem.link + 1) / N  # l_D
     lam, keys = float(problem.model.l2), jax.random.split(jax.random.key(1), 40)
     # What makes the library's step, with the l_D of a fixed support, the theorem's.
     scale = ((problem.norm**2 / (lam * N) + problem.mu) / (N * lipschitz)) ** 2
     rate, size = 1 - (problem.mu / N / lipschitz) ** 2 / blocks, np.sum(problem.a**2)
     if theorem == 17:
-        run = along(problem.model, sht.DIHT("theorem17", scale), 4000, None)
+        run = along(problem.model, sht.solvers.DIHT("theorem17", scale), 4000, None)
         recovered = int(np.ceil(np.log(size / problem.radius**2) / -np.log(rate)))
     else:
-        run = along(problem.model, sht.SDIHT(BLOCK, "theorem17", scale, sampling="paper"), 4000, keys)
+        run = along(problem.model, sht.solvers.SDIHT(BLOCK, "theorem17", scale, sampling="paper"), 4000, keys)
         recovered = None
     t = blocks * np.arange(1, run[1].shape[-1] + 1)
     check_rate(problem, run, size, rate**t, lambda bound: lipschitz * bound, recovered)

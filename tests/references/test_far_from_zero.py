@@ -17,16 +17,16 @@ from sparsehtp._tolerances import tolerance
 N, P, K = 48, 5, 2
 L2 = 2.0**-10  # a number in single precision too
 LOSSES = {
-    "squared": (sht.Squared(), 1),
-    "logistic": (sht.Logistic(), 1),
-    "poisson": (sht.Poisson(), 1),
-    "huber": (sht.Huber(0.5), 0.5),
-    "gamma": (sht.Gamma(), 1),
-    "tweedie": (sht.Tweedie(1.5), 1.5),
-    "negative_binomial": (sht.NegativeBinomial(0.5), 0.5),
-    "quantile": (sht.Quantile(0.3, 0.25), 0.25),
-    "smoothed_hinge": (sht.SmoothedHinge(0.5), 0.5),
-    "squared_hinge": (sht.SquaredHinge(), 1),
+    "squared": (sht.losses.Squared(), 1),
+    "logistic": (sht.losses.Logistic(), 1),
+    "poisson": (sht.losses.Poisson(), 1),
+    "huber": (sht.losses.Huber(0.5), 0.5),
+    "gamma": (sht.losses.Gamma(), 1),
+    "tweedie": (sht.losses.Tweedie(1.5), 1.5),
+    "negative_binomial": (sht.losses.NegativeBinomial(0.5), 0.5),
+    "quantile": (sht.losses.Quantile(0.3, 0.25), 0.25),
+    "smoothed_hinge": (sht.losses.SmoothedHinge(0.5), 0.5),
+    "squared_hinge": (sht.losses.SquaredHinge(), 1),
 }
 MORE = ("cox", "softmax", "several")
 QUICK = ("squared", "poisson", "logistic")
@@ -118,7 +118,7 @@ def test_a_solution_says_what_rounding_of_its_intercept_costs(name, dtype):
         with jax.enable_x64(dtype is np.float64), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model = sht.LinearModel(X, y, loss, L2, weights / weights.max(), fit_intercept=True, standardize=True)
-            solution = sht.solve(model, sht.Sparsity(K), sht.HTP())
+            solution = sht.solve(model, sht.Sparsity(K), sht.solvers.HTP())
         F, F0 = exact.value(solution.x, solution.intercept), exact.null()[1]
         cost = float(solution.intercept_rounding)
         size = abs(F) + abs(F0)

@@ -39,7 +39,7 @@ def test_columns_that_differ_by_little(x64, seeds):
         assert abs(exact.value(proof.x, proof.intercept) - Fraction(proof.upper)) <= SMALL * Fraction(proof.upper), seed
         assert not proof.proved or Fraction(proof.upper) <= best * Fraction(10002, 10000), (seed, proof.statement)
         decided += proof.proved
-        for solution in (proof, sht.solve(model, sht.Sparsity(2), sht.HTP(), throw=False)):
+        for solution in (proof, sht.solve(model, sht.Sparsity(2), sht.solvers.HTP(), throw=False)):
             check_exchanges(sht.certificate(model, sht.Sparsity(2), solution, bounds=False), solution, exact, seed)
     assert decided >= 0.9 * len(seeds)
 
@@ -90,7 +90,9 @@ def test_an_exchange_that_gains_next_to_nothing(x64, seeds):
         members, x = [0, 2 if side == 1 else 1], np.zeros(P)
         z = fit(members, y)[0]
         x[members] = z[:2]
-        solution = SimpleNamespace(x=x, intercept=z[2], support=sht.Support(np.array(members), np.ones(2, bool)))
+        solution = SimpleNamespace(
+            x=x, intercept=z[2], support=sht.results.Support(np.array(members), np.ones(2, bool))
+        )
         c = sht.certificate(sht.LinearModel(X, y, fit_intercept=True), sht.Sparsity(2), solution, bounds=False)
         check_exchanges(c, solution, Quadratic(X, y, intercept=True), seed)
 
@@ -109,7 +111,7 @@ def test_groups_whose_columns_differ_by_little(x64, seeds):
         for start in (2, 4):
             x0 = np.zeros(P)
             x0[start] = 1.0
-            solution = sht.solve(model, threshold, sht.HTP(), x0=x0, throw=False)
+            solution = sht.solve(model, threshold, sht.solvers.HTP(), x0=x0, throw=False)
             check_exchanges(sht.certificate(model, threshold, solution, bounds=False), solution, exact, seed, groups)
 
 

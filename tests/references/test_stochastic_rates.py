@@ -31,7 +31,7 @@ def excess(objective, w, k, solver, steps):
 
     def values(key):
         return sht.solve(
-            objective, sht.Sparsity(k), solver, key=key, max_steps=steps, termination=sht.Never()
+            objective, sht.Sparsity(k), solver, key=key, max_steps=steps, termination=sht.stopping.Never()
         ).history.value
 
     found = np.asarray(jax.vmap(values)(jax.random.split(jax.random.key(1), KEYS)))
@@ -42,7 +42,7 @@ def excess(objective, w, k, solver, steps):
 def test_hard_thresholded_svrg_comes_nearer_by_a_third_in_every_stage():
     X = np.random.default_rng(0).standard_normal((120, 100))
     objective, w = problem(X / np.linalg.norm(X, axis=1, keepdims=True), 10.0)
-    solver, k = sht.SVRGHT.theory(objective, 1, 10.0)
+    solver, k = sht.solvers.SVRGHT.theory(objective, 1, 10.0)
     assert k < len(w)
     left = excess(objective, w, k, solver, 6).mean(0)
     assert np.all(left <= left[0] * (2 / 3) ** np.arange(7) * (1 + 1e-9))
@@ -66,7 +66,7 @@ def test_hybrid_thresholding_converges_as_its_theorems_say(theorem):
     ell, B = float(objective.sample_smoothness()), deviation(objective, w)
     kappa, decrease = ell / l2, float(objective.value(np.zeros(p)) - objective.value(w))
     least = 148 * B * kappa**2 / (l2 * decrease) if theorem == 2 else 81 * B * kappa / (4 * (l2**0.5 + ell**0.5) ** 4)
-    solver, k = sht.HybridHT.theory(objective, 1, l2, theorem, first=max(least, 1))
+    solver, k = sht.solvers.HybridHT.theory(objective, 1, l2, theorem, first=max(least, 1))
     assert k < p
     assert least < n / 20, "with all samples from the start nothing is stochastic"
     left = np.maximum(excess(objective, w, k, solver, steps), 0)

@@ -18,11 +18,11 @@ PARTS = np.array([0, 1, 1, 2, 0, 3])
 
 
 LOSSES = {
-    "squared": sht.Squared(),
-    "logistic": sht.Logistic(),
-    "poisson": sht.Poisson(),
-    "huber": sht.Huber(),
-    "smoothed_hinge": sht.SmoothedHinge(1.0),
+    "squared": sht.losses.Squared(),
+    "logistic": sht.losses.Logistic(),
+    "poisson": sht.losses.Poisson(),
+    "huber": sht.losses.Huber(),
+    "smoothed_hinge": sht.losses.SmoothedHinge(1.0),
 }
 # structure -> (threshold, the entries of every unit, units that are always in, bounds)
 ENTRIES, OF_GROUPS = [[j] for j in range(P)], [np.flatnonzero(GROUPS == g) for g in range(4)]
@@ -86,12 +86,12 @@ def test_linear_models(name, structure, seed):
         return least(F, 1 + columns.size, [FREE] + [bounds] * columns.size)
 
     solution = sht.solve(sht.LinearModel(X, y, loss, L2, fit_intercept=True), threshold)
-    assert solution.result == sht.RESULTS.converged
+    assert solution.result == sht.results.RESULTS.converged
     chosen = np.asarray(solution.support.idx)[np.asarray(solution.support.mask)]
     check(float(solution.value), [int(u) for u in chosen], len(units), kept, refit)
 
 
-@pytest.mark.parametrize("loss", [sht.Squared(), pytest.param(sht.Softmax(3), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("loss", [sht.losses.Squared(), pytest.param(sht.losses.Softmax(3), marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "threshold",
     [

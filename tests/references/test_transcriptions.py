@@ -34,7 +34,7 @@ class Numpy:
 
     def __init__(self, logistic):
         self.logistic, self.y = logistic, np.where(Y > np.median(Y), 1.0, -1.0) if logistic else Y
-        loss = sht.Logistic() if logistic else sht.Squared()
+        loss = sht.losses.Logistic() if logistic else sht.losses.Squared()
         self.model = sht.LinearModel(X, self.y, loss, L2, WEIGHTS, fit_intercept=True, standardize=True, offset=OFFSET)
 
     def value(self, x):
@@ -242,31 +242,41 @@ def penalised(f, x, key, *, size):
 
 
 L0, L1, SIZE = 0.02, 0.05, 0.5
-STEP = sht.ConstantStep(SIZE)
+STEP = sht.steps.ConstantStep(SIZE)
 # name -> (logistic, solver, formula, its options)
 METHODS = {
-    "iht": (True, sht.IHT(STEP), iht, dict(size=SIZE)),
-    "iht_heavy_ball": (True, sht.IHT(STEP, momentum=0.6), iht, dict(size=SIZE, momentum=0.6)),
-    "iht_nesterov": (True, sht.IHT(STEP, 0.6, nesterov=True), nesterov, dict(size=SIZE, momentum=lambda t: 0.6)),
-    "iht_fista": (True, sht.IHT(STEP, momentum=None), nesterov, dict(size=SIZE, momentum=lambda t: t / (t + 3))),
-    "iht_normalised": (True, sht.IHT(), searching_iht, dict(propose=lambda f, x, g, size: f.newton_size(x, g))),
+    "iht": (True, sht.solvers.IHT(STEP), iht, dict(size=SIZE)),
+    "iht_heavy_ball": (True, sht.solvers.IHT(STEP, momentum=0.6), iht, dict(size=SIZE, momentum=0.6)),
+    "iht_nesterov": (
+        True,
+        sht.solvers.IHT(STEP, 0.6, nesterov=True),
+        nesterov,
+        dict(size=SIZE, momentum=lambda t: 0.6),
+    ),
+    "iht_fista": (
+        True,
+        sht.solvers.IHT(STEP, momentum=None),
+        nesterov,
+        dict(size=SIZE, momentum=lambda t: t / (t + 3)),
+    ),
+    "iht_normalised": (True, sht.solvers.IHT(), searching_iht, dict(propose=lambda f, x, g, size: f.newton_size(x, g))),
     "iht_backtracking": (
         True,
-        sht.IHT(sht.BacktrackingStep(4.0)),
+        sht.solvers.IHT(sht.steps.BacktrackingStep(4.0)),
         searching_iht,
         dict(propose=lambda f, x, g, size: 2 * size if size else 4.0),
     ),
-    "htp": (False, sht.HTP(), htp, {}),
-    "cosamp": (False, sht.GraSP(debias=False), pursuit, dict(expansion=2, debias=False)),
-    "subspace_pursuit": (False, sht.SubspacePursuit(), pursuit, dict(expansion=1)),
-    "sg_ht": (True, sht.StochasticHT(STEP, 4), sgd, dict(size=SIZE, batch=4)),
-    "svrg": (True, sht.SVRGHT(STEP, 10, 2, radius=0.5), svrg, dict(size=SIZE, batch=2, steps=10, radius=0.5)),
-    "svrg_random": (True, sht.SVRGHT(STEP, 8, 2, True), svrg, dict(size=SIZE, batch=2, steps=8, drawn=True)),
-    "saga": (True, sht.SAGAHT(STEP, 4), saga, dict(size=SIZE, batch=4)),
-    "hybrid": (True, sht.HybridHT(STEP, 0.3, 3.0, 3.0, 2), hybrid, dict(size=SIZE, momentum=0.3)),
-    "diht": (False, sht.DIHT("theorem15", 1.0, polish=True), diht, dict(scale=1.0)),
-    "sdiht": (False, sht.SDIHT(4, "capped", 0.5), sdiht, dict(scale=0.5, block=4)),
-    "dual_ascent": (False, sht.PrimalDual(dual_ascent=True, omega=SIZE), penalised, dict(size=SIZE)),
+    "htp": (False, sht.solvers.HTP(), htp, {}),
+    "cosamp": (False, sht.solvers.GraSP(debias=False), pursuit, dict(expansion=2, debias=False)),
+    "subspace_pursuit": (False, sht.solvers.SubspacePursuit(), pursuit, dict(expansion=1)),
+    "sg_ht": (True, sht.solvers.StochasticHT(STEP, 4), sgd, dict(size=SIZE, batch=4)),
+    "svrg": (True, sht.solvers.SVRGHT(STEP, 10, 2, radius=0.5), svrg, dict(size=SIZE, batch=2, steps=10, radius=0.5)),
+    "svrg_random": (True, sht.solvers.SVRGHT(STEP, 8, 2, True), svrg, dict(size=SIZE, batch=2, steps=8, drawn=True)),
+    "saga": (True, sht.solvers.SAGAHT(STEP, 4), saga, dict(size=SIZE, batch=4)),
+    "hybrid": (True, sht.solvers.HybridHT(STEP, 0.3, 3.0, 3.0, 2), hybrid, dict(size=SIZE, momentum=0.3)),
+    "diht": (False, sht.solvers.DIHT("theorem15", 1.0, polish=True), diht, dict(scale=1.0)),
+    "sdiht": (False, sht.solvers.SDIHT(4, "capped", 0.5), sdiht, dict(scale=0.5, block=4)),
+    "dual_ascent": (False, sht.solvers.PrimalDual(dual_ascent=True, omega=SIZE), penalised, dict(size=SIZE)),
 }
 
 
@@ -307,9 +317,11 @@ def test_what_sizes_htp_refuses():
     for seed in (*range(12), 76, 282, 335):
         rng = np.random.default_rng(seed)
         start, f.y = 3 * rng.standard_normal(P + 1), Y + rng.standard_normal(N)
-        model = sht.LinearModel(X, f.y, sht.Squared(), L2, WEIGHTS, fit_intercept=True, standardize=True, offset=OFFSET)
+        model = sht.LinearModel(
+            X, f.y, sht.losses.Squared(), L2, WEIGHTS, fit_intercept=True, standardize=True, offset=OFFSET
+        )
         for _ in range(2):
-            points, info = run(model, threshold.bind(model), sht.HTP(), KEY, start)
+            points, info = run(model, threshold.bind(model), sht.solvers.HTP(), KEY, start)
             tries = [told["hard_thresholds"] for _, told in htp(f, top(start), KEY)]
             np.testing.assert_array_equal(info.hard_thresholds, tries)
             start, most = np.asarray(points[-1]), max(most, *tries)

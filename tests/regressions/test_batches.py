@@ -34,7 +34,9 @@ def test_a_model_can_be_built_under_jit_on_data_of_the_outside():
     np.testing.assert_allclose(value, 0.5, rtol=1e-6)
 
 
-@pytest.mark.parametrize("solver", [sht.ForwardSelection(), sht.BestSubset("fast")], ids=["forward", "best_subset"])
+@pytest.mark.parametrize(
+    "solver", [sht.solvers.ForwardSelection(), sht.solvers.BestSubset("fast")], ids=["forward", "best_subset"]
+)
 def test_a_constant_column_beside_an_intercept_is_left_out(solver):
     """Its curvature is rounding, which made its score noise; it repeats the intercept."""
     rng = np.random.default_rng(0)
@@ -42,5 +44,5 @@ def test_a_constant_column_beside_an_intercept_is_left_out(solver):
     X[:, 2] = 0.1
     model = sht.LinearModel(X, X[:, 0] + 0.5 * X[:, 4] + rng.standard_normal(50), fit_intercept=True)
     solution = sht.solve(model, sht.Sparsity(5), solver)
-    assert solution.result == sht.RESULTS.converged
+    assert solution.result == sht.results.RESULTS.converged
     assert sorted(np.asarray(solution.support.idx)[np.asarray(solution.support.mask)]) == [0, 1, 3, 4, 5]

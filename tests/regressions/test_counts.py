@@ -7,28 +7,28 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp import RESULTS
+from sparsehtp.results import RESULTS
 
 pytestmark = pytest.mark.usefixtures("x64")
 
-X, Y, _ = cases.data(sht.Squared())
+X, Y, _ = cases.data(sht.losses.Squared())
 MODEL = sht.LinearModel(X, Y, l2=0.1, fit_intercept=True)
 MULTI = cases.OBJECTIVES["multi_response"](X, Y)
-STEP = sht.ConstantStep(0.1)
+STEP = sht.steps.ConstantStep(0.1)
 CASES = {
     "sparsity": (MODEL, lambda k: sht.Sparsity(k, k_max=2), None),
-    "kept": (MODEL, lambda k: sht.Sparsity(k, k_max=2, keep=[4]), sht.HTP()),
+    "kept": (MODEL, lambda k: sht.Sparsity(k, k_max=2, keep=[4]), sht.solvers.HTP()),
     "nonnegative": (MODEL, lambda k: sht.Sparsity(k, k_max=2, lower=0), None),
     "group": (MODEL, lambda k: sht.GroupSparsity(cases.GROUPS, k, k_max=2), None),
     "rows": (MULTI, lambda k: sht.RowSparsity(k, k_max=2), None),
     "rank": (MULTI, lambda r: sht.Rank(r, r_max=1), None),
     "off_diagonal": (sht.Precision(np.eye(4), 10), lambda k: sht.OffDiagonal(k, k_max=2), None),
-    "leaf": (sht.Custom(cases.squares, X, Y), lambda k: sht.LeafSparsity(k, k_max=2), sht.HTP()),
-    "iht": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.IHT()),
-    "forward": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.ForwardSelection()),
-    "foba": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.FoBa()),
-    "svrg": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.SVRGHT(STEP, inner_steps=20)),
-    "diht": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.DIHT()),
+    "leaf": (sht.Custom(cases.squares, X, Y), lambda k: sht.LeafSparsity(k, k_max=2), sht.solvers.HTP()),
+    "iht": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.solvers.IHT()),
+    "forward": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.solvers.ForwardSelection()),
+    "foba": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.solvers.FoBa()),
+    "svrg": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.solvers.SVRGHT(STEP, inner_steps=20)),
+    "diht": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.solvers.DIHT()),
 }
 
 

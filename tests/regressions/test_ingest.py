@@ -13,7 +13,7 @@ RNG = np.random.default_rng(7)
 X = RNG.standard_normal((40, 5)).astype(np.float32)
 Y = (X @ np.array([1, 0, -2, 0, 0]) + 0.3 * RNG.standard_normal(40)).astype(np.float32)
 LABELS = np.where(Y > 0, 1.0, -1.0).astype(np.float32)
-SOLVER = sht.HTP()
+SOLVER = sht.solvers.HTP()
 
 
 def fit(X, y, loss=None, **options):
@@ -21,7 +21,7 @@ def fit(X, y, loss=None, **options):
     return sht.solve(model, sht.Sparsity(2), SOLVER, record=None)
 
 
-@pytest.mark.parametrize("loss", [sht.Squared(), sht.Huber(0.5)], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("loss", [sht.losses.Squared(), sht.losses.Huber(0.5)], ids=lambda loss: type(loss).__name__)
 def test_a_shift_of_targets_moves_the_intercept_alone(loss):
     y = np.round(Y * 64) / np.float32(64)
     plain, moved = fit(X, y, loss), fit(X, y + np.float32(1e5), loss)
@@ -29,7 +29,9 @@ def test_a_shift_of_targets_moves_the_intercept_alone(loss):
     np.testing.assert_allclose(moved.value, plain.value, rtol=1e-5)
 
 
-@pytest.mark.parametrize("loss", [sht.Squared(), sht.Logistic(), sht.Poisson()], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize(
+    "loss", [sht.losses.Squared(), sht.losses.Logistic(), sht.losses.Poisson()], ids=lambda loss: type(loss).__name__
+)
 def test_a_constant_offset_moves_the_intercept_alone(loss):
     y = {"Squared": Y, "Logistic": LABELS, "Poisson": np.round(np.abs(Y))}[type(loss).__name__]
     plain, moved = fit(X, y, loss), fit(X, y, loss, offset=np.full(40, 64, np.float32))

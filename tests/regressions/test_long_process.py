@@ -33,7 +33,7 @@ for n in range(40, 240):
 
 def fit(n):
     X = np.random.default_rng(n).standard_normal((n, 4)).astype(np.float32)
-    return sht.solve(sht.LinearModel(X, X[:, 2]), sht.Sparsity(1), sht.HTP(), record=None)
+    return sht.solve(sht.LinearModel(X, X[:, 2]), sht.Sparsity(1), sht.solvers.HTP(), record=None)
 
 
 def count():

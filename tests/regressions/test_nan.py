@@ -122,7 +122,7 @@ Y = X[:, 0] - X[:, 1] + Y / 10
 @functools.cache
 def fitted():
     model = sht.LinearModel(X, Y, l2=0.1)
-    return model, sht.solve(model, sht.Sparsity(2), sht.HTP())
+    return model, sht.solve(model, sht.Sparsity(2), sht.solvers.HTP())
 
 
 def unchecked(bad):
@@ -149,15 +149,15 @@ PUBLIC = {
         lambda bad: sht.solve(fitted()[0], TWO, x0=spoilt_solution(bad)),
         lambda bad: sht.solve(fitted()[0], TWO, x0=spoilt_solution(bad, "intercept")),
     ],
-    "solver": [lambda bad: sht.solve(fitted()[0], TWO, sht.IHT(sht.BacktrackingStep(bad)))],
-    "termination": [lambda bad: sht.solve(fitted()[0], TWO, termination=sht.SmallStep(bad))],
+    "solver": [lambda bad: sht.solve(fitted()[0], TWO, sht.solvers.IHT(sht.steps.BacktrackingStep(bad)))],
+    "termination": [lambda bad: sht.solve(fitted()[0], TWO, termination=sht.stopping.SmallStep(bad))],
     "model": [lambda bad: sht.prove(unchecked(bad), TWO)],
     "objective": [
         lambda bad: sht.certificate(unchecked(bad), TWO, fitted()[1]),
-        lambda bad: sht.solve_path(unchecked(bad), range(3)),
-        lambda bad: sht.cross_validate(unchecked(bad), range(3)),
-        lambda bad: sht.choose(unchecked(bad), TWO, range(3)),
-        lambda bad: sht.stability_selection(unchecked(bad), range(3)),
+        lambda bad: sht.solve_path(unchecked(bad), ks=range(3)),
+        lambda bad: sht.cross_validate(unchecked(bad), ks=range(3)),
+        lambda bad: sht.choose(unchecked(bad), TWO, ks=range(3)),
+        lambda bad: sht.stability_selection(unchecked(bad), ks=range(3)),
         lambda bad: sht.lower_bound(unchecked(bad), TWO, 1.0),
     ],
     "solution": [
@@ -171,15 +171,15 @@ PUBLIC = {
     "upper": [lambda bad: sht.lower_bound(fitted()[0], TWO, bad)],
     "tol": [lambda bad: sht.lower_bound(fitted()[0], TWO, 1.0, bad)],
     "l2s": [
-        lambda bad: sht.solve_path(fitted()[0], range(3), [0.1, bad]),
-        lambda bad: sht.cross_validate(fitted()[0], range(3), [0.1, bad]),
-        lambda bad: sht.choose(fitted()[0], TWO, range(3), [0.1, bad]),
+        lambda bad: sht.solve_path(fitted()[0], ks=range(3), l2s=[0.1, bad]),
+        lambda bad: sht.cross_validate(fitted()[0], ks=range(3), l2s=[0.1, bad]),
+        lambda bad: sht.choose(fitted()[0], TWO, ks=range(3), l2s=[0.1, bad]),
     ],
     "l0s": [lambda bad: sht.solve_path(fitted()[0], l0s=[0.1, bad])],
-    "refit": [lambda bad: sht.choose(fitted()[0], TWO, range(3), refit=bad)],
-    "memory": [lambda bad: sht.solve_path(fitted()[0], range(3), memory=bad)],
-    "sample_fraction": [lambda bad: sht.stability_selection(fitted()[0], range(3), sample_fraction=bad)],
-    "sizes": [lambda bad: sht.tune_step(fitted()[0], TWO, sht.IHT(), sizes=[0.1, bad])],
+    "refit": [lambda bad: sht.choose(fitted()[0], TWO, ks=range(3), refit=bad)],
+    "memory": [lambda bad: sht.solve_path(fitted()[0], ks=range(3), memory=bad)],
+    "sample_fraction": [lambda bad: sht.stability_selection(fitted()[0], ks=range(3), sample_fraction=bad)],
+    "sizes": [lambda bad: sht.tune_step(fitted()[0], TWO, sht.solvers.IHT(), sizes=[0.1, bad])],
     "l2": [
         lambda bad: sht.SparseRegressor(2, l2=one(np.ones(8), bad)).fit(X, Y),
         lambda bad: sht.tune(fitted()[0], TWO, val=(X, Y), l2=bad, steps=1),
@@ -241,7 +241,7 @@ def test_estimators(name):
 
 def test_a_saved_file_with_bad_numbers(tmp_path):
     model, solution = fitted()
-    path = sht.solve_path(model, range(3))
+    path = sht.solve_path(model, ks=range(3))
     for bad in BAD:
         for value in (
             solution._replace(x=one(solution.x, bad)),
@@ -309,12 +309,12 @@ def lanes_stay(build, threshold, solver, shape, values=BAD[:2]):
     Xs = np.stack([data(shape, seed=seed)[0] for seed in range(LANES)])
     y = Xs[0, :, 0] + data(shape, seed=9)[1]
     clean = solved(Xs)
-    assert not (clean.result == sht.RESULTS.nonfinite).any()
+    assert not (clean.result == sht.results.RESULTS.nonfinite).any()
     for value, place in zip(values, (0, -1), strict=False):
         bad = Xs.copy()
         bad[1].flat[place] = value
         spoilt = solved(bad)
-        assert spoilt.result[1] == sht.RESULTS.nonfinite
+        assert spoilt.result[1] == sht.results.RESULTS.nonfinite
         numbers = (spoilt.x, spoilt.intercept, spoilt.support_margin)
         assert all(not np.any(leaf[1]) for leaf in jax.tree.leaves(numbers)) and spoilt.value[1] == np.inf
         for part in ("x", "intercept", "support", "value", "result", "num_steps", "support_margin"):
@@ -325,22 +325,24 @@ def lanes_stay(build, threshold, solver, shape, values=BAD[:2]):
 @pytest.mark.parametrize("name", some_slow(EVERY_SOLVER))
 def test_lanes_of_every_solver(name):
     solver = EVERY_SOLVER[name]
-    threshold = sht.L0L1L2(0.1) if isinstance(solver, sht.PrimalDual | sht.CDSS) else sht.Sparsity(2)
+    threshold = sht.L0L1L2(0.1) if isinstance(solver, sht.solvers.PrimalDual | sht.solvers.CDSS) else sht.Sparsity(2)
     lanes_stay(lambda X, y: sht.LinearModel(X, y, l2=0.1), threshold, solver, (40, 8))
 
 
 @pytest.mark.parametrize("name", some_slow(cases.OBJECTIVES))
 def test_lanes_of_every_objective(name):
     if name == "precision":
-        lanes_stay(lambda X, y: sht.Precision.from_data(X), sht.OffDiagonal(2), sht.IHT(), (40, 8))
+        lanes_stay(lambda X, y: sht.Precision.from_data(X), sht.OffDiagonal(2), sht.solvers.IHT(), (40, 8))
     else:
-        lanes_stay(cases.OBJECTIVES[name], sht.Sparsity(2), sht.IHT(), (40, 8))
+        lanes_stay(cases.OBJECTIVES[name], sht.Sparsity(2), sht.solvers.IHT(), (40, 8))
 
 
 def test_lanes_of_more_entries_than_a_maximum_keeps():
-    lanes_stay(lambda X, y: sht.LinearModel(X, y, l2=0.1, standardize=True), sht.Sparsity(2), sht.IHT(), (100, 50))
+    lanes_stay(
+        lambda X, y: sht.LinearModel(X, y, l2=0.1, standardize=True), sht.Sparsity(2), sht.solvers.IHT(), (100, 50)
+    )
     build = lambda X, y: sht.MultiResponse(X, np.stack([y, -y], 1), l2=0.1)  # noqa: E731
-    lanes_stay(build, sht.Rank(1), sht.IHT(), (50, 100))
+    lanes_stay(build, sht.Rank(1), sht.solvers.IHT(), (50, 100))
 
 
 def test_every_traced_input():
@@ -351,13 +353,13 @@ def test_every_traced_input():
     @cases.jit
     def result(y, x0, upper, **options):
         model, threshold = sht.LinearModel(X, y, **options), sht.Sparsity(2, upper=upper)
-        return sht.solve(model, threshold, sht.HTP(), x0=x0, record=None).result
+        return sht.solve(model, threshold, sht.solvers.HTP(), x0=x0, record=None).result
 
-    assert result(**good) == sht.RESULTS.converged
+    assert result(**good) == sht.results.RESULTS.converged
     for name, array in good.items():
         for bad in spoiled(np.asarray(array, np.float32)):
             if name != "upper" or np.isnan(bad).any():
-                assert result(**{**good, name: bad}) == sht.RESULTS.nonfinite, name
+                assert result(**{**good, name: bad}) == sht.results.RESULTS.nonfinite, name
 
 
 def test_traced_paths():
@@ -365,17 +367,19 @@ def test_traced_paths():
 
     @cases.jit
     def rows(X, l2s):
-        path = sht.solve_path(sht.LinearModel(X, Y), range(3), l2s, solver=sht.HTP())
+        path = sht.solve_path(sht.LinearModel(X, Y), ks=range(3), l2s=l2s, solver=sht.solvers.HTP())
         return path.result, path.value, path.coefficients
 
     good = np.float32([0.1, 0.2])
     clean = rows(X, good)
-    assert (clean[0] == sht.RESULTS.converged).all()
+    assert (clean[0] == sht.results.RESULTS.converged).all()
     for bad in BAD:
         result, value, coefficients = rows(X, np.float32([0.1, bad]))
         assert (
-            (result[3:] == sht.RESULTS.nonfinite).all() and (value[3:] == np.inf).all() and not coefficients[3:].any()
+            (result[3:] == sht.results.RESULTS.nonfinite).all()
+            and (value[3:] == np.inf).all()
+            and not coefficients[3:].any()
         )
         for part, before in zip((result, value, coefficients), clean, strict=True):
             assert np.array_equal(part[:3], before[:3])
-        assert (rows(one(X, bad), good)[0] == sht.RESULTS.nonfinite).all()
+        assert (rows(one(X, bad), good)[0] == sht.results.RESULTS.nonfinite).all()

@@ -18,7 +18,7 @@ from sparsehtp.losses.deviance import d2_score, predicted
 from sparsehtp.testing import check_loss
 
 
-class KinkedPoisson(sht.Poisson):
+class KinkedPoisson(sht.losses.Poisson):
     """The same loss, said to be kinked."""
 
     kinked = True
@@ -66,7 +66,7 @@ class Pinball(AbstractLoss):
         return float("inf")
 
 
-class Shifted(sht.Poisson):
+class Shifted(sht.losses.Poisson):
     """The Poisson loss plus a function of y: a shift that no score may see."""
 
     def value(self, eta, y):
@@ -93,9 +93,9 @@ def exhaustive(loss, X, y, k, l2):
     "solver",
     [
         pytest.param(None, marks=pytest.mark.slow),
-        sht.HTP(),
-        sht.IHT(),
-        pytest.param(sht.FoBa(), marks=pytest.mark.slow),
+        sht.solvers.HTP(),
+        sht.solvers.IHT(),
+        pytest.param(sht.solvers.FoBa(), marks=pytest.mark.slow),
     ],
     ids=["default", "htp", "iht", "foba"],
 )
@@ -104,22 +104,24 @@ def test_a_kinked_loss_without_a_bound_on_its_curvature_is_fitted(loss, solver, 
     for seed in range(2):
         X, y, _ = cases.data(loss, n=40, p=6, seed=seed)
         model = sht.LinearModel(X, y, loss, l2=0.05, fit_intercept=True)
-        solution = sht.solve(model, sht.Sparsity(3), solver, max_steps=2000 if isinstance(solver, sht.IHT) else None)
-        assert solution.result == sht.RESULTS.converged
+        solution = sht.solve(
+            model, sht.Sparsity(3), solver, max_steps=2000 if isinstance(solver, sht.solvers.IHT) else None
+        )
+        assert solution.result == sht.results.RESULTS.converged
         best = exhaustive(loss, X, y, 3, 0.05)
         null = exhaustive(loss, X, y, 0, 0.05)
         assert best - 1e-9 <= solution.value <= null
-        if not isinstance(solver, sht.IHT):
+        if not isinstance(solver, sht.solvers.IHT):
             np.testing.assert_allclose(solution.value, best, rtol=1e-6)
 
 
 @pytest.mark.slow
 def test_a_bound_on_the_curvature_or_none_gives_the_same_fit_of_several_responses(x64):
-    X, y, _ = cases.data(sht.Poisson(), n=40)
+    X, y, _ = cases.data(sht.losses.Poisson(), n=40)
     Y = np.column_stack([y, y[::-1]])
     fits = [
-        sht.solve(sht.MultiResponse(X, Y, loss, l2=0.05, fit_intercept=True), sht.RowSparsity(3), sht.HTP())
-        for loss in (sht.Poisson(), KinkedPoisson())
+        sht.solve(sht.MultiResponse(X, Y, loss, l2=0.05, fit_intercept=True), sht.RowSparsity(3), sht.solvers.HTP())
+        for loss in (sht.losses.Poisson(), KinkedPoisson())
     ]
     np.testing.assert_allclose(fits[1].x, fits[0].x, atol=1e-6)
 
@@ -140,25 +142,27 @@ def test_d2_is_scikit_learns(seed):
     rng, eta, weights = draws(seed)
     counts, positive = rng.poisson(np.exp(eta)).astype(float), rng.gamma(2, np.exp(eta) / 2) + 1e-3
     for w in (np.ones_like(weights), weights):
-        tried = ((sht.Poisson(), counts, 1), (Shifted(), counts, 1), (sht.Gamma(), positive, 2))
-        tried += tuple((sht.Tweedie(power), counts, power) for power in (1.0, 1.2, 1.9))
+        tried = ((sht.losses.Poisson(), counts, 1), (Shifted(), counts, 1), (sht.losses.Gamma(), positive, 2))
+        tried += tuple((sht.losses.Tweedie(power), counts, power) for power in (1.0, 1.2, 1.9))
         for loss, y, power in tried:
             expected = d2_tweedie_score(y, np.exp(eta), power=power, sample_weight=w)
             np.testing.assert_allclose(d2_score(loss, eta, y, w), expected, rtol=1e-9, atol=1e-12)
         expected = r2_score(positive, eta, sample_weight=w)
         for scale in (1e-30, 1.0, 1e12):
-            found = d2_score(sht.Squared(), scale * eta, scale * positive, w)
+            found = d2_score(sht.losses.Squared(), scale * eta, scale * positive, w)
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
         labels = np.where(rng.random(eta.size) < 0.5, 1.0, -1.0)
         expected = d2_log_loss_score(labels, 1 / (1 + np.exp(-2 * eta)), sample_weight=w)
-        np.testing.assert_allclose(d2_score(sht.Logistic(2.0), eta, labels, w), expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(d2_score(sht.losses.Logistic(2.0), eta, labels, w), expected, rtol=1e-9, atol=1e-12)
     expected = d2_absolute_error_score(positive, eta)
     np.testing.assert_allclose(
         d2_score(Pinball(0.5), eta, positive, np.ones_like(eta)), expected, rtol=1e-9, atol=1e-12
     )
 
 
-@pytest.mark.parametrize("loss", [Pinball(0.2), sht.Huber(0.3), Lopsided()], ids=["pinball", "huber", "lopsided"])
+@pytest.mark.parametrize(
+    "loss", [Pinball(0.2), sht.losses.Huber(0.3), Lopsided()], ids=["pinball", "huber", "lopsided"]
+)
 def test_the_null_model_of_d2_is_the_best_constant(loss, x64):
     for seed in range(3):
         rng, eta, weights = draws(seed)
@@ -175,17 +179,17 @@ def test_the_null_model_of_d2_is_the_best_constant(loss, x64):
 
 def test_scores_of_constant_and_extreme_targets_are_numbers():
     eta, one = np.linspace(-1, 1, 7), np.ones(7)
-    assert d2_score(sht.Poisson(), eta, np.zeros(7), one) == 0
-    assert d2_score(sht.Huber(), eta, np.full(7, 3.7), one) == 0
-    assert d2_score(sht.Huber(), np.full(7, 3.5), np.full(7, 3.5), one) == 1
-    assert d2_score(sht.Poisson(), np.array([0.3]), np.array([2.0]), np.ones(1)) == 0
-    far = d2_score(sht.Poisson(), np.full(7, 800.0), np.arange(7.0), one)
+    assert d2_score(sht.losses.Poisson(), eta, np.zeros(7), one) == 0
+    assert d2_score(sht.losses.Huber(), eta, np.full(7, 3.7), one) == 0
+    assert d2_score(sht.losses.Huber(), np.full(7, 3.5), np.full(7, 3.5), one) == 1
+    assert d2_score(sht.losses.Poisson(), np.array([0.3]), np.array([2.0]), np.ones(1)) == 0
+    far = d2_score(sht.losses.Poisson(), np.full(7, 800.0), np.arange(7.0), one)
     assert not np.isnan(far) and far < 0
     # Rows without weight do not count, whatever they hold.
     weights = np.array([1.0, 1, 1, 1, 1, 1, 0])
     spoiled = np.where(weights > 0, eta, np.inf)
     y = np.arange(7.0)
-    assert d2_score(sht.Poisson(), spoiled, y, weights) == d2_score(sht.Poisson(), eta, y, weights)
+    assert d2_score(sht.losses.Poisson(), spoiled, y, weights) == d2_score(sht.losses.Poisson(), eta, y, weights)
 
 
 def test_the_regressor_predicts_and_scores_by_its_loss():
@@ -200,7 +204,7 @@ def test_the_regressor_predicts_and_scores_by_its_loss():
     np.testing.assert_allclose(model.predict(X), np.exp(X @ model.coef_ + model.intercept_), rtol=1e-12)
     np.testing.assert_allclose(model.score(X, y), reference.score(chosen, y), rtol=1e-9)
     np.testing.assert_allclose(model.score(X, y, weights), reference.score(chosen, y, weights), rtol=1e-9)
-    assert predicted(sht.Poisson(), X[:, 0].astype(np.float32)).dtype == np.float32
+    assert predicted(sht.losses.Poisson(), X[:, 0].astype(np.float32)).dtype == np.float32
     for fault, sentence in (
         ({"y": y - 5}, "y: Poisson needs counts"),
         ({"sample_weight": -weights}, "sample_weight: must"),
@@ -208,7 +212,7 @@ def test_the_regressor_predicts_and_scores_by_its_loss():
         with pytest.raises(ValueError, match=sentence):
             model.score(**{"X": X, "y": y, "sample_weight": None, **fault})
     # The same coefficients under other losses.
-    gamma = clone(model).set_params(loss=sht.Gamma())
+    gamma = clone(model).set_params(loss=sht.losses.Gamma())
     square = clone(model).set_params(loss="squared")
     for other in (gamma, square):
         other.__dict__.update({name: value for name, value in vars(model).items() if name.endswith("_")})

@@ -22,7 +22,7 @@ def warm():
     for dtype in (np.float32, np.float64):
         with jax.enable_x64(dtype == np.float64):
             X = np.eye(5, 3, dtype=dtype)
-            sht.solve(sht.LinearModel(X, X[:, 0], l2=0.1), sht.Sparsity(1), sht.HTP())
+            sht.solve(sht.LinearModel(X, X[:, 0], l2=0.1), sht.Sparsity(1), sht.solvers.HTP())
 
 
 def programs(function):
@@ -62,12 +62,12 @@ def test_no_model_computes_array_by_array(kind):
 def test_solve_compiles_ingest_and_solve():
     warm()
     X, y = (a.astype(np.float32) for a in data(39))
-    assert programs(lambda: sht.solve(sht.LinearModel(X, y), sht.Sparsity(2), sht.HTP())) <= 2
+    assert programs(lambda: sht.solve(sht.LinearModel(X, y), sht.Sparsity(2), sht.solvers.HTP())) <= 2
     first, other = (sht.LinearModel(2 * X, -y, l2=l2) for l2 in (0.1, 1.0))
-    assert programs(lambda: sht.solve(first, sht.Sparsity(2), sht.HTP())) == 0
-    solution = sht.solve(first, sht.Sparsity(2), sht.HTP())
+    assert programs(lambda: sht.solve(first, sht.Sparsity(2), sht.solvers.HTP())) == 0
+    solution = sht.solve(first, sht.Sparsity(2), sht.solvers.HTP())
     for x0 in (solution, solution.x, np.asarray(solution.x)):
-        assert programs(lambda x0=x0: sht.solve(other, sht.Sparsity(2), sht.HTP(), x0)) == 0
+        assert programs(lambda x0=x0: sht.solve(other, sht.Sparsity(2), sht.solvers.HTP(), x0)) == 0
 
 
 def table(n, p=10):

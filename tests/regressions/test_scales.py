@@ -11,8 +11,8 @@ from exact import Loss
 from scipy.optimize import minimize
 
 import sparsehtp as sht
-from sparsehtp import Support
 from sparsehtp._types import in_double
+from sparsehtp.results import Support
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((40, 6))
@@ -22,24 +22,24 @@ Y = X[:, 0] - 2 * X[:, 4]
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_standardisation_survives_extreme_column_scales(x64, scale):
     model = sht.LinearModel(X * scale, Y, fit_intercept=True, standardize=True)
-    solution = sht.solve(model, sht.Sparsity(2), sht.HTP())
+    solution = sht.solve(model, sht.Sparsity(2), sht.solvers.HTP())
     np.testing.assert_allclose(np.asarray(solution.x)[[0, 4]] * scale, [1, -2], rtol=1e-9)
 
 
 def test_a_weightless_row_does_not_spoil_a_poisson_fit(x64):
     y = RNG.poisson(np.exp(0.5 * X[:, 0])).astype(float)
-    clean = sht.solve(sht.LinearModel(X, y, sht.Poisson()), sht.Sparsity(1), sht.HTP())
+    clean = sht.solve(sht.LinearModel(X, y, sht.losses.Poisson()), sht.Sparsity(1), sht.solvers.HTP())
     X_dirty = np.vstack([X, 1e4 * np.ones((1, 6))])
     weights = np.append(np.ones(40), 0.0)
-    model = sht.LinearModel(X_dirty, np.append(y, 3.0), sht.Poisson(), sample_weight=weights)
-    dirty = sht.solve(model, sht.Sparsity(1), sht.HTP())
+    model = sht.LinearModel(X_dirty, np.append(y, 3.0), sht.losses.Poisson(), sample_weight=weights)
+    dirty = sht.solve(model, sht.Sparsity(1), sht.solvers.HTP())
     np.testing.assert_allclose(dirty.x, clean.x, rtol=1e-8)
 
 
 def test_a_minimum_at_infinity_is_not_called_converged(x64):
-    model = sht.LinearModel(X, np.zeros(40), sht.Poisson(), fit_intercept=True)
-    solution = sht.solve(model, sht.Sparsity(0), sht.HTP())
-    assert solution.result == sht.RESULTS.max_steps
+    model = sht.LinearModel(X, np.zeros(40), sht.losses.Poisson(), fit_intercept=True)
+    solution = sht.solve(model, sht.Sparsity(0), sht.solvers.HTP())
+    assert solution.result == sht.results.RESULTS.max_steps
     assert np.isfinite(solution.intercept)
 
 
@@ -68,13 +68,13 @@ def test_a_column_is_not_constant_because_one_row_has_nearly_all_the_weight():
 def test_the_conjugate_of_the_logistic_loss_keeps_its_digits_near_zero(x64):
     u = 10.0 ** -np.arange(1, 30)
     exact = u * np.log(u) + (1 - u) * np.log1p(-u)
-    np.testing.assert_allclose(sht.Logistic().conjugate(-u, np.ones(29)), exact, rtol=1e-14)
+    np.testing.assert_allclose(sht.losses.Logistic().conjugate(-u, np.ones(29)), exact, rtol=1e-14)
 
 
 def test_an_intercept_comes_back_from_the_flat_part_of_a_hinge(x64):
     y = np.where(np.arange(40) == 0, -1.0, 1.0)
     weights = np.where(y > 0, 1.0, 1e-17)
-    model = sht.LinearModel(X, y, sht.SmoothedHinge(0.25), sample_weight=weights, fit_intercept=True)
+    model = sht.LinearModel(X, y, sht.losses.SmoothedHinge(0.25), sample_weight=weights, fit_intercept=True)
     _, value = refit(model, [])
     assert value < 2e-17 * (1 + 1e-3) / 39  # at b = 1 within rounding, not at the 1000 of a first step
 
@@ -82,34 +82,36 @@ def test_an_intercept_comes_back_from_the_flat_part_of_a_hinge(x64):
 def test_a_refit_from_far_out_is_no_worse_than_one_from_zero():
     y = np.where(np.arange(40) % 2 == 0, -1.0, 1.0)
     weights = np.where(np.arange(40) == 0, 1.0, 1e-7)
-    model = sht.LinearModel(X.astype(np.float32), y, sht.SmoothedHinge(1.0), sample_weight=weights, fit_intercept=True)
+    model = sht.LinearModel(
+        X.astype(np.float32), y, sht.losses.SmoothedHinge(1.0), sample_weight=weights, fit_intercept=True
+    )
     assert refit(model, [0, 1], [-3e7, 7e8, -3.5e8])[1] <= refit(model, [])[1]
 
 
 def test_nearly_collinear_columns_are_singular_for_a_loss_with_kinks_too(x64):
     twins = np.column_stack([X, X[:, 0] + 1e-7 * X[:, 1]])
-    for loss in (sht.Squared(), sht.Huber(0.5)):
+    for loss in (sht.losses.Squared(), sht.losses.Huber(0.5)):
         model = sht.LinearModel(twins, Y, loss, fit_intercept=True)
         assert refit(model, [0, 6])[0].singular
         assert not refit(model, [0, 1])[0].singular
 
 
 def test_a_ridge_penalty_does_not_overflow_before_its_coefficient_is_small():
-    model = sht.LinearModel(1e-15 * X.astype(np.float32), np.sign(Y), sht.Logistic(), l2=1e-30)
+    model = sht.LinearModel(1e-15 * X.astype(np.float32), np.sign(Y), sht.losses.Logistic(), l2=1e-30)
     x = model.to_internal(np.float32([1e22, 0, 0, 0, 0, 0]))
     np.testing.assert_allclose(model.value(x), 5e13, rtol=1e-5)  # beside it the loss is nothing
 
 
 def test_a_dual_ascent_from_far_out_starts_at_zero(x64):
     y = RNG.poisson(1.0, 40).astype(float)
-    model = sht.LinearModel(X, y, sht.Poisson(), l2=0.1)
-    solution = sht.solve(model, sht.Sparsity(2), sht.DIHT(), np.full(6, 1e6), throw=False)
+    model = sht.LinearModel(X, y, sht.losses.Poisson(), l2=0.1)
+    solution = sht.solve(model, sht.Sparsity(2), sht.solvers.DIHT(), np.full(6, 1e6), throw=False)
     assert np.isfinite(solution.x).all() and np.isfinite(solution.value)
 
 
 def test_nothing_is_proved_of_an_infinite_value(x64):
-    model = sht.LinearModel(X, RNG.poisson(np.exp(X[:, 0])), sht.Poisson(), l2=0.1)
-    solution = sht.solve(model, sht.Sparsity(1), sht.HTP())
+    model = sht.LinearModel(X, RNG.poisson(np.exp(X[:, 0])), sht.losses.Poisson(), l2=0.1)
+    solution = sht.solve(model, sht.Sparsity(1), sht.solvers.HTP())
     far = solution._replace(x=1e6 * np.sign(solution.x))
     c = sht.certificate(model, sht.Sparsity(1), far)
     assert c.upper_bound == np.inf and c.gap is None and c.swap_gain is None
@@ -118,7 +120,7 @@ def test_nothing_is_proved_of_an_infinite_value(x64):
 
 def test_a_poisson_fit_starts_where_the_exponential_of_its_offset_is_a_number():
     offset, y = np.linspace(-100, 100, 40).astype(np.float32), np.ones(40)
-    model = sht.LinearModel(X.astype(np.float32), y, sht.Poisson(), offset=offset, fit_intercept=True)
+    model = sht.LinearModel(X.astype(np.float32), y, sht.losses.Poisson(), offset=offset, fit_intercept=True)
     assert np.isfinite(model.value(model.origin()))
     w, b = np.float32([0.1, 0, 0, 0, 0, 0]), np.float32(-90.0)
     eta = X @ w + b + offset
@@ -126,14 +128,16 @@ def test_a_poisson_fit_starts_where_the_exponential_of_its_offset_is_a_number():
 
 
 def test_columns_are_scaled_no_further_than_their_ridge_can_follow():
-    model = sht.LinearModel(1e-25 * X.astype(np.float32), np.sign(Y), sht.Logistic(), l2=0.1)
+    model = sht.LinearModel(1e-25 * X.astype(np.float32), np.sign(Y), sht.losses.Logistic(), l2=0.1)
     x = model.to_internal(np.float32([1e12, 0, 0, 0, 0, 0]))
     np.testing.assert_allclose(model.value(x), 5e22, rtol=1e-4)
 
 
 def test_the_ridge_of_a_far_point_does_not_underflow():
     scale, x = np.float32(2.0**66), np.array([1e16, -2e16, 0, 0, 0, 0], np.float32)
-    model = sht.LinearModel((X * scale).astype(np.float32), np.sign(Y).astype(np.float32), sht.Logistic(), l2=1.0)
+    model = sht.LinearModel(
+        (X * scale).astype(np.float32), np.sign(Y).astype(np.float32), sht.losses.Logistic(), l2=1.0
+    )
     eta = (X * scale).astype(np.float32).astype(float) @ x.astype(float)
     expected = np.mean(np.maximum(-np.sign(Y) * eta, 0)) + 0.5 * np.sum(x.astype(float) ** 2)
     np.testing.assert_allclose(model.value(model.to_internal(x)), expected, rtol=1e-5)
@@ -141,10 +145,10 @@ def test_the_ridge_of_a_far_point_does_not_underflow():
 
 def test_a_start_beyond_the_range_comes_back_as_a_number():
     columns = (X * 2e16).astype(np.float32)
-    model = sht.LinearModel(columns, np.sign(Y).astype(np.float32), sht.SmoothedHinge(), l2=1.0)
+    model = sht.LinearModel(columns, np.sign(Y).astype(np.float32), sht.losses.SmoothedHinge(), l2=1.0)
     start = np.zeros(6, np.float32)
     start[1] = 2.6e25  # its predictions are 5e41
-    solution = sht.solve(model, sht.Sparsity(1), sht.IHT(), start, throw=False)
+    solution = sht.solve(model, sht.Sparsity(1), sht.solvers.IHT(), start, throw=False)
     assert np.isfinite(solution.x).all()
 
 
@@ -154,13 +158,13 @@ def test_a_loss_with_kinks_is_not_called_solved_before_its_slope_is_gone(seed):
     rng = np.random.default_rng(seed)
     Z = (rng.standard_normal((20, 4)) + 100 * rng.uniform(-1, 1, 4)).astype(np.float32)
     y = np.where(Z[:, 0] - Z[:, 0].mean() + rng.logistic(size=20) > 0, 1, -1).astype(np.float32)
-    model = sht.LinearModel(Z, y, sht.SmoothedHinge(0.25), l2=np.float32(1e-12))
+    model = sht.LinearModel(Z, y, sht.losses.SmoothedHinge(0.25), l2=np.float32(1e-12))
     solution = sht.solve(model, sht.Sparsity(4), throw=False)
     exact = minimize(
         lambda w: double(Z, y, w, 0.25), np.asarray(solution.x, float), jac=True, method="L-BFGS-B",
         options={"maxiter": 10**5, "maxfun": 10**6, "ftol": 1e-15, "gtol": 1e-13},
     )  # fmt: skip
-    said = solution.result == sht.RESULTS.converged
+    said = solution.result == sht.results.RESULTS.converged
     assert not said or double(Z, y, np.asarray(solution.x, float), 0.25)[0] <= exact.fun + 1e-4
 
 
@@ -179,16 +183,22 @@ def test_no_refit_ends_above_the_null_model(seed):
     weights = (10.0 ** rng.uniform(-30, 30, 12)).astype(np.float32)
     offset = (100 * rng.uniform(-1, 1, 12)).astype(np.float32)
     model = sht.LinearModel(
-        columns, y, sht.SmoothedHinge(1.0), sample_weight=weights, offset=offset, fit_intercept=True, standardize=True
+        columns,
+        y,
+        sht.losses.SmoothedHinge(1.0),
+        sample_weight=weights,
+        offset=offset,
+        fit_intercept=True,
+        standardize=True,
     )
     start = rng.standard_normal(4).astype(np.float32)
-    null = sht.solve(model, sht.Sparsity(0, k_max=4), sht.HTP(), throw=False)
-    full = sht.solve(model, sht.Sparsity(3, k_max=4), sht.HTP(), start, throw=False)
+    null = sht.solve(model, sht.Sparsity(0, k_max=4), sht.solvers.HTP(), throw=False)
+    full = sht.solve(model, sht.Sparsity(3, k_max=4), sht.solvers.HTP(), start, throw=False)
     zero = 1e-7 * model.value(model.origin())  # what is zero but for rounding
     assert full.value <= null.value + 1e-6 * abs(null.value) + zero
 
 
-@pytest.mark.parametrize("loss", [sht.Squared(), sht.Huber(0.5)])
+@pytest.mark.parametrize("loss", [sht.losses.Squared(), sht.losses.Huber(0.5)])
 def test_coefficients_that_the_dtype_cannot_hold_are_refused(loss):
     columns = X.astype(np.float32) * np.array([1, 1, 1, 1e30, 1, 1], np.float32)
     with pytest.raises(ValueError, match=r"X: float32 cannot hold the coefficients of columns of size .*e\+30"):
@@ -206,7 +216,9 @@ def test_a_swap_is_not_denied_because_the_intercept_starts_far_off(seed):
     y, weights = rng.poisson(5e4 * np.exp(columns[:, 0])).astype(float), 10.0 ** rng.uniform(-6, 0, 12)
     parts = (each.astype(np.float32) for each in (columns, y, weights, offset))
     X32, y32, weights32, offset32 = parts
-    model = sht.LinearModel(X32, y32, sht.Poisson(), sample_weight=weights32, offset=offset32, fit_intercept=True)
+    model = sht.LinearModel(
+        X32, y32, sht.losses.Poisson(), sample_weight=weights32, offset=offset32, fit_intercept=True
+    )
     values = {}
     with jax.enable_x64(True):
         exact = in_double(model)
@@ -215,7 +227,7 @@ def test_a_swap_is_not_denied_because_the_intercept_starts_far_off(seed):
             values[pair] = float(restricted.value(restricted.minimise(jnp.zeros(3)).z))
     worst = max(values, key=values.get)
     start = np.where(np.isin(np.arange(4), worst), 1.0, 0).astype(np.float32)
-    found = sht.solve(model, sht.Sparsity(2), sht.HTP(sht.ConstantStep(1e-30)), start, throw=False)
+    found = sht.solve(model, sht.Sparsity(2), sht.solvers.HTP(sht.steps.ConstantStep(1e-30)), start, throw=False)
     members = tuple(sorted(np.asarray(found.support.idx)[np.asarray(found.support.mask)].tolist()))
     certificate = sht.certificate(model, sht.Sparsity(2), found)
     gain = certificate.upper_bound - min(v for pair, v in values.items() if len({*pair, *members}) == 3)

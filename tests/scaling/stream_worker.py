@@ -31,7 +31,7 @@ shards = sht.datasets.Shards(sorted(folder.glob("*.X.npy"))[process::processes])
 found = sht.solve_stream(
     shards,
     sht.Sparsity(3),
-    sht.Logistic(),
+    sht.losses.Logistic(),
     l2=0.02,
     dtype=np.float64,
     checkpoint=folder / "state" if "state" in out.name else None,

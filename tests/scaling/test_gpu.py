@@ -65,7 +65,7 @@ def test_a_batch_on_a_gpu_is_its_lanes():
     ks = np.arange(1, 6)
 
     def value(k):
-        return sht.solve(objective, sht.Sparsity(k, k_max=8), sht.BestSubset(), record=None).value
+        return sht.solve(objective, sht.Sparsity(k, k_max=8), sht.solvers.BestSubset(), record=None).value
 
     single = jax.jit(value)
     np.testing.assert_allclose(jax.vmap(value)(ks), [single(k) for k in ks], rtol=1e-5)

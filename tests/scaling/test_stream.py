@@ -25,8 +25,8 @@ N, P = 500, 12
 X = RNG.standard_normal((N, P)) * RNG.uniform(0.5, 2, P)
 ETA = X[:, [3, 8, 10]] @ [2.0, -1.0, 1.5] + 0.5
 DATA = {
-    "squared": (sht.Squared(), ETA + 0.5 * RNG.standard_normal(N)),
-    "logistic": (sht.Logistic(), np.where(RNG.random(N) < 1 / (1 + np.exp(-ETA)), 1.0, -1.0)),
+    "squared": (sht.losses.Squared(), ETA + 0.5 * RNG.standard_normal(N)),
+    "logistic": (sht.losses.Logistic(), np.where(RNG.random(N) < 1 / (1 + np.exp(-ETA)), 1.0, -1.0)),
 }
 CUTS = [0, 130, 260, 300, 500]  # shards of different sizes
 
@@ -55,7 +55,7 @@ def test_a_stream_is_the_whole(tmp_path, x64, name):
     threshold = sht.Sparsity(3, keep=[0])
     streamed = sht.solve_stream(shards, threshold, loss, l2=0.02, dtype=np.float64)
     model = sht.LinearModel(X, y, loss, l2=0.02, fit_intercept=True)
-    whole = sht.solve(model, threshold, sht.HTP())
+    whole = sht.solve(model, threshold, sht.solvers.HTP())
     assert streamed.converged and streamed.passes <= 25 and set(streamed.support) == {0, 3, 8, 10}
     np.testing.assert_allclose(streamed.x, whole.x, atol=1e-7)
     np.testing.assert_allclose(streamed.intercept, whole.intercept, atol=1e-7)
@@ -179,7 +179,7 @@ def test_a_weight_is_a_repetition_and_zero_leaves_a_row_out(tmp_path, x64):
     )
     again = np.repeat(np.arange(N), weights)
     whole = sht.solve(
-        sht.LinearModel(X[again], y[again], loss, l2=0.02, fit_intercept=True), sht.Sparsity(3), sht.HTP()
+        sht.LinearModel(X[again], y[again], loss, l2=0.02, fit_intercept=True), sht.Sparsity(3), sht.solvers.HTP()
     )
     assert streamed.converged
     np.testing.assert_allclose(streamed.x, whole.x, atol=1e-7)
@@ -339,12 +339,12 @@ def test_bad_input(tmp_path):
     with pytest.raises(TypeError, match=r"shards: needs an instance such as sht.datasets.Shards"):
         sht.solve_stream([X], sht.Sparsity(3))
     with pytest.raises(TypeError, match="loss: Hinge is not smooth"):
-        sht.solve_stream(shards, sht.Sparsity(3), sht.Hinge())
+        sht.solve_stream(shards, sht.Sparsity(3), sht.losses.Hinge())
     with pytest.raises(ValueError, match=r"labels|target"):
-        sht.solve_stream(shards, sht.Sparsity(3), sht.Logistic())
+        sht.solve_stream(shards, sht.Sparsity(3), sht.losses.Logistic())
     counts = write_npy(tmp_path / "counts", RNG.poisson(1, N))
     with pytest.raises(TypeError, match="Poisson has no finite smoothness to take a step size from"):
-        sht.solve_stream(counts, sht.Sparsity(3), sht.Poisson())
+        sht.solve_stream(counts, sht.Sparsity(3), sht.losses.Poisson())
 
 
 @pytest.mark.parametrize("kind", ["npz", "npy"])

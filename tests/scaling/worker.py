@@ -44,9 +44,9 @@ if lost and process == processes - 1:
     os._exit(0)
 model = sht.LinearModel(A, b, l2=0.01, sample_weight=s, fit_intercept=True, standardize=True)
 three = sht.Sparsity(3)
-htp = sht.solve(model, three, sht.HTP())
-svrg = sht.solve(model, three, sht.SVRGHT(batch_size=8), max_steps=5, key=jax.random.key(1))
-path = sht.solve_path(model, range(5), solver=sht.BestSubset("fast"))
-scores = sht.cross_validate(model, range(5), [0.01, 0.1], folds=4, solver=sht.HTP()).scores
+htp = sht.solve(model, three, sht.solvers.HTP())
+svrg = sht.solve(model, three, sht.solvers.SVRGHT(batch_size=8), max_steps=5, key=jax.random.key(1))
+path = sht.solve_path(model, ks=range(5), solver=sht.solvers.BestSubset("fast"))
+scores = sht.cross_validate(model, ks=range(5), l2s=[0.01, 0.1], folds=4, solver=sht.solvers.HTP()).scores
 if process == 0:
     np.savez(out, htp=htp.x, intercept=htp.intercept, svrg=svrg.x, path=path.x, scores=scores)

@@ -74,15 +74,15 @@ CLASSES = multi_problem()["Y"].argmax(1)
 
 
 GROUPS = np.array([0, 1, 0, 2, 1, 2, 1, 0])
-TIGHT = sht.SmallStep(1e-13) & sht.SmallGradient(1e-12)
-SPARSE, HTP, IHT = sht.Sparsity(3, k_max=4), sht.HTP(), sht.IHT(sht.ConstantStep())
-COUNTS = problem(sht.Poisson(), coefficients=(0.6, -0.5, 0.4))
+TIGHT = sht.stopping.SmallStep(1e-13) & sht.stopping.SmallGradient(1e-12)
+SPARSE, HTP, IHT = sht.Sparsity(3, k_max=4), sht.solvers.HTP(), sht.solvers.IHT(sht.steps.ConstantStep())
+COUNTS = problem(sht.losses.Poisson(), coefficients=(0.6, -0.5, 0.4))
 ROWS = multi_problem()
 LABELLED = {name: value for name, value in ROWS.items() if name != "Y"}
 DATA = np.random.default_rng(6).standard_normal((N, 5)) @ CHAIN
 TIMES, EVENTS = np.random.default_rng(7).integers(1, 9, N), np.random.default_rng(8).random(N) < 0.6
-UNLABELLED = {name: value for name, value in problem(sht.Squared()).items() if name != "y"}
-PRICED = {name: value for name, value in problem(sht.Logistic()).items() if name in ("X", "y")} | {"l2": 0.05}
+UNLABELLED = {name: value for name, value in problem(sht.losses.Squared()).items() if name != "y"}
+PRICED = {name: value for name, value in problem(sht.losses.Logistic()).items() if name in ("X", "y")} | {"l2": 0.05}
 
 
 def several(params):
@@ -90,7 +90,7 @@ def several(params):
 
 
 def softmax(params):
-    return sht.MultiResponse(**params, Y=CLASSES, loss=sht.Softmax(3))
+    return sht.MultiResponse(**params, Y=CLASSES, loss=sht.losses.Softmax(3))
 
 
 def precision(params):
@@ -118,29 +118,29 @@ CASES = {
     "rows": (several, ROWS, lambda _: sht.RowSparsity(3, k_max=4, keep=[1]), HTP, None),
     "precision": (precision, {"data": DATA}, lambda _: sht.OffDiagonal(3, k_max=5), HTP, None),
     "squared": (
-        linear(sht.Squared(), fit_intercept=True, standardize=True),
-        problem(sht.Squared()),
+        linear(sht.losses.Squared(), fit_intercept=True, standardize=True),
+        problem(sht.losses.Squared()),
         lambda _: sht.Sparsity(3, k_max=5, keep=[2]),
         HTP,
         None,
     ),
-    "logistic": glm(sht.Logistic(), 1.3, IHT, TIGHT, fit_intercept=True),
-    "huber": glm(sht.Huber(), 0.4, IHT, TIGHT),
+    "logistic": glm(sht.losses.Logistic(), 1.3, IHT, TIGHT, fit_intercept=True),
+    "huber": glm(sht.losses.Huber(), 0.4, IHT, TIGHT),
     "poisson_box": (
-        linear(sht.Poisson(), fit_intercept=True),
+        linear(sht.losses.Poisson(), fit_intercept=True),
         COUNTS | {"upper": np.full(P, 0.35)},
         lambda params: sht.Sparsity(3, k_max=4, lower=-2.0, upper=params["upper"]),
-        sht.IHT(sht.ConstantStep(0.3)),
+        sht.solvers.IHT(sht.steps.ConstantStep(0.3)),
         TIGHT,
     ),
-    "tweedie": glm(sht.Tweedie(), 1.4, fit_intercept=True),
-    "negative_binomial": glm(sht.NegativeBinomial(0.5), 0.5, standardize=True),
-    "gamma": glm(sht.Gamma()),
-    "squared_hinge": glm(sht.SquaredHinge()),
-    "quantile": glm(sht.Quantile(), 0.6),
+    "tweedie": glm(sht.losses.Tweedie(), 1.4, fit_intercept=True),
+    "negative_binomial": glm(sht.losses.NegativeBinomial(0.5), 0.5, standardize=True),
+    "gamma": glm(sht.losses.Gamma()),
+    "squared_hinge": glm(sht.losses.SquaredHinge()),
+    "quantile": glm(sht.losses.Quantile(), 0.6),
     "smoothed_hinge_group": (
-        linear(sht.SmoothedHinge()),
-        problem(sht.SmoothedHinge()) | {"parameter": 1.1},
+        linear(sht.losses.SmoothedHinge()),
+        problem(sht.losses.SmoothedHinge()) | {"parameter": 1.1},
         lambda _: sht.GroupSparsity(GROUPS, 2, k_max=3, within=2),
         IHT,
         TIGHT,
@@ -157,20 +157,20 @@ CASES = {
         custom,
         {"X": COUNTS["X"], "y": COUNTS["y"], "l2": 0.1},
         lambda _: SPARSE,
-        sht.IHT(sht.ConstantStep(0.3)),
+        sht.solvers.IHT(sht.steps.ConstantStep(0.3)),
         TIGHT,
     ),
     "cox": (cox, UNLABELLED, lambda _: SPARSE, HTP, None),
     "ordinal": (ordinal, UNLABELLED, lambda _: SPARSE, HTP, None),
     "penalty": (
-        linear(sht.Logistic()),
+        linear(sht.losses.Logistic()),
         PRICED | {"l0": 0.005, "l1": 0.02},
         lambda params: sht.L0L1L2(params["l0"], params["l1"]),
         IHT,
         TIGHT,
     ),
     "prices_box": (
-        linear(sht.Logistic()),
+        linear(sht.losses.Logistic()),
         PRICED | {"prices": np.linspace(0.5, 2, P)},
         lambda params: sht.L0L1L2(0.005, 0.02, prices=params["prices"], lower=-0.9, upper=0.9),
         IHT,
@@ -233,12 +233,12 @@ def test_finite_differences_and_adjoint(name):
         assert out["x"].min() == 0 and (out["x"] > 0).sum() >= 3
 
 
-LOGISTIC = problem(sht.Logistic())
+LOGISTIC = problem(sht.losses.Logistic())
 
 
 def logistic(l2, k=3, **options):
     """A fit whose programs most tests share: eager derivatives compile the solver once."""
-    model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], sht.Logistic(), l2=l2, fit_intercept=True)
+    model = sht.LinearModel(LOGISTIC["X"], LOGISTIC["y"], sht.losses.Logistic(), l2=l2, fit_intercept=True)
     return sht.solve(model, sht.Sparsity(k, k_max=4), IHT, record=None, termination=TIGHT, **options)
 
 
@@ -276,7 +276,7 @@ def test_a_solution_that_has_not_converged_is_polished_first():
     got, rough = slope(3)
     exact = logistic(0.1)
     np.testing.assert_array_equal(cases.members(rough.support), cases.members(exact.support))
-    assert int(rough.result) == sht.RESULTS.max_steps
+    assert int(rough.result) == sht.results.RESULTS.max_steps
     assert np.abs(rough.x - exact.x).max() > 0.02, "the returned x itself is the solver's, as without a derivative"
     np.testing.assert_allclose(got, right, rtol=1e-8)
     # What the formula gives at the rough point is wrong.
@@ -320,7 +320,10 @@ def test_coefficients_at_bounds_move_with_them():
     def fit(b, lower, upper):
         threshold = sht.Sparsity(P, k_max=P, lower=lower, upper=upper)
         return sht.solve(
-            sht.QuadraticForm(jnp.diag(curvature), b), threshold, sht.IHT(sht.ConstantStep(9.0)), max_steps=1
+            sht.QuadraticForm(jnp.diag(curvature), b),
+            threshold,
+            sht.solvers.IHT(sht.steps.ConstantStep(9.0)),
+            max_steps=1,
         ).x
 
     dots = b_dot.astype(float), jnp.full(P, 0.2), jnp.full(P, -0.3)
@@ -342,14 +345,14 @@ def differentiate(objective, threshold, solver=None, **options):
 
 def test_a_hinge_has_no_derivative():
     with pytest.raises(TypeError, match="loss: Hinge has no second derivative"):
-        differentiate(lambda y: sht.LinearModel(LOGISTIC["X"], y, sht.Hinge()), sht.Sparsity(3))
+        differentiate(lambda y: sht.LinearModel(LOGISTIC["X"], y, sht.losses.Hinge()), sht.Sparsity(3))
 
 
 def test_unrolling_needs_a_step_without_inner_loops():
     def model(y):
         return sht.LinearModel(LOGISTIC["X"], y)
 
-    for solver in (HTP, sht.IHT(), sht.BestSubset()):
+    for solver in (HTP, sht.solvers.IHT(), sht.solvers.BestSubset()):
         with pytest.raises(TypeError, match="implicit: "):
             differentiate(model, sht.Sparsity(3), solver, implicit=False)
 
@@ -382,11 +385,11 @@ def test_support_margin_on_an_orthonormal_design():
 
 # --- paths ---------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    "solver", [pytest.param(sht.BestSubset("fast"), marks=pytest.mark.slow), HTP], ids=["path", "htp"]
+    "solver", [pytest.param(sht.solvers.BestSubset("fast"), marks=pytest.mark.slow), HTP], ids=["path", "htp"]
 )
 def test_rows_of_a_path(solver):
     ks, l2s = [3, 1], jnp.array([0.05, 0.2])
-    X, y = jnp.asarray(LOGISTIC["X"]), jnp.asarray(problem(sht.Squared())["y"])
+    X, y = jnp.asarray(LOGISTIC["X"]), jnp.asarray(problem(sht.losses.Squared())["y"])
 
     def model(y):
         return sht.LinearModel(X, y, fit_intercept=True, standardize=True)
@@ -394,7 +397,7 @@ def test_rows_of_a_path(solver):
     @jax.jit
     def along(y, l2s, y_dot, l2_dot):
         def rows(y, l2s):
-            path = sht.solve_path(model(y), ks, l2s, solver=solver)
+            path = sht.solve_path(model(y), ks=ks, l2s=l2s, solver=solver)
             return path.x, path.intercept, path.value, path.loss
 
         return jax.jvp(rows, (y, l2s), (y_dot, l2_dot))
@@ -402,7 +405,8 @@ def test_rows_of_a_path(solver):
     y_dot, l2_dot = jnp.asarray(np.random.default_rng(0).standard_normal(N)), jnp.array([0.3, -1.0])
     out, dots = along(y, l2s, y_dot, l2_dot)
     plain, ahead, behind = (
-        sht.solve_path(model(y + s * STEP * y_dot), ks, l2s + s * STEP * l2_dot, solver=solver) for s in (0, 1, -1)
+        sht.solve_path(model(y + s * STEP * y_dot), ks=ks, l2s=l2s + s * STEP * l2_dot, solver=solver)
+        for s in (0, 1, -1)
     )
     np.testing.assert_array_equal(np.count_nonzero(out[0], axis=1), plain.ks)
     for field, value, dot in zip(("x", "intercept", "value", "loss"), out, dots, strict=True):

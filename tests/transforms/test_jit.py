@@ -9,12 +9,12 @@ import pytest
 
 import sparsehtp as sht
 
-X, Y, _ = cases.data(sht.Squared(), n=24, p=18, seed=2)
+X, Y, _ = cases.data(sht.losses.Squared(), n=24, p=18, seed=2)
 LABELS = np.where(Y > np.median(Y), 1.0, -1.0)
 TRACES = []
 
 
-class Counted(sht.Squared):
+class Counted(sht.losses.Squared):
     """The squared loss; every trace of its value leaves a mark."""
 
     def value(self, eta, y):
@@ -28,7 +28,7 @@ def test_one_program_serves_every_k_l2_seed_and_data_of_a_shape():
 
     def run(k, l2=0.1, X=X, y=Y, seed=0, weights=None):
         objective = sht.LinearModel(X, y, Counted(), l2=l2, sample_weight=weights)
-        return sht.solve(objective, sht.Sparsity(k, k_max=16), sht.HTP(), key=jax.random.key(seed))
+        return sht.solve(objective, sht.Sparsity(k, k_max=16), sht.solvers.HTP(), key=jax.random.key(seed))
 
     run(1)
     first = len(TRACES)
@@ -41,12 +41,12 @@ def test_one_program_serves_every_k_l2_seed_and_data_of_a_shape():
     run(3, X=rng.standard_normal(X.shape), y=rng.standard_normal(24))
     run(3, seed=5, weights=rng.random(24))
     assert len(TRACES) == first, "a new k, l2, seed or data of the same shape traced again"
-    sht.solve(sht.LinearModel(X, Y, Counted(), l2=0.1), sht.Sparsity(3, k_max=8), sht.HTP())
+    sht.solve(sht.LinearModel(X, Y, Counted(), l2=0.1), sht.Sparsity(3, k_max=8), sht.solvers.HTP())
     assert len(TRACES) > first, "the counter sees a retrace where there must be one"
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("solver", [sht.HTP(), sht.IHT()], ids=["htp", "iht"])
+@pytest.mark.parametrize("solver", [sht.solvers.HTP(), sht.solvers.IHT()], ids=["htp", "iht"])
 def test_jit_equals_eager(solver):
     def run(X, y, k):
         objective = sht.LinearModel(X, y, l2=0.1, fit_intercept=True, standardize=True)
@@ -62,15 +62,15 @@ def test_jit_equals_eager(solver):
 
 def test_throw_is_ignored_under_tracing():
     def run(y):
-        return sht.solve(sht.LinearModel(X, y), sht.Sparsity(2), sht.IHT(sht.ConstantStep(1e6))).result
+        return sht.solve(sht.LinearModel(X, y), sht.Sparsity(2), sht.solvers.IHT(sht.steps.ConstantStep(1e6))).result
 
-    assert int(jax.jit(run)(jnp.asarray(Y))) == sht.RESULTS.nonfinite
-    with pytest.raises(sht.SolveError):
+    assert int(jax.jit(run)(jnp.asarray(Y))) == sht.results.RESULTS.nonfinite
+    with pytest.raises(sht.results.SolveError):
         run(Y)
 
 
 @pytest.mark.parametrize("loss", ["squared", pytest.param("logistic", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("solver", [sht.HTP(), sht.IHT()], ids=["htp", "iht"])
+@pytest.mark.parametrize("solver", [sht.solvers.HTP(), sht.solvers.IHT()], ids=["htp", "iht"])
 def test_float32_agrees_with_float64(loss, solver):
     y = LABELS if loss == "logistic" else Y
 
@@ -85,7 +85,7 @@ def test_float32_agrees_with_float64(loss, solver):
     chex.assert_type([single.x, single.value, mixed.x, mixed.value], np.float32)
     chex.assert_type([double.x, double.value, double.history.value], np.float64)
     for other in (single, mixed):
-        assert int(other.result) == int(double.result) == sht.RESULTS.converged
+        assert int(other.result) == int(double.result) == sht.results.RESULTS.converged
         np.testing.assert_array_equal(cases.members(other.support), cases.members(double.support))
         np.testing.assert_allclose(other.x, double.x, atol=2e-4)
         np.testing.assert_allclose(other.value, double.value, rtol=1e-5)
@@ -109,9 +109,9 @@ def test_records():
     objective = sht.LinearModel(X, Y, l2=0.1)
 
     def run(record, max_steps=50):
-        return sht.solve(objective, sht.Sparsity(3), sht.IHT(), max_steps=max_steps, record=record)
+        return sht.solve(objective, sht.Sparsity(3), sht.solvers.IHT(), max_steps=max_steps, record=record)
 
-    every, third, none = run(sht.Record()), run(sht.Record(every=3)), run(None)
+    every, third, none = run(sht.results.Record()), run(sht.results.Record(every=3)), run(None)
     steps = int(every.num_steps)
     assert 6 < steps < 50, "stops before the limit, so that there is padding"
     assert none.history is None

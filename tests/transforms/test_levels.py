@@ -62,8 +62,8 @@ def drawn(seed):
     return X, (X[:, :k] @ rng.uniform(0.3, 1, k) + rng.standard_normal(n)).astype(np.float32), k
 
 
-@pytest.mark.parametrize("solver", [sht.BestSubset(), sht.FoBa()], ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("loss", [sht.Squared(), sht.Logistic()], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("solver", [sht.solvers.BestSubset(), sht.solvers.FoBa()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("loss", [sht.losses.Squared(), sht.losses.Logistic()], ids=lambda loss: type(loss).__name__)
 def test_a_users_program_that_is_compiled_in_full_finds_what_a_plain_one_does(solver, loss):
     def solution(X, y, k):
         model = sht.LinearModel(X, y, loss, l2=0.01, fit_intercept=True)
@@ -72,7 +72,7 @@ def test_a_users_program_that_is_compiled_in_full_finds_what_a_plain_one_does(so
     full = jax.jit(lambda *data: (lambda s: (s.x, s.value))(solution(*data)))
     for seed in range(8):
         X, y, k = drawn(seed)
-        y = np.sign(y) if isinstance(loss, sht.Logistic) else y
+        y = np.sign(y) if isinstance(loss, sht.losses.Logistic) else y
         plain = solution(X, y, k)
         x, value = full(X, y, k)
         small = tolerance("swap", np.float32) * abs(float(value))

@@ -10,10 +10,10 @@ from jax.sharding import Mesh, PartitionSpec
 import sparsehtp as sht
 from sparsehtp import _programs
 
-X, Y, _ = cases.data(sht.Squared(), n=24, p=6, seed=2)
+X, Y, _ = cases.data(sht.losses.Squared(), n=24, p=6, seed=2)
 X, Y = X.astype(np.float32), Y.astype(np.float32)
 L2S = jnp.array([0.01, 0.1, 1.0], jnp.float32)
-SOLVER = sht.IHT(sht.ConstantStep(0.3))  # quick to compile
+SOLVER = sht.solvers.IHT(sht.steps.ConstantStep(0.3))  # quick to compile
 
 
 def fit(l2, X=X, Y=Y):

@@ -11,13 +11,18 @@ import sparsehtp as sht
 
 pytestmark = pytest.mark.usefixtures("x64")
 
-X, Y, _ = cases.data(sht.Squared(), seed=1)
+X, Y, _ = cases.data(sht.losses.Squared(), seed=1)
 Y = Y + 0.8 * X[:, 4] - 0.5 * X[:, 5]
 N, P = X.shape
 KS = jnp.arange(P + 1)
 L2S = jnp.array([0.0, 0.1, 1.0])
-SOLVERS = {"htp": sht.HTP(), "iht": sht.IHT(), "grasp": sht.GraSP(), "subspace_pursuit": sht.SubspacePursuit()}
-RECORD = sht.Record()
+SOLVERS = {
+    "htp": sht.solvers.HTP(),
+    "iht": sht.solvers.IHT(),
+    "grasp": sht.solvers.GraSP(),
+    "subspace_pursuit": sht.solvers.SubspacePursuit(),
+}
+RECORD = sht.results.Record()
 
 
 def solve(k, l2=0.1, weights=None, y=Y, design=X, key=None, solver=SOLVERS["htp"], record=RECORD):
@@ -78,11 +83,11 @@ def test_nested_over_l2_and_k():
 RNG = np.random.default_rng(0)
 WEIGHTS = RNG.multinomial(N, np.ones(N) / N, size=3).astype(float)
 VARIED = Y + RNG.standard_normal((3, N)), X + 0.5 * RNG.standard_normal((3, N, P))
-_, LABELS, _ = cases.data(sht.Logistic(), seed=1)
+_, LABELS, _ = cases.data(sht.losses.Logistic(), seed=1)
 
 
 def from_start(x0):
-    return sht.solve(sht.LinearModel(X, LABELS, sht.Logistic(), l2=0.1), sht.Sparsity(2), SOLVERS["htp"], x0=x0)
+    return sht.solve(sht.LinearModel(X, LABELS, sht.losses.Logistic(), l2=0.1), sht.Sparsity(2), SOLVERS["htp"], x0=x0)
 
 
 # name -> (a fit, what its lanes are given)
@@ -110,10 +115,10 @@ def test_a_bad_lane_does_not_hurt_the_others():
     Z[1, :, 1] = Z[1, :, 0]  # lane 1 is singular at k = p
 
     def run(Z):
-        return sht.solve(sht.LinearModel(Z, Y), sht.Sparsity(P, k_max=P), sht.HTP(), throw=False)
+        return sht.solve(sht.LinearModel(Z, Y), sht.Sparsity(P, k_max=P), sht.solvers.HTP(), throw=False)
 
     batch = jax.vmap(run)(jnp.asarray(Z))
-    assert [int(r) for r in batch.result] == [sht.RESULTS.converged, sht.RESULTS.singular]
+    assert [int(r) for r in batch.result] == [sht.results.RESULTS.converged, sht.results.RESULTS.singular]
     for i in range(2):
         np.testing.assert_allclose(batch.x[i], np.linalg.lstsq(Z[i], Y, rcond=None)[0], atol=1e-8)
 

@@ -1,0 +1,5 @@
+"""What functions of the package return, and the codes and errors of their runs."""
+
+from ._public import public
+
+__getattr__, __dir__, __all__ = public(__name__, __file__)
