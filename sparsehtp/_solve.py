@@ -19,7 +19,8 @@ from .iteration import driver
 from .iteration.record import Record
 from .iteration.results import RESULTS, Solution, SolveError
 from .iteration.termination import AbstractTermination
-from .objectives import AbstractObjective, AbstractRefittable, AbstractRestrictable
+from .objectives import AbstractObjective, AbstractRefittable
+from .objectives.base import in_columns
 from .solvers import CDSS, HTP, IHT, AbstractSolver, BestSubset, FoBa, PrimalDual
 from .solvers.refit import refit
 from .steps import ScheduleStep, inverse_sqrt
@@ -214,7 +215,9 @@ def _warn_of_rounding(rise: float, value: float, dtype: Any) -> None:
         )
 
 
-def _intercept_rounding(objective: Any, threshold: Any, x: Float[Array, "d"], support: Any) -> Float[Array, ""]:
+def _intercept_rounding(
+    objective: AbstractObjective, threshold: AbstractThreshold, x: Float[Array, "d"], support: Any
+) -> Float[Array, ""]:
     entries = threshold.entries(x, support) if isinstance(threshold, AbstractUnitThreshold) else None
     return objective.intercept_rounding(x, entries)
 
@@ -233,12 +236,15 @@ def default_solver(
         return CDSS() if threshold.bounded else PrimalDual()
     if threshold.kind == "rank":
         return IHT()
-    swaps = BestSubset.takes(threshold) and isinstance(objective, AbstractRefittable)
-    if not (swaps and BestSubset.holds(objective, threshold)):
+    if not (
+        isinstance(objective, AbstractRefittable)
+        and BestSubset.takes(threshold)
+        and BestSubset.holds(objective, threshold)
+    ):
         return HTP()
     if search is None:
         return BestSubset()
-    plain = threshold.plain and isinstance(objective, AbstractRestrictable)
+    plain = in_columns(objective, threshold)
     if plain and not objective.quadratic:
         return FoBa()  # one refit a step, where BestSubset tries a batch of swaps for every k
     if search == "criterion":

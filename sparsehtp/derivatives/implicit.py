@@ -32,7 +32,7 @@ from ..columns import gather, scatter
 from ..iteration import driver
 from ..iteration.record import Record
 from ..linalg import Box, Everywhere, masked_factor
-from ..objectives import AbstractRefittable, AbstractRestricted
+from ..objectives import AbstractObjective, AbstractRefittable, AbstractRestricted
 from ..objectives.base import DENSE_HESSIAN_LIMIT
 from ..thresholds import AbstractThreshold
 from ..thresholds.base import AbstractSupportThreshold
@@ -182,7 +182,9 @@ class Tilted(AbstractRestricted):
 
 
 @functools.singledispatch
-def equations(threshold: Any, objective: Any, x: Float[Array, "d"], support: Any) -> AbstractEquations:
+def equations(
+    threshold: AbstractThreshold, objective: AbstractObjective, x: Float[Array, "d"], support: Any
+) -> AbstractEquations:
     """The equations that hold at a solution x of (objective, threshold).
 
     Raises:
@@ -195,7 +197,9 @@ def equations(threshold: Any, objective: Any, x: Float[Array, "d"], support: Any
 
 
 @equations.register(AbstractSupportThreshold)
-def _(threshold: AbstractSupportThreshold, objective: Any, x: Float[Array, "d"], support: Any) -> SupportEquations:
+def _(
+    threshold: AbstractSupportThreshold, objective: AbstractObjective, x: Float[Array, "d"], support: Any
+) -> SupportEquations:
     if not isinstance(objective, AbstractRefittable):
         raise TypeError(
             f"objective: {type(objective).__name__} cannot be restricted to a support, so its solutions have no "
@@ -244,7 +248,9 @@ def _refitted(
     return refit(objective, threshold, *place)
 
 
-def refit(objective: Any, threshold: Any, x: Float[Array, "d"], support: Any) -> tuple[Array, Array]:
+def refit(
+    objective: AbstractObjective, threshold: AbstractThreshold, x: Float[Array, "d"], support: Any
+) -> tuple[Array, Array]:
     """The stationary point on a support next to x, and its value, with all their derivatives.
 
     The threshold is bound to the objective; x and the support are taken as constants.

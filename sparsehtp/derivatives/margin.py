@@ -1,18 +1,19 @@
 """How near a solution is to a change of its support."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._programs import program
 from .._types import Support
-from ..thresholds import AbstractUnitThreshold
+from ..objectives import AbstractObjective
+from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from ..thresholds.base import members
 
 
 @program
-def support_margin(objective: Any, threshold: Any, x: Float[Array, "d"], support: Support) -> Float[Array, ""]:
+def support_margin(
+    objective: AbstractObjective, threshold: AbstractThreshold, x: Float[Array, "d"], support: Support
+) -> Float[Array, ""]:
     """The threshold's margin at x - eta grad F(x), with eta = 1/F''_jj for j the steepest coordinate outside.
 
     Costs a gradient. Infinity where the threshold does not choose units.

@@ -14,7 +14,7 @@ The inner product on a is sum_i omega_i a_i c_i, so that the supergradient is x_
 weight do not matter, and a step of [DIHT] is this one times 1/N.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -24,9 +24,9 @@ from jaxtyping import Array, Bool, Float
 from .._types import Support, is_concrete
 from ..columns import Columns
 from ..linalg import bisect, dot, largest_eigenvalue, random_start
-from ..losses import AbstractConjugateLoss
-from ..objectives import LinearModel
-from ..thresholds import L0L1L2, Sparsity
+from ..losses import AbstractConjugateLoss, AbstractLoss
+from ..objectives import AbstractObjective, LinearModel
+from ..thresholds import L0L1L2, AbstractThreshold, Sparsity
 
 
 class Fixed(NamedTuple):
@@ -67,16 +67,20 @@ class Dual(eqx.Module):
         fixed: features known to be zero or nonzero; None: none.
     """
 
-    objective: Any  # a LinearModel whose loss has a conjugate
-    threshold: Any  # Sparsity or L0L1L2
+    objective: LinearModel  # whose loss has a conjugate
+    threshold: Sparsity | L0L1L2
     fixed: Fixed | None = None
 
     # --- the data ----------------------------------------------------------------------------------------------------
     @property
     def columns(self) -> Columns:
         """Of the objective."""
-        columns: Columns = self.objective.columns
-        return columns
+        return self.objective.columns
+
+    @property
+    def loss(self) -> AbstractConjugateLoss:
+        """Of the objective."""
+        return cast(AbstractConjugateLoss, self.objective.loss)
 
     @property
     def weights(self) -> Float[Array, "n"]:
@@ -92,13 +96,14 @@ class Dual(eqx.Module):
     @property
     def penalised(self) -> bool:
         """True for `L0L1L2`, False for at most k."""
-        return isinstance(self.threshold, L0L1L2)
+        return self.threshold.penalises
 
     @property
     def prices(self) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
         """l0 and l1 of every feature."""
         nothing = jnp.zeros(self.objective.n_coefficients, self.objective.dtype)
-        return self.threshold.priced(nothing.shape[0]) if self.penalised else (nothing, nothing)
+        both = nothing, nothing
+        return self.threshold.priced(nothing.size) if isinstance(self.threshold, L0L1L2) else both
 
     def masks(self) -> Fixed:
         """The fixed features; kept ones count as nonzero."""
@@ -109,6 +114,7 @@ class Dual(eqx.Module):
 
     def slots(self) -> Array:
         """How many features may be chosen beside those known to be nonzero (`Sparsity` only)."""
+        assert isinstance(self.threshold, Sparsity)
         return self.threshold.k + self.threshold.keep.shape[0] - jnp.sum(self.masks().nonzero)
 
     def moments(self, a: Float[Array, "n"]) -> Float[Array, "p"]:
@@ -141,8 +147,8 @@ class Dual(eqx.Module):
         """The nearest feasible point: in the loss's range, and orthogonal to ones if there is an intercept."""
         objective, weights = self.objective, self.weights
         if not objective.n_free:
-            return objective.loss.project_dual(a, objective.y)
-        return balanced(objective.loss, a, objective.y, weights)
+            return self.loss.project_dual(a, objective.y)
+        return balanced(self.loss, a, objective.y, weights)
 
     def terms(self, tau: Float[Array, "p"]) -> Float[Array, "p"]:
         """G_j - l0."""
@@ -152,7 +158,7 @@ class Dual(eqx.Module):
     def select(self, terms: Float[Array, "p"]) -> tuple[Array, Support | None]:
         """Mask of S(a), and for `Sparsity` also the support in its own order."""
         fixed = self.masks()
-        if self.penalised:
+        if isinstance(self.threshold, L0L1L2):
             return ((terms > 0) | fixed.nonzero) & ~fixed.zero, None
         largest = jnp.finfo(terms.dtype).max
         scores = jnp.where(fixed.zero, -1.0, jnp.where(fixed.nonzero, largest, jnp.sqrt(terms)))
@@ -166,7 +172,7 @@ class Dual(eqx.Module):
     def separable(self, a: Float[Array, "n"]) -> Float[Array, ""]:
         """The part of D that does not depend on the penalty."""
         objective, weights = self.objective, self.weights
-        conjugate = objective.loss.conjugate(a, objective.y)
+        conjugate = self.loss.conjugate(a, objective.y)
         if self.columns.offset is not None:
             conjugate = conjugate - a * self.columns.offset
         return -dot(weights, jnp.where(weights > 0, conjugate, 0))
@@ -180,6 +186,7 @@ class Dual(eqx.Module):
         w = -jnp.sign(tau) * jnp.maximum(jnp.abs(tau) - l1, 0) / self.ridge
         w = jnp.where(member, w, 0)
         if support is None:
+            assert isinstance(self.threshold, L0L1L2)
             support = self.threshold.support(w)
         value = self.separable(a) - jnp.sum(jnp.where(member, terms, 0))
         return DualPoint(a, tau, terms, value, self.lift(w), support)
@@ -193,11 +200,11 @@ class Dual(eqx.Module):
         objective, weights = self.objective, self.weights
         eps = (objective.y.shape[0] + 64) * jnp.finfo(point.a.dtype).eps
         a = jnp.where(weights > 0, point.a, 0)
-        conjugate = jnp.abs(objective.loss.conjugate(a, objective.y))
+        conjugate = jnp.abs(self.loss.conjugate(a, objective.y))
         unit = 0 if objective.loss.location else 1  # of logarithms, say; a loss of eta - y alone has only theirs
         offset = self.columns.offset
         size = unit + jnp.abs(objective.y) + (0 if offset is None else jnp.abs(offset))
-        predicted = jnp.where(weights > 0, jnp.abs(objective.loss.conjugate_derivative(a, objective.y)), 0)
+        predicted = jnp.where(weights > 0, jnp.abs(self.loss.conjugate_derivative(a, objective.y)), 0)
         separable = dot(weights, jnp.where(weights > 0, conjugate + jnp.abs(a) * (size + predicted), 0))
         moved = eps * jnp.sqrt(dot(weights, a**2)) * norms
         each = (jnp.abs(point.tau) * moved + moved**2) / self.ridge + eps * jnp.abs(point.terms)
@@ -211,7 +218,7 @@ class Dual(eqx.Module):
 
     def supergradient(self, point: DualPoint, eta: Float[Array, "n"]) -> Float[Array, "n"]:
         """x_i'w(a) + o_i - l*'(a_i), for the inner product weighted by omega; eta is the prediction of w(a)."""
-        return eta - self.objective.loss.conjugate_derivative(point.a, self.objective.y)
+        return eta - self.loss.conjugate_derivative(point.a, self.objective.y)
 
     # --- the primal --------------------------------------------------------------------------------------------------
     def predict(self, point: DualPoint) -> tuple[Float[Array, "d"], Float[Array, "n"]]:
@@ -229,7 +236,7 @@ class Dual(eqx.Module):
         return self.objective.value_at(eta, x) + self.threshold.value(x)
 
 
-def dual_of(objective: Any, threshold: Any, fixed: Fixed | None = None) -> Dual:
+def dual_of(objective: LinearModel, threshold: Sparsity | L0L1L2, fixed: Fixed | None = None) -> Dual:
     """The dual of an objective under a threshold that is not bound yet.
 
     Raises:
@@ -240,14 +247,14 @@ def dual_of(objective: Any, threshold: Any, fixed: Fixed | None = None) -> Dual:
     return Dual(objective, threshold.bind(objective), fixed)
 
 
-def require_dual(objective: Any, threshold: Any) -> None:
+def require_dual(objective: AbstractObjective, threshold: AbstractThreshold) -> None:
     """Raise TypeError or ValueError where there is no dual."""
     reason = no_dual(objective, threshold)
     if reason is not None:
         raise (ValueError if reason.startswith("l2") else TypeError)(reason)
 
 
-def no_dual(objective: Any, threshold: Any) -> str | None:
+def no_dual(objective: AbstractObjective, threshold: AbstractThreshold) -> str | None:
     """Why there is no dual, or None if there is one."""
     if not isinstance(objective, LinearModel):
         return f"objective: the dual needs a LinearModel, got a {type(objective).__name__}."
@@ -260,12 +267,6 @@ def no_dual(objective: Any, threshold: Any) -> str | None:
     if is_concrete(objective.l2) and not np.all(np.asarray(objective.l2) > 0):
         return "l2: the dual needs l2 > 0 on every feature; raise l2."
     return None
-
-
-def is_smooth(loss: Any) -> bool:
-    """True if the loss's derivative has a Lipschitz constant; never looks at traced parameters."""
-    smoothness = loss.smoothness
-    return is_concrete(smoothness) is False or bool(np.isfinite(smoothness))
 
 
 def balanced(
@@ -310,13 +311,15 @@ def with_sum(
     return loss.project_dual(share * below + (1 - share) * above, y)
 
 
-def best_shift(loss: Any, eta: Float[Array, "n"], y: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, ""]:
+def best_shift(
+    loss: AbstractLoss, eta: Float[Array, "n"], y: Float[Array, "n"], weights: Float[Array, "n"]
+) -> Float[Array, ""]:
     """The number b that minimises sum_i weights_i l(eta_i + b, y_i), by bisection on the derivative."""
     live = weights > 0
     if loss.quadratic:
         return dot(weights, jnp.where(live, y - eta, 0)) / jnp.sum(weights)
     size = jnp.abs(eta) + jnp.abs(y)
-    if not is_smooth(loss):  # y may be the exponential of its best prediction
+    if not loss.smooth:  # y may be the exponential of its best prediction
         size = size + jnp.abs(jnp.log(jnp.where(y == 0, 1, jnp.abs(y))))
     size = jnp.max(jnp.where(live, size, 0)) + 10
 

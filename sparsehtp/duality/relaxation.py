@@ -25,8 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import replace
 from ..linalg import bisect, dot
-from ..losses import Hinge, SmoothedHinge
-from .dual import Dual, DualPoint, best_shift, is_smooth
+from .dual import Dual, DualPoint, best_shift
 
 CHECK = 10  # steps between evaluations of the dual
 MAX_TRIES = 60
@@ -101,11 +100,8 @@ def relax(
         norm: the largest eigenvalue of X'diag(omega)X of the (centred) columns, or somewhat less; None: estimated.
     """
     objective = dual.objective
-    if isinstance(objective.loss, Hinge):
-        smooth = SmoothedHinge(jnp.asarray(HINGE_SMOOTHING, objective.dtype))
-        surrogate = replace(dual, objective=replace(objective, loss=smooth))
-    else:
-        surrogate = dual
+    smooth = dual.loss.smoothed(jnp.asarray(HINGE_SMOOTHING, objective.dtype))
+    surrogate = replace(dual, objective=replace(objective, loss=smooth))
     problem = _Smooth(surrogate)
     p, dtype = objective.n_coefficients, objective.dtype
     w0 = jnp.zeros(p, dtype) if w0 is None else jnp.where(dual.masks().zero, 0, w0)
@@ -154,7 +150,7 @@ class _Smooth:
         self.weights = dual.weights
         self.centres = dual.columns.moments()[0]
         self.fixed = dual.masks()
-        self.unbounded = not is_smooth(self.objective.loss)
+        self.unbounded = not self.objective.smooth
         self.smoothness = self._smoothness()
 
     def _smoothness(self) -> Any:

@@ -181,13 +181,13 @@ def free_of_charge(threshold: L0L1L2) -> Int[np.ndarray, "n_keep"]:
 def _largest_gain(
     model: LinearModel, threshold: L0L1L2, x: Float[Array, "d"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    dual = Dual(model, threshold.bind(model))
-    p = model.n_coefficients
+    threshold = threshold.bind(model)
+    dual, p = Dual(model, threshold), model.n_coefficients
     if model.n_free:  # the intercept is optimal before features are compared
         x = jnp.where(jnp.any(x[:p] != 0), x, dual.predict(dual.point(dual.zero()))[0])
     value, grad = model.value_and_grad(x)
     gains, _ = entry_gains(dual, dual.columns.moments()[1], grad[:p], model.columns.ridge()[:p], x[:p])
-    prices = dual.threshold.prices
+    prices = threshold.prices
     if prices is not None:  # a feature enters where its gain is more than its price
         gains = jnp.where(prices > 0, gains / jnp.where(prices > 0, prices, 1), -jnp.inf)
     return jnp.max(gains), value

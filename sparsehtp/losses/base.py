@@ -37,6 +37,11 @@ class AbstractLoss(eqx.Module):
     def smoothness(self) -> Float[Array, ""] | float:
         """The least Lipschitz constant of the derivative; infinity if there is none."""
 
+    @property
+    def smooth(self) -> bool:
+        """False if there is known to be no Lipschitz constant; traced parameters are not looked at."""
+        return not is_concrete(self.smoothness) or bool(np.isfinite(self.smoothness))
+
     def majorant(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """A curvature that does not vanish where the slope does not; refits add a part of it where l is flat.
 
@@ -83,13 +88,17 @@ class AbstractConjugateLoss(AbstractLoss):
     def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """Nearest feasible a."""
 
+    def smoothed(self, width: Float[Array, ""]) -> "AbstractConjugateLoss":
+        """A loss nowhere above this one, with a smooth piece of a width for its kink; itself unless overridden."""
+        return self
+
     @property
     def strong_convexity(self) -> Float[Array, ""] | float:
         """mu, the strong convexity of l*: one over the smoothness of l (0 if l is not smooth)."""
         return 1.0 / self.smoothness
 
 
-def damping_scale(loss: Any, curvature: Float[Array, "..."]) -> Float[Array, ""] | float:
+def damping_scale(loss: AbstractLoss, curvature: Float[Array, "..."]) -> Float[Array, ""] | float:
     """The unit of the damping of a kinked loss: its smoothness, or the largest of the curvatures where it has none."""
     if is_concrete(loss.smoothness) and np.isfinite(loss.smoothness):
         return loss.smoothness

@@ -37,6 +37,9 @@ class Hinge(AbstractConjugateLoss):
     def smoothness(self) -> Float[Array, ""] | float:
         return float("inf")
 
+    def smoothed(self, width: Float[Array, ""]) -> AbstractConjugateLoss:
+        return SmoothedHinge(width)
+
     def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return outside_to_infinity(_feasible(a, y), y * a)
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._types import is_concrete
 from ..linalg import dot
 from .base import AbstractLoss
 
@@ -62,6 +63,11 @@ class AbstractVectorLoss(eqx.Module):
     @abc.abstractmethod
     def smoothness(self) -> Float[Array, ""] | float:
         """Lipschitz constant of the gradient; infinity if there is none."""
+
+    @property
+    def smooth(self) -> bool:
+        """False if there is known to be no Lipschitz constant; traced parameters are not looked at."""
+        return not is_concrete(self.smoothness) or bool(np.isfinite(self.smoothness))
 
 
 class PerResponse(AbstractVectorLoss):

@@ -3,7 +3,7 @@
 import abc
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeGuard
 
 import equinox as eqx
 import jax
@@ -352,6 +352,10 @@ class AbstractRefittable(AbstractObjective):
     def restrict(self, support: Support) -> AbstractRestricted:
         """F over the entries of a support."""
 
+    def restrict_left(self, left: Float[Array, "p r"], mask: Bool[Array, "r"]) -> AbstractRestricted:
+        """F over the matrices `left @ A`, as a function of A, row by row, and the free entries."""
+        raise TypeError(f"solver: nothing refits a {type(self).__name__} among matrices of low rank; use IHT.")
+
 
 class AbstractScored(AbstractRefittable):
     """An objective that tells what every coefficient alone is worth, so that features can be added one by one."""
@@ -375,3 +379,8 @@ class AbstractRestrictable(AbstractScored):
     @abc.abstractmethod
     def subset(self, idx: Int[Array, "m"]) -> "AbstractRestrictable":
         """The objective of the coefficients idx alone (and the free entries), the others being zero."""
+
+
+def in_columns(objective: AbstractObjective, threshold: AbstractThreshold) -> TypeGuard[AbstractRestrictable]:
+    """True where any k entries are chosen as they are of what least squares on columns can model."""
+    return threshold.plain and isinstance(objective, AbstractRestrictable)

@@ -328,8 +328,7 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
 
     @property
     def smooth(self) -> bool:
-        smoothness = self.loss.smoothness
-        return not is_concrete(smoothness) or bool(np.isfinite(smoothness))
+        return bool(self.loss.smooth)
 
     @property
     def loss_name(self) -> str:

@@ -12,7 +12,8 @@ from .._programs import program
 from .._tolerances import tolerance
 from .._types import ArrayLike, check_finite, in_double, is_concrete, replace
 from ..duality import Dual, Fixed, dual_of, relax, require_dual
-from ..thresholds import L0L1L2
+from ..objectives import LinearModel
+from ..thresholds import L0L1L2, Sparsity
 from ..thresholds.base import next_power_of_two
 from .rules import screen
 
@@ -40,7 +41,7 @@ class Bounds(NamedTuple):
     decided: bool
 
 
-def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None = None) -> Bounds:
+def lower_bound(objective: LinearModel, threshold: Sparsity | L0L1L2, upper: float, tol: float | None = None) -> Bounds:
     """The best lower bound that the dual gives, made better by what the gap decides.
 
     The bound after the first round is the largest dual value (to `tol`), the perspective relaxation's optimum; for more
@@ -74,11 +75,11 @@ def lower_bound(objective: Any, threshold: Any, upper: float, tol: float | None 
 
 
 @program
-def _value(objective: Any, x: Array) -> Float[Array, ""]:
+def _value(objective: LinearModel, x: Array) -> Float[Array, ""]:
     return objective.value(x)
 
 
-def _lower_bound(objective: Any, threshold: Any, upper: float, tol: float) -> Bounds:
+def _lower_bound(objective: LinearModel, threshold: Sparsity | L0L1L2, upper: float, tol: float) -> Bounds:
     (n, p), dtype = objective.columns.design.shape, objective.dtype
     none = jnp.zeros(p, bool)
     dual = dual_of(objective, threshold, Fixed(none, none))  # the same program with and without fixed features
@@ -108,7 +109,7 @@ def _lower_bound(objective: Any, threshold: Any, upper: float, tol: float) -> Bo
     return Bounds(min(lower, float(best)), np.flatnonzero(zero), np.flatnonzero(nonzero), decided)
 
 
-def _steps(objective: Any) -> int:
+def _steps(objective: LinearModel) -> int:
     n, p = objective.columns.design.shape
     return int(np.clip(WORK / (4 * n * p), LEAST_STEPS, MOST_STEPS))
 

@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from .. import objectives
-from .._types import Info, Support
+from .._types import Factors, Info, Support
 from ..columns import gather
 from ..iteration.results import RESULTS
 from ..objectives import AbstractObjective
@@ -100,11 +100,13 @@ class AbstractSolver(eqx.Module):
         return info.value
 
     @abc.abstractmethod
-    def init(self, objective: Any, threshold: Any, x0: Float[Array, "d"], key: Array) -> Any:
+    def init(
+        self, objective: AbstractObjective, threshold: AbstractThreshold, x0: Float[Array, "d"], key: Array
+    ) -> Any:
         """State before the first step."""
 
     @abc.abstractmethod
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: AbstractObjective, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
         """The next state, and what the step did."""
 
 
@@ -128,14 +130,14 @@ class AbstractPathSolver(AbstractSolver):
     """A solver whose one run gives a solution for every k."""
 
     @abc.abstractmethod
-    def path(self, objective: Any, threshold: Any, key: Array) -> Trail:
+    def path(self, objective: AbstractObjective, threshold: AbstractThreshold, key: Array) -> Trail:
         """Solutions for k = 0..threshold.k_max (the threshold is bound to the objective).
 
         Pure and traceable; run it under `jax.vmap(..., axis_name=LANE)`.
         """
 
 
-def first_support(threshold: Any, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Support:
+def first_support(threshold: AbstractThreshold, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Support | Factors:
     """Support of the starting point: of x itself, or of the steepest descent direction where x is zero."""
     chosen = x[: x.shape[0] - threshold.n_free]
     _, support = threshold(jnp.where(jnp.any(chosen != 0), x, -grad))
@@ -145,7 +147,7 @@ def first_support(threshold: Any, x: Float[Array, "d"], grad: Float[Array, "d"])
 def search(
     trial: Callable[[Array], Any],
     accepted: Callable[[Array, Any], Array],
-    rule: Any,
+    rule: AbstractStep,
     size: Array,
     placeholder: Any,
     max_tries: int,
@@ -170,8 +172,8 @@ def search(
 
 
 def report(
-    objective: Any,
-    threshold: Any,
+    objective: AbstractObjective,
+    threshold: AbstractThreshold,
     old: Any,
     new: Any,
     *,

@@ -1,7 +1,7 @@
 """Best subsets: forward growth, exact best swaps until none improves, and perturbed starts."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import equinox as eqx
 import jax
@@ -16,9 +16,9 @@ from ..iteration.results import RESULTS
 from ..iteration.termination import SwapOptimal
 from ..linalg import any_lane, either, top_k
 from ..linalg.tableau import Tableau, empty_tableau, swap_gains
-from ..objectives import AbstractRefittable, AbstractRestrictable, GramEquations
-from ..objectives.base import DENSE_HESSIAN_LIMIT
-from ..thresholds import AbstractThreshold
+from ..objectives import AbstractObjective, AbstractRefittable, AbstractRestrictable, GramEquations
+from ..objectives.base import DENSE_HESSIAN_LIMIT, in_columns
+from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from . import unit_search
 from .base import AbstractPathSolver, Trail, report
 from .pivot_search import KEPT, Goal, Roam, no_move, settle, swap_noise
@@ -141,7 +141,7 @@ class BestSubset(AbstractPathSolver):
     lanes_in_turn = True  # their pivots differ in number, and each fills the cores by itself
 
     @classmethod
-    def takes(cls, threshold: AbstractThreshold) -> bool:
+    def takes(cls, threshold: AbstractThreshold) -> TypeGuard[AbstractUnitThreshold]:
         return threshold.exchangeable
 
     def __init__(self, effort: str = "default", working_set: int | None = None) -> None:
@@ -154,7 +154,7 @@ class BestSubset(AbstractPathSolver):
         if self.working_set is not None and self.working_set < 1:
             raise ValueError(f"working_set: must be at least 1, got {self.working_set}.")
 
-    def check(self, objective: Any, threshold: Any) -> None:
+    def check(self, objective: AbstractRefittable, threshold: AbstractUnitThreshold) -> None:
         super().check(objective, threshold)
         if not self.holds(objective, threshold):
             raise ValueError(
@@ -163,11 +163,11 @@ class BestSubset(AbstractPathSolver):
             )
 
     @staticmethod
-    def _most(threshold: Any) -> int:
+    def _most(threshold: AbstractUnitThreshold) -> int:
         return BOUNDED_LIMIT if threshold.bounded else DENSE_HESSIAN_LIMIT
 
     @classmethod
-    def holds(cls, objective: Any, threshold: Any) -> bool:
+    def holds(cls, objective: AbstractRefittable, threshold: AbstractUnitThreshold) -> bool:
         """True unless the threshold chooses more coefficients than a dense Hessian can hold, or can be found in time
         within bounds."""
         if threshold.k_max is None and not is_concrete(threshold.k):
@@ -183,21 +183,21 @@ class BestSubset(AbstractPathSolver):
     def default_max_steps(self) -> int:
         return EFFORTS[self.effort].max_steps
 
-    @staticmethod
-    def _on_tableau(objective: Any, threshold: Any) -> bool:
-        """True for plain entries of a model in columns; else units are swapped in a local model of F."""
-        return threshold.plain and isinstance(objective, AbstractRestrictable)
-
-    def _unit_width(self, objective: Any, threshold: Any) -> int:
+    def _unit_width(self, objective: AbstractRefittable, threshold: AbstractUnitThreshold) -> int:
         most = EFFORTS[self.effort].width if self.working_set is None else self.working_set
         return unit_search.width_of(objective, threshold, most)
 
     # --- one k -------------------------------------------------------------------------------------------------------
-    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
-        if not self._on_tableau(objective, threshold):
-            return unit_search.init(objective, threshold, x0, key, self._unit_width(objective, threshold))
+    def init(self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, x0: Array, key: Array) -> Any:
+        if in_columns(objective, threshold):
+            return self._on_tableau(objective, threshold, x0, key)
+        return unit_search.init(objective, threshold, x0, key, self._unit_width(objective, threshold))
+
+    def _on_tableau(
+        self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, x0: Array, key: Array
+    ) -> Any:
         locked, dtype = threshold.keep.shape[0], objective.dtype
-        width, rows = self._pool_width(objective, threshold), locked + threshold.k_max
+        width, rows = self._pool_width(objective, threshold), threshold.room
         zero, vector = jnp.zeros((), dtype), jnp.zeros(width, dtype)
         equations = GramEquations(jnp.zeros((width, width), dtype), vector, vector, zero)
         return BestSubsetState(
@@ -216,21 +216,22 @@ class BestSubset(AbstractPathSolver):
             key=key,
         )
 
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(
+        self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, state: Any, t: Any
+    ) -> tuple[Any, Info]:
+        if in_columns(objective, threshold):
+            return self._pivoted(objective, threshold, state, t)
         starts, patience, *_ = EFFORTS[self.effort]
-        if not self._on_tableau(objective, threshold):
-            after = unit_search.step(objective, threshold, state, t, UNIT_STARTS if starts else 0, patience)
-            entries = threshold.entries(after.x, after.support)
-            return after, report(
-                objective,
-                threshold,
-                state,
-                after,
-                value=after.value,
-                grad=after.grad,
-                entries=entries,
-                fault=after.fault,
-            )
+        after = unit_search.step(objective, threshold, state, t, UNIT_STARTS if starts else 0, patience)
+        entries = threshold.entries(after.x, after.support)
+        return after, report(
+            objective, threshold, state, after, value=after.value, grad=after.grad, entries=entries, fault=after.fault
+        )
+
+    def _pivoted(
+        self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, state: Any, t: Any
+    ) -> tuple[Any, Info]:
+        starts, patience, *_ = EFFORTS[self.effort]
         p, free, locked = objective.n_coefficients, objective.n_free, threshold.keep.shape[0]
         quadratic, tol = objective.quadratic, tolerance("swap", state.value.dtype)
         started, far = jnp.isfinite(state.value), (state.stage == PERTURB) & (starts > 0)
@@ -310,14 +311,18 @@ class BestSubset(AbstractPathSolver):
         )
         return new, report(objective, threshold, state, new, value=value, grad=grad, entries=support, fault=fault)
 
-    def _next_size(self, objective: Any, threshold: Any, size: Array, started: Array) -> Any:
+    def _next_size(
+        self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, size: Array, started: Array
+    ) -> Any:
         """How far to grow at once: a model or a working set suits what is chosen, and not much more."""
         if not objective.quadratic:
             return jnp.where(started, jnp.maximum(2 * size, 4), size)
         whole = self._pool_width(objective, threshold) == objective.n_coefficients
         return threshold.k if whole else jnp.maximum(4 * size, 16)
 
-    def _model(self, objective: Any, threshold: Any, state: Any, chosen: Array, growing: Any) -> Any:
+    def _model(
+        self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, state: Any, chosen: Array, growing: Any
+    ) -> Any:
         """The normal equations around x of the features that promise most, before any is taken in."""
         width, best = self._pool_width(objective, threshold), jnp.asarray(jnp.inf, state.x.dtype)
         pool, features = whole_pool(objective, threshold), state.model.features
@@ -329,17 +334,17 @@ class BestSubset(AbstractPathSolver):
         equations = gram_equations(pool.objective.normal_equations(pool.inward(state.x, chosen.shape[0])))
         return Model(features, equations, empty_tableau(equations, state.model.tableau.idx.shape[0]), best)
 
-    def _pool_width(self, objective: Any, threshold: Any) -> int:
+    def _pool_width(self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold) -> int:
         """Features of the working set of a single k."""
-        rows = threshold.keep.shape[0] + threshold.k_max
+        rows = threshold.room
         width = EFFORTS[self.effort].width if self.working_set is None else self.working_set
         if self.working_set is None:
             width = min(width, max(FEWEST_FEATURES, math.isqrt(GRAM_PRODUCTS // objective.ifo_per_gradient)))
         return min(max(width, 2 * rows), objective.n_coefficients)
 
-    def _width(self, objective: Any, threshold: Any) -> int | None:
+    def _width(self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold) -> int | None:
         """Features of a working set of a path; None: all of them at once."""
-        p, rows = objective.n_coefficients, threshold.keep.shape[0] + threshold.k_max
+        p, rows = objective.n_coefficients, threshold.room
         if self.working_set is not None:
             width = max(self.working_set, rows + 1)
         elif rows * p * jnp.dtype(objective.dtype).itemsize > TABLEAU_BYTES:
@@ -349,11 +354,14 @@ class BestSubset(AbstractPathSolver):
         return width if width < p else None
 
     # --- every k -----------------------------------------------------------------------------------------------------
-    def path(self, objective: Any, threshold: Any, key: Array) -> Trail:
-        if not self._on_tableau(objective, threshold):
-            rounds = 1 if self.effort == "fast" else ROUNDS
-            return unit_search.path(objective, threshold, self._unit_width(objective, threshold), rounds)
-        p, locked, k_max = objective.n_coefficients, threshold.keep.shape[0], threshold.k_max
+    def path(self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, key: Array) -> Trail:
+        if in_columns(objective, threshold):
+            return self._trail(objective, threshold)
+        rounds = 1 if self.effort == "fast" else ROUNDS
+        return unit_search.path(objective, threshold, self._unit_width(objective, threshold), rounds)
+
+    def _trail(self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold) -> Trail:
+        p, locked, k_max = objective.n_coefficients, threshold.keep.shape[0], threshold.most
         width, origin = self._width(objective, threshold), objective.origin()
         nothing = support_of(objective, _keep_first(threshold), jnp.int32(locked))
         row = Trail(nothing, gather(origin, nothing), jnp.asarray(jnp.inf, origin.dtype), jnp.int32(0))
@@ -378,9 +386,11 @@ class BestSubset(AbstractPathSolver):
         trail = trail._replace(result=jnp.where(trail.result == 0, jnp.int32(RESULTS.converged), trail.result))
         return jax.tree.map(lambda a: a[jnp.minimum(jnp.arange(k_max + 1), threshold.k)], trail)
 
-    def _walk(self, pool: Any, objective: Any, threshold: Any, walk: Any, end: Any) -> Any:
+    def _walk(
+        self, pool: Any, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, walk: Any, end: Any
+    ) -> Any:
         """Walk from size to size in a working set: up to `end` and, after the last size, back."""
-        p, rows = objective.n_coefficients, threshold.keep.shape[0] + threshold.k_max
+        p, rows = objective.n_coefficients, threshold.room
         quadratic, tol = objective.quadratic, tolerance("swap", walk.x.dtype)
         backward = quadratic and self.effort != "fast"
 
@@ -402,7 +412,7 @@ class BestSubset(AbstractPathSolver):
         def body(carry: Any) -> Any:
             walk, search = carry
             k, value, last = walk.k, walk.trail.value[walk.k], walk.k >= threshold.k
-            model: Any = equations
+            model = equations
             chosen, turn = None, 1 - 2 * ((walk.direction < 0) | last).astype(jnp.int32)
             if not quadratic:
                 (model, chosen, search), turn = begin(walk), 0
@@ -446,20 +456,20 @@ class BestSubset(AbstractPathSolver):
         return lax.while_loop(lambda carry: any_lane(active(carry[0])), body, (walk, first))[0]
 
 
-def _keep_first(threshold: Any) -> Array:
+def _keep_first(threshold: AbstractUnitThreshold) -> Array:
     """The kept features, and room for the others."""
     keep = jnp.asarray(threshold.keep, jnp.int32)
-    return jnp.concatenate([keep, jnp.zeros(threshold.k_max, jnp.int32)])
+    return jnp.concatenate([keep, jnp.zeros(threshold.most, jnp.int32)])
 
 
-def _chosen_before(objective: Any, walk: Any) -> tuple[Array, Support]:
+def _chosen_before(objective: AbstractObjective, walk: Any) -> tuple[Array, Support]:
     """The support to go on from: that of the size if there is one, else of the size before; also as a mask."""
     k = jnp.where(jnp.isfinite(walk.trail.value[walk.k]), walk.k, jnp.maximum(walk.k - 1, 0))
     support = jax.tree.map(lambda a: a[k], walk.trail.support)
     return jnp.zeros(objective.n_coefficients, bool).at[support.idx].max(support.mask, mode="drop"), support
 
 
-def _scale(objective: Any, value: Array) -> Array | None:
+def _scale(objective: AbstractObjective, value: Array) -> Array | None:
     """What gains of swaps are compared with; None: the tableau's value."""
     return None if objective.quadratic else 2 * jnp.abs(value)
 
@@ -476,7 +486,7 @@ def _end(search: Any) -> Any:
     return found.idx, found.value
 
 
-def _near(objective: Any, t: Any, move: Any, kept: Array) -> Any:
+def _near(objective: AbstractObjective, t: Any, move: Any, kept: Array) -> Any:
     """Supports to refit: that of the tableau and, for a local model, those of its best swaps."""
     if objective.quadratic:
         return t.idx[None]
@@ -487,7 +497,7 @@ def _near(objective: Any, t: Any, move: Any, kept: Array) -> Any:
     return jnp.vstack([t.idx, singles])
 
 
-def _best_fitted(pool: Any, threshold: Any, supports: Any, start: Any) -> Any:
+def _best_fitted(pool: Any, threshold: AbstractUnitThreshold, supports: Any, start: Any) -> Any:
     """The best of the refits on several supports."""
     if supports.shape[0] == 1:
         return pool.fitted(threshold, supports[0], start)

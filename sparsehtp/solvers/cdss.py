@@ -11,11 +11,11 @@ from jaxtyping import Array, Float
 from .._tolerances import tolerance
 from .._types import Info, Support
 from ..columns import gather, scatter
-from ..duality.dual import Dual, is_smooth
+from ..duality.dual import Dual
 from ..iteration.termination import SwapOptimal
 from ..linalg import any_lane, dot, either
 from ..objectives import LinearModel
-from ..thresholds import AbstractThreshold
+from ..thresholds import L0L1L2, AbstractThreshold
 from .base import AbstractSolver, report
 from .coordinate import Descent, gather_block, on_block
 from .primal_dual import centred_intercept, supported
@@ -99,9 +99,9 @@ class CDSS(AbstractSolver):
     requires = LinearModel
     needs_curvature = True
 
-    def check(self, objective: Any, threshold: Any) -> None:
+    def check(self, objective: LinearModel, threshold: L0L1L2) -> None:
         super().check(objective, threshold)
-        if not is_smooth(objective.loss):
+        if not objective.smooth:
             raise TypeError(f"loss: CDSS needs a smooth loss, and {type(objective.loss).__name__} is not; use IHT.")
 
     @classmethod
@@ -116,10 +116,10 @@ class CDSS(AbstractSolver):
     def default_max_steps(self) -> int:
         return 500
 
-    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
+    def init(self, objective: LinearModel, threshold: L0L1L2, x0: Array, key: Array) -> Any:
         return state_at(Dual(objective, threshold), *supported(threshold, x0))
 
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: LinearModel, threshold: L0L1L2, state: Any, t: Any) -> tuple[Any, Info]:
         dual = Dual(objective, threshold)
         p = objective.n_coefficients
 

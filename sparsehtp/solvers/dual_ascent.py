@@ -14,8 +14,9 @@ from ..duality.dual import Dual, DualPoint, require_dual, with_sum
 from ..iteration.results import RESULTS
 from ..iteration.termination import DualGap, SmallStep
 from ..linalg import dot
+from ..losses import AbstractConjugateLoss
 from ..objectives import LinearModel
-from ..thresholds import AbstractThreshold
+from ..thresholds import AbstractThreshold, Sparsity
 from .base import AbstractSolver
 from .refit import refit
 
@@ -49,7 +50,7 @@ class AbstractDualAscent(AbstractSolver):
     def takes(cls, threshold: AbstractThreshold) -> bool:
         return threshold.plain
 
-    def check(self, objective: Any, threshold: Any) -> None:
+    def check(self, objective: LinearModel, threshold: Sparsity) -> None:
         super().check(objective, threshold)
         if self.rule not in STEPS:
             raise ValueError(f"step: must be one of {', '.join(STEPS)}, got {self.rule!r}.")
@@ -69,7 +70,7 @@ class AbstractDualAscent(AbstractSolver):
         # Minus the dual value: the theorems are about the dual iterate.
         return info.gap - info.value
 
-    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
+    def init(self, objective: LinearModel, threshold: Sparsity, x0: Array, key: Array) -> Any:
         dual = Dual(objective, threshold)
         if objective.loss.twice_differentiable:
             a = dual.project(objective.loss.derivative(objective.forward(x0), objective.y))
@@ -85,7 +86,7 @@ class AbstractDualAscent(AbstractSolver):
 
     def size(self, dual: Dual, state_norm: Array, t: Any, blocks: int = 1) -> Array:
         """Step size in the weighted inner product: [DIHT]'s step times 1/N."""
-        loss = dual.objective.loss
+        loss = dual.loss
         mu = jnp.asarray(loss.strong_convexity, state_norm.dtype)
         smooth = mu > 0
         flat = 1 / (state_norm + mu)
@@ -178,7 +179,7 @@ class DIHT(AbstractDualAscent):
     def default_max_steps(self) -> int:
         return 2000
 
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: LinearModel, threshold: Sparsity, state: Any, t: Any) -> tuple[Any, Info]:
         dual = Dual(objective, threshold)
         size = self.size(dual, state.norm, t)
         a = dual.project(state.point.a + size * dual.supergradient(state.point, state.eta))
@@ -228,7 +229,7 @@ class SDIHT(AbstractDualAscent):
         self.block_size, self.rule, self.scale, self.polish = block_size, step, scale, polish
         self.sampling = sampling
 
-    def check(self, objective: Any, threshold: Any) -> None:
+    def check(self, objective: LinearModel, threshold: Sparsity) -> None:
         super().check(objective, threshold)
         if self.block_size < 1:
             raise ValueError(f"block_size: must be at least 1, got {self.block_size}.")
@@ -243,7 +244,7 @@ class SDIHT(AbstractDualAscent):
     def default_max_steps(self) -> int:
         return 500
 
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: LinearModel, threshold: Sparsity, state: Any, t: Any) -> tuple[Any, Info]:
         dual = Dual(objective, threshold)
         columns, n = objective.columns, objective.columns.n
         blocks = -(-n // self.block_size)
@@ -257,7 +258,7 @@ class SDIHT(AbstractDualAscent):
             order, live = order[drawn], live[drawn]
         weights, ridge = dual.weights, dual.ridge
         smallest = jnp.min(ridge)
-        loss, y = objective.loss, objective.y
+        loss, y = dual.loss, objective.y
 
         def update(carry: Any, block: Any) -> Any:
             a, tau = carry
@@ -290,7 +291,7 @@ class SDIHT(AbstractDualAscent):
         return new, self.report(dual, state, new, value, blocks + 1, status)
 
 
-def _same_sum(loss: Any, target: Array, old: Array, y: Array, weights: Array) -> Array:
+def _same_sum(loss: AbstractConjugateLoss, target: Array, old: Array, y: Array, weights: Array) -> Array:
     """The range's projection of target + b with the weighted sum of the old values."""
     live = weights > 0
     goal = dot(weights, old)

@@ -14,7 +14,7 @@ from ..iteration.results import RESULTS
 from ..iteration.termination import Complete
 from ..linalg import any_lane, either
 from ..objectives import AbstractScored
-from ..thresholds import AbstractThreshold
+from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from .base import AbstractPathSolver, Trail, report
 from .forward import MAX_STEPS, GreedyState, appended, decreases, limit, refitted, row, start, unfitted
 
@@ -97,16 +97,16 @@ class FoBa(AbstractPathSolver):
     def default_max_steps(self) -> int:
         return MAX_STEPS
 
-    def init(self, objective: Any, threshold: Any, x0: Array | None, key: Array) -> Any:
+    def init(self, objective: AbstractScored, threshold: AbstractUnitThreshold, x0: Array | None, key: Array) -> Any:
         state = start(objective, threshold)
         return state._replace(memory=self._gains(threshold, state.value))
 
-    def _gains(self, threshold: Any, value: Array) -> Gains:
+    def _gains(self, threshold: AbstractUnitThreshold, value: Array) -> Gains:
         """What is recorded at the beginning, whose F is given."""
         least = jnp.maximum(self.epsilon, 10 * jnp.finfo(value.dtype).eps * jnp.abs(value))
-        return Gains(jnp.zeros(threshold.k_max + 1, value.dtype), least)
+        return Gains(jnp.zeros(threshold.most + 1, value.dtype), least)
 
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: Any, t: Any) -> tuple[Any, Info]:
         first = Turn(state, jnp.int32(0), jnp.zeros((), bool), None)
 
         def going(carry: Any) -> Array:
@@ -132,7 +132,7 @@ class FoBa(AbstractPathSolver):
             design_products=1 if objective.quadratic else 2,
         )
 
-    def path(self, objective: Any, threshold: Any, key: Array) -> Trail:
+    def path(self, objective: AbstractScored, threshold: AbstractUnitThreshold, key: Array) -> Trail:
         def going(carry: Any) -> Array:
             turn, t = carry
             return any_lane(~turn.state.complete) & (t < MAX_STEPS)
@@ -144,7 +144,7 @@ class FoBa(AbstractPathSolver):
 
         no, first = jnp.zeros((), bool), unfitted(objective, threshold)
         first = first._replace(memory=self._gains(threshold, first.value), complete=no)
-        k = jnp.arange(threshold.k_max + 1)
+        k = jnp.arange(threshold.most + 1)
         rows = jax.tree.map(lambda a: jnp.broadcast_to(a, (k.shape[0], *a.shape)), row(first))
         # The first turn is that of no feature, so that there is one refit to compile.
         (state, _, _, rows), _ = lax.while_loop(going, body, (Turn(first, jnp.int32(0), no, rows), jnp.int32(-1)))
@@ -154,7 +154,14 @@ class FoBa(AbstractPathSolver):
         unfinished = ~state.complete & (rows.result == RESULTS.converged)
         return rows._replace(result=jnp.where(unfinished, jnp.int32(RESULTS.max_steps), rows.result))
 
-    def _after(self, objective: Any, threshold: Any, turn: Any, only_drops: Any = False, begins: Any = False) -> Any:
+    def _after(
+        self,
+        objective: AbstractScored,
+        threshold: AbstractUnitThreshold,
+        turn: Any,
+        only_drops: Any = False,
+        begins: Any = False,
+    ) -> Any:
         """One feature out where it is superfluous, else the best one in; a run is complete if that brings too little.
 
         Both are one refit, so that it is compiled once. With `only_drops`, lanes that have none stay as they are. What
@@ -178,7 +185,7 @@ class FoBa(AbstractPathSolver):
         after = Turn(new, position, superfluous, _collected(turn.rows, new))
         return either(drops | ~jnp.asarray(only_drops), after, turn)
 
-    def _weakest(self, objective: Any, threshold: Any, state: Any) -> Any:
+    def _weakest(self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: Any) -> Any:
         """Position in the support of the feature whose removal costs least, and whether it is to go."""
         support, n_free = state.support, objective.n_free
         z = gather(state.x, support)

@@ -14,8 +14,9 @@ from ..iteration.results import RESULTS
 from ..iteration.termination import Complete
 from ..linalg import any_lane
 from ..linalg.tableau import Tableau, addition_gains, empty_tableau, pivot, tableau_at
-from ..objectives import AbstractScored
-from ..thresholds import AbstractThreshold
+from ..objectives import AbstractRestrictable, AbstractScored
+from ..objectives.base import in_columns
+from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from .base import AbstractPathSolver, Trail, report
 from .refit import refit
 
@@ -42,16 +43,16 @@ class GreedyState(NamedTuple):
     memory: Any
 
 
-def start(objective: Any, threshold: Any) -> GreedyState:
+def start(objective: AbstractScored, threshold: AbstractUnitThreshold) -> GreedyState:
     """The state of the free and the kept entries alone."""
     return refitted(objective, threshold, unfitted(objective, threshold))
 
 
-def unfitted(objective: Any, threshold: Any) -> GreedyState:
+def unfitted(objective: AbstractScored, threshold: AbstractUnitThreshold) -> GreedyState:
     """A state before its refit: of no value."""
     p, n_keep = objective.n_coefficients, threshold.keep.shape[0]
     free = p + jnp.arange(objective.n_free, dtype=jnp.int32)
-    idx = jnp.concatenate([free, jnp.asarray(threshold.keep), jnp.zeros(threshold.k_max, jnp.int32)])
+    idx = jnp.concatenate([free, jnp.asarray(threshold.keep), jnp.zeros(threshold.most, jnp.int32)])
     zero = jnp.zeros((), objective.dtype)
     x = objective.origin()
     return GreedyState(
@@ -63,17 +64,19 @@ def unfitted(objective: Any, threshold: Any) -> GreedyState:
         size=jnp.int32(0),
         fault=jnp.int32(0),
         complete=limit(threshold) <= 0,
-        curvature=objective.normal_equations(x).diagonal if objective.quadratic else None,
+        curvature=objective.curvatures(x) if objective.quadratic else None,
         memory=None,
     )
 
 
-def limit(threshold: Any) -> Array:
+def limit(threshold: AbstractUnitThreshold) -> Array:
     """The number of features to choose."""
-    return jnp.minimum(threshold.k, threshold.k_max)
+    return jnp.minimum(threshold.k, threshold.most)
 
 
-def appended(objective: Any, threshold: Any, state: GreedyState, j: Array, wanted: Array) -> GreedyState:
+def appended(
+    objective: AbstractScored, threshold: AbstractUnitThreshold, state: GreedyState, j: Array, wanted: Array
+) -> GreedyState:
     """The state with feature j in the support where `wanted`; complete where not, and where the support is full."""
     position = objective.n_free + threshold.keep.shape[0] + state.size
     idx, size = state.support.idx, state.size + wanted
@@ -82,7 +85,9 @@ def appended(objective: Any, threshold: Any, state: GreedyState, j: Array, wante
     return state._replace(support=support, size=size, complete=~wanted | (size >= limit(threshold)))
 
 
-def refitted(objective: Any, threshold: Any, state: GreedyState, slope: bool = True) -> GreedyState:
+def refitted(
+    objective: AbstractScored, threshold: AbstractUnitThreshold, state: GreedyState, slope: bool = True
+) -> GreedyState:
     """The state with F minimised over its support; without `slope` the gradient is left as it was."""
     x, fault = refit(objective, threshold, state.support, state.x)
     if not slope:
@@ -91,7 +96,9 @@ def refitted(objective: Any, threshold: Any, state: GreedyState, slope: bool = T
     return state._replace(x=x, value=value, grad=grad, fault=fault)
 
 
-def decreases(objective: Any, threshold: Any, state: GreedyState, scaled: bool = True) -> Float[Array, "p"]:
+def decreases(
+    objective: AbstractScored, threshold: AbstractUnitThreshold, state: GreedyState, scaled: bool = True
+) -> Float[Array, "p"]:
     """Decrease of F, to second order, from moving each coefficient alone; -inf for those that are in or have no effect.
 
     That is g_j^2 / (2 F_jj) unless a bound cuts the move short; all F_jj count as one if not `scaled`.
@@ -161,7 +168,7 @@ class ForwardSelection(AbstractPathSolver):
         if self.rule not in ("omp", "ols", "gradient"):
             raise ValueError(f'rule: must be "omp", "ols" or "gradient", got {self.rule!r}.')
 
-    def check(self, objective: Any, threshold: Any) -> None:
+    def check(self, objective: AbstractScored, threshold: AbstractUnitThreshold) -> None:
         super().check(objective, threshold)
         if self.rule == "ols" and threshold.bounded:
             raise TypeError(
@@ -181,13 +188,17 @@ class ForwardSelection(AbstractPathSolver):
     def default_max_steps(self) -> int:
         return MAX_STEPS
 
-    def init(self, objective: Any, threshold: Any, x0: Array | None, key: Array) -> Any:
+    def init(self, objective: AbstractScored, threshold: AbstractUnitThreshold, x0: Array | None, key: Array) -> Any:
         state = start(objective, threshold)
-        if not objective.quadratic or threshold.bounded or (self.rule != "ols" and not _fits(objective, threshold)):
-            return state
-        return state._replace(memory=_first_tableau(objective, threshold))
+        if (
+            objective.quadratic
+            and in_columns(objective, threshold)
+            and (self.rule == "ols" or _fits(objective, threshold))
+        ):
+            return state._replace(memory=_first_tableau(objective, threshold))
+        return state
 
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: Any, t: Any) -> tuple[Any, Info]:
         new = refitted(objective, threshold, self._extended(objective, threshold, state))
         if new.memory is not None:  # from the data, so that rounding in the updates does not build up
             new = new._replace(memory=new.memory._replace(g=-new.grad[: objective.n_coefficients]))
@@ -206,7 +217,7 @@ class ForwardSelection(AbstractPathSolver):
             design_products=products,
         )
 
-    def path(self, objective: Any, threshold: Any, key: Array) -> Trail:
+    def path(self, objective: AbstractScored, threshold: AbstractUnitThreshold, key: Array) -> Trail:
         def advance(state: Any) -> Any:
             # A tableau brings its own gradient.
             return refitted(objective, threshold, self._extended(objective, threshold, state), state.memory is None)
@@ -216,16 +227,16 @@ class ForwardSelection(AbstractPathSolver):
             return state, row(state)
 
         first = self.init(objective, threshold, None, key)
-        _, rows = lax.scan(body, first, length=threshold.k_max)
+        _, rows = lax.scan(body, first, length=threshold.most)
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), row(first), rows)
 
-    def _extended(self, objective: Any, threshold: Any, state: Any) -> Any:
+    def _extended(self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: Any) -> Any:
         """The state with the best feature added, not refitted yet."""
         scores = self._scores(objective, threshold, state)
         j = jnp.argmax(scores).astype(jnp.int32)
         wanted = (scores[j] > -jnp.inf) & (state.size < limit(threshold))
         new = appended(objective, threshold, state, j, wanted)
-        if state.memory is None:
+        if state.memory is None or not in_columns(objective, threshold):
             return new
 
         def gram(idx: Array) -> Any:  # in here, so that the normal equations are formed only where columns are fetched
@@ -234,31 +245,31 @@ class ForwardSelection(AbstractPathSolver):
         free = jnp.argmax(state.memory.idx < 0).astype(jnp.int32)
         return new._replace(memory=pivot(gram, state.memory, free, j, jnp.zeros((), bool), wanted, scores))
 
-    def _scores(self, objective: Any, threshold: Any, state: Any) -> Any:
+    def _scores(self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: Any) -> Any:
         if state.memory is not None:
             gains = addition_gains(state.memory)
             one = state.memory.g**2
             if self.rule == "omp":
                 one = one / jnp.where(state.curvature > 0, state.curvature, 1)
             return gains if self.rule == "ols" else jnp.where(gains > -jnp.inf, one, -jnp.inf)
-        if self.rule != "ols" or threshold.kind == "pairs":
-            return decreases(objective, threshold, state, scaled=self.rule != "gradient")
-        equations = objective.normal_equations(state.x)
-        local = tableau_at(equations, state.support.idx[objective.n_free :], state.support.mask[objective.n_free :])
-        return addition_gains(local._replace(g=-state.grad[: objective.n_coefficients]))
+        if self.rule == "ols" and in_columns(objective, threshold):
+            idx, mask = (part[objective.n_free :] for part in state.support)
+            local = tableau_at(objective.normal_equations(state.x), idx, mask)
+            return addition_gains(local._replace(g=-state.grad[: objective.n_coefficients]))
+        return decreases(objective, threshold, state, scaled=self.rule != "gradient")
 
 
-def _fits(objective: Any, threshold: Any) -> bool:
+def _fits(objective: AbstractScored, threshold: AbstractUnitThreshold) -> bool:
     """True if the tableau of k_max p numbers does not take too much memory."""
     size = jnp.dtype(objective.dtype).itemsize * objective.n_coefficients
-    return (threshold.k_max + threshold.keep.shape[0]) * size <= TABLEAU_BYTES
+    return threshold.room * size <= TABLEAU_BYTES
 
 
-def _first_tableau(objective: Any, threshold: Any) -> Tableau:
+def _first_tableau(objective: AbstractRestrictable, threshold: AbstractUnitThreshold) -> Tableau:
     """The tableau of the kept features."""
     equations = objective.normal_equations()
     n_keep = threshold.keep.shape[0]
     if not n_keep:
-        return empty_tableau(equations, threshold.k_max)
-    idx = jnp.zeros(n_keep + threshold.k_max, jnp.int32).at[:n_keep].set(threshold.keep)
+        return empty_tableau(equations, threshold.room)
+    idx = jnp.zeros(threshold.room, jnp.int32).at[:n_keep].set(threshold.keep)
     return tableau_at(equations, idx, jnp.arange(idx.shape[0]) < n_keep)

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._types import Info, Support
+from .._types import Factors, Info, Support
 from ..iteration.termination import Cycle, StableSupport
 from ..objectives import AbstractRefittable
 from ..steps import AbstractStep, NormalisedStep
@@ -21,7 +21,7 @@ class PursuitState(NamedTuple):
     """x with its support, forward product, value and gradient."""
 
     x: Array
-    support: Support
+    support: Support | Factors
     forward: Array
     value: Array
     grad: Array
@@ -74,10 +74,10 @@ class HTP(AbstractSolver):
     def returns_best(self) -> bool:
         return True
 
-    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
+    def init(self, objective: AbstractRefittable, threshold: AbstractThreshold, x0: Array, key: Array) -> Any:
         return start(objective, threshold, x0, self.step_rule.init(objective))
 
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: AbstractRefittable, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
         rule = self.step_rule
         _, steepest = threshold(-state.grad)
         along = threshold.entries(-state.grad, steepest)
@@ -91,7 +91,8 @@ class HTP(AbstractSolver):
             thresholded, support = threshold(state.x - size * state.grad, size)
             entries = threshold.entries(thresholded, support)
             if entries is None:
-                x, support, fault = refit_left(objective, threshold, thresholded, support, self.newton_steps)
+                assert isinstance(support, Factors)
+                x, support, fault = refit_left(objective, thresholded, support, self.newton_steps)
             else:
                 x, fault = refit(objective, threshold, entries, state.x, self.newton_steps, target)
             return x, support, entries, fault, objective.forward(x, entries)
@@ -108,8 +109,8 @@ class HTP(AbstractSolver):
 
 
 def pursuit_step(
-    objective: Any,
-    threshold: Any,
+    objective: AbstractRefittable,
+    threshold: AbstractThreshold,
     old: Any,
     x: Array,
     support: Any,
@@ -135,7 +136,7 @@ def pursuit_step(
     )
 
 
-def start(objective: Any, threshold: Any, x0: Array, step_size: Array) -> PursuitState:
+def start(objective: AbstractRefittable, threshold: AbstractThreshold, x0: Array, step_size: Array) -> PursuitState:
     """State of a pursuit at the thresholded starting point."""
     x = objective.feasible(threshold(x0)[0])
     forward = objective.forward(x)

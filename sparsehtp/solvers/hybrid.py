@@ -11,7 +11,9 @@ from jaxtyping import Array, Float, Int
 
 from .._types import Info
 from ..losses.base import positive
+from ..objectives import AbstractFiniteSum
 from ..steps import AbstractStep, ConstantStep, SampleStep
+from ..thresholds import AbstractThreshold
 from ..thresholds.base import next_power_of_two
 from .stochastic import AbstractStochastic, check_sampling, permuted
 
@@ -92,7 +94,7 @@ class HybridHT(AbstractStochastic):
 
     @classmethod
     def theory(
-        cls, objective: Any, K: int, strong_convexity: float, theorem: int = 2, first: float = 1.0
+        cls, objective: AbstractFiniteSum, K: int, strong_convexity: float, theorem: int = 2, first: float = 1.0
     ) -> tuple["HybridHT", int]:
         """The solver and the k of a theorem of [HSG], kappa = ell / rho.
 
@@ -127,7 +129,7 @@ class HybridHT(AbstractStochastic):
             raise ValueError(f"theorem: must be 1, 2 or 3, got {theorem}.")
         return cls(ConstantStep(step), momentum, growth, first), int(np.ceil(k))
 
-    def check(self, objective: Any, threshold: Any) -> None:
+    def check(self, objective: AbstractFiniteSum, threshold: AbstractThreshold) -> None:
         super().check(objective, threshold)
         self.batches(objective.n_samples)
 
@@ -157,10 +159,10 @@ class HybridHT(AbstractStochastic):
         order = np.asarray(permuted(jax.random.fold_in(key, iteration // self.iterations), n))
         return order[(batches.starts[at] + np.arange(batches.sizes[at])) % n]
 
-    def remember(self, objective: Any, x: Array, forward: Any) -> Any:
+    def remember(self, objective: AbstractFiniteSum, x: Array, forward: Any) -> Any:
         return x  # the previous iterate
 
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
         n, samples = objective.n_samples, objective.samples()
         table = self.batches(n)
         sizes, starts, branch = (jnp.asarray(column) for column in table[:3])

@@ -6,10 +6,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._types import Info, Support
+from .._types import Factors, Info, Support
 from ..iteration.termination import Cycle, SmallGradient, SmallStep
 from ..objectives import AbstractObjective
 from ..steps import AbstractStep, NormalisedStep, ScheduleStep
+from ..thresholds import AbstractThreshold
 from .base import AbstractSolver, first_support, report, search
 
 MAX_TRIES = 60
@@ -19,7 +20,7 @@ class IHTState(NamedTuple):
     """x with its support; `point`, where the next step starts, with its forward product, value and gradient."""
 
     x: Array
-    support: Support
+    support: Support | Factors
     point: Array
     forward: Array
     value: Array
@@ -80,14 +81,14 @@ class IHT(AbstractSolver):
     def unrollable(self) -> bool:
         return not self.step_rule.searches
 
-    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
+    def init(self, objective: AbstractObjective, threshold: AbstractThreshold, x0: Array, key: Array) -> Any:
         x = objective.feasible(threshold(x0)[0])
         forward = objective.forward(x)
         value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
         size = self.step_rule.init(objective).astype(x.dtype)
         return IHTState(x, first_support(threshold, x, grad), x, forward, value, grad, x, size)
 
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: AbstractObjective, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
         rule = self.step_rule
         point, grad = state.point, state.grad
         entries = threshold.entries(point, state.support)

@@ -12,13 +12,13 @@ from jaxtyping import Array, Float
 from .._tolerances import tolerance
 from .._types import Info, Support
 from ..columns import gather, scatter
-from ..duality.dual import Dual, DualPoint, Fixed, is_smooth, require_dual
+from ..duality.dual import Dual, DualPoint, Fixed, require_dual
 from ..iteration.termination import Complete, DualGap
 from ..linalg import dot, top_k
 from ..losses.base import positive
 from ..objectives import LinearModel
 from ..screening.rules import gap_sphere, screen
-from ..thresholds import AbstractThreshold
+from ..thresholds import L0L1L2, AbstractThreshold
 from .base import AbstractSolver, report
 from .coordinate import Descent, Fit, gather_block, on_block
 
@@ -127,10 +127,10 @@ class PrimalDual(AbstractSolver):
         if self.omega is not None:
             positive("omega", self.omega)
 
-    def check(self, objective: Any, threshold: Any) -> None:
+    def check(self, objective: LinearModel, threshold: L0L1L2) -> None:
         super().check(objective, threshold)
         require_dual(objective, threshold)
-        if not is_smooth(objective.loss):
+        if not objective.smooth:
             raise TypeError(
                 f"loss: PrimalDual needs a smooth loss, and {type(objective.loss).__name__} is not; use IHT."
             )
@@ -154,7 +154,7 @@ class PrimalDual(AbstractSolver):
     def _include(self, p: int) -> Any:
         return min(p, math.ceil(self.include * math.log(max(p, 2))))
 
-    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
+    def init(self, objective: LinearModel, threshold: L0L1L2, x0: Array, key: Array) -> Any:
         dual = Dual(objective, threshold)
         p, dtype = objective.n_coefficients, objective.dtype
         x, support = supported(threshold, x0)
@@ -187,7 +187,7 @@ class PrimalDual(AbstractSolver):
             step_size=jnp.ones((), dtype),
         )
 
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: LinearModel, threshold: L0L1L2, state: Any, t: Any) -> tuple[Any, Info]:
         dual = Dual(objective, threshold, Fixed(state.out, state.inn))
         new = self._ascend(dual, state, t) if self.dual_ascent else self._sweep(dual, state)
         slope = objective.loss.derivative(objective.forward(new.x), objective.y)
@@ -208,7 +208,7 @@ class PrimalDual(AbstractSolver):
 
     def _ascend(self, dual: Dual, state: Any, t: Any) -> Any:
         objective = dual.objective
-        mu = jnp.asarray(objective.loss.strong_convexity, objective.dtype)
+        mu = jnp.asarray(dual.loss.strong_convexity, objective.dtype)
         size = jnp.minimum(1 / (state.norm + mu), 8 / (mu * (t + 2.0)))
         size = size if self.omega is None else jnp.asarray(self.omega, size.dtype)
         _, eta = dual.predict(state.point)
@@ -226,6 +226,7 @@ class PrimalDual(AbstractSolver):
 
     def _sweep(self, dual: Dual, state: Any) -> Any:
         objective, threshold = dual.objective, dual.threshold
+        assert isinstance(threshold, L0L1L2)
         p, centres = objective.n_coefficients, state.centres
         printed = self.inner == "printed"
         fine = 0.25 * tolerance("gap", objective.dtype) * jnp.abs(state.value)
@@ -306,7 +307,7 @@ class PrimalDual(AbstractSolver):
 
         def ascend(carry: Any) -> Any:
             fit, a, gaps, t = carry
-            a = dual.project(a + omega * (fit.eta - objective.loss.conjugate_derivative(a, objective.y)))
+            a = dual.project(a + omega * (fit.eta - dual.loss.conjugate_derivative(a, objective.y)))
             fit = descent.sweep(descent.start(descent.link(a), fit.b), descent.penalty_update)
             return fit, a, jnp.append(gaps[1:], descent.penalty_value(fit) - descent.bound(a)), t + 1
 
@@ -331,7 +332,7 @@ class PrimalDual(AbstractSolver):
         return fixed, Dual(dual.objective, dual.threshold, fixed).point(point.a, point.tau)
 
 
-def supported(threshold: Any, x0: Array) -> tuple[Array, Support]:
+def supported(threshold: L0L1L2, x0: Array) -> tuple[Array, Support]:
     """x0 with no more nonzeros than the threshold allows, and its support."""
     p = x0.shape[0] - threshold.n_free
     support = threshold.support(x0[:p])

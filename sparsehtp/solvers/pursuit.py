@@ -9,7 +9,7 @@ from jaxtyping import Array
 from .._types import Info
 from ..iteration.termination import Cycle, SmallStep, StableSupport
 from ..objectives import AbstractRefittable
-from ..thresholds import AbstractThreshold, union
+from ..thresholds import AbstractThreshold, AbstractUnitThreshold, union
 from .base import AbstractSolver
 from .htp import pursuit_step, start
 from .refit import refit
@@ -44,10 +44,12 @@ class AbstractPursuit(AbstractSolver):
     def returns_best(self) -> bool:
         return True
 
-    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
+    def init(self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, x0: Array, key: Array) -> Any:
         return start(objective, threshold, x0, jnp.ones((), objective.dtype))
 
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(
+        self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, state: Any, t: Any
+    ) -> tuple[Any, Info]:
         scores = threshold.scores(-threshold.free_gradient(state.x, state.grad))
         candidates = threshold.select(scores, self.expansion)
         # A start at zero has no support of its own yet.

@@ -1,7 +1,5 @@
 """Refits on a support, and what went wrong in them."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -9,11 +7,14 @@ from .._types import Factors, Support
 from ..columns import gather, scatter
 from ..iteration.results import RESULTS
 from ..linalg import Refit, dot
+from ..objectives import AbstractRefittable
+from ..thresholds import AbstractThreshold
+from ..thresholds.rank import triplets
 
 
 def refit(
-    objective: Any,
-    threshold: Any,
+    objective: AbstractRefittable,
+    threshold: AbstractThreshold,
     entries: Support,
     start: Array,
     max_steps: int | None = None,
@@ -30,19 +31,22 @@ def refit(
 
 
 def refit_left(
-    objective: Any, threshold: Any, x: Array, factors: Factors, max_steps: int | None = None
+    objective: AbstractRefittable,
+    x: Array,
+    factors: Factors,
+    max_steps: int | None = None,
 ) -> tuple[Array, Factors, Array]:
     """argmin of F over the matrices whose columns lie in the span of `factors.left`, its factors, and a fault or 0."""
-    W = threshold.matrix(x)
-    start = threshold.join(dot(factors.left.T, W), x)
+    p, c = factors.left.shape[0], factors.right.shape[0]
+    start = jnp.concatenate([dot(factors.left.T, x[: p * c].reshape(p, c)).ravel(), x[p * c :]])
     fit = objective.restrict_left(factors.left, factors.mask).minimise(start, max_steps=max_steps)
-    n_left = factors.mask.shape[0] * W.shape[1]
-    inside = threshold.factors(fit.z[:n_left].reshape(-1, W.shape[1]))
+    n_left = factors.mask.shape[0] * c
+    inside = triplets(fit.z[:n_left].reshape(-1, c), factors.mask)
     left = dot(factors.left, inside.left)
     W = dot(left * inside.values, inside.right.T)
     return (
         jnp.concatenate([W.ravel(), fit.z[n_left:]]),
-        inside._replace(left=left, mask=factors.mask),
+        inside._replace(left=left),
         _fault(fit, max_steps),
     )
 

@@ -54,7 +54,7 @@ class AbstractStochastic(AbstractSolver):
     def takes(cls, threshold: AbstractThreshold) -> bool:
         return not threshold.penalises
 
-    def check(self, objective: Any, threshold: Any) -> None:
+    def check(self, objective: AbstractFiniteSum, threshold: AbstractThreshold) -> None:
         super().check(objective, threshold)
         if self.batch_size > objective.n_samples:
             raise ValueError(
@@ -74,7 +74,7 @@ class AbstractStochastic(AbstractSolver):
     def default_max_steps(self) -> int:
         return 200
 
-    def init(self, objective: Any, threshold: Any, x0: Array, key: Array) -> Any:
+    def init(self, objective: AbstractFiniteSum, threshold: AbstractThreshold, x0: Array, key: Array) -> Any:
         x, _ = threshold(x0)
         forward = objective.forward(x)
         grad = objective.grad_at(forward, x)
@@ -82,18 +82,18 @@ class AbstractStochastic(AbstractSolver):
         memory = self.remember(objective, x, forward)
         return StochasticState(x, first_support(threshold, x, grad), forward, grad, size, memory, key)
 
-    def remember(self, objective: Any, x: Array, forward: Array) -> Any:
+    def remember(self, objective: AbstractFiniteSum, x: Array, forward: Array) -> Any:
         """The memory at the start."""
         return ()
 
-    def size(self, objective: Any, state: StochasticState, t: Any) -> Float[Array, ""]:
+    def size(self, objective: AbstractFiniteSum, state: StochasticState, t: Any) -> Float[Array, ""]:
         """Step size of epoch t."""
         return self.step_rule.propose(objective, state.forward, state.grad, None, state.step_size, t)
 
     def finish(
         self,
-        objective: Any,
-        threshold: Any,
+        objective: AbstractFiniteSum,
+        threshold: AbstractThreshold,
         old: Any,
         x: Array,
         support: Any,
@@ -203,7 +203,7 @@ class StochasticHT(AbstractStochastic):
     def returns_best(self) -> bool:
         return True
 
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
         n, samples = objective.n_samples, objective.samples()
         steps = max(n // self.batch_size, 1) if self.epoch is None else self.epoch
         size = self.size(objective, state, t)
@@ -275,7 +275,7 @@ class SVRGHT(AbstractStochastic):
             positive("radius", self.radius)
 
     @classmethod
-    def theory(cls, objective: Any, K: int, strong_convexity: float) -> tuple["SVRGHT", int]:
+    def theory(cls, objective: AbstractFiniteSum, K: int, strong_convexity: float) -> tuple["SVRGHT", int]:
         """The solver and the k of [Tight] Corollary 15.
 
         eta = 1/(8L), m = 4(8c - 1), k = 8c(8c - 1)K with c = L/alpha and L = max_i L_i over all directions, an upper
@@ -291,7 +291,7 @@ class SVRGHT(AbstractStochastic):
         m = int(np.ceil(4 * (8 * c - 1)))
         return cls(SampleStep(0.125), inner_steps=m, random_iterate=True), int(np.ceil(8 * c * (8 * c - 1) * K))
 
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
         n, samples = objective.n_samples, objective.samples()
         m = max(3 * n // self.batch_size, 1) if self.inner_steps is None else self.inner_steps
         size = self.size(objective, state, t)
@@ -351,10 +351,10 @@ class SAGAHT(AbstractStochastic):
         if self.replacement and self.batch_size > 1:
             raise ValueError("replacement: mini-batches of SAGAHT are drawn without replacement; leave it None.")
 
-    def remember(self, objective: Any, x: Array, forward: Any) -> Any:
+    def remember(self, objective: AbstractFiniteSum, x: Array, forward: Any) -> Any:
         return objective.samples().scores_at(forward)
 
-    def step(self, objective: Any, threshold: Any, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
         n, samples = objective.n_samples, objective.samples()
         steps = n // self.batch_size
         size = self.size(objective, state, t)

@@ -17,7 +17,8 @@ from .._types import Support, replace
 from ..columns import gather
 from ..iteration.results import RESULTS
 from ..linalg import Plane, any_lane, dot, either, top_k
-from ..objectives import AbstractScored
+from ..objectives import AbstractRefittable, AbstractScored
+from ..thresholds import AbstractUnitThreshold
 from .base import Trail
 from .refit import refit
 from .starts import DESCEND, PERTURB, SINGLE, from_starts, parts, seed_of
@@ -31,19 +32,21 @@ GRAM_PRODUCTS = 2**33  # at most, for the matrix of a model, unless it has FEWES
 FEWEST = 128
 
 
-def unit_count(objective: Any, threshold: Any) -> int:
+def unit_count(objective: AbstractRefittable, threshold: AbstractUnitThreshold) -> int:
     """Number of units that there are."""
     x = jax.ShapeDtypeStruct((objective.n_coefficients + objective.n_free,), objective.dtype)
     return int(jax.eval_shape(threshold.scores, x).shape[0])
 
 
-def unit_entries(objective: Any, threshold: Any, units: Int[Array, "w"]) -> Support:
+def unit_entries(objective: AbstractRefittable, threshold: AbstractUnitThreshold, units: Int[Array, "w"]) -> Support:
     """The entries of some units, `size` places each."""
     x = jnp.zeros(objective.n_coefficients + objective.n_free, objective.dtype)
     return threshold.entries(x, Support(units, jnp.ones(units.shape, bool)))
 
 
-def local_model(objective: Any, threshold: Any, x: Float[Array, "d"], units: Int[Array, "w"]) -> Model:
+def local_model(
+    objective: AbstractRefittable, threshold: AbstractUnitThreshold, x: Float[Array, "d"], units: Int[Array, "w"]
+) -> Model:
     """The quadratic model of F around x over some units."""
     free = objective.n_coefficients + jnp.arange(objective.n_free, dtype=jnp.int32)
     own = unit_entries(objective, threshold, units)
@@ -197,12 +200,17 @@ class Point(NamedTuple):
     fault: Int[Array, ""]
 
 
-def support_of(threshold: Any, chosen: Bool[Array, "units"], dtype: Any) -> Support:
+def support_of(threshold: AbstractUnitThreshold, chosen: Bool[Array, "units"], dtype: Any) -> Support:
     """The support of the chosen units, as many as the threshold keeps."""
     return threshold.select(chosen.astype(dtype))
 
 
-def best_fitted(objective: Any, threshold: Any, candidates: Bool[Array, "b units"], start: Float[Array, "d"]) -> Point:
+def best_fitted(
+    objective: AbstractRefittable,
+    threshold: AbstractUnitThreshold,
+    candidates: Bool[Array, "b units"],
+    start: Float[Array, "d"],
+) -> Point:
     """The best of the refits on several choices of units."""
 
     def fitted(chosen: Bool[Array, "units"]) -> Point:
@@ -218,7 +226,12 @@ def best_fitted(objective: Any, threshold: Any, candidates: Bool[Array, "b units
 
 
 def promising(
-    objective: Any, threshold: Any, x: Float[Array, "d"], grad: Float[Array, "d"], chosen: Bool[Array, "units"], w: int
+    objective: AbstractRefittable,
+    threshold: AbstractUnitThreshold,
+    x: Float[Array, "d"],
+    grad: Float[Array, "d"],
+    chosen: Bool[Array, "units"],
+    w: int,
 ) -> Int[Array, "w"]:
     """The chosen units and those whose gradient promises most."""
     p, steepest = objective.n_coefficients, -threshold.free_gradient(x, grad)
@@ -251,14 +264,16 @@ class UnitState(NamedTuple):
     key: Array
 
 
-def width_of(objective: Any, threshold: Any, most: int) -> int:
+def width_of(objective: AbstractRefittable, threshold: AbstractUnitThreshold, most: int) -> int:
     """Units of a working set of about `most` entries."""
     units, size = unit_count(objective, threshold), threshold.entries_per_unit
     most = min(most, max(FEWEST, math.isqrt(GRAM_PRODUCTS // max(objective.n_samples, 1))))
     return min(units, max(most // size, 2 * threshold.room))
 
 
-def init(objective: Any, threshold: Any, x0: Array, key: Array, width: int) -> UnitState:
+def init(
+    objective: AbstractRefittable, threshold: AbstractUnitThreshold, x0: Array, key: Array, width: int
+) -> UnitState:
     """The state before the first step, which finds the units."""
     units = jnp.arange(width, dtype=jnp.int32)
     zero, n_units = jnp.zeros((), objective.dtype), unit_count(objective, threshold)
@@ -280,7 +295,14 @@ def init(objective: Any, threshold: Any, x0: Array, key: Array, width: int) -> U
     )
 
 
-def step(objective: Any, threshold: Any, state: UnitState, t: Any, starts: int, patience: int) -> UnitState:
+def step(
+    objective: AbstractRefittable,
+    threshold: AbstractUnitThreshold,
+    state: UnitState,
+    t: Any,
+    starts: int,
+    patience: int,
+) -> UnitState:
     """Settle in the model from the present support or, where that has settled, from perturbed ones, and keep the best
     refit of what is found."""
     width, n_units = state.model.units.shape[0], state.chosen.shape[0]
@@ -351,9 +373,9 @@ def perturbed(key: Array, t: Any, model: Model, chosen: Bool[Array, "w"], i: Any
     return chosen & (stay | model.kept), ~chosen & open_
 
 
-def path(objective: Any, threshold: Any, width: int, rounds: int) -> Trail:
+def path(objective: AbstractRefittable, threshold: AbstractUnitThreshold, width: int, rounds: int) -> Trail:
     """The best support found for every k, each from that of the size before, in at most so many rounds."""
-    n_units, k_max = unit_count(objective, threshold), threshold.k_max
+    n_units, k_max = unit_count(objective, threshold), threshold.most
     exact = objective.quadratic and not threshold.bounded
     origin, everything = objective.origin(), jnp.arange(n_units, dtype=jnp.int32)
 

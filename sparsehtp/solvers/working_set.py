@@ -9,7 +9,8 @@ from jaxtyping import Array, Bool, Int
 from .._types import Support
 from ..linalg import any_lane, dot, masked_factor
 from ..linalg.tableau import Tableau, swap_gains
-from ..objectives import GramEquations
+from ..objectives import AbstractRestrictable, GramEquations
+from ..thresholds import AbstractUnitThreshold
 from .refit import refit
 
 BLOCK = 4096  # features whose swaps are scored at a time
@@ -29,7 +30,7 @@ class Pool(NamedTuple):
     """The objective over a working set of features (None: over all), whose positions stand for indices, and which of
     them are kept."""
 
-    objective: Any
+    objective: AbstractRestrictable
     features: Array | None
     keep: Array
     kept: Bool[Array, "w"]
@@ -46,7 +47,7 @@ class Pool(NamedTuple):
         x = jnp.zeros(p, point.x.dtype).at[self.features].set(point.x[:width])
         return point._replace(idx=self.features[point.idx], x=jnp.concatenate([x, point.x[width:]]))
 
-    def fitted(self, threshold: Any, idx: Int[Array, "m"], start: Array) -> Point:
+    def fitted(self, threshold: AbstractUnitThreshold, idx: Int[Array, "m"], start: Array) -> Point:
         """The refit on the features of a tableau's rows, in the working set."""
         rows = (idx >= 0) & ~self.kept[idx]
         locked, m = self.keep.shape[0], idx.shape[0]
@@ -58,20 +59,20 @@ class Pool(NamedTuple):
         return Point(idx, size, x, self.objective.value(x, support), fault)
 
 
-def support_of(objective: Any, idx: Int[Array, "m"], size: Array) -> Support:
+def support_of(objective: AbstractRestrictable, idx: Int[Array, "m"], size: Array) -> Support:
     """The support of the first `size` features of idx, the free entries first."""
     p, free = objective.n_coefficients, objective.n_free
     idx = jnp.concatenate([p + jnp.arange(free, dtype=jnp.int32), idx])
     return Support(idx, jnp.arange(idx.shape[0]) < free + size)
 
 
-def whole_pool(objective: Any, threshold: Any) -> Pool:
+def whole_pool(objective: AbstractRestrictable, threshold: AbstractUnitThreshold) -> Pool:
     """All features."""
     keep = jnp.asarray(threshold.keep, jnp.int32)
     return Pool(objective, None, keep, jnp.zeros(objective.n_coefficients, bool).at[keep].set(True))
 
 
-def pool_of(objective: Any, threshold: Any, features: Int[Array, "w"]) -> Pool:
+def pool_of(objective: AbstractRestrictable, threshold: AbstractUnitThreshold, features: Int[Array, "w"]) -> Pool:
     """The given features, all kept ones among them."""
     whole = whole_pool(objective, threshold)
     position = jnp.zeros(objective.n_coefficients, jnp.int32)
@@ -90,7 +91,9 @@ def alone(equations: Any, grad: Array) -> Array:
     return grad**2 / jnp.where(equations.diagonal > 0, equations.diagonal, jnp.inf)
 
 
-def promises(objective: Any, threshold: Any, state: Any, chosen: Array, growing: Any) -> Array:
+def promises(
+    objective: AbstractRestrictable, threshold: AbstractUnitThreshold, state: Any, chosen: Array, growing: Any
+) -> Array:
     """How much every feature promises: alone where the support is to grow, else in its best swap."""
     equations = objective.normal_equations(state.x)
     single = alone(equations, jnp.where(jnp.isfinite(state.value), state.grad[: chosen.shape[0]], equations.rhs))

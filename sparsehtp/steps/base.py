@@ -1,12 +1,13 @@
 """The interface of a step-size rule."""
 
 import abc
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 from jaxtyping import Array, Float
 
 from .._types import Support
+from ..objectives import AbstractObjective
 
 
 class AbstractStep(eqx.Module):
@@ -19,14 +20,20 @@ class AbstractStep(eqx.Module):
     searches: ClassVar[bool]
     grows: ClassVar[bool] = False  # proposes more than the last accepted size without a look at the curvature
 
+    if TYPE_CHECKING:  # fields of a searching rule
+
+        @property
+        def shrink(self) -> Float[Array, ""] | float:
+            """Factor on a size that is refused."""
+
     @abc.abstractmethod
-    def init(self, objective: Any) -> Float[Array, ""]:
+    def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         """Step size before the first step."""
 
     @abc.abstractmethod
     def propose(
         self,
-        objective: Any,
+        objective: AbstractObjective,
         forward: Float[Array, "m"],
         grad: Float[Array, "d"],
         entries: Support | None,

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from .._types import ArrayLike, Support
 from ..losses.base import positive
+from ..objectives import AbstractObjective
 from .base import AbstractStep
 
 
@@ -35,13 +36,13 @@ class ConstantStep(AbstractStep):
             positive("size", self.size)
         positive("scale", self.scale)
 
-    def init(self, objective: Any) -> Float[Array, ""]:
+    def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         size = self.scale / objective.lipschitz() if self.size is None else self.size
         return jnp.asarray(size, objective.dtype)
 
     def propose(
         self,
-        objective: Any,
+        objective: AbstractObjective,
         forward: Float[Array, "m"],
         grad: Float[Array, "d"],
         entries: Support | None,
@@ -61,12 +62,12 @@ class ScheduleStep(AbstractStep):
     schedule: Callable[[Any], Any] = eqx.field(static=True)
     searches = False
 
-    def init(self, objective: Any) -> Float[Array, ""]:
+    def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         return jnp.asarray(self.schedule(0), objective.dtype)
 
     def propose(
         self,
-        objective: Any,
+        objective: AbstractObjective,
         forward: Float[Array, "m"],
         grad: Float[Array, "d"],
         entries: Support | None,

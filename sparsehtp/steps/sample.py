@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from .._types import ArrayLike, Support
 from ..losses.base import positive
+from ..objectives import AbstractObjective
 from ..objectives.finite_sum import AbstractFiniteSum
 from .base import AbstractStep
 
@@ -41,7 +42,7 @@ class SampleStep(AbstractStep):
     def __check_init__(self) -> None:
         positive("scale", self.scale)
 
-    def init(self, objective: Any) -> Float[Array, ""]:
+    def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         if not isinstance(objective, AbstractFiniteSum):
             raise TypeError(f"step: SampleStep needs samples, and {type(objective).__name__} has none.")
         n = objective.n_samples
@@ -53,7 +54,7 @@ class SampleStep(AbstractStep):
 
     def propose(
         self,
-        objective: Any,
+        objective: AbstractObjective,
         forward: Float[Array, "m"],
         grad: Float[Array, "d"],
         entries: Support | None,

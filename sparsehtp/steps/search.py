@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 
 from .._types import ArrayLike, Support
 from ..columns import gather, scatter
+from ..objectives import AbstractObjective
 from .base import AbstractStep
 
 
@@ -29,12 +30,12 @@ class NormalisedStep(AbstractStep):
     def __init__(self, shrink: ArrayLike = 0.5) -> None:
         self.shrink = shrink
 
-    def init(self, objective: Any) -> Float[Array, ""]:
+    def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         return jnp.ones((), objective.dtype)
 
     def propose(
         self,
-        objective: Any,
+        objective: AbstractObjective,
         forward: Float[Array, "m"],
         grad: Float[Array, "d"],
         entries: Support | None,
@@ -65,12 +66,12 @@ class BacktrackingStep(AbstractStep):
     def __init__(self, initial: ArrayLike = 1.0, shrink: ArrayLike = 0.5, grow: ArrayLike = 2.0) -> None:
         self.initial, self.shrink, self.grow = initial, shrink, grow
 
-    def init(self, objective: Any) -> Float[Array, ""]:
+    def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         return jnp.asarray(self.initial, objective.dtype)
 
     def propose(
         self,
-        objective: Any,
+        objective: AbstractObjective,
         forward: Float[Array, "m"],
         grad: Float[Array, "d"],
         entries: Support | None,

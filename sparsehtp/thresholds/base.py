@@ -73,6 +73,10 @@ class AbstractThreshold(eqx.Module):
     def entries(self, x: Float[Array, "d"], support: Any) -> Support | None:
         """The entries of x that a support of units covers; None: all of them."""
 
+    def box(self, entries: Support) -> Box:
+        """Where the entries of a support may lie."""
+        return WHOLE
+
     @abc.abstractmethod
     def tangent(self, grad: Float[Array, "d"], support: Any) -> Float[Array, "d"]:
         """The part of a gradient along moves that keep the structure; on `entries` only, where those are given."""
@@ -108,10 +112,6 @@ class AbstractSupportThreshold(AbstractThreshold):
     @abc.abstractmethod
     def entries(self, x: Float[Array, "d"], support: Support) -> Support:
         """The entries of x that a support of units covers."""
-
-    def box(self, entries: Support) -> Box:
-        """Where the entries of a support may lie."""
-        return WHOLE
 
     def tangent(self, grad: Float[Array, "d"], support: Support) -> Float[Array, "d"]:
         return grad
@@ -159,9 +159,14 @@ class AbstractUnitThreshold(AbstractSupportThreshold):
         return z
 
     @property
+    def most(self) -> int:
+        """Units that are chosen beside the kept ones at most, once bound: `k_max`."""
+        return int(self.k_max or 0)
+
+    @property
     def room(self) -> int:
         """Units that a support has room for, once bound."""
-        return int(self.keep.shape[0] + (self.k_max or 0))
+        return int(self.keep.shape[0] + self.most)
 
     def locked(self, units: int) -> Bool[Array, "units"]:
         """The units that are always in."""

@@ -70,10 +70,7 @@ class Rank(AbstractThreshold):
 
     def factors(self, W: Float[Array, "p c"]) -> Factors:
         """The r leading triplets of a matrix."""
-        most = min(W.shape) if self.r_max is None else self.r_max
-        mask = jnp.arange(most) < self.r
-        left, values, right = leading_triplets(W, most)
-        return Factors(jnp.where(mask, left, 0), jnp.where(mask, values, 0), jnp.where(mask, right, 0), mask)
+        return triplets(W, jnp.arange(min(W.shape) if self.r_max is None else self.r_max) < self.r)
 
     def join(self, W: Float[Array, "p c"], x: Float[Array, "d"]) -> Float[Array, "d"]:
         """The coefficients W with the free entries of x."""
@@ -102,6 +99,12 @@ class Rank(AbstractThreshold):
 
     def differs(self, a: Factors, b: Factors) -> Bool[Array, ""]:
         return (subspace_distance(a.left, b.left) > tolerance("subspace", a.left.dtype)) | jnp.any(a.mask != b.mask)
+
+
+def triplets(W: Float[Array, "p c"], mask: Bool[Array, "r"]) -> Factors:
+    """The leading triplets of a matrix, zero where a mask says so."""
+    left, values, right = leading_triplets(W, mask.shape[0])
+    return Factors(jnp.where(mask, left, 0), jnp.where(mask, values, 0), jnp.where(mask, right, 0), mask)
 
 
 def subspace_distance(A: Array, B: Array) -> Array:

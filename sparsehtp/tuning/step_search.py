@@ -38,7 +38,7 @@ class StepSearch(NamedTuple):
 def tune_step(
     objective: AbstractObjective,
     threshold: AbstractThreshold,
-    solver: Any,
+    solver: AbstractSolver,
     sizes: Any = None,
     *,
     max_steps: int = 5,
