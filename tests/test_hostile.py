@@ -27,7 +27,7 @@ from sparsehtp.cli.main import app
 from sparsehtp.cli.report import Console
 from sparsehtp.datasets import load_file, tables
 from sparsehtp.datasets.files import LOADERS
-from sparsehtp.io import npz
+from sparsehtp.io import memory, npz
 from sparsehtp.io.text import printable, quoted
 from sparsehtp.plot import as_graph, plot_coefficients
 from sparsehtp.plot.style import new_figure
@@ -285,6 +285,12 @@ def test_the_memory_there_is_limits_every_reader(tmp_path, monkeypatch, suffix):
             read()
         assert tracemalloc.get_traced_memory()[1] < 2**23
         tracemalloc.stop()
+
+
+def test_all_memory_is_free_where_nothing_says_what_is(monkeypatch):
+    free = memory.available()
+    monkeypatch.setattr("pathlib.Path.read_text", lambda _: "max")
+    assert memory.available() >= free
 
 
 @pytest.mark.parametrize(

@@ -323,7 +323,7 @@ def _doubts(
     found += [(names[j], f"{COUNTS}: consider --id or --drop {names[j]}") for j in _counting(values, list(names))]
     if len(y) >= FEW:
         leak = "predicts the target perfectly alone: is it made from the target (leakage)?"
-        found += [(names[j], leak) for j in np.flatnonzero(_predicts(values, y, classes) & ~constant)]
+        found += [(names[j], leak) for j in np.flatnonzero(_predicts(values, y, classes))]
         for name in (name for name, kind in kinds.items() if kind == "text"):
             by_level = pd.Series(y).groupby(features[name].astype(str).to_numpy())
             if by_level.ngroups < len(y) // 2 and (by_level.nunique() == 1).all():

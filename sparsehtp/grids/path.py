@@ -85,7 +85,7 @@ class Path:
             return x.reshape(len(x), -1, self.n_responses)
         if self.n_variables is None:
             return x
-        matrices = np.zeros((len(x), self.n_variables, self.n_variables), x.dtype)
+        matrices = np.empty((len(x), self.n_variables, self.n_variables), x.dtype)
         rows, columns = np.triu_indices(self.n_variables, 1)
         matrices[:, rows, columns] = matrices[:, columns, rows] = x
         matrices[:, range(self.n_variables), range(self.n_variables)] = diagonals

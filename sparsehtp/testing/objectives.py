@@ -32,7 +32,8 @@ def check_objective(objective: AbstractObjective, seed: int = 0) -> None:
       nothing; `quadratic` objectives have one Hessian; `scale` is not negative, `grad_terms` not below the gradient.
     - `lipschitz` is at least the curvature at the origin, but for a thousandth (a power iteration comes from below).
     - Samples: the mean of their gradients is the gradient, and the largest `sample_smoothness` is above `lipschitz`.
-    - `normal_equations` have the gradient of F at the point that they are made at; `subset` is F on some coefficients.
+    - `normal_equations` are F to second order at the point that they are made at (None: `origin()`), with the free
+      entries minimised out, up to a constant where a `LinearModel` is not quadratic; `subset` is F on some of them.
     - `reweighted`: its own weights, or multiples of them, change nothing; other weights and l2 keep the laws above; F
       is affine in l2, and the `scorer` is F without it.
 
@@ -114,10 +115,13 @@ def _model(objective: Any, x: Array) -> tuple[Array, ...]:
     p = objective.n_coefficients
     idx = jnp.arange(1, p)[::-1]
     few, rest = objective.subset(idx), jnp.concatenate([x[idx], x[p:]])
+    others = [objective.normal_equations(at) for at in (None, objective.origin())]
     return (
         equations.rows(jnp.arange(p)),
         equations.rhs,
         equations.diagonal,
+        equations.constant,
+        jnp.stack([jnp.append(each.rhs, each.diagonal) for each in others]),
         few.value(rest),
         objective.value(x.at[0].set(0)),
     )
@@ -231,14 +235,25 @@ class _Check:
 
     def models(self) -> None:
         try:
-            columns, rhs, diagonal, few, expected = (np.asarray(each) for each in _model(self.objective, self.x))
+            A, rhs, diagonal, constant, others, few, expected = map(np.asarray, _model(self.objective, self.x))
         except TypeError:
             return  # an objective may have none
-        _, grad, _ = self.derivatives()
-        self.equal("the diagonal of normal_equations is in their columns", diagonal, np.diag(columns), 1e-9, 1e-10)
-        if self.d == self.p:
-            found = columns @ self.x - rhs
-            self.equal("normal_equations have the gradient of F", found, grad, 1e-8, 1e-9)
+        value, grad, hessian = self.derivatives()
+        self.equal("the diagonal of normal_equations is in their columns", diagonal, np.diag(A), 1e-9, 1e-10)
+        self.equal("normal_equations without a point are those at origin()", others[0], others[1], 1e-10, 1e-10)
+        loss, p = getattr(self.objective, "loss", None), self.p
+        kinked = getattr(loss, "kinked", False)  # where curvatures are those that the solvers use
+        room, w = ATOL * (1 + np.abs(hessian).max()), self.x[:p]
+        follow = np.linalg.solve(hessian[p:, p:], np.column_stack([hessian[p:], grad[p:]]))
+        if not kinked or self.d == p:
+            slope = grad[:p] - grad[p:] @ follow[:, :p]
+            self.equal("normal_equations have the gradient of F", A @ w - rhs, slope, RTOL, room)
+        if not kinked:
+            schur = hessian[:p, :p] - hessian[:p, p:] @ follow[:, :p]
+            self.equal("normal_equations have the Hessian of F", A, schur, RTOL, room)
+        if loss is None or self.objective.quadratic:
+            found, least = constant - 2 * rhs @ w + w @ A @ w, 2 * value - grad[p:] @ follow[:, -1]
+            self.equal("normal_equations have the value of F", found, least, RTOL, room)
         self.equal("subset(idx) is F on the coefficients idx", few, expected, 1e-11, 1e-12)
 
     def weights(self) -> None:

@@ -110,7 +110,6 @@ TABLES = {
     "dates": Table(
         lambda: CLEAN.assign(c=pd.date_range("2024-01-01", periods=N)), says=("dates, such as '2024-01-01'", "--drop c")
     ),
-    "an identifier": Table(lambda: CLEAN.assign(c=range(N)), says=("'c': numbers the rows", "--id"), finds=AB),
     "an identifier with gaps, unsorted": Table(
         lambda: CLEAN.rename(columns={"c": "row id"}).assign(**{"row id": np.random.default_rng(1).permutation(N) * 7}),
         says=("'row id': numbers the rows",),
@@ -122,9 +121,17 @@ TABLES = {
     "an identifier, named": Table(
         lambda: CLEAN.assign(name=[f"person {i}" for i in range(N)]), ("--id", "name"), finds=AB
     ),
-    "a constant column": Table(lambda: CLEAN.assign(c=7.0), says=("'c': the same in every row (7)",), finds=AB),
-    "identical columns": Table(lambda: CLEAN.assign(f=CLEAN.b), says=("'f': identical to 'b'",), finds=AB),
-    "a leak": Table(lambda: CLEAN.assign(c=2 * Y + 1), says=("'c': predicts the target perfectly",), finds=("c",)),
+    "columns to doubt": Table(
+        lambda: CLEAN.assign(c=2 * Y + 1, d=7.0, e=range(N), f=CLEAN.b),
+        says=(
+            "'c': predicts the target perfectly",
+            "'d': the same in every row (7)",
+            "'f': identical to 'b'",
+            "'e': numbers the rows",
+            "--id",
+        ),
+        finds=("c",),
+    ),
     # --- the table as a whole
     "one row": Table(lambda: CLEAN[:1], says=("a single row",)),
     "no rows": Table(lambda: CLEAN[:0], says=("no row is left",)),

@@ -46,12 +46,7 @@ def test_values():
     np.testing.assert_allclose(ours, theirs, atol=1e-9)
 
 
-def test_the_local_model_and_subsets():
-    ours, theirs = CUSTOM.normal_equations(POINT), MODEL.normal_equations(POINT)
-    idx = jnp.array([3, 1])
-    np.testing.assert_allclose(ours.rows(idx), theirs.rows(idx), rtol=1e-9)
-    np.testing.assert_allclose(ours.rhs, theirs.rhs, rtol=1e-9)
-    np.testing.assert_allclose(ours.diagonal, theirs.diagonal, rtol=1e-9)
+def test_subsets_of_subsets():
     few, again = CUSTOM.subset(jnp.array([5, 3, 1])), CUSTOM.subset(jnp.array([5, 3, 1])).subset(jnp.array([2, 0]))
     x = jnp.array([0.3, -0.2, 0.7])
     np.testing.assert_allclose(few.value(x), CUSTOM.value(jnp.zeros(P).at[jnp.array([5, 3, 1])].set(x)), rtol=1e-12)
@@ -81,6 +76,11 @@ def test_a_pytree_in_and_out():
     again = sht.solve(given, sht.Sparsity(3), sht.solvers.HTP(), x0=solution)
     np.testing.assert_allclose(again.value, solution.value, rtol=1e-12)
     assert sht.certificate(TREE, sht.Sparsity(3), solution).stationary
+
+
+def test_a_fit_that_leaves_nearly_nothing_converges():
+    objective = sht.Custom(cases.squares, X, X[:, :2] @ [1e4, -1e4] + 1e-4 * Y)
+    assert sht.solve(objective, sht.Sparsity(2), sht.solvers.HTP()).result == sht.results.RESULTS.converged
 
 
 def test_lipschitz_of_a_quadratic():

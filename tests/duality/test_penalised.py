@@ -423,7 +423,7 @@ def test_prices_and_bounds_against_all_supports(logistic, bounded):
 
 def test_kept_features_pay_nothing():
     problem = small(3)._replace(prices=np.array([1, 1, 1, 0, 1, 0.0]), lower=-np.inf, upper=np.inf)
-    objective, threshold = posed(problem._replace(prices=np.ones(6)), keep=[3, 5])
+    objective, threshold = posed(problem._replace(prices=np.array([1, 1, 1, 0, 1, 1.0])), keep=[5])
     best, supports = best_penalised(problem)
     solution = sht.solve(objective, threshold)
     np.testing.assert_allclose(solution.value, best, rtol=1e-7)

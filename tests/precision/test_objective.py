@@ -331,7 +331,7 @@ BAD = {
     "inf": ("S", lambda: sht.Precision(spoiled(np.inf), 10)),
     "not square": ("S", lambda: sht.Precision(S[:3], 10)),
     "one variable": ("S", lambda: sht.Precision([[1.0]], 10)),
-    "indefinite": ("S", lambda: sht.Precision(spoiled(100.0), 10)),
+    "indefinite": ("S", lambda: sht.Precision(1e-12 * spoiled(100.0), 10)),
     "no variance": ("S", lambda: sht.Precision(np.diag([1.0, 0.0, 2.0]), 10)),
     "one sample": ("n", lambda: sht.Precision(S, 1)),
     "unknown bounds": ("bounds", lambda: sht.Precision(S, 10, bounds="tight")),
