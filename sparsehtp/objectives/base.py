@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._types import ArrayLike, Support
 from ..linalg import WHOLE, Box, Refit, dot, masked_factor, minimise, truncated_newton
@@ -55,8 +55,8 @@ class AbstractObjective(eqx.Module):
             """Columns of the matrices that it is a function of."""
 
         @property
-        def leaf_sizes(self) -> tuple[int, ...] | None:
-            """Entries of every leaf of the pytrees that it is a function of."""
+        def leaf_sizes(self) -> PyTree[int] | None:
+            """Entries of every leaf of the pytrees that it is a function of, as such a pytree."""
 
     else:
         sample_weight = l2 = n = n_variables = n_responses = leaf_sizes = None

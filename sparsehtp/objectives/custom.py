@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._tolerances import tolerance
 from .._types import ArrayLike, Support, check_finite, is_concrete, replace
@@ -140,9 +140,9 @@ class AbstractCustom(AbstractRestrictable):
         return sum(self._known().sizes) if self.features is None else self.features.shape[0]
 
     @property
-    def leaf_sizes(self) -> tuple[int, ...]:
-        """Entries of every leaf of x, in the order of `jax.tree.leaves`."""
-        return self._known().sizes
+    def leaf_sizes(self) -> PyTree[int]:
+        """Entries of every leaf of x."""
+        return jax.tree.unflatten(self._known().tree, self._known().sizes)
 
     @property
     def dtype(self) -> Any:

@@ -1,18 +1,38 @@
 """The interfaces of thresholds: projections onto structured sets, and their supports."""
 
 import abc
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._types import ArrayLike, Factors, Support, is_concrete, replace
 from ..linalg import WHOLE, Box, top_k
 
 LEAST_K_MAX = 16  # one compiled program for all smaller k
+
+
+class Bindable(Protocol):
+    """What a threshold asks of an objective, all of which `AbstractObjective` has."""
+
+    @property
+    def n_coefficients(self) -> int: ...
+    @property
+    def n_free(self) -> int: ...
+    @property
+    def external_shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> Any: ...
+    @property
+    def rescaled(self) -> bool: ...
+    @property
+    def n_variables(self) -> int | None: ...
+    @property
+    def leaf_sizes(self) -> PyTree[int] | None: ...
+    def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None: ...
 
 
 class AbstractThreshold(eqx.Module):
@@ -46,7 +66,7 @@ class AbstractThreshold(eqx.Module):
         return 1
 
     @abc.abstractmethod
-    def bind(self, objective: Any) -> Self:
+    def bind(self, objective: Bindable) -> Self:
         """This threshold with its static sizes, and its bounds in the solver's units, fixed for an objective."""
 
     @property

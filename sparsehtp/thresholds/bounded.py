@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, is_concrete
 from ..linalg import Box
-from .base import AbstractSupportThreshold
+from .base import AbstractSupportThreshold, Bindable
 
 
 class AbstractBounded(AbstractSupportThreshold):
@@ -21,7 +21,7 @@ class AbstractBounded(AbstractSupportThreshold):
     def bounded(self) -> bool:
         return self.lower is not None or self.upper is not None
 
-    def _bind_bounds(self, objective: Any) -> dict[str, Array | None]:
+    def _bind_bounds(self, objective: Bindable) -> dict[str, Array | None]:
         """Both bounds in the solver's units: scalars, or one value per coefficient."""
         if self.lower is None and self.upper is None:
             return {"lower": None, "upper": None}

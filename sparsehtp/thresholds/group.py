@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support, check_finite, is_concrete, replace
 from ..linalg import top_k
-from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
+from .base import AbstractUnitThreshold, Bindable, check_count, check_keep, check_keep_range, check_units
 from .bounded import AbstractBounded, check_bounds, norms
 
 
@@ -79,7 +79,7 @@ class GroupSparsity(AbstractBounded, AbstractUnitThreshold):
         self.n_free = 0
         self.n_features = number.size
 
-    def bind(self, objective: Any) -> Self:
+    def bind(self, objective: Bindable) -> Self:
         p, n_features = objective.external_shape[0], objective.n_coefficients
         if self.n_features not in (p, n_features):
             raise ValueError(f"groups: needs one label per feature ({p}), got {self.n_features}.")

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support, is_concrete, replace
 from ..linalg import top_k
-from .base import check_count, check_keep, check_keep_range
+from .base import Bindable, check_count, check_keep, check_keep_range
 from .bounded import AbstractBounded, check_bounds, floats
 
 
@@ -74,7 +74,7 @@ class L0L1L2(AbstractBounded):
         if isinstance(self.prices, np.ndarray) and not (np.isfinite(self.prices).all() and np.all(self.prices >= 0)):
             raise ValueError(f"prices: needs finite numbers >= 0, got {self.prices}.")
 
-    def bind(self, objective: Any) -> Self:
+    def bind(self, objective: Bindable) -> Self:
         p = objective.n_coefficients
         if objective.rescaled and is_concrete(self.l1) and np.any(np.asarray(self.l1) > 0):
             raise ValueError("l1: columns of X are of an extreme size; standardize, or divide them by a constant.")

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import ArrayLike, Support, replace
 from ..linalg import top_k
-from .base import AbstractUnitThreshold, check_count, default_k_max
+from .base import AbstractUnitThreshold, Bindable, check_count, default_k_max
 
 
 class LeafSparsity(AbstractUnitThreshold):
@@ -51,13 +51,12 @@ class LeafSparsity(AbstractUnitThreshold):
         """Number of entries that are chosen, over all leaves."""
         return sum(jax.tree.leaves(self.ks), start=np.int32(0))
 
-    def bind(self, objective: Any) -> Self:
-        sizes = objective.leaf_sizes
-        if sizes is None:
+    def bind(self, objective: Bindable) -> Self:
+        tree = objective.leaf_sizes
+        if tree is None:
             raise TypeError(
                 f"threshold: LeafSparsity needs a Custom objective, and {type(objective).__name__} is none."
             )
-        tree = jax.tree.unflatten(objective.structure.tree, range(len(sizes)))
         limits = self.ks if self.limits is None else jax.tree.unflatten(self.limits[1], self.limits[0])
         try:
             ks = _spread(self.ks, tree)
@@ -65,7 +64,7 @@ class LeafSparsity(AbstractUnitThreshold):
         except ValueError as fault:
             raise ValueError(f"ks: must be a prefix of the pytree x; {fault}") from None
         blocks, start = [], 0
-        for size, k, limit in zip(sizes, ks, limits, strict=True):
+        for size, k, limit in zip(jax.tree.leaves(tree), ks, limits, strict=True):
             most = None if k is None else default_k_max(limit, size) if self.limits is None else min(limit, size)
             if k is not None and not isinstance(k, jax.core.Tracer) and np.max(k) > (size if most is None else most):
                 raise ValueError(f"ks: is {int(np.max(k))} for a leaf of {size} entries and k_max {most}; lower it.")

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int
 
 from .._types import ArrayLike, is_concrete, replace
-from .base import check_keep, check_keep_range, check_units
+from .base import Bindable, check_keep, check_keep_range, check_units
 from .sparsity import AbstractSparsity
 
 
@@ -35,7 +35,7 @@ class OffDiagonal(AbstractSparsity):
         self._fill(k, k_max, None, None, None)
         self.keep = _pairs(keep)
 
-    def bind(self, objective: Any) -> Self:
+    def bind(self, objective: Bindable) -> Self:
         p = objective.n_variables
         if p is None:
             raise TypeError(

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .._tolerances import tolerance
 from .._types import ArrayLike, Factors, is_concrete, replace
 from ..linalg import dot, leading_triplets
-from .base import AbstractThreshold, check_count, next_power_of_two
+from .base import AbstractThreshold, Bindable, check_count, next_power_of_two
 
 
 class Rank(AbstractThreshold):
@@ -47,7 +47,7 @@ class Rank(AbstractThreshold):
         self.r_max = None if r_max is None else int(check_count("r_max", r_max))
         self.shape, self.n_free = None, 0
 
-    def bind(self, objective: Any) -> Self:
+    def bind(self, objective: Bindable) -> Self:
         shape = objective.external_shape
         if len(shape) != 2 or np.prod(shape) != objective.n_coefficients:
             raise TypeError(

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, replace
-from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
+from .base import AbstractUnitThreshold, Bindable, check_count, check_keep, check_keep_range, check_units
 from .bounded import AbstractBounded, check_bounds, norms
 
 
@@ -59,7 +59,7 @@ class RowSparsity(AbstractBounded, AbstractUnitThreshold):
     def entries_per_unit(self) -> int:
         return 1 if self.shape is None else int(self.shape[1])
 
-    def bind(self, objective: Any) -> Self:
+    def bind(self, objective: Bindable) -> Self:
         shape = objective.external_shape
         if len(shape) != 2 or shape[0] * shape[1] != objective.n_coefficients:
             raise TypeError(

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from .._types import ArrayLike, Support, is_concrete, replace
 from ..linalg import Box, Plane
+from .base import Bindable
 from .sparsity import AbstractSparsity
 
 
@@ -58,7 +59,7 @@ class Simplex(AbstractSparsity):
     def fewest(self) -> int:
         return 0 if self.keep.shape[0] else 1
 
-    def bind(self, objective: Any) -> Self:
+    def bind(self, objective: Bindable) -> Self:
         bound, scale = super().bind(objective), objective.internal_scale()
         if scale is not None:
             xp = np if is_concrete(scale) else jnp

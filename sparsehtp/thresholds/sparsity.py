@@ -6,7 +6,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, Support, replace
-from .base import AbstractUnitThreshold, check_count, check_keep, check_keep_range, check_units
+from .base import AbstractUnitThreshold, Bindable, check_count, check_keep, check_keep_range, check_units
 from .bounded import AbstractBounded, check_bounds
 
 
@@ -31,7 +31,7 @@ class AbstractSparsity(AbstractBounded, AbstractUnitThreshold):
         self.lower, self.upper = check_bounds(lower, upper)
         self.n_free = 0
 
-    def bind(self, objective: Any) -> Self:
+    def bind(self, objective: Bindable) -> Self:
         p = objective.n_coefficients
         check_keep_range(self.keep, p, "features")
         k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], p, "features")
