@@ -11,7 +11,16 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "sparsehtp"
 
-PARTS = ("objective", "threshold", "solver", "step", "loss", "model")  # names of parameters that are one
+HOMES = {  # the rooms of parts, by the names of parameters that are one
+    "objective": "objectives/",
+    "threshold": "thresholds/",
+    "solver": "solvers/",
+    "step": "steps/",
+    "step_rule": "steps/",
+    "loss": "losses/",
+    "model": "objectives/",
+}
+PARTS = tuple(HOMES)
 
 # A room imports from layers above its own in this list only.
 LAYERS = (
@@ -96,6 +105,30 @@ def guesses(package=PACKAGE):
                     yield f"{place}: {ast.unparse(node)}"
 
 
+def ladders(package=PACKAGE):
+    """Where a part is asked for its class, or for its kind as a string, outside of its own room and of `testing`, as
+    "file: code"."""
+    for path in sorted(package.rglob("*.py")):
+        place = path.relative_to(package).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            part = _asked_for_its_class(node)
+            if part and not place.startswith(("testing/", HOMES[part])):
+                yield f"{place}: {ast.unparse(node)}"
+
+
+def _asked_for_its_class(node):
+    """The part that an expression asks so; None: it does not."""
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        texts = any(isinstance(leaf, ast.Constant) and isinstance(leaf.value, str) for leaf in ast.walk(node))
+        asked = [side.value for side in sides if isinstance(side, ast.Attribute) and side.attr == "kind" and texts]
+    elif isinstance(node, ast.Attribute) and node.attr != "__name__" and isinstance(node.value, ast.Call):
+        asked = node.value.args[:1] if ast.unparse(node.value.func) == "type" else []
+    else:
+        asked = node.args[:1] if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance" else []
+    return next((name for name in (ast.unparse(each).split(".")[-1] for each in asked) if name in HOMES), None)
+
+
 def private_imports(package=PACKAGE):
     """Names with an underscore that one module takes from another, modules themselves left out."""
     modules = {path.stem for path in package.rglob("*.py")} | {path.parent.name for path in package.rglob("*.py")}
@@ -145,4 +178,7 @@ if __name__ == "__main__":
         "{} of {} parameters that are named as a part are Any; parts are asked by getattr in".format(*untyped(folder))
     )
     print(*guesses(folder), sep="\n")
+    places = Counter(each.split(":")[0] for each in ladders(folder))
+    print(f"{places.total()} times a part is asked for its class outside of its room:")
+    print(*(f"{place} {number}" for place, number in sorted(places.items())), sep=", ")
     print("defined twice:", *twice(folder))

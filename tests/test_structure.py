@@ -1,5 +1,7 @@
 """The order of layers: every room has its place, no import goes up, and CONTRIBUTING says the same."""
 
+from collections import Counter
+
 import structure
 
 TWICE = set(
@@ -52,6 +54,37 @@ def test_a_guess_is_seen(tmp_path):
         "def f(objective):\n    return getattr(objective.loss, 'a', 1), hasattr(3, 'b')\n"
     )
     assert list(structure.guesses(tmp_path)) == ["room.py: getattr(objective.loss, 'a', 1)"]
+
+
+# How often each room asks a part for its class: where it narrows to what it computes with, and where it checks what a
+# user passes. The numbers may only fall.
+MOST_ASKED = {
+    "_solve.py": 3,
+    "certificates": 17,
+    "cli": 1,
+    "derivatives": 3,
+    "duality": 7,
+    "estimators": 19,
+    "grids": 9,
+    "objectives": 4,
+    "screening": 2,
+    "solvers": 9,
+    "steps": 1,
+    "tuning": 1,
+}
+
+
+def test_no_room_asks_a_part_for_its_class_more_often():
+    asked = Counter(each.split(":")[0].split("/")[0] for each in structure.ladders())
+    assert {room: number for room, number in asked.items() if number > MOST_ASKED.get(room, 0)} == {}
+
+
+def test_a_question_for_a_class_is_seen(tmp_path):
+    (tmp_path / "solvers").mkdir()
+    asked = ["isinstance(self.threshold, A)", "threshold.kind == 'rank'"]
+    not_asked = ["type(solver).b", "type(loss).__name__", "x.kind == 'f'"]
+    (tmp_path / "solvers" / "one.py").write_text("\n".join(asked + not_asked))
+    assert list(structure.ladders(tmp_path)) == [f"solvers/one.py: {each}" for each in asked]
 
 
 def test_no_more_doors_are_untyped():
