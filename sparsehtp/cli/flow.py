@@ -1,5 +1,6 @@
 """The run of a command: load, work, describe, draw, write and tell, each in one place."""
 
+import abc
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,7 +17,7 @@ from .report import Console, print_facts, print_warnings
 WRONG = (ValueError, TypeError, OSError, ImportError)  # what a user can correct
 
 
-class Flow:
+class Flow(abc.ABC):
     """A command with its settings; subclasses say what each part is.
 
     It exits with 2 for bad input, and with 1 where something that follows the work failed.
@@ -34,17 +35,17 @@ class Flow:
         """The name of the data."""
         return str(self.options.file.name)
 
+    @abc.abstractmethod
     def load(self) -> None:
         """Read the data, and refuse what cannot be fitted."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def work(self) -> None:
         """Compute; parts that may fail through `after`."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
         """Everything about the result that is worth keeping, as JSON can hold it, but for `device` and `versions`."""
-        raise NotImplementedError
 
     def draw(self, model: dict[str, Any]) -> dict[str, Any]:
         """The figures by their names."""
@@ -55,19 +56,19 @@ class Flow:
         return {}
 
     def page(self, model: dict[str, Any], facts: Mapping[str, str], figures: dict[str, Any], command: str) -> Writer:
-        """The report."""
+        """The report, of a command with that option."""
         raise NotImplementedError
 
     def tables(self, model: dict[str, Any]) -> Iterable[Any]:
         """What the terminal shows above the facts."""
         return ()
 
+    @abc.abstractmethod
     def facts(self, model: dict[str, Any]) -> dict[str, str]:
         """Data, model and how the run ended, by their names."""
-        raise NotImplementedError
 
     def saved(self) -> Any:
-        """What --save writes."""
+        """The model that --save writes, of a command with that option."""
         raise NotImplementedError
 
     def ended(self, model: dict[str, Any]) -> bool:

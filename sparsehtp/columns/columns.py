@@ -11,9 +11,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, check_finite, host, is_concrete, replace
+from .._types import ArrayLike, Support, host, is_concrete, replace
 from ..designs import AbstractDesign, DenseDesign
 from ..linalg import dot, largest_eigenvalue, random_start
+from .checks import check_l2, weight_vector
 from .moments import is_constant, moments_of, standardisation
 
 LARGEST_RIDGE = 20  # powers of two that l2 in the units of scaled columns stays below the largest number
@@ -69,11 +70,13 @@ class Columns(eqx.Module):
         sample_weight: Float[Array, "n"],
         l2: Any,
         offset: Any = None,
-        **settings: Any,
+        *,
+        centred: bool = False,
+        n_free: int = 0,
+        standardize: bool = False,
     ) -> Self:
-        """Columns of a design as it is; `settings` are `centred`, `n_free` and `standardize`, by default none."""
-        settings = {"centred": False, "n_free": 0, "standardize": False, **settings}
-        return cls(design, sample_weight, offset, l2, None, None, None, None, **settings)
+        """Columns of a design as it is."""
+        return cls(design, sample_weight, offset, l2, None, None, None, None, centred, n_free, standardize)
 
     # --- other forms -------------------------------------------------------------------------------------------------
     def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
@@ -312,9 +315,7 @@ class Columns(eqx.Module):
         return size if self.mean is None else size + jnp.abs(self.mean) * self.scale
 
     def lipschitz(self, smoothness: ArrayLike) -> Float[Array, ""]:
-        """Largest eigenvalue of smoothness Z' diag(weights) Z + diag(ridge); infinity where smoothness is."""
-        if not np.ndim(smoothness) and is_concrete(smoothness) and np.isinf(smoothness):
-            return jnp.asarray(jnp.inf, self.dtype)
+        """Largest eigenvalue of smoothness Z' diag(weights) Z + diag(ridge)."""
         weights, ridge = self.weights, self.ridge()
 
         def product(v: Float[Array, "d"]) -> Float[Array, "d"]:
@@ -372,32 +373,3 @@ def scatter(z: Float[Array, "m"], support: Support, size: int) -> Float[Array, "
         return jnp.sum(jnp.where(support.idx[:, None] == jnp.arange(size), z[:, None], 0), axis=0)
     # `add`, not `set`: padded indices may repeat a chosen one.
     return jnp.zeros(size, z.dtype).at[support.idx].add(z)
-
-
-def vector(name: str, value: ArrayLike, n: int, dtype: Any, c: int | None = None) -> Array:
-    """(n,) finite numbers, or (n, c), or ValueError."""
-    value = jnp.asarray(value, dtype)
-    shape, each = ((n,), "one per row of the data") if c is None else ((n, c), "one value per row of X and response")
-    if value.shape != shape:
-        raise ValueError(f"{name}: needs shape {shape}, {each}, got {value.shape}.")
-    check_finite(name, value)
-    return value
-
-
-def weight_vector(value: ArrayLike, n: int, dtype: Any) -> Array:
-    """Weights whose sum the dtype can hold: those of an extreme size are divided by a power of two."""
-    if is_concrete(value):
-        value = host(value)
-        largest = np.max(value, initial=0) if value.dtype.kind == "f" else 1.0
-        if np.isfinite(largest) and largest > 0 and not 1e-20 < largest < 1e20:
-            value = np.ldexp(value, -np.frexp(largest)[1])
-    return vector("sample_weight", value, n, dtype)
-
-
-def check_l2(l2: Array, p: int) -> None:
-    """ValueError for an l2 of another shape, or one that is known and not finite and >= 0."""
-    if l2.shape not in ((), (p,)):
-        raise ValueError(f"l2: needs a scalar or one value per feature ({p}), got shape {l2.shape}.")
-    check_finite("l2", l2)
-    if is_concrete(l2) and np.min(host(l2)) < 0:
-        raise ValueError(f"l2: must be >= 0, got {np.min(host(l2))}.")

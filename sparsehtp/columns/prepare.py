@@ -12,7 +12,8 @@ from jaxtyping import Array
 from .._types import ArrayLike, check_finite, host, is_concrete, replace
 from ..designs import AbstractDesign, as_design
 from ..designs.dense import subtracts_exactly
-from .columns import LARGEST_RIDGE, Columns, check_l2, vector, weight_vector
+from .checks import check_l2, check_weights, vector, weight_vector
+from .columns import LARGEST_RIDGE, Columns
 from .moments import centred, constant_columns, spread_of, standardisation
 
 FAR = 8.0  # means this many standard deviations from zero are subtracted from the data
@@ -99,16 +100,6 @@ def columns_of(
         mean, inverse_scale = standardisation(design, weights, centre, facts if weighted else None)
         new = replace(new, mean=mean, inverse_scale=inverse_scale)
     return Prepared(new, y, target_mean, largest)
-
-
-def check_weights(sample_weight: Array) -> None:
-    """ValueError for weights that are known and not >= 0 and somewhere positive."""
-    if is_concrete(sample_weight):
-        weights = host(sample_weight)
-        if np.min(weights) < 0:
-            raise ValueError(f"sample_weight: must be >= 0, got {np.min(weights)}.")
-        if np.max(weights) == 0:
-            raise ValueError("sample_weight: all weights are zero; at least one sample must count.")
 
 
 def safe_scale(largest: np.ndarray, l2: ArrayLike = 0.0) -> Array:

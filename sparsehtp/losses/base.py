@@ -40,7 +40,7 @@ class AbstractLoss(eqx.Module):
     @property
     def smooth(self) -> bool:
         """False if there is known to be no Lipschitz constant; traced parameters are not looked at."""
-        return not is_concrete(self.smoothness) or bool(np.isfinite(self.smoothness))
+        return not is_concrete(self.smoothness) or bool(np.all(np.isfinite(self.smoothness)))
 
     def majorant(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """A curvature that does not vanish where the slope does not; refits add a part of it where l is flat.

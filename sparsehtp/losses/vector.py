@@ -67,7 +67,7 @@ class AbstractVectorLoss(eqx.Module):
     @property
     def smooth(self) -> bool:
         """False if there is known to be no Lipschitz constant; traced parameters are not looked at."""
-        return not is_concrete(self.smoothness) or bool(np.isfinite(self.smoothness))
+        return not is_concrete(self.smoothness) or bool(np.all(np.isfinite(self.smoothness)))
 
 
 class PerResponse(AbstractVectorLoss):

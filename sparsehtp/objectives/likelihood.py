@@ -135,11 +135,11 @@ class AbstractLikelihood(eqx.Module):
         return self.gradient(eta), self.terms(eta), lambda damping: self.hessian(eta, damping).gram(part)
 
 
-class MeanLoss(AbstractLikelihood):
-    """sum_i omega_i l(eta_i, y_i)."""
+class _Mean(AbstractLikelihood):
+    """A weighted mean of a loss of every row."""
 
-    loss: AbstractLoss
-    y: Float[Array, "n"]
+    loss: AbstractLoss | AbstractVectorLoss
+    y: Array
     weights: Float[Array, "n"]
 
     @property
@@ -150,8 +150,14 @@ class MeanLoss(AbstractLikelihood):
     def kinked(self) -> bool:
         return self.loss.kinked
 
-    def value(self, eta: Float[Array, "n"]) -> Float[Array, ""]:
+    def value(self, eta: Float[Array, "n *c"]) -> Float[Array, ""]:
         return dot(self.weights, self.loss.value(eta, self.y))
+
+
+class MeanLoss(_Mean):
+    """sum_i omega_i l(eta_i, y_i)."""
+
+    loss: AbstractLoss
 
     def gradient(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
         return self.weights * self.loss.derivative(eta, self.y)
@@ -173,23 +179,10 @@ class MeanLoss(AbstractLikelihood):
         )
 
 
-class MeanVectorLoss(AbstractLikelihood):
+class MeanVectorLoss(_Mean):
     """sum_i omega_i l(eta_i, y_i) of c predictions a row."""
 
     loss: AbstractVectorLoss
-    y: Array
-    weights: Float[Array, "n"]
-
-    @property
-    def quadratic(self) -> bool:
-        return self.loss.quadratic
-
-    @property
-    def kinked(self) -> bool:
-        return self.loss.kinked
-
-    def value(self, eta: Float[Array, "n c"]) -> Float[Array, ""]:
-        return dot(self.weights, self.loss.value(eta, self.y))
 
     def gradient(self, eta: Float[Array, "n c"]) -> Float[Array, "n c"]:
         return self.weights[:, None] * self.loss.derivative(eta, self.y)

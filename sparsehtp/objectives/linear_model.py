@@ -83,7 +83,7 @@ class LinearModel(AbstractLossModel, AbstractRestrictable):
         if is_concrete(targets):
             self.loss.check_targets(host(targets))
         # The exponential of an offset must be a number where the intercept starts.
-        steep = loss.twice_differentiable and _has_no_smoothness(loss)
+        steep = loss.twice_differentiable and not loss.smooth
         self.columns, self.y, self.target_mean, largest = columns_of(
             design,
             l2,
@@ -175,8 +175,3 @@ class LinearNormalEquations(AbstractNormalEquations):
         # The weighted columns sum to zero, so the transposed product need not be centred.
         gram = jax.vmap(columns.transpose_product)((self.weights[:, None] * A).T)[:, : self.rhs.shape[0]]
         return gram.at[jnp.arange(idx.shape[0]), idx].add(columns.ridge()[idx])
-
-
-def _has_no_smoothness(loss: AbstractLoss) -> bool:
-    """True for losses whose curvature has no bound."""
-    return not np.ndim(loss.smoothness) and is_concrete(loss.smoothness) and bool(np.isinf(loss.smoothness))

@@ -87,10 +87,6 @@ class AbstractModel(AbstractRefittable):
         return self.columns.n
 
     @property
-    def quadratic(self) -> bool:
-        return self.likelihood.quadratic
-
-    @property
     def rescaled(self) -> bool:
         return self.columns.rescaled
 
@@ -265,7 +261,7 @@ class RestrictedSparse(AbstractRestricted):
 
     @property
     def quadratic(self) -> bool:
-        return self.model.likelihood.quadratic
+        return self.model.quadratic
 
     @property
     def kinked(self) -> bool:
@@ -351,6 +347,8 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
         return x
 
     def lipschitz(self) -> Float[Array, ""]:
+        if not self.smooth:
+            return jnp.asarray(jnp.inf, self.dtype)
         return self.columns.lipschitz(self.loss.smoothness)  # all responses share one Gram matrix
 
     def samples(self) -> "ModelSamples":
