@@ -270,8 +270,9 @@ def moments(scores: Float[np.ndarray, "folds m"], weight: Float[np.ndarray, "fol
 
 
 def seed_from(key: jax.Array) -> int:
-    """A seed for NumPy and scikit-learn."""
-    return int(jax.random.bits(key, dtype=np.uint32))
+    """A seed for NumPy and scikit-learn, made on the host: JAX would compile four programs for one number."""
+    words = host(jax.random.key_data(key)).ravel()
+    return int(np.random.SeedSequence([int(word) for word in words]).generate_state(1)[0])
 
 
 def _counted(objective: Any, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, Counted]:
