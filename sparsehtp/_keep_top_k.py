@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from ._types import ArrayLike, is_concrete
+from ._types import is_concrete
 from .linalg import largest
 from .thresholds.base import check_count
 
@@ -21,7 +21,7 @@ class KeepTopKState(NamedTuple):
 
 
 def keep_top_k(
-    k: PyTree, per_leaf: bool = False, schedule: Callable[[Array], ArrayLike] | None = None
+    k: PyTree, per_leaf: bool = False, schedule: Callable[[Array], Array | float] | None = None
 ) -> optax.GradientTransformation:
     """An optax transformation after which the parameters have at most k nonzero entries: iterative hard thresholding.
 

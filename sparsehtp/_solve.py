@@ -142,7 +142,7 @@ def solve_and_refit(
     key = seeded(0) if key is None else key
     start = _start(objective, x0)
     bound, countable = threshold.bind(objective).counted()
-    given = (x0.x, x0.intercept) if x0 is not None and hasattr(x0, "intercept") else x0  # not clipped yet
+    given = (x0.x, x0.intercept) if isinstance(x0, Solution) else x0  # not clipped yet
     sound = is_sound((objective, given), (bound, solver, termination))
     problem = driver.Problem(objective, bound, solver, termination, start, key, sound)
     with one_blas_thread():

@@ -6,12 +6,16 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax.experimental import multihost_utils
 from jaxtyping import Array, Bool, Float, Int
 
 from ._programs import program
 
-ArrayLike: TypeAlias = Any
+ArrayLike: TypeAlias = npt.ArrayLike  # what a user passes
+TableLike: TypeAlias = Any  # arrays, sparse matrices and data frames; the last two have no types
+AnyArray: TypeAlias = Array | np.ndarray  # on the host where it is known, so that it is known inside jit too
+Scalar: TypeAlias = Float[Array, ""] | float
 T = TypeVar("T")
 
 PIECE = 2**26  # bytes that are looked at together

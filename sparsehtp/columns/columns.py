@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, host, is_concrete, replace
+from .._types import AnyArray, ArrayLike, Support, host, is_concrete, replace
 from ..designs import AbstractDesign, DenseDesign
 from ..linalg import dot, largest_eigenvalue, random_start
 from .checks import check_l2, weight_vector
@@ -179,7 +179,9 @@ class Columns(eqx.Module):
         means = [np.zeros(()) if m is None else host(m).astype(float) for m in (target_mean, self.offset_mean)]
         return Units(centre, np.asarray(means[0] - means[1]))
 
-    def to_internal(self, w: Any, b: ArrayLike = 0.0, target_mean: Float[Array, "*c"] | None = None) -> tuple[Any, Any]:
+    def to_internal(
+        self, w: Any, b: AnyArray | float = 0.0, target_mean: Float[Array, "*c"] | None = None
+    ) -> tuple[Any, Any]:
         """Coefficients and intercept of the solver, from those in original units; on the host where all is known."""
         known = is_concrete(w, b, target_mean, self.offset_mean, self.shift, self.mean, self.inverse_scale)
         xp, w = (np, host(w)) if known else (jnp, w)

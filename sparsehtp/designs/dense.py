@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, replace
+from .._types import TableLike, replace
 from ..linalg import dot
 from .base import AbstractDesign
 
@@ -35,7 +35,7 @@ class DenseDesign(AbstractDesign):
     array: Float[Array, "n p"]  # (p, n) if by_feature
     by_feature: bool = eqx.field(static=True)
 
-    def __init__(self, X: ArrayLike) -> None:
+    def __init__(self, X: TableLike) -> None:
         if not hasattr(X, "ndim"):
             X = np.asarray(X)
         if X.ndim != 2:

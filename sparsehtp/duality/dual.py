@@ -115,7 +115,7 @@ class Dual(eqx.Module):
     def slots(self) -> Array:
         """How many features may be chosen beside those known to be nonzero (`Sparsity` only)."""
         assert isinstance(self.threshold, Sparsity)
-        return self.threshold.k + self.threshold.keep.shape[0] - jnp.sum(self.masks().nonzero)
+        return self.threshold.keep.shape[0] - jnp.sum(self.masks().nonzero) + self.threshold.k
 
     def moments(self, a: Float[Array, "n"]) -> Float[Array, "p"]:
         """tau: one product with the data."""

@@ -14,7 +14,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._tolerances import tolerance
-from .._types import ArrayLike, Support, replace
+from .._types import ArrayLike, Support, TableLike, replace
 from ..certificates.certificate import Certificate, certificate
 from ..certificates.exchanges import Swaps, best_swaps, near_exchanges
 from ..certificates.prove import Proof, fit_on, prove
@@ -97,7 +97,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         return {name: value for name, value in super().__getstate__().items() if name != "_evidence"}
 
     def _validate(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, **options: Any
+        self, X: TableLike, y: TableLike, sample_weight: ArrayLike | None, **options: Any
     ) -> tuple[Any, np.ndarray, Float[np.ndarray, "n"]]:
         # A sparse iterate touches few columns: contiguous by feature is fastest. Sparse matrices stay sparse.
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="F", accept_sparse="csr", **options)
@@ -326,7 +326,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         return tags
 
     # --- fitted ------------------------------------------------------------------------------------------------------
-    def _predictor(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n *targets"]:
+    def _predictor(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n *targets"]:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
         known = check_offset(offset, X, 1 if self.coef_.ndim == 1 else len(self.coef_))

@@ -12,7 +12,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 
-from .._types import ArrayLike
+from .._types import ArrayLike, TableLike
 from ..losses import AbstractLoss, Logistic, Softmax
 from ..losses.deviance import predicted
 from ..solvers import AbstractSolver
@@ -183,8 +183,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
     @all_or_nothing
     def fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: TableLike,
+        y: TableLike,
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         offset: ArrayLike | None = None,
@@ -237,8 +237,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
 
     def score(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: TableLike,
+        y: TableLike,
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
     ) -> float:
@@ -266,7 +266,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         return weights, factor
 
     def decision_function(
-        self, X: ArrayLike, offset: ArrayLike | None = None
+        self, X: TableLike, offset: ArrayLike | None = None
     ) -> Float[np.ndarray, "n"] | Float[np.ndarray, "n classes"]:
         """(n,) linear scores, where positive means classes_[1]; (n, classes) for more than two classes.
 
@@ -275,18 +275,18 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         scores = self._predictor(X, offset)
         return scores[:, 0] if self.classes_.size == 2 else scores
 
-    def predict(self, X: ArrayLike, offset: ArrayLike | None = None) -> Shaped[np.ndarray, "n"]:
+    def predict(self, X: TableLike, offset: ArrayLike | None = None) -> Shaped[np.ndarray, "n"]:
         """(n,) predicted labels: the class with the largest score."""
         scores = self.decision_function(X, offset)
         return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]  # scikit-learn has no types
-    def predict_proba(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
+    def predict_proba(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
         """(n, classes) probabilities (of losses with a `mean`); one against the rest, scaled to the sum one."""
         return np.exp(self.predict_log_proba(X, offset))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]  # scikit-learn has no types
-    def predict_log_proba(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
+    def predict_log_proba(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
         """(n, classes) logarithms of the probabilities (of losses with a `mean`)."""
         eta = self.decision_function(X, offset)
         if self._is_softmax() and eta.ndim == 2:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._types import ArrayLike, check_finite
+from .._types import ArrayLike, TableLike, check_finite
 from ..objectives import CoxModel
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, checked_weights, linear
@@ -108,8 +108,8 @@ class SparseCox(SparseLinearModel):
     @all_or_nothing
     def fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: TableLike,
+        y: TableLike,
         sample_weight: ArrayLike | None = None,
         strata: ArrayLike | None = None,
         offset: ArrayLike | None = None,
@@ -176,7 +176,7 @@ class SparseCox(SparseLinearModel):
             np.logaddexp.at(row, np.searchsorted(self.event_times_, time[order][seen]), log_step)
         self.log_baseline_ = np.logaddexp.accumulate(steps, axis=1)
 
-    def predict(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n"]:
+    def predict(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n"]:
         """(n,) linear predictors x'w + o, the logarithms of relative hazards: the larger, the sooner an event."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
@@ -184,7 +184,7 @@ class SparseCox(SparseLinearModel):
 
     def predict_cumulative_hazard_function(
         self,
-        X: ArrayLike,
+        X: TableLike,
         times: ArrayLike | None = None,
         strata: ArrayLike | None = None,
         offset: ArrayLike | None = None,
@@ -218,7 +218,7 @@ class SparseCox(SparseLinearModel):
 
     def predict_survival_function(
         self,
-        X: ArrayLike,
+        X: TableLike,
         times: ArrayLike | None = None,
         strata: ArrayLike | None = None,
         offset: ArrayLike | None = None,
@@ -228,8 +228,8 @@ class SparseCox(SparseLinearModel):
 
     def score(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: TableLike,
+        y: TableLike,
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
     ) -> float:

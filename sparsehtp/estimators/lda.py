@@ -11,7 +11,7 @@ from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from .._types import ArrayLike
+from .._types import ArrayLike, TableLike
 from ..grids.path import Path
 from ..objectives import Precision
 from ..solvers import AbstractSolver
@@ -102,7 +102,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         self.max_iter = max_iter
 
     @all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: TableLike, y: TableLike, sample_weight: ArrayLike | None = None) -> Self:
         """Estimate the class means, and the sparse precision matrix within classes.
 
         Args:
@@ -163,11 +163,11 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
             raise ValueError(f"priors: needs {shares.size} positive numbers with sum one, got {self.priors!r}.")
         return priors
 
-    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n classes"]:
+    def predict_proba(self, X: TableLike) -> Float[np.ndarray, "n classes"]:
         """(n, classes) probabilities of the classes under the Gaussian model."""
         return np.exp(self.predict_log_proba(X))
 
-    def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n classes"]:
+    def predict_log_proba(self, X: TableLike) -> Float[np.ndarray, "n classes"]:
         """(n, classes) logarithms of the probabilities."""
         scores = self.decision_function(X)
         return log_softmax(np.column_stack([np.zeros_like(scores), scores]) if scores.ndim == 1 else scores, axis=1)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from .._programs import program
 from .._solve import solve
-from .._types import ArrayLike
+from .._types import ArrayLike, TableLike
 from ..grids.cross_validation import decide
 from ..grids.folds import weights_of
 from ..iteration.results import RESULTS
@@ -125,7 +125,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         return tags
 
     @all_or_nothing
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: TableLike, y: TableLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the rank and fit.
 
         Args:
@@ -211,7 +211,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         self.cv_results_ = {"ranks": ranks, **decide(scores, test.sum(1), ranks)}
         return self.cv_results_["best_1se_index" if self.one_se else "best_index"]
 
-    def predict(self, X: ArrayLike) -> Float[np.ndarray, "n"] | Float[np.ndarray, "n c"]:
+    def predict(self, X: TableLike) -> Float[np.ndarray, "n"] | Float[np.ndarray, "n c"]:
         """(n, c) predicted responses, or (n,)."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)

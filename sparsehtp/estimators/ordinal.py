@@ -9,7 +9,7 @@ from scipy.special import log_expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from .._types import ArrayLike
+from .._types import ArrayLike, TableLike
 from ..objectives import OrdinalModel
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, linear
@@ -107,8 +107,8 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
     @all_or_nothing
     def fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: TableLike,
+        y: TableLike,
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
         groups: ArrayLike | None = None,
@@ -144,14 +144,14 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
     def _models(self, X: Any, targets: list[np.ndarray], loss: Any, **options: Any) -> list[Any]:
         return [OrdinalModel(X, targets[0], self.levels_.size, **options)]
 
-    def linear_predictor(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n"]:
+    def linear_predictor(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n"]:
         """(n,) linear predictors x'w + o: the larger, the higher the class. Here and below `offset` (n,) is that of
         `fit`; None: zero."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
         return linear(X, self.coef_, offset=check_offset(offset, X))
 
-    def predict_log_proba(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
+    def predict_log_proba(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
         """(n, classes) logarithms of the probabilities of `classes_`."""
         eta = self.linear_predictor(X, offset)[:, None]
         ends = np.pad(self.thresholds_, 1, constant_values=(-np.inf, np.inf))
@@ -160,19 +160,19 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
         each = log_expit(ends[1:] - eta) + log_expit(eta - ends[:-1]) + width
         return each[:, _sorting(self.levels_)]
 
-    def predict_proba(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
+    def predict_proba(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
         """(n, classes) probabilities of `classes_`."""
         return np.exp(self.predict_log_proba(X, offset))
 
-    def predict(self, X: ArrayLike, offset: ArrayLike | None = None) -> Shaped[np.ndarray, "n"]:
+    def predict(self, X: TableLike, offset: ArrayLike | None = None) -> Shaped[np.ndarray, "n"]:
         """(n,) predicted labels: the most probable class."""
         place = self.predict_log_proba(X, offset).argmax(axis=1)
         return self.classes_[place]
 
     def score(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: TableLike,
+        y: TableLike,
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
     ) -> float:

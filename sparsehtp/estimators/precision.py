@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .._types import ArrayLike
+from .._types import ArrayLike, TableLike
 from ..grids.path import Path
 from ..objectives import Precision
 from ..solvers import AbstractSolver
@@ -121,7 +121,7 @@ class SparsePrecision(EmpiricalCovariance):
         self.max_iter = max_iter
 
     @all_or_nothing
-    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: TableLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the edges and fit the matrix.
 
         Args:

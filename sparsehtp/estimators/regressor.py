@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import check_array, check_consistent_length
 
-from .._types import ArrayLike
+from .._types import ArrayLike, TableLike
 from ..iteration.results import RESULTS
 from ..losses import AbstractLoss, NegativeBinomial
 from ..losses.deviance import d2_score, predicted
@@ -168,8 +168,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
     @all_or_nothing
     def fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: TableLike,
+        y: TableLike,
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         offset: ArrayLike | None = None,
@@ -236,7 +236,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             eta = self._predictor(X, offset)
         return results
 
-    def predict(self, X: ArrayLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n *t"]:
+    def predict(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n *t"]:
         """(n,) or (n, t) predicted means: the loss's `mean` of the linear predictor (for Poisson its exponential).
 
         Args:
@@ -248,8 +248,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
     def score(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: TableLike,
+        y: TableLike,
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
     ) -> float:
@@ -291,6 +291,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         return tags
 
     def _loss(self) -> AbstractLoss:
-        if self.loss == "negative_binomial" and getattr(self, "dispersion_", None) is not None:
-            return NegativeBinomial(self.dispersion_)
+        dispersion = getattr(self, "dispersion_", None)
+        if self.loss == "negative_binomial" and dispersion is not None:
+            return NegativeBinomial(dispersion)
         return make_loss(self.loss, classification=False)

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from .._programs import program
-from .._types import ArrayLike
+from .._types import TableLike
 from ..linalg import dot, largest
 from ..thresholds.base import next_power_of_two
 from . import parameters
@@ -88,7 +88,7 @@ class RobustPCA(BaseEstimator):
         self.max_iter = max_iter
 
     @all_or_nothing
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: TableLike, y: Any = None) -> Self:
         """Split X.
 
         Args:

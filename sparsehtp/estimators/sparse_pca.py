@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .._programs import program
-from .._types import ArrayLike
+from .._types import ArrayLike, TableLike
 from ..linalg import sparse_eigenvector
 from ..thresholds.base import default_k_max
 from . import parameters
@@ -98,7 +98,7 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return tags
 
     @all_or_nothing
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: TableLike, y: Any = None) -> Self:
         """Find the components.
 
         Args:
@@ -172,13 +172,13 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         found = _best(A, np.int32(k), k_max, starts)
         return np.asarray(found.vector), float(found.value)
 
-    def transform(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
+    def transform(self, X: TableLike) -> Float[np.ndarray, "n c"]:
         """(n, n_components) scores (X - mean) v_t; each takes the features of its component only."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return (X - self.mean_) @ self.components_.T
 
-    def inverse_transform(self, X: ArrayLike) -> Float[np.ndarray, "n p"]:
+    def inverse_transform(self, X: TableLike) -> Float[np.ndarray, "n p"]:
         """(n, p) data of (n, n_components) scores: that in the span of the components, which has these scores."""
         check_is_fitted(self)
         X = check_array(X, dtype=[np.float64, np.float32])

@@ -22,7 +22,7 @@ from .._programs import program
 from .._progress import Callback, reporting
 from .._solve import default_solver
 from .._threads import one_blas_thread
-from .._types import ArrayLike, Support, check_finite, check_kind, host, is_concrete, replace, seeded
+from .._types import Support, check_finite, check_kind, host, is_concrete, replace, seeded
 from ..columns import gather, scatter
 from ..io.checkpoint import Checkpoint
 from ..iteration import driver
@@ -60,12 +60,12 @@ class Fits(NamedTuple):
 
     support: Support
     features: Support | None
-    coefficients: ArrayLike
-    intercept: ArrayLike
-    value: ArrayLike
-    result: ArrayLike
-    loss: ArrayLike
-    score: ArrayLike | None
+    coefficients: Any
+    intercept: Any
+    value: Any
+    result: Any
+    loss: Any
+    score: Any
 
 
 class Grid(eqx.Module):

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from scipy import sparse
 
 from .._progress import Callback
-from .._types import ArrayLike, Support, check_finite, host, is_concrete, seeded
+from .._types import ArrayLike, Support, TableLike, check_finite, host, is_concrete, seeded
 from ..iteration.results import FIRED, Solution
 from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
@@ -75,7 +75,7 @@ class Path:
         """(grid, p) coefficients in original units, (grid, p, c), or (grid, n_variables, n_variables); built anew at
         every access."""
         if not is_concrete(self.features, self.coefficients):
-            x = traced_dense(self.features, self.coefficients, self.n_features)
+            x = traced_dense(self.features, jnp.asarray(self.coefficients), self.n_features)
             return x if self.n_responses is None else x.reshape(len(x), -1, self.n_responses)
         return self._dense(self.features, self.coefficients, self.intercept)
 
@@ -106,7 +106,7 @@ class Path:
         }
         return Solution(**fields, history=None, state=None, key=self.key)
 
-    def predict(self, X: ArrayLike) -> Float[np.ndarray, "grid samples *c"]:
+    def predict(self, X: TableLike) -> Float[np.ndarray, "grid samples *c"]:
         """Linear predictors x'w + b of every row of the grid (no offset), (grid, samples, c) of several responses.
 
         Those of an `OrdinalModel` are x'w; its thresholds are `intercept`.

@@ -6,7 +6,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, answer_where, is_sound, replace
+from .._types import Support, answer_where, is_sound, replace
 from ..columns import gather
 from ..derivatives import implicit as _implicit
 from ..iteration.results import RESULTS
@@ -51,7 +51,7 @@ def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:
     return fits._replace(coefficients=coefficients, intercept=intercept, value=value, loss=loss, result=result)
 
 
-def traced_dense(features: Support, coefficients: Float[ArrayLike, "grid m"], p: int) -> Float[Array, "grid p"]:
+def traced_dense(features: Support, coefficients: Float[Array, "grid m"], p: int) -> Float[Array, "grid p"]:
     """Dense coefficients from those on the supports."""
 
     def row(idx: Int[Array, "m"], mask: Bool[Array, "m"], z: Float[Array, "m"]) -> Float[Array, "p"]:

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .._types import ArrayLike
+from .._types import Scalar
 from .base import AbstractConjugateLoss, outside_to_infinity, positive
 
 
@@ -67,7 +67,7 @@ class SmoothedHinge(AbstractConjugateLoss):
     classification = True
     kinked = True
 
-    def __init__(self, gamma: ArrayLike = 0.25) -> None:
+    def __init__(self, gamma: Scalar = 0.25) -> None:
         self.gamma = gamma
 
     def __check_init__(self) -> None:

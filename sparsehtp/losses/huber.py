@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike
+from .._types import Scalar
 from .base import AbstractConjugateLoss, outside_to_infinity, positive
 
 
@@ -21,7 +21,7 @@ class Huber(AbstractConjugateLoss):
     kinked = True
     location = True
 
-    def __init__(self, delta: ArrayLike = 1.0) -> None:
+    def __init__(self, delta: Scalar = 1.0) -> None:
         self.delta = delta
 
     def __check_init__(self) -> None:

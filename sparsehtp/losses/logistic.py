@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.scipy.special import xlog1py, xlogy
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike
+from .._types import Scalar
 from .base import AbstractConjugateLoss, outside_to_infinity, positive
 
 
@@ -25,7 +25,7 @@ class Logistic(AbstractConjugateLoss):
     margin_scale: Float[Array, ""] | float
     classification = True
 
-    def __init__(self, margin_scale: ArrayLike = 1.0) -> None:
+    def __init__(self, margin_scale: Scalar = 1.0) -> None:
         self.margin_scale = margin_scale
 
     def __check_init__(self) -> None:

@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 from scipy.special import xlogy as host_xlogy
 
-from .._types import ArrayLike
+from .._types import Scalar
 from .base import AbstractConjugateLoss, outside_to_infinity, positive
 
 DISPERSIONS = (1e-6, 1e6)  # where an estimate is looked for
@@ -36,7 +36,7 @@ class NegativeBinomial(AbstractConjugateLoss):
 
     dispersion: Float[Array, ""] | float
 
-    def __init__(self, dispersion: ArrayLike = 1.0) -> None:
+    def __init__(self, dispersion: Scalar = 1.0) -> None:
         self.dispersion = dispersion
 
     def __check_init__(self) -> None:

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike, is_concrete
+from .._types import Scalar, is_concrete
 from .base import AbstractConjugateLoss, outside_to_infinity, positive
 
 
@@ -32,7 +32,7 @@ class Quantile(AbstractConjugateLoss):
     kinked = True
     location = True
 
-    def __init__(self, level: ArrayLike = 0.5, gamma: ArrayLike = 0.1) -> None:
+    def __init__(self, level: Scalar = 0.5, gamma: Scalar = 0.1) -> None:
         self.level = level
         self.gamma = gamma
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike, is_concrete
+from .._types import Scalar, is_concrete
 from .base import AbstractLoss
 
 SERIES = 3e-4  # below it four terms of the exponential series are exact in float64
@@ -30,7 +30,7 @@ class Tweedie(AbstractLoss):
 
     power: Float[Array, ""] | float
 
-    def __init__(self, power: ArrayLike = 1.5) -> None:
+    def __init__(self, power: Scalar = 1.5) -> None:
         self.power = power
 
     def __check_init__(self) -> None:

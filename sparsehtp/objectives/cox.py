@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, check_finite, host, is_concrete, replace
+from .._types import ArrayLike, Support, TableLike, check_finite, host, is_concrete, replace
 from ..columns import Columns, columns_of, design_of
 from ..designs import AbstractDesign
 from ..linalg import dot
@@ -66,7 +66,7 @@ class CoxModel(AbstractModel, AbstractRestrictable):
 
     def __init__(
         self,
-        X: ArrayLike | AbstractDesign,
+        X: TableLike | AbstractDesign,
         time: ArrayLike,
         event: ArrayLike,
         l2: ArrayLike = 0.0,

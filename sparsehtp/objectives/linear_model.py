@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, Support, host, is_concrete
+from .._types import ArrayLike, Support, TableLike, host, is_concrete
 from ..columns import Columns, columns_of, design_of, vector
 from ..designs import AbstractDesign
 from ..linalg import dot
@@ -64,7 +64,7 @@ class LinearModel(AbstractLossModel, AbstractRestrictable):
 
     def __init__(
         self,
-        X: ArrayLike | AbstractDesign,
+        X: TableLike | AbstractDesign,
         y: ArrayLike,
         loss: AbstractLoss | None = None,
         l2: ArrayLike = 0.0,

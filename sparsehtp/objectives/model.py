@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, is_concrete, replace
+from .._types import AnyArray, ArrayLike, Support, is_concrete, replace
 from ..columns import Columns, Units, gather, scatter
 from ..linalg import dot, largest_eigenvalue, random_start
 from .base import AbstractRefittable, AbstractRestricted, Counted
@@ -98,7 +98,7 @@ class AbstractModel(AbstractRefittable):
     def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:
         return self.columns.internal_scale()
 
-    def to_internal(self, x: Float[Array, "p"], intercept: ArrayLike = 0.0) -> Float[Array, "d"]:
+    def to_internal(self, x: Float[Array, "p"], intercept: AnyArray | float = 0.0) -> Float[Array, "d"]:
         w, b = self.columns.to_internal(x, intercept, self.target_mean)
         xp: Any = np if is_concrete(w, b) else jnp
         return jnp.asarray(xp.append(w, b) if self.n_free else w, self.dtype)

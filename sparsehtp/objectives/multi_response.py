@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike, Support, check_finite, is_concrete
+from .._types import AnyArray, ArrayLike, Support, TableLike, check_finite, is_concrete
 from ..columns import Columns, columns_of, design_of
 from ..designs import AbstractDesign
 from ..linalg import WHOLE, Box, Refit, dot, masked_factor
@@ -51,7 +51,7 @@ class MultiResponse(AbstractLossModel):
 
     def __init__(
         self,
-        X: ArrayLike | AbstractDesign,
+        X: TableLike | AbstractDesign,
         Y: ArrayLike,
         loss: AbstractLoss | AbstractVectorLoss | None = None,
         l2: ArrayLike = 0.0,
@@ -115,7 +115,7 @@ class MultiResponse(AbstractLossModel):
         xp = np if is_concrete(scale) else jnp
         return None if scale is None else xp.repeat(scale, self.n_responses)
 
-    def to_internal(self, x: Float[Array, "p c"], intercept: ArrayLike = 0.0) -> Float[Array, "d"]:
+    def to_internal(self, x: Float[Array, "p c"], intercept: AnyArray | float = 0.0) -> Float[Array, "d"]:
         w, b = self.columns.to_internal(x, intercept, self.target_mean)
         xp: Any = np if is_concrete(w, b) else jnp
         b = xp.broadcast_to(b, (self.columns.n_free, self.n_responses))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, Support, host, is_concrete, replace
+from .._types import ArrayLike, Support, TableLike, host, is_concrete, replace
 from ..columns import Columns, columns_of, design_of
 from ..designs import AbstractDesign
 from ..linalg import dot, masked_factor
@@ -62,7 +62,7 @@ class OrdinalModel(AbstractModel, AbstractRestrictable):
 
     def __init__(
         self,
-        X: ArrayLike | AbstractDesign,
+        X: TableLike | AbstractDesign,
         y: ArrayLike,
         n_classes: int | None = None,
         l2: ArrayLike = 0.0,

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from .._programs import program
 from .._tolerances import tolerance
-from .._types import ArrayLike, Support, check_finite, is_concrete, replace
+from .._types import ArrayLike, Support, TableLike, check_finite, is_concrete, replace
 from ..linalg import Factor, Interval, dot, factorise, shrunk, smallest_and_largest
 from ..thresholds.offdiagonal import OffDiagonal
 from .base import AbstractScored
@@ -98,7 +98,7 @@ class Precision(AbstractScored):
         _check_matrix(S)
         check_finite("n", n)
         if is_concrete(n) and not np.all(np.asarray(n) >= 2):
-            raise ValueError(f"n: needs at least 2 samples, got {n}.")
+            raise ValueError(f"n: needs at least 2 samples, got {np.asarray(n)}.")
         if debias not in DEBIASERS:
             raise ValueError(f"debias: must be one of {', '.join(DEBIASERS)}, got {debias!r}.")
         self.shrinks_by_rule, self.shrinkage = _check_shrinkage(shrinkage, S.dtype)
@@ -122,7 +122,7 @@ class Precision(AbstractScored):
     @classmethod
     def from_data(
         cls,
-        X: ArrayLike,
+        X: TableLike,
         sample_weight: ArrayLike | None = None,
         *,
         assume_centered: bool = False,

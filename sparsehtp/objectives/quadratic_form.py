@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, Support, check_finite, is_concrete, replace
+from .._types import ArrayLike, Support, TableLike, check_finite, is_concrete, replace
 from ..columns import gather
 from ..linalg import dot, largest_eigenvalue, random_start
 from .base import AbstractRestrictable, AbstractRestricted
@@ -54,7 +54,7 @@ class QuadraticForm(AbstractRestrictable):
 
     @classmethod
     def from_data(
-        cls, X: ArrayLike, y: ArrayLike, l2: ArrayLike = 0.0, sample_weight: ArrayLike | None = None
+        cls, X: TableLike, y: ArrayLike, l2: ArrayLike = 0.0, sample_weight: ArrayLike | None = None
     ) -> "QuadraticForm":
         """The weighted least-squares objective of `LinearModel(X, y, Squared(), l2, sample_weight)` in Gram form."""
         X = jnp.asarray(X)

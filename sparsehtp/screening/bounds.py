@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
 from .._tolerances import tolerance
-from .._types import ArrayLike, check_finite, in_double, is_concrete, replace
+from .._types import AnyArray, check_finite, in_double, is_concrete, replace
 from ..duality import Dual, Fixed, dual_of, relax, require_dual
 from ..objectives import LinearModel
 from ..thresholds import L0L1L2, Sparsity
@@ -126,7 +126,7 @@ def _round(
 
 
 def _smaller(
-    dual: Dual, fixed: Fixed, features: Int[np.ndarray, "p"], w: Float[ArrayLike, "p"]
+    dual: Dual, fixed: Fixed, features: Int[np.ndarray, "p"], w: Float[AnyArray, "p"]
 ) -> tuple[Dual, Int[np.ndarray, "_"], Any]:
     """The problem with the fixed features known, on a power of two of columns where that halves the work."""
     live = np.flatnonzero(~fixed.zero)

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike, Support
+from .._types import Scalar, Support
 from ..losses.base import positive
 from ..objectives import AbstractObjective
 from .base import AbstractStep
@@ -28,7 +28,7 @@ class ConstantStep(AbstractStep):
     scale: Float[Array, ""] | float
     searches = False
 
-    def __init__(self, size: ArrayLike | None = None, scale: ArrayLike = 1.0) -> None:
+    def __init__(self, size: Scalar | None = None, scale: Scalar = 1.0) -> None:
         self.size, self.scale = size, scale
 
     def __check_init__(self) -> None:

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike, Support
+from .._types import Scalar, Support
 from ..losses.base import positive
 from ..objectives import AbstractObjective
 from ..objectives.finite_sum import AbstractFiniteSum
@@ -36,7 +36,7 @@ class SampleStep(AbstractStep):
     batch_size: int = eqx.field(static=True)
     searches = False
 
-    def __init__(self, scale: ArrayLike = 1.0, batch_size: int = 1) -> None:
+    def __init__(self, scale: Scalar = 1.0, batch_size: int = 1) -> None:
         self.scale, self.batch_size = scale, batch_size
 
     def __check_init__(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike, Support
+from .._types import Scalar, Support
 from ..columns import gather, scatter
 from ..objectives import AbstractObjective
 from .base import AbstractStep
@@ -27,7 +27,7 @@ class NormalisedStep(AbstractStep):
     shrink: Float[Array, ""] | float
     searches = True
 
-    def __init__(self, shrink: ArrayLike = 0.5) -> None:
+    def __init__(self, shrink: Scalar = 0.5) -> None:
         self.shrink = shrink
 
     def init(self, objective: AbstractObjective) -> Float[Array, ""]:
@@ -63,7 +63,7 @@ class BacktrackingStep(AbstractStep):
     searches = True
     grows = True
 
-    def __init__(self, initial: ArrayLike = 1.0, shrink: ArrayLike = 0.5, grow: ArrayLike = 2.0) -> None:
+    def __init__(self, initial: Scalar = 1.0, shrink: Scalar = 0.5, grow: Scalar = 2.0) -> None:
         self.initial, self.shrink, self.grow = initial, shrink, grow
 
     def init(self, objective: AbstractObjective) -> Float[Array, ""]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._types import ArrayLike, Factors, Support, is_concrete, replace
+from .._types import AnyArray, ArrayLike, Factors, Support, is_concrete, replace
 from ..linalg import WHOLE, Box, top_k
 
 LEAST_K_MAX = 16  # one compiled program for all smaller k
@@ -32,7 +32,7 @@ class Bindable(Protocol):
     def n_variables(self) -> int | None: ...
     @property
     def leaf_sizes(self) -> PyTree[int] | None: ...
-    def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None: ...
+    def internal_scale(self) -> Float[AnyArray, "p"] | None: ...
 
 
 class AbstractThreshold(eqx.Module):
@@ -162,8 +162,8 @@ class AbstractUnitThreshold(AbstractSupportThreshold):
 
     counts = ("k",)
     least_k_max: ClassVar[int] = LEAST_K_MAX
-    k: eqx.AbstractVar[Int[Array, ""] | int]
-    keep: eqx.AbstractVar[Int[Array, "n_keep"]]
+    k: eqx.AbstractVar[Int[AnyArray, ""]]
+    keep: eqx.AbstractVar[Int[AnyArray, "n_keep"]]
     k_max: eqx.AbstractVar[int | None]
 
     @property
@@ -256,7 +256,7 @@ def next_power_of_two(k: int) -> int:
     return 1 << max(k - 1, 0).bit_length()
 
 
-def default_k_max(k: Any, available: int, least: int = LEAST_K_MAX) -> int:
+def default_k_max(k: AnyArray | int, available: int, least: int = LEAST_K_MAX) -> int:
     """k_max for a concrete k: the next power of two from `least` on, at most the number of units to choose from."""
     if not is_concrete(k):
         raise ValueError("k_max: a traced or batched k needs a static k_max; pass k_max to the threshold.")
@@ -270,7 +270,7 @@ def _whole(k: ArrayLike) -> bool:
     return bool(np.all(np.isfinite(k)) and np.all(np.floor(k) == k))
 
 
-def check_count(name: str, k: ArrayLike) -> Any:
+def check_count(name: str, k: ArrayLike) -> AnyArray:
     """An int32 count from a nonnegative whole number, or ValueError; traced and batched integers pass through."""
     try:
         integer = k is not None and (jnp.issubdtype(jnp.result_type(k), jnp.integer) or _whole(k))
@@ -285,7 +285,7 @@ def check_count(name: str, k: ArrayLike) -> Any:
 
 
 def check_units(
-    name: str, k: Any, k_max: int | None, n_keep: int, units: int, what: str, least: int = LEAST_K_MAX
+    name: str, k: AnyArray, k_max: int | None, n_keep: int, units: int, what: str, least: int = LEAST_K_MAX
 ) -> int:
     """The k_max to use for `units` units, or ValueError if k and the kept units do not fit."""
     available = units - n_keep
@@ -299,7 +299,7 @@ def check_units(
     return min(k_max, available)
 
 
-def check_keep(keep: Any) -> np.ndarray:
+def check_keep(keep: ArrayLike | None) -> np.ndarray:
     """int32 indices from a sequence of distinct indices (None: no units)."""
     keep = np.asarray([] if keep is None else keep)
     if keep.dtype == bool:
@@ -309,7 +309,7 @@ def check_keep(keep: Any) -> np.ndarray:
     return keep.astype(np.int32)
 
 
-def check_keep_range(keep: np.ndarray, units: int, what: str) -> None:
+def check_keep_range(keep: AnyArray, units: int, what: str) -> None:
     """ValueError if a kept index is out of range."""
     if is_concrete(keep) and keep.size and (np.min(keep) < 0 or np.max(keep) >= units):
         raise ValueError(f"keep: holds an index outside 0..{units - 1} ({what}).")

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, Support, is_concrete
+from .._types import AnyArray, ArrayLike, Support, is_concrete
 from ..linalg import Box
 from .base import AbstractSupportThreshold, Bindable
 
@@ -14,8 +14,8 @@ from .base import AbstractSupportThreshold, Bindable
 class AbstractBounded(AbstractSupportThreshold):
     """A threshold of coefficients within lower <= 0 <= upper."""
 
-    lower: Float[ArrayLike, "..."] | None
-    upper: Float[ArrayLike, "..."] | None
+    lower: Float[AnyArray, "..."] | None
+    upper: Float[AnyArray, "..."] | None
 
     @property
     def bounded(self) -> bool:
@@ -98,7 +98,7 @@ class AbstractBounded(AbstractSupportThreshold):
         return grad.at[:p].set(jnp.where(outwards, 0, grad[:p]))
 
 
-def check_bounds(lower: ArrayLike | None, upper: ArrayLike | None) -> tuple[Any, Any]:
+def check_bounds(lower: ArrayLike | None, upper: ArrayLike | None) -> tuple[AnyArray | None, AnyArray | None]:
     """The bounds as arrays, or ValueError."""
     bounds = [None if bound is None else floats(name, bound) for name, bound in (("lower", lower), ("upper", upper))]
     for name, bound, sign in zip(("lower", "upper"), bounds, (1, -1), strict=True):
@@ -109,7 +109,7 @@ def check_bounds(lower: ArrayLike | None, upper: ArrayLike | None) -> tuple[Any,
     return bounds[0], bounds[1]
 
 
-def floats(name: str, values: ArrayLike) -> Any:
+def floats(name: str, values: ArrayLike) -> AnyArray:
     """An array of floats, or ValueError; NumPy keeps concrete ones concrete inside jit."""
     try:
         return np.asarray(values, float) if is_concrete(values) else jnp.asarray(values, float)

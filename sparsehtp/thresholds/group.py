@@ -1,6 +1,6 @@
 """At most k groups of features."""
 
-from typing import Any, Self
+from typing import Self
 
 import equinox as eqx
 import jax
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, check_finite, is_concrete, replace
+from .._types import AnyArray, ArrayLike, Support, check_finite, is_concrete, replace
 from ..linalg import top_k
 from .base import AbstractUnitThreshold, Bindable, check_count, check_keep, check_keep_range, check_units
 from .bounded import AbstractBounded, check_bounds, norms
@@ -35,12 +35,12 @@ class GroupSparsity(AbstractBounded, AbstractUnitThreshold):
             or a bound excludes zero.
     """
 
-    k: Int[ArrayLike, ""]
-    keep: Int[ArrayLike, "n_keep"]
-    lower: Float[ArrayLike, "..."] | None
-    upper: Float[ArrayLike, "..."] | None
-    table: Int[ArrayLike, "groups size"]  # features of each group, padded
-    filled: Bool[ArrayLike, "groups size"]
+    k: Int[AnyArray, ""]
+    keep: Int[AnyArray, "n_keep"]
+    lower: Float[AnyArray, "..."] | None
+    upper: Float[AnyArray, "..."] | None
+    table: Int[AnyArray, "groups size"]  # features of each group, padded
+    filled: Bool[AnyArray, "groups size"]
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
     n_features: int = eqx.field(static=True)
@@ -55,7 +55,7 @@ class GroupSparsity(AbstractBounded, AbstractUnitThreshold):
         groups: ArrayLike,
         k: ArrayLike,
         k_max: int | None = None,
-        keep: Any = None,
+        keep: ArrayLike | None = None,
         within: int | None = None,
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, is_concrete, replace
+from .._types import AnyArray, ArrayLike, Support, is_concrete, replace
 from ..linalg import top_k
 from .base import Bindable, check_count, check_keep, check_keep_range
 from .bounded import AbstractBounded, check_bounds, floats
@@ -42,10 +42,10 @@ class L0L1L2(AbstractBounded):
 
     l0: Float[Array, ""] | float
     l1: Float[Array, ""] | float
-    prices: Float[ArrayLike, "p"] | None
-    keep: Int[ArrayLike, "n_keep"]
-    lower: Float[ArrayLike, "..."] | None
-    upper: Float[ArrayLike, "..."] | None
+    prices: Float[AnyArray, "p"] | None
+    keep: Int[AnyArray, "n_keep"]
+    lower: Float[AnyArray, "..."] | None
+    upper: Float[AnyArray, "..."] | None
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
 
@@ -58,7 +58,7 @@ class L0L1L2(AbstractBounded):
         l1: ArrayLike = 0.0,
         k_max: int | None = None,
         prices: ArrayLike | None = None,
-        keep: Any = None,
+        keep: ArrayLike | None = None,
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
     ):

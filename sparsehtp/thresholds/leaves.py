@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, replace
+from .._types import AnyArray, Support, replace
 from ..linalg import top_k
 from .base import AbstractUnitThreshold, Bindable, check_count, default_k_max
 
@@ -31,7 +31,7 @@ class LeafSparsity(AbstractUnitThreshold):
 
     ks: Any
     limits: Any = eqx.field(static=True)
-    keep: Int[ArrayLike, "0"]
+    keep: Int[AnyArray, "0"]
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
     blocks: Any = eqx.field(static=True)  # (start, stop, k_max or None: dense) of every leaf, once bound

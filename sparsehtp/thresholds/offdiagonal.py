@@ -31,7 +31,7 @@ class OffDiagonal(AbstractSparsity):
     kind = "pairs"
     exchangeable = False
 
-    def __init__(self, k: ArrayLike, k_max: int | None = None, keep: Any = None):
+    def __init__(self, k: ArrayLike, k_max: int | None = None, keep: ArrayLike | None = None):
         self._fill(k, k_max, None, None, None)
         self.keep = _pairs(keep)
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._tolerances import tolerance
-from .._types import ArrayLike, Factors, is_concrete, replace
+from .._types import AnyArray, ArrayLike, Factors, is_concrete, replace
 from ..linalg import dot, leading_triplets
 from .base import AbstractThreshold, Bindable, check_count, next_power_of_two
 
@@ -34,7 +34,7 @@ class Rank(AbstractThreshold):
     Cost: one product with the small side's Gram matrix, O(p c min(p, c)), and O(min(p, c)^3); see `leading_triplets`.
     """
 
-    r: Int[Array, ""] | int
+    r: Int[AnyArray, ""]
     r_max: int | None = eqx.field(static=True)
     shape: Any = eqx.field(static=True)  # (p, c), once bound
     n_free: int = eqx.field(static=True)

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, Support, replace
+from .._types import AnyArray, ArrayLike, Support, replace
 from .base import AbstractUnitThreshold, Bindable, check_count, check_keep, check_keep_range, check_units
 from .bounded import AbstractBounded, check_bounds, norms
 
@@ -31,10 +31,10 @@ class RowSparsity(AbstractBounded, AbstractUnitThreshold):
         TypeError: for an objective whose coefficients are no matrix.
     """
 
-    k: Int[ArrayLike, ""]
-    keep: Int[ArrayLike, "n_keep"]
-    lower: Float[ArrayLike, "..."] | None
-    upper: Float[ArrayLike, "..."] | None
+    k: Int[AnyArray, ""]
+    keep: Int[AnyArray, "n_keep"]
+    lower: Float[AnyArray, "..."] | None
+    upper: Float[AnyArray, "..."] | None
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
     shape: Any = eqx.field(static=True)  # (p, c), once bound
@@ -45,7 +45,7 @@ class RowSparsity(AbstractBounded, AbstractUnitThreshold):
         self,
         k: ArrayLike,
         k_max: int | None = None,
-        keep: Any = None,
+        keep: ArrayLike | None = None,
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
     ):

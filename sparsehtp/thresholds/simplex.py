@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike, Support, is_concrete, replace
+from .._types import AnyArray, ArrayLike, Support, is_concrete, replace
 from ..linalg import Box, Plane
 from .base import Bindable
 from .sparsity import AbstractSparsity
@@ -38,13 +38,13 @@ class Simplex(AbstractSparsity):
     Source: Kyrillidis, Becker, Cevher and Koch (2013).
     """
 
-    total: Float[ArrayLike, ""]
+    total: Float[AnyArray, ""]
     normal: Float[Array, "p"] | None  # of the sum, in the solver's units; None: ones
 
     summed = True
     bounded = True
 
-    def __init__(self, k: ArrayLike, total: ArrayLike = 1.0, k_max: int | None = None, keep: Any = None):
+    def __init__(self, k: ArrayLike, total: ArrayLike = 1.0, k_max: int | None = None, keep: ArrayLike | None = None):
         self._fill(k, k_max, keep, 0.0, None)
         self.total = np.asarray(total, float) if is_concrete(total) else jnp.asarray(total, float)
         self.normal = None

@@ -1,11 +1,11 @@
 """At most k nonzero entries, with kept entries, bounds and signs."""
 
-from typing import Any, Self
+from typing import Self
 
 import equinox as eqx
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, Support, replace
+from .._types import AnyArray, ArrayLike, Support, replace
 from .base import AbstractUnitThreshold, Bindable, check_count, check_keep, check_keep_range, check_units
 from .bounded import AbstractBounded, check_bounds
 
@@ -13,17 +13,17 @@ from .bounded import AbstractBounded, check_bounds
 class AbstractSparsity(AbstractBounded, AbstractUnitThreshold):
     """Shared form of `Sparsity`, `OffDiagonal` and `Simplex`."""
 
-    k: Int[Array, ""] | int
-    keep: Int[ArrayLike, "n_keep"]
-    lower: Float[Array, ""] | Float[Array, "p"] | None
-    upper: Float[Array, ""] | Float[Array, "p"] | None
+    k: Int[AnyArray, ""]
+    keep: Int[AnyArray, "n_keep"]
+    lower: Float[AnyArray, "..."] | None
+    upper: Float[AnyArray, "..."] | None
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
 
     kind = "entries"
 
     def _fill(
-        self, k: ArrayLike, k_max: int | None, keep: Any, lower: ArrayLike | None, upper: ArrayLike | None
+        self, k: ArrayLike, k_max: int | None, keep: ArrayLike | None, lower: ArrayLike | None, upper: ArrayLike | None
     ) -> None:
         self.k = check_count("k", k)
         self.k_max = k_max if k_max is None else int(check_count("k_max", k_max))
@@ -70,7 +70,7 @@ class Sparsity(AbstractSparsity):
         self,
         k: ArrayLike,
         k_max: int | None = None,
-        keep: Any = None,
+        keep: ArrayLike | None = None,
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
     ):
