@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import log_softmax
 from sklearn.covariance import EmpiricalCovariance, oas
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import KFold
@@ -174,12 +175,12 @@ def test_all_pairs_are_linear_discriminant_analysis():
     reference = LinearDiscriminantAnalysis(solver="lsqr").fit(Z, y)
     np.testing.assert_allclose(model.means_, reference.means_, atol=1e-12)
     np.testing.assert_allclose(model.priors_, reference.priors_)
-    np.testing.assert_allclose(model.decision_function(Z), reference.decision_function(Z), atol=1e-6)
+    np.testing.assert_allclose(model.predict_log_proba(Z), reference.predict_log_proba(Z), atol=1e-6)
     np.testing.assert_allclose(model.predict_proba(Z), reference.predict_proba(Z), atol=1e-6)
     two = y < 2
     model, reference = (each.fit(Z[two], y[two]) for each in (sht.SparseLDA(k=15, shrinkage=0), reference))
     assert model.coef_.shape == (1, 6)
-    np.testing.assert_allclose(model.decision_function(Z), reference.decision_function(Z), atol=1e-6)
+    np.testing.assert_allclose(model.predict_log_proba(Z), reference.predict_log_proba(Z), atol=1e-6)
     np.testing.assert_allclose(model.predict_proba(Z), reference.predict_proba(Z), atol=1e-6)
 
 
@@ -193,7 +194,8 @@ def test_few_pairs_choices_and_priors():
     np.testing.assert_allclose(model.predict_proba(Z).sum(1), 1)
     turned = model.precision_ @ model.means_.T
     scores = Z @ turned - np.sum(model.means_.T * turned, axis=0) / 2
-    np.testing.assert_allclose(model.decision_function(Z), scores + np.log([0.2, 0.3, 0.5]), atol=1e-9)
+    expected = log_softmax(scores + np.log([0.2, 0.3, 0.5]), axis=1)
+    np.testing.assert_allclose(model.predict_log_proba(Z), expected, atol=1e-9)
 
 
 @pytest.mark.slow
