@@ -1,7 +1,5 @@
 """Rows, weights and l2 as users give them: arrays of the right shape, or one sentence."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -9,7 +7,7 @@ from jaxtyping import Array
 from .._types import ArrayLike, check_finite, host, is_concrete
 
 
-def vector(name: str, value: ArrayLike, n: int, dtype: Any, c: int | None = None) -> Array:
+def vector(name: str, value: ArrayLike, n: int, dtype: np.dtype, c: int | None = None) -> Array:
     """(n,) finite numbers, or (n, c), or ValueError."""
     value = jnp.asarray(value, dtype)
     shape, each = ((n,), "one per row of the data") if c is None else ((n, c), "one value per row of X and response")
@@ -19,7 +17,7 @@ def vector(name: str, value: ArrayLike, n: int, dtype: Any, c: int | None = None
     return value
 
 
-def weight_vector(value: ArrayLike, n: int, dtype: Any) -> Array:
+def weight_vector(value: ArrayLike, n: int, dtype: np.dtype) -> Array:
     """Weights whose sum the dtype can hold: those of an extreme size are divided by a power of two."""
     if is_concrete(value):
         value = host(value)

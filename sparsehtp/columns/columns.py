@@ -138,7 +138,7 @@ class Columns(eqx.Module):
         return self.design.shape[1]
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """Floating dtype of all products."""
         return self.design.dtype
 

@@ -124,7 +124,7 @@ def about_means(
     offset: Array | None,
     given: tuple[ArrayLike | None, ArrayLike | None],
     sample_weight: ArrayLike,
-    dtype: Any,
+    dtype: np.dtype,
     ceiling: float = np.inf,
 ) -> tuple[Any, Any, tuple[np.ndarray, np.ndarray]]:
     """Targets and offsets less their weighted means where these are far from zero, and the means, whose difference is

@@ -1,7 +1,7 @@
 """The interface of a design matrix."""
 
 import abc
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ class AbstractDesign(eqx.Module):
 
     @property
     @abc.abstractmethod
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """The floating dtype of all products."""
 
     @abc.abstractmethod

@@ -1,19 +1,17 @@
 """A dense design that keeps the orientation of the array it is given."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import TableLike, replace
+from .._types import AnyArray, TableLike, replace
 from ..linalg import dot
 from .base import AbstractDesign
 
 
-def subtracts_exactly(a: Any, b: Any, difference: Any) -> Any:
+def subtracts_exactly(a: AnyArray, b: AnyArray, difference: AnyArray) -> AnyArray:
     """Whether a - b was rounded nowhere: where it was, undoing it by the larger of a and b tells."""
     return (difference + b == a) & (a - difference == b)
 
@@ -60,7 +58,7 @@ class DenseDesign(AbstractDesign):
         return (columns, rows) if self.by_feature else (rows, columns)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         return self.array.dtype
 
     def mv(self, w: Float[Array, "p"]) -> Float[Array, "n"]:

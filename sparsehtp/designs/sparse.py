@@ -52,7 +52,7 @@ class SparseDesign(AbstractDesign):
         return self.size
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         return self.by_row.data.dtype
 
     def mv(self, w: Float[Array, "p"]) -> Float[Array, "n"]:

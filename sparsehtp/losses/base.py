@@ -1,14 +1,14 @@
 """The interface of the loss of a sample."""
 
 import abc
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._types import is_concrete
+from .._types import Scalar, is_concrete
 
 
 class AbstractLoss(eqx.Module):
@@ -111,7 +111,7 @@ def outside_to_infinity(feasible: Bool[Array, "*n"], value: Float[Array, "*n"]) 
     return jnp.where(feasible, value, jnp.inf)
 
 
-def positive(name: str, value: Any) -> None:
+def positive(name: str, value: Scalar) -> None:
     """Raise ValueError unless a concrete scalar parameter is positive and finite."""
     if is_concrete(value) and not (np.ndim(value) == 0 and np.isfinite(value) and value > 0):
         raise ValueError(f"{name}: must be a positive finite number, got {value}.")

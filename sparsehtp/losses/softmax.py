@@ -1,14 +1,12 @@
 """The softmax (multinomial logistic) loss."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import is_concrete
+from .._types import ArrayLike, is_concrete
 from .vector import AbstractVectorLoss
 
 
@@ -40,7 +38,7 @@ class Softmax(AbstractVectorLoss):
     def n_responses(self, y: Array | np.ndarray) -> int:
         return self.n_classes
 
-    def targets(self, y: Any, n: int, dtype: Any) -> Array:
+    def targets(self, y: ArrayLike, n: int, dtype: np.dtype) -> Array:
         y = y if isinstance(y, jax.Array) else np.asarray(y)
         if y.shape != (n,):
             raise ValueError(f"Y: Softmax needs shape ({n},), one class per row of X, got {y.shape}.")

@@ -1,14 +1,14 @@
 """Losses of several responses per sample: the interface, and the sum of a scalar loss over the responses."""
 
 import abc
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import is_concrete
+from .._types import ArrayLike, is_concrete
 from ..linalg import dot
 from .base import AbstractLoss
 
@@ -28,7 +28,7 @@ class AbstractVectorLoss(eqx.Module):
         """c, from the targets."""
 
     @abc.abstractmethod
-    def targets(self, y: Any, n: int, dtype: Any) -> Array:
+    def targets(self, y: ArrayLike, n: int, dtype: np.dtype) -> Array:
         """Targets of n samples as an array, or ValueError."""
 
     @abc.abstractmethod
@@ -98,7 +98,7 @@ class PerResponse(AbstractVectorLoss):
     def n_responses(self, y: Array | np.ndarray) -> int:
         return y.shape[1]
 
-    def targets(self, y: Any, n: int, dtype: Any) -> Array:
+    def targets(self, y: ArrayLike, n: int, dtype: np.dtype) -> Array:
         y = jnp.asarray(y, dtype)
         if y.ndim != 2 or y.shape[0] != n or y.shape[1] == 0:
             raise ValueError(f"Y: needs shape ({n}, responses), one row per row of X, got {y.shape}.")

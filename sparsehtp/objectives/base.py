@@ -73,7 +73,7 @@ class AbstractObjective(eqx.Module):
 
     @property
     @abc.abstractmethod
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """Floating dtype of x."""
 
     @property
@@ -191,11 +191,11 @@ class AbstractObjective(eqx.Module):
         """What sample weights (n,), or each row of several, amount to: how many samples F is a mean over."""
         return sample_weight.sum(-1)
 
-    def started(self, x0: Any) -> Self:
+    def started(self, x0: PyTree) -> Self:
         """This objective for solves from x0, which may tell the shape of x."""
         return self
 
-    def coefficients(self, x0: Any) -> Any:
+    def coefficients(self, x0: PyTree) -> PyTree:
         """Coefficients as given by a user, in the objective's shape and dtype, or ValueError."""
         x0 = jnp.asarray(x0, self.dtype)
         if x0.shape != self.external_shape:
@@ -215,7 +215,9 @@ class AbstractObjective(eqx.Module):
         """x moved to where F is finite, its support unchanged."""
         return x
 
-    def judged(self, threshold: Any, x: Float[Array, "d"], support: Any, result: Int[Array, ""]) -> Int[Array, ""]:
+    def judged(
+        self, threshold: AbstractThreshold, x: Float[Array, "d"], support: Any, result: Int[Array, ""]
+    ) -> Int[Array, ""]:
         """The `RESULTS` code of a run that ended at x with another one: F may not be what the solvers rely on."""
         return result
 

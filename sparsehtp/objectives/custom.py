@@ -18,7 +18,7 @@ from .._types import ArrayLike, Support, check_finite, is_concrete, replace
 from ..columns import check_weights, gather, scatter, weight_vector
 from ..iteration.results import RESULTS
 from ..linalg import DAMPING, dot, lane_by_lane, largest_eigenvalue, random_start
-from ..thresholds import AbstractUnitThreshold
+from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from ..thresholds.base import members
 from .base import AbstractRestrictable, AbstractRestricted
 from .finite_sum import AbstractFiniteSum, AbstractSamples
@@ -53,11 +53,11 @@ class Structure(NamedTuple):
         return f"shape {self.shapes[0]}" if array else f"the tree {self.tree} with shapes {self.shapes}"
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """Dtype of the ravelled vector."""
         return jnp.result_type(*self.dtypes)
 
-    def unravel(self, x: Float[Array, "d"]) -> Any:
+    def unravel(self, x: Float[Array, "d"]) -> PyTree:
         """The pytree whose leaves are the pieces of x."""
         pieces = jnp.split(x, np.cumsum(self.sizes)[:-1])
         leaves = [
@@ -78,7 +78,7 @@ class AbstractCustom(AbstractRestrictable):
     structure: Structure | None = eqx.field(static=True)
     guessed: bool = eqx.field(static=True)
 
-    def __init__(self, fun: Callable[..., Any], *args: Any, like: Any = None) -> None:
+    def __init__(self, fun: Callable[..., Any], *args: PyTree, like: PyTree = None) -> None:
         if not callable(fun):
             raise TypeError(f"fun: needs a function (x, *args) -> scalar, got a {type(fun).__name__}.")
         self.fun = fun
@@ -120,7 +120,7 @@ class AbstractCustom(AbstractRestrictable):
         if shapes != [()]:
             raise ValueError(f"fun: must return a scalar, got shapes {shapes} for an x of {structure.described}.")
 
-    def started(self, x0: Any) -> Self:
+    def started(self, x0: PyTree) -> Self:
         if x0 is None or not self.guessed:
             return self
         structure = structure_of("x0", x0)
@@ -145,7 +145,7 @@ class AbstractCustom(AbstractRestrictable):
         return jax.tree.unflatten(self._known().tree, self._known().sizes)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         return self._known().dtype
 
     @property
@@ -156,7 +156,7 @@ class AbstractCustom(AbstractRestrictable):
     def n_samples(self) -> int:
         return max((leaf.shape[0] for leaf in jax.tree.leaves(self.args) if leaf.ndim), default=1)
 
-    def coefficients(self, x0: Any) -> Any:
+    def coefficients(self, x0: PyTree) -> PyTree:
         structure, given = self._known(), structure_of("x0", x0)
         if given[:2] != structure[:2]:
             raise ValueError(f"x0: needs {structure.described}, got {given.described}.")
@@ -170,10 +170,10 @@ class AbstractCustom(AbstractRestrictable):
 
     # --- values and derivatives --------------------------------------------------------------------------------------
     @abc.abstractmethod
-    def _call(self, tree: Any) -> Array:
+    def _call(self, tree: PyTree) -> Array:
         """F at x."""
 
-    def _tree(self, x: Float[Array, "d"]) -> Any:
+    def _tree(self, x: Float[Array, "d"]) -> PyTree:
         if self.features is not None:
             x = jnp.zeros(sum(self._known().sizes), x.dtype).at[self.features].set(x)
         return self._known().unravel(x)
@@ -203,13 +203,16 @@ class AbstractCustom(AbstractRestrictable):
         return largest_eigenvalue(lambda v: self.hvp(zero, v), random_start(self.n_coefficients, self.dtype))
 
     # --- where a run ended -------------------------------------------------------------------------------------------
-    def judged(self, threshold: Any, x: Float[Array, "d"], support: Any, result: Int[Array, ""]) -> Int[Array, ""]:
+    def judged(
+        self, threshold: AbstractThreshold, x: Float[Array, "d"], support: Any, result: Int[Array, ""]
+    ) -> Int[Array, ""]:
         """Converged only where all that may move has a small gradient, and no downward curvature.
 
         Small: a step against the gradient to the lowest point of F's parabola gains at most 1e-3 of |F(x)| + |F(0)|, or
         is at most 1e-3 of |x| long; solvers that are not told to stop early do much better.
         """
         entries = threshold.entries(x, support)
+        assert entries is not None  # a rank needs a matrix of coefficients
         value, grad = self.value_and_grad(x)
         slope = threshold.tangent(threshold.free_gradient(x, grad), support)
         movable = _movable(threshold, x, entries)
@@ -229,7 +232,7 @@ class AbstractCustom(AbstractRestrictable):
         return jnp.where(claimed, fault, result).astype(jnp.int32)
 
     def _curves_upwards(
-        self, threshold: Any, x: Float[Array, "d"], entries: Support, movable: Bool[Array, "d"]
+        self, threshold: AbstractThreshold, x: Float[Array, "d"], entries: Support, movable: Bool[Array, "d"]
     ) -> Bool[Array, ""]:
         """Whether F at x curves downwards neither along one direction of all that may move both ways, nor, unless there
         are too many, along any of a support."""
@@ -320,14 +323,14 @@ class Custom(AbstractCustom):
     n: Float[Array, ""] | None
 
     def __init__(
-        self, fun: Callable[..., Any], *args: Any, n_samples: ArrayLike | None = None, like: Any = None
+        self, fun: Callable[..., Any], *args: PyTree, n_samples: ArrayLike | None = None, like: PyTree = None
     ) -> None:
         self.n = None if n_samples is None else jnp.asarray(n_samples, float)
         if self.n is not None and (self.n.ndim or (is_concrete(self.n) and not 0 < self.n < np.inf)):
             raise ValueError(f"n_samples: needs a positive number, got {n_samples!r}.")
         super().__init__(fun, *args, like=like)
 
-    def _call(self, tree: Any) -> Array:
+    def _call(self, tree: PyTree) -> Array:
         return self.fun(tree, *self.args)
 
 
@@ -360,10 +363,10 @@ class CustomSum(AbstractCustom, AbstractFiniteSum):
     def __init__(
         self,
         fun: Callable[..., Any],
-        samples: Any,
-        *args: Any,
+        samples: PyTree,
+        *args: PyTree,
         sample_weight: ArrayLike | None = None,
-        like: Any = None,
+        like: PyTree = None,
     ) -> None:
         lengths = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(samples)}
         if len(lengths) != 1 or lengths <= {(), (0,)}:
@@ -393,7 +396,7 @@ class CustomSum(AbstractCustom, AbstractFiniteSum):
     def n_samples(self) -> int:
         return self.ifo_per_gradient
 
-    def _call(self, tree: Any) -> Array:
+    def _call(self, tree: PyTree) -> Array:
         samples, *rest = self.args
         values = jax.vmap(lambda sample: self.fun(tree, sample, *rest))(samples)
         share = (self.sample_weight / jnp.sum(self.sample_weight)).astype(values.dtype)
@@ -484,7 +487,7 @@ class RestrictedCustom(AbstractRestricted):
         return dot(H, jnp.abs(z)) + jnp.sqrt(jnp.diagonal(H) * jnp.abs(self.value(z)))
 
 
-def _movable(threshold: Any, x: Float[Array, "d"], entries: Support) -> Bool[Array, "d"]:
+def _movable(threshold: AbstractThreshold, x: Float[Array, "d"], entries: Support) -> Bool[Array, "d"]:
     """The entries of a support, and all others while fewer units than allowed are not zero."""
     inside = members(entries, x.shape[0])
     if not isinstance(threshold, AbstractUnitThreshold) or not threshold.exchangeable:
@@ -502,7 +505,7 @@ def _eigen(H: Float[Array, "m m"]) -> tuple[Float[Array, "m"], Float[Array, "m m
     return values, vectors
 
 
-def structure_of(name: str, tree: Any) -> Structure:
+def structure_of(name: str, tree: PyTree) -> Structure:
     """The structure of a pytree of floating arrays (or of shapes), or TypeError."""
     leaves, treedef = jax.tree.flatten(jax.tree.map(lambda a: a if hasattr(a, "shape") else np.asarray(a), tree))
     dtypes = [jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in leaves]

@@ -86,8 +86,8 @@ class PartOfSeveral(Part):
 class Hessian(NamedTuple):
     """The Hessian H of a likelihood at some predictions, as what is asked of it; never kept."""
 
-    times: Callable[[Any], Any]  # u -> H u
-    along: Callable[[Any], Float[Array, ""]]  # u -> u'H u
+    times: Callable[[Array], Array]  # u -> H u
+    along: Callable[[Array], Float[Array, ""]]  # u -> u'H u
     gram: Callable[[Any], Float[Array, "m m"]]  # the part of a model -> A'H A
 
 
@@ -107,30 +107,30 @@ class AbstractLikelihood(eqx.Module):
         return False
 
     @abc.abstractmethod
-    def value(self, eta: Any) -> Float[Array, ""]:
+    def value(self, eta: Array) -> Float[Array, ""]:
         """L."""
 
     @abc.abstractmethod
-    def gradient(self, eta: Any) -> Any:
+    def gradient(self, eta: Array) -> Array:
         """The gradient."""
 
     @abc.abstractmethod
-    def terms(self, eta: Any) -> Any:
+    def terms(self, eta: Array) -> Any:
         """Sums of the magnitudes that the entries of the gradient are sums of."""
 
     @abc.abstractmethod
-    def majorant(self, eta: Any) -> Any:
+    def majorant(self, eta: Array) -> Array:
         """About the diagonal of the Hessian, and zero only where `terms` are."""
 
     @abc.abstractmethod
-    def hessian(self, eta: Any, damping: Float[Array, ""] | float = 0.0) -> Hessian:
+    def hessian(self, eta: Array, damping: Float[Array, ""] | float = 0.0) -> Hessian:
         """The Hessian; `gram` plus `damping` times what has curvature wherever the gradient has a part."""
 
-    def value_and_gradient(self, eta: Any) -> tuple[Float[Array, ""], Any]:
+    def value_and_gradient(self, eta: Array) -> tuple[Float[Array, ""], Array]:
         """Both; what they share may be computed once."""
         return self.value(eta), self.gradient(eta)
 
-    def derivatives(self, eta: Any, part: Part) -> tuple[Any, Any, Callable[[Float[Array, ""] | float], Array]]:
+    def derivatives(self, eta: Array, part: Part) -> tuple[Any, Any, Callable[[Float[Array, ""] | float], Array]]:
         """`gradient`, `terms`, and the gram matrix of a part as a function of the damping, likewise."""
         return self.gradient(eta), self.terms(eta), lambda damping: self.hessian(eta, damping).gram(part)
 

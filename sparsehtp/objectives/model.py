@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .._types import AnyArray, ArrayLike, Support, is_concrete, replace
 from ..columns import Columns, Units, gather, scatter
 from ..linalg import dot, largest_eigenvalue, random_start
+from ..losses import AbstractLoss, AbstractVectorLoss
 from .base import AbstractRefittable, AbstractRestricted, Counted
 from .finite_sum import AbstractFiniteSum, AbstractSamples
 from .likelihood import AbstractLikelihood, Part
@@ -65,7 +66,7 @@ class AbstractModel(AbstractRefittable):
         return self.columns.n_free
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         return self.columns.dtype
 
     @property
@@ -127,14 +128,14 @@ class AbstractModel(AbstractRefittable):
         return jnp.where(rise > jnp.finfo(self.dtype).eps * jnp.abs(flat), rise, 0)
 
     # --- values and derivatives --------------------------------------------------------------------------------------
-    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Any:
+    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Array:
         return self.columns.predict(x, support)
 
-    def product(self, v: Float[Array, "d"], support: Support | None = None) -> Any:
+    def product(self, v: Float[Array, "d"], support: Support | None = None) -> Array:
         """How predictions change along v; the support is that of `forward`."""
         return self.columns.product(v, support)
 
-    def pulled(self, rows: Any) -> Float[Array, "d"]:
+    def pulled(self, rows: Array) -> Float[Array, "d"]:
         """The transpose of `product`."""
         return self.columns.transpose_product(rows)
 
@@ -142,10 +143,10 @@ class AbstractModel(AbstractRefittable):
         """The gradient of the ridge."""
         return self.columns.ridge_product(x)
 
-    def value_at(self, forward: Any, x: Float[Array, "d"]) -> Float[Array, ""]:
+    def value_at(self, forward: Array, x: Float[Array, "d"]) -> Float[Array, ""]:
         return self.likelihood.value(forward) + 0.5 * dot(self.penalty(x), x)  # x squared may overflow
 
-    def grad_at(self, forward: Any, x: Float[Array, "d"]) -> Float[Array, "d"]:
+    def grad_at(self, forward: Array, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return self.pulled(self.likelihood.gradient(forward)) + self.penalty(x)
 
     def value_and_grad(
@@ -155,7 +156,7 @@ class AbstractModel(AbstractRefittable):
         penalty = self.penalty(x)
         return value + 0.5 * dot(penalty, x), self.pulled(slope) + penalty
 
-    def curvature_at(self, forward: Any, v: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
+    def curvature_at(self, forward: Array, v: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
         along = self.likelihood.hessian(forward).along(self.product(v, support))
         return along + dot(self.penalty(v), v)
 
@@ -305,11 +306,11 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
     if TYPE_CHECKING:
 
         @property
-        def loss(self) -> Any: ...
+        def loss(self) -> AbstractLoss | AbstractVectorLoss: ...
         @property
         def y(self) -> Array: ...
     else:
-        loss: eqx.AbstractVar[Any]
+        loss: eqx.AbstractVar[AbstractLoss | AbstractVectorLoss]
         y: eqx.AbstractVar[Array]
 
     scorable = True

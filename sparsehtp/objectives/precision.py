@@ -213,7 +213,7 @@ class Precision(AbstractScored):
         return self.S.shape
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         return self.S.dtype
 
     @property

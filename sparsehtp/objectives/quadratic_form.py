@@ -1,7 +1,5 @@
 """Quadratic objectives given by a matrix, for example a Gram matrix."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -71,23 +69,23 @@ class QuadraticForm(AbstractRestrictable):
         return self.A.shape[0]
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         return self.A.dtype
 
     @property
     def ifo_per_gradient(self) -> int:
         return 1
 
-    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Any:  # A x
+    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Array:  # A x
         return dot(self.A, x) if support is None else dot(gather(x, support), self.A[support.idx])
 
-    def value_at(self, forward: Any, x: Float[Array, "d"]) -> Float[Array, ""]:
+    def value_at(self, forward: Array, x: Float[Array, "d"]) -> Float[Array, ""]:
         return 0.5 * dot(x, forward) - dot(self.b, x) + self.constant
 
-    def grad_at(self, forward: Any, x: Float[Array, "d"]) -> Float[Array, "d"]:
+    def grad_at(self, forward: Array, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return forward - self.b
 
-    def curvature_at(self, forward: Any, v: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
+    def curvature_at(self, forward: Array, v: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
         return dot(v, self.forward(v, support))
 
     def gram_product(self, v: Float[Array, "p"]) -> Float[Array, "p"]:

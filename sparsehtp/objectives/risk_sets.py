@@ -241,6 +241,6 @@ def _join(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]
     return jnp.logaddexp(a[0], b[0]), (1 - share) * a[1] + share * b[1]
 
 
-def _never(dtype: Any) -> float:
+def _never(dtype: np.dtype) -> float:
     """In place of log(0): a number, since infinities have no difference."""
     return float(jnp.finfo(dtype).min) / 8

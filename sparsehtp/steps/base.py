@@ -1,10 +1,10 @@
 """The interface of a step-size rule."""
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import equinox as eqx
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .._types import Support
 from ..objectives import AbstractObjective
@@ -38,7 +38,7 @@ class AbstractStep(eqx.Module):
         grad: Float[Array, "d"],
         entries: Support | None,
         previous: Float[Array, ""],
-        t: Any,
+        t: Int[Array, ""] | int,
     ) -> Float[Array, ""]:
         """Step size to try at step t, from the forward product and the gradient at the current point.
 

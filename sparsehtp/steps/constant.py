@@ -1,11 +1,10 @@
 """A constant step size, and one from a schedule."""
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .._types import Scalar, Support
 from ..losses.base import positive
@@ -47,7 +46,7 @@ class ConstantStep(AbstractStep):
         grad: Float[Array, "d"],
         entries: Support | None,
         previous: Float[Array, ""],
-        t: Any,
+        t: Int[Array, ""] | int,
     ) -> Float[Array, ""]:
         return previous
 
@@ -59,7 +58,7 @@ class ScheduleStep(AbstractStep):
         schedule: a JAX function from the step number to a positive size; static, so define it once at module level.
     """
 
-    schedule: Callable[[Any], Any] = eqx.field(static=True)
+    schedule: Callable[[Array | int], Array | float] = eqx.field(static=True)
     searches = False
 
     def init(self, objective: AbstractObjective) -> Float[Array, ""]:
@@ -72,11 +71,11 @@ class ScheduleStep(AbstractStep):
         grad: Float[Array, "d"],
         entries: Support | None,
         previous: Float[Array, ""],
-        t: Any,
+        t: Int[Array, ""] | int,
     ) -> Float[Array, ""]:
         return jnp.asarray(self.schedule(t), previous.dtype)
 
 
-def inverse_sqrt(t: Any) -> Float[Array, ""]:
+def inverse_sqrt(t: Int[Array, ""] | int) -> Float[Array, ""]:
     """1 / sqrt(t + 1): the schedule for non-smooth losses."""
     return (t + 1.0) ** -0.5

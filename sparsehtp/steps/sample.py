@@ -1,10 +1,8 @@
 """Step sizes for gradients of single samples and mini-batches."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .._types import Scalar, Support
 from ..losses.base import positive
@@ -59,6 +57,6 @@ class SampleStep(AbstractStep):
         grad: Float[Array, "d"],
         entries: Support | None,
         previous: Float[Array, ""],
-        t: Any,
+        t: Int[Array, ""] | int,
     ) -> Float[Array, ""]:
         return previous

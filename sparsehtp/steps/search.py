@@ -1,9 +1,7 @@
 """Step sizes found by a search."""
 
-from typing import Any
-
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .._types import Scalar, Support
 from ..columns import gather, scatter
@@ -40,7 +38,7 @@ class NormalisedStep(AbstractStep):
         grad: Float[Array, "d"],
         entries: Support | None,
         previous: Float[Array, ""],
-        t: Any,
+        t: Int[Array, ""] | int,
     ) -> Float[Array, ""]:
         along = grad if entries is None else scatter(gather(grad, entries), entries, grad.shape[0])
         curvature = objective.curvature_at(forward, along, entries)
@@ -76,6 +74,6 @@ class BacktrackingStep(AbstractStep):
         grad: Float[Array, "d"],
         entries: Support | None,
         previous: Float[Array, ""],
-        t: Any,
+        t: Int[Array, ""] | int,
     ) -> Float[Array, ""]:
         return jnp.where(t == 0, previous, previous * self.grow)

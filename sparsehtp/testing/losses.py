@@ -274,7 +274,7 @@ def _check_vector(loss: AbstractVectorLoss, rng: np.random.Generator) -> None:
     c = loss.n_responses(_targets(loss, np.zeros((POINTS, 3)), rng))
     eta, along = rng.uniform(-2, 2, (POINTS, c)), rng.standard_normal((POINTS, c))
     y = _targets(loss, rng.uniform(-2, 2, (POINTS, c)), rng)
-    targets = loss.targets(y, POINTS, np.float64)
+    targets = loss.targets(y, POINTS, np.dtype(np.float64))
     sides = (_vector_facts(loss, eta + side * along, targets) for side in (0, H, -H))
     here, above, below = ([np.asarray(each) for each in facts] for facts in sides)
     value, derivative, d, q, majorant, mean = here

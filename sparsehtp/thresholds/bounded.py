@@ -1,7 +1,5 @@
 """Bounds on the coefficients of the units that are kept."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -33,7 +31,7 @@ class AbstractBounded(AbstractSupportThreshold):
             bound = getattr(self, name)
             if bound is None:
                 return None
-            xp: Any = np if is_concrete(bound, scale) else jnp
+            xp = np if is_concrete(bound, scale) else jnp
             if rows and bound.shape in ((shape[0],), shape):
                 bound = xp.broadcast_to(bound.reshape(shape[0], -1), shape).ravel()
             if bound.shape not in ((), (p,)):
@@ -76,7 +74,9 @@ class AbstractBounded(AbstractSupportThreshold):
         )
 
     @staticmethod
-    def _bound(bound: Any, infinite: float, entries: Support, first_free: Any) -> Float[Array, "m"] | None:
+    def _bound(
+        bound: AnyArray | None, infinite: float, entries: Support, first_free: Int[Array, ""] | int
+    ) -> Float[Array, "m"] | None:
         if bound is None:
             return None
         first = entries.idx < first_free

@@ -1,11 +1,11 @@
 """At most k nonzero pairs off the diagonal of a symmetric matrix."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from jaxtyping import Int
 
-from .._types import ArrayLike, is_concrete, replace
+from .._types import AnyArray, ArrayLike, is_concrete, replace
 from .base import Bindable, check_keep, check_keep_range, check_units
 from .sparsity import AbstractSparsity
 
@@ -51,21 +51,21 @@ class OffDiagonal(AbstractSparsity):
         return replace(self, keep=keep, k_max=k_max, n_free=objective.n_free)
 
 
-def pair_index(i: Any, j: Any, p: int) -> Any:
+def pair_index(i: AnyArray, j: AnyArray, p: int) -> AnyArray:
     """Numbers of the pairs (i, j), i < j, of p variables; traced if i or j are."""
     if is_concrete(i, j):
         i, j = np.asarray(i), np.asarray(j)
     return (i * (2 * p - i - 1) // 2 + j - i - 1).astype(np.int32)
 
 
-def pairs_of(index: Any, p: int) -> np.ndarray:
+def pairs_of(index: ArrayLike, p: int) -> np.ndarray:
     """(..., 2) pairs i < j with given numbers, among p variables."""
     rows, columns = np.triu_indices(p, 1)
     index = np.asarray(index)
     return np.stack([rows[index], columns[index]], axis=-1)
 
 
-def _pairs(keep: Any) -> Int[np.ndarray, "n_keep 2"]:
+def _pairs(keep: ArrayLike | None) -> Int[np.ndarray, "n_keep 2"]:
     if keep is None:
         return np.zeros((0, 2), np.int32)
     if not is_concrete(keep):

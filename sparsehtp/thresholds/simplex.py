@@ -1,6 +1,6 @@
 """At most k positive entries with a given sum: portfolios and mixtures."""
 
-from typing import Any, Self
+from typing import Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -82,7 +82,7 @@ class Simplex(AbstractSparsity):
     def box(self, entries: Support) -> Box:
         return super().box(entries)._replace(plane=self._plane(entries, self.total.dtype))
 
-    def _plane(self, entries: Support, dtype: Any) -> Plane:
+    def _plane(self, entries: Support, dtype: np.dtype) -> Plane:
         held = entries.mask & (entries.idx < self._first_free(entries))
         normal = 1 if self.normal is None else jnp.asarray(self.normal)[jnp.minimum(entries.idx, self.normal.size - 1)]
         return Plane(jnp.where(held, normal, 0).astype(dtype), self.total.astype(dtype))
