@@ -85,11 +85,12 @@ def is_concrete(*values: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
-def check_kind(name: str, value: Any, kind: type, example: str) -> None:
-    """TypeError that names an argument unless it is an instance of a class."""
+def check_kind(name: str, value: Any, kind: type[T], example: str) -> T:
+    """The value of an argument, or TypeError that names it unless it is an instance of a class."""
     if not isinstance(value, kind):
         what = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
         raise TypeError(f"{name}: needs an instance such as {example}, got {what}.")
+    return value
 
 
 def check_finite(name: str, *values: Any, remedy: str = "remove or impute them first") -> None:

@@ -1,7 +1,7 @@
 """The choice of k and l2, by cross-validation or by an information criterion, and the model there."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path as Folder
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from .._solve import default_solver, solve_and_refit
 from .._types import ArrayLike, replace
 from ..iteration.results import Solution
 from ..iteration.termination import AbstractTermination
+from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
@@ -62,7 +63,7 @@ class Choice(NamedTuple):
 
 
 def choose(
-    objective: Any,
+    objective: AbstractObjective | Sequence[AbstractObjective],
     threshold: AbstractThreshold | None = None,
     *,
     ks: ArrayLike | None = None,
@@ -126,10 +127,10 @@ def choose(
     """
     if rule not in (*BY_FOLDS, *NAMES):
         raise ValueError(f"rule: must be one of {', '.join((*BY_FOLDS, *NAMES))}, got {rule!r}.")
-    several = isinstance(objective, tuple | list)
-    objectives = tuple(objective) if several else (objective,)
+    objectives = tuple(objective) if isinstance(objective, Sequence) else (objective,)
     if not objectives:
         raise ValueError("objective: needs at least one objective, got none.")
+    several = objectives[0] is not objective
     template = _grid.template_of(objectives[0], threshold)
     refit = default_refit(objectives[0], rule, l2s) if refit is None else refit
     search: dict[str, Any] = {
@@ -139,7 +140,7 @@ def choose(
         "progress": progress,
         "memory": memory,
     }
-    scores: Any
+    scores: CrossValidation | Criterion
     if rule in BY_FOLDS:
         search |= {"folds": folds, "scoring": scoring, "refit": refit}
         runs = [
@@ -168,13 +169,13 @@ def choose(
         for model, path in zip(models, paths, strict=True)
     ]
     selected = tuple(fit for fit, _ in fits)
-    solutions: Any = selected if part is None else tuple(refitted for _, refitted in fits)
+    solutions = tuple(fit if refitted is None else refitted for fit, refitted in fits)
     if several:
         return Choice(solutions, selected, paths, refit, row, scores, rule)
     return Choice(solutions[0], selected[0], paths[0], refit, row, scores, rule)
 
 
-def default_refit(objective: Any, rule: str, l2s: ArrayLike | None) -> float:
+def default_refit(objective: AbstractObjective, rule: str, l2s: ArrayLike | None) -> float:
     """The part of l2 that a rule refits at, of a grid of l2 (None: no grid)."""
     return REFIT if rule == "strong-ridge" and l2s is not None and _grid.refittable(objective) else 1.0
 

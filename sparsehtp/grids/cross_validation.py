@@ -13,13 +13,14 @@ from jaxtyping import Float, Int
 
 from .._progress import Callback
 from .._types import ArrayLike, host, seeded
+from ..objectives import AbstractObjective
 from ..objectives.base import Counted
 from ..solvers import AbstractSolver
-from ..thresholds import L0L1L2, AbstractThreshold
+from ..thresholds import AbstractThreshold
 from . import grid as _grid
 from .folds import folds_of, weights_of
 from .path import Path, path_of, solve_path
-from .penalised_path import penalised_scores
+from .penalised_path import over_l0, penalised_parts, penalised_scores
 
 Scoring = Callable[[np.ndarray, np.ndarray, np.ndarray], float]  # (y, eta, weights) of held-out rows; smaller is better
 
@@ -91,7 +92,7 @@ class CrossValidation:
 
 
 def cross_validate(
-    objective: Any,
+    objective: AbstractObjective,
     threshold: AbstractThreshold | None = None,
     *,
     ks: ArrayLike | None = None,
@@ -150,7 +151,7 @@ def cross_validate(
     if isinstance(folds, list) and folds and all(isinstance(fold, tuple) and len(fold) == 3 for fold in folds):
         pairs = [(train, test) for train, test, _ in folds]
 
-        def of_part(part: str, objective: Any) -> CrossValidation:
+        def of_part(part: str, objective: AbstractObjective) -> CrossValidation:
             store = None if checkpoint is None else Folder(checkpoint) / part
             options: Any = {"scoring": scoring, "refit": refit, "checkpoint": store, "progress": progress}
             options |= {"l0s": l0s, "key": key, "groups": groups, "memory": memory}
@@ -173,11 +174,10 @@ def cross_validate(
         raise ValueError(f"scoring: must be {known}, got {scoring!r}.")
     if own is not None and not objective.scorable:
         raise TypeError(f"scoring: {type(objective).__name__} has no linear predictors to give to a function.")
-    score: Any = "predictors" if own else scoring
+    score = "predictors" if callable(scoring) else scoring
     key = seeded(0) if key is None else key
-    over_l0 = l0s is not None or isinstance(threshold, L0L1L2)
-    grid: Any = None
-    if over_l0:
+    grid = None
+    if over_l0(l0s, threshold):
         if refit != 1 or checkpoint is not None or memory is not None:
             raise ValueError("refit, checkpoint, memory: a cross-validation over l0 has none of them; leave them out.")
         path = solve_path(objective, ks=ks, l2s=l2s, l0s=l0s, threshold=threshold, solver=solver, key=key)
@@ -185,9 +185,9 @@ def cross_validate(
         grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, search="folds", refit=refit, score=score)
     weights = host(objective.sample_weight)
     train, test = weights_of(folds_of(folds, *_counted(objective, weights), groups, seed_from(key)), weights)
-    if over_l0:
-        template: Any = L0L1L2(0.0) if threshold is None else threshold
-        scores, results = penalised_scores(objective, path, train, test, template, solver, score, key, progress)
+    if grid is None:
+        parts = penalised_parts(objective, threshold)
+        scores, results = penalised_scores(*parts, path, train, test, solver, score, key, progress)
     else:
         # The fits to all data are one more row, scored on the data themselves.
         rows = [jnp.asarray(np.vstack([part, weights]), objective.dtype) for part in (train, test)]
@@ -204,9 +204,12 @@ def cross_validate(
 
 
 def _own_scores(
-    scoring: Scoring, objective: Any, eta: Float[np.ndarray, "folds grid n *c"], test: Float[np.ndarray, "folds n"]
+    scoring: Scoring,
+    objective: AbstractObjective,
+    eta: Float[np.ndarray, "folds grid n *c"],
+    test: Float[np.ndarray, "folds n"],
 ) -> Float[np.ndarray, "folds grid"]:
-    y = host(objective.y)
+    y = host(objective.labels)
     # As the user has them: the targets were centred.
     if objective.target_mean is not None:
         mean = host(objective.target_mean).astype(float)
@@ -275,7 +278,7 @@ def seed_from(key: jax.Array) -> int:
     return int(np.random.SeedSequence([int(word) for word in words]).generate_state(1)[0])
 
 
-def _counted(objective: Any, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, Counted]:
+def _counted(objective: AbstractObjective, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, Counted]:
     """What folds are made of: the targets, the weights, and what the targets hold."""
     labels = np.zeros(weights.size) if objective.labels is None else host(objective.labels)
     return labels, weights, objective.counted

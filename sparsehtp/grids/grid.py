@@ -22,16 +22,16 @@ from .._programs import program
 from .._progress import Callback, reporting
 from .._solve import default_solver
 from .._threads import one_blas_thread
-from .._types import Support, check_finite, check_kind, host, is_concrete, replace, seeded
+from .._types import ArrayLike, Support, check_finite, check_kind, host, is_concrete, replace, seeded
 from ..columns import gather, scatter
 from ..io.checkpoint import Checkpoint
 from ..iteration import driver
 from ..linalg import LANE, one_by_one
 from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
-from ..solvers.base import AbstractPathSolver
+from ..solvers.base import Trail
 from ..solvers.refit import refit
-from ..thresholds import AbstractUnitThreshold
+from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 
 DEFAULT_K = 20
 CACHE = 2**21  # bytes of the tables of all lanes of a chunk on a CPU
@@ -71,20 +71,15 @@ class Fits(NamedTuple):
 class Grid(eqx.Module):
     """Everything that the lanes share."""
 
-    objective: Any
-    threshold: Any
-    solver: Any
+    objective: AbstractObjective
+    threshold: AbstractUnitThreshold
+    solver: AbstractSolver
     key: Array
     ks: Int[Array, "K"]
     l2s: Float[Array, "L *p"] | None
     weights: Weights | None
     refit: Float[Array, ""] | None  # what is scored is refitted on its support at this part of l2; None: the fit itself
     score: str | None = eqx.field(static=True)  # "error", or "predictors": (n,) of all rows in place of a score
-
-    @property
-    def by_path(self) -> bool:
-        """True if one run gives all k."""
-        return isinstance(self.solver, AbstractPathSolver)
 
 
 class Lane(NamedTuple):
@@ -95,25 +90,25 @@ class Lane(NamedTuple):
     k: Int[Array, ""] | None
 
 
-def template_of(objective: Any, threshold: Any) -> AbstractUnitThreshold:
+def template_of(objective: AbstractObjective, threshold: AbstractThreshold | None) -> AbstractUnitThreshold:
     """The threshold of a grid, whose k is not used; None: the objective's own."""
-    if threshold is None:
-        threshold = objective.thresholds[0](0)
-    check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(0)")
-    if threshold.kind == "leaves":
+    given = objective.thresholds[0](0) if threshold is None else threshold
+    template = check_kind("threshold", given, AbstractUnitThreshold, "sht.Sparsity(0)")
+    if "k" not in template.counts:
         raise TypeError(
-            "threshold: LeafSparsity has a number for every leaf, and no path over one; call solve for each."
+            f"threshold: {type(template).__name__} has a number for every leaf, and no path over one; call solve for "
+            "each."
         )
-    return threshold
+    return template
 
 
 def prepare(
-    objective: Any,
-    ks: Any,
-    l2s: Any,
-    threshold: Any,
-    solver: Any,
-    key: Any,
+    objective: AbstractObjective,
+    ks: ArrayLike | None,
+    l2s: ArrayLike | None,
+    threshold: AbstractThreshold | None,
+    solver: AbstractSolver | None,
+    key: Array | None,
     *,
     search: str | None = None,
     refit: float = 1.0,
@@ -128,34 +123,37 @@ def prepare(
     if not is_concrete(ks) or not (traced or is_concrete(objective, l2s, threshold)):
         raise TypeError("objective: a whole grid needs concrete arrays; under jit or vmap use sht.solve.")
     check_finite("objective", objective)
-    threshold = template_of(objective, threshold)
-    ks = checked_ks(objective, threshold, ks)
-    largest = replace(threshold, k=ks.max()).bind(objective)
-    if l2s is not None:
-        l2s = np.atleast_1d(np.asarray(l2s, float)) if is_concrete(l2s) else jnp.atleast_1d(l2s)
-        p, concrete = objective.external_shape[0], is_concrete(l2s)
-        bad = concrete and not (np.isfinite(l2s).all() and np.min(l2s, initial=0) >= 0)
-        if l2s.size == 0 or l2s.shape[1:] not in ((), (p,)) or bad:
-            raise ValueError(f"l2s: needs finite numbers >= 0, one per grid point (or ({p},) for each), got {l2s}.")
-        objective.reweighted(l2=l2s[0])
-        l2s = jnp.asarray(l2s, objective.dtype)
-    solver = default_solver(objective, threshold, search) if solver is None else solver
+    template = template_of(objective, threshold)
+    levels = checked_ks(objective, template, ks)
+    largest = replace(template, k=levels.max()).bind(objective)
+    strengths = None if l2s is None else _checked_l2s(objective, l2s)
+    solver = default_solver(objective, template, search) if solver is None else solver
     check_kind("solver", solver, AbstractSolver, "sht.solvers.HTP()")
-    solver.check(objective, threshold)
+    solver.check(objective, template)
     check_finite("solver", solver, remedy="pass finite numbers")
     # The template keeps its bounds in original units: every lane binds it to its own standardisation.
-    template = replace(threshold, k=ks.max(), k_max=largest.k_max)
+    template = replace(template, k=levels.max(), k_max=largest.k_max)
     key = seeded(0) if key is None else key
     part: Any = None if refit == 1 else np.asarray(checked_refit(refit, objective), objective.dtype)
-    return Grid(objective, template, solver, key, jnp.asarray(ks, jnp.int32), l2s, None, part, score)
+    return Grid(objective, template, solver, key, jnp.asarray(levels, jnp.int32), strengths, None, part, score)
 
 
-def refittable(objective: Any) -> bool:
+def _checked_l2s(objective: AbstractObjective, l2s: ArrayLike) -> Float[Array, "L *p"]:
+    l2s = np.atleast_1d(np.asarray(l2s, float)) if is_concrete(l2s) else jnp.atleast_1d(jnp.asarray(l2s))
+    p = objective.external_shape[0]
+    bad = is_concrete(l2s) and not (np.isfinite(l2s).all() and np.min(l2s, initial=0) >= 0)
+    if l2s.size == 0 or l2s.shape[1:] not in ((), (p,)) or bad:
+        raise ValueError(f"l2s: needs finite numbers >= 0, one per grid point (or ({p},) for each), got {l2s}.")
+    objective.reweighted(l2=l2s[0])
+    return jnp.asarray(l2s, objective.dtype)
+
+
+def refittable(objective: AbstractObjective) -> bool:
     """True if minima on a support can be found for another l2."""
-    return objective.l2 is not None and bool(objective.twice_differentiable)
+    return objective.l2 is not None and objective.twice_differentiable
 
 
-def checked_refit(refit: Any, objective: Any) -> float:
+def checked_refit(refit: float, objective: AbstractObjective) -> float:
     """The part of l2 that supports are refitted at, or an error."""
     if not isinstance(refit, numbers.Real) or not 0 < float(refit) < math.inf:
         raise ValueError(f"refit: needs a positive part of l2, such as 0.1, got {refit!r}.")
@@ -164,7 +162,9 @@ def checked_refit(refit: Any, objective: Any) -> float:
     return float(refit)
 
 
-def checked_ks(objective: Any, threshold: Any, ks: Any) -> Int[np.ndarray, "K"]:
+def checked_ks(
+    objective: AbstractObjective, threshold: AbstractUnitThreshold, ks: ArrayLike | None
+) -> Int[np.ndarray, "K"]:
     """The sparsity levels of a grid, or ValueError; None: the default ones."""
     if ks is None:
         rows = objective.sample_weight
@@ -190,7 +190,7 @@ def n_units(objective: AbstractObjective, threshold: AbstractUnitThreshold) -> i
     return jax.eval_shape(bound.scores, jax.ShapeDtypeStruct((_size(objective),), objective.dtype)).shape[0]
 
 
-def _size(objective: Any) -> int:
+def _size(objective: AbstractObjective) -> int:
     return objective.n_coefficients + objective.n_free
 
 
@@ -207,10 +207,10 @@ def run(
     """
     rows = 1 if grid.weights is None else grid.weights.fit.shape[0]
     levels = 1 if grid.l2s is None else grid.l2s.shape[0]
-    n_k = grid.ks.shape[0]
-    per_lane = n_k if grid.by_path else 1
-    axes = (rows, levels) if grid.by_path else (rows, levels, n_k)
-    lanes = Lane(*np.indices(axes, np.int32).reshape(len(axes), -1), *([None] if grid.by_path else []))
+    n_k, by_path = grid.ks.shape[0], grid.solver.by_path
+    per_lane = n_k if by_path else 1
+    axes = (rows, levels) if by_path else (rows, levels, n_k)
+    lanes = Lane(*np.indices(axes, np.int32).reshape(len(axes), -1), *([None] if by_path else []))
     total = math.prod(axes)
     width = _width(grid, total, memory)
     store = None if checkpoint is None else Checkpoint(checkpoint, grid, total, width)
@@ -228,7 +228,7 @@ def run(
             pieces.append(piece)
             report(min(start + width, total) * per_lane, total * per_lane)
     whole = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
-    dims = 2 if grid.by_path else 1
+    dims = 2 if by_path else 1
     return jax.tree.map(lambda a: a.reshape(rows, levels * n_k, *a.shape[dims:]), whole)
 
 
@@ -237,12 +237,12 @@ def _width(grid: Grid, lanes: int, memory: int | None) -> int:
     if not isinstance(memory, numbers.Real) or not 0 < float(memory) < math.inf:
         raise ValueError(f"memory: needs a positive number of bytes, got {memory!r}.")
     objective, threshold = grid.objective, grid.threshold
-    units = objective.n_free + threshold.keep.shape[0] + threshold.k_max
+    units = objective.n_free + threshold.room
     width = chunk_width(objective, units * threshold.entries_per_unit, lanes, memory)
-    if threshold.kind == "pairs":  # matrices of all pairs, whatever the support
+    if objective.n_variables is not None:  # matrices of all pairs, whatever the support
         matrix = jnp.dtype(objective.dtype).itemsize * objective.n_coefficients
         width = int(np.clip(memory // (PAIR_COPIES * matrix), 1, lanes))
-    if grid.by_path:
+    if grid.solver.by_path:
         # Its tables hold a few blocks of (units, coefficients); centring under weights of its own copies the data.
         copies = objective.ifo_per_gradient if objective.copies_columns else 0
         table = jnp.dtype(objective.dtype).itemsize * objective.n_coefficients * (6 * units + copies)
@@ -265,7 +265,7 @@ def _own_parts(grid: Grid, lanes: Lane) -> Any:
     if grid.weights is None:
         return None
     rows = grid.weights.fit
-    per_row = (1 if grid.l2s is None else grid.l2s.shape[0]) * (1 if grid.by_path else grid.ks.shape[0])
+    per_row = (1 if grid.l2s is None else grid.l2s.shape[0]) * (1 if grid.solver.by_path else grid.ks.shape[0])
     number = min(rows.shape[0], 1 + -(-(lanes.row.shape[0] - 1) // per_row))
 
     def parts(row: Int[Array, ""]) -> Any:
@@ -282,14 +282,16 @@ def batch(grid: Grid, lanes: Lane) -> Fits:
     """Fits of some lanes, in their order, traced."""
     own = _own_parts(grid, lanes)
     place = lanes.row - lanes.row[0]  # among the chunk's rows of weights
-    if not grid.by_path:  # the driver names its lanes itself
+    if not grid.solver.by_path:  # the driver names its lanes itself
         return jax.vmap(_single_lane, in_axes=(None, None, 0, 0))(grid, own, place, lanes)
     if one_by_one():
         return lax.map(lambda each: _path_lane(grid, own, *each), (place, lanes))
     return jax.vmap(_path_lane, in_axes=(None, None, 0, 0), axis_name=LANE)(grid, own, place, lanes)
 
 
-def _lane_objective(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> tuple[Any, Any]:
+def _lane_objective(
+    grid: Grid, own: Any, place: Int[Array, ""], lane: Lane
+) -> tuple[AbstractObjective, AbstractObjective]:
     objective, score = grid.objective, None
     if grid.weights is not None:
         objective = eqx.combine(jax.tree.map(lambda a: a[place], own), objective)
@@ -316,7 +318,7 @@ def _path_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fits:
     trail = jax.tree.map(lambda a: a[grid.ks], grid.solver.path(objective, threshold, grid.key))
     origin = objective.origin()
 
-    def fit(k: Any, row: Any) -> Fits:
+    def fit(k: Int[Array, ""], row: Trail) -> Fits:
         entries = threshold.entries(origin, row.support)
         x = scatter(row.z, entries, _size(objective))
         result = objective.judged(replace(threshold, k=k), x, row.support, row.result)
@@ -325,30 +327,30 @@ def _path_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fits:
     return lax.map(lambda each: fit(*each), (grid.ks, trail))
 
 
-def score_of(scorer: Any, kind: str, x: Float[Array, "d"], entries: Any = None) -> Array:
+def score_of(scorer: AbstractObjective, kind: str, x: Float[Array, "d"], entries: Support | None = None) -> Array:
     """The share of wrong labels ("error"), or the linear predictors of all rows ("predictors")."""
     eta = scorer.forward(x, entries)
     if kind == "predictors":
         return eta
     # The strict side is that of the classifier: a predictor of zero means -1.
     label = jnp.where(eta > 0, 1, -1) if eta.ndim == 1 else jnp.argmax(eta, axis=1)
-    return jnp.sum(scorer.sample_weight * (label != scorer.y)) / jnp.sum(scorer.sample_weight)
+    return jnp.average(label != scorer.labels, weights=scorer.sample_weight)
 
 
 def _fit(
     grid: Grid,
-    objective: Any,
-    threshold: Any,
-    scorer: Any,
+    objective: AbstractObjective,
+    threshold: AbstractUnitThreshold,
+    scorer: AbstractObjective,
     x: Float[Array, "d"],
     support: Support,
-    entries: Any,
+    entries: Support,
     value: Float[Array, ""],
     result: Int[Array, ""],
 ) -> Fits:
     scored, score = x, None
     if grid.refit is not None:
-        scored, _ = refit(objective.reweighted(l2=grid.refit * objective.l2), threshold, entries, x)
+        scored, _ = refit(objective.weakened(grid.refit), threshold, entries, x)
         score = scorer.value(scored, entries)
     if grid.score is not None:
         score = score_of(scorer, grid.score, scored, entries)
@@ -358,8 +360,8 @@ def _fit(
     per_unit = entries.idx.shape[0] // max(support.idx.shape[0], 1)
     features = jax.tree.map(lambda a: a[n_free * per_unit :], features)
     return Fits(
-        support=jax.tree.map(lambda a: a[n_free:], support),
-        features=None if grid.threshold.kind == "entries" else features,
+        support=threshold.visible(support),
+        features=None if entries is support else features,
         coefficients=gather(w, features),
         intercept=intercept,
         value=value,

@@ -15,9 +15,9 @@ from .._types import ArrayLike, Support, TableLike, check_finite, host, is_concr
 from ..iteration.results import FIRED, Solution
 from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
-from ..thresholds import L0L1L2, AbstractThreshold
+from ..thresholds import AbstractThreshold
 from . import grid as _grid
-from .penalised_path import free_of_charge, penalised_path
+from .penalised_path import free_of_charge, over_l0, penalised_parts, penalised_path
 from .traced_path import traced_dense, traced_fits
 
 
@@ -180,7 +180,7 @@ def solve_path(
         TypeError: if the solver does not take this objective, loss or threshold, or ks are traced.
         ValueError: for a bad grid, or a checkpoint of another problem.
     """
-    if l0s is not None or isinstance(threshold, L0L1L2):
+    if over_l0(l0s, threshold):
         return _over_l0(objective, ks, l2s, l0s, threshold, solver, key, checkpoint, progress)
     if not is_concrete(objective, l2s, threshold):
         if not (checkpoint is None and progress is None and memory is None):
@@ -194,11 +194,11 @@ def solve_path(
 
 
 def _over_l0(
-    objective: Any,
-    ks: Any,
-    l2s: Any,
-    l0s: Any,
-    threshold: Any,
+    objective: AbstractObjective,
+    ks: ArrayLike | None,
+    l2s: ArrayLike | None,
+    l0s: ArrayLike | None,
+    threshold: AbstractThreshold | None,
     solver: AbstractSolver | None,
     key: jax.Array | None,
     checkpoint: str | Folder | None,
@@ -210,8 +210,8 @@ def _over_l0(
         raise ValueError("checkpoint: a path over l0 is one chain of warm starts and keeps none; leave it None.")
     key = seeded(0) if key is None else key
     limit = None if ks is None else int(np.max(np.asarray(ks)))
-    threshold = L0L1L2(0.0) if threshold is None else threshold
-    fits = penalised_path(objective, l0s, l2s, limit, threshold, solver, key, progress)
+    model, template = penalised_parts(objective, threshold)
+    fits = penalised_path(model, template, l0s, l2s, limit, solver, key, progress)
     return Path(
         ks=fits.ks,
         l2s=fits.l2s,
@@ -223,11 +223,11 @@ def _over_l0(
         value=fits.value,
         result=fits.result,
         loss=fits.loss,
-        n_features=objective.n_coefficients,
-        n_units=objective.n_coefficients,
-        n_kept=free_of_charge(threshold).size,
-        total_weight=float(np.sum(host(objective.sample_weight), dtype=float)),
-        squared=objective.loss.quadratic,
+        n_features=model.n_coefficients,
+        n_units=model.n_coefficients,
+        n_kept=free_of_charge(template).size,
+        total_weight=float(np.sum(host(model.sample_weight), dtype=float)),
+        squared=model.quadratic,
         key=key,
     )
 
@@ -267,7 +267,7 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
     )
 
 
-def _total(objective: Any, xp: Any) -> Any:
+def _total(objective: AbstractObjective, xp: Any) -> Any:
     """What the mean loss is a mean over; None without samples."""
     weights = objective.sample_weight
     if weights is None:

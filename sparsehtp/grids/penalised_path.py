@@ -11,12 +11,12 @@ from jaxtyping import Array, Float, Int
 from .._programs import program
 from .._progress import Callback, reporting
 from .._solve import solve
-from .._types import Support, check_kind, host, is_concrete, replace
+from .._types import ArrayLike, Support, check_kind, host, is_concrete, replace
 from ..duality import Dual
-from ..objectives import LinearModel
+from ..objectives import AbstractObjective, LinearModel
 from ..solvers import CDSS, AbstractSolver
 from ..solvers.cdss import entry_gains
-from ..thresholds import L0L1L2
+from ..thresholds import L0L1L2, AbstractThreshold
 from .grid import score_of
 
 BELOW = 0.999  # the next l0 over the largest gain of a feature that would enter
@@ -37,12 +37,24 @@ class PenalisedFits(NamedTuple):
     loss: np.ndarray
 
 
+def over_l0(l0s: ArrayLike | None, threshold: AbstractThreshold | None) -> bool:
+    """Whether a grid is one of prices."""
+    return l0s is not None or isinstance(threshold, L0L1L2)
+
+
+def penalised_parts(objective: AbstractObjective, threshold: AbstractThreshold | None) -> tuple[LinearModel, L0L1L2]:
+    """What a path over l0 is of, or TypeError."""
+    model = check_kind("objective", objective, LinearModel, "sht.LinearModel(X, y)")
+    given = L0L1L2(0.0) if threshold is None else threshold
+    return model, check_kind("threshold", given, L0L1L2, "sht.L0L1L2(0.0, l1)")
+
+
 def penalised_path(
-    objective: Any,
-    l0s: Any,
-    l2s: Any,
-    k_limit: int | None,
+    objective: LinearModel,
     threshold: L0L1L2,
+    l0s: ArrayLike | None,
+    l2s: ArrayLike | None,
+    k_limit: int | None,
     solver: AbstractSolver | None,
     key: jax.Array,
     progress: Callback | bool | None,
@@ -52,8 +64,6 @@ def penalised_path(
     The next l0 is just below the most that any feature outside the support would gain, so that the support must change;
     a size is skipped only where features enter together.
     """
-    check_kind("objective", objective, LinearModel, "sht.LinearModel(X, y)")
-    check_kind("threshold", threshold, L0L1L2, "sht.L0L1L2(0.0, l1)")
     if not is_concrete(objective, l0s, l2s, threshold):
         raise TypeError("objective: a whole path needs concrete arrays; under jit or vmap use sht.solve.")
     solver = CDSS() if solver is None else solver
@@ -74,10 +84,10 @@ def penalised_path(
 
 def penalised_scores(
     objective: LinearModel,
+    threshold: L0L1L2,
     path: Any,
     train: Float[np.ndarray, "folds n"],
     test: Float[np.ndarray, "folds n"],
-    threshold: L0L1L2,
     solver: AbstractSolver | None,
     score: str | None,
     key: jax.Array,
@@ -104,7 +114,7 @@ def penalised_scores(
     return np.array(scores), np.array(results, np.int32)
 
 
-def _checked(l0s: Any) -> Float[np.ndarray, "grid"]:
+def _checked(l0s: ArrayLike) -> Float[np.ndarray, "grid"]:
     l0s = np.atleast_1d(np.asarray(l0s, float))
     if l0s.ndim != 1 or l0s.size == 0 or not np.isfinite(l0s).all() or l0s.min() < 0:
         raise ValueError(f"l0s: needs finite numbers >= 0, for example np.geomspace(1, 1e-3, 20), got {l0s}.")

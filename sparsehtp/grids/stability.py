@@ -3,7 +3,7 @@
 import dataclasses
 import numbers
 from pathlib import Path as Folder
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from .._progress import Callback
 from .._types import ArrayLike, host
+from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
@@ -89,7 +90,7 @@ class Stability:
 
 
 def stability_selection(
-    objective: Any,
+    objective: AbstractObjective,
     threshold: AbstractThreshold | None = None,
     *,
     ks: ArrayLike | None = None,
@@ -166,7 +167,7 @@ def _subsamples(
     return members
 
 
-def _check_rows(rows: np.ndarray, objective: Any) -> None:
+def _check_rows(rows: np.ndarray, objective: AbstractObjective) -> None:
     """ValueError if a subsample leaves nothing, or one class, to train on."""
     y = host(objective.labels) if objective.counted == "classes" else None
     what = "event" if objective.counted == "events" else "row"

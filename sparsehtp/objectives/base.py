@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._types import ArrayLike, Support
+from .._types import ArrayLike, Scalar, Support
 from ..linalg import WHOLE, Box, Refit, dot, masked_factor, minimise, truncated_newton
 from ..thresholds import AbstractThreshold, Sparsity
 from .normal_equations import AbstractNormalEquations
@@ -30,7 +30,7 @@ class AbstractObjective(eqx.Module):
     convex: ClassVar[bool] = True  # known to be: a refit that converges then finds the least F on its support
     thresholds: ClassVar[tuple[type[AbstractThreshold], ...]] = (Sparsity, AbstractThreshold)  # taken, its own first
     starts_at_zero: ClassVar[bool] = True  # whatever its data are
-    scorable: ClassVar[bool] = False  # has targets `y` and linear predictors for a score of the user's
+    scorable: ClassVar[bool] = False  # has targets `labels` and linear predictors for a score of the user's
 
     if TYPE_CHECKING:  # what some hold as a field, which a property could not be
 
@@ -55,11 +55,15 @@ class AbstractObjective(eqx.Module):
             """Columns of the matrices that it is a function of."""
 
         @property
+        def target_mean(self) -> Array | None:
+            """What targets, and so predictions, are less by."""
+
+        @property
         def leaf_sizes(self) -> PyTree[int] | None:
             """Entries of every leaf of the pytrees that it is a function of, as such a pytree."""
 
     else:
-        sample_weight = l2 = n = n_variables = n_responses = leaf_sizes = None
+        sample_weight = l2 = n = n_variables = n_responses = target_mean = leaf_sizes = None
 
     @property
     @abc.abstractmethod
@@ -179,6 +183,10 @@ class AbstractObjective(eqx.Module):
             name = "l2" if sample_weight is None else "sample_weight"
             raise TypeError(f"{name}: {type(self).__name__} has none to replace; use LinearModel.")
         return self
+
+    def weakened(self, part: Scalar) -> "AbstractRefittable":
+        """This objective at a part of its l2, to fit supports again."""
+        raise TypeError("refit: needs an objective with l2 and a loss with a second derivative; leave it at 1.")
 
     def scorer(self, sample_weight: Float[Array, "n"] | None = None) -> Self:
         """The mean loss alone: no l2, weights of their own, and this objective's standardisation.
@@ -353,6 +361,9 @@ class AbstractRefittable(AbstractObjective):
     @abc.abstractmethod
     def restrict(self, support: Support) -> AbstractRestricted:
         """F over the entries of a support."""
+
+    def weakened(self, part: Scalar) -> Self:
+        return self if self.l2 is None else self.reweighted(l2=part * self.l2)
 
     def restrict_left(self, left: Float[Array, "p r"], mask: Bool[Array, "r"]) -> AbstractRestricted:
         """F over the matrices `left @ A`, as a function of A, row by row, and the free entries."""

@@ -31,12 +31,9 @@ class AbstractModel(AbstractRefittable):
         def columns(self) -> Columns: ...
         @property
         def likelihood(self) -> AbstractLikelihood: ...  # L
-        @property
-        def target_mean(self) -> Array | None: ...  # that targets, and so predictions, are less by
     else:
         columns: eqx.AbstractVar[Columns]
         likelihood: eqx.AbstractVar[AbstractLikelihood]
-        target_mean = None
 
     def over(self, columns: Columns, weighted: bool = True) -> Self:
         """This model over other columns, of other weights where `weighted`."""

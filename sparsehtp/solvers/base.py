@@ -35,6 +35,7 @@ class AbstractSolver(eqx.Module):
     requires: ClassVar[type[AbstractObjective]]
     needs_curvature: ClassVar[bool] = False  # refits on a support, so the loss must have a second derivative
     lanes_in_turn: ClassVar[bool] = False  # as for an objective
+    by_path: ClassVar[bool] = False  # has a `path`, where one run gives a solution for every k
 
     if TYPE_CHECKING:  # what some hold as a field, which a property could not be
 
@@ -109,6 +110,10 @@ class AbstractSolver(eqx.Module):
     def step(self, objective: AbstractObjective, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
         """The next state, and what the step did."""
 
+    def path(self, objective: AbstractObjective, threshold: AbstractThreshold, key: Array) -> "Trail":
+        """Solutions for all k, of an `AbstractPathSolver`."""
+        raise NotImplementedError
+
 
 class Trail(NamedTuple):
     """Solutions of one run for every k = 0..k_max, in the solver's units; the leading axis is k.
@@ -128,6 +133,8 @@ class Trail(NamedTuple):
 
 class AbstractPathSolver(AbstractSolver):
     """A solver whose one run gives a solution for every k."""
+
+    by_path = True
 
     @abc.abstractmethod
     def path(self, objective: AbstractObjective, threshold: AbstractThreshold, key: Array) -> Trail:
