@@ -22,7 +22,7 @@ from .parameters import make_loss
 from .scoring import make_scoring
 
 
-def _has_probabilities(model: Any) -> bool:
+def _has_probabilities(model: "SparseClassifier") -> bool:
     if isinstance(model.loss, AbstractLoss):
         return type(model.loss).mean is not AbstractLoss.mean
     return model.loss in ("logistic", "softmax")

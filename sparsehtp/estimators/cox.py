@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._types import ArrayLike, TableLike, check_finite
+from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import CoxModel
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, checked_weights, linear
@@ -147,7 +148,9 @@ class SparseCox(SparseLinearModel):
         self._warn_results(results)
         return self
 
-    def _models(self, X: Any, targets: list[np.ndarray], loss: Any, **options: Any) -> list[Any]:
+    def _models(
+        self, X: Any, targets: list[np.ndarray], loss: AbstractLoss | AbstractVectorLoss | None, **options: Any
+    ) -> list[Any]:
         time, event, stratum = targets
         return [CoxModel(X, time, event, strata=stratum, ties=self.ties, **options)]
 

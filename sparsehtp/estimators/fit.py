@@ -15,8 +15,11 @@ from ..grids.choose import BY_FOLDS, Choice, choose
 from ..grids.cross_validation import Scoring
 from ..grids.path import Path
 from ..iteration.results import RESULTS, Solution
+from ..objectives import AbstractObjective
+from ..solvers import AbstractSolver
+from ..thresholds import AbstractThreshold
 from . import parameters, selection
-from .padding import Padding
+from .padding import Padding, Start, Structure
 from .parameters import Plan
 
 
@@ -89,7 +92,7 @@ class Problem(NamedTuple):
 
     rows: Rows
     plan: Plan
-    threshold: Any
+    threshold: Structure
     build: Callable[..., list[Any]]
 
     @property
@@ -202,7 +205,13 @@ def _starts(rows: Rows, padding: Padding, coef: np.ndarray, intercept: np.ndarra
     return [padding.start(*each) for each in zip(coef, intercept, strict=True)]
 
 
-def _solve_from(objective: Any, threshold: Any, solver: Any, start: Any, **ending: Any) -> Solution:
+def _solve_from(
+    objective: AbstractObjective,
+    threshold: AbstractThreshold,
+    solver: AbstractSolver | None,
+    start: Start | None,
+    **ending: Any,
+) -> Solution:
     """`solve` from a start, and from zero too where that does not converge: it may be far out of what data can tell."""
     solution = solve(objective, threshold, solver, start, **ending)
     if start is None or int(solution.result) == RESULTS.converged:
@@ -211,7 +220,8 @@ def _solve_from(objective: Any, threshold: Any, solver: Any, start: Any, **endin
     return solution if solution.value <= cold.value else cold
 
 
-def _on_host(objective: Any, solution: Solution) -> Solution:
+def _on_host(objective: AbstractObjective, solution: Solution) -> Solution:
     """A solution in NumPy without its key and state, and with an intercept that suits its coefficients in float64."""
     solution = jax.tree.map(np.asarray, solution._replace(key=None, state=None))  # type: ignore[arg-type]
-    return solution._replace(intercept=objective.intercept_of(solution.x, solution.free))
+    intercept: Any = objective.intercept_of(np.asarray(solution.x), np.asarray(solution.free))
+    return solution._replace(intercept=intercept)

@@ -21,7 +21,13 @@ from ..thresholds import OffDiagonal, pairs_of
 from . import parameters, selection
 from .fitting import warn
 
-SOLVERS = {"htp": HTP, "iht": IHT, "grasp": GraSP, "forward": ForwardSelection, "foba": FoBa}
+SOLVERS: dict[str, type[AbstractSolver]] = {
+    "htp": HTP,
+    "iht": IHT,
+    "grasp": GraSP,
+    "forward": ForwardSelection,
+    "foba": FoBa,
+}
 CRITERIA = ("ebic", "bic")
 SHARES = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12)  # pairs per variable
 FEW_PAIRS = 20
@@ -43,15 +49,6 @@ def check_k(k: Any) -> int | str:
             raise ValueError(f"k: needs an integer >= 0, 'cv', or one of {', '.join(CRITERIA)}, got {k!r}.")
         return k
     return parameters.checked_count("k", k, 0)
-
-
-def make_solver(solver: Any) -> AbstractSolver:
-    """The solver of a name or instance."""
-    if isinstance(solver, AbstractSolver):
-        return solver
-    if not isinstance(solver, str) or solver not in ("auto", *SOLVERS):
-        raise ValueError(f"solver: needs one of {', '.join(('auto', *SOLVERS))}, or a solver instance, got {solver!r}.")
-    return HTP() if solver == "auto" else SOLVERS[solver]()
 
 
 def make_threshold(keep: Any, names: Sequence[str]) -> OffDiagonal:
@@ -79,7 +76,7 @@ def fit_graph(
     objective: Precision,
     k: int | str,
     threshold: OffDiagonal,
-    solver: Any,
+    solver: AbstractSolver,
     folds: Any,
     max_steps: int | None,
     seed: int,

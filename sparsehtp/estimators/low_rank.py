@@ -222,19 +222,19 @@ _closed = program(reduced_rank)
 
 
 @program
-def _at_rank(objective: Any, fits: ReducedRank, r: Any) -> Any:
+def _at_rank(objective: MultiResponse, fits: ReducedRank, r: Any) -> Any:
     """Coefficients in original units, the free entries of x, and F."""
     x = fits.at(r)
     return objective.to_external(x)[0], x[objective.n_coefficients :], objective.value(x)
 
 
 @program
-def _fold_scores(objective: Any, train: Any, test: Any) -> Any:
+def _fold_scores(objective: MultiResponse, train: Any, test: Any) -> Any:
     """(folds, c + 1) held-out mean losses at ranks 0, ..., c of fits with other weights."""
     return jax.vmap(lambda a, b: held_out(objective, reduced_rank(objective.reweighted(a)), a, b))(train, test)
 
 
-def held_out(objective: Any, fits: ReducedRank, train: Any, test: Any) -> Any:
+def held_out(objective: MultiResponse, fits: ReducedRank, train: Any, test: Any) -> Any:
     """(c + 1,) mean losses at ranks 0, ..., c under the weights `test` of a fit with the weights `train`."""
     fold = objective.reweighted(train)
     # In the basis of the responses every rank adds one coordinate.
@@ -251,7 +251,7 @@ def held_out(objective: Any, fits: ReducedRank, train: Any, test: Any) -> Any:
     return head + tail
 
 
-def _by_criterion(objective: Any, fits: ReducedRank, name: str, total: float) -> int:
+def _by_criterion(objective: MultiResponse, fits: ReducedRank, name: str, total: float) -> int:
     p, c = objective.external_shape
     least = float(objective.scorer().value(fits.join(fits.W)))
     losses = np.asarray(fits.losses, float)

@@ -10,6 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .._types import ArrayLike, TableLike
+from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import OrdinalModel
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, linear
@@ -141,7 +142,9 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
         self._warn_results(results)
         return self
 
-    def _models(self, X: Any, targets: list[np.ndarray], loss: Any, **options: Any) -> list[Any]:
+    def _models(
+        self, X: Any, targets: list[np.ndarray], loss: AbstractLoss | AbstractVectorLoss | None, **options: Any
+    ) -> list[Any]:
         return [OrdinalModel(X, targets[0], self.levels_.size, **options)]
 
     def linear_predictor(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n"]:

@@ -6,7 +6,7 @@ zero, ties take the lower index, and without l2 of its own it has no curvature.
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +18,11 @@ from ..designs import SparseDesign
 from ..grids.path import Path
 from ..iteration.results import Solution
 from ..linalg.sparse import Rows
-from ..thresholds import GroupSparsity
+from ..objectives import AbstractModel
+from ..thresholds import GroupSparsity, RowSparsity, Sparsity
 
+Structure: TypeAlias = Sparsity | GroupSparsity | RowSparsity
+M = TypeVar("M", bound=AbstractModel)
 LARGE = 2**18  # entries of a matrix from which its work, not its compilation, is what a fit costs
 
 
@@ -132,13 +135,13 @@ class Padding:
         """Coefficients (one, or a row of them, for every column) and intercepts to start from, 0 for the added ones."""
         return Start(np.pad(x, ((0, self.size[1] - self.p), *[(0, 0)] * (x.ndim - 1))), intercept)
 
-    def threshold(self, threshold: Any, responses: int | None = None) -> Any:
+    def threshold(self, threshold: Structure, responses: int | None = None) -> Structure:
         """The threshold for the padded columns, checked against those of the data."""
         threshold.bind(_Columns((self.p,) if responses is None else (self.p, responses)))
         fields: dict[str, Any] = {
-            name: np.pad(bound, ((0, self.size[1] - self.p), *[(0, 0)] * (np.ndim(bound) - 1)))
-            for name in ("lower", "upper")
-            if np.ndim(bound := getattr(threshold, name))
+            name: np.pad(bound, ((0, self.size[1] - self.p), *[(0, 0)] * (bound.ndim - 1)))
+            for name, bound in (("lower", threshold.lower), ("upper", threshold.upper))
+            if bound is not None and bound.ndim
         }
         if isinstance(threshold, GroupSparsity):  # the added columns belong to no group
             fields["n_features"] = self.size[1]
@@ -176,7 +179,7 @@ class Padding:
         idx: Any = np.where(support.mask, support.idx, 0)
         return Support(idx, support.mask)
 
-    def model(self, model: Any) -> Any:
+    def model(self, model: M) -> M:
         """The model of the data's columns alone, without a new program; a certificate counts columns."""
         if not self.active:
             return model

@@ -1,7 +1,7 @@
 """The parameters that the estimators share, as parts of a solve; errors name the parameter."""
 
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from ..grids.criteria import NAMES
 from ..iteration.termination import AbstractTermination, Cycle, SmallGradient, SmallStep
 from ..losses import (
     AbstractLoss,
+    AbstractVectorLoss,
     Gamma,
     Hinge,
     Huber,
@@ -27,7 +28,7 @@ from ..losses import (
     Tweedie,
 )
 from ..solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, ForwardSelection, GraSP, SubspacePursuit
-from ..thresholds import GroupSparsity, RowSparsity, Sparsity
+from ..thresholds import AbstractThreshold, GroupSparsity, RowSparsity, Sparsity
 
 LOSSES: dict[str, Any] = {
     "squared": Squared,
@@ -44,7 +45,7 @@ LOSSES: dict[str, Any] = {
 }
 OF_NUMBERS = tuple(name for name, loss in LOSSES.items() if not loss.classification)
 OF_LABELS = tuple(name for name, loss in LOSSES.items() if loss.classification)
-SOLVERS: dict[str, Any] = {
+SOLVERS: dict[str, type[AbstractSolver]] = {
     "best_subset": BestSubset,
     "forward": ForwardSelection,
     "foba": FoBa,
@@ -96,7 +97,7 @@ class Plan(NamedTuple):
         return self.rule in BY_FOLDS
 
 
-def make_plan(estimator: Any, loss: Any) -> Plan:
+def make_plan(estimator: Any, loss: AbstractLoss | AbstractVectorLoss | None) -> Plan:
     """The plan of an estimator's parameters."""
     k, rule, ks = _make_choice(estimator.k, _make_rule(estimator.rule))
     l2, l2s, refit = np.asarray(estimator._default_l2), np.asarray(estimator._l2_grid), None
@@ -152,7 +153,7 @@ def _make_rule(rule: Any) -> str:
     return str(rule)
 
 
-def make_loss(loss: Any, classification: bool) -> AbstractLoss:
+def make_loss(loss: str | AbstractLoss, classification: bool) -> AbstractLoss:
     """The loss of a name or instance."""
     names = OF_LABELS if classification else OF_NUMBERS
     if isinstance(loss, str) and loss in names:
@@ -162,13 +163,15 @@ def make_loss(loss: Any, classification: bool) -> AbstractLoss:
     return loss
 
 
-def make_solver(solver: Any) -> AbstractSolver | None:
+def make_solver(
+    solver: str | AbstractSolver, known: Mapping[str, type[AbstractSolver]] = SOLVERS
+) -> AbstractSolver | None:
     """The solver of a name or instance; None for "auto"."""
     if isinstance(solver, AbstractSolver):
         return solver
-    if not isinstance(solver, str) or solver not in ("auto", *SOLVERS):
-        raise ValueError(f"solver: needs one of {', '.join(('auto', *SOLVERS))}, or a solver instance, got {solver!r}.")
-    return None if solver == "auto" else SOLVERS[solver]()
+    if not isinstance(solver, str) or solver not in ("auto", *known):
+        raise ValueError(f"solver: needs one of {', '.join(('auto', *known))}, or a solver instance, got {solver!r}.")
+    return None if solver == "auto" else known[solver]()
 
 
 def pads(solver: AbstractSolver | None) -> bool:
@@ -176,14 +179,16 @@ def pads(solver: AbstractSolver | None) -> bool:
     return solver is None or type(solver) in SOLVERS.values()
 
 
-def make_termination(tol: Any, loss: Any, solver: AbstractSolver | None) -> AbstractTermination | None:
+def make_termination(
+    tol: float | None, loss: AbstractLoss | AbstractVectorLoss | None, solver: AbstractSolver | None
+) -> AbstractTermination | None:
     """Stopping criteria for a tolerance; None: the solver's own."""
     if tol is None:
         return None
     if isinstance(tol, bool) or not isinstance(tol, numbers.Real) or not 0 < float(tol) < np.inf:
         raise ValueError(f"tol: needs a positive number, got {tol!r}.")
     tol = float(tol)
-    if isinstance(solver, IHT) or not getattr(loss, "twice_differentiable", True):
+    if isinstance(solver, IHT) or (loss is not None and not loss.twice_differentiable):
         return (SmallStep(tol) & SmallGradient(tol)) | Cycle()
     return None  # the others are exact on their support
 
@@ -232,12 +237,12 @@ def make_threshold(
     return (RowSparsity if rows else Sparsity)(0, keep=keep, **box)
 
 
-def unit_total(threshold: Any, p: int) -> int:
+def unit_total(threshold: AbstractThreshold, p: int) -> int:
     """Number of units that a structure chooses from."""
     return len(threshold.table) if isinstance(threshold, GroupSparsity) else p
 
 
-def features_of(threshold: Any, support: Support) -> Any:
+def features_of(threshold: AbstractThreshold, support: Support) -> Any:
     """The features of a support."""
     chosen = support.idx[support.mask]
     return threshold.table[chosen][threshold.filled[chosen]] if isinstance(threshold, GroupSparsity) else chosen

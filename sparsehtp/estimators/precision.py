@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from .._types import ArrayLike, TableLike
 from ..grids.path import Path
 from ..objectives import Precision
-from ..solvers import AbstractSolver
+from ..solvers import HTP, AbstractSolver
 from . import graph, parameters
 from .fitting import all_or_nothing
 
@@ -131,7 +131,7 @@ class SparsePrecision(EmpiricalCovariance):
                 default candidates of k. None: one.
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_features=2, ensure_min_samples=2)
-        k, solver = graph.check_k(self.k), graph.make_solver(self.solver)
+        k, solver = graph.check_k(self.k), parameters.make_solver(self.solver, graph.SOLVERS) or HTP()
         max_steps = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
         seed = parameters.make_seed(self.random_state)
         threshold = graph.make_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))

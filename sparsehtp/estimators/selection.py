@@ -12,7 +12,9 @@ from .._types import replace
 from ..grids.cross_validation import CrossValidation, moments
 from ..grids.folds import Pair, check_groups, folds_of
 from ..grids.path import Path
+from ..objectives import AbstractModel
 from ..objectives.base import Counted
+from ..thresholds import AbstractUnitThreshold
 from ..thresholds.base import default_k_max
 from .fitting import warn
 from .padding import Padding, bucket
@@ -56,7 +58,7 @@ class Levels(NamedTuple):
 
 
 def make_levels(
-    samples: float, available: int, padding: Padding, threshold: Any, ks: np.ndarray | None = None
+    samples: float, available: int, padding: Padding, threshold: AbstractUnitThreshold, ks: np.ndarray | None = None
 ) -> Levels:
     """Levels for a sum of weights and the units to choose from; the threshold is the padded one. ks: None: default."""
     room = available
@@ -85,7 +87,7 @@ def split_triples(cv: Any, X: Any) -> tuple[Any, list[np.ndarray]]:
     return [(train, test) for train, test, _ in cv], seen
 
 
-def view(model: Any) -> Callable[[Any], Any]:
+def view(model: AbstractModel) -> Callable[[Any], Any]:
     """What puts the targets of another objective, where it has any, on the features of this one."""
     return lambda other: replace(model, y=other.y) if hasattr(other, "y") else model
 
