@@ -89,7 +89,7 @@ OUTSIDE = _trace_state_of_a_new_thread()  # this module may be imported while a 
 
 @functools.cache
 def compiler_options(backend: str) -> dict[str, Any] | None:
-    """What this package's programs are compiled with: those of `CPU_OPTIONS` that this version of XLA knows."""
+    """The options that programs are compiled with: those of `CPU_OPTIONS` that this version of XLA knows."""
     return {name: value for name, value in CPU_OPTIONS.items() if _known(name, value)} if backend == "cpu" else None
 
 

@@ -173,7 +173,7 @@ def _check_fields(kind: Any, fields: dict[str, Any]) -> None:
 
 
 def _fitted_attributes(kind: type) -> dict[str, Any]:
-    """What an estimator declares to have after `fit`, as annotations, with types and shapes."""
+    """The attributes that an estimator declares to have after `fit`, as annotations, with types and shapes."""
     fitted = dict(_ADDED)
     for base in reversed(kind.__mro__):
         if base.__module__.startswith(f"{FORMAT}."):

@@ -230,7 +230,7 @@ def _origin() -> str:
 
 
 def _processor() -> list[str]:
-    """What the CPU can do, as far as the system tells: an executable may use all of it."""
+    """The CPU's abilities, as far as the system tells: an executable may use all of them."""
     facts = [platform.machine(), platform.processor()]
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()

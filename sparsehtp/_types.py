@@ -51,7 +51,7 @@ class Factors(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What one step reports; the same fields for every solver, and the columns of a history.
+    """A step's report; the same fields for every solver, and the columns of a history.
 
     Attributes:
         value: objective plus `threshold.value` at the iterate after the step.
@@ -134,7 +134,7 @@ def _finite(numbers: list[Array], limits: list[Array]) -> Bool[Array, ""]:
 
 
 def answer_where(sound: Bool[Array, ""], otherwise: float, answer: T) -> T:
-    """What is returned where the data are sound, and otherwise."""
+    """One value where the data are sound, and another where they are not."""
     return jax.tree.map(lambda leaf: jnp.where(sound, leaf, jnp.asarray(otherwise, leaf.dtype)), answer)
 
 

@@ -1,4 +1,4 @@
-"""What functions of the package return, and the codes and errors of their runs."""
+"""Results of the package's functions, and the codes and errors of their runs."""
 
 from ._public import public
 

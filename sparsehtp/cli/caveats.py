@@ -1,4 +1,4 @@
-"""What a fit does not mean, and what its features could be exchanged for."""
+"""Caveats of a fit: what it does not mean, and what its features could be exchanged for."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What `fit` and `path` share: targets, solvers, errors, progress and the time spent compiling."""
+"""Shared by `fit` and `path`: targets, solvers, errors, progress and the time spent compiling."""
 
 import contextlib
 import dataclasses
@@ -95,7 +95,7 @@ def check_outputs(out: Path, save: Path | None = None) -> None:
 
 
 class AfterFit:
-    """What follows a fit, part by part: one that fails is a sentence, and takes neither the fit nor other parts away.
+    """The work after a fit, part by part: one that fails is a sentence, and takes neither the fit nor other parts away.
 
     Attributes:
         failed: the sentences by the names of the parts.
@@ -105,7 +105,7 @@ class AfterFit:
         self.failed: dict[str, str] = {}
 
     def __call__(self, name: str, part: Callable[[], Any], otherwise: Any = None) -> Any:
-        """What a part returns, or the other value where it raises."""
+        """A part's result, or the other value where it raises."""
         try:
             return part()
         except Exception as error:
@@ -119,7 +119,7 @@ class AfterFit:
         self(f"plot of {name}", lambda: figures.update({name: plot(*args, **kwargs)}))
 
     def images(self, figures: dict[str, Any]) -> dict[str, Writer]:
-        """What writes the figures, which are drawn here; those that cannot be are taken out of the figures."""
+        """Draw the figures, and return the function that writes them; those that cannot be drawn are taken out."""
         files: dict[str, Writer] = {}
         for name, figure in list(figures.items()):
             drawn: dict[str, Writer] = self(f"picture of {name}", functools.partial(as_images, name, figure), {})
@@ -232,7 +232,7 @@ def _is_number(text: str) -> bool:
 
 
 def _advice(y: np.ndarray) -> str:
-    """What to do about a target that does not suit a loss."""
+    """Advice about a target that does not suit a loss."""
     number = np.unique(y).size
     if y.dtype.kind == "f":
         return "choose another target, or --loss squared for numbers"
@@ -257,7 +257,7 @@ def progress_bar(errors: Console, what: str) -> Iterator[Callable[[int, int], No
 
 @contextlib.contextmanager
 def computing() -> Iterator[None]:
-    """What every command that compiles runs in: the cache on disk, and on a terminal a line where a compile is slow."""
+    """The cache on disk for a command that compiles, and on a terminal a line where compiling is slow."""
     with CompileNotice() if sys.stderr.isatty() else contextlib.nullcontext():
         yield
 

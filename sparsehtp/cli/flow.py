@@ -52,7 +52,7 @@ class Flow(abc.ABC):
         return {}
 
     def files(self, model: dict[str, Any]) -> dict[str, Writer]:
-        """What is written beside the JSON file and the figures."""
+        """Files beside the JSON file and the figures."""
         return {}
 
     def page(self, model: dict[str, Any], facts: Mapping[str, str], figures: dict[str, Any], command: str) -> Writer:
@@ -60,7 +60,7 @@ class Flow(abc.ABC):
         raise NotImplementedError
 
     def tables(self, model: dict[str, Any]) -> Iterable[Any]:
-        """What the terminal shows above the facts."""
+        """Tables that the terminal shows above the facts."""
         return ()
 
     @abc.abstractmethod

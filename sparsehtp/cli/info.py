@@ -1,4 +1,4 @@
-"""What the library runs on."""
+"""Versions and devices that the library runs on."""
 
 from rich.table import Table
 

@@ -42,7 +42,7 @@ class Numbers(NamedTuple):
 
     @property
     def unit_names(self) -> list[str]:
-        """What k counts."""
+        """The name of the units that k counts."""
         return self.preprocessor.group_names_
 
     def pipeline(self, estimator: Any) -> Pipeline:

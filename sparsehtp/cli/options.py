@@ -47,7 +47,7 @@ class Numerals:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What every fit has."""
+    """Options of every fit."""
 
     standardize: Annotated[
         bool, Option("--standardize/--no-standardize", help="Scale features to unit deviation for the fit.")
@@ -58,7 +58,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem(Work, Numerals):
-    """What `fit` and `path` have in common: the data, and the model of them.
+    """Options of `fit` and `path`: the data, and the model of them.
 
     Missing None: missing values are an error. With the column `event` the target is the time until the event, or until
     the row was last seen. An offset is a column of known parts of the linear predictor, an exposure one of which the

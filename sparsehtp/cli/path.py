@@ -102,7 +102,7 @@ class Subsets(Flow):
                 self.bounds = after("proof", self._proved)
 
     def _computed(self, what: str, function: Any, **more: Any) -> Any:
-        """What a function of the objective and the grid returns, with a bar of progress."""
+        """The result of a function of the objective and the grid, with a bar of progress."""
         folder = {"cross-validation": "cv", "subsamples": "stability"}.get(what, what)
         checkpoint = None if self.options.checkpoint is None else self.options.checkpoint / folder
         with progress_bar(self.errors, what) as progress:
@@ -171,7 +171,7 @@ class Subsets(Flow):
         }
 
     def _rows(self) -> list[dict[str, Any]]:
-        """What there is to say about every grid point, coefficients apart."""
+        """A row for every grid point, without coefficients."""
         path, cv, bounds = self.path, self.cv, self.bounds
         columns = {
             "k": path.ks,

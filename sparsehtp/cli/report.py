@@ -1,4 +1,4 @@
-"""What a person reads in the terminal."""
+"""Text and tables for a person at the terminal."""
 
 import math
 import warnings
@@ -121,7 +121,7 @@ def print_facts(console: Console, facts: Mapping[str, str], paths: Sequence[Path
 
 
 def print_warning(errors: Console, sentence: str) -> None:
-    """What a person should know before using the coefficients."""
+    """A warning, before anyone uses the coefficients."""
     errors.print(f"[yellow]Warning:[/] {escape(sentence)}", soft_wrap=True)
 
 

@@ -29,7 +29,7 @@ FEW = 20  # rows below which a column may predict a target, or count rows, by ch
 
 
 class Problems(ValueError):
-    """What stops a fit, a pair (column, sentence) each."""
+    """Problems that stop a fit, a pair (column, sentence) each."""
 
     def __init__(self, source: str, found: Sequence[tuple[str, str]]) -> None:
         self.source, self.found = source, found
@@ -194,7 +194,7 @@ def _events(column: pd.Series, errors: list[tuple[str, str]]) -> np.ndarray | No
 
 # --- problems --------------------------------------------------------------------------------------------------------
 def _of_rows(frame: pd.DataFrame, target: str, features: pd.DataFrame) -> list[tuple[str, str]]:
-    """What makes the table as a whole unfit."""
+    """Problems of the table as a whole."""
     y, found = frame[target], []
     if not features.shape[1]:
         found.append((target, "no other column is left as a feature"))
@@ -222,7 +222,7 @@ def _of_rows(frame: pd.DataFrame, target: str, features: pd.DataFrame) -> list[t
 
 
 def _of_offset(frame: pd.DataFrame, target: str, options: Problem) -> list[tuple[str, str]]:
-    """What is wrong with the column of offsets or exposures."""
+    """Problems of the column of offsets or exposures."""
     name = options.exposure if options.offset is None else options.offset
     if name is None:
         return []
@@ -239,7 +239,7 @@ def _of_offset(frame: pd.DataFrame, target: str, options: Problem) -> list[tuple
 
 
 def _of_cells(column: pd.Series, kind: str, options: Problem) -> str | None:
-    """What is wrong with a feature."""
+    """The problem of a feature."""
     name, count = column.name, len(column)
     quoted = repr(name) if " " in str(name) else name
     if kind == "date":
@@ -306,7 +306,7 @@ def _numbers_of(features: pd.DataFrame, kinds: dict[str, str]) -> tuple[np.ndarr
 def _doubts(
     features: pd.DataFrame, kinds: dict[str, str], values: np.ndarray, y: np.ndarray, classes: bool
 ) -> list[tuple[str, str | None]]:
-    """What a person should know of columns that can be fitted."""
+    """Doubts about columns that can be fitted."""
     found: list[tuple[str, str | None]] = []
     of_numbers = [kind == "number" for kind in kinds.values()]
     names, values = features.columns[of_numbers], values[:, of_numbers]

@@ -1,4 +1,4 @@
-"""What a model predicts from: a design under weights, in the units in which it is solved."""
+"""The columns that a model predicts from: a design under weights, in the units in which it is solved."""
 
 import functools
 from collections.abc import Callable
@@ -155,7 +155,7 @@ class Columns(eqx.Module):
 
     @property
     def scale(self) -> Float[Array, "p"] | float:
-        """What the columns are multiplied by."""
+        """The factor of every column."""
         return 1.0 if self.inverse_scale is None else self.inverse_scale
 
     def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:
@@ -173,7 +173,7 @@ class Columns(eqx.Module):
         return -self.offset_mean if target_mean is None else target_mean - self.offset_mean
 
     def units(self, target_mean: Float[Array, "*c"] | None = None) -> "Units":
-        """What leads from the solver's intercept to that in original units, on the host."""
+        """The way from the solver's intercept to that in original units, on the host."""
         parts = [np.zeros(self.p), self.shift, self.mean]
         centre = np.sum([np.asarray(host(part), float) for part in parts if part is not None], axis=0)
         means = [np.zeros(()) if m is None else host(m).astype(float) for m in (target_mean, self.offset_mean)]
@@ -339,7 +339,7 @@ class Columns(eqx.Module):
 
 
 class Units(NamedTuple):
-    """What a predictor is about, in float64 and original units.
+    """The point that a predictor is about, in float64 and original units.
 
     The solver predicts (X - centre) w + level, less the base, by which the means of the targets are above those of the
     offsets; so that X w + b has b = level + base - centre'w, which single precision cannot hold far from zero.

@@ -1,4 +1,4 @@
-"""What a loaded data set is."""
+"""The data set that loaders return."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -117,7 +117,7 @@ def _malformed(path: Path, error: Exception) -> ValueError:
 
 
 def _problem(text: str) -> str | None:
-    """What is wrong with the indices of a line, as a clause; None if nothing is."""
+    """The fault of the indices of a line, as a clause; None if there is none."""
     indices = [index.lstrip("0") for index in re.findall(r"(\d+):", text)]
     # By their length first: Python refuses to convert numbers of thousands of digits.
     large = [index for index in indices if len(index) > len(str(MAX_FEATURES)) or int(index or 0) > MAX_FEATURES]

@@ -31,7 +31,7 @@ class File(NamedTuple):
 
 
 class DataSet(NamedTuple):
-    """What `fetch` knows of a data set; one without files must be put into the cache by hand."""
+    """A data set that `fetch` knows; one without files must be put into the cache by hand."""
 
     shape: tuple[int, int]
     classes: int

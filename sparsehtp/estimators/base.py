@@ -1,4 +1,4 @@
-"""What the scikit-learn estimators share: validation, the choice of k and l2, the solve, and the fitted attributes."""
+"""The base of the scikit-learn estimators: validation, the choice of k and l2, the solve, and the fitted attributes."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
@@ -299,7 +299,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         return self._exchanged(near)
 
     def _exchanged(self, function: Callable[[LinearModel, Solution], Any]) -> Any:
-        """What a function says of the exchanges of each target's features; None where there are none."""
+        """A function of the exchanges of each target's features; None where there are none."""
         check_is_fitted(self)
         if self._evidence is None:
             return None

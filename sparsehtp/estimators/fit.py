@@ -81,7 +81,7 @@ class Fitted(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What is to be fitted.
+    """The data, and how to fit them.
 
     Attributes:
         rows: of the data, those that count.

@@ -1,4 +1,4 @@
-"""What the estimators of precision matrices share: the structure, the choice of k, and the fit."""
+"""Shared by the estimators of precision matrices: the structure, the choice of k, and the fit."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

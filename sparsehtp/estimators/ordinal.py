@@ -203,7 +203,7 @@ def _categories(y: Any) -> tuple[np.ndarray | None, Any]:
 
 
 def _sorting(labels: np.ndarray) -> np.ndarray:
-    """What sorts the labels; the order they have, where there is no other."""
+    """The order that sorts the labels; the one they have, where there is no other."""
     try:
         return np.argsort(labels, kind="stable")
     except TypeError:

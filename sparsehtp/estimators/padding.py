@@ -36,7 +36,7 @@ def bucket(n: int, sizes: int = 8) -> int:
 
 
 class _Columns(NamedTuple):
-    """What of an objective decides whether a threshold suits it."""
+    """The part of an objective that decides whether a threshold suits it."""
 
     external_shape: tuple[int, ...]
     n_free: int = 0

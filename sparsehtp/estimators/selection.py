@@ -1,4 +1,4 @@
-"""What the estimators choose k from: sparsity levels in buckets, and folds of the rows that count."""
+"""Candidates for k: sparsity levels in buckets, and folds of the rows that count."""
 
 import dataclasses
 import numbers
@@ -44,7 +44,7 @@ class Levels(NamedTuple):
     k_max: int
 
     def cut(self, a: Any) -> Any:
-        """What (grid, ...) of the padded levels, l2 major, belongs to the levels."""
+        """The rows of (grid, ...), l2 major, of levels that are not padding."""
         l2s, rest = a.shape[0] // self.padded.size, a.shape[1:]
         return a.reshape(l2s, self.padded.size, *rest)[:, : self.ks.size].reshape(l2s * self.ks.size, *rest)
 
@@ -88,7 +88,7 @@ def split_triples(cv: Any, X: Any) -> tuple[Any, list[np.ndarray]]:
 
 
 def view(model: AbstractModel) -> Callable[[Any], Any]:
-    """What puts the targets of another objective, where it has any, on the features of this one."""
+    """A function that puts the targets of another objective, where it has any, on the features of this one."""
     return lambda other: replace(model, y=other.y) if hasattr(other, "y") else model
 
 

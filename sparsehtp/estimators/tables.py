@@ -232,7 +232,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
 
 # --- what a column is ------------------------------------------------------------------------------------------------
 def kind_of(column: Any) -> str:
-    """What a column of a data frame holds: "number" (some cells may be none), "text" or "date"."""
+    """The kind of a column of a data frame: "number" (some cells may be none), "text" or "date"."""
     import pandas as pd
 
     dtype = column.dtype

@@ -1,4 +1,4 @@
-"""What a result on disk needs: a folder that can be written, versions and the device."""
+"""The needs of a result on disk: a folder that can be written, versions and the device."""
 
 import os
 import platform

@@ -56,7 +56,7 @@ class AbstractObjective(eqx.Module):
 
         @property
         def target_mean(self) -> Array | None:
-            """What targets, and so predictions, are less by."""
+            """The mean that was taken off targets, and so off predictions."""
 
         @property
         def leaf_sizes(self) -> PyTree[int] | None:
@@ -122,12 +122,12 @@ class AbstractObjective(eqx.Module):
 
     @property
     def loss_name(self) -> str:
-        """What messages call that which is not smooth enough."""
+        """The name, in messages, of that which is not smooth enough."""
         return type(self).__name__
 
     @property
     def counted(self) -> Counted:
-        """What every fold must hold some of: rows with a weight, such rows of two classes, or events."""
+        """The things that every fold must hold some of: rows with a weight, such rows of two classes, or events."""
         return "rows"
 
     @property
@@ -196,7 +196,7 @@ class AbstractObjective(eqx.Module):
         return self
 
     def total_weight(self, sample_weight: Any) -> Any:
-        """What sample weights (n,), or each row of several, amount to: how many samples F is a mean over."""
+        """The number of samples that F is a mean over, by sample weights (n,), or each row of several."""
         return sample_weight.sum(-1)
 
     def started(self, x0: PyTree) -> Self:

@@ -51,7 +51,7 @@ class CumulativeLogits(AbstractLikelihood):
         return dot(rows, jax.nn.one_hot(self.y, classes, dtype=rows.dtype))
 
     def _split(self, eta: Float[Array, "nt *m"]) -> tuple[Float[Array, "n *m"], Float[Array, "t *m"]]:
-        """What belongs to rows, and to levels."""
+        """The part that belongs to rows, and that of levels."""
         n = eta.shape[0] - self.mass.shape[0] - 1
         return eta[:n], eta[n:]
 
@@ -115,7 +115,7 @@ class CumulativeLogits(AbstractLikelihood):
     def _from(
         self, above: Float[Array, "rows"], below: Float[Array, "rows"], levels: Float[Array, "t"]
     ) -> Float[Array, "t"]:
-        """What rows give to the thresholds above and below their class, summed from every threshold upwards."""
+        """Sums, from every threshold upwards, of what rows give to the thresholds above and below their class."""
         classes = levels.shape[0] + 1
         inner = self._by_class(above, classes)[:-1] + self._by_class(below, classes)[1:]
         return jnp.cumsum(inner[::-1])[::-1]

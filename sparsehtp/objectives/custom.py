@@ -68,7 +68,7 @@ class Structure(NamedTuple):
 
 
 class AbstractCustom(AbstractRestrictable):
-    """What `Custom` and `CustomSum` share: x as an array or a pytree, and derivatives of F by differentiation."""
+    """The base of `Custom` and `CustomSum`: x as an array or a pytree, and derivatives of F by differentiation."""
 
     convex = False
 

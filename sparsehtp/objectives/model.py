@@ -90,7 +90,7 @@ class AbstractModel(AbstractRefittable):
 
     @property
     def units(self) -> Units:
-        """What leads from the solver's intercept to that in original units, on the host."""
+        """The way from the solver's intercept to that in original units, on the host."""
         return self.columns.units(self.target_mean)
 
     def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:

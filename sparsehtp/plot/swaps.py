@@ -1,4 +1,4 @@
-"""What each chosen feature is worth, as bars."""
+"""The worth of each chosen feature, as bars."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -16,7 +16,7 @@ LEAST_K_MAX = 16  # one compiled program for all smaller k
 
 
 class Bindable(Protocol):
-    """What a threshold asks of an objective, all of which `AbstractObjective` has."""
+    """The attributes that a threshold asks of an objective, all of which `AbstractObjective` has."""
 
     @property
     def n_coefficients(self) -> int: ...
@@ -148,7 +148,7 @@ class AbstractSupportThreshold(AbstractThreshold):
         return Support(support.idx[self.n_free :], support.mask[self.n_free :])
 
     def with_free(self, support: Support, units: int) -> Support:
-        """What `visible` was made from; `units` are those to choose from."""
+        """The support that `visible` was made from; `units` are those to choose from."""
         free = units + jnp.arange(self.n_free, dtype=jnp.int32)
         mask = jnp.concatenate([jnp.ones(self.n_free, bool), support.mask])
         return Support(jnp.concatenate([free, support.idx]), mask)
