@@ -155,8 +155,9 @@ def solve_and_refit(
             raise SolveError(
                 f"{type(solver).__name__}: {result.sentence} Pass throw=False to get the iterate nevertheless."
             )
-        if is_concrete(solution.value, solution.intercept_rounding):  # not within jax.grad
-            _warn_of_rounding(float(solution.intercept_rounding), float(solution.value), objective.dtype)
+        rounding = solution.intercept_rounding
+        if rounding is not None and is_concrete(solution.value, rounding):  # not within jax.grad
+            _warn_of_rounding(float(rounding), float(solution.value), objective.dtype)
     return solution, refitted
 
 
@@ -194,7 +195,8 @@ def _solution(
     )
     if part is None:
         return solution, None
-    weaker = objective.weakened(part)
+    weaker: Any = objective
+    weaker = weaker.reweighted(l2=part * weaker.l2)
     entries = threshold.entries(outcome.x, outcome.support)
     refitted, fault = refit(weaker, threshold, entries, outcome.x)
     free = refitted[objective.n_coefficients :]

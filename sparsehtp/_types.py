@@ -14,6 +14,7 @@ from ._programs import program
 
 ArrayLike: TypeAlias = npt.ArrayLike  # what a user passes
 TableLike: TypeAlias = Any  # arrays, sparse matrices and data frames; the last two have no types
+HostArray: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]  # np.ndarray, which mypy takes for an open Any
 AnyArray: TypeAlias = Array | np.ndarray  # on the host where it is known, so that it is known inside jit too
 Scalar: TypeAlias = Float[Array, ""] | float
 T = TypeVar("T")
@@ -133,7 +134,7 @@ def _finite(numbers: list[Array], limits: list[Array]) -> Bool[Array, ""]:
     return all_finite(numbers, [jnp.where(jnp.isinf(leaf), 0, leaf) for leaf in limits])
 
 
-def answer_where(sound: Bool[Array, ""], otherwise: float, answer: T) -> T:
+def answer_where(sound: Bool[Array, ""] | np.bool_, otherwise: float, answer: T) -> T:
     """One value where the data are sound, and another where they are not."""
     return jax.tree.map(lambda leaf: jnp.where(sound, leaf, jnp.asarray(otherwise, leaf.dtype)), answer)
 

@@ -26,7 +26,8 @@ PARTS = tuple(HOMES)
 LAYERS = (
     ("_uncollected", "_store", "_chunks", "_progress", "_tolerances"),
     ("_public", "_programs"),
-    ("_types", "_threads", "linalg", "io"),
+    ("_types", "_threads", "io"),
+    ("linalg",),
     ("designs", "losses", "thresholds", "iteration", "datasets"),
     ("columns",),
     ("objectives",),

@@ -16,7 +16,7 @@ with theta = (2 step l0)^(-1/2), or the theta that makes sum z_j = k. Columns ar
 so that it decouples.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -68,6 +68,9 @@ class _Carry(NamedTuple):
     momentum: Array
     step: Array  # in units of 1 / smoothness
     value: Array
+
+
+_Tried: TypeAlias = tuple[Array, tuple[tuple[Array, Array, Array, Array], Array], Array]  # step, its trial, tries
 
 
 class _Outer(NamedTuple):
@@ -151,11 +154,9 @@ class _Smooth:
         self.centres = dual.columns.moments()[0]
         self.fixed = dual.masks()
         self.unbounded = not self.objective.smooth
-        self.smoothness = self._smoothness()
-
-    def _smoothness(self) -> Any:
         # Without a bound on the curvature the search finds the step.
-        return 1.0 if self.unbounded else jnp.asarray(self.objective.loss.smoothness, self.objective.dtype)
+        bound = 1.0 if self.unbounded else self.objective.loss.smoothness
+        self.smoothness = jnp.asarray(bound, self.objective.dtype)
 
     def norm(self) -> Float[Array, ""]:
         """Scale of the Gram matrix; an underestimate, since the search shrinks the step where needed."""
@@ -238,7 +239,7 @@ def _step(problem: _Smooth, c: _Carry) -> _Carry:
     rounding = dot(problem.weights, jnp.where(problem.weights > 0, jnp.abs(slope * c.eta_at), 0))
     slack = 16 * jnp.finfo(base.dtype).eps * (jnp.abs(base) + rounding)
 
-    def trial(step: Float[Array, ""]) -> tuple[tuple[Array, Array, Array, Array], Bool[Array, ""]]:
+    def trial(step: Float[Array, ""]) -> tuple[tuple[Array, Array, Array, Array], Array]:
         size = step / problem.smoothness
         w, z = problem.proximal(c.w_at - size * g, size)
         eta = problem.predict(w)
@@ -249,11 +250,11 @@ def _step(problem: _Smooth, c: _Carry) -> _Carry:
         bound = base + dot(g, move) + jnp.sum(move**2) / (2 * size)
         return (w, z, b, eta), problem.value(eta) <= bound + slack
 
-    def refused(carry: Any) -> Bool[Array, ""]:
+    def refused(carry: _Tried) -> Bool[Array, ""]:
         _, (_, good), tries = carry
         return ~good & (tries <= MAX_TRIES)
 
-    def shrink(carry: Any) -> Any:
+    def shrink(carry: _Tried) -> _Tried:
         step, _, tries = carry
         step = jnp.where(tries == 0, step, SHRINK * step)
         return step, trial(step), tries + 1

@@ -151,6 +151,7 @@ class Padding:
     def solution(self, solution: Solution) -> Solution:
         """A solution on the host, of the data's columns; gradients of single samples are counted for its rows."""
         history = solution.history
+        assert history is not None  # an estimator records its steps
         return solution._replace(
             x=solution.x[: self.p],
             support=self._support(solution.support),

@@ -8,45 +8,50 @@ through `args`, none by closure, since the rule cannot see closed-over tracers.
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar, TypeVarTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Int, PyTree
 
 from .._programs import program
-from .._types import Info
+from .._types import Factors, Info, Support
 from ..linalg import LANE, either, one_by_one
 from .record import Record
 from .results import FIRED, RESULTS
+from .termination import AbstractTermination, Memory, State
+
+Part: TypeAlias = PyTree  # an objective, a threshold or a solver, whose rooms stand above this one
+Given = TypeVarTuple("Given")
+Found = TypeVar("Found")
 
 
 class Problem(NamedTuple):
     """Everything a run depends on; leaves may carry a lane axis."""
 
-    objective: Any
-    threshold: Any
-    solver: Any
-    termination: Any
+    objective: Part
+    threshold: Part
+    solver: Part
+    termination: AbstractTermination
     x0: Array | None  # None: zeros
     key: Array
-    sound: Any = np.True_  # False: the data hold NaN or infinite values, and nothing is run
+    sound: Bool[Array, ""] | np.bool_ = np.True_  # False: the data hold NaN or infinite values, and nothing is run
 
 
 class Outcome(NamedTuple):
     """What a run returns, in the solver's units."""
 
     x: Array
-    support: Any
+    support: PyTree  # a Support, or Factors
     value: Array
     result: Int[Array, ""]
     fired: Int[Array, ""]
     num_steps: Int[Array, ""]
     best_step: Int[Array, ""]
     history: Info | None
-    state: Any
+    state: State
 
 
 class _Carry(NamedTuple):
@@ -58,10 +63,13 @@ class _Carry(NamedTuple):
     best_step: Array
     best_value: Array
     best_score: Array
-    best: Any  # (x, support) of the iterate to return
-    state: Any
-    memory: Any
-    history: Any
+    best: tuple[Array, Support | Factors] | None  # the iterate to return; None: the last one
+    state: State
+    memory: Memory
+    history: tuple[Array, Array] | None
+
+
+_Stepped: TypeAlias = tuple[State, Memory, Info, Array, Array]  # the last two: result, and what fired
 
 
 def run(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
@@ -112,7 +120,7 @@ def _runner(
         return _loop(problem, axes, width, max_steps, record)
 
     @call.def_vmap
-    def rule(size: int, batched: Any, problem: Problem) -> tuple[Outcome, Any]:
+    def rule(size: int, batched: tuple[Problem], problem: Problem) -> tuple[Outcome, Outcome]:
         leaves, structure = jax.tree.flatten(problem)
         inner = lanes or (False,) * len(leaves)
         outer = tuple(jax.tree.leaves(batched[0]))
@@ -138,23 +146,23 @@ def _runner(
 
 def _loop(
     problem: Problem,
-    axes: Any,
+    axes: Problem | None,
     width: int,
     max_steps: int,
     record: Record | None,
     scan: bool = False,
     in_turn: bool = False,
 ) -> Outcome:
-    def over_lanes(function: Callable[..., Any], *in_axes: Any) -> Callable[..., Any]:
+    def over_lanes(function: Callable[[*Given], Found], *in_axes: Problem | int | None) -> Callable[[*Given], Found]:
         if in_turn:
             return _unbatched(function, in_axes)
         return jax.vmap(function, in_axes, axis_size=width, axis_name=LANE)
 
-    def lane_init(a: Problem) -> tuple[Any, Any]:
+    def lane_init(a: Problem) -> tuple[State, Memory]:
         state = a.solver.init(a.objective, a.threshold, a.x0, a.key)
         return state, a.termination.init(state)
 
-    def lane_step(a: Problem, state: Any, memory: Any, t: Int[Array, ""]) -> tuple[Any, Any, Info, Array, Array]:
+    def lane_step(a: Problem, state: State, memory: Memory, t: Int[Array, ""]) -> _Stepped:
         new, info = a.solver.step(a.objective, a.threshold, state, t)
         finite = jnp.isfinite(info.value) & jnp.isfinite(new.x).all() & ~jnp.isnan(info.grad_norm)
         memory, fired = a.termination(memory, state, new, info, t)
@@ -164,7 +172,7 @@ def _loop(
         return new, memory, info, result, jnp.where(finite, fired, 0)
 
     @jax.jit  # traced once, for its shapes and for the loop
-    def step_all(problem: Problem, state: Any, memory: Any, t: Int[Array, ""]) -> tuple[Any, Any, Info, Array, Array]:
+    def step_all(problem: Problem, state: State, memory: Memory, t: Int[Array, ""]) -> _Stepped:
         return over_lanes(lane_step, axes, 0, 0, None)(problem, state, memory, t)
 
     def body(c: _Carry) -> _Carry:
@@ -176,8 +184,8 @@ def _loop(
         history = c.history
         if record is not None:
             row = c.t // record.every
-            rows = zip(history, _pack(lax.stop_gradient(info)), strict=True)
-            history = tuple(h.at[row].set(jnp.where(active[:, None], v, h[row])) for h, v in rows)
+            blocks = _pack(lax.stop_gradient(info))
+            history = jax.tree.map(lambda h, v: h.at[row].set(jnp.where(active[:, None], v, h[row])), history, blocks)
         return _Carry(
             t=c.t + 1,
             result=jnp.where(active, result, c.result),
@@ -187,7 +195,7 @@ def _loop(
             best_step=jnp.where(better, c.t, c.best_step),
             best_value=jnp.where(better, info.value, c.best_value),
             best_score=jnp.where(better, score, c.best_score),
-            best=_where(better, (new.x, new.support), c.best) if returns_best else (),
+            best=_where(better, (new.x, new.support), c.best) if returns_best else None,
             state=_where(taken, new, c.state),
             memory=_where(taken, memory, c.memory),
             history=history,
@@ -209,12 +217,12 @@ def _loop(
         best_step=integers - 1,
         best_value=value0,
         best_score=value0,
-        best=(state.x, state.support) if returns_best else (),
+        best=(state.x, state.support) if returns_best else None,
         state=state,
         memory=memory,
         history=None
         if record is None
-        else tuple(jnp.zeros((rows, *block.shape), block.dtype) for block in jax.eval_shape(_pack, shapes[2])),
+        else jax.tree.map(lambda a: jnp.zeros((rows, *a.shape), a.dtype), jax.eval_shape(_pack, shapes[2])),
     )
     if scan:
         c, _ = lax.scan(lambda c, _: (body(c), None), carry, length=max_steps)
@@ -223,21 +231,25 @@ def _loop(
     result = jnp.where(c.result == RESULTS.running, RESULTS.max_steps, c.result)
     # A fault of the returned iterate matters more than how the run stopped.
     result = jnp.where((c.status != 0) & (result != RESULTS.nonfinite), c.status, result).astype(jnp.int32)
-    x, support = c.best if returns_best else (c.state.x, c.state.support)
+    x, support = (c.state.x, c.state.support) if c.best is None else c.best
     ended = (lax.stop_gradient(problem), lax.stop_gradient(x), support, result)
     judged = over_lanes(lambda a, x, s, r: a.objective.judged(a.threshold, x, s, r), axes, 0, 0, 0)(*ended)
     fired = jnp.where(judged == result, c.fired, 0)
-    history = None if record is None else _unpack(shapes[2], c.history)
+    history = None if c.history is None else _unpack(shapes[2], c.history)
     return Outcome(x, support, c.best_value, judged, fired, c.num_steps, c.best_step, history, c.state)
 
 
-def _unbatched(function: Callable[..., Any], in_axes: tuple[Any, ...]) -> Callable[..., Any]:
+def _unbatched(
+    function: Callable[[*Given], Found], in_axes: tuple[Problem | int | None, ...]
+) -> Callable[[*Given], Found]:
     """The function over the one lane there is, without the detours that `vmap` makes of branches and of LAPACK."""
 
-    def one(*args: Any) -> Any:
-        pairs = zip(args, in_axes, strict=True)
-        out = function(*(a if axis is None else jax.tree.map(lambda leaf: leaf[0], a) for a, axis in pairs))
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], out)
+    def lane_of(axis: int | None, a: PyTree) -> PyTree:
+        return a if axis is None else jax.tree.map(lambda leaf: leaf[0], a)
+
+    def one(*args: *Given) -> Found:
+        own: tuple[*Given] = jax.tree.map(lane_of, in_axes, args, is_leaf=lambda axis: axis is None)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], function(*own))
 
     return one
 
@@ -258,7 +270,7 @@ def _unpack(shapes: Info, blocks: tuple[Array, Array]) -> Info:
     return jax.tree.unflatten(structure, [next(columns[i]) for i in pick])
 
 
-def _where(flag: Bool[Array, "lanes"], new: Any, old: Any) -> Any:
+def _where(flag: Bool[Array, "lanes"], new: Found, old: Found) -> Found:
     if flag.shape[0] == 1:
         return either(flag[0], new, old)
 

@@ -1,9 +1,11 @@
 """How a run ended: result codes with their sentences, criteria that fired, and the solution itself."""
 
 import enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxtyping import Array, Float, Int, PyTree
+
+from .._types import Info
 
 
 class RESULTS(enum.IntEnum):
@@ -98,20 +100,20 @@ class Solution(NamedTuple):
             may be that much above `value`. 0 where it is less than the rounding of F itself.
     """
 
-    x: Any
+    x: PyTree
     intercept: Float[Array, "..."]
-    support: Any
+    support: PyTree  # a Support, or Factors
     value: Float[Array, ""]
     result: Int[Array, ""]
     fired: Int[Array, ""]
     num_steps: Int[Array, ""]
     best_step: Int[Array, ""]
-    history: Any
+    history: Info | None
     state: PyTree
     key: Array
-    support_margin: Any = None
-    free: Any = None
-    intercept_rounding: Any = None
+    support_margin: Float[Array, ""] | None = None
+    free: Float[Array, "n_free"] | None = None
+    intercept_rounding: Float[Array, ""] | None = None
 
     def describe(self) -> str:
         """One sentence on how the run ended (concrete, single solutions only)."""

@@ -1,16 +1,19 @@
 """When to stop: criteria that name themselves when they fire, joined by `|` and `&`."""
 
 import abc
-from typing import Any, ClassVar
+from typing import ClassVar, TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._tolerances import tolerance
 from .._types import Info
 from .results import FIRED
+
+State: TypeAlias = PyTree  # a solver's own NamedTuple; what a criterion reads of it, the solvers that it is for have
+Memory: TypeAlias = PyTree  # what a criterion carries from step to step
 
 
 class AbstractTermination(eqx.Module):
@@ -20,13 +23,13 @@ class AbstractTermination(eqx.Module):
     """
 
     @abc.abstractmethod
-    def init(self, state: Any) -> Any:
+    def init(self, state: State) -> Memory:
         """Memory before the first step, from the solver's first state."""
 
     @abc.abstractmethod
     def __call__(
-        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
-    ) -> tuple[Any, Int[Array, ""]]:
+        self, memory: Memory, previous: State, state: State, info: Info, t: Int[Array, ""]
+    ) -> tuple[Memory, Int[Array, ""]]:
         """New memory, and 0 or the criteria that fired."""
 
     def __or__(self, other: "AbstractTermination") -> "AbstractTermination":
@@ -40,43 +43,53 @@ class _Pair(AbstractTermination):
     first: AbstractTermination
     second: AbstractTermination
 
-    def init(self, state: Any) -> Any:
+    def init(self, state: State) -> Memory:
         return self.first.init(state), self.second.init(state)
 
-    def _codes(self, memory: Any, *args: Any) -> tuple[Any, Int[Array, ""], Int[Array, ""]]:
-        first, a = self.first(memory[0], *args)
-        second, b = self.second(memory[1], *args)
-        return (first, second), a, b
+    def __call__(
+        self, memory: Memory, previous: State, state: State, info: Info, t: Int[Array, ""]
+    ) -> tuple[Memory, Int[Array, ""]]:
+        first, a = self.first(memory[0], previous, state, info, t)
+        second, b = self.second(memory[1], previous, state, info, t)
+        return (first, second), self._joined(a, b)
+
+    @abc.abstractmethod
+    def _joined(self, a: Int[Array, ""], b: Int[Array, ""]) -> Int[Array, ""]:
+        """The code of the pair from the two of its criteria."""
 
 
 class Either(_Pair):
     """Fires when at least one of two criteria fires."""
 
-    def __call__(
-        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
-    ) -> tuple[Any, Int[Array, ""]]:
-        memory, a, b = self._codes(memory, previous, state, info, t)
-        return memory, a | b
+    def _joined(self, a: Int[Array, ""], b: Int[Array, ""]) -> Int[Array, ""]:
+        return a | b
 
 
 class Both(_Pair):
     """Fires when two criteria fire at the same step."""
 
-    def __call__(
-        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
-    ) -> tuple[Any, Int[Array, ""]]:
-        memory, a, b = self._codes(memory, previous, state, info, t)
-        return memory, jnp.where((a > 0) & (b > 0), a | b, 0)
+    def _joined(self, a: Int[Array, ""], b: Int[Array, ""]) -> Int[Array, ""]:
+        return jnp.where((a > 0) & (b > 0), a | b, 0)
 
 
 class _Criterion(AbstractTermination):
     fires: ClassVar[FIRED]
 
-    def init(self, state: Any) -> Any:
+    def init(self, state: State) -> Memory:
         return ()
 
-    def _code(self, condition: Bool[Array, ""]) -> Int[Array, ""]:
-        return jnp.where(condition, jnp.int32(self.fires), 0)
+    def __call__(
+        self, memory: Memory, previous: State, state: State, info: Info, t: Int[Array, ""]
+    ) -> tuple[Memory, Int[Array, ""]]:
+        holds = self._holds(memory, state, info, t)
+        return self._renewed(memory, state, t), jnp.where(holds, jnp.int32(self.fires), 0)
+
+    @abc.abstractmethod
+    def _holds(self, memory: Memory, state: State, info: Info, t: Int[Array, ""]) -> Bool[Array, ""]:
+        """Whether it is met after step t."""
+
+    def _renewed(self, memory: Memory, state: State, t: Int[Array, ""]) -> Memory:
+        return memory
 
 
 class _Relative(_Criterion):
@@ -86,16 +99,13 @@ class _Relative(_Criterion):
         return tolerance(name, dtype) if self.tol is None else self.tol
 
 
-class Never(AbstractTermination):
+class Never(_Criterion):
     """Never fires: a run takes all of its `max_steps`."""
 
-    def init(self, state: Any) -> Any:
-        return ()
+    fires = FIRED.none
 
-    def __call__(
-        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
-    ) -> tuple[Any, Int[Array, ""]]:
-        return memory, jnp.int32(0)
+    def _holds(self, memory: Memory, state: State, info: Info, t: Int[Array, ""]) -> Bool[Array, ""]:
+        return jnp.zeros((), bool)
 
 
 class StableSupport(_Criterion):
@@ -103,10 +113,8 @@ class StableSupport(_Criterion):
 
     fires = FIRED.StableSupport
 
-    def __call__(
-        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
-    ) -> tuple[Any, Int[Array, ""]]:
-        return memory, self._code((info.support_changed == 0) & (t > 0))
+    def _holds(self, memory: Memory, state: State, info: Info, t: Int[Array, ""]) -> Bool[Array, ""]:
+        return (info.support_changed == 0) & (t > 0)
 
 
 class SmallStep(_Relative):
@@ -118,11 +126,9 @@ class SmallStep(_Relative):
 
     fires = FIRED.SmallStep
 
-    def __call__(
-        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
-    ) -> tuple[Any, Int[Array, ""]]:
+    def _holds(self, memory: Memory, state: State, info: Info, t: Int[Array, ""]) -> Bool[Array, ""]:
         tol = self._tol("step", state.x.dtype)
-        return memory, self._code(info.step_norm <= tol * jnp.linalg.norm(state.x))
+        return info.step_norm <= tol * jnp.linalg.norm(state.x)
 
 
 class SmallGradient(_Relative):
@@ -134,13 +140,11 @@ class SmallGradient(_Relative):
 
     fires = FIRED.SmallGradient
 
-    def init(self, state: Any) -> Any:
+    def init(self, state: State) -> Memory:
         return jnp.linalg.norm(state.grad)
 
-    def __call__(
-        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
-    ) -> tuple[Any, Int[Array, ""]]:
-        return memory, self._code(info.grad_norm <= self._tol("gradient", state.x.dtype) * memory)
+    def _holds(self, memory: Memory, state: State, info: Info, t: Int[Array, ""]) -> Bool[Array, ""]:
+        return info.grad_norm <= self._tol("gradient", state.x.dtype) * memory
 
 
 class DualGap(_Relative):
@@ -152,10 +156,8 @@ class DualGap(_Relative):
 
     fires = FIRED.DualGap
 
-    def __call__(
-        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
-    ) -> tuple[Any, Int[Array, ""]]:
-        return memory, self._code(info.gap <= self._tol("gap", state.x.dtype) * jnp.abs(info.value))
+    def _holds(self, memory: Memory, state: State, info: Info, t: Int[Array, ""]) -> Bool[Array, ""]:
+        return info.gap <= self._tol("gap", state.x.dtype) * jnp.abs(info.value)
 
 
 class SwapOptimal(_Criterion):
@@ -163,10 +165,8 @@ class SwapOptimal(_Criterion):
 
     fires = FIRED.SwapOptimal
 
-    def __call__(
-        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
-    ) -> tuple[Any, Int[Array, ""]]:
-        return memory, self._code(state.optimal)
+    def _holds(self, memory: Memory, state: State, info: Info, t: Int[Array, ""]) -> Bool[Array, ""]:
+        return state.optimal
 
 
 class Complete(_Criterion):
@@ -174,10 +174,8 @@ class Complete(_Criterion):
 
     fires = FIRED.Complete
 
-    def __call__(
-        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
-    ) -> tuple[Any, Int[Array, ""]]:
-        return memory, self._code(state.complete)
+    def _holds(self, memory: Memory, state: State, info: Info, t: Int[Array, ""]) -> Bool[Array, ""]:
+        return state.complete
 
 
 class Cycle(_Relative):
@@ -192,15 +190,15 @@ class Cycle(_Relative):
 
     fires = FIRED.Cycle
 
-    def init(self, state: Any) -> Any:
+    def init(self, state: State) -> Memory:
         return state.x, jnp.int32(1)
 
-    def __call__(
-        self, memory: Any, previous: Any, state: Any, info: Info, t: Int[Array, ""]
-    ) -> tuple[Any, Int[Array, ""]]:
-        reference, due = memory
-        distance = jnp.linalg.norm(state.x - reference)
+    def _holds(self, memory: Memory, state: State, info: Info, t: Int[Array, ""]) -> Bool[Array, ""]:
+        distance = jnp.linalg.norm(state.x - memory[0])
         # A step to the stored iterate itself is a fixed point, not a cycle: its step norm is the distance.
-        returned = (distance <= self._tol("cycle", state.x.dtype) * info.step_norm) & (info.step_norm > 0)
+        return (distance <= self._tol("cycle", state.x.dtype) * info.step_norm) & (info.step_norm > 0)
+
+    def _renewed(self, memory: Memory, state: State, t: Int[Array, ""]) -> Memory:
+        reference, due = memory
         renew = t + 1 >= due
-        return (jnp.where(renew, state.x, reference), jnp.where(renew, 2 * due, due)), self._code(returned)
+        return jnp.where(renew, state.x, reference), jnp.where(renew, 2 * due, due)

@@ -1,11 +1,10 @@
 """Bisection of a number."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 HALVINGS = {32: 30, 64: 60}  # by bits of the dtype: somewhat more than its digits
 
@@ -18,7 +17,7 @@ def bisect(
     `below(b)` says whether b is below the number that is looked for.
     """
 
-    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(_: Int[Array, ""], bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
         less = below(middle)

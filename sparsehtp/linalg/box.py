@@ -9,8 +9,9 @@ positive, so that its own bound is out of the way of a small move, and the other
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float
+
+from .._types import AnyArray
 
 
 class Everywhere:
@@ -87,7 +88,7 @@ class Plane(NamedTuple):
     """normal'z = total; a normal of zero is that of a coefficient that the plane does not hold."""
 
     normal: Float[Array, "m"]
-    total: Float[Array | np.ndarray, ""]
+    total: Float[AnyArray, ""]
 
     def multiplier(self, z: Float[Array, "m"], grad: Float[Array, "m"]) -> Float[Array, ""]:
         """The part of the normal that a gradient holds, averaged over the coefficients at work: all of the gradient on

@@ -2,12 +2,15 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 LANE = "lane"  # the driver's batch
 START = "start"  # the perturbed starts of one problem
@@ -32,12 +35,10 @@ def one_by_one() -> bool:
     return jax.default_backend() == "cpu"
 
 
-@functools.cache
-def _sequential(function: Callable[..., Any]) -> Callable[..., Any]:
-    return jax.custom_batching.sequential_vmap(function)
+_sequential = functools.cache(jax.custom_batching.sequential_vmap)
 
 
-def lane_by_lane(function: Callable[..., Any]) -> Callable[..., Any]:
+def lane_by_lane(function: Callable[P, T]) -> Callable[P, T]:
     """The function of arrays, which under `vmap` takes one lane after the other on a CPU."""
     return _sequential(function) if one_by_one() else function
 
@@ -52,7 +53,7 @@ def max_lane(number: Int[Array, ""]) -> Int[Array, ""]:
     return number
 
 
-def either(flag: Bool[Array, ""], new: Any, old: Any) -> Any:
+def either(flag: Bool[Array, ""], new: T, old: T) -> T:
     """One of two pytrees of the same shapes; on a CPU copied by a branch, where a select of every leaf is a kernel."""
     if not one_by_one():
         return jax.tree.map(lambda a, b: jnp.where(flag, a, b), new, old)

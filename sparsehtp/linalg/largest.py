@@ -1,7 +1,5 @@
 """The k largest of many scores as a mask, for a traced k without a static limit."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
@@ -22,7 +20,7 @@ def largest(scores: Float[Array, "p"], k: Int[Array, ""] | int) -> Bool[Array, "
         trial = floor | (jnp.asarray(1, bits) << (last - i).astype(bits))
         return jnp.where(jnp.sum(values >= trial, dtype=jnp.int32) >= k, trial, floor)
 
-    def choose(_: Any, chosen: Bool[Array, "p"]) -> Bool[Array, "p"]:
+    def choose(_: Int[Array, ""], chosen: Bool[Array, "p"]) -> Bool[Array, "p"]:
         above, ties = values > floor, values == floor
         room = k - jnp.sum(above, dtype=jnp.int32)
         return above | (ties & (jnp.cumsum(ties, dtype=jnp.int32) <= room))

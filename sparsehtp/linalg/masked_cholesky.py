@@ -7,11 +7,12 @@ On a CPU a batch is factorised lane by lane. Batched LAPACK calls wait for the t
 independent ones can block each other for ever (jaxlib 0.10).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from .._tolerances import tolerance
@@ -39,7 +40,7 @@ class MaskedFactor(NamedTuple):
         """x with A x = b on the rows of the system, zero elsewhere; minimum norm (scaled) if singular."""
         return lane_by_lane(_solve)(self, b[:, None])[:, 0]
 
-    def inverse(self, dtype: Any) -> Float[Array, "m m"]:
+    def inverse(self, dtype: DTypeLike) -> Float[Array, "m m"]:
         """The (pseudo-)inverse on the rows of the system, zero elsewhere."""
         return lane_by_lane(_solve)(self, jnp.eye(self.factor.shape[-1], dtype=dtype))
 

@@ -9,7 +9,7 @@ Under `vmap` over vectors one block product serves the whole batch. Derivatives 
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,9 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 from jax.experimental.sparse import BCSR
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
+
+from .._types import HostArray
 
 CHUNKS = (8, 4, 2)  # entries per chunk that are tried, largest first; powers of two
 PADDING = 1.35  # times the entries that chunks may take
@@ -43,7 +45,7 @@ class Rows(NamedTuple):
     start: Int[Array, "rows+1"]
 
 
-def chunked(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Rows:
+def chunked(indptr: HostArray, indices: HostArray, data: HostArray) -> Rows:
     """Rows from the arrays of a CSR matrix without duplicates."""
     counts = np.diff(indptr)
     width = 1
@@ -56,7 +58,7 @@ def chunked(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Rows:
     total = max(int(start[-1]), 1)  # never empty: gathers from an empty array are undefined
     # Few and narrow temporaries: they are what bounds the memory of a large design.
     wide = np.int32 if total * width <= np.iinfo(np.int32).max else np.int64
-    place: np.ndarray = np.arange(data.size, dtype=wide)
+    place: HostArray = np.arange(data.size, dtype=wide)
     place += np.repeat((start[:-1] * width - indptr[:-1]).astype(wide), counts)
     padded = np.zeros(total * width, data.dtype), np.zeros(total * width, np.int32)
     padded[0][place], padded[1][place] = data, indices
@@ -109,7 +111,7 @@ def _product(A: Rows, w: Float[Array, "columns"]) -> Float[Array, "rows"]:
 
 
 @_product.def_vmap
-def _(size: int, batched: list[Any], A: Rows, w: Float[Array, "*lanes columns"]) -> tuple[Array, bool]:
+def _(size: int, batched: tuple[Rows, bool], A: Rows, w: Float[Array, "*lanes columns"]) -> tuple[Array, bool]:
     A_batched, _ = batched
     if any(jax.tree.leaves(A_batched)):
         return jax.vmap(_gather_product, _axes(batched))(A, w), True
@@ -125,7 +127,7 @@ def _block_product(A: Rows, W: Float[Array, "columns b"]) -> Float[Array, "rows 
 
 
 @_block_product.def_vmap
-def _(size: int, batched: list[Any], A: Rows, W: Float[Array, "*lanes columns b"]) -> tuple[Array, bool]:
+def _(size: int, batched: tuple[Rows, bool], A: Rows, W: Float[Array, "*lanes columns b"]) -> tuple[Array, bool]:
     A_batched, _ = batched
     if any(jax.tree.leaves(A_batched)):
         columns = jax.vmap(_gather_product, (None, 1), 1)
@@ -134,7 +136,7 @@ def _(size: int, batched: list[Any], A: Rows, W: Float[Array, "*lanes columns b"
     return jnp.moveaxis(_block_product(A, flat).reshape(-1, size, W.shape[2]), 1, 0), True
 
 
-def _axes(batched: Any) -> Any:
+def _axes(batched: tuple[Rows, bool]) -> PyTree[int | None]:
     return jax.tree.map(lambda flag: 0 if flag else None, batched)
 
 
@@ -156,7 +158,9 @@ def dense_rows(A: Rows, idx: Int[Array, "m"], columns: int) -> Float[Array, "col
     return _scattering(columns)(A, idx)
 
 
-def _dense_rows_jvp(columns: int, primals: tuple[Rows, Array], tangents: tuple[Rows, Any]) -> tuple[Array, Array]:
+def _dense_rows_jvp(
+    columns: int, primals: tuple[Rows, Array], tangents: tuple[Rows, SymbolicZero]
+) -> tuple[Array, Array]:
     A, idx = primals
     A_dot, _ = tangents
     out = dense_rows(A, idx, columns)
@@ -197,7 +201,7 @@ def _scattering(columns: int) -> Callable[[Rows, Array], Array]:
         return scatter(A, idx)
 
     @call.def_vmap
-    def rule(size: int, batched: list[Any], A: Rows, idx: Int[Array, "lanes m"]) -> tuple[Array, bool]:
+    def rule(size: int, batched: tuple[Rows, bool], A: Rows, idx: Int[Array, "lanes m"]) -> tuple[Array, bool]:
         A_batched, _ = batched
         if any(jax.tree.leaves(A_batched)):
             return jax.vmap(scatter, _axes(batched))(A, idx), True

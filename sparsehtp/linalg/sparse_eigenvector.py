@@ -1,6 +1,6 @@
 """Leading sparse eigenvectors of A'A: the truncated power method from many starts, then swaps in the support."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +52,7 @@ def sparse_eigenvector(
     diagonal = jnp.sum(A**2, axis=0)
 
     def power(start: Float[Array, "p"]) -> Float[Array, "p"]:
-        def step(_: Any, v: Float[Array, "p"]) -> Float[Array, "p"]:
+        def step(_: Int[Array, ""], v: Float[Array, "p"]) -> Float[Array, "p"]:
             z = dot(dot(A, v), A)
             z = jnp.where(largest(jnp.abs(z), k), z, 0)
             size = jnp.linalg.norm(z)

@@ -25,9 +25,7 @@ class AbstractModel(AbstractRefittable):
     its own `forward`, `product`, `pulled`, `penalty` and `part`.
     """
 
-    castable = True
-
-    if TYPE_CHECKING:  # to mypy an AbstractVar is an argument of every subclass
+    if TYPE_CHECKING:  # to mypy an AbstractVar is an argument of every subclass, and a default no field
 
         @property
         def columns(self) -> Columns: ...

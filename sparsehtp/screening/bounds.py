@@ -1,7 +1,7 @@
 """The best lower bound: the convex form's dual point, screening with it, and again on what is left."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +10,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
 from .._tolerances import tolerance
-from .._types import AnyArray, check_finite, in_double, is_concrete, replace
+from .._types import AnyArray, HostArray, Scalar, check_finite, in_double, is_concrete, replace
 from ..duality import Dual, Fixed, dual_of, relax, require_dual
-from ..objectives import AbstractObjective, LinearModel
-from ..thresholds import L0L1L2, AbstractThreshold, Sparsity
+from ..objectives import LinearModel
+from ..thresholds import L0L1L2, Sparsity
 from ..thresholds.base import next_power_of_two
 from .rules import screen
 
@@ -36,14 +36,12 @@ class Bounds(NamedTuple):
     """
 
     lower: float
-    zero: np.ndarray
-    nonzero: np.ndarray
+    zero: HostArray
+    nonzero: HostArray
     decided: bool
 
 
-def lower_bound(
-    objective: AbstractObjective, threshold: AbstractThreshold, upper: float, tol: float | None = None
-) -> Bounds:
+def lower_bound(objective: LinearModel, threshold: Sparsity | L0L1L2, upper: float, tol: float | None = None) -> Bounds:
     """The best lower bound that the dual gives, made better by what the gap decides.
 
     The bound after the first round is the largest dual value (to `tol`), the perspective relaxation's optimum; for more
@@ -69,11 +67,11 @@ def lower_bound(
     dtype = objective.dtype
     tol = tolerance("gap", dtype) if tol is None else tol
     with jax.enable_x64(True):
-        parts: tuple[LinearModel, Sparsity | L0L1L2] = in_double((objective, threshold))
-        if dtype != parts[0].dtype:  # a value that was computed in single precision may lie below the minimum
-            at_zero = abs(float(_value(parts[0], parts[0].origin())))
+        objective, threshold = in_double((objective, threshold))
+        if dtype != objective.dtype:  # a value that was computed in single precision may lie below the minimum
+            at_zero = abs(float(_value(objective, objective.origin())))
             upper = upper + VALUE_ROUNDINGS * float(jnp.finfo(dtype).eps) * (abs(upper) + at_zero)
-        return _lower_bound(*parts, upper, tol)
+        return _lower_bound(objective, threshold, upper, tol)
 
 
 @program
@@ -89,7 +87,8 @@ def _lower_bound(objective: LinearModel, threshold: Sparsity | L0L1L2, upper: fl
     steps = _steps(objective)
     features = np.arange(p, dtype=np.int32)  # of the current problem; padding is fixed at zero
     zero, nonzero = np.zeros(p, bool), np.zeros(p, bool)
-    lower, w = -math.inf, jnp.zeros(p, dtype)
+    lower = -math.inf
+    w: AnyArray = jnp.zeros(p, dtype)
     for _ in range(ROUNDS):
         useless = USELESS * best if upper > 0 and n * p > LARGE else -jnp.inf
         done, value, fixed, w = jax.device_get(_round(dual, tol, best, useless, w, steps))
@@ -118,7 +117,7 @@ def _steps(objective: LinearModel) -> int:
 
 @program(static_argnames="max_steps")
 def _round(
-    dual: Dual, tol: Any, upper: Any, useless: Any, w0: Float[Array, "p"], max_steps: int
+    dual: Dual, tol: float, upper: Float[Array, ""], useless: Scalar, w0: Float[Array, "p"], max_steps: int
 ) -> tuple[Bool[Array, ""], Float[Array, ""], Fixed, Float[Array, "p"]]:
     solved = relax(dual, tol, upper, useless, max_steps, w0)
     fixed, better = screen(dual, solved.point, dual.columns.moments()[1], upper)
@@ -128,8 +127,8 @@ def _round(
 
 
 def _smaller(
-    dual: Dual, fixed: Fixed, features: Int[np.ndarray, "p"], w: Float[AnyArray, "p"]
-) -> tuple[Dual, Int[np.ndarray, "_"], Any]:
+    dual: Dual, fixed: Fixed, features: Int[HostArray, "p"], w: Float[AnyArray, "p"]
+) -> tuple[Dual, Int[HostArray, "_"], Float[AnyArray, "p"]]:
     """The problem with the fixed features known, on a power of two of columns where that halves the work."""
     live = np.flatnonzero(~fixed.zero)
     width = next_power_of_two(max(live.size, 8))

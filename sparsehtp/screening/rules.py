@@ -21,11 +21,9 @@ decided by it. A fixed feature changes D, since the restricted problem has the s
 are repeated.
 """
 
-from typing import Any
-
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .._types import replace
 from ..duality.dual import Dual, DualPoint, Fixed
@@ -47,7 +45,7 @@ def screen(
     no, norms = jnp.zeros(point.tau.shape, bool), dual.columns.norms()
     rule = _phi if dual.penalised else _ranks
 
-    def repeat(_: Any, fixed: Fixed) -> Fixed:
+    def repeat(_: Int[Array, ""], fixed: Fixed) -> Fixed:
         known = replace(dual, fixed=fixed)
         here = known.point(point.a, point.tau)
         new = rule(known, here, energies, upper + known.rounding(here, norms))

@@ -77,6 +77,7 @@ def _check_solve(
     x = objective.to_internal(found.x, found.intercept)
     value = float(objective.value(x) + threshold.bind(objective).value(x))
     equal(solver, "solve returns F at its x", found.value, value, 1e-10)
+    assert found.history is not None
     history = np.asarray(found.history.value)[: int(found.num_steps)]
     law(solver, "solve returns an iterate of the history", np.any(history == found.value), value=found.value)
     none = float(solve(objective, replace(threshold, k=0), solver, key=key, throw=False).value)
