@@ -2,8 +2,9 @@
 
 `python -m tests.mutants --measure` runs the quick tests once and keeps which functions each file of tests runs, and how
 long it takes. `python -m tests.mutants --seed S --room ROOM --number N` draws N mutants of a room ("all" for every
-numerical one), runs the files that reach each, cheapest first, stops at the first failure, and prints those that live.
-Outcomes are kept in `tests/.mutants`: a run that was stopped goes on, and what lived is tried again once tests changed.
+numerical one), runs the files that reach each, cheap and close ones first, stops at the first failure, and prints those
+that live. Outcomes are kept in `tests/.mutants`: a run that was stopped goes on, and what lived is tried again once
+tests changed.
 
 Mutants are made in copies of the tree. They use JAX's own cache of compilations, which finds a program by its contents,
 in place of the package's store, which would find none after a change of the source.
@@ -234,13 +235,18 @@ def measure(folder):
 
 
 def judge(folder, mutant, reach):
-    """Run the files that reach a mutant, cheapest first."""
+    """Run the files that reach a mutant, first those that are cheap for how much of the module they reach."""
     path, function, source = mutant
     reached = {name for row in reach.values() for name in row["functions"]}
     own = {f"{path}:{function}"} & reached
     names = own or {name for name in reached if name.startswith(f"{path}:{function}")}  # of a class, or of a module
-    files = [name for name, row in reach.items() if names & set(row["functions"])]
-    files = [name for name in sorted(files, key=lambda name: reach[name]["seconds"]) if (folder / name).exists()]
+    module = {name for name in reached if name.startswith(f"{path}:")}
+
+    def price(name):  # seconds for all of the module: what reaches much of it is about it
+        return reach[name]["seconds"] / len(module & set(reach[name]["functions"]))
+
+    files = [name for name, row in reach.items() if names & set(row["functions"]) and (folder / name).exists()]
+    files.sort(key=price)
     old = (folder / path).read_text()
     diff = [
         line
