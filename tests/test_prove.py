@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 import sparsehtp as sht
-from sparsehtp.certificates import diagonal, nodes, tree
+from sparsehtp.certificates import diagonal, nodes, quadratic, tree
 
 
 def make(n=100, p=40, k=10, rho=0.9, seed=0):
@@ -109,6 +109,27 @@ def test_a_resumed_run_comes_to_the_same(model, tmp_path, loss, collect):
         sht.prove(model, sht.Sparsity(3), checkpoint=tmp_path, **options)
     with jax.enable_x64(True):
         assert float(model.value(model.to_internal(whole.x, whole.intercept))) == pytest.approx(whole.upper, rel=1e-12)
+
+
+def test_another_diagonal_leaves_what_nodes_start_from(model, monkeypatch):
+    """The pool holds w and the dual in units of the diagonal."""
+    begin, ratios = quadratic.begin, []
+
+    def checked(tree):
+        units = np.sqrt(tree.d)
+        start = tree.pool["v"] / units, tree.pool["u"] * units
+        phase = begin(tree)
+        for before, after in zip(
+            start, (tree.pool["v"] / np.sqrt(tree.d), tree.pool["u"] * np.sqrt(tree.d)), strict=True
+        ):
+            np.testing.assert_allclose(after, before, rtol=1e-5)
+        ratios.append(np.ptp(np.sqrt(tree.d) / units) * np.abs(start[0]).max() * np.abs(start[1]).max())
+        return phase
+
+    monkeypatch.setattr(quadratic, "begin", checked)
+    monkeypatch.setattr(tree, "FIRST", 20)
+    sht.prove(model, sht.Sparsity(10), max_nodes=300)
+    assert max(ratios, default=0) > 0
 
 
 def test_an_interrupt_returns_what_is_known(model, proof, tmp_path):
