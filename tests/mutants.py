@@ -136,6 +136,8 @@ def candidates(source):
     def visit(node, function):
         if isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.Assert):
             return
+        if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip: it asserts
+            return
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             return
         if isinstance(node, ast.If) and all(isinstance(part, ast.Raise) for part in node.body):

@@ -1,6 +1,7 @@
 """Sparse designs: odd matrices, transforms, derivatives, and the same iterates as dense ones."""
 
 import itertools
+from types import SimpleNamespace
 
 import cases
 import jax
@@ -14,8 +15,8 @@ from scipy import sparse
 
 import sparsehtp as sht
 from sparsehtp._types import replace
+from sparsehtp.linalg import LANE, truncated_newton
 from sparsehtp.linalg import sparse as kernels
-from sparsehtp.linalg import truncated_newton
 from sparsehtp.objectives import base, linear_model
 from sparsehtp.objectives.likelihood import MeanLoss, Part
 from sparsehtp.objectives.model import Restricted, RestrictedSparse
@@ -253,7 +254,7 @@ def test_certificate_in_blocks(monkeypatch):
 
 @pytest.mark.parametrize("loss", ["squared", pytest.param("logistic", marks=pytest.mark.slow)])
 def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
-    """All swaps from one block of Gram columns are those of the full tableau."""
+    """All swaps from one block of Gram columns are those of the full tableau; a lane that grows scores additions."""
     from sparsehtp.linalg.tableau import swap_gains, tableau_at
     from sparsehtp.solvers.htp import refit
 
@@ -265,14 +266,18 @@ def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
 
     @cases.jit
     def both(dense, thin):
-        x, _ = refit(
-            dense, threshold, sht.results.Support(jnp.append(idx, P), jnp.append(mask, True)), jnp.zeros(P + 1)
-        )
-        t = tableau_at(dense.normal_equations(x), idx, mask)
-        found = working_set.swap_scores(thin.normal_equations(x), kept, idx, mask)
-        return found, swap_gains(t, mask & ~kept[idx]).max(axis=0)
+        support = sht.results.Support(jnp.append(P, idx), jnp.append(True, mask))
+        x, _ = refit(dense, threshold, support, jnp.zeros(P + 1))
+        equations = dense.normal_equations(x)
+        value, grad = dense.value_and_grad(x)
+        state = SimpleNamespace(x=x, value=value, grad=grad, support=support)
+        promises = jax.vmap(lambda growing: working_set.promises(thin, threshold, state, kept, growing), axis_name=LANE)
+        t = tableau_at(equations, idx, mask)
+        gains = grad[:P] ** 2 / equations.diagonal, swap_gains(t, mask & ~kept[idx]).max(axis=0)
+        return *promises(jnp.array([True, False])), *gains
 
-    found, expected = map(np.asarray, both(dense, thin))
+    single, found, decreases, expected = map(np.asarray, both(dense, thin))
+    np.testing.assert_allclose(single, decreases, rtol=1e-8, atol=1e-20)
     np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
     live = np.isfinite(expected)
     assert live.sum() == P - 4
