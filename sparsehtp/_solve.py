@@ -195,8 +195,7 @@ def _solution(
     )
     if part is None:
         return solution, None
-    weaker: Any = objective
-    weaker = weaker.reweighted(l2=part * weaker.l2)
+    weaker = objective.weakened(part)
     entries = threshold.entries(outcome.x, outcome.support)
     refitted, fault = refit(weaker, threshold, entries, outcome.x)
     free = refitted[objective.n_coefficients :]

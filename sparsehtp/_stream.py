@@ -15,7 +15,7 @@ from ._progress import Callback, reporting
 from ._solve import solve
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
-from ._types import Support, check_kind, replace, seeded
+from ._types import Scalar, Support, check_kind, replace, seeded
 from .columns import Columns, bounded
 from .datasets.data import nonfinite
 from .datasets.passes import Passes, joined
@@ -145,7 +145,7 @@ def solve_stream(
     with reporting(progress, "shards", "shards") as report, one_blas_thread():
         data = _Stream(Passes(shards, dtype, problem, checkpoint, report), loss, fit_intercept, l2, max_passes)
         bound, size, sample_step = data.begin(threshold)
-        if bound.k_max + threshold.keep.shape[0] > DENSE_HESSIAN_LIMIT:
+        if bound.room > DENSE_HESSIAN_LIMIT:
             raise ValueError(f"k: streamed refits are limited to {DENSE_HESSIAN_LIMIT} features; lower k.")
         solver = StochasticHT(sample_step, data.batch_size) if solver is None else solver
         found = _fit(data, bound, threshold, size, solver, key)
@@ -153,7 +153,14 @@ def solve_stream(
     return found._replace(seconds=time.monotonic() - began)
 
 
-def _fit(data: "_Stream", bound: Any, threshold: Any, size: float, solver: Any, key: Array) -> Streamed:
+def _fit(
+    data: "_Stream",
+    bound: AbstractUnitThreshold,
+    threshold: AbstractUnitThreshold,
+    size: float,
+    solver: AbstractSolver,
+    key: Array,
+) -> Streamed:
     ridge = np.append(np.full(data.p, float(data.l2)), np.zeros(int(data.fit_intercept)))
     zero = np.zeros(ridge.size)
     start = data.sweep(zero, bound, threshold, solver, key, size)
@@ -191,7 +198,7 @@ def _fit(data: "_Stream", bound: Any, threshold: Any, size: float, solver: Any, 
 class _Stream:
     """The sums that a fit needs, each from passes over the shards."""
 
-    def __init__(self, passes: Passes, loss: Any, fit_intercept: bool, l2: float, max_passes: int) -> None:
+    def __init__(self, passes: Passes, loss: AbstractLoss, fit_intercept: bool, l2: float, max_passes: int) -> None:
         self.passes, self.shards, self.dtype = passes, passes.shards, np.dtype(passes.dtype)
         self.loss = jax.tree.map(lambda leaf: np.asarray(leaf, self.dtype), loss)
         self.fit_intercept, self.l2, self.max_passes = fit_intercept, l2, max_passes
@@ -202,7 +209,7 @@ class _Stream:
         self.block += -self.block % ALIGNED_ROWS
         self.shift, self.base = np.zeros(self.p, self.dtype), self.dtype.type(0)  # of columns and targets
 
-    def begin(self, threshold: Any) -> tuple[Any, float, ConstantStep | None]:
+    def begin(self, threshold: AbstractUnitThreshold) -> tuple[AbstractUnitThreshold, float, ConstantStep | None]:
         """The threshold for this problem, the size of a step, and the step of a sweep; the first two for all processes.
 
         Columns and targets are centred by the means of the first shards.
@@ -260,7 +267,13 @@ class _Stream:
         return replace(model, columns=columns, target_mean=jnp.asarray(self.base))
 
     def sweep(
-        self, x: Float[np.ndarray, "d"], bound: Any, threshold: Any, solver: Any, key: Array, size: float
+        self,
+        x: Float[np.ndarray, "d"],
+        bound: AbstractUnitThreshold,
+        threshold: AbstractUnitThreshold,
+        solver: AbstractSolver,
+        key: Array,
+        size: float,
     ) -> Float[np.ndarray, "d"]:
         """One stochastic step per shard, on a sample of its rows; the mean over processes, each with its own shards."""
         seed = np.asarray(jax.random.key_data(key)).ravel().tolist()
@@ -346,7 +359,7 @@ class LinearStart(NamedTuple):
 
 
 @program
-def _threshold(bound: Any, z: Float[Array, "d"], size: Any) -> tuple[Array, Support]:
+def _threshold(bound: AbstractUnitThreshold, z: Float[Array, "d"], size: Scalar) -> tuple[Array, Support]:
     return bound(z, size)
 
 
@@ -389,6 +402,8 @@ def _newton(
     return jnp.sum(weights), rows.value(z), rows.grad(z), rows.hess(z)
 
 
-def _stochastic(model: LinearModel, threshold: Any, solver: Any, start: LinearStart, key: Array) -> Float[Array, "d"]:
+def _stochastic(
+    model: LinearModel, threshold: AbstractUnitThreshold, solver: AbstractSolver, start: LinearStart, key: Array
+) -> Float[Array, "d"]:
     solution = solve(model, threshold, solver, x0=start, max_steps=1, key=key, record=None, throw=False)
     return model.to_internal(solution.x, solution.intercept)

@@ -11,7 +11,7 @@ from .._chunks import chunk_width
 from .._programs import program
 from .._threads import one_blas_thread
 from .._tolerances import tolerance
-from .._types import Support, check_finite, in_double, is_concrete
+from .._types import Support, check_finite, is_concrete
 from ..columns import gather, scatter
 from ..iteration.results import RESULTS
 from ..objectives import (
@@ -20,14 +20,13 @@ from ..objectives import (
     AbstractRefittable,
     AbstractRestrictable,
     LinearModel,
-    QuadraticForm,
 )
-from ..objectives.base import DENSE_HESSIAN_LIMIT
-from ..thresholds import L0L1L2, AbstractUnitThreshold, GroupSparsity
+from ..objectives.base import DENSE_HESSIAN_LIMIT, in_columns
+from ..thresholds import L0L1L2, AbstractUnitThreshold
 from ..thresholds.base import next_power_of_two
 from .facts import Facts, of_a_value, of_refits
 from .penalised import penalised_facts
-from .placed import BATCH, Placed, coefficients_of, exchanged, internal, refit_values, rounding_of, units_of
+from .placed import BATCH, Placed, coefficients_of, doubled, exchanged, internal, refit_values, rounding_of, units_of
 from .proof import proof_of
 from .swap_scan import BLOCK_MEMORY, Swaps, quadratic_bound, scan
 
@@ -105,17 +104,14 @@ def certificate(
     _check(objective, threshold, solution)
     dtype = objective.dtype
     with one_blas_thread(), jax.enable_x64(True):
-        # A user's own function need not compute in double.
-        if isinstance(objective, AbstractModel | QuadraticForm):
-            objective, threshold = in_double((objective, threshold))
-        threshold = threshold.bind(objective)
+        objective, threshold = doubled(objective, threshold)
         facts = _facts(objective, threshold, solution, dtype)
         if bounds and np.isfinite(facts.value):
             facts = facts._replace(proof=proof_of(objective, threshold, facts.value, dtype))
     return _stated(facts)
 
 
-def _check(objective: Any, threshold: Any, solution: Any) -> None:
+def _check(objective: AbstractObjective, threshold: AbstractUnitThreshold | L0L1L2, solution: Any) -> None:
     if not isinstance(threshold, AbstractUnitThreshold | L0L1L2) or threshold.kind == "pairs":
         raise TypeError(
             f"threshold: a certificate needs a choice of entries or groups such as sht.Sparsity(k), got a "
@@ -160,7 +156,9 @@ class _Point(NamedTuple):
     judged: Int[Array, ""]  # what the objective makes of a run that converged here
 
 
-def _facts(objective: Any, threshold: Any, solution: Any, dtype: Any) -> Facts:
+def _facts(
+    objective: AbstractObjective, threshold: AbstractUnitThreshold | L0L1L2, solution: Any, dtype: np.dtype
+) -> Facts:
     """What is known without a proof."""
     w, intercept = coefficients_of(objective, solution), jnp.asarray(solution.intercept, objective.dtype)
     if isinstance(threshold, L0L1L2):
@@ -210,18 +208,14 @@ def _refitted(fit: Placed) -> Facts:
         every_subset=fit.chosen.size == k and (k <= 1 or fit.others.size <= 1),
         convex=fit.objective.convex,
     )
-    scored = fit.threshold.plain and isinstance(fit.objective, AbstractRestrictable)
-    if scored and fit.size <= DENSE_HESSIAN_LIMIT:
-        return _by_scored_swaps(fit, point, facts)
-    return _by_refits(fit, facts)
-
-
-def _by_scored_swaps(fit: Placed, point: _Point, facts: Facts) -> Facts:
-    """The facts with the necessary condition, and with the best swap of those whose scores say that they may gain."""
-    quadratic = quadratic_bound(fit.objective)
-    if quadratic is None:
+    quadratic = quadratic_bound(fit.objective) if in_columns(fit.objective, fit.threshold) else None
+    if quadratic is None or fit.size > DENSE_HESSIAN_LIMIT:
         return _by_refits(fit, facts)
-    bound, smoothness = quadratic
+    return _by_scored_swaps(fit, point, facts, *quadratic)
+
+
+def _by_scored_swaps(fit: Placed, point: _Point, facts: Facts, bound: AbstractRestrictable, smoothness: float) -> Facts:
+    """The facts with the necessary condition, and with the best swap of those whose scores say that they may gain."""
     scored = point if fit.objective.quadratic else None
     swaps, diagonal, largest = scan(bound, fit.units, fit.places, scored, facts.enough)
     facts = facts._replace(necessary=_necessary(fit, point, facts, smoothness * diagonal, smoothness * largest))
@@ -230,13 +224,13 @@ def _by_scored_swaps(fit: Placed, point: _Point, facts: Facts) -> Facts:
 
 def _by_refits(fit: Placed, facts: Facts) -> Facts:
     """The facts with the best of all swaps, each refitted."""
-    (places, new), threshold = fit.swaps, fit.threshold
+    places, new = fit.swaps
     pairs, size = places.size, fit.size
     if pairs == 0:
         return facts._replace(gain=0.0)
     if size > DENSE_HESSIAN_LIMIT:
         return facts._replace(why=f"supports of more than {DENSE_HESSIAN_LIMIT} coefficients are not refitted exactly")
-    if isinstance(threshold, GroupSparsity) and threshold.within is not None:
+    if not fit.threshold.exchangeable:
         return facts._replace(why="a new group would have to choose its own features")
     if pairs * (fit.objective.ifo_per_gradient + size) * size**2 > REFIT_WORK:
         return facts._replace(why=f"{pairs} refits are too many")
@@ -292,7 +286,9 @@ def _value(objective: AbstractObjective, x: Float[Array, "d"]) -> Float[Array, "
 
 
 @program
-def _point(objective: Any, threshold: Any, x: Float[Array, "d"], units: Support) -> _Point:
+def _point(
+    objective: AbstractRefittable, threshold: AbstractUnitThreshold, x: Float[Array, "d"], units: Support
+) -> _Point:
     entries = threshold.entries(x, units)
     restricted = objective.restrict(entries)
     z = gather(x, entries)

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from .._types import host, in_double
 from ..designs import SparseDesign
+from ..objectives import LinearModel
 
 EPS = float(np.finfo(float).eps)
 ROWS = 4096  # that are summed at a time: sums of sums lose fewer digits
@@ -27,15 +28,16 @@ class ProofData:
         size: features in a support, kept ones included.
     """
 
+    model: LinearModel
     features: Int[np.ndarray, "p"]
     kept: Bool[np.ndarray, "p"]
     size: int
 
-    def __init__(self, model: Any, keep: Int[np.ndarray, "_"], k: int) -> None:
+    def __init__(self, model: LinearModel, keep: Int[np.ndarray, "_"], k: int) -> None:
         with jax.enable_x64(True):
-            self.model = model = jax.tree.map(host, in_double(model))
-        columns = model.columns
-        weights = columns.sample_weight / columns.sample_weight.sum()
+            self.model = jax.tree.map(host, in_double(model))
+        columns = self.model.columns
+        weights = np.asarray(columns.sample_weight) / columns.sample_weight.sum()
         self._rows = np.flatnonzero(weights > 0)
         self._weights = weights[self._rows]
         self.n_features = p = columns.p
@@ -44,7 +46,7 @@ class ProofData:
         self._scaling = np.broadcast_to(columns.scale, (p,))
         self._mean = np.asarray(self._weights @ self._X) if columns.centred else np.zeros(p)
         self._shift = np.zeros(p) if columns.shift is None else columns.shift
-        self._base = float(model.units.base)
+        self._base = float(self.model.units.base)
         l2 = np.broadcast_to(columns.l2, (p,))
         self._ridge = l2 if columns.standardize else l2 * self._scaling**2
         self._keep, self._k = keep, k

@@ -9,12 +9,11 @@ from jaxtyping import Array, Float, Int
 
 from .._programs import program
 from .._threads import one_blas_thread
-from .._types import in_double
-from ..objectives import AbstractModel, LinearModel, QuadraticForm
+from ..objectives import AbstractRestrictable, LinearModel
 from ..thresholds import Sparsity
 from ..thresholds.base import next_power_of_two
 from .least_squares import LeastSquares
-from .placed import BATCH, Placed, coefficients_of, internal, refit_values, units_of
+from .placed import BATCH, Placed, coefficients_of, doubled, internal, refit_values, units_of
 
 LEAST_SHARE = 1e-9  # of a column that the others leave, below which normal equations have lost too many digits
 AT_MOST = 10_000  # exchanges that are fitted from the data instead
@@ -40,7 +39,7 @@ class Swaps(NamedTuple):
     n_features: int
 
 
-def best_swaps(objective: Any, solution: Any) -> Swaps:
+def best_swaps(objective: AbstractRestrictable, solution: Any) -> Swaps:
     """Exchange each chosen feature for its best substitute, and fit again.
 
         gain_i = F(x) - min over j not in S of min {F(w) : supp w in S - i + j}
@@ -63,7 +62,7 @@ def best_swaps(objective: Any, solution: Any) -> Swaps:
     return Swaps(chosen, substitutes[:, 0], gains[:, 0], float(solution.value), objective.n_coefficients)
 
 
-def near_exchanges(objective: Any, solution: Any, limit: float) -> dict[int, list[tuple[int, float]]]:
+def near_exchanges(objective: AbstractRestrictable, solution: Any, limit: float) -> dict[int, list[tuple[int, float]]]:
     """For each chosen feature its substitutes that raise F by `limit` at most, with that rise, the best first: 20 at
     most (4 for losses other than the squared one)."""
     chosen, substitutes, gains = exchanges(objective, solution)
@@ -73,17 +72,14 @@ def near_exchanges(objective: Any, solution: Any, limit: float) -> dict[int, lis
     }
 
 
-def exchanges(objective: Any, solution: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def exchanges(objective: AbstractRestrictable, solution: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(m,) chosen features, and (m, t) their best substitutes with the gains, the best first."""
     chosen = np.unique(np.asarray(solution.support.idx)[np.asarray(solution.support.mask)])
     p = objective.n_coefficients
     if not 0 < chosen.size < p:
         raise ValueError(f"solution: needs some but not all of the {p} features, got {chosen.size} of them.")
     with one_blas_thread(), jax.enable_x64(True):
-        threshold = Sparsity(chosen.size)
-        if isinstance(objective, AbstractModel | QuadraticForm):
-            objective, threshold = in_double((objective, threshold))
-        threshold = threshold.bind(objective)
+        objective, threshold = doubled(objective, Sparsity(chosen.size))
         w, intercept = coefficients_of(objective, solution), jnp.asarray(solution.intercept, objective.dtype)
         units, _ = units_of(objective, threshold, solution.support)
         x, _ = internal(objective, threshold, w, intercept, units)
@@ -104,7 +100,7 @@ def exchanges(objective: Any, solution: Any) -> tuple[np.ndarray, np.ndarray, np
 
 
 @program
-def _local(objective: Any, x: Float[Array, "d"], idx: Int[Array, "m"]) -> tuple[Array, Array, Array]:
+def _local(objective: AbstractRestrictable, x: Float[Array, "d"], idx: Int[Array, "m"]) -> tuple[Array, Array, Array]:
     equations = objective.normal_equations(x)
     return equations.rows(idx), equations.diagonal, equations.rhs
 

@@ -15,6 +15,7 @@ from ..designs import DenseDesign
 from ..duality import Dual, Fixed, relax
 from ..duality.relaxation import CHECK, NORM_STEPS
 from ..losses import AbstractConjugateLoss
+from ..objectives import LinearModel
 from ..screening import screen
 from ..solvers.refit import refit
 from ..thresholds import Sparsity
@@ -36,7 +37,7 @@ AT_ONCE = 1e8  # (samples) (features) (nodes) of a batch: its steps take no seco
 LEAST_ZERO = 1e-12  # of F without features
 
 
-def no_proof(model: Any) -> str | None:
+def no_proof(model: LinearModel) -> str | None:
     """Why the loss of a linear model has no bound of this kind, or None if it has."""
     loss = model.loss
     if not (isinstance(loss, AbstractConjugateLoss) and loss.twice_differentiable):
@@ -49,7 +50,7 @@ def no_proof(model: Any) -> str | None:
     return None
 
 
-def memory(model: Any) -> float:
+def memory(model: LinearModel) -> float:
     """Bytes that a proof takes: copies of the dense data, and predictions of a batch."""
     n, p = model.y.shape[0], model.n_coefficients
     return 8.0 * (COPIES * n * next_power_of_two(max(p, LEAST_WIDTH)) + NUMBERS)
@@ -74,7 +75,7 @@ class Generalised(ProofData):
     last_places = most_direct = 0  # a support is refitted when no place is left
 
     def __init__(
-        self, model: Any, keep: Int[np.ndarray, "_"], k: int, stop_at: float = np.inf, gap: float = 1.0
+        self, model: LinearModel, keep: Int[np.ndarray, "_"], k: int, stop_at: float = np.inf, gap: float = 1.0
     ) -> None:
         super().__init__(model, keep, k)
         self._stop_at = stop_at
@@ -97,12 +98,13 @@ class Generalised(ProofData):
             columns = self.model.columns
             offset = np.zeros(len(X)) if columns.offset is None else columns.offset
             l2 = np.append(ridge, np.ones(X.shape[1] - len(ridge)))
-            free = {"centred": columns.centred, "n_free": columns.n_free}
-            plain = Columns.plain(DenseDesign(X), columns.sample_weight, l2, offset, **free)
+            plain = Columns.plain(
+                DenseDesign(X), columns.sample_weight, l2, offset, centred=columns.centred, n_free=columns.n_free
+            )
             self.objective = jax.tree.map(jnp.asarray, replace(self.model, columns=plain, target_mean=None))
             self._threshold = _threshold(self.objective, self.size)
             self._norms = jnp.asarray(np.append(self.norms, np.ones(X.shape[1] - len(ridge))))
-            self.floor = float(_floor(self.objective))
+            self.floor = float(_floor(self.objective, self._threshold))
         none = np.zeros((1, 0), int)
         value, lower, _ = self._refit(none)
         self.zero = max(LEAST_ZERO * float(value[0]), float(value[0] - lower[0]))
@@ -229,19 +231,19 @@ def _norm(X: Float[np.ndarray, "n p"], weights: Float[np.ndarray, "n"]) -> float
     return size
 
 
-def _threshold(objective: Any, size: int) -> Any:
+def _threshold(objective: LinearModel, size: int) -> Sparsity:
     p = objective.n_coefficients
     return Sparsity(size, k_max=min(next_power_of_two(max(size, LEAST_WIDTH)), p)).bind(objective)
 
 
 @program
-def _floor(objective: Any) -> Float[Array, ""]:
-    conjugate = objective.loss.conjugate(jnp.zeros_like(objective.y), objective.y)
+def _floor(objective: LinearModel, threshold: Sparsity) -> Float[Array, ""]:
+    conjugate = Dual(objective, threshold).loss.conjugate(jnp.zeros_like(objective.y), objective.y)
     return -jnp.sum(jnp.where(objective.sample_weight > 0, objective.columns.weights * conjugate, 0))
 
 
 @program
-def _gains(objective: Any, x: Float[Array, "d"]) -> Float[Array, "p"]:
+def _gains(objective: LinearModel, x: Float[Array, "d"]) -> Float[Array, "p"]:
     eta = objective.forward(x)
     columns, weights = objective.columns, objective.columns.weights
     slope = columns.transpose_product(weights * objective.loss.derivative(eta, objective.y))
@@ -252,7 +254,7 @@ def _gains(objective: Any, x: Float[Array, "d"]) -> Float[Array, "p"]:
 
 @program
 def _refits(
-    objective: Any, threshold: Any, inn: Bool[Array, "B p"], norms: Float[Array, "p"]
+    objective: LinearModel, threshold: Sparsity, inn: Bool[Array, "B p"], norms: Float[Array, "p"]
 ) -> tuple[Float[Array, "B"], Float[Array, "B"], Float[Array, "B d"]]:
     """F, the dual's value and the coefficients of the best fits on supports."""
 
@@ -270,8 +272,8 @@ def _refits(
 
 @program
 def _bounds(
-    objective: Any,
-    threshold: Any,
+    objective: LinearModel,
+    threshold: Sparsity,
     masks: Fixed,
     v: Float[Array, "B p"],
     level: Float[Array, ""],

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg, sparse
 
+from ..objectives import LinearModel
 from .data import EPS, ROWS, ProofData
 from .exact import Moments
 
@@ -44,14 +45,14 @@ class LeastSquares(ProofData):
     last_places, most_direct = 2, 256  # pairs; features up to which they are tried instead of bounded
 
     def __init__(
-        self, model: Any, keep: Int[np.ndarray, "_"], k: int, stop_at: float = np.inf, gap: float = 1.0
+        self, model: LinearModel, keep: Int[np.ndarray, "_"], k: int, stop_at: float = np.inf, gap: float = 1.0
     ) -> None:
         super().__init__(model, keep, k)
         model, self._level, self._stop_at, self._sure = self.model, 0.0, stop_at, min(SURE, gap / 10)
         offset = model.columns.offset
-        parts = [model.y] if offset is None else [model.y, -offset]
+        parts = [np.asarray(model.y)] if offset is None else [np.asarray(model.y), -np.asarray(offset)]
         self._target_parts = [part[self._rows] for part in parts]
-        self._target = sum(self._target_parts)
+        self._target = np.sum(self._target_parts, axis=0)
         raw_target = float(sum(self._weights @ part**2 for part in self._target_parts))
         if model.columns.centred:
             self._level = float(self._weights @ self._target)

@@ -1,17 +1,19 @@
 """The certificate of a point under `L0L1L2`, whose exchanges hold the other coefficients."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._programs import program
 from .._tolerances import tolerance
+from .._types import Scalar, check_kind
 from ..columns import gather
 from ..duality import Dual
 from ..linalg import either
-from ..objectives import LinearModel
+from ..objectives import AbstractObjective, LinearModel
 from ..solvers.cdss import CDSSState, Swap, best_swap, entry_gains, state_at
 from ..thresholds import L0L1L2
 from .facts import Facts, of_a_penalised_point
@@ -30,9 +32,10 @@ class _Point(NamedTuple):
     most: Float[Array, ""]
 
 
-def penalised_facts(objective: LinearModel, threshold: L0L1L2, x: Float[Array, "d"], dtype: Any) -> Facts:
+def penalised_facts(objective: AbstractObjective, threshold: L0L1L2, x: Float[Array, "d"], dtype: np.dtype) -> Facts:
     """Value, stationarity and best move of a point in the solver's units, at the tolerance of a dtype."""
-    point = jax.device_get(_penalised(objective, threshold, x))
+    model = check_kind("objective", objective, LinearModel, "sht.LinearModel(X, y)")
+    point = jax.device_get(_penalised(model, threshold, x))
     tol = tolerance("swap", dtype)
     enough = tol * abs(float(point.value))
     facts = Facts(
@@ -71,7 +74,7 @@ def _projected(dual: Dual, state: CDSSState) -> Float[Array, "d"]:
     return size * (x - dual.threshold.clip(x - grad / size))
 
 
-def _best_move(dual: Dual, state: CDSSState, smoothness: Any) -> Swap:
+def _best_move(dual: Dual, state: CDSSState, smoothness: Scalar | None) -> Swap:
     """The best of all features to add, to leave out or to exchange, with a gain as that of `best_swap`."""
     objective, p = dual.objective, state.energies.shape[0]
     w, grad, ridge = state.x[:p], state.grad[:p], objective.columns.ridge()[:p]

@@ -1,6 +1,6 @@
 """A solution bound to its problem, in float64: what certificates and exchanges are about."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -8,11 +8,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
-from .._types import Support, check_finite
+from .._types import AnyArray, Support, check_finite, in_double
 from ..columns import gather
 from ..linalg import LANE
-from ..objectives import MultiResponse
+from ..objectives import AbstractObjective, AbstractRefittable, AbstractRestricted
+from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from ..thresholds.base import default_k_max
+
+Objective = TypeVar("Objective", bound=AbstractObjective)
+Threshold = TypeVar("Threshold", bound=AbstractThreshold)
 
 BATCH = 32  # refits at a time among them
 ROUNDINGS = 4  # of a value, in units of its terms
@@ -30,13 +34,13 @@ class Placed(NamedTuple):
         dtype: of the user's data.
     """
 
-    objective: Any
-    threshold: Any
+    objective: AbstractRefittable
+    threshold: AbstractUnitThreshold
     x: Float[Array, "d"]
     units: Support
     chosen: np.ndarray
     intercept_error: float
-    dtype: Any
+    dtype: np.dtype
 
     @property
     def size(self) -> int:
@@ -66,12 +70,16 @@ class Placed(NamedTuple):
         return places[allowed], new[allowed]
 
 
-def coefficients_of(objective: Any, solution: Any) -> np.ndarray:
-    shape: tuple[int, ...] = (objective.n_coefficients,)
-    x = solution.x
-    if isinstance(objective, MultiResponse):
-        shape = objective.external_shape
-    elif not hasattr(x, "shape"):  # a pytree
+def doubled(objective: Objective, threshold: Threshold) -> tuple[Objective, Threshold]:
+    """Both bound to each other, in float64 but for what a user's own function computes with."""
+    if objective.castable:
+        objective, threshold = in_double((objective, threshold))
+    return objective, threshold.bind(objective)
+
+
+def coefficients_of(objective: AbstractObjective, solution: Any) -> np.ndarray:
+    shape, x = objective.external_shape, solution.x
+    if not hasattr(x, "shape"):  # a pytree
         x = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(x)])
     w = np.asarray(x, objective.dtype)
     if w.shape != shape:
@@ -80,7 +88,9 @@ def coefficients_of(objective: Any, solution: Any) -> np.ndarray:
     return w
 
 
-def units_of(objective: Any, threshold: Any, support: Support) -> tuple[Support, np.ndarray]:
+def units_of(
+    objective: AbstractObjective, threshold: AbstractUnitThreshold, support: Support
+) -> tuple[Support, np.ndarray]:
     """A support in the solver's order (free, kept, chosen, padding), and the chosen units."""
     members = np.unique(np.asarray(support.idx)[np.asarray(support.mask)])
     units, keep, k = _n_units(objective, threshold), _always(objective, threshold), int(threshold.k)
@@ -98,19 +108,23 @@ def units_of(objective: Any, threshold: Any, support: Support) -> tuple[Support,
     return Support(idx, mask), chosen
 
 
-def _always(objective: Any, threshold: Any) -> np.ndarray:
+def _always(objective: AbstractObjective, threshold: AbstractUnitThreshold) -> np.ndarray:
     """The units that are in every support: those in keep, and dense leaves."""
     return np.flatnonzero(threshold.locked(_n_units(objective, threshold))).astype(np.int32)
 
 
-def _n_units(objective: Any, threshold: Any) -> int:
+def _n_units(objective: AbstractObjective, threshold: AbstractUnitThreshold) -> int:
     d = objective.n_coefficients + objective.n_free
     return int(jax.eval_shape(threshold.scores, jax.ShapeDtypeStruct((d,), objective.dtype)).shape[0])
 
 
 @program
 def internal(
-    objective: Any, threshold: Any, w: Float[Array, "p *c"], intercept: Float[Array, "*c"], units: Support
+    objective: AbstractObjective,
+    threshold: AbstractUnitThreshold,
+    w: Float[AnyArray, "p *c"],
+    intercept: Float[Array, "*c"],
+    units: Support,
 ) -> tuple[Float[Array, "d"], Bool[Array, ""]]:
     """x in the solver's units, moved onto its support and into the bounds, and whether it was there up to rounding."""
     x = objective.to_internal(w, intercept)
@@ -118,7 +132,7 @@ def internal(
     return inside, jnp.all(jnp.abs(inside - x) <= 1e-5 * jnp.max(jnp.abs(x)))
 
 
-def rounding_of(restricted: Any, z: Float[Array, "m"]) -> Float[Array, ""]:
+def rounding_of(restricted: AbstractRestricted, z: Float[Array, "m"]) -> Float[Array, ""]:
     """What rounding the terms of the predictor may do to F(z): eps sum_j |z_j| times the gradient's terms."""
     terms = restricted.grad_terms(z)
     return ROUNDINGS * jnp.finfo(z.dtype).eps * jnp.vdot(jnp.where(jnp.isfinite(terms), terms, 0), jnp.abs(z))
@@ -126,8 +140,8 @@ def rounding_of(restricted: Any, z: Float[Array, "m"]) -> Float[Array, ""]:
 
 @program
 def refit_values(
-    objective: Any,
-    threshold: Any,
+    objective: AbstractRefittable,
+    threshold: AbstractUnitThreshold,
     x: Float[Array, "d"],
     units: Support,
     places: Int[Array, "swaps"],
@@ -144,6 +158,6 @@ def refit_values(
     return jax.vmap(one, axis_name=LANE)(places, new)
 
 
-def exchanged(units: Support, place: Any, j: Any) -> Support:
+def exchanged(units: Support, place: Int[Array, ""] | int, j: Int[Array, ""] | int) -> Support:
     idx, mask = jnp.asarray(units.idx), jnp.asarray(units.mask)
     return Support(idx.at[place].set(j), mask.at[place].set(True))

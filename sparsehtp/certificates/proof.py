@@ -1,11 +1,15 @@
 """What a lower bound proves, in words."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from .._tolerances import tolerance
 from ..duality import no_dual
+from ..objectives import AbstractObjective
 from ..screening import lower_bound
+from ..thresholds import AbstractThreshold
 
 USEFUL = 1.0  # a bound that leaves more than this share of itself open is not worth stating as a percentage
 
@@ -25,7 +29,7 @@ class DualBound(NamedTuple):
 NOTHING = DualBound(None, False, "")
 
 
-def proof_of(objective: Any, threshold: Any, upper: float, dtype: Any) -> DualBound:
+def proof_of(objective: AbstractObjective, threshold: AbstractThreshold, upper: float, dtype: np.dtype) -> DualBound:
     """The lower bound of an objective's dual, and what it says about a feasible value at the tolerance of a dtype."""
     if no_dual(objective, threshold) is not None:
         return NOTHING

@@ -172,12 +172,19 @@ def prove(
 
 def fit_on(model: LinearModel, features: np.ndarray) -> tuple[float, Float[np.ndarray, "p"], float]:
     """F, the coefficients and the intercept of the best fit on some features, in float64."""
-    problem: Any = (LeastSquares if model.quadratic else Generalised)(model, features, 0)
+    problem = (LeastSquares if model.quadratic else Generalised)(model, features, 0)
     value, x, intercept = problem.fit(np.flatnonzero(problem.kept))
     return value + problem.floor, x, intercept
 
 
-def _check(model: Any, threshold: Any, gap: Any, collect: Any, time_limit: Any, max_nodes: Any) -> None:
+def _check(
+    model: LinearModel,
+    threshold: Sparsity,
+    gap: float,
+    collect: float | None,
+    time_limit: float,
+    max_nodes: int | None,
+) -> None:
     if not isinstance(model, LinearModel):
         raise TypeError(f"model: proofs are for a LinearModel, got {type(model).__name__}.")
     if not isinstance(threshold, Sparsity) or not threshold.plain:
@@ -220,7 +227,9 @@ def _start(model: LinearModel, keep: np.ndarray, k: int, solution: Any) -> np.nd
     return chosen
 
 
-def _facts(model: LinearModel, keep: np.ndarray, k: int, limits: Limits) -> Any:
+def _facts(
+    model: LinearModel, keep: np.ndarray, k: int, limits: Limits
+) -> tuple[LinearModel, np.ndarray, int, float, float]:
     """What decides the tree."""
     return model, keep, k, limits.gap, 0.0 if limits.ratio is None else limits.ratio
 

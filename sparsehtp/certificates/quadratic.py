@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..objectives import LinearModel
 from ..thresholds.base import next_power_of_two
 from .data import EPS
 from .diagonal import Nodes, tuned_diagonal
@@ -28,7 +29,7 @@ SMALL, EIGENS = 256, 2.5  # features of which the eigenvalues take no time, and 
 VAST = 2048  # features from which few nodes take long
 
 
-def memory(model: Any) -> float:
+def memory(model: LinearModel) -> float:
     """Bytes that a proof takes: the largest count of p x p matrices that are there at one time, and the data."""
     n, p = model.y.shape[0], model.n_coefficients
     return 8.0 * (MATRICES * p**2 + 4 * n * p)

@@ -23,7 +23,7 @@ from .._types import Support, replace
 from ..columns import gather
 from ..linalg import dot, masked_factor
 from ..losses import Squared
-from ..objectives import LinearModel
+from ..objectives import AbstractRestrictable, LinearModel
 
 BLOCK_MEMORY = 2**28  # bytes of a block of Gram rows, and of the columns of a batch of refits
 HOST_MEMORY = 2**32  # bytes of the Gram rows of a sparse design, kept outside of the device
@@ -49,7 +49,7 @@ class Swaps(NamedTuple):
     doubtful: tuple[tuple[int, int], ...] = ()
 
 
-def quadratic_bound(objective: Any) -> tuple[Any, float] | None:
+def quadratic_bound(objective: AbstractRestrictable) -> tuple[AbstractRestrictable, float] | None:
     """A quadratic objective and the factor by which its Hessian bounds (for a quadratic: is) the objective's."""
     if objective.quadratic:
         return objective, 1.0
@@ -60,7 +60,7 @@ def quadratic_bound(objective: Any) -> tuple[Any, float] | None:
 
 
 def scan(
-    quadratic: Any, units: Support, places: np.ndarray, point: Any, enough: float
+    quadratic: AbstractRestrictable, units: Support, places: np.ndarray, point: Any, enough: float
 ) -> tuple[Swaps | None, np.ndarray, float]:
     """Swaps that may lower F by more than `enough`, the Hessian's diagonal, and its largest 2 x 2 eigenvalue.
 
@@ -77,7 +77,7 @@ def scan(
     swaps: list[tuple[np.ndarray, np.ndarray]] = []
     doubtful: list[tuple[int, int]] = []
     largest = 0.0
-    for features, *block in _gram_blocks(quadratic, support.idx):
+    for features, *block in _gram_blocks(quadratic, np.asarray(support.idx)):
         enters = (features < chosen.size) & ~chosen[np.minimum(features, chosen.size - 1)]
         curvature, scores = jax.device_get(
             _score(support, may_leave, enters, features, block, point if scored else None)
@@ -102,7 +102,7 @@ def scan(
     return found, diagonal, largest
 
 
-def _gram_blocks(quadratic: Any, idx: Any) -> Iterator[tuple[np.ndarray, Any, Any, Any]]:
+def _gram_blocks(quadratic: AbstractRestrictable, idx: np.ndarray) -> Iterator[tuple[np.ndarray, Any, Any, Any]]:
     """Blocks of features, the support's own Gram matrix, its Gram rows on the block, and the block's diagonal.
 
     Features past the last one pad a block.
@@ -123,7 +123,7 @@ def _gram_blocks(quadratic: Any, idx: Any) -> Iterator[tuple[np.ndarray, Any, An
         yield features, rows[:, :m], rows[:, m:], diagonal[m:]
 
 
-def _sparse_gram_blocks(quadratic: Any, idx: np.ndarray) -> Iterator[tuple[np.ndarray, Any, Any, Any]]:
+def _sparse_gram_blocks(quadratic: LinearModel, idx: np.ndarray) -> Iterator[tuple[np.ndarray, Any, Any, Any]]:
     """These blocks from Gram rows on the host, a few at a time: dense blocks of sparse columns cost more."""
     m, p = idx.size, quadratic.n_coefficients
     rows = np.empty((m, p), quadratic.dtype)
@@ -144,7 +144,7 @@ def _subset(quadratic: LinearModel, idx: Int[Array, "m"]) -> LinearModel:
 
 
 @program
-def _gram(quadratic: Any, idx: Int[Array, "m"]) -> tuple[Float[Array, "m p"], Float[Array, "p"]]:
+def _gram(quadratic: AbstractRestrictable, idx: Int[Array, "m"]) -> tuple[Float[Array, "m p"], Float[Array, "p"]]:
     equations = quadratic.normal_equations()
     return equations.rows(idx), equations.diagonal
 

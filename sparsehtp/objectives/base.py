@@ -30,6 +30,7 @@ class AbstractObjective(eqx.Module):
     convex: ClassVar[bool] = True  # known to be: a refit that converges then finds the least F on its support
     thresholds: ClassVar[tuple[type[AbstractThreshold], ...]] = (Sparsity, AbstractThreshold)  # taken, its own first
     starts_at_zero: ClassVar[bool] = True  # whatever its data are
+    castable: ClassVar[bool] = False  # computes in the dtype of its arrays, whatever that is
     scorable: ClassVar[bool] = False  # has targets `labels` and linear predictors for a score of the user's
 
     if TYPE_CHECKING:  # what some hold as a field, which a property could not be

@@ -25,7 +25,9 @@ class AbstractModel(AbstractRefittable):
     its own `forward`, `product`, `pulled`, `penalty` and `part`.
     """
 
-    if TYPE_CHECKING:  # to mypy an AbstractVar is an argument of every subclass, and a default no field
+    castable = True
+
+    if TYPE_CHECKING:  # to mypy an AbstractVar is an argument of every subclass
 
         @property
         def columns(self) -> Columns: ...

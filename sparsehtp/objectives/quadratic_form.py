@@ -31,6 +31,8 @@ class QuadraticForm(AbstractRestrictable):
     b: Float[Array, "p"]
     constant: Float[Array, ""]
 
+    castable = True
+
     def __init__(self, A: ArrayLike, b: ArrayLike, constant: ArrayLike = 0.0) -> None:
         self.A = jnp.asarray(A)
         if not jnp.issubdtype(self.A.dtype, jnp.floating):

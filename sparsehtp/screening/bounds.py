@@ -12,8 +12,8 @@ from .._programs import program
 from .._tolerances import tolerance
 from .._types import AnyArray, HostArray, Scalar, check_finite, in_double, is_concrete, replace
 from ..duality import Dual, Fixed, dual_of, relax, require_dual
-from ..objectives import LinearModel
-from ..thresholds import L0L1L2, Sparsity
+from ..objectives import AbstractObjective, LinearModel
+from ..thresholds import L0L1L2, AbstractThreshold, Sparsity
 from ..thresholds.base import next_power_of_two
 from .rules import screen
 
@@ -41,7 +41,9 @@ class Bounds(NamedTuple):
     decided: bool
 
 
-def lower_bound(objective: LinearModel, threshold: Sparsity | L0L1L2, upper: float, tol: float | None = None) -> Bounds:
+def lower_bound(
+    objective: AbstractObjective, threshold: AbstractThreshold, upper: float, tol: float | None = None
+) -> Bounds:
     """The best lower bound that the dual gives, made better by what the gap decides.
 
     The bound after the first round is the largest dual value (to `tol`), the perspective relaxation's optimum; for more
@@ -67,11 +69,11 @@ def lower_bound(objective: LinearModel, threshold: Sparsity | L0L1L2, upper: flo
     dtype = objective.dtype
     tol = tolerance("gap", dtype) if tol is None else tol
     with jax.enable_x64(True):
-        objective, threshold = in_double((objective, threshold))
-        if dtype != objective.dtype:  # a value that was computed in single precision may lie below the minimum
-            at_zero = abs(float(_value(objective, objective.origin())))
+        parts: tuple[LinearModel, Sparsity | L0L1L2] = in_double((objective, threshold))
+        if dtype != parts[0].dtype:  # a value that was computed in single precision may lie below the minimum
+            at_zero = abs(float(_value(parts[0], parts[0].origin())))
             upper = upper + VALUE_ROUNDINGS * float(jnp.finfo(dtype).eps) * (abs(upper) + at_zero)
-        return _lower_bound(objective, threshold, upper, tol)
+        return _lower_bound(*parts, upper, tol)
 
 
 @program

@@ -52,12 +52,12 @@ def check_objective(objective: AbstractObjective, seed: int = 0) -> None:
         check.derivatives()
         check.units_and_bounds()
         if isinstance(objective, AbstractRestrictable):
-            check.models()
+            check.models(objective)
         check.weights()
 
 
 @program
-def _facts(objective: Any, x: Array, v: Array, support: Support, all_points: Array) -> dict[str, Any]:
+def _facts(objective: AbstractObjective, x: Array, v: Array, support: Support, all_points: Array) -> dict[str, Any]:
     """Everything at x and v, which vanish outside of the support; F and its gradient at all points."""
     forward, sparse = objective.forward(x), objective.forward(x, support)
     out = {
@@ -94,23 +94,23 @@ def _facts(objective: Any, x: Array, v: Array, support: Support, all_points: Arr
 
 
 @program
-def _start(objective: Any, move: Array) -> tuple[Array, Array]:
+def _start(objective: AbstractObjective, move: Array) -> tuple[Array, Array]:
     return objective.origin(), objective.feasible(objective.origin() + move)
 
 
 @program
-def _once(objective: Any, x: Array) -> tuple[Any, Any, Array]:
+def _once(objective: AbstractObjective, x: Array) -> tuple[Any, Any, Array]:
     sample = objective.sample_smoothness() if isinstance(objective, AbstractFiniteSum) else jnp.inf
     return objective.lipschitz(), sample, objective.to_internal(*objective.to_external(x))
 
 
 @program
-def _value(objective: Any, x: Array) -> Float[Array, ""]:
+def _value(objective: AbstractObjective, x: Array) -> Float[Array, ""]:
     return objective.value(x)
 
 
 @program
-def _model(objective: Any, x: Array) -> tuple[Array, ...]:
+def _model(objective: AbstractRestrictable, x: Array) -> tuple[Array, ...]:
     equations = objective.normal_equations(x)
     p = objective.n_coefficients
     idx = jnp.arange(1, p)[::-1]
@@ -130,7 +130,7 @@ def _model(objective: Any, x: Array) -> tuple[Array, ...]:
 class _Check:
     """An objective with a sparse point x, a direction v on its support, and F with its derivatives there."""
 
-    def __init__(self, objective: Any, rng: np.random.Generator) -> None:
+    def __init__(self, objective: AbstractObjective, rng: np.random.Generator) -> None:
         self.objective, self.rng = objective, rng
         self.p, self.d = objective.n_coefficients, objective.n_coefficients + objective.n_free
         free = np.arange(self.p, self.d)
@@ -144,7 +144,7 @@ class _Check:
         self.points = self._points(objective)
         self.x = self.points[0]
 
-    def _points(self, objective: Any) -> np.ndarray:
+    def _points(self, objective: AbstractObjective) -> np.ndarray:
         """x, its neighbours, the origin of an objective, and that one's neighbours."""
         origin, x = (np.asarray(each) for each in _start(objective, self.move))
         steps = np.concatenate([np.zeros((1, self.d)), *(side * H * np.eye(self.d) for side in (1, -1))])
@@ -156,7 +156,7 @@ class _Check:
     def equal(self, sentence: str, found: Any, expected: Any, rtol: float, atol: Any = 0.0, **numbers: Any) -> None:
         equal(self.objective, sentence, found, expected, rtol, atol, **numbers)
 
-    def derivatives(self, objective: Any = None) -> tuple[Any, np.ndarray, np.ndarray]:
+    def derivatives(self, objective: AbstractObjective | None = None) -> tuple[Any, np.ndarray, np.ndarray]:
         """The laws of one objective, of this one's structure; (value, gradient, Hessian) at x."""
         points = self.points if objective is None else self._points(objective)  # F is finite where its weights say
         objective = self.objective if objective is None else objective
@@ -190,7 +190,7 @@ class _Check:
         return value, grad, hessian
 
     def restricted(
-        self, objective: Any, out: dict[str, Any], value: Any, grad: np.ndarray, hessian: np.ndarray
+        self, objective: AbstractObjective, out: dict[str, Any], value: Any, grad: np.ndarray, hessian: np.ndarray
     ) -> None:
         live = np.asarray(self.support.mask)
         idx = np.asarray(self.support.idx)[live]
@@ -233,15 +233,15 @@ class _Check:
         text = "sample_smoothness is at least lipschitz"
         self.law(text, sample >= lipschitz * (1 - 1e-3), sample_smoothness=sample, lipschitz=lipschitz)
 
-    def models(self) -> None:
+    def models(self, objective: AbstractRestrictable) -> None:
         try:
-            A, rhs, diagonal, constant, others, few, expected = map(np.asarray, _model(self.objective, self.x))
+            A, rhs, diagonal, constant, others, few, expected = map(np.asarray, _model(objective, self.x))
         except TypeError:
             return  # an objective may have none
         value, grad, hessian = self.derivatives()
         self.equal("the diagonal of normal_equations is in their columns", diagonal, np.diag(A), 1e-9, 1e-10)
         self.equal("normal_equations without a point are those at origin()", others[0], others[1], 1e-10, 1e-10)
-        loss, p = getattr(self.objective, "loss", None), self.p
+        loss, p = getattr(objective, "loss", None), self.p
         kinked = getattr(loss, "kinked", False)  # where curvatures are those that the solvers use
         room, w = ATOL * (1 + np.abs(hessian).max()), self.x[:p]
         follow = np.linalg.solve(hessian[p:, p:], np.column_stack([hessian[p:], grad[p:]]))
@@ -251,7 +251,7 @@ class _Check:
         if not kinked:
             schur = hessian[:p, :p] - hessian[:p, p:] @ follow[:, :p]
             self.equal("normal_equations have the Hessian of F", A, schur, RTOL, room)
-        if loss is None or self.objective.quadratic:
+        if loss is None or objective.quadratic:
             found, least = constant - 2 * rhs @ w + w @ A @ w, 2 * value - grad[p:] @ follow[:, -1]
             self.equal("normal_equations have the value of F", found, least, RTOL, room)
         self.equal("subset(idx) is F on the coefficients idx", few, expected, 1e-11, 1e-12)

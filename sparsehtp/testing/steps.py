@@ -53,7 +53,7 @@ def check_step(
         x0 = np.random.default_rng(seed).standard_normal(objective.n_coefficients + objective.n_free)
         threshold = Sparsity(2).bind(objective)
         with traced(step):
-            out = jax.tree.map(np.asarray, _run(objective, threshold, IHT(step), jnp.asarray(x0)))
+            out = jax.tree.map(np.asarray, _run(objective, threshold, step, jnp.asarray(x0)))
         t = np.arange(STEPS)
         proposed, size = out["proposed"], out["size"]
         sound = np.isfinite(proposed) & (proposed > 0)
@@ -80,15 +80,15 @@ def _logistic() -> LinearModel:
 
 
 @program
-def _run(objective: Any, threshold: Any, solver: Any, x0: Array) -> dict[str, Array]:
-    rule = solver.step_rule
+def _run(objective: AbstractObjective, threshold: Sparsity, step: AbstractStep, x0: Array) -> dict[str, Array]:
+    solver = IHT(step)
 
     def body(state: Any, t: Int[Array, ""]) -> tuple[Any, dict[str, Array]]:
         entries = threshold.entries(state.point, state.support)
         along = jnp.zeros_like(state.grad).at[entries.idx].add(jnp.where(entries.mask, state.grad[entries.idx], 0))
 
         def propose(last: Float[Array, ""]) -> Float[Array, ""]:
-            return rule.propose(objective, state.forward, state.grad, entries, last, t)
+            return step.propose(objective, state.forward, state.grad, entries, last, t)
 
         far = jnp.asarray(1e9, x0.dtype) * (1 + state.step_size)
         new, info = solver.step(objective, threshold, state, t)
@@ -110,7 +110,7 @@ def _run(objective: Any, threshold: Any, solver: Any, x0: Array) -> dict[str, Ar
     return jax.lax.scan(body, state, jnp.arange(STEPS))[1]
 
 
-def _check_search(step: Any, t: np.ndarray, out: dict[str, np.ndarray]) -> None:
+def _check_search(step: AbstractStep, t: np.ndarray, out: dict[str, np.ndarray]) -> None:
     shrink = float(step.shrink)
     law(step, "shrink is between 0 and 1", 0 < shrink < 1, shrink=shrink)
     text = "the accepted size is the proposed one, shrunk once per refusal"

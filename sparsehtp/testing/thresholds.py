@@ -75,11 +75,14 @@ def _features(p: int) -> LinearModel:
 
 
 @program
-def _lanes(threshold: Any, counts: dict[str, Any], z: Array, step_size: Array, grad: Array) -> dict[str, Any]:
+def _lanes(
+    threshold: AbstractThreshold, counts: dict[str, Any], z: Array, step_size: Array, grad: Array
+) -> dict[str, Any]:
     def one(counts: dict[str, Any], z: Array, step_size: Array, grad: Array) -> dict[str, Any]:
         bound = replace(threshold, **counts)
-        x, support = bound(z, step_size)
-        out = {
+        result: Any = bound(z, step_size)
+        x, support = result
+        out: dict[str, Any] = {
             "x": x,
             "value": bound.value(x),
             "size": bound.size(support),
@@ -93,8 +96,8 @@ def _lanes(threshold: Any, counts: dict[str, Any], z: Array, step_size: Array, g
             everything = jnp.concatenate([jnp.arange(z.size - bound.n_free, z.size), jnp.arange(z.size - bound.n_free)])
             box = bound.box(Support(everything, jnp.ones(z.size, bool)))
             lower, upper = (
-                jnp.full(z.size, end) if bound is None else jnp.zeros(z.size).at[everything].set(bound)
-                for bound, end in zip(box[:2], (-jnp.inf, jnp.inf), strict=True)
+                jnp.full(z.size, end) if edge is None else jnp.zeros(z.size).at[everything].set(edge)
+                for edge, end in zip(box[:2], (-jnp.inf, jnp.inf), strict=True)
             )
             normal, total = (jnp.zeros(z.size), jnp.zeros(())) if box.plane is None else box.plane
             normal = jnp.zeros(z.size).at[everything].set(normal)
@@ -126,13 +129,15 @@ def _lanes(threshold: Any, counts: dict[str, Any], z: Array, step_size: Array, g
 
 
 @program
-def _results(threshold: Any, counts: dict[str, Any], z: Array, step_size: Array, grad: Array) -> dict[str, Array]:
+def _results(
+    threshold: AbstractThreshold, counts: dict[str, Any], z: Array, step_size: Array, grad: Array
+) -> dict[str, Array]:
     """The results alone: a smaller program."""
     return {"x": jax.vmap(lambda counts, z, t: replace(threshold, **counts)(z, t)[0])(counts, z, step_size)}
 
 
 @program
-def _values(threshold: Any, x: Array) -> Array:
+def _values(threshold: AbstractThreshold, x: Array) -> Array:
     return jax.vmap(threshold.value)(x)
 
 

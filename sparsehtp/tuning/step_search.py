@@ -1,6 +1,6 @@
 """Step sizes by a grid search, all sizes as one batch."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._solve import solve
-from .._types import replace
+from .._types import ArrayLike, replace
 from ..iteration.results import RESULTS, Solution
 from ..iteration.termination import Never
 from ..objectives import AbstractObjective
@@ -39,7 +39,7 @@ def tune_step(
     objective: AbstractObjective,
     threshold: AbstractThreshold,
     solver: AbstractSolver,
-    sizes: Any = None,
+    sizes: ArrayLike | None = None,
     *,
     max_steps: int = 5,
     key: jax.Array | None = None,

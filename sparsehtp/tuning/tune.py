@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .._programs import program
 from .._progress import Callback, reporting
@@ -123,8 +123,8 @@ def _step(
     threshold: AbstractThreshold,
     validation: LinearModel,
     solver: AbstractSolver,
-    index: Any,
-    key: Any,
+    index: Int[np.ndarray, "p"] | None,
+    key: Array,
     optimiser: optax.GradientTransformation,
 ) -> tuple[Float[Array, ""], Solution, dict[str, Array], Any]:
     """Validation loss and fit at the parameters, and the parameters and the optimiser's state after the step."""
@@ -147,18 +147,20 @@ def _scored(objective: LinearModel, val: Any) -> LinearModel:
     return LinearModel(X, y, objective.loss, fit_intercept=bool(objective.n_free))
 
 
-def _with(objective: LinearModel, params: dict[str, Array], index: Any) -> LinearModel:
+def _with(objective: LinearModel, params: dict[str, Array], index: np.ndarray | None) -> LinearModel:
     l2, weights = params.get("l2"), params.get("weights")
     if l2 is not None:
         l2 = jnp.exp(l2) if index is None else jnp.exp(l2)[index]
     return objective.reweighted(None if weights is None else jax.nn.sigmoid(weights), l2)
 
 
-def _parameters(objective: LinearModel, l2: Any, weights: Any, groups: Any) -> tuple[Any, dict[str, Array]]:
+def _parameters(
+    objective: LinearModel, l2: ArrayLike | None, weights: ArrayLike | None, groups: ArrayLike | None
+) -> tuple[Int[np.ndarray, "p"] | None, dict[str, Array]]:
     """Group number of every feature (None: no groups), and the starting parameters on their scales."""
     if l2 is None and weights is None:
         raise ValueError("l2, weights: give starting values for at least one of them.")
-    index: Any = None
+    index = None
     params: dict[str, Array] = {}
     if groups is not None:
         if l2 is None:
