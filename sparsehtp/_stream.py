@@ -148,22 +148,17 @@ def solve_stream(
         if bound.room > DENSE_HESSIAN_LIMIT:
             raise ValueError(f"k: streamed refits are limited to {DENSE_HESSIAN_LIMIT} features; lower k.")
         solver = StochasticHT(sample_step, data.batch_size) if solver is None else solver
-        found = _fit(data, bound, threshold, size, solver, key)
+        start = data.sweep(threshold, solver, key)
+        if jax.process_count() > 1:  # a mean of several
+            start = np.asarray(_threshold(bound, start, size)[0], float)
+        found = _fit(data, bound, size, start)
         data.passes.compare_the_rest()
     return found._replace(seconds=time.monotonic() - began)
 
 
-def _fit(
-    data: "_Stream",
-    bound: AbstractUnitThreshold,
-    threshold: AbstractUnitThreshold,
-    size: float,
-    solver: AbstractSolver,
-    key: Array,
-) -> Streamed:
+def _fit(data: "_Stream", bound: AbstractUnitThreshold, size: float, start: Float[np.ndarray, "d"]) -> Streamed:
     ridge = np.append(np.full(data.p, float(data.l2)), np.zeros(int(data.fit_intercept)))
     zero = np.zeros(ridge.size)
-    start = data.sweep(zero, bound, threshold, solver, key, size)
     # A sweep that went astray is forgotten.
     (at_zero, at_start), grads = data.sums(np.stack([zero, start]), ridge)
     swept = bool(np.isfinite(at_start) and at_start < at_zero)
@@ -266,27 +261,18 @@ class _Stream:
         columns = replace(columns, shift=jnp.asarray(self.shift))
         return replace(model, columns=columns, target_mean=jnp.asarray(self.base))
 
-    def sweep(
-        self,
-        x: Float[np.ndarray, "d"],
-        bound: AbstractUnitThreshold,
-        threshold: AbstractUnitThreshold,
-        solver: AbstractSolver,
-        key: Array,
-        size: float,
-    ) -> Float[np.ndarray, "d"]:
+    def sweep(self, threshold: AbstractUnitThreshold, solver: AbstractSolver, key: Array) -> Float[np.ndarray, "d"]:
         """One stochastic step per shard, on a sample of its rows; the mean over processes, each with its own shards."""
         seed = np.asarray(jax.random.key_data(key)).ravel().tolist()
 
         def step(x: Float[np.ndarray, "d"], rows: Rows, i: int) -> Float[np.ndarray, "d"]:
             model = self.model(self.sample(i, rows, seed)).reweighted(l2=self.l2)
             start = LinearStart(*model.to_external(jnp.asarray(x, self.dtype)))
-            return np.asarray(_stochastic(model, threshold, solver, start, jax.random.fold_in(key, i)), float)
+            own = jax.random.fold_in(key, i)
+            solution = solve(model, threshold, solver, x0=start, max_steps=1, key=own, record=None, throw=False)
+            return np.asarray(model.to_internal(solution.x, solution.intercept), float)
 
-        total = self.passes.fold(x, step)
-        if jax.process_count() == 1:
-            return total
-        return np.asarray(_threshold(bound, total / jax.process_count(), size)[0], float)
+        return self.passes.fold(np.zeros(self.p + int(self.fit_intercept)), step) / jax.process_count()
 
     def total(self, zeros: tuple[np.ndarray, ...], part: Callable[..., Any], *at: Any) -> tuple[np.ndarray, ...]:
         """The sums part(block, loss, *at) over all rows, block by block, in double precision."""
@@ -400,10 +386,3 @@ def _newton(
     part = Part(A, None, weights > 0, jnp.zeros(z.shape, z.dtype), support.mask, None)
     rows = Restricted(part, MeanLoss(loss, y, weights))
     return jnp.sum(weights), rows.value(z), rows.grad(z), rows.hess(z)
-
-
-def _stochastic(
-    model: LinearModel, threshold: AbstractUnitThreshold, solver: AbstractSolver, start: LinearStart, key: Array
-) -> Float[Array, "d"]:
-    solution = solve(model, threshold, solver, x0=start, max_steps=1, key=key, record=None, throw=False)
-    return model.to_internal(solution.x, solution.intercept)

@@ -178,12 +178,7 @@ def fit_on(model: LinearModel, features: np.ndarray) -> tuple[float, Float[np.nd
 
 
 def _check(
-    model: LinearModel,
-    threshold: Sparsity,
-    gap: float,
-    collect: float | None,
-    time_limit: float,
-    max_nodes: int | None,
+    model: LinearModel, threshold: Sparsity, gap: float, collect: float | None, time_limit: float, max_nodes: int | None
 ) -> None:
     if not isinstance(model, LinearModel):
         raise TypeError(f"model: proofs are for a LinearModel, got {type(model).__name__}.")
