@@ -58,21 +58,23 @@ class ProofData:
         self.kept = np.isin(self.features, self._keep)
         self.size = int(self.kept.sum()) + min(self._k, int((~self.kept).sum()))
 
-    def _columns(self, features: Any, rows: Any = slice(None), centred: bool = True) -> Float[np.ndarray, "n m"]:
+    def _columns(
+        self, features: Int[np.ndarray, "m"] | slice, rows: slice = slice(None), centred: bool = True
+    ) -> Float[np.ndarray, "n m"]:
         """The (centred and) scaled columns, dense, of the rows with a weight."""
         part = self._X[rows][:, features]
         part = part.toarray() if sparse.issparse(part) else part
         return (part - self._mean[features] if centred else part) * self._scaling[features]
 
-    def _external(self, x: Float[np.ndarray, "m"], features: Any, level: Any) -> tuple[np.ndarray, float]:
+    def _external(self, x: Float[np.ndarray, "m"], features: np.ndarray, level: float) -> tuple[np.ndarray, float]:
         """Coefficients in original units and the intercept, from those of some of `_columns` and their intercept."""
         w = np.zeros(self.n_features)
         w[features] = x * self._scaling[features]
         # Products of the means may cancel to their last digit, so that they are added exactly.
-        level = Fraction(float(level)) + Fraction(self._base)
+        exact = Fraction(float(level)) + Fraction(self._base)
         for j in np.flatnonzero(w):
-            level -= Fraction(float(w[j])) * (Fraction(float(self._mean[j])) + Fraction(float(self._shift[j])))
-        return w, float(level)
+            exact -= Fraction(float(w[j])) * (Fraction(float(self._mean[j])) + Fraction(float(self._shift[j])))
+        return w, float(exact)
 
 
 def _matrix(design: Any) -> Any:

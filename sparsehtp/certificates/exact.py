@@ -1,6 +1,7 @@
 """Least squares in exact arithmetic, for the few supports on which float64 cannot decide."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -28,7 +29,9 @@ class Moments:
         intercept: whether everything is about its mean.
     """
 
-    def __init__(self, column: Any, target: list[np.ndarray], weights: np.ndarray, intercept: bool) -> None:
+    def __init__(
+        self, column: Callable[[int], np.ndarray], target: list[np.ndarray], weights: np.ndarray, intercept: bool
+    ) -> None:
         self._column, self._intercept = column, intercept
         self._weights, _ = integers(weights)  # only their ratios count
         self._total = int(self._weights.sum())
@@ -60,7 +63,7 @@ class Moments:
         a, e = self._vector(j)
         return Fraction(int(self._weights @ a), self._total) * Fraction(2) ** e
 
-    def fit(self, features: list[int], ridge: Any) -> tuple[Fraction, list[Fraction]]:
+    def fit(self, features: list[int], ridge: list[Fraction]) -> tuple[Fraction, list[Fraction]]:
         """Twice the least value, and coefficients there; columns that depend on those before them have zero."""
         size = len(features)
         names = [*features, -1]
@@ -83,7 +86,7 @@ class Moments:
             x[c] = Fraction(M[c][size] - sum(M[c][j] * x[j] for j in steps if j > c), M[c][c])
         return Fraction(M[size][size], last * common), x
 
-    def value(self, features: list[int], ridge: Any, x: Any, level: Fraction) -> Fraction:
+    def value(self, features: list[int], ridge: list[Fraction], x: np.ndarray, level: Fraction) -> Fraction:
         """Twice the value at coefficients and an intercept `level` of the targets less the columns."""
         w = [Fraction(float(each)) for each in x]
         names = list(enumerate(features))

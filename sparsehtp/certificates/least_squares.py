@@ -1,5 +1,6 @@
 """Least squares on the host, in float64: normal equations that are safe against rounding, refits and quick swaps."""
 
+import functools
 import time
 from fractions import Fraction
 from typing import Any
@@ -75,13 +76,12 @@ class LeastSquares(ProofData):
         self.c0 = c0 * (1 - 4 * (lost_target**2 / rounding + rounding))
         self.zero, self.noise = ZERO * c0, 64 * EPS**2 * (c0 + raw_target)
         self.null = c0
-        self._factor: Any = None
+        self._factor: np.ndarray | None = None
         # What an orthogonal factor and rounding of the entries do to a column, and to the targets.
         digits = 8 * (np.sqrt(len(self._rows) + len(ridge)) + self.size)
         self._grain = EPS * (digits + 2 * np.sqrt(raw / energy))
         self._target_grain = EPS * (digits * np.sqrt(2 * c0) + 2 * np.sqrt(raw_target))
         self._copy = COPY * np.sqrt(raw / energy)
-        self._exact: Any = None
         self.copied = False
         self._rows_of_Q: dict[int, np.ndarray] = {}
 
@@ -235,7 +235,7 @@ class LeastSquares(ProofData):
         sure = ~np.any(~copies & (size < 4 * np.sum(self._grain[members], 1, keepdims=True)), axis=1)
         return rest**2 / 2, np.where(sure, np.maximum(rest - wrong, 0) ** 2 / 2, 0), x
 
-    def _raw(self, features: Any) -> Float[np.ndarray, "n m"]:
+    def _raw(self, features: np.ndarray | list[int]) -> Float[np.ndarray, "n m"]:
         """ProofData as they are in the design, dense."""
         part = self._X[:, features]
         return part.toarray() if sparse.issparse(part) else part
@@ -244,12 +244,13 @@ class LeastSquares(ProofData):
         """Whether exact arithmetic takes a second at most."""
         return len(self._rows) * (m + 1) ** 2 <= EXACT_WORK
 
-    def _solved_exactly(self, members: Int[np.ndarray, "m"]) -> tuple[Any, list[int], list[Any], list[Any]]:
+    @functools.cached_property
+    def _exact(self) -> Moments:
+        centred = self.model.columns.centred
+        return Moments(lambda j: self._raw([j])[:, 0], self._target_parts, self._weights, centred)
+
+    def _solved_exactly(self, members: np.ndarray) -> tuple[Fraction, list[int], list[Fraction], list[Fraction]]:
         """F, the features of a support that are no copies of others, what l2 they have, and their coefficients."""
-        if self._exact is None:
-            self._exact = Moments(
-                lambda j: self._raw([j])[:, 0], self._target_parts, self._weights, self.model.columns.centred
-            )
         features = self.features[members]
         if len(members):
             found: Any = linalg.qr(self._data(members[None])[0][0], mode="r", pivoting=True)
@@ -268,7 +269,7 @@ class LeastSquares(ProofData):
         moved = sum(Fraction(float(self._shift[j])) * Fraction(float(w[j])) for j in chosen)
         level, intercept = Fraction(0), 0.0
         if self.model.columns.centred:
-            level = self._exact.mean(-1) - sum(self._exact.mean(j) * Fraction(float(w[j])) for j in chosen)
+            level = self._exact.mean(-1) - sum(self._exact.mean(j) * Fraction(w[j]) for j in chosen)
             intercept = float(level + Fraction(self._base) - moved)
             level = Fraction(intercept) - Fraction(self._base) + moved
         return float(self._exact.value(chosen, ridge, w[chosen], level) / 2), w, intercept

@@ -56,13 +56,13 @@ class Placed(NamedTuple):
     @property
     def others(self) -> np.ndarray:
         """Units that may enter."""
-        units = np.arange(_n_units(self.objective, self.threshold), dtype=np.int32)
+        units = np.arange(self.threshold.n_units(self.objective), dtype=np.int32)
         return np.setdiff1d(units, np.concatenate([_always(self.objective, self.threshold), self.chosen]))
 
     @property
     def swaps(self) -> tuple[np.ndarray, np.ndarray]:
         """Every exchange, as a place and a unit: within a pool that shares a count, or into one that has room."""
-        pools, counts = map(np.asarray, self.threshold.pools(_n_units(self.objective, self.threshold)))
+        pools, counts = map(np.asarray, self.threshold.pools(self.threshold.n_units(self.objective)))
         room = np.bincount(pools[self.chosen], minlength=counts.size) < counts
         places, new = np.repeat(self.places, self.others.size), np.tile(self.others, self.places.size)
         leaving = np.asarray(self.units.idx)[places]
@@ -93,7 +93,7 @@ def units_of(
 ) -> tuple[Support, np.ndarray]:
     """A support in the solver's order (free, kept, chosen, padding), and the chosen units."""
     members = np.unique(np.asarray(support.idx)[np.asarray(support.mask)])
-    units, keep, k = _n_units(objective, threshold), _always(objective, threshold), int(threshold.k)
+    units, keep, k = threshold.n_units(objective), _always(objective, threshold), int(threshold.k)
     chosen = np.setdiff1d(members, keep).astype(np.int32)
     pools, counts = map(np.asarray, threshold.pools(units))
     number = np.bincount(pools[chosen], minlength=counts.size)
@@ -110,12 +110,7 @@ def units_of(
 
 def _always(objective: AbstractObjective, threshold: AbstractUnitThreshold) -> np.ndarray:
     """The units that are in every support: those in keep, and dense leaves."""
-    return np.flatnonzero(threshold.locked(_n_units(objective, threshold))).astype(np.int32)
-
-
-def _n_units(objective: AbstractObjective, threshold: AbstractUnitThreshold) -> int:
-    d = objective.n_coefficients + objective.n_free
-    return int(jax.eval_shape(threshold.scores, jax.ShapeDtypeStruct((d,), objective.dtype)).shape[0])
+    return np.flatnonzero(threshold.locked(threshold.n_units(objective))).astype(np.int32)
 
 
 @program

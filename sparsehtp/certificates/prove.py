@@ -152,7 +152,8 @@ def prove(
     start = np.zeros(0, int) if solution is None else _start(model, keep, k, solution)
     ratio = None if collect is None else float(collect)
     limits = Limits(float(time_limit), math.inf if max_nodes is None else int(max_nodes), float(gap), ratio)
-    store = None if checkpoint is None else Checkpoint(checkpoint, _facts(model, keep, k, limits), 1, 1)
+    facts = model, keep, k, limits.gap, limits.ratio or 0.0  # what decides the tree
+    store = None if checkpoint is None else Checkpoint(checkpoint, facts, 1, 1)
     problem = (LeastSquares if model.quadratic else Generalised)(model, keep, k, began + limits.seconds, limits.gap)
     begin = quadratic.begin if model.quadratic else generalised.begin
     with reporting(progress, "nodes", "nodes") as report:
@@ -220,13 +221,6 @@ def _start(model: LinearModel, keep: np.ndarray, k: int, solution: Any) -> np.nd
     if number > k:
         raise ValueError(f"solution: it has {number} nonzeros besides those in keep; k allows {k}.")
     return chosen
-
-
-def _facts(
-    model: LinearModel, keep: np.ndarray, k: int, limits: Limits
-) -> tuple[LinearModel, np.ndarray, int, float, float]:
-    """What decides the tree."""
-    return model, keep, k, limits.gap, 0.0 if limits.ratio is None else limits.ratio
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------------

@@ -186,12 +186,7 @@ def checked_ks(
 
 def n_units(objective: AbstractObjective, threshold: AbstractUnitThreshold) -> int:
     """Number of units that the threshold chooses from, kept ones included."""
-    bound = replace(threshold, k=np.int32(0), k_max=0).bind(objective)
-    return jax.eval_shape(bound.scores, jax.ShapeDtypeStruct((_size(objective),), objective.dtype)).shape[0]
-
-
-def _size(objective: AbstractObjective) -> int:
-    return objective.n_coefficients + objective.n_free
+    return replace(threshold, k=np.int32(0), k_max=0).bind(objective).n_units(objective)
 
 
 def run(
@@ -320,7 +315,7 @@ def _path_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fits:
 
     def fit(k: Int[Array, ""], row: Trail) -> Fits:
         entries = threshold.entries(origin, row.support)
-        x = scatter(row.z, entries, _size(objective))
+        x = scatter(row.z, entries, origin.size)
         result = objective.judged(replace(threshold, k=k), x, row.support, row.result)
         return _fit(grid, objective, threshold, scorer, x, row.support, entries, row.value, result)
 

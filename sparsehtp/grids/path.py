@@ -213,16 +213,8 @@ def _over_l0(
     model, template = penalised_parts(objective, threshold)
     fits = penalised_path(model, template, l0s, l2s, limit, solver, key, progress)
     return Path(
-        ks=fits.ks,
-        l2s=fits.l2s,
-        l0s=fits.l0s,
-        support=fits.support,
+        **fits._asdict(),
         features=fits.support,
-        coefficients=fits.coefficients,
-        intercept=fits.intercept,
-        value=fits.value,
-        result=fits.result,
-        loss=fits.loss,
         n_features=model.n_coefficients,
         n_units=model.n_coefficients,
         n_kept=free_of_charge(template).size,

@@ -24,7 +24,7 @@ DEFAULT_K = 20
 
 
 class PenalisedFits(NamedTuple):
-    """Fits over l2 (outer) and l0 (inner, falling), as NumPy arrays with a leading grid axis."""
+    """Fits over l2 (outer) and l0 (inner, falling): fields of a `Path`."""
 
     l0s: np.ndarray
     l2s: np.ndarray

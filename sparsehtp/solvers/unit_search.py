@@ -32,12 +32,6 @@ GRAM_PRODUCTS = 2**33  # at most, for the matrix of a model, unless it has FEWES
 FEWEST = 128
 
 
-def unit_count(objective: AbstractRefittable, threshold: AbstractUnitThreshold) -> int:
-    """Number of units that there are."""
-    x = jax.ShapeDtypeStruct((objective.n_coefficients + objective.n_free,), objective.dtype)
-    return int(jax.eval_shape(threshold.scores, x).shape[0])
-
-
 def unit_entries(objective: AbstractRefittable, threshold: AbstractUnitThreshold, units: Int[Array, "w"]) -> Support:
     """The entries of some units, `size` places each."""
     x = jnp.zeros(objective.n_coefficients + objective.n_free, objective.dtype)
@@ -64,7 +58,7 @@ def local_model(
     box = None if region.whole else (lower, upper)
     if region.plane is not None:
         A, r, c0 = with_spring(A, r, c0, z, grad, region.plane)
-    n_units = unit_count(objective, threshold)
+    n_units = threshold.n_units(objective)
     return Model(
         units=units,
         pools=threshold.pools(n_units)[0][units],
@@ -266,7 +260,7 @@ class UnitState(NamedTuple):
 
 def width_of(objective: AbstractRefittable, threshold: AbstractUnitThreshold, most: int) -> int:
     """Units of a working set of about `most` entries."""
-    units, size = unit_count(objective, threshold), threshold.entries_per_unit
+    units, size = threshold.n_units(objective), threshold.entries_per_unit
     most = min(most, max(FEWEST, math.isqrt(GRAM_PRODUCTS // max(objective.n_samples, 1))))
     return min(units, max(most // size, 2 * threshold.room))
 
@@ -276,7 +270,7 @@ def init(
 ) -> UnitState:
     """The state before the first step, which finds the units."""
     units = jnp.arange(width, dtype=jnp.int32)
-    zero, n_units = jnp.zeros((), objective.dtype), unit_count(objective, threshold)
+    zero, n_units = jnp.zeros((), objective.dtype), threshold.n_units(objective)
     shapes = jax.eval_shape(lambda: local_model(objective, threshold, x0, units))
     return UnitState(
         x=x0,
@@ -375,7 +369,7 @@ def perturbed(key: Array, t: Any, model: Model, chosen: Bool[Array, "w"], i: Any
 
 def path(objective: AbstractRefittable, threshold: AbstractUnitThreshold, width: int, rounds: int) -> Trail:
     """The best support found for every k, each from that of the size before, in at most so many rounds."""
-    n_units, k_max = unit_count(objective, threshold), threshold.most
+    n_units, k_max = threshold.n_units(objective), threshold.most
     exact = objective.quadratic and not threshold.bounded
     origin, everything = objective.origin(), jnp.arange(n_units, dtype=jnp.int32)
 

@@ -188,6 +188,11 @@ class AbstractUnitThreshold(AbstractSupportThreshold):
         """Units that a support has room for, once bound."""
         return int(self.keep.shape[0] + self.most)
 
+    def n_units(self, objective: Bindable) -> int:
+        """Units to choose from, kept ones included, once bound to an objective."""
+        x = jax.ShapeDtypeStruct((objective.n_coefficients + objective.n_free,), objective.dtype)
+        return int(jax.eval_shape(self.scores, x).shape[0])
+
     def locked(self, units: int) -> Bool[Array, "units"]:
         """The units that are always in."""
         return jnp.zeros(units, bool).at[jnp.asarray(self.keep, jnp.int32)].set(True)
