@@ -2,7 +2,7 @@
 `jax.random`'s and gives each index its number whatever else is drawn."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, UInt32
+from jaxtyping import Array, Float, Int, Integer, UInt32
 
 
 def mixed(words: UInt32[Array, "w"], *counters: Int[Array, ""] | int) -> UInt32[Array, ""]:
@@ -13,7 +13,7 @@ def mixed(words: UInt32[Array, "w"], *counters: Int[Array, ""] | int) -> UInt32[
     return seed
 
 
-def uniform(seed: UInt32[Array, ""], index: Int[Array, "..."]) -> Float[Array, "..."]:
+def uniform(seed: UInt32[Array, ""], index: Integer[Array, "..."]) -> Float[Array, "..."]:
     """A number in [0, 1) for every index, float32."""
     index = jnp.asarray(index).astype(jnp.uint32)
     return (_scrambled(_scrambled(index ^ seed) + seed) >> 8).astype(jnp.float32) * 2.0**-24
