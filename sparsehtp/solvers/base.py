@@ -3,7 +3,7 @@
 import abc
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,9 +14,12 @@ from .. import objectives
 from .._types import Factors, Info, Support
 from ..columns import gather
 from ..iteration.results import RESULTS
+from ..iteration.termination import AbstractTermination, State
 from ..objectives import AbstractObjective
 from ..steps import AbstractStep
 from ..thresholds import AbstractThreshold
+
+Tried = TypeVar("Tried")
 
 
 def _public(kind: type[AbstractObjective]) -> str:
@@ -78,7 +81,7 @@ class AbstractSolver(eqx.Module):
 
     @property
     @abc.abstractmethod
-    def default_termination(self) -> Any:
+    def default_termination(self) -> AbstractTermination:
         """Stopping criteria used when the caller names none."""
 
     @property
@@ -103,11 +106,13 @@ class AbstractSolver(eqx.Module):
     @abc.abstractmethod
     def init(
         self, objective: AbstractObjective, threshold: AbstractThreshold, x0: Float[Array, "d"], key: Array
-    ) -> Any:
+    ) -> State:
         """State before the first step."""
 
     @abc.abstractmethod
-    def step(self, objective: AbstractObjective, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(
+        self, objective: AbstractObjective, threshold: AbstractThreshold, state: State, t: Array
+    ) -> tuple[State, Info]:
         """The next state, and what the step did."""
 
     def path(self, objective: AbstractObjective, threshold: AbstractThreshold, key: Array) -> "Trail":
@@ -152,13 +157,13 @@ def first_support(threshold: AbstractThreshold, x: Float[Array, "d"], grad: Floa
 
 
 def search(
-    trial: Callable[[Array], Any],
-    accepted: Callable[[Array, Any], Array],
+    trial: Callable[[Array], Tried],
+    accepted: Callable[[Array, Tried], Array],
     rule: AbstractStep,
     size: Array,
-    placeholder: Any,
+    placeholder: Tried,
     max_tries: int,
-) -> tuple[Array, Any, Array]:
+) -> tuple[Array, Tried, Array]:
     """Shrink a step size until `trial(size)` is accepted: the size, what was tried, and the number of tries.
 
     `placeholder` has the structure of a trial; it makes the loop trace the trial once.
@@ -166,11 +171,11 @@ def search(
     if not rule.searches:
         return size, trial(size), jnp.int32(1)
 
-    def refused(carry: Any) -> Array:
+    def refused(carry: tuple[Array, Tried, Array]) -> Array:
         size, tried, tries = carry
         return (tries == 0) | (~accepted(size, tried) & (tries < max_tries))
 
-    def attempt(carry: Any) -> Any:
+    def attempt(carry: tuple[Array, Tried, Array]) -> tuple[Array, Tried, Array]:
         size, _, tries = carry
         size = jnp.where(tries == 0, size, size * rule.shrink)
         return size, trial(size), tries + 1
@@ -181,8 +186,8 @@ def search(
 def report(
     objective: AbstractObjective,
     threshold: AbstractThreshold,
-    old: Any,
-    new: Any,
+    old: State,
+    new: State,
     *,
     value: Array,
     grad: Array,

@@ -1,6 +1,6 @@
 """Coordinate descent with spacer steps and single swaps, for the L0 + L1 + L2 penalty."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,10 +9,10 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from .._tolerances import tolerance
-from .._types import Info, Support
+from .._types import Info, Scalar, Support
 from ..columns import gather, scatter
 from ..duality.dual import Dual
-from ..iteration.termination import SwapOptimal
+from ..iteration.termination import AbstractTermination, SwapOptimal
 from ..linalg import any_lane, dot, either
 from ..objectives import LinearModel
 from ..thresholds import L0L1L2, AbstractThreshold
@@ -109,26 +109,26 @@ class CDSS(AbstractSolver):
         return threshold.penalises
 
     @property
-    def default_termination(self) -> Any:
+    def default_termination(self) -> AbstractTermination:
         return SwapOptimal()
 
     @property
     def default_max_steps(self) -> int:
         return 500
 
-    def init(self, objective: LinearModel, threshold: L0L1L2, x0: Array, key: Array) -> Any:
+    def init(self, objective: LinearModel, threshold: L0L1L2, x0: Array, key: Array) -> CDSSState:
         return state_at(Dual(objective, threshold), *supported(threshold, x0))
 
-    def step(self, objective: LinearModel, threshold: L0L1L2, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: LinearModel, threshold: L0L1L2, state: CDSSState, t: Array) -> tuple[CDSSState, Info]:
         dual = Dual(objective, threshold)
         p = objective.n_coefficients
 
-        def descent() -> Any:
+        def descent() -> tuple[Array, Array, Array]:
             gain, _ = entry_gains(dual, state.energies, state.grad[:p], objective.columns.ridge()[:p], state.x[:p])
             member = (state.x[:p] != 0) | (gain > dual.prices[0])
             return (*_descended(dual, state, state.x, member, not self.swaps), jnp.zeros((), bool))
 
-        def swap() -> Any:
+        def swap() -> tuple[Array, Array, Array]:
             best = best_swap(dual, state)
             enough = tolerance("swap", state.value.dtype) * jnp.abs(state.value)
             wanted = (best.gain > enough) & jnp.any(dual.prices[0] > 0)  # without l0 the objective is convex
@@ -175,7 +175,7 @@ class CDSS(AbstractSolver):
 
 
 def entry_gains(
-    dual: Dual, energies: Array, grad: Array, ridge: Array, w: Array, smoothness: Any = None
+    dual: Dual, energies: Array, grad: Array, ridge: Array, w: Array, smoothness: Scalar | None = None
 ) -> tuple[Array, Array]:
     """What one zero coefficient alone can lower the objective by, l0 apart, and its best value: at least so much by the
     loss's own smoothness (None), at most so much without any (0)."""
@@ -191,13 +191,13 @@ def entry_gains(
     return jnp.where(usable, gain, -jnp.inf), new
 
 
-def _descended(dual: Dual, state: Any, x: Array, member: Array, last: Any) -> tuple[Array, Array]:
+def _descended(dual: Dual, state: CDSSState, x: Array, member: Array, last: Array | bool) -> tuple[Array, Array]:
     """x after coordinate descent over the members, and its value; the last descent goes on to rounding."""
     objective = dual.objective
     p = objective.n_coefficients
     fine = jnp.where(last, 2 * jnp.finfo(x.dtype).eps, 0.05 * tolerance("gap", x.dtype)) * jnp.abs(state.value)
 
-    def solve(features: Array, count: Any) -> Any:
+    def solve(features: Array, count: Array) -> tuple[Array, Array, Array]:
         block = gather_block(dual, features, count, jnp.zeros(p, bool), state.centres)
         descent = Descent(dual, block)
         on = Support(features, jnp.arange(features.shape[0]) < count)
@@ -209,7 +209,7 @@ def _descended(dual: Dual, state: Any, x: Array, member: Array, last: Any) -> tu
     return dual.lift(w, b if state.centres is None else b - dot(state.centres, w)), value
 
 
-def best_swap(dual: Dual, state: CDSSState, smoothness: Any = None) -> Swap:
+def best_swap(dual: Dual, state: CDSSState, smoothness: Scalar | None = None) -> Swap:
     """The best exchange of one nonzero coefficient for one other: exact for the squared loss, else a bound as that of
     `entry_gains`."""
     objective = dual.objective
@@ -221,7 +221,7 @@ def best_swap(dual: Dual, state: CDSSState, smoothness: Any = None) -> Swap:
     padded = -(-p // SWAP_ROWS) * SWAP_ROWS
     order = jnp.nonzero(w, size=padded, fill_value=0)[0].astype(jnp.int32)
 
-    def body(carry: Any) -> Any:
+    def body(carry: tuple[Array, Swap]) -> tuple[Array, Swap]:
         start, best = carry
         rows = lax.dynamic_slice(order, (start,), (SWAP_ROWS,))
         live = start + jnp.arange(SWAP_ROWS) < count

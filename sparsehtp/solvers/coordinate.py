@@ -10,7 +10,7 @@ its smoothness. With H_j = smoothness A_j, u = H_j w_j - gradient and t = sign(u
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import jax.numpy as jnp
 from jax import lax
@@ -22,6 +22,9 @@ from ..linalg import WHOLE, Box, dot, max_lane
 
 SMALLEST = 256  # columns of the smallest block
 GROWTH = 16  # of one block size to the next: every size is a program of its own
+
+Found = TypeVar("Found")
+Update: TypeAlias = Callable[[Array, Array, Array], Array]  # (u, H, position in the block) -> the new coefficient
 
 
 class Block(NamedTuple):
@@ -57,6 +60,9 @@ class Fit(NamedTuple):
     eta: Float[Array, "n"]
 
 
+Falling: TypeAlias = tuple[Fit, Array, Array, Array]  # a fit, its value, whether it still falls, sweeps
+
+
 def block_sizes(p: int) -> list[int]:
     """256, 4096, ... below p, and p: powers of two, few enough to compile quickly."""
     sizes, size = [], SMALLEST
@@ -66,7 +72,7 @@ def block_sizes(p: int) -> list[int]:
     return [*sizes, p]
 
 
-def on_block(member: Bool[Array, "p"], function: Callable[[Array, Array], Any]) -> Any:
+def on_block(member: Bool[Array, "p"], function: Callable[[Array, Array], Found]) -> Found:
     """function(features, count) on the smallest block size that holds the members, the same for all lanes."""
     p = member.shape[0]
     count = jnp.sum(member, dtype=jnp.int32)
@@ -119,7 +125,7 @@ class Descent:
         move = -dot(self.weights, self.slope(fit.eta)) / self.smoothness
         return Fit(fit.w, fit.b + move, fit.eta + move)
 
-    def penalty_update(self, u: Array, H: Array, i: Any) -> Array:
+    def penalty_update(self, u: Array, H: Array, i: Array) -> Array:
         block = self.block
         t = jnp.sign(u) * jnp.maximum(jnp.abs(u) - block.l1[i], 0)
         total = H + block.ridge[i]
@@ -131,7 +137,7 @@ class Descent:
         keep = (block.inn[i] | (gain >= block.l0[i])) & (H > 0)
         return jnp.where(keep, new, 0)
 
-    def envelope_update(self, u: Array, H: Array, i: Any) -> Array:
+    def envelope_update(self, u: Array, H: Array, i: Array) -> Array:
         l0, ridge = self.block.l0[i], self.block.ridge[i]
         t = jnp.maximum(jnp.abs(u) - self.block.l1[i], 0)
         near = jnp.maximum(t - jnp.sqrt(2 * l0 * ridge), 0) / jnp.where(H > 0, H, 1)
@@ -139,14 +145,12 @@ class Descent:
         size = jnp.where(~self.block.inn[i] & (near <= jnp.sqrt(2 * l0 / ridge)), near, far)
         return jnp.where(H > 0, jnp.sign(u) * size, 0)
 
-    def sweep(
-        self, fit: Fit, update: Callable[..., Any], order: Int[Array, "m"] | None = None, count: Any = None
-    ) -> Fit:
+    def sweep(self, fit: Fit, update: Update, order: Int[Array, "m"] | None = None, count: Array | None = None) -> Fit:
         """One pass over the block's features, or over the first `count` of `order`."""
         block = self.block
         weighted = self.weights
 
-        def one(place: Any, carry: Any) -> Any:
+        def one(place: Int[Array, ""], carry: tuple[Array, Array]) -> tuple[Array, Array]:
             w, eta = carry
             i = place if order is None else order[place]
             column = block.columns[i]
@@ -199,20 +203,20 @@ class Descent:
         """Sweeps of the penalty until it falls by less than tol: each is followed by spacer sweeps on the support."""
         every = jnp.arange(self.block.idx.shape[0])
 
-        def one(i: Any, fit: Any) -> Any:
+        def one(i: Int[Array, ""], fit: Fit) -> Fit:
             # One loop for both kinds of sweep, so that it is compiled once.
             nonzero = jnp.nonzero(fit.w, size=every.shape[0], fill_value=0)[0]
             order = jnp.where(i == 0, every, nonzero)
             size = jnp.where(i == 0, self.block.live, jnp.sum(fit.w != 0, dtype=jnp.int32))
             return self.sweep(fit, self.penalty_update, order, size)
 
-        def body(carry: Any) -> Any:
+        def body(carry: Falling) -> Falling:
             fit, value, _, count = carry
             fit = lax.fori_loop(0, 1 + inner, one, fit)
             new = self.penalty_value(fit)
             return fit, new, value - new > tol, count + 1
 
-        def go(carry: Any) -> Any:
+        def go(carry: Falling) -> Array:
             return carry[2] & (carry[3] < max_sweeps)
 
         start = (fit, self.penalty_value(fit), jnp.ones((), bool), jnp.int32(0))

@@ -1,6 +1,6 @@
 """Dual iterative hard thresholding, batch and stochastic."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -12,7 +12,7 @@ from .._types import Info, Support
 from ..columns import scatter
 from ..duality.dual import Dual, DualPoint, require_dual, with_sum
 from ..iteration.results import RESULTS
-from ..iteration.termination import DualGap, SmallStep
+from ..iteration.termination import AbstractTermination, DualGap, SmallStep
 from ..linalg import dot
 from ..losses import AbstractConjugateLoss
 from ..objectives import LinearModel
@@ -22,6 +22,8 @@ from .refit import refit
 
 STEPS = ("capped", "theorem15", "theorem17")
 SAMPLINGS = ("shuffled", "paper")
+
+Pair: TypeAlias = tuple[Array, Array]  # a dual point's a and tau
 
 
 class DualState(NamedTuple):
@@ -59,7 +61,7 @@ class AbstractDualAscent(AbstractSolver):
             raise TypeError(f"polish: {type(objective.loss).__name__} is not smooth enough to refit; set polish=False.")
 
     @property
-    def default_termination(self) -> Any:
+    def default_termination(self) -> AbstractTermination:
         return DualGap() | SmallStep()
 
     @property
@@ -70,7 +72,7 @@ class AbstractDualAscent(AbstractSolver):
         # Minus the dual value: the theorems are about the dual iterate.
         return info.gap - info.value
 
-    def init(self, objective: LinearModel, threshold: Sparsity, x0: Array, key: Array) -> Any:
+    def init(self, objective: LinearModel, threshold: Sparsity, x0: Array, key: Array) -> DualState:
         dual = Dual(objective, threshold)
         if objective.loss.twice_differentiable:
             a = dual.project(objective.loss.derivative(objective.forward(x0), objective.y))
@@ -84,7 +86,7 @@ class AbstractDualAscent(AbstractSolver):
         norm = jnp.zeros((), x.dtype) if self.rule == "theorem15" else dual.gram_norm()  # it takes 200 products
         return DualState(x, point.support, point, eta, jnp.zeros_like(x), jnp.ones((), x.dtype), norm, key)
 
-    def size(self, dual: Dual, state_norm: Array, t: Any, blocks: int = 1) -> Array:
+    def size(self, dual: Dual, state_norm: Array, t: Array, blocks: int = 1) -> Array:
         """Step size in the weighted inner product: [DIHT]'s step times 1/N."""
         loss = dual.loss
         mu = jnp.asarray(loss.strong_convexity, state_norm.dtype)
@@ -100,7 +102,9 @@ class AbstractDualAscent(AbstractSolver):
             return blocks * self.scale / (jnp.where(smooth, mu, 1) * (t + 2.0))
         return self.scale * mu * flat**2
 
-    def report(self, dual: Dual, old: Any, new: Any, value: Array, hard_thresholds: Array | int, status: Array) -> Info:
+    def report(
+        self, dual: Dual, old: DualState, new: DualState, value: Array, hard_thresholds: Array | int, status: Array
+    ) -> Info:
         objective = dual.objective
 
         def count(c: Array | int) -> Array:
@@ -122,7 +126,9 @@ class AbstractDualAscent(AbstractSolver):
             status=jnp.where(dual.threshold.overflow(new.x), RESULTS.support_overflow, count(status)),
         )
 
-    def arrive(self, dual: Dual, old: Any, point: Any, size: Array, key: Array) -> Any:
+    def arrive(
+        self, dual: Dual, old: DualState, point: DualPoint, size: Array, key: Array
+    ) -> tuple[DualState, Array, Array]:
         """The state at a dual point, and its primal value."""
         objective, threshold = dual.objective, dual.threshold
         x, eta = dual.predict(point)
@@ -179,7 +185,7 @@ class DIHT(AbstractDualAscent):
     def default_max_steps(self) -> int:
         return 2000
 
-    def step(self, objective: LinearModel, threshold: Sparsity, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: LinearModel, threshold: Sparsity, state: DualState, t: Array) -> tuple[DualState, Info]:
         dual = Dual(objective, threshold)
         size = self.size(dual, state.norm, t)
         a = dual.project(state.point.a + size * dual.supergradient(state.point, state.eta))
@@ -244,7 +250,7 @@ class SDIHT(AbstractDualAscent):
     def default_max_steps(self) -> int:
         return 500
 
-    def step(self, objective: LinearModel, threshold: Sparsity, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(self, objective: LinearModel, threshold: Sparsity, state: DualState, t: Array) -> tuple[DualState, Info]:
         dual = Dual(objective, threshold)
         columns, n = objective.columns, objective.columns.n
         blocks = -(-n // self.block_size)
@@ -260,7 +266,7 @@ class SDIHT(AbstractDualAscent):
         smallest = jnp.min(ridge)
         loss, y = dual.loss, objective.y
 
-        def update(carry: Any, block: Any) -> Any:
+        def update(carry: Pair, block: tuple[Array, Array, Array]) -> tuple[Pair, Array]:
             a, tau = carry
             i, use, j = block
             member, _ = dual.select(dual.terms(tau))

@@ -1,17 +1,17 @@
 """Adaptive forward-backward greedy selection."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._types import Info, Support, is_concrete
 from ..columns import gather
 from ..iteration.results import RESULTS
-from ..iteration.termination import Complete
+from ..iteration.termination import AbstractTermination, Complete
 from ..linalg import any_lane, either
 from ..objectives import AbstractScored
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
@@ -32,7 +32,7 @@ class Turn(NamedTuple):
     state: GreedyState
     position: Array
     drops: Array
-    rows: Any  # a `Trail`, or None where a path is not asked for
+    rows: Trail | None  # None where a path is not asked for
 
 
 class FoBa(AbstractPathSolver):
@@ -90,14 +90,16 @@ class FoBa(AbstractPathSolver):
                 raise ValueError(f"{name}: must be a {words}, got {value}.")
 
     @property
-    def default_termination(self) -> Any:
+    def default_termination(self) -> AbstractTermination:
         return Complete()
 
     @property
     def default_max_steps(self) -> int:
         return MAX_STEPS
 
-    def init(self, objective: AbstractScored, threshold: AbstractUnitThreshold, x0: Array | None, key: Array) -> Any:
+    def init(
+        self, objective: AbstractScored, threshold: AbstractUnitThreshold, x0: Array | None, key: Array
+    ) -> GreedyState:
         state = start(objective, threshold)
         return state._replace(memory=self._gains(threshold, state.value))
 
@@ -106,10 +108,12 @@ class FoBa(AbstractPathSolver):
         least = jnp.maximum(self.epsilon, 10 * jnp.finfo(value.dtype).eps * jnp.abs(value))
         return Gains(jnp.zeros(threshold.most + 1, value.dtype), least)
 
-    def step(self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(
+        self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: GreedyState, t: Array
+    ) -> tuple[GreedyState, Info]:
         first = Turn(state, jnp.int32(0), jnp.zeros((), bool), None)
 
-        def going(carry: Any) -> Array:
+        def going(carry: tuple[Turn, Array]) -> Array:
             turn, started = carry
             return ~started | any_lane(turn.drops)
 
@@ -133,11 +137,11 @@ class FoBa(AbstractPathSolver):
         )
 
     def path(self, objective: AbstractScored, threshold: AbstractUnitThreshold, key: Array) -> Trail:
-        def going(carry: Any) -> Array:
+        def going(carry: tuple[Turn, Array]) -> Array:
             turn, t = carry
             return any_lane(~turn.state.complete) & (t < MAX_STEPS)
 
-        def body(carry: Any) -> Any:
+        def body(carry: tuple[Turn, Array]) -> tuple[Turn, Array]:
             turn, t = carry
             turn = self._after(objective, threshold, turn, begins=t < 0)
             return turn, t + ~turn.drops
@@ -148,6 +152,7 @@ class FoBa(AbstractPathSolver):
         rows = jax.tree.map(lambda a: jnp.broadcast_to(a, (k.shape[0], *a.shape)), row(first))
         # The first turn is that of no feature, so that there is one refit to compile.
         (state, _, _, rows), _ = lax.while_loop(going, body, (Turn(first, jnp.int32(0), no, rows), jnp.int32(-1)))
+        assert rows is not None  # as it began
         lowest = lax.cummin(rows.value)
         improves = (k == 0) | (rows.value < jnp.roll(lowest, 1))
         rows = jax.tree.map(lambda a: a[lax.cummax(jnp.where(improves, k, 0))], rows)
@@ -158,10 +163,10 @@ class FoBa(AbstractPathSolver):
         self,
         objective: AbstractScored,
         threshold: AbstractUnitThreshold,
-        turn: Any,
-        only_drops: Any = False,
-        begins: Any = False,
-    ) -> Any:
+        turn: Turn,
+        only_drops: Bool[Array, ""] | bool = False,
+        begins: Bool[Array, ""] | bool = False,
+    ) -> Turn:
         """One feature out where it is superfluous, else the best one in; a run is complete if that brings too little.
 
         Both are one refit, so that it is compiled once. With `only_drops`, lanes that have none stay as they are. What
@@ -185,7 +190,9 @@ class FoBa(AbstractPathSolver):
         after = Turn(new, position, superfluous, _collected(turn.rows, new))
         return either(drops | ~jnp.asarray(only_drops), after, turn)
 
-    def _weakest(self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: Any) -> Any:
+    def _weakest(
+        self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: GreedyState
+    ) -> tuple[Array, Array]:
         """Position in the support of the feature whose removal costs least, and whether it is to go."""
         support, n_free = state.support, objective.n_free
         z = gather(state.x, support)
@@ -199,7 +206,7 @@ class FoBa(AbstractPathSolver):
         return weakest, superfluous & ~state.complete
 
 
-def _without(state: Any, position: Array) -> Any:
+def _without(state: GreedyState, position: Array) -> GreedyState:
     """The state without the feature at a position of the support, not refitted yet."""
     place = jnp.arange(state.support.idx.shape[0])
     idx = jnp.where(place >= position, jnp.roll(state.support.idx, -1), state.support.idx)
@@ -207,7 +214,7 @@ def _without(state: Any, position: Array) -> Any:
     return state._replace(support=Support(idx, mask), size=state.size - 1)
 
 
-def _collected(rows: Trail | None, state: GreedyState) -> Any:
+def _collected(rows: Trail | None, state: GreedyState) -> Trail | None:
     if rows is None:
         return None
     better = state.value < rows.value[state.size]

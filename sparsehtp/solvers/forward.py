@@ -1,17 +1,17 @@
 """Forward selection (orthogonal matching pursuit, orthogonal least squares), and what the greedy solvers share."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from .._types import Info, Support, is_concrete
 from ..columns import gather
 from ..iteration.results import RESULTS
-from ..iteration.termination import Complete
+from ..iteration.termination import AbstractTermination, Complete
 from ..linalg import any_lane
 from ..linalg.tableau import Tableau, addition_gains, empty_tableau, pivot, tableau_at
 from ..objectives import AbstractRestrictable, AbstractScored
@@ -40,7 +40,7 @@ class GreedyState(NamedTuple):
     fault: Array
     complete: Array
     curvature: Array | None
-    memory: Any
+    memory: PyTree
 
 
 def start(objective: AbstractScored, threshold: AbstractUnitThreshold) -> GreedyState:
@@ -181,14 +181,16 @@ class ForwardSelection(AbstractPathSolver):
             )
 
     @property
-    def default_termination(self) -> Any:
+    def default_termination(self) -> AbstractTermination:
         return Complete()
 
     @property
     def default_max_steps(self) -> int:
         return MAX_STEPS
 
-    def init(self, objective: AbstractScored, threshold: AbstractUnitThreshold, x0: Array | None, key: Array) -> Any:
+    def init(
+        self, objective: AbstractScored, threshold: AbstractUnitThreshold, x0: Array | None, key: Array
+    ) -> GreedyState:
         state = start(objective, threshold)
         if (
             objective.quadratic
@@ -198,7 +200,9 @@ class ForwardSelection(AbstractPathSolver):
             return state._replace(memory=_first_tableau(objective, threshold))
         return state
 
-    def step(self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(
+        self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: GreedyState, t: Array
+    ) -> tuple[GreedyState, Info]:
         new = refitted(objective, threshold, self._extended(objective, threshold, state))
         if new.memory is not None:  # from the data, so that rounding in the updates does not build up
             new = new._replace(memory=new.memory._replace(g=-new.grad[: objective.n_coefficients]))
@@ -218,11 +222,11 @@ class ForwardSelection(AbstractPathSolver):
         )
 
     def path(self, objective: AbstractScored, threshold: AbstractUnitThreshold, key: Array) -> Trail:
-        def advance(state: Any) -> Any:
+        def advance(state: GreedyState) -> GreedyState:
             # A tableau brings its own gradient.
             return refitted(objective, threshold, self._extended(objective, threshold, state), state.memory is None)
 
-        def body(state: Any, _: Any) -> Any:
+        def body(state: GreedyState, _: None) -> tuple[GreedyState, Trail]:
             state = lax.cond(any_lane(~state.complete), advance, lambda state: state, state)
             return state, row(state)
 
@@ -230,7 +234,7 @@ class ForwardSelection(AbstractPathSolver):
         _, rows = lax.scan(body, first, length=threshold.most)
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), row(first), rows)
 
-    def _extended(self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: Any) -> Any:
+    def _extended(self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: GreedyState) -> GreedyState:
         """The state with the best feature added, not refitted yet."""
         scores = self._scores(objective, threshold, state)
         j = jnp.argmax(scores).astype(jnp.int32)
@@ -239,17 +243,19 @@ class ForwardSelection(AbstractPathSolver):
         if state.memory is None or not in_columns(objective, threshold):
             return new
 
-        def gram(idx: Array) -> Any:  # in here, so that the normal equations are formed only where columns are fetched
+        def gram(
+            idx: Array,
+        ) -> Array:  # in here, so that the normal equations are formed only where columns are fetched
             return objective.normal_equations().rows(idx)
 
         free = jnp.argmax(state.memory.idx < 0).astype(jnp.int32)
         return new._replace(memory=pivot(gram, state.memory, free, j, jnp.zeros((), bool), wanted, scores))
 
-    def _scores(self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: Any) -> Any:
+    def _scores(self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: GreedyState) -> Array:
         if state.memory is not None:
             gains = addition_gains(state.memory)
             one = state.memory.g**2
-            if self.rule == "omp":
+            if self.rule == "omp" and state.curvature is not None:
                 one = one / jnp.where(state.curvature > 0, state.curvature, 1)
             return gains if self.rule == "ols" else jnp.where(gains > -jnp.inf, one, -jnp.inf)
         if self.rule == "ols" and in_columns(objective, threshold):

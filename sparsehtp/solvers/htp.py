@@ -1,13 +1,13 @@
 """Hard thresholding pursuit."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._types import Factors, Info, Support
-from ..iteration.termination import Cycle, StableSupport
+from ..iteration.termination import AbstractTermination, Cycle, StableSupport
 from ..objectives import AbstractRefittable
 from ..steps import AbstractStep, NormalisedStep
 from ..thresholds import AbstractThreshold
@@ -15,6 +15,9 @@ from .base import AbstractSolver, first_support, report, search
 from .refit import refit, refit_left
 
 MAX_TRIES = 30
+
+# What a step size leads to: x, support, entries, fault, forward product.
+Tried: TypeAlias = tuple[Array, Support | Factors, Support | None, Array, Array]
 
 
 class PursuitState(NamedTuple):
@@ -63,7 +66,7 @@ class HTP(AbstractSolver):
         self.newton_steps = newton_steps
 
     @property
-    def default_termination(self) -> Any:
+    def default_termination(self) -> AbstractTermination:
         return StableSupport() | Cycle()
 
     @property
@@ -74,10 +77,12 @@ class HTP(AbstractSolver):
     def returns_best(self) -> bool:
         return True
 
-    def init(self, objective: AbstractRefittable, threshold: AbstractThreshold, x0: Array, key: Array) -> Any:
+    def init(self, objective: AbstractRefittable, threshold: AbstractThreshold, x0: Array, key: Array) -> PursuitState:
         return start(objective, threshold, x0, self.step_rule.init(objective))
 
-    def step(self, objective: AbstractRefittable, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(
+        self, objective: AbstractRefittable, threshold: AbstractThreshold, state: PursuitState, t: Array
+    ) -> tuple[PursuitState, Info]:
         rule = self.step_rule
         _, steepest = threshold(-state.grad)
         along = threshold.entries(-state.grad, steepest)
@@ -87,7 +92,7 @@ class HTP(AbstractSolver):
         # A searching step refuses what is above.
         target = state.value if rule.searches else None
 
-        def trial(size: Array) -> Any:
+        def trial(size: Array) -> Tried:
             thresholded, support = threshold(state.x - size * state.grad, size)
             entries = threshold.entries(thresholded, support)
             if entries is None:
@@ -97,7 +102,7 @@ class HTP(AbstractSolver):
                 x, fault = refit(objective, threshold, entries, state.x, self.newton_steps, target)
             return x, support, entries, fault, objective.forward(x, entries)
 
-        def accepted(size: Array, tried: Any) -> Any:
+        def accepted(size: Array, tried: Tried) -> Array:
             value = objective.value_at(tried[-1], tried[0])
             return value <= state.value + 16 * jnp.finfo(value.dtype).eps * jnp.abs(state.value)
 
@@ -111,15 +116,15 @@ class HTP(AbstractSolver):
 def pursuit_step(
     objective: AbstractRefittable,
     threshold: AbstractThreshold,
-    old: Any,
+    old: PursuitState,
     x: Array,
-    support: Any,
+    support: Support | Factors,
     entries: Support | None,
-    forward: Any,
+    forward: Array,
     size: Array,
     fault: Array | int,
     hard_thresholds: Array | int,
-) -> Any:
+) -> tuple[PursuitState, Info]:
     """The state and the Info of a pursuit that moved to x."""
     value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
     new = PursuitState(x, support, forward, value, grad, size)

@@ -1,6 +1,7 @@
 """Hybrid stochastic hard thresholding: mini-batches that grow into the full gradient."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -9,15 +10,18 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from .._types import Info
+from .._types import Factors, HostArray, Support
 from ..losses.base import positive
 from ..objectives import AbstractFiniteSum
 from ..steps import AbstractStep, ConstantStep, SampleStep
 from ..thresholds import AbstractThreshold
 from ..thresholds.base import next_power_of_two
-from .stochastic import AbstractStochastic, check_sampling, permuted
+from .stochastic import AbstractStochastic, Epoch, StochasticState, check_sampling, permuted
 
 LONGEST = 10**7  # iterations until the batch holds all samples: a table of this length is kept
+
+Gradient: TypeAlias = Callable[[Array, Support | Factors, Array, Array], Array]  # at (x, its support, start, size)
+Moved: TypeAlias = tuple[Array, Array, Support | Factors]  # an iterate, the one before it, its support
 
 
 class Batches(NamedTuple):
@@ -30,9 +34,9 @@ class Batches(NamedTuple):
         widths: powers of two, and n.
     """
 
-    sizes: Int[np.ndarray, "T"]
-    starts: Int[np.ndarray, "T"]
-    branch: Int[np.ndarray, "T"]
+    sizes: Int[HostArray, "T"]
+    starts: Int[HostArray, "T"]
+    branch: Int[HostArray, "T"]
     widths: tuple[int, ...]
 
 
@@ -152,25 +156,27 @@ class HybridHT(AbstractStochastic):
         starts = ((before - before[stage]) % n).astype(np.int32)
         return Batches(sizes, starts, branch.astype(np.int32), tuple(int(w) for w in widths))
 
-    def draws(self, key: Array, n: int, iteration: int) -> Int[np.ndarray, "s"]:
+    def draws(self, key: Array, n: int, iteration: int) -> Int[HostArray, "s"]:
         """The samples of an iteration of the run with this key (concrete)."""
         batches = self.batches(n)
         at = min(iteration, batches.sizes.size - 1)
         order = np.asarray(permuted(jax.random.fold_in(key, iteration // self.iterations), n))
         return order[(batches.starts[at] + np.arange(batches.sizes[at])) % n]
 
-    def remember(self, objective: AbstractFiniteSum, x: Array, forward: Any) -> Any:
+    def remember(self, objective: AbstractFiniteSum, x: Array, forward: Array) -> Array:
         return x  # the previous iterate
 
-    def step(self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(
+        self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: StochasticState, t: Array
+    ) -> Epoch:
         n, samples = objective.n_samples, objective.samples()
         table = self.batches(n)
         sizes, starts, branch = (jnp.asarray(column) for column in table[:3])
         size, momentum = self.size(objective, state, t), jnp.asarray(self.momentum, state.x.dtype)
         order = permuted(jax.random.fold_in(state.key, t), n)
 
-        def sampled(width: int) -> Any:
-            def grad(x: Array, support: Any, start: Any, s: Array) -> Any:
+        def sampled(width: int) -> Gradient:
+            def grad(x: Array, support: Support | Factors, start: Array, s: Array) -> Array:
                 place = jnp.arange(width, dtype=jnp.int32)
                 i = order[(start + place) % n]
                 scores = samples.scores(x, i)
@@ -180,12 +186,12 @@ class HybridHT(AbstractStochastic):
 
             return grad
 
-        def full(x: Array, support: Any, start: Any, s: Array) -> Any:
+        def full(x: Array, support: Support | Factors, start: Array, s: Array) -> Array:
             return objective.grad_at(objective.forward(x, threshold.entries(x, support)), x)
 
         branches = [full if width == n else sampled(width) for width in table.widths]
 
-        def iterate(carry: Any, j: Any) -> Any:
+        def iterate(carry: Moved, j: Int[Array, ""]) -> tuple[Moved, Array]:
             x, previous, support = carry
             at = jnp.minimum(t * self.iterations + j, sizes.shape[0] - 1)
             grad = lax.switch(branch[at], branches, x, support, starts[at], sizes[at])

@@ -1,13 +1,13 @@
 """Iterative hard thresholding."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._types import Factors, Info, Support
-from ..iteration.termination import Cycle, SmallGradient, SmallStep
+from ..iteration.termination import AbstractTermination, Cycle, SmallGradient, SmallStep
 from ..objectives import AbstractObjective
 from ..steps import AbstractStep, NormalisedStep, ScheduleStep
 from ..thresholds import AbstractThreshold
@@ -66,7 +66,7 @@ class IHT(AbstractSolver):
         self.nesterov = nesterov or momentum is None
 
     @property
-    def default_termination(self) -> Any:
+    def default_termination(self) -> AbstractTermination:
         return (SmallStep() & SmallGradient()) | Cycle()
 
     @property
@@ -81,27 +81,29 @@ class IHT(AbstractSolver):
     def unrollable(self) -> bool:
         return not self.step_rule.searches
 
-    def init(self, objective: AbstractObjective, threshold: AbstractThreshold, x0: Array, key: Array) -> Any:
+    def init(self, objective: AbstractObjective, threshold: AbstractThreshold, x0: Array, key: Array) -> IHTState:
         x = objective.feasible(threshold(x0)[0])
         forward = objective.forward(x)
         value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
         size = self.step_rule.init(objective).astype(x.dtype)
         return IHTState(x, first_support(threshold, x, grad), x, forward, value, grad, x, size)
 
-    def step(self, objective: AbstractObjective, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(
+        self, objective: AbstractObjective, threshold: AbstractThreshold, state: IHTState, t: Array
+    ) -> tuple[IHTState, Info]:
         rule = self.step_rule
         point, grad = state.point, state.grad
         entries = threshold.entries(point, state.support)
         along = threshold.tangent(grad, state.support)
         size = rule.propose(objective, state.forward, along, entries, state.step_size, t)
         # Nesterov's extrapolation is already in `point`.
-        drift = 0.0 if self.nesterov else self.momentum * (state.x - state.previous)
+        drift = 0.0 if self.nesterov or self.momentum is None else self.momentum * (state.x - state.previous)
 
-        def trial(size: Array) -> Any:
+        def trial(size: Array) -> tuple[Array, Support | Factors, Array]:
             x, support = threshold(point - size * grad + drift, size)
             return x, support, objective.forward(x, threshold.entries(x, support))
 
-        def accepted(size: Array, tried: Any) -> Any:
+        def accepted(size: Array, tried: tuple[Array, Support | Factors, Array]) -> Array:
             x, _, forward = tried
             move = x - point
             bound = state.value + jnp.vdot(grad, move) + jnp.sum(move**2) / (2 * size)

@@ -1,7 +1,7 @@
 """The primal-dual method for the L0 + L1 + L2 penalty, with a growing active set and safe screening."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -13,7 +13,7 @@ from .._tolerances import tolerance
 from .._types import Info, Support
 from ..columns import gather, scatter
 from ..duality.dual import Dual, DualPoint, Fixed, require_dual
-from ..iteration.termination import Complete, DualGap
+from ..iteration.termination import AbstractTermination, Complete, DualGap
 from ..linalg import dot, top_k
 from ..losses.base import positive
 from ..objectives import LinearModel
@@ -31,6 +31,8 @@ OMEGA, ZETA = (
     1e-6,
 )  # of [DIOM]: step, and the fall of the gap in two steps, in the sum over samples, that ends one
 MAX_ASCENTS = 100_000  # of Algorithm 1 in a step
+
+Round: TypeAlias = tuple[Fit, Array, Array, Array]  # a fit, its dual point, its gap or the last three, rounds
 
 
 class PrimalDualState(NamedTuple):
@@ -140,7 +142,7 @@ class PrimalDual(AbstractSolver):
         return threshold.penalises and not threshold.bounded
 
     @property
-    def default_termination(self) -> Any:
+    def default_termination(self) -> AbstractTermination:
         return DualGap() | Complete()
 
     @property
@@ -151,10 +153,10 @@ class PrimalDual(AbstractSolver):
     def returns_best(self) -> bool:
         return self.dual_ascent
 
-    def _include(self, p: int) -> Any:
+    def _include(self, p: int) -> int:
         return min(p, math.ceil(self.include * math.log(max(p, 2))))
 
-    def init(self, objective: LinearModel, threshold: L0L1L2, x0: Array, key: Array) -> Any:
+    def init(self, objective: LinearModel, threshold: L0L1L2, x0: Array, key: Array) -> PrimalDualState:
         dual = Dual(objective, threshold)
         p, dtype = objective.n_coefficients, objective.dtype
         x, support = supported(threshold, x0)
@@ -187,7 +189,9 @@ class PrimalDual(AbstractSolver):
             step_size=jnp.ones((), dtype),
         )
 
-    def step(self, objective: LinearModel, threshold: L0L1L2, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(
+        self, objective: LinearModel, threshold: L0L1L2, state: PrimalDualState, t: Array
+    ) -> tuple[PrimalDualState, Info]:
         dual = Dual(objective, threshold, Fixed(state.out, state.inn))
         new = self._ascend(dual, state, t) if self.dual_ascent else self._sweep(dual, state)
         slope = objective.loss.derivative(objective.forward(new.x), objective.y)
@@ -206,7 +210,7 @@ class PrimalDual(AbstractSolver):
         )
         return new, info._replace(gap=new.value - new.lower)
 
-    def _ascend(self, dual: Dual, state: Any, t: Any) -> Any:
+    def _ascend(self, dual: Dual, state: PrimalDualState, t: Array) -> PrimalDualState:
         objective = dual.objective
         mu = jnp.asarray(dual.loss.strong_convexity, objective.dtype)
         size = jnp.minimum(1 / (state.norm + mu), 8 / (mu * (t + 2.0)))
@@ -224,14 +228,14 @@ class PrimalDual(AbstractSolver):
             step_size=size,
         )
 
-    def _sweep(self, dual: Dual, state: Any) -> Any:
+    def _sweep(self, dual: Dual, state: PrimalDualState) -> PrimalDualState:
         objective, threshold = dual.objective, dual.threshold
         assert isinstance(threshold, L0L1L2)
         p, centres = objective.n_coefficients, state.centres
         printed = self.inner == "printed"
         fine = 0.25 * tolerance("gap", objective.dtype) * jnp.abs(state.value)
 
-        def solve(features: Array, count: Any) -> Any:
+        def solve(features: Array, count: Array) -> tuple[Array, ...]:
             descent = Descent(dual, gather_block(dual, features, count, state.inn, centres))
             on = Support(features, jnp.arange(features.shape[0]) < count)
             fit, a, sub_gap, best = (
@@ -269,14 +273,16 @@ class PrimalDual(AbstractSolver):
             settled=~news,
         )
 
-    def _convex(self, descent: Descent, state: Any, on: Support, fine: Array) -> tuple[Fit, Array, Array, Fit]:
+    def _convex(
+        self, descent: Descent, state: PrimalDualState, on: Support, fine: Array
+    ) -> tuple[Fit, Array, Array, Fit]:
         """The block's convex form by sweeps, its dual point and gap, and the best primal point from three starts."""
         dual = descent.dual
         p, dtype = dual.objective.n_coefficients, dual.objective.dtype
         # No more accurate than the gap deserves, unless that is all there is left to do.
         goal = jnp.where(state.settled, fine, jnp.maximum(0.1 * (state.value - state.lower), fine))
 
-        def round_of(carry: Any) -> Any:
+        def round_of(carry: Round) -> Round:
             fit, _, _, rounds = carry
             fit = lax.fori_loop(0, SWEEPS, lambda _, f: descent.sweep(f, descent.envelope_update), fit)
             a = dual.project(descent.slope(fit.eta))
@@ -298,20 +304,20 @@ class PrimalDual(AbstractSolver):
         values = jax.vmap(descent.penalty_value)(ends)
         return fit, a, sub_gap, jax.tree.map(lambda each: each[jnp.argmin(values)], ends)
 
-    def _printed(self, descent: Descent, state: Any, on: Support) -> tuple[Fit, Array, Array, Fit]:
+    def _printed(self, descent: Descent, state: PrimalDualState, on: Support) -> tuple[Fit, Array, Array, Fit]:
         """[DIOM] Algorithm 1 on the block."""
         dual = descent.dual
         objective = dual.objective
         omega = jnp.asarray(OMEGA if self.omega is None else self.omega, objective.dtype)
         settled = ZETA / objective.y.shape[0]
 
-        def ascend(carry: Any) -> Any:
+        def ascend(carry: Round) -> Round:
             fit, a, gaps, t = carry
             a = dual.project(a + omega * (fit.eta - dual.loss.conjugate_derivative(a, objective.y)))
             fit = descent.sweep(descent.start(descent.link(a), fit.b), descent.penalty_update)
             return fit, a, jnp.append(gaps[1:], descent.penalty_value(fit) - descent.bound(a)), t + 1
 
-        def falling(carry: Any) -> Array:
+        def falling(carry: Round) -> Array:
             _, _, gaps, t = carry
             return (gaps[2] > settled) & (gaps[0] - gaps[2] > settled) & (t < MAX_ASCENTS)
 
@@ -321,13 +327,12 @@ class PrimalDual(AbstractSolver):
         fit, a, gaps, _ = lax.while_loop(falling, ascend, (start, state.point.a, gaps, jnp.int32(0)))
         return fit, a, gaps[2], fit
 
-    def _screened(self, dual: Dual, point: Any, energies: Array, value: Array) -> Any:
+    def _screened(self, dual: Dual, point: DualPoint, energies: Array, value: Array) -> tuple[Fixed, DualPoint]:
         if self.rule == "none":
-            return dual.fixed, point
+            return dual.masks(), point
         if self.rule == "phi":
             return screen(dual, point, energies, value)
-        found, known = gap_sphere(dual, point, energies, value), dual.fixed
-        assert known is not None  # by `init`
+        found, known = gap_sphere(dual, point, energies, value), dual.masks()
         fixed = Fixed(known.zero | found.zero, known.nonzero)
         return fixed, Dual(dual.objective, dual.threshold, fixed).point(point.a, point.tau)
 

@@ -1,17 +1,17 @@
 """Pursuits that minimise over a candidate support and prune it: GraSP, CoSaMP, subspace pursuit."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._types import Info
-from ..iteration.termination import Cycle, SmallStep, StableSupport
+from .._types import Info, Support
+from ..iteration.termination import AbstractTermination, Cycle, SmallStep, StableSupport
 from ..objectives import AbstractRefittable
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold, union
 from .base import AbstractSolver
-from .htp import pursuit_step, start
+from .htp import PursuitState, pursuit_step, start
 from .refit import refit
 
 
@@ -33,7 +33,7 @@ class AbstractPursuit(AbstractSolver):
         return True
 
     @property
-    def default_termination(self) -> Any:
+    def default_termination(self) -> AbstractTermination:
         return (StableSupport() if self.refits else SmallStep()) | Cycle()
 
     @property
@@ -44,14 +44,17 @@ class AbstractPursuit(AbstractSolver):
     def returns_best(self) -> bool:
         return True
 
-    def init(self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, x0: Array, key: Array) -> Any:
+    def init(
+        self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, x0: Array, key: Array
+    ) -> PursuitState:
         return start(objective, threshold, x0, jnp.ones((), objective.dtype))
 
     def step(
-        self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, state: Any, t: Any
-    ) -> tuple[Any, Info]:
+        self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, state: PursuitState, t: Array
+    ) -> tuple[PursuitState, Info]:
         scores = threshold.scores(-threshold.free_gradient(state.x, state.grad))
         candidates = threshold.select(scores, self.expansion)
+        assert isinstance(state.support, Support)  # by `takes`
         # A start at zero has no support of its own yet.
         own = state.support._replace(mask=state.support.mask & jnp.any(threshold.scores(state.x) > 0))
         merged = union(own, candidates, scores.shape[0] + threshold.n_free)

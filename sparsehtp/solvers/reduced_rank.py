@@ -1,11 +1,11 @@
 """Reduced-rank regression in closed form: the global minimiser for every rank from one decomposition."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from .._tolerances import tolerance
 from .._types import is_concrete
@@ -32,7 +32,7 @@ class ReducedRank(NamedTuple):
     response_mean: Float[Array, "c"] | None
     singular: Bool[Array, ""]
 
-    def at(self, r: Any) -> Float[Array, "d"]:
+    def at(self, r: Int[Array, ""] | int) -> Float[Array, "d"]:
         """x of the objective at rank r (which may be traced)."""
         V = jnp.where(jnp.arange(self.basis.shape[1]) < r, self.basis, 0)
         return self.join(dot(dot(self.W, V), V.T))

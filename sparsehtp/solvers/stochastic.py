@@ -4,34 +4,40 @@ One step of the driver is one epoch or stage. Value and gradient norm at its end
 that is not counted in `ifo`, except where the next stage starts from it.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
-from .._types import Info
-from ..iteration.termination import SmallGradient, SmallStep
+from .._types import Factors, Info, Support
+from ..iteration.termination import AbstractTermination, SmallGradient, SmallStep
 from ..losses.base import positive
 from ..objectives import AbstractFiniteSum
 from ..steps import AbstractStep, SampleStep
 from ..thresholds import AbstractThreshold
 from .base import AbstractSolver, first_support, report
 
+Kept: TypeAlias = tuple[Array, Support | Factors]  # an iterate and its support
+Sweep: TypeAlias = tuple[Array, Support | Factors, Array, Array]  # and SAGA's table with its mean
+
 
 class StochasticState(NamedTuple):
     """x with its support, forward product and gradient; `memory` is what the solver carries between epochs."""
 
     x: Array
-    support: Any
+    support: Support | Factors
     forward: Array
     grad: Array
     step_size: Array
-    memory: Any
+    memory: PyTree
     key: Array
+
+
+Epoch: TypeAlias = tuple[StochasticState, Info]  # what a step gives
 
 
 class AbstractStochastic(AbstractSolver):
@@ -67,14 +73,16 @@ class AbstractStochastic(AbstractSolver):
             )
 
     @property
-    def default_termination(self) -> Any:
+    def default_termination(self) -> AbstractTermination:
         return SmallStep() & SmallGradient()
 
     @property
     def default_max_steps(self) -> int:
         return 200
 
-    def init(self, objective: AbstractFiniteSum, threshold: AbstractThreshold, x0: Array, key: Array) -> Any:
+    def init(
+        self, objective: AbstractFiniteSum, threshold: AbstractThreshold, x0: Array, key: Array
+    ) -> StochasticState:
         x, _ = threshold(x0)
         forward = objective.forward(x)
         grad = objective.grad_at(forward, x)
@@ -82,11 +90,11 @@ class AbstractStochastic(AbstractSolver):
         memory = self.remember(objective, x, forward)
         return StochasticState(x, first_support(threshold, x, grad), forward, grad, size, memory, key)
 
-    def remember(self, objective: AbstractFiniteSum, x: Array, forward: Array) -> Any:
+    def remember(self, objective: AbstractFiniteSum, x: Array, forward: Array) -> PyTree:
         """The memory at the start."""
         return ()
 
-    def size(self, objective: AbstractFiniteSum, state: StochasticState, t: Any) -> Float[Array, ""]:
+    def size(self, objective: AbstractFiniteSum, state: StochasticState, t: Int[Array, ""]) -> Float[Array, ""]:
         """Step size of epoch t."""
         return self.step_rule.propose(objective, state.forward, state.grad, None, state.step_size, t)
 
@@ -94,14 +102,14 @@ class AbstractStochastic(AbstractSolver):
         self,
         objective: AbstractFiniteSum,
         threshold: AbstractThreshold,
-        old: Any,
+        old: StochasticState,
         x: Array,
-        support: Any,
+        support: Support | Factors,
         size: Array,
-        memory: Any,
+        memory: PyTree,
         ifo: Array | int,
         thresholds: Array | int,
-    ) -> tuple[Any, Info]:
+    ) -> Epoch:
         """The state and the Info after an epoch that ends at x."""
         forward = objective.forward(x, threshold.entries(x, support))
         value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
@@ -203,13 +211,15 @@ class StochasticHT(AbstractStochastic):
     def returns_best(self) -> bool:
         return True
 
-    def step(self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(
+        self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: StochasticState, t: Array
+    ) -> Epoch:
         n, samples = objective.n_samples, objective.samples()
         steps = max(n // self.batch_size, 1) if self.epoch is None else self.epoch
         size = self.size(objective, state, t)
         batches = draw(jax.random.fold_in(state.key, t), n, self.batch_size, steps, self.replacement)
 
-        def inner(carry: Any, i: Any) -> Any:
+        def inner(carry: Kept, i: Int[Array, "b"]) -> tuple[Kept, None]:
             x, _ = carry
             return threshold(x - size * samples.grad(x, i), size), None
 
@@ -291,7 +301,9 @@ class SVRGHT(AbstractStochastic):
         m = int(np.ceil(4 * (8 * c - 1)))
         return cls(SampleStep(0.125), inner_steps=m, random_iterate=True), int(np.ceil(8 * c * (8 * c - 1) * K))
 
-    def step(self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(
+        self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: StochasticState, t: Array
+    ) -> Epoch:
         n, samples = objective.n_samples, objective.samples()
         m = max(3 * n // self.batch_size, 1) if self.inner_steps is None else self.inner_steps
         size = self.size(objective, state, t)
@@ -300,7 +312,7 @@ class SVRGHT(AbstractStochastic):
         anchor = samples.scores_at(state.forward)
         constant = state.grad - samples.penalty_grad(state.x)
 
-        def inner(j: Any, carry: Any) -> Any:
+        def inner(j: Int[Array, ""], carry: Kept) -> Kept:
             x, _ = carry
             i = batches[j]
             change = samples.mean_gradient(samples.scores(x, i) - anchor[i], i)
@@ -351,16 +363,18 @@ class SAGAHT(AbstractStochastic):
         if self.replacement and self.batch_size > 1:
             raise ValueError("replacement: mini-batches of SAGAHT are drawn without replacement; leave it None.")
 
-    def remember(self, objective: AbstractFiniteSum, x: Array, forward: Any) -> Any:
+    def remember(self, objective: AbstractFiniteSum, x: Array, forward: Array) -> Array:
         return objective.samples().scores_at(forward)
 
-    def step(self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: Any, t: Any) -> tuple[Any, Info]:
+    def step(
+        self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: StochasticState, t: Array
+    ) -> Epoch:
         n, samples = objective.n_samples, objective.samples()
         steps = n // self.batch_size
         size = self.size(objective, state, t)
         batches = draw(jax.random.fold_in(state.key, t), n, self.batch_size, steps, self.replacement)
 
-        def inner(carry: Any, i: Any) -> Any:
+        def inner(carry: Sweep, i: Int[Array, "b"]) -> tuple[Sweep, None]:
             x, _, table, mean = carry
             scores = samples.scores(x, i)
             change = samples.mean_gradient(scores - table[i], i)
