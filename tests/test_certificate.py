@@ -13,7 +13,7 @@ import scipy.optimize
 import scipy.special
 
 import sparsehtp as sht
-from sparsehtp.certificates import certificate, proof
+from sparsehtp.certificates import placed, proof
 from sparsehtp.screening.bounds import Bounds
 
 N, P, K = 25, 8, 3
@@ -360,4 +360,4 @@ def test_the_objective_without_features_has_an_intercept_of_its_own():
     X, y, offset = rng.standard_normal((40, 3)), rng.standard_normal(40), 100 + 30 * rng.standard_normal(40)
     with jax.enable_x64(True):
         model = sht.LinearModel(X, y, fit_intercept=True, offset=offset)
-        np.testing.assert_allclose(certificate._null_value(model), np.var(y - offset) / 2, rtol=1e-10)
+        np.testing.assert_allclose(placed._null_value(model), np.var(y - offset) / 2, rtol=1e-10)

@@ -5,28 +5,22 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 
 from .._chunks import chunk_width
 from .._programs import program
 from .._threads import one_blas_thread
 from .._tolerances import tolerance
-from .._types import Support, check_finite, is_concrete
-from ..columns import gather, scatter
+from .._types import check_finite, in_double, is_concrete
+from ..columns import gather
 from ..iteration.results import RESULTS
-from ..objectives import (
-    AbstractModel,
-    AbstractObjective,
-    AbstractRefittable,
-    AbstractRestrictable,
-    LinearModel,
-)
+from ..objectives import AbstractModel, AbstractObjective, AbstractRefittable, AbstractRestrictable, LinearModel
 from ..objectives.base import DENSE_HESSIAN_LIMIT, in_columns
 from ..thresholds import L0L1L2, AbstractUnitThreshold
 from ..thresholds.base import next_power_of_two
 from .facts import Facts, of_a_value, of_refits
 from .penalised import penalised_facts
-from .placed import BATCH, Placed, coefficients_of, doubled, exchanged, internal, refit_values, rounding_of, units_of
+from .placed import BATCH, Placed, RefittedPoint, coefficients_of, exchanged, onto_support, refit_values, refitted_point
 from .proof import proof_of
 from .swap_scan import BLOCK_MEMORY, Swaps, quadratic_bound, scan
 
@@ -104,7 +98,9 @@ def certificate(
     _check(objective, threshold, solution)
     dtype = objective.dtype
     with one_blas_thread(), jax.enable_x64(True):
-        objective, threshold = doubled(objective, threshold)
+        if objective.castable:
+            objective, threshold = in_double((objective, threshold))
+        threshold = threshold.bind(objective)
         facts = _facts(objective, threshold, solution, dtype)
         if bounds and np.isfinite(facts.value):
             facts = facts._replace(proof=proof_of(objective, threshold, facts.value, dtype))
@@ -139,32 +135,14 @@ def _stated(facts: Facts) -> Certificate:
     )
 
 
-class _Point(NamedTuple):
-    """F and its gradient at a solution, and its refit on the support."""
-
-    value: Float[Array, ""]
-    value0: Float[Array, ""]  # at x = 0, the intercept refitted
-    rounding: Float[Array, ""]  # what rounding of the predictor may do to the value
-    grad: Float[Array, "d"]
-    refit: Float[Array, "d"]  # x refitted
-    refit_value: Float[Array, ""]
-    refit_grad: Float[Array, "d"]
-    removable: Float[Array, ""]  # at least what the refit can gain
-    curvature: Float[Array, ""]  # along the free entries together: the trace of their block
-    singular: Bool[Array, ""]
-    solved: Bool[Array, ""]
-    judged: Int[Array, ""]  # what the objective makes of a run that converged here
-
-
 def _facts(
     objective: AbstractObjective, threshold: AbstractUnitThreshold | L0L1L2, solution: Any, dtype: np.dtype
 ) -> Facts:
     """What is known without a proof."""
-    w, intercept = coefficients_of(objective, solution), jnp.asarray(solution.intercept, objective.dtype)
+    w, intercept = coefficients_of(objective, solution)
     if isinstance(threshold, L0L1L2):
         return penalised_facts(objective, threshold, objective.to_internal(jnp.asarray(w), intercept), dtype)
-    units, chosen = units_of(objective, threshold, solution.support)
-    x, covered = internal(objective, threshold, w, intercept, units)
+    x, units, chosen, covered = onto_support(objective, threshold, w, intercept, solution.support)
     if not covered:
         raise ValueError("solution: x has nonzeros outside its support, or violates the threshold's bounds.")
     if not isinstance(objective, AbstractRefittable):
@@ -182,7 +160,7 @@ def _facts(
 
 def _refitted(fit: Placed) -> Facts:
     """The facts where coefficients can be refitted."""
-    point = jax.device_get(_point(fit.objective, fit.threshold, fit.x, fit.units))
+    point = jax.device_get(refitted_point(fit.objective, fit.threshold, fit.x, fit.units))
     value, value0, noun = float(point.value), abs(float(point.value0)), fit.threshold.noun
     if not np.isfinite(value):
         return Facts(value, of_a_value, why="the objective is not finite here", noun=noun)
@@ -214,7 +192,9 @@ def _refitted(fit: Placed) -> Facts:
     return _by_scored_swaps(fit, point, facts, *quadratic)
 
 
-def _by_scored_swaps(fit: Placed, point: _Point, facts: Facts, bound: AbstractRestrictable, smoothness: float) -> Facts:
+def _by_scored_swaps(
+    fit: Placed, point: RefittedPoint, facts: Facts, bound: AbstractRestrictable, smoothness: float
+) -> Facts:
     """The facts with the necessary condition, and with the best swap of those whose scores say that they may gain."""
     scored = point if fit.objective.quadratic else None
     swaps, diagonal, largest = scan(bound, fit.units, fit.places, scored, facts.enough)
@@ -267,7 +247,7 @@ def _confirmed(fit: Placed, facts: Facts, swaps: Swaps, batch: int) -> Facts:
     return facts._replace(gain=0.0)
 
 
-def _necessary(fit: Placed, point: _Point, facts: Facts, diagonal: np.ndarray, largest: float) -> bool:
+def _necessary(fit: Placed, point: RefittedPoint, facts: Facts, diagonal: np.ndarray, largest: float) -> bool:
     """Whether no move that the necessary condition is about lowers F by more than the tolerance."""
     x, grad = np.asarray(fit.x)[fit.chosen], np.asarray(point.grad)[: fit.objective.n_coefficients]
     nonzero = np.abs(x[x != 0])
@@ -283,43 +263,6 @@ def _necessary(fit: Placed, point: _Point, facts: Facts, diagonal: np.ndarray, l
 @program
 def _value(objective: AbstractObjective, x: Float[Array, "d"]) -> Float[Array, ""]:
     return objective.value(x)
-
-
-@program
-def _point(
-    objective: AbstractRefittable, threshold: AbstractUnitThreshold, x: Float[Array, "d"], units: Support
-) -> _Point:
-    entries = threshold.entries(x, units)
-    restricted = objective.restrict(entries)
-    z = gather(x, entries)
-    fit = restricted.minimise(z, threshold.box(entries))
-    refit, free = scatter(fit.z, entries, x.shape[0]), entries.mask & (entries.idx >= objective.n_coefficients)
-    free = jax.nn.one_hot(jnp.nonzero(free, size=objective.n_free)[0], z.shape[0], dtype=z.dtype)
-    grad = objective.value_and_grad(x, entries)[1]
-    return _Point(
-        value=restricted.value(z),
-        value0=_null_value(objective),
-        rounding=rounding_of(restricted, z),
-        grad=grad,
-        refit=refit,
-        refit_value=restricted.value(fit.z),
-        refit_grad=objective.value_and_grad(refit, entries)[1],
-        removable=jnp.vdot(gather(grad, entries), z - fit.z),  # F is convex
-        curvature=jnp.trace(jax.vmap(restricted.hessian_product(z))(free)) if objective.n_free else jnp.zeros(()),
-        singular=fit.singular,
-        solved=fit.solved,
-        judged=objective.judged(threshold, x, units, jnp.int32(RESULTS.converged)),
-    )
-
-
-def _null_value(objective: AbstractRefittable) -> Float[Array, ""]:
-    """F without coefficients: far from it, an intercept of zero may have any value."""
-    origin = objective.origin()
-    if not objective.n_free:
-        return objective.value(origin)
-    free = objective.n_coefficients + jnp.arange(objective.n_free)
-    restricted = objective.restrict(Support(free, jnp.ones(free.shape, bool)))
-    return restricted.value(restricted.minimise(origin[free]).z)
 
 
 def _ambiguous(fit: Placed) -> bool:

@@ -58,9 +58,7 @@ class ProofData:
         self.kept = np.isin(self.features, self._keep)
         self.size = int(self.kept.sum()) + min(self._k, int((~self.kept).sum()))
 
-    def _columns(
-        self, features: Int[np.ndarray, "m"] | slice, rows: slice = slice(None), centred: bool = True
-    ) -> Float[np.ndarray, "n m"]:
+    def _columns(self, features: np.ndarray | slice, rows: slice = slice(None), centred: bool = True) -> np.ndarray:
         """The (centred and) scaled columns, dense, of the rows with a weight."""
         part = self._X[rows][:, features]
         part = part.toarray() if sparse.issparse(part) else part

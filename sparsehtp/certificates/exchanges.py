@@ -3,17 +3,17 @@
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._programs import program
 from .._threads import one_blas_thread
+from .._types import in_double
 from ..objectives import AbstractRestrictable, LinearModel
 from ..thresholds import Sparsity
 from ..thresholds.base import next_power_of_two
 from .least_squares import LeastSquares
-from .placed import BATCH, Placed, coefficients_of, doubled, internal, refit_values, units_of
+from .placed import BATCH, Placed, coefficients_of, onto_support, refit_values
 
 LEAST_SHARE = 1e-9  # of a column that the others leave, below which normal equations have lost too many digits
 AT_MOST = 10_000  # exchanges that are fitted from the data instead
@@ -79,10 +79,11 @@ def exchanges(objective: AbstractRestrictable, solution: Any) -> tuple[np.ndarra
     if not 0 < chosen.size < p:
         raise ValueError(f"solution: needs some but not all of the {p} features, got {chosen.size} of them.")
     with one_blas_thread(), jax.enable_x64(True):
-        objective, threshold = doubled(objective, Sparsity(chosen.size))
-        w, intercept = coefficients_of(objective, solution), jnp.asarray(solution.intercept, objective.dtype)
-        units, _ = units_of(objective, threshold, solution.support)
-        x, _ = internal(objective, threshold, w, intercept, units)
+        threshold = Sparsity(chosen.size)
+        if objective.castable:
+            objective, threshold = in_double((objective, threshold))
+        threshold = threshold.bind(objective)
+        x, units, *_ = onto_support(objective, threshold, *coefficients_of(objective, solution), solution.support)
         rows, diagonal, rhs = jax.device_get(_local(objective, x, units.idx[objective.n_free :]))
         scores, doubtful = _scores(rows, diagonal, rhs, chosen)
         if isinstance(objective, LinearModel) and objective.quadratic and doubtful.any():

@@ -1,6 +1,6 @@
 """A solution bound to its problem, in float64: what certificates and exchanges are about."""
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,15 +8,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
-from .._types import AnyArray, Support, check_finite, in_double
-from ..columns import gather
+from .._types import AnyArray, Support, check_finite
+from ..columns import gather, scatter
+from ..iteration.results import RESULTS
 from ..linalg import LANE
 from ..objectives import AbstractObjective, AbstractRefittable, AbstractRestricted
-from ..thresholds import AbstractThreshold, AbstractUnitThreshold
+from ..thresholds import AbstractUnitThreshold
 from ..thresholds.base import default_k_max
-
-Objective = TypeVar("Objective", bound=AbstractObjective)
-Threshold = TypeVar("Threshold", bound=AbstractThreshold)
 
 BATCH = 32  # refits at a time among them
 ROUNDINGS = 4  # of a value, in units of its terms
@@ -70,14 +68,25 @@ class Placed(NamedTuple):
         return places[allowed], new[allowed]
 
 
-def doubled(objective: Objective, threshold: Threshold) -> tuple[Objective, Threshold]:
-    """Both bound to each other, in float64 but for what a user's own function computes with."""
-    if objective.castable:
-        objective, threshold = in_double((objective, threshold))
-    return objective, threshold.bind(objective)
+class RefittedPoint(NamedTuple):
+    """F and its gradient at a solution, and its refit on the support."""
+
+    value: Float[Array, ""]
+    value0: Float[Array, ""]  # at x = 0, the intercept refitted
+    rounding: Float[Array, ""]  # what rounding of the predictor may do to the value
+    grad: Float[Array, "d"]
+    refit: Float[Array, "d"]  # x refitted
+    refit_value: Float[Array, ""]
+    refit_grad: Float[Array, "d"]
+    removable: Float[Array, ""]  # at least what the refit can gain
+    curvature: Float[Array, ""]  # along the free entries together: the trace of their block
+    singular: Bool[Array, ""]
+    solved: Bool[Array, ""]
+    judged: Int[Array, ""]  # what the objective makes of a run that converged here
 
 
-def coefficients_of(objective: AbstractObjective, solution: Any) -> np.ndarray:
+def coefficients_of(objective: AbstractObjective, solution: Any) -> tuple[np.ndarray, Array]:
+    """Coefficients and intercept of a solution, which fit the objective."""
     shape, x = objective.external_shape, solution.x
     if not hasattr(x, "shape"):  # a pytree
         x = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(x)])
@@ -85,27 +94,30 @@ def coefficients_of(objective: AbstractObjective, solution: Any) -> np.ndarray:
     if w.shape != shape:
         raise ValueError(f"solution: needs one solution with coefficients of shape {shape}, got {w.shape}.")
     check_finite("solution", w, solution.intercept, remedy="solve again")
-    return w
+    return w, jnp.asarray(solution.intercept, objective.dtype)
 
 
-def units_of(
-    objective: AbstractObjective, threshold: AbstractUnitThreshold, support: Support
-) -> tuple[Support, np.ndarray]:
-    """A support in the solver's order (free, kept, chosen, padding), and the chosen units."""
+def onto_support(
+    objective: AbstractObjective, threshold: AbstractUnitThreshold, w: np.ndarray, intercept: Array, support: Support
+) -> tuple[Array, Support, np.ndarray, Array]:
+    """x in the solver's units, moved onto its support and into the bounds; the support in the solver's order (free,
+    kept, chosen, padding), and the chosen units; and whether x was there up to rounding."""
     members = np.unique(np.asarray(support.idx)[np.asarray(support.mask)])
-    units, keep, k = threshold.n_units(objective), _always(objective, threshold), int(threshold.k)
+    number, keep, k = threshold.n_units(objective), _always(objective, threshold), int(threshold.k)
     chosen = np.setdiff1d(members, keep).astype(np.int32)
-    pools, counts = map(np.asarray, threshold.pools(units))
-    number = np.bincount(pools[chosen], minlength=counts.size)
-    if np.any(number > counts):
-        most = int(np.argmax(number - counts))
+    pools, counts = map(np.asarray, threshold.pools(number))
+    held = np.bincount(pools[chosen], minlength=counts.size)
+    if np.any(held > counts):
+        most = int(np.argmax(held - counts))
         where = f"of leaf {most}" if counts.size > 1 else "besides those in keep"
-        raise ValueError(f"solution: its support holds {number[most]} units {where}; k allows {counts[most]}.")
-    free = units + np.arange(objective.n_free)
-    places = default_k_max(k, units - keep.size, threshold.least_k_max)
+        raise ValueError(f"solution: its support holds {held[most]} units {where}; k allows {counts[most]}.")
+    free = number + np.arange(objective.n_free)
+    places = default_k_max(k, number - keep.size, threshold.least_k_max)
     idx: Any = np.concatenate([free, keep, chosen, np.zeros(places - chosen.size)]).astype(np.int32)
     mask: Any = np.arange(idx.size) < idx.size - places + chosen.size
-    return Support(idx, mask), chosen
+    units = Support(idx, mask)
+    x, covered = _internal(objective, threshold, w, intercept, units)
+    return x, units, chosen, covered
 
 
 def _always(objective: AbstractObjective, threshold: AbstractUnitThreshold) -> np.ndarray:
@@ -114,14 +126,9 @@ def _always(objective: AbstractObjective, threshold: AbstractUnitThreshold) -> n
 
 
 @program
-def internal(
-    objective: AbstractObjective,
-    threshold: AbstractUnitThreshold,
-    w: Float[AnyArray, "p *c"],
-    intercept: Float[Array, "*c"],
-    units: Support,
+def _internal(
+    objective: AbstractObjective, threshold: AbstractUnitThreshold, w: AnyArray, intercept: Array, units: Support
 ) -> tuple[Float[Array, "d"], Bool[Array, ""]]:
-    """x in the solver's units, moved onto its support and into the bounds, and whether it was there up to rounding."""
     x = objective.to_internal(w, intercept)
     inside = threshold.placed(x, units)
     return inside, jnp.all(jnp.abs(inside - x) <= 1e-5 * jnp.max(jnp.abs(x)))
@@ -131,6 +138,43 @@ def rounding_of(restricted: AbstractRestricted, z: Float[Array, "m"]) -> Float[A
     """What rounding the terms of the predictor may do to F(z): eps sum_j |z_j| times the gradient's terms."""
     terms = restricted.grad_terms(z)
     return ROUNDINGS * jnp.finfo(z.dtype).eps * jnp.vdot(jnp.where(jnp.isfinite(terms), terms, 0), jnp.abs(z))
+
+
+@program
+def refitted_point(
+    objective: AbstractRefittable, threshold: AbstractUnitThreshold, x: Float[Array, "d"], units: Support
+) -> RefittedPoint:
+    entries = threshold.entries(x, units)
+    restricted = objective.restrict(entries)
+    z = gather(x, entries)
+    fit = restricted.minimise(z, threshold.box(entries))
+    refit, free = scatter(fit.z, entries, x.shape[0]), entries.mask & (entries.idx >= objective.n_coefficients)
+    free = jax.nn.one_hot(jnp.nonzero(free, size=objective.n_free)[0], z.shape[0], dtype=z.dtype)
+    grad = objective.value_and_grad(x, entries)[1]
+    return RefittedPoint(
+        value=restricted.value(z),
+        value0=_null_value(objective),
+        rounding=rounding_of(restricted, z),
+        grad=grad,
+        refit=refit,
+        refit_value=restricted.value(fit.z),
+        refit_grad=objective.value_and_grad(refit, entries)[1],
+        removable=jnp.vdot(gather(grad, entries), z - fit.z),  # F is convex
+        curvature=jnp.trace(jax.vmap(restricted.hessian_product(z))(free)) if objective.n_free else jnp.zeros(()),
+        singular=fit.singular,
+        solved=fit.solved,
+        judged=objective.judged(threshold, x, units, jnp.int32(RESULTS.converged)),
+    )
+
+
+def _null_value(objective: AbstractRefittable) -> Float[Array, ""]:
+    """F without coefficients: far from it, an intercept of zero may have any value."""
+    origin = objective.origin()
+    if not objective.n_free:
+        return objective.value(origin)
+    free = objective.n_coefficients + jnp.arange(objective.n_free)
+    restricted = objective.restrict(Support(free, jnp.ones(free.shape, bool)))
+    return restricted.value(restricted.minimise(origin[free]).z)
 
 
 @program

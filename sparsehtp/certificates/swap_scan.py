@@ -24,6 +24,7 @@ from ..columns import gather
 from ..linalg import dot, masked_factor
 from ..losses import Squared
 from ..objectives import AbstractRestrictable, LinearModel
+from .placed import RefittedPoint
 
 BLOCK_MEMORY = 2**28  # bytes of a block of Gram rows, and of the columns of a batch of refits
 HOST_MEMORY = 2**32  # bytes of the Gram rows of a sparse design, kept outside of the device
@@ -60,7 +61,7 @@ def quadratic_bound(objective: AbstractRestrictable) -> tuple[AbstractRestrictab
 
 
 def scan(
-    quadratic: AbstractRestrictable, units: Support, places: np.ndarray, point: Any, enough: float
+    quadratic: AbstractRestrictable, units: Support, places: np.ndarray, point: RefittedPoint | None, enough: float
 ) -> tuple[Swaps | None, np.ndarray, float]:
     """Swaps that may lower F by more than `enough`, the Hessian's diagonal, and its largest 2 x 2 eigenvalue.
 
@@ -71,7 +72,7 @@ def scan(
     may_leave = np.isin(np.arange(support.idx.shape[0]) + n_free, places)
     chosen = np.zeros(quadratic.n_coefficients, bool)
     chosen[support.idx[support.mask]] = True
-    scored = point is not None and not point.singular
+    scored = None if point is None or point.singular else point
     parts: list[np.ndarray] = []
     bounds: list[np.ndarray] = []
     swaps: list[tuple[np.ndarray, np.ndarray]] = []
@@ -79,21 +80,19 @@ def scan(
     largest = 0.0
     for features, *block in _gram_blocks(quadratic, np.asarray(support.idx)):
         enters = (features < chosen.size) & ~chosen[np.minimum(features, chosen.size - 1)]
-        curvature, scores = jax.device_get(
-            _score(support, may_leave, enters, features, block, point if scored else None)
-        )
+        curvature, scores = jax.device_get(_score(support, may_leave, enters, features, block, scored))
         parts.append(np.asarray(block[-1]))
         largest = max(largest, float(curvature))
-        if scored:
+        if scored is not None:
             best, doubts = scores
             place, feature = np.nonzero(doubts)
             doubtful += zip((place + n_free).tolist(), features[feature].tolist(), strict=True)
-            best = best + (point.value - point.refit_value)
+            best = best + (scored.value - scored.refit_value)
             place, feature = np.nonzero(best > enough)
             bounds.append(best[place, feature])
             swaps.append((place + n_free, features[feature]))
     diagonal = np.concatenate(parts)[: chosen.size]
-    if not scored:
+    if scored is None:
         return None, diagonal, largest
     gain_bounds = np.concatenate(bounds)
     order = np.argsort(-gain_bounds, kind="stable")[:CANDIDATES]
@@ -156,7 +155,7 @@ def _score(
     enters: Bool[Array, "w"],
     features: Int[Array, "w"],
     block: tuple[Float[Array, "m m"], Float[Array, "m w"], Float[Array, "w"]],
-    point: Any,
+    point: RefittedPoint | None,
 ) -> tuple[Array, tuple[Array, Array] | None]:
     """The largest eigenvalue of the 2 x 2 blocks; and, with a point, the most that each swap may lower F, rounding
     allowed for, and which swaps bring a column that is collinear with the others, but for what rounding could be.
