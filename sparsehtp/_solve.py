@@ -205,7 +205,7 @@ def _solution(
     return solution, solution._replace(x=x, intercept=intercept, free=free, value=value, result=result)
 
 
-def _warn_of_rounding(rise: float, value: float, dtype: Any) -> None:
+def _warn_of_rounding(rise: float, value: float, dtype: np.dtype) -> None:
     if rise > tolerance("swap", dtype) * abs(value):
         warnings.warn(
             f"X, y: {dtype} cannot hold an intercept so far from zero: at the x and intercept that are returned the "

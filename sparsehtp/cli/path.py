@@ -1,7 +1,7 @@
 """All k at once: the flow of `path`."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 import sparsehtp as sht
 
+from .._types import T
 from ..certificates.proof import in_percent
 from ..datasets import Data
 from ..estimators.parameters import SOLVERS
@@ -101,7 +102,7 @@ class Subsets(Flow):
             if options.prove:
                 self.bounds = after("proof", self._proved)
 
-    def _computed(self, what: str, function: Any, **more: Any) -> Any:
+    def _computed(self, what: str, function: Callable[..., T], **more: Any) -> T:
         """The result of a function of the objective and the grid, with a bar of progress."""
         folder = {"cross-validation": "cv", "subsamples": "stability"}.get(what, what)
         checkpoint = None if self.options.checkpoint is None else self.options.checkpoint / folder
@@ -117,9 +118,7 @@ class Subsets(Flow):
         if len(folds[0]) == 3:  # with what is missing filled from the training rows
             folds = [(train, test, view(self._objective(X.to_numpy()))) for train, test, X in folds]
         refit = default_refit(objective, rule_of(options), options.l2 if len(options.l2) > 1 else None)
-        cv = self._computed("cross-validation", sht.cross_validate, l2s=options.l2, folds=folds, refit=refit)
-        assert isinstance(cv, sht.results.CrossValidation)
-        return cv
+        return self._computed("cross-validation", sht.cross_validate, l2s=options.l2, folds=folds, refit=refit)
 
     def _proved(self) -> Bounds:
         """Bounds for the rows with the chosen l2, the small k first, each with its share of the time that is left."""
@@ -302,7 +301,7 @@ def check(options: PathOptions, n: int, p: int) -> None:
         raise ValueError(f"stability: subsamples come as pairs, so their number must be even, got {options.stability}.")
 
 
-def _coefficients(path: Any, row: int, names: Sequence[str]) -> list[dict[str, Any]]:
+def _coefficients(path: sht.results.Path, row: int, names: Sequence[str]) -> list[dict[str, Any]]:
     mask = path.features.mask[row]
     features, values = path.features.idx[row][mask], path.coefficients[row][mask]
     return [
@@ -311,7 +310,7 @@ def _coefficients(path: Any, row: int, names: Sequence[str]) -> list[dict[str, A
     ]
 
 
-def _describe_stability(stability: Any, names: Sequence[str]) -> dict[str, Any]:
+def _describe_stability(stability: sht.results.Stability, names: Sequence[str]) -> dict[str, Any]:
     bound = stability.error_bound(STABLE)
     seen = np.flatnonzero(stability.probabilities.any(0))
     order = seen[np.argsort(-stability.probabilities[:, seen].max(0), kind="stable")]

@@ -105,7 +105,7 @@ class Stream(Flow):
         return True
 
 
-def _labels(y: Any) -> tuple[Any, Any]:
+def _labels(y: np.ndarray) -> tuple[Any, Any]:
     """The two labels of the first file, in sorted order."""
     labels = np.unique(y)
     if labels.size != 2:
