@@ -5,17 +5,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from .._chunks import chunk_width
-from .._programs import program
 from .._threads import one_blas_thread
 from .._tolerances import tolerance
 from .._types import check_finite, in_double, is_concrete
 from ..columns import gather
 from ..iteration.results import RESULTS
 from ..objectives import AbstractModel, AbstractObjective, AbstractRefittable, AbstractRestrictable, LinearModel
-from ..objectives.base import DENSE_HESSIAN_LIMIT, in_columns
+from ..objectives.base import DENSE_HESSIAN_LIMIT, in_columns, value_of
 from ..thresholds import L0L1L2, AbstractUnitThreshold
 from ..thresholds.base import next_power_of_two
 from .facts import Facts, of_a_value, of_refits
@@ -155,7 +153,7 @@ def _facts(
         eps = np.finfo(np.result_type(np.asarray(solution.intercept).dtype, dtype)).eps
         error = float(eps * (np.abs(intercept).sum() + np.sum(moved)))
         return _refitted(Placed(objective, threshold, x, units, chosen, error, dtype))
-    return Facts(float(_value(objective, x)), of_a_value, why=why, noun=threshold.noun)
+    return Facts(float(value_of(objective, x)), of_a_value, why=why, noun=threshold.noun)
 
 
 def _refitted(fit: Placed) -> Facts:
@@ -258,11 +256,6 @@ def _necessary(fit: Placed, point: RefittedPoint, facts: Facts, diagonal: np.nda
         return True
     steepest, smallest = float(np.abs(grad).max()), float(nonzero.min())
     return bool((steepest**2 / largest - largest * smallest**2) / 2 <= facts.enough)
-
-
-@program
-def _value(objective: AbstractObjective, x: Float[Array, "d"]) -> Float[Array, ""]:
-    return objective.value(x)
 
 
 def _ambiguous(fit: Placed) -> bool:

@@ -81,13 +81,25 @@ class Grid(eqx.Module):
     refit: Float[Array, ""] | None  # what is scored is refitted on its support at this part of l2; None: the fit itself
     score: str | None = eqx.field(static=True)  # "error", or "predictors": (n,) of all rows in place of a score
 
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Numbers of rows of weights, of l2, and of k unless one run gives all of them."""
+        rows = 1 if self.weights is None else self.weights.fit.shape[0]
+        levels = 1 if self.l2s is None else self.l2s.shape[0]
+        return (rows, levels) if self.solver.by_path else (rows, levels, self.ks.shape[0])
+
+    @property
+    def lanes(self) -> "Lane":
+        """All of them."""
+        return Lane(*np.indices(self.axes, np.int32).reshape(len(self.axes), -1))
+
 
 class Lane(NamedTuple):
     """Indices into the grid's tables; k is None where one run gives all k."""
 
     row: Int[Array, ""]
     l2: Int[Array, ""]
-    k: Int[Array, ""] | None
+    k: Int[Array, ""] | None = None
 
 
 def template_of(objective: AbstractObjective, threshold: AbstractThreshold | None) -> AbstractUnitThreshold:
@@ -200,13 +212,9 @@ def run(
     A chunk's working arrays take about `memory` bytes at most; what is kept of a fit takes 13 bytes (17 in float64) per
     place in its support and about 30 beside.
     """
-    rows = 1 if grid.weights is None else grid.weights.fit.shape[0]
-    levels = 1 if grid.l2s is None else grid.l2s.shape[0]
-    n_k, by_path = grid.ks.shape[0], grid.solver.by_path
+    (rows, levels, *_), lanes, n_k = grid.axes, grid.lanes, grid.ks.shape[0]
+    total, by_path = math.prod(grid.axes), grid.solver.by_path
     per_lane = n_k if by_path else 1
-    axes = (rows, levels) if by_path else (rows, levels, n_k)
-    lanes = Lane(*np.indices(axes, np.int32).reshape(len(axes), -1), *([None] if by_path else []))
-    total = math.prod(axes)
     width = _width(grid, total, memory)
     store = None if checkpoint is None else Checkpoint(checkpoint, grid, total, width)
     width = width if store is None else store.width
@@ -232,15 +240,14 @@ def _width(grid: Grid, lanes: int, memory: int | None) -> int:
     if not isinstance(memory, numbers.Real) or not 0 < float(memory) < math.inf:
         raise ValueError(f"memory: needs a positive number of bytes, got {memory!r}.")
     objective, threshold = grid.objective, grid.threshold
-    units = objective.n_free + threshold.room
+    units, vector = objective.n_free + threshold.room, jnp.dtype(objective.dtype).itemsize * objective.n_coefficients
     width = chunk_width(objective, units * threshold.entries_per_unit, lanes, memory)
     if objective.n_variables is not None:  # matrices of all pairs, whatever the support
-        matrix = jnp.dtype(objective.dtype).itemsize * objective.n_coefficients
-        width = int(np.clip(memory // (PAIR_COPIES * matrix), 1, lanes))
+        width = int(np.clip(memory // (PAIR_COPIES * vector), 1, lanes))
     if grid.solver.by_path:
         # Its tables hold a few blocks of (units, coefficients); centring under weights of its own copies the data.
         copies = objective.ifo_per_gradient if objective.copies_columns else 0
-        table = jnp.dtype(objective.dtype).itemsize * objective.n_coefficients * (6 * units + copies)
+        table = vector * (6 * units + copies)
         # On a CPU the lanes take turns, and tables that fit in its cache are several times faster.
         room = min(memory, CACHE) if jax.default_backend() == "cpu" else memory
         width = int(np.clip(room // table, 1, width))
@@ -260,8 +267,7 @@ def _own_parts(grid: Grid, lanes: Lane) -> Any:
     if grid.weights is None:
         return None
     rows = grid.weights.fit
-    per_row = (1 if grid.l2s is None else grid.l2s.shape[0]) * (1 if grid.solver.by_path else grid.ks.shape[0])
-    number = min(rows.shape[0], 1 + -(-(lanes.row.shape[0] - 1) // per_row))
+    number = min(rows.shape[0], 1 + -(-(lanes.row.shape[0] - 1) // math.prod(grid.axes[1:])))
 
     def parts(row: Int[Array, ""]) -> Any:
         weights = rows[jnp.minimum(row, rows.shape[0] - 1)]

@@ -15,13 +15,9 @@ from . import grid as _grid
 
 def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:
     """The fits of a grid of one row of weights as JAX arrays (grid, ...), differentiable in all that is traced."""
-    levels, n_k = 1 if grid.l2s is None else grid.l2s.shape[0], ks.size
-    by_path = grid.solver.by_path
-    axes = (1, levels) if by_path else (1, levels, n_k)
-    index = np.indices(axes, np.int32).reshape(len(axes), -1)
-    lanes = _grid.Lane(*index, *([None] if by_path else []))
-    fits = _grid.batch(lax.stop_gradient(grid), lanes)
-    if by_path:
+    levels, n_k = grid.axes[1], ks.size
+    fits = _grid.batch(lax.stop_gradient(grid), grid.lanes)
+    if grid.solver.by_path:
         fits = jax.tree.map(lambda a: a.reshape(levels * n_k, *a.shape[2:]), fits)
     features = fits.support if fits.features is None else fits.features
     units = _grid.n_units(grid.objective, grid.threshold)

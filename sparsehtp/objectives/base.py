@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from .._programs import program
 from .._types import ArrayLike, Scalar, Support
 from ..linalg import WHOLE, Box, Refit, dot, masked_factor, minimise, truncated_newton
 from ..thresholds import AbstractThreshold, Sparsity
@@ -398,3 +399,9 @@ class AbstractRestrictable(AbstractScored):
 def in_columns(objective: AbstractObjective, threshold: AbstractThreshold) -> TypeGuard[AbstractRestrictable]:
     """True where any k entries are chosen as they are of what least squares on columns can model."""
     return threshold.plain and isinstance(objective, AbstractRestrictable)
+
+
+@program
+def value_of(objective: AbstractObjective, x: Float[Array, "d"]) -> Float[Array, ""]:
+    """F(x), as a program of its own."""
+    return objective.value(x)

@@ -13,6 +13,7 @@ from .._tolerances import tolerance
 from .._types import AnyArray, HostArray, Scalar, check_finite, in_double, is_concrete, replace
 from ..duality import Dual, Fixed, dual_of, relax, require_dual
 from ..objectives import AbstractObjective, LinearModel
+from ..objectives.base import value_of
 from ..thresholds import L0L1L2, AbstractThreshold, Sparsity
 from ..thresholds.base import next_power_of_two
 from .rules import screen
@@ -71,14 +72,9 @@ def lower_bound(
     with jax.enable_x64(True):
         parts: tuple[LinearModel, Sparsity | L0L1L2] = in_double((objective, threshold))
         if dtype != parts[0].dtype:  # a value that was computed in single precision may lie below the minimum
-            at_zero = abs(float(_value(parts[0], parts[0].origin())))
+            at_zero = abs(float(value_of(parts[0], parts[0].origin())))
             upper = upper + VALUE_ROUNDINGS * float(jnp.finfo(dtype).eps) * (abs(upper) + at_zero)
         return _lower_bound(*parts, upper, tol)
-
-
-@program
-def _value(objective: LinearModel, x: Array) -> Float[Array, ""]:
-    return objective.value(x)
 
 
 def _lower_bound(objective: LinearModel, threshold: Sparsity | L0L1L2, upper: float, tol: float) -> Bounds:

@@ -5,17 +5,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from .._programs import program
 from .._types import Support, in_double
 from ..columns import gather
-from ..objectives import (
-    AbstractFiniteSum,
-    AbstractObjective,
-    AbstractRefittable,
-    AbstractRestrictable,
-)
+from ..objectives import AbstractFiniteSum, AbstractObjective, AbstractRefittable, AbstractRestrictable
+from ..objectives.base import value_of
 from .laws import equal, law, traced
 
 H = 1e-5  # of finite differences, of values and gradients of size one
@@ -102,11 +98,6 @@ def _start(objective: AbstractObjective, move: Array) -> tuple[Array, Array]:
 def _once(objective: AbstractObjective, x: Array) -> tuple[Any, Any, Array]:
     sample = objective.sample_smoothness() if isinstance(objective, AbstractFiniteSum) else jnp.inf
     return objective.lipschitz(), sample, objective.to_internal(*objective.to_external(x))
-
-
-@program
-def _value(objective: AbstractObjective, x: Array) -> Float[Array, ""]:
-    return objective.value(x)
 
 
 @program
@@ -277,5 +268,5 @@ class _Check:
         text = "F is affine in l2, and does not fall with it"
         self.equal(text, values[2] - values[0], 3 * (values[1] - values[0]), 1e-9, 1e-10)
         self.law(text, values[1] >= values[0], value=values[1], without=values[0])
-        alone = _value(objective.scorer(), self.x)
+        alone = value_of(objective.scorer(), self.x)
         self.equal("the scorer is F without l2", alone, values[0], 1e-11, 1e-12)
