@@ -84,7 +84,7 @@ def tableau_at(equations: Equations, idx: Int[Array, "m"], mask: Bool[Array, "m"
     """The tableau of the features idx where `mask` holds, from the data."""
     rhs, empty = equations.rhs, empty_tableau(equations, idx.shape[0])
     K = jnp.where(mask[:, None], equations.rows(idx), 0)
-    G = jnp.where(mask, K[:, idx], 0)
+    G = K[:, idx]
     inverse = masked_factor((G + G.T) / 2, mask).inverse(rhs.dtype)
     H = dot(inverse, K)
     c = dot(inverse, jnp.where(mask, rhs[idx], 0))

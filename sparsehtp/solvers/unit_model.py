@@ -78,7 +78,7 @@ def tableau_at(model: Model, chosen: Bool[Array, "w"], held: Bool[Array, "d"] | 
     live = model.entries.mask[E] & jnp.concatenate([jnp.ones(f, bool), jnp.repeat(filled, s)])
     still = jnp.zeros(live.shape, bool) if held is None else live & held[E]
     K = jnp.where(live[:, None], model.A[E], 0)
-    P = masked_factor(jnp.where(live & ~still, K[:, E], 0), live & ~still).inverse(model.r.dtype)
+    P = masked_factor(K[:, E], live & ~still).inverse(model.r.dtype)
     H = dot(P, K)  # zero in rows that are held
     fixed = jnp.where(still, model.z0[E], 0)
     c = dot(P, model.r[E] - dot(fixed, K[:, E])) + fixed

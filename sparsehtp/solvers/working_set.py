@@ -110,7 +110,7 @@ def swap_scores(equations: Any, kept: Array, idx: Array, mask: Array) -> Array:
     """The gain of the best swap of every feature, from one block of Gram columns."""
     K = jnp.where(mask[:, None], equations.rows(idx), 0)
     p, dtype = K.shape[1], K.dtype
-    G = jnp.where(mask, K[:, idx], 0)
+    G = K[:, idx]
     inverse = masked_factor((G + G.T) / 2, mask).inverse(dtype)
     c = dot(inverse, jnp.where(mask, equations.rhs[idx], 0))
     chosen = jnp.zeros(p, bool).at[idx].max(mask)

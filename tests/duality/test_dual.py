@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 
 import sparsehtp as sht
 from sparsehtp.duality import dual_of
+from sparsehtp.duality.dual import best_shift
 from sparsehtp.losses import AbstractConjugateLoss
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -67,6 +68,19 @@ def test_weak_duality(loss, intercept, seed, k, scale):
         room = 1e-9 * (1 + np.abs(primal) + np.abs(dual))
         assert np.all(np.asarray(dual) <= np.asarray(primal) + room)
         assert not intercept or np.abs(sums).max() <= 1e-9 * max(1, np.abs(a).max())
+
+
+@LOSSES
+def test_the_best_shift_is_the_least(loss):
+    """Far away too, where predictors or targets are."""
+    rng = np.random.default_rng(0)
+    near, weights = rng.standard_normal(N), rng.uniform(0.5, 2, N) * (np.arange(N) > 0)
+    drawn = loss.draw_targets(near, rng)
+    far = drawn if loss.classification else drawn + 1e3 if loss.location else 1e8 * drawn
+    for eta, y in ((near, drawn), (near - 1e3, drawn), (near, far)):
+        b = best_shift(loss, eta, y, weights)
+        sums = [jnp.vdot(weights, loss.value(eta + b + c, y)) for c in (-1e-2, 0, 1e-2)]
+        assert sums[1] <= min(sums) + 1e-12 * abs(sums[1]), (loss, sums)
 
 
 @INTERCEPTS

@@ -349,12 +349,17 @@ def test_a_hinge_has_no_derivative():
 
 
 def test_unrolling_needs_a_step_without_inner_loops():
+    """Else it differentiates the steps that were taken, here two of them."""
+
     def model(y):
         return sht.LinearModel(LOGISTIC["X"], y)
 
     for solver in (HTP, sht.solvers.IHT(), sht.solvers.BestSubset()):
         with pytest.raises(TypeError, match="implicit: "):
             differentiate(model, sht.Sparsity(3), solver, implicit=False)
+    found = differentiate(model, sht.Sparsity(P), sht.solvers.IHT(sht.steps.ConstantStep(0.25)), implicit=False)
+    X = LOGISTIC["X"]
+    np.testing.assert_allclose(found, X @ (np.full(P, 0.5) - 0.25**2 * (X.T @ X / N).sum(1)) / N, rtol=1e-9)
 
 
 def test_closures_are_refused_not_ignored():
