@@ -13,8 +13,7 @@ from ._programs import program
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
 from ._types import ArrayLike, answer_where, check_finite, check_kind, host, is_concrete, is_sound, seeded
-from .derivatives import run as run_implicit
-from .derivatives import support_margin
+from .derivatives import drive_implicit, support_margin
 from .iteration import driver
 from .iteration.record import Record
 from .iteration.results import RESULTS, Solution, SolveError
@@ -173,7 +172,7 @@ def _solution(
     """The run, what is told about it, and the refit at a part of l2, as one program."""
     objective, threshold = problem.objective, problem.threshold
     problem = problem if problem.x0 is not None else problem._replace(x0=objective.origin())
-    outcome = (run_implicit if implicit else driver.unrolled)(problem, max_steps, record)
+    outcome = (drive_implicit if implicit else driver.unrolled)(problem, max_steps, record)
     x, intercept = answer_where(problem.sound, 0, objective.to_external(outcome.x))
     end = lax.stop_gradient((objective, threshold, outcome.x, outcome.support))
     margin, rounding = support_margin(*end), _intercept_rounding(*end)

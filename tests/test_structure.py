@@ -5,9 +5,8 @@ from collections import Counter
 import structure
 
 TWICE = set(
-    "Bounds Fit Gains Goal Model Phase Point Pool Problem Rows Swaps Tableau begin check clear default_ks fit load "
-    "load_table make_estimator make_folds make_threshold memory path pivot predict prepare refit run "
-    "settle show start support_of tableau_at".split()
+    "Bounds Phase Problem Rows Swaps begin check clear default_ks fit load load_table make_estimator make_folds "
+    "make_threshold memory predict prepare run show".split()
 )
 
 MOST_UNTYPED = 2  # parameters; the number may only fall

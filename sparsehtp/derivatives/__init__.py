@@ -3,6 +3,6 @@
 Each module that is named here registers its equations with `implicit.equations`.
 """
 
-from .implicit import run as run
+from .implicit import drive_implicit as drive_implicit
 from .margin import support_margin as support_margin
 from .rank import RankEquations as RankEquations

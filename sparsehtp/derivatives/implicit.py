@@ -6,8 +6,8 @@ locally constant, z solves G(z, theta) = grad_S F(z; theta) = 0 (plus the gradie
     dz = -H^-1 (d_theta G) dtheta,    H = d_z G,
 
 with coefficients at an active bound moving with the bound. H is symmetric: the same factor serves forward and reverse
-mode, and `custom_linear_solve` makes dz differentiable in turn. `run` is the driver with this rule. Plain evaluation
-pays nothing for it.
+mode, and `custom_linear_solve` makes dz differentiable in turn. `drive_implicit` is the driver with this rule. Plain
+evaluation pays nothing for it.
 
 A threshold whose solutions are not described by a set of entries registers equations of its own with `equations`.
 """
@@ -218,15 +218,15 @@ def _(
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
-def run(problem: driver.Problem, max_steps: int, record: Record | None) -> driver.Outcome:
-    """`driver.run` with derivatives of `x` and `value` in the objective and the threshold; all others are zero."""
-    return driver.run(problem, max_steps, record)
+def drive_implicit(problem: driver.Problem, max_steps: int, record: Record | None) -> driver.Outcome:
+    """`driver.drive` with derivatives of `x` and `value` in the objective and the threshold; all others are zero."""
+    return driver.drive(problem, max_steps, record)
 
 
-@functools.partial(run.defjvp, symbolic_zeros=True)
+@functools.partial(drive_implicit.defjvp, symbolic_zeros=True)
 def _run_jvp(max_steps: int, record: Record | None, primals: Any, tangents: Any) -> tuple[driver.Outcome, Any]:
     (problem,), (dots,) = primals, tangents
-    outcome = run(problem, max_steps, record)
+    outcome = drive_implicit(problem, max_steps, record)
     parts, dots = (problem.objective, problem.threshold), (dots.objective, dots.threshold)
     moving, moved, moved_dot, fixed = _split(parts, dots)
     out = jax.tree.map(_no_tangent, outcome)
@@ -245,10 +245,10 @@ def _refitted(
     structure: Any, moving: tuple[int, ...], moved: list[Array], fixed: list[Any], place: tuple[Array, Any]
 ) -> tuple[Array, Array]:
     objective, threshold = _merge(structure, moving, moved, fixed)
-    return refit(objective, threshold, *place)
+    return stationary(objective, threshold, *place)
 
 
-def refit(
+def stationary(
     objective: AbstractObjective, threshold: AbstractThreshold, x: Float[Array, "d"], support: Any
 ) -> tuple[Array, Array]:
     """The stationary point on a support next to x, and its value, with all their derivatives.

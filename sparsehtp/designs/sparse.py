@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 from scipy import sparse
 
 from .._types import is_concrete, replace
-from ..linalg.sparse import Rows, chunked, dense_rows, largest_magnitudes, product, reduce_rows
+from ..linalg.sparse import Chunks, chunked, dense_rows, largest_magnitudes, product, reduce_rows
 from .base import AbstractDesign
 from .dense import DenseDesign
 
@@ -34,8 +34,8 @@ class SparseDesign(AbstractDesign):
             larger than int32 indices can address. Later, where a dense block of columns would take more than 4 GiB.
     """
 
-    by_row: Rows
-    by_column: Rows
+    by_row: Chunks
+    by_column: Chunks
     size: tuple[int, int] = eqx.field(static=True)
 
     sparse = True

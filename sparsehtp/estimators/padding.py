@@ -17,7 +17,7 @@ from .._types import Support, replace
 from ..designs import SparseDesign
 from ..grids.path import Path
 from ..iteration.results import Solution
-from ..linalg.sparse import Rows
+from ..linalg.sparse import Chunks
 from ..objectives import AbstractModel
 from ..thresholds import GroupSparsity, RowSparsity, Sparsity
 
@@ -189,7 +189,7 @@ class Padding:
             return replace(model, columns=replace(model.columns.narrowed(self.p), l2=l2))
 
 
-def _bucketed(rows: Rows) -> Rows:
+def _bucketed(rows: Chunks) -> Chunks:
     """Rows with zeros as further chunks of the last one."""
     more = bucket(rows.owner.shape[0]) - rows.owner.shape[0]
     return rows._replace(

@@ -35,7 +35,7 @@ def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:
             .at[features.idx]
             .add(jnp.where(features.mask, coefficients, 0))
         )
-        x, value = _implicit.refit(objective, threshold, objective.to_internal(w, intercept), whole)
+        x, value = _implicit.stationary(objective, threshold, objective.to_internal(w, intercept), whole)
         w, intercept = objective.to_external(x)
         sound = is_sound(objective, grid.threshold)
         numbers = answer_where(sound, 0, (gather(w, features), intercept))

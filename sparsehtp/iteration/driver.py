@@ -72,14 +72,14 @@ class _Carry(NamedTuple):
 _Stepped: TypeAlias = tuple[State, Memory, Info, Array, Array]  # the last two: result, and what fired
 
 
-def run(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
+def drive(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
     """Run a problem to its end; composes with jit and (nested) vmap."""
     arrays = jax.tree.map(jnp.asarray, problem)
     return _jitted(arrays, max_steps, record)
 
 
 def unrolled(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
-    """`run` as a scan over `max_steps`, which JAX differentiates step by step, in reverse mode too."""
+    """`drive` as a scan over `max_steps`, which JAX differentiates step by step, in reverse mode too."""
     arrays = jax.tree.map(jnp.asarray, problem)
     return _jitted_scan(arrays, max_steps, record)
 

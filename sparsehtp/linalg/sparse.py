@@ -29,7 +29,7 @@ SCATTER = 4096  # chunks that are scattered at a time
 DENSE_BYTES = 2**32  # of a dense block of columns
 
 
-class Rows(NamedTuple):
+class Chunks(NamedTuple):
     """The rows of a sparse matrix A.
 
     Attributes:
@@ -45,7 +45,7 @@ class Rows(NamedTuple):
     start: Int[Array, "rows+1"]
 
 
-def chunked(indptr: HostArray, indices: HostArray, data: HostArray) -> Rows:
+def chunked(indptr: HostArray, indices: HostArray, data: HostArray) -> Chunks:
     """Rows from the arrays of a CSR matrix without duplicates."""
     counts = np.diff(indptr)
     width = 1
@@ -65,10 +65,10 @@ def chunked(indptr: HostArray, indices: HostArray, data: HostArray) -> Rows:
     owner = np.zeros(total, np.int32)
     owner[: start[-1]] = np.repeat(np.arange(counts.size), chunks)
     entries, columns = (jnp.asarray(a.reshape(total, width)) for a in padded)
-    return Rows(entries, columns, jnp.asarray(owner), jnp.asarray(start.astype(np.int32)))
+    return Chunks(entries, columns, jnp.asarray(owner), jnp.asarray(start.astype(np.int32)))
 
 
-def reduce_rows(A: Rows, entries: Float[Array, "chunks width"]) -> Float[Array, "rows"]:
+def reduce_rows(A: Chunks, entries: Float[Array, "chunks width"]) -> Float[Array, "rows"]:
     """Sums over the rows of entries that stand in the places of A's."""
     # Halving sums are vectorised on a CPU; fused with a gather they would not be, and take twice as long.
     entries = lax.optimization_barrier(entries)
@@ -78,19 +78,19 @@ def reduce_rows(A: Rows, entries: Float[Array, "chunks width"]) -> Float[Array, 
     return jax.ops.segment_sum(entries[:, 0], A.owner, A.start.shape[0] - 1, indices_are_sorted=True)
 
 
-def largest_magnitudes(A: Rows) -> Float[Array, "rows"]:
+def largest_magnitudes(A: Chunks) -> Float[Array, "rows"]:
     """max_j |A_ij| of every row, 0 for an empty one."""
     largest = jnp.abs(A.data).max(1)
     return jnp.maximum(jax.ops.segment_max(largest, A.owner, A.start.shape[0] - 1, indices_are_sorted=True), 0)
 
 
 @jax.custom_jvp
-def product(A: Rows, w: Float[Array, "columns"]) -> Float[Array, "rows"]:
+def product(A: Chunks, w: Float[Array, "columns"]) -> Float[Array, "rows"]:
     """A w."""
     return _product(A, w)
 
 
-def _product_jvp(primals: tuple[Rows, Array], tangents: tuple[Rows, Array | SymbolicZero]) -> tuple[Array, Array]:
+def _product_jvp(primals: tuple[Chunks, Array], tangents: tuple[Chunks, Array | SymbolicZero]) -> tuple[Array, Array]:
     A, w = primals
     A_dot, w_dot = tangents
     out = product(A, w)
@@ -106,12 +106,12 @@ product.defjvp(_product_jvp, symbolic_zeros=True)
 
 
 @jax.custom_batching.custom_vmap
-def _product(A: Rows, w: Float[Array, "columns"]) -> Float[Array, "rows"]:
+def _product(A: Chunks, w: Float[Array, "columns"]) -> Float[Array, "rows"]:
     return _gather_product(A, w)
 
 
 @_product.def_vmap
-def _(size: int, batched: tuple[Rows, bool], A: Rows, w: Float[Array, "*lanes columns"]) -> tuple[Array, bool]:
+def _(size: int, batched: tuple[Chunks, bool], A: Chunks, w: Float[Array, "*lanes columns"]) -> tuple[Array, bool]:
     A_batched, _ = batched
     if any(jax.tree.leaves(A_batched)):
         return jax.vmap(_gather_product, _axes(batched))(A, w), True
@@ -121,13 +121,13 @@ def _(size: int, batched: tuple[Rows, bool], A: Rows, w: Float[Array, "*lanes co
 
 
 @jax.custom_batching.custom_vmap
-def _block_product(A: Rows, W: Float[Array, "columns b"]) -> Float[Array, "rows b"]:
+def _block_product(A: Chunks, W: Float[Array, "columns b"]) -> Float[Array, "rows b"]:
     """A W for a matrix W of a few columns."""
     return lax.platform_dependent(A, W, cpu=_csr_product, default=jax.vmap(_gather_product, (None, 1), 1))
 
 
 @_block_product.def_vmap
-def _(size: int, batched: tuple[Rows, bool], A: Rows, W: Float[Array, "*lanes columns b"]) -> tuple[Array, bool]:
+def _(size: int, batched: tuple[Chunks, bool], A: Chunks, W: Float[Array, "*lanes columns b"]) -> tuple[Array, bool]:
     A_batched, _ = batched
     if any(jax.tree.leaves(A_batched)):
         columns = jax.vmap(_gather_product, (None, 1), 1)
@@ -136,15 +136,15 @@ def _(size: int, batched: tuple[Rows, bool], A: Rows, W: Float[Array, "*lanes co
     return jnp.moveaxis(_block_product(A, flat).reshape(-1, size, W.shape[2]), 1, 0), True
 
 
-def _axes(batched: tuple[Rows, bool]) -> PyTree[int | None]:
+def _axes(batched: tuple[Chunks, bool]) -> PyTree[int | None]:
     return jax.tree.map(lambda flag: 0 if flag else None, batched)
 
 
-def _gather_product(A: Rows, w: Float[Array, "columns"]) -> Float[Array, "rows"]:
+def _gather_product(A: Chunks, w: Float[Array, "columns"]) -> Float[Array, "rows"]:
     return reduce_rows(A, A.data * jnp.asarray(w).at[A.indices].get(mode="promise_in_bounds"))
 
 
-def _csr_product(A: Rows, W: Float[Array, "columns b"]) -> Float[Array, "rows b"]:
+def _csr_product(A: Chunks, W: Float[Array, "columns b"]) -> Float[Array, "rows b"]:
     width = A.data.shape[1]
     shape = (A.start.shape[0] - 1, W.shape[0])
     W, vectors = jnp.pad(W, ((0, 0), (0, -W.shape[1] % BLOCK))), W.shape[1]
@@ -153,13 +153,13 @@ def _csr_product(A: Rows, W: Float[Array, "columns b"]) -> Float[Array, "rows b"
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
-def dense_rows(A: Rows, idx: Int[Array, "m"], columns: int) -> Float[Array, "columns m"]:
+def dense_rows(A: Chunks, idx: Int[Array, "m"], columns: int) -> Float[Array, "columns m"]:
     """The rows A[idx] of a matrix with that many columns as the columns of a dense matrix."""
     return _scattering(columns)(A, idx)
 
 
 def _dense_rows_jvp(
-    columns: int, primals: tuple[Rows, Array], tangents: tuple[Rows, SymbolicZero]
+    columns: int, primals: tuple[Chunks, Array], tangents: tuple[Chunks, SymbolicZero]
 ) -> tuple[Array, Array]:
     A, idx = primals
     A_dot, _ = tangents
@@ -177,10 +177,10 @@ dense_rows.defjvp(_dense_rows_jvp, symbolic_zeros=True)
 
 
 @functools.cache
-def _scattering(columns: int) -> Callable[[Rows, Array], Array]:
+def _scattering(columns: int) -> Callable[[Chunks, Array], Array]:
     """`dense_rows` for a number of columns: a batch of index lists is one long list."""
 
-    def scatter(A: Rows, idx: Int[Array, "m"]) -> Float[Array, "columns m"]:
+    def scatter(A: Chunks, idx: Int[Array, "m"]) -> Float[Array, "columns m"]:
         idx = jnp.asarray(idx)
         counts = A.start[idx + 1] - A.start[idx]
         ends = jnp.cumsum(counts)
@@ -196,12 +196,12 @@ def _scattering(columns: int) -> Callable[[Rows, Array], Array]:
         return lax.fori_loop(0, blocks, block, jnp.zeros((columns, idx.shape[0]), A.data.dtype))
 
     @jax.custom_batching.custom_vmap
-    def call(A: Rows, idx: Int[Array, "m"]) -> Float[Array, "columns m"]:
+    def call(A: Chunks, idx: Int[Array, "m"]) -> Float[Array, "columns m"]:
         check_dense(columns, idx.shape[0], A.data.dtype)
         return scatter(A, idx)
 
     @call.def_vmap
-    def rule(size: int, batched: tuple[Rows, bool], A: Rows, idx: Int[Array, "lanes m"]) -> tuple[Array, bool]:
+    def rule(size: int, batched: tuple[Chunks, bool], A: Chunks, idx: Int[Array, "lanes m"]) -> tuple[Array, bool]:
         A_batched, _ = batched
         if any(jax.tree.leaves(A_batched)):
             return jax.vmap(scatter, _axes(batched))(A, idx), True

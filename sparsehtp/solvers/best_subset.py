@@ -1,7 +1,7 @@
 """Best subsets: forward growth, exact best swaps until none improves, and perturbed starts."""
 
 import math
-from typing import Any, NamedTuple, TypeGuard
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 import equinox as eqx
 import jax
@@ -10,20 +10,22 @@ from jax import lax
 from jaxtyping import Array
 
 from .._tolerances import tolerance
-from .._types import Info, Support, all_finite, is_concrete
+from .._types import AnyArray, Info, Support, all_finite, is_concrete
 from ..columns import gather
 from ..iteration.results import RESULTS
-from ..iteration.termination import SwapOptimal
+from ..iteration.termination import AbstractTermination, SwapOptimal
 from ..linalg import any_lane, either, top_k
-from ..linalg.tableau import Tableau, empty_tableau, swap_gains
+from ..linalg.tableau import Equations, Tableau, empty_tableau, swap_gains
 from ..objectives import AbstractObjective, AbstractRefittable, AbstractRestrictable, GramEquations
 from ..objectives.base import DENSE_HESSIAN_LIMIT, in_columns
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
+from ..thresholds.base import members
 from . import unit_search
 from .base import AbstractPathSolver, Trail, report
-from .pivot_search import KEPT, Goal, Roam, no_move, settle, swap_noise
-from .starts import DESCEND, PERTURB, SINGLE, from_starts, parts, seed_of
-from .working_set import Point, alone, gram_equations, pool_of, promises, support_of, whole_pool
+from .pivot_search import KEPT, Goal, Move, Roam, Settled, no_move, settle_entries, swap_noise
+from .search import DESCEND, PERTURB, SINGLE, SearchState, best_of, first_state, renewed
+from .starts import from_starts, parts, seed_of
+from .working_set import Point, WorkingSet, all_features, alone, gram_equations, narrowed_to, promises, support_of
 
 
 class Effort(NamedTuple):
@@ -52,7 +54,7 @@ SINGLES = 8  # swaps of a local model that are tried one by one
 ROUNDS = 5  # per size of a path whose objective is not quadratic
 
 
-class Model(NamedTuple):
+class EntryModel(NamedTuple):
     """The working set that a search is made in: the normal equations of its features, the tableau of the support, and
     the gain of the best swap of all features, in units of the tableau's value."""
 
@@ -62,22 +64,7 @@ class Model(NamedTuple):
     best: Array
 
 
-class BestSubsetState(NamedTuple):
-    """The best point so far with its gradient, and how the search for a better one stands."""
-
-    x: Array
-    support: Support
-    value: Array
-    grad: Array
-    step_size: Array
-    fault: Array
-    gain: Array  # of the best remaining swap, in units of F
-    stage: Array  # one of DESCEND, SINGLE and PERTURB
-    failures: Array  # steps of perturbed starts since the last improvement
-    optimal: Array
-    model: Model
-    stale: Array  # the point has left the model's
-    key: Array
+Standing: TypeAlias = tuple[Tableau, Move, Array]  # with the levels
 
 
 class Walk(NamedTuple):
@@ -176,7 +163,7 @@ class BestSubset(AbstractPathSolver):
         return bool(bound.room * bound.entries_per_unit <= cls._most(threshold))
 
     @property
-    def default_termination(self) -> Any:
+    def default_termination(self) -> AbstractTermination:
         return SwapOptimal()
 
     @property
@@ -188,37 +175,28 @@ class BestSubset(AbstractPathSolver):
         return unit_search.width_of(objective, threshold, most)
 
     # --- one k -------------------------------------------------------------------------------------------------------
-    def init(self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, x0: Array, key: Array) -> Any:
+    def init(
+        self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, x0: Array, key: Array
+    ) -> SearchState:
         if in_columns(objective, threshold):
             return self._on_tableau(objective, threshold, x0, key)
         return unit_search.init(objective, threshold, x0, key, self._unit_width(objective, threshold))
 
     def _on_tableau(
         self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, x0: Array, key: Array
-    ) -> Any:
-        locked, dtype = threshold.keep.shape[0], objective.dtype
-        width, rows = self._pool_width(objective, threshold), threshold.room
-        zero, vector = jnp.zeros((), dtype), jnp.zeros(width, dtype)
-        equations = GramEquations(jnp.zeros((width, width), dtype), vector, vector, zero)
-        return BestSubsetState(
-            x=x0,
-            support=support_of(objective, _keep_first(threshold), jnp.int32(locked)),
-            value=zero + jnp.inf,  # until the first step has refitted
-            grad=jnp.zeros_like(x0),
-            step_size=zero + 1,
-            fault=jnp.int32(0),
-            gain=zero + jnp.inf,
-            stage=jnp.int32(DESCEND),
-            failures=jnp.int32(0),
-            optimal=jnp.zeros((), bool),
-            model=Model(jnp.arange(width, dtype=jnp.int32), equations, empty_tableau(equations, rows), zero + jnp.inf),
-            stale=jnp.ones((), bool),
-            key=key,
-        )
+    ) -> SearchState:
+        dtype, width = objective.dtype, self._model_width(objective, threshold)
+        inf, vector = jnp.asarray(jnp.inf, dtype), jnp.zeros(width, dtype)
+        equations = GramEquations(jnp.zeros((width, width), dtype), vector, vector, jnp.zeros((), dtype))
+        tableau = empty_tableau(equations, threshold.room)
+        model = EntryModel(jnp.arange(width, dtype=jnp.int32), equations, tableau, inf)
+        chosen = (x0[: objective.n_coefficients] != 0).at[threshold.keep].set(True)
+        support = support_of(objective, _keep_first(threshold), jnp.int32(threshold.keep.shape[0]))
+        return first_state(objective, x0, support, chosen, model, key)
 
     def step(
-        self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, state: Any, t: Any
-    ) -> tuple[Any, Info]:
+        self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, state: SearchState, t: Array
+    ) -> tuple[SearchState, Info]:
         if in_columns(objective, threshold):
             return self._pivoted(objective, threshold, state, t)
         starts, patience, *_ = EFFORTS[self.effort]
@@ -229,55 +207,50 @@ class BestSubset(AbstractPathSolver):
         )
 
     def _pivoted(
-        self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, state: Any, t: Any
-    ) -> tuple[Any, Info]:
+        self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, state: SearchState, t: Array
+    ) -> tuple[SearchState, Info]:
         starts, patience, *_ = EFFORTS[self.effort]
-        p, free, locked = objective.n_coefficients, objective.n_free, threshold.keep.shape[0]
+        p, locked = objective.n_coefficients, threshold.keep.shape[0]
         quadratic, tol = objective.quadratic, tolerance("swap", state.value.dtype)
         started, far = jnp.isfinite(state.value), (state.stage == PERTURB) & (starts > 0)
-        chosen = jnp.zeros(p, bool).at[state.support.idx[free:]].max(state.support.mask[free:])
-        chosen = jnp.where(started, chosen, (state.x[:p] != 0).at[threshold.keep].set(True))
-        size = jnp.sum(chosen, dtype=jnp.int32) - locked
+        size = jnp.sum(state.chosen, dtype=jnp.int32) - locked
         target = jnp.minimum(threshold.k, self._next_size(objective, threshold, size, started))
 
         growing = ~started | (target > size)
-        model = lax.cond(
-            any_lane(state.stale),
-            lambda: either(state.stale, self._model(objective, threshold, state, chosen, growing), state.model),
-            lambda: state.model,
-        )
+        model = renewed(state.stale, lambda: self._model(objective, threshold, state, growing), state.model)
         whole = model.features.shape[0] == p
-        pool = whole_pool(objective, threshold) if whole else pool_of(objective, threshold, model.features)
-        inside, start = chosen[model.features], pool.inward(state.x, p)
-        level = jnp.where(pool.kept, KEPT, inside.astype(jnp.int32))
+        within = all_features(objective, threshold) if whole else narrowed_to(objective, threshold, model.features)
+        inside, start = state.chosen[model.features], within.inward(state.x, p)
+        level = jnp.where(within.kept, KEPT, inside.astype(jnp.int32))
         descend = (state.stage != SINGLE) & (started | quadratic)
-        goal = Goal(pool.kept, target, descend, _scale(objective, state.value))
-        may_leave = inside & ~pool.kept
+        goal = Goal(within.kept, target, descend, _scale(objective, state.value))
+        may_leave = inside & ~within.kept
 
-        def search(i: Any) -> Any:
+        def search(i: Array) -> Settled:
             # Levels that swap a random part of the chosen features for the best of a random part of the others.
             seed = seed_of(state.key, t, i)
             stay, open_ = parts(seed, model.features, may_leave)
             start = jnp.where(i == 0, level, jnp.where(may_leave, stay, open_).astype(jnp.int32))
             own = goal._replace(roam=Roam(i > 0, seed)) if starts else goal
-            return settle(model.equations, model.tableau, no_move(model.tableau), start, own)
+            return settle_entries(model.equations, model.tableau, no_move(model.tableau), start, own)
 
         count = _number(starts, threshold.k)
         (tableau, move, left, _), (ends, values) = from_starts(search, _end, starts, far, count)
-        moved = ~started | jnp.any((tableau.chosen != inside) & ~pool.kept)
-        supports = _near(objective, tableau, move, pool.kept)
+        moved = ~started | jnp.any((tableau.chosen != inside) & ~within.kept)
+        supports = _near(objective, tableau, move, within.kept)
         if starts:
             values = jnp.where(jnp.arange(starts) < count, values, jnp.inf)
             best = jnp.argsort(values)[jnp.arange(supports.shape[0]) % starts]
             supports = jnp.where(far, ends[best], supports)
-        found = pool.outward(_best_fitted(pool, threshold, supports, start), p)
+        found = within.outward(best_of(lambda idx: within.fitted(threshold, idx, start), supports), p)
 
         least = jnp.where(started, tol * jnp.abs(state.value), 0)
         grown = jnp.isfinite(found.value) & (found.size > size + locked)
         better = (found.value < state.value) | grown
         improved = (found.value < state.value - least) | grown
         here = support_of(objective, found.idx, found.size)
-        support, x, fault = either(better, (here, found.x, found.fault), (state.support, state.x, state.fault))
+        new = here, members(here, p), found.x, found.fault
+        support, chosen, x, fault = either(better, new, (state.support, state.chosen, state.x, state.fault))
         value, grad = objective.value_and_grad(x, support)
         if quadratic:
             # What the refit says is more accurate than what the pivots left; of other features they know nothing.
@@ -287,54 +260,47 @@ class BestSubset(AbstractPathSolver):
             )
             tableau = either(better & ~far, fresh, tableau)
             gain = jnp.where(moved | whole, move.gain, model.best) / 2
-            optimal = ~jnp.any(left) & (gain <= tol * jnp.abs(value) + swap_noise(model.equations) / 2)
-            optimal &= all_finite(tableau.g, tableau.q, tableau.c, tableau.H)  # a NaN among the gains may be dropped
+            sure = ~jnp.any(left) & (gain <= tol * jnp.abs(value) + swap_noise(model.equations) / 2)
+            sure &= all_finite(tableau.g, tableau.q, tableau.c, tableau.H)  # a NaN among the gains may be dropped
         else:
-            gain = jnp.maximum(state.value - value, 0)
-            optimal = jnp.ones((), bool)
-        optimal &= (target >= threshold.k) | (size < target)
-        failures = jnp.where(improved, 0, state.failures + far)
-        new = BestSubsetState(
+            sure = jnp.ones((), bool)
+        sure &= (target >= threshold.k) | (size < target)
+        after = state._replace(
             x=x,
             support=support,
             value=value,
             grad=grad,
-            step_size=state.step_size,
             fault=fault,
-            gain=gain,
-            stage=jnp.where(improved, DESCEND, jnp.where(moved, SINGLE, PERTURB)).astype(jnp.int32),
-            failures=failures,
-            optimal=optimal & ~moved & ~improved & (failures >= patience),
+            chosen=chosen,
             model=model._replace(tableau=either(moved & ~better, model.tableau, tableau)),
             stale=better & ~jnp.asarray(whole and quadratic),
-            key=state.key,
-        )
-        return new, report(objective, threshold, state, new, value=value, grad=grad, entries=support, fault=fault)
+        ).progressed(improved, moved, far, sure, patience)
+        return after, report(objective, threshold, state, after, value=value, grad=grad, entries=support, fault=fault)
 
     def _next_size(
         self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, size: Array, started: Array
-    ) -> Any:
+    ) -> AnyArray:
         """How far to grow at once: a model or a working set suits what is chosen, and not much more."""
         if not objective.quadratic:
             return jnp.where(started, jnp.maximum(2 * size, 4), size)
-        whole = self._pool_width(objective, threshold) == objective.n_coefficients
+        whole = self._model_width(objective, threshold) == objective.n_coefficients
         return threshold.k if whole else jnp.maximum(4 * size, 16)
 
     def _model(
-        self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, state: Any, chosen: Array, growing: Any
-    ) -> Any:
+        self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, state: SearchState, growing: Array
+    ) -> EntryModel:
         """The normal equations around x of the features that promise most, before any is taken in."""
-        width, best = self._pool_width(objective, threshold), jnp.asarray(jnp.inf, state.x.dtype)
-        pool, features = whole_pool(objective, threshold), state.model.features
+        width, best, chosen = self._model_width(objective, threshold), jnp.asarray(jnp.inf, state.x.dtype), state.chosen
+        within, features = all_features(objective, threshold), state.model.features
         if width < chosen.shape[0]:
-            scores = promises(objective, threshold, state, chosen, growing)
+            scores = promises(objective, threshold, state, growing)
             best = jnp.max(scores)
-            features = top_k(jnp.where(chosen | pool.kept, jnp.inf, scores), width)
-            pool = pool_of(objective, threshold, features)
-        equations = gram_equations(pool.objective.normal_equations(pool.inward(state.x, chosen.shape[0])))
-        return Model(features, equations, empty_tableau(equations, state.model.tableau.idx.shape[0]), best)
+            features = top_k(jnp.where(chosen | within.kept, jnp.inf, scores), width)
+            within = narrowed_to(objective, threshold, features)
+        equations = gram_equations(within.objective.normal_equations(within.inward(state.x, chosen.shape[0])))
+        return EntryModel(features, equations, empty_tableau(equations, state.model.tableau.idx.shape[0]), best)
 
-    def _pool_width(self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold) -> int:
+    def _model_width(self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold) -> int:
         """Features of the working set of a single k."""
         rows = threshold.room
         width = EFFORTS[self.effort].width if self.working_set is None else self.working_set
@@ -342,7 +308,7 @@ class BestSubset(AbstractPathSolver):
             width = min(width, max(FEWEST_FEATURES, math.isqrt(GRAM_PRODUCTS // objective.ifo_per_gradient)))
         return min(max(width, 2 * rows), objective.n_coefficients)
 
-    def _width(self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold) -> int | None:
+    def _path_width(self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold) -> int | None:
         """Features of a working set of a path; None: all of them at once."""
         p, rows = objective.n_coefficients, threshold.room
         if self.working_set is not None:
@@ -358,28 +324,28 @@ class BestSubset(AbstractPathSolver):
         if in_columns(objective, threshold):
             return self._trail(objective, threshold)
         rounds = 1 if self.effort == "fast" else ROUNDS
-        return unit_search.path(objective, threshold, self._unit_width(objective, threshold), rounds)
+        return unit_search.path_of_units(objective, threshold, self._unit_width(objective, threshold), rounds)
 
     def _trail(self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold) -> Trail:
         p, locked, k_max = objective.n_coefficients, threshold.keep.shape[0], threshold.most
-        width, origin = self._width(objective, threshold), objective.origin()
+        width, origin = self._path_width(objective, threshold), objective.origin()
         nothing = support_of(objective, _keep_first(threshold), jnp.int32(locked))
         row = Trail(nothing, gather(origin, nothing), jnp.asarray(jnp.inf, origin.dtype), jnp.int32(0))
         trail = jax.tree.map(lambda a: jnp.broadcast_to(a, (k_max + 1, *a.shape)), row)
         walk = Walk(jnp.int32(0), jnp.int32(1), jnp.int32(DESCEND), jnp.int32(0), origin, trail)
         if width is None:
-            walk = self._walk(whole_pool(objective, threshold), objective, threshold, walk, jnp.int32(k_max))
+            walk = self._walk(all_features(objective, threshold), objective, threshold, walk, jnp.int32(k_max))
         else:
             ends = jnp.asarray([*(k for k in STAGES if 1.25 * k < k_max), k_max], jnp.int32)
 
-            def stage(walk: Any) -> Any:
+            def stage(walk: Walk) -> Walk:
                 chosen, support = _chosen_before(objective, walk)
                 equations = objective.normal_equations(walk.x)
                 _, grad = objective.value_and_grad(walk.x, support)
                 grad = jnp.where(walk.k > 0, grad[:p], equations.rhs)
                 scores = jnp.where(chosen.at[threshold.keep].set(True), jnp.inf, alone(equations, grad))
-                pool = pool_of(objective, threshold, top_k(scores, width))
-                return self._walk(pool, objective, threshold, walk, jnp.min(jnp.where(ends < walk.k, k_max, ends)))
+                within = narrowed_to(objective, threshold, top_k(scores, width))
+                return self._walk(within, objective, threshold, walk, jnp.min(jnp.where(ends < walk.k, k_max, ends)))
 
             walk = lax.while_loop(lambda walk: any_lane(walk.direction != 0), stage, walk)
         trail = walk.trail
@@ -387,49 +353,54 @@ class BestSubset(AbstractPathSolver):
         return jax.tree.map(lambda a: a[jnp.minimum(jnp.arange(k_max + 1), threshold.k)], trail)
 
     def _walk(
-        self, pool: Any, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, walk: Any, end: Any
-    ) -> Any:
+        self,
+        within: WorkingSet,
+        objective: AbstractRestrictable,
+        threshold: AbstractUnitThreshold,
+        walk: Walk,
+        end: Array,
+    ) -> Walk:
         """Walk from size to size in a working set: up to `end` and, after the last size, back."""
         p, rows = objective.n_coefficients, threshold.room
         quadratic, tol = objective.quadratic, tolerance("swap", walk.x.dtype)
         backward = quadratic and self.effort != "fast"
 
-        def begin(walk: Any) -> Any:
+        def begin(walk: Walk) -> tuple[Equations, Array, Standing]:
             """A model around the last point, and the empty tableau that is to take in its support."""
-            equations = pool.objective.normal_equations(pool.inward(walk.x, p))
+            equations = within.objective.normal_equations(within.inward(walk.x, p))
             chosen, _ = _chosen_before(objective, walk)
-            chosen = chosen if pool.features is None else chosen[pool.features]
+            chosen = chosen if within.features is None else chosen[within.features]
             t = empty_tableau(equations, rows)
-            return equations, chosen, (t, no_move(t), jnp.where(pool.kept, KEPT, chosen.astype(jnp.int32)))
+            return equations, chosen, (t, no_move(t), jnp.where(within.kept, KEPT, chosen.astype(jnp.int32)))
 
-        def active(walk: Any) -> Array:
+        def active(walk: Walk) -> Array:
             return (walk.direction < 0) | ((walk.direction > 0) & (walk.k <= end))
 
         equations, _, first = begin(walk)
-        if quadratic and pool.features is not None:  # it lasts for many sizes
+        if quadratic and within.features is not None:  # it lasts for many sizes
             equations = gram_equations(equations)
 
-        def body(carry: Any) -> Any:
+        def body(carry: tuple[Walk, Standing]) -> tuple[Walk, Standing]:
             walk, search = carry
             k, value, last = walk.k, walk.trail.value[walk.k], walk.k >= threshold.k
             model = equations
-            chosen, turn = None, 1 - 2 * ((walk.direction < 0) | last).astype(jnp.int32)
+            chosen, turn = None, 1 - 2 * ((walk.direction < 0) | last).astype(jnp.int32) if quadratic else 0
             if not quadratic:
-                (model, chosen, search), turn = begin(walk), 0
-            goal = Goal(pool.kept, k, walk.stage == DESCEND, _scale(objective, value), turn)
+                model, chosen, search = begin(walk)
+            goal = Goal(within.kept, k, walk.stage == DESCEND, _scale(objective, value), turn)
             t, move, level = search
-            t, move, level, _ = settle(model, t, move, level, goal)
+            t, move, level, _ = settle_entries(model, t, move, level, goal)
             search = t, move, level
-            x = pool.inward(walk.x, p)
+            x = within.inward(walk.x, p)
             nothing = Point(jnp.zeros(rows, jnp.int32), k, x, jnp.asarray(jnp.inf, x.dtype), jnp.int32(0))
             # On the way back few sizes gain anything.
             worth = active(walk) & (~jnp.isfinite(value) | (not quadratic) | (t.value / 2 < value - tol * value))
             found = lax.cond(
                 any_lane(worth),
-                lambda: _best_fitted(pool, threshold, _near(objective, t, move, pool.kept), x),
+                lambda: best_of(lambda idx: within.fitted(threshold, idx, x), _near(objective, t, move, within.kept)),
                 lambda: nothing,
             )
-            found = pool.outward(found, p)
+            found = within.outward(found, p)
             better = worth & (found.value < value)
             here = support_of(objective, found.idx, found.size)
             row = Trail(here, gather(found.x, here), found.value, found.fault)
@@ -438,7 +409,7 @@ class BestSubset(AbstractPathSolver):
             if not quadratic:
                 new = ~jnp.isfinite(value)
                 improved = better & (new | (found.value < value - tol * jnp.abs(value)))
-                moved = new | jnp.any((t.chosen != chosen) & ~pool.kept)
+                moved = new | jnp.any((t.chosen != chosen) & ~within.kept)
                 settled = ~improved & ~moved | (walk.tries + 1 >= ROUNDS)
                 stage = jnp.where(settled | improved, DESCEND, SINGLE).astype(jnp.int32)
             direction = jnp.where(last & settled, -1 if backward else 0, walk.direction)
@@ -462,7 +433,7 @@ def _keep_first(threshold: AbstractUnitThreshold) -> Array:
     return jnp.concatenate([keep, jnp.zeros(threshold.most, jnp.int32)])
 
 
-def _chosen_before(objective: AbstractObjective, walk: Any) -> tuple[Array, Support]:
+def _chosen_before(objective: AbstractObjective, walk: Walk) -> tuple[Array, Support]:
     """The support to go on from: that of the size if there is one, else of the size before; also as a mask."""
     k = jnp.where(jnp.isfinite(walk.trail.value[walk.k]), walk.k, jnp.maximum(walk.k - 1, 0))
     support = jax.tree.map(lambda a: a[k], walk.trail.support)
@@ -474,19 +445,19 @@ def _scale(objective: AbstractObjective, value: Array) -> Array | None:
     return None if objective.quadratic else 2 * jnp.abs(value)
 
 
-def _number(starts: int, k: Any) -> Any:
+def _number(starts: int, k: AnyArray) -> Array:
     """How many starts a step makes: walks from small supports are short, and more of them are worth their time."""
     return jnp.minimum(starts, jnp.maximum(2 * starts // 5, 2 * starts // jnp.maximum(k, 1))).astype(jnp.int32)
 
 
-def _end(search: Any) -> Any:
+def _end(search: Settled) -> tuple[Array, Array]:
     """The support that a start found, and the tableau's value there."""
     tableau, _, _, lowest = search
     found = tableau if lowest is None else lowest
     return found.idx, found.value
 
 
-def _near(objective: AbstractObjective, t: Any, move: Any, kept: Array) -> Any:
+def _near(objective: AbstractObjective, t: Tableau, move: Move, kept: Array) -> Array:
     """Supports to refit: that of the tableau and, for a local model, those of its best swaps."""
     if objective.quadratic:
         return t.idx[None]
@@ -495,12 +466,3 @@ def _near(objective: AbstractObjective, t: Any, move: Any, kept: Array) -> Any:
     out, there = jnp.argmax(gains, axis=0), jnp.max(gains, axis=0) > -jnp.inf
     singles = jax.vmap(lambda i, j, there: t.idx.at[i].set(jnp.where(there, j, t.idx[i])))(out, features, there)
     return jnp.vstack([t.idx, singles])
-
-
-def _best_fitted(pool: Any, threshold: AbstractUnitThreshold, supports: Any, start: Any) -> Any:
-    """The best of the refits on several supports."""
-    if supports.shape[0] == 1:
-        return pool.fitted(threshold, supports[0], start)
-    points = jax.vmap(lambda idx: pool.fitted(threshold, idx, start))(supports)
-    i = jnp.argmin(jnp.where(jnp.isfinite(points.value), points.value, jnp.inf))
-    return jax.tree.map(lambda a: a[i], points)

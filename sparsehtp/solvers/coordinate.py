@@ -52,7 +52,7 @@ class Block(NamedTuple):
     inn: Bool[Array, "m"]
 
 
-class Fit(NamedTuple):
+class BlockFit(NamedTuple):
     """Coefficients on a block, the centred intercept, and the prediction."""
 
     w: Float[Array, "m"]
@@ -60,7 +60,7 @@ class Fit(NamedTuple):
     eta: Float[Array, "n"]
 
 
-Falling: TypeAlias = tuple[Fit, Array, Array, Array]  # a fit, its value, whether it still falls, sweeps
+Falling: TypeAlias = tuple[BlockFit, Array, Array, Array]  # a fit, its value, whether it still falls, sweeps
 
 
 def block_sizes(p: int) -> list[int]:
@@ -109,21 +109,21 @@ class Descent:
         self.smoothness = jnp.asarray(self.loss.smoothness, self.objective.dtype)
         self.exact = self.loss.quadratic
 
-    def start(self, w: Float[Array, "m"], b: Float[Array, ""]) -> Fit:
+    def start(self, w: Float[Array, "m"], b: Float[Array, ""]) -> BlockFit:
         eta = dot(w, self.block.columns) + b
         offset = self.dual.columns.offset
         eta = eta if offset is None else eta + offset
-        return self.intercept(Fit(w, b, eta))
+        return self.intercept(BlockFit(w, b, eta))
 
     def slope(self, eta: Array) -> Array:
         return jnp.where(self.weights > 0, self.loss.derivative(eta, self.y), 0)
 
-    def intercept(self, fit: Fit) -> Fit:
+    def intercept(self, fit: BlockFit) -> BlockFit:
         """A majorised (for the squared loss: the exact) step of the intercept."""
         if not self.objective.n_free:
             return fit
         move = -dot(self.weights, self.slope(fit.eta)) / self.smoothness
-        return Fit(fit.w, fit.b + move, fit.eta + move)
+        return BlockFit(fit.w, fit.b + move, fit.eta + move)
 
     def penalty_update(self, u: Array, H: Array, i: Array) -> Array:
         block = self.block
@@ -145,7 +145,9 @@ class Descent:
         size = jnp.where(~self.block.inn[i] & (near <= jnp.sqrt(2 * l0 / ridge)), near, far)
         return jnp.where(H > 0, jnp.sign(u) * size, 0)
 
-    def sweep(self, fit: Fit, update: Update, order: Int[Array, "m"] | None = None, count: Array | None = None) -> Fit:
+    def sweep(
+        self, fit: BlockFit, update: Update, order: Int[Array, "m"] | None = None, count: Array | None = None
+    ) -> BlockFit:
         """One pass over the block's features, or over the first `count` of `order`."""
         block = self.block
         weighted = self.weights
@@ -160,19 +162,19 @@ class Descent:
             return w.at[i].set(new), eta + (new - w[i]) * column
 
         w, eta = lax.fori_loop(0, block.live if count is None else count, one, (fit.w, fit.eta))
-        return self.intercept(Fit(w, fit.b, eta))
+        return self.intercept(BlockFit(w, fit.b, eta))
 
-    def loss_value(self, fit: Fit) -> Array:
+    def loss_value(self, fit: BlockFit) -> Array:
         each = self.loss.value(fit.eta, self.y)
         return dot(self.weights, jnp.where(self.weights > 0, each, 0))
 
-    def penalty_value(self, fit: Fit) -> Array:
+    def penalty_value(self, fit: BlockFit) -> Array:
         """F + l0 + l1 terms."""
         w, block = fit.w, self.block
         each = 0.5 * block.ridge * w**2 + block.l0 * (w != 0) + block.l1 * jnp.abs(w)
         return self.loss_value(fit) + jnp.sum(each)
 
-    def envelope_value(self, fit: Fit) -> Array:
+    def envelope_value(self, fit: BlockFit) -> Array:
         """The convex form's value, with the price of features that may not leave."""
         size, ridge, inn, l0 = jnp.abs(fit.w), self.block.ridge, self.block.inn, self.block.l0
         root = jnp.sqrt(2 * l0 * ridge)
@@ -199,11 +201,11 @@ class Descent:
         live = jnp.arange(tau.shape[0]) < self.block.live
         return self.dual.separable(a) - jnp.sum(jnp.where(live & ((terms > 0) | self.block.inn), terms, 0))
 
-    def descend(self, fit: Fit, tol: Array | float, max_sweeps: int = 200, inner: int = 10) -> Fit:
+    def descend(self, fit: BlockFit, tol: Array | float, max_sweeps: int = 200, inner: int = 10) -> BlockFit:
         """Sweeps of the penalty until it falls by less than tol: each is followed by spacer sweeps on the support."""
         every = jnp.arange(self.block.idx.shape[0])
 
-        def one(i: Int[Array, ""], fit: Fit) -> Fit:
+        def one(i: Int[Array, ""], fit: BlockFit) -> BlockFit:
             # One loop for both kinds of sweep, so that it is compiled once.
             nonzero = jnp.nonzero(fit.w, size=every.shape[0], fill_value=0)[0]
             order = jnp.where(i == 0, every, nonzero)

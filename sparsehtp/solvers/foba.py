@@ -19,7 +19,7 @@ from .base import AbstractPathSolver, Trail, report
 from .forward import MAX_STEPS, GreedyState, appended, decreases, limit, refitted, row, start, unfitted
 
 
-class Gains(NamedTuple):
+class Recorded(NamedTuple):
     """The decrease of F recorded when the support last grew to each size, and the least one that counts."""
 
     by_size: Float[Array, "sizes"]
@@ -103,10 +103,10 @@ class FoBa(AbstractPathSolver):
         state = start(objective, threshold)
         return state._replace(memory=self._gains(threshold, state.value))
 
-    def _gains(self, threshold: AbstractUnitThreshold, value: Array) -> Gains:
+    def _gains(self, threshold: AbstractUnitThreshold, value: Array) -> Recorded:
         """What is recorded at the beginning, whose F is given."""
         least = jnp.maximum(self.epsilon, 10 * jnp.finfo(value.dtype).eps * jnp.abs(value))
-        return Gains(jnp.zeros(threshold.most + 1, value.dtype), least)
+        return Recorded(jnp.zeros(threshold.most + 1, value.dtype), least)
 
     def step(
         self, objective: AbstractScored, threshold: AbstractUnitThreshold, state: GreedyState, t: Array

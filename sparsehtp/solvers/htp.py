@@ -78,7 +78,7 @@ class HTP(AbstractSolver):
         return True
 
     def init(self, objective: AbstractRefittable, threshold: AbstractThreshold, x0: Array, key: Array) -> PursuitState:
-        return start(objective, threshold, x0, self.step_rule.init(objective))
+        return pursuit_start(objective, threshold, x0, self.step_rule.init(objective))
 
     def step(
         self, objective: AbstractRefittable, threshold: AbstractThreshold, state: PursuitState, t: Array
@@ -141,7 +141,9 @@ def pursuit_step(
     )
 
 
-def start(objective: AbstractRefittable, threshold: AbstractThreshold, x0: Array, step_size: Array) -> PursuitState:
+def pursuit_start(
+    objective: AbstractRefittable, threshold: AbstractThreshold, x0: Array, step_size: Array
+) -> PursuitState:
     """State of a pursuit at the thresholded starting point."""
     x = objective.feasible(threshold(x0)[0])
     forward = objective.forward(x)

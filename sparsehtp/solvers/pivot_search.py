@@ -5,7 +5,7 @@ which pivot comes next, so that one `while_loop` holds them all, with the target
 data.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 from jax import lax
@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from .._tolerances import tolerance
 from ..linalg import any_lane, uniform
-from ..linalg.tableau import Tableau, addition_gains, pivot, removal_losses, swap_gains
+from ..linalg.tableau import Equations, Tableau, addition_gains, pivot, removal_losses, swap_gains
 from ..objectives import GramEquations
 
 MAX_PIVOTS = 12  # per row of the tableau and call
@@ -68,20 +68,22 @@ class Goal(NamedTuple):
     roam: Roam | None = None
 
 
+Settled: TypeAlias = tuple[Tableau, Move, Array, Lowest | None]  # with the levels left
+_Carry: TypeAlias = tuple[Tableau, Move, Array, Lowest | None, Array, Array]  # and: the goal is met; pivots made
+
+
 def no_move(t: Tableau) -> Move:
     """Nothing: the search begins by looking at the tableau."""
     zero, no = jnp.int32(0), jnp.zeros((), bool)
     return Move(zero, zero, no, no, jnp.zeros_like(t.g), jnp.zeros_like(t.value))
 
 
-def swap_noise(equations: Any) -> Array:
+def swap_noise(equations: Equations) -> Array:
     """Gain of a tableau's value that is below the rounding of the sums of squares."""
     return 10 * jnp.finfo(equations.constant.dtype).eps * equations.constant
 
 
-def settle(
-    equations: Any, t: Tableau, move: Move, level: Int[Array, "p"], goal: Goal
-) -> tuple[Tableau, Move, Int[Array, "p"], Lowest | None]:
+def settle_entries(equations: Equations, t: Tableau, move: Move, level: Int[Array, "p"], goal: Goal) -> Settled:
     """Pivot until the goal is met: the tableau, the pivot to go on with, the levels left, and what a walk found.
 
     Features of a higher level come in first, and swaps, good or bad, take in those of a higher level for those of the
@@ -94,11 +96,11 @@ def settle(
     if goal.roam is not None:
         lowest = Lowest(t.idx, jnp.full_like(t.value, jnp.inf), jnp.int32(0), jnp.full_like(level, -1))
 
-    def going(carry: Any) -> Array:
+    def going(carry: _Carry) -> Array:
         *_, settled, count = carry
         return any_lane(~settled) & (count < limit)
 
-    def body(carry: Any) -> Any:
+    def body(carry: _Carry) -> _Carry:
         t, move, level, lowest, settled, count = carry
         priority = None if at_hand else move.scores
         t = pivot(equations.rows, t, move.i, move.j, move.out & ~settled, move.into & ~settled, priority)
@@ -108,7 +110,9 @@ def settle(
     return lax.while_loop(going, body, carry)[:4]
 
 
-def _next_move(t: Any, level: Any, lowest: Lowest | None, goal: Goal, noise: Array, count: Array) -> Any:
+def _next_move(
+    t: Tableau, level: Array, lowest: Lowest | None, goal: Goal, noise: Array, count: Array
+) -> tuple[Move, Array, Lowest | None, Array]:
     """The next pivot, the levels, what the walk found, and whether the goal is met."""
     feature = jnp.maximum(t.idx, 0)
     rows = (t.idx >= 0) & ~goal.kept[feature]  # those that may leave

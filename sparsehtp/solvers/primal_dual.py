@@ -20,7 +20,7 @@ from ..objectives import LinearModel
 from ..screening.rules import gap_sphere, screen
 from ..thresholds import L0L1L2, AbstractThreshold
 from .base import AbstractSolver, report
-from .coordinate import Descent, Fit, gather_block, on_block
+from .coordinate import BlockFit, Descent, gather_block, on_block
 
 RULES = ("phi", "gap_sphere", "none")
 INNER = ("convex", "printed")
@@ -32,7 +32,7 @@ OMEGA, ZETA = (
 )  # of [DIOM]: step, and the fall of the gap in two steps, in the sum over samples, that ends one
 MAX_ASCENTS = 100_000  # of Algorithm 1 in a step
 
-Round: TypeAlias = tuple[Fit, Array, Array, Array]  # a fit, its dual point, its gap or the last three, rounds
+Round: TypeAlias = tuple[BlockFit, Array, Array, Array]  # a fit, its dual point, its gap or the last three, rounds
 
 
 class PrimalDualState(NamedTuple):
@@ -275,7 +275,7 @@ class PrimalDual(AbstractSolver):
 
     def _convex(
         self, descent: Descent, state: PrimalDualState, on: Support, fine: Array
-    ) -> tuple[Fit, Array, Array, Fit]:
+    ) -> tuple[BlockFit, Array, Array, BlockFit]:
         """The block's convex form by sweeps, its dual point and gap, and the best primal point from three starts."""
         dual = descent.dual
         p, dtype = dual.objective.n_coefficients, dual.objective.dtype
@@ -304,7 +304,9 @@ class PrimalDual(AbstractSolver):
         values = jax.vmap(descent.penalty_value)(ends)
         return fit, a, sub_gap, jax.tree.map(lambda each: each[jnp.argmin(values)], ends)
 
-    def _printed(self, descent: Descent, state: PrimalDualState, on: Support) -> tuple[Fit, Array, Array, Fit]:
+    def _printed(
+        self, descent: Descent, state: PrimalDualState, on: Support
+    ) -> tuple[BlockFit, Array, Array, BlockFit]:
         """[DIOM] Algorithm 1 on the block."""
         dual = descent.dual
         objective = dual.objective

@@ -11,7 +11,7 @@ from ..iteration.termination import AbstractTermination, Cycle, SmallStep, Stabl
 from ..objectives import AbstractRefittable
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold, union
 from .base import AbstractSolver
-from .htp import PursuitState, pursuit_step, start
+from .htp import PursuitState, pursuit_start, pursuit_step
 from .refit import refit
 
 
@@ -47,7 +47,7 @@ class AbstractPursuit(AbstractSolver):
     def init(
         self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, x0: Array, key: Array
     ) -> PursuitState:
-        return start(objective, threshold, x0, jnp.ones((), objective.dtype))
+        return pursuit_start(objective, threshold, x0, jnp.ones((), objective.dtype))
 
     def step(
         self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, state: PursuitState, t: Array

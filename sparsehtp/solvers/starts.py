@@ -1,7 +1,7 @@
 """Perturbed starts: what they leave out and let in, and the one loop that they share with the search itself."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -10,13 +10,14 @@ from jaxtyping import Array, Bool, Int, UInt32
 
 from ..linalg import START, any_lane, either, max_lane, mixed, one_by_one, uniform
 
-# What the next step does where the last one failed: nothing else, try swaps one by one, start from perturbed supports.
-DESCEND, SINGLE, PERTURB = 0, 1, 2
+Found = TypeVar("Found")
+End = TypeVar("End")
+
 RAREST = 4  # a perturbed start offers 2^-1 to 2^-(1 + RAREST) of what is not chosen
 LEAST = 0.3  # of what is chosen is left out on the average, up to all of it
 
 
-def seed_of(key: Array, t: Any, i: Any) -> UInt32[Array, ""]:
+def seed_of(key: Array, t: Array, i: Array) -> UInt32[Array, ""]:
     """The seed of start i in step t."""
     return mixed(jax.random.key_data(key).ravel(), t, i)
 
@@ -34,8 +35,12 @@ def parts(
 
 
 def from_starts(
-    search: Callable[[Any], Any], end_of: Callable[[Any], Any], starts: int, far: Array, count: Any = None
-) -> tuple[Any, Any]:
+    search: Callable[[Array], Found],
+    end_of: Callable[[Found], End],
+    starts: int,
+    far: Array,
+    count: Array | None = None,
+) -> tuple[Found, End]:
     """`search(0)`, from the support itself, and `end_of` the searches 1, 2, ... from perturbed ones (with `far` alone).
 
     Only the first `count` of them (None: all) need be made. In one loop, one after the other on a CPU and side by side
@@ -51,7 +56,7 @@ def from_starts(
     own = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
     ends = jax.tree.map(lambda a: jnp.zeros((starts, *a.shape), a.dtype), jax.eval_shape(end_of, shapes))
 
-    def body(i: Any, carry: Any) -> Any:
+    def body(i: Array, carry: tuple[Found, End]) -> tuple[Found, End]:
         own, ends = carry
         end = search(i)
         ends = jax.tree.map(lambda all_, one: all_.at[i - 1].set(one), ends, end_of(end))  # i = 0: overwritten

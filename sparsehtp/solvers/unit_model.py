@@ -13,9 +13,10 @@ with all coefficients of E optimised again. Both are exact for a quadratic F wit
 refit of F itself decides which support is kept.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
@@ -27,7 +28,7 @@ ACTIVE_SETS = 6  # at most, to find the model's minimum within bounds
 BOX_PASSES = 4  # over the entries of a unit within bounds
 
 
-class Model(eqx.Module):
+class UnitModel(eqx.Module):
     """A working set of units and the quadratic over its entries: the free ones first, then `size` places a unit."""
 
     units: Int[Array, "w"]
@@ -47,7 +48,7 @@ class Model(eqx.Module):
         return a[..., self.n_free :].reshape(*a.shape[:-1], self.units.shape[0], self.size)
 
 
-class Tableau(NamedTuple):
+class Blocks(NamedTuple):
     """The model on the chosen units, as above; a slot that is not filled is zero."""
 
     slots: Int[Array, "m"]  # places of the chosen units in the working set
@@ -69,7 +70,10 @@ class Gains(NamedTuple):
     remove: Float[Array, "m"]
 
 
-def tableau_at(model: Model, chosen: Bool[Array, "w"], held: Bool[Array, "d"] | None, room: int) -> Tableau:
+Bound: TypeAlias = tuple[Array, Array, tuple[Blocks, Array] | None]  # entries held below, above; the minimum so
+
+
+def blocks_at(model: UnitModel, chosen: Bool[Array, "w"], held: Bool[Array, "d"] | None, room: int) -> Blocks:
     """The model on some chosen units, `room` at most; entries that are held keep their value at z0."""
     f, s, m = model.n_free, model.size, min(max(room, 1), model.units.shape[0])
     slots = top_k(chosen.astype(model.r.dtype), m)
@@ -85,18 +89,18 @@ def tableau_at(model: Model, chosen: Bool[Array, "w"], held: Bool[Array, "d"] | 
     g = model.r - dot(c, K)
     Q = _blocks(model) - _sum("eus,eut->ust", model.by_unit(K), model.by_unit(H))
     value = model.c0 - 0.5 * (jnp.vdot(c, model.r[E]) + jnp.vdot(c, g[E]))
-    return Tableau(slots, filled, P, H, c, g, Q, value)
+    return Blocks(slots, filled, P, H, c, g, Q, value)
 
 
-def boxed_tableau(model: Model, chosen: Bool[Array, "w"], room: int) -> tuple[Tableau, Bool[Array, "d"]]:
+def boxed_blocks(model: UnitModel, chosen: Bool[Array, "w"], room: int) -> tuple[Blocks, Bool[Array, "d"]]:
     """The model's minimum on some chosen units within their bounds, and the entries that are held at one: primal-dual
     active sets, which nearly always settle in so few steps."""
     lower, upper = model.box if model.box is not None else (model.z0, model.z0)
     inside = jnp.concatenate([jnp.zeros(model.n_free, bool), jnp.repeat(chosen, model.size)])
 
-    def step(_: Any, carry: Any) -> Any:
-        low, high, _ = carry
-        t = tableau_at(replace(model, z0=jnp.where(low, lower, jnp.where(high, upper, 0))), chosen, low | high, room)
+    def step(_: Array | int, carry: Bound) -> Bound:
+        low, high = carry[:2]
+        t = blocks_at(replace(model, z0=jnp.where(low, lower, jnp.where(high, upper, 0))), chosen, low | high, room)
         z = jnp.zeros_like(lower).at[_places(model, t.slots)].add(t.c)
         free = inside & ~low & ~high
         return (low & (t.g < 0)) | (free & (z < lower)), (high & (t.g > 0)) | (free & (z > upper)), (t, low | high)
@@ -106,12 +110,12 @@ def boxed_tableau(model: Model, chosen: Bool[Array, "w"], room: int) -> tuple[Ta
     return tuple(lax.fori_loop(1, ACTIVE_SETS, step, first)[2])
 
 
-def chosen_in(model: Model, t: Tableau) -> Bool[Array, "w"]:
+def chosen_in(model: UnitModel, t: Blocks) -> Bool[Array, "w"]:
     """The chosen units."""
     return jnp.zeros(model.units.shape, bool).at[t.slots].max(t.filled)
 
 
-def _places(model: Model, slots: Int[Array, "m"]) -> Int[Array, "e"]:
+def _places(model: UnitModel, slots: Int[Array, "m"]) -> Int[Array, "e"]:
     """The entries of the free ones and of some units, as places in the model."""
     f, s = model.n_free, model.size
     own = f + slots[:, None] * s + jnp.arange(s, dtype=jnp.int32)
@@ -122,13 +126,13 @@ def _sum(subscripts: str, *arrays: Array) -> Array:
     return jnp.einsum(subscripts, *arrays, precision=lax.Precision.HIGHEST)
 
 
-def _schur(model: Model, t: Tableau, rows: Int[Array, "b"]) -> Float[Array, "b d"]:
+def _schur(model: UnitModel, t: Blocks, rows: Int[Array, "b"]) -> Float[Array, "b d"]:
     """Rows of A with the coefficients of the chosen units optimised out."""
     A = jnp.where(model.entries.mask[rows][:, None], model.A[rows], 0)
     return A - dot(A[:, _places(model, t.slots)], t.H)
 
 
-def _leaving(model: Model, t: Tableau, held: Bool[Array, "d"] | None) -> tuple[Array, Array, Array, Array]:
+def _leaving(model: UnitModel, t: Blocks, held: Bool[Array, "d"] | None) -> tuple[Array, Array, Array, Array]:
     """For every slot: v, the rows that bring it to the gradient of the others, what the room that it gives adds to
     their curvature, and how much the value rises."""
     f, s, m = model.n_free, model.size, t.slots.shape[0]
@@ -162,7 +166,7 @@ def _own(rows: Float[Array, "m s d"], place: Int[Array, "m s"]) -> Float[Array, 
     return jnp.take_along_axis(rows, place[:, None, :], axis=2)
 
 
-def gains_of(model: Model, t: Tableau, held: Bool[Array, "d"] | None) -> Gains:
+def gains_of(model: UnitModel, t: Blocks, held: Bool[Array, "d"] | None) -> Gains:
     """All moves from the chosen units."""
     v, rows, freed, loss = _leaving(model, t, held)
     may_leave = t.filled & ~model.kept[t.slots]
@@ -170,7 +174,7 @@ def gains_of(model: Model, t: Tableau, held: Bool[Array, "d"] | None) -> Gains:
     rows, g = model.by_unit(rows), model.by_unit(t.g)
     g_swap = g + _sum("ms,msut->mut", v, rows)
     Q_swap = t.Q + _sum("msut,msr,mruq->mutq", rows, freed, rows)
-    box = None if model.box is None else tuple(model.by_unit(bound) for bound in model.box)
+    box = jax.tree.map(model.by_unit, model.box)
     floor = 100 * jnp.finfo(g.dtype).eps * jnp.diagonal(_blocks(model), axis1=1, axis2=2)
     # A unit without curvature is a constant or an added column.
     outside = ~chosen_in(model, t) & jnp.any(model.by_unit(jnp.diagonal(model.A)) > 0, axis=-1)
@@ -183,7 +187,7 @@ def gains_of(model: Model, t: Tableau, held: Bool[Array, "d"] | None) -> Gains:
     )
 
 
-def pivot(model: Model, t: Tableau, i: Array, j: Array, out: Array, into: Array) -> Tableau:
+def pivot_units(model: UnitModel, t: Blocks, i: Array, j: Array, out: Array, into: Array) -> Blocks:
     """The unit of slot i out where `out`, and unit j into that slot where `into`; without bounds."""
     f, s = model.n_free, model.size
     rows = f + i * s + jnp.arange(s, dtype=jnp.int32)
@@ -197,7 +201,7 @@ def pivot(model: Model, t: Tableau, i: Array, j: Array, out: Array, into: Array)
     c, g = (t.c - dot(share, v)) * keep, t.g + dot(v, gone)
     Q = t.Q + _sum("sut,sr,ruq->utq", model.by_unit(gone), freed, model.by_unit(gone))
     value = t.value + jnp.where(out, loss, 0)
-    t = Tableau(t.slots, t.filled.at[i].set(t.filled[i] & ~out), P, H, c, g, Q, value)
+    t = Blocks(t.slots, t.filled.at[i].set(t.filled[i] & ~out), P, H, c, g, Q, value)
     # In.
     new = f + j * s + jnp.arange(s, dtype=jnp.int32)
     S = _schur(model, t, new)
@@ -211,7 +215,7 @@ def pivot(model: Model, t: Tableau, i: Array, j: Array, out: Array, into: Array)
     H = t.H - dot(B, moved)
     H = jnp.where(into, H.at[rows].set(moved), H)
     c = t.c - dot(B, step)
-    return Tableau(
+    return Blocks(
         slots=t.slots.at[i].set(jnp.where(into, j, t.slots[i]).astype(jnp.int32)),
         filled=t.filled.at[i].set(t.filled[i] | into),
         P=P,
@@ -223,14 +227,14 @@ def pivot(model: Model, t: Tableau, i: Array, j: Array, out: Array, into: Array)
     )
 
 
-def _blocks(model: Model) -> Float[Array, "w s s"]:
+def _blocks(model: UnitModel) -> Float[Array, "w s s"]:
     """The units' own parts of A."""
     w, s = model.units.shape[0], model.size
     inner = model.A[model.n_free :, model.n_free :].reshape(w, s, w, s)
     return inner[jnp.arange(w), :, jnp.arange(w), :]
 
 
-def _gain(g: Array, Q: Array, floor: Array, box: Any) -> Array:
+def _gain(g: Array, Q: Array, floor: Array, box: tuple[Array, Array] | None) -> Array:
     """g' Q^-1 g / 2 by one pivot after the other, dependent entries left out; within a box what passes over the entries
     one by one gain, exact for single ones."""
     if box is not None:

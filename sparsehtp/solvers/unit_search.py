@@ -5,7 +5,7 @@ of F itself decides which support is kept.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,9 @@ from ..objectives import AbstractRefittable, AbstractScored
 from ..thresholds import AbstractUnitThreshold
 from .base import Trail
 from .refit import refit
-from .starts import DESCEND, PERTURB, SINGLE, from_starts, parts, seed_of
-from .unit_model import Model, Tableau, boxed_tableau, chosen_in, gains_of, pivot, tableau_at
+from .search import PERTURB, SINGLE, SearchState, best_of, first_state, renewed
+from .starts import from_starts, parts, seed_of
+from .unit_model import Blocks, UnitModel, blocks_at, boxed_blocks, chosen_in, gains_of, pivot_units
 
 MAX_MOVES = 12  # per slot and settling
 SINGLES, BOUNDED_SINGLES = 8, 16  # swaps of a local model that are refitted in a step; it knows less of bounds
@@ -39,9 +40,17 @@ def unit_entries(objective: AbstractRefittable, threshold: AbstractUnitThreshold
 
 
 def local_model(
-    objective: AbstractRefittable, threshold: AbstractUnitThreshold, x: Float[Array, "d"], units: Int[Array, "w"]
-) -> Model:
-    """The quadratic model of F around x over some units."""
+    objective: AbstractRefittable,
+    threshold: AbstractUnitThreshold,
+    x: Float[Array, "d"],
+    chosen: Bool[Array, "units"],
+    width: int,
+) -> UnitModel:
+    """The quadratic model of F around x over the units that promise most."""
+    n_units = threshold.n_units(objective)
+    units = jnp.arange(n_units, dtype=jnp.int32)
+    if width < n_units:
+        units = promising(objective, threshold, x, objective.value_and_grad(x, None)[1], chosen, width)
     free = objective.n_coefficients + jnp.arange(objective.n_free, dtype=jnp.int32)
     own = unit_entries(objective, threshold, units)
     mask = jnp.concatenate([jnp.ones(free.shape, bool), own.mask])
@@ -58,8 +67,7 @@ def local_model(
     box = None if region.whole else (lower, upper)
     if region.plane is not None:
         A, r, c0 = with_spring(A, r, c0, z, grad, region.plane)
-    n_units = threshold.n_units(objective)
-    return Model(
+    return UnitModel(
         units=units,
         pools=threshold.pools(n_units)[0][units],
         kept=threshold.locked(n_units)[units],
@@ -98,7 +106,7 @@ def with_spring(
     return A + stiffness * normal[:, None] * normal, r + (multiplier + stiffness * total) * normal, c0
 
 
-class Goal(NamedTuple):
+class UnitGoal(NamedTuple):
     """Where a settling ends: at so many units of every pool beside the kept ones and, with `descend`, where no swap
     gains more than `least`. Units that are not `open` come in only when there is no other, and then all may."""
 
@@ -110,7 +118,7 @@ class Goal(NamedTuple):
 class Search(NamedTuple):
     """Where a settling ended: the tableau, the chosen units there, and what every swap would gain."""
 
-    t: Tableau
+    t: Blocks
     chosen: Bool[Array, "w"]
     swap: Float[Array, "m w"]
 
@@ -122,11 +130,17 @@ class _Move(NamedTuple):
     into: Bool[Array, ""]
 
 
-def settle(model: Model, chosen: Bool[Array, "w"], open_: Bool[Array, "w"], goal: Goal, room: int) -> Search:
+# The blocks, what is held at a bound, the units that are open, the next move, what swaps gain, and moves made.
+_Carry: TypeAlias = tuple[Blocks, Array | None, Array, _Move, Array, Array]
+
+
+def settle_units(
+    model: UnitModel, chosen: Bool[Array, "w"], open_: Bool[Array, "w"], goal: UnitGoal, room: int
+) -> Search:
     """Add, remove and swap units in the model until the goal is met."""
     limit, kept = MAX_MOVES * (room + 1), model.kept
 
-    def next_move(t: Tableau, held: Array | None, open_: Array) -> tuple[_Move, Array, Array]:
+    def next_move(t: Blocks, held: Array | None, open_: Array) -> tuple[_Move, Array, Array]:
         gains = gains_of(model, t, held)
         others = (chosen_in(model, t) & ~kept).astype(jnp.int32)
         numbers = jnp.zeros(goal.counts.shape, jnp.int32).at[model.pools].add(others)
@@ -143,24 +157,24 @@ def settle(model: Model, chosen: Bool[Array, "w"], open_: Bool[Array, "w"], goal
         i, j = i.astype(jnp.int32), j.astype(jnp.int32)
         return _Move(i, j, swaps | shrinks, swaps | (grows & ~shrinks)), open_ | ~grows, gains.swap
 
-    def body(carry: Any) -> Any:
+    def body(carry: _Carry) -> _Carry:
         t, held, open_, move, _, count = carry
         if model.box is None:
-            t = pivot(model, t, *move)
+            t = pivot_units(model, t, *move)
         else:
             new = chosen_in(model, t)
             i = t.slots[move.i]
             new = new.at[i].set(new[i] & ~move.out)
-            t, held = boxed_tableau(model, new.at[move.j].max(move.into), room)
+            t, held = boxed_blocks(model, new.at[move.j].max(move.into), room)
         move, open_, swap = next_move(t, held, open_)
         return t, held, open_, move, swap, count + 1
 
-    def going(carry: Any) -> Any:
+    def going(carry: _Carry) -> Array:
         *_, move, _, count = carry
         return any_lane((count == 0) | move.out | move.into) & (count < limit)
 
     first, held = (
-        (tableau_at(model, chosen, None, room), None) if model.box is None else boxed_tableau(model, chosen, room)
+        (blocks_at(model, chosen, None, room), None) if model.box is None else boxed_blocks(model, chosen, room)
     )
     zero, no = jnp.int32(0), jnp.zeros((), bool)
     nothing = jnp.full((first.slots.shape[0], model.units.shape[0]), -jnp.inf, model.r.dtype)
@@ -169,10 +183,11 @@ def settle(model: Model, chosen: Bool[Array, "w"], open_: Bool[Array, "w"], goal
     return Search(t, chosen_in(model, t), swap)
 
 
-def neighbours(end: Search, number: int) -> Bool[Array, "number w"]:
+def neighbours(model: UnitModel, end: Search) -> Bool[Array, "number w"]:
     """The supports of the most promising swaps, at most `PER_SLOT` for each unit that may leave; the chosen one itself
     where there are fewer."""
     m, w = end.swap.shape
+    number = SINGLES if model.box is None else BOUNDED_SINGLES
     each = min(PER_SLOT, w)
     units = jax.vmap(lambda row: top_k(row, each))(end.swap)
     worth = jnp.take_along_axis(end.swap, units, axis=1).ravel()
@@ -185,7 +200,7 @@ def neighbours(end: Search, number: int) -> Bool[Array, "number w"]:
     return jax.vmap(swapped)(best)
 
 
-class Point(NamedTuple):
+class UnitPoint(NamedTuple):
     """A refit of F on some units."""
 
     chosen: Bool[Array, "units"]
@@ -194,29 +209,22 @@ class Point(NamedTuple):
     fault: Int[Array, ""]
 
 
-def support_of(threshold: AbstractUnitThreshold, chosen: Bool[Array, "units"], dtype: Any) -> Support:
-    """The support of the chosen units, as many as the threshold keeps."""
-    return threshold.select(chosen.astype(dtype))
-
-
 def best_fitted(
     objective: AbstractRefittable,
     threshold: AbstractUnitThreshold,
-    candidates: Bool[Array, "b units"],
+    model: UnitModel,
+    candidates: Bool[Array, "b w"],
     start: Float[Array, "d"],
-) -> Point:
-    """The best of the refits on several choices of units."""
+) -> UnitPoint:
+    """The best of the refits on several choices of a model's units."""
 
-    def fitted(chosen: Bool[Array, "units"]) -> Point:
-        entries = threshold.entries(start, support_of(threshold, chosen, start.dtype))
+    def fitted(chosen: Bool[Array, "units"]) -> UnitPoint:
+        entries = threshold.entries(start, threshold.select(chosen.astype(start.dtype)))
         x, fault = refit(objective, threshold, entries, start)
-        return Point(chosen, x, objective.value(x, entries), fault)
+        return UnitPoint(chosen, x, objective.value(x, entries), fault)
 
-    if candidates.shape[0] == 1:
-        return fitted(candidates[0])
-    points = jax.vmap(fitted)(candidates)
-    i = jnp.argmin(jnp.where(jnp.isfinite(points.value), points.value, jnp.inf))
-    return jax.tree.map(lambda a: a[i], points)
+    everywhere = jnp.zeros((candidates.shape[0], threshold.n_units(objective)), bool)
+    return best_of(fitted, everywhere.at[:, model.units].set(candidates))
 
 
 def promising(
@@ -240,24 +248,6 @@ def least_gain(value: Array, c0: Array) -> Array:
     return tolerance("swap", value.dtype) * jnp.abs(value) + 5 * jnp.finfo(value.dtype).eps * jnp.abs(c0)
 
 
-class UnitState(NamedTuple):
-    """The best point so far with its gradient, the units chosen there, and how the search for a better one stands."""
-
-    x: Array
-    support: Support
-    value: Array
-    grad: Array
-    step_size: Array
-    fault: Array
-    chosen: Bool[Array, "units"]
-    stage: Array  # DESCEND, SINGLE or PERTURB
-    failures: Array  # steps of perturbed starts since the last improvement
-    optimal: Array
-    model: Model
-    stale: Array  # the point has left the model's
-    key: Array
-
-
 def width_of(objective: AbstractRefittable, threshold: AbstractUnitThreshold, most: int) -> int:
     """Units of a working set of about `most` entries."""
     units, size = threshold.n_units(objective), threshold.entries_per_unit
@@ -267,151 +257,111 @@ def width_of(objective: AbstractRefittable, threshold: AbstractUnitThreshold, mo
 
 def init(
     objective: AbstractRefittable, threshold: AbstractUnitThreshold, x0: Array, key: Array, width: int
-) -> UnitState:
+) -> SearchState:
     """The state before the first step, which finds the units."""
-    units = jnp.arange(width, dtype=jnp.int32)
-    zero, n_units = jnp.zeros((), objective.dtype), threshold.n_units(objective)
-    shapes = jax.eval_shape(lambda: local_model(objective, threshold, x0, units))
-    return UnitState(
-        x=x0,
-        support=threshold.select(jnp.zeros(n_units, objective.dtype)),
-        value=zero + jnp.inf,  # until the first step has refitted
-        grad=jnp.zeros_like(x0),
-        step_size=zero + 1,
-        fault=jnp.int32(0),
-        chosen=(threshold.scores(x0) > 0) | threshold.locked(n_units),
-        stage=jnp.int32(DESCEND),
-        failures=jnp.int32(0),
-        optimal=jnp.zeros((), bool),
-        model=jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes),
-        stale=jnp.ones((), bool),
-        key=key,
-    )
+    n_units = threshold.n_units(objective)
+    chosen = (threshold.scores(x0) > 0) | threshold.locked(n_units)
+    shapes = jax.eval_shape(lambda: local_model(objective, threshold, x0, chosen, width))
+    model = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+    return first_state(objective, x0, threshold.select(jnp.zeros(n_units, objective.dtype)), chosen, model, key)
 
 
 def step(
     objective: AbstractRefittable,
     threshold: AbstractUnitThreshold,
-    state: UnitState,
-    t: Any,
+    state: SearchState,
+    t: Array,
     starts: int,
     patience: int,
-) -> UnitState:
+) -> SearchState:
     """Settle in the model from the present support or, where that has settled, from perturbed ones, and keep the best
     refit of what is found."""
     width, n_units = state.model.units.shape[0], state.chosen.shape[0]
     tol, started = tolerance("swap", state.value.dtype), jnp.isfinite(state.value)
     far = (state.stage == PERTURB) & (starts > 0)
 
-    def built() -> Model:
-        units = jnp.arange(n_units, dtype=jnp.int32)
-        if width < n_units:
-            grad = objective.value_and_grad(state.x, None)[1]
-            units = promising(objective, threshold, state.x, grad, state.chosen, width)
-        return local_model(objective, threshold, state.x, units)
-
-    model = lax.cond(any_lane(state.stale), lambda: either(state.stale, built(), state.model), lambda: state.model)
+    model = renewed(state.stale, lambda: local_model(objective, threshold, state.x, state.chosen, width), state.model)
     inside = state.chosen[model.units]
     exact = objective.quadratic and model.box is None
     _, counts = threshold.pools(n_units)
     least = least_gain(jnp.where(started, state.value, model.c0), model.c0)
-    goal = Goal(counts, (state.stage != SINGLE) & (started | exact), least)
+    goal = UnitGoal(counts, (state.stage != SINGLE) & (started | exact), least)
 
-    def search(i: Any) -> Any:
+    def search(i: Array) -> Search:
         begin, open_ = perturbed(state.key, t, model, inside, i)
         begin, open_ = jnp.where(i == 0, inside, begin), (i == 0) | open_
-        return settle(model, begin, open_, goal, threshold.room)
+        return settle_units(model, begin, open_, goal, threshold.room)
 
     end, (ends, values) = from_starts(search, lambda end: (end.chosen, end.t.value), starts, far)
     moved = ~started | jnp.any(end.chosen != inside)
     if exact:
         candidates = end.chosen[None] if not starts else jnp.where(far, ends[jnp.argmin(values)], end.chosen)[None]
     else:
-        near = neighbours(end, SINGLES if model.box is None else BOUNDED_SINGLES)
+        near = neighbours(model, end)
         if starts:
             order = jnp.argsort(values)[jnp.arange(near.shape[0]) % starts]
             near = jnp.where(far, ends[order], near)
         candidates = jnp.concatenate([end.chosen[None], near])
-    everywhere = jnp.zeros((candidates.shape[0], n_units), bool).at[:, model.units].set(candidates)
-    found = best_fitted(objective, threshold, everywhere, state.x)
+    found = best_fitted(objective, threshold, model, candidates, state.x)
 
     better = found.value < state.value
     improved = found.value < state.value - jnp.where(started, tol * jnp.abs(state.value), 0)
     chosen, x, fault = either(better, (found.chosen, found.x, found.fault), (state.chosen, state.x, state.fault))
     support = threshold.select(chosen.astype(x.dtype))
     value, grad = objective.value_and_grad(x, threshold.entries(x, support))
-    failures = jnp.where(improved, 0, state.failures + far)
-    optimal = ~moved & ~improved & (failures >= patience)
-    if exact:
-        optimal &= jnp.all(end.swap <= least)  # not where one is NaN
-    return UnitState(
-        x=x,
-        support=support,
-        value=value,
-        grad=grad,
-        step_size=state.step_size,
-        fault=fault,
-        chosen=chosen,
-        stage=jnp.where(improved, DESCEND, jnp.where(moved, SINGLE, PERTURB)).astype(jnp.int32),
-        failures=failures,
-        optimal=optimal,
-        model=model,
-        stale=better & ~jnp.asarray(exact and width == n_units),
-        key=state.key,
+    sure = jnp.all(end.swap <= least) if exact else jnp.ones((), bool)  # not where one is NaN
+    stale = better & ~jnp.asarray(exact and width == n_units)
+    new = state._replace(
+        x=x, support=support, value=value, grad=grad, fault=fault, chosen=chosen, model=model, stale=stale
     )
+    return new.progressed(improved, moved, far, sure, patience)
 
 
-def perturbed(key: Array, t: Any, model: Model, chosen: Bool[Array, "w"], i: Any) -> tuple[Array, Array]:
+def perturbed(key: Array, t: Array, model: UnitModel, chosen: Bool[Array, "w"], i: Array) -> tuple[Array, Array]:
     """The support without a random part of its units (one at least), and the others that may come in, a random part."""
     stay, open_ = parts(seed_of(key, t, i), model.units, chosen & ~model.kept)
     return chosen & (stay | model.kept), ~chosen & open_
 
 
-def path(objective: AbstractRefittable, threshold: AbstractUnitThreshold, width: int, rounds: int) -> Trail:
+Round: TypeAlias = tuple[UnitPoint, Array, Array]  # the best point, whether to go on, rounds made
+
+
+def path_of_units(objective: AbstractRefittable, threshold: AbstractUnitThreshold, width: int, rounds: int) -> Trail:
     """The best support found for every k, each from that of the size before, in at most so many rounds."""
     n_units, k_max = threshold.n_units(objective), threshold.most
     exact = objective.quadratic and not threshold.bounded
-    origin, everything = objective.origin(), jnp.arange(n_units, dtype=jnp.int32)
+    start = threshold.locked(n_units), objective.origin()
+    lasting = local_model(objective, threshold, start[1], start[0], width) if exact and width == n_units else None
 
-    def model_at(x: Array, chosen: Array) -> Model:
-        units = everything
-        if width < n_units:
-            units = promising(objective, threshold, x, objective.value_and_grad(x, None)[1], chosen, width)
-        return local_model(objective, threshold, x, units)
-
-    lasting = model_at(origin, threshold.locked(n_units)) if exact and width == n_units else None
-
-    def size(carry: Any, k: Any) -> Any:
+    def size(carry: tuple[Array, Array], k: Array) -> tuple[tuple[Array, Array], Trail]:
         limited = replace(threshold, k=jnp.minimum(k, threshold.k))
         _, counts = limited.pools(n_units)
 
-        def better(carry: Any) -> Any:
-            chosen, x, value, fault, _, tries = carry
-            model = model_at(x, chosen) if lasting is None else lasting
+        def better(carry: Round) -> Round:
+            (chosen, x, value, fault), _, tries = carry
+            model = local_model(objective, threshold, x, chosen, width) if lasting is None else lasting
             inside = chosen[model.units]
             new = ~jnp.isfinite(value)
             least = least_gain(jnp.where(new, model.c0, value), model.c0)
             # A descent by the model alone may end higher: later rounds try its best swaps one by one.
-            goal = Goal(counts, jnp.asarray(exact) | (tries == 0), least)
-            end = settle(model, inside, jnp.ones(inside.shape, bool), goal, threshold.room)
+            goal = UnitGoal(counts, jnp.asarray(exact) | (tries == 0), least)
+            end = settle_units(model, inside, jnp.ones(inside.shape, bool), goal, threshold.room)
             candidates = end.chosen[None]
             if not exact and rounds > 1:
-                near = neighbours(end, SINGLES if model.box is None else BOUNDED_SINGLES)
-                candidates = jnp.concatenate([candidates, near])
-            everywhere = jnp.zeros((candidates.shape[0], n_units), bool).at[:, model.units].set(candidates)
-            found = best_fitted(objective, limited, everywhere, x)
+                candidates = jnp.concatenate([candidates, neighbours(model, end)])
+            found = best_fitted(objective, limited, model, candidates, x)
             improved = new | (found.value < value - tolerance("swap", value.dtype) * jnp.abs(value))
             moved = new | jnp.any(end.chosen != inside)
-            point = either(new | (found.value < value), found, Point(chosen, x, value, fault))
-            return *point, improved | moved, tries + 1
+            point = either(new | (found.value < value), found, UnitPoint(chosen, x, value, fault))
+            return point, improved | moved, tries + 1
 
-        chosen, x, *_ = carry
-        first = (chosen, x, jnp.asarray(jnp.inf, x.dtype), jnp.int32(0), jnp.ones((), bool), jnp.int32(0))
-        chosen, x, value, fault, _, _ = lax.while_loop(lambda c: any_lane(c[-2] & (c[-1] < rounds)), better, first)
+        chosen, x = carry
+        first = UnitPoint(chosen, x, jnp.asarray(jnp.inf, x.dtype), jnp.int32(0)), jnp.ones((), bool), jnp.int32(0)
+        (chosen, x, value, fault), _, _ = lax.while_loop(lambda c: any_lane(c[1] & (c[2] < rounds)), better, first)
         support = limited.select(chosen.astype(x.dtype))
         result = jnp.where(fault != 0, fault, jnp.int32(RESULTS.converged))
         row = Trail(support, gather(x, limited.entries(x, support)), value, result)
         return (chosen, x), row
 
-    _, rows = lax.scan(size, (threshold.locked(n_units), origin), jnp.arange(k_max + 1, dtype=jnp.int32))
+    _, rows = lax.scan(size, start, jnp.arange(k_max + 1, dtype=jnp.int32))
     return rows

@@ -1,6 +1,6 @@
 """Working sets of features that a search over subsets is made in, refits in them, and what picks them."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
@@ -8,10 +8,11 @@ from jaxtyping import Array, Bool, Int
 
 from .._types import Support
 from ..linalg import any_lane, dot, masked_factor
-from ..linalg.tableau import Tableau, swap_gains
+from ..linalg.tableau import Equations, Tableau, swap_gains
 from ..objectives import AbstractRestrictable, GramEquations
 from ..thresholds import AbstractUnitThreshold
 from .refit import refit
+from .search import SearchState
 
 BLOCK = 4096  # features whose swaps are scored at a time
 
@@ -26,7 +27,7 @@ class Point(NamedTuple):
     fault: Array
 
 
-class Pool(NamedTuple):
+class WorkingSet(NamedTuple):
     """The objective over a working set of features (None: over all), whose positions stand for indices, and which of
     them are kept."""
 
@@ -66,47 +67,51 @@ def support_of(objective: AbstractRestrictable, idx: Int[Array, "m"], size: Arra
     return Support(idx, jnp.arange(idx.shape[0]) < free + size)
 
 
-def whole_pool(objective: AbstractRestrictable, threshold: AbstractUnitThreshold) -> Pool:
+def all_features(objective: AbstractRestrictable, threshold: AbstractUnitThreshold) -> WorkingSet:
     """All features."""
     keep = jnp.asarray(threshold.keep, jnp.int32)
-    return Pool(objective, None, keep, jnp.zeros(objective.n_coefficients, bool).at[keep].set(True))
+    return WorkingSet(objective, None, keep, jnp.zeros(objective.n_coefficients, bool).at[keep].set(True))
 
 
-def pool_of(objective: AbstractRestrictable, threshold: AbstractUnitThreshold, features: Int[Array, "w"]) -> Pool:
+def narrowed_to(
+    objective: AbstractRestrictable, threshold: AbstractUnitThreshold, features: Int[Array, "w"]
+) -> WorkingSet:
     """The given features, all kept ones among them."""
-    whole = whole_pool(objective, threshold)
+    whole = all_features(objective, threshold)
     position = jnp.zeros(objective.n_coefficients, jnp.int32)
     position = position.at[features].set(jnp.arange(features.shape[0], dtype=jnp.int32))
-    return Pool(objective.subset(features), features, position[whole.keep], whole.kept[features])
+    return WorkingSet(objective.subset(features), features, position[whole.keep], whole.kept[features])
 
 
-def gram_equations(equations: Any) -> GramEquations:
+def gram_equations(equations: Equations) -> GramEquations:
     """Normal equations with their matrix."""
     A = equations.rows(jnp.arange(equations.rhs.shape[0], dtype=jnp.int32))
     return GramEquations(A, equations.rhs, equations.diagonal, equations.constant)
 
 
-def alone(equations: Any, grad: Array) -> Array:
+def alone(equations: Equations, grad: Array) -> Array:
     """Twice the decrease of F from moving each coefficient alone."""
     return grad**2 / jnp.where(equations.diagonal > 0, equations.diagonal, jnp.inf)
 
 
 def promises(
-    objective: AbstractRestrictable, threshold: AbstractUnitThreshold, state: Any, chosen: Array, growing: Any
+    objective: AbstractRestrictable, threshold: AbstractUnitThreshold, state: SearchState, growing: Array
 ) -> Array:
     """How much every feature promises: alone where the support is to grow, else in its best swap."""
     equations = objective.normal_equations(state.x)
-    single = alone(equations, jnp.where(jnp.isfinite(state.value), state.grad[: chosen.shape[0]], equations.rhs))
+    single = alone(
+        equations, jnp.where(jnp.isfinite(state.value), state.grad[: objective.n_coefficients], equations.rhs)
+    )
 
-    def swaps() -> Any:
+    def swaps() -> Array:
         free = objective.n_free
         idx, mask = state.support.idx[free:], state.support.mask[free:]
-        return swap_scores(equations, whole_pool(objective, threshold).kept, idx, mask)
+        return swap_scores(equations, all_features(objective, threshold).kept, idx, mask)
 
     return jnp.where(growing, single, lax.cond(any_lane(~growing), swaps, lambda: single))
 
 
-def swap_scores(equations: Any, kept: Array, idx: Array, mask: Array) -> Array:
+def swap_scores(equations: Equations, kept: Array, idx: Array, mask: Array) -> Array:
     """The gain of the best swap of every feature, from one block of Gram columns."""
     K = jnp.where(mask[:, None], equations.rows(idx), 0)
     p, dtype = K.shape[1], K.dtype

@@ -60,7 +60,6 @@ def test_finds_the_best_subset(x64, name):
         solution = sht.solve(model, sht.Sparsity(K), sht.solvers.BestSubset())
         np.testing.assert_allclose(solution.value, exhaustive(model, K), rtol=1e-10)
         assert solution.result == sht.results.RESULTS.converged and solution.fired == sht.results.FIRED.SwapOptimal
-        assert float(solution.state.gain) <= 1e-10 * float(solution.value)
 
 
 def test_kept_features_stay(x64):

@@ -15,10 +15,10 @@ from sparsehtp.solvers.unit_search import with_spring
 
 pytestmark = pytest.mark.usefixtures("x64")
 UNITS, ROOM = 7, 4
-tableau_at, boxed_tableau = (
-    cases.jit(function, static_argnames="room") for function in (unit_model.tableau_at, unit_model.boxed_tableau)
+blocks_at, boxed_blocks = (
+    cases.jit(function, static_argnames="room") for function in (unit_model.blocks_at, unit_model.boxed_blocks)
 )
-gains_of, pivot, chosen_in = map(cases.jit, (unit_model.gains_of, unit_model.pivot, unit_model.chosen_in))
+gains_of, pivot, chosen_in = map(cases.jit, (unit_model.gains_of, unit_model.pivot_units, unit_model.chosen_in))
 
 
 def draw(seed, size, n_free, box=False):
@@ -35,7 +35,7 @@ def draw(seed, size, n_free, box=False):
     if box:
         inside = np.arange(d) >= n_free
         bounds = tuple(jnp.asarray(np.where(inside, sign * 0.3, sign * np.inf)) for sign in (-1, 1))
-    return unit_model.Model(
+    return unit_model.UnitModel(
         units=jnp.arange(UNITS),
         pools=jnp.zeros(UNITS, jnp.int32),
         kept=jnp.zeros(UNITS, bool),
@@ -71,7 +71,7 @@ def members(chosen):
 )
 def test_gains_and_pivots(size, n_free):
     model, chosen = draw(size + n_free, size, n_free), [1, 3, 4]
-    t = tableau_at(model, members(chosen), None, room=ROOM)
+    t = blocks_at(model, members(chosen), None, room=ROOM)
     gains, value = gains_of(model, t, None), least(model, chosen)
     np.testing.assert_allclose(t.value, value)
     slots = [int(u) for u in t.slots[:3]]
@@ -83,7 +83,7 @@ def test_gains_and_pivots(size, n_free):
         np.testing.assert_allclose(gain, value - least(model, after), rtol=1e-7, atol=1e-10)
         flags = (jnp.int32(i), jnp.int32(into or 0), jnp.asarray(out is not None), jnp.asarray(into is not None))
         moved = pivot(model, t, *flags)
-        fresh = tableau_at(model, members(after), None, room=ROOM)
+        fresh = blocks_at(model, members(after), None, room=ROOM)
         assert set(np.flatnonzero(chosen_in(model, moved))) == set(after)
         for name in ("g", "Q", "value"):
             np.testing.assert_allclose(getattr(moved, name), getattr(fresh, name), rtol=1e-7, atol=1e-9)
@@ -92,7 +92,7 @@ def test_gains_and_pivots(size, n_free):
 @pytest.mark.parametrize("seed", range(3))
 def test_minima_within_bounds(seed):
     model, chosen = draw(seed, 1, seed % 2, box=True), [0, 2, 3, 6]
-    t, _ = boxed_tableau(model, members(chosen), room=ROOM)
+    t, _ = boxed_blocks(model, members(chosen), room=ROOM)
     E = entries(model, chosen)
     half = np.linalg.cholesky(np.asarray(model.A)[np.ix_(E, E)]).T
     lower, upper = (np.asarray(bound)[E] for bound in model.box)
@@ -107,7 +107,7 @@ def test_minima_within_bounds(seed):
 def test_moves_within_bounds(size, n_free, seed):
     """What leaves goes to zero from where it is held too; the others follow, but for those that are held."""
     model, chosen = draw(seed, size, n_free, box=True), [1, 3, 4]
-    t, held = boxed_tableau(model, members(chosen), room=ROOM)
+    t, held = boxed_blocks(model, members(chosen), room=ROOM)
     assert np.asarray(held)[entries(model, chosen)].any()
     gains = gains_of(model, t, held)
     A, r, place = np.asarray(model.A), np.asarray(model.r), np.asarray(unit_model._places(model, t.slots))
@@ -148,7 +148,7 @@ def test_what_repeats_the_chosen_gains_nothing():
     A[:, twin] = A[:, first]
     r[twin] = r[first]
     model = unit_model.replace(model, A=jnp.asarray(A), r=jnp.asarray(r))
-    t = tableau_at(model, members([1, 4]), None, room=ROOM)
+    t = blocks_at(model, members([1, 4]), None, room=ROOM)
     gains = gains_of(model, t, None)
     np.testing.assert_allclose(gains.add[5], 0, atol=1e-9)
     place = [int(u) for u in t.slots].index(1)
