@@ -13,7 +13,7 @@ from .._tolerances import tolerance
 from .._types import AnyArray, Info, Support, all_finite, is_concrete
 from ..columns import gather
 from ..iteration.results import RESULTS
-from ..iteration.termination import AbstractTermination, SwapOptimal
+from ..iteration.termination import SwapOptimal
 from ..linalg import any_lane, either, top_k
 from ..linalg.tableau import Equations, Tableau, empty_tableau, swap_gains
 from ..objectives import AbstractObjective, AbstractRefittable, AbstractRestrictable, GramEquations
@@ -23,9 +23,9 @@ from ..thresholds.base import members
 from . import unit_search
 from .base import AbstractPathSolver, Trail, report
 from .pivot_search import KEPT, Goal, Move, Roam, Settled, no_move, settle_entries, swap_noise
-from .search import DESCEND, PERTURB, SINGLE, SearchState, best_of, first_state, renewed
+from .search import DESCEND, PERTURB, SINGLE, Point, SearchState, best_of, first_state, renewed
 from .starts import from_starts, parts, seed_of
-from .working_set import Point, WorkingSet, all_features, alone, gram_equations, narrowed_to, promises, support_of
+from .working_set import WorkingSet, all_features, alone, gram_equations, narrowed_to, promises, support_of
 
 
 class Effort(NamedTuple):
@@ -126,6 +126,7 @@ class BestSubset(AbstractPathSolver):
     requires = AbstractRefittable
     needs_curvature = True
     lanes_in_turn = True  # their pivots differ in number, and each fills the cores by itself
+    default_termination = SwapOptimal()
 
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> TypeGuard[AbstractUnitThreshold]:
@@ -161,10 +162,6 @@ class BestSubset(AbstractPathSolver):
             return True
         bound = threshold.bind(objective)
         return bool(bound.room * bound.entries_per_unit <= cls._most(threshold))
-
-    @property
-    def default_termination(self) -> AbstractTermination:
-        return SwapOptimal()
 
     @property
     def default_max_steps(self) -> int:
@@ -245,10 +242,11 @@ class BestSubset(AbstractPathSolver):
         found = within.outward(best_of(lambda idx: within.fitted(threshold, idx, start), supports), p)
 
         least = jnp.where(started, tol * jnp.abs(state.value), 0)
-        grown = jnp.isfinite(found.value) & (found.size > size + locked)
+        idx, length = found.where
+        grown = jnp.isfinite(found.value) & (length > size + locked)
         better = (found.value < state.value) | grown
         improved = (found.value < state.value - least) | grown
-        here = support_of(objective, found.idx, found.size)
+        here = support_of(objective, idx, length)
         new = here, members(here, p), found.x, found.fault
         support, chosen, x, fault = either(better, new, (state.support, state.chosen, state.x, state.fault))
         value, grad = objective.value_and_grad(x, support)
@@ -392,7 +390,7 @@ class BestSubset(AbstractPathSolver):
             t, move, level, _ = settle_entries(model, t, move, level, goal)
             search = t, move, level
             x = within.inward(walk.x, p)
-            nothing = Point(jnp.zeros(rows, jnp.int32), k, x, jnp.asarray(jnp.inf, x.dtype), jnp.int32(0))
+            nothing = Point((jnp.zeros(rows, jnp.int32), k), x, jnp.asarray(jnp.inf, x.dtype), jnp.int32(0))
             # On the way back few sizes gain anything.
             worth = active(walk) & (~jnp.isfinite(value) | (not quadratic) | (t.value / 2 < value - tol * value))
             found = lax.cond(
@@ -402,7 +400,7 @@ class BestSubset(AbstractPathSolver):
             )
             found = within.outward(found, p)
             better = worth & (found.value < value)
-            here = support_of(objective, found.idx, found.size)
+            here = support_of(objective, *found.where)
             row = Trail(here, gather(found.x, here), found.value, found.fault)
             trail = jax.tree.map(lambda a, b: a.at[k].set(jnp.where(better, b, a[k])), walk.trail, row)
             settled, stage = jnp.ones((), bool), walk.stage
@@ -437,7 +435,7 @@ def _chosen_before(objective: AbstractObjective, walk: Walk) -> tuple[Array, Sup
     """The support to go on from: that of the size if there is one, else of the size before; also as a mask."""
     k = jnp.where(jnp.isfinite(walk.trail.value[walk.k]), walk.k, jnp.maximum(walk.k - 1, 0))
     support = jax.tree.map(lambda a: a[k], walk.trail.support)
-    return jnp.zeros(objective.n_coefficients, bool).at[support.idx].max(support.mask, mode="drop"), support
+    return members(support, objective.n_coefficients), support
 
 
 def _scale(objective: AbstractObjective, value: Array) -> Array | None:

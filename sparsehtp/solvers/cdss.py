@@ -12,7 +12,7 @@ from .._tolerances import tolerance
 from .._types import Info, Scalar, Support
 from ..columns import gather, scatter
 from ..duality.dual import Dual
-from ..iteration.termination import AbstractTermination, SwapOptimal
+from ..iteration.termination import SwapOptimal
 from ..linalg import any_lane, dot, either
 from ..objectives import LinearModel
 from ..thresholds import L0L1L2, AbstractThreshold
@@ -98,6 +98,8 @@ class CDSS(AbstractSolver):
 
     requires = LinearModel
     needs_curvature = True
+    default_termination = SwapOptimal()
+    default_max_steps = 500
 
     def check(self, objective: LinearModel, threshold: L0L1L2) -> None:
         super().check(objective, threshold)
@@ -107,14 +109,6 @@ class CDSS(AbstractSolver):
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:
         return threshold.penalises
-
-    @property
-    def default_termination(self) -> AbstractTermination:
-        return SwapOptimal()
-
-    @property
-    def default_max_steps(self) -> int:
-        return 500
 
     def init(self, objective: LinearModel, threshold: L0L1L2, x0: Array, key: Array) -> CDSSState:
         return state_at(Dual(objective, threshold), *supported(threshold, x0))

@@ -12,7 +12,7 @@ from .._types import Info, Support
 from ..columns import scatter
 from ..duality.dual import Dual, DualPoint, require_dual, with_sum
 from ..iteration.results import RESULTS
-from ..iteration.termination import AbstractTermination, DualGap, SmallStep
+from ..iteration.termination import DualGap, SmallStep
 from ..linalg import dot
 from ..losses import AbstractConjugateLoss
 from ..objectives import LinearModel
@@ -47,6 +47,8 @@ class AbstractDualAscent(AbstractSolver):
     polish: eqx.AbstractVar[bool]
 
     requires = LinearModel
+    default_termination = DualGap() | SmallStep()
+    returns_best = True
 
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:
@@ -59,14 +61,6 @@ class AbstractDualAscent(AbstractSolver):
         require_dual(objective, threshold)
         if self.polish and not objective.loss.twice_differentiable:
             raise TypeError(f"polish: {type(objective.loss).__name__} is not smooth enough to refit; set polish=False.")
-
-    @property
-    def default_termination(self) -> AbstractTermination:
-        return DualGap() | SmallStep()
-
-    @property
-    def returns_best(self) -> bool:
-        return True
 
     def score(self, info: Info) -> Array:
         # Minus the dual value: the theorems are about the dual iterate.
@@ -178,12 +172,10 @@ class DIHT(AbstractDualAscent):
     scale: Float[Array, ""] | float
     polish: bool = eqx.field(static=True)
 
+    default_max_steps = 2000
+
     def __init__(self, step: str = "capped", scale: float = 8.0, polish: bool = False) -> None:
         self.rule, self.scale, self.polish = step, scale, polish
-
-    @property
-    def default_max_steps(self) -> int:
-        return 2000
 
     def step(self, objective: LinearModel, threshold: Sparsity, state: DualState, t: Array) -> tuple[DualState, Info]:
         dual = Dual(objective, threshold)
@@ -224,6 +216,8 @@ class SDIHT(AbstractDualAscent):
     polish: bool = eqx.field(static=True)
     sampling: str = eqx.field(static=True)
 
+    default_max_steps = 500
+
     def __init__(
         self,
         block_size: int = 10,
@@ -245,10 +239,6 @@ class SDIHT(AbstractDualAscent):
             raise ValueError(
                 'sampling: "paper" moves no mass between its blocks, as an intercept needs; take "shuffled".'
             )
-
-    @property
-    def default_max_steps(self) -> int:
-        return 500
 
     def step(self, objective: LinearModel, threshold: Sparsity, state: DualState, t: Array) -> tuple[DualState, Info]:
         dual = Dual(objective, threshold)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from .._types import Info, Support, is_concrete
 from ..columns import gather
 from ..iteration.results import RESULTS
-from ..iteration.termination import AbstractTermination, Complete
+from ..iteration.termination import Complete
 from ..linalg import any_lane, either
 from ..objectives import AbstractScored
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
@@ -71,6 +71,8 @@ class FoBa(AbstractPathSolver):
 
     requires = AbstractScored
     needs_curvature = True
+    default_termination = Complete()
+    default_max_steps = MAX_STEPS
 
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:
@@ -88,14 +90,6 @@ class FoBa(AbstractPathSolver):
             value = getattr(self, name)
             if is_concrete(value) and not (np.ndim(value) == 0 and 0 <= value < below):
                 raise ValueError(f"{name}: must be a {words}, got {value}.")
-
-    @property
-    def default_termination(self) -> AbstractTermination:
-        return Complete()
-
-    @property
-    def default_max_steps(self) -> int:
-        return MAX_STEPS
 
     def init(
         self, objective: AbstractScored, threshold: AbstractUnitThreshold, x0: Array | None, key: Array

@@ -11,12 +11,13 @@ from jaxtyping import Array, Float, PyTree
 from .._types import Info, Support, is_concrete
 from ..columns import gather
 from ..iteration.results import RESULTS
-from ..iteration.termination import AbstractTermination, Complete
+from ..iteration.termination import Complete
 from ..linalg import any_lane
 from ..linalg.tableau import Tableau, addition_gains, empty_tableau, pivot, tableau_at
 from ..objectives import AbstractRestrictable, AbstractScored
 from ..objectives.base import in_columns
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
+from ..thresholds.base import members
 from .base import AbstractPathSolver, Trail, report
 from .refit import refit
 
@@ -105,15 +106,10 @@ def decreases(
     """
     p = objective.n_coefficients
     curvature = objective.curvatures(state.x) if state.curvature is None else state.curvature
-    usable = (curvature > 0) & ~chosen(state.support, p)
+    usable = (curvature > 0) & ~members(state.support, p)
     curvature = jnp.where(usable & scaled, curvature, 1)
     move = -state.grad.at[:p].divide(curvature)
     return jnp.where(usable, 0.5 * curvature * threshold.scores(move) ** 2, -jnp.inf)
-
-
-def chosen(support: Support, p: int) -> Array:
-    """Boolean form (p,) of a support, free entries left out."""
-    return jnp.zeros(p, bool).at[support.idx].max(support.mask, mode="drop")
 
 
 def row(state: GreedyState) -> Trail:
@@ -156,6 +152,8 @@ class ForwardSelection(AbstractPathSolver):
 
     requires = AbstractScored
     needs_curvature = True
+    default_termination = Complete()
+    default_max_steps = MAX_STEPS
 
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:
@@ -179,14 +177,6 @@ class ForwardSelection(AbstractPathSolver):
                 f'k: ForwardSelection(rule="ols") keeps k_max numbers a feature, over {TABLEAU_BYTES / 2**30:.0f} GiB '
                 'here; use ForwardSelection(rule="omp"), BestSubset (which takes working sets), or a smaller k_max.'
             )
-
-    @property
-    def default_termination(self) -> AbstractTermination:
-        return Complete()
-
-    @property
-    def default_max_steps(self) -> int:
-        return MAX_STEPS
 
     def init(
         self, objective: AbstractScored, threshold: AbstractUnitThreshold, x0: Array | None, key: Array

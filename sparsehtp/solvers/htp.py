@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._types import Factors, Info, Support
-from ..iteration.termination import AbstractTermination, Cycle, StableSupport
+from ..iteration.termination import Cycle, StableSupport
 from ..objectives import AbstractRefittable
 from ..steps import AbstractStep, NormalisedStep
 from ..thresholds import AbstractThreshold
@@ -56,6 +56,9 @@ class HTP(AbstractSolver):
 
     requires = AbstractRefittable
     needs_curvature = True
+    default_termination = StableSupport() | Cycle()
+    default_max_steps = 100
+    returns_best = True
 
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:
@@ -64,18 +67,6 @@ class HTP(AbstractSolver):
     def __init__(self, step: AbstractStep | None = None, newton_steps: int | None = None) -> None:
         self.step_rule = NormalisedStep() if step is None else step
         self.newton_steps = newton_steps
-
-    @property
-    def default_termination(self) -> AbstractTermination:
-        return StableSupport() | Cycle()
-
-    @property
-    def default_max_steps(self) -> int:
-        return 100
-
-    @property
-    def returns_best(self) -> bool:
-        return True
 
     def init(self, objective: AbstractRefittable, threshold: AbstractThreshold, x0: Array, key: Array) -> PursuitState:
         return pursuit_start(objective, threshold, x0, self.step_rule.init(objective))

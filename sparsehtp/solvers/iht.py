@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._types import Factors, Info, Support
-from ..iteration.termination import AbstractTermination, Cycle, SmallGradient, SmallStep
+from ..iteration.termination import Cycle, SmallGradient, SmallStep
 from ..objectives import AbstractObjective
 from ..steps import AbstractStep, NormalisedStep, ScheduleStep
 from ..thresholds import AbstractThreshold
@@ -59,19 +59,13 @@ class IHT(AbstractSolver):
     nesterov: bool = eqx.field(static=True)
 
     requires = AbstractObjective
+    default_termination = (SmallStep() & SmallGradient()) | Cycle()
+    default_max_steps = 2000
 
     def __init__(self, step: AbstractStep | None = None, momentum: float | None = 0.0, nesterov: bool = False) -> None:
         self.step_rule = NormalisedStep() if step is None else step
         self.momentum = momentum
         self.nesterov = nesterov or momentum is None
-
-    @property
-    def default_termination(self) -> AbstractTermination:
-        return (SmallStep() & SmallGradient()) | Cycle()
-
-    @property
-    def default_max_steps(self) -> int:
-        return 2000
 
     @property
     def returns_best(self) -> bool:

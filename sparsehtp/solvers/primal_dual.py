@@ -13,7 +13,7 @@ from .._tolerances import tolerance
 from .._types import Info, Support
 from ..columns import gather, scatter
 from ..duality.dual import Dual, DualPoint, Fixed, require_dual
-from ..iteration.termination import AbstractTermination, Complete, DualGap
+from ..iteration.termination import Complete, DualGap
 from ..linalg import dot, top_k
 from ..losses.base import positive
 from ..objectives import LinearModel
@@ -118,6 +118,7 @@ class PrimalDual(AbstractSolver):
 
     requires = LinearModel
     needs_curvature = True
+    default_termination = DualGap() | Complete()
 
     def __check_init__(self) -> None:
         if self.rule not in RULES:
@@ -140,10 +141,6 @@ class PrimalDual(AbstractSolver):
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:
         return threshold.penalises and not threshold.bounded
-
-    @property
-    def default_termination(self) -> AbstractTermination:
-        return DualGap() | Complete()
 
     @property
     def default_max_steps(self) -> int:

@@ -22,6 +22,8 @@ class AbstractPursuit(AbstractSolver):
 
     requires = AbstractRefittable
     needs_curvature = True
+    default_max_steps = 100
+    returns_best = True
 
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:
@@ -35,14 +37,6 @@ class AbstractPursuit(AbstractSolver):
     @property
     def default_termination(self) -> AbstractTermination:
         return (StableSupport() if self.refits else SmallStep()) | Cycle()
-
-    @property
-    def default_max_steps(self) -> int:
-        return 100
-
-    @property
-    def returns_best(self) -> bool:
-        return True
 
     def init(
         self, objective: AbstractRefittable, threshold: AbstractUnitThreshold, x0: Array, key: Array

@@ -1,7 +1,7 @@
 """What the searches over subsets share: their state, when a step renews its model, and the best of several refits."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,8 @@ from jaxtyping import Array, Bool, PyTree
 from .._types import Support
 from ..linalg import any_lane, either
 from ..objectives import AbstractObjective
+
+Model = TypeVar("Model")
 
 # What the next step does where the last one failed: nothing else, try swaps one by one, start from perturbed supports.
 DESCEND, SINGLE, PERTURB = 0, 1, 2
@@ -63,25 +65,21 @@ def first_state(
     )
 
 
-Model = TypeVar("Model")
-
-
 def renewed(stale: Array, build: Callable[[], Model], model: Model) -> Model:
     """The model, built anew where it is stale."""
     return lax.cond(any_lane(stale), lambda: either(stale, build(), model), lambda: model)
 
 
-class Valued(Protocol):
-    """A refit, by its value."""
+class Point(NamedTuple):
+    """A refit of F on the units `where`, which every search names in its own way."""
 
-    @property
-    def value(self) -> Array: ...
+    where: PyTree
+    x: Array
+    value: Array
+    fault: Array
 
 
-Refitted = TypeVar("Refitted", bound=Valued)
-
-
-def best_of(fitted: Callable[[Array], Refitted], candidates: Array) -> Refitted:
+def best_of(fitted: Callable[[Array], Point], candidates: Array) -> Point:
     """The best of the refits of several candidates."""
     if candidates.shape[0] == 1:
         return fitted(candidates[0])

@@ -14,7 +14,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PyTree
 
 from .._types import Factors, Info, Support
-from ..iteration.termination import AbstractTermination, SmallGradient, SmallStep
+from ..iteration.termination import SmallGradient, SmallStep
 from ..losses.base import positive
 from ..objectives import AbstractFiniteSum
 from ..steps import AbstractStep, SampleStep
@@ -55,6 +55,8 @@ class AbstractStochastic(AbstractSolver):
         batch_size = 1
 
     requires = AbstractFiniteSum
+    default_termination = SmallStep() & SmallGradient()
+    default_max_steps = 200
 
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:
@@ -71,14 +73,6 @@ class AbstractStochastic(AbstractSolver):
                 f"step: {objective.loss_name} has no finite smoothness to take a step size from; pass "
                 "ConstantStep(size) or ScheduleStep(...)."
             )
-
-    @property
-    def default_termination(self) -> AbstractTermination:
-        return SmallStep() & SmallGradient()
-
-    @property
-    def default_max_steps(self) -> int:
-        return 200
 
     def init(
         self, objective: AbstractFiniteSum, threshold: AbstractThreshold, x0: Array, key: Array
@@ -198,6 +192,8 @@ class StochasticHT(AbstractStochastic):
     epoch: int | None = eqx.field(static=True)
     replacement: bool = eqx.field(static=True)
 
+    returns_best = True
+
     def __init__(
         self, step: AbstractStep | None = None, batch_size: int = 1, epoch: int | None = None, replacement: bool = True
     ) -> None:
@@ -206,10 +202,6 @@ class StochasticHT(AbstractStochastic):
 
     def __check_init__(self) -> None:
         check_sampling(self.step_rule, self.batch_size, self.epoch, "epoch")
-
-    @property
-    def returns_best(self) -> bool:
-        return True
 
     def step(
         self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: StochasticState, t: Array

@@ -21,7 +21,7 @@ from ..objectives import AbstractRefittable, AbstractScored
 from ..thresholds import AbstractUnitThreshold
 from .base import Trail
 from .refit import refit
-from .search import PERTURB, SINGLE, SearchState, best_of, first_state, renewed
+from .search import PERTURB, SINGLE, Point, SearchState, best_of, first_state, renewed
 from .starts import from_starts, parts, seed_of
 from .unit_model import Blocks, UnitModel, blocks_at, boxed_blocks, chosen_in, gains_of, pivot_units
 
@@ -200,28 +200,19 @@ def neighbours(model: UnitModel, end: Search) -> Bool[Array, "number w"]:
     return jax.vmap(swapped)(best)
 
 
-class UnitPoint(NamedTuple):
-    """A refit of F on some units."""
-
-    chosen: Bool[Array, "units"]
-    x: Float[Array, "d"]
-    value: Float[Array, ""]
-    fault: Int[Array, ""]
-
-
 def best_fitted(
     objective: AbstractRefittable,
     threshold: AbstractUnitThreshold,
     model: UnitModel,
     candidates: Bool[Array, "b w"],
     start: Float[Array, "d"],
-) -> UnitPoint:
+) -> Point:
     """The best of the refits on several choices of a model's units."""
 
-    def fitted(chosen: Bool[Array, "units"]) -> UnitPoint:
+    def fitted(chosen: Bool[Array, "units"]) -> Point:
         entries = threshold.entries(start, threshold.select(chosen.astype(start.dtype)))
         x, fault = refit(objective, threshold, entries, start)
-        return UnitPoint(chosen, x, objective.value(x, entries), fault)
+        return Point(chosen, x, objective.value(x, entries), fault)
 
     everywhere = jnp.zeros((candidates.shape[0], threshold.n_units(objective)), bool)
     return best_of(fitted, everywhere.at[:, model.units].set(candidates))
@@ -306,7 +297,7 @@ def step(
 
     better = found.value < state.value
     improved = found.value < state.value - jnp.where(started, tol * jnp.abs(state.value), 0)
-    chosen, x, fault = either(better, (found.chosen, found.x, found.fault), (state.chosen, state.x, state.fault))
+    chosen, x, fault = either(better, (found.where, found.x, found.fault), (state.chosen, state.x, state.fault))
     support = threshold.select(chosen.astype(x.dtype))
     value, grad = objective.value_and_grad(x, threshold.entries(x, support))
     sure = jnp.all(end.swap <= least) if exact else jnp.ones((), bool)  # not where one is NaN
@@ -323,7 +314,7 @@ def perturbed(key: Array, t: Array, model: UnitModel, chosen: Bool[Array, "w"], 
     return chosen & (stay | model.kept), ~chosen & open_
 
 
-Round: TypeAlias = tuple[UnitPoint, Array, Array]  # the best point, whether to go on, rounds made
+Round: TypeAlias = tuple[Point, Array, Array]  # the best point, whether to go on, rounds made
 
 
 def path_of_units(objective: AbstractRefittable, threshold: AbstractUnitThreshold, width: int, rounds: int) -> Trail:
@@ -352,11 +343,11 @@ def path_of_units(objective: AbstractRefittable, threshold: AbstractUnitThreshol
             found = best_fitted(objective, limited, model, candidates, x)
             improved = new | (found.value < value - tolerance("swap", value.dtype) * jnp.abs(value))
             moved = new | jnp.any(end.chosen != inside)
-            point = either(new | (found.value < value), found, UnitPoint(chosen, x, value, fault))
+            point = either(new | (found.value < value), found, Point(chosen, x, value, fault))
             return point, improved | moved, tries + 1
 
         chosen, x = carry
-        first = UnitPoint(chosen, x, jnp.asarray(jnp.inf, x.dtype), jnp.int32(0)), jnp.ones((), bool), jnp.int32(0)
+        first = Point(chosen, x, jnp.asarray(jnp.inf, x.dtype), jnp.int32(0)), jnp.ones((), bool), jnp.int32(0)
         (chosen, x, value, fault), _, _ = lax.while_loop(lambda c: any_lane(c[1] & (c[2] < rounds)), better, first)
         support = limited.select(chosen.astype(x.dtype))
         result = jnp.where(fault != 0, fault, jnp.int32(RESULTS.converged))

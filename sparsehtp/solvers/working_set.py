@@ -12,19 +12,9 @@ from ..linalg.tableau import Equations, Tableau, swap_gains
 from ..objectives import AbstractRestrictable, GramEquations
 from ..thresholds import AbstractUnitThreshold
 from .refit import refit
-from .search import SearchState
+from .search import Point, SearchState
 
 BLOCK = 4096  # features whose swaps are scored at a time
-
-
-class Point(NamedTuple):
-    """A refit on the first `size` features of idx."""
-
-    idx: Int[Array, "m"]
-    size: Array
-    x: Array
-    value: Array
-    fault: Array
 
 
 class WorkingSet(NamedTuple):
@@ -41,12 +31,13 @@ class WorkingSet(NamedTuple):
         return x if self.features is None else jnp.concatenate([x[self.features], x[p:]])
 
     def outward(self, point: Point, p: int) -> Point:
-        """A point of the working set as one on the full objective."""
+        """A point of the working set as one on the full objective; both are on the first `size` features of idx."""
         if self.features is None:
             return point
         width = self.features.shape[0]
         x = jnp.zeros(p, point.x.dtype).at[self.features].set(point.x[:width])
-        return point._replace(idx=self.features[point.idx], x=jnp.concatenate([x, point.x[width:]]))
+        idx, size = point.where
+        return point._replace(where=(self.features[idx], size), x=jnp.concatenate([x, point.x[width:]]))
 
     def fitted(self, threshold: AbstractUnitThreshold, idx: Int[Array, "m"], start: Array) -> Point:
         """The refit on the features of a tableau's rows, in the working set."""
@@ -57,7 +48,7 @@ class WorkingSet(NamedTuple):
         size = locked + jnp.sum(rows, dtype=jnp.int32)
         support = support_of(self.objective, idx, size)
         x, fault = refit(self.objective, threshold, support, start)
-        return Point(idx, size, x, self.objective.value(x, support), fault)
+        return Point((idx, size), x, self.objective.value(x, support), fault)
 
 
 def support_of(objective: AbstractRestrictable, idx: Int[Array, "m"], size: Array) -> Support:

@@ -242,7 +242,7 @@ def test_no_effort_searches_among_fewer_features_than_a_lesser_one():
     threshold = sht.Sparsity(3, k_max=16)
     for n in (10, 2000, 3000, 40_000, 10**7):
         objective = types.SimpleNamespace(n_coefficients=5000, ifo_per_gradient=n)
-        widths = [sht.solvers.BestSubset(e)._pool_width(objective, threshold) for e in ("fast", "default", "thorough")]
+        widths = [sht.solvers.BestSubset(e)._model_width(objective, threshold) for e in ("fast", "default", "thorough")]
         assert widths == sorted(widths) and 128 <= widths[0] <= 512
 
 
