@@ -12,18 +12,12 @@ from sparsehtp.solvers.base import AbstractPathSolver, Trail
 
 class Screening(AbstractPathSolver):
     requires = AbstractRestrictable
+    default_termination = sht.stopping.StableSupport()
+    default_max_steps = 1
 
     @classmethod
     def takes(cls, threshold):
         return threshold.plain
-
-    @property
-    def default_termination(self):
-        return sht.stopping.StableSupport()
-
-    @property
-    def default_max_steps(self):
-        return 1
 
     def init(self, objective, threshold, x0, key):
         raise AssertionError("grids run `path` alone")

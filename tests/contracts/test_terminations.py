@@ -34,14 +34,8 @@ class Script(AbstractSolver):
     changes: jax.Array
     faults: jax.Array
     requires = AbstractObjective
-
-    @property
-    def default_termination(self):
-        return sht.stopping.SmallStep()
-
-    @property
-    def default_max_steps(self):
-        return STEPS
+    default_termination = sht.stopping.SmallStep()
+    default_max_steps = STEPS
 
     def init(self, objective, threshold, x0, key):
         _, support = threshold(x0)
