@@ -95,12 +95,7 @@ class _Attempt(NamedTuple):
     number: Array
 
 
-def newton(
-    problem: WithHessian,
-    z0: Float[Array, "m"],
-    box: Box = WHOLE,
-    max_steps: int | None = None,
-) -> Refit:
+def newton(problem: WithHessian, z0: Float[Array, "m"], box: Box = WHOLE, max_steps: int | None = None) -> Refit:
     """Minimise a smooth convex function over a box, on its plane, by projected Newton steps with backtracking.
 
     It starts at z0 or at zero, whichever is lower (on a plane, at their nearest points there). Where no minimiser is
@@ -246,12 +241,7 @@ def newton(
     return Refit(out.z, singular, out.solved)
 
 
-def minimise(
-    problem: WithHessian,
-    z0: Float[Array, "m"],
-    box: Box = WHOLE,
-    max_steps: int | None = None,
-) -> Refit:
+def minimise(problem: WithHessian, z0: Float[Array, "m"], box: Box = WHOLE, max_steps: int | None = None) -> Refit:
     """Minimise over the support: directly for an unbounded quadratic, else by `newton` with at most `max_steps`."""
     z0 = jnp.where(problem.mask, z0, 0)
     if problem.quadratic and box.whole:

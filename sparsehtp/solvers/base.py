@@ -218,3 +218,16 @@ def report(
         gap=jnp.asarray(jnp.inf, value.dtype),
         status=count(status),
     )
+
+
+def report_refit(
+    objective: AbstractObjective,
+    threshold: AbstractThreshold,
+    old: State,
+    new: State,
+    entries: Support,
+    design_products: int = 1,
+) -> Info:
+    """The Info of a step that ended in a refit on some entries, which the new state holds."""
+    found = {"value": new.value, "grad": new.grad, "fault": new.fault}
+    return report(objective, threshold, old, new, entries=entries, design_products=design_products, **found)

@@ -21,7 +21,7 @@ from ..objectives.base import DENSE_HESSIAN_LIMIT, in_columns
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from ..thresholds.base import members
 from . import unit_search
-from .base import AbstractPathSolver, Trail, report
+from .base import AbstractPathSolver, Trail, report_refit
 from .pivot_search import KEPT, Goal, Move, Roam, Settled, no_move, settle_entries, swap_noise
 from .search import DESCEND, PERTURB, SINGLE, Point, SearchState, best_of, first_state, renewed
 from .starts import from_starts, parts, seed_of
@@ -199,9 +199,7 @@ class BestSubset(AbstractPathSolver):
         starts, patience, *_ = EFFORTS[self.effort]
         after = unit_search.step(objective, threshold, state, t, UNIT_STARTS if starts else 0, patience)
         entries = threshold.entries(after.x, after.support)
-        return after, report(
-            objective, threshold, state, after, value=after.value, grad=after.grad, entries=entries, fault=after.fault
-        )
+        return after, report_refit(objective, threshold, state, after, entries)
 
     def _pivoted(
         self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, state: SearchState, t: Array
@@ -273,7 +271,7 @@ class BestSubset(AbstractPathSolver):
             model=model._replace(tableau=either(moved & ~better, model.tableau, tableau)),
             stale=better & ~jnp.asarray(whole and quadratic),
         ).progressed(improved, moved, far, sure, patience)
-        return after, report(objective, threshold, state, after, value=value, grad=grad, entries=support, fault=fault)
+        return after, report_refit(objective, threshold, state, after, support)
 
     def _next_size(
         self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, size: Array, started: Array

@@ -11,13 +11,12 @@ from jaxtyping import Array, Float
 from .._types import Info, Support
 from ..columns import scatter
 from ..duality.dual import Dual, DualPoint, require_dual, with_sum
-from ..iteration.results import RESULTS
 from ..iteration.termination import DualGap, SmallStep
 from ..linalg import dot
 from ..losses import AbstractConjugateLoss
 from ..objectives import LinearModel
 from ..thresholds import AbstractThreshold, Sparsity
-from .base import AbstractSolver
+from .base import AbstractSolver, report
 from .refit import refit
 
 STEPS = ("capped", "theorem15", "theorem17")
@@ -99,26 +98,20 @@ class AbstractDualAscent(AbstractSolver):
     def report(
         self, dual: Dual, old: DualState, new: DualState, value: Array, hard_thresholds: Array | int, status: Array
     ) -> Info:
-        objective = dual.objective
-
-        def count(c: Array | int) -> Array:
-            return jnp.asarray(c, jnp.int32)
-
-        live = new.support.mask
-        return Info(
+        info = report(
+            dual.objective,
+            dual.threshold,
+            old,
+            new,
             value=value,
-            grad_norm=jnp.linalg.norm(jnp.where(live, new.grad[new.support.idx], 0)),
-            # A refit on a support that stays does not move, however far the dual point does.
-            step_norm=jnp.maximum(jnp.linalg.norm(new.x - old.x), jnp.linalg.norm(new.point.x - old.point.x)),
-            step_size=new.step_size,
-            support_size=jnp.sum(live, dtype=jnp.int32) - objective.n_free,
-            support_changed=dual.threshold.differs(old.support, new.support).astype(jnp.int32),
-            ifo=count(objective.ifo_per_gradient),
-            hard_thresholds=count(hard_thresholds),
-            design_products=count(1),
-            gap=value - new.point.value,
-            status=jnp.where(dual.threshold.overflow(new.x), RESULTS.support_overflow, count(status)),
+            grad=new.grad,
+            entries=new.support,
+            fault=status,
+            hard_thresholds=hard_thresholds,
         )
+        # A refit on a support that stays does not move, however far the dual point does.
+        step_norm = jnp.maximum(info.step_norm, jnp.linalg.norm(new.point.x - old.point.x))
+        return info._replace(step_norm=step_norm, gap=value - new.point.value)
 
     def arrive(
         self, dual: Dual, old: DualState, point: DualPoint, size: Array, key: Array

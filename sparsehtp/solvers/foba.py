@@ -15,7 +15,7 @@ from ..iteration.termination import Complete
 from ..linalg import any_lane, either
 from ..objectives import AbstractScored
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
-from .base import AbstractPathSolver, Trail, report
+from .base import AbstractPathSolver, Trail, report_refit
 from .forward import MAX_STEPS, GreedyState, appended, decreases, limit, refitted, row, start, unfitted
 
 
@@ -118,17 +118,8 @@ class FoBa(AbstractPathSolver):
             (first, jnp.zeros((), bool)),
         )
         new = turn.state
-        return new, report(
-            objective,
-            threshold,
-            state,
-            new,
-            value=new.value,
-            grad=new.grad,
-            entries=new.support,
-            fault=new.fault,
-            design_products=1 if objective.quadratic else 2,
-        )
+        products = 1 if objective.quadratic else 2
+        return new, report_refit(objective, threshold, state, new, new.support, products)
 
     def path(self, objective: AbstractScored, threshold: AbstractUnitThreshold, key: Array) -> Trail:
         def going(carry: tuple[Turn, Array]) -> Array:

@@ -31,10 +31,7 @@ def refit(
 
 
 def refit_left(
-    objective: AbstractRefittable,
-    x: Array,
-    factors: Factors,
-    max_steps: int | None = None,
+    objective: AbstractRefittable, x: Array, factors: Factors, max_steps: int | None = None
 ) -> tuple[Array, Factors, Array]:
     """argmin of F over the matrices whose columns lie in the span of `factors.left`, its factors, and a fault or 0."""
     p, c = factors.left.shape[0], factors.right.shape[0]
@@ -44,11 +41,7 @@ def refit_left(
     inside = triplets(fit.z[:n_left].reshape(-1, c), factors.mask)
     left = dot(factors.left, inside.left)
     W = dot(left * inside.values, inside.right.T)
-    return (
-        jnp.concatenate([W.ravel(), fit.z[n_left:]]),
-        inside._replace(left=left),
-        _fault(fit, max_steps),
-    )
+    return jnp.concatenate([W.ravel(), fit.z[n_left:]]), inside._replace(left=left), _fault(fit, max_steps)
 
 
 def _fault(fit: Refit, max_steps: int | None) -> Array:
