@@ -16,6 +16,8 @@ class Gamma(AbstractConjugateLoss):
     guarantee; the line searches (`Backtracking`, `Normalised`) are used instead.
     """
 
+    smoothness = float("inf")
+
     def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return y * jnp.exp(-eta) + eta
 
@@ -24,10 +26,6 @@ class Gamma(AbstractConjugateLoss):
 
     def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return y * jnp.exp(-eta)
-
-    @property
-    def smoothness(self) -> Float[Array, ""] | float:
-        return float("inf")
 
     def mean(self, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.exp(eta)

@@ -23,6 +23,7 @@ class Hinge(AbstractConjugateLoss):
 
     classification = True
     twice_differentiable = False
+    smoothness = float("inf")
 
     def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.maximum(0, 1 - y * eta)
@@ -32,10 +33,6 @@ class Hinge(AbstractConjugateLoss):
 
     def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.zeros_like(eta)
-
-    @property
-    def smoothness(self) -> Float[Array, ""] | float:
-        return float("inf")
 
     def smoothed(self, width: Float[Array, ""]) -> AbstractConjugateLoss:
         return SmoothedHinge(width)
@@ -109,6 +106,7 @@ class SquaredHinge(AbstractConjugateLoss):
 
     classification = True
     kinked = True
+    smoothness = 1.0
 
     def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.maximum(0, 1 - y * eta) ** 2 / 2
@@ -121,10 +119,6 @@ class SquaredHinge(AbstractConjugateLoss):
 
     def majorant(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.ones_like(eta)
-
-    @property
-    def smoothness(self) -> Float[Array, ""] | float:
-        return 1.0
 
     def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return outside_to_infinity(y * a <= 0, y * a + a**2 / 2)

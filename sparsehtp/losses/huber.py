@@ -20,6 +20,7 @@ class Huber(AbstractConjugateLoss):
     delta: Float[Array, ""] | float
     kinked = True
     location = True
+    smoothness = 1.0
 
     def __init__(self, delta: Scalar = 1.0) -> None:
         self.delta = delta
@@ -40,10 +41,6 @@ class Huber(AbstractConjugateLoss):
 
     def majorant(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return self.delta / jnp.maximum(jnp.abs(eta - y), self.delta)
-
-    @property
-    def smoothness(self) -> Float[Array, ""] | float:
-        return 1.0
 
     def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return outside_to_infinity(jnp.abs(a) <= self.delta, 0.5 * a**2 + y * a)

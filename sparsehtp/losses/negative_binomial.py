@@ -35,6 +35,7 @@ class NegativeBinomial(AbstractConjugateLoss):
     """
 
     dispersion: Float[Array, ""] | float
+    smoothness = float("inf")
 
     def __init__(self, dispersion: Scalar = 1.0) -> None:
         self.dispersion = dispersion
@@ -72,10 +73,6 @@ class NegativeBinomial(AbstractConjugateLoss):
     def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         t = self._logit(eta)
         return (y + 1 / self.dispersion) * jax.nn.sigmoid(t) * jax.nn.sigmoid(-t)
-
-    @property
-    def smoothness(self) -> Float[Array, ""] | float:
-        return float("inf")
 
     def mean(self, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.exp(eta)

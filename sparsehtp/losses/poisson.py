@@ -15,6 +15,8 @@ class Poisson(AbstractConjugateLoss):
     size has no guarantee; the line searches (`Backtracking`, `Normalised`) are used instead.
     """
 
+    smoothness = float("inf")
+
     def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.exp(eta) - y * eta
 
@@ -23,10 +25,6 @@ class Poisson(AbstractConjugateLoss):
 
     def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.exp(eta)
-
-    @property
-    def smoothness(self) -> Float[Array, ""] | float:
-        return float("inf")
 
     def mean(self, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.exp(eta)

@@ -26,14 +26,11 @@ class Softmax(AbstractVectorLoss):
     n_classes: int = eqx.field(static=True)
     classification = True
     shift_invariant = True
+    smoothness = 0.5
 
     def __check_init__(self) -> None:
         if self.n_classes < 2:
             raise ValueError(f"n_classes: must be at least 2, got {self.n_classes}.")
-
-    @property
-    def smoothness(self) -> Float[Array, ""] | float:
-        return 0.5
 
     def n_responses(self, y: Array | np.ndarray) -> int:
         return self.n_classes

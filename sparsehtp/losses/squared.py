@@ -11,6 +11,7 @@ class Squared(AbstractConjugateLoss):
 
     location = True
     quadratic = True
+    smoothness = 1.0
 
     def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return 0.5 * (eta - y) ** 2
@@ -20,10 +21,6 @@ class Squared(AbstractConjugateLoss):
 
     def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.ones_like(eta)
-
-    @property
-    def smoothness(self) -> Float[Array, ""] | float:
-        return 1.0
 
     def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return 0.5 * a**2 + y * a

@@ -29,6 +29,7 @@ class Tweedie(AbstractLoss):
     """
 
     power: Float[Array, ""] | float
+    smoothness = float("inf")
 
     def __init__(self, power: Scalar = 1.5) -> None:
         self.power = power
@@ -47,10 +48,6 @@ class Tweedie(AbstractLoss):
     def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         up, down = 2 - self.power, self.power - 1
         return up * jnp.exp(up * eta) + down * (y * jnp.exp(_finite(-down * eta)))
-
-    @property
-    def smoothness(self) -> Float[Array, ""] | float:
-        return float("inf")
 
     def mean(self, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.exp(eta)

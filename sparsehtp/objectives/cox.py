@@ -12,7 +12,7 @@ from .._types import ArrayLike, Support, TableLike, check_finite, host, is_concr
 from ..columns import Columns, columns_of, design_of
 from ..designs import AbstractDesign
 from ..linalg import dot
-from .base import AbstractRestrictable, Counted
+from .base import AbstractRestrictable
 from .likelihood import Part
 from .model import AbstractModel
 from .normal_equations import HessianEquations
@@ -63,6 +63,7 @@ class CoxModel(AbstractModel, AbstractRestrictable):
 
     columns: Columns
     likelihood: PartialLikelihood  # of sorted rows
+    counted = "events"
 
     def __init__(
         self,
@@ -97,10 +98,6 @@ class CoxModel(AbstractModel, AbstractRestrictable):
         """(n,) True where the event was seen."""
         event, place = self.likelihood.sets.event, self.likelihood.sets.place
         return host(event)[host(place)] if is_concrete(event) else event[place]
-
-    @property
-    def counted(self) -> Counted:
-        return "events"
 
     @property
     def labels(self) -> Bool[Array, "n"]:

@@ -198,10 +198,7 @@ class LeastSquaresLeft(AbstractRestricted):
     ridge: Float[Array, "m m"]
     rows: Array  # mask of the m rows
     mask: Array
-
-    @property
-    def quadratic(self) -> bool:
-        return True
+    quadratic = True
 
     def _residuals(self, Z: Float[Array, "m c"]) -> Float[Array, "n c"]:
         return self.weights[:, None] * (dot(self.A, Z) - self.y)

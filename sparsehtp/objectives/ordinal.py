@@ -11,7 +11,7 @@ from .._types import ArrayLike, Support, TableLike, host, is_concrete, replace
 from ..columns import Columns, columns_of, design_of
 from ..designs import AbstractDesign
 from ..linalg import dot, masked_factor
-from .base import AbstractRestrictable, Counted
+from .base import AbstractRestrictable
 from .cumulative_logits import CumulativeLogits
 from .likelihood import Part
 from .model import AbstractModel
@@ -59,6 +59,7 @@ class OrdinalModel(AbstractModel, AbstractRestrictable):
     y: Int[Array, "n"]
     base: Float[Array, "t"]  # x ends in levels less these, so that F is finite at zero: a threshold and the next gaps
     empty: Float[Array, "c"]  # weights of the rows of classes that have none
+    counted = "classes"
 
     def __init__(
         self,
@@ -88,10 +89,6 @@ class OrdinalModel(AbstractModel, AbstractRestrictable):
         empty, shares = EMPTY * (shares == 0), xp.maximum(shares, EMPTY)
         below, above = xp.cumsum(shares)[:-1], xp.cumsum(shares[::-1])[::-1][1:]
         return jnp.asarray(_levels(xp.log(below / above)), self.dtype), jnp.asarray(empty, self.dtype)
-
-    @property
-    def counted(self) -> Counted:
-        return "classes"
 
     @property
     def labels(self) -> Array:

@@ -83,6 +83,7 @@ class Precision(AbstractScored):
     thresholds = (OffDiagonal,)
     starts_at_zero = False
     lanes_in_turn = True
+    ifo_per_gradient = 1
 
     def __init__(
         self,
@@ -215,10 +216,6 @@ class Precision(AbstractScored):
     @property
     def dtype(self) -> np.dtype:
         return self.S.dtype
-
-    @property
-    def ifo_per_gradient(self) -> int:
-        return 1
 
     def pack(self, A: Float[Array, "p p"]) -> Float[Array, "d"]:
         """x of a symmetric matrix."""

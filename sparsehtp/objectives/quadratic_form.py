@@ -32,6 +32,8 @@ class QuadraticForm(AbstractRestrictable):
     constant: Float[Array, ""]
 
     castable = True
+    ifo_per_gradient = 1
+    quadratic = True
 
     def __init__(self, A: ArrayLike, b: ArrayLike, constant: ArrayLike = 0.0) -> None:
         self.A = jnp.asarray(A)
@@ -74,10 +76,6 @@ class QuadraticForm(AbstractRestrictable):
     def dtype(self) -> np.dtype:
         return self.A.dtype
 
-    @property
-    def ifo_per_gradient(self) -> int:
-        return 1
-
     def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Array:  # A x
         return dot(self.A, x) if support is None else dot(gather(x, support), self.A[support.idx])
 
@@ -103,10 +101,6 @@ class QuadraticForm(AbstractRestrictable):
     def subset(self, idx: Int[Array, "m"]) -> "QuadraticForm":
         return replace(self, A=self.A[idx][:, idx], b=self.b[idx])
 
-    @property
-    def quadratic(self) -> bool:
-        return True
-
     def restrict(self, support: Support) -> "RestrictedQuadratic":
         both = support.mask[:, None] & support.mask
         A = jnp.where(both, self.A[support.idx][:, support.idx], 0)
@@ -120,10 +114,7 @@ class RestrictedQuadratic(AbstractRestricted):
     b: Float[Array, "m"]
     constant: Float[Array, ""]
     mask: Array
-
-    @property
-    def quadratic(self) -> bool:
-        return True
+    quadratic = True
 
     def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         return 0.5 * dot(z, dot(self.A, z)) - dot(self.b, z) + self.constant
