@@ -5,7 +5,7 @@ from collections import Counter
 import structure
 
 TWICE = set(
-    "Bounds Phase Problem Rows Swaps begin check clear default_ks fit load load_table make_estimator make_folds "
+    "Phase Problem Rows Swaps begin check clear default_ks fit load load_table make_estimator make_folds "
     "make_threshold memory predict prepare run show".split()
 )
 

@@ -36,7 +36,7 @@ PROVED = 1.1e-4  # of the objective: the gap of a proof, and what the path's own
 STABLE = 0.75  # selection probability from which a feature is called stable
 
 
-class Bounds(NamedTuple):
+class Proved(NamedTuple):
     """Of the objective of every row from below, and by what share of itself it could be improved; NaN where unknown."""
 
     lower: Float[np.ndarray, "rows"]
@@ -120,7 +120,7 @@ class Subsets(Flow):
         refit = default_refit(objective, rule_of(options), options.l2 if len(options.l2) > 1 else None)
         return self._computed("cross-validation", sht.cross_validate, l2s=options.l2, folds=folds, refit=refit)
 
-    def _proved(self) -> Bounds:
+    def _proved(self) -> Proved:
         """Bounds for the rows with the chosen l2, the small k first, each with its share of the time that is left."""
         path, seconds = self.path, self.options.prove
         lower, gaps = np.full((2, len(path)), np.nan)
@@ -136,7 +136,7 @@ class Subsets(Flow):
                 value = float(path.value[i])
                 lower[i], room = proof.lower, value - proof.floor
                 gaps[i] = (value - proof.lower) / room if room > 0 else 0.0
-        return Bounds(lower, gaps)
+        return Proved(lower, gaps)
 
     def describe(self) -> dict[str, Any]:
         options, path, cv, chosen = self.options, self.path, self.cv, self.chosen

@@ -15,7 +15,7 @@ A threshold whose solutions are not described by a set of entries registers equa
 import abc
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import equinox as eqx
 import jax
@@ -23,11 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import dtypes, lax
 from jax.custom_derivatives import SymbolicZero
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PyTree, PyTreeDef
 
 from .._programs import program
 from .._tolerances import tolerance
-from .._types import Support
+from .._types import Factors, Support
 from ..columns import gather, scatter
 from ..iteration import driver
 from ..iteration.record import Record
@@ -36,6 +36,9 @@ from ..objectives import AbstractObjective, AbstractRefittable, AbstractRestrict
 from ..objectives.base import DENSE_HESSIAN_LIMIT
 from ..thresholds import AbstractThreshold
 from ..thresholds.base import AbstractSupportThreshold
+
+Parts: TypeAlias = tuple[AbstractObjective, AbstractThreshold]
+Place: TypeAlias = tuple[Array, Support | Factors]  # a solution's x and support
 
 
 class AbstractEquations(eqx.Module):
@@ -183,7 +186,7 @@ class Tilted(AbstractRestricted):
 
 @functools.singledispatch
 def equations(
-    threshold: AbstractThreshold, objective: AbstractObjective, x: Float[Array, "d"], support: Any
+    threshold: AbstractThreshold, objective: AbstractObjective, x: Float[Array, "d"], support: Support | Factors
 ) -> AbstractEquations:
     """The equations that hold at a solution x of (objective, threshold).
 
@@ -198,7 +201,7 @@ def equations(
 
 @equations.register(AbstractSupportThreshold)
 def _(
-    threshold: AbstractSupportThreshold, objective: AbstractObjective, x: Float[Array, "d"], support: Any
+    threshold: AbstractSupportThreshold, objective: AbstractObjective, x: Float[Array, "d"], support: Support
 ) -> SupportEquations:
     if not isinstance(objective, AbstractRefittable):
         raise TypeError(
@@ -224,11 +227,13 @@ def drive_implicit(problem: driver.Problem, max_steps: int, record: Record | Non
 
 
 @functools.partial(drive_implicit.defjvp, symbolic_zeros=True)
-def _run_jvp(max_steps: int, record: Record | None, primals: Any, tangents: Any) -> tuple[driver.Outcome, Any]:
+def _drive_jvp(
+    max_steps: int, record: Record | None, primals: tuple[driver.Problem], tangents: tuple[driver.Problem]
+) -> tuple[driver.Outcome, driver.Outcome]:
     (problem,), (dots,) = primals, tangents
     outcome = drive_implicit(problem, max_steps, record)
-    parts, dots = (problem.objective, problem.threshold), (dots.objective, dots.threshold)
-    moving, moved, moved_dot, fixed = _split(parts, dots)
+    parts = problem.objective, problem.threshold
+    moving, moved, moved_dot, fixed = _split(parts, (dots.objective, dots.threshold))
     out = jax.tree.map(_no_tangent, outcome)
     if moving:  # else only the start or the solver moves, which leaves the solution where it is
         place = lax.stop_gradient((outcome.x, outcome.support))
@@ -242,14 +247,14 @@ def _run_jvp(max_steps: int, record: Record | None, primals: Any, tangents: Any)
 
 @program(static_argnums=(0, 1))
 def _refitted(
-    structure: Any, moving: tuple[int, ...], moved: list[Array], fixed: list[Any], place: tuple[Array, Any]
+    structure: PyTreeDef, moving: tuple[int, ...], moved: list[Array], fixed: list[Array], place: Place
 ) -> tuple[Array, Array]:
     objective, threshold = _merge(structure, moving, moved, fixed)
     return stationary(objective, threshold, *place)
 
 
 def stationary(
-    objective: AbstractObjective, threshold: AbstractThreshold, x: Float[Array, "d"], support: Any
+    objective: AbstractObjective, threshold: AbstractThreshold, x: Float[Array, "d"], support: Support | Factors
 ) -> tuple[Array, Array]:
     """The stationary point on a support next to x, and its value, with all their derivatives.
 
@@ -262,13 +267,13 @@ def stationary(
 
 
 @jax.custom_jvp
-def _coordinates(parts: tuple[Any, Any], place: tuple[Array, Any], z: Float[Array, "m"]) -> Float[Array, "m"]:
+def _coordinates(parts: Parts, place: Place, z: Float[Array, "m"]) -> Float[Array, "m"]:
     objective, threshold = parts
     return equations(threshold, objective, *place).polished(z)
 
 
 @functools.partial(_coordinates.defjvp, symbolic_zeros=True)
-def _coordinates_jvp(primals: Any, tangents: Any) -> tuple[Array, Any]:
+def _coordinates_jvp(primals: tuple[Parts, Place, Array], tangents: tuple[Parts, Place, Array]) -> tuple[Array, PyTree]:
     parts, place, z0 = primals
     moving, moved, moved_dot, fixed = _split(parts, tangents[0])
     z = _coordinates(parts, place, z0)
@@ -307,7 +312,7 @@ def _linear_solve(
 
 
 # --- which leaves move ---------------------------------------------------------------------------------------------
-def _split(parts: Any, dots: Any) -> tuple[tuple[int, ...], list[Array], list[Array], list[Any]]:
+def _split(parts: Parts, dots: Parts) -> tuple[tuple[int, ...], list[Array], list[Array], list[Array]]:
     """Positions of the leaves that have a tangent, these leaves, their tangents, and the other leaves."""
     leaves, dot_leaves = jax.tree.leaves(parts), jax.tree.leaves(dots)
     moving = tuple(i for i, dot in enumerate(dot_leaves) if type(dot) is not SymbolicZero and _floating(dot))
@@ -315,15 +320,15 @@ def _split(parts: Any, dots: Any) -> tuple[tuple[int, ...], list[Array], list[Ar
     return moving, [leaves[i] for i in moving], [dot_leaves[i] for i in moving], fixed
 
 
-def _merge(structure: Any, moving: tuple[int, ...], moved: list[Array], fixed: list[Any]) -> Any:
+def _merge(structure: PyTreeDef, moving: tuple[int, ...], moved: list[Array], fixed: list[Array]) -> Parts:
     others, ours = iter(fixed), dict(zip(moving, moved, strict=True))
     leaves = [ours[i] if i in ours else next(others) for i in range(structure.num_leaves)]
     return jax.tree.unflatten(structure, leaves)
 
 
-def _floating(dot: Any) -> bool:
+def _floating(dot: Array) -> bool:
     return jnp.issubdtype(dot.dtype, np.inexact) and dot.dtype != dtypes.float0
 
 
-def _no_tangent(leaf: Any) -> SymbolicZero:
+def _no_tangent(leaf: Array) -> SymbolicZero:
     return SymbolicZero(jax.typeof(leaf).to_tangent_aval())

@@ -8,7 +8,7 @@ with P the projection onto the tangent space, of which alone it depends. A solut
 Z = 0: its Jacobian there is the Riemannian Hessian, curvature of the manifold included.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -68,7 +68,7 @@ class RankEquations(AbstractEquations):
         across = v - self.threshold.tangent(v, self.factors)  # where the chart is constant
         return jax.jvp(self.residual, (z,), (v,))[1] + across
 
-    def hessian_product(self, z: Float[Array, "d"]) -> Any:
+    def hessian_product(self, z: Float[Array, "d"]) -> Callable[[Array], Array]:
         """v -> product(z, v)."""
         return lambda v: self.product(z, v)
 
