@@ -157,7 +157,8 @@ def newton(problem: WithHessian, z0: Float[Array, "m"], box: Box = WHOLE, max_st
         # The one place of the program that has derivatives: they are most of what it takes to compile.
         grad, terms, hess = problem.derivatives(z)
         clipped = jnp.any(chart.own(z != c.z + c.direction)) & ok & whole
-        small = (decrement <= tol * jnp.abs(value) + tiny) & ~clipped
+        rounding = 8 * eps * jnp.vdot(terms, jnp.abs(c.direction))  # of the slope: F itself may be nearly zero
+        small = (decrement <= tol * jnp.abs(value) + jnp.where(jnp.isfinite(rounding), rounding, 0) + tiny) & ~clipped
         done = small & c.level
         # A whole step that leaves the slope as it was is too short: far out on a tail even the damping is too steep.
         short = (decrement > 0) & (jnp.vdot(chart.slope(grad), c.direction) <= -decrement / 2)

@@ -239,7 +239,7 @@ class BestSubset(AbstractPathSolver):
             supports = jnp.where(far, ends[best], supports)
         found = within.outward(best_of(lambda idx: within.fitted(threshold, idx, start), supports), p)
 
-        least = jnp.where(started, tol * jnp.abs(state.value), 0)
+        least = jnp.where(started, tol * jnp.abs(state.value) + swap_noise(model.equations) / 2, 0)
         idx, length = found.where
         grown = jnp.isfinite(found.value) & (length > size + locked)
         better = (found.value < state.value) | grown

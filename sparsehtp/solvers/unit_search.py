@@ -268,7 +268,7 @@ def step(
     """Settle in the model from the present support or, where that has settled, from perturbed ones, and keep the best
     refit of what is found."""
     width, n_units = state.model.units.shape[0], state.chosen.shape[0]
-    tol, started = tolerance("swap", state.value.dtype), jnp.isfinite(state.value)
+    started = jnp.isfinite(state.value)
     far = (state.stage == PERTURB) & (starts > 0)
 
     model = renewed(state.stale, lambda: local_model(objective, threshold, state.x, state.chosen, width), state.model)
@@ -296,7 +296,7 @@ def step(
     found = best_fitted(objective, threshold, model, candidates, state.x)
 
     better = found.value < state.value
-    improved = found.value < state.value - jnp.where(started, tol * jnp.abs(state.value), 0)
+    improved = found.value < state.value - jnp.where(started, least, 0)
     chosen, x, fault = either(better, (found.where, found.x, found.fault), (state.chosen, state.x, state.fault))
     support = threshold.select(chosen.astype(x.dtype))
     value, grad = objective.value_and_grad(x, threshold.entries(x, support))

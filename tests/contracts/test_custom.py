@@ -257,3 +257,19 @@ def test_a_stated_number_of_samples():
 def test_bad_weights_of_a_sum(weights, reason):
     with pytest.raises(ValueError, match=f"sample_weight: .*{reason}"):
         sht.CustomSum(terms, (X, Y), sample_weight=weights)
+
+
+def residual(w, X, y):
+    return 0.5 * jnp.mean((X @ w - y) ** 2)
+
+
+@pytest.mark.parametrize(
+    "threshold", [sht.Sparsity(2), sht.GroupSparsity([0, 1, 2, 3, 4, 5, 5, 5], 2)], ids=["entries", "groups"]
+)
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3, 1e6])
+def test_a_fit_that_leaves_nothing_has_converged(size, threshold):
+    rng = np.random.default_rng(2)
+    X, w = rng.standard_normal((40, 8)), size * np.array([0.0, 1, 0, -2, 0, 0, 0, 0])
+    solution = sht.solve(sht.Custom(residual, X, X @ w, like=w), threshold, sht.solvers.BestSubset())
+    assert solution.result == sht.results.RESULTS.converged
+    np.testing.assert_allclose(solution.x, w, atol=1e-5 * size)
