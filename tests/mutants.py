@@ -66,7 +66,7 @@ def pytest_runtest_logreport(report):
         RED.append(report.nodeid)
 
 def pytest_runtest_setup(item):
-    signal.alarm(200)  # a loop that never ends ends the process
+    signal.setitimer(signal.ITIMER_PROF, 200)  # of CPU: a loop that never ends ends the process
 
 @pytest.fixture(scope="module", autouse=True)
 def seen(request):
