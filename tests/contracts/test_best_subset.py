@@ -108,7 +108,8 @@ def test_other_losses_find_the_best_subset(x64, name):
         model = sht.LinearModel(
             X, loss.draw_targets(y / 2, np.random.default_rng(seed)), loss, l2=0.01, fit_intercept=True
         )
-        solution = sht.solve(model, sht.Sparsity(K), sht.solvers.BestSubset())
+        start = np.ones(P) if seed else None  # more features than there may be
+        solution = sht.solve(model, sht.Sparsity(K), sht.solvers.BestSubset(), start)
         if loss.kinked:  # a local model says little about such a loss
             assert solution.value <= sht.solve(model, sht.Sparsity(K), sht.solvers.HTP()).value * (1 + 1e-9)
         else:
@@ -244,6 +245,10 @@ def test_no_effort_searches_among_fewer_features_than_a_lesser_one():
         objective = types.SimpleNamespace(n_coefficients=5000, ifo_per_gradient=n)
         widths = [sht.solvers.BestSubset(e)._model_width(objective, threshold) for e in ("fast", "default", "thorough")]
         assert widths == sorted(widths) and 128 <= widths[0] <= 512
+    large = types.SimpleNamespace(n_coefficients=10**8, ifo_per_gradient=1, dtype=float)
+    few = sht.solvers.BestSubset(working_set=8)
+    assert few._model_width(large, sht.Sparsity(300, k_max=300)) == 600
+    assert few._path_width(large, threshold) == 17 < 8 * sht.solvers.BestSubset()._path_width(large, threshold) < 10**6
 
 
 def test_draws_are_uniform_and_belong_to_their_index():

@@ -27,7 +27,15 @@ def spoiled(array, value):
 
 PARAMETERS = {
     "k": [-1, 4, 2.5, "3", True, None, "gcv"],
-    "cv": [1, "many", [([0, 1], [20])], [(range(10), range(5, 10))], [(range(10), [])]],
+    "cv": [
+        1,
+        "many",
+        [([0, 1], [20])],
+        [(range(10), range(5, 10))],
+        [(range(10), [])],
+        [(range(20), [0])],
+        [([True, False], [19])],
+    ],
     "random_state": ["x"],
     "bounds": [(0, 0), (0, np.zeros(3)), 1],
     "l2": [-1, np.nan, "big", np.array([1.0, 2.0]), [], [0.1, -1]],
@@ -47,6 +55,7 @@ BOTH = [({name: value}, name) for name, values in PARAMETERS.items() for value i
     ({"bounds": (None, [1.0, 2.0])}, "upper"),
     ({"k": [1, 9]}, "k: the largest candidate is 9, but there are only 3"),
     ({"k": []}, "k: there are no candidates"),
+    ({"cv": [([True, False], [19])]}, "cv: needs row indices in 0..19 or masks of length 20"),
     ({"k": [1, -2]}, "k: must be an integer >= 0"),
     ({"l2": [0.1, 1.0], "k": "bic"}, "l2: candidates are compared on folds, not by bic"),
 ]

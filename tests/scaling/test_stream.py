@@ -18,6 +18,7 @@ import sparsehtp as sht
 from sparsehtp import _stream
 from sparsehtp.cli.main import app
 from sparsehtp.datasets import Shards
+from sparsehtp.datasets.passes import joined
 from sparsehtp.io.read_ahead import read_ahead
 
 RNG = np.random.default_rng(0)
@@ -332,6 +333,16 @@ def test_an_error_in_one_process_ends_all(tmp_path):
     text, codes = job(tmp_path, "straight")
     assert 0 not in codes and time.monotonic() - began < 120
     assert "column 'x2' of shard-0003.X.npy" in text and "another process of this job failed" in text
+
+
+def test_sums_of_processes_keep_their_digits(monkeypatch):
+    """Here of one that thinks it has company."""
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    part = {"a": np.pi * np.arange(6.0).reshape(2, 3), "b": np.array(1 / 3)}
+    for name, found in joined(lambda: part, part).items():
+        np.testing.assert_array_equal(found, part[name])
+    with pytest.raises(ZeroDivisionError):
+        joined(lambda: 1 / 0, part)
 
 
 def test_bad_input(tmp_path):
