@@ -121,7 +121,6 @@ def _next_move(
     top = jnp.max(jnp.where(adds > -jnp.inf, level, -1))
     adds = jnp.where(level == top, adds, -jnp.inf)
     grows = (top == KEPT) | ((top >= 0) & (size < goal.size))
-    shrinks = ~grows & (size > goal.size)
 
     ranks = jnp.where(rows, level[feature], HIGHEST)
     bottom = jnp.min(ranks)
@@ -140,23 +139,23 @@ def _next_move(
     least = tolerance("swap", t.c.dtype) * scale + noise
     onward = gain > least
     if lowest is not None and goal.roam is not None:
-        there = ~(grows | shrinks | wanted)
+        there = ~(grows | wanted)
         lower = there & (t.value + least < lowest.value)
         since = jnp.where(lower, 0, lowest.since + there)
         onward = jnp.where(
             goal.roam.on, (since < jnp.minimum(WALK, PER_FEATURE * goal.size)) & (gain > -jnp.inf), onward
         )
-    swaps = ~grows & ~shrinks & (forced | (goal.descend & ~wanted & onward))
-    settled = ~(grows | shrinks | swaps | wanted)
+    swaps = ~grows & (forced | (goal.descend & ~wanted & onward))
+    settled = ~(grows | swaps | wanted)
 
     adding = grows | (settled & (goal.after > 0) & (top >= 0))
-    removing = shrinks | (settled & (goal.after < 0) & (size > 0))
+    removing = settled & (goal.after < 0) & (size > 0)
     scores = jnp.where(adding, adds, best)
     j = jnp.argmax(scores).astype(jnp.int32)
     # Which row: that of the swap, a free one, or the one that is missed least.
     worth = jnp.where(swaps, swap_gains(t, leaving, j[None])[:, 0], -removal_losses(t, rows))
     i = jnp.argmax(jnp.where(adding, jnp.where(t.idx < 0, 0.0, -jnp.inf), worth)).astype(jnp.int32)
-    level = jnp.where(grows | shrinks | forced, level, 0)
+    level = jnp.where(grows | forced, level, 0)
     if lowest is not None and goal.roam is not None:
         share = 0.5 + uniform(goal.roam.seed, jnp.uint32(DRAWS) + count.astype(jnp.uint32))
         steps = swaps & there & goal.roam.on
