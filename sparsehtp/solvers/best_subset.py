@@ -1,6 +1,5 @@
 """Best subsets: forward growth, exact best swaps until none improves, and perturbed starts."""
 
-import math
 from typing import NamedTuple, TypeAlias, TypeGuard
 
 import equinox as eqx
@@ -23,7 +22,7 @@ from ..thresholds.base import members
 from . import unit_search
 from .base import AbstractPathSolver, Trail, report_refit
 from .pivot_search import KEPT, Goal, Move, Roam, Settled, no_move, settle_entries, swap_noise
-from .search import DESCEND, PERTURB, SINGLE, Point, SearchState, best_of, first_state, renewed
+from .search import DESCEND, PERTURB, SINGLE, SWAPS, Point, SearchState, affordable, best_of, first_state, renewed
 from .starts import from_starts, parts, seed_of
 from .working_set import WorkingSet, all_features, alone, gram_equations, narrowed_to, promises, support_of
 
@@ -43,14 +42,11 @@ EFFORTS = {
     "default": Effort(20, 2, 100, 512),
     "thorough": Effort(40, 4, 400, 2048),
 }
-GRAM_PRODUCTS = 2**33  # at most, for the Gram matrix of a working set, unless it has FEWEST_FEATURES
-FEWEST_FEATURES = 128
 TABLEAU_BYTES = 2**28  # a tableau over all features larger than this gives way to a working set
 WORKING_SET = 512  # features, or four times the support where that is more
 STAGES = (16, 64, 256, 1024)  # sizes at which a path renews its working set
 BOUNDED_LIMIT = 256  # coefficients within bounds: every move factorises anew
 UNIT_STARTS = 8  # perturbed starts of a step where units are not plain entries
-SINGLES = 8  # swaps of a local model that are tried one by one
 ROUNDS = 5  # per size of a path whose objective is not quadratic
 
 
@@ -298,11 +294,10 @@ class BestSubset(AbstractPathSolver):
 
     def _model_width(self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold) -> int:
         """Features of the working set of a single k."""
-        rows = threshold.room
-        width = EFFORTS[self.effort].width if self.working_set is None else self.working_set
-        if self.working_set is None:
-            width = min(width, max(FEWEST_FEATURES, math.isqrt(GRAM_PRODUCTS // objective.ifo_per_gradient)))
-        return min(max(width, 2 * rows), objective.n_coefficients)
+        width = self.working_set
+        if width is None:
+            width = affordable(EFFORTS[self.effort].width, objective.ifo_per_gradient)
+        return min(max(width, 2 * threshold.room), objective.n_coefficients)
 
     def _path_width(self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold) -> int | None:
         """Features of a working set of a path; None: all of them at once."""
@@ -457,7 +452,7 @@ def _near(objective: AbstractObjective, t: Tableau, move: Move, kept: Array) -> 
     """Supports to refit: that of the tableau and, for a local model, those of its best swaps."""
     if objective.quadratic:
         return t.idx[None]
-    features = top_k(move.scores, min(SINGLES, move.scores.shape[0]))
+    features = top_k(move.scores, min(SWAPS, move.scores.shape[0]))
     gains = swap_gains(t, (t.idx >= 0) & ~kept[t.idx], features)
     out, there = jnp.argmax(gains, axis=0), jnp.max(gains, axis=0) > -jnp.inf
     singles = jax.vmap(lambda i, j, there: t.idx.at[i].set(jnp.where(there, j, t.idx[i])))(out, features, there)

@@ -1,5 +1,6 @@
-"""What the searches over subsets share: their state, when a step renews its model, and the best of several refits."""
+"""What the searches over subsets share: their state, how large a model is, when it is renewed, the best of refits."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
@@ -16,6 +17,9 @@ Model = TypeVar("Model")
 
 # What the next step does where the last one failed: nothing else, try swaps one by one, start from perturbed supports.
 DESCEND, SINGLE, PERTURB = 0, 1, 2
+SWAPS = 8  # of a local model that are refitted one by one in a step
+GRAM_PRODUCTS = 2**33  # at most, for the matrix of a model, unless it has FEWEST entries
+FEWEST = 128
 
 
 class SearchState(NamedTuple):
@@ -68,6 +72,11 @@ def first_state(
 def renewed(stale: Array, build: Callable[[], Model], model: Model) -> Model:
     """The model, built anew where it is stale."""
     return lax.cond(any_lane(stale), lambda: either(stale, build(), model), lambda: model)
+
+
+def affordable(width: int, rows: int) -> int:
+    """The entries, `width` at most, whose Gram matrix over so many rows is soon computed."""
+    return min(width, max(FEWEST, math.isqrt(GRAM_PRODUCTS // max(rows, 1))))
 
 
 class Point(NamedTuple):

@@ -4,7 +4,6 @@ The model is that of `unit_model`. Its moves are exact for a quadratic F without
 of F itself decides which support is kept.
 """
 
-import math
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -21,16 +20,14 @@ from ..objectives import AbstractRefittable, AbstractScored
 from ..thresholds import AbstractUnitThreshold
 from .base import Trail
 from .refit import refit
-from .search import PERTURB, SINGLE, Point, SearchState, best_of, first_state, renewed
+from .search import PERTURB, SINGLE, SWAPS, Point, SearchState, affordable, best_of, first_state, renewed
 from .starts import from_starts, parts, seed_of
 from .unit_model import Blocks, UnitModel, blocks_at, boxed_blocks, chosen_in, gains_of, pivot_units
 
 MAX_MOVES = 12  # per slot and settling
-SINGLES, BOUNDED_SINGLES = 8, 16  # swaps of a local model that are refitted in a step; it knows less of bounds
+BOUNDED_SWAPS = 16  # in place of SWAPS, since a local model knows less of bounds
 PER_SLOT = 4  # of them for every unit that may leave
 DAMPING = 1e-3  # of the model of a loss whose curvature can vanish
-GRAM_PRODUCTS = 2**33  # at most, for the matrix of a model, unless it has FEWEST entries
-FEWEST = 128
 
 
 def unit_entries(objective: AbstractRefittable, threshold: AbstractUnitThreshold, units: Int[Array, "w"]) -> Support:
@@ -187,7 +184,7 @@ def neighbours(model: UnitModel, end: Search) -> Bool[Array, "number w"]:
     """The supports of the most promising swaps, at most `PER_SLOT` for each unit that may leave; the chosen one itself
     where there are fewer."""
     m, w = end.swap.shape
-    number = SINGLES if model.box is None else BOUNDED_SINGLES
+    number = SWAPS if model.box is None else BOUNDED_SWAPS
     each = min(PER_SLOT, w)
     units = jax.vmap(lambda row: top_k(row, each))(end.swap)
     worth = jnp.take_along_axis(end.swap, units, axis=1).ravel()
@@ -242,8 +239,7 @@ def least_gain(value: Array, c0: Array) -> Array:
 def width_of(objective: AbstractRefittable, threshold: AbstractUnitThreshold, most: int) -> int:
     """Units of a working set of about `most` entries."""
     units, size = threshold.n_units(objective), threshold.entries_per_unit
-    most = min(most, max(FEWEST, math.isqrt(GRAM_PRODUCTS // max(objective.n_samples, 1))))
-    return min(units, max(most // size, 2 * threshold.room))
+    return min(units, max(affordable(most, objective.n_samples) // size, 2 * threshold.room))
 
 
 def init(
