@@ -216,7 +216,7 @@ def test_progress_is_reported(model):
 
 def test_memory_is_reckoned_before_anything_is_formed(monkeypatch):
     wide = sht.LinearModel(np.random.default_rng(0).standard_normal((3, 200_000), dtype=np.float32), np.arange(3.0))
-    with pytest.raises(ValueError, match=r"model: a proof for 200,000 features takes 5,\d+ GiB of memory, and"):
+    with pytest.raises(ValueError, match=r"objective: a proof for 200,000 features takes 5,\d+ GiB of memory, and"):
         sht.prove(wide, sht.Sparsity(2))
     monkeypatch.setattr("sparsehtp.certificates.prove.available", lambda: 2**10)
     X, y = make()
@@ -252,9 +252,9 @@ def test_what_is_refused(model):
     single, labels = X.astype(np.float32), np.sign(y).astype(np.float32)
     with pytest.raises(ValueError, match=r"l2: a proof for Logistic needs l2 > 0 on every feature"):
         sht.prove(sht.LinearModel(single, labels, sht.losses.Logistic()), sht.Sparsity(2))
-    with pytest.raises(TypeError, match=r"model: a proof needs the squared or another smooth loss .* got Hinge"):
+    with pytest.raises(TypeError, match=r"objective: a proof needs the squared or another smooth loss .* got Hinge"):
         sht.prove(sht.LinearModel(single, labels, sht.losses.Hinge(), l2=1.0), sht.Sparsity(2))
-    with pytest.raises(TypeError, match=r"model: proofs are for a LinearModel, got MultiResponse"):
+    with pytest.raises(TypeError, match=r"objective: proofs are for a LinearModel, got MultiResponse"):
         sht.prove(sht.MultiResponse(single, np.column_stack([labels, labels])), sht.Sparsity(2))
     with pytest.raises(TypeError, match=r"threshold: .* got Sparsity with bounds"):
         sht.prove(model, sht.Sparsity(2, lower=-1.0))
@@ -270,7 +270,7 @@ def test_what_is_refused(model):
         sht.prove(model, sht.Sparsity(2), max_nodes=0)
     with pytest.raises(ValueError, match="solution: it has 10 nonzeros"):
         sht.prove(model, sht.Sparsity(2), sht.prove(model, sht.Sparsity(10), max_nodes=1))
-    with jax.enable_x64(True), pytest.raises(TypeError, match="model: a proof needs concrete arrays"):
+    with jax.enable_x64(True), pytest.raises(TypeError, match="objective: a proof needs concrete arrays"):
         jax.jit(lambda l2: sht.prove(model.reweighted(l2=l2), sht.Sparsity(2)).upper)(0.1)
 
 

@@ -41,7 +41,8 @@ def no_proof(model: LinearModel) -> str | None:
     """Why the loss of a linear model has no bound of this kind, or None if it has."""
     loss = model.loss
     if not (isinstance(loss, AbstractConjugateLoss) and loss.twice_differentiable):
-        return f"model: a proof needs the squared or another smooth loss with a conjugate, got {type(loss).__name__}."
+        name = type(loss).__name__
+        return f"objective: a proof needs the squared or another smooth loss with a conjugate, got {name}."
     if not np.all(np.asarray(model.l2) > 0):
         return (
             f"l2: a proof for {type(loss).__name__} needs l2 > 0 on every feature, since its bound comes from there; "

@@ -75,7 +75,7 @@ class Proof(NamedTuple):
 
 
 def prove(
-    model: LinearModel,
+    objective: LinearModel,
     threshold: Sparsity,
     solution: Any = None,
     *,
@@ -107,10 +107,10 @@ def prove(
     and the incumbent improves whenever a node finds a better support.
 
     Args:
-        model: a linear model with the squared loss or, with l2 > 0, another smooth one with a conjugate (`Logistic`,
-            `Poisson`, `NegativeBinomial`, `Gamma`, `SmoothedHinge`, `SquaredHinge`, `Huber`, `Quantile`, or your own);
-            with weights, offset, intercept, standardisation and l2 as it has them. Float32 data are proved for the
-            float64 problem that they define.
+        objective: a `LinearModel` with the squared loss or, with l2 > 0, another smooth one with a conjugate
+            (`Logistic`, `Poisson`, `NegativeBinomial`, `Gamma`, `SmoothedHinge`, `SquaredHinge`, `Huber`, `Quantile`,
+            or your own); with weights, offset, intercept, standardisation and l2 as it has them. Float32 data are
+            proved for the float64 problem that they define.
         threshold: `Sparsity(k)`, with kept features or without; no bounds on coefficients.
         solution: a `Solution`, or anything with x (p,), to start from. None: a quick search.
         time_limit: seconds. The first call in a process compiles for some seconds. What there is no time for, such as
@@ -134,8 +134,8 @@ def prove(
             for the squared loss, 50 n p for others.
 
     Guarantee: lower <= F(w, b) for every w with at most k nonzeros beside the kept ones and every b, in exact
-    arithmetic on the model's data: what rounding may have done to sums, factorisations and eigenvalues is taken off.
-    Supports of nearly collinear features are fitted in exact arithmetic where rounding could decide, up to
+    arithmetic on the objective's data: what rounding may have done to sums, factorisations and eigenvalues is taken
+    off. Supports of nearly collinear features are fitted in exact arithmetic where rounding could decide, up to
     2e6 / (k + 1)^2 samples. Columns that copy others but for 16 roundings of their entries add nothing to them.
 
     Fails, for least squares, where X'SX is singular and l2 is 0: there is no D then, and only small problems are
@@ -147,15 +147,15 @@ def prove(
     bounds as in OKRidge (Liu, Rosen, Zhong and Rudin, 2023).
     """
     began = time.monotonic()
-    _check(model, threshold, gap, collect, time_limit, max_nodes)
+    _check(objective, threshold, gap, collect, time_limit, max_nodes)
     keep, k = np.asarray(threshold.keep), int(threshold.k)
-    start = np.zeros(0, int) if solution is None else _start(model, keep, k, solution)
+    start = np.zeros(0, int) if solution is None else _start(objective, keep, k, solution)
     ratio = None if collect is None else float(collect)
     limits = Limits(float(time_limit), math.inf if max_nodes is None else int(max_nodes), float(gap), ratio)
-    facts = model, keep, k, limits.gap, limits.ratio or 0.0  # what decides the tree
+    facts = objective, keep, k, limits.gap, limits.ratio or 0.0  # what decides the tree
     store = None if checkpoint is None else Checkpoint(checkpoint, facts, 1, 1)
-    problem = (LeastSquares if model.quadratic else Generalised)(model, keep, k, began + limits.seconds, limits.gap)
-    begin = quadratic.begin if model.quadratic else generalised.begin
+    kind, begin = (LeastSquares, quadratic.begin) if objective.quadratic else (Generalised, generalised.begin)
+    problem = kind(objective, keep, k, began + limits.seconds, limits.gap)
     with reporting(progress, "nodes", "nodes") as report:
         tree = Tree(problem, begin, limits, report, began)
         state = None if store is None else store.load(0, _STRUCTURE)
@@ -171,26 +171,31 @@ def prove(
     return _proof(tree, threshold)
 
 
-def fit_on(model: LinearModel, features: np.ndarray) -> tuple[float, Float[np.ndarray, "p"], float]:
+def fit_on(objective: LinearModel, features: np.ndarray) -> tuple[float, Float[np.ndarray, "p"], float]:
     """F, the coefficients and the intercept of the best fit on some features, in float64."""
-    problem = (LeastSquares if model.quadratic else Generalised)(model, features, 0)
+    problem = (LeastSquares if objective.quadratic else Generalised)(objective, features, 0)
     value, x, intercept = problem.fit(np.flatnonzero(problem.kept))
     return value + problem.floor, x, intercept
 
 
 def _check(
-    model: LinearModel, threshold: Sparsity, gap: float, collect: float | None, time_limit: float, max_nodes: int | None
+    objective: LinearModel,
+    threshold: Sparsity,
+    gap: float,
+    collect: float | None,
+    time_limit: float,
+    max_nodes: int | None,
 ) -> None:
-    if not isinstance(model, LinearModel):
-        raise TypeError(f"model: proofs are for a LinearModel, got {type(model).__name__}.")
+    if not isinstance(objective, LinearModel):
+        raise TypeError(f"objective: proofs are for a LinearModel, got {type(objective).__name__}.")
     if not isinstance(threshold, Sparsity) or not threshold.plain:
         name = f"{type(threshold).__name__}{' with bounds' if isinstance(threshold, Sparsity) else ''}"
         raise TypeError(f"threshold: a proof needs sht.Sparsity(k) without bounds, got {name}.")
-    if not is_concrete(model, threshold):
-        raise TypeError("model: a proof needs concrete arrays; ask for it outside jax.jit and jax.vmap.")
-    check_finite("model", model)
-    threshold.bind(model)
-    reason = None if model.quadratic else generalised.no_proof(model)
+    if not is_concrete(objective, threshold):
+        raise TypeError("objective: a proof needs concrete arrays; ask for it outside jax.jit and jax.vmap.")
+    check_finite("objective", objective)
+    threshold.bind(objective)
+    reason = None if objective.quadratic else generalised.no_proof(objective)
     if reason is not None:
         raise (ValueError if reason.startswith("l2") else TypeError)(reason)
     if np.ndim(threshold.k):
@@ -199,11 +204,11 @@ def _check(
         raise ValueError(f"gap: must be from 0 to 1, got {gap}.")
     if collect is not None and not 1 <= collect < math.inf:
         raise ValueError(f"collect: must be a number of at least 1 such as 1.01, got {collect}.")
-    needed, room = (quadratic if model.quadratic else generalised).memory(model), available()
+    needed, room = (quadratic if objective.quadratic else generalised).memory(objective), available()
     if needed > room:
         raise ValueError(
-            f"model: a proof for {model.n_coefficients:,} features takes {needed / 2**30:,.0f} GiB of memory, and "
-            f"{room / 2**30:.0f} GiB are free; prove on fewer features, for example those of a longer path."
+            f"objective: a proof for {objective.n_coefficients:,} features takes {needed / 2**30:,.0f} GiB of memory, "
+            f"and {room / 2**30:.0f} GiB are free; prove on fewer features, for example those of a longer path."
         )
     if not time_limit > 0:
         raise ValueError(f"time_limit: must be a positive number of seconds, got {time_limit}.")
@@ -211,10 +216,10 @@ def _check(
         raise ValueError(f"max_nodes: must be at least 1, got {max_nodes}.")
 
 
-def _start(model: LinearModel, keep: np.ndarray, k: int, solution: Any) -> np.ndarray:
+def _start(objective: LinearModel, keep: np.ndarray, k: int, solution: Any) -> np.ndarray:
     x = np.asarray(solution.x)
-    if x.shape != (model.n_coefficients,):
-        raise ValueError(f"solution: needs {model.n_coefficients} coefficients x, got shape {x.shape}.")
+    if x.shape != (objective.n_coefficients,):
+        raise ValueError(f"solution: needs {objective.n_coefficients} coefficients x, got shape {x.shape}.")
     check_finite("solution", x, remedy="start from finite coefficients")
     chosen = np.flatnonzero(x)
     number = np.setdiff1d(chosen, keep).size

@@ -151,8 +151,8 @@ PUBLIC = {
     ],
     "solver": [lambda bad: sht.solve(fitted()[0], TWO, sht.solvers.IHT(sht.steps.BacktrackingStep(bad)))],
     "termination": [lambda bad: sht.solve(fitted()[0], TWO, termination=sht.stopping.SmallStep(bad))],
-    "model": [lambda bad: sht.prove(unchecked(bad), TWO)],
     "objective": [
+        lambda bad: sht.prove(unchecked(bad), TWO),
         lambda bad: sht.certificate(unchecked(bad), TWO, fitted()[1]),
         lambda bad: sht.solve_path(unchecked(bad), ks=range(3)),
         lambda bad: sht.cross_validate(unchecked(bad), ks=range(3)),
