@@ -143,9 +143,9 @@ def solve_and_refit(
     bound, countable = threshold.bind(objective).counted()
     given = (x0.x, x0.intercept) if isinstance(x0, Solution) else x0  # not clipped yet
     sound = is_sound((objective, given), (bound, solver, termination))
-    problem = driver.Problem(objective, bound, solver, termination, start, key, sound)
+    task = driver.Task(objective, bound, solver, termination, start, key, sound)
     with one_blas_thread():
-        solution, refitted = _solution(problem, countable, part, max_steps, record, implicit)
+        solution, refitted = _solution(task, countable, part, max_steps, record, implicit)
         if throw and is_concrete(solution.result):
             solution.result.block_until_ready()
     if throw and is_concrete(solution.result):
@@ -162,7 +162,7 @@ def solve_and_refit(
 
 @program(static_argnums=(3, 4, 5))
 def _solution(
-    problem: driver.Problem,
+    task: driver.Task,
     countable: Bool[Array, ""],
     part: ArrayLike | None,
     max_steps: int,
@@ -170,27 +170,27 @@ def _solution(
     implicit: bool,
 ) -> tuple[Solution, Solution | None]:
     """The run, what is told about it, and the refit at a part of l2, as one program."""
-    objective, threshold = problem.objective, problem.threshold
-    problem = problem if problem.x0 is not None else problem._replace(x0=objective.origin())
-    outcome = (drive_implicit if implicit else driver.unrolled)(problem, max_steps, record)
-    x, intercept = answer_where(problem.sound, 0, objective.to_external(outcome.x))
+    objective, threshold = task.objective, task.threshold
+    task = task if task.x0 is not None else task._replace(x0=objective.origin())
+    outcome = (drive_implicit if implicit else driver.unrolled)(task, max_steps, record)
+    x, intercept = answer_where(task.sound, 0, objective.to_external(outcome.x))
     end = lax.stop_gradient((objective, threshold, outcome.x, outcome.support))
     margin, rounding = support_margin(*end), _intercept_rounding(*end)
     solution = Solution(
         x=x,
         intercept=intercept,
         support=threshold.visible(outcome.support),
-        value=answer_where(problem.sound, jnp.inf, outcome.value),
+        value=answer_where(task.sound, jnp.inf, outcome.value),
         result=jnp.where(countable, outcome.result, RESULTS.invalid),
         fired=outcome.fired,
         num_steps=outcome.num_steps,
         best_step=outcome.best_step,
         history=outcome.history,
         state=jax.tree.map(lax.stop_gradient, outcome.state),
-        key=problem.key,
-        support_margin=answer_where(problem.sound, 0, margin),
-        free=answer_where(problem.sound, 0, outcome.x[objective.n_coefficients :]),
-        intercept_rounding=answer_where(problem.sound, jnp.inf, rounding),
+        key=task.key,
+        support_margin=answer_where(task.sound, 0, margin),
+        free=answer_where(task.sound, 0, outcome.x[objective.n_coefficients :]),
+        intercept_rounding=answer_where(task.sound, jnp.inf, rounding),
     )
     if part is None:
         return solution, None
@@ -198,9 +198,9 @@ def _solution(
     entries = threshold.entries(outcome.x, outcome.support)
     refitted, fault = refit(weaker, threshold, entries, outcome.x)
     free = refitted[objective.n_coefficients :]
-    x, intercept, free = answer_where(problem.sound, 0, (*weaker.to_external(refitted), free))
-    value = answer_where(problem.sound, jnp.inf, weaker.value(refitted, entries))
-    result = jnp.where((fault == 0) | ~problem.sound, solution.result, fault)
+    x, intercept, free = answer_where(task.sound, 0, (*weaker.to_external(refitted), free))
+    value = answer_where(task.sound, jnp.inf, weaker.value(refitted, entries))
+    result = jnp.where((fault == 0) | ~task.sound, solution.result, fault)
     return solution, solution._replace(x=x, intercept=intercept, free=free, value=value, result=result)
 
 

@@ -55,7 +55,7 @@ def programs(folder: Path) -> list[Path]:
     return list(folder.glob(f"*{SUFFIX}"))
 
 
-def clear(folder: Path) -> None:
+def remove_programs(folder: Path) -> None:
     """Remove the programs in a folder, and nothing else; OSError where that is not allowed."""
     for path in (*programs(folder), *folder.glob("*.part")):
         path.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from ._types import Scalar, Support, check_kind, replace, seeded
 from .columns import Columns, bounded
 from .datasets.data import nonfinite
 from .datasets.passes import Passes, joined
-from .datasets.shards import Rows, Shards
+from .datasets.shards import ShardRows, Shards
 from .linalg import dot
 from .losses import AbstractLoss, Squared
 from .objectives import LinearModel
@@ -227,12 +227,12 @@ class _Stream:
         sample_step = ConstantStep(sample_size) if sample_size > 0 else None
         return threshold.bind(model), 1 / float(curvature + self.l2), sample_step
 
-    def sample(self, i: int, rows: Rows, seed: Sequence[int]) -> Rows:
+    def sample(self, i: int, rows: ShardRows, seed: Sequence[int]) -> ShardRows:
         """At most `sample_size` rows of a shard, all with a weight."""
         drawn = np.flatnonzero(rows.weights)
         if drawn.size > self.sample_size:
             drawn = np.random.default_rng([*seed, i]).choice(drawn, self.sample_size, replace=False, shuffle=False)
-        rows = Rows(*(array[drawn] for array in rows))
+        rows = ShardRows(*(array[drawn] for array in rows))
         self.check_finite(i, rows.X)
         self.loss.check_targets(rows.y)
         return rows
@@ -243,7 +243,7 @@ class _Stream:
         if bad.size:
             raise nonfinite(self.shards.paths[i], "column", self.shards.feature_names()[bad[0]])
 
-    def model(self, sample: Rows) -> LinearModel:
+    def model(self, sample: ShardRows) -> LinearModel:
         """The model of a sample of a shard, padded with rows of weight zero so that all shards share their programs."""
         X, y, weights = sample
         padding = [(0, self.sample_size - len(y))]
@@ -265,7 +265,7 @@ class _Stream:
         """One stochastic step per shard, on a sample of its rows; the mean over processes, each with its own shards."""
         seed = np.asarray(jax.random.key_data(key)).ravel().tolist()
 
-        def step(x: Float[np.ndarray, "d"], rows: Rows, i: int) -> Float[np.ndarray, "d"]:
+        def step(x: Float[np.ndarray, "d"], rows: ShardRows, i: int) -> Float[np.ndarray, "d"]:
             model = self.model(self.sample(i, rows, seed)).reweighted(l2=self.l2)
             start = LinearStart(*model.to_external(jnp.asarray(x, self.dtype)))
             own = jax.random.fold_in(key, i)
@@ -278,7 +278,7 @@ class _Stream:
         """The sums part(block, loss, *at) over all rows, block by block, in double precision."""
         shift = self.shift if self.fit_intercept else None
 
-        def step(totals: tuple[np.ndarray, ...], rows: Rows, i: int) -> tuple[np.ndarray, ...]:
+        def step(totals: tuple[np.ndarray, ...], rows: ShardRows, i: int) -> tuple[np.ndarray, ...]:
             self.loss.check_targets(rows.y)
             rows = rows._replace(y=(rows.y - self.base).astype(self.dtype))
             for low in range(0, len(rows.y), self.block):

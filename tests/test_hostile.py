@@ -272,12 +272,12 @@ def test_the_memory_there_is_limits_every_reader(tmp_path, monkeypatch, suffix):
     path = tmp_path / f"a{suffix}"
     large(path)
     table = ".svm" not in suffix and suffix != ".npz"
-    readers = [lambda: load_file(path, "y" if table else None), lambda: precision.load_table(path, None)]
+    readers = [lambda: load_file(path, "y" if table else None), lambda: precision.load_variables(path, None)]
     if table or suffix == ".npz":
-        readers.append(lambda: lowrank.load(path, ["y"]))
+        readers.append(lambda: lowrank.load_responses(path, ["y"]))
     if table:
         model = sht.TablePreprocessor().fit(pd.DataFrame(X[:, :2], columns=["a", "b"]))
-        readers.append(lambda: predict.predict([model], path))
+        readers.append(lambda: predict.predict_rows([model], path))
     monkeypatch.setattr("sparsehtp.io.memory.available", lambda: 2**20)
     for read in readers:
         tracemalloc.start()

@@ -20,7 +20,7 @@ from .facts import Facts, of_a_value, of_refits
 from .penalised import penalised_facts
 from .placed import BATCH, Placed, RefittedPoint, coefficients_of, exchanged, onto_support, refit_values, refitted_point
 from .proof import proof_of
-from .swap_scan import BLOCK_MEMORY, Swaps, quadratic_bound, scan
+from .swap_scan import BLOCK_MEMORY, Candidates, quadratic_bound, scan
 
 EXACTLY, NEARLY = 4e-15, 3e-5  # singular values of collinear columns of norm one, in float64
 MOST_DOUBTFUL = 256  # swaps into nearly collinear columns that are looked at one by one
@@ -212,11 +212,11 @@ def _by_refits(fit: Placed, facts: Facts) -> Facts:
         return facts._replace(why="a new group would have to choose its own features")
     if pairs * (fit.objective.ifo_per_gradient + size) * size**2 > REFIT_WORK:
         return facts._replace(why=f"{pairs} refits are too many")
-    swaps = Swaps(np.full(pairs, np.inf), places, new)
+    swaps = Candidates(np.full(pairs, np.inf), places, new)
     return _confirmed(fit, facts, swaps, min(next_power_of_two(max(pairs, BATCH)), 1024))
 
 
-def _confirmed(fit: Placed, facts: Facts, swaps: Swaps, batch: int) -> Facts:
+def _confirmed(fit: Placed, facts: Facts, swaps: Candidates, batch: int) -> Facts:
     """The facts with the best of some swaps, by refits until no other one can be better."""
     bounds, problem, units = swaps.gain_bounds, fit[:4], fit.units
     width = chunk_width(fit.objective, fit.size, batch, BLOCK_MEMORY)

@@ -51,12 +51,6 @@ def no_proof(model: LinearModel) -> str | None:
     return None
 
 
-def memory(model: LinearModel) -> float:
-    """Bytes that a proof takes: copies of the dense data, and predictions of a batch."""
-    n, p = model.y.shape[0], model.n_coefficients
-    return 8.0 * (COPIES * n * next_power_of_two(max(p, LEAST_WIDTH)) + NUMBERS)
-
-
 class Generalised(ProofData):
     """F less its floor, on the usable features, each (centred and) in the units where its mean square is one.
 
@@ -74,6 +68,12 @@ class Generalised(ProofData):
 
     copied = False
     last_places = most_direct = 0  # a support is refitted when no place is left
+
+    @staticmethod
+    def memory(model: LinearModel) -> float:
+        """Bytes that a proof takes: copies of the dense data, and predictions of a batch."""
+        n, p = model.y.shape[0], model.n_coefficients
+        return 8.0 * (COPIES * n * next_power_of_two(max(p, LEAST_WIDTH)) + NUMBERS)
 
     def __init__(
         self, model: LinearModel, keep: Int[np.ndarray, "_"], k: int, stop_at: float = np.inf, gap: float = 1.0
@@ -156,13 +156,7 @@ class Generalised(ProofData):
         return np.sort(np.array(S, int))
 
 
-def begin(tree: Tree) -> "Phase":
-    """The data of the features in use, on the device."""
-    tree.bounded = True
-    return Phase(tree)
-
-
-class Phase:
+class DualBounds:
     """Bounds of nodes on the features in use, and values of supports."""
 
     def __init__(self, tree: Tree) -> None:

@@ -21,6 +21,7 @@ FAR = 10.0  # root mean square in standard deviations, from which a sparse matri
 SWAPS = 200
 BLUR = 1e-8  # of Q's diagonal: a search needs no more, and collinear features do no harm
 MOST_FACTORED = 1000  # features up to which an orthogonal factor is cheap
+MATRICES = 20  # p x p, that are there at one time
 AT_ONCE = 1 << 22  # entries of supports that are fitted together
 PANEL = 1e9  # operations between two looks at the clock
 
@@ -44,6 +45,12 @@ class LeastSquares(ProofData):
 
     floor = 0.0  # F is a sum of squares
     last_places, most_direct = 2, 256  # pairs; features up to which they are tried instead of bounded
+
+    @staticmethod
+    def memory(model: LinearModel) -> float:
+        """Bytes that a proof takes: matrices, and the data."""
+        n, p = model.y.shape[0], model.n_coefficients
+        return 8.0 * (MATRICES * p**2 + 4 * n * p)
 
     def __init__(
         self, model: LinearModel, keep: Int[np.ndarray, "_"], k: int, stop_at: float = np.inf, gap: float = 1.0

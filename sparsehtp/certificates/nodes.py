@@ -176,7 +176,7 @@ def _prox(
     return a * rho * z / (1 + rho * z), z, low
 
 
-class Problem(NamedTuple):
+class NodeData(NamedTuple):
     """Q, b and c0."""
 
     Q: Float[Array, "p p"]
@@ -184,7 +184,7 @@ class Problem(NamedTuple):
     c0: Float[Array, ""]
 
 
-def _factor(problem: Problem, inn: Bool[Array, "p"], k_max: int) -> tuple[Array, Array, Array, Array]:
+def _factor(problem: NodeData, inn: Bool[Array, "p"], k_max: int) -> tuple[Array, Array, Array, Array]:
     """The features that are in, in k_max slots; which slots are used; a Cholesky factor; and its solution of b."""
     idx = top_k(inn.astype(problem.b.dtype), k_max)
     on = inn[idx]
@@ -194,7 +194,7 @@ def _factor(problem: Problem, inn: Bool[Array, "p"], k_max: int) -> tuple[Array,
 
 
 @program(static_argnames="k_max")
-def support_values(problem: Problem, inn: Bool[Array, "B p"], k_max: int) -> Float[Array, "B"]:
+def support_values(problem: NodeData, inn: Bool[Array, "B p"], k_max: int) -> Float[Array, "B"]:
     """min F over each of some supports of at most k_max features; NaN where a support is singular."""
 
     def one(inn: Array) -> Array:
@@ -205,7 +205,7 @@ def support_values(problem: Problem, inn: Bool[Array, "B p"], k_max: int) -> Flo
 
 
 def _pairs(
-    problem: Problem, inn: Bool[Array, "p"], out: Bool[Array, "p"], k: Array, k_max: int
+    problem: NodeData, inn: Bool[Array, "p"], out: Bool[Array, "p"], k: Array, k_max: int
 ) -> tuple[Float[Array, "p p"], Bool[Array, "p p"]]:
     """min F with each pair i < j beside what is in (i = j where one place is left), and where rounding could decide.
 
@@ -233,7 +233,7 @@ def _pairs(
 
 @program(static_argnames="k_max")
 def leaves(
-    problem: Problem, inn: Bool[Array, "B p"], out: Bool[Array, "B p"], k: Int[Array, ""], k_max: int
+    problem: NodeData, inn: Bool[Array, "B p"], out: Bool[Array, "B p"], k: Int[Array, ""], k_max: int
 ) -> tuple[Float[Array, "B"], Int[Array, "B"], Int[Array, "B"]]:
     """The least F of nodes with one or two places left, the pair i p + j that has it, and how many are in doubt."""
 
@@ -251,7 +251,7 @@ def leaves_at_once(p: int, most: int) -> int:
 
 @program(static_argnames="k_max")
 def leaf_pairs(
-    problem: Problem, inn: Bool[Array, "B p"], out: Bool[Array, "B p"], k: Int[Array, ""], k_max: int
+    problem: NodeData, inn: Bool[Array, "B p"], out: Bool[Array, "B p"], k: Int[Array, ""], k_max: int
 ) -> tuple[Float[Array, "B p p"], Bool[Array, "B p p"]]:
     """All that is known of such nodes: F of every pair, infinity for none, and the pairs in doubt."""
     return jax.vmap(lambda inn, out: _pairs(problem, inn, out, k, k_max))(inn, out)

@@ -15,8 +15,8 @@ from ..io.checkpoint import Checkpoint
 from ..io.memory import available
 from ..objectives import LinearModel
 from ..thresholds import Sparsity
-from . import generalised, quadratic
-from .generalised import Generalised
+from . import quadratic
+from .generalised import DualBounds, Generalised, no_proof
 from .least_squares import LeastSquares
 from .proof import in_percent
 from .tree import MOST_COLLECTED, Limits, Moment, Pool, Tree
@@ -154,7 +154,7 @@ def prove(
     limits = Limits(float(time_limit), math.inf if max_nodes is None else int(max_nodes), float(gap), ratio)
     facts = objective, keep, k, limits.gap, limits.ratio or 0.0  # what decides the tree
     store = None if checkpoint is None else Checkpoint(checkpoint, facts, 1, 1)
-    kind, begin = (LeastSquares, quadratic.begin) if objective.quadratic else (Generalised, generalised.begin)
+    kind, begin = (LeastSquares, quadratic.begin) if objective.quadratic else (Generalised, DualBounds)
     problem = kind(objective, keep, k, began + limits.seconds, limits.gap)
     with reporting(progress, "nodes", "nodes") as report:
         tree = Tree(problem, begin, limits, report, began)
@@ -195,7 +195,7 @@ def _check(
         raise TypeError("objective: a proof needs concrete arrays; ask for it outside jax.jit and jax.vmap.")
     check_finite("objective", objective)
     threshold.bind(objective)
-    reason = None if objective.quadratic else generalised.no_proof(objective)
+    reason = None if objective.quadratic else no_proof(objective)
     if reason is not None:
         raise (ValueError if reason.startswith("l2") else TypeError)(reason)
     if np.ndim(threshold.k):
@@ -204,7 +204,7 @@ def _check(
         raise ValueError(f"gap: must be from 0 to 1, got {gap}.")
     if collect is not None and not 1 <= collect < math.inf:
         raise ValueError(f"collect: must be a number of at least 1 such as 1.01, got {collect}.")
-    needed, room = (quadratic if objective.quadratic else generalised).memory(objective), available()
+    needed, room = (LeastSquares if objective.quadratic else Generalised).memory(objective), available()
     if needed > room:
         raise ValueError(
             f"objective: a proof for {objective.n_coefficients:,} features takes {needed / 2**30:,.0f} GiB of memory, "

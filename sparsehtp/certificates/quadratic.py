@@ -7,11 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..objectives import LinearModel
 from ..thresholds.base import next_power_of_two
 from .data import EPS
 from .diagonal import Nodes, tuned_diagonal
-from .nodes import Problem, Scaled, bound, leaf_pairs, leaves, leaves_at_once, support_values
+from .nodes import NodeData, Scaled, bound, leaf_pairs, leaves, leaves_at_once, support_values
 from .tree import BATCH, BATCH_CPU, Tree
 
 FEW, WIDE = 8, 1024  # nodes, where there are no more, and features from which this saves more than it compiles
@@ -24,18 +23,11 @@ TRIAL_CHUNKS, MOST_CHUNKS = 2, 10
 LEAST_DIAGONAL = 1e-9  # of Q's, below which nothing is bounded
 SCOUT = 1e-4  # the diagonal in place of it
 LEAST_K_MAX = 16
-MATRICES = 20  # p x p
 SMALL, EIGENS = 256, 2.5  # features of which the eigenvalues take no time, and how many such times a phase takes
 VAST = 2048  # features from which few nodes take long
 
 
-def memory(model: LinearModel) -> float:
-    """Bytes that a proof takes: the largest count of p x p matrices that are there at one time, and the data."""
-    n, p = model.y.shape[0], model.n_coefficients
-    return 8.0 * (MATRICES * p**2 + 4 * n * p)
-
-
-def begin(tree: Tree) -> "Phase | None":
+def begin(tree: Tree) -> "LeastSquaresBounds | None":
     """Choose d, and put the matrices on the device; None where there is no time for their eigenvalues.
 
     d is the smallest eigenvalue and the ridge for the first nodes, which ends most problems; then it is tuned for a
@@ -66,7 +58,7 @@ def begin(tree: Tree) -> "Phase | None":
         share, d = 1.0, np.full(p, SCOUT)
         spectrum = np.linalg.eigh(Q / SCOUT)
     tree.d = d * share
-    return Phase(tree, Q, b, spectrum[0] / share, spectrum[1], old)
+    return LeastSquaresBounds(tree, Q, b, spectrum[0] / share, spectrum[1], old)
 
 
 def _eigen_seconds(Q: np.ndarray, p: int) -> float:
@@ -78,7 +70,7 @@ def _eigen_seconds(Q: np.ndarray, p: int) -> float:
     return EIGENS * (time.monotonic() - began) * (p / SMALL) ** 3
 
 
-class Phase:
+class LeastSquaresBounds:
     """The problem on the features in use, in the units of one diagonal, on the device."""
 
     def __init__(
@@ -102,7 +94,7 @@ class Phase:
         unit = np.sqrt(d / old)
         tree.pool["v"][:] *= unit.astype(np.float32)
         tree.pool["u"][:] /= unit.astype(np.float32)
-        self.problem = Problem(jnp.asarray(self._square(Q)), jnp.asarray(self._row(b)), jnp.asarray(c0))
+        self.problem = NodeData(jnp.asarray(self._square(Q)), jnp.asarray(self._row(b)), jnp.asarray(c0))
         terms = self._row(np.sqrt(np.maximum(np.diag(scaled), 0)), 1.0)
         fixed = [jnp.asarray(a) for a in (self._square(M), terms, self._row(b * self.r), c0, tree.bounded)]
         self.at = self._scaled(fixed, eigenvalues - less, E, PENALTIES[0])

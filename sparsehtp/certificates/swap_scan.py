@@ -33,7 +33,7 @@ CANDIDATES = 1024  # swaps that are refitted at most where all are scored
 SLACK = 16  # roundings that a score may be wrong by
 
 
-class Swaps(NamedTuple):
+class Candidates(NamedTuple):
     """Swaps (place of the support, unit) that may lower F.
 
     Attributes:
@@ -62,7 +62,7 @@ def quadratic_bound(objective: AbstractRestrictable) -> tuple[AbstractRestrictab
 
 def scan(
     quadratic: AbstractRestrictable, units: Support, places: np.ndarray, point: RefittedPoint | None, enough: float
-) -> tuple[Swaps | None, np.ndarray, float]:
+) -> tuple[Candidates | None, np.ndarray, float]:
     """Swaps that may lower F by more than `enough`, the Hessian's diagonal, and its largest 2 x 2 eigenvalue.
 
     No swaps (None) without a point, or where the support is singular.
@@ -97,7 +97,7 @@ def scan(
     gain_bounds = np.concatenate(bounds)
     order = np.argsort(-gain_bounds, kind="stable")[:CANDIDATES]
     places, new = np.concatenate(swaps, axis=1)[:, order].astype(np.int32)
-    found = Swaps(gain_bounds[order], places, new, order.size < CANDIDATES, tuple(doubtful[: CANDIDATES + 1]))
+    found = Candidates(gain_bounds[order], places, new, order.size < CANDIDATES, tuple(doubtful[: CANDIDATES + 1]))
     return found, diagonal, largest
 
 

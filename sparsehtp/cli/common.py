@@ -27,7 +27,7 @@ from ..io.memory import default_limit
 from ..losses import AbstractLoss
 from ..plot import new_figure
 from .files import Writer, as_images
-from .options import Problem
+from .options import ModelOptions
 from .report import Console, print_warning
 
 
@@ -36,19 +36,19 @@ def plain_name(choice: str) -> str:
     return choice.replace("-", "_")
 
 
-def rule_of(problem: Problem) -> str:
+def rule_of(options: ModelOptions) -> str:
     """The library's spelling of the rule of a choice by folds."""
-    return {"one-se": "one_se"}.get(problem.rule, problem.rule)
+    return {"one-se": "one_se"}.get(options.rule, options.rule)
 
 
-def loss_of(problem: Problem) -> AbstractLoss:
+def loss_of(options: ModelOptions) -> AbstractLoss:
     """The loss of these settings."""
-    kind, value = LOSSES[plain_name(problem.loss)], problem.loss_parameter
+    kind, value = LOSSES[plain_name(options.loss)], options.loss_parameter
     if value is None:
         return kind()
     names = [field.name for field in dataclasses.fields(kind)]
     if not names:
-        raise ValueError(f"loss-parameter: the loss {problem.loss} has none; leave it out.")
+        raise ValueError(f"loss-parameter: the loss {options.loss} has none; leave it out.")
     return kind(**{names[0]: value})
 
 
@@ -167,41 +167,41 @@ def dense_table(path: Path) -> tuple[dict[str, np.ndarray], pd.DataFrame]:
     return arrays, pd.DataFrame(X.astype(float), columns=list(names))
 
 
-def encode(data: Any, problem: Problem) -> tuple[np.ndarray, dict[str, Any] | None]:
+def encode(data: Any, options: ModelOptions) -> tuple[np.ndarray, dict[str, Any] | None]:
     """The targets of a data set as the losses take them, and what -1 and +1 stand for (None for numbers).
 
     Raises:
         ValueError: if the loss does not suit the target, or the solver the loss.
     """
-    if problem.model == "cox":
+    if options.model == "cox":
         return data.y, None  # times in full, since rounding makes ties
-    if problem.model == "ordinal":
-        return _ordered(data, problem.classes), None
-    loss = loss_of(problem)
-    if not loss.twice_differentiable and problem.solver not in ("auto", "iht"):
+    if options.model == "ordinal":
+        return _ordered(data, options.classes), None
+    loss = loss_of(options)
+    if not loss.twice_differentiable and options.solver not in ("auto", "iht"):
         raise ValueError(
-            f"solver: {problem.solver} cannot refit the {problem.loss} loss, which is not smooth; "
+            f"solver: {options.solver} cannot refit the {options.loss} loss, which is not smooth; "
             "use --solver iht or --loss smoothed-hinge."
         )
     if not loss.classification:
         if data.y.dtype.kind != "f":
             raise ValueError(
-                f"target: {data.target_name!r} is not numeric (for example {str(data.y[0])!r}), which {problem.loss} "
+                f"target: {data.target_name!r} is not numeric (for example {str(data.y[0])!r}), which {options.loss} "
                 f"needs; {_advice(data.y)}."
             )
         if np.ptp(data.y) == 0:
             of = "a single row" if data.y.size == 1 else f"{data.y[0]:g} in every row"
             raise ValueError(f"target: {data.target_name!r} is {of}, so there is nothing to explain; choose another.")
         loss.check_targets(data.y)
-        return data.y.astype(problem.dtype, copy=False), None
+        return data.y.astype(options.dtype, copy=False), None
     labels = np.unique(data.y)
     if labels.size != 2:
         shown = ", ".join(str(label) for label in labels[:4]) + (", ..." if labels.size > 4 else "")
         raise ValueError(
-            f"target: {problem.loss} needs exactly two classes, but {data.target_name!r} has {labels.size} "
+            f"target: {options.loss} needs exactly two classes, but {data.target_name!r} has {labels.size} "
             f"distinct values ({shown}); {_advice(data.y)}."
         )
-    signs = np.where(data.y == labels[1], 1.0, -1.0).astype(problem.dtype)
+    signs = np.where(data.y == labels[1], 1.0, -1.0).astype(options.dtype)
     return signs, {"-1": labels[0].item(), "+1": labels[1].item()}
 
 

@@ -31,7 +31,7 @@ from .html import fit_report
 from .numbers import Numbers, folds_of_rows, numbers
 from .options import FitOptions
 from .report import fit_facts, fit_tables
-from .tables import TableData, load, show
+from .tables import TableData, load_data, print_remarks
 
 DRAWN = ("coefficients", "predictions", "survival", "swaps", "cv", "proof", "history")
 OWN = ["report.html", "history.csv", *(f"{name}.{kind}" for name in DRAWN for kind in ("png", "svg"))]
@@ -56,12 +56,12 @@ class Fit(Flow):
 
     def read(self) -> Data | TableData:
         """The data."""
-        return load(self.options.file, self.options)
+        return load_data(self.options.file, self.options)
 
     def load(self) -> None:
         self.data = self.read()
-        show(self.errors, self.data)
-        self.split = prepare(self.data, self.options)
+        print_remarks(self.errors, self.data)
+        self.split = make_split(self.data, self.options)
         if self.split.table is not None:
             self.data = self.data._replace(feature_names=list(self.split.train[0].columns))
 
@@ -207,7 +207,7 @@ class Fit(Flow):
         return bool(model["result"]["name"] != "nonfinite")
 
 
-def prepare(data: Data | TableData, options: FitOptions) -> Split:
+def make_split(data: Data | TableData, options: FitOptions) -> Split:
     """Check the target, split the rows, and make numbers of a table by what the rows to fit hold."""
     if options.prove:
         check_provable(options.model, options.l2)

@@ -8,7 +8,7 @@ from .common import one_sentence
 from .report import Console
 
 
-def show() -> None:
+def print_info() -> None:
     """Print versions, devices, precision and the compiled programs that are stored as a table."""
     import jax
 
@@ -26,12 +26,12 @@ def show() -> None:
     Console().print(table)
 
 
-def clear() -> None:
+def remove_cache() -> None:
     """Remove the compiled programs that are stored."""
     folder = _store.folder()
     if folder is not None:
         with one_sentence(Console(stderr=True), OSError):
-            _store.clear(folder)
+            _store.remove_programs(folder)
 
 
 def _describe_store() -> str:

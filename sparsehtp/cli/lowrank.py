@@ -31,7 +31,7 @@ class LowRank(Flow):
         options, targets = self.options, [name.strip() for name in self.options.targets.split(",") if name.strip()]
         with warnings.catch_warnings(record=True) as notes:
             warnings.simplefilter("always")
-            X, Y = load(options.file, targets, written(options))
+            X, Y = load_responses(options.file, targets, written(options))
         print_notes(self.errors, [str(note.message).rstrip(".") for note in notes if note.category is UserWarning])
         self.X, self.Y = X.astype(options.dtype), Y.astype(options.dtype)
 
@@ -110,7 +110,9 @@ class LowRank(Flow):
         }
 
 
-def load(file: Path, targets: Sequence[str], given: Written = AS_IT_SAYS) -> tuple[pd.DataFrame, pd.DataFrame]:
+def load_responses(
+    file: Path, targets: Sequence[str], given: Written = AS_IT_SAYS
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Features and responses as data frames.
 
     Raises:

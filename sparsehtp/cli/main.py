@@ -14,10 +14,10 @@ from .options import (
     FitOptions,
     GraphOptions,
     LowRankOptions,
+    ModelOptions,
     Numerals,
     PathOptions,
     PredictOptions,
-    Problem,
     Work,
 )
 
@@ -176,9 +176,9 @@ def _refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
             raise typer.BadParameter(f"--{name.replace('_', '-')}: {why}; leave it out.")
 
 
-def _check_model(context: typer.Context, problem: Problem) -> None:
+def _check_model(context: typer.Context, options: ModelOptions) -> None:
     """Options of times until an event and of ordered classes, which have no loss to name."""
-    time, event = problem.time, problem.event
+    time, event = options.time, options.event
     if (time is None) != (event is None):
         raise typer.BadParameter("--time and --event: name both columns; a Cox model needs them.")
     if time is not None and time == event:
@@ -186,7 +186,7 @@ def _check_model(context: typer.Context, problem: Problem) -> None:
     others = ("loss", "loss_parameter", "intercept")
     if time is not None:
         _refuse(context, ("target", *others, "levels"), "it has no effect with --time, which fits a Cox model")
-    elif problem.levels is not None:
+    elif options.levels is not None:
         _refuse(context, others, "it has no effect with --levels, which fits ordered classes")
 
 
@@ -210,9 +210,9 @@ def fit(context: typer.Context, options: FitOptions) -> None:
 
 @_command(PredictOptions, PREDICT_HELP)
 def predict(_: typer.Context, options: PredictOptions) -> None:
-    from .predict import run
+    from .predict import write_predictions
 
-    run(options)
+    write_predictions(options)
 
 
 @_command(PathOptions, PATH_HELP)
@@ -253,8 +253,8 @@ def info(
     ] = False,
 ) -> None:
     """Show versions, devices, precision and the compilation cache."""
-    from .info import clear, show
+    from .info import print_info, remove_cache
 
     if clear_cache:
-        clear()
-    show()
+        remove_cache()
+    print_info()

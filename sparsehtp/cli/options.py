@@ -57,7 +57,7 @@ class Work:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem(Work, Numerals):
+class ModelOptions(Work, Numerals):
     """Options of `fit` and `path`: the data, and the model of them.
 
     Missing None: missing values are an error. With the column `event` the target is the time until the event, or until
@@ -146,7 +146,7 @@ class Problem(Work, Numerals):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitOptions(Problem):
+class FitOptions(ModelOptions):
     """The settings of `sparsehtp fit`; k is a number, "cv" or a criterion, and 0 seconds to prove are no proof."""
 
     file: Annotated[Path | None, Argument(help=FILES, show_default=False)] = None
@@ -186,7 +186,7 @@ class FitOptions(Problem):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PathOptions(Problem):
+class PathOptions(ModelOptions):
     """The settings of `sparsehtp path`; 0 folds, subsamples or seconds to prove: none."""
 
     file: Annotated[Path, Argument(help=FILES)]

@@ -30,7 +30,7 @@ from .html import path_report
 from .numbers import folds_of_rows, numbers
 from .options import PathOptions
 from .report import print_warning
-from .tables import TableData, load, show
+from .tables import TableData, load_data, print_remarks
 
 PROVED = 1.1e-4  # of the objective: the gap of a proof, and what the path's own rounding may add
 STABLE = 0.75  # selection probability from which a feature is called stable
@@ -50,8 +50,8 @@ class Subsets(Flow):
 
     def load(self) -> None:
         options = self.options
-        data, self.table, self.offset = load(options.file, options), None, None
-        show(self.errors, data)
+        data, self.table, self.offset = load_data(options.file, options), None, None
+        print_remarks(self.errors, data)
         with jax.enable_x64(options.dtype == "float64"):
             if isinstance(data, TableData):
                 self.table, self.offset = numbers(data, None, options.dtype), data.offset
@@ -61,7 +61,7 @@ class Subsets(Flow):
                 data = Data(X.to_numpy(), data.y, list(X.columns), data.target_name)
             self.data, self.units = data, data.feature_names if self.table is None else self.table.unit_names
             self.y, self.classes = encode(data, options)
-            check(options, data.X.shape[0], len(self.units))
+            _check(options, data.X.shape[0], len(self.units))
             self.objective = self._objective(features(data, options.dtype))
 
     def _objective(self, X: Any) -> Any:
@@ -289,7 +289,7 @@ class Subsets(Flow):
         return True
 
 
-def check(options: PathOptions, n: int, p: int) -> None:
+def _check(options: PathOptions, n: int, p: int) -> None:
     """ValueError for what n rows and p features do not allow."""
     if options.prove:
         check_provable(options.model, min(options.l2))

@@ -29,7 +29,7 @@ from .tables import print_notes, written
 STABLE = 0.75  # selection probability from which an edge is called stable
 
 
-def load_table(path: Path, drop: str | None, given: Written = AS_IT_SAYS) -> tuple[pd.DataFrame, Sequence[str]]:
+def load_variables(path: Path, drop: str | None, given: Written = AS_IT_SAYS) -> tuple[pd.DataFrame, Sequence[str]]:
     """The columns of a file, but for one that is left out, and how they were read.
 
     Raises:
@@ -85,7 +85,7 @@ class Graph(Flow):
         if options.stability % 2:
             raise ValueError(f"stability: subsamples come as pairs, so it must be even, got {options.stability}.")
         self.keep = split_pairs(options.keep)
-        X, notes = load_table(options.file, options.drop, written(options))
+        X, notes = load_variables(options.file, options.drop, written(options))
         print_notes(self.errors, notes)
         self.X = X.astype(options.dtype)
         if X.columns.has_duplicates:
@@ -93,7 +93,7 @@ class Graph(Flow):
 
     def work(self) -> None:
         with self.errors.status("2/3 Compiling and fitting"):
-            self.fitted = make_estimator(self.options, self.keep).fit(self.X)
+            self.fitted = make_graph(self.options, self.keep).fit(self.X)
         asked = self.options.stability and self.fitted.k_
         self.chances = self.after("stability", self._stability) if asked else None
 
@@ -186,7 +186,7 @@ class Graph(Flow):
         return facts | {"result": f"{model['result']['name']} after {model['num_steps']} steps"}
 
 
-def make_estimator(options: GraphOptions, keep: list[list[str]] | None) -> sht.SparsePrecision:
+def make_graph(options: GraphOptions, keep: list[list[str]] | None) -> sht.SparsePrecision:
     """The estimator of these settings, not fitted."""
     return sht.SparsePrecision(
         k=int(options.k) if options.k.isdecimal() else options.k,

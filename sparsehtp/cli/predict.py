@@ -22,7 +22,7 @@ from .report import Console
 from .tables import print_notes, written
 
 
-def run(options: PredictOptions) -> None:
+def write_predictions(options: PredictOptions) -> None:
     """Predict the rows of a table and write them; exits with 2 for bad input."""
     errors, out = Console(stderr=True), options.out
     with one_sentence(errors, ValueError, OSError, ImportError):
@@ -30,7 +30,7 @@ def run(options: PredictOptions) -> None:
             if out.is_dir():
                 raise OSError(f"out: {out} is a folder; name a file, for example {out / 'predictions.csv'}.")
             check_output(out.absolute().parent)
-        predictions, notes = predict(_loaded(options.model), options.file, written(options))
+        predictions, notes = predict_rows(_loaded(options.model), options.file, written(options))
         print_notes(errors, notes)
         with plotting(errors, "Predicting"):
             predictions.columns = for_csv(predictions.columns)
@@ -56,7 +56,7 @@ def _loaded(path: Path) -> Pipeline:
     return model
 
 
-def predict(model: Pipeline, file: Path, given: Written = AS_IT_SAYS) -> tuple[pd.DataFrame, Sequence[str]]:
+def predict_rows(model: Pipeline, file: Path, given: Written = AS_IT_SAYS) -> tuple[pd.DataFrame, Sequence[str]]:
     """The id, if there is one, and the prediction of every row; of classes their probabilities, of two the second's.
 
     Numbers are written as given, else as they say themselves, else as those of the fit; notes say how they were read.

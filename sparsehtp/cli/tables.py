@@ -18,7 +18,7 @@ from ..datasets.tables import Table, check_target, read_table
 from ..estimators import TablePreprocessor
 from ..estimators.tables import FILLS, as_numbers, bad_cells, kind_of, kinds_of, shown_rows
 from .common import loss_of
-from .options import Numerals, Problem
+from .options import ModelOptions, Numerals
 from .report import Console, print_warning
 
 OF_TABLES = ("drop", "id", "missing", "dummies", "decimal", "thousands", "offset", "exposure", "event")
@@ -73,7 +73,7 @@ class TableData(NamedTuple):
     offset: np.ndarray | None = None
 
 
-def load(path: Path, options: Problem) -> Data | TableData:
+def load_data(path: Path, options: ModelOptions) -> Data | TableData:
     """The data of a file: checked, where they are a table.
 
     Raises:
@@ -109,7 +109,7 @@ def written(options: Numerals) -> Written:
     return check_written(*(None if name is None else SIGNS[name] for name in (options.decimal, options.thousands)))
 
 
-def check(table: Table, target: str, options: Problem, source: str) -> TableData:
+def check(table: Table, target: str, options: ModelOptions, source: str) -> TableData:
     """The table without what the options leave out, or all of its problems at once."""
     frame, notes, errors = table.frame, list(table.notes), list(table.unclear.items())
     twice = [name for name, times in Counter(frame.columns).items() if times > 1]
@@ -162,7 +162,7 @@ def check(table: Table, target: str, options: Problem, source: str) -> TableData
     return TableData(named, y, list(features.columns), target, preprocessor, notes, doubts, offset)
 
 
-def show(errors: Console, data: Any) -> None:
+def print_remarks(errors: Console, data: Any) -> None:
     """The notes and doubts about a table, before it is fitted."""
     if isinstance(data, TableData):
         print_notes(errors, data.notes)
@@ -221,7 +221,7 @@ def _of_rows(frame: pd.DataFrame, target: str, features: pd.DataFrame) -> list[t
     return found
 
 
-def _of_offset(frame: pd.DataFrame, target: str, options: Problem) -> list[tuple[str, str]]:
+def _of_offset(frame: pd.DataFrame, target: str, options: ModelOptions) -> list[tuple[str, str]]:
     """Problems of the column of offsets or exposures."""
     name = options.exposure if options.offset is None else options.offset
     if name is None:
@@ -238,7 +238,7 @@ def _of_offset(frame: pd.DataFrame, target: str, options: Problem) -> list[tuple
     return [(name, f"{what}, which it is not in {shown_rows(frame.index, wrong)}: correct it, or leave these rows out")]
 
 
-def _of_cells(column: pd.Series, kind: str, options: Problem) -> str | None:
+def _of_cells(column: pd.Series, kind: str, options: ModelOptions) -> str | None:
     """The problem of a feature."""
     name, count = column.name, len(column)
     quoted = repr(name) if " " in str(name) else name

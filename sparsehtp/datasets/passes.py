@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from .._programs import program
 from ..io.checkpoint import Checkpoint
-from .shards import Rows, Shards
+from .shards import ShardRows, Shards
 
 HASH_BYTES = 32
 
@@ -43,13 +43,13 @@ class Passes:
         self.hashes = np.zeros((len(shards), HASH_BYTES), np.uint8)  # zeros: not known yet
         self.stamps: list[Any] = [None] * len(shards)  # of the files whose rows this process has compared
 
-    def fold(self, start: Any, step: Callable[[Any, Rows, int], Any]) -> Any:
+    def fold(self, start: Any, step: Callable[[Any, ShardRows, int], Any]) -> Any:
         """total = step(total, rows, number) over all shards, then the sum of the totals of all processes; one pass."""
         number = self.done
         self.done += 1
         return joined(lambda: self._fold(number, start, step), start)
 
-    def _fold(self, number: int, start: Any, step: Callable[[Any, Rows, int], Any]) -> Any:
+    def _fold(self, number: int, start: Any, step: Callable[[Any, ShardRows, int], Any]) -> Any:
         stored = None if self.store is None else self.store.load(number, jax.tree.structure((0, start, self.hashes)))
         first, total, hashes = (0, start, self.hashes) if stored is None else stored
         for i in np.flatnonzero(hashes.any(1)).tolist():
@@ -69,7 +69,7 @@ class Passes:
             for i in [i for i, stamp in enumerate(self.stamps) if stamp is None]:
                 self._look(i, self.shards.read(i, self.dtype))
 
-    def _look(self, i: int, rows: Rows) -> None:
+    def _look(self, i: int, rows: ShardRows) -> None:
         """Hash the rows of a shard where this process has not, and compare with the hash in the checkpoint."""
         stamp = [(file.st_mtime_ns, file.st_size) for file in (path.stat() for path in self.shards.files(i))]
         if self.stamps[i] != stamp:

@@ -17,7 +17,7 @@ from .files import load_file
 FEATURES, TARGETS, WEIGHTS = ".X.npy", ".y.npy", ".weights.npy"
 
 
-class Rows(NamedTuple):
+class ShardRows(NamedTuple):
     """The rows of one file: X (n, p), y (n,), and their weights (n,)."""
 
     X: np.ndarray
@@ -133,7 +133,7 @@ class Shards:
                 )
         return X, y, weights
 
-    def read(self, i: int, dtype: Any = np.float32) -> Rows:
+    def read(self, i: int, dtype: Any = np.float32) -> ShardRows:
         """The rows of one file, X in contiguous rows of the dtype; a sparse X is made dense.
 
         Whether a mapped X is finite is not looked at here, which would be another pass over it.
@@ -158,12 +158,12 @@ class Shards:
             if not np.isin(y, self.labels).all():
                 raise ValueError(f"target: {path.name} has other labels than {self.labels[0]} and {self.labels[1]}.")
             y = np.where(y == self.labels[1], 1.0, -1.0)
-        return Rows(X, y, weights)
+        return ShardRows(X, y, weights)
 
-    def each(self, start: int = 0, dtype: Any = np.float32, look: Any = None) -> Iterator[tuple[int, Rows, Any]]:
+    def each(self, start: int = 0, dtype: Any = np.float32, look: Any = None) -> Iterator[tuple[int, ShardRows, Any]]:
         """(number, rows, wait) of every file from `start` on, as in `read_ahead`."""
 
-        def read(i: int) -> Rows:
+        def read(i: int) -> ShardRows:
             rows = self.read(i, dtype)
             bring_in(rows.X)
             return rows

@@ -221,18 +221,18 @@ def _(
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
-def drive_implicit(problem: driver.Problem, max_steps: int, record: Record | None) -> driver.Outcome:
+def drive_implicit(task: driver.Task, max_steps: int, record: Record | None) -> driver.Outcome:
     """`driver.drive` with derivatives of `x` and `value` in the objective and the threshold; all others are zero."""
-    return driver.drive(problem, max_steps, record)
+    return driver.drive(task, max_steps, record)
 
 
 @functools.partial(drive_implicit.defjvp, symbolic_zeros=True)
 def _drive_jvp(
-    max_steps: int, record: Record | None, primals: tuple[driver.Problem], tangents: tuple[driver.Problem]
+    max_steps: int, record: Record | None, primals: tuple[driver.Task], tangents: tuple[driver.Task]
 ) -> tuple[driver.Outcome, driver.Outcome]:
-    (problem,), (dots,) = primals, tangents
-    outcome = drive_implicit(problem, max_steps, record)
-    parts = problem.objective, problem.threshold
+    (task,), (dots,) = primals, tangents
+    outcome = drive_implicit(task, max_steps, record)
+    parts = task.objective, task.threshold
     moving, moved, moved_dot, fixed = _split(parts, (dots.objective, dots.threshold))
     out = jax.tree.map(_no_tangent, outcome)
     if moving:  # else only the start or the solver moves, which leaves the solution where it is

@@ -26,8 +26,8 @@ from ..objectives import LinearModel, MultiResponse
 from ..objectives.base import Counted
 from ..thresholds import Sparsity
 from . import parameters, selection
-from .fit import Evidence, Fitted, Problem, Rows, fit
-from .fitting import all_or_nothing, warn
+from .failures import all_or_nothing, warn
+from .fit import Evidence, Fitted, Problem, Rows, fit_targets
 
 
 def checked_weights(sample_weight: Any, X: Any) -> np.ndarray:
@@ -143,7 +143,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             return self._models(X, targets, loss, standardize=self.standardize, **data)
 
         last = self._last(responses or len(targets), p)
-        return self._take(fit(Problem(rows, plan, threshold, build), chosen_on, scoring, last), several)
+        return self._take(fit_targets(Problem(rows, plan, threshold, build), chosen_on, scoring, last), several)
 
     def _last(self, m: int, p: int) -> tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m"]] | None:
         """The coefficients and intercepts of the last fit to start m models from; None: from zero."""

@@ -17,7 +17,7 @@ from ..losses import AbstractLoss, Logistic, Softmax
 from ..losses.deviance import predicted
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, linear
-from .fitting import all_or_nothing
+from .failures import all_or_nothing
 from .parameters import make_loss
 from .scoring import make_scoring
 

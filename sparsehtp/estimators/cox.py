@@ -12,7 +12,7 @@ from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import CoxModel
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, checked_weights, linear
-from .fitting import all_or_nothing
+from .failures import all_or_nothing
 
 PAIRS_AT_ONCE = 2**22
 

@@ -119,7 +119,9 @@ class Problem(NamedTuple):
         )
 
 
-def fit(problem: Problem, folds: Any, scoring: Scoring | None, last: tuple[np.ndarray, np.ndarray] | None) -> Fitted:
+def fit_targets(
+    problem: Problem, folds: Any, scoring: Scoring | None, last: tuple[np.ndarray, np.ndarray] | None
+) -> Fitted:
     """Choose k and l2 for all targets together where the plan says so, and fit each.
 
     Args:

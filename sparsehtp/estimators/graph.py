@@ -19,7 +19,7 @@ from ..objectives.base import Counted
 from ..solvers import HTP, IHT, AbstractSolver, FoBa, ForwardSelection, GraSP
 from ..thresholds import OffDiagonal, pairs_of
 from . import parameters, selection
-from .fitting import warn
+from .failures import warn
 
 SOLVERS: dict[str, type[AbstractSolver]] = {
     "htp": HTP,
@@ -51,7 +51,7 @@ def check_k(k: Any) -> int | str:
     return parameters.checked_count("k", k, 0)
 
 
-def make_threshold(keep: Any, names: Sequence[str]) -> OffDiagonal:
+def pair_threshold(keep: Any, names: Sequence[str]) -> OffDiagonal:
     """The structure, with k = 0; pairs to keep by number or by name."""
     array = None if keep is None else np.asarray(keep)
     if array is not None and array.dtype.kind in "UO" and array.size:
@@ -63,7 +63,7 @@ def make_threshold(keep: Any, names: Sequence[str]) -> OffDiagonal:
     return OffDiagonal(0, keep=array)
 
 
-def default_ks(p: int, samples: float, kept: int) -> np.ndarray:
+def default_pairs(p: int, samples: float, kept: int) -> np.ndarray:
     """Every number of pairs where there are few; else multiples of p, up to a third of the samples per variable."""
     pairs = p * (p - 1) // 2 - kept
     if pairs <= FEW_PAIRS:
@@ -88,13 +88,13 @@ def fit_graph(
     results: dict[str, Any] | None = None
     row = 0
     if k == "cv":
-        ks = default_ks(p, float(objective.n) * (1 - 1 / len(folds)), threshold.keep.shape[0])
+        ks = default_pairs(p, float(objective.n) * (1 - 1 / len(folds)), threshold.keep.shape[0])
         cv = cross_validate(objective, ks=ks, folds=folds, threshold=threshold, solver=solver, key=key)
         path = cv.path
         results = {"ks": path.ks, "mean_loss": cv.mean, "se": cv.se, "scores": cv.scores, "best_index": cv.best}
         k, row = cv.k, cv.best
     elif isinstance(k, str):
-        ks = default_ks(p, float(objective.n), threshold.keep.shape[0])
+        ks = default_pairs(p, float(objective.n), threshold.keep.shape[0])
         path = solve_path(objective, ks=ks, threshold=threshold, solver=solver, key=key)
         criterion = information_criterion(path, k)
         results = {"ks": path.ks, k: criterion.values, "best_index": criterion.best}
@@ -106,7 +106,7 @@ def fit_graph(
     return GraphFit(k, jax.tree.map(np.asarray, bare), path, results)
 
 
-def make_folds(cv: Any, y: np.ndarray, weights: np.ndarray, counted: Counted, seed: int) -> list[Pair]:
+def needed_folds(cv: Any, y: np.ndarray, weights: np.ndarray, counted: Counted, seed: int) -> list[Pair]:
     """(train, test) among the rows that count."""
     folds = selection.make_folds(cv, y, weights, counted, seed)
     if folds is None:

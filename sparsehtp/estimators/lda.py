@@ -16,7 +16,7 @@ from ..grids.path import Path
 from ..objectives import Precision
 from ..solvers import HTP, AbstractSolver
 from . import graph, parameters
-from .fitting import all_or_nothing
+from .failures import all_or_nothing
 
 
 class SparseLDA(LinearClassifierMixin, BaseEstimator):
@@ -123,10 +123,10 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         k, solver = graph.check_k(self.k), parameters.make_solver(self.solver, graph.SOLVERS) or HTP()
         max_steps = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
         seed = parameters.make_seed(self.random_state)
-        threshold = graph.make_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
+        threshold = graph.pair_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
         totals = np.bincount(code, weights)
         self.priors_ = self._check_priors(totals / totals.sum())
-        folds = graph.make_folds(self.cv, y, every, "classes", seed) if k == "cv" else None
+        folds = graph.needed_folds(self.cv, y, every, "classes", seed) if k == "cv" else None
         with jax.enable_x64(X.dtype == np.float64):
             objective = Precision.from_data(
                 X,

@@ -22,7 +22,7 @@ from ..solvers.reduced_rank import ReducedRank, reduced_rank
 from ..thresholds import Rank
 from . import parameters, selection
 from .base import linear
-from .fitting import all_or_nothing, warn
+from .failures import all_or_nothing, warn
 
 CRITERIA = ("aic", "bic")
 

@@ -15,7 +15,7 @@ from ..objectives import OrdinalModel
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, linear
 from .classifier import class_totals, encode_labels
-from .fitting import all_or_nothing
+from .failures import all_or_nothing
 
 
 class SparseOrdinal(ClassifierMixin, SparseLinearModel):

@@ -13,7 +13,7 @@ from ..grids.path import Path
 from ..objectives import Precision
 from ..solvers import HTP, AbstractSolver
 from . import graph, parameters
-from .fitting import all_or_nothing
+from .failures import all_or_nothing
 
 
 class SparsePrecision(EmpiricalCovariance):
@@ -134,7 +134,7 @@ class SparsePrecision(EmpiricalCovariance):
         k, solver = graph.check_k(self.k), parameters.make_solver(self.solver, graph.SOLVERS) or HTP()
         max_steps = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
         seed = parameters.make_seed(self.random_state)
-        threshold = graph.make_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
+        threshold = graph.pair_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
         options: dict[str, Any] = {
             "bounds": self.bounds,
             "standardize": bool(self.standardize),
@@ -151,7 +151,7 @@ class SparsePrecision(EmpiricalCovariance):
                 weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
                 counted = weights > 0
                 if k == "cv":
-                    folds = graph.make_folds(self.cv, np.zeros(X.shape[0]), weights, "rows", seed)
+                    folds = graph.needed_folds(self.cv, np.zeros(X.shape[0]), weights, "rows", seed)
                 objective = Precision.from_data(
                     X[counted], weights[counted], assume_centered=self.assume_centered, **options
                 )

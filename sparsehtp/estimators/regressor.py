@@ -15,7 +15,7 @@ from ..losses import AbstractLoss, NegativeBinomial
 from ..losses.deviance import d2_score, predicted
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, checked_weights
-from .fitting import all_or_nothing
+from .failures import all_or_nothing
 from .parameters import make_loss
 from .scoring import make_scoring
 

@@ -16,7 +16,7 @@ from ..objectives import AbstractModel
 from ..objectives.base import Counted
 from ..thresholds import AbstractUnitThreshold
 from ..thresholds.base import default_k_max
-from .fitting import warn
+from .failures import warn
 from .padding import Padding, bucket
 from .parameters import checked_count
 

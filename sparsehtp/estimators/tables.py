@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from ..datasets.numerals import AS_IT_SAYS, MOST_SHOWN, check_written, read_numerals, shown_cells, shown_names
-from .fitting import all_or_nothing
+from .failures import all_or_nothing
 
 FILLS = ("mean", "median")
 MISSING = ("error", "drop_columns", *FILLS)

@@ -306,8 +306,8 @@ def _single_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fit
     threshold = replace(grid.threshold, k=grid.ks[lane.k]).bind(objective)
     solver = grid.solver
     x0 = objective.origin()
-    problem = driver.Problem(objective, threshold, solver, solver.default_termination, x0, grid.key)
-    outcome = driver.drive(problem, solver.default_max_steps, None)
+    task = driver.Task(objective, threshold, solver, solver.default_termination, x0, grid.key)
+    outcome = driver.drive(task, solver.default_max_steps, None)
     entries = threshold.entries(outcome.x, outcome.support)
     ends = (outcome.value, outcome.result)
     return _fit(grid, objective, threshold, scorer, outcome.x, outcome.support, entries, *ends)

@@ -28,7 +28,7 @@ Given = TypeVarTuple("Given")
 Found = TypeVar("Found")
 
 
-class Problem(NamedTuple):
+class Task(NamedTuple):
     """Everything a run depends on; leaves may carry a lane axis."""
 
     objective: Part
@@ -72,36 +72,36 @@ class _Carry(NamedTuple):
 _Stepped: TypeAlias = tuple[State, Memory, Info, Array, Array]  # the last two: result, and what fired
 
 
-def drive(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
-    """Run a problem to its end; composes with jit and (nested) vmap."""
-    arrays = jax.tree.map(jnp.asarray, problem)
+def drive(task: Task, max_steps: int, record: Record | None) -> Outcome:
+    """Run a task to its end; composes with jit and (nested) vmap."""
+    arrays = jax.tree.map(jnp.asarray, task)
     return _jitted(arrays, max_steps, record)
 
 
-def unrolled(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
+def unrolled(task: Task, max_steps: int, record: Record | None) -> Outcome:
     """`drive` as a scan over `max_steps`, which JAX differentiates step by step, in reverse mode too."""
-    arrays = jax.tree.map(jnp.asarray, problem)
+    arrays = jax.tree.map(jnp.asarray, task)
     return _jitted_scan(arrays, max_steps, record)
 
 
 @program(static_argnums=(1, 2))
-def _jitted(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
-    if (problem.objective.lanes_in_turn or problem.solver.lanes_in_turn) and one_by_one():
-        return _in_turn(max_steps, record)(problem)
-    return _runner(max_steps, record, None, ())(problem)
+def _jitted(task: Task, max_steps: int, record: Record | None) -> Outcome:
+    if (task.objective.lanes_in_turn or task.solver.lanes_in_turn) and one_by_one():
+        return _in_turn(max_steps, record)(task)
+    return _runner(max_steps, record, None, ())(task)
 
 
 @program(static_argnums=(1, 2))
-def _jitted_scan(problem: Problem, max_steps: int, record: Record | None) -> Outcome:
-    return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record, scan=True))
+def _jitted_scan(task: Task, max_steps: int, record: Record | None) -> Outcome:
+    return jax.tree.map(lambda a: a[0], _loop(task, None, 1, max_steps, record, scan=True))
 
 
 @functools.cache
-def _in_turn(max_steps: int, record: Record | None) -> Callable[[Problem], Outcome]:
+def _in_turn(max_steps: int, record: Record | None) -> Callable[[Task], Outcome]:
     """The loop of one problem; a batch is one program that runs its lanes one after the other."""
 
-    def call(problem: Problem) -> Outcome:
-        return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record, in_turn=True))
+    def call(task: Task) -> Outcome:
+        return jax.tree.map(lambda a: a[0], _loop(task, None, 1, max_steps, record, in_turn=True))
 
     return jax.custom_batching.sequential_vmap(call)
 
@@ -109,19 +109,19 @@ def _in_turn(max_steps: int, record: Record | None) -> Callable[[Problem], Outco
 @functools.cache
 def _runner(
     max_steps: int, record: Record | None, width: int | None, lanes: tuple[bool, ...]
-) -> Callable[[Problem], Outcome]:
+) -> Callable[[Task], Outcome]:
     """The loop for `width` lanes (None: one problem without a lane axis); lanes[i] says if leaf i has the lane axis."""
 
     @jax.custom_batching.custom_vmap
-    def call(problem: Problem) -> Outcome:
+    def call(task: Task) -> Outcome:
         if width is None:
-            return jax.tree.map(lambda a: a[0], _loop(problem, None, 1, max_steps, record))
-        axes = jax.tree.unflatten(jax.tree.structure(problem), [0 if lane else None for lane in lanes])
-        return _loop(problem, axes, width, max_steps, record)
+            return jax.tree.map(lambda a: a[0], _loop(task, None, 1, max_steps, record))
+        axes = jax.tree.unflatten(jax.tree.structure(task), [0 if lane else None for lane in lanes])
+        return _loop(task, axes, width, max_steps, record)
 
     @call.def_vmap
-    def rule(size: int, batched: tuple[Problem], problem: Problem) -> tuple[Outcome, Outcome]:
-        leaves, structure = jax.tree.flatten(problem)
+    def rule(size: int, batched: tuple[Task], task: Task) -> tuple[Outcome, Outcome]:
+        leaves, structure = jax.tree.flatten(task)
         inner = lanes or (False,) * len(leaves)
         outer = tuple(jax.tree.leaves(batched[0]))
         inner_width = width or 1
@@ -145,24 +145,24 @@ def _runner(
 
 
 def _loop(
-    problem: Problem,
-    axes: Problem | None,
+    task: Task,
+    axes: Task | None,
     width: int,
     max_steps: int,
     record: Record | None,
     scan: bool = False,
     in_turn: bool = False,
 ) -> Outcome:
-    def over_lanes(function: Callable[[*Given], Found], *in_axes: Problem | int | None) -> Callable[[*Given], Found]:
+    def over_lanes(function: Callable[[*Given], Found], *in_axes: Task | int | None) -> Callable[[*Given], Found]:
         if in_turn:
             return _unbatched(function, in_axes)
         return jax.vmap(function, in_axes, axis_size=width, axis_name=LANE)
 
-    def lane_init(a: Problem) -> tuple[State, Memory]:
+    def lane_init(a: Task) -> tuple[State, Memory]:
         state = a.solver.init(a.objective, a.threshold, a.x0, a.key)
         return state, a.termination.init(state)
 
-    def lane_step(a: Problem, state: State, memory: Memory, t: Int[Array, ""]) -> _Stepped:
+    def lane_step(a: Task, state: State, memory: Memory, t: Int[Array, ""]) -> _Stepped:
         new, info = a.solver.step(a.objective, a.threshold, state, t)
         finite = jnp.isfinite(info.value) & jnp.isfinite(new.x).all() & ~jnp.isnan(info.grad_norm)
         memory, fired = a.termination(memory, state, new, info, t)
@@ -172,14 +172,14 @@ def _loop(
         return new, memory, info, result, jnp.where(finite, fired, 0)
 
     @jax.jit  # traced once, for its shapes and for the loop
-    def step_all(problem: Problem, state: State, memory: Memory, t: Int[Array, ""]) -> _Stepped:
-        return over_lanes(lane_step, axes, 0, 0, None)(problem, state, memory, t)
+    def step_all(task: Task, state: State, memory: Memory, t: Int[Array, ""]) -> _Stepped:
+        return over_lanes(lane_step, axes, 0, 0, None)(task, state, memory, t)
 
     def body(c: _Carry) -> _Carry:
-        new, memory, info, result, fired = step_all(problem, c.state, c.memory, c.t)
+        new, memory, info, result, fired = step_all(task, c.state, c.memory, c.t)
         active = c.result == RESULTS.running
         taken = active & (result != RESULTS.nonfinite)  # a nonfinite step is never taken
-        score = problem.solver.score(info)
+        score = task.solver.score(info)
         better = taken & ((score < c.best_score) | (c.best_step < 0)) if returns_best else taken
         history = c.history
         if record is not None:
@@ -201,13 +201,13 @@ def _loop(
             history=history,
         )
 
-    returns_best = problem.solver.returns_best
-    state, memory = over_lanes(lane_init, axes)(problem)
-    shapes = jax.eval_shape(step_all, problem, state, memory, jnp.int32(0))
+    returns_best = task.solver.returns_best
+    state, memory = over_lanes(lane_init, axes)(task)
+    shapes = jax.eval_shape(step_all, task, state, memory, jnp.int32(0))
     rows = 0 if record is None else -(-max_steps // record.every)
     integers = jnp.zeros(width, jnp.int32)
-    result = over_lanes(lambda a: jnp.where(a.sound, RESULTS.running, RESULTS.nonfinite), axes)(problem)
-    value0 = over_lanes(lambda a, s: a.objective.value(s.x) + a.threshold.value(s.x), axes, 0)(problem, state)
+    result = over_lanes(lambda a: jnp.where(a.sound, RESULTS.running, RESULTS.nonfinite), axes)(task)
+    value0 = over_lanes(lambda a, s: a.objective.value(s.x) + a.threshold.value(s.x), axes, 0)(task, state)
     carry = _Carry(
         t=jnp.int32(0),
         result=result.astype(jnp.int32),
@@ -232,7 +232,7 @@ def _loop(
     # A fault of the returned iterate matters more than how the run stopped.
     result = jnp.where((c.status != 0) & (result != RESULTS.nonfinite), c.status, result).astype(jnp.int32)
     x, support = (c.state.x, c.state.support) if c.best is None else c.best
-    ended = (lax.stop_gradient(problem), lax.stop_gradient(x), support, result)
+    ended = (lax.stop_gradient(task), lax.stop_gradient(x), support, result)
     judged = over_lanes(lambda a, x, s, r: a.objective.judged(a.threshold, x, s, r), axes, 0, 0, 0)(*ended)
     fired = jnp.where(judged == result, c.fired, 0)
     history = None if c.history is None else _unpack(shapes[2], c.history)
@@ -240,7 +240,7 @@ def _loop(
 
 
 def _unbatched(
-    function: Callable[[*Given], Found], in_axes: tuple[Problem | int | None, ...]
+    function: Callable[[*Given], Found], in_axes: tuple[Task | int | None, ...]
 ) -> Callable[[*Given], Found]:
     """The function over the one lane there is, without the detours that `vmap` makes of branches and of LAPACK."""
 

@@ -397,8 +397,8 @@ def test_damaged_npz(tmp_path, seed):
     good, original = path.read_bytes(), load_file(path)
     readers = [
         lambda: load_file(path).X,
-        lambda: precision.load_table(path, None)[0].to_numpy(),
-        lambda: lowrank.load(path, ["y"])[0].to_numpy(),
+        lambda: precision.load_variables(path, None)[0].to_numpy(),
+        lambda: lowrank.load_responses(path, ["y"])[0].to_numpy(),
         lambda: Shards([path]).read(0, np.float64)[0],
     ]
     for _, read in itertools.product(range(10), readers):
@@ -423,7 +423,11 @@ def test_every_reader_refuses_an_array_that_claims_more_than_it_holds(tmp_path, 
             archive.writestr(name, header.getvalue() + bytes(8))
         if not honest:
             archive.filelist[0].file_size = 8 * 10**13 + len(header.getvalue())
-    for read in (load_file, lambda path: precision.load_table(path, None), lambda path: lowrank.load(path, ["y"])):
+    for read in (
+        load_file,
+        lambda path: precision.load_variables(path, None),
+        lambda path: lowrank.load_responses(path, ["y"]),
+    ):
         with pytest.raises(ValueError, match=r"^path: a\.npz .*(damaged|more than the limit)[^\n]*\.$"):
             read(path)
     assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
 import sparsehtp as sht
-from sparsehtp.estimators.fitting import all_or_nothing
+from sparsehtp.estimators.failures import all_or_nothing
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((20, 3))

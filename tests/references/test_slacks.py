@@ -54,7 +54,7 @@ def test_least_squares_on_the_host_is_never_above_that_of_the_data(x64, seeds):
         pairs = np.array(list(itertools.combinations(range(p), 2)))
         assert problem.prepare()
         square, b = padded(problem.Q, problem.b)
-        form = nodes.Problem(square, b, jnp.asarray(problem.c0))
+        form = nodes.NodeData(square, b, jnp.asarray(problem.c0))
         values, lower = problem.values(pairs)
         out = np.broadcast_to(np.arange(WIDTH) >= p, (BATCH, WIDTH))
         leaves = np.asarray(nodes.leaf_pairs(form, masks(()), out, jnp.asarray(2), k_max=K_MAX)[0][0])
