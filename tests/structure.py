@@ -24,14 +24,14 @@ PARTS = tuple(HOMES)
 
 # A room imports from layers above its own in this list only.
 LAYERS = (
-    ("_uncollected", "_store", "_chunks", "_progress", "_tolerances"),
+    ("_uncollected", "_store", "_progress", "_tolerances"),
     ("_public", "_programs"),
     ("_types", "_threads", "io"),
     ("linalg",),
     ("designs", "losses", "thresholds", "iteration", "datasets"),
     ("columns",),
     ("objectives",),
-    ("steps", "duality", "derivatives", "_keep_top_k", "_save"),
+    ("steps", "duality", "derivatives", "_chunks", "_keep_top_k", "_save"),
     ("screening",),
     ("solvers",),
     ("_solve", "certificates"),
