@@ -5,7 +5,6 @@ zero, ties take the lower index, and without l2 of its own it has no curvature.
 """
 
 import dataclasses
-import math
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
@@ -20,6 +19,7 @@ from ..iteration.results import Solution
 from ..linalg.sparse import Chunks
 from ..objectives import AbstractModel
 from ..thresholds import GroupSparsity, RowSparsity, Sparsity
+from ..thresholds.base import Unscaled
 
 Structure: TypeAlias = Sparsity | GroupSparsity | RowSparsity
 M = TypeVar("M", bound=AbstractModel)
@@ -33,24 +33,6 @@ def bucket(n: int, sizes: int = 8) -> int:
     """
     step = 1 << max(n.bit_length() - sizes.bit_length(), 0)
     return -(-n // step) * step
-
-
-class _Columns(NamedTuple):
-    """The part of an objective that decides whether a threshold suits it."""
-
-    external_shape: tuple[int, ...]
-    n_free: int = 0
-    dtype: Any = np.float64
-    rescaled: bool = False
-    n_variables: None = None
-    leaf_sizes: None = None
-
-    @property
-    def n_coefficients(self) -> int:
-        return math.prod(self.external_shape)
-
-    def internal_scale(self) -> None:
-        return None
 
 
 class Start(NamedTuple):
@@ -137,7 +119,7 @@ class Padding:
 
     def threshold(self, threshold: Structure, responses: int | None = None) -> Structure:
         """The threshold for the padded columns, checked against those of the data."""
-        threshold.bind(_Columns((self.p,) if responses is None else (self.p, responses)))
+        threshold.bind(Unscaled((self.p,) if responses is None else (self.p, responses)))
         fields: dict[str, Any] = {
             name: np.pad(bound, ((0, self.size[1] - self.p), *[(0, 0)] * (bound.ndim - 1)))
             for name, bound in (("lower", threshold.lower), ("upper", threshold.upper))

@@ -1,7 +1,8 @@
 """The interfaces of thresholds: projections onto structured sets, and their supports."""
 
 import abc
-from typing import Any, ClassVar, Protocol, Self
+import math
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import equinox as eqx
 import jax
@@ -33,6 +34,24 @@ class Bindable(Protocol):
     @property
     def leaf_sizes(self) -> PyTree[int] | None: ...
     def internal_scale(self) -> Float[AnyArray, "p"] | None: ...
+
+
+class Unscaled(NamedTuple):
+    """Coefficients of a shape in original units, for a threshold that is checked where there is no objective yet."""
+
+    external_shape: tuple[int, ...]
+    n_free: int = 0
+    dtype: np.dtype = np.dtype(float)
+    rescaled: bool = False
+    n_variables: None = None
+    leaf_sizes: None = None
+
+    @property
+    def n_coefficients(self) -> int:
+        return math.prod(self.external_shape)
+
+    def internal_scale(self) -> None:
+        return None
 
 
 class AbstractThreshold(eqx.Module):
