@@ -175,9 +175,7 @@ def _choose(
     if folds is None:
         selection.check_total(plan.weighted_by, total, n, levels.ks)
 
-    def own_samples(path: Path) -> Path:  # the models' weights are scaled, and their columns may be padded
-        return dataclasses.replace(path, n_units=units, total_weight=total)
-
+    own: dict[str, Any] = {"n_units": units, "total_weight": total}  # weights are scaled, columns may be padded
     # One program for whatever k is chosen, where room for more costs less than a second one.
     shared = padding.active and not padding.large
     choice: Any = choose(
@@ -190,10 +188,10 @@ def _choose(
         refit=plan.refit,
         folds=folds,
         solver=plan.solver,
-        samples=own_samples,
+        samples=own,
         **problem.ending,
     )
-    paths = [own_samples(padding.path(levels.cut_path(path))) for path in choice.path]
+    paths = [dataclasses.replace(padding.path(levels.cut_path(path)), **own) for path in choice.path]
     if folds is None:
         return choice, paths, None
     results = levels.table(choice.scores) | {"l2s": paths[0].l2s, "rule": plan.rule}

@@ -1,7 +1,7 @@
 """The choice of k and l2, by cross-validation or by an information criterion, and the model there."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path as Folder
 from typing import Any, NamedTuple
 
@@ -80,7 +80,7 @@ def choose(
     checkpoint: str | Folder | None = None,
     progress: Callback | bool | None = None,
     memory: int | None = None,
-    samples: Callable[[Path], Path] | None = None,
+    samples: Mapping[str, Any] | None = None,
 ) -> Choice:
     """Choose k and l2 from a grid and fit all data there.
 
@@ -101,7 +101,8 @@ def choose(
         solver: of the grid and the final fit. None: the default one for the final fit, and for the grid a quicker one,
             as in `cross_validate` (for a criterion, except for entries and a loss that is not squared, the same).
         max_steps, termination, throw: of the final fit, as in `solve`.
-        samples: what a criterion sees of a path, where its weights or units do not count as they are.
+        samples: `n_units` and `total_weight` that a criterion sees in place of a path's, where its units or weights do
+            not count as they are.
 
     Returns:
         A `Choice`.
@@ -156,7 +157,7 @@ def choose(
             solve_path(each, ks=ks, l2s=l2s, checkpoint=_part(checkpoint, several, i), **search)
             for i, each in enumerate(objectives)
         )
-        seen = paths if samples is None else [samples(path) for path in paths]
+        seen = [dataclasses.replace(path, **(samples or {})) for path in paths]
         values = np.sum([information_criterion(path, rule).values for path in seen], axis=0)
         scores = Criterion(values, int(np.argmin(values)))
         row = scores.best
