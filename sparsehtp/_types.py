@@ -139,28 +139,6 @@ def answer_where(sound: Bool[Array, ""] | np.bool_, otherwise: float, answer: T)
     return jax.tree.map(lambda leaf: jnp.where(sound, leaf, jnp.asarray(otherwise, leaf.dtype)), answer)
 
 
-def in_double(value: Any) -> Any:
-    """A concrete pytree with its floating arrays in float64, for use inside `jax.enable_x64(True)`.
-
-    A module with a method `exactly`, such as `LinearModel`, derives again what it had derived in single precision.
-    """
-    single = any(leaf.dtype == np.float32 for leaf in jax.tree.leaves(value) if hasattr(leaf, "dtype"))
-    value = _in_double(value) if single else value
-    return jax.tree.map(
-        lambda part: part.exactly() if hasattr(part, "exactly") else part,
-        value,
-        is_leaf=lambda v: hasattr(v, "exactly"),
-    )
-
-
-@program
-def _in_double(value: Any) -> Any:
-    def double(a: Array) -> Array:
-        return a.astype(jnp.float64) if jnp.issubdtype(a.dtype, jnp.floating) else a
-
-    return jax.tree.map(double, value)
-
-
 def seeded(seed: int) -> Array:
     """`jax.random.key(seed)`, for JAX's default generator without compiling a program."""
     if jax.config.values["jax_default_prng_impl"] != "threefry2x32" or not 0 <= seed < 2**32:

@@ -14,7 +14,7 @@ import numpy as np
 from exact import LEVEL, LOG_LINK, Loss, Problem
 
 import sparsehtp as sht
-from sparsehtp._types import in_double
+from sparsehtp.objectives.model import in_double
 
 LOSSES = {
     "squared": lambda c: sht.losses.Squared(),

@@ -11,8 +11,9 @@ import numpy as np
 from scipy import sparse
 
 import sparsehtp as sht
-from sparsehtp._types import Support, in_double
+from sparsehtp._types import Support
 from sparsehtp.columns import gather
+from sparsehtp.objectives.model import in_double
 
 FILE = Path(__file__).parent / "references" / "models.npz"
 NUMBER, N, P = 20, 60, 9

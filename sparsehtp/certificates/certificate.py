@@ -9,11 +9,12 @@ import numpy as np
 from .._chunks import chunk_width
 from .._threads import one_blas_thread
 from .._tolerances import tolerance
-from .._types import check_finite, in_double, is_concrete
+from .._types import check_finite, is_concrete
 from ..columns import gather
 from ..iteration.results import RESULTS
 from ..objectives import AbstractModel, AbstractObjective, AbstractRefittable, AbstractRestrictable, LinearModel
 from ..objectives.base import DENSE_HESSIAN_LIMIT, in_columns, value_of
+from ..objectives.model import in_double
 from ..thresholds import L0L1L2, AbstractUnitThreshold
 from ..thresholds.base import next_power_of_two
 from .facts import Facts, of_a_value, of_refits

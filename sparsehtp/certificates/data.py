@@ -8,9 +8,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import sparse
 
-from .._types import host, in_double
+from .._types import host
 from ..designs import SparseDesign
 from ..objectives import LinearModel
+from ..objectives.model import in_double
 
 EPS = float(np.finfo(float).eps)
 ROWS = 4096  # that are summed at a time: sums of sums lose fewer digits

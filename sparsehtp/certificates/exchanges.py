@@ -8,8 +8,8 @@ from jaxtyping import Array, Float, Int
 
 from .._programs import program
 from .._threads import one_blas_thread
-from .._types import in_double
 from ..objectives import AbstractRestrictable, LinearModel
+from ..objectives.model import in_double
 from ..thresholds import Sparsity
 from ..thresholds.base import next_power_of_two
 from .least_squares import LeastSquares

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from .._programs import program
 from .._types import AnyArray, ArrayLike, Support, is_concrete, replace
 from ..columns import Columns, Units, gather, scatter
 from ..linalg import dot, largest_eigenvalue, random_start
@@ -382,3 +384,25 @@ class ModelSamples(AbstractSamples):
 
     def penalty_grad(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return self.model.penalty(x)
+
+
+def in_double(value: Any) -> Any:
+    """A concrete pytree with its floating arrays in float64, for use inside `jax.enable_x64(True)`.
+
+    A model derives again what it had derived in single precision.
+    """
+    single = any(leaf.dtype == np.float32 for leaf in jax.tree.leaves(value) if hasattr(leaf, "dtype"))
+    value = _in_double(value) if single else value
+    return jax.tree.map(
+        lambda part: part.exactly() if isinstance(part, AbstractModel) else part,
+        value,
+        is_leaf=lambda part: isinstance(part, AbstractModel),
+    )
+
+
+@program
+def _in_double(value: Any) -> Any:
+    def double(a: Array) -> Array:
+        return a.astype(jnp.float64) if jnp.issubdtype(a.dtype, jnp.floating) else a
+
+    return jax.tree.map(double, value)

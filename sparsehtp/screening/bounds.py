@@ -10,10 +10,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
 from .._tolerances import tolerance
-from .._types import AnyArray, HostArray, Scalar, check_finite, in_double, is_concrete, replace
+from .._types import AnyArray, HostArray, Scalar, check_finite, is_concrete, replace
 from ..duality import Dual, Fixed, dual_of, relax, require_dual
 from ..objectives import AbstractObjective, LinearModel
 from ..objectives.base import value_of
+from ..objectives.model import in_double
 from ..thresholds import L0L1L2, AbstractThreshold, Sparsity
 from ..thresholds.base import next_power_of_two
 from .rules import screen

@@ -8,10 +8,11 @@ import numpy as np
 from jaxtyping import Array
 
 from .._programs import program
-from .._types import Support, in_double
+from .._types import Support
 from ..columns import gather
 from ..objectives import AbstractFiniteSum, AbstractObjective, AbstractRefittable, AbstractRestrictable
 from ..objectives.base import value_of
+from ..objectives.model import in_double
 from .laws import equal, law, traced
 
 H = 1e-5  # of finite differences, of values and gradients of size one

@@ -9,8 +9,9 @@ from jaxtyping import Array
 
 from .._programs import program
 from .._solve import solve
-from .._types import in_double, replace
+from .._types import replace
 from ..objectives import AbstractObjective, LinearModel
+from ..objectives.model import in_double
 from ..solvers import AbstractSolver
 from ..thresholds import AbstractUnitThreshold, Sparsity
 from .laws import equal, law, traced

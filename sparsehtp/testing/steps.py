@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._programs import program
-from .._types import in_double
 from ..linalg import dot
 from ..losses import Logistic
 from ..objectives import AbstractObjective, LinearModel
+from ..objectives.model import in_double
 from ..solvers import IHT
 from ..steps import AbstractStep
 from ..thresholds import Sparsity

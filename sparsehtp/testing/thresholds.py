@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from .._programs import program
-from .._types import Support, in_double, replace
+from .._types import Support, replace
 from ..objectives import AbstractObjective, LinearModel
+from ..objectives.model import in_double
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from ..thresholds.base import AbstractSupportThreshold
 from .laws import equal, law, traced

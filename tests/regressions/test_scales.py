@@ -11,7 +11,7 @@ from exact import Loss
 from scipy.optimize import minimize
 
 import sparsehtp as sht
-from sparsehtp._types import in_double
+from sparsehtp.objectives.model import in_double
 from sparsehtp.results import Support
 
 RNG = np.random.default_rng(0)
