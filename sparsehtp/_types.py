@@ -14,6 +14,7 @@ from ._programs import program
 
 ArrayLike: TypeAlias = npt.ArrayLike  # what a user passes
 TableLike: TypeAlias = Any  # arrays, sparse matrices and data frames; the last two have no types
+DType: TypeAlias = np.dtype[Any]
 HostArray: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]  # np.ndarray, which mypy takes for an open Any
 AnyArray: TypeAlias = Array | np.ndarray  # on the host where it is known, so that it is known inside jit too
 Scalar: TypeAlias = Float[Array, ""] | float

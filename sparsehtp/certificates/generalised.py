@@ -97,8 +97,8 @@ class Generalised(ProofData):
         self.batch = int(np.clip(AT_ONCE // X.size, 1, self.batch))
         with jax.enable_x64(True):
             columns = self.model.columns
-            offset = np.zeros(len(X)) if columns.offset is None else columns.offset
-            l2 = np.append(ridge, np.ones(X.shape[1] - len(ridge)))
+            offset = jnp.asarray(np.zeros(len(X))) if columns.offset is None else columns.offset
+            l2 = jnp.asarray(np.append(ridge, np.ones(X.shape[1] - len(ridge))))
             plain = Columns.plain(
                 DenseDesign(X), columns.sample_weight, l2, offset, centred=columns.centred, n_free=columns.n_free
             )

@@ -4,10 +4,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._types import ArrayLike, check_finite, host, is_concrete
+from .._types import ArrayLike, DType, check_finite, host, is_concrete
 
 
-def vector(name: str, value: ArrayLike, n: int, dtype: np.dtype, c: int | None = None) -> Array:
+def vector(name: str, value: ArrayLike, n: int, dtype: DType, c: int | None = None) -> Array:
     """(n,) finite numbers, or (n, c), or ValueError."""
     value = jnp.asarray(value, dtype)
     shape, each = ((n,), "one per row of the data") if c is None else ((n, c), "one value per row of X and response")
@@ -17,7 +17,7 @@ def vector(name: str, value: ArrayLike, n: int, dtype: np.dtype, c: int | None =
     return value
 
 
-def weight_vector(value: ArrayLike, n: int, dtype: np.dtype) -> Array:
+def weight_vector(value: ArrayLike, n: int, dtype: DType) -> Array:
     """Weights whose sum the dtype can hold: those of an extreme size are divided by a power of two."""
     if is_concrete(value):
         value = host(value)

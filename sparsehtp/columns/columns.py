@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 import equinox as eqx
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import AnyArray, ArrayLike, Support, host, is_concrete, replace
+from .._types import AnyArray, ArrayLike, DType, HostArray, Scalar, Support, host, is_concrete, replace
 from ..designs import AbstractDesign, DenseDesign
 from ..linalg import dot, largest_eigenvalue, random_start
 from .checks import check_l2, weight_vector
@@ -21,13 +21,21 @@ LARGEST_RIDGE = 20  # powers of two that l2 in the units of scaled columns stays
 ROWS_AT_ONCE = 128  # in a pass over single samples
 FEW_PAIRS = 2**14  # of places and entries, that are compared in no time
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-def _by_column(method: Callable[..., Any]) -> Callable[..., Any]:
+
+def _by_column(
+    method: Callable[Concatenate["Columns", Array, P], R],
+) -> Callable[Concatenate["Columns", Array, P], R]:
     """A map of vectors that maps each column of a matrix, one for every response."""
 
     @functools.wraps(method)
-    def mapped(self: "Columns", x: Float[Array, "_ *c"], *args: Any) -> Any:
-        return method(self, x, *args) if x.ndim == 1 else jax.vmap(lambda v: method(self, v, *args), 1, -1)(x)
+    def mapped(self: "Columns", x: Float[Array, "_ *c"], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        one = functools.partial(method, self)
+        if x.ndim == 1:
+            return one(x, *args, **kwargs)
+        return jax.vmap(lambda v: one(v, *args, **kwargs), 1, -1)(x)
 
     return mapped
 
@@ -68,8 +76,8 @@ class Columns(eqx.Module):
         cls,
         design: AbstractDesign,
         sample_weight: Float[Array, "n"],
-        l2: Any,
-        offset: Any = None,
+        l2: Array,
+        offset: Array | None = None,
         *,
         centred: bool = False,
         n_free: int = 0,
@@ -138,7 +146,7 @@ class Columns(eqx.Module):
         return self.design.shape[1]
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> DType:
         """Floating dtype of all products."""
         return self.design.dtype
 
@@ -158,7 +166,7 @@ class Columns(eqx.Module):
         """The factor of every column."""
         return 1.0 if self.inverse_scale is None else self.inverse_scale
 
-    def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:
+    def internal_scale(self) -> Float[Array | HostArray, "p"] | None:
         """Factor from coefficients in original units to the entries of x; None if they are the same."""
         if self.inverse_scale is None:
             return None
@@ -180,18 +188,18 @@ class Columns(eqx.Module):
         return Units(centre, np.asarray(means[0] - means[1]))
 
     def to_internal(
-        self, w: Any, b: AnyArray | float = 0.0, target_mean: Float[Array, "*c"] | None = None
-    ) -> tuple[Any, Any]:
+        self, w: AnyArray, b: AnyArray | float = 0.0, target_mean: Float[Array, "*c"] | None = None
+    ) -> tuple[AnyArray, AnyArray | float]:
         """Coefficients and intercept of the solver, from those in original units; on the host where all is known."""
         known = is_concrete(w, b, target_mean, self.offset_mean, self.shift, self.mean, self.inverse_scale)
         xp, w = (np, host(w)) if known else (jnp, w)
         if known:
-            b = self.units(target_mean).level(w, host(b))
+            b = self.units(target_mean).level(host(w), host(b))
         else:
             base = self.base(target_mean)
             b = b if base is None else b - base
             for part in (self.shift, self.mean):
-                b = b if part is None else b + dot(part, w)
+                b = b if part is None else b + dot(part, jnp.asarray(w))
         scale = self.internal_scale()
         if scale is not None:  # a start whose predictions are out of range stays a number
             most = float(jnp.finfo(self.dtype).max)
@@ -316,7 +324,7 @@ class Columns(eqx.Module):
         size = self.design.column_norms(self.weights, self.inverse_scale)
         return size if self.mean is None else size + jnp.abs(self.mean) * self.scale
 
-    def lipschitz(self, smoothness: ArrayLike) -> Float[Array, ""]:
+    def lipschitz(self, smoothness: Scalar) -> Float[Array, ""]:
         """Largest eigenvalue of smoothness Z' diag(weights) Z + diag(ridge)."""
         weights, ridge = self.weights, self.ridge()
 
@@ -345,14 +353,14 @@ class Units(NamedTuple):
     offsets; so that X w + b has b = level + base - centre'w, which single precision cannot hold far from zero.
     """
 
-    centre: Float[np.ndarray, "p"]
-    base: Float[np.ndarray, "*c"]
+    centre: Float[HostArray, "p"]
+    base: Float[HostArray, "*c"]
 
-    def intercept(self, w: Float[np.ndarray, "p *c"], level: Any) -> Any:
+    def intercept(self, w: Float[HostArray, "p *c"], level: HostArray | float) -> HostArray:
         """b, a number or (c,), for coefficients as they were rounded."""
         return level + self.base - self.centre @ w
 
-    def level(self, w: Float[np.ndarray, "p *c"], intercept: Any) -> Any:
+    def level(self, w: Float[HostArray, "p *c"], intercept: HostArray | float) -> HostArray:
         """The solver's intercept, from that in original units."""
         return intercept - self.base + self.centre @ w
 

@@ -1,6 +1,7 @@
 """Size, mean and deviation of every column of a design, and which columns are constant."""
 
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,23 +10,25 @@ from jaxtyping import Array, Bool, Float
 
 from .._programs import program
 from .._tolerances import tolerance
-from .._types import host, is_concrete
+from .._types import AnyArray, host, is_concrete
 from ..designs import AbstractDesign
 
 
 class Spread(NamedTuple):
     """Of every column, over rows with a weight, the largest magnitude, mean and deviation."""
 
-    largest: Any  # (p,), on the host where it is known
-    mean: Any  # (p,), or None where nobody asked
-    deviation: Any
+    largest: Float[AnyArray, "p"]  # on the host where it is known
+    mean: Float[AnyArray, "p"]  # empty where nobody asked
+    deviation: Float[AnyArray, "p"]
 
 
 @program(static_argnames="moments")
 def spread_of(design: AbstractDesign, sample_weight: Float[Array, "n"], moments: bool) -> Spread:
     """The facts of a design, means and deviations only where asked for."""
     weights = sample_weight / jnp.sum(sample_weight)
-    return Spread(design.magnitudes(weights), *(design.moments(weights) if moments else (None, None)))
+    return Spread(
+        design.magnitudes(weights), *(design.moments(weights) if moments else 2 * (jnp.zeros(0, design.dtype),))
+    )
 
 
 @program
@@ -47,12 +50,12 @@ def moments_of(design: AbstractDesign, weights: Float[Array, "n"]) -> tuple[Floa
     return design.moments(weights)
 
 
-def is_constant(mean: Any, deviation: Any, xp: Any = jnp) -> Any:
+def is_constant(mean: AnyArray, deviation: AnyArray, xp: ModuleType = jnp) -> Bool[AnyArray, "p"]:
     """Which deviations are rounding."""
     return deviation <= tolerance("constant", deviation.dtype) * xp.maximum(deviation, xp.abs(mean))
 
 
-def constant_columns(design: AbstractDesign, sample_weight: Float[Array, "n"], facts: Spread) -> Any:
+def constant_columns(design: AbstractDesign, sample_weight: Float[Array, "n"], facts: Spread) -> Bool[AnyArray, "p"]:
     """Which columns are constant, but for rounding, over the rows with a weight."""
     if not is_concrete(facts):
         return is_constant(facts.mean, facts.deviation)

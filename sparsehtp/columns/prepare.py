@@ -2,14 +2,14 @@
 
 import contextlib
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._types import ArrayLike, TableLike, check_finite, host, is_concrete, replace
+from .._types import AnyArray, ArrayLike, DType, HostArray, TableLike, check_finite, host, is_concrete, replace
 from ..designs import AbstractDesign, as_design
 from ..designs.dense import subtracts_exactly
 from .checks import check_l2, check_weights, vector, weight_vector
@@ -23,9 +23,9 @@ class Prepared(NamedTuple):
     """Columns, targets less their mean, that mean, and the largest magnitude of every column as it was given."""
 
     columns: Columns
-    y: Any
+    y: Array | None
     target_mean: Array | None
-    largest: Any
+    largest: AnyArray
 
 
 def design_of(X: TableLike | AbstractDesign) -> AbstractDesign:
@@ -102,7 +102,7 @@ def columns_of(
     return Prepared(new, y, target_mean, largest)
 
 
-def safe_scale(largest: np.ndarray, l2: ArrayLike = 0.0) -> Array:
+def safe_scale(largest: AnyArray, l2: ArrayLike = 0.0) -> Array:
     """Powers of two that bring columns of an extreme size to about one, or l2 with them as far as it can; else 1."""
     top = jnp.finfo(largest.dtype).maxexp
     limit = 2.0 ** (top // 6)
@@ -112,7 +112,7 @@ def safe_scale(largest: np.ndarray, l2: ArrayLike = 0.0) -> Array:
     return jnp.asarray(scale, largest.dtype)
 
 
-def _grain(largest: np.ndarray) -> np.ndarray:
+def _grain(largest: AnyArray) -> HostArray:
     """The last digit of numbers of these sizes, for numbers like them to be multiples of."""
     digits = jnp.finfo(largest.dtype)
     last = np.ldexp(np.ones_like(largest), np.frexp(largest)[1] - digits.nmant - 1)
@@ -124,9 +124,9 @@ def about_means(
     offset: Array | None,
     given: tuple[ArrayLike | None, ArrayLike | None],
     sample_weight: ArrayLike,
-    dtype: np.dtype,
+    dtype: DType,
     ceiling: float = np.inf,
-) -> tuple[Any, Any, tuple[np.ndarray, np.ndarray]]:
+) -> tuple[Array | None, Array | None, tuple[HostArray, HostArray]]:
     """Targets and offsets less their weighted means where these are far from zero, and the means, whose difference is
     exact, as both are rounded to the last digit of the larger.
 
@@ -134,18 +134,18 @@ def about_means(
     dtype has: it is rounded once, and better so. Offsets that would leave an entry above the ceiling are less the
     largest one instead.
     """
-    parts: list[tuple[str, Any, ArrayLike | None]] = [("y", y, given[0]), ("offset", offset, given[1])]
+    parts: list[tuple[str, Array | None, ArrayLike | None]] = [("y", y, given[0]), ("offset", offset, given[1])]
     known = {
         name: np.asarray(values, float).reshape(v.shape)
         for name, v, values in parts
-        if values is not None and is_concrete(v) and len(v.devices()) == 1
+        if v is not None and values is not None and is_concrete(v) and len(v.devices()) == 1
     }
     if not known:
         return y, offset, (np.zeros((), dtype), np.zeros((), dtype))
     weights = host(sample_weight).astype(float)
     live, weights = weights > 0, weights / weights.sum()
     grain = 2 * np.max([_grain(np.abs(v[live]).max(0).astype(dtype)) for v in known.values()], axis=0)
-    means: dict[str, Any] = {"y": np.zeros(()), "offset": np.zeros(())}
+    means: dict[str, HostArray] = {"y": np.zeros(()), "offset": np.zeros(())}
     for name, v in known.items():
         centre, top = weights @ v, v[live].max(0)
         mean = np.where(np.abs(centre) > FAR * np.sqrt(weights @ (v - centre) ** 2), centre, 0)
@@ -155,7 +155,7 @@ def about_means(
         exact = (less.astype(dtype) == less) & subtracts_exactly(v, mean, less)
         means[name] = np.where(exact[live].all(0) | (v.astype(dtype) != v).any(0) | high, mean, 0)
 
-    def moved(name: str, v: Any) -> Any:
+    def moved(name: str, v: Array | None) -> Array | None:
         return jnp.asarray((known[name] - means[name]).astype(dtype), dtype) if np.any(means[name]) else v
 
     return moved("y", y), moved("offset", offset), (means["y"].astype(dtype), means["offset"].astype(dtype))

@@ -5,8 +5,9 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+
+from .._types import DType
 
 
 class AbstractDesign(eqx.Module):
@@ -21,7 +22,7 @@ class AbstractDesign(eqx.Module):
 
     @property
     @abc.abstractmethod
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> DType:
         """The floating dtype of all products."""
 
     @abc.abstractmethod

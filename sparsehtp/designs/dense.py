@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import AnyArray, TableLike, replace
+from .._types import AnyArray, DType, TableLike, replace
 from ..linalg import dot
 from .base import AbstractDesign
 
@@ -58,7 +58,7 @@ class DenseDesign(AbstractDesign):
         return (columns, rows) if self.by_feature else (rows, columns)
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> DType:
         return self.array.dtype
 
     def mv(self, w: Float[Array, "p"]) -> Float[Array, "n"]:

@@ -1,7 +1,5 @@
 """A sparse design in both orientations, from SciPy or BCOO."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,7 @@ from jax.experimental.sparse import BCOO
 from jaxtyping import Array, Float, Int
 from scipy import sparse
 
-from .._types import is_concrete, replace
+from .._types import DType, TableLike, is_concrete, replace
 from ..linalg.sparse import Chunks, chunked, dense_rows, largest_magnitudes, product, reduce_rows
 from .base import AbstractDesign
 from .dense import DenseDesign
@@ -40,7 +38,7 @@ class SparseDesign(AbstractDesign):
 
     sparse = True
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: TableLike) -> None:
         X = _canonical(X)
         self.size = (int(X.shape[0]), int(X.shape[1]))
         self.by_row = chunked(X.indptr, X.indices, X.data)
@@ -52,7 +50,7 @@ class SparseDesign(AbstractDesign):
         return self.size
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> DType:
         return self.by_row.data.dtype
 
     def mv(self, w: Float[Array, "p"]) -> Float[Array, "n"]:
@@ -102,19 +100,19 @@ class SparseDesign(AbstractDesign):
         return largest_magnitudes(X._replace(data=data))
 
 
-def as_design(X: Any) -> AbstractDesign:
+def as_design(X: TableLike) -> AbstractDesign:
     """A design from what a caller may pass as X."""
     if isinstance(X, AbstractDesign):
         return X
     return SparseDesign(X) if is_sparse(X) else DenseDesign(X)
 
 
-def is_sparse(X: Any) -> bool:
+def is_sparse(X: TableLike) -> bool:
     """True for the matrices that `SparseDesign` takes."""
     return sparse.issparse(X) or isinstance(X, BCOO)
 
 
-def _canonical(X: Any) -> Any:
+def _canonical(X: TableLike) -> TableLike:
     """A CSR matrix with sorted, distinct int32 indices and no explicit zeros, sharing nothing that is changed."""
     if isinstance(X, BCOO):
         X = _from_bcoo(X)
@@ -139,14 +137,14 @@ def _canonical(X: Any) -> Any:
     return X
 
 
-def _checked(X: Any) -> None:
+def _checked(X: TableLike) -> None:
     try:
         X.check_format(full_check=True)
     except ValueError as error:
         raise ValueError(f"X: is not a valid sparse matrix ({str(error).rstrip('.')}); build it again.") from error
 
 
-def _from_bcoo(X: BCOO) -> Any:
+def _from_bcoo(X: BCOO) -> TableLike:
     if not is_concrete(X):
         raise TypeError("X: a traced BCOO cannot become a design; make the SparseDesign outside of jit and vmap.")
     if X.n_batch or X.n_dense or X.ndim != 2:

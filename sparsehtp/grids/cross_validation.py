@@ -198,7 +198,7 @@ def cross_validate(
     return CrossValidation(
         scores=scores if own is None else _own_scores(own, objective, scores, test),
         results=results,
-        fold_weight=objective.total_weight(test.astype(float)),
+        fold_weight=np.asarray(objective.total_weight(test.astype(float))),
         path=path,
     )
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._types import Scalar, is_concrete
+from .._types import HostArray, Scalar, is_concrete
 
 
 class AbstractLoss(eqx.Module):
@@ -56,13 +56,13 @@ class AbstractLoss(eqx.Module):
         """The inverse link: what is predicted for y at the linear predictor eta; eta itself unless overridden."""
         return eta
 
-    def draw_targets(self, eta: Float[np.ndarray, "*n"], rng: np.random.Generator) -> Float[np.ndarray, "*n"]:
+    def draw_targets(self, eta: Float[HostArray, "*n"], rng: np.random.Generator) -> Float[HostArray, "*n"]:
         """Random targets near the predictions eta, for `sparsehtp.testing`; override it where not any y will do."""
         if self.classification:
             return np.where(eta + 0.3 * rng.logistic(size=eta.shape) > 0, 1.0, -1.0)
         return eta + 0.3 * rng.standard_normal(eta.shape)
 
-    def check_targets(self, y: np.ndarray) -> None:
+    def check_targets(self, y: HostArray) -> None:
         """Raise ValueError if concrete targets y are not in the loss's domain."""
         if self.classification:
             bad = np.setdiff1d(np.unique(y), (-1, 1))

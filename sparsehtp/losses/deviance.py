@@ -8,10 +8,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._programs import program
+from .._types import HostArray
 from .base import AbstractLoss
 
 
-def predicted(loss: AbstractLoss, eta: np.ndarray) -> np.ndarray:
+def predicted(loss: AbstractLoss, eta: HostArray) -> HostArray:
     """`loss.mean` of (n,) linear predictors, in their precision."""
     if type(loss).mean is AbstractLoss.mean:
         return eta
@@ -19,7 +20,7 @@ def predicted(loss: AbstractLoss, eta: np.ndarray) -> np.ndarray:
         return np.asarray(_mean(loss, _padded(eta)))[: eta.size]
 
 
-def d2_score(loss: AbstractLoss, eta: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
+def d2_score(loss: AbstractLoss, eta: HostArray, y: HostArray, weights: HostArray) -> float:
     """The share of the deviance that predictions explain.
 
         D2 = 1 - D(eta) / D(c),    D(eta) = sum_i s_i (l(eta_i, y_i) - min_t l(t, y_i)),    c = argmin_t D(t)
@@ -52,7 +53,7 @@ def _padding(n: int) -> int:
     return (1 << max(n - 1, 0).bit_length()) - n
 
 
-def _padded(a: Float[np.ndarray, "n"]) -> Float[np.ndarray, "_"]:
+def _padded(a: Float[HostArray, "n"]) -> Float[HostArray, "_"]:
     """`a` with its first entry repeated: one program serves all lengths up to the next power of two."""
     return np.concatenate([a, np.full(_padding(a.size), a[0])])
 

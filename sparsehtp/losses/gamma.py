@@ -5,6 +5,7 @@ import numpy as np
 from jax.scipy.special import xlogy
 from jaxtyping import Array, Float
 
+from .._types import HostArray
 from .base import AbstractConjugateLoss, outside_to_infinity
 
 
@@ -40,10 +41,10 @@ class Gamma(AbstractConjugateLoss):
     def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.minimum(a, 1)
 
-    def draw_targets(self, eta: Float[np.ndarray, "*n"], rng: np.random.Generator) -> Float[np.ndarray, "*n"]:
+    def draw_targets(self, eta: Float[HostArray, "*n"], rng: np.random.Generator) -> Float[HostArray, "*n"]:
         return rng.gamma(2, np.exp(np.clip(eta, -3, 3)) / 2)
 
-    def check_targets(self, y: np.ndarray) -> None:
+    def check_targets(self, y: HostArray) -> None:
         if np.any(np.asarray(y) <= 0):
             raise ValueError(
                 "y: Gamma needs targets > 0; use Tweedie where some are 0, Poisson for counts, Squared for others."

@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 from scipy.special import xlogy as host_xlogy
 
-from .._types import Scalar
+from .._types import HostArray, Scalar
 from .base import AbstractConjugateLoss, outside_to_infinity, positive
 
 DISPERSIONS = (1e-6, 1e6)  # where an estimate is looked for
@@ -45,7 +45,7 @@ class NegativeBinomial(AbstractConjugateLoss):
 
     @staticmethod
     def estimate(
-        y: Float[np.ndarray, "*n"], eta: Float[np.ndarray, "*n"], sample_weight: Float[np.ndarray, "*n"]
+        y: Float[HostArray, "*n"], eta: Float[HostArray, "*n"], sample_weight: Float[HostArray, "*n"]
     ) -> float:
         """The dispersion of the largest likelihood at given predictors eta, from 1e-6 to 1e6."""
         counts, mean = np.asarray(y, float), np.exp(np.minimum(np.asarray(eta, float), 700))
@@ -99,11 +99,11 @@ class NegativeBinomial(AbstractConjugateLoss):
         size = y + 1 / self.dispersion
         return size, (a + y) / size
 
-    def draw_targets(self, eta: Float[np.ndarray, "*n"], rng: np.random.Generator) -> Float[np.ndarray, "*n"]:
+    def draw_targets(self, eta: Float[HostArray, "*n"], rng: np.random.Generator) -> Float[HostArray, "*n"]:
         d = float(self.dispersion)
         return rng.poisson(rng.gamma(1 / d, d * np.exp(np.clip(eta, -3, 12)))).astype(float)
 
-    def check_targets(self, y: np.ndarray) -> None:
+    def check_targets(self, y: HostArray) -> None:
         if np.any(y < 0):
             raise ValueError(
                 "y: NegativeBinomial needs counts >= 0, got negative values; use Squared or Huber for real targets."

@@ -5,6 +5,7 @@ import numpy as np
 from jax.scipy.special import xlogy
 from jaxtyping import Array, Float
 
+from .._types import HostArray
 from .base import AbstractConjugateLoss, outside_to_infinity
 
 
@@ -40,10 +41,10 @@ class Poisson(AbstractConjugateLoss):
     def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.maximum(a, -y)
 
-    def draw_targets(self, eta: Float[np.ndarray, "*n"], rng: np.random.Generator) -> Float[np.ndarray, "*n"]:
+    def draw_targets(self, eta: Float[HostArray, "*n"], rng: np.random.Generator) -> Float[HostArray, "*n"]:
         return rng.poisson(np.exp(np.clip(eta, -3, 2))).astype(float)
 
-    def check_targets(self, y: np.ndarray) -> None:
+    def check_targets(self, y: HostArray) -> None:
         if np.any(np.asarray(y) < 0):
             raise ValueError(
                 "y: Poisson needs counts >= 0, got negative values; use Squared or Huber for real targets."

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike, is_concrete
+from .._types import ArrayLike, DType, HostArray, is_concrete
 from .vector import AbstractVectorLoss
 
 
@@ -32,23 +32,23 @@ class Softmax(AbstractVectorLoss):
         if self.n_classes < 2:
             raise ValueError(f"n_classes: must be at least 2, got {self.n_classes}.")
 
-    def n_responses(self, y: Array | np.ndarray) -> int:
+    def n_responses(self, y: Array | HostArray) -> int:
         return self.n_classes
 
-    def targets(self, y: ArrayLike, n: int, dtype: np.dtype) -> Array:
+    def targets(self, y: ArrayLike, n: int, dtype: DType) -> Array:
         y = y if isinstance(y, jax.Array) else np.asarray(y)
         if y.shape != (n,):
             raise ValueError(f"Y: Softmax needs shape ({n},), one class per row of X, got {y.shape}.")
         return jnp.asarray(y) if not is_concrete(y) or y.dtype.kind not in "iub" else jnp.asarray(y, jnp.int32)
 
-    def check_targets(self, y: np.ndarray) -> None:
+    def check_targets(self, y: HostArray) -> None:
         if y.dtype.kind not in "iu" or np.any((y < 0) | (y >= self.n_classes)):
             raise ValueError(
                 f"Y: Softmax({self.n_classes}) needs integer classes 0 to {self.n_classes - 1}; recode the labels, or "
                 'use SparseClassifier(loss="softmax"), which takes any.'
             )
 
-    def draw_targets(self, eta: Float[np.ndarray, "n c"], rng: np.random.Generator) -> np.ndarray:
+    def draw_targets(self, eta: Float[HostArray, "n c"], rng: np.random.Generator) -> HostArray:
         return np.argmax(eta + rng.gumbel(size=eta.shape), axis=1)
 
     def value(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n"]:

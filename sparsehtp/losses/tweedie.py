@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import Scalar, is_concrete
+from .._types import HostArray, Scalar, is_concrete
 from .base import AbstractLoss
 
 SERIES = 3e-4  # below it four terms of the exponential series are exact in float64
@@ -52,7 +52,7 @@ class Tweedie(AbstractLoss):
     def mean(self, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.exp(eta)
 
-    def draw_targets(self, eta: Float[np.ndarray, "*n"], rng: np.random.Generator) -> Float[np.ndarray, "*n"]:
+    def draw_targets(self, eta: Float[HostArray, "*n"], rng: np.random.Generator) -> Float[HostArray, "*n"]:
         q, mean, dispersion = float(self.power), np.exp(np.clip(eta, -3, 3)), 0.5
         if q == 1:
             return rng.poisson(mean).astype(float)
@@ -61,7 +61,7 @@ class Tweedie(AbstractLoss):
         number = rng.poisson(mean ** (2 - q) / ((2 - q) * dispersion))
         return rng.gamma(number * (2 - q) / (q - 1), dispersion * (q - 1) * mean ** (q - 1))
 
-    def check_targets(self, y: np.ndarray) -> None:
+    def check_targets(self, y: HostArray) -> None:
         positive = is_concrete(self.power) and self.power == 2
         if np.any(y < 0) or (positive and np.any(y == 0)):
             least = "> 0 for power 2" if positive else ">= 0"

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike, is_concrete
+from .._types import ArrayLike, DType, HostArray, is_concrete
 from ..linalg import dot
 from .base import AbstractLoss
 
@@ -24,19 +24,19 @@ class AbstractVectorLoss(eqx.Module):
     shift_invariant: ClassVar[bool] = False  # l(eta + t 1, y) = l(eta, y)
 
     @abc.abstractmethod
-    def n_responses(self, y: Array | np.ndarray) -> int:
+    def n_responses(self, y: Array | HostArray) -> int:
         """c, from the targets."""
 
     @abc.abstractmethod
-    def targets(self, y: ArrayLike, n: int, dtype: np.dtype) -> Array:
+    def targets(self, y: ArrayLike, n: int, dtype: DType) -> Array:
         """Targets of n samples as an array, or ValueError."""
 
     @abc.abstractmethod
-    def check_targets(self, y: np.ndarray) -> None:
+    def check_targets(self, y: HostArray) -> None:
         """Raise ValueError if concrete targets are not in the loss's domain."""
 
     @abc.abstractmethod
-    def draw_targets(self, eta: Float[np.ndarray, "n c"], rng: np.random.Generator) -> np.ndarray:
+    def draw_targets(self, eta: Float[HostArray, "n c"], rng: np.random.Generator) -> HostArray:
         """Random targets near the predictions eta, for `sparsehtp.testing`."""
 
     @abc.abstractmethod
@@ -95,10 +95,10 @@ class PerResponse(AbstractVectorLoss):
     def smoothness(self) -> Float[Array, ""] | float:
         return self.loss.smoothness
 
-    def n_responses(self, y: Array | np.ndarray) -> int:
+    def n_responses(self, y: Array | HostArray) -> int:
         return y.shape[1]
 
-    def targets(self, y: ArrayLike, n: int, dtype: np.dtype) -> Array:
+    def targets(self, y: ArrayLike, n: int, dtype: DType) -> Array:
         y = jnp.asarray(y, dtype)
         if y.ndim != 2 or y.shape[0] != n or y.shape[1] == 0:
             raise ValueError(f"Y: needs shape ({n}, responses), one row per row of X, got {y.shape}.")
@@ -119,8 +119,8 @@ class PerResponse(AbstractVectorLoss):
     def majorant(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n c"]:
         return self.loss.majorant(eta, y)
 
-    def check_targets(self, y: np.ndarray) -> None:
+    def check_targets(self, y: HostArray) -> None:
         self.loss.check_targets(y)
 
-    def draw_targets(self, eta: Float[np.ndarray, "n c"], rng: np.random.Generator) -> np.ndarray:
+    def draw_targets(self, eta: Float[HostArray, "n c"], rng: np.random.Generator) -> HostArray:
         return self.loss.draw_targets(eta, rng)

@@ -3,7 +3,7 @@
 import abc
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeGuard
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeGuard
 
 import equinox as eqx
 import jax
@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._programs import program
-from .._types import ArrayLike, Scalar, Support
+from .._types import AnyArray, ArrayLike, DType, HostArray, Scalar, Support
 from ..linalg import WHOLE, Box, Refit, dot, masked_factor, minimise, truncated_newton
 from ..thresholds import AbstractThreshold, Sparsity
 from .normal_equations import AbstractNormalEquations
@@ -79,7 +79,7 @@ class AbstractObjective(eqx.Module):
 
     @property
     @abc.abstractmethod
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> DType:
         """Floating dtype of x."""
 
     @property
@@ -138,22 +138,22 @@ class AbstractObjective(eqx.Module):
         return None
 
     @abc.abstractmethod
-    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Any:
+    def forward(self, x: Float[Array, "d"], support: Support | None = None) -> PyTree:
         """The product of x with the data that value, gradient and curvature share.
 
         A support that holds the nonzeros of x makes it cost the support's columns only.
         """
 
     @abc.abstractmethod
-    def value_at(self, forward: Any, x: Float[Array, "d"]) -> Float[Array, ""]:
+    def value_at(self, forward: PyTree, x: Float[Array, "d"]) -> Float[Array, ""]:
         """F(x), given the forward product at x."""
 
     @abc.abstractmethod
-    def grad_at(self, forward: Any, x: Float[Array, "d"]) -> Float[Array, "d"]:
+    def grad_at(self, forward: PyTree, x: Float[Array, "d"]) -> Float[Array, "d"]:
         """The gradient at x, given the forward product at x: one full product with the data."""
 
     @abc.abstractmethod
-    def curvature_at(self, forward: Any, v: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
+    def curvature_at(self, forward: PyTree, v: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
         """v' F''(x) v, given the forward product at x, for v that vanishes outside the support."""
 
     def value(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, ""]:
@@ -197,7 +197,7 @@ class AbstractObjective(eqx.Module):
         """
         return self
 
-    def total_weight(self, sample_weight: Any) -> Any:
+    def total_weight(self, sample_weight: AnyArray) -> AnyArray:
         """The number of samples that F is a mean over, by sample weights (n,), or each row of several."""
         return sample_weight.sum(-1)
 
@@ -226,7 +226,7 @@ class AbstractObjective(eqx.Module):
         return x
 
     def judged(
-        self, threshold: AbstractThreshold, x: Float[Array, "d"], support: Any, result: Int[Array, ""]
+        self, threshold: AbstractThreshold, x: Float[Array, "d"], support: PyTree, result: Int[Array, ""]
     ) -> Int[Array, ""]:
         """The `RESULTS` code of a run that ended at x with another one: F may not be what the solvers rely on."""
         return result
@@ -235,19 +235,19 @@ class AbstractObjective(eqx.Module):
         """The thresholded coefficients, one per unit, and the free entries, both in original units."""
         return self.to_external(x)
 
-    def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:
+    def internal_scale(self) -> Float[Array | HostArray, "p"] | None:
         """Factor from coefficients in original units to the entries of x; None if they are the same."""
         return None
 
-    def to_internal(self, x: Any, intercept: Any = 0.0) -> Float[Array, "d"]:
+    def to_internal(self, x: PyTree, intercept: AnyArray | float = 0.0) -> Float[Array, "d"]:
         """x of the solver from coefficients and intercept in original units."""
         return x
 
-    def to_external(self, x: Float[Array, "d"]) -> tuple[Any, Float[Array, "..."]]:
+    def to_external(self, x: Float[Array, "d"]) -> tuple[PyTree, Float[Array, "..."]]:
         """Coefficients and intercept in original units from the solver's x."""
         return x, jnp.zeros((), x.dtype)
 
-    def intercept_of(self, w: Any, free: Float[np.ndarray, "_"]) -> Float[np.ndarray, "..."]:
+    def intercept_of(self, w: HostArray, free: Float[HostArray, "_"]) -> Float[HostArray, "..."]:
         """The intercept for coefficients in original units, as they were rounded, and the free entries of x: on the
         host, in float64, which single precision cannot hold where columns are far from zero."""
         return np.zeros(())

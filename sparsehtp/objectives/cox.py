@@ -1,6 +1,6 @@
 """Cox's proportional hazards model."""
 
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import ArrayLike, Support, TableLike, check_finite, host, is_concrete, replace
+from .._types import AnyArray, ArrayLike, HostArray, Support, TableLike, check_finite, host, is_concrete, replace
 from ..columns import Columns, columns_of, design_of
 from ..designs import AbstractDesign
 from ..linalg import dot
@@ -103,13 +103,13 @@ class CoxModel(AbstractModel, AbstractRestrictable):
     def labels(self) -> Bool[Array, "n"]:
         return self.event
 
-    def total_weight(self, sample_weight: Any) -> Any:
+    def total_weight(self, sample_weight: AnyArray) -> AnyArray:
         return sample_weight @ self.event.astype(sample_weight.dtype)
 
     def to_external(self, x: Float[Array, "p"]) -> tuple[Float[Array, "p"], Float[Array, ""]]:
         return self.columns.in_design_units(x)[0], jnp.zeros((), x.dtype)
 
-    def intercept_of(self, w: Float[np.ndarray, "p"], free: Float[np.ndarray, "_"]) -> Float[np.ndarray, ""]:
+    def intercept_of(self, w: Float[HostArray, "p"], free: Float[HostArray, "_"]) -> Float[HostArray, ""]:
         return np.zeros(())
 
     # --- predictions are sorted --------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class CoxModel(AbstractModel, AbstractRestrictable):
 
 def check_survival(
     time: ArrayLike, event: ArrayLike, strata: ArrayLike | None, n: int
-) -> tuple[Float[np.ndarray, "n"], Bool[np.ndarray, "n"], Int[np.ndarray, "n"]]:
+) -> tuple[Float[HostArray, "n"], Bool[HostArray, "n"], Int[HostArray, "n"]]:
     """Times, events and numbered strata of n rows as NumPy arrays, or ValueError."""
     if not is_concrete(time, event, strata):
         raise ValueError(

@@ -4,7 +4,7 @@ import abc
 import contextlib
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._tolerances import tolerance
-from .._types import ArrayLike, Support, check_finite, is_concrete, replace
+from .._types import AnyArray, ArrayLike, DType, Support, check_finite, is_concrete, replace
 from ..columns import check_weights, gather, scatter, weight_vector
 from ..iteration.results import RESULTS
 from ..linalg import DAMPING, dot, lane_by_lane, largest_eigenvalue, random_start
@@ -37,7 +37,7 @@ SMALL = 1e-3  # what a step may gain, or its length, where a run has converged
 class Structure(NamedTuple):
     """How a pytree of arrays is ravelled: its tree, and the shapes and dtypes of its leaves. Hashable."""
 
-    tree: Any
+    tree: PyTree
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
 
@@ -53,7 +53,7 @@ class Structure(NamedTuple):
         return f"shape {self.shapes[0]}" if array else f"the tree {self.tree} with shapes {self.shapes}"
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> DType:
         """Dtype of the ravelled vector."""
         return jnp.result_type(*self.dtypes)
 
@@ -72,13 +72,13 @@ class AbstractCustom(AbstractRestrictable):
 
     convex = False
 
-    args: tuple[Any, ...]
+    args: tuple[PyTree, ...]
     features: Int[Array, "w"] | None  # coordinates of the whole x that this objective is a function of
-    fun: Callable[..., Any] = eqx.field(static=True)
+    fun: Callable[..., PyTree] = eqx.field(static=True)
     structure: Structure | None = eqx.field(static=True)
     guessed: bool = eqx.field(static=True)
 
-    def __init__(self, fun: Callable[..., Any], *args: PyTree, like: PyTree = None) -> None:
+    def __init__(self, fun: Callable[..., PyTree], *args: PyTree, like: PyTree = None) -> None:
         if not callable(fun):
             raise TypeError(f"fun: needs a function (x, *args) -> scalar, got a {type(fun).__name__}.")
         self.fun = fun
@@ -145,7 +145,7 @@ class AbstractCustom(AbstractRestrictable):
         return jax.tree.unflatten(self._known().tree, self._known().sizes)
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> DType:
         return self._known().dtype
 
     @property
@@ -162,10 +162,10 @@ class AbstractCustom(AbstractRestrictable):
             raise ValueError(f"x0: needs {structure.described}, got {given.described}.")
         return jax.tree.map(jnp.asarray, x0)
 
-    def to_internal(self, x: Any, intercept: Any = 0.0) -> Float[Array, "d"]:
+    def to_internal(self, x: PyTree, intercept: AnyArray | float = 0.0) -> Float[Array, "d"]:
         return jnp.concatenate([jnp.ravel(leaf).astype(self.dtype) for leaf in jax.tree.leaves(x)])
 
-    def to_external(self, x: Float[Array, "d"]) -> tuple[Any, Float[Array, "..."]]:
+    def to_external(self, x: Float[Array, "d"]) -> tuple[PyTree, Float[Array, "..."]]:
         return self._known().unravel(x), jnp.zeros((), x.dtype)
 
     # --- values and derivatives --------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class AbstractCustom(AbstractRestrictable):
 
     # --- where a run ended -------------------------------------------------------------------------------------------
     def judged(
-        self, threshold: AbstractThreshold, x: Float[Array, "d"], support: Any, result: Int[Array, ""]
+        self, threshold: AbstractThreshold, x: Float[Array, "d"], support: PyTree, result: Int[Array, ""]
     ) -> Int[Array, ""]:
         """Converged only where all that may move has a small gradient, and no downward curvature.
 
@@ -323,7 +323,7 @@ class Custom(AbstractCustom):
     n: Float[Array, ""] | None
 
     def __init__(
-        self, fun: Callable[..., Any], *args: PyTree, n_samples: ArrayLike | None = None, like: PyTree = None
+        self, fun: Callable[..., PyTree], *args: PyTree, n_samples: ArrayLike | None = None, like: PyTree = None
     ) -> None:
         self.n = None if n_samples is None else jnp.asarray(n_samples, float)
         if self.n is not None and (self.n.ndim or (is_concrete(self.n) and not 0 < self.n < np.inf)):
@@ -362,7 +362,7 @@ class CustomSum(AbstractCustom, AbstractFiniteSum):
 
     def __init__(
         self,
-        fun: Callable[..., Any],
+        fun: Callable[..., PyTree],
         samples: PyTree,
         *args: PyTree,
         sample_weight: ArrayLike | None = None,
@@ -522,5 +522,5 @@ def _numeric(leaf: ArrayLike) -> Array:
     return jnp.asarray(leaf)
 
 
-def _name(fun: Callable[..., Any]) -> str:
+def _name(fun: Callable[..., PyTree]) -> str:
     return getattr(fun, "__name__", "fun")

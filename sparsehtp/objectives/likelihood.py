@@ -2,12 +2,12 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._types import Support
 from ..columns import Columns, bounded
@@ -88,7 +88,7 @@ class Hessian(NamedTuple):
 
     times: Callable[[Array], Array]  # u -> H u
     along: Callable[[Array], Float[Array, ""]]  # u -> u'H u
-    gram: Callable[[Any], Float[Array, "m m"]]  # the part of a model -> A'H A
+    gram: Callable[[PyTree], Float[Array, "m m"]]  # the part of a model -> A'H A
 
 
 class AbstractLikelihood(eqx.Module):
@@ -115,7 +115,7 @@ class AbstractLikelihood(eqx.Module):
         """The gradient."""
 
     @abc.abstractmethod
-    def terms(self, eta: Array) -> Any:
+    def terms(self, eta: Array) -> PyTree:
         """Sums of the magnitudes that the entries of the gradient are sums of."""
 
     @abc.abstractmethod
@@ -130,7 +130,7 @@ class AbstractLikelihood(eqx.Module):
         """Both; what they share may be computed once."""
         return self.value(eta), self.gradient(eta)
 
-    def derivatives(self, eta: Array, part: Part) -> tuple[Any, Any, Callable[[Float[Array, ""] | float], Array]]:
+    def derivatives(self, eta: Array, part: Part) -> tuple[Array, PyTree, Callable[[Float[Array, ""] | float], Array]]:
         """`gradient`, `terms`, and the gram matrix of a part as a function of the damping, likewise."""
         return self.gradient(eta), self.terms(eta), lambda damping: self.hessian(eta, damping).gram(part)
 

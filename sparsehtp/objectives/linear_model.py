@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, Support, TableLike, host, is_concrete
+from .._types import AnyArray, ArrayLike, Support, TableLike, host, is_concrete
 from ..columns import Columns, columns_of, design_of, vector
 from ..designs import AbstractDesign
 from ..linalg import dot
@@ -84,7 +84,7 @@ class LinearModel(AbstractLossModel, AbstractRestrictable):
             self.loss.check_targets(host(targets))
         # The exponential of an offset must be a number where the intercept starts.
         steep = loss.twice_differentiable and not loss.smooth
-        self.columns, self.y, self.target_mean, largest = columns_of(
+        self.columns, moved, self.target_mean, largest = columns_of(
             design,
             l2,
             sample_weight,
@@ -96,10 +96,12 @@ class LinearModel(AbstractLossModel, AbstractRestrictable):
             given=y if loss.location else None,
             ceiling=float(np.log(jnp.finfo(dtype).max)) / 2 if steep else np.inf,
         )
+        assert moved is not None  # as targets are not
+        self.y = moved
         if loss.location and is_concrete(largest, self.y):
             self._check_range(largest)
 
-    def _check_range(self, largest: Float[np.ndarray, "_"]) -> None:
+    def _check_range(self, largest: Float[AnyArray, "_"]) -> None:
         target, least = np.max(np.abs(host(self.y))), float(jnp.finfo(self.dtype).tiny / jnp.finfo(self.dtype).eps)
         if 0 < target < least * largest.max():
             raise ValueError(

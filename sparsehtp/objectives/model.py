@@ -1,17 +1,18 @@
 """Columns and a likelihood: what is common to all models of linear predictors."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from types import ModuleType
+from typing import TYPE_CHECKING, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._programs import program
-from .._types import AnyArray, ArrayLike, Support, is_concrete, replace
+from .._types import AnyArray, ArrayLike, DType, HostArray, Support, is_concrete, replace
 from ..columns import Columns, Units, gather, scatter
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractLoss, AbstractVectorLoss
@@ -67,7 +68,7 @@ class AbstractModel(AbstractRefittable):
         return self.columns.n_free
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> DType:
         return self.columns.dtype
 
     @property
@@ -97,18 +98,18 @@ class AbstractModel(AbstractRefittable):
         """The way from the solver's intercept to that in original units, on the host."""
         return self.columns.units(self.target_mean)
 
-    def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:
+    def internal_scale(self) -> Float[Array | HostArray, "p"] | None:
         return self.columns.internal_scale()
 
     def to_internal(self, x: Float[Array, "p"], intercept: AnyArray | float = 0.0) -> Float[Array, "d"]:
         w, b = self.columns.to_internal(x, intercept, self.target_mean)
-        xp: Any = np if is_concrete(w, b) else jnp
+        xp: ModuleType = np if is_concrete(w, b) else jnp
         return jnp.asarray(xp.append(w, b) if self.n_free else w, self.dtype)
 
     def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, "..."]]:
         return self.columns.to_external(x, self.target_mean)
 
-    def intercept_of(self, w: Float[np.ndarray, "p"], free: Float[np.ndarray, "_"]) -> Float[np.ndarray, "..."]:
+    def intercept_of(self, w: Float[HostArray, "p"], free: Float[HostArray, "_"]) -> Float[HostArray, "..."]:
         return np.asarray(self.units.intercept(w, free.sum()))
 
     def intercept_error(self, x: Float[Array, "d"]) -> Float[Array, "*c"]:
@@ -210,7 +211,7 @@ class Restricted(AbstractRestricted):
     def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return self._terms(self.likelihood.terms(self.part.predict(z)), z)
 
-    def _terms(self, terms: Any, z: Float[Array, "m"]) -> Float[Array, "m"]:
+    def _terms(self, terms: PyTree, z: Float[Array, "m"]) -> Float[Array, "m"]:
         ridge = jnp.abs(self.part.ridge)
         ridge = ridge * jnp.abs(z) if ridge.ndim == 1 else dot(ridge, jnp.abs(z))
         return self.part.powered(terms, 1) + ridge
@@ -386,7 +387,7 @@ class ModelSamples(AbstractSamples):
         return self.model.penalty(x)
 
 
-def in_double(value: Any) -> Any:
+def in_double(value: PyTree) -> PyTree:
     """A concrete pytree with its floating arrays in float64, for use inside `jax.enable_x64(True)`.
 
     A model derives again what it had derived in single precision.
@@ -401,7 +402,7 @@ def in_double(value: Any) -> Any:
 
 
 @program
-def _in_double(value: Any) -> Any:
+def _in_double(value: PyTree) -> PyTree:
     def double(a: Array) -> Array:
         return a.astype(jnp.float64) if jnp.issubdtype(a.dtype, jnp.floating) else a
 

@@ -1,13 +1,13 @@
 """Linear models with several responses: multi-task regression and softmax classification."""
 
-from typing import Any
+from types import ModuleType
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import AnyArray, ArrayLike, Support, TableLike, check_finite, is_concrete
+from .._types import AnyArray, ArrayLike, HostArray, Support, TableLike, check_finite, is_concrete
 from ..columns import Columns, columns_of, design_of
 from ..designs import AbstractDesign
 from ..linalg import WHOLE, Box, Refit, dot, masked_factor
@@ -71,7 +71,7 @@ class MultiResponse(AbstractLossModel):
             check_finite("Y", targets)
             loss.check_targets(np.asarray(targets))
         self.loss = jax.tree.map(lambda parameter: jnp.asarray(parameter, dtype), loss)
-        self.columns, self.y, self.target_mean, _ = columns_of(
+        self.columns, moved, self.target_mean, _ = columns_of(
             design,
             l2,
             sample_weight,
@@ -83,6 +83,8 @@ class MultiResponse(AbstractLossModel):
             y=targets,
             given=Y if loss.location else None,
         )
+        assert moved is not None  # as targets are not
+        self.y = moved
 
     @property
     def likelihood(self) -> MeanVectorLoss:
@@ -110,21 +112,21 @@ class MultiResponse(AbstractLossModel):
         """x as a matrix, with the intercepts as its last row."""
         return x.reshape(-1, self.n_responses)
 
-    def internal_scale(self) -> Float[Array | np.ndarray, "p"] | None:
+    def internal_scale(self) -> Float[Array | HostArray, "p"] | None:
         scale = self.columns.internal_scale()
         xp = np if is_concrete(scale) else jnp
         return None if scale is None else xp.repeat(scale, self.n_responses)
 
     def to_internal(self, x: Float[Array, "p c"], intercept: AnyArray | float = 0.0) -> Float[Array, "d"]:
         w, b = self.columns.to_internal(x, intercept, self.target_mean)
-        xp: Any = np if is_concrete(w, b) else jnp
+        xp: ModuleType = np if is_concrete(w, b) else jnp
         b = xp.broadcast_to(b, (self.columns.n_free, self.n_responses))
         return jnp.asarray(xp.concatenate([w, b]).ravel(), self.dtype)
 
     def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p c"], Float[Array, "c"]]:
         return self.columns.to_external(self.matrix(x), self.target_mean)
 
-    def intercept_of(self, w: Float[np.ndarray, "p c"], free: Float[np.ndarray, "_"]) -> Float[np.ndarray, "c"]:
+    def intercept_of(self, w: Float[HostArray, "p c"], free: Float[HostArray, "_"]) -> Float[HostArray, "c"]:
         if not free.size:
             return np.zeros(self.n_responses)
         return np.asarray(self.units.intercept(w, np.asarray(free, float)))

@@ -1,13 +1,14 @@
 """Ordinal regression by cumulative logits (proportional odds)."""
 
-from typing import Any, Self
+from types import ModuleType
+from typing import Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, Support, TableLike, host, is_concrete, replace
+from .._types import AnyArray, ArrayLike, HostArray, Support, TableLike, host, is_concrete, replace
 from ..columns import Columns, columns_of, design_of
 from ..designs import AbstractDesign
 from ..linalg import dot, masked_factor
@@ -77,14 +78,14 @@ class OrdinalModel(AbstractModel, AbstractRestrictable):
         self.y = jnp.asarray(y, jnp.int32)
         self.base, self.empty = self._start(self.sample_weight, n_classes)
 
-    def _start(self, weights: Any, n_classes: int) -> tuple[Float[Array, "t"], Float[Array, "c"]]:
+    def _start(self, weights: AnyArray, n_classes: int) -> tuple[Float[Array, "t"], Float[Array, "c"]]:
         """Levels at the classes' shares of the weights, and weights for classes that have none."""
         known = is_concrete(weights, self.y)  # on the host, then
-        xp: Any = np if known else jnp
+        xp: ModuleType = np if known else jnp
         if known:
-            shares: Any = np.bincount(host(self.y), host(weights).astype(float), n_classes)
+            shares: AnyArray = np.bincount(host(self.y), host(weights).astype(float), n_classes)
         else:
-            shares = dot(weights, jax.nn.one_hot(self.y, n_classes, dtype=weights.dtype))
+            shares = dot(jnp.asarray(weights), jax.nn.one_hot(self.y, n_classes, dtype=weights.dtype))
         shares = shares / shares.sum()
         empty, shares = EMPTY * (shares == 0), xp.maximum(shares, EMPTY)
         below, above = xp.cumsum(shares)[:-1], xp.cumsum(shares[::-1])[::-1][1:]
@@ -121,7 +122,7 @@ class OrdinalModel(AbstractModel, AbstractRestrictable):
         """x of the solver from coefficients and thresholds in original units; None: those of w = 0."""
         w, shift = self.columns.to_internal(x)
         known = is_concrete(w, shift, intercept, self.base)
-        xp: Any = np if known else jnp
+        xp: ModuleType = np if known else jnp
         base = host(self.base) if known else self.base
         own = xp.zeros_like(base) if intercept is None else _levels(xp.asarray(intercept) - shift) - base
         return jnp.asarray(xp.append(w, own), self.dtype)
@@ -131,7 +132,7 @@ class OrdinalModel(AbstractModel, AbstractRestrictable):
         w, shift = self.columns.to_external(x[:p])
         return w, jnp.cumsum(self.base + x[p:]) - shift
 
-    def intercept_of(self, w: Float[np.ndarray, "p"], free: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"]:
+    def intercept_of(self, w: Float[HostArray, "p"], free: Float[HostArray, "t"]) -> Float[HostArray, "t"]:
         return np.cumsum(np.asarray(self.base, float) + free) - self.units.intercept(w, 0.0)
 
     def intercept_error(self, x: Float[Array, "d"]) -> Float[Array, ""]:
@@ -224,12 +225,12 @@ class OrdinalEquations(AbstractNormalEquations):
         return gram.at[jnp.arange(idx.shape[0]), idx].add(columns.ridge()[idx])
 
 
-def _levels(thresholds: Any) -> Any:
-    xp: Any = np if is_concrete(thresholds) else jnp
+def _levels(thresholds: AnyArray) -> AnyArray:
+    xp: ModuleType = np if is_concrete(thresholds) else jnp
     return xp.concatenate([thresholds[:1], xp.diff(thresholds)])
 
 
-def check_classes(y: ArrayLike, n_classes: int | None, n: int) -> tuple[Any, int]:
+def check_classes(y: ArrayLike, n_classes: int | None, n: int) -> tuple[AnyArray, int]:
     """The classes of n rows and how many there are, or ValueError."""
     if np.shape(y) != (n,):
         raise ValueError(f"y: needs shape ({n},), one class per row of X, got {np.shape(y)}.")
@@ -238,7 +239,7 @@ def check_classes(y: ArrayLike, n_classes: int | None, n: int) -> tuple[Any, int
     if not is_concrete(y):
         if n_classes is None:
             raise ValueError("n_classes: must be given where y is traced.")
-        return y, n_classes
+        return jnp.asarray(y), n_classes
     y = np.asarray(y)
     if y.dtype.kind not in "fiub" or not np.isin(y, np.arange(n if n_classes is None else n_classes)).all():
         most = "" if n_classes is None else f" up to {n_classes - 1}"

@@ -1,17 +1,17 @@
 """Gaussian precision matrices."""
 
-from typing import Any, Self
+from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from .._programs import program
 from .._tolerances import tolerance
-from .._types import ArrayLike, Support, TableLike, check_finite, is_concrete, replace
+from .._types import AnyArray, ArrayLike, DType, Support, TableLike, check_finite, is_concrete, replace
 from ..linalg import Factor, Interval, dot, factorise, shrunk, smallest_and_largest
 from ..thresholds.offdiagonal import OffDiagonal
 from .base import AbstractScored
@@ -89,10 +89,10 @@ class Precision(AbstractScored):
         self,
         S: ArrayLike,
         n: ArrayLike,
-        bounds: Any = "valid",
+        bounds: ArrayLike | None = "valid",
         standardize: bool = False,
         debias: str = "newton",
-        shrinkage: Any = 0.0,
+        shrinkage: ArrayLike = 0.0,
     ) -> None:
         S = jnp.asarray(S)
         S = S if jnp.issubdtype(S.dtype, jnp.floating) else S.astype(float)
@@ -115,7 +115,7 @@ class Precision(AbstractScored):
         """Scale and shrink S, and find the bounds; also on an unfinished copy."""
         shrinkage = None if self.shrinks_by_rule else self.shrinkage
         S, scale, shrinkage, interval = _prepare(S, self.n, shrinkage, self.rule, self.standardize)
-        parts: dict[str, Any] = {"S": S, "scale": scale, "shrinkage": shrinkage}
+        parts: dict[str, PyTree] = {"S": S, "scale": scale, "shrinkage": shrinkage}
         parts["interval"] = self.given_bounds if interval is None else interval
         for name, value in parts.items():
             object.__setattr__(self, name, value)
@@ -128,7 +128,7 @@ class Precision(AbstractScored):
         *,
         assume_centered: bool = False,
         labels: ArrayLike | None = None,
-        **options: Any,
+        **options: PyTree,
     ) -> "Precision":
         """The objective of the empirical covariance S = (1/W) sum_i s_i (x_i - m)(x_i - m)', n = W = sum_i s_i.
 
@@ -214,7 +214,7 @@ class Precision(AbstractScored):
         return self.S.shape
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> DType:
         return self.S.dtype
 
     def pack(self, A: Float[Array, "p p"]) -> Float[Array, "d"]:
@@ -228,7 +228,7 @@ class Precision(AbstractScored):
         half = jnp.where(jnp.eye(p, dtype=bool), 1, jnp.sqrt(jnp.asarray(0.5, x.dtype)))
         return x[_places(p)] * half
 
-    def to_internal(self, x: Float[Array, "p p"], intercept: Any = 0.0) -> Float[Array, "d"]:
+    def to_internal(self, x: Float[Array, "p p"], intercept: AnyArray | float = 0.0) -> Float[Array, "d"]:
         A = (x + x.T) / 2
         return self.pack(A if self.scale is None else A * self.scale[:, None] * self.scale)
 
@@ -352,7 +352,7 @@ def _bounds(S: Float[Array, "p p"], rule: str) -> tuple[Float[Array, ""], Float[
     return 1 / trace, jnp.where(regular, p / jnp.where(regular, least, 1), (p - 1) * p / (XI * trace))
 
 
-def _check_bounds(bounds: Any, dtype: DTypeLike) -> tuple[str | None, Interval | None]:
+def _check_bounds(bounds: ArrayLike | None, dtype: DTypeLike) -> tuple[str | None, Interval | None]:
     if isinstance(bounds, str):
         if bounds not in RULES:
             raise ValueError(f"bounds: must be one of {', '.join(RULES)}, or a pair of numbers, got {bounds!r}.")
@@ -364,7 +364,7 @@ def _check_bounds(bounds: Any, dtype: DTypeLike) -> tuple[str | None, Interval |
     return None, Interval(*(jnp.asarray(bound, dtype) for bound in bounds))
 
 
-def _check_shrinkage(shrinkage: Any, dtype: DTypeLike) -> tuple[bool, Float[Array, ""]]:
+def _check_shrinkage(shrinkage: ArrayLike, dtype: DTypeLike) -> tuple[bool, Float[Array, ""]]:
     """Whether it comes from the rule, and the number (zero until the rule has been asked)."""
     if isinstance(shrinkage, str) and shrinkage == "oas":
         return True, jnp.zeros((), dtype)
@@ -373,7 +373,7 @@ def _check_shrinkage(shrinkage: Any, dtype: DTypeLike) -> tuple[bool, Float[Arra
     return False, jnp.asarray(shrinkage, dtype)
 
 
-def _check_matrix(S: Any) -> None:
+def _check_matrix(S: AnyArray) -> None:
     if S.ndim != 2 or S.shape[0] != S.shape[1] or S.shape[0] < 2:
         raise ValueError(f"S: needs a square matrix of at least two variables, got shape {S.shape}.")
     if not is_concrete(S):

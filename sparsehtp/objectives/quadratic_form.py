@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, Support, TableLike, check_finite, is_concrete, replace
+from .._types import ArrayLike, DType, Support, TableLike, check_finite, is_concrete, replace
 from ..columns import gather
 from ..linalg import dot, largest_eigenvalue, random_start
 from .base import AbstractRestrictable, AbstractRestricted
@@ -73,7 +73,7 @@ class QuadraticForm(AbstractRestrictable):
         return self.A.shape[0]
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> DType:
         return self.A.dtype
 
     def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Array:  # A x

@@ -1,6 +1,6 @@
 """The likelihood of a precision matrix on a support."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -10,11 +10,14 @@ from ..columns import scatter
 from ..linalg import WHOLE, Box, Refit, dot, factorise, minimise_log_det
 from .base import AbstractRestricted
 
+if TYPE_CHECKING:
+    from .precision import Precision
+
 
 class RestrictedPrecision(AbstractRestricted):
     """L as a function of the pairs of a support and the diagonal."""
 
-    objective: Any  # Precision
+    objective: "Precision"
     support: Support
     mask: Bool[Array, "m"]
     target: Float[Array, ""]

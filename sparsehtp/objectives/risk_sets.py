@@ -6,7 +6,8 @@ such pairs join without overflow or underflow, and a mean never leaves the range
 """
 
 from collections.abc import Callable
-from typing import Any, Self
+from types import ModuleType
+from typing import Self
 
 import equinox as eqx
 import jax
@@ -15,7 +16,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import host, is_concrete
+from .._types import DType, HostArray, host, is_concrete
 from ..linalg import dot
 from .likelihood import AbstractLikelihood, Hessian, Part
 
@@ -42,7 +43,7 @@ class RiskSets(eqx.Module):
     last: Int[Array, "n"]
     efron: bool = eqx.field(static=True)
 
-    def __init__(self, time: np.ndarray, event: np.ndarray, strata: np.ndarray, efron: bool) -> None:
+    def __init__(self, time: HostArray, event: HostArray, strata: HostArray, efron: bool) -> None:
         order = np.lexsort((event, -time, strata))
         time, event, strata = time[order], event[order], strata[order]
         opens = np.append(True, strata[1:] != strata[:-1])
@@ -82,7 +83,7 @@ class PartialLikelihood(AbstractLikelihood):
     def weighed(cls, sets: RiskSets, sample_weight: Float[Array, "n"]) -> Self:
         """The likelihood under weights of the rows; one without weight neither has an event nor is at risk."""
         on_host = is_concrete(sets, sample_weight)  # a program of its own for each of these lines would take a second
-        xp: Any = np if on_host else jnp
+        xp: ModuleType = np if on_host else jnp
         places, weight = jax.tree.map(host, (sets, sample_weight)) if on_host else (sets, sample_weight)
         dtype, weight = weight.dtype, weight[places.order]
         live = weight > 0
@@ -241,6 +242,6 @@ def _join(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]
     return jnp.logaddexp(a[0], b[0]), (1 - share) * a[1] + share * b[1]
 
 
-def _never(dtype: np.dtype) -> float:
+def _never(dtype: DType) -> float:
     """In place of log(0): a number, since infinities have no difference."""
     return float(jnp.finfo(dtype).min) / 8

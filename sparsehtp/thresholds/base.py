@@ -2,7 +2,7 @@
 
 import abc
 import math
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 import equinox as eqx
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._types import AnyArray, ArrayLike, Factors, Support, is_concrete, replace
+from .._types import AnyArray, ArrayLike, DType, Factors, HostArray, Support, is_concrete, replace
 from ..linalg import WHOLE, Box, top_k
 
 LEAST_K_MAX = 16  # one compiled program for all smaller k
@@ -26,7 +26,7 @@ class Bindable(Protocol):
     @property
     def external_shape(self) -> tuple[int, ...]: ...
     @property
-    def dtype(self) -> np.dtype: ...
+    def dtype(self) -> DType: ...
     @property
     def rescaled(self) -> bool: ...
     @property
@@ -41,7 +41,7 @@ class Unscaled(NamedTuple):
 
     external_shape: tuple[int, ...]
     n_free: int = 0
-    dtype: np.dtype = np.dtype(float)
+    dtype: DType = np.dtype(float)
     rescaled: bool = False
     n_variables: None = None
     leaf_sizes: None = None
@@ -109,7 +109,7 @@ class AbstractThreshold(eqx.Module):
         """The projection (proximal point for `step_size`) of z, and the support that it keeps."""
 
     @abc.abstractmethod
-    def entries(self, x: Float[Array, "d"], support: Any) -> Support | None:
+    def entries(self, x: Float[Array, "d"], support: PyTree) -> Support | None:
         """The entries of x that a support of units covers; None: all of them."""
 
     def box(self, entries: Support) -> Box:
@@ -117,18 +117,18 @@ class AbstractThreshold(eqx.Module):
         return WHOLE
 
     @abc.abstractmethod
-    def tangent(self, grad: Float[Array, "d"], support: Any) -> Float[Array, "d"]:
+    def tangent(self, grad: Float[Array, "d"], support: PyTree) -> Float[Array, "d"]:
         """The part of a gradient along moves that keep the structure; on `entries` only, where those are given."""
 
     @abc.abstractmethod
-    def size(self, support: Any) -> Int[Array, ""]:
+    def size(self, support: PyTree) -> Int[Array, ""]:
         """Number of units in a support, free ones left out."""
 
     @abc.abstractmethod
-    def differs(self, a: Any, b: Any) -> Bool[Array, ""]:
+    def differs(self, a: PyTree, b: PyTree) -> Bool[Array, ""]:
         """True if two supports are not the same."""
 
-    def visible(self, support: Any) -> Any:
+    def visible(self, support: PyTree) -> PyTree:
         """A support without the free entries."""
         return support
 
@@ -323,7 +323,7 @@ def check_units(
     return min(k_max, available)
 
 
-def check_keep(keep: ArrayLike | None) -> np.ndarray:
+def check_keep(keep: ArrayLike | None) -> HostArray:
     """int32 indices from a sequence of distinct indices (None: no units)."""
     keep = np.asarray([] if keep is None else keep)
     if keep.dtype == bool:

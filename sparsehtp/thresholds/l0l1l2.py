@@ -1,13 +1,13 @@
 """The L0 + L1 + L2 penalty."""
 
-from typing import Any, Self
+from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import AnyArray, ArrayLike, Support, is_concrete, replace
+from .._types import AnyArray, ArrayLike, Scalar, Support, is_concrete, replace
 from ..linalg import top_k
 from .base import Bindable, check_count, check_keep, check_keep_range
 from .bounded import AbstractBounded, check_bounds, floats
@@ -54,8 +54,8 @@ class L0L1L2(AbstractBounded):
 
     def __init__(
         self,
-        l0: ArrayLike,
-        l1: ArrayLike = 0.0,
+        l0: Scalar,
+        l1: Scalar = 0.0,
         k_max: int | None = None,
         prices: ArrayLike | None = None,
         keep: ArrayLike | None = None,
@@ -136,7 +136,7 @@ class L0L1L2(AbstractBounded):
         return super().free_gradient(x, grad.at[:p].add(self.priced(p)[1] * jnp.sign(x[:p])))
 
 
-def _price(name: str, value: Any) -> Any:
+def _price(name: str, value: Scalar) -> Scalar:
     if is_concrete(value) and not (np.ndim(value) == 0 and np.isfinite(value) and value >= 0):
         raise ValueError(f"{name}: must be a finite number >= 0, got {value}.")
     return float(value) if is_concrete(value) else value

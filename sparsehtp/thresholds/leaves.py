@@ -1,14 +1,14 @@
 """At most so many nonzero entries in every leaf of a pytree."""
 
-from typing import Any, Self
+from typing import Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._types import AnyArray, Support, replace
+from .._types import AnyArray, ArrayLike, Support, replace
 from ..linalg import top_k
 from .base import AbstractUnitThreshold, Bindable, check_count, default_k_max
 
@@ -29,27 +29,28 @@ class LeafSparsity(AbstractUnitThreshold):
         TypeError: for an objective without leaves.
     """
 
-    ks: Any
-    limits: Any = eqx.field(static=True)
+    ks: PyTree[AnyArray]
+    limits: PyTree = eqx.field(static=True)
     keep: Int[AnyArray, "0"]
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
-    blocks: Any = eqx.field(static=True)  # (start, stop, k_max or None: dense) of every leaf, once bound
+    # (start, stop, k_max or None: dense) of every leaf, once bound
+    blocks: tuple[tuple[int, int, int | None], ...] = eqx.field(static=True)
 
     kind = "leaves"
     counts = ("ks",)
 
-    def __init__(self, ks: Any, k_max: Any = None):
+    def __init__(self, ks: PyTree[ArrayLike], k_max: PyTree[int] = None):
         self.ks = jax.tree.map(lambda k: check_count("ks", k), ks)
         leaves, structure = jax.tree.flatten(k_max)
         self.limits = None if k_max is None else (tuple(int(check_count("k_max", k)) for k in leaves), structure)
         self.keep = np.zeros(0, np.int32)
-        self.k_max, self.n_free, self.blocks = None, 0, None
+        self.k_max, self.n_free, self.blocks = None, 0, ()
 
     @property  # type: ignore[misc]  # no field: it follows from ks
-    def k(self) -> Any:  # type: ignore[override]
+    def k(self) -> Int[AnyArray, ""]:  # type: ignore[override]
         """Number of entries that are chosen, over all leaves."""
-        return sum(jax.tree.leaves(self.ks), start=np.int32(0))
+        return sum(jax.tree.leaves(self.ks), start=np.zeros((), np.int32))
 
     def bind(self, objective: Bindable) -> Self:
         tree = objective.leaf_sizes
@@ -118,12 +119,12 @@ class LeafSparsity(AbstractUnitThreshold):
         return jnp.any(jnp.stack([jnp.asarray(k > most) for k, most in pairs] or [jnp.zeros((), bool)]))
 
 
-def _spread(prefix: Any, tree: Any) -> list[Any]:
+def _spread(prefix: PyTree, tree: PyTree) -> list[PyTree]:
     """The values of a prefix of a tree, one per leaf of the tree; None counts as a value."""
-    out: list[Any] = []
+    out: list[PyTree] = []
     jax.tree.map(lambda value, part: out.extend([value] * len(jax.tree.leaves(part))), prefix, tree, is_leaf=_is_none)
     return out
 
 
-def _is_none(value: Any) -> bool:
+def _is_none(value: object) -> bool:
     return value is None

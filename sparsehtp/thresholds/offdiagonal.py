@@ -5,7 +5,7 @@ from typing import Self
 import numpy as np
 from jaxtyping import Int
 
-from .._types import AnyArray, ArrayLike, is_concrete, replace
+from .._types import AnyArray, ArrayLike, HostArray, is_concrete, replace
 from .base import Bindable, check_keep, check_keep_range, check_units
 from .sparsity import AbstractSparsity
 
@@ -58,14 +58,14 @@ def pair_index(i: AnyArray, j: AnyArray, p: int) -> AnyArray:
     return (i * (2 * p - i - 1) // 2 + j - i - 1).astype(np.int32)
 
 
-def pairs_of(index: ArrayLike, p: int) -> np.ndarray:
+def pairs_of(index: ArrayLike, p: int) -> HostArray:
     """(..., 2) pairs i < j with given numbers, among p variables."""
     rows, columns = np.triu_indices(p, 1)
     index = np.asarray(index)
     return np.stack([rows[index], columns[index]], axis=-1)
 
 
-def _pairs(keep: ArrayLike | None) -> Int[np.ndarray, "n_keep 2"]:
+def _pairs(keep: ArrayLike | None) -> Int[HostArray, "n_keep 2"]:
     if keep is None:
         return np.zeros((0, 2), np.int32)
     if not is_concrete(keep):

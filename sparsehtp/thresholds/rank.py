@@ -1,6 +1,6 @@
 """At most rank r."""
 
-from typing import Any, Self
+from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -36,7 +36,7 @@ class Rank(AbstractThreshold):
 
     r: Int[AnyArray, ""]
     r_max: int | None = eqx.field(static=True)
-    shape: Any = eqx.field(static=True)  # (p, c), once bound
+    shape: tuple[int, ...] = eqx.field(static=True)  # (p, c), once bound
     n_free: int = eqx.field(static=True)
 
     kind = "rank"
@@ -45,7 +45,7 @@ class Rank(AbstractThreshold):
     def __init__(self, r: ArrayLike, r_max: int | None = None):
         self.r = check_count("r", r)
         self.r_max = None if r_max is None else int(check_count("r_max", r_max))
-        self.shape, self.n_free = None, 0
+        self.shape, self.n_free = (), 0
 
     def bind(self, objective: Bindable) -> Self:
         shape = objective.external_shape

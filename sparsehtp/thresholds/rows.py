@@ -1,6 +1,6 @@
 """At most k nonzero rows."""
 
-from typing import Any, Self
+from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -37,7 +37,7 @@ class RowSparsity(AbstractBounded, AbstractUnitThreshold):
     upper: Float[AnyArray, "..."] | None
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
-    shape: Any = eqx.field(static=True)  # (p, c), once bound
+    shape: tuple[int, ...] = eqx.field(static=True)  # (p, c), once bound
 
     kind = "rows"
 
@@ -53,11 +53,11 @@ class RowSparsity(AbstractBounded, AbstractUnitThreshold):
         self.k_max = None if k_max is None else int(check_count("k_max", k_max))
         self.keep = check_keep(keep)
         self.lower, self.upper = check_bounds(lower, upper)
-        self.n_free, self.shape = 0, None
+        self.n_free, self.shape = 0, ()
 
     @property
     def entries_per_unit(self) -> int:
-        return 1 if self.shape is None else int(self.shape[1])
+        return int(self.shape[1]) if self.shape else 1
 
     def bind(self, objective: Bindable) -> Self:
         shape = objective.external_shape

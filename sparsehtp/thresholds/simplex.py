@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import AnyArray, ArrayLike, Support, is_concrete, replace
+from .._types import AnyArray, ArrayLike, DType, Support, is_concrete, replace
 from ..linalg import Box, Plane
 from .base import Bindable
 from .sparsity import AbstractSparsity
@@ -82,7 +82,7 @@ class Simplex(AbstractSparsity):
     def box(self, entries: Support) -> Box:
         return super().box(entries)._replace(plane=self._plane(entries, self.total.dtype))
 
-    def _plane(self, entries: Support, dtype: np.dtype) -> Plane:
+    def _plane(self, entries: Support, dtype: DType) -> Plane:
         held = entries.mask & (entries.idx < self._first_free(entries))
         normal = 1 if self.normal is None else jnp.asarray(self.normal)[jnp.minimum(entries.idx, self.normal.size - 1)]
         return Plane(jnp.where(held, normal, 0).astype(dtype), self.total.astype(dtype))
