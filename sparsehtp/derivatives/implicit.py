@@ -215,7 +215,7 @@ def _(
         )
     entries = threshold.entries(x, support)
     restricted = objective.restrict(entries)
-    if type(threshold).value is not AbstractThreshold.value:
+    if threshold.penalises:
         restricted = Tilted(restricted, gather(jax.grad(threshold.value)(x), entries))
     return SupportEquations(restricted, threshold, entries, threshold.box(entries), gather(x, entries), x.shape[0])
 

@@ -102,8 +102,7 @@ class Dual(eqx.Module):
     def prices(self) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
         """l0 and l1 of every feature."""
         nothing = jnp.zeros(self.objective.n_coefficients, self.objective.dtype)
-        both = nothing, nothing
-        return self.threshold.priced(nothing.size) if isinstance(self.threshold, L0L1L2) else both
+        return self.threshold.priced(nothing.size) if isinstance(self.threshold, L0L1L2) else (nothing, nothing)
 
     def masks(self) -> Fixed:
         """The fixed features; kept ones count as nonzero."""

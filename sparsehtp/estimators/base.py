@@ -24,7 +24,6 @@ from ..iteration.results import FIRED, RESULTS, Solution
 from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import LinearModel, MultiResponse
 from ..objectives.base import Counted
-from ..thresholds import Sparsity
 from . import parameters, selection
 from .failures import all_or_nothing, warn
 from .fit import Evidence, Fitted, Problem, Rows, fit_targets
@@ -306,9 +305,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         padding, fits = self._evidence
         found: list[Any] = []
         for model, threshold, solution in fits:
-            plain = isinstance(threshold, Sparsity) and threshold.plain
             some = 0 < np.count_nonzero(solution.support.mask) < padding.p
-            exchanged = plain and some and model.twice_differentiable
+            exchanged = threshold.plain and some and model.twice_differentiable
             found.append(function(padding.model(model), solution) if exchanged else None)
         return self._one_or_all(found)
 

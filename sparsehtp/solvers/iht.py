@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from .._types import Factors, Info, Support
 from ..iteration.termination import Cycle, SmallGradient, SmallStep
 from ..objectives import AbstractObjective
-from ..steps import AbstractStep, NormalisedStep, ScheduleStep
+from ..steps import AbstractStep, NormalisedStep
 from ..thresholds import AbstractThreshold
 from .base import AbstractSolver, first_support, report, search
 
@@ -69,7 +69,7 @@ class IHT(AbstractSolver):
 
     @property
     def returns_best(self) -> bool:
-        return isinstance(self.step_rule, ScheduleStep)  # a subgradient method does not descend at every step
+        return not self.step_rule.descends
 
     @property
     def unrollable(self) -> bool:

@@ -18,6 +18,7 @@ class AbstractStep(eqx.Module):
     """
 
     searches: ClassVar[bool]
+    descends: ClassVar[bool] = True  # False for a subgradient method, whose steps may raise the objective
     grows: ClassVar[bool] = False  # proposes more than the last accepted size without a look at the curvature
 
     if TYPE_CHECKING:  # fields of a searching rule

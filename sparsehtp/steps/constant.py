@@ -60,6 +60,7 @@ class ScheduleStep(AbstractStep):
 
     schedule: Callable[[Array | int], Array | float] = eqx.field(static=True)
     searches = False
+    descends = False
 
     def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         return jnp.asarray(self.schedule(0), objective.dtype)

@@ -209,6 +209,7 @@ class _Check:
         self.law("the result has the shape of z", x.shape[2:] == z.shape[2:], shape=x.shape[2:], of_z=z.shape[2:])
         self.law("the result is finite", np.isfinite(x), x=x, z=z)
         free = np.arange(z.shape[2]) >= self.p
+        self.law("says that it penalises where its value is not zero", self.bound.penalises or not self.penalised)
         self.law("free entries are left alone", (x == z)[..., free], x=x, z=z)
 
     def nearest(self, reference: Callable[..., Any] | None) -> None:
