@@ -144,12 +144,12 @@ def private_imports(package=PACKAGE):
 
 
 def leaning(package=PACKAGE):
-    """Docstrings that begin with "The same" or with a question word in capitals, as "file: docstring"."""
+    """Docstrings that begin with "The same", "What", or a question word in capitals, as "file: docstring"."""
     for path in sorted(package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 text = ast.get_docstring(node) or ""
-                if re.match(r"The same\b|(WHAT|HOW|WHERE|WHEN|WHICH)\b", text):
+                if re.match(r"The same\b|What\b|(WHAT|HOW|WHERE|WHEN|WHICH)\b", text):
                     yield f"{path.relative_to(package).as_posix()}: {text.splitlines()[0]}"
 
 

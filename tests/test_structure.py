@@ -150,5 +150,5 @@ def test_a_name_is_defined_once():
 
 
 def test_docstrings_stand_by_themselves():
-    """None leans on the line above it, and the first word is no shout."""
+    """None leans on the line above it; the first word is no shout, and names the result instead of asking for it."""
     assert list(structure.leaning()) == []

@@ -1,1 +1,1 @@
-"""What is known about a solution."""
+"""Certificates: facts about a solution, and proofs."""

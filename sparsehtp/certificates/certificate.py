@@ -1,4 +1,4 @@
-"""What is known about the quality of a solution: stationarity, a necessary condition, and the best remaining swap."""
+"""The quality of a solution: stationarity, a necessary condition, and the best remaining swap."""
 
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ REFIT_WORK = 2e9  # (refits) (samples) (coefficients)^2 up to which every swap i
 
 
 class Certificate(NamedTuple):
-    """What is known about a solution; plain Python values, None where unknown.
+    """Facts about a solution; plain Python values, None where unknown.
 
     Attributes:
         upper_bound: F, plus the penalty of `L0L1L2`, at the solution.
@@ -137,7 +137,7 @@ def _stated(facts: Facts) -> Certificate:
 def _facts(
     objective: AbstractObjective, threshold: AbstractUnitThreshold | L0L1L2, solution: Any, dtype: np.dtype
 ) -> Facts:
-    """What is known without a proof."""
+    """The facts that need no proof."""
     w, intercept = coefficients_of(objective, solution)
     if isinstance(threshold, L0L1L2):
         return penalised_facts(objective, threshold, objective.to_internal(jnp.asarray(w), intercept), dtype)

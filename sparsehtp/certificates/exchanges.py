@@ -1,4 +1,4 @@
-"""What each chosen feature is worth: by how much its best substitute changes the objective."""
+"""The worth of each chosen feature: by how much its best substitute changes the objective."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""What is known about a solution, and the sentences that say it."""
+"""Facts about a solution, and the sentences that say them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,7 +9,7 @@ EXCHANGE = "exchanging one chosen {0} for another"
 
 
 class Facts(NamedTuple):
-    """What is known about a solution; None where unknown.
+    """Facts about a solution; None where unknown.
 
     Attributes:
         value: F at the solution, plus the penalty of `L0L1L2`.
@@ -46,12 +46,12 @@ class Facts(NamedTuple):
 
 
 def of_a_value(facts: Facts) -> list[str]:
-    """What to say where the coefficients cannot be refitted."""
+    """The sentence where the coefficients cannot be refitted."""
     return [_unknown(facts), facts.proof.sentence]
 
 
 def of_a_penalised_point(facts: Facts) -> list[str]:
-    """What to say under `L0L1L2`, where an exchange holds the other coefficients."""
+    """The sentence under `L0L1L2`, where an exchange holds the other coefficients."""
     parts = []
     if not facts.stationary:
         parts.append(
@@ -70,7 +70,7 @@ def of_a_penalised_point(facts: Facts) -> list[str]:
 
 
 def of_refits(facts: Facts) -> list[str]:
-    """What to say where an exchange fits all coefficients again."""
+    """The sentence where an exchange fits all coefficients again."""
     parts, proof = _of_coefficients(facts), facts.proof
     if facts.gain is None:
         parts.append(_unknown(facts))
@@ -102,7 +102,7 @@ def of_refits(facts: Facts) -> list[str]:
 
 
 def _margin(facts: Facts) -> str:
-    """What an exchange must gain to count, rounded up."""
+    """The least gain of an exchange that counts, rounded up."""
     if facts.enough <= facts.tol * abs(facts.value) * (1 + 1e-9):
         return f"{facts.tol:.0e} of its value"
     return f"{1.05 * facts.enough:.1e}, the rounding of the objective without features"

@@ -42,7 +42,7 @@ class Scaled(NamedTuple):
 
 
 class Bounded(NamedTuple):
-    """What is known about a batch of nodes.
+    """The bounds and solutions of a batch of nodes.
 
     Attributes:
         lower: a lower bound of F over the node; 0 where `Scaled.safe` is False.

@@ -22,8 +22,8 @@ NOTHING = -1  # for the feature of a move that no feature leaves, or none enters
 
 
 class _Point(NamedTuple):
-    """What is known of a point: its slope along moves that keep its nonzeros (beside that at zero), and the best move
-    that changes them, which gains what `found` says at least and `most` at most."""
+    """A point's slope along moves that keep its nonzeros (beside that at zero), and the best move that changes them,
+    which gains what `found` says at least and `most` at most."""
 
     value: Float[Array, ""]
     slope: Float[Array, ""]

@@ -135,7 +135,7 @@ def _internal(
 
 
 def rounding_of(restricted: AbstractRestricted, z: Float[Array, "m"]) -> Float[Array, ""]:
-    """What rounding the terms of the predictor may do to F(z): eps sum_j |z_j| times the gradient's terms."""
+    """The error of F(z) by rounding the terms of the predictor: eps sum_j |z_j| times the gradient's terms."""
     terms = restricted.grad_terms(z)
     return ROUNDINGS * jnp.finfo(z.dtype).eps * jnp.vdot(jnp.where(jnp.isfinite(terms), terms, 0), jnp.abs(z))
 

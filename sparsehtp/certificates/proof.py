@@ -1,4 +1,4 @@
-"""What a lower bound proves, in words."""
+"""Sentences that say what a lower bound proves."""
 
 import math
 from typing import NamedTuple

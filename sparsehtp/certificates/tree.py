@@ -73,7 +73,7 @@ class Pool:
         return self.columns[name][: self.size]
 
     def masks(self, rows: Any = slice(None)) -> tuple[Bool[np.ndarray, "r p"], Bool[np.ndarray, "r p"]]:
-        """What is in and out."""
+        """The features that are in, and those that are out."""
         inn, out = (np.unpackbits(self[name][rows], axis=1, count=self.p) for name in ("inn", "out"))
         return inn.astype(bool), out.astype(bool)
 
@@ -173,7 +173,7 @@ class Tree:
 
     @property
     def slack(self) -> float:
-        """What the proof may leave open."""
+        """The gap that the proof may leave open."""
         return max(self.limits.gap * self.upper, self.zero)
 
     @property

@@ -279,6 +279,6 @@ def seed_from(key: jax.Array) -> int:
 
 
 def _counted(objective: AbstractObjective, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, Counted]:
-    """What folds are made of: the targets, the weights, and what the targets hold."""
+    """The targets, the weights, and what is counted of them: folds are made of these."""
     labels = np.zeros(weights.size) if objective.labels is None else host(objective.labels)
     return labels, weights, objective.counted

@@ -46,7 +46,7 @@ class Weights(NamedTuple):
 
 
 class Fits(NamedTuple):
-    """What is kept of every fit: traced inside a chunk, NumPy outside.
+    """The kept part of every fit: traced inside a chunk, NumPy outside.
 
     Attributes:
         support: units in the support.
@@ -260,7 +260,7 @@ def _chunk(lanes: Lane, start: int, width: int, total: int) -> Lane:
 
 
 def _own_parts(grid: Grid, lanes: Lane) -> Any:
-    """What of the objective depends on the sample weights, for the rows of them that some lanes in order may have.
+    """The parts of the objective that depend on the sample weights, for those rows of them that some lanes have.
 
     None for what is shared.
     """

@@ -260,7 +260,7 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
 
 
 def _total(objective: AbstractObjective, xp: Any) -> Any:
-    """What the mean loss is a mean over; None without samples."""
+    """The total that the mean loss is a mean over; None without samples."""
     weights = objective.sample_weight
     if weights is None:
         n = objective.n

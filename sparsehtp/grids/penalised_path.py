@@ -43,7 +43,7 @@ def over_l0(l0s: ArrayLike | None, threshold: AbstractThreshold | None) -> bool:
 
 
 def penalised_parts(objective: AbstractObjective, threshold: AbstractThreshold | None) -> tuple[LinearModel, L0L1L2]:
-    """What a path over l0 is of, or TypeError."""
+    """The objective and the penalty of a path over l0, or TypeError."""
     model = check_kind("objective", objective, LinearModel, "sht.LinearModel(X, y)")
     given = L0L1L2(0.0) if threshold is None else threshold
     return model, check_kind("threshold", given, L0L1L2, "sht.L0L1L2(0.0, l1)")
@@ -93,7 +93,7 @@ def penalised_scores(
     key: jax.Array,
     progress: Callback | bool | None,
 ) -> tuple[np.ndarray, Int[np.ndarray, "folds grid"]]:
-    """What held-out rows say of the fits of a path with the weights of the others, (folds, grid, ...), and how these
+    """Scores by held-out rows of the fits of a path with the weights of the others, (folds, grid, ...), and how these
     ended: the mean loss, or what `score_of` asks for."""
     solver = CDSS() if solver is None else solver
     l0s, l2s = path.l0s, path.l2s
@@ -174,7 +174,7 @@ def _chain(
 
 
 def _noise(model: LinearModel) -> float:
-    """What rounding of the targets alone can seem to gain: targets without variance have no other scale."""
+    """The gain that rounding of the targets alone can feign: targets without variance have no other scale."""
     if not model.loss.location:
         return 0.0
     size = np.max(np.abs(host(model.y))) + (0.0 if model.target_mean is None else abs(float(host(model.target_mean))))

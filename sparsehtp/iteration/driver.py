@@ -41,7 +41,7 @@ class Task(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a run returns, in the solver's units."""
+    """The outcome of a run, in the solver's units."""
 
     x: Array
     support: PyTree  # a Support, or Factors

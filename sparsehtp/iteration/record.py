@@ -1,4 +1,4 @@
-"""What a history keeps."""
+"""The steps that a history keeps."""
 
 import equinox as eqx
 

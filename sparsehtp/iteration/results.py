@@ -77,7 +77,7 @@ class SolveError(RuntimeError):
 
 
 class Solution(NamedTuple):
-    """What `solve` returns; under `vmap` each field has a leading axis.
+    """The result of `solve`; under `vmap` each field has a leading axis.
 
     Attributes:
         x: (p,) coefficients in original units ((p, c) for `MultiResponse`, a pytree for `Custom`).

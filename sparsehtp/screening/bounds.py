@@ -28,7 +28,7 @@ LARGE = 10**6  # ... where the data have more entries than this
 
 
 class Bounds(NamedTuple):
-    """What is known about the minimum of an objective; plain Python values.
+    """Bounds of the minimum of an objective; plain Python values.
 
     Attributes:
         lower: a lower bound of F + penalty over the threshold's set.

@@ -100,7 +100,7 @@ class AbstractSolver(eqx.Module):
         return False
 
     def score(self, info: Info) -> Array:
-        """What the returned iterate minimises, where the best one is returned."""
+        """The score that the returned iterate minimises, where the best one is returned."""
         return info.value
 
     @abc.abstractmethod

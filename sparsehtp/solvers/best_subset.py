@@ -432,7 +432,7 @@ def _chosen_before(objective: AbstractObjective, walk: Walk) -> tuple[Array, Sup
 
 
 def _scale(objective: AbstractObjective, value: Array) -> Array | None:
-    """What gains of swaps are compared with; None: the tableau's value."""
+    """The scale that gains of swaps are compared with; None: the tableau's value."""
     return None if objective.quadratic else 2 * jnp.abs(value)
 
 

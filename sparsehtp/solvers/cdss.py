@@ -171,7 +171,7 @@ class CDSS(AbstractSolver):
 def entry_gains(
     dual: Dual, energies: Array, grad: Array, ridge: Array, w: Array, smoothness: Scalar | None = None
 ) -> tuple[Array, Array]:
-    """What one zero coefficient alone can lower the objective by, l0 apart, and its best value: at least so much by the
+    """The fall of the objective by one zero coefficient alone, l0 apart, and its best value: at least so much by the
     loss's own smoothness (None), at most so much without any (0)."""
     _, l1 = dual.prices
     total = (dual.objective.loss.smoothness if smoothness is None else smoothness) * energies + ridge

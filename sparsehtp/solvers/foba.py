@@ -98,7 +98,7 @@ class FoBa(AbstractPathSolver):
         return state._replace(memory=self._gains(threshold, state.value))
 
     def _gains(self, threshold: AbstractUnitThreshold, value: Array) -> Recorded:
-        """What is recorded at the beginning, whose F is given."""
+        """The record at the beginning, whose F is given."""
         least = jnp.maximum(self.epsilon, 10 * jnp.finfo(value.dtype).eps * jnp.abs(value))
         return Recorded(jnp.zeros(threshold.most + 1, value.dtype), least)
 

@@ -1,4 +1,4 @@
-"""What the searches over subsets share: their state, how large a model is, when it is renewed, the best of refits."""
+"""Shared by the searches over subsets: their state, how large a model is, when it is renewed, the best of refits."""
 
 import math
 from collections.abc import Callable
@@ -40,8 +40,8 @@ class SearchState(NamedTuple):
     key: Array
 
     def progressed(self, improved: Array, moved: Array, far: Array, sure: Array, patience: int) -> "SearchState":
-        """What the next step is to do after one that moved in the model, or improved F; with `far` from perturbed
-        starts. It ends after so many of these, where the model is sure that no swap gains."""
+        """The state for the step after one that moved in the model, or improved F; with `far` from perturbed starts.
+        The search ends after `patience` of these, where the model is sure that no swap gains."""
         failures = jnp.where(improved, 0, self.failures + far)
         stage = jnp.where(improved, DESCEND, jnp.where(moved, SINGLE, PERTURB)).astype(jnp.int32)
         return self._replace(stage=stage, failures=failures, optimal=sure & ~moved & ~improved & (failures >= patience))

@@ -1,4 +1,4 @@
-"""What the stochastic solvers share, and stochastic hard thresholding itself.
+"""The base of the stochastic solvers, and stochastic hard thresholding.
 
 One step of the driver is one epoch or stage. Value and gradient norm at its end come from one product with the data
 that is not counted in `ifo`, except where the next stage starts from it.

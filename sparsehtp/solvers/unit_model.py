@@ -44,7 +44,7 @@ class UnitModel(eqx.Module):
     size: int = eqx.field(static=True)
 
     def by_unit(self, a: Array) -> Array:
-        """What belongs to the units' places, (..., w, size)."""
+        """The entries at the units' places, (..., w, size)."""
         return a[..., self.n_free :].reshape(*a.shape[:-1], self.units.shape[0], self.size)
 
 

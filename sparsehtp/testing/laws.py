@@ -45,7 +45,7 @@ def law(part: Any, sentence: str, holds: Any, **numbers: Any) -> None:
 
 
 def _at(value: np.ndarray, place: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
-    """What belongs to a place of an array of some shape; axes of length one belong to all places."""
+    """The entry at a place of an array of some shape; axes of length one belong to all places."""
     for at, size in zip(place, shape, strict=True):
         if not value.ndim or value.shape[0] not in (1, size):
             break
