@@ -13,7 +13,7 @@ import scipy.optimize
 import scipy.special
 
 import sparsehtp as sht
-from sparsehtp.certificates import placed, proof
+from sparsehtp.certificates import dual_bound, placed
 from sparsehtp.screening.bounds import Bounds
 
 N, P, K = 25, 8, 3
@@ -345,9 +345,9 @@ def test_what_it_does_not_take():
     ("lower", "upper"), [(1.0, 1.5), (-1.5, -1.0), (-1.0, 0.5), (-4e48, 1e15), (0.0, 1.0), (-1.0, 0.0), (1.0, 9.0)]
 )
 def test_a_share_of_the_best_objective_holds_wherever_the_best_one_is(monkeypatch, lower, upper):
-    monkeypatch.setattr(proof, "lower_bound", lambda *_: Bounds(lower, np.zeros(0), np.zeros(0), False))
+    monkeypatch.setattr(dual_bound, "lower_bound", lambda *_: Bounds(lower, np.zeros(0), np.zeros(0), False))
     model = sht.LinearModel(DATA, TARGET, l2=0.1)
-    sentence = proof.proof_of(model, sht.Sparsity(2), upper, np.float32).sentence
+    sentence = dual_bound.dual_bound(model, sht.Sparsity(2), upper, np.float32).sentence
     said = re.search(r"within (\S+)% of the best possible", sentence)
     assert bool(said) == ((lower, upper) in [(1.0, 1.5), (-1.5, -1.0)])
     for best in np.linspace(lower, upper, 7) if said else ():

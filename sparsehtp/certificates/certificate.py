@@ -17,10 +17,10 @@ from ..objectives.base import DENSE_HESSIAN_LIMIT, in_columns, value_of
 from ..objectives.model import in_double
 from ..thresholds import L0L1L2, AbstractUnitThreshold
 from ..thresholds.base import next_power_of_two
+from .dual_bound import dual_bound
 from .facts import Facts, of_a_value, of_refits
 from .penalised import penalised_facts
 from .placed import BATCH, Placed, RefittedPoint, coefficients_of, exchanged, onto_support, refit_values, refitted_point
-from .proof import proof_of
 from .swap_scan import BLOCK_MEMORY, Candidates, quadratic_bound, scan
 
 EXACTLY, NEARLY = 4e-15, 3e-5  # singular values of collinear columns of norm one, in float64
@@ -102,7 +102,7 @@ def certificate(
         threshold = threshold.bind(objective)
         facts = _facts(objective, threshold, solution, dtype)
         if bounds and np.isfinite(facts.value):
-            facts = facts._replace(proof=proof_of(objective, threshold, facts.value, dtype))
+            facts = facts._replace(proof=dual_bound(objective, threshold, facts.value, dtype))
     return _stated(facts)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .proof import NOTHING, DualBound
+from .dual_bound import NOTHING, DualBound
 
 EXCHANGE = "exchanging one chosen {0} for another"
 

@@ -16,9 +16,9 @@ from ..io.memory import available
 from ..objectives import LinearModel
 from ..thresholds import Sparsity
 from . import quadratic
+from .dual_bound import in_percent
 from .generalised import DualBounds, Generalised, no_proof
 from .least_squares import LeastSquares
-from .proof import in_percent
 from .tree import MOST_COLLECTED, Limits, Moment, Pool, Tree
 
 

@@ -17,7 +17,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 import sparsehtp as sht
 
 from .._types import T
-from ..certificates.proof import in_percent
+from ..certificates.dual_bound import in_percent
 from ..datasets import Data
 from ..estimators.parameters import SOLVERS
 from ..estimators.selection import view

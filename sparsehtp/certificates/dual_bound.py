@@ -1,4 +1,4 @@
-"""Sentences that say what a lower bound proves."""
+"""Sentences that say what a lower bound proves about a solution."""
 
 import math
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class DualBound(NamedTuple):
 NOTHING = DualBound(None, False, "")
 
 
-def proof_of(objective: AbstractObjective, threshold: AbstractThreshold, upper: float, dtype: np.dtype) -> DualBound:
+def dual_bound(objective: AbstractObjective, threshold: AbstractThreshold, upper: float, dtype: np.dtype) -> DualBound:
     """The lower bound of an objective's dual, and what it says about a feasible value at the tolerance of a dtype."""
     if no_dual(objective, threshold) is not None:
         return NOTHING
