@@ -1,5 +1,7 @@
 """The order of layers: every room has its place, no import goes up, and CONTRIBUTING says the same."""
 
+import re
+
 import structure
 
 MOST_UNTYPED = 2  # parameters; the number may only fall
@@ -28,6 +30,14 @@ def test_an_import_upwards_is_seen(tmp_path):
 def test_contributing_states_the_order():
     text = (structure.PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert structure.in_words() in " ".join(text.replace("`", "").split())
+
+
+def test_the_walk_names_modules_that_exist():
+    root = structure.PACKAGE.parent
+    text = (root / "docs" / "how_it_works.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+\.py)`", text)
+    assert "_solve.py" in named
+    assert [name for name in named if not any((folder / name).exists() for folder in (root, structure.PACKAGE))] == []
 
 
 def test_parts_are_asked_for_what_their_base_declares():

@@ -1,4 +1,4 @@
-"""The base of the scikit-learn estimators: validation, the choice of k and l2, the solve, and the fitted attributes."""
+"""The base of the scikit-learn estimators: validation, the parts of a fit, and the fitted attributes."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar, cast

@@ -1,4 +1,4 @@
-"""Candidates for k: sparsity levels in buckets, and folds of the rows that count."""
+"""Candidates for k, padded to one of a few numbers of them, and folds of the rows that count."""
 
 import dataclasses
 import numbers
