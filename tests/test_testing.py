@@ -302,6 +302,6 @@ def test_solvers_keep_their_laws(name):
     ],
 )
 def test_a_wrong_step_fails(step, factor, sentence):
-    propose = {"propose": lambda self, objective, forward, grad, entries, previous, t: factor * previous}
+    propose = {"propose": lambda self, objective, at: factor * at.size}
     fails(check_step, spoilt(step, propose), sentence)
     fails(check_step, sht.steps.ConstantStep(0.5), "what the reference does", reference=lambda t, last, g, H: 2 * last)

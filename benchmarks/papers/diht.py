@@ -43,6 +43,7 @@ def _converged(X: Any, y: Any, l2: Any, k: int, max_steps: int) -> tuple[Array, 
     model, structure = LinearModel(X, y, l2=l2), Sparsity(k)
     found = solve(model, structure, DIHT(), throw=False, max_steps=max_steps)
     taken = jnp.arange(max_steps) < found.num_steps
+    assert found.history is not None  # it is recorded
     dual = jnp.max(jnp.where(taken, found.history.value - found.history.gap, 0))  # D(0) = 0
     largest = relax(dual_of(model, structure), 1e-9, max_steps=max_steps)
     return found.value, dual, largest.lower, largest.upper

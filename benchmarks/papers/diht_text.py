@@ -21,7 +21,7 @@ from sparsehtp.losses import Hinge, SmoothedHinge
 from sparsehtp.objectives import LinearModel
 from sparsehtp.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT
 from sparsehtp.steps import ConstantStep
-from sparsehtp.steps.base import AbstractStep
+from sparsehtp.steps.base import AbstractStep, At
 from sparsehtp.thresholds import Sparsity
 
 from .figures import STYLE, panels
@@ -50,8 +50,8 @@ class Falling(AbstractStep):
     def init(self, objective: Any) -> Float[Array, ""]:
         return jnp.asarray(self.c, objective.dtype)
 
-    def propose(self, objective: Any, forward: Any, grad: Any, entries: Any, previous: Any, t: Any) -> Float[Array, ""]:
-        return jnp.asarray(self.c / jnp.sqrt(t + 1.0), previous.dtype)
+    def propose(self, objective: Any, at: At) -> Float[Array, ""]:
+        return jnp.asarray(self.c / jnp.sqrt(at.t + 1.0), at.size.dtype)
 
 
 def _solver(algorithm: str, smooth: bool, n: int, power: int) -> Any:

@@ -208,17 +208,16 @@ def trace(run: Run, problem: Problem, algorithm: str, trial: Trial, power: int, 
     solution = solve(
         objective,
         problem.threshold,
-        replace(trial.solver, step_rule=ConstantStep(np.float32(size))),
+        replace(trial.solver, step_rule=ConstantStep(jax.numpy.float32(size))),
         key=jax.random.key(seed),
         max_steps=trial.steps,
         termination=Never(),
         throw=False,
     )
     start = float(objective.value(np.zeros(objective.n_coefficients, objective.dtype)))
-    value, ifo, thresholds = (
-        np.asarray(each, float)
-        for each in (solution.history.value, solution.history.ifo, solution.history.hard_thresholds)
-    )
+    history = solution.history
+    assert history is not None  # it is recorded
+    value, ifo, thresholds = (np.asarray(each, float) for each in (history.value, history.ifo, history.hard_thresholds))
     if int(solution.result) == RESULTS.nonfinite or not np.isfinite(value).all():
         value = np.full_like(value, np.inf)
     if algorithm == "SVRG-HT":

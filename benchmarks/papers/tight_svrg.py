@@ -179,6 +179,7 @@ def pair(X: Any, y: Any, step: Any, key: Any, *, algorithm: str, k: int, stages:
         termination=Never(),
         throw=False,
     )
+    assert solution.history is not None  # it is recorded
     return solution.x, solution.history.value[passes - 1 :: passes], solution.num_steps // passes, solution.result
 
 

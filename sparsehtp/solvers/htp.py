@@ -9,7 +9,7 @@ from jaxtyping import Array
 from .._types import Factors, Info, Support
 from ..iteration.termination import Cycle, StableSupport
 from ..objectives import AbstractRefittable
-from ..steps import AbstractStep, NormalisedStep
+from ..steps import AbstractStep, At, NormalisedStep
 from ..thresholds import AbstractThreshold
 from .base import AbstractSolver, first_support, report, search
 from .refit import refit, refit_left
@@ -78,7 +78,7 @@ class HTP(AbstractSolver):
         _, steepest = threshold(-state.grad)
         along = threshold.entries(-state.grad, steepest)
         direction = threshold.tangent(state.grad, steepest)
-        size = rule.propose(objective, state.forward, direction, along, state.step_size, t)
+        size = rule.propose(objective, At(state.forward, direction, along, state.step_size, t))
 
         # A searching step refuses what is above.
         target = state.value if rule.searches else None

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from .._types import Factors, Info, Support
 from ..iteration.termination import Cycle, SmallGradient, SmallStep
 from ..objectives import AbstractObjective
-from ..steps import AbstractStep, NormalisedStep
+from ..steps import AbstractStep, At, NormalisedStep
 from ..thresholds import AbstractThreshold
 from .base import AbstractSolver, first_support, report, search
 
@@ -89,7 +89,7 @@ class IHT(AbstractSolver):
         point, grad = state.point, state.grad
         entries = threshold.entries(point, state.support)
         along = threshold.tangent(grad, state.support)
-        size = rule.propose(objective, state.forward, along, entries, state.step_size, t)
+        size = rule.propose(objective, At(state.forward, along, entries, state.step_size, t))
         # Nesterov's extrapolation is already in `point`.
         drift = 0.0 if self.nesterov or self.momentum is None else self.momentum * (state.x - state.previous)
 

@@ -17,7 +17,7 @@ from .._types import Factors, Info, Support
 from ..iteration.termination import SmallGradient, SmallStep
 from ..losses.base import positive
 from ..objectives import AbstractFiniteSum
-from ..steps import AbstractStep, SampleStep
+from ..steps import AbstractStep, At, SampleStep
 from ..thresholds import AbstractThreshold
 from .base import AbstractSolver, first_support, report
 
@@ -90,7 +90,7 @@ class AbstractStochastic(AbstractSolver):
 
     def size(self, objective: AbstractFiniteSum, state: StochasticState, t: Int[Array, ""]) -> Float[Array, ""]:
         """Step size of epoch t."""
-        return self.step_rule.propose(objective, state.forward, state.grad, None, state.step_size, t)
+        return self.step_rule.propose(objective, At(state.forward, state.grad, None, state.step_size, t))
 
     def finish(
         self,

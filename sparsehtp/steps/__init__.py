@@ -1,6 +1,7 @@
 """Step sizes."""
 
 from .base import AbstractStep as AbstractStep
+from .base import At as At
 from .constant import ConstantStep as ConstantStep
 from .constant import ScheduleStep as ScheduleStep
 from .constant import inverse_sqrt as inverse_sqrt

@@ -1,13 +1,31 @@
 """The interface of a step-size rule."""
 
 import abc
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, Int
 
 from .._types import Support
 from ..objectives import AbstractObjective
+
+
+class At(NamedTuple):
+    """Where a step starts.
+
+    Attributes:
+        forward: the forward product there.
+        grad: the gradient there.
+        entries: the coordinates along which the step is expected to move; None: all.
+        size: the last step's size.
+        t: number of the step.
+    """
+
+    forward: Float[Array, "m"]
+    grad: Float[Array, "d"]
+    entries: Support | None
+    size: Float[Array, ""]
+    t: Int[Array, ""] | int
 
 
 class AbstractStep(eqx.Module):
@@ -31,17 +49,6 @@ class AbstractStep(eqx.Module):
     def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         """Step size before the first step."""
 
-    @abc.abstractmethod
-    def propose(
-        self,
-        objective: AbstractObjective,
-        forward: Float[Array, "m"],
-        grad: Float[Array, "d"],
-        entries: Support | None,
-        previous: Float[Array, ""],
-        t: Int[Array, ""] | int,
-    ) -> Float[Array, ""]:
-        """Step size to try at step t, from the forward product and the gradient at the current point.
-
-        `entries` holds the coordinates along which the step is expected to move; None: along all of `grad`.
-        """
+    def propose(self, objective: AbstractObjective, at: At) -> Float[Array, ""]:
+        """Step size to try next; the last one, unless a rule says another."""
+        return at.size

@@ -6,10 +6,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from .._types import Scalar, Support
+from .._types import Scalar
 from ..losses.base import positive
 from ..objectives import AbstractObjective
-from .base import AbstractStep
+from .base import AbstractStep, At
 
 
 class ConstantStep(AbstractStep):
@@ -39,17 +39,6 @@ class ConstantStep(AbstractStep):
         size = self.scale / objective.lipschitz() if self.size is None else self.size
         return jnp.asarray(size, objective.dtype)
 
-    def propose(
-        self,
-        objective: AbstractObjective,
-        forward: Float[Array, "m"],
-        grad: Float[Array, "d"],
-        entries: Support | None,
-        previous: Float[Array, ""],
-        t: Int[Array, ""] | int,
-    ) -> Float[Array, ""]:
-        return previous
-
 
 class ScheduleStep(AbstractStep):
     """The step size `schedule(t)` at step t = 0, 1, ...; any optax schedule, or a function of t.
@@ -65,16 +54,8 @@ class ScheduleStep(AbstractStep):
     def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         return jnp.asarray(self.schedule(0), objective.dtype)
 
-    def propose(
-        self,
-        objective: AbstractObjective,
-        forward: Float[Array, "m"],
-        grad: Float[Array, "d"],
-        entries: Support | None,
-        previous: Float[Array, ""],
-        t: Int[Array, ""] | int,
-    ) -> Float[Array, ""]:
-        return jnp.asarray(self.schedule(t), previous.dtype)
+    def propose(self, objective: AbstractObjective, at: At) -> Float[Array, ""]:
+        return jnp.asarray(self.schedule(at.t), at.size.dtype)
 
 
 def inverse_sqrt(t: Int[Array, ""] | int) -> Float[Array, ""]:

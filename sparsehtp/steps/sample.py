@@ -2,9 +2,9 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from .._types import Scalar, Support
+from .._types import Scalar
 from ..losses.base import positive
 from ..objectives import AbstractObjective
 from ..objectives.finite_sum import AbstractFiniteSum
@@ -49,14 +49,3 @@ class SampleStep(AbstractStep):
         largest = single * objective.sample_smoothness() if single else 0.0
         mean = (1 - single) * objective.lipschitz() if single < 1 else 0.0
         return jnp.asarray(self.scale / (largest + mean), objective.dtype)
-
-    def propose(
-        self,
-        objective: AbstractObjective,
-        forward: Float[Array, "m"],
-        grad: Float[Array, "d"],
-        entries: Support | None,
-        previous: Float[Array, ""],
-        t: Int[Array, ""] | int,
-    ) -> Float[Array, ""]:
-        return previous

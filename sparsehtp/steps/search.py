@@ -1,12 +1,12 @@
 """Step sizes found by a search."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from .._types import Scalar, Support
+from .._types import Scalar
 from ..columns import gather, scatter
 from ..objectives import AbstractObjective
-from .base import AbstractStep
+from .base import AbstractStep, At
 
 
 class NormalisedStep(AbstractStep):
@@ -31,19 +31,13 @@ class NormalisedStep(AbstractStep):
     def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         return jnp.ones((), objective.dtype)
 
-    def propose(
-        self,
-        objective: AbstractObjective,
-        forward: Float[Array, "m"],
-        grad: Float[Array, "d"],
-        entries: Support | None,
-        previous: Float[Array, ""],
-        t: Int[Array, ""] | int,
-    ) -> Float[Array, ""]:
-        along = grad if entries is None else scatter(gather(grad, entries), entries, grad.shape[0])
-        curvature = objective.curvature_at(forward, along, entries)
+    def propose(self, objective: AbstractObjective, at: At) -> Float[Array, ""]:
+        along = at.grad
+        if at.entries is not None:
+            along = scatter(gather(along, at.entries), at.entries, along.shape[0])
+        curvature = objective.curvature_at(at.forward, along, at.entries)
         size = jnp.sum(along**2) / jnp.where(curvature > 0, curvature, 1)
-        return jnp.where((curvature > 0) & (size > 0) & jnp.isfinite(size), size, previous)
+        return jnp.where((curvature > 0) & (size > 0) & jnp.isfinite(size), size, at.size)
 
 
 class BacktrackingStep(AbstractStep):
@@ -67,13 +61,5 @@ class BacktrackingStep(AbstractStep):
     def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         return jnp.asarray(self.initial, objective.dtype)
 
-    def propose(
-        self,
-        objective: AbstractObjective,
-        forward: Float[Array, "m"],
-        grad: Float[Array, "d"],
-        entries: Support | None,
-        previous: Float[Array, ""],
-        t: Int[Array, ""] | int,
-    ) -> Float[Array, ""]:
-        return jnp.where(t == 0, previous, previous * self.grow)
+    def propose(self, objective: AbstractObjective, at: At) -> Float[Array, ""]:
+        return jnp.where(at.t == 0, at.size, at.size * self.grow)

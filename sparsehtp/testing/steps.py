@@ -14,7 +14,7 @@ from ..losses import Logistic
 from ..objectives import AbstractObjective, LinearModel
 from ..objectives.model import in_double
 from ..solvers import IHT
-from ..steps import AbstractStep
+from ..steps import AbstractStep, At
 from ..thresholds import Sparsity
 from .laws import equal, law, traced
 
@@ -88,7 +88,7 @@ def _run(objective: AbstractObjective, threshold: Sparsity, step: AbstractStep, 
         along = jnp.zeros_like(state.grad).at[entries.idx].add(jnp.where(entries.mask, state.grad[entries.idx], 0))
 
         def propose(last: Float[Array, ""]) -> Float[Array, ""]:
-            return step.propose(objective, state.forward, state.grad, entries, last, t)
+            return step.propose(objective, At(state.forward, state.grad, entries, last, t))
 
         far = jnp.asarray(1e9, x0.dtype) * (1 + state.step_size)
         new, info = solver.step(objective, threshold, state, t)
