@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..certificates.proof import in_percent
+from ..certificates.dual_bound import in_percent
 from ..certificates.prove import Collected, Proof
 from .style import LABEL_SIZE, PALETTE, names_of, new_figure, set_title, tidy
 
