@@ -1,4 +1,4 @@
-"""Nodes of a tree for least squares: the diagonal of a phase, and batches on the device."""
+"""A phase of a tree for least squares: its diagonal, and the batches that `nodes` bounds on the device."""
 
 import time
 from typing import Any

@@ -55,7 +55,7 @@ class Fit(Flow):
     own = OWN
 
     def read(self) -> Data | TableData:
-        """The data."""
+        """The data of the file; a demonstration has others."""
         return load_data(self.options.file, self.options)
 
     def load(self) -> None:

@@ -120,11 +120,11 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
 
         y is what folds are made by. With several responses, or classes of a softmax, there is one target and one model.
         """
-        plan, chosen_on = parameters.make_plan(self, loss), None
+        plan, pairs = parameters.make_plan(self, loss), None
         cv, seen = selection.split_triples(self.cv if folds is None else folds, X)
         if plan.by_folds:
-            chosen_on = selection.make_folds(cv, y, weights, self._counted, plan.seed, groups)
-            if chosen_on is None:
+            pairs = selection.make_folds(cv, y, weights, self._counted, plan.seed, groups)
+            if pairs is None:
                 plan = plan._replace(rule="ebic")
                 self._warn(
                     "k: cross-validation needs two samples (of every class, or with an event), so that ebic is used "
@@ -142,7 +142,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             return self._models(X, targets, loss, standardize=self.standardize, **data)
 
         last = self._last(responses or len(targets), p)
-        return self._take(fit_targets(Problem(rows, plan, threshold, build), chosen_on, scoring, last), several)
+        return self._take(fit_targets(Problem(rows, plan, threshold, build), pairs, scoring, last), several)
 
     def _last(self, m: int, p: int) -> tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m"]] | None:
         """The coefficients and intercepts of the last fit to start m models from; None: from zero."""
