@@ -4,6 +4,7 @@ import math
 import os
 import signal
 import threading
+import time
 from types import SimpleNamespace
 
 import jax
@@ -63,7 +64,9 @@ def test_limits_leave_a_bound(model, proof):
     few = sht.prove(model, sht.Sparsity(10), max_nodes=100)
     assert not few.proved and 100 <= few.nodes < proof.nodes and "its nodes were used up" in few.statement
     assert few.lower <= proof.upper and few.gap > 1e-4
+    began = time.monotonic()
     soon = sht.prove(model, sht.Sparsity(10), time_limit=1e-6)
+    assert 0 < soon.seconds < time.monotonic() - began
     assert not soon.proved and soon.nodes == 0 and soon.lower == 0 and "its time was over" in soon.statement
     assert soon.upper >= proof.upper * (1 - 1e-12)
 

@@ -1,12 +1,16 @@
 """A fit is never thrown away: whatever follows it may fail, in a sentence, and all else is shown and written."""
 
 import json
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from commands import invoke
 
 import sparsehtp as sht
+from sparsehtp.cli.files import APOSTROPHES, as_bytes, for_csv, write_files
+from sparsehtp.cli.fit import _metric
 from sparsehtp.datasets import make_regression
 
 K = 2
@@ -167,3 +171,20 @@ def test_better_features_of_a_proof_are_what_is_told(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     (feature,) = model["coefficients"]
     assert feature["substitute"] is not None
+
+
+def test_paths_that_are_told_hold_in_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert write_files(Path("out"), {"a": as_bytes(b"1")}) == [tmp_path / "out" / "a"]
+
+
+def test_quoting_a_cell_is_told():
+    with pytest.warns(UserWarning) as told:
+        assert for_csv(["=1", "a", 2, "'b"]) == ["'=1", "a", 2, "'b"]
+    assert [str(each.message) for each in told] == [APOSTROPHES]
+
+
+def test_constant_targets_alone_have_no_score():
+    X, y = np.arange(6.0)[:, None], np.arange(6.0) % 2
+    score = _metric("squared", sht.SparseRegressor(1, solver="htp").fit(X, y))[1]
+    assert score(X, np.ones(6), None) is None and score(X, y, None) is not None

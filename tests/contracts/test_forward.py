@@ -189,6 +189,14 @@ def test_foba_takes_the_features_of_the_reference(loss):
     assert given_back > 2, "features are given back, or this test shows little"
 
 
+def test_units_of_columns_change_no_choice():
+    X, y, _ = superfluous("squared", 2)
+    units = 4.0 ** (np.arange(P) % 5 - 2)
+    one, other = (path(sht.solvers.FoBa(), sht.LinearModel(Z, y, fit_intercept=True)) for Z in (X, units * X))
+    np.testing.assert_array_equal(one.support.idx, other.support.idx)
+    np.testing.assert_allclose(one.value, other.value, rtol=1e-9)
+
+
 def test_rows_of_a_forward_path_are_the_solutions_for_every_k():
     solver, objective = cases.GREEDY_SOLVERS["forward"], model("squared", *problem(seed=1))
     trail = path(solver, objective)

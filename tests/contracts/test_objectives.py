@@ -71,6 +71,18 @@ def test_laws_of_others(name):
     check_objective(cases.OBJECTIVES[name](X, OFFSET))
 
 
+NO_INTERCEPT = {"several": lambda X, y: sht.MultiResponse(X, np.column_stack([y, -y]))}
+
+
+@pytest.mark.parametrize("make", (cases.OBJECTIVES | NO_INTERCEPT).values(), ids=[*cases.OBJECTIVES, *NO_INTERCEPT])
+def test_the_intercept_on_the_host_is_that_of_the_device(make):
+    objective = make(X, OFFSET)
+    x = objective.origin() + np.linspace(0.1, 0.2, objective.n_coefficients + objective.n_free)
+    w, intercept = objective.to_external(x)
+    found = objective.intercept_of(np.asarray(w), np.asarray(x)[objective.n_coefficients :])
+    np.testing.assert_allclose(np.broadcast_to(found, np.shape(intercept)), intercept, rtol=1e-9)
+
+
 @pytest.mark.parametrize("options", ["weights_l2", "all"])
 @pytest.mark.parametrize("loss", ["squared", "logistic_2", "huber"])
 def test_lipschitz_is_the_largest_eigenvalue(loss, options):

@@ -338,7 +338,7 @@ def test_an_error_in_one_process_ends_all(tmp_path):
 def test_sums_of_processes_keep_their_digits(monkeypatch):
     """Here of one that thinks it has company."""
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    part = {"a": np.pi * np.arange(6.0).reshape(2, 3), "b": np.array(1 / 3)}
+    part = {"a": np.pi * np.arange(1.0, 7).reshape(2, 3), "b": np.array(1 / 3)}
     for name, found in joined(lambda: part, part).items():
         np.testing.assert_array_equal(found, part[name])
     with pytest.raises(ZeroDivisionError):
