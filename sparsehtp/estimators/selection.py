@@ -35,8 +35,8 @@ class Levels(NamedTuple):
 
     Attributes:
         ks: the levels.
-        padded: as many as tables of nearly the same size have, the last level repeated.
-        k_max: the largest of all those tables.
+        padded: the levels, the last one repeated, up to a number that tables of nearly the same size share.
+        k_max: enough for the largest level of such tables.
     """
 
     ks: np.ndarray
