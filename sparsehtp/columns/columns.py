@@ -341,7 +341,7 @@ class Columns(eqx.Module):
 
         def curvature(i: Int[Array, ""]) -> Float[Array, ""]:
             row = self.rows(i[None], shares[i][None]).transpose_product(jnp.ones(1, self.dtype))
-            return shares[i] * jnp.sum(row**2)
+            return dot(shares[i] * row, row)
 
         return jnp.max(lax.map(curvature, jnp.arange(self.n), batch_size=ROWS_AT_ONCE))
 

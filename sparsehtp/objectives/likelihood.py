@@ -174,7 +174,7 @@ class MeanLoss(_Mean):
         rows = self.weights * curvature
         return Hessian(
             times=lambda u: rows * u,
-            along=lambda u: dot(rows, u**2),
+            along=lambda u: dot(rows * u, u),  # u**2 may overflow where there is no weight
             gram=lambda part: dot((part.A * rows[:, None]).T, part.A),
         )
 
@@ -204,7 +204,7 @@ class MeanVectorLoss(_Mean):
             return d * u if q is None else d * u - q * jnp.sum(q * u, axis=1, keepdims=True)
 
         def along(u: Float[Array, "n c"]) -> Float[Array, ""]:
-            flat = jnp.sum(d * u**2)
+            flat = jnp.sum(d * u * u)
             return flat if q is None else flat - jnp.sum(jnp.sum(q * u, axis=1) ** 2)
 
         def gram(part: PartOfSeveral) -> Float[Array, "m m"]:

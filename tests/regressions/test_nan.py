@@ -383,3 +383,18 @@ def test_traced_paths():
         for part, before in zip((result, value, coefficients), clean, strict=True):
             assert np.array_equal(part[:3], before[:3])
         assert (rows(one(X, bad), good)[0] == sht.results.RESULTS.nonfinite).all()
+
+
+@pytest.mark.parametrize("loss", [sht.losses.Squared(), sht.losses.Logistic()], ids=["squared", "logistic"])
+def test_squares_of_a_row_without_weight_may_overflow(loss):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 8))
+    y = np.sign(X[:, 1] - 2 * X[:, 3]) + (0.1 * rng.standard_normal(40) if loss.quadratic else 0)
+    weights, far = np.r_[0.0, np.ones(39)], X.copy()
+    far[0, 1] = 1e200
+    with jax.enable_x64(True):
+        for solver in (sht.solvers.HTP(), sht.solvers.SVRGHT()):
+            models = (sht.LinearModel(Z, y, loss, 0.1, weights, fit_intercept=True) for Z in (X, far))
+            expected, found = (sht.solve(model, sht.Sparsity(2), solver, throw=False) for model in models)
+            assert found.result == expected.result
+            np.testing.assert_allclose(found.x, expected.x, rtol=1e-6)
