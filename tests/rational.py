@@ -124,7 +124,8 @@ class Quadratic:
 
     @functools.cache  # noqa: B019 (a problem lives for one case)
     def _solve(self, features, held=(), drop=0):
-        idx = [*features, *([self.p] if self.intercept else [])]
+        level = [self.p] if self.intercept else []
+        idx = [*level, *features] if drop else [*features, *level]  # no intercept is a copy of far columns' difference
         m, total, found = len(idx), Fraction(0), []
         for r in range(self.responses):
             t = self.p + 1 + r
