@@ -266,7 +266,7 @@ def residual(w, X, y):
 @pytest.mark.parametrize(
     "threshold", [sht.Sparsity(2), sht.GroupSparsity([0, 1, 2, 3, 4, 5, 5, 5], 2)], ids=["entries", "groups"]
 )
-@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3, 1e6])
+@pytest.mark.parametrize("size", [1e-3, 1e6])
 def test_a_fit_that_leaves_nothing_has_converged(size, threshold):
     rng = np.random.default_rng(2)
     X, w = rng.standard_normal((40, 8)), size * np.array([0.0, 1, 0, -2, 0, 0, 0, 0])

@@ -1,7 +1,6 @@
 """What an estimator says of its fit does not depend on what was read before, and no copy of it holds the data."""
 
 import copy
-import itertools
 import pickle
 
 import joblib
@@ -70,9 +69,8 @@ def test_answers_in_any_order(name):
     if name == "one response":  # the proof does change something
         assert chosen["certificate_"].swap_gain > 0 == of_proved["certificate_"].swap_gain
         assert fitted["support_"][2] and not model.support_[2]
-    orders = (
-        itertools.permutations([*READ, "prove"]) if name == "one response" else [[*READ, "prove"], ["prove", *READ]]
-    )
+    asked = [*READ, "prove"]
+    orders = [[*asked[i:], *asked[:i]] for i in range(len(asked))]
     for order in orders:
         model, now = fresh(), chosen
         for each in (*order, *order[::-1], *order):  # twice in a row, and again after all the others

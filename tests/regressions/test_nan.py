@@ -385,11 +385,9 @@ def test_traced_paths():
         assert (rows(one(X, bad), good)[0] == sht.results.RESULTS.nonfinite).all()
 
 
-@pytest.mark.parametrize("loss", [sht.losses.Squared(), sht.losses.Logistic()], ids=["squared", "logistic"])
-def test_squares_of_a_row_without_weight_may_overflow(loss):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((40, 8))
-    y = np.sign(X[:, 1] - 2 * X[:, 3]) + (0.1 * rng.standard_normal(40) if loss.quadratic else 0)
+def test_squares_of_a_row_without_weight_may_overflow():
+    loss, X = sht.losses.Logistic(), np.random.default_rng(0).standard_normal((40, 8))
+    y = np.sign(X[:, 1] - 2 * X[:, 3])
     weights, far = np.r_[0.0, np.ones(39)], X.copy()
     far[0, 1] = 1e200
     with jax.enable_x64(True):
