@@ -49,7 +49,7 @@ _OPTIONAL = {"feature_names_in_", "_sklearn_output_config"}
 _NUMBERS = {"x", "intercept", "coefficients", "coef_", "intercept_"}  # fields of results, finite whatever was fitted
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> Path:
+def save(model: object, path: str | os.PathLike[str]) -> Path:
     """Write a model or a result into one file, which appears under its name only when it is complete.
 
     Args:
