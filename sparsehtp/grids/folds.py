@@ -106,7 +106,9 @@ def _indices(name: str, part: Any, n: int) -> Int[np.ndarray, "part"]:
     if part.dtype == bool and part.shape == (n,):
         return np.flatnonzero(part)
     if part.size and (part.ndim != 1 or part.dtype.kind not in "iu" or not 0 <= part.min() <= part.max() < n):
-        raise ValueError(f"{name}: needs row indices in 0..{n - 1} or masks of length {n}, got {part!r}.")
+        given = f"{part.dtype} values of shape {part.shape}"
+        given += f" from {part.min()} to {part.max()}" if part.dtype.kind in "iuf" else ""
+        raise ValueError(f"{name}: needs row indices in 0..{n - 1} or masks of length {n}, got {given}.")
     return part.ravel().astype(int)
 
 
