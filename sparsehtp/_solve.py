@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PyTree
 
 from ._programs import program
 from ._threads import one_blas_thread
@@ -110,7 +110,7 @@ def solve_and_refit(
     objective: AbstractObjective,
     threshold: AbstractThreshold,
     solver: AbstractSolver | None,
-    x0: ArrayLike | Solution | None,
+    x0: PyTree,
     part: ArrayLike | None,
     *,
     key: jax.Array | None = None,
@@ -141,7 +141,7 @@ def solve_and_refit(
     key = seeded(0) if key is None else key
     start = _start(objective, x0)
     bound, countable = threshold.bind(objective).counted()
-    given = (x0.x, x0.intercept) if isinstance(x0, Solution) else x0  # not clipped yet
+    given = (x0.x, x0.intercept) if hasattr(x0, "intercept") else x0  # not clipped yet
     sound = is_sound((objective, given), (bound, solver, termination))
     task = driver.Task(objective, bound, solver, termination, start, key, sound)
     with one_blas_thread():

@@ -57,7 +57,7 @@ class Flow(abc.ABC):
 
     def page(self, model: dict[str, Any], facts: Mapping[str, str], figures: dict[str, Any], command: str) -> Writer:
         """The report, of a command with that option."""
-        raise NotImplementedError
+        raise NotImplementedError("report: this command has none.")
 
     def tables(self, model: dict[str, Any]) -> Iterable[Any]:
         """Tables that the terminal shows above the facts."""
@@ -69,7 +69,7 @@ class Flow(abc.ABC):
 
     def saved(self) -> Any:
         """The model that --save writes, of a command with that option."""
-        raise NotImplementedError
+        raise NotImplementedError("save: this command has no model.")
 
     def ended(self, model: dict[str, Any]) -> bool:
         """Warn of how the work ended; False: it is of no use."""

@@ -166,7 +166,7 @@ class Columns(eqx.Module):
         """The factor of every column."""
         return 1.0 if self.inverse_scale is None else self.inverse_scale
 
-    def internal_scale(self) -> Float[Array | HostArray, "p"] | None:
+    def internal_scale(self) -> Float[AnyArray, "p"] | None:
         """Factor from coefficients in original units to the entries of x; None if they are the same."""
         if self.inverse_scale is None:
             return None

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike, DType, HostArray, is_concrete
+from .._types import AnyArray, ArrayLike, DType, HostArray, is_concrete
 from .vector import AbstractVectorLoss
 
 
@@ -32,7 +32,7 @@ class Softmax(AbstractVectorLoss):
         if self.n_classes < 2:
             raise ValueError(f"n_classes: must be at least 2, got {self.n_classes}.")
 
-    def n_responses(self, y: Array | HostArray) -> int:
+    def n_responses(self, y: AnyArray) -> int:
         return self.n_classes
 
     def targets(self, y: ArrayLike, n: int, dtype: DType) -> Array:

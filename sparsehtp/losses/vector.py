@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import ArrayLike, DType, HostArray, is_concrete
+from .._types import AnyArray, ArrayLike, DType, HostArray, is_concrete
 from ..linalg import dot
 from .base import AbstractLoss
 
@@ -24,7 +24,7 @@ class AbstractVectorLoss(eqx.Module):
     shift_invariant: ClassVar[bool] = False  # l(eta + t 1, y) = l(eta, y)
 
     @abc.abstractmethod
-    def n_responses(self, y: Array | HostArray) -> int:
+    def n_responses(self, y: AnyArray) -> int:
         """c, from the targets."""
 
     @abc.abstractmethod
@@ -95,7 +95,7 @@ class PerResponse(AbstractVectorLoss):
     def smoothness(self) -> Float[Array, ""] | float:
         return self.loss.smoothness
 
-    def n_responses(self, y: Array | HostArray) -> int:
+    def n_responses(self, y: AnyArray) -> int:
         return y.shape[1]
 
     def targets(self, y: ArrayLike, n: int, dtype: DType) -> Array:

@@ -235,7 +235,7 @@ class AbstractObjective(eqx.Module):
         """The thresholded coefficients, one per unit, and the free entries, both in original units."""
         return self.to_external(x)
 
-    def internal_scale(self) -> Float[Array | HostArray, "p"] | None:
+    def internal_scale(self) -> Float[AnyArray, "p"] | None:
         """Factor from coefficients in original units to the entries of x; None if they are the same."""
         return None
 

@@ -98,7 +98,7 @@ class AbstractModel(AbstractRefittable):
         """The way from the solver's intercept to that in original units, on the host."""
         return self.columns.units(self.target_mean)
 
-    def internal_scale(self) -> Float[Array | HostArray, "p"] | None:
+    def internal_scale(self) -> Float[AnyArray, "p"] | None:
         return self.columns.internal_scale()
 
     def to_internal(self, x: Float[Array, "p"], intercept: AnyArray | float = 0.0) -> Float[Array, "d"]:

@@ -112,7 +112,7 @@ class MultiResponse(AbstractLossModel):
         """x as a matrix, with the intercepts as its last row."""
         return x.reshape(-1, self.n_responses)
 
-    def internal_scale(self) -> Float[Array | HostArray, "p"] | None:
+    def internal_scale(self) -> Float[AnyArray, "p"] | None:
         scale = self.columns.internal_scale()
         xp = np if is_concrete(scale) else jnp
         return None if scale is None else xp.repeat(scale, self.n_responses)

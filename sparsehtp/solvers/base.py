@@ -117,7 +117,7 @@ class AbstractSolver(eqx.Module):
 
     def path(self, objective: AbstractObjective, threshold: AbstractThreshold, key: Array) -> "Trail":
         """Solutions for all k, of an `AbstractPathSolver`."""
-        raise NotImplementedError
+        raise NotImplementedError(f"solver: {type(self).__name__} solves one k at a time.")
 
 
 class Trail(NamedTuple):
