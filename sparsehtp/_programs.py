@@ -6,8 +6,8 @@ recently used ones first, are dropped before the maps run out; those that are ca
 where that is not enough, since the maps belong to programs of others, are all of JAX's caches cleared.
 
 On a CPU compiling is most of a first fit. So what makes it cheaper and programs no slower is always on, and a program
-with little work, as far as its equations tell, is compiled without LLVM's optimisations: in less than half of the time,
-and then two to eight times slower. JAX takes such options outside its transformations only.
+with so little work, as far as its equations tell, that a call loses some hundredths of a second by it, is compiled
+without LLVM's optimisations: in less than half of the time. JAX takes such options outside its transformations only.
 """
 
 import functools
@@ -32,8 +32,9 @@ R = TypeVar("R")
 
 CPU_OPTIONS = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 2}
 PLAIN = {"xla_backend_optimization_level": 0}
-LITTLE_WORK = 2**27  # numbers that a program makes, up to which it is compiled plainly
-ROUNDS = 4  # of a loop whose number of rounds depends on the data
+LITTLE_WORK = 2**24  # numbers that a program makes, up to which it is compiled plainly
+ROUNDS = 4  # at least, of a loop whose number of rounds depends on the data
+SIDE = 16  # rows of a square array that a loop carries, for each of which it makes a round more: a tableau is pivoted
 FREE = frozenset({"broadcast_in_dim", "reshape", "squeeze", "stop_gradient", "iota"})  # made where they are used
 MAPS = Path("/proc/self/maps")
 SHARE = 0.19  # of the maps that the system allows
@@ -175,11 +176,18 @@ def expected_work(jaxpr: Any) -> float:
         name, values = equation.primitive.name, list(equation.outvars)
         inner = sum(map(expected_work, _inside(equation)))
         if inner:
-            total += inner * (equation.params["length"] if name == "scan" else ROUNDS if name == "while" else 1)
+            rounds = _rounds(equation) if name == "while" else equation.params["length"] if name == "scan" else 1
+            total += inner * rounds
         elif name not in FREE:
             values += equation.invars if name.startswith(("reduce_", "arg", "sort", "cum", "top_k")) else []
             total += max((getattr(value.aval, "size", 1) for value in values), default=0)
     return total
+
+
+def _rounds(loop: Any) -> float:
+    """About how many rounds a loop makes: a wide search pivots more often than a narrow one."""
+    carried = max((getattr(value.aval, "size", 1) for value in loop.outvars), default=1)
+    return max(ROUNDS, carried**0.5 / SIDE)
 
 
 def _inside(equation: Any) -> Iterator[Any]:
