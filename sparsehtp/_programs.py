@@ -33,8 +33,7 @@ R = TypeVar("R")
 CPU_OPTIONS = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 2}
 PLAIN = {"xla_backend_optimization_level": 0}
 LITTLE_WORK = 2**24  # numbers that a program makes, up to which it is compiled plainly
-ROUNDS = 4  # at least, of a loop whose number of rounds depends on the data
-SIDE = 16  # rows of a square array that a loop carries, for each of which it makes a round more: a tableau is pivoted
+ROUNDS = 4  # of a loop whose number of rounds depends on the data
 FREE = frozenset({"broadcast_in_dim", "reshape", "squeeze", "stop_gradient", "iota"})  # made where they are used
 MAPS = Path("/proc/self/maps")
 SHARE = 0.19  # of the maps that the system allows
@@ -176,18 +175,11 @@ def expected_work(jaxpr: Any) -> float:
         name, values = equation.primitive.name, list(equation.outvars)
         inner = sum(map(expected_work, _inside(equation)))
         if inner:
-            rounds = _rounds(equation) if name == "while" else equation.params["length"] if name == "scan" else 1
-            total += inner * rounds
+            total += inner * (equation.params["length"] if name == "scan" else ROUNDS if name == "while" else 1)
         elif name not in FREE:
             values += equation.invars if name.startswith(("reduce_", "arg", "sort", "cum", "top_k")) else []
             total += max((getattr(value.aval, "size", 1) for value in values), default=0)
     return total
-
-
-def _rounds(loop: Any) -> float:
-    """About how many rounds a loop makes: a wide search pivots more often than a narrow one."""
-    carried = max((getattr(value.aval, "size", 1) for value in loop.outvars), default=1)
-    return max(ROUNDS, carried**0.5 / SIDE)
 
 
 def _inside(equation: Any) -> Iterator[Any]:

@@ -29,8 +29,6 @@ def test_work_counts_numbers_and_rounds():
     assert scan == 7 * once
     loop = work(lambda x: jax.lax.while_loop(lambda c: c[0, 0] > 0, jnp.sin, x), X)
     assert _programs.ROUNDS * once <= loop <= _programs.ROUNDS * (once + 5)
-    tableau = work(lambda x: jax.lax.while_loop(lambda c: c[0, 0] > 0, jnp.sin, x), jnp.ones((160, 160)))
-    assert tableau >= 10 * 160**2  # a wide tableau is pivoted more often
     assert work(jax.jit(jnp.sin), X) == once
     assert work(jax.vmap(jnp.sin), X) == once
     branches = work(lambda x: jax.lax.cond(x[0, 0] > 0, jnp.sin, lambda x: jnp.cos(jnp.sin(x)), x), X)
