@@ -13,6 +13,7 @@ OPTIONS = {  # what a benchmark's main takes
     "structures": ("quick",),
     "cv": ("quick",),
     "real": ("quick", "data"),
+    "choice": ("quick", "data"),
     "bootstrap": ("quick",),
     "sparse": ("quick", "data"),
     "derivatives": ("quick",),

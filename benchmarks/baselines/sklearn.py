@@ -6,7 +6,7 @@ import time
 import joblib
 import numpy as np
 import sklearn
-from sklearn.linear_model import LassoCV, LogisticRegression, LogisticRegressionCV, OrthogonalMatchingPursuit
+from sklearn.linear_model import Lasso, LassoCV, LogisticRegression, LogisticRegressionCV, OrthogonalMatchingPursuit
 
 
 def omp(X, y, k):
@@ -18,10 +18,8 @@ def omp(X, y, k):
 
 def l1_logistic(X, y, folds, scoring="neg_log_loss"):
     """(coefficients, intercept) of the L1 fit with the best score; `folds` is a splitter."""
-    version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
-    l1 = {"l1_ratios": (1.0,), "use_legacy_attributes": False} if version >= (1, 8) else {"penalty": "l1"}
-    cores = len(os.sched_getaffinity(0))
-    model = LogisticRegressionCV(Cs=20, cv=folds, solver="liblinear", scoring=scoring, n_jobs=cores, **l1)
+    options = {"Cs": 20, "cv": folds, "solver": "liblinear", "n_jobs": len(os.sched_getaffinity(0))}
+    model = LogisticRegressionCV(scoring=scoring, **options, **_l1(LogisticRegressionCV))
     with joblib.parallel_config(backend="threading"):
         model.fit(X, y)
     return model.coef_.ravel(), float(np.ravel(model.intercept_)[0])
@@ -35,10 +33,42 @@ def lasso(X, y, folds):
     return model.coef_, float(model.intercept_)
 
 
+def l1_one_se(X, y, folds, classification):
+    """(coefficients, intercept) of the strongest L1 whose mean loss is within one standard error of the least."""
+    cores = len(os.sched_getaffinity(0))
+    with joblib.parallel_config(backend="threading"):
+        if not classification:
+            path = LassoCV(cv=folds, n_jobs=cores, max_iter=10_000).fit(X, y)
+            scores, strength = path.mse_path_.T, path.alphas_
+        else:
+            options = {"Cs": 20, "cv": folds, "solver": "liblinear", "scoring": "neg_log_loss", "n_jobs": cores}
+            path = LogisticRegressionCV(refit=False, **options, **_l1(LogisticRegressionCV)).fit(X, y)
+            found = path.scores_ if isinstance(path.scores_, np.ndarray) else next(iter(path.scores_.values()))
+            scores, strength = -np.reshape(found, (-1, len(path.Cs_))), 1 / path.Cs_
+    mean, se = scores.mean(axis=0), scores.std(axis=0) / np.sqrt(len(scores) - 1)
+    best = mean.argmin()
+    chosen = strength[mean <= mean[best] + se[best]].max()
+    if classification:
+        fit = LogisticRegression(solver="liblinear", C=1 / chosen, **_l1(LogisticRegression))
+    else:
+        fit = Lasso(chosen, max_iter=10_000)
+    fit.fit(X, y)
+    return fit.coef_.ravel(), float(np.ravel(fit.intercept_)[0])
+
+
+def _l1(kind):
+    """What asks for L1, in the words of the installed version."""
+    version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
+    if version < (1, 8):
+        return {"penalty": "l1"}
+    if kind is LogisticRegressionCV:
+        return {"l1_ratios": (1.0,), "use_legacy_attributes": False}
+    return {"l1_ratio": 1.0}
+
+
 def l1_of_size(X, y, k):
     """The L1 logistic fit whose number of nonzeros is within 2% of k, by bisection on C; seconds of that one fit."""
-    version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
-    l1 = {"l1_ratio": 1.0} if version >= (1, 8) else {"penalty": "l1"}
+    l1 = _l1(LogisticRegression)
     low, high, best = 1e-4, 1e4, None
     for _ in range(20):
         C = (low * high) ** 0.5

@@ -19,6 +19,7 @@ from ..plot import (
     plot_history,
     plot_predictions,
     plot_proof,
+    plot_shares,
     plot_survival,
     plot_swap_gains,
 )
@@ -33,7 +34,7 @@ from .options import FitOptions
 from .report import fit_facts, fit_tables
 from .tables import TableData, load_data, print_remarks
 
-DRAWN = ("coefficients", "predictions", "survival", "swaps", "cv", "proof", "history")
+DRAWN = ("coefficients", "predictions", "survival", "swaps", "cv", "shares", "proof", "history")
 OWN = ["report.html", "history.csv", *(f"{name}.{kind}" for name in DRAWN for kind in ("png", "svg"))]
 
 
@@ -140,15 +141,23 @@ class Fit(Flow):
         w, chosen = self.fitted.coef_.ravel().astype(float), np.flatnonzero(self.fitted.support_)
         columns = X[:, chosen].toarray().astype(float) if sparse.issparse(X) else X.iloc[:, chosen].to_numpy(float)
         standardized = w[chosen] * columns.std(axis=0)
+        results = self.fitted.cv_results_
+        shares = None if results is None or results["shares"] is None else results["shares"][self._units()]
         return [
             {
                 "name": self.data.feature_names[chosen[i]],
                 "index": int(chosen[i]),
                 "coefficient": w[chosen[i]],
                 "standardized": standardized[i],
+                **({} if shares is None else {"share_of_folds": float(shares[chosen[i]])}),
             }
             for i in np.argsort(-np.abs(standardized), kind="stable")
         ]
+
+    def _units(self) -> np.ndarray:
+        """The number of the unit of every feature."""
+        groups = None if self.split.table is None else self.split.table.groups
+        return np.arange(len(self.data.feature_names)) if groups is None else np.unique(groups, return_inverse=True)[1]
 
     def draw(self, model: dict[str, Any]) -> dict[str, Any]:
         """The figures; of a fit that means nothing only how k was chosen."""
@@ -183,6 +192,10 @@ class Fit(Flow):
                 self.after.draw(figures, "proof", plot_proof, self.proof)
         if model["cv"] is not None:
             self.after.draw(figures, "cv", plot_cv, fitted.cv_results_)
+            units, names = self._units(), self.data.feature_names
+            support = np.bincount(units, fitted.support_) > 0
+            names = names if self.split.table is None else self.split.table.unit_names
+            self.after.draw(figures, "shares", plot_shares, fitted.cv_results_, support, names)
         if self.options.diagnostics:
             self.after.draw(figures, "history", plot_history, fitted.history_)
         return figures
@@ -263,7 +276,7 @@ def fit_estimator(split: Split, options: FitOptions) -> Any:
     estimator = make_estimator(options, None if table is None else table.groups)
     if options.k == "cv":
         counted: Counted = "classes" if is_classifier(estimator) else "events" if options.model == "cox" else "rows"
-        folds = folds_of_rows(options, y, counted, table)
+        folds = folds_of_rows(options, X, y, counted, table)
     return estimator.fit(X, y, offset=offset, folds=folds)
 
 
@@ -300,6 +313,8 @@ def _describe_cv(results: dict[str, Any] | None) -> dict[str, Any] | None:
     table = zip(*(results[name].tolist() for name in columns.values()), strict=True)
     return {
         "folds": len(results["scores"]),
+        "repeats": results["times"],
+        "as_good": results["as_good"].tolist(),
         "best": int(results["best_index"]),
         "one_standard_error": int(results["best_1se_index"]),
         "rule": results["rule"],

@@ -11,7 +11,7 @@ from typing import Any
 from ..io.text import printable
 from .caveats import exchanges_told, substitute
 from .files import Writer, as_text
-from .report import choice_rows
+from .report import choice_rows, how_sure
 
 
 def escape(text: str) -> str:
@@ -23,16 +23,17 @@ def fit_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping
     """The report of a fit: data, choice of k, features, exchanges, certificate, pictures and the command."""
     features = model["coefficients"]
     exchanged = any(feature.get("substitute") for feature in features)
-    head = ["feature", "coefficient", "coefficient per standard deviation"] + [
-        "best substitute (more loss)"
-    ] * exchanged
+    shared = "share_of_folds" in (features or [{}])[0]
+    head = ["feature", "coefficient", "coefficient per standard deviation"]
+    head += ["share of the folds"] * shared + ["best substitute (more loss)"] * exchanged
     rows = [
         [feature["name"], Number(feature["coefficient"]), Number(feature["standardized"])]
+        + ([f"{feature['share_of_folds']:.0%}"] if shared else [])
         + ([substitute(feature)] if exchanged else [])
         for feature in features
     ]
     if model["fit_intercept"]:
-        rows.append(["intercept", Number(model["intercept"]), *[""] * (1 + exchanged)])
+        rows.append(["intercept", Number(model["intercept"]), *[""] * (1 + shared + exchanged)])
     near = exchanges_told(model)
     what = "certificate" if model["caveat"] is None else "caveat"
     apart = ("exchange", what, "proof")  # which have sections of their own
@@ -44,8 +45,8 @@ def fit_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping
             for i, note in choice_rows(model)
         ]
         marked = [row for row, (i, _) in enumerate(choice_rows(model)) if i == chosen]
-        how = f"in {model['cv']['folds']} folds by the rule {model['cv']['rule'].replace('_', '-')}"
-        said = f"Cross-validation {how} takes k = {model['k']}."
+        rule = model["cv"]["rule"].replace("_", "-")
+        said = f"Cross-validation by the rule {rule} takes k = {model['k']}; {how_sure(model['cv'])}."
         header = ["k", "l2", "mean held-out loss", "standard error", "why this row is here"]
         parts.append(_section("Choice of k", _sentence(said) + table(header, choice, marked)))
     parts.append(_section(f"{len(features)} of {model['p']} features", table(head, rows)))

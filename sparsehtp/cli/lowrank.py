@@ -45,7 +45,6 @@ class LowRank(Flow):
                 standardize=options.standardize,
                 cv=options.cv,
                 one_se=options.one_se,
-                random_state=options.seed,
             ).fit(self.X, self.Y)
 
     def saved(self) -> Any:
@@ -65,7 +64,6 @@ class LowRank(Flow):
             "standardize": options.standardize,
             "fit_intercept": options.intercept,
             "dtype": options.dtype,
-            "seed": options.seed,
             "coefficients": fitted.coef_.astype(float).tolist(),
             "intercept": np.asarray(fitted.intercept_, float).tolist(),
             "singular_values": fitted.singular_values_.astype(float).tolist(),

@@ -8,9 +8,8 @@ import pandas as pd
 from sklearn.pipeline import Pipeline
 
 from ..estimators import TablePreprocessor
-from ..estimators.parameters import make_seed
 from ..estimators.selection import make_folds
-from ..grids.folds import Pair
+from ..grids.folds import Pair, repeats_of
 from ..objectives.base import Counted
 from .options import FitOptions, PathOptions
 from .tables import TableData
@@ -64,12 +63,13 @@ class Numbers(NamedTuple):
 
 
 def folds_of_rows(
-    options: FitOptions | PathOptions, y: Any, counted: Counted, table: Numbers | None
+    options: FitOptions | PathOptions, X: Any, y: Any, counted: Counted, table: Numbers | None
 ) -> list[Any] | None:
     """(train, test) of the folds of `fit` and `path`, and the features with what is missing filled from the training
     rows where there are such; None where there are too few rows."""
+    X = X.to_numpy() if isinstance(X, pd.DataFrame) else X
     labels = y[:, 1] > 0 if counted == "events" else np.asarray(y)
-    pairs = make_folds(options.cv, labels, np.ones(len(labels)), counted, make_seed(options.seed))
+    pairs = make_folds(options.cv, X, labels, np.ones(len(labels)), counted, repeats=repeats_of(*X.shape))
     return pairs if pairs is None or table is None or not table.gaps else table.triples(pairs)
 
 

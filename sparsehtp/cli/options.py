@@ -52,12 +52,20 @@ class Work:
     standardize: Annotated[
         bool, Option("--standardize/--no-standardize", help="Scale features to unit deviation for the fit.")
     ] = True
-    seed: Annotated[int, Option(help="Seed of folds, subsamples and held-out rows.", min=0, max=2**32 - 1)] = 0
     dtype: Annotated[Precision, Option(help="Precision of the computation.")] = "float64"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions(Work, Numerals):
+class Drawn:
+    """Options of what draws rows."""
+
+    seed: Annotated[
+        int, Option(help="Seed of held-out rows, subsamples and the search's starts.", min=0, max=2**32 - 1)
+    ] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(Drawn, Work, Numerals):
     """Options of `fit` and `path`: the data, and the model of them.
 
     Missing None: missing values are an error. With the column `event` the target is the time until the event, or until
@@ -231,7 +239,7 @@ class LowRankOptions(Work, Numerals):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphOptions(Work, Numerals):
+class GraphOptions(Drawn, Work, Numerals):
     """The settings of `sparsehtp precision`; k is a number, "cv" or a criterion, and shrinkage None: by the rule."""
 
     file: Annotated[Path, Argument(help=".csv, .npz (array X), or LIBSVM; one column per variable")]

@@ -112,7 +112,7 @@ class Subsets(Flow):
     def _scored(self) -> sht.results.CrossValidation:
         """The folds of `fit`, and its scores: of several l2 by the rule for those."""
         options, objective = self.options, self.objective
-        folds: Any = folds_of_rows(options, self.y, objective.counted, self.table)
+        folds: Any = folds_of_rows(options, features(self.data, options.dtype), self.y, objective.counted, self.table)
         if folds is None:
             raise ValueError("cv: folds need two rows (of every class, or with an event); leave it out.")
         if len(folds[0]) == 3:  # with what is missing filled from the training rows
@@ -192,7 +192,8 @@ class Subsets(Flow):
         variance = mean_variance_axis(X, axis=0)[1] if sparse.issparse(X) else X.var(axis=0)
         after.draw(figures, "path", plot_path, path, self.data.feature_names, chosen=chosen, scale=np.sqrt(variance))
         if self.cv is not None:
-            after.draw(figures, "cv", plot_cv, self.cv)
+            rule = {"rule": rule_of(self.options), "row": chosen}
+            after.draw(figures, "cv", plot_cv, self.cv.table | rule)
         if self.stability is not None:
             shown = {"k": int(path.ks[chosen]), "threshold": STABLE}
             after.draw(figures, "probabilities", plot_stability, self.stability, self.units, **shown)
@@ -226,8 +227,7 @@ class Subsets(Flow):
         found = {self.options.criterion: self.criterion.best}
         if self.cv is not None:
             found |= {"CV": self.cv.best, "1 se": self.cv.best_1se}
-            if len(self.options.l2) > 1:
-                found["ridge"] = self.cv.strong_ridge
+            found["ridge" if len(self.options.l2) > 1 else "as good"] = self.cv.strong_ridge
         return found
 
     def tables(self, model: dict[str, Any]) -> list[Table]:
@@ -239,8 +239,8 @@ class Subsets(Flow):
             table.add_column(name, justify="right", no_wrap=True)
         if bounds is not None:
             table.add_column("proved", justify="right", no_wrap=True)
-        table.add_column("best by", no_wrap=True)
-        table.add_column("enters (-leaves)", overflow="fold")
+        table.add_column("best by")
+        table.add_column("enters (-leaves)", overflow="fold", min_width=16)
         before: set[int] = set()
         for i in np.flatnonzero(path.l2s == l2):
             members = set(path.features.idx[i][path.features.mask[i]].tolist())
@@ -264,10 +264,12 @@ class Subsets(Flow):
             facts["predicts"] = "{+1} (positive side) against {-1}".format_map(model["classes"])
         if self.options.levels:
             facts["predicts"] = " < ".join(self.options.classes)
-        called = {"CV": "best CV loss", "1 se": "within 1 se", "ridge": "strong ridge"}
+        called = {"CV": "best CV loss", "1 se": "within 1 se", "ridge": "strong ridge", "as good": "fewest as good"}
         for name, row in self._bests().items():
             mark = " (chosen)" if row == chosen else ""
             facts[called.get(name, f"best {name}")] = f"k = {path.ks[row]}, l2 = {path.l2s[row]:g}{mark}"
+        if self.cv is not None and len(self.options.l2) == 1:
+            facts["l2"] = "`fit` also chooses l2; with its list of l2 (--l2 once for each) `path` takes the same row"
         features = [names[j] for j in path.features.idx[chosen][path.features.mask[chosen]]]
         facts["features"] = ", ".join(features) or "none"
         if stability is not None:

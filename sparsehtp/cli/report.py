@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich import box
 from rich import console as rich_console
 from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
 
+from ..grids.cross_validation import folds_told, sizes_told
 from ..io.text import printable
 from .caveats import exchanges_told, substitute
 
@@ -36,12 +38,15 @@ def fit_tables(model: dict[str, Any]) -> list[Any]:
     table.add_column("feature", overflow="fold")
     table.add_column("coefficient\n(original units)", justify="right", no_wrap=True)
     table.add_column("coefficient per\nstandard deviation", justify="right", no_wrap=True)
+    if shared := "share_of_folds" in (features or [{}])[0]:
+        table.add_column("share of\nthe folds", justify="right", no_wrap=True)
     exchanged = any(feature.get("substitute") for feature in features)
     if exchanged:
         table.add_column("best substitute\n(more loss)", overflow="fold")
     for feature in features[:MAX_ROWS]:
         numbers = (f"{feature[unit]:+.5g}" for unit in ("coefficient", "standardized"))
-        table.add_row(escape(feature["name"]), *numbers, *([escape(substitute(feature))] if exchanged else []))
+        share = [f"{feature['share_of_folds']:.0%}"] if shared else []
+        table.add_row(escape(feature["name"]), *numbers, *share, *([escape(substitute(feature))] if exchanged else []))
     if model["fit_intercept"]:
         table.add_section()
         table.add_row("[italic]intercept[/]", f"{model['intercept']:+.5g}", "")
@@ -67,6 +72,8 @@ def fit_facts(model: dict[str, Any]) -> dict[str, str]:
     special = {"cox": "Cox model", "ordinal": "cumulative logits"}
     name = special.get(model["loss"], f"{model['loss']}{parameter} loss")
     facts["model"] = f"{name}, k = {model['k']}, {l2}{choice}"
+    if model["cv"] is not None:
+        facts["how sure"] = how_sure(model["cv"])
     for part, rows in (("train", model["n"]), ("test", model["n_test"])):
         if rows:
             score = model[f"{part}_score"]
@@ -80,6 +87,12 @@ def fit_facts(model: dict[str, Any]) -> dict[str, str]:
     return facts | {name: text for name, text in said.items() if text}
 
 
+def how_sure(cv: dict[str, Any]) -> str:
+    """The sizes between which the folds cannot decide."""
+    sizes = sizes_told(np.array(cv["as_good"]), np.array([row["k"] for row in cv["table"]]))
+    return f"{folds_told(cv['folds'], cv['repeats'])} cannot tell k = {sizes} apart"
+
+
 def choice_rows(model: dict[str, Any]) -> list[tuple[int, str]]:
     """The rows of the cross-validation that explain the choice, and why."""
     cv, grid = model["cv"], model["cv"]["table"]
@@ -88,6 +101,7 @@ def choice_rows(model: dict[str, Any]) -> list[tuple[int, str]]:
         for each in cv["contenders"]:
             near = each["difference"] <= 2 * each["standard_error"]
             rows[each["row"]] = "best k of its l2, " + ("not clearly worse" if near else "clearly worse")
+        rows.setdefault(cv["chosen"], "fewest features that are as good at this l2")
     else:
         rows[cv["one_standard_error"]] = "fewest features within one std. error"
     rows[cv["best"]] = "best"
@@ -98,7 +112,9 @@ def choice_rows(model: dict[str, Any]) -> list[tuple[int, str]]:
 def _cv_table(model: dict[str, Any]) -> Table:
     """The rows of the cross-validation that explain the choice."""
     cv, grid = model["cv"], model["cv"]["table"]
-    table = Table(title=f"Cross-validation, {cv['folds']} folds", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(
+        title=f"Cross-validation, {folds_told(cv['folds'], cv['repeats'])}", title_justify="left", box=box.SIMPLE_HEAD
+    )
     for name in ("k", "l2", "held-out loss", "std. error"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")

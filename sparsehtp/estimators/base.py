@@ -19,6 +19,7 @@ from ..certificates.certificate import Certificate, certificate
 from ..certificates.exchanges import Swaps, best_swaps, near_exchanges
 from ..certificates.prove import Proof, fit_on, prove
 from ..grids.cross_validation import Scoring
+from ..grids.folds import repeats_of
 from ..grids.path import Path
 from ..iteration.results import FIRED, RESULTS, Solution
 from ..losses import AbstractLoss, AbstractVectorLoss
@@ -123,7 +124,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         plan, pairs = parameters.make_plan(self, loss), None
         cv, seen = selection.split_triples(self.cv if folds is None else folds, X)
         if plan.by_folds:
-            pairs = selection.make_folds(cv, y, weights, self._counted, plan.seed, groups)
+            repeats = repeats_of(int(np.count_nonzero(weights)), X.shape[1])
+            pairs = selection.make_folds(cv, X, y, weights, self._counted, groups, repeats)
             if pairs is None:
                 plan = plan._replace(rule="ebic")
                 self._warn(

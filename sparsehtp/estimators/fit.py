@@ -194,8 +194,10 @@ def _choose(
     paths = [dataclasses.replace(padding.path(levels.cut_path(path)), **own) for path in choice.path]
     if folds is None:
         return choice, paths, None
-    results = levels.table(choice.scores) | {"l2s": paths[0].l2s, "rule": plan.rule}
-    return choice, paths, results | {"row": results[BY_FOLDS[str(plan.rule)]]}
+    scores = levels.cut_scores(choice.scores)
+    row = scores.table[BY_FOLDS[str(plan.rule)]]
+    results = scores.table | {"l2s": paths[0].l2s, "rule": plan.rule, "row": row}
+    return choice, paths, results | {"shares": scores.shares(row), "as_good": scores.as_good(row)}
 
 
 def _starts(rows: Rows, padding: Padding, coef: np.ndarray, intercept: np.ndarray) -> list[Any]:

@@ -106,9 +106,9 @@ def fit_graph(
     return GraphFit(k, jax.tree.map(np.asarray, bare), path, results)
 
 
-def needed_folds(cv: Any, y: np.ndarray, weights: np.ndarray, counted: Counted, seed: int) -> list[Pair]:
+def needed_folds(cv: Any, X: np.ndarray, y: np.ndarray, weights: np.ndarray, counted: Counted) -> list[Pair]:
     """(train, test) among the rows that count."""
-    folds = selection.make_folds(cv, y, weights, counted, seed)
+    folds = selection.make_folds(cv, X, y, weights, counted)
     if folds is None:
         raise ValueError("cv: needs at least two samples (of every class) for two folds; pass an integer k.")
     return folds

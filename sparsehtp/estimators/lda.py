@@ -32,9 +32,9 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
             classes; "ebic", "bic": by the criterion. See `SparsePrecision`.
         priors: (classes,) class probabilities, with sum one; None: the shares of the training weights.
         solver, standardize, keep, shrinkage, bounds: as in `SparsePrecision`.
-        cv: number of folds, shuffled and stratified; any scikit-learn splitter; pairs (train, test); or fold
+        cv: number of folds, made of the data alone, stratified; any scikit-learn splitter; pairs (train, test); or fold
             numbers (n,).
-        random_state: seed or RandomState for shuffling folds. None: a fixed seed.
+        random_state: seed or RandomState for a stochastic solver. None: a fixed seed.
         max_iter: step limit of the final fit; None: the solver's.
 
     Attributes:
@@ -115,6 +115,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         counted, every = weights > 0, weights
+        data = X
         X, labels, weights = X[counted], y[counted], weights[counted]
         present, code = np.unique(labels, return_inverse=True)
         if present.size < 2:
@@ -126,7 +127,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         threshold = graph.pair_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
         totals = np.bincount(code, weights)
         self.priors_ = self._check_priors(totals / totals.sum())
-        folds = graph.needed_folds(self.cv, y, every, "classes", seed) if k == "cv" else None
+        folds = graph.needed_folds(self.cv, data, y, every, "classes") if k == "cv" else None
         with jax.enable_x64(X.dtype == np.float64):
             objective = Precision.from_data(
                 X,

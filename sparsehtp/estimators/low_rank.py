@@ -46,11 +46,10 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         fit_intercept: add an intercept per response, never penalised.
         standardize: penalise coefficients times the standard deviations of their columns; in a fold, those of its
             training rows.
-        cv: number of folds, shuffled (fewer, with a warning, where there are fewer samples), any scikit-learn splitter,
-            pairs (train, test), or fold numbers (n,).
+        cv: number of folds, made of the data alone (fewer, with a warning, where there are fewer samples), any
+            scikit-learn splitter, pairs (train, test), or fold numbers (n,).
         one_se: take the lowest rank whose mean held-out loss is within one standard error of the least; False: the
             least loss itself.
-        random_state: seed or RandomState for shuffling folds. None: a fixed seed.
         max_iter: step limit of a solver.
 
     Attributes:
@@ -106,7 +105,6 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         standardize: bool = True,
         cv: Any = 5,
         one_se: bool = True,
-        random_state: Any = None,
         max_iter: int | None = None,
     ) -> None:
         self.r = r
@@ -116,7 +114,6 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         self.standardize = standardize
         self.cv = cv
         self.one_se = one_se
-        self.random_state = random_state
         self.max_iter = max_iter
 
     def __sklearn_tags__(self) -> Any:
@@ -143,11 +140,10 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         r = self._check_r(min(X.shape[1], Y.shape[1]))
         max_iter = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
         solver = parameters.make_solver(self.solver)
-        seed = parameters.make_seed(self.random_state)
         l2 = parameters.make_l2(self.l2)
         folds = None
         if r == "cv":
-            folds = selection.make_folds(self.cv, np.zeros(len(Y)), weights, seed=seed)
+            folds = selection.make_folds(self.cv, X, Y, weights)
             if folds is None:
                 warn("LowRankRegressor: a single sample leaves no folds, so that r is 0.")
                 r = 0

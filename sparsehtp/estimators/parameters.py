@@ -75,7 +75,7 @@ class Plan(NamedTuple):
         l2s: candidates on folds, (candidates,) or (1, p).
         refit: the part of l2 of the coefficients; None: that of the rule.
         solver, max_steps, termination: of a solve; None: the default.
-        seed: of folds and solver.
+        seed: of the solver.
         weighted_by: the argument that weights come from.
     """
 
@@ -209,7 +209,7 @@ def make_l2(l2: Any) -> np.ndarray | None:
 
 
 def make_seed(random_state: Any) -> int:
-    """A seed for folds and solvers, always the same for None."""
+    """A seed for solvers, always the same for None."""
     try:
         return int(check_random_state(0 if random_state is None else random_state).randint(2**31 - 1))
     except ValueError:

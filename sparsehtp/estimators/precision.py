@@ -40,8 +40,9 @@ class SparsePrecision(EmpiricalCovariance):
         shrinkage: g in [0, 1) of `Precision`; "oas": the rule for the number of samples, in a fold that of its training
             rows (no shrinkage for a precomputed matrix without `n_samples`); 0: maximum likelihood on the support.
         bounds: rule or numbers for alpha and beta, see `Precision`; read on the scale of correlations if `standardize`.
-        cv: number of folds, shuffled; any scikit-learn splitter; pairs (train, test); or fold numbers (n,).
-        random_state: seed or RandomState for shuffling folds. None: a fixed seed.
+        cv: number of folds, made of the data alone; any scikit-learn splitter; pairs (train, test); or fold numbers
+            (n,).
+        random_state: seed or RandomState for a stochastic solver. None: a fixed seed.
         max_iter: step limit of the final fit; None: the solver's.
 
     Attributes:
@@ -151,7 +152,7 @@ class SparsePrecision(EmpiricalCovariance):
                 weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
                 counted = weights > 0
                 if k == "cv":
-                    folds = graph.needed_folds(self.cv, np.zeros(X.shape[0]), weights, "rows", seed)
+                    folds = graph.needed_folds(self.cv, X, np.sum(X**2, axis=1), weights, "rows")
                 objective = Precision.from_data(
                     X[counted], weights[counted], assume_centered=self.assume_centered, **options
                 )

@@ -58,10 +58,11 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         positive: all coefficients >= 0.
         bounds: (lower, upper), each None, a number, (p,), or (p, t) for t responses, in original units, with
             lower <= 0 <= upper.
-        cv: number of folds, shuffled (fewer, with a warning, where there are fewer samples); any scikit-learn splitter;
-            pairs (train, test); (n,) integers that number the fold of each row (-1: never held out); or a list of
-            triples (train, test, X) with the (n, p) features as that fold sees them, such as with missing values
-            filled from its training rows. A single sample leaves no folds: then ebic takes over, with a warning.
+        cv: number of folds, made of the data alone, four times over where n >= 4 p and n p <= 16384 (fewer folds, with
+            a warning, where there are fewer samples); any scikit-learn splitter; pairs (train, test); (n,) integers
+            that number the fold of each row (-1: never held out); or a list of triples (train, test, X) with the (n, p)
+            features as that fold sees them, such as with missing values filled from its training rows. A single sample
+            leaves no folds: then ebic takes over, with a warning.
         scoring: what is compared on held-out rows: None (the mean loss), the name of a scikit-learn scorer such as
             "neg_mean_absolute_error", or a scorer. It is called with columns of zeros for X, since predictions are
             known.
@@ -71,8 +72,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             given there is no refit). "one_se": the fewest features whose mean held-out loss is within one standard
             error of the least, and the largest l2 among those. "best": the least loss itself. For candidates of k also
             the name of a criterion.
-        random_state: seed or RandomState for shuffling folds and for perturbed starts. None: a fixed seed, so that
-            equal data give equal fits.
+        random_state: seed or RandomState for perturbed starts and stochastic solvers; folds do not depend on it. None:
+            a fixed seed.
         max_iter: step limit of the final fit; None: the solver's.
         tol: relative tolerance of step and gradient of the final fit for "iht"; the other solvers are exact on their
             support and ignore it. None: by dtype, see `SmallStep` and `SmallGradient`.

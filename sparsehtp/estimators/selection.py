@@ -10,7 +10,7 @@ import numpy as np
 
 from .._types import replace
 from ..grids.cross_validation import CrossValidation, moments
-from ..grids.folds import Pair, check_groups, folds_of
+from ..grids.folds import Pair, check_groups, folds_of, residuals
 from ..grids.path import Path
 from ..objectives import AbstractModel
 from ..objectives.base import Counted
@@ -52,9 +52,10 @@ class Levels(NamedTuple):
         """A path over the levels alone."""
         return dataclasses.replace(path, **{name: jax.tree.map(self.cut, getattr(path, name)) for name in ROWS})
 
-    def table(self, cv: CrossValidation) -> dict[str, Any]:
-        """The table of a cross-validation over the levels alone."""
-        return dataclasses.replace(cv, scores=self.cut(cv.scores.T).T, path=self.cut_path(cv.path)).table
+    def cut_scores(self, cv: CrossValidation) -> CrossValidation:
+        """A cross-validation over the levels alone."""
+        support = jax.tree.map(lambda a: np.moveaxis(self.cut(np.moveaxis(a, 1, 0)), 0, 1), cv.support)
+        return dataclasses.replace(cv, scores=self.cut(cv.scores.T).T, path=self.cut_path(cv.path), support=support)
 
 
 def make_levels(
@@ -112,14 +113,21 @@ def noise_of_choice(results: dict[str, Any]) -> float | None:
     smaller = np.flatnonzero(same & (sizes < sizes[row]))
     if smaller.size == 0:
         return None
-    _, error = moments(results["scores"][:, [row]] - results["scores"][:, [smaller[-1]]], results["fold_weight"])
+    difference = results["scores"][:, [row]] - results["scores"][:, [smaller[-1]]]
+    _, error = moments(difference, results["fold_weight"], results["times"])
     return float(error[0]) if np.isfinite(error[0]) else None
 
 
 def make_folds(
-    cv: Any, y: np.ndarray, weights: np.ndarray, counted: Counted = "rows", seed: int = 0, groups: Any = None
+    cv: Any,
+    X: Any,
+    y: np.ndarray,
+    weights: np.ndarray,
+    counted: Counted = "rows",
+    groups: Any = None,
+    repeats: int = 1,
 ) -> list[Pair] | None:
-    """`folds_of` the parameter cv, as places among the rows with a positive weight.
+    """`folds_of` the parameter cv, as indices among the rows with a positive weight.
 
     A number of folds that the rows do not allow is lowered, with a warning; None where it would be one.
     """
@@ -128,8 +136,10 @@ def make_folds(
         cv = _possible(checked_count("cv", cv, 2), y[some], counted, groups if groups is None else groups[some])
         if cv < 2:
             return None
-    place = np.cumsum(some) - 1
-    return [(place[train], place[test]) for train, test in folds_of(cv, y, weights, counted, groups, seed, "cv")]
+    place = X @ (X.T @ residuals(y, weights).astype(X.dtype)) if isinstance(cv, int) else None
+    among = np.cumsum(some) - 1
+    pairs = folds_of(cv, y, weights, counted, groups, place, repeats, "cv")
+    return [(among[train], among[test]) for train, test in pairs]
 
 
 def _possible(wanted: int, y: np.ndarray, counted: Counted, groups: np.ndarray | None) -> int:

@@ -101,8 +101,8 @@ def choose(
         solver: of the grid and the final fit. None: the default one for the final fit, and for the grid a quicker one,
             as in `cross_validate` (for a criterion, except for entries and a loss that is not squared, the same).
         max_steps, termination, throw: of the final fit, as in `solve`.
-        samples: `n_units` and `total_weight` that a criterion sees in place of a path's, where its units or weights do
-            not count as they are.
+        samples: `n_units` and `total_weight` that a rule sees in place of a path's, where its units or weights do not
+            count as they are.
 
     Returns:
         A `Choice`.
@@ -115,9 +115,11 @@ def choose(
     "strong-ridge": a ridge steadies the search for features in noise, but shrinks the coefficients more than prediction
     wants. So features are searched at every l2 of the grid, all supports are fitted again at a tenth of it, and these
     refits are scored. Every l2 has its best k; of those rows the one with the largest l2 is taken whose mean difference
-    to the best row over the folds is at most two standard errors of that difference. It stands on relaxed fits after
-    selection (Meinshausen 2007; Hazimeh and Mazumder 2020) and on shrinkage in noisy subset selection (Mazumder,
-    Radchenko and Dedieu 2023).
+    to the best row over the folds is at most two standard errors of that difference; and there the fewest units whose
+    mean is at most half a standard error of the difference above it. Where there are more than n / 4 units (n rows),
+    this half shrinks by n / (4 units): many weak features vote there. The rule stands on relaxed fits after selection
+    (Meinshausen 2007; Hazimeh and Mazumder 2020) and on shrinkage in noisy subset selection (Mazumder, Radchenko and
+    Dedieu 2023).
 
     The score of the chosen row is optimistic, as it is a minimum over the grid: judge the model on data that had no
     part in the choice. Standard errors and p-values of the chosen model are too optimistic.
@@ -149,7 +151,12 @@ def choose(
             for i, each in enumerate(objectives)
         ]
         paths = tuple(run.path for run in runs)
-        scores = dataclasses.replace(runs[0], scores=np.mean([run.scores for run in runs], axis=0))
+        scores = dataclasses.replace(
+            runs[0],
+            scores=np.mean([run.scores for run in runs], axis=0),
+            path=dataclasses.replace(paths[0], **(samples or {})),
+            support=jax.tree.map(lambda *parts: np.concatenate(parts), *(run.support for run in runs)),
+        )
         row = scores.table[BY_FOLDS[rule]]
     else:
         search["solver"] = default_solver(objectives[0], template, "criterion") if solver is None else solver

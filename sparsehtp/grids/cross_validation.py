@@ -12,16 +12,16 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from .._progress import Callback
-from .._types import ArrayLike, host, seeded
+from .._types import ArrayLike, Support, host, seeded
 from ..objectives import AbstractObjective
-from ..objectives.base import Counted
 from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
-from .folds import folds_of, weights_of
+from .folds import folds_of, repeats_of, residuals, weights_of
 from .path import Path, path_of, solve_path
 from .penalised_path import over_l0, penalised_parts, penalised_scores
 
+PATIENCE = 0.5  # standard errors that a smaller size may be worse, where n >= 4 p
 Scoring = Callable[[np.ndarray, np.ndarray, np.ndarray], float]  # (y, eta, weights) of held-out rows; smaller is better
 
 
@@ -34,18 +34,39 @@ class CrossValidation:
         results: (folds, grid) how the fits ended, see `RESULTS`.
         fold_weight: (folds,) sum of the held-out sample weights (of `CoxModel`: of those with an event).
         path: the fits to all data over the same grid.
+        n_rows: number of rows that are ever held out (of `CoxModel`: of those with an event).
+        times: how often they are, on average.
+        support: (fits, grid, m) units in the supports of the folds' fits, see `Support`; None over l0.
     """
 
     scores: Float[np.ndarray, "folds grid"]
     results: Int[np.ndarray, "folds grid"]
     fold_weight: Float[np.ndarray, "folds"]
     path: Path
+    n_rows: int
+    times: float
+    support: Support | None
 
     @functools.cached_property
     def table(self) -> dict[str, Any]:
         """The scores, their `mean_loss` and `se` over the folds, and the rows that the rules take, see `decide`."""
-        grid = {"ks": self.path.ks, "l2s": self.path.l2s}
-        return grid | decide(self.scores, self.fold_weight, *grid.values())
+        ks, l2s, patience = self.path.ks, self.path.l2s, PATIENCE * min(1.0, self.n_rows / (4 * self.path.n_units))
+        return {"ks": ks, "l2s": l2s} | decide(self.scores, self.fold_weight, ks, l2s, self.times, patience)
+
+    def shares(self, row: int) -> Float[np.ndarray, "units"] | None:
+        """(units,) share of the folds whose fit at a row of the grid holds the unit; None over l0."""
+        if self.support is None:
+            return None
+        idx, mask = (part[:, row] for part in self.support)
+        return np.bincount(idx[mask], minlength=self.path.n_units) / len(idx)
+
+    def as_good(self, row: int) -> Int[np.ndarray, "sizes"]:
+        """Sizes at the l2 of a row of the grid that no more than one standard error of the difference separates, over
+        the folds, from the best of them."""
+        level = np.flatnonzero((self.path.l2s == self.path.l2s[row]).reshape(len(self.path), -1).all(axis=1))
+        best = level[np.argmin(self.mean[level])]
+        difference, se = moments(self.scores[:, level] - self.scores[:, [best]], self.fold_weight, self.times)
+        return np.unique(self.path.ks[level[difference <= np.nan_to_num(se)]])
 
     @property
     def mean(self) -> Float[np.ndarray, "grid"]:
@@ -54,9 +75,9 @@ class CrossValidation:
 
     @property
     def se(self) -> Float[np.ndarray, "grid"]:
-        """Standard error of the mean: the root of (weighted variance over the folds) / (folds - 1); 0 for one fold.
+        """Standard error of the mean: the root of (weighted variance over the folds) / (folds / times - 1); 0 for one.
 
-        It treats folds as independent, which they nearly are.
+        It treats folds that hold every row out once as independent, which they nearly are, and repeats of them as one.
         """
         return self.table["se"]
 
@@ -72,7 +93,8 @@ class CrossValidation:
 
     @property
     def strong_ridge(self) -> int:
-        """Row with the largest l2 whose best k is not clearly worse than the best row, see `choose`."""
+        """Row of the largest l2 whose best k is not clearly worse than the best row, and there of the fewest units that
+        are as good, see `choose`."""
         return self.table["strong_ridge_index"]
 
     @property
@@ -125,11 +147,12 @@ def cross_validate(
         solver: as in `solve_path`, but where that takes `BestSubset` this takes `BestSubset("fast")`, for entries in
             working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds.
             `choose` solves again at the chosen (k, l2), from the row of the path.
-        folds: a number of folds (shuffled by the key; stratified by the class, or by having an event, whole groups if
-            there are groups), any scikit-learn splitter, an iterable of (train, test) indices or masks, or (n,)
-            integers that number the fold of each row (-1: in every training part, never held out). A list of triples
-            (train, test, see) changes the data in each fold, by a function of the objective that gives one of the same
-            shape, for example with missing values filled from the training rows.
+        folds: a number of folds, made of the data alone, so that rows in another order and other keys give the same
+            ones (stratified by the class, or by having an event; whole groups if there are groups; four times over
+            where n >= 4 p and n p <= 16384), any scikit-learn splitter, an iterable of (train, test) indices or masks,
+            or (n,) integers that number the fold of each row (-1: in every training part, never held out). A list of
+            triples (train, test, see) changes the data in each fold, by a function of the objective that gives one of
+            the same shape, for example with missing values filled from the training rows.
         groups: (n,) group label of every sample, for the splitter.
         scoring: None: the mean loss; "error": the share of wrong labels of a classification loss; or a function
             (y, eta, weights) -> float of the held-out rows, smaller is better, with their targets, linear predictors
@@ -163,6 +186,7 @@ def cross_validate(
             of_part("all", objective),
             scores=np.stack([run.scores[i] for i, run in enumerate(runs)]),
             results=np.stack([run.results[i] for i, run in enumerate(runs)]),
+            support=_stacked([run.support for run in runs]),
         )
     if objective.sample_weight is None:
         kind = type(objective).__name__
@@ -184,7 +208,17 @@ def cross_validate(
     else:
         grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, search="folds", refit=refit, score=score)
     weights = host(objective.sample_weight)
-    train, test = weights_of(folds_of(folds, *_counted(objective, weights), groups, seed_from(key)), weights)
+    labels = np.zeros(weights.size) if objective.labels is None else host(objective.labels)
+    place, repeats = None, 1
+    if isinstance(folds, int):
+        if grid is not None:  # a path over l0 is a loop
+            repeats = repeats_of(int(np.count_nonzero(weights)), objective.external_shape[0])
+        spread = objective.spread(jnp.asarray(residuals(labels, weights), objective.dtype))
+        place = None if spread is None else np.asarray(host(spread))
+    train, test = weights_of(folds_of(folds, labels, weights, objective.counted, groups, place, repeats), weights)
+    held, support = (test > 0).any(axis=0), None
+    if objective.counted == "events":
+        held &= labels > 0
     if grid is None:
         parts = penalised_parts(objective, threshold)
         scores, results = penalised_scores(*parts, path, train, test, solver, score, key, progress)
@@ -194,13 +228,24 @@ def cross_validate(
         grid = dataclasses.replace(grid, weights=_grid.Weights(*rows))
         fits = _grid.run(grid, memory, progress, checkpoint)
         scores, results = (fits.loss if fits.score is None else fits.score)[:-1], fits.result[:-1]
+        support = jax.tree.map(lambda a: a[:-1], fits.support)
         path = path_of(grid, jax.tree.map(lambda a: a[-1], fits), np.asarray(grid.ks))
     return CrossValidation(
         scores=scores if own is None else _own_scores(own, objective, scores, test),
         results=results,
         fold_weight=np.asarray(objective.total_weight(test.astype(float))),
         path=path,
+        n_rows=int(held.sum()),
+        times=float(np.mean((test > 0).sum(axis=0)[held])),
+        support=support,
     )
+
+
+def _stacked(supports: list[Support | None]) -> Support | None:
+    """The supports of fold i in run i; None over l0."""
+    if any(support is None for support in supports):
+        return None
+    return jax.tree.map(lambda *parts: np.stack([part[i] for i, part in enumerate(parts)]), *supports)
 
 
 def _own_scores(
@@ -228,14 +273,17 @@ def decide(
     fold_weight: Float[np.ndarray, "folds"],
     sizes: Int[np.ndarray, "grid"],
     l2s: np.ndarray | None = None,
+    times: float = 1.0,
+    patience: float = 0.0,
 ) -> dict[str, Any]:
     """The scores with their mean over the folds and its standard error, and the rows that the rules take.
 
     best_index: the least mean. best_1se_index: the smallest size within one standard error of it, then the largest l2.
     strong_ridge_index: among the best sizes of every l2, contenders (L,), that of the largest l2 whose difference (L,)
-    to the best row is at most two standard errors, difference_se (L,), of these differences over the folds.
+    to the best row is at most two standard errors, difference_se (L,), of these differences over the folds; then the
+    smallest size at this l2 whose difference to its contender is at most `patience` standard errors.
     """
-    mean, se = moments(scores, fold_weight)
+    mean, se = moments(scores, fold_weight, times)
     # One level for each different l2, of features too, in the order of their sums.
     each = np.reshape(np.zeros(mean.size) if l2s is None else l2s, (mean.size, -1))
     level = np.unique(np.column_stack([each.sum(1), each]), axis=0, return_inverse=True)[1].ravel()
@@ -247,38 +295,55 @@ def decide(
         simplest = int(near[np.lexsort((mean[near], -level[near], size[near]))[0]])
     contenders = np.array([order[level[order] == one][0] for one in np.unique(level)[::-1]])
     with np.errstate(invalid="ignore"):
-        difference, difference_se = moments(scores[:, contenders] - scores[:, [best]], fold_weight)
+        difference, difference_se = moments(scores[:, contenders] - scores[:, [best]], fold_weight, times)
     unknown = ~np.isfinite(difference_se)  # where a score is infinite
     difference[unknown], difference_se[unknown] = np.where(contenders[unknown] == best, 0, np.inf), 0
+    strong = int(contenders[np.argmax(difference <= 2 * difference_se)])
+    smaller = np.flatnonzero((level == level[strong]) & (size < size[strong]) & np.isfinite(mean))
+    if smaller.size and np.isfinite(mean[strong]):
+        more, more_se = moments(scores[:, smaller] - scores[:, [strong]], fold_weight, times)
+        near = smaller[more <= patience * more_se]
+        strong = int(near[np.lexsort((mean[near], size[near]))[0]]) if near.size else strong
     return {
         "mean_loss": mean,
         "se": se,
         "scores": scores,
         "fold_weight": fold_weight,
+        "times": times,
         "best_index": best,
         "best_1se_index": simplest,
-        "strong_ridge_index": int(contenders[np.argmax(difference <= 2 * difference_se)]),
+        "strong_ridge_index": strong,
         "contenders": contenders,
         "difference": difference,
         "difference_se": difference_se,
     }
 
 
-def moments(scores: Float[np.ndarray, "folds m"], weight: Float[np.ndarray, "folds"]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over the folds and its standard error, columns that hold an infinite score apart."""
+def folds_told(folds: int, times: float) -> str:
+    """The number of folds, and of their repeats, in words."""
+    return f"{folds} folds" if times <= 1 or folds % times else f"{times:g} times {folds / times:g} folds"
+
+
+def sizes_told(sizes: Int[np.ndarray, "sizes"], grid: Int[np.ndarray, "grid"]) -> str:
+    """Sizes in words: a range where no candidate of the grid is left out."""
+    between = np.unique(grid[(grid >= sizes.min()) & (grid <= sizes.max())])
+    if sizes.size > 2 and np.array_equal(between, sizes):
+        return f"{sizes.min()} to {sizes.max()}"
+    return ", ".join(map(str, sizes))
+
+
+def moments(
+    scores: Float[np.ndarray, "folds m"], weight: Float[np.ndarray, "folds"], times: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over the folds and its standard error, columns that hold an infinite score apart; folds that hold every row
+    out several times count as often as once."""
     with np.errstate(invalid="ignore"):
         mean = np.average(scores, axis=0, weights=weight)
         variance = np.average((scores - mean) ** 2, axis=0, weights=weight)
-    return mean, np.sqrt(variance / max(len(scores) - 1, 1))
+    return mean, np.sqrt(variance / max(len(scores) / times - 1, 1))
 
 
 def seed_from(key: jax.Array) -> int:
     """A seed for NumPy and scikit-learn, made on the host: JAX would compile four programs for one number."""
     words = host(jax.random.key_data(key)).ravel()
     return int(np.random.SeedSequence([int(word) for word in words]).generate_state(1)[0])
-
-
-def _counted(objective: AbstractObjective, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, Counted]:
-    """The targets, the weights, and what is counted of them: folds are made of these."""
-    labels = np.zeros(weights.size) if objective.labels is None else host(objective.labels)
-    return labels, weights, objective.counted

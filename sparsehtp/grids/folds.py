@@ -17,6 +17,8 @@ from sklearn.model_selection import (
 
 from ..objectives.base import Counted
 
+REPEATS = 4
+SMALL = 2**14  # numbers: their folds take some hundredths of a second
 Pair = tuple[Int[np.ndarray, "train"], Int[np.ndarray, "test"]]
 
 
@@ -26,37 +28,43 @@ def folds_of(
     weights: Float[np.ndarray, "n"],
     counted: Counted = "rows",
     groups: Any = None,
-    seed: int = 0,
+    place: np.ndarray | None = None,
+    repeats: int = 1,
     name: str = "folds",
 ) -> list[Pair]:
     """The rows with a positive weight that every fold trains on and holds out.
 
     Args:
-        folds: a number of folds of these rows, shuffled; or what refers to all rows: a scikit-learn splitter, pairs of
-            indices or masks, or (n,) fold numbers.
+        folds: a number of folds of these rows, made of y and `place` alone, so that rows in another order get the same
+            ones; or what refers to all rows: a scikit-learn splitter, pairs of indices or masks, or (n,) fold numbers.
         y: (n,) targets, classes, or booleans that say which rows have an event.
         weights: (n,) >= 0.
         counted: what y holds, and equal shares of classes or events for a number of folds.
         groups: (n,) labels; rows with equal labels stay together.
-        seed: of the shuffling.
+        place: (n,) what orders the rows of equal y: X X'r for their `residuals` r, which knows no order of rows or
+            columns; None: as they come.
+        repeats: of a number of folds.
         name: of the argument, in errors.
     """
     n, some = len(y), weights > 0
     groups = check_groups(groups, n)
     if isinstance(folds, int | np.integer) and not isinstance(folds, bool):
         rows = np.flatnonzero(some)
+        keys = [each[rows] for each in (place, _numbers(y) if y.ndim == 1 else None) if each is not None]
+        rows = rows[np.lexsort(keys)] if keys else rows
         if not 2 <= folds <= rows.size:
             raise ValueError(f"{name}: needs from 2 to {rows.size} (the number of samples), got {folds}.")
         kinds = (KFold, StratifiedKFold) if groups is None else (GroupKFold, StratifiedGroupKFold)
-        splitter = kinds[counted != "rows"](int(folds), shuffle=True, random_state=seed)
+        kind, repeats = kinds[counted != "rows"], repeats if folds < rows.size else 1
+        splitters = [kind(int(folds), shuffle=True, random_state=number) for number in range(repeats)]
     elif isinstance(folds, str) or not (hasattr(folds, "split") or isinstance(folds, Iterable)):
         raise ValueError(f"{name}: needs an integer, a scikit-learn splitter or pairs (train, test), got {folds!r}.")
     else:
-        rows, splitter = np.arange(n), check_cv(_by_number(name, folds, n))
+        rows, splitters = np.arange(n), [check_cv(_by_number(name, folds, n))]
     of_rows = y[rows], None if groups is None else groups[rows]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The least populated class")  # of rows without an event
-        found = list(splitter.split(np.zeros((rows.size, 1)), *of_rows))
+        found = [pair for splitter in splitters for pair in splitter.split(np.zeros((rows.size, 1)), *of_rows)]
 
     def kept(part: Any) -> Int[np.ndarray, "part"]:
         part = rows[_indices(name, part, rows.size)]
@@ -65,6 +73,22 @@ def folds_of(
     pairs = [(kept(train), kept(test)) for train, test in found]
     _check(name, pairs, y, some, counted)
     return pairs
+
+
+def repeats_of(rows: int, features: int) -> int:
+    """How often a number of folds is made: repeats steady the choice, and cost little where data are small."""
+    return REPEATS if 4 * features <= rows and rows * features <= SMALL else 1
+
+
+def residuals(y: np.ndarray, weights: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """Weighted targets less their mean; labels count as 0, 1, ..., and of several responses a sum is taken."""
+    y = _numbers(y)
+    y = y @ np.arange(1.0, y.shape[1] + 1) if y.ndim == 2 else y
+    return weights * (y - np.average(y, weights=weights)) if weights.any() else weights
+
+
+def _numbers(y: np.ndarray) -> np.ndarray:
+    return y.astype(float) if y.dtype.kind in "biuf" else np.unique(y, return_inverse=True)[1].astype(float)
 
 
 def weights_of(

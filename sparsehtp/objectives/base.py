@@ -137,6 +137,10 @@ class AbstractObjective(eqx.Module):
         """(n,) targets of rows, by which folds are made; None: there are none."""
         return None
 
+    def spread(self, r: Float[Array, "n"]) -> Float[Array, "n"] | None:
+        """X X'r, by which rows are told apart; None where there are no features."""
+        return None
+
     @abc.abstractmethod
     def forward(self, x: Float[Array, "d"], support: Support | None = None) -> PyTree:
         """The product of x with the data that value, gradient and curvature share.

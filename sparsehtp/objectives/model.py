@@ -40,6 +40,10 @@ class AbstractModel(AbstractRefittable):
         columns: eqx.AbstractVar[Columns]
         likelihood: eqx.AbstractVar[AbstractLikelihood]
 
+    def spread(self, r: Float[Array, "n"]) -> Float[Array, "n"]:
+        design = self.columns.design
+        return design.mv(design.rmv(r))
+
     def over(self, columns: Columns, weighted: bool = True) -> Self:
         """This model over other columns, of other weights where `weighted`."""
         return replace(self, columns=columns)

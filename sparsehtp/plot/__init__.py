@@ -3,6 +3,7 @@
 from ..certificates.exchanges import Swaps as Swaps
 from ..certificates.exchanges import best_swaps as best_swaps
 from .cv import plot_cv as plot_cv
+from .cv import plot_shares as plot_shares
 from .fit import plot_coefficients as plot_coefficients
 from .fit import plot_history as plot_history
 from .fit import plot_predictions as plot_predictions

@@ -1,12 +1,15 @@
 """The held-out loss over a grid."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from .._types import ArrayLike
 from ..grids.choose import Choice
-from ..grids.cross_validation import CrossValidation
-from .style import LABEL_SIZE, PALETTE, REST, k_axis, mark_k, new_figure, set_title, tidy
+from ..grids.cross_validation import CrossValidation, folds_told, sizes_told
+from .stability import MAX_BARS, draw_shares
+from .style import LABEL_SIZE, PALETTE, REST, k_axis, mark_k, names_of, new_figure, set_title, tidy
 
 NAMES = {
     "strong-ridge": "chosen under a strong ridge",
@@ -96,7 +99,44 @@ def plot_cv(cv: CrossValidation | Choice | dict[str, Any], ax: Any = None) -> An
         ax.figure.set_figheight(max(5, 0.21 * len(legend.get_texts()) + 3 * left_out))
     if left_out:
         _draw_inset(ax, curves, mean, se, best, ks)
-    set_title(ax, f"Cross-validation in {table['scores'].shape[0]} folds takes k = {ks[taken]}")
+    folds = folds_told(len(table["scores"]), table["times"])
+    set_title(ax, f"Cross-validation in {folds} takes k = {ks[taken]}")
+    return ax.figure
+
+
+def plot_shares(
+    results: dict[str, Any], support: ArrayLike, feature_names: Sequence[str] | None = None, ax: Any = None
+) -> Any:
+    """How often the folds took each feature at the chosen k and l2, as bars; those of the model are coloured.
+
+    The features of the model come first, then others by their shares, 30 in all. The sizes that the folds could not
+    tell from the best one stand below.
+
+    Args:
+        results: an estimator's `cv_results_`.
+        support: (units,) True for the features (or groups) of the model.
+        feature_names: one name per unit; None: their numbers.
+        ax: axes to draw into; None: a new figure.
+
+    Returns:
+        The `matplotlib.figure.Figure`.
+
+    Raises:
+        ImportError: without matplotlib.
+        ValueError: for the wrong number of names.
+    """
+    shares, chosen = results["shares"], np.asarray(support, bool)
+    names = names_of(feature_names, shares.size)
+    order = np.lexsort((-shares, ~chosen))
+    order = order[chosen[order] | (shares[order] > 0)][:MAX_BARS]
+    ax = new_figure(9, 2 + 0.26 * order.size).subplots() if ax is None else ax
+    draw_shares(ax, [names[j] for j in order], shares[order], chosen[order], ("in the model", "not in the model"))
+    k, good = results["ks"][results["row"]], sizes_told(results["as_good"], results["ks"])
+    folds = folds_told(len(results["scores"]), results["times"])
+    ax.set_xlabel(f"share of {folds}\nk = {k}; the folds cannot tell k = {good} apart", fontsize=9)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
+    always = int(np.count_nonzero(shares[chosen] == 1))
+    set_title(ax, f"{always} of the {np.count_nonzero(chosen)} chosen features are in the fits of all folds")
     return ax.figure
 
 

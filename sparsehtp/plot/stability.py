@@ -50,28 +50,9 @@ def plot_stability(
     used = int(np.count_nonzero(chances))
     order = np.argsort(-chances, kind="stable")[: min(used, MAX_BARS)]
     ax = new_figure(9, 2 + 0.26 * order.size).subplots() if ax is None else ax
-    places = np.arange(order.size)
-    for colour, shown, label in (
-        (PALETTE[0], reached[order], f"reaches {threshold:g}"),
-        (REST, ~reached[order], f"does not reach {threshold:g}"),
-    ):
-        if shown.any():
-            ax.barh(places[shown], chances[order][shown], height=0.7, color=colour, label=label)
+    labels = (f"reaches {threshold:g}", f"does not reach {threshold:g}")
+    draw_shares(ax, [names[j] for j in order], chances[order], reached[order], labels)
     ax.axvline(threshold, color="black", linestyle="--", linewidth=0.8, label=f"threshold {threshold:g}")
-    for place, chance in zip(places, chances[order], strict=True):
-        ax.annotate(
-            f"{chance:.2f}",
-            (chance, place),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=LABEL_SIZE,
-        )
-    ax.set_yticks(places, [names[j] for j in order], parse_math=False)
-    ax.set_ylim(max(order.size, 1) - 0.4, -0.6)
-    ax.set_xlim(0, 1.06)
-    tidy(ax, grid="x")
-    ax.tick_params(axis="y", length=0, labelsize=LABEL_SIZE)
     left = used - order.size
     label = f"share of {stability.n_resamples} subsamples" + (
         f" ({left} features in fewer are left out)" if left else ""
@@ -82,6 +63,28 @@ def plot_stability(
     are = "1 feature is" if number == 1 else f"{number} features are"
     set_title(ax, f"{are} among the best {k} in {threshold:.0%} or more of {stability.n_resamples} subsamples")
     return ax.figure
+
+
+def draw_shares(ax: Any, names: Sequence[str], shares: np.ndarray, marked: np.ndarray, labels: tuple[str, str]) -> None:
+    """Shares from 0 to 1 as bars with their names, from above; two labels for those that are marked and the others."""
+    places = np.arange(shares.size)
+    for colour, shown, label in zip((PALETTE[0], REST), (marked, ~marked), labels, strict=True):
+        if shown.any():
+            ax.barh(places[shown], shares[shown], height=0.7, color=colour, label=label)
+    for place, share in zip(places, shares, strict=True):
+        ax.annotate(
+            f"{share:.2f}",
+            (share, place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=LABEL_SIZE,
+        )
+    ax.set_yticks(places, names, parse_math=False)
+    ax.set_ylim(max(shares.size, 1) - 0.4, -0.6)
+    ax.set_xlim(0, 1.06)
+    tidy(ax, grid="x")
+    ax.tick_params(axis="y", length=0, labelsize=LABEL_SIZE)
 
 
 def _caption(bound: float, k: int, threshold: float) -> str:

@@ -105,20 +105,24 @@ def test_any_two_labels_and_an_existing_folder(tmp_path):
 def test_k_by_cross_validation_and_a_saved_model(tmp_path):
     out, arguments = tmp_path / "out", ("--target", "target", *CHEAP, "--save", tmp_path / "model.npz")
     result, model = made(out, "fit", save_csv(tmp_path / "data.csv"), *arguments)
-    drawn = {name for name in [*FILES, "cv.png", "cv.svg"] if model["k"] < P or "swaps" not in name}
+    drawn = {
+        name
+        for name in [*FILES, "cv.png", "cv.svg", "shares.png", "shares.svg"]
+        if model["k"] < P or "swaps" not in name
+    }
     assert {path.name for path in out.iterdir()} == drawn
     cv = model["cv"]
     row = cv["table"][cv["chosen"]]
     assert (model["k"], model["l2"], model["chosen_by"]) == (row["k"], row["l2"], "cv")
     assert model["refit_l2"] == 0.1 * model["l2"] and cv["rule"] == "strong-ridge"
-    (own,) = [each for each in cv["contenders"] if each["row"] == cv["chosen"]]
+    (own,) = [each for each in cv["contenders"] if cv["table"][each["row"]]["l2"] == model["l2"]]
     assert own["difference"] <= 2 * own["standard_error"]
     one_se, best = cv["table"][cv["one_standard_error"]], cv["table"][cv["best"]]
     assert one_se["mean_loss"] <= best["mean_loss"] + best["se"] and one_se["k"] <= best["k"]
-    assert len(cv["table"]) == 7 * len({row["l2"] for row in cv["table"]}) and cv["folds"] == 5
+    assert len(cv["table"]) == 7 * len({row["l2"] for row in cv["table"]}) and (cv["folds"], cv["repeats"]) == (20, 4)
     stated = f"k = {model['k']}, features found at l2 = {model['l2']:g}, coefficients at l2 = {model['refit_l2']:g}"
     assert f"{stated} (by cross-validation)" in words(result.stdout)
-    assert "Cross-validation, 5 folds" in result.stdout and "(chosen)" in result.stdout
+    assert "Cross-validation, 4 times 5 folds" in result.stdout and "(chosen)" in result.stdout
     assert "certificate" in result.stdout
     loaded = sht.load(tmp_path / "model.npz")
     np.testing.assert_allclose(loaded.predict(pd.DataFrame(X, columns=NAMES)), predict(model))
@@ -176,6 +180,29 @@ def test_path_finds_best_subsets_and_writes_everything(tmp_path, solver):
     chances = pd.read_csv(out / "probabilities.csv", index_col="feature")
     np.testing.assert_allclose(chances.sum(), range(5))
     assert "enters (-leaves)" in result.stdout and "within 1 se" in result.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_estimators_choose_fit_and_path_choose_the_same(tmp_path, x64, seed):
+    """Twenty tables: numbers and classes, with much and little noise, by turns."""
+    noise, labels = np.random.default_rng(seed).standard_normal(N), seed % 2
+    y = Y + noise * Y.std() * (seed % 3)
+    y = np.where(y > np.median(y), 1, 0) if labels else y
+    estimator = (sht.SparseClassifier if labels else sht.SparseRegressor)().fit(X, y)
+    loss = sht.losses.Logistic() if labels else sht.losses.Squared()
+    model = sht.LinearModel(X, np.where(y > 0, 1.0, -1.0) if labels else y, loss, fit_intercept=True, standardize=True)
+    choice = sht.choose(model, l2s=estimator._l2_grid)
+    path = save_csv(tmp_path / "data.csv", y)
+    common = ("--target", "target", "--loss", "logistic" if labels else "squared")
+    _, fit = made(tmp_path / "fit", "fit", path, *common)
+    l2s = [part for l2 in estimator._l2_grid for part in ("--l2", l2)]
+    _, rows = made(tmp_path / "path", "path", path, *common, "--cv", 5, *l2s)
+    chosen = rows["chosen"]
+    found = [(estimator.k_, estimator.l2_), (choice.k, float(choice.l2)), (fit["k"], fit["l2"])]
+    assert found == [(chosen["k"], chosen["l2"])] * 3
+    support = set(np.flatnonzero(estimator.support_).tolist())
+    assert support == set(np.flatnonzero(choice.solution.x).tolist()) == {each["index"] for each in fit["coefficients"]}
 
 
 def test_path_resumes_and_takes_labels(tmp_path):

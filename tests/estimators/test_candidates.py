@@ -66,7 +66,7 @@ def test_groups_of_rows_stay_together():
     np.testing.assert_array_equal(routed.cv_results_["scores"], given.cv_results_["scores"])
     counted = np.arange(N) % 5 > 0
     for y, kind in ((Y, "rows"), (LABELS, "classes")):
-        for train, test in make_folds(4, y, counted.astype(float), kind, 0, groups):
+        for train, test in make_folds(4, np.ones((len(y), 1)), y, counted.astype(float), kind, groups):
             assert not np.intersect1d(groups[counted][train], groups[counted][test]).size
     with pytest.warns(UserWarning, match="2 folds are used instead of 5, since there are 2 groups"):
         sht.SparseClassifier(solver="forward", k=[1, 2]).fit(X, LABELS, groups=np.arange(N) % 2)

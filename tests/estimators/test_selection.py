@@ -40,7 +40,7 @@ def test_cross_validation_finds_planted_features(regressor, classifier):
 
 def test_attributes(regressor):
     results, path = regressor.cv_results_, regressor.path_
-    assert results["scores"].shape == (5, len(path)) and len(path) == 4 * (P + 1)
+    assert results["scores"].shape == (4 * 5, len(path)) and len(path) == 4 * (P + 1)
     np.testing.assert_array_equal(results["ks"], path.ks)
     np.testing.assert_array_equal(results["l2s"], path.l2s)
     assert results["best_index"] == results["mean_loss"].argmin()
@@ -82,7 +82,7 @@ def test_folds_are_the_users(regressor):
     loss = 0.5 * np.mean((Y[held_out] - Y[rows].mean() - (X[held_out] - X[rows].mean(0)) @ w) ** 2)
     np.testing.assert_allclose(model.cv_results_["scores"][1, k], loss, rtol=1e-7)
     masks = [tuple(np.isin(np.arange(N), part) for part in pair) for pair in SPLITS]
-    again = make_folds(masks, Y, np.ones(N, bool), False, 0)
+    again = make_folds(masks, X, Y, np.ones(N))
     for fold, pair in zip(again, SPLITS, strict=True):
         for part, rows in zip(fold, pair, strict=True):
             np.testing.assert_array_equal(part, rows)
@@ -99,8 +99,24 @@ def test_one_standard_error_and_seeds(regressor):
     assert (results["mean_loss"][results["ks"] < one_se.k_] > limit).all()
     same = clone(regressor).fit(X, Y)
     np.testing.assert_array_equal(same.coef_, regressor.coef_)
-    other = clone(regressor).set_params(random_state=np.random.RandomState(3)).fit(X, Y)
-    assert not np.array_equal(other.cv_results_["scores"], regressor.cv_results_["scores"])
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_the_same_data_choose_the_same(labels):
+    """Whatever the order of rows and columns, and the seed; and each row is held out once in every repeat."""
+    y = np.where(Y + np.random.default_rng(0).standard_normal(N) > 0, 1.0, 0.0) if labels else np.round(Y, 1)
+    kind = sht.SparseClassifier if labels else sht.SparseRegressor
+    first = kind().fit(X, y)
+    rng = np.random.default_rng(1)
+    for seed in range(2):
+        rows, columns = rng.permutation(N), rng.permutation(P)
+        other = kind(random_state=seed).fit(X[rows][:, columns], y[rows])
+        np.testing.assert_allclose(other.cv_results_["scores"], first.cv_results_["scores"], rtol=1e-6)
+        np.testing.assert_array_equal(other.support_, first.support_[columns])
+        np.testing.assert_array_equal(other.cv_results_["shares"], first.cv_results_["shares"][columns])
+    pairs = make_folds(5, X, y, np.ones(N), "classes" if labels else "rows", repeats=4)
+    held = np.array([np.isin(np.arange(N), test) for _, test in pairs]).reshape(4, 5, N)
+    assert (held.sum(1) == 1).all() and len({tuple(each[0]) for each in held}) == 4
 
 
 @pytest.mark.slow

@@ -24,22 +24,28 @@ def model(loss=None, y=Y, **options):
     return sht.LinearModel(X, y, loss or sht.losses.Squared(), **options)
 
 
-def rows_of(scores, weight):
-    """The rows of "best", "one_se" and "strong-ridge" by the definition, one row at a time."""
+def rows_of(scores, weight, times=1):
+    """The rows of "best", "one_se" and "strong-ridge" by the definition, one row at a time; n >= 4 p."""
+    free = len(scores) / times - 1  # repeats of folds are no other folds
     mean = [sum(w * s for w, s in zip(weight, column, strict=True)) / sum(weight) for column in scores.T]
     best = min(range(len(mean)), key=mean.__getitem__)
     spread = sum(w * (s - mean[best]) ** 2 for w, s in zip(weight, scores[:, best], strict=True)) / sum(weight)
-    limit = mean[best] + (spread / (len(scores) - 1)) ** 0.5
+    limit = mean[best] + (spread / free) ** 0.5
     near = [i for i in range(len(mean)) if mean[i] <= limit]
     k, l2 = np.tile(KS, len(L2S)), np.repeat(L2S, len(KS))
-    strong = best
-    for level in sorted(L2S):  # the last that is near enough has the largest l2
-        row = min(np.flatnonzero(l2 == level), key=mean.__getitem__)
-        d = scores[:, row] - scores[:, best]
+
+    def near_enough(row, other, errors):
+        d = scores[:, row] - scores[:, other]
         average = sum(w * each for w, each in zip(weight, d, strict=True)) / sum(weight)
         spread = sum(w * (each - average) ** 2 for w, each in zip(weight, d, strict=True)) / sum(weight)
-        if average <= 2 * (spread / (len(scores) - 1)) ** 0.5:
+        return average <= errors * (spread / free) ** 0.5
+
+    for level in sorted(L2S):  # the last that is near enough has the largest l2
+        row = min(np.flatnonzero(l2 == level), key=mean.__getitem__)
+        if near_enough(row, best, 2):
             strong = row
+    same = [row for row in np.flatnonzero(l2 == l2[strong]) if k[row] <= k[strong]]
+    strong = min((row for row in same if near_enough(row, strong, 0.5)), key=k.__getitem__)
     return {"best": best, "one_se": min(near, key=lambda i: (k[i], -l2[i], mean[i])), "strong-ridge": strong}
 
 
@@ -66,7 +72,8 @@ def test_l2_of_features_with_one_sum_are_several():
 def test_by_folds(x64, loss, rule):
     objective = model(loss, LABELS if loss.classification else Y)
     choice = sht.choose(objective, None, ks=KS, l2s=L2S, rule=rule)
-    row = rows_of(choice.scores.scores, choice.scores.fold_weight)[rule]
+    assert choice.scores.scores.shape == (4 * 5, len(choice.path)) and choice.scores.times == 4
+    row = rows_of(choice.scores.scores, choice.scores.fold_weight, 4)[rule]
     assert (choice.row, choice.k, choice.l2) == (row, choice.path.ks[row], choice.path.l2s[row])
     alone = sht.solve(objective.reweighted(l2=choice.l2), sht.Sparsity(choice.k))
     assert choice.selected.value <= min(alone.value, choice.path.value[row]) * (1 + 1e-9)
@@ -125,6 +132,39 @@ def test_the_rule_by_hand(scores, expected):
     assert list(table["contenders"]) == [0, 1] and not np.isnan(table["difference"]).any()
 
 
+def test_a_smaller_size_is_taken_where_it_is_as_good():
+    from sparsehtp.grids.cross_validation import decide
+
+    scores = np.array(
+        [[3.0, 1.2, 0.9, 1.0], [3.0, 1.0, 1.1, 1.0]]
+    )  # the second is worse by 0.1, which is half an error
+    chosen = {
+        patience: decide(scores, np.ones(2), np.arange(4), patience=patience)["strong_ridge_index"]
+        for patience in (0, 0.4, 0.6)
+    }
+    assert chosen == {0: 2, 0.4: 2, 0.6: 1}
+    twice = decide(np.vstack([scores, scores]), np.ones(4), np.arange(4), times=2, patience=0.6)
+    once = decide(scores, np.ones(2), np.arange(4), patience=0.6)
+    for name in ("se", "difference_se", "strong_ridge_index", "best_1se_index"):  # repeats are no other folds
+        np.testing.assert_allclose(twice[name], once[name])
+
+
+def test_how_sure_a_choice_is(x64):
+    folds = list(KFold(5, shuffle=True, random_state=1).split(X))
+    cv = sht.cross_validate(model(), ks=KS, l2s=L2S, folds=folds, refit=0.1)
+    row = cv.strong_ridge
+    taken = np.zeros(9)
+    for train, _ in folds:
+        part = model(sample_weight=np.isin(np.arange(60), train).astype(float), l2=cv.path.l2s[row])
+        taken += sht.solve_path(part, ks=[cv.path.ks[row]], solver=sht.solvers.BestSubset("fast")).x[0] != 0
+    np.testing.assert_allclose(cv.shares(row), taken / 5)
+    same = np.flatnonzero(cv.path.l2s == cv.path.l2s[row])
+    best = same[np.argmin(cv.mean[same])]
+    d = cv.scores[:, same] - cv.scores[:, [best]]
+    near = d.mean(0) <= d.std(0, ddof=1) / np.sqrt(5)
+    np.testing.assert_array_equal(cv.as_good(row), cv.path.ks[same][near])
+
+
 @pytest.mark.parametrize("name", ["aic", "bic", "ebic", "sic"])
 def test_by_a_criterion(x64, name):
     choice = sht.choose(model(), ks=KS, rule=name)
@@ -159,8 +199,8 @@ def test_structures_keep_their_template(x64):
 
 
 @pytest.mark.parametrize("rule", ["strong-ridge", slow("one_se")])
-def test_the_estimator_chooses_the_same(rule):
-    folds = list(KFold(5, shuffle=True, random_state=1).split(X))
+@pytest.mark.parametrize("folds", [5, list(KFold(5, shuffle=True, random_state=1).split(X))])
+def test_the_estimator_chooses_the_same(rule, folds):
     estimator = sht.SparseRegressor(cv=folds, rule=rule).fit(X, Y)
     with jax.enable_x64(True):
         ks, l2s = np.unique(estimator.cv_results_["ks"]), np.unique(estimator.cv_results_["l2s"])

@@ -1,5 +1,7 @@
 """Folds: scores by hand, no leak, every kind of splitter, the one-standard-error rule."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -92,8 +94,8 @@ def test_rows_without_weight_are_in_no_fold():
     """A number of folds splits the other rows as if there were none without, and other folds leave them out."""
     weights = (np.arange(50) % 5 > 0).astype(float)
     rows, y = np.flatnonzero(weights), np.arange(50) % 2
-    alone = folds_of(4, y[rows], np.ones(40), "classes", rows % 9, 3)
-    for pair, expected in zip(folds_of(4, y, weights, "classes", np.arange(50) % 9, 3), alone, strict=True):
+    alone = folds_of(4, y[rows], np.ones(40), "classes", rows % 9)
+    for pair, expected in zip(folds_of(4, y, weights, "classes", np.arange(50) % 9), alone, strict=True):
         for part, own in zip(pair, expected, strict=True):
             np.testing.assert_array_equal(part, rows[own])
     mask = np.arange(50) < 30
@@ -148,17 +150,18 @@ def test_one_standard_error_rule_by_hand():
     #             k = 1    2    3  | 1    2    3,  l2 = 0.01 | 0.1
     fold_0 = np.array([3.0, 1.2, 1.0, 3.0, 1.3, 1.1])
     fold_1 = np.array([3.0, 1.4, 1.4, 3.0, 1.5, 1.5])
-    cv = sht.results.CrossValidation(np.array([fold_0, fold_1]), np.ones((2, 6), int), np.ones(2), path)
+    rest = {"results": np.ones((2, 6), int), "path": path, "n_rows": 40, "times": 1.0, "support": None}
+    cv = sht.results.CrossValidation(np.array([fold_0, fold_1]), fold_weight=np.ones(2), **rest)
     # The best mean is 1.2 with a standard error of 0.2: k = 2 is within it for both l2, and the larger l2 wins.
     assert cv.best == 2 and cv.k == 3 and np.isclose(cv.l2, 0.01)
     np.testing.assert_allclose(cv.se[2], 0.2)
     assert cv.best_1se == 4
     # With ten times the weight on the first fold the best mean is 1.036 and its standard error 0.115.
-    heavy = sht.results.CrossValidation(cv.scores, cv.results, np.array([10.0, 1.0]), path)
+    heavy = dataclasses.replace(cv, fold_weight=np.array([10.0, 1.0]))
     np.testing.assert_allclose(heavy.mean[2], 11.4 / 11)
     np.testing.assert_allclose(heavy.se[2], 0.4 * np.sqrt(10) / 11)
     assert heavy.best_1se == 5
-    lost = sht.results.CrossValidation(np.where(np.arange(6) == 2, np.inf, cv.scores), cv.results, np.ones(2), path)
+    lost = dataclasses.replace(cv, scores=np.where(np.arange(6) == 2, np.inf, cv.scores))
     assert lost.best == 1
 
 

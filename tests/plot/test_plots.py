@@ -27,6 +27,7 @@ from sparsehtp.plot import (
     plot_path,
     plot_predictions,
     plot_proof,
+    plot_shares,
     plot_stability,
     plot_swap_gains,
 )
@@ -67,7 +68,8 @@ def make_cv(path):
     rng = np.random.default_rng(0)
     curve = (path.ks - 3.0) ** 2 + path.l2s
     scores = curve + rng.uniform(0, 1, (4, len(path)))
-    return sht.results.CrossValidation(scores, np.zeros(scores.shape, int), np.ones(4), path)
+    rest = {"n_rows": 40, "times": 1.0, "support": None}
+    return sht.results.CrossValidation(scores, np.zeros(scores.shape, int), np.ones(4), path, **rest)
 
 
 def make_stability(p):
@@ -173,6 +175,7 @@ def test_cv_marks_the_choices(l2s):
         "mean_loss": cv.mean,
         "se": cv.se,
         "scores": cv.scores,
+        "times": 1.0,
         "best_index": cv.best,
         "best_1se_index": cv.best_1se,
     }
@@ -194,6 +197,21 @@ def test_cv_with_infinite_scores():
     figure = plot_cv(cv)
     check_legible(figure)
     assert figure.axes[0].get_ylim()[1] < 1e3
+
+
+@pytest.mark.parametrize("p", [6, 200])
+def test_shares_draw_the_model_first_and_say_which_sizes_are_as_good(p):
+    support, shares = np.arange(p) % 3 == 1, np.round(np.linspace(0, 1, p), 2)
+    support[40:] = False
+    results = {"shares": shares, "ks": np.arange(7), "row": 2, "as_good": np.array([2, 3, 4])}
+    results |= {"scores": np.zeros((20, 7)), "times": 4.0}
+    figure = plot_shares(results, support, [f"feature number {j}" for j in range(p)])
+    check_legible(figure)
+    (ax,) = figure.axes
+    inside, outside = (np.sort(shares[part])[::-1] for part in (support, ~support & (shares > 0)))
+    np.testing.assert_allclose(widths(ax), np.concatenate([inside, outside])[:30])
+    said = ax.get_xlabel()
+    assert "4 times 5 folds" in said and "k = 2; the folds cannot tell k = 2 to 4 apart" in said
 
 
 @pytest.mark.parametrize("p", [5, 200])
