@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from sklearn.preprocessing import StandardScaler
 
 from .._types import replace
 from ..grids.cross_validation import CrossValidation, moments
@@ -136,7 +137,10 @@ def make_folds(
         cv = _possible(checked_count("cv", cv, 2), y[some], counted, groups if groups is None else groups[some])
         if cv < 2:
             return None
-    place = X @ (X.T @ residuals(y, weights).astype(X.dtype)) if isinstance(cv, int) else None
+    place = None
+    if isinstance(cv, int):
+        scale = StandardScaler(with_mean=False).fit(X, sample_weight=weights).scale_.astype(X.dtype)
+        place = X @ ((X.T @ residuals(y, weights).astype(X.dtype)) / scale / scale)
     among = np.cumsum(some) - 1
     pairs = folds_of(cv, y, weights, counted, groups, place, repeats, "cv")
     return [(among[train], among[test]) for train, test in pairs]

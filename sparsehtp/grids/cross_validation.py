@@ -213,7 +213,8 @@ def cross_validate(
     if isinstance(folds, int):
         if grid is not None:  # a path over l0 is a loop
             repeats = repeats_of(int(np.count_nonzero(weights)), objective.external_shape[0])
-        spread = objective.spread(jnp.asarray(residuals(labels, weights), objective.dtype))
+        own_rows = (jnp.asarray(each, objective.dtype) for each in (residuals(labels, weights), weights))
+        spread = objective.spread(*own_rows)
         place = None if spread is None else np.asarray(host(spread))
     train, test = weights_of(folds_of(folds, labels, weights, objective.counted, groups, place, repeats), weights)
     held, support = (test > 0).any(axis=0), None

@@ -41,8 +41,8 @@ def folds_of(
         weights: (n,) >= 0.
         counted: what y holds, and equal shares of classes or events for a number of folds.
         groups: (n,) labels; rows with equal labels stay together.
-        place: (n,) what orders the rows of equal y: X X'r for their `residuals` r, which knows no order of rows or
-            columns; None: as they come.
+        place: (n,) what orders the rows of equal y: Z Z'r for their `residuals` r and features Z of unit deviation,
+            which knows no order of rows or columns, and no units; None: as they come.
         repeats: of a number of folds.
         name: of the argument, in errors.
     """

@@ -137,8 +137,8 @@ class AbstractObjective(eqx.Module):
         """(n,) targets of rows, by which folds are made; None: there are none."""
         return None
 
-    def spread(self, r: Float[Array, "n"]) -> Float[Array, "n"] | None:
-        """X X'r, by which rows are told apart; None where there are no features."""
+    def spread(self, r: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, "n"] | None:
+        """Z Z'r of features of unit deviation, by which rows are told apart; None where there are no features."""
         return None
 
     @abc.abstractmethod

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from .._programs import program
 from .._types import AnyArray, ArrayLike, DType, HostArray, Support, is_concrete, replace
 from ..columns import Columns, Units, gather, scatter
+from ..designs import AbstractDesign
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractLoss, AbstractVectorLoss
 from .base import AbstractRefittable, AbstractRestricted, Counted
@@ -40,9 +41,8 @@ class AbstractModel(AbstractRefittable):
         columns: eqx.AbstractVar[Columns]
         likelihood: eqx.AbstractVar[AbstractLikelihood]
 
-    def spread(self, r: Float[Array, "n"]) -> Float[Array, "n"]:
-        design = self.columns.design
-        return design.mv(design.rmv(r))
+    def spread(self, r: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, "n"]:
+        return _spread(self.columns.design, r, weights / jnp.sum(weights))
 
     def over(self, columns: Columns, weighted: bool = True) -> Self:
         """This model over other columns, of other weights where `weighted`."""
@@ -411,3 +411,10 @@ def _in_double(value: PyTree) -> PyTree:
         return a.astype(jnp.float64) if jnp.issubdtype(a.dtype, jnp.floating) else a
 
     return jax.tree.map(double, value)
+
+
+@program
+def _spread(design: AbstractDesign, r: Float[Array, "n"], weights: Float[Array, "n"]) -> Float[Array, "n"]:
+    deviation = design.moments(weights)[1]
+    deviation = jnp.where(deviation > 0, deviation, 1)
+    return design.mv(design.rmv(r) / deviation / deviation)

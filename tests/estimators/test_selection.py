@@ -103,14 +103,15 @@ def test_one_standard_error_and_seeds(regressor):
 
 @pytest.mark.parametrize("labels", [False, True])
 def test_the_same_data_choose_the_same(labels):
-    """Whatever the order of rows and columns, and the seed; and each row is held out once in every repeat."""
+    """Whatever the order of rows and columns, units and seed; and each row is held out once in every repeat."""
     y = np.where(Y + np.random.default_rng(0).standard_normal(N) > 0, 1.0, 0.0) if labels else np.round(Y, 1)
     kind = sht.SparseClassifier if labels else sht.SparseRegressor
     first = kind().fit(X, y)
     rng = np.random.default_rng(1)
     for seed in range(2):
         rows, columns = rng.permutation(N), rng.permutation(P)
-        other = kind(random_state=seed).fit(X[rows][:, columns], y[rows])
+        units = 10.0 ** rng.integers(-3, 4, P)
+        other = kind(random_state=seed).fit(units * X[rows][:, columns] + rng.integers(0, 9, P), y[rows])
         np.testing.assert_allclose(other.cv_results_["scores"], first.cv_results_["scores"], rtol=1e-6)
         np.testing.assert_array_equal(other.support_, first.support_[columns])
         np.testing.assert_array_equal(other.cv_results_["shares"], first.cv_results_["shares"][columns])
