@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -17,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def run(*command, **options):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, **options)
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # the wheel's own package
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, env=alone, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

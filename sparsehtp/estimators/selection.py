@@ -139,8 +139,9 @@ def make_folds(
             return None
     place = None
     if isinstance(cv, int):
-        scale = StandardScaler(with_mean=False).fit(X, sample_weight=weights).scale_.astype(X.dtype)
-        place = X @ ((X.T @ residuals(y, weights).astype(X.dtype)) / scale / scale)
+        with np.errstate(all="ignore"):  # squares of huge numbers: then rows of equal y keep their order
+            scale = StandardScaler(with_mean=False).fit(X, sample_weight=weights).scale_.astype(X.dtype)
+            place = np.nan_to_num(X @ ((X.T @ residuals(y, weights).astype(X.dtype)) / scale / scale))
     among = np.cumsum(some) - 1
     pairs = folds_of(cv, y, weights, counted, groups, place, repeats, "cv")
     return [(among[train], among[test]) for train, test in pairs]
