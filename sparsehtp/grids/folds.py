@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.model_selection import (
     GroupKFold,
-    KFold,
     PredefinedSplit,
     StratifiedGroupKFold,
     StratifiedKFold,
@@ -54,16 +53,19 @@ def folds_of(
         rows = rows[np.lexsort(keys)] if keys else rows
         if not 2 <= folds <= rows.size:
             raise ValueError(f"{name}: needs from 2 to {rows.size} (the number of samples), got {folds}.")
-        kinds = (KFold, StratifiedKFold) if groups is None else (GroupKFold, StratifiedGroupKFold)
-        kind, repeats = kinds[counted != "rows"], repeats if folds < rows.size else 1
+        strata = y[rows] if counted != "rows" else np.arange(rows.size) // folds  # every fold has one row of each block
+        kind: Any = StratifiedKFold
+        if groups is not None:
+            kind = GroupKFold if counted == "rows" else StratifiedGroupKFold
+        repeats = repeats if folds < rows.size else 1
         splitters = [kind(int(folds), shuffle=True, random_state=number) for number in range(repeats)]
     elif isinstance(folds, str) or not (hasattr(folds, "split") or isinstance(folds, Iterable)):
         raise ValueError(f"{name}: needs an integer, a scikit-learn splitter or pairs (train, test), got {folds!r}.")
     else:
-        rows, splitters = np.arange(n), [check_cv(_by_number(name, folds, n))]
-    of_rows = y[rows], None if groups is None else groups[rows]
+        rows, splitters, strata = np.arange(n), [check_cv(_by_number(name, folds, n))], y
+    of_rows = strata, None if groups is None else groups[rows]
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The least populated class")  # of rows without an event
+        warnings.filterwarnings("ignore", "The least populated class")  # of rows without an event, or the last block
         found = [pair for splitter in splitters for pair in splitter.split(np.zeros((rows.size, 1)), *of_rows)]
 
     def kept(part: Any) -> Int[np.ndarray, "part"]:
