@@ -69,7 +69,9 @@ def folds_of_rows(
     rows where there are such; None where there are too few rows."""
     X = X.to_numpy() if isinstance(X, pd.DataFrame) else X
     labels = y[:, 1] > 0 if counted == "events" else np.asarray(y)
-    pairs = make_folds(options.cv, X, labels, np.ones(len(labels)), counted, repeats=repeats_of(*X.shape))
+    others = [y[:, 0]] if counted == "events" else []
+    repeats = repeats_of(*X.shape)
+    pairs = make_folds(options.cv, X, labels, np.ones(len(labels)), counted, repeats=repeats, others=others)
     return pairs if pairs is None or table is None or not table.gaps else table.triples(pairs)
 
 

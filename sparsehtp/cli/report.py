@@ -88,9 +88,9 @@ def fit_facts(model: dict[str, Any]) -> dict[str, str]:
 
 
 def how_sure(cv: dict[str, Any]) -> str:
-    """The sizes between which the folds cannot decide."""
+    """The sizes that the folds cannot tell from the best."""
     sizes = sizes_told(np.array(cv["as_good"]), np.array([row["k"] for row in cv["table"]]))
-    return f"{folds_told(cv['folds'], cv['repeats'])} cannot tell k = {sizes} apart"
+    return f"{sizes} ({folds_told(cv['folds'], cv['repeats'])})"
 
 
 def choice_rows(model: dict[str, Any]) -> list[tuple[int, str]]:

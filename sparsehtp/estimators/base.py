@@ -125,7 +125,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         cv, seen = selection.split_triples(self.cv if folds is None else folds, X)
         if plan.by_folds:
             repeats = repeats_of(int(np.count_nonzero(weights)), X.shape[1])
-            pairs = selection.make_folds(cv, X, y, weights, self._counted, groups, repeats)
+            others = targets if offset is None else [*targets, offset]
+            pairs = selection.make_folds(cv, X, y, weights, self._counted, groups, repeats, others)
             if pairs is None:
                 plan = plan._replace(rule="ebic")
                 self._warn(

@@ -2,11 +2,12 @@
 
 import dataclasses
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from sklearn.preprocessing import StandardScaler
 
 from .._types import replace
@@ -21,6 +22,7 @@ from .failures import warn
 from .padding import Padding, bucket
 from .parameters import checked_count
 
+BLOCK = 256  # columns in double precision at once
 KS = (*range(11), 12, 14, 16, 18, 20, 25, 30, 40, 50)
 ROWS = ("ks", "l2s", "support", "features", "coefficients", "intercept", "value", "result", "loss")  # of a path
 
@@ -127,24 +129,42 @@ def make_folds(
     counted: Counted = "rows",
     groups: Any = None,
     repeats: int = 1,
+    others: Sequence[np.ndarray] = (),
 ) -> list[Pair] | None:
     """`folds_of` the parameter cv, as indices among the rows with a positive weight.
 
-    A number of folds that the rows do not allow is lowered, with a warning; None where it would be one.
+    A number of folds that the rows do not allow is lowered, with a warning; None where it would be one. `others`, (n,)
+    or (n, c) numbers, tell rows apart that have the same features and y.
     """
     some, groups = weights > 0, check_groups(groups, len(y))
     if isinstance(cv, numbers.Integral):
         cv = _possible(checked_count("cv", cv, 2), y[some], counted, groups if groups is None else groups[some])
         if cv < 2:
             return None
-    place = None
+    content: list[np.ndarray] = []
     if isinstance(cv, int):
-        with np.errstate(all="ignore"):  # squares of huge numbers: then rows of equal y keep their order
-            scale = StandardScaler(with_mean=False).fit(X, sample_weight=weights).scale_.astype(X.dtype)
-            place = np.nan_to_num(X @ ((X.T @ residuals(y, weights).astype(X.dtype)) / scale / scale))
+        own = [column for each in (*others, weights) for column in np.atleast_2d(np.asarray(each, float).T)]
+        content = [*_content(X, residuals(y, weights), weights), *own]
     among = np.cumsum(some) - 1
-    pairs = folds_of(cv, y, weights, counted, groups, place, repeats, "cv")
+    pairs = folds_of(cv, y, weights, counted, groups, content, repeats, "cv")
     return [(among[train], among[test]) for train, test in pairs]
+
+
+def _content(X: Any, r: Float[np.ndarray, "n"], weights: Float[np.ndarray, "n"]) -> list[Float[np.ndarray, "n"]]:
+    """Z Z'r, and the same of its square, in double precision: equal rows are equal, however they are ordered."""
+    found = []
+    with np.errstate(all="ignore"):  # squares of huge numbers: then other things order the rows
+        scale = StandardScaler(with_mean=False).fit(X, sample_weight=weights).scale_
+        for _ in range(2):
+            place = np.zeros(len(r))
+            for j in range(0, X.shape[1], BLOCK):
+                part = X[:, j : j + BLOCK].astype(float)
+                place += part @ ((part.T @ r) / scale[j : j + BLOCK] / scale[j : j + BLOCK])
+            place = np.nan_to_num(place, posinf=0, neginf=0)
+            found.append(place)
+            square = (place / (np.max(np.abs(place)) or 1)) ** 2
+            r = weights * (square - np.average(square, weights=weights))
+    return found
 
 
 def _possible(wanted: int, y: np.ndarray, counted: Counted, groups: np.ndarray | None) -> int:

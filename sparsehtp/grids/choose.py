@@ -18,7 +18,7 @@ from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
 from .criteria import NAMES, Criterion, information_criterion
-from .cross_validation import CrossValidation, Scoring, cross_validate
+from .cross_validation import CrossValidation, Scoring, cross_validate, shared_folds
 from .path import Path, solve_path
 
 BY_FOLDS = {"strong-ridge": "strong_ridge_index", "one_se": "best_1se_index", "best": "best_index"}
@@ -97,7 +97,7 @@ def choose(
             value of that `information_criterion`, without folds.
         refit: the part of l2 that the coefficients of the chosen features are fitted at, in folds as in the model.
             None: 0.1 for "strong-ridge" over a grid of l2 (1 for losses without a second derivative), else 1.
-        folds, scoring: as in `cross_validate`.
+        folds, scoring: as in `cross_validate`; several objectives share the folds.
         solver: of the grid and the final fit. None: the default one for the final fit, and for the grid a quicker one,
             as in `cross_validate` (for a criterion, except for entries and a loss that is not squared, the same).
         max_steps, termination, throw: of the final fit, as in `solve`.
@@ -145,6 +145,8 @@ def choose(
     }
     scores: CrossValidation | Criterion
     if rule in BY_FOLDS:
+        if several and isinstance(folds, int | np.integer):
+            folds = shared_folds(int(folds), objectives)
         search |= {"folds": folds, "scoring": scoring, "refit": refit}
         runs = [
             cross_validate(each, ks=ks, l2s=l2s, checkpoint=_part(checkpoint, several, i), **search)
@@ -155,7 +157,7 @@ def choose(
             runs[0],
             scores=np.mean([run.scores for run in runs], axis=0),
             path=dataclasses.replace(paths[0], **(samples or {})),
-            support=jax.tree.map(lambda *parts: np.concatenate(parts), *(run.support for run in runs)),
+            support=jax.tree.map(lambda *parts: np.concatenate(parts, axis=2), *(run.support for run in runs)),
         )
         row = scores.table[BY_FOLDS[rule]]
     else:

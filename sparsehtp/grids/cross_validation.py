@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path as Folder
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
-from .folds import folds_of, repeats_of, residuals, weights_of
+from .folds import Pair, folds_of, repeats_of, residuals, weights_of
 from .path import Path, path_of, solve_path
 from .penalised_path import over_l0, penalised_parts, penalised_scores
 
@@ -36,7 +36,7 @@ class CrossValidation:
         path: the fits to all data over the same grid.
         n_rows: number of rows that are ever held out (of `CoxModel`: of those with an event).
         times: how often they are, on average.
-        support: (fits, grid, m) units in the supports of the folds' fits, see `Support`; None over l0.
+        support: (folds, grid, m) units in the supports of the folds' fits, see `Support`; None over l0.
     """
 
     scores: Float[np.ndarray, "folds grid"]
@@ -54,19 +54,22 @@ class CrossValidation:
         return {"ks": ks, "l2s": l2s} | decide(self.scores, self.fold_weight, ks, l2s, self.times, patience)
 
     def shares(self, row: int) -> Float[np.ndarray, "units"] | None:
-        """(units,) share of the folds whose fit at a row of the grid holds the unit; None over l0."""
+        """(units,) share of the folds whose fits at a row of the grid hold the unit; None over l0."""
         if self.support is None:
             return None
         idx, mask = (part[:, row] for part in self.support)
-        return np.bincount(idx[mask], minlength=self.path.n_units) / len(idx)
+        taken = np.zeros((len(idx), self.path.n_units), bool)
+        taken[np.nonzero(mask)[0], idx[mask]] = True
+        return taken.mean(axis=0)
 
     def as_good(self, row: int) -> Int[np.ndarray, "sizes"]:
         """Sizes at the l2 of a row of the grid that no more than one standard error of the difference separates, over
         the folds, from the best of them."""
         level = np.flatnonzero((self.path.l2s == self.path.l2s[row]).reshape(len(self.path), -1).all(axis=1))
         best = level[np.argmin(self.mean[level])]
-        difference, se = moments(self.scores[:, level] - self.scores[:, [best]], self.fold_weight, self.times)
-        return np.unique(self.path.ks[level[difference <= np.nan_to_num(se)]])
+        with np.errstate(invalid="ignore"):  # where a score is infinite
+            difference, se = moments(self.scores[:, level] - self.scores[:, [best]], self.fold_weight, self.times)
+        return np.unique(self.path.ks[level[(difference <= se) | (level == best)]])
 
     @property
     def mean(self) -> Float[np.ndarray, "grid"]:
@@ -209,14 +212,9 @@ def cross_validate(
         grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, search="folds", refit=refit, score=score)
     weights = host(objective.sample_weight)
     labels = np.zeros(weights.size) if objective.labels is None else host(objective.labels)
-    place, repeats = None, 1
-    if isinstance(folds, int):
-        if grid is not None:  # a path over l0 is a loop
-            repeats = repeats_of(int(np.count_nonzero(weights)), objective.external_shape[0])
-        own_rows = (jnp.asarray(each, objective.dtype) for each in (residuals(labels, weights), weights))
-        spread = objective.spread(*own_rows)
-        place = None if spread is None else np.asarray(host(spread))
-    train, test = weights_of(folds_of(folds, labels, weights, objective.counted, groups, place, repeats), weights)
+    if isinstance(folds, int | np.integer):
+        folds = _numbered(int(folds), [objective], groups, repeated=grid is not None)  # a path over l0 is a loop
+    train, test = weights_of(folds_of(folds, labels, weights, objective.counted, groups), weights)
     held, support = (test > 0).any(axis=0), None
     if objective.counted == "events":
         held &= labels > 0
@@ -240,6 +238,24 @@ def cross_validate(
         times=float(np.mean((test > 0).sum(axis=0)[held])),
         support=support,
     )
+
+
+def shared_folds(folds: int, objectives: Sequence[AbstractObjective]) -> list[Pair]:
+    """A number of folds for several objectives of the same rows, stratified by all their labels."""
+    return _numbered(folds, objectives, None, True)
+
+
+def _numbered(folds: int, objectives: Sequence[AbstractObjective], groups: Any, repeated: bool) -> list[Pair]:
+    objective = objectives[0]
+    weights = host(objective.sample_weight)
+    labels = [np.zeros(weights.size) if each.labels is None else host(each.labels) for each in objectives]
+    y = labels[0]
+    if len(labels) > 1 and objective.counted == "classes":
+        y = np.unique(np.stack(labels), axis=1, return_inverse=True)[1].ravel()
+    repeats = repeats_of(int(np.count_nonzero(weights)), objective.external_shape[0]) if repeated else 1
+    spread = objective.spread(*(jnp.asarray(each, objective.dtype) for each in (residuals(y, weights), weights)))
+    content = [*([] if spread is None else [np.nan_to_num(host(spread))]), *labels[1:], weights]
+    return folds_of(folds, y, weights, objective.counted, groups, content, repeats)
 
 
 def _stacked(supports: list[Support | None]) -> Support | None:
@@ -321,16 +337,18 @@ def decide(
 
 
 def folds_told(folds: int, times: float) -> str:
-    """The number of folds, and of their repeats, in words."""
-    return f"{folds} folds" if times <= 1 or folds % times else f"{times:g} times {folds / times:g} folds"
+    """The number of folds, and how often they hold a row out, in words."""
+    return f"{folds} fold{'s' * (folds > 1)}" + (f", each row held out {times:.3g} times" if times > 1 else "")
 
 
 def sizes_told(sizes: Int[np.ndarray, "sizes"], grid: Int[np.ndarray, "grid"]) -> str:
-    """Sizes in words: a range where no candidate of the grid is left out."""
+    """The sizes that are as good as the best, in words: a range where no candidate of the grid is left out."""
+    if sizes.size == 1:
+        return f"no other k is as good as k = {sizes[0]}"
     between = np.unique(grid[(grid >= sizes.min()) & (grid <= sizes.max())])
-    if sizes.size > 2 and np.array_equal(between, sizes):
-        return f"{sizes.min()} to {sizes.max()}"
-    return ", ".join(map(str, sizes))
+    whole = sizes.size > 2 and np.array_equal(between, sizes)
+    said = f"{sizes.min()} to {sizes.max()}" if whole else ", ".join(map(str, sizes))
+    return f"k = {said} are as good as the best"
 
 
 def moments(

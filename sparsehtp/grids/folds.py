@@ -1,7 +1,7 @@
 """Folds: which rows a fit trains on and is judged by, in every form that users give them."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,21 +27,22 @@ def folds_of(
     weights: Float[np.ndarray, "n"],
     counted: Counted = "rows",
     groups: Any = None,
-    place: np.ndarray | None = None,
+    content: Sequence[np.ndarray] = (),
     repeats: int = 1,
     name: str = "folds",
 ) -> list[Pair]:
     """The rows with a positive weight that every fold trains on and holds out.
 
     Args:
-        folds: a number of folds of these rows, made of y and `place` alone, so that rows in another order get the same
-            ones; or what refers to all rows: a scikit-learn splitter, pairs of indices or masks, or (n,) fold numbers.
+        folds: a number of folds of these rows, made of y and `content` alone, so that rows in another order get the
+            same ones where these tell them apart; or what refers to all rows: a scikit-learn splitter, pairs of indices
+            or masks, or (n,) fold numbers.
         y: (n,) targets, classes, or booleans that say which rows have an event.
         weights: (n,) >= 0.
         counted: what y holds, and equal shares of classes or events for a number of folds.
         groups: (n,) labels; rows with equal labels stay together.
-        place: (n,) what orders the rows of equal y: Z Z'r for their `residuals` r and features Z of unit deviation,
-            which knows no order of rows or columns, and no units; None: as they come.
+        content: (n,) each, what orders the rows of equal y, the first most: Z Z'r for their `residuals` r and features
+            Z of unit deviation, which knows no order of rows or columns, and no units of features; then others.
         repeats: of a number of folds.
         name: of the argument, in errors.
     """
@@ -49,8 +50,8 @@ def folds_of(
     groups = check_groups(groups, n)
     if isinstance(folds, int | np.integer) and not isinstance(folds, bool):
         rows = np.flatnonzero(some)
-        keys = [each[rows] for each in (place, _numbers(y) if y.ndim == 1 else None) if each is not None]
-        rows = rows[np.lexsort(keys)] if keys else rows
+        keys = [_numbers(y)] * (y.ndim == 1) + [np.round(each / (np.max(np.abs(each)) or 1), 9) for each in content]
+        rows = rows[np.lexsort([each[rows] for each in keys[::-1]])] if keys else rows
         if not 2 <= folds <= rows.size:
             raise ValueError(f"{name}: needs from 2 to {rows.size} (the number of samples), got {folds}.")
         strata = y[rows] if counted != "rows" else np.arange(rows.size) // folds  # every fold has one row of each block

@@ -100,7 +100,7 @@ def plot_cv(cv: CrossValidation | Choice | dict[str, Any], ax: Any = None) -> An
     if left_out:
         _draw_inset(ax, curves, mean, se, best, ks)
     folds = folds_told(len(table["scores"]), table["times"])
-    set_title(ax, f"Cross-validation in {folds} takes k = {ks[taken]}")
+    set_title(ax, f"Cross-validation takes k = {ks[taken]} ({folds})")
     return ax.figure
 
 
@@ -113,7 +113,7 @@ def plot_shares(
     tell from the best one stand below.
 
     Args:
-        results: an estimator's `cv_results_`.
+        results: the `cv_results_` of an estimator that chooses features.
         support: (units,) True for the features (or groups) of the model.
         feature_names: one name per unit; None: their numbers.
         ax: axes to draw into; None: a new figure.
@@ -133,7 +133,7 @@ def plot_shares(
     draw_shares(ax, [names[j] for j in order], shares[order], chosen[order], ("in the model", "not in the model"))
     k, good = results["ks"][results["row"]], sizes_told(results["as_good"], results["ks"])
     folds = folds_told(len(results["scores"]), results["times"])
-    ax.set_xlabel(f"share of {folds}\nk = {k}; the folds cannot tell k = {good} apart", fontsize=9)
+    ax.set_xlabel(f"share of the folds ({folds})\nk = {k}; {good}", fontsize=9)
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
     always = int(np.count_nonzero(shares[chosen] == 1))
     set_title(ax, f"{always} of the {np.count_nonzero(chosen)} chosen features are in the fits of all folds")

@@ -122,7 +122,7 @@ def test_k_by_cross_validation_and_a_saved_model(tmp_path):
     assert len(cv["table"]) == 7 * len({row["l2"] for row in cv["table"]}) and (cv["folds"], cv["repeats"]) == (20, 4)
     stated = f"k = {model['k']}, features found at l2 = {model['l2']:g}, coefficients at l2 = {model['refit_l2']:g}"
     assert f"{stated} (by cross-validation)" in words(result.stdout)
-    assert "Cross-validation, 4 times 5 folds" in result.stdout and "(chosen)" in result.stdout
+    assert "Cross-validation, 20 folds, each row held out 4 times" in result.stdout and "(chosen)" in result.stdout
     assert "certificate" in result.stdout
     loaded = sht.load(tmp_path / "model.npz")
     np.testing.assert_allclose(loaded.predict(pd.DataFrame(X, columns=NAMES)), predict(model))

@@ -120,6 +120,26 @@ def test_the_same_data_choose_the_same(labels):
     assert (held.sum(1) == 1).all() and len({tuple(each[0]) for each in held}) == 4
 
 
+@pytest.mark.parametrize("counted", ["rows", "classes", "events"])
+def test_folds_of_few_different_rows_do_not_depend_on_their_order(counted):
+    """Rows with equal features and y are told apart by their weights, other targets and offsets, in float32 too."""
+    rng = np.random.default_rng(2)
+    n = 4000
+    features = rng.integers(0, 2, (n, 5)).astype(np.float32)
+    y = rng.integers(0, 2, n) > 0 if counted != "rows" else rng.integers(0, 4, n)
+    weights, others = rng.integers(1, 3, n).astype(float), [rng.random((n, 2)).round(1), rng.random(n).round(1)]
+
+    def held(order):
+        """What the rows of each fold hold, in no order."""
+        own = [each[order] for each in others]
+        pairs = make_folds(3, features[order], y[order], weights[order], counted, others=own)
+        rows = np.column_stack([features, y, weights, *others])[order]
+        return [np.sort(rows[test].view([("", rows.dtype)] * rows.shape[1]), axis=0) for _, test in pairs]
+
+    for one, other in zip(held(np.arange(n)), held(rng.permutation(n)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.slow
 def test_l2_for_each_feature():
     each = np.linspace(0.1, 0.2, P)

@@ -1,5 +1,7 @@
 """The choice of k and l2: the row that the rule names, the model there, and what the estimators make of it."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -182,6 +184,11 @@ def test_one_choice_for_several_objectives(x64):
     mean = (runs[0].mean + runs[1].mean) / 2
     assert choice.row == np.argmin(mean)
     assert [int(s.support.mask.sum()) for s in choice.solution] == [choice.k] * 2
+    either = [(run.shares(choice.row) > 0) for run in runs]  # a feature is taken where one of the fits has it
+    np.testing.assert_array_equal(choice.scores.shares(choice.row) > 0, either[0] | either[1])
+    assert (choice.scores.shares(choice.row) <= 1).all()
+    infinite = dataclasses.replace(runs[0], scores=np.full_like(runs[0].scores, np.inf))
+    assert infinite.as_good(0).size == 1
     for path, run in zip(choice.path, runs, strict=True):
         np.testing.assert_allclose(path.value, run.path.value, rtol=1e-12)
 

@@ -211,7 +211,7 @@ def test_shares_draw_the_model_first_and_say_which_sizes_are_as_good(p):
     inside, outside = (np.sort(shares[part])[::-1] for part in (support, ~support & (shares > 0)))
     np.testing.assert_allclose(widths(ax), np.concatenate([inside, outside])[:30])
     said = ax.get_xlabel()
-    assert "4 times 5 folds" in said and "k = 2; the folds cannot tell k = 2 to 4 apart" in said
+    assert "20 folds, each row held out 4 times" in said and "k = 2; k = 2 to 4 are as good as the best" in said
 
 
 @pytest.mark.parametrize("p", [5, 200])
