@@ -73,10 +73,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             "roc_auc", or a scorer. It is called with columns of zeros for X, since predictions are known.
         rule: how k="cv" and candidates are chosen. "strong-ridge": features are searched at every l2, their
             coefficients fitted again at a tenth of it, and these scored on the folds; of the best k of every l2 the one
-            with the largest l2 whose score is not clearly worse than the best is taken, see `choose` (at an l2 that is
-            given there is no refit). "one_se": the fewest features whose mean held-out loss is within one standard
-            error of the least, and the largest l2 among those. "best": the least loss itself. For candidates of k also
-            the name of a criterion.
+            with the largest l2 whose score is not clearly worse than the best, and there the fewest features that are
+            nearly as good, see `choose` (at an l2 that is given there is no refit). "one_se": the fewest features whose
+            mean held-out loss is within one standard error of the least, and the largest l2 among those. "best": the
+            least loss itself. For candidates of k also the name of a criterion.
         random_state: seed or RandomState for perturbed starts and stochastic solvers; folds do not depend on it. None:
             a fixed seed.
         max_iter: step limit of the final fit; None: the solver's.
@@ -98,7 +98,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         cv_results_: where folds decided, a dict of arrays over the grid: ks, l2s, mean_loss (minus the score, with
             `scoring`), se, and scores (folds, grid); the rows best_index, best_1se_index and strong_ridge_index;
             contenders, the row of every l2 that "strong-ridge" looks at, with its difference to the best row and the
-            difference_se; rule, and row, the one taken. Else None.
+            difference_se; rule, and row, the one taken; as_good, the sizes at its l2 that no more than one standard
+            error of the difference separates from the best; shares (p,), in how many of the folds' fits at the row each
+            feature (or group) is; times, how often a row is held out on average. Else None.
         certificate_: `Certificate` of the chosen features at l2_, computed when it is first read, from the training
             data, which the estimator keeps: X once more (twice if sparse), beside y and the weights. Copies, pickles
             and saved files leave them out, and have what was read before, else None.
