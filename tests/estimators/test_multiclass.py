@@ -23,7 +23,7 @@ def test_iris(model):
     np.testing.assert_array_equal(model.support_, model.coef_.any(axis=0))
     assert len(model.path_) == len(model.history_) == len(model.certificate_) == 3
     assert model.result_ == ["converged"] * 3
-    assert model.cv_results_["scores"].shape == (5, len(model.path_[0]))
+    assert model.cv_results_["scores"].shape == (4 * 5, len(model.path_[0]))
 
 
 def test_scores_and_probabilities(model):

@@ -425,6 +425,6 @@ def test_a_choice_is_drawn_with_the_row_that_its_rule_took():
     for rule in ("one_se", "best"):
         choice = sht.choose(model, ks=range(5), l2s=[1e-3, 1.0], rule=rule, folds=3, solver=sht.solvers.HTP())
         assert choice.rule == rule
-        assert plot_cv(choice).axes[0].get_title().endswith(f"takes k = {choice.k}")
+        assert plot_cv(choice).axes[0].get_title().startswith(f"Cross-validation takes k = {choice.k} (")
     with pytest.raises(ValueError, match="cv: was chosen by bic"):
         plot_cv(sht.choose(model, ks=range(5), rule="bic", solver=sht.solvers.HTP()))
