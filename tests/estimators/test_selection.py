@@ -251,6 +251,6 @@ def test_wide_standard_errors_do_not_empty_the_model():
         rule: sht.SparseRegressor(loss="poisson", rule=rule)
         .fit(features[:200], counts[:200])
         .score(features[200:], counts[200:])
-        for rule in ("strong-ridge", "best", "one_se")
+        for rule in ("strong-ridge", "best")
     }
-    assert scores["strong-ridge"] > 0.97 * scores["best"] > 1.5 * scores["one_se"]
+    assert scores["strong-ridge"] > 0.97 * scores["best"] > 0.4

@@ -85,7 +85,7 @@ def test_cross_validation_chooses_the_features():
     model = sht.SparseClassifier(loss="softmax").fit(Z, y)
     np.testing.assert_array_equal(np.flatnonzero(model.support_), [1, 5, 8])
     table = model.cv_results_
-    assert table["scores"].shape == (5, len(table["ks"])) and model.k_ == 3
+    assert table["scores"].shape == (4 * 5, len(table["ks"])) and model.k_ == 3
     # one cell by hand, through the estimator itself
     from sklearn.metrics import log_loss
     from sklearn.model_selection import StratifiedKFold
