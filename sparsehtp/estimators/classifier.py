@@ -71,12 +71,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             training rows. A class with a single sample leaves no folds: then ebic takes over, with a warning.
         scoring: what is compared on held-out rows: None (the mean loss), the name of a scikit-learn scorer such as
             "roc_auc", or a scorer. It is called with columns of zeros for X, since predictions are known.
-        rule: how k="cv" and candidates are chosen. "strong-ridge": features are searched at every l2, their
-            coefficients fitted again at a tenth of it, and these scored on the folds; of the best k of every l2 the one
-            with the largest l2 whose score is not clearly worse than the best, and there the fewest features that are
-            nearly as good, see `choose` (at an l2 that is given there is no refit). "one_se": the fewest features whose
-            mean held-out loss is within one standard error of the least, and the largest l2 among those. "best": the
-            least loss itself. For candidates of k also the name of a criterion.
+        rule: as in `SparseRegressor`.
         random_state: seed or RandomState for perturbed starts and stochastic solvers; folds do not depend on it. None:
             a fixed seed.
         max_iter: step limit of the final fit; None: the solver's.

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from .._types import replace
 from ..grids.cross_validation import CrossValidation, moments
-from ..grids.folds import Pair, check_groups, folds_of, residuals
+from ..grids.folds import Pair, check_groups, folds_of, residuals, tied
 from ..grids.path import Path
 from ..objectives import AbstractModel
 from ..objectives.base import Counted
@@ -142,7 +142,7 @@ def make_folds(
         if cv < 2:
             return None
     content: list[np.ndarray] = []
-    if isinstance(cv, int):
+    if isinstance(cv, int) and tied(y, weights):
         own = [column for each in (*others, weights) for column in np.atleast_2d(np.asarray(each, float).T)]
         content = [*_content(X, residuals(y, weights), weights), *own]
     among = np.cumsum(some) - 1

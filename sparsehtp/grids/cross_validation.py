@@ -17,7 +17,7 @@ from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
-from .folds import Pair, folds_of, repeats_of, residuals, weights_of
+from .folds import Pair, folds_of, repeats_of, residuals, tied, weights_of
 from .path import Path, path_of, solve_path
 from .penalised_path import over_l0, penalised_parts, penalised_scores
 
@@ -152,10 +152,10 @@ def cross_validate(
             `choose` solves again at the chosen (k, l2), from the row of the path.
         folds: a number of folds, made of the data alone, so that rows in another order and other keys give the same
             ones (stratified by the class, or by having an event; whole groups if there are groups; four times over
-            where n >= 4 p and n p <= 16384), any scikit-learn splitter, an iterable of (train, test) indices or masks,
-            or (n,) integers that number the fold of each row (-1: in every training part, never held out). A list of
-            triples (train, test, see) changes the data in each fold, by a function of the objective that gives one of
-            the same shape, for example with missing values filled from the training rows.
+            where n >= 4 p and n p <= 16384, but not over l0), any scikit-learn splitter, an iterable of (train, test)
+            indices or masks, or (n,) integers that number the fold of each row (-1: in every training part, never held
+            out). A list of triples (train, test, see) changes the data in each fold, by a function of the objective
+            that gives one of the same shape, for example with missing values filled from the training rows.
         groups: (n,) group label of every sample, for the splitter.
         scoring: None: the mean loss; "error": the share of wrong labels of a classification loss; or a function
             (y, eta, weights) -> float of the held-out rows, smaller is better, with their targets, linear predictors
@@ -253,8 +253,10 @@ def _numbered(folds: int, objectives: Sequence[AbstractObjective], groups: Any, 
     if len(labels) > 1 and objective.counted == "classes":
         y = np.unique(np.stack(labels), axis=1, return_inverse=True)[1].ravel()
     repeats = repeats_of(int(np.count_nonzero(weights)), objective.external_shape[0]) if repeated else 1
-    spread = objective.spread(*(jnp.asarray(each, objective.dtype) for each in (residuals(y, weights), weights)))
-    content = [*([] if spread is None else [np.nan_to_num(host(spread))]), *labels[1:], weights]
+    content: list[np.ndarray] = []
+    if tied(y, weights):
+        spread = objective.spread(*(jnp.asarray(each, objective.dtype) for each in (residuals(y, weights), weights)))
+        content = [*([] if spread is None else [np.nan_to_num(host(spread))]), *labels[1:], weights]
     return folds_of(folds, y, weights, objective.counted, groups, content, repeats)
 
 

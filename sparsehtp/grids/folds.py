@@ -83,6 +83,12 @@ def repeats_of(rows: int, features: int) -> int:
     return REPEATS if 4 * features <= rows and rows * features <= SMALL else 1
 
 
+def tied(y: np.ndarray, weights: Float[np.ndarray, "n"]) -> bool:
+    """True if rows that count are not told apart by y alone."""
+    rows = weights > 0
+    return y.ndim > 1 or np.unique(y[rows]).size < int(np.count_nonzero(rows))
+
+
 def residuals(y: np.ndarray, weights: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
     """Weighted targets less their mean; labels count as 0, 1, ..., and of several responses a sum is taken."""
     y = _numbers(y)
