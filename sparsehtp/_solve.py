@@ -20,7 +20,7 @@ from .iteration.results import RESULTS, Solution, SolveError
 from .iteration.termination import AbstractTermination
 from .objectives import AbstractObjective, AbstractRefittable
 from .objectives.base import in_columns
-from .solvers import CDSS, HTP, IHT, AbstractSolver, BestSubset, FoBa, PrimalDual
+from .solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, PricedSubset
 from .solvers.refit import refit
 from .steps import ScheduleStep, inverse_sqrt
 from .thresholds import AbstractThreshold, AbstractUnitThreshold
@@ -58,8 +58,7 @@ def solve(
         threshold: for example `Sparsity(k)`.
         solver: None: `BestSubset` for entries (with bounds or a sum, too), groups, rows and leaves, `HTP` for pairs,
             parts of groups, and supports of more than 2048 coefficients (256 with bounds or a sum), `IHT` for `Rank`,
-            `PrimalDual` for `L0L1L2` (`CDSS` within bounds), and `IHT` with a decreasing step for losses without a
-            second derivative.
+            `PricedSubset` for `L0L1L2`, and `IHT` with a decreasing step for losses without a second derivative.
         x0: starting coefficients in original units, (p,), (p, c) for `MultiResponse`, (p, p) for `Precision`, or an
             earlier Solution; None: zeros, or the diagonal minimiser.
         key: PRNG key of a stochastic solver; None: `jax.random.key(0)`, the same for all lanes.
@@ -232,7 +231,7 @@ def default_solver(
     if not objective.twice_differentiable:
         return IHT(ScheduleStep(inverse_sqrt))
     if threshold.penalises:
-        return CDSS() if threshold.bounded else PrimalDual()
+        return PricedSubset() if search is None else PricedSubset("fast")
     if threshold.kind == "rank":
         return IHT()
     if not (

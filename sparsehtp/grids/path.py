@@ -165,7 +165,7 @@ def solve_path(
         l0s: prices of a nonzero coefficient, in any order.
         threshold: a template for kept units, bounds and groups, whose k is not used; or `L0L1L2` with l1, whose l0 is
             not used. None: `Sparsity`; `OffDiagonal` for `Precision`.
-        solver: None: as in `solve`; `CDSS` over l0.
+        solver: None: as in `solve`.
         key: PRNG key, the same for all fits. None: `jax.random.key(0)`.
         checkpoint: folder for finished chunks; the same call with it goes on where a killed one stopped, with results
             of the same bits.

@@ -10,17 +10,19 @@ from jaxtyping import Array, Float, Int
 
 from .._programs import program
 from .._progress import Callback, reporting
-from .._solve import solve
+from .._solve import default_solver, solve
+from .._tolerances import tolerance
 from .._types import ArrayLike, Support, check_kind, host, is_concrete, replace
 from ..duality import Dual
 from ..objectives import AbstractObjective, LinearModel
-from ..solvers import CDSS, AbstractSolver
+from ..solvers import AbstractSolver
 from ..solvers.cdss import entry_gains
 from ..thresholds import L0L1L2, AbstractThreshold
 from .grid import score_of
 
 BELOW = 0.999  # the next l0 over the largest gain of a feature that would enter
 DEFAULT_K = 20
+ROUNDS = 3  # in which rows of a path learn from one another
 
 
 class PenalisedFits(NamedTuple):
@@ -66,7 +68,7 @@ def penalised_path(
     """
     if not is_concrete(objective, l0s, l2s, threshold):
         raise TypeError("objective: a whole path needs concrete arrays; under jit or vmap use sht.solve.")
-    solver = CDSS() if solver is None else solver
+    solver = default_solver(objective, threshold) if solver is None else solver
     given = None if l0s is None else _checked(l0s)
     n, p = objective.columns.n, objective.n_coefficients - free_of_charge(threshold).size
     k_limit = min(DEFAULT_K, p, max(n // 2, 1)) if k_limit is None else min(k_limit, p)
@@ -75,10 +77,15 @@ def penalised_path(
     with reporting(progress) as report:
         for number, model in enumerate(models):
             total = len(models) * (k_limit if given is None else given.size)
+            first = len(rows)
             for row in _chain(model, threshold, solver, given, k_limit, key):
                 rows.append(row)
                 done = min(row["k"], k_limit) if given is None else len(rows) - number * given.size
                 report(min(number * total // len(models) + done, total), total)
+            found = _exchanged(rows[first:], model, threshold, solver, key)
+            if given is None:
+                found = [row for row in _between(found, model, threshold, solver, k_limit, key) if row["k"] <= k_limit]
+            rows[first:] = found
     return _collected(rows)
 
 
@@ -95,7 +102,7 @@ def penalised_scores(
 ) -> tuple[np.ndarray, Int[np.ndarray, "folds grid"]]:
     """Scores by held-out rows of the fits of a path with the weights of the others, (folds, grid, ...), and how these
     ended: the mean loss, or what `score_of` asks for."""
-    solver = CDSS() if solver is None else solver
+    solver = default_solver(objective, threshold, "folds") if solver is None else solver
     l0s, l2s = path.l0s, path.l2s
     starts = 1 + np.flatnonzero((l2s[1:] != l2s[:-1]).any(axis=tuple(range(1, l2s.ndim))))
     scores: list[list[np.ndarray]] = []
@@ -149,28 +156,88 @@ def _chain(
         else:
             price = last = given[place]
         place += 1
-        level = replace(threshold, l0=float(price))
-        found = solve(model, level, solver, x0=found, key=key, record=None, throw=False)
-        x = model.to_internal(found.x, found.intercept)
-        w = np.asarray(found.x)
-        chosen = np.union1d(np.flatnonzero(w), kept)
-        k = chosen.size - kept.size
-        if given is None and k > k_limit:
+        row = _row(model, threshold, solver, float(price), found, key) | {"l0": last}
+        found, x = row["found"], row["x"]
+        yield row
+        if given is None and (row["k"] >= k_limit or price == nobody):
             return
-        yield {
-            "l0": last,
-            "l2": np.asarray(model.l2),
-            "k": k,
-            "idx": chosen.astype(np.int32),
-            "z": w[chosen],
-            "intercept": np.asarray(found.intercept),
-            "value": np.asarray(found.value),
-            "result": np.asarray(found.result),
-            "loss": np.asarray(_score(model, model.sample_weight, x, None)),
-            "x": x,
-        }
-        if given is None and (k == k_limit or price == nobody):
-            return
+
+
+def _row(
+    model: LinearModel, threshold: L0L1L2, solver: AbstractSolver, price: float, start: Any, key: jax.Array
+) -> dict[str, Any]:
+    """The fit at one l0 from a start."""
+    kept = free_of_charge(threshold)
+    found = solve(model, replace(threshold, l0=price), solver, x0=start, key=key, record=None, throw=False)
+    x, w = model.to_internal(found.x, found.intercept), np.asarray(found.x)
+    chosen = np.union1d(np.flatnonzero(w), kept)
+    return {
+        "l0": price,
+        "l2": np.asarray(model.l2),
+        "k": chosen.size - kept.size,
+        "idx": chosen.astype(np.int32),
+        "z": w[chosen],
+        "intercept": np.asarray(found.intercept),
+        "value": np.asarray(found.value),
+        "result": np.asarray(found.result),
+        "loss": np.asarray(_score(model, model.sample_weight, x, None)),
+        "x": x,
+        "found": found,
+    }
+
+
+def _exchanged(
+    rows: list[dict[str, Any]], model: LinearModel, threshold: L0L1L2, solver: AbstractSolver, key: jax.Array
+) -> list[dict[str, Any]]:
+    """The rows, each fitted again from another's point where that is lower at its own l0, until none is."""
+    rows, tol = list(rows), tolerance("swap", np.dtype(model.dtype))
+    for _ in range(ROUNDS):
+        l0s = np.array([float(row["l0"]) for row in rows])
+        values, costs = np.transpose([_parts(row, threshold) for row in rows])
+        table = values + l0s[:, None] * costs  # of every row's point (second) at every row's l0
+        best = np.argmin(table, axis=1)
+        gain = np.diagonal(table) - table[np.arange(len(rows)), best]
+        worse = np.flatnonzero(gain > tol * np.abs(np.diagonal(table)))
+        for r in worse:
+            row = _row(model, threshold, solver, float(l0s[r]), rows[best[r]]["found"], key)
+            if row["value"] < rows[r]["value"]:
+                rows[r] = row
+        if not worse.size:
+            break
+    return rows
+
+
+def _between(
+    rows: list[dict[str, Any]],
+    model: LinearModel,
+    threshold: L0L1L2,
+    solver: AbstractSolver,
+    k_limit: int,
+    key: jax.Array,
+) -> list[dict[str, Any]]:
+    """The rows, and those of sizes between: at the l0 where two neighbours are equally good, a third may be better."""
+    tol = tolerance("swap", np.dtype(model.dtype))
+    done, waiting = rows[:1], rows[:0:-1]
+    while waiting:
+        left, right = done[-1], waiting[-1]
+        (value, cost), (lower, more) = (_parts(row, threshold) for row in (left, right))
+        if left["k"] + 1 < right["k"] and left["k"] < k_limit and more > cost:
+            price = (value - lower) / (more - cost)
+            row = _row(model, threshold, solver, price, left["found"], key)
+            if left["k"] < row["k"] < right["k"] and row["value"] < (value + price * cost) * (1 - tol):
+                waiting.append(row)
+                continue
+        done.append(waiting.pop())
+    return done
+
+
+def _parts(row: dict[str, Any], threshold: L0L1L2) -> tuple[float, float]:
+    """The objective of a row without l0, and what l0 is multiplied with."""
+    w = np.asarray(row["found"].x)
+    prices = np.ones(w.size) if threshold.prices is None else np.array(threshold.prices, float)
+    prices[np.asarray(threshold.keep, int)] = 0
+    cost = float(np.sum(prices[w != 0]))
+    return float(row["value"]) - (float(row["l0"]) * cost if cost else 0.0), cost
 
 
 def _noise(model: LinearModel) -> float:

@@ -9,7 +9,9 @@ Adding j lowers the value by g_j^2 / q_j; swapping i out and j in lowers it by
 
     (g_j + (c_i/d_i) H_ij)^2 / (q_j + H_ij^2/d_i) - c_i^2/d_i,    d_i = (G^-1)_ii,
 
-with all coefficients optimised again, for all pairs in one pass over H. One `pivot` takes a feature out, or in, or
+with all coefficients optimised again, for all pairs in one pass over H. With prices l1 of magnitude the value has
+2 l1'|c| in it, at the signs that the chosen features came in with: g is shrunk by l1 where a feature comes in, and a
+coefficient that has changed its sign since (`turned`) is to be taken out. One `pivot` takes a feature out, or in, or
 both. Only what comes in needs the data: one column X'x_j of the Gram matrix. Those columns are fetched for a block of
 the best candidates at a time, since one matrix product costs little more than one vector product.
 """
@@ -57,6 +59,7 @@ class Tableau(NamedTuple):
     floor: Float[Array, "p"]  # q below this counts as dependent on the chosen features
     block: Int[Array, "b"]  # features whose Gram columns are at hand
     columns: Float[Array, "b p"]
+    l1: Float[Array, "2 p"] | None = None  # of positive and of negative coefficients; infinite where there may be none
 
 
 def empty_tableau(equations: Equations, rows: int) -> Tableau:
@@ -80,14 +83,21 @@ def empty_tableau(equations: Equations, rows: int) -> Tableau:
     )
 
 
-def tableau_at(equations: Equations, idx: Int[Array, "m"], mask: Bool[Array, "m"]) -> Tableau:
-    """The tableau of the features idx where `mask` holds, from the data."""
+def tableau_at(
+    equations: Equations,
+    idx: Int[Array, "m"],
+    mask: Bool[Array, "m"],
+    l1: Array | None = None,
+    signs: Array | None = None,
+) -> Tableau:
+    """The tableau of the features idx where `mask` holds, from the data; with prices of magnitude at these signs."""
     rhs, empty = equations.rhs, empty_tableau(equations, idx.shape[0])
     K = jnp.where(mask[:, None], equations.rows(idx), 0)
     G = K[:, idx]
     inverse = masked_factor((G + G.T) / 2, mask).inverse(rhs.dtype)
     H = dot(inverse, K)
-    c = dot(inverse, jnp.where(mask, rhs[idx], 0))
+    pull = rhs[idx] if l1 is None or signs is None else rhs[idx] - jnp.where(signs > 0, l1[0, idx], -l1[1, idx])
+    c = dot(inverse, jnp.where(mask, pull, 0))
     chosen = empty.chosen.at[idx].max(mask)
     return empty._replace(
         idx=jnp.where(mask, idx, -1),
@@ -96,15 +106,31 @@ def tableau_at(equations: Equations, idx: Int[Array, "m"], mask: Bool[Array, "m"
         c=c,
         g=rhs - dot(c, K),
         q=jnp.where(chosen, 0, equations.diagonal - jnp.sum(K * H, axis=0)),
-        value=equations.constant - dot(c, rhs[idx]),
+        value=equations.constant - dot(c, jnp.where(mask, pull, 0)),
         chosen=chosen,
+        l1=l1,
     )
+
+
+def shrunk(g: Array, l1: Array | None) -> Array:
+    """What is left of a slope above the price of magnitude."""
+    return g if l1 is None else jnp.maximum(g - l1[0], 0) - jnp.maximum(-g - l1[1], 0)
+
+
+def turned(t: Tableau) -> Bool[Array, "m"]:
+    """The rows whose coefficient is not of the sign that it came in with, which their g tells."""
+    if t.l1 is None:
+        return jnp.zeros(t.idx.shape, bool)
+    g, l1 = t.g[t.idx], t.l1[:, t.idx]
+    plus, minus = jnp.abs(g - l1[0]), jnp.abs(g + l1[1])
+    told = jnp.abs(l1[0] + l1[1]) > 1e3 * jnp.finfo(g.dtype).eps * jnp.max(jnp.abs(t.g))
+    return (t.idx >= 0) & told & jnp.where(t.c > 0, plus > minus, plus < minus)
 
 
 def addition_gains(t: Tableau) -> Float[Array, "p"]:
     """Decrease of the value from adding each feature; -inf for chosen and dependent ones."""
     usable = ~t.chosen & (t.q > t.floor)
-    return jnp.where(usable, t.g**2 / jnp.where(usable, t.q, 1), -jnp.inf)
+    return jnp.where(usable, shrunk(t.g, t.l1) ** 2 / jnp.where(usable, t.q, 1), -jnp.inf)
 
 
 def removal_losses(t: Tableau, rows: Bool[Array, "m"]) -> Float[Array, "m"]:
@@ -117,16 +143,16 @@ def swap_gains(t: Tableau, rows: Bool[Array, "m"], features: Int[Array, "b"] | N
 
     Rows that may not leave are masked; `features` limits what may come in, None to all.
     """
-    H, g, q, chosen, floor = (
-        (t.H, t.g, t.q, t.chosen, t.floor)
-        if features is None
-        else (t.H[:, features], t.g[features], t.q[features], t.chosen[features], t.floor[features])
-    )
+    H, g, q, chosen, floor, l1 = t.H, t.g, t.q, t.chosen, t.floor, t.l1
+    if features is not None:
+        H, g, q, chosen, floor = H[:, features], g[features], q[features], chosen[features], floor[features]
+        l1 = l1 if l1 is None else l1[:, features]
     d = jnp.where(rows, jnp.diagonal(t.inverse), 1.0)[:, None]
     c = jnp.where(rows, t.c, 0.0)[:, None]
     q = q + H**2 / d
     usable = rows[:, None] & ~chosen & (q > floor)
-    return jnp.where(usable, (g + c / d * H) ** 2 / jnp.where(usable, q, 1) - c**2 / d, -jnp.inf)
+    slope = shrunk(g + c / d * H, l1 if l1 is None else l1[:, None])
+    return jnp.where(usable, slope**2 / jnp.where(usable, q, 1) - c**2 / d, -jnp.inf)
 
 
 def pivot(
@@ -167,7 +193,8 @@ def pivot(
     b = jnp.where(rest, kappa[t.idx], 0)
     schur = (kappa - dot(b, t.H) + dot(b, a) * f) * on
     qj = jnp.where(into, q[j], 1)
-    step = g[j] * on / qj
+    slope = shrunk(g[j], None if t.l1 is None else t.l1[:, j]) * on
+    step = slope / qj
     scaled = schur / qj
     unit = jnp.where(row == i, -1, jnp.where(rest, t.H[:, j] - a * f[j], 0)) * on
     keep = jnp.where(out & (row == i), 0, 1).astype(t.c.dtype)  # row and column i are zero up to rounding: exactly so
@@ -180,9 +207,10 @@ def pivot(
         c=c * keep - unit * step,
         g=g - schur * step,
         q=q - schur * scaled,
-        value=t.value + jnp.where(out, t.c[i], 0) * ci - g[j] * step,
+        value=t.value + jnp.where(out, t.c[i], 0) * ci - slope * step,
         chosen=t.chosen.at[left].set(t.chosen[left] & ~out).at[j].max(into),
         floor=t.floor,
         block=block,
         columns=columns,
+        l1=t.l1,
     )

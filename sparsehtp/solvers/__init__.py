@@ -10,6 +10,7 @@ from .forward import ForwardSelection as ForwardSelection
 from .htp import HTP as HTP
 from .hybrid import HybridHT as HybridHT
 from .iht import IHT as IHT
+from .priced_subset import PricedSubset as PricedSubset
 from .primal_dual import PrimalDual as PrimalDual
 from .pursuit import GraSP as GraSP
 from .pursuit import SubspacePursuit as SubspacePursuit

@@ -225,7 +225,7 @@ class BestSubset(AbstractPathSolver):
             own = goal._replace(roam=Roam(i > 0, seed)) if starts else goal
             return settle_entries(model.equations, model.tableau, no_move(model.tableau), start, own)
 
-        count = _number(starts, threshold.k)
+        count = start_count(starts, threshold.k)
         (tableau, move, left, _), (ends, values) = from_starts(search, _end, starts, far, count)
         moved = ~started | jnp.any((tableau.chosen != inside) & ~within.kept)
         supports = _near(objective, tableau, move, within.kept)
@@ -436,7 +436,7 @@ def _scale(objective: AbstractObjective, value: Array) -> Array | None:
     return None if objective.quadratic else 2 * jnp.abs(value)
 
 
-def _number(starts: int, k: AnyArray) -> Array:
+def start_count(starts: int, k: AnyArray) -> Array:
     """How many starts a step makes: walks from small supports are short, and more of them are worth their time."""
     return jnp.minimum(starts, jnp.maximum(2 * starts // 5, 2 * starts // jnp.maximum(k, 1))).astype(jnp.int32)
 

@@ -20,6 +20,7 @@ from .base import AbstractSolver, report
 from .coordinate import Descent, gather_block, on_block
 from .primal_dual import centred_intercept, supported
 
+TRIAL = 10  # sweeps over all members, with ten each over the support, after which a trial ends
 SWAP_ROWS = 32  # features whose removal is scored in one product with the data
 
 
@@ -117,27 +118,17 @@ class CDSS(AbstractSolver):
         dual = Dual(objective, threshold)
         p = objective.n_coefficients
 
-        def descent() -> tuple[Array, Array, Array]:
-            gain, _ = entry_gains(dual, state.energies, state.grad[:p], objective.columns.ridge()[:p], state.x[:p])
-            member = (state.x[:p] != 0) | (gain > dual.prices[0])
-            return (*_descended(dual, state, state.x, member, not self.swaps), jnp.zeros((), bool))
-
-        def swap() -> tuple[Array, Array, Array]:
-            best = best_swap(dual, state)
-            enough = tolerance("swap", state.value.dtype) * jnp.abs(state.value)
-            wanted = (best.gain > enough) & jnp.any(dual.prices[0] > 0)  # without l0 the objective is convex
-            moved = state.x.at[best.out].set(0).at[best.new].set(best.size)
-            member = (moved[:p] != 0) | (state.x[:p] != 0)
-            x, value = _descended(dual, state, jnp.where(wanted, moved, state.x), member, ~wanted)
-            return x, value, ~wanted
-
-        stay = state.x, state.value, jnp.zeros((), bool)
+        gain, _ = entry_gains(dual, state.energies, state.grad[:p], objective.columns.ridge()[:p], state.x[:p])
+        member = (state.x[:p] != 0) | ((gain > dual.prices[0]) & ~state.local)
+        wanted, start = jnp.zeros((), bool), state.x
         if self.swaps:
-            far = lax.cond(any_lane(state.local), swap, lambda: stay)
-            near = lax.cond(any_lane(~state.local), descent, lambda: stay)
-            x, value, stuck = either(state.local, far, near)
-        else:
-            x, value, stuck = descent()
+            best = lax.cond(any_lane(state.local), lambda: best_swap(dual, state), lambda: no_swap(state.value))
+            enough = tolerance("swap", state.value.dtype) * jnp.abs(state.value)
+            # Without l0 the objective is convex.
+            wanted = state.local & (best.gain > enough) & jnp.any(dual.prices[0] > 0)
+            start = jnp.where(wanted, state.x.at[best.out].set(0).at[best.new].set(best.size), state.x)
+        last = state.local & ~wanted if self.swaps else True
+        x, value = descended(dual, state, start, member | (start[:p] != 0), last)
         better = value < state.value
         x = jnp.where(better, x, state.x)
         value = jnp.where(better, value, state.value)
@@ -154,7 +145,7 @@ class CDSS(AbstractSolver):
             value=value,
             grad=grad,
             local=local,
-            optimal=local & ((state.local & (stuck | ~improved)) if self.swaps else True),
+            optimal=local & ((state.local & (~wanted | ~improved)) if self.swaps else True),
         )
         return new, report(
             objective,
@@ -185,18 +176,21 @@ def entry_gains(
     return jnp.where(usable, gain, -jnp.inf), new
 
 
-def _descended(dual: Dual, state: CDSSState, x: Array, member: Array, last: Array | bool) -> tuple[Array, Array]:
-    """x after coordinate descent over the members, and its value; the last descent goes on to rounding."""
+def descended(
+    dual: Dual, state: CDSSState, x: Array, member: Array, last: Array | bool, stays: Array | None = None
+) -> tuple[Array, Array]:
+    """x after coordinate descent over the members, and its value; the last descent goes on to rounding. With features
+    that may not leave it is a trial, and short."""
     objective = dual.objective
     p = objective.n_coefficients
     fine = jnp.where(last, 2 * jnp.finfo(x.dtype).eps, 0.05 * tolerance("gap", x.dtype)) * jnp.abs(state.value)
 
     def solve(features: Array, count: Array) -> tuple[Array, Array, Array]:
-        block = gather_block(dual, features, count, jnp.zeros(p, bool), state.centres)
+        block = gather_block(dual, features, count, jnp.zeros(p, bool) if stays is None else stays, state.centres)
         descent = Descent(dual, block)
         on = Support(features, jnp.arange(features.shape[0]) < count)
         fit = descent.start(gather(x, on), centred_intercept(x, state.centres, objective.n_free))
-        fit = descent.descend(fit, fine)
+        fit = descent.descend(fit, fine, 200 if stays is None else jnp.where(jnp.any(stays), TRIAL, 200))
         return scatter(fit.w, on, p), fit.b, descent.penalty_value(fit)
 
     w, b, value = on_block(member, solve)
@@ -241,5 +235,9 @@ def best_swap(dual: Dual, state: CDSSState, smoothness: Scalar | None = None) ->
         found = Swap(gains[row, new], rows[row], new.astype(jnp.int32), sizes[row, new])
         return start + SWAP_ROWS, either(found.gain > best.gain, found, best)
 
-    none = Swap(jnp.asarray(-jnp.inf, x.dtype), jnp.int32(0), jnp.int32(0), jnp.zeros((), x.dtype))
-    return lax.while_loop(lambda c: c[0] < count, body, (jnp.int32(0), none))[1]
+    return lax.while_loop(lambda c: c[0] < count, body, (jnp.int32(0), no_swap(state.value)))[1]
+
+
+def no_swap(value: Array) -> Swap:
+    """None, which gains nothing."""
+    return Swap(jnp.full_like(value, -jnp.inf), jnp.int32(0), jnp.int32(0), jnp.zeros_like(value))

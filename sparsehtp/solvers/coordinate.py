@@ -201,7 +201,7 @@ class Descent:
         live = jnp.arange(tau.shape[0]) < self.block.live
         return self.dual.separable(a) - jnp.sum(jnp.where(live & ((terms > 0) | self.block.inn), terms, 0))
 
-    def descend(self, fit: BlockFit, tol: Array | float, max_sweeps: int = 200, inner: int = 10) -> BlockFit:
+    def descend(self, fit: BlockFit, tol: Array | float, max_sweeps: Array | int = 200, inner: int = 10) -> BlockFit:
         """Sweeps of the penalty until it falls by less than tol: each is followed by spacer sweeps on the support."""
         every = jnp.arange(self.block.idx.shape[0])
 

@@ -72,6 +72,11 @@ Settled: TypeAlias = tuple[Tableau, Move, Array, Lowest | None]  # with the leve
 _Carry: TypeAlias = tuple[Tableau, Move, Array, Lowest | None, Array, Array]  # and: the goal is met; pivots made
 
 
+def share_of(roam: Roam, count: Array) -> Float[Array, ""]:
+    """One half more or less, for how long a walk holds what it moves."""
+    return 0.5 + uniform(roam.seed, jnp.uint32(DRAWS) + count.astype(jnp.uint32))
+
+
 def no_move(t: Tableau) -> Move:
     """Nothing: the search begins by looking at the tableau."""
     zero, no = jnp.int32(0), jnp.zeros((), bool)
@@ -157,7 +162,7 @@ def _next_move(
     i = jnp.argmax(jnp.where(adding, jnp.where(t.idx < 0, 0.0, -jnp.inf), worth)).astype(jnp.int32)
     level = jnp.where(grows | forced, level, 0)
     if lowest is not None and goal.roam is not None:
-        share = 0.5 + uniform(goal.roam.seed, jnp.uint32(DRAWS) + count.astype(jnp.uint32))
+        share = share_of(goal.roam, count)
         steps = swaps & there & goal.roam.on
         until = lowest.held.at[feature[i]].set(count + (OUT * share).astype(jnp.int32))
         until = until.at[j].set(count + (IN * goal.size * share).astype(jnp.int32))

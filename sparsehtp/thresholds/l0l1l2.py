@@ -30,7 +30,7 @@ class L0L1L2(AbstractBounded):
             k_max + 1 are kept. None: p. A smaller limit makes `IHT` faster, since a step then touches k_max columns.
         prices: c, (p,), >= 0. None: ones.
         keep: indices (or a boolean mask) of features that pay neither l0 nor l1.
-        lower: lower bounds, <= 0, a scalar or (p,), in original units. `CDSS` and `IHT` take bounds.
+        lower: lower bounds, <= 0, a scalar or (p,), in original units. All solvers but `PrimalDual` take bounds.
         upper: upper bounds, >= 0.
 
     Raises:

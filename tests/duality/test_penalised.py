@@ -111,7 +111,7 @@ def test_primal_dual_reaches_the_convex_optimum(logistic):
 @pytest.mark.slow
 def test_screening_and_the_active_set_change_nothing_but_the_work():
     objective, threshold = model(), sht.L0L1L2(0.05, 0.01)
-    solution = sht.solve(objective, threshold)
+    solution = sht.solve(objective, threshold, sht.solvers.PrimalDual())
     full = sht.solve(objective, threshold, sht.solvers.PrimalDual(rule="none", incremental=False))
     np.testing.assert_allclose(full.value, solution.value, rtol=1e-7)
     lower = float(solution.state.lower)
@@ -297,7 +297,7 @@ def test_certificate_of_a_proved_optimum_and_of_a_poor_one():
 
 def test_certificate_of_a_penalised_solution():
     objective, threshold = model(), sht.L0L1L2(0.05, 0.01)
-    solution = sht.solve(objective, threshold)
+    solution = sht.solve(objective, threshold, sht.solvers.PrimalDual())
     found = sht.certificate(objective, threshold, solution)
     np.testing.assert_allclose(found.upper_bound, solution.value, rtol=1e-9)
     assert found.lower_bound <= found.upper_bound and found.stationary
@@ -345,8 +345,19 @@ def moves(problem, w, b):
 )
 def test_what_a_certificate_says_of_moves(logistic, bounded):
     """A gain is there; where it says that there is none, there is none, at a solution and far from one."""
+    check_moves(logistic, bounded, range(3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("logistic", [False, True], ids=["squared", "logistic"])
+@pytest.mark.parametrize("bounded", [False, True], ids=["free", "bounded"])
+def test_what_a_certificate_says_of_moves_in_two_thousand_cases(logistic, bounded):
+    check_moves(logistic, bounded, range(3, 59))
+
+
+def check_moves(logistic, bounded, seeds):
     known, none = 0, np.full(6, np.inf)
-    for seed, l0 in itertools.product(range(3), (1e-3, 0.05, 0.5)):
+    for seed, l0 in itertools.product(seeds, (1e-3, 0.05, 0.5)):
         problem = small(seed, logistic)._replace(l0=l0, l2=0.5 if logistic else 0.1)
         box = {"lower": problem.lower, "upper": problem.upper} if bounded else {}
         problem = problem if bounded else problem._replace(lower=-none, upper=none)
@@ -498,6 +509,10 @@ def test_a_path_over_l0_skips_few_sizes():
     path = sht.solve_path(objective, ks=range(13), threshold=sht.L0L1L2(0.0, 0.01))
     assert np.all(np.diff(path.l0s) < 0) and path.ks.max() >= 10
     assert len(set(path.ks.tolist())) >= 9, "of the sizes 1 to 12 few are skipped"
+    without = path.value - path.l0s * path.ks
+    for l0 in np.geomspace(path.l0s[0], path.l0s[-1], 6):
+        best = sht.solve(objective, sht.L0L1L2(l0, 0.01)).value
+        assert np.min(without + l0 * path.ks) <= best * (1 + 1e-6), "some row is best at any price between"
     for i in (0, len(path) - 1):
         row = path.at(i)
         penalty = path.l0s[i] * path.ks[i] + 0.01 * np.abs(row.x).sum()

@@ -1,0 +1,197 @@
+"""PricedSubset: at the optimum of all supports, on paths at any price, and by moves that are exact."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+from sparsehtp.linalg.tableau import removal_losses, tableau_at
+from sparsehtp.objectives import GramEquations
+from sparsehtp.solvers.priced_subset import move_gains, without
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+# loss -> (its class, value, derivative, smoothness) of margins or residuals
+LOSSES = {
+    "squared": (sht.losses.Squared, lambda e, y: (y - e) ** 2 / 2, lambda e, y: e - y, 1.0),
+    "logistic": (
+        sht.losses.Logistic,
+        lambda e, y: np.logaddexp(0, -y * e),
+        lambda e, y: -y / (1 + np.exp(y * e)),
+        0.25,
+    ),
+    "squared_hinge": (
+        sht.losses.SquaredHinge,
+        lambda e, y: np.maximum(1 - y * e, 0) ** 2 / 2,
+        lambda e, y: -y * np.maximum(1 - y * e, 0),
+        1.0,
+    ),
+}
+
+
+class Drawn(NamedTuple):
+    X: np.ndarray
+    y: np.ndarray
+    loss: str
+    l0: float
+    l1: float
+    l2: float
+    lower: float
+    upper: float
+    keep: list
+    intercept: bool
+
+
+def drawn(seed, n=20, p=7):
+    """Correlated columns, prices from the whole path, at times with bounds and a kept feature."""
+    rng = np.random.default_rng([40, seed])
+    loss = list(LOSSES)[seed % 3]
+    rho = rng.choice([0.3, 0.7, 0.9, 0.97])
+    common = rng.standard_normal((n, 1 + p // 4))
+    X = np.sqrt(1 - rho) * rng.standard_normal((n, p)) + np.sqrt(rho) * common[:, rng.integers(0, common.shape[1], p)]
+    eta = X @ np.where(rng.random(p) < 0.5, rng.standard_normal(p), 0)
+    y = eta + rng.choice([0.3, 1.0, 2.0]) * rng.standard_normal(n)
+    y = y if loss == "squared" else np.where(y > np.median(y), 1.0, -1.0)
+    top = np.max((X.T @ (y - y.mean()) / n) ** 2) / 2
+    bounds = [(-np.inf, np.inf), (0.0, np.inf), (-0.4, 0.6)][rng.choice(3, p=[0.6, 0.2, 0.2])]
+    l0, l1 = top * 10 ** rng.uniform(-3, 0), rng.choice([0, 0, 1e-2, 0.1]) * np.sqrt(top)
+    keep = [int(rng.integers(p))] if rng.random() < 0.25 else []
+    return Drawn(X, y, loss, l0, l1, rng.choice([1e-2, 0.1]), *bounds, keep, bool(rng.random() < 0.5))
+
+
+def descended(case, supports, sweeps):
+    """The convex problem of every support, by cyclic coordinate descent of all at once: objectives, coefficients."""
+    _, value, derivative, smoothness = LOSSES[case.loss]
+    (n, p), free = case.X.shape, np.isin(np.arange(case.X.shape[1]), case.keep)
+    l1, energy = np.where(free, 0, case.l1), np.mean(case.X**2, axis=0)
+    w, eta = np.zeros((len(supports), p)), np.zeros((len(supports), n))
+    for _ in range(sweeps):
+        before = w.copy()
+        if case.intercept:
+            eta = eta - derivative(eta, case.y).mean(axis=1, keepdims=True) / smoothness
+        for j in range(p):
+            u = smoothness * energy[j] * w[:, j] - derivative(eta, case.y) @ case.X[:, j] / n
+            size = np.sign(u) * np.maximum(np.abs(u) - l1[j], 0) / (smoothness * energy[j] + case.l2)
+            new = np.where(supports[:, j], np.clip(size, case.lower, case.upper), 0)
+            eta += np.outer(new - w[:, j], case.X[:, j])
+            w[:, j] = new
+        if np.max(np.abs(w - before)) < 1e-11:
+            break
+    paid = case.l0 * ((w != 0) & ~free).sum(axis=1) + np.abs(w) @ l1 + 0.5 * case.l2 * (w**2).sum(axis=1)
+    return value(eta, case.y).mean(axis=1) + paid, w
+
+
+def optimum(case):
+    p = case.X.shape[1]
+    supports = (np.arange(2**p)[:, None] >> np.arange(p) & 1).astype(bool)
+    supports = supports[supports[:, case.keep].all(axis=1)]
+    values, _ = descended(case, supports, 500)
+    return descended(case, supports[np.argsort(values)[:20]], 20_000)[0].min()
+
+
+def posed(case):
+    model = sht.LinearModel(case.X, case.y, LOSSES[case.loss][0](), case.l2, fit_intercept=case.intercept)
+    return model, sht.L0L1L2(case.l0, case.l1, keep=case.keep, lower=case.lower, upper=case.upper)
+
+
+def excess(seed):
+    """By how much the default is above the optimum of all supports; its point is feasible, its value true."""
+    case = drawn(seed)
+    model, threshold = posed(case)
+    found = sht.solve(model, threshold)
+    assert found.result == 1 and (found.x >= case.lower).all() and (found.x <= case.upper).all()
+    x, e = np.asarray(found.x), case.X @ found.x + found.intercept
+    free = np.isin(np.arange(x.size), case.keep)
+    paid = np.sum((case.l0 * (x != 0) + case.l1 * np.abs(x))[~free]) + 0.5 * case.l2 * x @ x
+    np.testing.assert_allclose(found.value, LOSSES[case.loss][1](e, case.y).mean() + paid, rtol=1e-9)
+    best = optimum(case)
+    assert found.value >= best * (1 - 1e-6), "the reference is an optimum"
+    return float(found.value) / best - 1
+
+
+def test_at_the_optimum_of_all_supports():
+    assert np.mean([excess(seed) < 1e-6 for seed in range(24)]) >= 0.95
+
+
+@pytest.mark.slow
+def test_at_the_optimum_of_all_supports_in_five_hundred_problems():
+    above = [seed for seed in range(500) if excess(seed) >= 1e-6]
+    assert len(above) <= 5, above
+
+
+def equations(seed, w=9, n=30):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, w)) + rng.standard_normal((n, 1))
+    y = X[:, :4] @ [1.0, -1.0, 0.5, 0.5] + rng.standard_normal(n)
+    A = X.T @ X / n + 0.05 * np.eye(w)
+    return GramEquations(jnp.asarray(A), jnp.asarray(X.T @ y / n), jnp.diagonal(jnp.asarray(A)), jnp.asarray(y @ y / n))
+
+
+def at_signs(model, support, l1, signs):
+    """Twice the least value on a support at given signs, and the coefficients."""
+    A, r = np.asarray(model.A)[np.ix_(support, support)], (np.asarray(model.rhs) - l1 * signs)[support]
+    c = np.linalg.solve(A, r)
+    return float(model.constant) - r @ c, c
+
+
+def test_gains_of_moves_are_exact_at_their_signs():
+    for seed in range(5):
+        model, l1, l0 = equations(seed), np.full(9, 0.02), np.full(9, 0.01)
+        inside = [0, 2, 5]
+        signs = np.zeros(9)
+        signs[inside] = np.sign(
+            np.linalg.solve(np.asarray(model.A)[np.ix_(inside, inside)], np.asarray(model.rhs)[inside])
+        )
+        t = tableau_at(model, jnp.asarray([0, 2, 5, 0]), jnp.arange(4) < 3, jnp.stack([l1, l1]), signs[[0, 2, 5, 0]])
+        here, c = at_signs(model, inside, l1, signs)
+        np.testing.assert_allclose(t.value, here, rtol=1e-10)
+        np.testing.assert_allclose(t.c[:3], c, rtol=1e-9)
+        table = np.asarray(move_gains(t, t.idx >= 0, jnp.asarray(l0), jnp.ones(9, bool)))
+        for i in (0, 1, 2, 4):  # row 3 is free, row 4 takes nothing out
+            for j in range(10):
+                left = [f for k, f in enumerate(inside) if k != i]
+                if (i == 3) or (j < 9 and j in inside) or (i == 4 and j == 9):
+                    assert table[i, j] == -np.inf
+                    continue
+                new, sign = left + ([j] if j < 9 else []), signs.copy()
+                values = []
+                for s in (-1.0, 1.0) if j < 9 else (0.0,):
+                    if j < 9:
+                        sign[j] = s
+                    value, c = at_signs(model, new, l1, sign)
+                    values += [value] if j == 9 or c[-1] * s > 0 else []
+                paid = l0[0] * (len(new) - 3)
+                expected = here - min(values, default=at_signs(model, left, l1, signs)[0]) - paid
+                np.testing.assert_allclose(table[i, j], expected, rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(removal_losses(t, t.idx >= 0)[:3], -table[:3, 9] + l0[0], rtol=1e-12)
+
+
+def test_firm_features_are_always_in():
+    """A search without them is one of the supports that hold them."""
+    model, l1 = equations(3), 0.01
+    firm = np.isin(np.arange(9), [1, 6])
+    signs = np.where(firm, [1.0] * 9, 0.0)
+    left = without(model, jnp.asarray(firm), jnp.asarray(l1 * signs))
+    for support in ([0], [2, 3], [0, 4, 8]):
+        whole, c = at_signs(model, [1, 6, *support], l1, signs)
+        part, own = at_signs(left, support, l1, np.zeros(9))
+        np.testing.assert_allclose(part, whole, rtol=1e-8)
+        np.testing.assert_allclose(own, c[2:], rtol=1e-8)
+
+
+def test_supports_larger_than_a_tableau():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 120))
+    y = X[:, :90] @ rng.choice([-1.0, 1.0], 90) + 0.1 * rng.standard_normal(300)
+    found = sht.solve(sht.LinearModel(X, y, l2=1e-3), sht.L0L1L2(0.01))
+    assert np.flatnonzero(found.x).tolist() == list(range(90)) and found.result == 1
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="effort"):
+        sht.solvers.PricedSubset("best")
+    model = sht.LinearModel(np.eye(3), np.array([1.0, -1.0, 1.0]), sht.losses.Hinge(), l2=1.0)
+    with pytest.raises(TypeError, match="smooth"):
+        sht.solve(model, sht.L0L1L2(0.1), sht.solvers.PricedSubset())
