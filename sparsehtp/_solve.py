@@ -231,7 +231,7 @@ def default_solver(
     if not objective.twice_differentiable:
         return IHT(ScheduleStep(inverse_sqrt))
     if threshold.penalises:
-        return PricedSubset() if search is None else PricedSubset("fast")
+        return PricedSubset()
     if threshold.kind == "rank":
         return IHT()
     if not (

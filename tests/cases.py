@@ -184,6 +184,7 @@ DUAL_SOLVERS = {
     "primal_dual": sht.solvers.PrimalDual(),
     "dual_ascent": sht.solvers.PrimalDual(dual_ascent=True),
     "cdss": sht.solvers.CDSS(),
+    "priced": sht.solvers.PricedSubset(),
 }
 
 

@@ -102,7 +102,7 @@ def penalised_scores(
 ) -> tuple[np.ndarray, Int[np.ndarray, "folds grid"]]:
     """Scores by held-out rows of the fits of a path with the weights of the others, (folds, grid, ...), and how these
     ended: the mean loss, or what `score_of` asks for."""
-    solver = default_solver(objective, threshold, "folds") if solver is None else solver
+    solver = default_solver(objective, threshold) if solver is None else solver
     l0s, l2s = path.l0s, path.l2s
     starts = 1 + np.flatnonzero((l2s[1:] != l2s[:-1]).any(axis=tuple(range(1, l2s.ndim))))
     scores: list[list[np.ndarray]] = []

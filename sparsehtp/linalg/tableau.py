@@ -112,8 +112,8 @@ def tableau_at(
     )
 
 
-def shrunk(g: Array, l1: Array | None) -> Array:
-    """What is left of a slope above the price of magnitude."""
+def soft(g: Array, l1: Array | None) -> Array:
+    """A slope beyond the price of magnitude, else zero."""
     return g if l1 is None else jnp.maximum(g - l1[0], 0) - jnp.maximum(-g - l1[1], 0)
 
 
@@ -130,7 +130,7 @@ def turned(t: Tableau) -> Bool[Array, "m"]:
 def addition_gains(t: Tableau) -> Float[Array, "p"]:
     """Decrease of the value from adding each feature; -inf for chosen and dependent ones."""
     usable = ~t.chosen & (t.q > t.floor)
-    return jnp.where(usable, shrunk(t.g, t.l1) ** 2 / jnp.where(usable, t.q, 1), -jnp.inf)
+    return jnp.where(usable, soft(t.g, t.l1) ** 2 / jnp.where(usable, t.q, 1), -jnp.inf)
 
 
 def removal_losses(t: Tableau, rows: Bool[Array, "m"]) -> Float[Array, "m"]:
@@ -151,7 +151,7 @@ def swap_gains(t: Tableau, rows: Bool[Array, "m"], features: Int[Array, "b"] | N
     c = jnp.where(rows, t.c, 0.0)[:, None]
     q = q + H**2 / d
     usable = rows[:, None] & ~chosen & (q > floor)
-    slope = shrunk(g + c / d * H, l1 if l1 is None else l1[:, None])
+    slope = soft(g + c / d * H, l1 if l1 is None else l1[:, None])
     return jnp.where(usable, slope**2 / jnp.where(usable, q, 1) - c**2 / d, -jnp.inf)
 
 
@@ -193,7 +193,7 @@ def pivot(
     b = jnp.where(rest, kappa[t.idx], 0)
     schur = (kappa - dot(b, t.H) + dot(b, a) * f) * on
     qj = jnp.where(into, q[j], 1)
-    slope = shrunk(g[j], None if t.l1 is None else t.l1[:, j]) * on
+    slope = soft(g[j], None if t.l1 is None else t.l1[:, j]) * on
     step = slope / qj
     scaled = schur / qj
     unit = jnp.where(row == i, -1, jnp.where(rest, t.H[:, j] - a * f[j], 0)) * on

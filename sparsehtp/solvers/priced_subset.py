@@ -22,11 +22,12 @@ from .best_subset import EFFORTS, start_count
 from .cdss import CDSSState, best_swap, descended, entry_gains, no_swap, state_at
 from .pivot_search import IN, MAX_PIVOTS, OUT, PER_FEATURE, WALK, Roam, share_of, swap_noise
 from .primal_dual import centred_intercept, supported
-from .search import SWAPS, affordable, renewed
+from .search import affordable, renewed
 from .starts import from_starts, parts, seed_of
 from .working_set import gram_equations, swap_scores
 
 ROOM = 64  # rows of a tableau: of a larger support, three quarters as many may leave
+TRIALS = 16  # supports that are fitted in a step where the tableau is that of a local model
 
 
 class Found(NamedTuple):
@@ -46,12 +47,13 @@ class Candidate(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """What a search pays for each feature, in units of the tableau's value, and which ones it is first offered."""
+    """The price of each feature in units of the tableau's value, which ones a search is first offered, which are always
+    in (at a bound, or as too many for the tableau), and the scale that gains are compared with."""
 
     l0: Float[Array, "w"]
     offered: Bool[Array, "w"]
-    fixed: Bool[Array, "w"]  # in, at a bound
-    scale: Float[Array, ""]  # that gains are compared with
+    fixed: Bool[Array, "w"]
+    scale: Float[Array, ""]
 
 
 class PricedState(NamedTuple):
@@ -133,7 +135,7 @@ def settle_prices(equations: Equations, t: Tableau, prices: Prices, roam: Roam) 
 def move_gains(
     t: Tableau, may_leave: Bool[Array, "m"], l0: Float[Array, "w"], may_enter: Bool[Array, "w"]
 ) -> Float[Array, "m+1 w+1"]:
-    """What every move gains: row i out, feature j in; nothing out in the last row, nothing in in the last column."""
+    """Gains of all moves: row i out, feature j in; nothing out in the last row, nothing in in the last column."""
     dtype, w = t.c.dtype, l0.shape[0]
     # A row of nothing, with room for what comes in.
     more = t._replace(
@@ -331,12 +333,12 @@ class PricedSubset(AbstractSolver):
             )
 
         own, ends = from_starts(search, lambda found: found, starts, repeated & fits, start_count(starts, count))
-        tableau, _, stays = begun(inside)
+        tableau, around, stays = begun(inside)
         may_leave = (tableau.idx >= 0) & (l0[tableau.idx] > 0)
         gains = move_gains(tableau, may_leave, prices.l0, ~stays)
         exact = dual.objective.quadratic and not dual.threshold.bounded
-        best = top_k(gains.ravel(), min(1 if exact else 1 + SWAPS, gains.size))
-        others = jax.vmap(lambda flat: spread(_moved(tableau, gains, flat), stays))(best)
+        best = top_k(gains.ravel(), min(1 if exact else TRIALS, gains.size))
+        others = jax.vmap(lambda flat: spread(_moved(around, tableau, gains, flat), stays))(best)
         if starts:
             # Each support once: starts meet again.
             known = jnp.vstack([inside, ends.inside])
@@ -371,7 +373,7 @@ def without(equations: GramEquations, firm: Bool[Array, "w"], signed: Float[Arra
 
 
 def _ranks(sizes: Float[Array, "w"]) -> Int[Array, "w"]:
-    """How many are larger, or as large and before."""
+    """The place of each from the largest on."""
     return jnp.argsort(jnp.argsort(-sizes))
 
 
@@ -381,10 +383,11 @@ def _rows(inside: Bool[Array, "w"], room: int) -> tuple[Int[Array, "m"], Bool[Ar
     return idx, jnp.arange(room) < jnp.sum(inside)
 
 
-def _moved(t: Tableau, gains: Float[Array, "m+1 w+1"], flat: Array) -> Found:
-    """The support after one of the moves, with the coefficients that stay."""
+def _moved(equations: Equations, t: Tableau, gains: Float[Array, "m+1 w+1"], flat: Array) -> Found:
+    """The support after one of the moves, and its coefficients."""
     m, w = t.idx.shape[0], t.g.shape[0]
     i, j = jnp.divmod(flat, w + 1)
-    row, there = jnp.where(i < m, i, jnp.argmin(t.idx)), gains[i, j] > -jnp.inf
-    idx, c = t.idx.at[row].set(jnp.where(j < w, j, -1)), t.c.at[row].set(0)
-    return either(there, Found(idx, c, t.value), Found(t.idx, t.c, t.value))
+    there = gains[i, j] > -jnp.inf
+    row = jnp.where(i < m, i, jnp.argmin(t.idx))
+    after = pivot(equations.rows, t, row, jnp.minimum(j, w - 1), there & (i < m), there & (j < w), None)
+    return Found(after.idx, after.c, after.value)

@@ -164,7 +164,7 @@ SOLVER_EXCEPTIONS = {
 def test_solvers(name):
     """The iterate after a few steps under a fixed key; its value, and a start at it."""
     solver = SOLVERS[name]
-    penalised = name in ("primal_dual", "dual_ascent", "cdss")
+    penalised = not solver.takes(sht.Sparsity(3))
 
     def solved(d, x0=None):
         threshold = sht.L0L1L2(0.02 * d.size**2, 0.02 * abs(d.size)) if penalised else sht.Sparsity(3)

@@ -68,16 +68,16 @@ def descended(case, supports, sweeps):
     l1, energy = np.where(free, 0, case.l1), np.mean(case.X**2, axis=0)
     w, eta = np.zeros((len(supports), p)), np.zeros((len(supports), n))
     for _ in range(sweeps):
-        before = w.copy()
+        before = eta
         if case.intercept:
             eta = eta - derivative(eta, case.y).mean(axis=1, keepdims=True) / smoothness
         for j in range(p):
             u = smoothness * energy[j] * w[:, j] - derivative(eta, case.y) @ case.X[:, j] / n
             size = np.sign(u) * np.maximum(np.abs(u) - l1[j], 0) / (smoothness * energy[j] + case.l2)
             new = np.where(supports[:, j], np.clip(size, case.lower, case.upper), 0)
-            eta += np.outer(new - w[:, j], case.X[:, j])
+            eta = eta + np.outer(new - w[:, j], case.X[:, j])
             w[:, j] = new
-        if np.max(np.abs(w - before)) < 1e-11:
+        if np.max(np.abs(eta - before)) < 1e-11:
             break
     paid = case.l0 * ((w != 0) & ~free).sum(axis=1) + np.abs(w) @ l1 + 0.5 * case.l2 * (w**2).sum(axis=1)
     return value(eta, case.y).mean(axis=1) + paid, w

@@ -325,7 +325,7 @@ def lanes_stay(build, threshold, solver, shape, values=BAD[:2]):
 @pytest.mark.parametrize("name", some_slow(EVERY_SOLVER))
 def test_lanes_of_every_solver(name):
     solver = EVERY_SOLVER[name]
-    threshold = sht.L0L1L2(0.1) if isinstance(solver, sht.solvers.PrimalDual | sht.solvers.CDSS) else sht.Sparsity(2)
+    threshold = sht.Sparsity(2) if solver.takes(sht.Sparsity(2)) else sht.L0L1L2(0.1)
     lanes_stay(lambda X, y: sht.LinearModel(X, y, l2=0.1), threshold, solver, (40, 8))
 
 
