@@ -70,6 +70,15 @@ class Path:
     def __len__(self) -> int:
         return self.ks.shape[0]
 
+    def __str__(self) -> str:
+        """A table with a line for each row; `repr` has the arrays."""
+        if not is_concrete(self.ks, self.value):
+            return repr(self)
+        columns = {"k": self.ks, "l2": self.l2s, "l0": self.l0s, "objective": self.value, "loss": self.loss}
+        shown = {name: host(each) for name, each in columns.items() if each is not None and each.ndim == 1}
+        rows = [list(shown), *([f"{each:.6g}" for each in row] for row in zip(*shown.values(), strict=True))]
+        return "\n".join(" ".join(f"{cell:>12}" for cell in row) for row in rows)
+
     @property
     def x(self) -> Float[np.ndarray, "grid p"] | Float[Array, "grid p"]:
         """(grid, p) coefficients in original units, (grid, p, c), or (grid, n_variables, n_variables); built anew at

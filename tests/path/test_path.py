@@ -195,3 +195,15 @@ def test_progress_in_the_terminal(capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     sht.solve_path(screening.model(), ks=[3, 0, 1], l2s=L2S, solver=screening.Screening(), progress=True)
     assert capsys.readouterr().err == "6 of 6 fits\n"
+
+
+def test_a_path_prints_as_a_table():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 5)), rng.standard_normal(30)
+    model = sht.LinearModel(X, y, l2=0.1)
+    for path in (sht.solve_path(model), sht.solve_path(model, threshold=sht.L0L1L2(0.0, 0.01))):
+        head, *lines = (line.split() for line in str(path).splitlines())
+        shown = {"k": path.ks, "l2": path.l2s, "l0": path.l0s, "objective": path.value, "loss": path.loss}
+        assert head == [name for name, each in shown.items() if each is not None]
+        for name, column in zip(head, np.array(lines, float).T, strict=True):
+            np.testing.assert_allclose(column, shown[name], rtol=1e-5)
