@@ -322,23 +322,22 @@ class PricedSubset(AbstractSolver):
             chosen = stays.at[live].set(True, mode="drop")
             return Candidate(chosen, jnp.where(stays, w, 0).at[live].set(found.c, mode="drop"), found.value)
 
-        def search(i: Array) -> Candidate:
+        def search(i: Array) -> tuple[Candidate, Tableau, Array]:
             seed = seed_of(state.key, t, i)
             stay, offered = parts(seed, features, inside & (l0 > 0) & ~firm)
             stay, offered = (jnp.where(i == 0, True, each) for each in (stay | (l0 <= 0), offered))
             tableau, own, stays = begun(inside & stay)
-            return spread(
-                settle_prices(own, tableau, prices._replace(offered=offered & ~stays, fixed=stays), Roam(i > 0, seed)),
-                stays,
-            )
+            own_prices = prices._replace(offered=offered & ~stays, fixed=stays)
+            return spread(settle_prices(own, tableau, own_prices, Roam(i > 0, seed)), stays), tableau, stays
 
-        own, ends = from_starts(search, lambda found: found, starts, repeated & fits, start_count(starts, count))
-        tableau, around, stays = begun(inside)
+        (own, tableau, stays), ends = from_starts(
+            search, lambda end: end[0], starts, repeated & fits, start_count(starts, count)
+        )
         may_leave = (tableau.idx >= 0) & (l0[tableau.idx] > 0)
         gains = move_gains(tableau, may_leave, prices.l0, ~stays)
         exact = dual.objective.quadratic and not dual.threshold.bounded
         best = top_k(gains.ravel(), min(1 if exact else TRIALS, gains.size))
-        others = jax.vmap(lambda flat: spread(_moved(around, tableau, gains, flat), stays))(best)
+        others = jax.vmap(lambda flat: spread(_moved(equations, tableau, gains, flat), stays))(best)
         if starts:
             # Each support once: starts meet again.
             known = jnp.vstack([inside, ends.inside])
