@@ -166,9 +166,10 @@ class PricedSubset(AbstractSolver):
     Args:
         effort: "fast" (no perturbed starts), "default" or "thorough".
 
-    Guarantee: that of `CDSS`, and if it says converged with a squared loss without bounds, no entry, removal or
-    exchange within the last working set lowers the objective by more than 1e-5 of it in float32, 1e-10 in float64, at
-    the signs that the other coefficients have. A support of more than 64 features is exchanged as by `CDSS`.
+    Guarantee: that of `CDSS`, and if it says converged with a squared loss without bounds and at most 48 features, no
+    entry, removal or exchange within the last working set lowers the objective by more than 1e-5 of it in float32,
+    1e-10 in float64, at the signs that the other coefficients have. Of more features, the 48 that are missed least may
+    leave in a search; the others are exchanged as by `CDSS`.
 
     Raises:
         ValueError: if effort is not one of the three.
