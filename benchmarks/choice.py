@@ -18,7 +18,7 @@ from .scores import aim, finish, print_table
 
 SEEDS = 20
 ORDERS = 4  # of each kind: other rows first, other columns first, another seed
-PARTS = Path(__file__).parent / "results" / "choice-parts"  # sets that are done; gone when all are
+PARTS = Path(__file__).parent / "results" / "choice-parts"  # rules that are done; gone when all are
 
 
 def one_se_l1(X, y, classification):
@@ -77,10 +77,14 @@ def methods(classification):
     return fits | {"L1": l1, "L1, one standard error": one_se_l1}
 
 
-def noise(X, y, classification, seeds):
-    """name -> error with and without as many permuted columns, noise columns and features, over splits of the rows."""
-    results = {}
+def noise(X, y, classification, seeds, done):
+    """Pairs of a name and its error with and without as many permuted columns, noise columns and features.
+
+    Means over splits of the rows; names in `done` are left out.
+    """
     for name, fit in methods(classification).items():
+        if name in done:
+            continue
         wrong, scale, found = np.zeros(2), 0.0, []
         for seed in range(seeds):
             rows = train_test_split(
@@ -102,14 +106,16 @@ def noise(X, y, classification, seeds):
             scale += len(y_test) if classification else np.sum((y_test - y_train.mean()) ** 2)
             found.append([np.count_nonzero(coef[X.shape[1] :]), np.count_nonzero(coef)])
         error = wrong / scale
-        results[name] = {
-            "error": float(error[1]),
-            "error_without": float(error[0]),
-            "noise": float(np.mean(found, axis=0)[0]),
-            "features": float(np.mean(found, axis=0)[1]),
-        }
         clear()
-    return results
+        yield (
+            name,
+            {
+                "error": float(error[1]),
+                "error_without": float(error[0]),
+                "noise": float(np.mean(found, axis=0)[0]),
+                "features": float(np.mean(found, axis=0)[1]),
+            },
+        )
 
 
 def agreement(X, y, classification, orders):
@@ -128,6 +134,12 @@ def agreement(X, y, classification, orders):
     return {name: float(np.mean([(each == first).all() for each in found])) for name, found in shares.items()}
 
 
+def keep(part, found, quick):
+    if not quick:
+        part.parent.mkdir(exist_ok=True)
+        part.write_text(json.dumps(found))
+
+
 def main(quick=False, data=None):
     """The sets of `real` with as many permuted columns: what every rule takes; and what the default keeps to."""
     if data is None:
@@ -138,21 +150,20 @@ def main(quick=False, data=None):
         part = PARTS / f"{name}.json"
         X, y = load(Path(data), name)
         small += [name] if X.shape[1] <= len(y) / 4 else []
-        if part.is_file() and not quick:
-            table[name] = json.loads(part.read_text())
+        found = json.loads(part.read_text()) if part.is_file() and not quick else {"rules": {}}
+        table[name] = found
+        if "agreement" in found:
             continue
         classification = name in CLASSES
+        for rule, row in noise(X, y, classification, 2 if quick else SEEDS, found["rules"]):
+            found["rules"][rule] = row
+            keep(part, found, quick)
         deviation = np.where(X.std(0) > 0, X.std(0), 1)
-        table[name] = {
-            "rules": noise(X, y, classification, 2 if quick else SEEDS),
-            "agreement": agreement((X - X.mean(0)) / deviation, y, classification, 1 if quick else ORDERS),
-        }
+        found["agreement"] = agreement((X - X.mean(0)) / deviation, y, classification, 1 if quick else ORDERS)
+        keep(part, found, quick)
         lines = [[rule, *found.values()] for rule, found in table[name]["rules"].items()]
         print_table(name, ["rule", "error", "without noise", "noise", "features"], lines)
         print(name, table[name]["agreement"], flush=True)
-        if not quick:
-            PARTS.mkdir(exist_ok=True)
-            part.write_text(json.dumps(table[name]))
     rows = []
     for name, found in table.items():
         rows += [
