@@ -231,7 +231,7 @@ def default_solver(
     if not objective.twice_differentiable:
         return IHT(ScheduleStep(inverse_sqrt))
     if threshold.penalises:
-        return PricedSubset()
+        return PricedSubset("fast" if search == "folds" else "default")
     if threshold.kind == "rank":
         return IHT()
     if not (

@@ -5,11 +5,13 @@ of 150 rows takes several times as long.
 """
 
 import contextlib
+import functools
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import jax
+import scipy.linalg  # noqa: F401 (loads the library that XLA calls)
 from threadpoolctl import ThreadpoolController
 
 from ._programs import make_room
@@ -17,6 +19,7 @@ from ._programs import make_room
 _lock = threading.Lock()
 _users = 0
 _limit: Any = None
+_libraries = functools.cache(ThreadpoolController)  # to look for them takes 6 ms
 
 
 @contextlib.contextmanager
@@ -33,7 +36,7 @@ def one_blas_thread() -> Iterator[None]:
     with _lock:
         _users += 1
         if _users == 1:
-            _limit = ThreadpoolController().limit(limits=1, user_api="blas")
+            _limit = _libraries().limit(limits=1, user_api="blas")
     try:
         yield
     finally:

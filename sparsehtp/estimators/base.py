@@ -80,6 +80,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     # `isinstance` looks no further).
     support_: Bool[np.ndarray, "p"]
     k_: int
+    l0_: float | None
+    l1_: float | None
     l2_: np.floating | Float[np.ndarray, "p"]
     refit_l2_: np.floating | Float[np.ndarray, "p"]
     n_iter_: int
@@ -124,7 +126,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         plan, pairs = parameters.make_plan(self, loss), None
         cv, seen = selection.split_triples(self.cv if folds is None else folds, X)
         if plan.by_folds:
-            repeats = repeats_of(int(np.count_nonzero(weights)), X.shape[1])
+            repeats = 1 if plan.prices else repeats_of(int(np.count_nonzero(weights)), X.shape[1])
             others = targets if offset is None else [*targets, offset]
             pairs = selection.make_folds(cv, X, y, weights, self._counted, groups, repeats, others)
             if pairs is None:
@@ -138,7 +140,14 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         rows = Rows(X, targets, weights, offset, event, seen, responses).counted()
         p, names, several = X.shape[1], getattr(self, "feature_names_in_", ()), responses is not None
         threshold = parameters.make_threshold(
-            self.groups, self.keep, self.positive, self.bounds, p, names, rows=several
+            self.groups,
+            self.keep,
+            self.positive,
+            self.bounds,
+            p,
+            names,
+            rows=several,
+            priced=plan.prices is not None,
         )
 
         def build(X: Any, targets: list[np.ndarray], **data: Any) -> list[Any]:
@@ -170,12 +179,15 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         solutions: Any = fitted.solutions
         one_or_all = self._one_or_all
         results = [RESULTS(int(each.result)) for each in solutions]
-        self.k_, self.l2_, self.refit_l2_ = int(fitted.threshold.k), fitted.l2, fitted.refit * fitted.l2
+        self.k_, self.l2_, self.refit_l2_ = fitted.k, fitted.l2, fitted.refit * fitted.l2
+        self.l0_, self.l1_ = fitted.prices
         self.coef_ = solutions[0].x.T if several else np.stack([each.x for each in solutions])
         self.intercept_ = solutions[0].intercept if several else np.array([each.intercept for each in solutions])
         self.support_ = np.zeros(self.coef_.shape[1], bool)
         for each in solutions:
             self.support_[parameters.features_of(fitted.threshold, each.support)] = True
+        if fitted.threshold.penalises:
+            self.support_[fitted.threshold.keep] = True
         self.n_iter_ = max(int(each.num_steps) for each in solutions)
         # A nonfinite step is not taken.
         steps = [int(each.num_steps) - (end is RESULTS.nonfinite) for each, end in zip(solutions, results, strict=True)]

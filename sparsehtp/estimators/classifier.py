@@ -1,6 +1,6 @@
 """Sparse classification with the scikit-learn interface."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -43,12 +43,13 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
             by cross-validation among 0, 1, ..., 10, 12, ..., 20, 25, 30, 40, 50, up to a quarter of the samples (of
             fewer than 20, up to 5). "aic", "bic", "ebic", "sic": chosen among these by the criterion, see
-            `information_criterion`; a weight counts as that many rows. Candidates, for example range(20): chosen among
-            these by `rule`.
+            `information_criterion`; a weight counts as that many rows; or by a function as it takes. Candidates, for
+            example range(20): chosen among these by `rule`.
         l2: ridge strength >= 0 in units of the mean loss, a number or (p,) array. A list: candidates, chosen together
-            with k on folds. "auto": chosen together with k from 0.01, 0.1, 1 if k="cv", since shrinkage helps to find
+            with k. "auto": chosen together with k from 0.01, 0.1, 1 if k="cv", since shrinkage helps to find
             features in noise; else 0.001, so that coefficients are determined where the classes can be separated.
             Scikit-learn's C is 1 / (n l2).
+        l0, l1: prices in place of k, as in `SparseRegressor`. For more than two classes l0 is a number or candidates.
         loss: "logistic", "smoothed_hinge", "squared_hinge", "hinge", "softmax", or a loss instance. "softmax" is for
             more than two classes (two are the logistic loss).
         solver: "auto" (`BestSubset`, `IHT` with decreasing steps where the loss is not smooth, `HTP` for more
@@ -86,7 +87,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         intercept_: (1,) or (classes,).
         classes_: the labels, sorted.
         support_: (p,) mask of the chosen features, whose coefficients may be zero; for several classes, of any of them.
-        k_, l2_: the values that the features were chosen with.
+        k_, l2_: the values that the features were chosen with; with l0 the number that it left.
+        l0_, l1_: the prices; None without l0.
         refit_l2_: the ridge strength of the coefficients; less than l2_ after "strong-ridge".
         n_iter_: steps of the final fit, the most of any class.
         path_: the `Path` of fits to all data that k was chosen from; None for an integer k.
@@ -138,9 +140,11 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
 
     def __init__(
         self,
-        k: int | str | Iterable[int] = "cv",
+        k: int | str | Iterable[int] | Callable[..., np.ndarray] = "cv",
         *,
         l2: ArrayLike | str = "auto",
+        l0: ArrayLike | str | None = None,
+        l1: ArrayLike = 0.0,
         loss: AbstractLoss | str = "logistic",
         solver: AbstractSolver | str = "auto",
         fit_intercept: bool = True,
@@ -160,6 +164,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
     ) -> None:
         self.k = k
         self.l2 = l2
+        self.l0 = l0
+        self.l1 = l1
         self.loss = loss
         self.solver = solver
         self.fit_intercept = fit_intercept

@@ -68,11 +68,14 @@ class Evidence(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A fit: its solutions, at refit times l2, the threshold that they keep to, and what k and l2 were chosen from: the
-    paths of all data, and the table of a cross-validation (None without)."""
+    """A fit: its solutions, at refit times l2, the threshold that they keep to, how many units they hold beside those
+    that are kept, the prices (l0, l1) of features, and what all this was chosen from: the paths of all data, and the
+    table of a cross-validation (None without)."""
 
     solutions: list[Solution]
     threshold: Any
+    k: int
+    prices: tuple[float | None, float | None]
     l2: Any
     refit: float
     paths: list[Path] | None
@@ -99,7 +102,8 @@ class Problem(NamedTuple):
     def padding(self) -> Padding:
         """The buckets of the data's shape."""
         n, p = self.rows.X.shape
-        return Padding(n, p, parameters.pads(self.plan.solver), self.plan.l2.ndim == 1)
+        pads = self.plan.prices is None and parameters.pads(self.plan.solver)
+        return Padding(n, p, pads, self.plan.l2.ndim == 1)
 
     @property
     def ending(self) -> dict[str, Any]:
@@ -131,10 +135,11 @@ def fit_targets(
         last: coefficients and intercepts, a row per model or response, to start a fit of a given k from.
     """
     rows, plan, padding = problem.rows, problem.plan, problem.padding
-    threshold = replace(problem.threshold, k=np.int32(plan.k or 0))
+    sizes = plan.sizes
+    threshold = replace(problem.threshold, **sizes)
     padded = padding.threshold(threshold, rows.responses)
     with jax.enable_x64(rows.X.dtype == np.float64):  # accuracy follows the data's dtype, whatever JAX's setting is
-        models, k, refit = problem.models(rows.X), plan.k, 1.0
+        models, refit = problem.models(rows.X), 1.0
         paths = results = None
         solutions: Any
         selected: Any
@@ -148,56 +153,75 @@ def fit_targets(
             if folds is not None and rows.seen:
                 views = [selection.view(problem.models(part)[0]) for part in rows.seen]
                 folds = [(*fold, see) for fold, see in zip(folds, views, strict=True)]
-            choice, paths, results = _choose(problem, models, padded, folds, scoring)
-            k, refit, solutions, selected = choice.k, choice.refit, choice.solution, choice.selected
-            models = models if folds is None else [model.reweighted(l2=choice.l2) for model in models]
+            choice, paths, results, l1 = _choose(problem, models, padded, folds, scoring)
+            refit, solutions, selected = choice.refit, choice.solution, choice.selected
+            sizes = {"l0": float(choice.l0), "l1": l1} if plan.prices else {"k": np.int32(choice.k)}
+            threshold = replace(threshold, **sizes)
+            models = [model.reweighted(l2=choice.l2) for model in models] if plan.searches_l2 else models
         solutions, selected = (
             [padding.solution(_on_host(model, each)) for model, each in zip(models, fits, strict=True)]
             for fits in (solutions, selected)
         )
         l2 = padding.user_l2(np.asarray(models[0].l2))[()]
-    threshold = replace(threshold, k=np.int32(k or 0))
+    prices = sizes.get("l0"), sizes.get("l1")
+    held = [np.setdiff1d(each.support.idx[each.support.mask], threshold.keep).size for each in solutions]
+    k = int(sizes.get("k", max(held)))
     evidence = Evidence(padding, [(model, threshold, each) for model, each in zip(models, selected, strict=True)])
-    return Fitted(solutions, threshold, l2, refit, paths, results, evidence)
+    return Fitted(solutions, threshold, k, prices, l2, refit, paths, results, evidence)
 
 
 def _choose(
     problem: Problem, models: list[Any], padded: Any, folds: Any, scoring: Scoring | None
-) -> tuple[Choice, list[Path], dict[str, Any] | None]:
-    """The choice of k and l2, the paths of the data's columns, and the table of the folds."""
+) -> tuple[Choice, list[Path], dict[str, Any] | None, float]:
+    """The choice of k and l2, the paths of the data's columns, the table of the folds, and l1."""
     plan, padding = problem.plan, problem.padding
     units = parameters.unit_total(problem.threshold, padding.p)
     n, total = problem.rows.samples
     # A weight counts as that many rows; weights of another scale must not shorten the grid of folds, nor add to that of
     # a criterion, where a saturated least-squares fit would win.
     samples = n if folds is None else max(total, n)
-    levels = selection.make_levels(samples, units - padded.keep.size, padding, padded, plan.ks)
+    priced, available = plan.prices is not None, units - len(padded.keep)
+    if priced:  # sizes are found; nothing is padded
+        levels = selection.Levels(ks := selection.default_ks(samples, available), ks, 0)
+    else:
+        levels = selection.make_levels(samples, available, padding, padded, plan.ks)
     if folds is None:
         selection.check_total(plan.weighted_by, total, n, levels.ks)
 
     own: dict[str, Any] = {"n_units": units, "total_weight": total}  # weights are scaled, columns may be padded
     # One program for whatever k is chosen, where room for more costs less than a second one.
     shared = padding.active and not padding.large
-    choice: Any = choose(
-        models,
-        replace(padded, k_max=levels.k_max) if shared else padded,
-        ks=levels.padded,
-        l2s=None if folds is None else padding.l2s(plan.l2s),
-        scoring=scoring,
-        rule=str(plan.rule),
-        refit=plan.refit,
-        folds=folds,
-        solver=plan.solver,
-        samples=own,
-        **problem.ending,
-    )
-    paths = [dataclasses.replace(padding.path(levels.cut_path(path)), **own) for path in choice.path]
+    l0s = plan.prices.l0s if plan.prices is not None else None
+    options: dict[str, Any] = {
+        "ks": levels.padded if l0s is None else None,
+        "l0s": l0s,
+        "l2s": padding.l2s(plan.l2s) if plan.searches_l2 else None,
+        "scoring": scoring,
+        "rule": plan.rule,
+        "refit": 1.0 if priced else plan.refit,
+        "folds": folds,
+        "solver": plan.solver,
+        "samples": own,
+    }
+    choices: list[Any] = [
+        choose(models, template, **options, **problem.ending)
+        for template in (
+            [replace(padded, l1=float(l1)) for l1 in plan.prices.l1s]
+            if plan.prices is not None
+            else [replace(padded, k_max=levels.k_max) if shared else padded]
+        )
+    ]
+    least = [float(np.min(each.scores.mean if plan.by_folds else each.scores.values)) for each in choices]
+    choice = choices[(at := int(np.argmin(least)))]
+    l1 = 0.0 if plan.prices is None else float(plan.prices.l1s[at])
+    cut = (lambda each: each) if priced else levels.cut_path
+    paths = [dataclasses.replace(padding.path(cut(path)), **own) for path in choice.path]
     if folds is None:
-        return choice, paths, None
-    scores = levels.cut_scores(choice.scores)
+        return choice, paths, None, l1
+    scores = choice.scores if priced else levels.cut_scores(choice.scores)
     row = scores.table[BY_FOLDS[str(plan.rule)]]
     results = scores.table | {"l2s": paths[0].l2s, "rule": plan.rule, "row": row}
-    return choice, paths, results | {"shares": scores.shares(row), "as_good": scores.as_good(row)}
+    return choice, paths, results | {"shares": scores.shares(row), "as_good": scores.as_good(row)}, l1
 
 
 def _starts(rows: Rows, padding: Padding, coef: np.ndarray, intercept: np.ndarray) -> list[Any]:

@@ -18,10 +18,10 @@ from ..grids.path import Path
 from ..iteration.results import Solution
 from ..linalg.sparse import Chunks
 from ..objectives import AbstractModel
-from ..thresholds import GroupSparsity, RowSparsity, Sparsity
+from ..thresholds import L0L1L2, GroupSparsity, RowSparsity, Sparsity
 from ..thresholds.base import Unscaled
 
-Structure: TypeAlias = Sparsity | GroupSparsity | RowSparsity
+Structure: TypeAlias = Sparsity | GroupSparsity | RowSparsity | L0L1L2
 M = TypeVar("M", bound=AbstractModel)
 LARGE = 2**18  # entries of a matrix from which its work, not its compilation, is what a fit costs
 

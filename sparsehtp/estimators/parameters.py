@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from .._types import Support
 from ..grids.choose import BY_FOLDS
-from ..grids.criteria import NAMES
+from ..grids.criteria import NAMES, Rule
 from ..iteration.termination import AbstractTermination, Cycle, SmallGradient, SmallStep
 from ..losses import (
     AbstractLoss,
@@ -28,7 +28,7 @@ from ..losses import (
     Tweedie,
 )
 from ..solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, ForwardSelection, GraSP, SubspacePursuit
-from ..thresholds import AbstractThreshold, GroupSparsity, RowSparsity, Sparsity
+from ..thresholds import L0L1L2, AbstractThreshold, GroupSparsity, RowSparsity, Sparsity
 
 LOSSES: dict[str, Any] = {
     "squared": Squared,
@@ -64,6 +64,23 @@ def checked_count(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
+class PriceGrid(NamedTuple):
+    """Prices of features and of magnitude.
+
+    Attributes:
+        l0s: candidates, one where l0 is given; None: those of a path.
+        l1s: candidates.
+    """
+
+    l0s: Float[np.ndarray, "candidates"] | None
+    l1s: Float[np.ndarray, "candidates"]
+
+    @property
+    def given(self) -> bool:
+        """True if there is nothing to choose."""
+        return self.l0s is not None and self.l0s.size == self.l1s.size == 1
+
+
 class Plan(NamedTuple):
     """How to fit: k and l2, or what they are chosen from and by which rule, and how each model is solved.
 
@@ -72,41 +89,58 @@ class Plan(NamedTuple):
         rule: of the choice, by folds or a criterion; None where there is nothing to choose.
         ks: candidates; None for the default ones.
         l2: the ridge strength, () or (p,), where folds do not choose.
-        l2s: candidates on folds, (candidates,) or (1, p).
+        l2s: candidates, (candidates,) or (1, p).
+        listed: the candidates are the user's own, which a criterion compares too.
         refit: the part of l2 of the coefficients; None: that of the rule.
         solver, max_steps, termination: of a solve; None: the default.
         seed: of the solver.
         weighted_by: the argument that weights come from.
+        prices: those that stand in place of k; None: none do.
     """
 
     k: int | None
-    rule: str | None
+    rule: Rule | None
     ks: Int[np.ndarray, "candidates"] | None
     l2: np.ndarray
     l2s: np.ndarray
+    listed: bool
     refit: float | None
     solver: AbstractSolver | None
     max_steps: int | None
     termination: AbstractTermination | None
     seed: int
     weighted_by: str
+    prices: "PriceGrid | None" = None
 
     @property
     def by_folds(self) -> bool:
         """True if held-out scores decide."""
         return self.rule in BY_FOLDS
 
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """The fields of a threshold that say how many units are taken, as far as they are given."""
+        if self.prices is None:
+            return {"k": np.int32(self.k or 0)}
+        return {"l0": 0.0 if self.prices.l0s is None else float(self.prices.l0s[0]), "l1": float(self.prices.l1s[0])}
+
+    @property
+    def searches_l2(self) -> bool:
+        """True if l2 is chosen from its candidates."""
+        return self.by_folds or self.listed
+
 
 def make_plan(estimator: Any, loss: AbstractLoss | AbstractVectorLoss | None) -> Plan:
     """The plan of an estimator's parameters."""
+    prices = _make_prices(estimator)
     k, rule, ks = _make_choice(estimator.k, _make_rule(estimator.rule))
+    if prices is not None and prices.given:
+        rule = None
     l2, l2s, refit = np.asarray(estimator._default_l2), np.asarray(estimator._l2_grid), None
-    if isinstance(estimator.l2, list | tuple):
-        l2s = _candidates(estimator.l2)
+    if listed := isinstance(estimator.l2, list | tuple):
+        l2s = _candidates("l2", estimator.l2)
         if rule is None:
-            k, rule, ks = None, _make_rule(estimator.rule), np.array([k])
-        if rule not in BY_FOLDS:
-            raise ValueError(f"l2: candidates are compared on folds, not by {rule}; pass one number.")
+            k, rule, ks = None, _make_rule(estimator.rule), None if prices else np.array([k])
     elif (given := make_l2(estimator.l2)) is not None:
         l2, l2s, refit = given, given[None], 1.0  # an l2 that the user gives is that of the model
     solver = make_solver(estimator.solver)
@@ -116,17 +150,35 @@ def make_plan(estimator: Any, loss: AbstractLoss | AbstractVectorLoss | None) ->
         ks,
         l2,
         l2s,
+        listed,
         refit,
         solver,
         make_limit(estimator.max_iter),
         make_termination(estimator.tol, loss, solver),
         make_seed(estimator.random_state),
         "sample_weight" if getattr(estimator, "class_weight", None) is None else "class_weight",
+        prices,
     )
 
 
-def _make_choice(k: Any, rule: str) -> tuple[int | None, str | None, np.ndarray | None]:
+def _make_prices(estimator: Any) -> PriceGrid | None:
+    l0, l1 = getattr(estimator, "l0", None), getattr(estimator, "l1", 0.0)
+    if l0 is None:
+        if np.any(np.asarray(l1) != 0):
+            raise ValueError("l1: stands beside a price l0; pass l0='cv', or a number.")
+        return None
+    if not isinstance(estimator.k, str) or estimator.k != "cv":
+        raise ValueError("k: a price l0 stands in its place; leave k out.")
+    if estimator.groups is not None:
+        raise ValueError("groups: features are paid for one by one; pass k in place of l0.")
+    paths = isinstance(l0, str) and l0 == "cv"
+    return PriceGrid(None if paths else _candidates("l0", l0), _candidates("l1", l1))
+
+
+def _make_choice(k: Any, rule: Rule) -> tuple[int | None, Rule | None, np.ndarray | None]:
     """A given k; or the rule that chooses it, and its candidates."""
+    if callable(k):
+        return None, k, None
     if isinstance(k, str):
         if k not in ("cv", *NAMES):
             raise ValueError(f"k: needs an integer >= 0, candidates, 'cv', or one of {', '.join(NAMES)}, got {k!r}.")
@@ -139,18 +191,20 @@ def _make_choice(k: Any, rule: str) -> tuple[int | None, str | None, np.ndarray 
     return checked_count("k", k, 0), None, None
 
 
-def _candidates(l2: Any) -> Float[np.ndarray, "candidates"]:
-    array = np.asarray(l2)
+def _candidates(name: str, values: Any) -> Float[np.ndarray, "candidates"]:
+    array = np.asarray(values) if name == "l2" else np.atleast_1d(values)
     numbers_only = array.ndim == 1 and array.size and array.dtype.kind in "fiu"
     if not numbers_only or not (np.isfinite(array) & (array >= 0)).all():
-        raise ValueError(f"l2: a list holds candidates >= 0, and an array values by feature; got {l2!r}.")
+        if name == "l2":
+            raise ValueError(f"l2: a list holds candidates >= 0, and an array values by feature; got {values!r}.")
+        raise ValueError(f"{name}: needs a number >= 0 or a list of them, got {values!r}.")
     return array.astype(float)
 
 
-def _make_rule(rule: Any) -> str:
-    if rule not in (*BY_FOLDS, *NAMES):
-        raise ValueError(f"rule: must be one of {', '.join((*BY_FOLDS, *NAMES))}, got {rule!r}.")
-    return str(rule)
+def _make_rule(rule: Any) -> Rule:
+    if not callable(rule) and rule not in (*BY_FOLDS, *NAMES):
+        raise ValueError(f"rule: must be one of {', '.join((*BY_FOLDS, *NAMES))}, or a function, got {rule!r}.")
+    return rule
 
 
 def make_loss(loss: str | AbstractLoss, classification: bool) -> AbstractLoss:
@@ -217,9 +271,9 @@ def make_seed(random_state: Any) -> int:
 
 
 def make_threshold(
-    groups: Any, keep: Any, positive: bool, bounds: Any, p: int, names: Any, *, rows: bool = False
+    groups: Any, keep: Any, positive: bool, bounds: Any, p: int, names: Any, *, rows: bool = False, priced: bool = False
 ) -> Any:
-    """The structure, with k = 0; of rows where features have several coefficients."""
+    """The structure, with k = 0 or, `priced`, a price of zero; of rows where features have several coefficients."""
     keep = _keep(keep, p, list(names))
     if positive and bounds is not None:
         raise ValueError("positive: cannot be combined with bounds; use bounds=(0, upper).")
@@ -234,7 +288,9 @@ def make_threshold(
         if keep is not None:  # a kept feature keeps its group
             keep = np.unique(np.unique(groups, return_inverse=True)[1][keep])
         return GroupSparsity(groups, 0, keep=keep, **box)
-    return (RowSparsity if rows else Sparsity)(0, keep=keep, **box)
+    if priced and rows:
+        raise ValueError("l0: features are paid for in models of one response; pass k.")
+    return L0L1L2(0.0, keep=keep, **box) if priced else (RowSparsity if rows else Sparsity)(0, keep=keep, **box)
 
 
 def unit_total(threshold: AbstractThreshold, p: int) -> int:

@@ -29,18 +29,22 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
     with the sample weights s_i, their sum W, the offsets o_i, and sd_j = 1 unless `standardize`. Coefficients are in
     original units. With y of shape (n, t) the loss is summed over t responses and w_j is the vector of a feature's
-    coefficients: all responses share the k features.
+    coefficients: all responses share the k features, unless `shared` is False.
 
     Args:
         k: number of features (of groups, with `groups`), beside those in `keep`; 0 gives the null model. "cv": chosen
             by cross-validation among 0, 1, ..., 10, 12, ..., 20, 25, 30, 40, 50, up to a quarter of the samples (of
             fewer than 20, up to 5). "aic", "bic", "ebic", "sic": chosen among these by the criterion, see
-            `information_criterion`; a weight counts as that many rows. Candidates, for example range(20): chosen among
-            these by `rule`.
+            `information_criterion`; a weight counts as that many rows; or by a function as it takes. Candidates, for
+            example range(20): chosen among these by `rule`.
         l2: ridge strength >= 0 in units of the mean loss, a number or (p,) array. A list: candidates, chosen together
-            with k on folds. "auto": chosen together with k from 1e-6, 0.01, 0.1, 1 if k="cv", since shrinkage helps to
+            with k. "auto": chosen together with k from 1e-6, 0.01, 0.1, 1 if k="cv", since shrinkage helps to
             find features in noise; else 1e-6, enough to make collinear features determined and too small to be seen
             otherwise.
+        l0: price of a feature in place of k, which stays "cv", see `L0L1L2`; features cost F + l0 ||v||_0 + l1 ||v||_1
+            in the units v_j = sd_j w_j of the ridge. Candidates, or "cv" for those of a path that adds one feature at a
+            time: chosen by `rule` together with l1 and l2. None: k counts.
+        l1: price of magnitude beside l0, a number or a list of candidates.
         loss: "squared", "huber" (delta 1, in units of y), "quantile" (the median, gamma 0.1), with a log link "poisson"
             (y >= 0), "negative_binomial" (y >= 0, the dispersion estimated by maximum likelihood, in turn with fits),
             "gamma" (y > 0) and "tweedie" (y >= 0, power 1.5), or a loss instance such as `Quantile(0.9)`, or one of
@@ -71,12 +75,15 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             with the largest l2 whose score is not clearly worse than the best, and there the fewest features that are
             nearly as good, see `choose` (at an l2 that is given there is no refit). "one_se": the fewest features whose
             mean held-out loss is within one standard error of the least, and the largest l2 among those. "best": the
-            least loss itself. For candidates of k also the name of a criterion.
+            least loss itself. For candidates of k also the name of a criterion, or a function as
+            `information_criterion` takes it.
         random_state: seed or RandomState for perturbed starts and stochastic solvers; folds do not depend on it. None:
             a fixed seed.
         max_iter: step limit of the final fit; None: the solver's.
         tol: relative tolerance of step and gradient of the final fit for "iht"; the other solvers are exact on their
             support and ignore it. None: by dtype, see `SmallStep` and `SmallGradient`.
+        shared: of several responses, True: they share their features; False: each has k features of its own (a price
+            of its own), with one k and l2 for all.
         warm_start: start from the coefficients of the last fit, where there are as many of them, if k is an integer;
             where k is chosen it has no effect. A local solver may end at other features than from zero.
 
@@ -84,7 +91,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         coef_: (p,) coefficients, or (t, p) of t responses; zero outside `support_`.
         intercept_: float, or (t,).
         support_: (p,) mask of the chosen features, whose coefficients may be zero.
-        k_, l2_: the values that the features were chosen with.
+        k_, l2_: the values that the features were chosen with; with l0 the number that it left.
+        l0_, l1_: the prices; None without l0.
         refit_l2_: the ridge strength of the coefficients; less than l2_ after "strong-ridge".
         n_iter_: steps of the final fit.
         path_: the `Path` of fits to all data that k was chosen from; None for an integer k.
@@ -131,9 +139,11 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
     def __init__(
         self,
-        k: int | str | Iterable[int] = "cv",
+        k: int | str | Iterable[int] | Callable[..., np.ndarray] = "cv",
         *,
         l2: ArrayLike | str = "auto",
+        l0: ArrayLike | str | None = None,
+        l1: ArrayLike = 0.0,
         loss: AbstractLoss | str = "squared",
         solver: AbstractSolver | str = "auto",
         fit_intercept: bool = True,
@@ -148,10 +158,13 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         random_state: Any = None,
         max_iter: int | None = None,
         tol: float | None = None,
+        shared: bool = True,
         warm_start: bool = False,
     ) -> None:
         self.k = k
         self.l2 = l2
+        self.l0 = l0
+        self.l1 = l1
         self.loss = loss
         self.solver = solver
         self.fit_intercept = fit_intercept
@@ -166,6 +179,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         self.random_state = random_state
         self.max_iter = max_iter
         self.tol = tol
+        self.shared = shared
         self.warm_start = warm_start
 
     @all_or_nothing
@@ -196,15 +210,16 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         loss = self._loss()
         X, y, weights = self._validate(X, y, sample_weight, y_numeric=True, multi_output=True)
         scoring = make_scoring(self.scoring, self, lambda y: y)
-        known = check_offset(offset, X, 1 if y.ndim == 1 else y.shape[1])
+        known = check_offset(offset, X, 1 if y.ndim == 1 or not self.shared else y.shape[1])
 
         target = y.reshape(len(y), -1)
-        responses = target.shape[1] if target.shape[1] > 1 else None
-        target = target if responses else target[:, 0]
+        responses = target.shape[1] if target.shape[1] > 1 and self.shared else None
+        targets = [target] if responses else list(target.T)
+        target = target if target.shape[1] > 1 else target[:, 0]
         options: dict[str, Any] = {"offset": known, "groups": groups, "folds": folds, "scoring": scoring}
 
         def fitted(loss: AbstractLoss) -> list[RESULTS]:
-            results = self._fit(X, target, [target], weights, loss, responses=responses, **options)
+            results = self._fit(X, target, targets, weights, loss, responses=responses, **options)
             if y.ndim == 1:
                 self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # type: ignore[index]
             return results

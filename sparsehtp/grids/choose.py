@@ -17,9 +17,10 @@ from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
-from .criteria import NAMES, Criterion, information_criterion
+from .criteria import NAMES, Criterion, Rule, information_criterion
 from .cross_validation import CrossValidation, Scoring, cross_validate, shared_folds
 from .path import Path, solve_path
+from .penalised_path import over_l0, penalised_parts
 
 BY_FOLDS = {"strong-ridge": "strong_ridge_index", "one_se": "best_1se_index", "best": "best_index"}
 REFIT = 0.1  # of l2, where features are chosen by "strong-ridge"
@@ -45,7 +46,7 @@ class Choice(NamedTuple):
     refit: float
     row: int
     scores: CrossValidation | Criterion
-    rule: str
+    rule: Rule
 
     @property
     def k(self) -> int:
@@ -58,6 +59,11 @@ class Choice(NamedTuple):
         return self._first.l2s[self.row]
 
     @property
+    def l0(self) -> Any:
+        """The chosen price of a nonzero; None where the grid has none."""
+        return None if self._first.l0s is None else self._first.l0s[self.row]
+
+    @property
     def _first(self) -> Path:
         return self.path[0] if isinstance(self.path, tuple) else self.path
 
@@ -68,7 +74,8 @@ def choose(
     *,
     ks: ArrayLike | None = None,
     l2s: ArrayLike | None = None,
-    rule: str = "strong-ridge",
+    l0s: ArrayLike | None = None,
+    rule: Rule = "strong-ridge",
     refit: float | None = None,
     folds: Any = 5,
     solver: AbstractSolver | None = None,
@@ -91,10 +98,11 @@ def choose(
         objective: as in `solve_path` (`Precision.from_data` without l2). A sequence of objectives over the same
             samples, such as one class against the rest: one (k, l2) for all.
         threshold: a template as in `solve_path`; its k_max, if any, is that of the final fit too.
-        ks, l2s, key, checkpoint, progress, memory: as in `solve_path`.
+        ks, l2s, l0s, key, checkpoint, progress, memory: as in `solve_path`. Over l0 nothing is refitted, and several
+            objectives need l0s.
         rule: "strong-ridge": see below; "best": the least mean held-out loss; "one_se": the fewest units whose mean is
             within one standard error of it, and the largest l2 among those; "aic", "bic", "ebic", "sic": the least
-            value of that `information_criterion`, without folds.
+            value of that `information_criterion`, without folds, or a function as it takes.
         refit: the part of l2 that the coefficients of the chosen features are fitted at, in folds as in the model.
             None: 0.1 for "strong-ridge" over a grid of l2 (1 for losses without a second derivative), else 1.
         folds, scoring: as in `cross_validate`; several objectives share the folds.
@@ -128,15 +136,22 @@ def choose(
         >>> choice = sht.choose(sht.LinearModel(X, y, fit_intercept=True), l2s=[1e-6, 0.1])
         >>> choice.k, choice.l2, choice.solution.x
     """
-    if rule not in (*BY_FOLDS, *NAMES):
+    if not callable(rule) and rule not in (*BY_FOLDS, *NAMES):
         raise ValueError(f"rule: must be one of {', '.join((*BY_FOLDS, *NAMES))}, got {rule!r}.")
     objectives = tuple(objective) if isinstance(objective, Sequence) else (objective,)
     if not objectives:
         raise ValueError("objective: needs at least one objective, got none.")
     several = objectives[0] is not objective
-    template = _grid.template_of(objectives[0], threshold)
+    template: Any
+    if over_l0(l0s, threshold):
+        template, refit = penalised_parts(objectives[0], threshold)[1], 1.0 if refit is None else refit
+        if len(objectives) > 1 and l0s is None:
+            raise ValueError("l0s: several objectives share prices; pass candidates.")
+    else:
+        template = _grid.template_of(objectives[0], threshold)
     refit = default_refit(objectives[0], rule, l2s) if refit is None else refit
     search: dict[str, Any] = {
+        "l0s": l0s,
         "threshold": template,
         "solver": solver,
         "key": key,
@@ -144,7 +159,7 @@ def choose(
         "memory": memory,
     }
     scores: CrossValidation | Criterion
-    if rule in BY_FOLDS:
+    if isinstance(rule, str) and rule in BY_FOLDS:
         if several and isinstance(folds, int | np.integer):
             folds = shared_folds(int(folds), objectives)
         search |= {"folds": folds, "scoring": scoring, "refit": refit}
@@ -170,12 +185,13 @@ def choose(
         values = np.sum([information_criterion(path, rule).values for path in seen], axis=0)
         scores = Criterion(values, int(np.argmin(values)))
         row = scores.best
-    l2, final = paths[0].l2s[row], replace(template, k=paths[0].ks[row])
+    first = paths[0]
+    l2, size = first.l2s[row], {"k": first.ks[row]} if first.l0s is None else {"l0": first.l0s[row]}
     ending: dict[str, Any] = {"key": key, "max_steps": max_steps, "termination": termination, "throw": throw}
     models = objectives if l2s is None else tuple(each.reweighted(l2=l2) for each in objectives)
     part = None if refit == 1 else np.asarray(_grid.checked_refit(refit, models[0]), models[0].dtype)
     fits = [
-        solve_and_refit(model, final, solver, path.at(row), part, **ending)
+        solve_and_refit(model, replace(template, **size), solver, path.at(row), part, **ending)
         for model, path in zip(models, paths, strict=True)
     ]
     selected = tuple(fit for fit, _ in fits)
@@ -185,7 +201,7 @@ def choose(
     return Choice(solutions[0], selected[0], paths[0], refit, row, scores, rule)
 
 
-def default_refit(objective: AbstractObjective, rule: str, l2s: ArrayLike | None) -> float:
+def default_refit(objective: AbstractObjective, rule: Rule, l2s: ArrayLike | None) -> float:
     """The part of l2 that a rule refits at, of a grid of l2 (None: no grid)."""
     return REFIT if rule == "strong-ridge" and l2s is not None and _grid.refittable(objective) else 1.0
 

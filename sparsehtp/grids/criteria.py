@@ -10,6 +10,7 @@ from scipy.special import gammaln
 from .path import Path
 
 NAMES = ("aic", "bic", "ebic", "sic", "gic")
+Rule = str | Callable[[np.ndarray, np.ndarray, int, float], np.ndarray]
 
 
 class Criterion(NamedTuple):
@@ -24,7 +25,7 @@ class Criterion(NamedTuple):
     best: int
 
 
-def information_criterion(path: Path, name: str = "ebic") -> Criterion:
+def information_criterion(path: Path, name: Rule = "ebic") -> Criterion:
     """Score the rows of a path by fit and number of features.
 
         aic   dev + 2 d                     bic   dev + d ln W
@@ -37,24 +38,36 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
 
     Args:
         path: from `solve_path`.
-        name: "aic", "bic", "ebic", "sic", or "gic", another name of sic.
+        name: "aic", "bic", "ebic", "sic", or "gic", another name of sic; or a function (loss, k, p, W) -> (grid,) of
+            F0 and k of all rows, smaller is better and infinite where a row is out of the question. The first row whose
+            loss is at most t: lambda loss, k, p, W: np.where(loss <= t, k, np.inf).
 
     Returns:
         A `Criterion`.
 
     Raises:
-        ValueError: for another name, or a path without samples; if W <= e and there are several k.
+        ValueError: for another name, or a path without samples; if W <= e and there are several k; if a function gives
+            NaN, or no finite value.
 
     A saturated least-squares fit has dev = -infinity and always wins: keep k well below the number of samples. Standard
     errors and p-values of a model that was selected on the same data are too optimistic.
 
     Source: Akaike (1974); Schwarz (1978); Chen and Chen (2008) with gamma = 1; Zhu et al. (2020) for sic.
     """
-    if name not in NAMES:
+    if not callable(name) and name not in NAMES:
         raise ValueError(f"name: must be one of {', '.join(NAMES)}, got {name!r}.")
     if path.total_weight is None:
         raise ValueError("path: its objective has no samples, so no likelihood; pass n_samples, or use LinearModel.")
     W = path.total_weight
+    k = path.support.mask.sum(1) - path.n_kept
+    p = path.n_units - path.n_kept
+    if callable(name):
+        values = np.asarray(name(np.asarray(path.loss, float), np.asarray(k), p, W)).astype(np.float64)
+        if values.shape != k.shape or np.isnan(values).any() or not np.isfinite(values).any():
+            raise ValueError(
+                f"name: the function must give {k.size} numbers, one for each row, not all of them infinite."
+            )
+        return Criterion(values, int(np.argmin(values)))
     if W <= np.e and np.ptp(path.ks):  # features would be rewarded
         raise ValueError(
             f"path: {W:g} samples (events; with sample weights their sum) are too few for a criterion; pass more, or "
@@ -65,8 +78,6 @@ def information_criterion(path: Path, name: str = "ebic") -> Criterion:
         c = path.n_responses or 1
         deviance = W * c * np.log(2 * loss / c) if path.squared else (2 if path.n_variables is None else 1) * W * loss
     d = path.features.mask.sum(1)
-    k = path.support.mask.sum(1) - path.n_kept
-    p = path.n_units - path.n_kept
     log_total = np.log(max(W, np.e))
 
     def sic() -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from .._progress import Callback
+from .._solve import default_solver
 from .._types import ArrayLike, Support, host, seeded
 from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
@@ -148,7 +149,8 @@ def cross_validate(
         objective: as in `solve_path`; its own weights are split.
         ks, l2s, l0s, threshold, key, checkpoint, progress, memory: as in `solve_path`.
         solver: as in `solve_path`, but where that takes `BestSubset` this takes `BestSubset("fast")`, for entries in
-            working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds.
+            working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds, and
+            over l0 `PricedSubset("fast")`.
             `choose` solves again at the chosen (k, l2), from the row of the path.
         folds: a number of folds, made of the data alone, so that rows in another order and other keys give the same
             ones (stratified by the class, or by having an event; whole groups if there are groups; four times over
@@ -207,7 +209,9 @@ def cross_validate(
     if over_l0(l0s, threshold):
         if refit != 1 or checkpoint is not None or memory is not None:
             raise ValueError("refit, checkpoint, memory: a cross-validation over l0 has none of them; leave them out.")
-        path = solve_path(objective, ks=ks, l2s=l2s, l0s=l0s, threshold=threshold, solver=solver, key=key)
+        model, penalty = penalised_parts(objective, threshold)
+        chain = default_solver(model, penalty, "folds") if solver is None else solver
+        path = solve_path(model, penalty, ks=ks, l2s=l2s, l0s=l0s, solver=chain, key=key)
     else:
         grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, search="folds", refit=refit, score=score)
     weights = host(objective.sample_weight)
@@ -219,8 +223,7 @@ def cross_validate(
     if objective.counted == "events":
         held &= labels > 0
     if grid is None:
-        parts = penalised_parts(objective, threshold)
-        scores, results = penalised_scores(*parts, path, train, test, solver, score, key, progress)
+        scores, results = penalised_scores(model, penalty, path, train, test, chain, score, key, progress)
     else:
         # The fits to all data are one more row, scored on the data themselves.
         rows = [jnp.asarray(np.vstack([part, weights]), objective.dtype) for part in (train, test)]

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from .._programs import program
 from .._progress import Callback, reporting
 from .._solve import default_solver, solve
+from .._threads import one_blas_thread
 from .._tolerances import tolerance
 from .._types import ArrayLike, Support, check_kind, host, is_concrete, replace
 from ..duality import Dual
@@ -74,7 +75,7 @@ def penalised_path(
     k_limit = min(DEFAULT_K, p, max(n // 2, 1)) if k_limit is None else min(k_limit, p)
     models = [objective] if l2s is None else [objective.reweighted(l2=l2) for l2 in np.asarray(l2s)]
     rows: list[dict[str, Any]] = []
-    with reporting(progress) as report:
+    with one_blas_thread(), reporting(progress) as report:
         for number, model in enumerate(models):
             total = len(models) * (k_limit if given is None else given.size)
             first = len(rows)
@@ -95,19 +96,18 @@ def penalised_scores(
     path: Any,
     train: Float[np.ndarray, "folds n"],
     test: Float[np.ndarray, "folds n"],
-    solver: AbstractSolver | None,
+    solver: AbstractSolver,
     score: str | None,
     key: jax.Array,
     progress: Callback | bool | None,
 ) -> tuple[np.ndarray, Int[np.ndarray, "folds grid"]]:
     """Scores by held-out rows of the fits of a path with the weights of the others, (folds, grid, ...), and how these
     ended: the mean loss, or what `score_of` asks for."""
-    solver = default_solver(objective, threshold) if solver is None else solver
     l0s, l2s = path.l0s, path.l2s
     starts = 1 + np.flatnonzero((l2s[1:] != l2s[:-1]).any(axis=tuple(range(1, l2s.ndim))))
     scores: list[list[np.ndarray]] = []
     results: list[list[np.ndarray]] = []
-    with reporting(progress) as report:
+    with one_blas_thread(), reporting(progress) as report:
         for fold, (inside, outside) in enumerate(zip(train, test, strict=True)):
             scores.append([])
             results.append([])

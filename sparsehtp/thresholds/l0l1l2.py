@@ -83,9 +83,10 @@ class L0L1L2(AbstractBounded):
         if prices is not None and prices.shape != (p,):
             raise ValueError(f"prices: needs one value per feature ({p}), got shape {prices.shape}.")
         if prices is not None or self.keep.shape[0]:
-            prices = jnp.ones(p, objective.dtype) if prices is None else jnp.asarray(prices, objective.dtype)
-            prices = prices.at[self.keep].set(0)
-        both = {name: jnp.asarray(getattr(self, name), objective.dtype) for name in ("l0", "l1")}
+            prices = np.ones(p) if prices is None else prices
+            isin, where = (np.isin, np.where) if is_concrete(prices, self.keep) else (jnp.isin, jnp.where)
+            prices = _typed(where(isin(np.arange(p), self.keep), 0, prices), objective)
+        both = {name: _typed(getattr(self, name), objective) for name in ("l0", "l1")}
         k_max = min(p, p if self.k_max is None else self.k_max)
         bounds = self._bind_bounds(objective)
         return replace(self, prices=prices, k_max=k_max, n_free=objective.n_free, **both, **bounds)
@@ -134,6 +135,11 @@ class L0L1L2(AbstractBounded):
         # with that of the l1 term, where x is not zero
         p = x.shape[0] - self.n_free
         return super().free_gradient(x, grad.at[:p].add(self.priced(p)[1] * jnp.sign(x[:p])))
+
+
+def _typed(value: ArrayLike, objective: Bindable) -> AnyArray:
+    """A value in the objective's dtype, whatever JAX's own precision is."""
+    return (np if is_concrete(value) else jnp).asarray(value, objective.dtype)
 
 
 def _price(name: str, value: Scalar) -> Scalar:

@@ -57,7 +57,6 @@ BOTH = [({name: value}, name) for name, values in PARAMETERS.items() for value i
     ({"k": []}, "k: there are no candidates"),
     ({"cv": [([True, False], [19])]}, "cv: needs row indices in 0..19 or masks of length 20"),
     ({"k": [1, -2]}, "k: must be an integer >= 0"),
-    ({"l2": [0.1, 1.0], "k": "bic"}, "l2: candidates are compared on folds, not by bic"),
 ]
 WEIGHTS = [
     (spoiled(np.ones(20), np.nan), "sample_weight contains NaN"),

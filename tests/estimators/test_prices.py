@@ -1,0 +1,132 @@
+"""Prices in place of k, criteria of the user's own, and responses with features of their own."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+
+RANDOM = np.random.default_rng(5)
+X = RANDOM.normal(size=(60, 6)) @ (np.eye(6) + 0.5)
+Y = X @ [1, -1, 0, 0.5, 0, 0] + RANDOM.normal(size=60)
+LABELS = np.where(Y > 0, "yes", "no")
+
+
+def of_all_supports(y, l0, l1, l2):
+    """The least F + l0 ||v||_0 + l1 ||v||_1 in standardised units over all supports and signs, and its coefficients."""
+    Z, y = (X - X.mean(0)) / X.std(0), y - y.mean()
+    best = (np.mean(y**2) / 2, np.zeros(6))
+    for size in range(1, 7):
+        for chosen in map(list, itertools.combinations(range(6), size)):
+            A = Z[:, chosen].T @ Z[:, chosen] / len(y) + l2 * np.eye(size)
+            for signs in itertools.product([-1, 1], repeat=size):
+                v = np.linalg.solve(A, Z[:, chosen].T @ y / len(y) - l1 * np.array(signs))
+                if (v * signs <= 0).any():
+                    continue
+                loss = np.mean((y - Z[:, chosen] @ v) ** 2) / 2
+                value = loss + l0 * size + l1 * np.abs(v).sum() + l2 / 2 * v @ v
+                if value < best[0]:
+                    best = value, np.bincount(chosen, v, 6) / X.std(0)
+    return best
+
+
+@pytest.mark.parametrize(("l0", "l1"), [(0.01, 0.0), (0.05, 0.0), (0.02, 0.1)])
+def test_a_price_is_paid_where_it_is_worth_it(l0, l1):
+    model = sht.SparseRegressor(l0=l0, l1=l1, l2=0.01).fit(X, Y)
+    value, w = of_all_supports(Y, l0, l1, 0.01)
+    np.testing.assert_allclose(model.objective_value_, value, rtol=1e-8)
+    np.testing.assert_allclose(model.coef_, w, rtol=1e-4, atol=1e-6)
+    assert (model.k_, model.l0_, model.l1_) == (np.count_nonzero(w), l0, l1)
+    assert model.certificate_.stationary and model.certificate_.lower_bound <= value * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "y", "options"),
+    [
+        (sht.SparseRegressor, Y, {"l0": "cv", "l2": [1e-3, 0.1], "l1": [0.0, 0.05]}),
+        (sht.SparseRegressor, Y, {"l0": [0.5, 0.02], "rule": "bic"}),
+        (sht.SparseClassifier, LABELS, {"l0": "cv", "rule": "best", "l2": 0.01}),
+        (sht.SparseClassifier, np.digitize(Y, [-1, 1]), {"l0": [0.5, 0.02, 0.01], "l2": 0.01}),
+    ],
+    ids=["cv", "criterion", "classes", "three"],
+)
+def test_a_chosen_price_gives_the_fit_at_this_price(kind, y, options):
+    chosen = kind(**options).fit(X, y)
+    given = kind(l0=chosen.l0_, l1=chosen.l1_, l2=float(chosen.l2_)).fit(X, y)
+    np.testing.assert_array_equal(chosen.support_, given.support_)
+    np.testing.assert_allclose(chosen.coef_, given.coef_, rtol=1e-4, atol=1e-6)
+    assert chosen.l0_ in np.concatenate([path.l0s for path in np.atleast_1d(chosen.path_)])
+    if chosen.cv_results_ is not None:
+        table = chosen.cv_results_
+        assert table["mean_loss"][table["row"]] <= table["mean_loss"][table["best_index"]] + table["se"].max()
+        assert table["l2s"][table["row"]] == chosen.l2_
+
+
+def test_kept_features_pay_nothing_and_signs_hold():
+    kept = [1, 5]  # the first at its bound
+    model = sht.SparseRegressor(l0=0.05, keep=kept, positive=True).fit(X, Y)
+    assert model.support_[kept].all() and model.coef_.min() == model.coef_[1] == 0
+    assert model.k_ == model.support_.sum() - 2 == np.count_nonzero(np.delete(model.coef_, kept)) > 0
+
+
+def test_a_function_is_a_criterion():
+    named = sht.SparseRegressor("bic").fit(X, Y)
+    own = sht.SparseRegressor(lambda loss, k, p, W: W * np.log(2 * loss) + k * np.log(W)).fit(X, Y)
+    np.testing.assert_array_equal(named.coef_, own.coef_)
+    with pytest.raises(ValueError, match="name: the function must give"):
+        sht.SparseRegressor(lambda loss, k, p, W: np.full(k.shape, np.inf)).fit(X, Y)
+
+
+def test_the_fewest_features_within_a_tolerance():
+    path = sht.solve_path(sht.LinearModel(X, Y, l2=1e-6, fit_intercept=True, standardize=True), ks=range(7))
+    limit = np.sort(path.loss)[2]
+    model = sht.SparseRegressor(lambda loss, k, p, W: np.where(loss <= limit * 1.0001, k, np.inf)).fit(X, Y)
+    assert model.k_ == np.flatnonzero(path.loss <= limit * 1.0001)[0] == 4
+
+
+def test_a_criterion_compares_a_list_of_l2():
+    grid = [1e-6, 0.1, 1.0]
+    model = sht.SparseRegressor("aic", l2=grid).fit(X, Y)
+    each = [sht.SparseRegressor("aic", l2=l2).fit(X, Y) for l2 in grid]
+    values = [sht.information_criterion(one.path_, "aic").values.min() for one in each]
+    best = each[int(np.argmin(values))]
+    assert model.l2_ == best.l2_ and model.refit_l2_ == model.l2_
+    np.testing.assert_allclose(model.coef_, best.coef_, rtol=1e-6)
+
+
+def test_responses_with_features_of_their_own():
+    both = np.column_stack([Y, X[:, 4] - X[:, 2] + RANDOM.normal(size=60)])
+    model = sht.SparseRegressor(2, shared=False).fit(X, both)
+    each = [sht.SparseRegressor(2).fit(X, y) for y in both.T]
+    np.testing.assert_allclose(model.coef_, [one.coef_ for one in each], rtol=1e-6)
+    np.testing.assert_allclose(model.predict(X), np.column_stack([one.predict(X) for one in each]), rtol=1e-6)
+    np.testing.assert_array_equal(model.support_, each[0].support_ | each[1].support_)
+    assert (np.count_nonzero(model.coef_, axis=1) == 2).all() and model.support_.sum() > 2
+    chosen = sht.SparseRegressor(shared=False).fit(X, both)
+    again = sht.SparseRegressor(chosen.k_, l2=chosen.l2_, shared=False).fit(X, both)
+    np.testing.assert_array_equal(chosen.coef_ != 0, again.coef_ != 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"l1": 0.1}, "l1: stands beside a price"),
+        ({"l0": 0.1, "k": 3}, "k: a price l0 stands in its place"),
+        ({"l0": -1.0}, "l0: needs a number"),
+        ({"l0": "bic"}, "l0: needs a number"),
+        ({"l0": 0.1, "l1": [np.nan]}, "l1: needs a number"),
+        ({"l0": 0.1, "groups": [0, 0, 1, 1, 2, 2]}, "groups: features are paid for one by one"),
+    ],
+    ids=["l1", "k", "negative", "word", "nan", "groups"],
+)
+def test_prices_that_cannot_be(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        sht.SparseRegressor(**options).fit(X, Y)
+
+
+def test_prices_of_several_models():
+    with pytest.raises(ValueError, match="l0: features are paid for in models of one response"):
+        sht.SparseRegressor(l0=0.1).fit(X, np.column_stack([Y, Y]))
+    with pytest.raises(ValueError, match="l0s: several objectives share prices"):
+        sht.SparseRegressor(l0="cv", shared=False).fit(X, np.column_stack([Y, -Y]))
