@@ -7,6 +7,7 @@ from typing import Any, Self
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
@@ -39,6 +40,7 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         n_components: number of components, at most min(n - 1, p).
         k: features of a component at most, an integer or one for each component. None: all, which is ordinary PCA.
         n_init: starts of each component: leading eigenvector, features of the largest variance, random vectors.
+        covariance: X is the (p, p) covariance S itself, and `mean_` zero.
         random_state: seed or RandomState of the random starts. None: a fixed seed.
 
     Attributes:
@@ -85,16 +87,24 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     mean_: Float[np.ndarray, "p"]
 
     def __init__(
-        self, n_components: int = 1, k: ArrayLike | None = None, *, n_init: int = 16, random_state: Any = None
+        self,
+        n_components: int = 1,
+        k: ArrayLike | None = None,
+        *,
+        n_init: int = 16,
+        covariance: bool = False,
+        random_state: Any = None,
     ) -> None:
         self.n_components = n_components
         self.k = k
         self.n_init = n_init
+        self.covariance = covariance
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse, tags.input_tags.pairwise = True, bool(self.covariance)
         return tags
 
     @all_or_nothing
@@ -102,25 +112,29 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Find the components.
 
         Args:
-            X: (n, p) array or data frame, float32 or float64, n >= 2.
+            X: (n, p) array, data frame or sparse matrix, float32 or float64, n >= 2; a sparse one is centred, and so
+                made dense. With `covariance` (p, p), symmetric and without negative eigenvalues.
             y: not used.
         """
-        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        least = 1 if self.covariance else 2
+        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=least, accept_sparse="csr")
+        X = X.toarray() if issparse(X) else X
         n, p = X.shape
-        count = parameters.checked_count("n_components", self.n_components, 1)
-        if count > min(n - 1, p):
-            raise ValueError(
-                f"n_components: is {count}, but {n} samples of {p} features have {min(n - 1, p)} at most; lower it."
-            )
+        count, most = parameters.checked_count("n_components", self.n_components, 1), min(n - least + 1, p)
+        if count > most:
+            raise ValueError(f"n_components: is {count}, but {n} rows of {p} features have {most} at most; lower it.")
         ks = self._check_k(count, p)
         n_init = parameters.checked_count("n_init", self.n_init, 1)
         rng = check_random_state(parameters.make_seed(self.random_state))
         A = X.astype(float)
-        mean = A.mean(0)
-        A = (A - mean) / math.sqrt(n - 1)
+        if self.covariance:
+            A, mean = _root(A), np.zeros(p)
+        else:
+            mean = A.mean(0)
+            A = (A - mean) / math.sqrt(n - 1)
+            # A constant column leaves rounding of its mean only.
+            A[:, np.ptp(X, axis=0) == 0] = 0
         size = np.abs(A).max()
-        # A constant column leaves rounding of its mean only.
-        A[:, np.ptp(X, axis=0) == 0] = 0
         scale = np.ldexp(1.0, int(np.frexp(size)[1]))
         A = A / scale
         if n > p:
@@ -175,7 +189,8 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def transform(self, X: TableLike) -> Float[np.ndarray, "n c"]:
         """(n, n_components) scores (X - mean) v_t; each takes the features of its component only."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
+        X = X.toarray() if issparse(X) else X
         return (X - self.mean_) @ self.components_.T
 
     def inverse_transform(self, X: TableLike) -> Float[np.ndarray, "n p"]:
@@ -189,6 +204,15 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
+
+
+def _root(S: np.ndarray) -> np.ndarray:
+    """A with A'A = S, or ValueError."""
+    room = 100 * np.finfo(np.float32).eps * np.abs(S).max()
+    values, vectors = np.linalg.eigh(S) if S.shape[0] == S.shape[1] else (np.full(1, -np.inf), S)
+    if values[0] < -room or np.abs(S - S.T).max() > room:
+        raise ValueError(f"X: a covariance is symmetric and has no negative eigenvalue; got an array of {S.shape}.")
+    return np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
 
 
 def _variance(A: np.ndarray, v: np.ndarray) -> float:

@@ -22,7 +22,33 @@ def test_classification_is_the_sign_of_the_regression():
     np.testing.assert_array_equal(labels, np.where(regression[1] >= 0, 1, -1))
 
 
-@pytest.mark.parametrize("arguments", [{"k": 7}, {"snr": 0}, {"rho": 1}, {"n": 0}])
+@pytest.mark.parametrize(
+    ("loss", "variance"),
+    [
+        ("poisson", lambda mean: mean),
+        ("negative_binomial", lambda mean: mean + mean**2),
+        ("gamma", lambda mean: mean**2 / 2),
+        ("tweedie", lambda mean: mean**1.5),
+    ],
+)
+def test_draws_have_the_mean_and_variance_of_their_loss(loss, variance):
+    coef = np.array([0.5, 0.0, -0.4])
+    X, y, w = make_regression(200_000, 3, 1, loss=loss, coef=coef)
+    np.testing.assert_array_equal(w, coef)
+    mean = np.exp(X @ coef)
+    error = (y - mean) / np.sqrt(variance(mean))
+    for part in np.array_split(np.argsort(mean), 4):
+        np.testing.assert_allclose([error[part].mean(), error[part].var()], [0, 1], atol=0.1)
+
+
+@pytest.mark.parametrize("loss", ["huber", "quantile"])
+def test_heavy_tails_have_the_asked_for_noise(loss):
+    X, y, w = make_regression(200_000, 3, 2, loss=loss, snr=4)
+    np.testing.assert_allclose(np.var(y - X @ w) / np.var(X @ w), 1 / 4, rtol=0.1)
+    assert np.mean((y - X @ w) ** 4) > 5 * np.var(y - X @ w) ** 2  # 3 of a Gaussian
+
+
+@pytest.mark.parametrize("arguments", [{"k": 7}, {"snr": 0}, {"rho": 1}, {"n": 0}, {"loss": "cubic"}, {"coef": [1]}])
 def test_arguments_out_of_range(arguments):
     with pytest.raises(ValueError, match=next(iter(arguments))):
         make_regression(**{"n": 10, "p": 6, "k": 2, **arguments})

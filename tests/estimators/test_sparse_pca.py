@@ -5,6 +5,7 @@ import itertools
 import jax
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.decomposition import SparsePCA as Penalised
 
@@ -130,3 +131,18 @@ def test_scales_and_what_is_past_the_rank():
     np.testing.assert_allclose(model.explained_variance_ratio_, [1, 0, 0], rtol=1e-9)
     np.testing.assert_allclose(model.inverse_transform(model.transform(flat)), flat, atol=1e-9)
     assert not sht.SparsePCA().fit(np.ones((3, 2))).explained_variance_ratio_.any()
+
+
+def test_a_covariance_and_a_sparse_matrix_have_the_components_of_the_data():
+    X = correlated(40, 6, 2) * (np.random.default_rng(0).random((40, 6)) < 0.4)
+    dense = sht.SparsePCA(2, k=3).fit(X)
+    thin = sht.SparsePCA(2, k=3).fit(sparse.csr_array(X))
+    matrix = sht.SparsePCA(2, k=3, covariance=True).fit(np.cov(X.T))
+    for other in (thin, matrix):
+        for name in ("components_", "explained_variance_", "explained_variance_ratio_", "variance_", "upper_bound_"):
+            np.testing.assert_allclose(getattr(other, name), getattr(dense, name), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(thin.transform(sparse.csr_array(X)), dense.transform(X), atol=1e-10)
+    np.testing.assert_array_equal(matrix.mean_, 0)
+    for wrong in (X, -np.eye(3), np.array([[1.0, 2.0], [0.0, 1.0]])):
+        with pytest.raises(ValueError, match="X: a covariance is symmetric"):
+            sht.SparsePCA(covariance=True).fit(wrong)

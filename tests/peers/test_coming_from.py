@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import lsq_linear, minimize
-from sklearn import linear_model, svm
+from sklearn import linear_model, multioutput, svm
 from sklearn.base import clone
 from sklearn.feature_selection import SelectFromModel
 
@@ -189,6 +189,23 @@ def _():
     Z[:, 1] += Z[:, 0]
     theirs = abess("SparsePCA", support_size=2).fit(Z).coef_.ravel()
     same(np.abs(sht.SparsePCA(1, k=2).fit(Z).components_[0]), np.abs(theirs), 1e-3)
+
+
+@row("abess", "`MultinomialRegression.fit(X, onehot)`")
+def _():
+    labels = TARGETS["classes"]
+    onehot = (labels[:, None] == np.unique(labels)).astype(float)
+    theirs = abess("MultinomialRegression").fit(X, onehot)
+    ours = sht.SparseClassifier(3, l2=0, loss="softmax").fit(X, onehot.argmax(axis=1))
+    same(ours.predict_proba(X), theirs.predict_proba(X), 1e-2)
+
+
+@row("abess", '`make_glm_data(family="poisson", coef_=w)`')
+def _():
+    w = np.array([0.5, -0.5, 0, 0, 0, 0])
+    drawn = peer("abess").datasets.make_glm_data(3000, P, 2, family="poisson", coef_=w)
+    for Z, y in ((drawn.x, drawn.y), sht.datasets.make_regression(3000, P, 2, loss="poisson", coef=w)[:2]):
+        same(sht.SparseRegressor(2, l2=0, loss="poisson").fit(Z, y).coef_, w, 0.1)
 
 
 @row("abess", "`RobustPCA(support_size=k).fit(X, r=r)`")
@@ -368,6 +385,71 @@ def _():
         solver = sht.solvers.ForwardSelection("omp")
         ours = sht.SparseRegressor(k=3, l2=0, solver=solver, standardize=False).fit(Z, y)
         same(ours.coef_, theirs.coef_)
+
+
+@row("scikit-learn and skglm", "`OrthogonalMatchingPursuit(tol=t)`")
+def _():
+    Z, y = X - X.mean(0), TARGETS["numbers"] - TARGETS["numbers"].mean()
+    for share in (0.5, 0.2, 0.1):
+        t = share * y @ y
+        theirs = linear_model.OrthogonalMatchingPursuit(tol=t).fit(Z, y)
+        ours = sht.SparseRegressor(
+            lambda loss, k, p, W, t=t: np.where(2 * W * loss <= t, k, np.inf),
+            l2=0,
+            solver=sht.solvers.ForwardSelection("omp"),
+            standardize=False,
+        ).fit(Z, y)
+        same(ours.coef_, theirs.coef_)
+
+
+@row("scikit-learn and skglm", "`MultiOutputRegressor(model)`")
+def _():
+    Y = np.column_stack([TARGETS["numbers"], X[:, 0] + TARGETS["numbers"][::-1]])
+    theirs = multioutput.MultiOutputRegressor(sht.SparseRegressor(3)).fit(X, Y)
+    ours = sht.SparseRegressor(3, shared=False).fit(X, Y)
+    same(ours.coef_, np.stack([each.coef_ for each in theirs.estimators_]))
+    same(ours.predict(X), theirs.predict(X))
+
+
+@row("scikit-survival", "`CoxPHSurvivalAnalysis(alpha=a)`")
+def _():
+    linear, surv = (peer(f"sksurv.{name}") for name in ("linear_model", "util"))
+    y = TARGETS["times"]
+    theirs = linear.CoxPHSurvivalAnalysis(alpha=3, tol=1e-12, n_iter=1000).fit(
+        X, surv.Surv.from_arrays(y[:, 1], y[:, 0])
+    )
+    ours = sht.SparseCox(P, l2=3 / EVENTS, standardize=False, ties="breslow").fit(X, y)
+    same(ours.coef_, theirs.coef_)
+
+
+@row("scikit-survival", "`predict_survival_function(X)`")
+def _():
+    linear, surv = (peer(f"sksurv.{name}") for name in ("linear_model", "util"))
+    functions = peer("sksurv.functions")
+    y = TARGETS["times"]
+    theirs = (
+        linear.CoxPHSurvivalAnalysis(alpha=3, tol=1e-12)
+        .fit(X, surv.Surv.from_arrays(y[:, 1], y[:, 0]))
+        .predict_survival_function(X[:5])
+    )
+    m = sht.SparseCox(P, l2=3 / EVENTS, standardize=False, ties="breslow").fit(X, y)
+    ours = [functions.StepFunction(m.event_times_, row) for row in m.predict_survival_function(X[:5])]
+    for one, other in zip(ours, theirs, strict=True):
+        same(one(m.event_times_), other(m.event_times_))
+
+
+@row("L0Learn", '`cvfit(penalty="L0L1")`')
+def _():
+    y = TARGETS["numbers"]
+    model = sht.SparseRegressor(l0=[0.3, 0.03], l1=[0.0, 0.2], l2=0.01, cv=IDS, rule="best").fit(X, y)
+    losses = {}
+    for l0, l1 in itertools.product([0.3, 0.03], [0.0, 0.2]):
+        single = sht.SparseRegressor(l0=l0, l1=l1, l2=0.01)
+        parts = [IDS == fold for fold in np.unique(IDS)]
+        errors = [np.mean((y[part] - single.fit(X[~part], y[~part]).predict(X[part])) ** 2) / 2 for part in parts]
+        losses[l0, l1] = np.average(errors, weights=[part.sum() for part in parts])
+    assert (model.l0_, model.l1_) == min(losses, key=losses.get)
+    same(model.cv_results_["mean_loss"].min(), min(losses.values()))
 
 
 @row("scikit-learn and skglm", "`GroupLasso(groups)`")
