@@ -220,7 +220,7 @@ def _choose(
         return choice, paths, None, l1
     scores = choice.scores if priced else levels.cut_scores(choice.scores)
     row = scores.table[BY_FOLDS[str(plan.rule)]]
-    results = scores.table | {"l2s": paths[0].l2s, "rule": plan.rule, "row": row}
+    results = scores.table | {"l2s": paths[0].l2s, "l0s": paths[0].l0s, "rule": plan.rule, "row": row}
     return choice, paths, results | {"shares": scores.shares(row), "as_good": scores.as_good(row)}, l1
 
 

@@ -96,8 +96,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         refit_l2_: the ridge strength of the coefficients; less than l2_ after "strong-ridge".
         n_iter_: steps of the final fit.
         path_: the `Path` of fits to all data that k was chosen from; None for an integer k.
-        cv_results_: where folds decided, a dict of arrays over the grid: ks, l2s, mean_loss (minus the score, with
-            `scoring`), se, and scores (folds, grid); the rows best_index, best_1se_index and strong_ridge_index;
+        cv_results_: where folds decided, a dict of arrays over the grid (of several l1 that of the best): ks, l2s, l0s
+            (None without), mean_loss (minus the score, with `scoring`), se, and scores (folds, grid); the rows
+            best_index, best_1se_index and strong_ridge_index;
             contenders, the row of every l2 that "strong-ridge" looks at, with its difference to the best row and the
             difference_se; rule, and row, the one taken; as_good, the sizes at its l2 that no more than one standard
             error of the difference separates from the best; shares (p,), in how many of the folds' fits at the row each
