@@ -178,6 +178,8 @@ def cross_validate(
     """
     if isinstance(folds, list) and folds and all(isinstance(fold, tuple) and len(fold) == 3 for fold in folds):
         pairs = [(train, test) for train, test, _ in folds]
+        if l0s is None and over_l0(l0s, threshold):
+            raise ValueError("l0s: where every fold has data of its own, they share prices; pass candidates.")
 
         def of_part(part: str, objective: AbstractObjective) -> CrossValidation:
             store = None if checkpoint is None else Folder(checkpoint) / part

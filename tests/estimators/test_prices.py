@@ -125,6 +125,25 @@ def test_prices_that_cannot_be(options, sentence):
         sht.SparseRegressor(**options).fit(X, Y)
 
 
+def test_folds_with_features_of_their_own_share_prices():
+    triples = [(np.arange(60) % 3 != fold, np.arange(60) % 3 == fold, X + fold) for fold in range(3)]
+    seen = sht.SparseRegressor(l0=[0.1, 0.02], l2=0.01, cv=triples, rule="best").fit(X, Y)
+    plain = sht.SparseRegressor(l0=[0.1, 0.02], l2=0.01, cv=[(a, b) for a, b, _ in triples], rule="best").fit(X, Y)
+    np.testing.assert_allclose(
+        seen.cv_results_["scores"], plain.cv_results_["scores"], rtol=1e-6
+    )  # centres move nothing
+    with pytest.raises(ValueError, match="l0s: where every fold has data of its own"):
+        sht.SparseRegressor(l0="cv", cv=triples).fit(X, Y)
+
+
+def test_prices_are_kept_in_files(tmp_path):
+    model = sht.SparseRegressor(l0=0.05, l1=0.01).fit(X, Y)
+    sht.save(model, tmp_path / "model")
+    loaded = sht.load(tmp_path / "model")
+    assert (loaded.l0_, loaded.l1_, loaded.k_) == (0.05, 0.01, model.k_)
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
 def test_prices_of_several_models():
     with pytest.raises(ValueError, match="l0: features are paid for in models of one response"):
         sht.SparseRegressor(l0=0.1).fit(X, np.column_stack([Y, Y]))
