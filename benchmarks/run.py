@@ -11,6 +11,7 @@ OPTIONS = {  # what a benchmark's main takes
     "compiling": ("quick",),
     "best-subset": ("quick",),
     "structures": ("quick",),
+    "paths": ("quick",),
     "priced": ("quick",),
     "cv": ("quick",),
     "real": ("quick", "data"),
