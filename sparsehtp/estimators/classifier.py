@@ -47,8 +47,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             example range(20): chosen among these by `rule`.
         l2: ridge strength >= 0 in units of the mean loss, a number or (p,) array. A list: candidates, chosen together
             with k. "auto": chosen together with k from 0.01, 0.1, 1 if k="cv", since shrinkage helps to find
-            features in noise; else 0.001, so that coefficients are determined where the classes can be separated.
-            Scikit-learn's C is 1 / (n l2).
+            features in noise; else, and with l0, 0.001, so that coefficients are determined where the classes can be
+            separated. Scikit-learn's C is 1 / (n l2).
         l0, l1: prices in place of k, as in `SparseRegressor`. For more than two classes l0 is a number or candidates.
         loss: "logistic", "smoothed_hinge", "squared_hinge", "hinge", "softmax", or a loss instance. "softmax" is for
             more than two classes (two are the logistic loss).

@@ -137,6 +137,8 @@ def make_plan(estimator: Any, loss: AbstractLoss | AbstractVectorLoss | None) ->
     if prices is not None and prices.given:
         rule = None
     l2, l2s, refit = np.asarray(estimator._default_l2), np.asarray(estimator._l2_grid), None
+    if prices is not None:  # nothing is fitted again, so that a stronger ridge would shrink the model
+        l2s = l2[None]
     if listed := isinstance(estimator.l2, list | tuple):
         l2s = _candidates("l2", estimator.l2)
         if rule is None:

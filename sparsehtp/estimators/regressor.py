@@ -39,8 +39,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             example range(20): chosen among these by `rule`.
         l2: ridge strength >= 0 in units of the mean loss, a number or (p,) array. A list: candidates, chosen together
             with k. "auto": chosen together with k from 1e-6, 0.01, 0.1, 1 if k="cv", since shrinkage helps to
-            find features in noise; else 1e-6, enough to make collinear features determined and too small to be seen
-            otherwise.
+            find features in noise; else, and with l0, 1e-6, enough to make collinear features determined and too small
+            to be seen otherwise.
         l0: price of a feature in place of k, which stays "cv", see `L0L1L2`; features cost F + l0 ||v||_0 + l1 ||v||_1
             in the units v_j = sd_j w_j of the ridge. Candidates, or "cv" for those of a path that adds one feature at a
             time: chosen by `rule` together with l1 and l2. None: k counts.
