@@ -122,7 +122,8 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         n, p = X.shape
         count, most = parameters.checked_count("n_components", self.n_components, 1), min(n - least + 1, p)
         if count > most:
-            raise ValueError(f"n_components: is {count}, but {n} rows of {p} features have {most} at most; lower it.")
+            rows = "rows" if self.covariance else "samples"
+            raise ValueError(f"n_components: is {count}, but {n} {rows} of {p} features have {most} at most; lower it.")
         ks = self._check_k(count, p)
         n_init = parameters.checked_count("n_init", self.n_init, 1)
         rng = check_random_state(parameters.make_seed(self.random_state))
