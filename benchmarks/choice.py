@@ -152,14 +152,13 @@ def main(quick=False, data=None):
         small += [name] if X.shape[1] <= len(y) / 4 else []
         found = json.loads(part.read_text()) if part.is_file() and not quick else {"rules": {}}
         table[name] = found
-        if "agreement" in found:
-            continue
         classification = name in CLASSES
         for rule, row in noise(X, y, classification, 2 if quick else SEEDS, found["rules"]):
             found["rules"][rule] = row
             keep(part, found, quick)
         deviation = np.where(X.std(0) > 0, X.std(0), 1)
-        found["agreement"] = agreement((X - X.mean(0)) / deviation, y, classification, 1 if quick else ORDERS)
+        if "agreement" not in found:
+            found["agreement"] = agreement((X - X.mean(0)) / deviation, y, classification, 1 if quick else ORDERS)
         keep(part, found, quick)
         lines = [[rule, *found.values()] for rule, found in table[name]["rules"].items()]
         print_table(name, ["rule", "error", "without noise", "noise", "features"], lines)
