@@ -135,6 +135,7 @@ def agreement(X, y, classification, orders):
 
 
 def keep(part, found, quick):
+    """Store what is known of a set, but for a quick run."""
     if not quick:
         part.parent.mkdir(exist_ok=True)
         part.write_text(json.dumps(found))
@@ -159,7 +160,7 @@ def main(quick=False, data=None):
         deviation = np.where(X.std(0) > 0, X.std(0), 1)
         if "agreement" not in found:
             found["agreement"] = agreement((X - X.mean(0)) / deviation, y, classification, 1 if quick else ORDERS)
-        keep(part, found, quick)
+            keep(part, found, quick)
         lines = [[rule, *found.values()] for rule, found in table[name]["rules"].items()]
         print_table(name, ["rule", "error", "without noise", "noise", "features"], lines)
         print(name, table[name]["agreement"], flush=True)

@@ -110,7 +110,7 @@ class Plan(NamedTuple):
     termination: AbstractTermination | None
     seed: int
     weighted_by: str
-    prices: "PriceGrid | None" = None
+    prices: PriceGrid | None
 
     @property
     def by_folds(self) -> bool:
