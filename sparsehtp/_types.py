@@ -106,7 +106,8 @@ def check_finite(name: str, *values: Any, remedy: str = "remove or impute them f
         if isinstance(array, jax.core.Tracer) or not jnp.issubdtype(array.dtype, jnp.inexact):
             continue
         if isinstance(array, jax.Array) and (len(array.devices()) > 1 or jax.default_backend() != "cpu"):
-            finite = bool(host(_all_finite(array)))
+            with jax.ensure_compile_time_eval():  # data from outside of a transformation would be staged in it
+                finite = bool(host(_all_finite(array)))
         else:
             array = np.atleast_1d(np.asarray(array))
             finite = all(np.isfinite(piece).all() for piece in np.array_split(array, 1 + array.nbytes // PIECE))
