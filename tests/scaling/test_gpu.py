@@ -9,7 +9,7 @@ import pytest
 import sparsehtp as sht
 from sparsehtp.linalg import dot
 
-SOLVERS = cases.SOLVERS | cases.SWAP_SOLVERS | cases.GREEDY_SOLVERS
+SOLVERS = cases.SOLVERS | cases.SWAP_SOLVERS | cases.GREEDY_SOLVERS | cases.STOCHASTIC_SOLVERS
 X, Y, SUPPORT = cases.planted(cases.LOSSES["squared"])
 
 
@@ -69,6 +69,24 @@ def test_a_batch_on_a_gpu_is_its_lanes():
 
     single = jax.jit(value)
     np.testing.assert_allclose(jax.vmap(value)(ks), [single(k) for k in ks], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["iht", "htp", "svrg", "best_subset", "forward"])
+def test_data_from_outside_of_a_transformation_are_looked_at_on_any_device(name, monkeypatch):
+    """As on a GPU, where data stay on the device while they are checked."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    data = jnp.asarray(X), jnp.asarray(Y)
+
+    def run(scale, X=data[0], y=data[1]):
+        threshold = sht.Sparsity(3, k_max=8)
+        return sht.solve(sht.LinearModel(X, scale * y, l2=0.01), threshold, SOLVERS[name], record=None).x
+
+    expected = run(1.0)
+    for transformed in (jax.jit(run)(1.0), jax.vmap(run)(jnp.ones(2))[1]):
+        np.testing.assert_allclose(transformed, expected, rtol=1e-5, atol=1e-7)
+    damaged = data[0].at[0, 0].set(jnp.nan)
+    with pytest.raises(ValueError, match="X: holds NaN"):
+        jax.jit(lambda scale: run(scale, damaged))(1.0)
 
 
 @pytest.mark.parametrize("name", ["iht", "htp", "best_subset", "forward"])
