@@ -10,10 +10,11 @@ from jax.experimental.sparse import BCOO
 from scipy import sparse
 
 import sparsehtp as sht
-from sparsehtp._programs import CPU_OPTIONS, PLAIN
+from sparsehtp._programs import PLAIN, compiler_options
 
 # References are run once or twice: they are compiled as the library compiles what has little work.
-jit = functools.partial(jax.jit, compiler_options=CPU_OPTIONS | PLAIN if jax.default_backend() == "cpu" else None)
+OPTIONS = compiler_options(jax.default_backend())
+jit = functools.partial(jax.jit, compiler_options=OPTIONS if OPTIONS is None else OPTIONS | PLAIN)
 
 
 def decreasing(t):
