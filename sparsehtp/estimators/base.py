@@ -79,7 +79,6 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes (lists and dicts of anything, since
     # `isinstance` looks no further).
     support_: Bool[np.ndarray, "p"]
-    members_: Float[np.ndarray, "members p"] | Float[np.ndarray, "members t p"] | None
     k_: int
     l0_: float | None
     l1_: float | None
@@ -138,13 +137,6 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                     UserWarning,
                 )
         event = y if self._counted == "events" else None  # others are no samples where k is chosen
-        parts = None
-        if (members := getattr(self, "ensemble", None)) is not None:
-            others = targets if offset is None else [*targets, offset]
-            members = parameters.checked_count("ensemble", members, 2)
-            parts = selection.make_folds(members, X, y, weights, self._counted, groups, 1, others, "ensemble")
-            if parts is None:
-                raise ValueError("ensemble: needs two samples (of every class), so that each model can leave some out.")
         rows = Rows(X, targets, weights, offset, event, seen, responses).counted()
         p, names, several = X.shape[1], getattr(self, "feature_names_in_", ()), responses is not None
         threshold = parameters.make_threshold(
@@ -161,17 +153,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         def build(X: Any, targets: list[np.ndarray], **data: Any) -> list[Any]:
             return self._models(X, targets, loss, standardize=self.standardize, **data)
 
-        problem = Problem(rows, plan, threshold, build)
-        fitted = fit_targets(problem, pairs, scoring, self._last(responses or len(targets), p))
-        results, self.members_ = self._take(fitted), None
-        if parts is not None:
-            coefs, intercepts, supports = zip(
-                *(problem.again(fitted, train).coefficients for train, _ in parts), strict=True
-            )
-            self.members_ = np.stack(coefs)
-            self.coef_, self.intercept_ = np.mean(coefs, axis=0), np.mean(intercepts, axis=0)
-            self.support_ = np.any(supports, axis=0)
-        return results
+        last = self._last(responses or len(targets), p)
+        return self._take(fit_targets(Problem(rows, plan, threshold, build), pairs, scoring, last), several)
 
     def _last(self, m: int, p: int) -> tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m"]] | None:
         """The coefficients and intercepts of the last fit to start m models from; None: from zero."""
@@ -191,14 +174,20 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         first = LinearModel(X, targets[0], loss, **options)
         return [first, *(replace(first, y=jnp.asarray(target, first.dtype)) for target in targets[1:])]
 
-    def _take(self, fitted: Fitted) -> list[RESULTS]:
+    def _take(self, fitted: Fitted, several: bool) -> list[RESULTS]:
         """Set the attributes."""
         solutions: Any = fitted.solutions
         one_or_all = self._one_or_all
         results = [RESULTS(int(each.result)) for each in solutions]
         self.k_, self.l2_, self.refit_l2_ = fitted.k, fitted.l2, fitted.refit * fitted.l2
         self.l0_, self.l1_ = fitted.prices
-        self.coef_, self.intercept_, self.support_ = fitted.coefficients
+        self.coef_ = solutions[0].x.T if several else np.stack([each.x for each in solutions])
+        self.intercept_ = solutions[0].intercept if several else np.array([each.intercept for each in solutions])
+        self.support_ = np.zeros(self.coef_.shape[1], bool)
+        for each in solutions:
+            self.support_[parameters.features_of(fitted.threshold, each.support)] = True
+        if fitted.threshold.penalises:
+            self.support_[fitted.threshold.keep] = True
         self.n_iter_ = max(int(each.num_steps) for each in solutions)
         # A nonfinite step is not taken.
         steps = [int(each.num_steps) - (end is RESULTS.nonfinite) for each, end in zip(solutions, results, strict=True)]
@@ -240,7 +229,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     def prove(self, seconds: float = 60.0, **options: Any) -> Proof | list[Proof]:
         """Prove that the chosen features are the best of their number under `l2_`, or find better ones; see `prove`.
 
-        Better features, fitted under `refit_l2_`, take the place of the chosen ones (not in the mean of an `ensemble`).
+        Better features, fitted under `refit_l2_`, take the place of the chosen ones.
 
         Args:
             seconds: the time limit, of each model where there are several.
@@ -270,8 +259,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 x, intercept = _rounded(model, proof.x, proof.intercept)
                 better = {"x": x, "intercept": intercept, "support": proof.support, "value": np.array(proof.upper)}
                 fits[i] = model, threshold, solution._replace(**better)
-                if self.members_ is None:
-                    self._replace_fit(i, bare, [fit[-1].support for fit in fits])
+                self._replace_fit(i, bare, [fit[-1].support for fit in fits])
                 self._evidence, self._certificates = Evidence(padding, fits), None
         return self._one_or_all(proofs)
 

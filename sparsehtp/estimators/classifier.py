@@ -80,7 +80,6 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
             support and ignore it. None: by dtype, see `SmallStep` and `SmallGradient`.
         warm_start: start from the coefficients of the last fit, where there are as many of them, if k is an integer;
             where k is chosen it has no effect. A local solver may end at other features than from zero.
-        ensemble: as in `SparseRegressor`; the mean is that of scores.
 
     Attributes:
         coef_: (1, p), or (classes, p) for more than two, zero outside the support. Scores of two classes grow towards
@@ -88,8 +87,6 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         intercept_: (1,) or (classes,).
         classes_: the labels, sorted.
         support_: (p,) mask of the chosen features, whose coefficients may be zero; for several classes, of any of them.
-        members_: (members, *coef_.shape) coefficients of the models of an `ensemble`, whose mean is coef_ and whose
-            features together are support_; all other attributes are those of the model of all rows. None without.
         k_, l2_: the values that the features were chosen with; with l0 the number that it left.
         l0_, l1_: the prices; None without l0.
         refit_l2_: the ridge strength of the coefficients; less than l2_ after "strong-ridge".
@@ -165,7 +162,6 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         max_iter: int | None = None,
         tol: float | None = None,
         warm_start: bool = False,
-        ensemble: int | None = None,
     ) -> None:
         self.k = k
         self.l2 = l2
@@ -187,7 +183,6 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
-        self.ensemble = ensemble
 
     @all_or_nothing
     def fit(

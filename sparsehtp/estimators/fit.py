@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.sparse import issparse
 
-from .._solve import solve_and_refit
+from .._solve import solve
 from .._types import replace, seeded
 from ..grids.choose import BY_FOLDS, Choice, choose
 from ..grids.cross_validation import Scoring
@@ -47,13 +47,11 @@ class Rows(NamedTuple):
     def counted(self) -> "Rows":
         """Those with a weight: a row without one must not count, even where its loss is infinite."""
         some = self.weights > 0
-        return self if some.all() else self.at(some)
-
-    def at(self, rows: np.ndarray) -> "Rows":
-        """Some of them: indices, or a mask."""
-        X, *seen = (part[rows] if issparse(part) else np.asfortranarray(part[rows]) for part in (self.X, *self.seen))
-        offset, event = (None if each is None else each[rows] for each in (self.offset, self.event))
-        return Rows(X, [each[rows] for each in self.targets], self.weights[rows], offset, event, seen, self.responses)
+        if some.all():
+            return self
+        X, *seen = (part[some] if issparse(part) else np.asfortranarray(part[some]) for part in (self.X, *self.seen))
+        offset, event = (None if each is None else each[some] for each in (self.offset, self.event))
+        return Rows(X, [each[some] for each in self.targets], self.weights[some], offset, event, seen, self.responses)
 
     @property
     def samples(self) -> tuple[int, float]:
@@ -84,21 +82,6 @@ class Fitted(NamedTuple):
     results: dict[str, Any] | None
     evidence: Evidence
 
-    @property
-    def coefficients(self) -> tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m"], Bool[np.ndarray, "p"]]:
-        """(coefficients, intercepts) of every model or response, and the features that any of them has."""
-        solutions: list[Any] = self.solutions
-        if solutions[0].x.ndim == 2:  # responses of one model
-            coef, intercept = solutions[0].x.T, solutions[0].intercept
-        else:
-            coef, intercept = np.array([each.x for each in solutions]), np.array([each.intercept for each in solutions])
-        support = np.zeros(coef.shape[1], bool)
-        for each in solutions:
-            support[parameters.features_of(self.threshold, each.support)] = True
-        if self.threshold.penalises:
-            support[self.threshold.keep] = True
-        return coef, intercept, support
-
 
 class Problem(NamedTuple):
     """The data, and how to fit them.
@@ -121,14 +104,6 @@ class Problem(NamedTuple):
         n, p = self.rows.X.shape
         pads = self.plan.prices is None and parameters.pads(self.plan.solver)
         return Padding(n, p, pads, self.plan.l2.ndim == 1)
-
-    def again(self, fitted: Fitted, rows: np.ndarray) -> Fitted:
-        """The fit of some of the rows at the k or prices, l2 and refit that were chosen for all."""
-        l0, l1 = fitted.prices
-        prices = None if l0 is None else parameters.PriceGrid(np.array([l0]), np.array([l1]))
-        l2, rule = np.asarray(fitted.l2), None
-        plan = self.plan._replace(k=fitted.k, rule=rule, l2=l2, refit=fitted.refit, prices=prices)
-        return fit_targets(self._replace(rows=self.rows.at(rows), plan=plan), None, None, None)
 
     @property
     def ending(self) -> dict[str, Any]:
@@ -164,19 +139,16 @@ def fit_targets(
     threshold = replace(problem.threshold, **sizes)
     padded = padding.threshold(threshold, rows.responses)
     with jax.enable_x64(rows.X.dtype == np.float64):  # accuracy follows the data's dtype, whatever JAX's setting is
-        models, refit = problem.models(rows.X), 1.0 if plan.refit is None else plan.refit
+        models, refit = problem.models(rows.X), 1.0
         paths = results = None
         solutions: Any
         selected: Any
         if plan.rule is None:
             starts = [None] * len(models) if last is None else _starts(rows, padding, *last)
-            selected, solutions = zip(
-                *(
-                    _solve_from(model, padded, plan.solver, start, refit, **problem.ending)
-                    for model, start in zip(models, starts, strict=True)
-                ),
-                strict=True,
-            )
+            selected = solutions = [
+                _solve_from(model, padded, plan.solver, start, **problem.ending)
+                for model, start in zip(models, starts, strict=True)
+            ]
         else:
             if folds is not None and rows.seen:
                 views = [selection.view(problem.models(part)[0]) for part in rows.seen]
@@ -264,18 +236,14 @@ def _solve_from(
     threshold: AbstractThreshold,
     solver: AbstractSolver | None,
     start: Start | None,
-    refit: float,
     **ending: Any,
-) -> tuple[Solution, Solution]:
-    """`solve` from a start, and from zero too where that does not converge: it may be far out of what data can tell.
-    And the same with its coefficients fitted again at a part of l2."""
-    part = None if refit == 1 else np.asarray(refit, objective.dtype)
-    solution, refitted = solve_and_refit(objective, threshold, solver, start, part, **ending)
-    if start is not None and int(solution.result) != RESULTS.converged:
-        cold, again = solve_and_refit(objective, threshold, solver, None, part, **ending)
-        if not solution.value <= cold.value:
-            solution, refitted = cold, again
-    return solution, solution if refitted is None else refitted
+) -> Solution:
+    """`solve` from a start, and from zero too where that does not converge: it may be far out of what data can tell."""
+    solution = solve(objective, threshold, solver, start, **ending)
+    if start is None or int(solution.result) == RESULTS.converged:
+        return solution
+    cold = solve(objective, threshold, solver, **ending)
+    return solution if solution.value <= cold.value else cold
 
 
 def _on_host(objective: AbstractObjective, solution: Solution) -> Solution:

@@ -86,16 +86,11 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             of its own), with one k and l2 for all.
         warm_start: start from the coefficients of the last fit, where there are as many of them, if k is an integer;
             where k is chosen it has no effect. A local solver may end at other features than from zero.
-        ensemble: number of models whose mean is the model, each of all rows but one of that many folds, with the k, l2
-            and refit that were chosen on all: for prediction where many correlated features vote, at the price of more
-            features (21 where one model has 9, see the benchmark `choice`). None: one model.
 
     Attributes:
         coef_: (p,) coefficients, or (t, p) of t responses; zero outside `support_`.
         intercept_: float, or (t,).
         support_: (p,) mask of the chosen features, whose coefficients may be zero.
-        members_: (members, *coef_.shape) coefficients of the models of an `ensemble`, whose mean is coef_ and whose
-            features together are support_; all other attributes are those of the model of all rows. None without.
         k_, l2_: the values that the features were chosen with; with l0 the number that it left.
         l0_, l1_: the prices; None without l0.
         refit_l2_: the ridge strength of the coefficients; less than l2_ after "strong-ridge".
@@ -166,7 +161,6 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         tol: float | None = None,
         shared: bool = True,
         warm_start: bool = False,
-        ensemble: int | None = None,
     ) -> None:
         self.k = k
         self.l2 = l2
@@ -188,7 +182,6 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         self.tol = tol
         self.shared = shared
         self.warm_start = warm_start
-        self.ensemble = ensemble
 
     @all_or_nothing
     def fit(
@@ -230,7 +223,6 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             results = self._fit(X, target, targets, weights, loss, responses=responses, **options)
             if y.ndim == 1:
                 self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # type: ignore[index]
-                self.members_ = None if self.members_ is None else self.members_[:, 0]
             return results
 
         if self.loss == "negative_binomial":

@@ -130,7 +130,6 @@ def make_folds(
     groups: Any = None,
     repeats: int = 1,
     others: Sequence[np.ndarray] = (),
-    name: str = "cv",
 ) -> list[Pair] | None:
     """`folds_of` the parameter cv, as indices among the rows with a positive weight.
 
@@ -139,7 +138,7 @@ def make_folds(
     """
     some, groups = weights > 0, check_groups(groups, len(y))
     if isinstance(cv, numbers.Integral):
-        cv = _possible(checked_count(name, cv, 2), y[some], counted, groups if groups is None else groups[some], name)
+        cv = _possible(checked_count("cv", cv, 2), y[some], counted, groups if groups is None else groups[some])
         if cv < 2:
             return None
     content: list[np.ndarray] = []
@@ -147,7 +146,7 @@ def make_folds(
         own = [column for each in (*others, weights) for column in np.atleast_2d(np.asarray(each, float).T)]
         content = [*_content(X, residuals(y, weights), weights), *own]
     among = np.cumsum(some) - 1
-    pairs = folds_of(cv, y, weights, counted, groups, content, repeats, name)
+    pairs = folds_of(cv, y, weights, counted, groups, content, repeats, "cv")
     return [(among[train], among[test]) for train, test in pairs]
 
 
@@ -168,7 +167,7 @@ def _content(X: Any, r: Float[np.ndarray, "n"], weights: Float[np.ndarray, "n"])
     return found
 
 
-def _possible(wanted: int, y: np.ndarray, counted: Counted, groups: np.ndarray | None, name: str) -> int:
+def _possible(wanted: int, y: np.ndarray, counted: Counted, groups: np.ndarray | None) -> int:
     """The number of folds, or what the rows allow."""
     there = y if counted == "events" else np.ones(len(y), bool)
     limits = [(int(there.sum()), "there are {} " + ("events" if counted == "events" else "samples"))]
@@ -179,5 +178,5 @@ def _possible(wanted: int, y: np.ndarray, counted: Counted, groups: np.ndarray |
         limits.insert(0, (np.unique(groups[there]).size, f"there are {{}} {of}"))
     most, reason = min(limits, key=lambda limit: limit[0])
     if 2 <= most < wanted:
-        warn(f"{name}: {most} folds are used instead of {wanted}, since {reason.format(most)}.")
+        warn(f"cv: {most} folds are used instead of {wanted}, since {reason.format(most)}.")
     return min(most, wanted)
