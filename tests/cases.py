@@ -91,6 +91,7 @@ THRESHOLDS = {
     "nonnegative_upper": sht.Sparsity(2, keep=[0], lower=0, upper=0.7),
     "simplex": sht.Simplex(2),
     "simplex_keep": sht.Simplex(2, total=3.0, keep=[4]),
+    "simplex_signed": sht.Simplex(2, total=-1.0, keep=[4], positive=False),
     "group": sht.GroupSparsity(GROUPS, 2),
     "group_keep": sht.GroupSparsity(GROUPS, 1, keep=[2]),
     "group_box": sht.GroupSparsity(GROUPS, 2, lower=-0.5, upper=[0.1, 0.2, 0.5, 1.0, 2.0, np.inf]),

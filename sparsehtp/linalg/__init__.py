@@ -5,6 +5,7 @@ from .box import WHOLE as WHOLE
 from .box import Box as Box
 from .box import Everywhere as Everywhere
 from .box import Plane as Plane
+from .box import SignedPlane as SignedPlane
 from .draws import mixed as mixed
 from .draws import uniform as uniform
 from .lanes import LANE as LANE

@@ -1,15 +1,15 @@
 """Where the coefficients of a support may lie: within bounds, on a plane.
 
-A plane normal'z = total, normal >= 0, holds all coefficients together. Around a point of it with z >= 0 it is described
-by all coordinates but the spare one, that with the largest part of the total, which follows from the others: it is
-positive, so that its own bound is out of the way of a small move, and the others have their bounds alone (Bertsekas,
-1982, section 4).
+A plane normal'z = total holds all coefficients together. It is described by all coordinates but a spare one, which
+follows from the others. Around a point with z >= 0 and normal >= 0 that is the one with the largest part of the total:
+it is positive, so that its own bound is out of the way of a small move, and the others have their bounds alone
+(Bertsekas, 1982, section 4). For coefficients of any sign it is the one with the largest normal.
 """
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from .._types import AnyArray
 
@@ -51,10 +51,10 @@ class Chart(Everywhere):
 
     def __init__(self, plane: "Plane", z: Float[Array, "m"]) -> None:
         self.plane = plane
-        self.index = jnp.argmax(plane.normal * z)
+        self.index = plane.spare(z)
         own = plane.normal[self.index]
-        size = jnp.where(own > 0, own, 1)  # no coefficient of the support is on the plane
-        self.spare = (jnp.arange(z.shape[0]) == self.index) & (own > 0)
+        size = jnp.where(own != 0, own, 1)  # no coefficient of the support is on the plane
+        self.spare = (jnp.arange(z.shape[0]) == self.index) & (own != 0)
         self.share = plane.normal / size  # how the spare one falls with each of the others
         self.total = plane.total / size
 
@@ -65,13 +65,16 @@ class Chart(Everywhere):
         return grad - self.share * grad[self.index]
 
     def terms(self, terms: Float[Array, "m"]) -> Float[Array, "m"]:
-        return jnp.where(self.share > 0, terms + self.share * terms[self.index], terms)  # terms may be infinite
+        share = jnp.abs(self.share)
+        return jnp.where(share > 0, terms + share * terms[self.index], terms)  # terms may be infinite
 
     def curvature(self, hessian: Float[Array, "m m"], slope: Float[Array, "m"]) -> Float[Array, "m m"]:
         half = hessian - hessian[:, self.index, None] * self.share
+        half = half - self.share[:, None] * half[self.index]
+        if self.plane.signed:
+            return half
         least = jnp.finfo(slope.dtype).eps * jnp.max(jnp.abs(slope)) / self.total  # a linear F has a minimum too
-        on_plane = jnp.where(self.share > 0, least, 0)
-        return half - self.share[:, None] * half[self.index] + jnp.diag(on_plane)
+        return half + jnp.diag(jnp.where(self.share > 0, least, 0))
 
     def move(self, direction: Float[Array, "m"]) -> Float[Array, "m"]:
         return jnp.where(self.spare, -jnp.vdot(jnp.where(self.spare, 0, self.share), direction), direction)
@@ -81,14 +84,25 @@ class Chart(Everywhere):
 
     def completed(self, z: Float[Array, "m"], whole: Float[Array, "m"]) -> Float[Array, "m"]:
         new = self.filled(z)
+        if self.plane.signed:
+            return new
         return jnp.where(new[self.index] >= 0, new, self.plane.nearest(whole))
 
 
 class Plane(NamedTuple):
-    """normal'z = total; a normal of zero is that of a coefficient that the plane does not hold."""
+    """normal'z = total for normal, z >= 0; a normal of zero is that of a coefficient that the plane does not hold."""
 
     normal: Float[Array, "m"]
     total: Float[AnyArray, ""]
+
+    @property
+    def signed(self) -> bool:
+        """True if the coefficients may have any sign."""
+        return False
+
+    def spare(self, z: Float[Array, "m"]) -> Int[Array, ""]:
+        """The coordinate that follows from the others around a point."""
+        return jnp.argmax(self.normal * z)
 
     def multiplier(self, z: Float[Array, "m"], grad: Float[Array, "m"]) -> Float[Array, ""]:
         """The part of the normal that a gradient holds, averaged over the coefficients at work: all of the gradient on
@@ -115,6 +129,27 @@ class Plane(NamedTuple):
         return jnp.where(held, jnp.maximum(below - theta[jnp.maximum(count - 1, 0)] * normal, 0), z)
 
 
+class SignedPlane(Plane):
+    """normal'z = total for coefficients and a normal of any sign."""
+
+    @property
+    def signed(self) -> bool:
+        return True
+
+    def spare(self, z: Float[Array, "m"]) -> Int[Array, ""]:
+        return jnp.argmax(jnp.abs(self.normal))
+
+    def multiplier(self, z: Float[Array, "m"], grad: Float[Array, "m"]) -> Float[Array, ""]:
+        working = z != 0
+        normal = jnp.where(working | ~jnp.any(working & (self.normal != 0)), self.normal, 0)
+        size = jnp.vdot(normal, normal)
+        return jnp.vdot(normal, grad) / jnp.where(size > 0, size, 1)
+
+    def nearest(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        size = jnp.vdot(self.normal, self.normal)
+        return z + self.normal * ((self.total - jnp.vdot(self.normal, z)) / jnp.where(size > 0, size, 1))
+
+
 class Box(NamedTuple):
     """Bounds on the coefficients of a support, and the plane that they lie on; None where there are none."""
 
@@ -132,7 +167,7 @@ class Box(NamedTuple):
         return Everywhere() if self.plane is None else Chart(self.plane, z)
 
     def nearest(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        """The nearest point; on a plane the bounds are those of z >= 0."""
+        """The nearest point; on a plane there are no bounds but z >= 0, and none on a signed one."""
         z = z if self.whole else jnp.clip(z, self.lower, self.upper)
         return z if self.plane is None else self.plane.nearest(z)
 

@@ -93,12 +93,13 @@ def with_spring(
     stiff as lets pivots of nearly collinear columns count.
     """
     normal, total = plane
-    held = normal > 0
+    held = normal != 0
     size = jnp.where(held, normal, 1)
     multiplier = plane.multiplier(z, grad)
     curvature = jnp.max(jnp.where(held, jnp.diagonal(A) / size**2, 0))
     slope = jnp.max(jnp.where(held, jnp.abs(grad / size - multiplier), 0))
-    stiffness = (curvature + slope / total) * jnp.finfo(A.dtype).eps ** -0.25
+    reach = 0.0 if plane.signed else slope / total  # where F is flat, a sum of positive parts still holds them
+    stiffness = (curvature + reach) * jnp.finfo(A.dtype).eps ** -0.25
     c0 = c0 + (multiplier + 0.5 * stiffness * total) * total
     return A + stiffness * normal[:, None] * normal, r + (multiplier + stiffness * total) * normal, c0
 

@@ -259,7 +259,7 @@ class _Check:
         free = np.ones((len(subsets), z.shape[1] - self.p), bool)
         members = np.hstack([subsets, free])
         if self.on_plane:  # which needs one of its entries
-            held = (members & (self.out["normal"][0, 0] > 0)).any(1)
+            held = (members & (self.out["normal"][0, 0] != 0)).any(1)
             subsets, members = subsets[held], members[held]
         points = self.moved(z[:, None], members)
         by_k = self.by_what_k_means(subsets)  # (ks, subsets)
@@ -283,13 +283,22 @@ class _Check:
         """True if the entries have a given sum."""
         return bool(np.any(self.out.get("normal", 0) != 0))
 
+    @property
+    def signed(self) -> bool:
+        """True if the entries of a given sum may have any sign."""
+        return self.on_plane and not np.isfinite(self.out["lower"]).any()
+
     def moved(self, z: np.ndarray, members: np.ndarray) -> np.ndarray:
         """The nearest points to z on some entries in the box, zero elsewhere; on a plane by bisection."""
         lower, upper, normal = (self.out[name][0, 0] for name in ("lower", "upper", "normal"))
         z, members = np.broadcast_arrays(z, members)
         if not self.on_plane:
             return np.where(members, np.clip(z, lower, upper), 0)
-        total, held = self.out["total"][0, 0], members & (normal > 0)
+        total, held = self.out["total"][0, 0], members & (normal != 0)
+        if self.signed:
+            n = np.where(held, normal, 0)
+            gap = total - np.sum(n * z, axis=-1, keepdims=True)
+            return np.where(members, z + n * gap / np.maximum(np.sum(n**2, axis=-1, keepdims=True), 1e-300), 0)
         n = np.where(held, normal, 1)
         z = z - np.where(held, n * np.max(np.where(held, z / n, -np.inf), axis=-1, keepdims=True, initial=-1e300), 0)
 
@@ -350,7 +359,8 @@ class _Check:
             self.law(text, (np.abs(x - moved) <= room) | ~entries, x=x, expected=moved, z=self.z[:, None])
         if self.on_plane:
             total, sums = out["total"], np.sum(out["normal"] * x, axis=-1)
-            self.law("the result is on its plane", np.abs(sums - total) <= self.room * total, sum=sums, total=total)
+            room = self.room * (np.abs(total) + np.sum(np.abs(out["normal"] * x), axis=-1))
+            self.law("the result is on its plane", np.abs(sums - total) <= room, sum=sums, total=total)
         support, visible = out["support"], out["visible"]
         units = int(support.idx.max()) + 1
         used = _members(support, units).sum(-1)
@@ -367,7 +377,12 @@ class _Check:
         if not self.penalised:
             grad = np.resize(self.grad, (x.shape[0] * x.shape[1], x.shape[2])).reshape(x.shape)
             if self.on_plane:  # the common part of the gradient moves nothing
-                part = np.sum(np.where(out["normal"] > 0, x * grad, 0), axis=-1) / out["total"]
+                normal, per = np.where(x != 0, out["normal"], 0), x
+                if self.signed:
+                    per = (
+                        normal / np.maximum(np.sum(normal**2, axis=-1, keepdims=True), 1e-300) * out["total"][..., None]
+                    )
+                part = np.sum(np.where(normal != 0, per * grad, 0), axis=-1) / out["total"]
                 grad = grad - part[..., None] * out["normal"]
             pushed = ((x <= lower) & (grad > 0)) | ((x >= upper) & (grad < 0))
             text = "free_gradient is the gradient, zero where it pushes out of an active bound"

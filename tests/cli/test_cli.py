@@ -245,7 +245,8 @@ def test_demo(tmp_path):
     assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == FILES
     assert (model["n"], model["n_test"], len(model["coefficients"])) == (398, 171, 5)
     assert model["train_score"] > 0.93 and model["test_score"] > 0.9
-    assert "test accuracy" in result.stdout and "predictions.png" in result.stdout
+    assert "test accuracy" in result.stdout
+    assert "predictions.png" in "".join(result.stdout.split())  # a long path is broken anywhere
 
 
 def test_info_version_and_help():

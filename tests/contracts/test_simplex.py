@@ -147,6 +147,65 @@ def test_refits_of_many_weights_satisfy_the_conditions(dtype, start):
     assert grad.min() >= level - 20 * eps
 
 
+def of_equality(A, b, a, total):
+    """The least 1/2 z'Az - b'z with a'z = total, from the linear system of the multiplier."""
+    system = np.block([[A, a[:, None]], [a[None], np.zeros((1, 1))]])
+    z = np.linalg.solve(system, np.append(b, total))[:-1]
+    return 0.5 * z @ A @ z - b @ z, z
+
+
+@pytest.mark.parametrize("keep", [[], [3]])
+@pytest.mark.parametrize(("total", "weighted"), [(1.0, False), (-2.0, True), (0.0, False), (0.0, True)])
+def test_best_subset_is_the_best_of_any_sign_with_a_given_sum(total, weighted, keep):
+    for seed in range(5):
+        A, b = markets(seed)
+        rng = np.random.default_rng(seed)
+        a = rng.normal(size=P) if weighted else np.ones(P)
+        if weighted and total == 0:
+            a[:2] = 0  # features without a part in it
+        others, best = sorted({*range(P)} - {*keep}), np.inf
+        for chosen in itertools.combinations(others, K - len(keep)):
+            S = np.array([*chosen, *keep])
+            value = of_equality(A[np.ix_(S, S)], b[S], a[S], total)[0] if np.any(a[S]) else np.inf
+            best = min(best, value)
+        threshold = sht.Simplex(K - len(keep), total, keep=keep, positive=False, weights=a if weighted else None)
+        solution = sht.solve(sht.QuadraticForm(A, b), threshold)
+        x = np.asarray(solution.x)
+        assert solution.result == RESULTS.converged and np.count_nonzero(x) <= K
+        np.testing.assert_allclose(a @ x, total, atol=1e-12)
+        assert float(solution.value) <= best + 1e-8 * abs(best)
+        assert sht.certificate(sht.QuadraticForm(A, b), threshold, solution).swap_gain == 0
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_contrast_is_in_original_units(intercept):
+    """Log-contrasts: coefficients of compositions sum to zero."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((50, P)) * [1, 2, 0.5, 1, 1, 0.3, 1] + 1
+    y = X[:, 1] - X[:, 4] + 0.1 * rng.standard_normal(50) + intercept
+    model = sht.LinearModel(X, y, l2=0.01, fit_intercept=intercept, standardize=True)
+    solution = sht.solve(model, sht.Simplex(2, 0.0, positive=False))
+    Z = X - X.mean(0) * intercept
+    A, b = Z.T @ Z / 50 + 0.01 * np.diag(X.var(0)), Z.T @ (y - y.mean() * intercept) / 50
+    S = np.array([1, 4])
+    np.testing.assert_array_equal(cases.members(solution.support), S)
+    np.testing.assert_allclose(solution.x[S], of_equality(A[np.ix_(S, S)], b[S], np.ones(2), 0.0)[1], rtol=1e-6)
+    assert not np.any(sht.solve(model, sht.Simplex(0, 0.0, positive=False)).x)
+
+
+@pytest.mark.parametrize("name", ["iht", "htp", "grasp", "subspace_pursuit"])
+def test_other_solvers_end_where_the_gradient_is_along_the_weights(name):
+    A, b = markets(3)
+    a = np.array([1.0, -1, 2, 0.5, 1, -1, 1])
+    solution = sht.solve(sht.QuadraticForm(A, b), sht.Simplex(K, 0.5, positive=False, weights=a), cases.SOLVERS[name])
+    S = cases.members(solution.support)
+    grad = ((A @ np.asarray(solution.x)) - b)[S]
+    assert solution.result == RESULTS.converged
+    np.testing.assert_allclose(a @ solution.x, 0.5, atol=1e-12)
+    along = grad @ a[S] / (a[S] @ a[S])
+    np.testing.assert_allclose(grad, along * a[S], atol=1e-6 if name == "iht" else 1e-10)
+
+
 def test_a_linear_objective_has_its_best_corner():
     solution = sht.solve(sht.QuadraticForm(np.zeros((5, 5)), np.array([1.0, 3, 2, 0, -1])), sht.Simplex(2, 4.0))
     np.testing.assert_allclose(solution.x, [0, 4, 0, 0, 0], atol=1e-12)
@@ -217,7 +276,21 @@ def test_certificates_refit_every_exchange():
     [
         (lambda: sht.Simplex(0), ValueError, "k: a sum of 1.0 needs at least one coefficient"),
         (lambda: sht.Simplex(2, 0.0), ValueError, "total: needs a number > 0"),
-        (lambda: sht.Simplex(2, np.nan), ValueError, "total: needs a number > 0"),
+        (lambda: sht.Simplex(2, np.nan), ValueError, "total: needs a finite number"),
+        (lambda: sht.Simplex(2, weights=[1.0, 0.0, 2.0]), ValueError, "weights: needs numbers > 0"),
+        (
+            lambda: sht.Simplex(2, positive=False, weights=[1.0, 0, 2]),
+            ValueError,
+            "weights: a weight of 0 needs total=0",
+        ),
+        (lambda: sht.Simplex(2, positive=False, weights=[1.0, np.inf]), ValueError, "weights: needs finite numbers"),
+        (lambda: sht.Simplex(2, positive=False, weights=2.0), ValueError, "weights: needs one number per feature, got"),
+        (lambda: sht.Simplex(0, positive=False), ValueError, "k: a sum of 1.0 needs at least one coefficient"),
+        (
+            lambda: sht.solve(FORM, sht.Simplex(1, weights=[1.0, 2])),
+            ValueError,
+            "weights: needs one number per feature .3",
+        ),
         (lambda: sht.Simplex(2, [1.0, 2.0]), ValueError, "total: needs a number, got shape"),
         (lambda: sht.solve(FORM, sht.Simplex(9)), ValueError, "k: is 9, but there are only 3 features"),
         (

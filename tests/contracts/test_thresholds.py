@@ -55,6 +55,16 @@ def nearest_of_sum(z, k, total, keep=()):
     return best
 
 
+def nearest_of_signed_sum(z, k, total, keep=()):
+    """The nearest point to z with a given sum and at most k entries of any sign beside those to keep."""
+    best = np.full(P, np.inf)
+    for chosen in itertools.combinations(sorted({*EACH} - {*keep}), k):
+        some, x = np.array([*chosen, *keep]), np.zeros(P)
+        x[some] = z[some] + (total - z[some].sum()) / some.size
+        best = min(best, x, key=lambda x: np.sum((x - z) ** 2))
+    return best
+
+
 def leading(z, r, shape):
     U, s, Vt = np.linalg.svd(z.reshape(shape), full_matrices=False)
     return ((U[:, :r] * s[:r]) @ Vt[:r]).ravel()
@@ -81,6 +91,7 @@ NEAREST = {
     "nonnegative_upper": lambda z, k, t: nearest(z, k, EACH, [0], 0, 0.7),
     "simplex": lambda z, k, t: nearest_of_sum(z, k, 1.0),
     "simplex_keep": lambda z, k, t: nearest_of_sum(z, k, 3.0, [4]),
+    "simplex_signed": lambda z, k, t: nearest_of_signed_sum(z, k, -1.0, [4]),
     "group": lambda z, k, t: nearest(z, k, GROUPS),
     "group_keep": lambda z, k, t: nearest(z, k, GROUPS, [2]),
     "group_box": lambda z, k, t: nearest(z, k, GROUPS, **BOUNDED),
