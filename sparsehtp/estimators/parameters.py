@@ -29,6 +29,7 @@ from ..losses import (
 )
 from ..solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, ForwardSelection, GraSP, SubspacePursuit
 from ..thresholds import L0L1L2, AbstractThreshold, GroupSparsity, RowSparsity, Sparsity
+from ..thresholds.bounded import check_bounds
 
 LOSSES: dict[str, Any] = {
     "squared": Squared,
@@ -282,7 +283,8 @@ def make_threshold(
     bounds = (0.0, None) if positive else (None, None) if bounds is None else bounds
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
         raise ValueError(f"bounds: needs a pair (lower, upper), got {bounds!r}.")
-    box = {"lower": bounds[0], "upper": bounds[1]}
+    lower, upper = check_bounds(*bounds)
+    box: dict[str, Any] = {"lower": lower, "upper": upper}
     if groups is not None:
         groups = np.asarray(groups)
         if groups.shape != (p,):

@@ -321,7 +321,16 @@ class _Check:
         owned = _members(Support(each.idx[0, 0], each.mask[0, 0]), self.z.shape[1])[:, : self.p]  # (units, p)
         counts = subsets.astype(int) @ owned.T  # (subsets, units)
         others = np.delete(counts, np.asarray(self.bound.keep), axis=1)
-        return (counts <= 1).all(1) & ((others > 0).sum(1) <= self.ks[:, None])
+        taken = (others > 0).sum(1)
+        if self.gaps:
+            kept = (counts[:, np.asarray(self.bound.keep)] == 1).all(1)
+            return kept & (counts <= 1).all(1) & (taken == self.ks[:, None])
+        return (counts <= 1).all(1) & (taken <= self.ks[:, None])
+
+    @property
+    def gaps(self) -> bool:
+        """True if all k units have to be other than zero."""
+        return bool(np.any(self.out.get("lower", 0) > 0) or np.any(self.out.get("upper", 0) < 0))
 
     @property
     def keeps_best_units(self) -> bool:
@@ -341,15 +350,16 @@ class _Check:
         rises = np.diff(distance, axis=1)
         text = "a larger k comes at least as near"
         numbers = dict(k=self.ks[None, 1:], distance=distance[:, 1:], before=distance[:, :-1])
-        self.law(text, rises <= room[..., 0] * (1 + distance[:, 1:]), **numbers)
+        self.law(text, (rises <= room[..., 0] * (1 + distance[:, 1:])) | self.gaps, **numbers)
         self.law("a larger k keeps at least as much", np.diff(self.out["size"], axis=1) >= 0, size=self.out["size"])
         self.law("a support does not differ from itself", ~self.out["differs"])
 
     def supports(self) -> None:
         out, x, z, free = self.out, self.out["x"], self.z[:, None], self.bound.n_free
         lower, upper = out["lower"], out["upper"]
-        self.law("the result is in its bounds", (x >= lower) & (x <= upper), x=x, lower=lower, upper=upper)
         entries = _members(out["entries"], x.shape[2])
+        within = (x >= lower) & (x <= upper)
+        self.law("the result is in its bounds", within | (~entries & self.gaps), x=x, lower=lower, upper=upper)
         self.law("the result is zero off its entries", (x == 0) | entries, x=x, z=self.z[:, None])
         self.law("free entries are among its entries", entries[..., self.p :], entries=out["entries"].idx, z=z)
         if not self.penalised:

@@ -10,10 +10,15 @@ from .base import AbstractSupportThreshold, Bindable
 
 
 class AbstractBounded(AbstractSupportThreshold):
-    """A threshold of coefficients within lower <= 0 <= upper."""
+    """A threshold of coefficients within lower <= 0 <= upper or, with `gaps`, of those that are kept within bounds."""
 
     lower: Float[AnyArray, "..."] | None
     upper: Float[AnyArray, "..."] | None
+
+    @property
+    def gaps(self) -> bool:
+        """True if a coefficient that is kept may have to be other than zero."""
+        return False
 
     @property
     def bounded(self) -> bool:
@@ -39,8 +44,9 @@ class AbstractBounded(AbstractSupportThreshold):
             # 0 * inf is NaN: a constant column (scale zero) keeps its bound, its coefficient is zero anyway. Inwards by
             # the roundings of the way back, so that a coefficient in original units is within its bounds as well.
             if scale is not None:
-                factor = xp.where(scale > 0, scale, 1)
-                bound = bound * factor * xp.where(factor == 1, 1, 1 - 2 * jnp.finfo(objective.dtype).eps)
+                factor, eps = xp.where(scale > 0, scale, 1), 2 * jnp.finfo(objective.dtype).eps
+                away = bound > 0 if name == "lower" else bound < 0
+                bound = bound * factor * xp.where(factor == 1, 1, xp.where(away, 1 + eps, 1 - eps))
             return bound.astype(objective.dtype)
 
         return {name: convert(name) for name in ("lower", "upper")}
@@ -64,7 +70,11 @@ class AbstractBounded(AbstractSupportThreshold):
             return jnp.abs(z)
         # z^2 - (z - c)^2 = c (2 z - c) is the gain of keeping; roots apart, so that small values do not underflow.
         c = self._into_bounds(z)
-        return jnp.sqrt(jnp.abs(c)) * jnp.sqrt(jnp.abs(2 * z - c))
+        size = jnp.sqrt(jnp.abs(c)) * jnp.sqrt(jnp.abs(2 * z - c))
+        if not self.gaps:
+            return size
+        size = jnp.where((c > 0) == (2 * z > c), size, -size)
+        return size - jnp.nanmin(size)  # all k are kept, whatever that costs
 
     def box(self, entries: Support) -> Box:
         first = self._first_free(entries)
@@ -79,7 +89,7 @@ class AbstractBounded(AbstractSupportThreshold):
     ) -> Float[Array, "m"] | None:
         if bound is None:
             return None
-        first = entries.idx < first_free
+        first = entries.mask & (entries.idx < first_free)
         if bound.ndim:
             bound = jnp.asarray(bound)[jnp.minimum(entries.idx, bound.shape[0] - 1)]
         return jnp.where(first, bound, infinite)
@@ -98,11 +108,19 @@ class AbstractBounded(AbstractSupportThreshold):
         return grad.at[:p].set(jnp.where(outwards, 0, grad[:p]))
 
 
-def check_bounds(lower: ArrayLike | None, upper: ArrayLike | None) -> tuple[AnyArray | None, AnyArray | None]:
-    """The bounds as arrays, or ValueError."""
-    bounds = [None if bound is None else floats(name, bound) for name, bound in (("lower", lower), ("upper", upper))]
+def check_bounds(
+    lower: ArrayLike | None, upper: ArrayLike | None, gaps: bool = False
+) -> tuple[AnyArray | None, AnyArray | None]:
+    """The bounds as arrays, or ValueError; with `gaps` they may leave out zero."""
+    bounds: list[AnyArray | None] = [
+        None if bound is None else floats(name, bound) for name, bound in (("lower", lower), ("upper", upper))
+    ]
+    low, high = bounds
+    ordered = low is None or high is None or not is_concrete(low, high) or bool(np.all(low <= high))
+    if gaps and not ordered:
+        raise ValueError(f"lower: needs lower <= upper, got {low} and {high}.")
     for name, bound, sign in zip(("lower", "upper"), bounds, (1, -1), strict=True):
-        if bound is not None and is_concrete(bound) and not np.all(sign * np.asarray(bound) <= 0):
+        if not gaps and bound is not None and is_concrete(bound) and not np.all(sign * np.asarray(bound) <= 0):
             raise ValueError(f"{name}: needs lower <= 0 <= upper, since every coefficient may be zero; got {bound}.")
     if all(bound is not None and is_concrete(bound) and not np.any(bound) for bound in bounds):
         raise ValueError("bounds: lower and upper are both 0, which leaves no model; widen one of them.")

@@ -3,9 +3,10 @@
 from typing import Self
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._types import AnyArray, ArrayLike, Support, replace
+from .._types import AnyArray, ArrayLike, Support, is_concrete, replace
 from .base import AbstractUnitThreshold, Bindable, check_count, check_keep, check_keep_range, check_units
 from .bounded import AbstractBounded, check_bounds
 
@@ -19,8 +20,13 @@ class AbstractSparsity(AbstractBounded, AbstractUnitThreshold):
     upper: Float[AnyArray, "..."] | None
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
+    leaves_out_zero: bool = eqx.field(static=True)
 
     kind = "entries"
+
+    @property
+    def gaps(self) -> bool:
+        return self.leaves_out_zero
 
     def _fill(
         self, k: ArrayLike, k_max: int | None, keep: ArrayLike | None, lower: ArrayLike | None, upper: ArrayLike | None
@@ -28,7 +34,9 @@ class AbstractSparsity(AbstractBounded, AbstractUnitThreshold):
         self.k = check_count("k", k)
         self.k_max = k_max if k_max is None else int(check_count("k_max", k_max))
         self.keep = check_keep(keep)
-        self.lower, self.upper = check_bounds(lower, upper)
+        self.lower, self.upper = check_bounds(lower, upper, gaps=True)
+        known = [bound for bound in (self.lower, -self.upper if self.upper is not None else None) if bound is not None]
+        self.leaves_out_zero = any(is_concrete(bound) and bool(np.any(np.asarray(bound) > 0)) for bound in known)
         self.n_free = 0
 
     def bind(self, objective: Bindable) -> Self:
@@ -50,16 +58,18 @@ class Sparsity(AbstractSparsity):
     Called on z, it keeps the k coordinates whose keeping lowers the distance to z most, clipped to the bounds: the
     Euclidean projection onto the set (the k largest magnitudes where there are no bounds).
 
+    Bounds may leave out zero: then exactly k coefficients are within them, and the others zero.
+
     Args:
         k: number of coefficients, 0 <= k <= p - len(keep); an integer or a traced integer.
         k_max: static upper limit of k; one compiled program serves every k up to it. Default: the next power
             of two, at least 16.
         keep: indices (or a boolean mask) of features that are always in the support and not counted in k.
-        lower: lower bounds, <= 0, a scalar or (p,), in original units; 0 for coefficients that are not negative.
-        upper: upper bounds, >= 0.
+        lower: lower bounds, a scalar or (p,), in original units; 0 for coefficients that are not negative.
+        upper: upper bounds, >= lower.
 
     Raises:
-        ValueError: if k is negative, not an integer or too large, or a bound excludes zero.
+        ValueError: if k is negative, not an integer or too large, or a lower bound is above its upper one.
 
     Guarantee: the squared distance to a K-sparse target, K <= k, grows by a factor of at most
     1 + (rho + sqrt((4 + rho) rho)) / 2 with rho = K / k, which is 2.62 for k = K and tends to 1 as k grows ([Tight]

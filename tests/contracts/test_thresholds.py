@@ -14,10 +14,12 @@ from sparsehtp.testing import check_threshold
 
 P = 6
 LOWER, UPPER = np.array([-0.5, 0, -1, -2, -np.inf, -0.1]), np.array([0.1, 2, 0, 1, 2, np.inf])
+ABOVE = np.array([-0.5, 0.5, 0.2, -2, 0.3, -0.1])
 GROUPS = cases.GROUPS  # three groups, of 3, 1 and 2 features
 THRESHOLDS = {
     **cases.THRESHOLDS,
     "box": sht.Sparsity(3, lower=LOWER, upper=UPPER),
+    "gaps": sht.Sparsity(2, keep=[1], lower=ABOVE, upper=2.0),
     "groups_all": sht.GroupSparsity(GROUPS, 3),
     "groups_keep_within": sht.GroupSparsity(GROUPS, 1, keep=[0], within=1),
     "groups_box_within": sht.GroupSparsity(GROUPS, 2, within=2, lower=LOWER, upper=UPPER),
@@ -109,6 +111,7 @@ NEAREST = {
     "l0l1l2_prices": lambda z, k, t: proximal(z, t, np.array([1, 2, 0, 0.5, 0, 1])),
     "l0l1l2_box": lambda z, k, t: proximal(z, t, **BOUNDED),
     "box": lambda z, k, t: nearest(z, k, EACH, lower=LOWER, upper=UPPER),
+    "gaps": lambda z, k, t: nearest(z, k, EACH, [1], ABOVE, 2.0),
     "groups_all": lambda z, k, t: nearest(z, k, GROUPS),
     "groups_keep_within": lambda z, k, t: nearest(z, k, GROUPS, [0], within=1),
     "groups_box_within": lambda z, k, t: nearest(z, k, GROUPS, within=2, lower=LOWER, upper=UPPER),
