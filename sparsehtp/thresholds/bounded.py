@@ -115,13 +115,22 @@ def check_bounds(
     bounds: list[AnyArray | None] = [
         None if bound is None else floats(name, bound) for name, bound in (("lower", lower), ("upper", upper))
     ]
-    low, high = bounds
-    ordered = low is None or high is None or not is_concrete(low, high) or bool(np.all(low <= high))
-    if gaps and not ordered:
-        raise ValueError(f"lower: needs lower <= upper, got {low} and {high}.")
     for name, bound, sign in zip(("lower", "upper"), bounds, (1, -1), strict=True):
-        if not gaps and bound is not None and is_concrete(bound) and not np.all(sign * np.asarray(bound) <= 0):
+        if bound is None or not is_concrete(bound):
+            continue
+        if gaps and not np.all(sign * np.asarray(bound) < np.inf):
+            raise ValueError(f"{name}: needs numbers, neither NaN nor {sign * np.inf}, got {bound}.")
+        if not gaps and not np.all(sign * np.asarray(bound) <= 0):
             raise ValueError(f"{name}: needs lower <= 0 <= upper, since every coefficient may be zero; got {bound}.")
+    low, high = bounds
+    if (
+        low is not None
+        and high is not None
+        and is_concrete(low, high)
+        and (low.shape == high.shape or not (low.ndim and high.ndim))
+    ):
+        if not np.all(np.asarray(low) <= np.asarray(high)):
+            raise ValueError(f"lower: needs lower <= upper, got {low} and {high}.")
     if all(bound is not None and is_concrete(bound) and not np.any(bound) for bound in bounds):
         raise ValueError("bounds: lower and upper are both 0, which leaves no model; widen one of them.")
     return bounds[0], bounds[1]
