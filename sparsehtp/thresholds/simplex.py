@@ -116,23 +116,28 @@ class Simplex(AbstractSparsity):
         The squared distance of a support S is that of the entries outside, and (sum_S z - total)^2 / |S|. It is concave
         in the value of each entry of S, so that the least is at extremes.
         """
-        p, keep = z.shape[0], jnp.asarray(self.keep, jnp.int32)
-        open_, held = jnp.ones(p, bool).at[keep].set(False), jnp.where(jnp.isnan(z), 0, z)[keep]
+        p, keep, finite = z.shape[0], jnp.asarray(self.keep, jnp.int32), jnp.isfinite(z)
+        # A common part changes no comparison: without it, and in units of the largest, squares lose nothing.
+        u = jnp.where(finite, z - jnp.mean(z, where=finite), 0)
+        largest = jnp.maximum(jnp.max(jnp.abs(u)), jnp.abs(self.total))
+        unit = jnp.where(largest > 0, largest, 1)
+        u, total = u / unit, self.total / unit
+        open_, held = jnp.ones(p, bool).at[keep].set(False), u[keep]
         m, k = p - keep.shape[0], jnp.asarray(self.k)
-        order = jnp.argsort(jnp.where(open_, -z, jnp.inf))[:m]
-        down = z[order]
-        first, second = (jnp.append(0, jnp.cumsum(a)) for a in (down, down**2))
+        order = jnp.argsort(jnp.where(open_, -u, jnp.inf))[:m]
+        down = u[order]
+        sums, squares = (jnp.append(0, jnp.cumsum(a)) for a in (down, down**2))
         i = jnp.arange(m + 1)
         last = jnp.clip(m - k + i, 0, m)  # of the entries left outside
-        sums, squares = (jnp.sum(a) + b + b[m] - b[last] for a, b in ((held, first), (held**2, second)))
-        kept = squares - (sums - self.total) ** 2 / jnp.maximum(k + keep.shape[0], 1)
+        sums, squares = (jnp.sum(a) + b + b[m] - b[last] for a, b in ((held, sums), (held**2, squares)))
+        kept = squares - (sums - total) ** 2 / jnp.maximum(k + keep.shape[0], 1)
         most = jnp.argmax(jnp.where(i <= k, kept, -jnp.inf))
         high, low = down[jnp.minimum(most, m - 1)], down[jnp.maximum(last[most] - 1, 0)]
-        distance, half = jnp.abs(z - (high + low) / 2), jnp.abs(high - low) / 2
+        distance, half = jnp.abs(u - (high + low) / 2), jnp.abs(high - low) / 2
         place = jnp.zeros(p, jnp.int32).at[order].set(jnp.arange(m, dtype=jnp.int32))
         chosen = open_ & ((place < most) | (place >= last[most]))
-        eps, tiny = jnp.finfo(z.dtype).eps, jnp.finfo(z.dtype).tiny
-        return jnp.where(chosen, jnp.maximum(distance, half) * (1 + 4 * eps) + tiny, jnp.minimum(distance, half))
+        first = jnp.maximum(distance, half) * (1 + 4 * jnp.finfo(z.dtype).eps) + jnp.finfo(z.dtype).tiny
+        return jnp.where(finite, jnp.where(chosen, first, jnp.minimum(distance, half)) * unit, jnp.abs(z))
 
     def select(self, scores: Float[Array, "units"], factor: int = 1) -> Support:
         # A column without a scale (a constant one beside an intercept) has no part in the sum.

@@ -193,6 +193,25 @@ def test_a_contrast_is_in_original_units(intercept):
     assert not np.any(sht.solve(model, sht.Simplex(0, 0.0, positive=False)).x)
 
 
+def test_the_support_of_any_sign_knows_no_common_part_and_no_unit():
+    z = np.random.default_rng(2).standard_normal((20, 8))
+    for k in (1, 2, 3, 5):
+        threshold = sht.Simplex(k, 2.0, positive=False)
+        apply = cases.jit(jax.vmap(threshold.scores))
+        chosen = np.sort(np.argsort(-np.asarray(apply(z)), axis=1)[:, :k])
+        best = [
+            min(
+                itertools.combinations(range(8), k),
+                key=lambda S, row=row: (row[list(S)].sum() - 2) ** 2 / k - np.sum(row[list(S)] ** 2),
+            )
+            for row in z
+        ]
+        np.testing.assert_array_equal(chosen, best)
+        np.testing.assert_array_equal(np.sort(np.argsort(-np.asarray(apply(z + 1e7)), axis=1)[:, :k]), best)
+        large = cases.jit(jax.vmap(sht.Simplex(k, 2e200, positive=False).scores))(z * 1e200)
+        np.testing.assert_array_equal(np.sort(np.argsort(-np.asarray(large), axis=1)[:, :k]), best)
+
+
 @pytest.mark.parametrize("name", ["iht", "htp", "grasp", "subspace_pursuit"])
 def test_other_solvers_end_where_the_gradient_is_along_the_weights(name):
     A, b = markets(3)
