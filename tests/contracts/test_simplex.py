@@ -154,8 +154,9 @@ def of_equality(A, b, a, total):
     return 0.5 * z @ A @ z - b @ z, z
 
 
-@pytest.mark.parametrize("keep", [[], [3]])
-@pytest.mark.parametrize(("total", "weighted"), [(1.0, False), (-2.0, True), (0.0, False), (0.0, True)])
+@pytest.mark.parametrize(
+    ("total", "weighted", "keep"), [(1.0, False, []), (-2.0, True, [3]), (0.0, False, [3]), (0.0, True, [])]
+)
 def test_best_subset_is_the_best_of_any_sign_with_a_given_sum(total, weighted, keep):
     for seed in range(5):
         A, b = markets(seed)
