@@ -283,7 +283,7 @@ def make_threshold(
     bounds = (0.0, None) if positive else (None, None) if bounds is None else bounds
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
         raise ValueError(f"bounds: needs a pair (lower, upper), got {bounds!r}.")
-    lower, upper = check_bounds(*bounds)
+    lower, upper = check_bounds(*bounds)  # with zero: columns that pad the data stay out
     box: dict[str, Any] = {"lower": lower, "upper": upper}
     if groups is not None:
         groups = np.asarray(groups)

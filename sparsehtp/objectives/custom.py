@@ -492,7 +492,7 @@ def _movable(threshold: AbstractThreshold, x: Float[Array, "d"], entries: Suppor
     inside = members(entries, x.shape[0])
     if not isinstance(threshold, AbstractUnitThreshold) or not threshold.exchangeable:
         return inside
-    used = threshold.scores(x) > 0
+    used = threshold.occupied(x)
     pools, counts = threshold.pools(used.shape[0])
     used &= ~threshold.locked(used.shape[0])
     room = (jnp.zeros(counts.shape, jnp.int32).at[pools].add(used.astype(jnp.int32)) < counts)[pools]

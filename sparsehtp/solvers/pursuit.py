@@ -50,7 +50,7 @@ class AbstractPursuit(AbstractSolver):
         candidates = threshold.select(scores, self.expansion)
         assert isinstance(state.support, Support)  # by `takes`
         # A start at zero has no support of its own yet.
-        own = state.support._replace(mask=state.support.mask & jnp.any(threshold.scores(state.x) > 0))
+        own = state.support._replace(mask=state.support.mask & jnp.any(threshold.occupied(state.x)))
         merged = union(own, candidates, scores.shape[0] + threshold.n_free)
         wide, fault = refit(objective, threshold, threshold.entries(state.x - state.grad, merged), state.x)
         x, support = threshold(wide)

@@ -248,7 +248,7 @@ def init(
 ) -> SearchState:
     """The state before the first step, which finds the units."""
     n_units = threshold.n_units(objective)
-    chosen = (threshold.scores(x0) > 0) | threshold.locked(n_units)
+    chosen = threshold.occupied(x0) | threshold.locked(n_units)
     shapes = jax.eval_shape(lambda: local_model(objective, threshold, x0, chosen, width))
     model = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
     return first_state(objective, x0, threshold.select(jnp.zeros(n_units, objective.dtype)), chosen, model, key)

@@ -387,12 +387,9 @@ class _Check:
         if not self.penalised:
             grad = np.resize(self.grad, (x.shape[0] * x.shape[1], x.shape[2])).reshape(x.shape)
             if self.on_plane:  # the common part of the gradient moves nothing
-                normal, per = np.where(x != 0, out["normal"], 0), x
-                if self.signed:
-                    per = (
-                        normal / np.maximum(np.sum(normal**2, axis=-1, keepdims=True), 1e-300) * out["total"][..., None]
-                    )
-                part = np.sum(np.where(normal != 0, per * grad, 0), axis=-1) / out["total"]
+                normal = np.where(x != 0, out["normal"], 0)
+                along, size = (normal, np.sum(normal**2, axis=-1)) if self.signed else (x * (normal != 0), out["total"])
+                part = np.sum(along * grad, axis=-1) / np.where(size == 0, 1, size)
                 grad = grad - part[..., None] * out["normal"]
             pushed = ((x <= lower) & (grad > 0)) | ((x >= upper) & (grad < 0))
             text = "free_gradient is the gradient, zero where it pushes out of an active bound"

@@ -193,6 +193,10 @@ class AbstractUnitThreshold(AbstractSupportThreshold):
     def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
         """Nonnegative score of every unit: the root of twice the decrease in squared distance from keeping it."""
 
+    def occupied(self, x: Float[Array, "d"]) -> Bool[Array, "units"]:
+        """The units with a nonzero coefficient."""
+        return self.scores(x) > 0
+
     def clip(self, z: Float[Array, "d"]) -> Float[Array, "d"]:
         """z moved into the bounds."""
         return z

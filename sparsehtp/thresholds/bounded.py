@@ -10,15 +10,10 @@ from .base import AbstractSupportThreshold, Bindable
 
 
 class AbstractBounded(AbstractSupportThreshold):
-    """A threshold of coefficients within lower <= 0 <= upper or, with `gaps`, of those that are kept within bounds."""
+    """A threshold of kept coefficients within bounds."""
 
     lower: Float[AnyArray, "..."] | None
     upper: Float[AnyArray, "..."] | None
-
-    @property
-    def gaps(self) -> bool:
-        """True if a coefficient that is kept may have to be other than zero."""
-        return False
 
     @property
     def bounded(self) -> bool:
@@ -71,10 +66,8 @@ class AbstractBounded(AbstractSupportThreshold):
         # z^2 - (z - c)^2 = c (2 z - c) is the gain of keeping; roots apart, so that small values do not underflow.
         c = self._into_bounds(z)
         size = jnp.sqrt(jnp.abs(c)) * jnp.sqrt(jnp.abs(2 * z - c))
-        if not self.gaps:
-            return size
         size = jnp.where((c > 0) == (2 * z > c), size, -size)
-        return size - jnp.nanmin(size)  # all k are kept, whatever that costs
+        return size - jnp.minimum(jnp.nanmin(size), 0)  # a cost, where bounds leave out zero, is the least of gains
 
     def box(self, entries: Support) -> Box:
         first = self._first_free(entries)

@@ -64,7 +64,7 @@ class Simplex(AbstractSparsity):
         weights: ArrayLike | None = None,
     ):
         self._fill(k, k_max, keep, 0.0 if positive else None, None)
-        self.total = np.asarray(total, float) if is_concrete(total) else jnp.asarray(total, float)
+        self.total = floats("total", total)
         self.weights = None if weights is None else floats("weights", weights)
         self.normal, self.positive = None, positive
         if self.total.shape != ():

@@ -3,10 +3,9 @@
 from typing import Self
 
 import equinox as eqx
-import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from .._types import AnyArray, ArrayLike, Support, is_concrete, replace
+from .._types import AnyArray, ArrayLike, Support, replace
 from .base import AbstractUnitThreshold, Bindable, check_count, check_keep, check_keep_range, check_units
 from .bounded import AbstractBounded, check_bounds
 
@@ -20,13 +19,8 @@ class AbstractSparsity(AbstractBounded, AbstractUnitThreshold):
     upper: Float[AnyArray, "..."] | None
     k_max: int | None = eqx.field(static=True)
     n_free: int = eqx.field(static=True)
-    leaves_out_zero: bool = eqx.field(static=True)
 
     kind = "entries"
-
-    @property
-    def gaps(self) -> bool:
-        return self.leaves_out_zero
 
     def _fill(
         self, k: ArrayLike, k_max: int | None, keep: ArrayLike | None, lower: ArrayLike | None, upper: ArrayLike | None
@@ -35,8 +29,6 @@ class AbstractSparsity(AbstractBounded, AbstractUnitThreshold):
         self.k_max = k_max if k_max is None else int(check_count("k_max", k_max))
         self.keep = check_keep(keep)
         self.lower, self.upper = check_bounds(lower, upper, gaps=True)
-        known = [bound for bound in (self.lower, -self.upper if self.upper is not None else None) if bound is not None]
-        self.leaves_out_zero = any(is_concrete(bound) and bool(np.any(np.asarray(bound) > 0)) for bound in known)
         self.n_free = 0
 
     def bind(self, objective: Bindable) -> Self:
@@ -47,6 +39,9 @@ class AbstractSparsity(AbstractBounded, AbstractUnitThreshold):
 
     def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
         return self.gains(z)
+
+    def occupied(self, x: Float[Array, "d"]) -> Bool[Array, "units"]:
+        return x[: x.shape[0] - self.n_free] != 0
 
     def entries(self, x: Float[Array, "d"], support: Support) -> Support:
         return support

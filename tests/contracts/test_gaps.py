@@ -101,6 +101,26 @@ def test_rows_of_a_path_and_lanes_are_solutions():
     assert certificate.swap_gain == 0 and certificate.lower_bound <= one.value
 
 
+@pytest.mark.parametrize("any_sign", [False, True])
+def test_a_solution_is_a_start_of_its_own_size(any_sign):
+    X, y, lower, upper = problem(5)
+    model = sht.LinearModel(X, y, l2=L2)
+    threshold = sht.Simplex(3, 0.5, positive=False) if any_sign else sht.Sparsity(3, lower=lower, upper=upper)
+    once = sht.solve(model, threshold)
+    bound = threshold.bind(model)
+    np.testing.assert_array_equal(bound.occupied(once.x), once.x != 0)
+    np.testing.assert_allclose(sht.solve(model, threshold, None, once).x, once.x, rtol=1e-8)
+
+
+def test_traced_bounds_may_leave_out_zero_too():
+    X, y, _, _ = problem(6)
+    model = sht.LinearModel(X, y, l2=L2)
+    for solver in (None, sht.solvers.HTP()):
+        traced = jax.jit(lambda low, s=solver: sht.solve(model, sht.Sparsity(2, k_max=2, lower=low), s, record=None).x)
+        given = sht.solve(model, sht.Sparsity(2, k_max=2, lower=0.3), solver, record=None).x
+        np.testing.assert_allclose(traced(0.3), given, rtol=1e-8)
+
+
 @pytest.mark.parametrize("name", ["iht", "htp", "grasp", "subspace_pursuit", "foba"])
 def test_other_solvers_keep_to_the_bounds(name):
     X, y, lower, upper = problem(3)
