@@ -14,7 +14,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._tolerances import tolerance
-from .._types import ArrayLike, Support, TableLike, replace
+from .._types import ArrayLike, DType, Support, TableLike, replace
 from ..certificates.certificate import Certificate, certificate
 from ..certificates.exchanges import Swaps, best_swaps, near_exchanges
 from ..certificates.prove import Proof, fit_on, prove
@@ -63,9 +63,9 @@ def check_offset(offset: Any, X: Any, responses: int = 1) -> Float[np.ndarray, "
     return np.broadcast_to(offset.reshape(n, -1), (n, responses)).copy() if responses > 1 else offset.ravel()
 
 
-def _rounded(model: LinearModel, x: np.ndarray, intercept: float) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients in a model's dtype, and the intercept that makes up for their rounding at the columns' means."""
-    w = x.astype(model.dtype)
+def _rounded(model: LinearModel, x: np.ndarray, intercept: float, dtype: DType) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients in the data's dtype, and the intercept that makes up for their rounding at the columns' means."""
+    w = x.astype(dtype)
     return w, intercept + model.units.centre[: x.size] @ (x - w)
 
 
@@ -138,6 +138,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 )
         event = y if self._counted == "events" else None  # others are no samples where k is chosen
         rows = Rows(X, targets, weights, offset, event, seen, responses).counted()
+        if self._counted == "rows" and loss is not None and loss.quadratic and scoring is None and plan.solver is None:
+            rows, pairs = rows.condensed(pairs, self.fit_intercept)
         p, names, several = X.shape[1], getattr(self, "feature_names_in_", ()), responses is not None
         threshold = parameters.make_threshold(
             self.groups,
@@ -256,7 +258,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             proofs.append(proof)
             value = float(solution.value)
             if proof.upper < value - tolerance("swap", model.dtype) * abs(value):
-                x, intercept = _rounded(model, proof.x, proof.intercept)
+                x, intercept = _rounded(model, proof.x, proof.intercept, self.coef_.dtype)
                 better = {"x": x, "intercept": intercept, "support": proof.support, "value": np.array(proof.upper)}
                 fits[i] = model, threshold, solution._replace(**better)
                 self._replace_fit(i, bare, [fit[-1].support for fit in fits])
@@ -272,7 +274,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
                 model.over(replace(model.columns, l2=np.asarray(model.l2, float) * ratio), False), chosen[i]
             )
         coef, intercepts = np.atleast_2d(self.coef_).copy(), np.atleast_1d(self.intercept_).copy()
-        coef[i], intercepts[i] = _rounded(model, x, intercept)
+        coef[i], intercepts[i] = _rounded(model, x, intercept, coef.dtype)
         shape = np.shape(self.intercept_)
         self.coef_, self.intercept_ = coef.reshape(self.coef_.shape), intercepts if shape else float(intercepts[0])
         values = np.atleast_1d(self.objective_value_).tolist()

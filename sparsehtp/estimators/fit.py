@@ -10,16 +10,18 @@ from jaxtyping import Bool, Float
 from scipy.sparse import issparse
 
 from .._solve import solve
-from .._types import replace, seeded
+from .._types import DType, replace, seeded
 from ..grids.choose import BY_FOLDS, Choice, choose
 from ..grids.cross_validation import Scoring
+from ..grids.folds import Pair
 from ..grids.path import Path
 from ..iteration.results import RESULTS, Solution
 from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import parameters, selection
-from .padding import Padding, Start, Structure
+from .condense import StandIn, condensed
+from .padding import LARGE, Padding, Start, Structure
 from .parameters import Plan
 
 
@@ -34,6 +36,7 @@ class Rows(NamedTuple):
         event: (n,) the rows that count where k is chosen; None: all.
         seen: (n, p) features as each fold sees them; none: X.
         responses: how many share the features; None: every target has a model of its own.
+        stand_in: what rows that stand for others stand for; None: they stand for themselves.
     """
 
     X: Any
@@ -43,6 +46,7 @@ class Rows(NamedTuple):
     event: Bool[np.ndarray, "n"] | None = None
     seen: list[np.ndarray] = []
     responses: int | None = None
+    stand_in: StandIn | None = None
 
     def counted(self) -> "Rows":
         """Those with a weight: a row without one must not count, even where its loss is infinite."""
@@ -53,9 +57,30 @@ class Rows(NamedTuple):
         offset, event = (None if each is None else each[some] for each in (self.offset, self.event))
         return Rows(X, [each[some] for each in self.targets], self.weights[some], offset, event, seen, self.responses)
 
+    def condensed(self, pairs: list[Pair] | None, intercept: bool) -> tuple["Rows", list[Pair] | None]:
+        """Fewer rows with the same sums of squares, and folds of them, where that saves work."""
+        if issparse(self.X) or self.X.size <= LARGE or self.seen or self.offset is not None or self.event is not None:
+            return self, pairs
+        few = condensed(self.X, self.targets, self.weights, pairs, intercept)
+        if few is None:
+            return self, pairs
+        return Rows(few.X, few.targets, few.weights, responses=self.responses, stand_in=few.stand_in), few.pairs
+
+    @property
+    def dtype(self) -> DType:
+        """Of the data."""
+        return self.X.dtype if self.stand_in is None else self.stand_in.dtype
+
+    @property
+    def top(self) -> float:
+        """The largest weight, which counts as one in a fit."""
+        return float(self.weights.max()) if self.stand_in is None else self.stand_in.top
+
     @property
     def samples(self) -> tuple[int, float]:
         """How many rows there are where k is chosen, and their weight."""
+        if self.stand_in is not None:
+            return self.stand_in.samples
         weights = self.weights if self.event is None else self.weights[self.event]
         return weights.size, float(weights.sum())
 
@@ -113,14 +138,18 @@ class Problem(NamedTuple):
 
     def models(self, X: Any) -> list[Any]:
         """The padded objectives of all targets on the features X of the rows."""
-        padding, rows = self.padding, self.rows
-        return self.build(
+        padding, rows, stand_in = self.padding, self.rows, self.rows.stand_in
+        models = self.build(
             padding.design(X),
             [padding.targets(target) for target in rows.targets],
             l2=padding.l2(self.plan.l2),
-            sample_weight=padding.weights(rows.weights / rows.weights.max()),
+            sample_weight=padding.weights(rows.weights / rows.top),
             offset=None if rows.offset is None else padding.offset(rows.offset),
         )
+        if stand_in is None or stand_in.centre is None:
+            return models
+        centre = padding.start(stand_in.centre, np.zeros(0)).x
+        return [model.about(centre, level) for model, level in zip(models, stand_in.levels, strict=True)]
 
 
 def fit_targets(
@@ -159,7 +188,7 @@ def fit_targets(
             threshold = replace(threshold, **sizes)
             models = [model.reweighted(l2=choice.l2) for model in models] if plan.searches_l2 else models
         solutions, selected = (
-            [padding.solution(_on_host(model, each)) for model, each in zip(models, fits, strict=True)]
+            [padding.solution(_on_host(model, each, rows.dtype)) for model, each in zip(models, fits, strict=True)]
             for fits in (solutions, selected)
         )
         l2 = padding.user_l2(np.asarray(models[0].l2))[()]
@@ -246,8 +275,10 @@ def _solve_from(
     return solution if solution.value <= cold.value else cold
 
 
-def _on_host(objective: AbstractObjective, solution: Solution) -> Solution:
-    """A solution in NumPy without its key and state, and with an intercept that suits its coefficients in float64."""
+def _on_host(objective: AbstractObjective, solution: Solution, dtype: DType) -> Solution:
+    """A solution in NumPy without its key and state, its coefficients in the data's dtype, and with an intercept that
+    suits them in float64."""
     solution = jax.tree.map(np.asarray, solution._replace(key=None, state=None))  # type: ignore[arg-type]
-    intercept: Any = objective.intercept_of(np.asarray(solution.x), np.asarray(solution.free))
-    return solution._replace(intercept=intercept)
+    x = np.asarray(solution.x, dtype)
+    intercept: Any = objective.intercept_of(x, np.asarray(solution.free))
+    return solution._replace(x=x, intercept=intercept)

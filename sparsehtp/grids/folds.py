@@ -1,7 +1,7 @@
 """Folds: which rows a fit trains on and is judged by, in every form that users give them."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,11 +54,10 @@ def folds_of(
         rows = rows[np.lexsort([each[rows] for each in keys[::-1]])] if keys else rows
         if not 2 <= folds <= rows.size:
             raise ValueError(f"{name}: needs from 2 to {rows.size} (the number of samples), got {folds}.")
-        strata = y[rows] if counted != "rows" else np.arange(rows.size) // folds  # every fold has one row of each block
-        kind: Any = StratifiedKFold
+        strata, repeats = y[rows], repeats if folds < rows.size else 1
+        kind: Any = StratifiedKFold if counted != "rows" else _Blocks
         if groups is not None:
             kind = GroupKFold if counted == "rows" else StratifiedGroupKFold
-        repeats = repeats if folds < rows.size else 1
         splitters = [kind(int(folds), shuffle=True, random_state=number) for number in range(repeats)]
     elif isinstance(folds, str) or not (hasattr(folds, "split") or isinstance(folds, Iterable)):
         raise ValueError(f"{name}: needs an integer, a scikit-learn splitter or pairs (train, test), got {folds!r}.")
@@ -76,6 +75,25 @@ def folds_of(
     pairs = [(kept(train), kept(test)) for train, test in found]
     _check(name, pairs, y, some, counted)
     return pairs
+
+
+class _Blocks:
+    """Folds that have one row of each block of as many rows as there are folds.
+
+    They are those of `StratifiedKFold` for blocks as strata, which takes a pass over all rows for each.
+    """
+
+    def __init__(self, folds: int, shuffle: bool, random_state: int) -> None:
+        self.folds, self.seed = folds, random_state
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Pair]:
+        rng, fold = np.random.RandomState(self.seed), np.empty(len(X), int)
+        for first in range(0, len(X), self.folds):
+            block = np.arange(min(self.folds, len(X) - first))
+            rng.shuffle(block)
+            fold[first : first + self.folds] = block
+        for number in range(self.folds):
+            yield np.flatnonzero(fold != number), np.flatnonzero(fold == number)
 
 
 def repeats_of(rows: int, features: int) -> int:
@@ -157,5 +175,7 @@ def _check(name: str, pairs: list[Pair], y: np.ndarray, some: np.ndarray, counte
             )
         if counted == "classes" and np.unique(y[train]).size < np.unique(y[some]).size:
             raise ValueError(f"{name}: fold {number} trains without one of the classes; use stratified or fewer folds.")
-        if np.intersect1d(train, test).size:
+        seen = np.zeros(some.size, bool)
+        seen[train] = True
+        if seen[test].any():
             raise ValueError(f"{name}: fold {number} tests on rows it is trained on; make the two parts disjoint.")

@@ -12,7 +12,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._programs import program
-from .._types import AnyArray, ArrayLike, DType, HostArray, Support, is_concrete, replace
+from .._types import AnyArray, ArrayLike, DType, HostArray, Support, host, is_concrete, replace
 from ..columns import Columns, Units, gather, scatter
 from ..designs import AbstractDesign
 from ..linalg import dot, largest_eigenvalue, random_start
@@ -101,6 +101,15 @@ class AbstractModel(AbstractRefittable):
     def units(self) -> Units:
         """The way from the solver's intercept to that in original units, on the host."""
         return self.columns.units(self.target_mean)
+
+    def about(self, centre: HostArray, level: HostArray) -> Self:
+        """The model of data that were given less a centre of the columns and a level of the targets."""
+        columns, dtype = self.columns, self.dtype
+        shift = jnp.asarray(host(columns.shift) + centre, dtype)
+        return replace(
+            self.over(replace(columns, shift=shift), False),
+            target_mean=jnp.asarray(host(self.target_mean) + level, dtype),
+        )
 
     def internal_scale(self) -> Float[AnyArray, "p"] | None:
         return self.columns.internal_scale()
