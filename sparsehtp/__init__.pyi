@@ -14,6 +14,7 @@ from ._keep_top_k import keep_top_k as keep_top_k
 from ._save import load as load
 from ._save import save as save
 from ._solve import solve as solve
+from ._statistics import SufficientStatistics as SufficientStatistics
 from ._stream import solve_stream as solve_stream
 from .certificates.certificate import certificate as certificate
 from .certificates.prove import prove as prove

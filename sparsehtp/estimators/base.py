@@ -19,7 +19,7 @@ from ..certificates.certificate import Certificate, certificate
 from ..certificates.exchanges import Swaps, best_swaps, near_exchanges
 from ..certificates.prove import Proof, fit_on, prove
 from ..grids.cross_validation import Scoring
-from ..grids.folds import repeats_of
+from ..grids.folds import Pair, repeats_of
 from ..grids.path import Path
 from ..iteration.results import FIRED, RESULTS, Solution
 from ..losses import AbstractLoss, AbstractVectorLoss
@@ -140,7 +140,18 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         rows = Rows(X, targets, weights, offset, event, seen, responses).counted()
         if self._counted == "rows" and loss is not None and loss.quadratic and scoring is None and plan.solver is None:
             rows, pairs = rows.condensed(pairs, self.fit_intercept)
-        p, names, several = X.shape[1], getattr(self, "feature_names_in_", ()), responses is not None
+        return self._fit_rows(rows, pairs, plan, loss, scoring)
+
+    def _fit_rows(
+        self,
+        rows: Rows,
+        pairs: list[Pair] | None,
+        plan: parameters.Plan,
+        loss: AbstractLoss | AbstractVectorLoss | None,
+        scoring: Scoring | None = None,
+    ) -> list[RESULTS]:
+        """Choose k and l2 by folds of the rows where the plan says so, fit them, and set the attributes."""
+        p, names, several = rows.X.shape[1], getattr(self, "feature_names_in_", ()), rows.responses is not None
         threshold = parameters.make_threshold(
             self.groups,
             self.keep,
@@ -155,7 +166,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         def build(X: Any, targets: list[np.ndarray], **data: Any) -> list[Any]:
             return self._models(X, targets, loss, standardize=self.standardize, **data)
 
-        last = self._last(responses or len(targets), p)
+        last = self._last(rows.responses or len(rows.targets), p)
         return self._take(fit_targets(Problem(rows, plan, threshold, build), pairs, scoring, last), several)
 
     def _last(self, m: int, p: int) -> tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m"]] | None:

@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from .._tolerances import tolerance
 from ..grids.folds import Pair
-from ..linalg import mean_and_deviation, merged, rows_of, triangles_of
+from ..linalg import few_rows, triangles_of
 
 WORTH = 4  # times as many rows as would stand for them
 SPREAD = 1e8  # of weights: rows of smaller ones would be rounded off
@@ -73,12 +72,7 @@ def condensed(
         return np.hstack([X[first:stop], Y[first:stop]]) - centre, weights[first:stop]
 
     triangles = triangles_of(rows, roles, first.size, m - 1)
-    parts, each = zip(*(rows_of(R) for R in triangles), strict=True)
-    A = np.asfortranarray(np.vstack(parts))
-    mean, deviation = mean_and_deviation(merged(triangles[:, None])[0])
-    far = np.abs(mean + np.append(centre[:p], np.zeros(m - 1 - p)))
-    constant = deviation <= tolerance("constant", np.float64) * far  # but for rounding, which no model should fit
-    A[:, constant] = mean[constant]
+    A, few = few_rows(triangles, np.append(centre[:p], np.zeros(m - 1 - p)))
     if pairs is not None:
         places = np.arange(len(A)).reshape(first.size, m)
 
@@ -94,7 +88,7 @@ def condensed(
         top=float(weights.max()),
         dtype=X.dtype,
     )
-    return Condensed(A[:, :p], _like(A[:, p:], targets), np.repeat(each, m), pairs, stand_in)
+    return Condensed(A[:, :p], _like(A[:, p:], targets), few, pairs, stand_in)
 
 
 def _roles(n: int, parts: list[np.ndarray]) -> tuple[Int[np.ndarray, "roles"], Int[np.ndarray, "n"]]:

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from scipy.sparse import issparse
 
 from .._solve import solve
+from .._statistics import SufficientStatistics
 from .._types import DType, replace, seeded
 from ..grids.choose import BY_FOLDS, Choice, choose
 from ..grids.cross_validation import Scoring
@@ -47,6 +48,18 @@ class Rows(NamedTuple):
     seen: list[np.ndarray] = []
     responses: int | None = None
     stand_in: StandIn | None = None
+
+    @classmethod
+    def of(cls, statistics: SufficientStatistics, intercept: bool, shared: bool) -> "Rows":
+        """Rows that stand for all that statistics are of; several targets share their features, or not."""
+        A, weights = statistics.stand_ins(intercept)
+        p, responses = statistics.n_features, statistics.n_targets if statistics.n_targets > 1 and shared else None
+        level = statistics.centre[p:]
+        targets, levels = ([A[:, p:]], [level]) if responses else (list(A[:, p:].T), list(level))
+        n, total = statistics.n_samples, statistics.total_weight
+        centre = statistics.centre[:p] if intercept else None
+        stand_in = StandIn((n, total), centre, levels, total / n, A.dtype)
+        return cls(A[:, :p], targets, weights, responses=responses, stand_in=stand_in)
 
     def counted(self) -> "Rows":
         """Those with a weight: a row without one must not count, even where its loss is infinite."""

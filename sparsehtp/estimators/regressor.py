@@ -9,6 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import check_array, check_consistent_length
 
+from .._statistics import SufficientStatistics
 from .._types import ArrayLike, TableLike
 from ..iteration.results import RESULTS
 from ..losses import AbstractLoss, NegativeBinomial
@@ -16,7 +17,8 @@ from ..losses.deviance import d2_score, predicted
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, checked_weights
 from .failures import all_or_nothing
-from .parameters import make_loss
+from .fit import Rows
+from .parameters import make_loss, make_plan
 from .scoring import make_scoring
 
 DISPERSION_ROUNDS, DISPERSION_MOVE = 20, 1e-4  # fits at most, and the relative move that ends them
@@ -186,8 +188,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
     @all_or_nothing
     def fit(
         self,
-        X: TableLike,
-        y: TableLike,
+        X: TableLike | SufficientStatistics,
+        y: TableLike | None = None,
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         offset: ArrayLike | None = None,
@@ -197,8 +199,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
 
         Args:
             X: (n, p) array, data frame or sparse matrix, float32 or float64; a dense one that is contiguous by feature
-                avoids a copy, a sparse one stays sparse (standardised implicitly).
-            y: (n,) targets, or (n, t) for t responses.
+                avoids a copy, a sparse one stays sparse (standardised implicitly). Or `SufficientStatistics`, for the
+                squared loss, and nothing beside them: they hold targets, weights and folds.
+            y: (n,) targets, or (n, t) for t responses; None beside statistics.
             sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows, but for folds and the
                 default candidates of k. None: one.
             groups: (n,) labels; rows with equal labels stay together in the folds. (Groups of features are a parameter
@@ -209,6 +212,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         """
         self.dispersion_ = None
         loss = self._loss()
+        if isinstance(X, SufficientStatistics):
+            given = {"y": y, "sample_weight": sample_weight, "groups": groups, "offset": offset, "folds": folds}
+            return self._fit_statistics(X, loss, [name for name, value in given.items() if value is not None])
         X, y, weights = self._validate(X, y, sample_weight, y_numeric=True, multi_output=True)
         scoring = make_scoring(self.scoring, self, lambda y: y)
         known = check_offset(offset, X, 1 if y.ndim == 1 or not self.shared else y.shape[1])
@@ -231,6 +237,33 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         else:
             results = fitted(loss)
         self._warn_results(results)
+        return self
+
+    def _fit_statistics(self, statistics: SufficientStatistics, loss: AbstractLoss, given: list[str]) -> Self:
+        """`fit` of rows that were read before."""
+        if given:
+            raise ValueError(f"{given[0]}: the statistics hold all that is known of the rows; leave it out.")
+        for name, bad in (("loss", not loss.quadratic), ("scoring", self.scoring is not None)):
+            if bad:
+                raise ValueError(
+                    f"{name}: {getattr(self, name)} needs the rows, and statistics have none; pass X and y."
+                )
+        plan, pairs = make_plan(self, loss), None
+        if plan.by_folds:
+            if not isinstance(self.cv, int | np.integer) or self.cv != statistics.n_folds:
+                raise ValueError(
+                    f"cv: is {self.cv}, but the statistics have {statistics.n_folds} folds; pass that number, or make "
+                    "them with others."
+                )
+            pairs = statistics.folds
+        self.n_features_in_ = statistics.n_features
+        if statistics.feature_names is not None:
+            self.feature_names_in_ = np.array(statistics.feature_names, object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self._warn_results(self._fit_rows(Rows.of(statistics, self.fit_intercept, self.shared), pairs, plan, loss))
+        if not statistics.n_targets:
+            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # type: ignore[index]
         return self
 
     def _with_dispersion(

@@ -6,7 +6,7 @@ set with the same sums, whatever the number of rows was.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import lapack
 
 from .._threads import one_blas_thread
+from .._tolerances import tolerance
 from .._types import HostArray
 
 BLOCK_ROWS = 2048  # that are factorised at once, or eight for every column: they stay in the cache
@@ -53,27 +54,18 @@ def triangles_of(
         return merged(pool.map(partial(_task, rows, roles, count, width + 1), tasks))
 
 
-def _task(
-    rows: Source,
-    roles: Int[HostArray, "n"],
-    count: int,
-    m: int,
-    task: range,
-) -> Float[HostArray, "count m m"]:
+def _task(rows: Source, roles: Int[HostArray, "n"], count: int, m: int, task: range) -> Float[HostArray, "count m m"]:
     found = np.zeros((count, m, m))
     step = count * block_rows(m)
     for first in range(task.start, task.stop, step):
         stop = min(first + step, task.stop)
-        A, weights = rows(first, stop)
-        for role in range(count):
-            own = np.flatnonzero(roles[first:stop] == role)
-            found[role] = extended(found[role], A[own], weights[own])
+        found = extended(found, *rows(first, stop), roles[first:stop])
     return found
 
 
 def merged(triangles: Iterable[Float[HostArray, "count m m"]]) -> Float[HostArray, "count m m"]:
     """The triangles of the rows of all, in the order in which they come."""
-    found: Iterator[Float[HostArray, "count m m"]] = iter(triangles)
+    found = iter(triangles)
     total = next(found)
     for more in found:
         total = np.stack([_upper(np.concatenate(pair)) for pair in zip(total, more, strict=True)])
@@ -81,20 +73,39 @@ def merged(triangles: Iterable[Float[HostArray, "count m m"]]) -> Float[HostArra
 
 
 def extended(
-    R: Float[HostArray, "m m"], A: Float[HostArray, "n columns"], weights: Float[HostArray, "n"]
-) -> Float[HostArray, "m m"]:
-    """The triangle of the rows of R and of n more."""
-    n, m = len(A), len(R)
-    Z = np.empty((n + m, m), order="F")
-    Z[:n, 0], Z[:n, 1:], Z[n:] = 1, A, R
-    Z[:n] *= np.sqrt(weights)[:, None]
-    return _upper(Z)
+    triangles: Float[HostArray, "count m m"],
+    A: Float[HostArray, "n columns"],
+    weights: Float[HostArray, "n"],
+    roles: Int[HostArray, "n"],
+) -> Float[HostArray, "count m m"]:
+    """The triangles of every role with n more rows."""
+    found, m = np.empty_like(triangles), triangles.shape[-1]
+    for role, R in enumerate(triangles):
+        own = np.flatnonzero(roles == role)
+        Z = np.empty((own.size + m, m), order="F")
+        Z[: own.size, 0], Z[: own.size, 1:], Z[own.size :] = 1, A[own], R
+        Z[: own.size] *= np.sqrt(weights[own])[:, None]
+        found[role] = _upper(Z)
+    return found
 
 
 def _upper(Z: Float[HostArray, "n m"]) -> Float[HostArray, "m m"]:
     Z = np.asfortranarray(Z)
     # The default workspace is that of single columns.
     return np.triu(lapack.dgeqrf(Z, lwork=64 * Z.shape[1], overwrite_a=True)[0][: Z.shape[1]])
+
+
+def few_rows(
+    triangles: Float[HostArray, "count m m"], centre: Float[HostArray, "columns"]
+) -> tuple[Float[HostArray, "n columns"], Float[HostArray, "n"]]:
+    """m rows for every triangle and their weights, with the same sums; a column that is constant but for rounding is
+    constant. `centre` was taken off the columns, of those alone whose rounding is beside it."""
+    parts, each = zip(*(rows_of(R) for R in triangles), strict=True)
+    A = np.asfortranarray(np.vstack(parts))
+    mean, deviation = mean_and_deviation(merged(triangles[:, None])[0])
+    constant = deviation <= tolerance("constant", np.float64) * np.abs(mean + centre)
+    A[:, constant] = mean[constant]
+    return A, np.repeat(each, triangles.shape[1])
 
 
 def rows_of(R: Float[HostArray, "m m"]) -> tuple[Float[HostArray, "m columns"], float]:

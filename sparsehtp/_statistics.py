@@ -1,0 +1,503 @@
+"""Any number of rows, read once: what least squares knows of them."""
+
+import dataclasses
+import glob
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from ._progress import Callback, reporting
+from ._threads import one_blas_thread
+from ._types import ArrayLike, check_kind
+from .datasets.shards import Shards
+from .io import memory
+from .io.checkpoint import Checkpoint
+from .linalg import block_rows, extended, few_rows, merged
+from .objectives import LinearModel, MultiResponse
+
+ROWS = 2**16  # of a Parquet file that are read at once
+SHARE = 4  # part of the free memory that triangles may take
+SEED, MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+
+
+class Batch(NamedTuple):
+    """Some rows: X (n, p), targets (n,) or (n, t), and weights (n,), None for one each."""
+
+    X: Any
+    y: Any
+    weights: Any = None
+
+
+class Triangles(NamedTuple):
+    """Triangles (folds, m, m) of some rows, and how many rows each fold has."""
+
+    triangles: Float[np.ndarray, "folds m m"]
+    rows: Int[np.ndarray, "folds"]
+
+
+@dataclasses.dataclass(frozen=True)
+class SufficientStatistics:
+    """All that least squares needs of any number of rows, in the space of a few: made in one pass, and merged.
+
+    For every fold it holds the triangle R of the QR factorisation of the rows [1, X - c, y - d], times the roots of
+    their weights; R'R are the sufficient statistics of the Gaussian linear model, and nothing was squared to get them.
+    Everything that takes a squared-loss model takes `model()`: `solve`, `solve_path`, `cross_validate` (with `folds`),
+    `choose`, `certificate`, `prove`. `SparseRegressor().fit(statistics)` does all of it. The answers are those of all
+    rows in memory, but for rounding.
+
+    What needs the rows themselves cannot be had: other losses, absolute errors and scorers of one's own, folds of other
+    rows, resampling of rows.
+
+    Make it by `from_arrays`, `from_batches` or `from_files`.
+
+    Attributes:
+        triangles: (folds, m, m) float64, m = 1 + features + targets.
+        centre: (m - 1,) what was taken off features and targets, c and d: about their means, in few digits, so that
+            nothing is lost of columns far from zero.
+        rows: (folds,) numbers of rows with a weight.
+        feature_names: of the columns, or None.
+        n_targets: 0 for (n,) targets.
+    """
+
+    triangles: Float[np.ndarray, "folds m m"]
+    centre: Float[np.ndarray, "c"]
+    rows: Int[np.ndarray, "folds"]
+    feature_names: list | None  # type: ignore[type-arg]
+    n_targets: int
+
+    # --- making ------------------------------------------------------------------------------------------------------
+    @classmethod
+    def from_arrays(
+        cls, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, folds: int = 5
+    ) -> "SufficientStatistics":
+        """Those of rows in memory.
+
+        Args:
+            X: (n, p) numbers.
+            y: (n,) or (n, t) targets.
+            sample_weight: (n,) weights >= 0; None: one.
+            folds: as in `from_batches`.
+        """
+        X, y = np.asarray(X), np.asarray(y)
+        weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
+        cut = [slice(low, low + ROWS) for low in range(0, max(len(y), 1), ROWS)]
+        return cls.from_batches((Batch(X[each], y[each], weights[each]) for each in cut), folds=folds)
+
+    @classmethod
+    def from_batches(
+        cls,
+        batches: Iterable[Any],
+        *,
+        folds: int = 5,
+        feature_names: Sequence[str] | None = None,
+        executor: Executor | None = None,
+        progress: Callback | bool | None = None,
+    ) -> "SufficientStatistics":
+        """Those of rows that come in batches, from anywhere.
+
+        Args:
+            batches: (X, y) or (X, y, sample_weight) each, as in `from_arrays`; a few are in memory at a time.
+            folds: for cross-validation; each has one of as many rows that follow each other, whatever the batches are.
+                1: none.
+            feature_names: of the columns.
+            executor: factorises the batches, which are sent to it. None: threads.
+            progress: a function of (batches done, 0), or True for a bar on stderr.
+
+        Raises:
+            ValueError: for batches of other shapes, missing or infinite numbers, negative weights, no rows, or more
+                columns than memory allows the triangles of.
+            RuntimeError: if a worker of the executor died.
+        """
+        given = (Batch(*batch) for batch in batches)
+        tasks = ((partial(_given, batch), len(batch.y)) for batch in given)
+        return _made(tasks, folds, feature_names, executor, progress)
+
+    @classmethod
+    def from_files(
+        cls,
+        paths: str | Path | Sequence[str | Path] | Shards,
+        target: str | Sequence[str] | None = None,
+        *,
+        weights: str | None = None,
+        folds: int = 5,
+        executor: Executor | None = None,
+        checkpoint: str | Path | None = None,
+        progress: Callback | bool | None = None,
+    ) -> "SufficientStatistics":
+        """Those of the rows of many files, each of which is read once.
+
+        Args:
+            paths: Parquet files, a pattern such as "data/*.parquet", or a folder of them, read in sorted order; or
+                `sht.datasets.Shards`, and whatever that takes.
+            target: name of the target's column, or several names; not for .npy shards.
+            weights: name of a column of weights in Parquet files; None: one each.
+            folds: as in `from_batches`.
+            executor: reads and factorises the files (of Parquet their row groups): any of `concurrent.futures`, or of
+                another package with `submit`. It is sent names of files. The result is the same to the last bit for
+                any executor and any number of workers. None: threads.
+            checkpoint: a folder, in which a pass that was killed goes on from the last part that was finished.
+            progress: a function of (parts done, parts), or True for a bar on stderr.
+
+        Raises:
+            FileNotFoundError: if no file matches.
+            ValueError: as in `from_batches`; for columns that are missing in a file or hold no numbers; or for a
+                checkpoint of other files.
+            ImportError: without pyarrow, for Parquet files.
+        """
+        if not isinstance(paths, Shards):
+            found = _parquet(paths)
+            if found:
+                return _of_parquet(found, target, weights, folds, executor, checkpoint, progress)
+            if not (target is None or isinstance(target, str)):
+                raise ValueError(f"target: needs one name for files other than Parquet, got {target!r}.")
+            paths = Shards(paths, target)
+        shards = paths
+        if weights is not None:
+            raise ValueError("weights: name a column of Parquet files only; .npy shards have weights beside them.")
+        files = [_stamp(file) for i in range(len(shards)) for file in shards.files(i)]
+        tasks = [(partial(_shard, shards, i), n) for i, n in enumerate(shards.rows)]
+        return _made(tasks, folds, shards.feature_names(), executor, progress, checkpoint, files)
+
+    def merge(self, *others: "SufficientStatistics") -> "SufficientStatistics":
+        """Those of the rows of all: fold by fold.
+
+        Raises:
+            ValueError: for others of other columns, folds or centres; give the same files to `from_files` instead.
+        """
+        for other in others:
+            check_kind("others", other, SufficientStatistics, "sht.SufficientStatistics.from_arrays(X, y)")
+            if other.triangles.shape != self.triangles.shape or other.n_targets != self.n_targets:
+                raise ValueError(
+                    f"others: these have {self.n_features} features and {self.n_folds} folds, another "
+                    f"{other.n_features} and {other.n_folds}; make them alike."
+                )
+            if other.feature_names != self.feature_names:
+                raise ValueError("others: the columns have other names; make them from the same columns.")
+        moved = [self.triangles, *(_about(each, self.centre) for each in others)]
+        rows = np.sum([self.rows, *(each.rows for each in others)], axis=0)
+        return dataclasses.replace(self, triangles=merged(moved), rows=rows)
+
+    # --- use ---------------------------------------------------------------------------------------------------------
+    def model(
+        self, l2: ArrayLike = 0.0, *, fit_intercept: bool = True, standardize: bool = False
+    ) -> LinearModel | MultiResponse:
+        """The squared-loss objective of all rows, in the dtype of JAX's settings.
+
+            F(w, b) = (1/(2 W)) sum_i s_i (y_i - x_i'w - b)^2 + (1/2) sum_j l2_j w_j^2,    W = sum_i s_i
+
+        Its rows are `n_folds` times m that stand for all others; in float32 they are rounded to it.
+
+        Args:
+            l2, fit_intercept, standardize: as in `LinearModel`.
+        """
+        A, weights = self.stand_ins(fit_intercept)
+        dtype = jnp.result_type(float)
+        X, Y = A[:, : self.n_features].astype(dtype), A[:, self.n_features :].astype(dtype)
+        options: dict[str, Any] = {
+            "l2": l2,
+            "sample_weight": weights,
+            "fit_intercept": fit_intercept,
+            "standardize": standardize,
+        }
+        several = self.n_targets > 0
+        model = MultiResponse(X, Y, **options) if several else LinearModel(X, Y[:, 0], **options)
+        if not fit_intercept:
+            return model
+        level = self.centre[self.n_features :]
+        return model.about(self.centre[: self.n_features], level if several else level[0])
+
+    def stand_ins(self, centred: bool = True) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "n"]]:
+        """Rows of features and targets, less the centre or not, and their weights: m for every fold, whose weighted
+        sums of squares and products are those of all rows."""
+        beside = np.append(self.centre[: self.n_features], np.zeros(max(self.n_targets, 1)))
+        A, weights = few_rows(self.triangles, beside)
+        return A if centred else A + self.centre, weights
+
+    @property
+    def folds(self) -> list[tuple[Int[np.ndarray, "train"], Int[np.ndarray, "test"]]]:
+        """Pairs (train, test) of the rows of `model()`, for `cross_validate` and `choose`.
+
+        Raises:
+            ValueError: if there is one fold only.
+        """
+        if self.n_folds < 2:
+            raise ValueError("folds: these statistics have none; make them with folds=5.")
+        places = np.arange(self.triangles.shape[0] * self.triangles.shape[1]).reshape(self.n_folds, -1)
+        return [(np.delete(places, i, axis=0).ravel(), places[i]) for i in range(self.n_folds)]
+
+    @property
+    def n_samples(self) -> int:
+        """Rows with a weight."""
+        return int(self.rows.sum())
+
+    @property
+    def total_weight(self) -> float:
+        """Their weights' sum."""
+        return float(np.sum(self.triangles[:, 0, 0] ** 2))
+
+    @property
+    def n_features(self) -> int:
+        """Columns of X."""
+        return self.centre.size - max(self.n_targets, 1)
+
+    @property
+    def n_folds(self) -> int:
+        """Folds."""
+        return self.triangles.shape[0]
+
+
+def _about(statistics: SufficientStatistics, centre: Float[np.ndarray, "c"]) -> Float[np.ndarray, "folds m m"]:
+    """The triangles about another centre: the column of ones, as often as the centres differ, is added to others."""
+    step = statistics.centre - centre
+    moved = statistics.triangles.copy()
+    moved[:, 0, 1:] += moved[:, 0, :1] * step
+    return moved
+
+
+# --- one pass ---------------------------------------------------------------------------------------------------------
+Read = Callable[[], Iterator[Batch]]
+
+
+class Layout(NamedTuple):
+    """The columns of all batches: features, targets (0: (n,) targets), names; the centre, and the number of folds."""
+
+    features: int
+    targets: int
+    names: list[str] | None
+    centre: Float[np.ndarray, "c"]
+    folds: int
+
+
+def _made(
+    tasks: Iterable[tuple[Read, int]],
+    folds: int,
+    names: Sequence[str] | None,
+    executor: Executor | None,
+    progress: Callback | bool | None,
+    checkpoint: str | Path | None = None,
+    files: Any = None,
+) -> SufficientStatistics:
+    """The statistics of the rows of all tasks (a function that reads them, and their number), merged in their order."""
+    if not isinstance(folds, int | np.integer) or folds < 1:
+        raise ValueError(f"folds: needs an integer >= 1, got {folds!r}.")
+    total = len(tasks) if isinstance(tasks, list) else 0
+    store = None if checkpoint is None else Checkpoint(checkpoint, (str(files), int(folds)), total, 1)
+    done, found, layout, start = 0, None, None, 0
+    stored = None if store is None else store.load(0, jax.tree.structure((0, (0, 0), 0, 0)))
+    if stored is not None:
+        done, found, centre, targets = int(stored[0]), Triangles(*stored[1]), stored[2], int(stored[3])
+        layout = Layout(centre.size - max(targets, 1), targets, _listed(names), centre, int(folds))
+    workers = os.cpu_count() or 1
+    own = ThreadPoolExecutor(workers) if executor is None else None
+    pool: Any = own if executor is None else executor
+    waiting: deque[Any] = deque()
+    try:
+        with reporting(progress, "rows", "parts") as report:
+
+            def take() -> None:
+                nonlocal done, found
+                part = _outcome(waiting.popleft(), done)
+                found = part if found is None else Triangles(merged([found[0], part[0]]), found.rows + part.rows)
+                done += 1
+                if store is not None and layout is not None:
+                    store.store(0, (done, tuple(found), layout.centre, layout.targets))
+                report(done, total)
+
+            skipped = done
+            for number, (read, n) in enumerate(tasks):
+                start += n
+                if number < skipped:
+                    continue
+                if layout is None:
+                    if not n:  # not even how many columns there are
+                        done += 1
+                        continue
+                    layout = _layout(next(read()), _listed(names), int(folds))
+                waiting.append(pool.submit(_factorised, read, number, start - n, layout))
+                while len(waiting) > 2 * workers:
+                    take()
+            while waiting:
+                take()
+    finally:
+        for future in waiting:
+            future.cancel()
+        if own is not None:
+            own.shutdown()
+    if found is None or layout is None or not found.rows.any():
+        raise ValueError("batches: there are no rows with a weight; pass some.")
+    if not found.rows.all():
+        raise ValueError(f"folds: {found.rows.sum()} rows with a weight are too few for {folds} folds; lower it.")
+    return SufficientStatistics(found.triangles, layout.centre, found.rows, layout.names, layout.targets)
+
+
+def _listed(names: Sequence[str] | None) -> list[str] | None:
+    return None if names is None else [str(name) for name in names]
+
+
+def _outcome(future: Any, number: int) -> Triangles:
+    try:
+        return Triangles(*future.result())
+    except BrokenExecutor as error:
+        raise RuntimeError(
+            f"executor: a worker died at part {number}; start another one, with checkpoint= to keep what is done."
+        ) from error
+
+
+def _layout(first: Batch, names: list[str] | None, folds: int) -> Layout:
+    """That of a first batch, about whose means all rows are taken, in few digits: exact in single precision too."""
+    X, y = np.asarray(first.X), np.asarray(first.y)
+    if X.ndim != 2 or y.ndim not in (1, 2) or 0 in X.shape:
+        raise ValueError(f"batches: need X (n, p) and y (n,) or (n, t), got shapes {X.shape} and {y.shape}.")
+    if names is not None and len(names) != X.shape[1]:
+        raise ValueError(f"feature_names: there are {len(names)} names for {X.shape[1]} columns; correct them.")
+    targets = y.shape[1] if y.ndim == 2 else 0
+    m = 1 + X.shape[1] + max(targets, 1)
+    needed, free = 2 * folds * m**2 * 8 * (os.cpu_count() or 1), memory.available() // SHARE
+    if needed > free:
+        raise ValueError(
+            f"batches: the triangles of {X.shape[1]} columns take {needed / 2**30:.1f} GiB, more than a quarter of the "
+            "free memory; choose columns first, or use sht.solve_stream."
+        )
+    layout = Layout(X.shape[1], targets, names, np.zeros(m - 1), folds)
+    A, _ = _checked(first, 0, layout)
+    with np.errstate(over="ignore"):
+        centre = A.mean(0).astype(np.float32).astype(float)
+    return layout._replace(centre=np.where(np.isfinite(centre), centre, 0))
+
+
+def _checked(batch: Batch, number: int, layout: Layout) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "n"]]:
+    """Features and targets of a batch side by side, and weights, in float64, or ValueError."""
+    try:
+        X, y = np.asarray(batch.X, float), np.asarray(batch.y, float)
+        weights = np.ones(len(y)) if batch.weights is None else np.asarray(batch.weights, float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"batches: part {number} holds something else than numbers; convert it first.") from error
+    target = y.shape[1:] == ((layout.targets,) if layout.targets else ())
+    if X.ndim != 2 or X.shape[1] != layout.features or not target or not len(X) == len(y) == weights.size:
+        raise ValueError(
+            f"batches: part {number} has X of shape {X.shape}, y of {y.shape} and {weights.size} weights; the first "
+            f"has {layout.features} features and {max(layout.targets, 1)} targets."
+        )
+    A = np.hstack([X, y.reshape(len(y), max(layout.targets, 1))])
+    if not np.isfinite(A).all():
+        row, column = np.argwhere(~np.isfinite(A))[0]
+        named = f"column {layout.names[column] if layout.names and column < layout.features else column}"
+        named = "the target" if column >= layout.features else named
+        raise ValueError(f"batches: {named} is missing or infinite in row {row} of part {number}; impute or drop it.")
+    if not (np.isfinite(weights).all() and np.min(weights, initial=0) >= 0):
+        raise ValueError(f"batches: a weight of part {number} is negative, missing or infinite; correct it.")
+    return A, weights
+
+
+def _factorised(read: Read, number: int, start: int, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """`Triangles` of the rows of one task, the first of which is row `start` of all."""
+    folds, m = layout.folds, layout.centre.size + 1
+    triangles, rows, step = np.zeros((folds, m, m)), np.zeros(folds, int), folds * block_rows(m)
+    with one_blas_thread():
+        for batch in read():
+            A, weights = _checked(batch, number, layout)
+            fold = fold_of(start, len(A), folds)
+            start += len(A)
+            rows += np.bincount(fold[weights > 0], minlength=folds)
+            for low in range(0, len(A), step):
+                block = slice(low, low + step)
+                triangles = extended(triangles, A[block] - layout.centre, weights[block], fold[block])
+    return triangles, rows
+
+
+def fold_of(start: int, n: int, folds: int) -> Int[np.ndarray, "n"]:
+    """The folds of the rows start, ..., start + n - 1 of all, by their numbers alone: each has one of as many rows that
+    follow each other."""
+    first = start - start % folds
+    blocks = -(-(start + n - first) // folds)
+    mixed = np.arange(first, first + blocks * folds, dtype=np.uint64) * SEED  # a bijection, then its bits are mixed
+    for shift in (np.uint64(30), np.uint64(27), np.uint64(31)):
+        mixed = (mixed ^ (mixed >> shift)) * MIX
+    order = np.argsort(mixed.reshape(blocks, folds), axis=1)
+    return np.argsort(order, axis=1).ravel()[start - first : start - first + n]
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------
+def _given(batch: Batch) -> Iterator[Batch]:
+    yield batch
+
+
+def _shard(shards: Shards, i: int) -> Iterator[Batch]:
+    rows = shards.read(i, np.float64 if shards.paths[i].suffix != ".npy" else None)
+    for low in range(0, len(rows.y), ROWS):
+        yield Batch(*(part[low : low + ROWS] for part in rows))
+
+
+def _stamp(path: Path) -> tuple[str, int, int]:
+    facts = path.stat()
+    return path.name, facts.st_size, facts.st_mtime_ns
+
+
+def _parquet(paths: str | Path | Sequence[str | Path]) -> list[Path]:
+    """Parquet files; none where the paths are of another kind."""
+    if isinstance(paths, str | Path):
+        folder = Path(paths).is_dir()
+        given = sorted(glob.glob(str(Path(paths, "*.parquet") if folder else paths)))
+    else:
+        given = [str(path) for path in paths]
+    return [Path(path) for path in given] if given and all(path.endswith(".parquet") for path in given) else []
+
+
+def _of_parquet(
+    paths: list[Path],
+    target: str | Sequence[str] | None,
+    weights: str | None,
+    folds: int,
+    executor: Executor | None,
+    checkpoint: str | Path | None,
+    progress: Callback | bool | None,
+) -> SufficientStatistics:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ImportError("paths: Parquet files need pyarrow; pip install 'sparsehtp[parquet]'.") from error
+    if target is None:
+        raise ValueError("target: name the column of a Parquet file that is to be predicted.")
+    targets = [target] if isinstance(target, str) else list(target)
+    names: list[str] = []
+    tasks = []
+    for path in paths:
+        file = parquet.ParquetFile(path)
+        kinds = {field.name: str(field.type) for field in file.schema_arrow}
+        names = names or [name for name in kinds if name not in (*targets, weights)]
+        for name in (*names, *targets, *([] if weights is None else [weights])):
+            if name not in kinds:
+                raise ValueError(f"paths: {path.name} has no column {name!r}; correct the file or leave it out.")
+            if not kinds[name].startswith(("int", "uint", "float", "double", "halffloat", "bool")):
+                raise ValueError(
+                    f"paths: column {name!r} of {path.name} holds {kinds[name]}, no numbers; encode it first."
+                )
+        columns = (names, targets if not isinstance(target, str) else target, weights)
+        for group in range(file.num_row_groups):
+            tasks.append((partial(_row_group, path, group, *columns), file.metadata.row_group(group).num_rows))
+    problem = ([_stamp(path) for path in paths], names, targets, weights)
+    return _made(tasks, folds, names, executor, progress, checkpoint, problem)
+
+
+def _row_group(
+    path: Path, group: int, names: list[str], target: str | list[str], weights: str | None
+) -> Iterator[Batch]:
+    from pyarrow import parquet
+
+    targets = [target] if isinstance(target, str) else target
+    wanted = [*names, *targets, *([] if weights is None else [weights])]
+    file = parquet.ParquetFile(path)
+    for batch in file.iter_batches(batch_size=ROWS, row_groups=[group], columns=wanted, use_threads=False):
+        columns = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in wanted}
+        X = np.stack([columns[name] for name in names], axis=1).astype(float)
+        Y = np.stack([columns[name] for name in targets], axis=1).astype(float)
+        yield Batch(X, Y[:, 0] if isinstance(target, str) else Y, None if weights is None else columns[weights])

@@ -1,0 +1,290 @@
+"""Sufficient statistics: what is solved from them is what is solved from all rows."""
+
+import os
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+
+import jax
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+from sparsehtp import _statistics
+from sparsehtp.datasets import Shards
+
+N, P = 503, 6
+
+
+def data(seed=0, responses=0, mean=0.0, scale=1.0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, P)) + 0.5 * rng.standard_normal((N, 1))
+    Y = X @ rng.standard_normal((P, max(responses, 1))) + rng.standard_normal((N, max(responses, 1)))
+    weights = rng.uniform(0.5, 2, N) * (rng.random(N) < 0.9)
+    return (X + mean) * np.geomspace(1 / scale, scale, P), (Y if responses else Y[:, 0]) + mean, weights
+
+
+def cut(X, y, weights, *sizes):
+    places = np.split(np.arange(N), np.cumsum(sizes))
+    return [(X[i], y[i], weights[i]) for i in places]
+
+
+def same(a, b):
+    return np.array_equal(a.triangles, b.triangles) and np.array_equal(a.rows, b.rows)
+
+
+OPTIONS = [{}, {"mean": 1e6}, {"scale": 1e8}, {"responses": 2}, {"mean": 1e6, "scale": 1e3}]
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_the_model_is_that_of_all_rows(options, intercept, x64):
+    """Its value at any point, its minimum, and what its folds train on and are judged by."""
+    X, y, weights = data(**options)
+    stats = sht.SufficientStatistics.from_batches(cut(X, y, weights, 0, 100, 7, 0, 300), folds=3)
+    assert stats.n_samples == np.count_nonzero(weights)
+    np.testing.assert_allclose(stats.total_weight, weights.sum(), rtol=1e-13)
+    kind = sht.MultiResponse if y.ndim == 2 else sht.LinearModel
+    fold = _statistics.fold_of(0, N, 3)
+    model = stats.model(1e-3, fit_intercept=intercept)
+    rng = np.random.default_rng(1)
+    far = options.get("mean", 1.0)
+    for train, rows in [(None, np.ones(N, bool)), *((pair[0], fold != i) for i, pair in enumerate(stats.folds))]:
+        whole = kind(X, y, l2=1e-3, sample_weight=weights * rows, fit_intercept=intercept)
+        few = model
+        if train is not None:
+            few = model.reweighted(np.asarray(model.sample_weight) * np.isin(np.arange(model.columns.n), train))
+        for _ in range(2):
+            w = rng.standard_normal((P, *y.shape[1:])) / np.abs(X).max(0).reshape(-1, *[1] * (y.ndim - 1))
+            b = (y.mean(0) - X.mean(0) @ w) * intercept
+            values = [float(each.value(each.to_internal(w, b))) for each in (few, whole)]
+            np.testing.assert_allclose(*values, rtol=1e-12 * far**0.5)
+        if train is not None or far > 1 > intercept:  # without an intercept, far columns are all the same
+            continue
+        threshold = (sht.RowSparsity if y.ndim == 2 else sht.Sparsity)(P)
+        fits = [sht.solve(each, threshold, sht.solvers.HTP(), record=None) for each in (few, whole)]
+        size = np.abs(fits[1].x).max()
+        np.testing.assert_allclose(fits[0].x, fits[1].x, rtol=1e-7, atol=1e-9 * size)
+        np.testing.assert_allclose(fits[0].value, fits[1].value, rtol=1e-10)
+
+
+def test_in_single_precision_columns_far_from_zero_keep_their_digits():
+    X, y, weights = data(mean=1e5)
+    stats = sht.SufficientStatistics.from_batches(cut(X, y, weights, 250), folds=1)
+    found = sht.solve(stats.model(), sht.Sparsity(P), sht.solvers.HTP(), record=None)
+    root = np.sqrt(weights)[:, None]
+    exact = np.linalg.lstsq((X - X.mean(0)) * root, (y - y.mean()) * root[:, 0], rcond=None)[0]
+    Z = np.column_stack([np.ones(N), X - 1e5])
+    exact = np.linalg.lstsq(Z * root, (y - 1e5) * root[:, 0], rcond=None)[0][1:]
+    assert found.x.dtype == np.float32
+    np.testing.assert_allclose(found.x, exact, atol=1e-5)
+
+
+def test_a_path_a_choice_and_a_proof_are_those_of_all_rows(x64):
+    X, y, weights = data()
+    stats = sht.SufficientStatistics.from_arrays(X, y, weights, folds=4)
+    model, whole = stats.model(1e-4), sht.LinearModel(X, y, l2=1e-4, sample_weight=weights, fit_intercept=True)
+    paths = [sht.solve_path(each, ks=range(P + 1)) for each in (model, whole)]
+    np.testing.assert_allclose(paths[0].x, paths[1].x, atol=1e-10)
+    fold = _statistics.fold_of(0, N, 4)
+    pairs = [(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(4)]
+    scores = [
+        sht.cross_validate(each, sht.Sparsity(0), ks=range(4), folds=folds).scores
+        for each, folds in ((model, stats.folds), (whole, pairs))
+    ]
+    np.testing.assert_allclose(*scores, rtol=1e-10)
+    proofs = [sht.prove(each, sht.Sparsity(2)) for each in (model, whole)]
+    assert proofs[0].proved and proofs[1].proved
+    np.testing.assert_allclose(proofs[0].upper, proofs[1].upper, rtol=1e-11)
+
+
+def test_batches_of_any_size_merge_to_the_same_sums():
+    X, y, weights = data(mean=10.0)
+    first, *others = (
+        sht.SufficientStatistics.from_batches(cut(X, y, weights, *sizes), folds=3) for sizes in ((), (1, 2, 3), (400,))
+    )
+    for each in others:
+        np.testing.assert_array_equal(each.rows, first.rows)
+        for a, b in zip(each.triangles, first.triangles, strict=True):
+            shift = np.append(1.0, each.centre - first.centre)  # the first batches have other means
+            a = a @ (np.eye(len(a)) + np.outer(np.eye(len(a))[0], np.append(0.0, shift[1:])))
+            np.testing.assert_allclose(a.T @ a, b.T @ b, rtol=1e-9, atol=1e-9)
+
+
+def test_merging_is_a_pass_over_the_rows_of_all():
+    X, y, weights = data(mean=1e6)
+    parts = [
+        sht.SufficientStatistics.from_arrays(X[i], y[i], weights[i], folds=1)
+        for i in np.split(np.arange(N), [100, 350])
+    ]
+    merged, whole = parts[0].merge(*parts[1:]), sht.SufficientStatistics.from_arrays(X, y, weights, folds=1)
+    assert merged.n_samples == whole.n_samples
+    with jax.enable_x64(True):
+        fits = [sht.solve(each.model(), sht.Sparsity(P), sht.solvers.HTP()) for each in (merged, whole)]
+    np.testing.assert_allclose(fits[0].x, fits[1].x, atol=1e-9)
+    np.testing.assert_allclose(fits[0].intercept, fits[1].intercept, rtol=1e-8)
+
+
+def test_folds_depend_on_the_number_of_a_row_alone():
+    for folds in (1, 2, 5):
+        whole = _statistics.fold_of(0, 203, folds)
+        np.testing.assert_array_equal(
+            whole, np.concatenate([_statistics.fold_of(a, 29, folds) for a in range(0, 203, 29)])
+        )
+        assert all(sorted(block) == list(range(folds)) for block in whole[: 203 // folds * folds].reshape(-1, folds))
+        orders = {tuple(block) for block in whole[: 203 // folds * folds].reshape(-1, folds)}
+        assert len(orders) == min(len(orders), np.prod(np.arange(1, folds + 1))) and (folds == 1 or len(orders) > 1)
+
+
+@pytest.fixture
+def shards(tmp_path):
+    X, y, weights = data()
+    for i, (A, b, c) in enumerate(cut(X, y, np.maximum(weights, 0.1), 100, 200)):
+        for name, part in (("X", A), ("y", b), ("weights", c)):
+            np.save(tmp_path / f"{i}.{name}.npy", part)
+    return Shards(tmp_path)
+
+
+def test_any_executor_gives_the_same_bits(shards):
+    first = sht.SufficientStatistics.from_files(shards, folds=2)
+    with ThreadPoolExecutor(3) as pool:
+        assert same(first, sht.SufficientStatistics.from_files(shards, folds=2, executor=pool))
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        assert same(first, sht.SufficientStatistics.from_files(shards, folds=2, executor=pool))
+
+
+class _Dying:
+    """An executor whose second task loses its worker."""
+
+    def __init__(self):
+        self.tasks = 0
+
+    def submit(self, function, *args):
+        self.tasks += 1
+        future = Future()
+        if self.tasks > 1:
+            future.set_exception(BrokenProcessPool("gone"))
+        else:
+            future.set_result(function(*args))
+        return future
+
+
+def test_a_pass_goes_on_after_a_worker_died(shards, tmp_path, monkeypatch):
+    folder = tmp_path / "checkpoint"
+    with pytest.raises(RuntimeError, match="executor: a worker died at part 1"):
+        sht.SufficientStatistics.from_files(shards, executor=_Dying(), checkpoint=folder)
+    read, seen = Shards.read, []
+    monkeypatch.setattr(Shards, "read", lambda self, i, dtype: (seen.append(i), read(self, i, dtype))[1])
+    again = sht.SufficientStatistics.from_files(shards, checkpoint=folder)
+    assert 0 not in seen and same(again, sht.SufficientStatistics.from_files(shards))
+    seen.clear()
+    assert same(again, sht.SufficientStatistics.from_files(shards, checkpoint=folder)) and not seen
+    os.utime(shards.paths[1], ns=(1, 1))
+    with pytest.raises(ValueError, match="another problem"):
+        sht.SufficientStatistics.from_files(shards, checkpoint=folder)
+
+
+def test_they_are_saved_and_loaded(tmp_path):
+    X, y, weights = data(responses=2)
+    stats = sht.SufficientStatistics.from_batches([(X, y, weights)], feature_names=list("abcdef"))
+    again = sht.load(sht.save(stats, tmp_path / "statistics.npz"))
+    assert same(stats, again) and again.feature_names == list("abcdef") and again.n_targets == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X, y, w: (X[:, :3], y, w), r"part 1 has X of shape \(403, 3\)"),
+        (lambda X, y, w: (X, y[:5], w), "y of"),
+        (lambda X, y, w: (X, np.column_stack([y, y]), w), "y of"),
+        (lambda X, y, w: (np.where(np.arange(P) == 2, np.nan, X), y, w), "column c is missing or infinite in row 0 of"),
+        (lambda X, y, w: (X, np.where(np.arange(len(y)) == 7, np.inf, y), w), "the target is missing or infinite in"),
+        (lambda X, y, w: (X, y, -1 - w), "a weight of part 1 is negative"),
+        (lambda X, y, w: (X.astype(str) + "x", y, w), "part 1 holds something else than numbers"),
+    ],
+)  # fmt: skip
+def test_a_bad_batch_is_named(change, message):
+    first, second = cut(*data(), 100)
+    with pytest.raises(ValueError, match=message):
+        sht.SufficientStatistics.from_batches([first, change(*second)], feature_names=list("abcdef"))
+
+
+def test_bad_requests_are_named(tmp_path):
+    X, y, weights = data()
+    made = sht.SufficientStatistics.from_arrays
+    with pytest.raises(ValueError, match="no rows with a weight"):
+        sht.SufficientStatistics.from_batches([])
+    with pytest.raises(ValueError, match="no rows with a weight"):
+        made(X, y, 0 * weights)
+    with pytest.raises(ValueError, match="too few for 5 folds"):
+        made(X[:4], y[:4])
+    with pytest.raises(ValueError, match="folds: needs an integer"):
+        made(X, y, folds=0)
+    with pytest.raises(ValueError, match=r"take .* GiB, more than a quarter"):
+        made(np.zeros((2, 10**6), np.float32), y[:2])
+    with pytest.raises(ValueError, match="names for 6 columns"):
+        sht.SufficientStatistics.from_batches([(X, y)], feature_names=["a"])
+    with pytest.raises(ValueError, match="make them alike"):
+        made(X, y).merge(made(X[:, :3], y))
+    with pytest.raises(ValueError, match="these statistics have none"):
+        _ = made(X, y, folds=1).folds
+    with pytest.raises(FileNotFoundError, match="no file matches"):
+        sht.SufficientStatistics.from_files(str(tmp_path / "*.parquet"), "y")
+
+
+def test_parquet_files_are_read_once(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="Parquet files need the extra [parquet]")
+    import pyarrow as pa
+
+    X, y, weights = data()
+    for i, (A, b, c) in enumerate(cut(X, y, weights, 100, 200)):
+        columns = {"y": b, **{f"x{j}": A[:, j] for j in range(P)}, "w": c}
+        names = list(columns) if i else list(columns)[::-1]  # another order changes nothing
+        parquet.write_table(
+            pa.table({name: columns[name] for name in names}), tmp_path / f"{i}.parquet", row_group_size=60
+        )
+    found = sht.SufficientStatistics.from_files(tmp_path, "y", weights="w", folds=2, checkpoint=tmp_path / "kept")
+    names = found.feature_names
+    assert sorted(names) == [f"x{j}" for j in range(P)]
+    order = [int(name[1:]) for name in names]
+    given = sht.SufficientStatistics.from_arrays(X[:, order], y, weights, folds=2)
+    with jax.enable_x64(True):
+        fits = [sht.solve(each.model(), sht.Sparsity(3)) for each in (found, given)]
+    np.testing.assert_allclose(fits[0].x, fits[1].x, atol=1e-12)
+    np.testing.assert_array_equal(found.rows, given.rows)
+    with pytest.raises(ValueError, match="has no column 'z'"):
+        sht.SufficientStatistics.from_files(tmp_path, "z")
+    parquet.write_table(pa.table({"y": ["a"], **{name: [1.0] for name in (*names, "w")}}), tmp_path / "3.parquet")
+    with pytest.raises(ValueError, match=r"column 'y' of 3.parquet holds string, no numbers"):
+        sht.SufficientStatistics.from_files(tmp_path, "y", weights="w")
+
+
+@pytest.mark.parametrize("responses", [0, 2])
+def test_the_estimator_fits_them_as_it_fits_the_rows(responses):
+    X, y, weights = data(responses=responses, mean=100.0)
+    weights = np.where(weights > 0, 1.0, 0.0)
+    fold = np.where(weights > 0, _statistics.fold_of(0, N, 3), -1)
+    stats = sht.SufficientStatistics.from_batches([(X, y, weights)], folds=3, feature_names=list("abcdef"))
+    few = sht.SparseRegressor([1, 2, 3], cv=3).fit(stats)
+    whole = sht.SparseRegressor([1, 2, 3]).fit(X, y, weights, folds=fold)
+    assert few.k_ == whole.k_ and few.coef_.shape == whole.coef_.shape
+    np.testing.assert_allclose(few.cv_results_["scores"], whole.cv_results_["scores"], rtol=1e-9)
+    np.testing.assert_allclose(few.cv_results_["fold_weight"], whole.cv_results_["fold_weight"])
+    np.testing.assert_allclose(few.coef_, whole.coef_, atol=1e-9)
+    np.testing.assert_allclose(few.predict(X), whole.predict(X), atol=1e-6)
+    assert list(few.feature_names_in_) == list("abcdef")
+    assert few.certificate_ is not None
+
+
+def test_what_statistics_do_not_hold_is_refused():
+    X, y, weights = data()
+    stats = sht.SufficientStatistics.from_arrays(X, y, weights, folds=3)
+    for parameters, given, name in (
+        ({"cv": 3}, {"y": y}, "y"),
+        ({"cv": 3}, {"sample_weight": weights}, "sample_weight"),
+        ({"cv": 3, "loss": "huber"}, {}, "loss"),
+        ({"cv": 3, "scoring": "r2"}, {}, "scoring"),
+        ({"cv": 5}, {}, "cv"),
+    ):
+        with pytest.raises(ValueError, match=f"^{name}: "):
+            sht.SparseRegressor(**parameters).fit(stats, **given)
