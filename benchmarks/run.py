@@ -25,6 +25,7 @@ OPTIONS = {  # what a benchmark's main takes
     "dual": ("quick",),
     "proofs": ("quick",),
     "streaming": ("quick",),
+    "rows": ("quick",),
     "devices": ("quick",),
     "gpu": ("quick", "out", "seconds"),
 }

@@ -24,7 +24,7 @@ from .io.checkpoint import Checkpoint
 from .linalg import block_rows, extended, few_rows, merged
 from .objectives import LinearModel, MultiResponse
 
-ROWS = 2**16  # of a Parquet file that are read at once
+ROWS = 2**14  # of a Parquet file that are read at once
 SHARE = 4  # part of the free memory that triangles may take
 SEED, MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
@@ -497,7 +497,8 @@ def _row_group(
     wanted = [*names, *targets, *([] if weights is None else [weights])]
     file = parquet.ParquetFile(path)
     for batch in file.iter_batches(batch_size=ROWS, row_groups=[group], columns=wanted, use_threads=False):
-        columns = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in wanted}
-        X = np.stack([columns[name] for name in names], axis=1).astype(float)
-        Y = np.stack([columns[name] for name in targets], axis=1).astype(float)
-        yield Batch(X, Y[:, 0] if isinstance(target, str) else Y, None if weights is None else columns[weights])
+        A = np.empty((batch.num_rows, len(wanted)), order="F")
+        for j, name in enumerate(wanted):
+            A[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
+        X, Y = A[:, : len(names)], A[:, len(names) : len(names) + len(targets)]
+        yield Batch(X, Y[:, 0] if isinstance(target, str) else Y, None if weights is None else A[:, -1])

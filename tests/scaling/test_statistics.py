@@ -1,6 +1,8 @@
 """Sufficient statistics: what is solved from them is what is solved from all rows."""
 
 import os
+import subprocess
+import sys
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -288,3 +290,25 @@ def test_what_statistics_do_not_hold_is_refused():
     ):
         with pytest.raises(ValueError, match=f"^{name}: "):
             sht.SparseRegressor(**parameters).fit(stats, **given)
+
+
+@pytest.mark.slow
+def test_a_million_rows_of_parquet_take_less_than_a_gigabyte(tmp_path):
+    """Of the process that reads and fits them, which has an interpreter and JAX in it."""
+    parquet = pytest.importorskip("pyarrow.parquet", reason="Parquet files need the extra [parquet]")
+    import pyarrow as pa
+
+    rng = np.random.default_rng(0)
+    for i in range(10):
+        X = rng.standard_normal((100_000, 100), np.float32)
+        y = X[:, 3] - 2 * X[:, 8] + rng.standard_normal(len(X), np.float32)
+        parquet.write_table(pa.table({**{f"x{j}": X[:, j] for j in range(100)}, "y": y}), tmp_path / f"{i}.parquet")
+    code = (
+        "import sys, numpy as np, sparsehtp as sht\n"
+        "model = sht.SparseRegressor().fit(sht.SufficientStatistics.from_files(sys.argv[1], 'y'))\n"
+        "line = next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
+        "print(*np.flatnonzero(model.support_), line.split()[1])"
+    )
+    found = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    *support, kilobytes = map(int, found.stdout.split())
+    assert support == [3, 8] and kilobytes < 10**6
