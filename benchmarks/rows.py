@@ -19,7 +19,7 @@ import sparsehtp as sht
 from .baselines import version
 from .scores import aim, finish
 from .streaming import give_back, raw_rate
-from .timing import memory_now
+from .timing import forget_peak, memory_now
 
 K, FILES, MOST = 10, 10, 30
 
@@ -73,6 +73,7 @@ def one_pass(folder, kind):
     paths = sorted(folder.iterdir())
     for path in paths:
         give_back(path)
+    forget_peak()
     before, start = memory_now("VmRSS"), time.perf_counter()
     statistics = sht.SufficientStatistics.from_files(source, target)
     found = {"pass": time.perf_counter() - start, "megabytes": (memory_now("VmHWM") - before) / 2**20}
@@ -119,6 +120,7 @@ def in_memory(who, n, p):
     """What a worker prints: seconds of a fit to rows in memory, and its peak memory beside them."""
     X, y = (part.astype(float) for part in rows_of(int(n), int(p), 0))
     X = np.asfortranarray(X)
+    forget_peak()
     seconds, before = [], memory_now("VmRSS")
     if who == "abess":
         from abess import LinearRegression

@@ -76,3 +76,8 @@ def memory_now(kind):
     """VmRSS (resident) or VmHWM (its peak) of this process in bytes, on Linux; getrusage has the parent's in it."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(kind))
+
+
+def forget_peak():
+    """Let VmHWM begin anew, at what is resident now."""
+    Path("/proc/self/clear_refs").write_text("5")

@@ -21,10 +21,12 @@ from ._types import ArrayLike, check_kind
 from .datasets.shards import Shards
 from .io import memory
 from .io.checkpoint import Checkpoint
-from .linalg import block_rows, extended, few_rows, merged
+from .linalg import empty_triangles, extend, few_rows, merged
 from .objectives import LinearModel, MultiResponse
 
-ROWS = 2**14  # of a Parquet file that are read at once
+NUMBERS = 2**20  # of a batch that are looked at together
+BATCH = 2**16  # rows of arrays that a task takes
+BUFFER = 2**16  # bytes of a column of a file
 SHARE = 4  # part of the free memory that triangles may take
 SEED, MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
@@ -89,7 +91,7 @@ class SufficientStatistics:
         """
         X, y = np.asarray(X), np.asarray(y)
         weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
-        cut = [slice(low, low + ROWS) for low in range(0, max(len(y), 1), ROWS)]
+        cut = [slice(low, low + BATCH) for low in range(0, max(len(y), 1), BATCH)]
         return cls.from_batches((Batch(X[each], y[each], weights[each]) for each in cut), folds=folds)
 
     @classmethod
@@ -368,13 +370,15 @@ def _layout(first: Batch, names: list[str] | None, folds: int) -> Layout:
             "free memory; choose columns first, or use sht.solve_stream."
         )
     layout = Layout(X.shape[1], targets, names, np.zeros(m - 1), folds)
-    A, _ = _checked(first, 0, layout)
+    A, _ = _checked(_cut(first, 0, rows_at_once(m)), 0, layout)
     with np.errstate(over="ignore"):
         centre = A.mean(0).astype(np.float32).astype(float)
     return layout._replace(centre=np.where(np.isfinite(centre), centre, 0))
 
 
-def _checked(batch: Batch, number: int, layout: Layout) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "n"]]:
+def _checked(
+    batch: Batch, number: int, layout: Layout, first: int = 0
+) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "n"]]:
     """Features and targets of a batch side by side, and weights, in float64, or ValueError."""
     try:
         X, y = np.asarray(batch.X, float), np.asarray(batch.y, float)
@@ -392,7 +396,9 @@ def _checked(batch: Batch, number: int, layout: Layout) -> tuple[Float[np.ndarra
         row, column = np.argwhere(~np.isfinite(A))[0]
         named = f"column {layout.names[column] if layout.names and column < layout.features else column}"
         named = "the target" if column >= layout.features else named
-        raise ValueError(f"batches: {named} is missing or infinite in row {row} of part {number}; impute or drop it.")
+        raise ValueError(
+            f"batches: {named} is missing or infinite in row {first + row} of part {number}; impute or drop it."
+        )
     if not (np.isfinite(weights).all() and np.min(weights, initial=0) >= 0):
         raise ValueError(f"batches: a weight of part {number} is negative, missing or infinite; correct it.")
     return A, weights
@@ -401,17 +407,27 @@ def _checked(batch: Batch, number: int, layout: Layout) -> tuple[Float[np.ndarra
 def _factorised(read: Read, number: int, start: int, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """`Triangles` of the rows of one task, the first of which is row `start` of all."""
     folds, m = layout.folds, layout.centre.size + 1
-    triangles, rows, step = np.zeros((folds, m, m)), np.zeros(folds, int), folds * block_rows(m)
+    triangles, rows, step = empty_triangles(folds, m), np.zeros(folds, int), rows_at_once(m)
     with one_blas_thread():
         for batch in read():
-            A, weights = _checked(batch, number, layout)
-            fold = fold_of(start, len(A), folds)
-            start += len(A)
-            rows += np.bincount(fold[weights > 0], minlength=folds)
-            for low in range(0, len(A), step):
-                block = slice(low, low + step)
-                triangles = extended(triangles, A[block] - layout.centre, weights[block], fold[block])
+            for low in range(0, len(batch.y), step):
+                A, weights = _checked(_cut(batch, low, low + step), number, layout, low)
+                fold = fold_of(start, len(A), folds)
+                start += len(A)
+                rows += np.bincount(fold[weights > 0], minlength=folds)
+                A -= layout.centre
+                extend(triangles, A, weights, fold)
     return triangles, rows
+
+
+def rows_at_once(m: int) -> int:
+    """Rows of m numbers that are looked at together."""
+    return max(256, NUMBERS // m)
+
+
+def _cut(batch: Batch, low: int, high: int) -> Batch:
+    part = slice(low, high)
+    return Batch(batch.X[part], batch.y[part], None if batch.weights is None else batch.weights[part])
 
 
 def fold_of(start: int, n: int, folds: int) -> Int[np.ndarray, "n"]:
@@ -432,9 +448,7 @@ def _given(batch: Batch) -> Iterator[Batch]:
 
 
 def _shard(shards: Shards, i: int) -> Iterator[Batch]:
-    rows = shards.read(i, np.float64 if shards.paths[i].suffix != ".npy" else None)
-    for low in range(0, len(rows.y), ROWS):
-        yield Batch(*(part[low : low + ROWS] for part in rows))
+    yield Batch(*shards.read(i, np.float64 if shards.paths[i].suffix != ".npy" else None))
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
@@ -495,8 +509,9 @@ def _row_group(
 
     targets = [target] if isinstance(target, str) else target
     wanted = [*names, *targets, *([] if weights is None else [weights])]
-    file = parquet.ParquetFile(path)
-    for batch in file.iter_batches(batch_size=ROWS, row_groups=[group], columns=wanted, use_threads=False):
+    file = parquet.ParquetFile(path, buffer_size=BUFFER)  # else a row group is read whole
+    size = rows_at_once(len(wanted))
+    for batch in file.iter_batches(batch_size=size, row_groups=[group], columns=wanted, use_threads=False):
         A = np.empty((batch.num_rows, len(wanted)), order="F")
         for j, name in enumerate(wanted):
             A[:, j] = batch.column(name).to_numpy(zero_copy_only=False)

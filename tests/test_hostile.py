@@ -294,7 +294,7 @@ def test_all_memory_is_free_where_nothing_says_what_is(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "write", [lambda path, text: path.write_bytes(text), lambda path, text: gzip.open(path, "wb").write(text)]
+    "write", [lambda path, text: path.write_bytes(text), lambda path, text: path.write_bytes(gzip.compress(text))]
 )
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF16_LE, b"\xe9"])
 def test_a_line_that_is_too_long(tmp_path, monkeypatch, write, mark):
@@ -302,7 +302,7 @@ def test_a_line_that_is_too_long(tmp_path, monkeypatch, write, mark):
     monkeypatch.setattr(tables, "BLOCK", 2**8)
     monkeypatch.setattr(tables, "MAX_LINE", 2**12)
     for text in ("a,y\n1,2\n" + "1," * 3000, "a," * 3000 + "y\n1,2\n"):
-        path = tmp_path / ("a.csv.gz" if write.__code__.co_names[0] == "gzip" else "a.csv")
+        path = tmp_path / ("a.csv.gz" if "gzip" in write.__code__.co_names else "a.csv")
         write(path, mark + text.encode("utf-16-le" if len(mark) == 2 else "latin-1"))
         with pytest.raises(ValueError, match=r"^path: a line of a\.csv\S* has more than .* MiB; .*\.$"):
             load_file(path, "y")

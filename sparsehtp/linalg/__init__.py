@@ -32,8 +32,8 @@ from .restricted_newton import Refit as Refit
 from .restricted_newton import minimise as minimise
 from .sparse_eigenvector import sparse_eigenvector as sparse_eigenvector
 from .top_k import top_k as top_k
-from .triangle import block_rows as block_rows
-from .triangle import extended as extended
+from .triangle import empty_triangles as empty_triangles
+from .triangle import extend as extend
 from .triangle import few_rows as few_rows
 from .triangle import merged as merged
 from .triangle import triangles_of as triangles_of

@@ -19,19 +19,15 @@ from .._threads import one_blas_thread
 from .._tolerances import tolerance
 from .._types import HostArray
 
-BLOCK_ROWS = 2048  # that are factorised at once, or eight for every column: they stay in the cache
-BLOCKS = 8  # of every triangle in a task
+BLOCK_ROWS = 512  # that are factorised at once: they stay in the cache
+BLOCKS = 32  # of every triangle in a task
+PANEL = 32  # columns
 
 
 class Source(Protocol):
     """Columns and weights of the rows from one number up to another."""
 
     def __call__(self, first: int, stop: int, /) -> tuple[Float[HostArray, "n m"], Float[HostArray, "n"]]: ...
-
-
-def block_rows(width: int) -> int:
-    """Rows that are factorised together, for triangles of a width."""
-    return max(BLOCK_ROWS, 8 * width)
 
 
 def triangles_of(
@@ -48,51 +44,52 @@ def triangles_of(
         rows: (A, weights) of the rows from one number up to another, A of this width.
         roles: of every row.
     """
-    n, many = len(roles), BLOCKS * count * block_rows(width + 1)
+    n, many = len(roles), BLOCKS * count * BLOCK_ROWS
     tasks = [range(first, min(first + many, n)) for first in range(0, n, many)]
     with one_blas_thread(), ThreadPoolExecutor(os.cpu_count()) as pool:
         return merged(pool.map(partial(_task, rows, roles, count, width + 1), tasks))
 
 
 def _task(rows: Source, roles: Int[HostArray, "n"], count: int, m: int, task: range) -> Float[HostArray, "count m m"]:
-    found = np.zeros((count, m, m))
-    step = count * block_rows(m)
+    found, step = empty_triangles(count, m), count * BLOCK_ROWS
     for first in range(task.start, task.stop, step):
         stop = min(first + step, task.stop)
-        found = extended(found, *rows(first, stop), roles[first:stop])
+        extend(found, *rows(first, stop), roles[first:stop])
     return found
+
+
+def empty_triangles(count: int, m: int) -> Float[HostArray, "count m m"]:
+    """Triangles of no rows, each contiguous by column."""
+    return np.zeros((count, m, m)).transpose(0, 2, 1)
+
+
+def extend(
+    triangles: Float[HostArray, "count m m"],
+    A: Float[HostArray, "n columns"],
+    weights: Float[HostArray, "n"],
+    roles: Int[HostArray, "n"],
+) -> None:
+    """Take n more rows into the triangles of their roles."""
+    m = triangles.shape[-1]
+    for role in range(len(triangles)):
+        own = np.flatnonzero(roles == role)
+        for low in range(0, own.size, BLOCK_ROWS):
+            block = own[low : low + BLOCK_ROWS]
+            Z = np.empty((block.size, m), order="F")
+            Z[:, 0], Z[:, 1:] = 1, A[block]
+            Z *= np.sqrt(weights[block])[:, None]
+            triangles[role] = lapack.dtpqrt(0, min(PANEL, m), triangles[role], Z, overwrite_a=True, overwrite_b=True)[0]
 
 
 def merged(triangles: Iterable[Float[HostArray, "count m m"]]) -> Float[HostArray, "count m m"]:
     """The triangles of the rows of all, in the order in which they come."""
     found = iter(triangles)
-    total = next(found)
+    total = next(found).copy(order="K")
+    m = total.shape[-1]
     for more in found:
-        total = np.stack([_upper(np.concatenate(pair)) for pair in zip(total, more, strict=True)])
+        for R, S in zip(total, more, strict=True):
+            R[:] = lapack.dtpqrt(m, min(PANEL, m), R, S)[0]
     return total
-
-
-def extended(
-    triangles: Float[HostArray, "count m m"],
-    A: Float[HostArray, "n columns"],
-    weights: Float[HostArray, "n"],
-    roles: Int[HostArray, "n"],
-) -> Float[HostArray, "count m m"]:
-    """The triangles of every role with n more rows."""
-    found, m = np.empty_like(triangles), triangles.shape[-1]
-    for role, R in enumerate(triangles):
-        own = np.flatnonzero(roles == role)
-        Z = np.empty((own.size + m, m), order="F")
-        Z[: own.size, 0], Z[: own.size, 1:], Z[own.size :] = 1, A[own], R
-        Z[: own.size] *= np.sqrt(weights[own])[:, None]
-        found[role] = _upper(Z)
-    return found
-
-
-def _upper(Z: Float[HostArray, "n m"]) -> Float[HostArray, "m m"]:
-    Z = np.asfortranarray(Z)
-    # The default workspace is that of single columns.
-    return np.triu(lapack.dgeqrf(Z, lwork=64 * Z.shape[1], overwrite_a=True)[0][: Z.shape[1]])
 
 
 def few_rows(

@@ -364,6 +364,12 @@ class AbstractRestricted(eqx.Module):
 class AbstractRefittable(AbstractObjective):
     """An objective whose restriction to a support can be minimised."""
 
+    @property
+    def alike(self) -> int:
+        """How many responses x has a column for, none of which changes another's derivatives or second derivatives, and
+        all of which have the same ones; 1 otherwise."""
+        return 1
+
     @abc.abstractmethod
     def restrict(self, support: Support) -> AbstractRestricted:
         """F over the entries of a support."""

@@ -97,6 +97,10 @@ class MultiResponse(AbstractLossModel):
         return self.loss.n_responses(self.y)
 
     @property
+    def alike(self) -> int:
+        return self.n_responses if self.quadratic else 1
+
+    @property
     def external_shape(self) -> tuple[int, ...]:
         return (self.columns.p, self.n_responses)
 

@@ -29,14 +29,18 @@ BOX_PASSES = 4  # over the entries of a unit within bounds
 
 
 class UnitModel(eqx.Module):
-    """A working set of units and the quadratic over its entries: the free ones first, then `size` places a unit."""
+    """A working set of units and the quadratic over its entries: the free ones first, then `size` places a unit.
+
+    Without bounds r, and so c and g, may have several columns: a sum of quadratics with the same A, and units
+    that bring their entries into all.
+    """
 
     units: Int[Array, "w"]
     pools: Int[Array, "w"]  # the units of one pool share a count
     kept: Bool[Array, "w"]
     entries: Support
     A: Float[Array, "d d"]
-    r: Float[Array, "d"]
+    r: Float[Array, "d *t"]
     c0: Float[Array, ""]
     z0: Float[Array, "d"]
     box: tuple[Array, Array] | None
@@ -47,6 +51,10 @@ class UnitModel(eqx.Module):
         """The entries at the units' places, (..., w, size)."""
         return a[..., self.n_free :].reshape(*a.shape[:-1], self.units.shape[0], self.size)
 
+    def of_units(self, g: Float[Array, "d *t"]) -> Float[Array, "w s *t"]:
+        """Those of a gradient."""
+        return g[self.n_free :].reshape(self.units.shape[0], self.size, *g.shape[1:])
+
 
 class Blocks(NamedTuple):
     """The model on the chosen units, as above; a slot that is not filled is zero."""
@@ -55,8 +63,8 @@ class Blocks(NamedTuple):
     filled: Bool[Array, "m"]
     P: Float[Array, "e e"]
     H: Float[Array, "e d"]
-    c: Float[Array, "e"]
-    g: Float[Array, "d"]
+    c: Float[Array, "e *t"]
+    g: Float[Array, "d *t"]
     Q: Float[Array, "w s s"]
     value: Float[Array, ""]
 
@@ -84,9 +92,12 @@ def blocks_at(model: UnitModel, chosen: Bool[Array, "w"], held: Bool[Array, "d"]
     K = jnp.where(live[:, None], model.A[E], 0)
     P = masked_factor(K[:, E], live & ~still).inverse(model.r.dtype)
     H = dot(P, K)  # zero in rows that are held
-    fixed = jnp.where(still, model.z0[E], 0)
-    c = dot(P, model.r[E] - dot(fixed, K[:, E])) + fixed
-    g = model.r - dot(c, K)
+    if held is None:
+        c = dot(P, model.r[E])
+    else:
+        fixed = jnp.where(still, model.z0[E], 0)
+        c = dot(P, model.r[E] - dot(fixed, K[:, E])) + fixed
+    g = model.r - dot(K.T, c)
     Q = _blocks(model) - _sum("eus,eut->ust", model.by_unit(K), model.by_unit(H))
     value = model.c0 - 0.5 * (jnp.vdot(c, model.r[E]) + jnp.vdot(c, g[E]))
     return Blocks(slots, filled, P, H, c, g, Q, value)
@@ -138,7 +149,8 @@ def _leaving(model: UnitModel, t: Blocks, held: Bool[Array, "d"] | None) -> tupl
     f, s, m = model.n_free, model.size, t.slots.shape[0]
     own = _places(model, t.slots)[f:]
     here = (model.entries.mask[own] & jnp.repeat(t.filled, s)).reshape(m, s)
-    still, c = None, jnp.where(here, t.c[f:].reshape(m, s), 0)
+    still, c = None, t.c[f:].reshape(m, s, *t.c.shape[1:])
+    c = jnp.where(here.reshape(m, s, *[1] * (c.ndim - 2)), c, 0)
     if held is not None:
         still = here & held[own].reshape(m, s)
         here = here & ~still
@@ -147,8 +159,8 @@ def _leaving(model: UnitModel, t: Blocks, held: Bool[Array, "d"] | None) -> tupl
     freed = _inverse(D)
     rows = t.H[f:].reshape(m, s, -1)
     if still is None:
-        v = _sum("mst,mt->ms", freed, c)
-        return v, rows, freed, 0.5 * jnp.sum(c * v, axis=1)
+        v = _sum("mst,mt...->ms...", freed, c)
+        return v, rows, freed, 0.5 * jnp.sum((c * v).reshape(m, -1), axis=1)
     # Entries move to zero from where they are held too, and pull the free ones of their unit along.
     place = own.reshape(m, s)
     freed = jnp.where(here[:, :, None] & here[:, None, :], freed, 0)
@@ -171,8 +183,8 @@ def gains_of(model: UnitModel, t: Blocks, held: Bool[Array, "d"] | None) -> Gain
     v, rows, freed, loss = _leaving(model, t, held)
     may_leave = t.filled & ~model.kept[t.slots]
     loss = jnp.where(may_leave, loss, jnp.inf)
-    rows, g = model.by_unit(rows), model.by_unit(t.g)
-    g_swap = g + _sum("ms,msut->mut", v, rows)
+    rows, g = model.by_unit(rows), model.of_units(t.g)
+    g_swap = g + _sum("ms...,msut->mut...", v, rows)
     Q_swap = t.Q + _sum("msut,msr,mruq->mutq", rows, freed, rows)
     box = jax.tree.map(model.by_unit, model.box)
     floor = 100 * jnp.finfo(g.dtype).eps * jnp.diagonal(_blocks(model), axis1=1, axis2=2)
@@ -195,10 +207,10 @@ def pivot_units(model: UnitModel, t: Blocks, i: Array, j: Array, out: Array, int
     v, gone, freed, loss = (a[i] for a in _leaving(model, t, None))
     v, freed = jnp.where(out, v, 0), jnp.where(out, freed, 0)
     share = t.P[:, rows]
-    keep = jnp.ones(t.c.shape, t.c.dtype).at[rows].set(jnp.where(out, 0, 1))
+    keep = jnp.ones(t.c.shape[0], t.c.dtype).at[rows].set(jnp.where(out, 0, 1))
     P = (t.P - dot(dot(share, freed), share.T)) * keep[:, None] * keep
     H = (t.H - dot(dot(share, freed), t.H[rows])) * keep[:, None]
-    c, g = (t.c - dot(share, v)) * keep, t.g + dot(v, gone)
+    c, g = (t.c - dot(share, v)) * keep.reshape(-1, *[1] * (t.c.ndim - 1)), t.g + dot(gone.T, v)
     Q = t.Q + _sum("sut,sr,ruq->utq", model.by_unit(gone), freed, model.by_unit(gone))
     value = t.value + jnp.where(out, loss, 0)
     t = Blocks(t.slots, t.filled.at[i].set(t.filled[i] & ~out), P, H, c, g, Q, value)
@@ -221,7 +233,7 @@ def pivot_units(model: UnitModel, t: Blocks, i: Array, j: Array, out: Array, int
         P=P,
         H=H,
         c=jnp.where(into, c.at[rows].set(step), c),
-        g=t.g - dot(step, S),
+        g=t.g - dot(S.T, step),
         Q=t.Q - _sum("sut,sr,ruq->utq", model.by_unit(S), inverse, model.by_unit(S)),
         value=t.value - 0.5 * jnp.vdot(step, t.g[new]),
     )
@@ -235,8 +247,8 @@ def _blocks(model: UnitModel) -> Float[Array, "w s s"]:
 
 
 def _gain(g: Array, Q: Array, floor: Array, box: tuple[Array, Array] | None) -> Array:
-    """g' Q^-1 g / 2 by one pivot after the other, dependent entries left out; within a box what passes over the entries
-    one by one gain, exact for single ones."""
+    """g' Q^-1 g / 2, or the sum over the columns of g, by one pivot after the other, dependent entries left out; within
+    a box what passes over the entries one by one gain, exact for single ones."""
     if box is not None:
         size = g.shape[-1]
 
@@ -256,15 +268,17 @@ def _gain(g: Array, Q: Array, floor: Array, box: tuple[Array, Array] | None) -> 
 
     def pivot(j: Int[Array, ""], carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         g, Q, total = carry
-        q = Q[..., j, j]
+        q, row = Q[..., j, j], g[..., j, :]
         step = jnp.where(q > floor[..., j], 1 / jnp.where(q > floor[..., j], q, 1), 0)
         column = Q[..., j]
         left = Q - column[..., :, None] * column[..., None, :] * step[..., None, None]
-        return g - column * (g[..., j] * step)[..., None], left, total + 0.5 * g[..., j] ** 2 * step
+        moved = column[..., :, None] * (row * step[..., None])[..., None, :]
+        return g - moved, left, total + 0.5 * jnp.sum(row**2, axis=-1) * step
 
-    zero = jnp.zeros(jnp.broadcast_shapes(g.shape[:-1], Q.shape[:-2]), g.dtype)
-    g, Q = jnp.broadcast_to(g, (*zero.shape, g.shape[-1])), jnp.broadcast_to(Q, (*zero.shape, *Q.shape[-2:]))
-    return lax.fori_loop(0, g.shape[-1], pivot, (g, Q, zero))[2]
+    g = g if g.ndim == Q.ndim else g[..., None]  # with its columns, if they are one
+    zero = jnp.zeros(jnp.broadcast_shapes(g.shape[:-2], Q.shape[:-2]), g.dtype)
+    g, Q = jnp.broadcast_to(g, (*zero.shape, *g.shape[-2:])), jnp.broadcast_to(Q, (*zero.shape, *Q.shape[-2:]))
+    return lax.fori_loop(0, Q.shape[-1], pivot, (g, Q, zero))[2]
 
 
 def _inverse(D: Float[Array, "*m s s"], scale: Float[Array, "*m s"] | None = None) -> Float[Array, "*m s s"]:

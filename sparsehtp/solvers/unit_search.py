@@ -64,6 +64,10 @@ def local_model(
     box = None if region.whole else (lower, upper)
     if region.plane is not None:
         A, r, c0 = with_spring(A, r, c0, z, grad, region.plane)
+    n_free, size, t = objective.n_free, own.idx.shape[0] // units.shape[0], objective.alike
+    if box is None and t == size > 1 and n_free in (0, t):  # one response's matrix, with a column of r for each
+        entries = Support(entries.idx[::t], entries.mask[::t])
+        A, r, z, n_free, size = A[::t, ::t], r.reshape(-1, t), z[::t], n_free // t, 1
     return UnitModel(
         units=units,
         pools=threshold.pools(n_units)[0][units],
@@ -74,8 +78,8 @@ def local_model(
         c0=c0,
         z0=z,
         box=box,
-        n_free=objective.n_free,
-        size=own.idx.shape[0] // units.shape[0],
+        n_free=n_free,
+        size=size,
     )
 
 

@@ -3,15 +3,17 @@
 import itertools
 
 import cases
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
+import sparsehtp as sht
 from sparsehtp._types import Support
 from sparsehtp.linalg.box import Plane
 from sparsehtp.solvers import unit_model
-from sparsehtp.solvers.unit_search import with_spring
+from sparsehtp.solvers.unit_search import local_model, with_spring
 
 pytestmark = pytest.mark.usefixtures("x64")
 UNITS, ROOM = 7, 4
@@ -21,8 +23,8 @@ blocks_at, boxed_blocks = (
 gains_of, pivot, chosen_in = map(cases.jit, (unit_model.gains_of, unit_model.pivot_units, unit_model.chosen_in))
 
 
-def draw(seed, size, n_free, box=False):
-    """A random model, two of its units smaller than the others."""
+def draw(seed, size, n_free, box=False, columns=()):
+    """A random model, two of its units smaller than the others, with columns of r as given."""
     rng = np.random.default_rng(seed)
     d = n_free + UNITS * size
     B = rng.standard_normal((2 * d, d))
@@ -30,7 +32,7 @@ def draw(seed, size, n_free, box=False):
     if size > 1:
         mask[[n_free + size - 1, n_free + 3 * size - 1]] = False
     A = np.where(mask[:, None] & mask, B.T @ B / d, 0)
-    r = np.where(mask, 2 * rng.standard_normal(d), 0)
+    r = (np.where(mask, 2, 0) * rng.standard_normal((*columns, d))).T
     bounds = None
     if box:
         inside = np.arange(d) >= n_free
@@ -59,7 +61,7 @@ def entries(model, chosen):
 def least(model, chosen):
     E = entries(model, chosen)
     A, r = np.asarray(model.A)[np.ix_(E, E)], np.asarray(model.r)[E]
-    return float(model.c0) - 0.5 * r @ np.linalg.solve(A, r)
+    return float(model.c0) - 0.5 * np.sum(r * np.linalg.solve(A, r))
 
 
 def members(chosen):
@@ -67,10 +69,17 @@ def members(chosen):
 
 
 @pytest.mark.parametrize(
-    ("size", "n_free"), [pytest.param(1, 0, marks=pytest.mark.slow), (1, 2), pytest.param(3, 1, marks=pytest.mark.slow)]
+    ("size", "n_free", "columns"),
+    [
+        pytest.param(1, 0, (), marks=pytest.mark.slow),
+        (1, 2, ()),
+        (1, 1, (3,)),
+        pytest.param(3, 1, (), marks=pytest.mark.slow),
+        pytest.param(3, 1, (2,), marks=pytest.mark.slow),
+    ],
 )
-def test_gains_and_pivots(size, n_free):
-    model, chosen = draw(size + n_free, size, n_free), [1, 3, 4]
+def test_gains_and_pivots(size, n_free, columns):
+    model, chosen = draw(size + n_free, size, n_free, columns=columns), [1, 3, 4]
     t = blocks_at(model, members(chosen), None, room=ROOM)
     gains, value = gains_of(model, t, None), least(model, chosen)
     np.testing.assert_allclose(t.value, value)
@@ -170,3 +179,25 @@ def test_a_spring_holds_a_model_near_its_plane():
         found = np.linalg.solve(sprung, pull)
         np.testing.assert_allclose(found, best, atol=room)
         assert abs(normal @ found - total) <= room / 10
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_responses_that_are_alike_share_a_matrix(intercept, monkeypatch):
+    """The model with one column for each response gains what the model of all entries gains."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((30, UNITS)) + 1, rng.standard_normal((30, 3))
+    objective = sht.MultiResponse(
+        X, Y, l2=rng.uniform(0.1, 1, UNITS), sample_weight=rng.random(30), fit_intercept=intercept, offset=Y[::-1]
+    )
+    threshold, x = sht.RowSparsity(ROOM).bind(objective), objective.origin()
+
+    def gains():
+        model = local_model(objective, threshold, x, members([]), UNITS)
+        t = blocks_at(model, members([1, 3]), None, room=ROOM)
+        return model, t.value, gains_of(model, t, None)
+
+    few, *shared = gains()
+    monkeypatch.setattr(sht.MultiResponse, "alike", 1)
+    all_, *full = gains()
+    assert 3 * few.A.shape[0] == all_.A.shape[0]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), shared, full)

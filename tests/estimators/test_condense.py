@@ -31,7 +31,7 @@ def squares(X, y, weights, w, b):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_triangle_has_the_products_of_its_rows(seed, count, monkeypatch):
-    monkeypatch.setattr(triangle, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(triangle, "BLOCK_ROWS", 8)
     rng = np.random.default_rng(seed)
     A, weights, roles = (
         rng.standard_normal((301, 4)) * [1e-150, 1, 1e8, 1e150],
@@ -56,7 +56,7 @@ def test_a_triangle_has_the_products_of_its_rows(seed, count, monkeypatch):
 
 @pytest.mark.parametrize("workers", [1, 2, 7])
 def test_any_number_of_threads_gives_the_same_bits(workers, monkeypatch):
-    monkeypatch.setattr(triangle, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(triangle, "BLOCK_ROWS", 8)
     A, roles = np.random.default_rng(0).standard_normal((5000, 4)), np.arange(5000) % 2
 
     def found(number):
