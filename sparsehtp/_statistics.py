@@ -40,10 +40,12 @@ class Batch(NamedTuple):
 
 
 class Triangles(NamedTuple):
-    """Triangles (folds, m, m) of some rows, and how many rows each fold has."""
+    """Triangles (folds, m, m) of some rows, how many each fold has, the sums of their weights, and the largest."""
 
     triangles: Float[np.ndarray, "folds m m"]
     rows: Int[np.ndarray, "folds"]
+    weights: Float[np.ndarray, "folds"]
+    largest: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,10 +56,11 @@ class SufficientStatistics:
     their weights; R'R are the sufficient statistics of the Gaussian linear model, and nothing was squared to get them.
     Everything that takes a squared-loss model takes `model()`: `solve`, `solve_path`, `cross_validate` (with `folds`),
     `choose`, `certificate`, `prove`. `SparseRegressor().fit(statistics)` does all of it. The answers are those of all
-    rows in memory, but for rounding.
+    rows in memory, but for rounding; in `solve_path` and `cross_validate` name `ks`, whose default counts the rows of a
+    model.
 
     What needs the rows themselves cannot be had: other losses, absolute errors and scorers of one's own, folds of other
-    rows, resampling of rows.
+    rows (a number of folds would cut the rows that stand for all), resampling of rows.
 
     Make it by `from_arrays`, `from_batches` or `from_files`.
 
@@ -66,6 +69,8 @@ class SufficientStatistics:
         centre: (m - 1,) what was taken off features and targets, c and d: about their means, in few digits, so that
             nothing is lost of columns far from zero.
         rows: (folds,) numbers of rows with a weight.
+        weights: (folds,) sums of their weights.
+        largest_weight: of a row.
         feature_names: of the columns, or None.
         n_targets: 0 for (n,) targets.
     """
@@ -73,6 +78,8 @@ class SufficientStatistics:
     triangles: Float[np.ndarray, "folds m m"]
     centre: Float[np.ndarray, "c"]
     rows: Int[np.ndarray, "folds"]
+    weights: Float[np.ndarray, "folds"]
+    largest_weight: float
     feature_names: list | None  # type: ignore[type-arg]
     n_targets: int
 
@@ -89,10 +96,9 @@ class SufficientStatistics:
             sample_weight: (n,) weights >= 0; None: one.
             folds: as in `from_batches`.
         """
-        X, y = np.asarray(X), np.asarray(y)
-        weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
-        cut = [slice(low, low + BATCH) for low in range(0, max(len(y), 1), BATCH)]
-        return cls.from_batches((Batch(X[each], y[each], weights[each]) for each in cut), folds=folds)
+        whole, names = _arrays(Batch(X, y, sample_weight), 0)
+        cut = (_cut(whole, low, low + BATCH) for low in range(0, max(len(whole.y), 1), BATCH))
+        return cls.from_batches(cut, folds=folds, feature_names=names)
 
     @classmethod
     def from_batches(
@@ -107,10 +113,11 @@ class SufficientStatistics:
         """Those of rows that come in batches, from anywhere.
 
         Args:
-            batches: (X, y) or (X, y, sample_weight) each, as in `from_arrays`; a few are in memory at a time.
+            batches: (X, y) or (X, y, sample_weight) each, as in `from_arrays`; a few are in memory at a time. Data
+                frames need the same columns in the same order.
             folds: for cross-validation; each has one of as many rows that follow each other, whatever the batches are.
                 1: none.
-            feature_names: of the columns.
+            feature_names: of the columns. None: those of data frames, if they are some.
             executor: factorises the batches, which are sent to it. None: threads.
             progress: a function of (batches done, 0), or True for a bar on stderr.
 
@@ -119,9 +126,21 @@ class SufficientStatistics:
                 columns than memory allows the triangles of.
             RuntimeError: if a worker of the executor died.
         """
-        given = (Batch(*batch) for batch in batches)
-        tasks = ((partial(_given, batch), len(batch.y)) for batch in given)
-        return _made(tasks, folds, feature_names, executor, progress)
+        names = None if feature_names is None else [str(name) for name in feature_names]
+
+        def tasks() -> Iterator[tuple[Read, int]]:
+            nonlocal names
+            for number, each in enumerate(batches):
+                batch, own = _arrays(Batch(*each), number)
+                if own is not None and len(set(own)) < len(own):
+                    raise ValueError(f"batches: two columns of part {number} have the same name; rename one.")
+                if own is not None and names is not None and own != names:
+                    raise ValueError(f"batches: part {number} has the columns {own}, others {names}; make them alike.")
+                names = own if names is None else names
+                yield partial(_given, batch), len(batch.y)
+
+        made = _made(tasks(), folds, names, executor, progress)
+        return dataclasses.replace(made, feature_names=names)
 
     @classmethod
     def from_files(
@@ -156,6 +175,7 @@ class SufficientStatistics:
             ImportError: without pyarrow, for Parquet files.
         """
         if not isinstance(paths, Shards):
+            paths = paths if isinstance(paths, str | Path) else list(paths)
             found = _parquet(paths)
             if found:
                 return _of_parquet(found, target, weights, folds, executor, checkpoint, progress)
@@ -165,9 +185,10 @@ class SufficientStatistics:
         shards = paths
         if weights is not None:
             raise ValueError("weights: name a column of Parquet files only; .npy shards have weights beside them.")
-        files = [_stamp(file) for i in range(len(shards)) for file in shards.files(i)]
+        files = [_stamp(file) for i in range(len(shards)) for file in shards.files(i)], shards.target, shards.labels
+        plain = all(path.suffix == ".npy" for path in shards.paths)
         tasks = [(partial(_shard, shards, i), n) for i, n in enumerate(shards.rows)]
-        return _made(tasks, folds, shards.feature_names(), executor, progress, checkpoint, files)
+        return _made(tasks, folds, None if plain else shards.feature_names(), executor, progress, checkpoint, files)
 
     def merge(self, *others: "SufficientStatistics") -> "SufficientStatistics":
         """Those of the rows of all: fold by fold.
@@ -185,8 +206,13 @@ class SufficientStatistics:
             if other.feature_names != self.feature_names:
                 raise ValueError("others: the columns have other names; make them from the same columns.")
         moved = [self.triangles, *(_about(each, self.centre) for each in others)]
-        rows = np.sum([self.rows, *(each.rows for each in others)], axis=0)
-        return dataclasses.replace(self, triangles=merged(moved), rows=rows)
+        return dataclasses.replace(
+            self,
+            triangles=merged(moved),
+            rows=np.sum([self.rows, *(each.rows for each in others)], axis=0),
+            weights=np.sum([self.weights, *(each.weights for each in others)], axis=0),
+            largest_weight=max(self.largest_weight, *(each.largest_weight for each in others)),
+        )
 
     # --- use ---------------------------------------------------------------------------------------------------------
     def model(
@@ -201,7 +227,7 @@ class SufficientStatistics:
         Args:
             l2, fit_intercept, standardize: as in `LinearModel`.
         """
-        A, weights = self.stand_ins(fit_intercept)
+        A, weights, centre = self.stand_ins(fit_intercept)
         dtype = jnp.result_type(float)
         X, Y = A[:, : self.n_features].astype(dtype), A[:, self.n_features :].astype(dtype)
         options: dict[str, Any] = {
@@ -214,15 +240,15 @@ class SufficientStatistics:
         model = MultiResponse(X, Y, **options) if several else LinearModel(X, Y[:, 0], **options)
         if not fit_intercept:
             return model
-        level = self.centre[self.n_features :]
-        return model.about(self.centre[: self.n_features], level if several else level[0])
+        level = centre[self.n_features :]
+        return model.about(centre[: self.n_features], level if several else level[0])
 
-    def stand_ins(self, centred: bool = True) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "n"]]:
-        """Rows of features and targets, less the centre or not, and their weights: m for every fold, whose weighted
-        sums of squares and products are those of all rows."""
-        beside = np.append(self.centre[: self.n_features], np.zeros(max(self.n_targets, 1)))
-        A, weights = few_rows(self.triangles, beside)
-        return A if centred else A + self.centre, weights
+    def stand_ins(
+        self, centred: bool = True
+    ) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "n"], Float[np.ndarray, "c"]]:
+        """Rows of features and targets, their weights, and what was taken off the columns (nothing, unless `centred`):
+        m for every fold, whose weighted sums of squares and products are those of all rows."""
+        return few_rows(self.triangles, self.centre, self.n_features, centred)
 
     @property
     def folds(self) -> list[tuple[Int[np.ndarray, "train"], Int[np.ndarray, "test"]]]:
@@ -244,7 +270,7 @@ class SufficientStatistics:
     @property
     def total_weight(self) -> float:
         """Their weights' sum."""
-        return float(np.sum(self.triangles[:, 0, 0] ** 2))
+        return float(self.weights.sum())
 
     @property
     def n_features(self) -> int:
@@ -294,7 +320,7 @@ def _made(
     total = len(tasks) if isinstance(tasks, list) else 0
     store = None if checkpoint is None else Checkpoint(checkpoint, (str(files), int(folds)), total, 1)
     done, found, layout, start = 0, None, None, 0
-    stored = None if store is None else store.load(0, jax.tree.structure((0, (0, 0), 0, 0)))
+    stored = None if store is None else store.load(0, jax.tree.structure((0, (0, 0, 0, 0), 0, 0)))
     if stored is not None:
         done, found, centre, targets = int(stored[0]), Triangles(*stored[1]), stored[2], int(stored[3])
         layout = Layout(centre.size - max(targets, 1), targets, _listed(names), centre, int(folds))
@@ -308,7 +334,7 @@ def _made(
             def take() -> None:
                 nonlocal done, found
                 part = _outcome(waiting.popleft(), done)
-                found = part if found is None else Triangles(merged([found[0], part[0]]), found.rows + part.rows)
+                found = part if found is None else _joined(found, part)
                 done += 1
                 if store is not None and layout is not None:
                     store.store(0, (done, tuple(found), layout.centre, layout.targets))
@@ -320,10 +346,10 @@ def _made(
                 if number < skipped:
                     continue
                 if layout is None:
-                    if not n:  # not even how many columns there are
+                    layout = _layout(read(), number, _listed(names), int(folds)) if n else None
+                    if layout is None:  # no row has a weight
                         done += 1
                         continue
-                    layout = _layout(next(read()), _listed(names), int(folds))
                 waiting.append(pool.submit(_factorised, read, number, start - n, layout))
                 while len(waiting) > 2 * workers:
                     take()
@@ -338,7 +364,24 @@ def _made(
         raise ValueError("batches: there are no rows with a weight; pass some.")
     if not found.rows.all():
         raise ValueError(f"folds: {found.rows.sum()} rows with a weight are too few for {folds} folds; lower it.")
-    return SufficientStatistics(found.triangles, layout.centre, found.rows, layout.names, layout.targets)
+    return SufficientStatistics(
+        found.triangles,
+        layout.centre,
+        found.rows,
+        found.weights,
+        float(found.largest),
+        layout.names,
+        layout.targets,
+    )
+
+
+def _joined(a: Triangles, b: Triangles) -> Triangles:
+    return Triangles(
+        merged([a.triangles, b.triangles]),
+        a.rows + b.rows,
+        a.weights + b.weights,
+        max(float(a.largest), float(b.largest)),
+    )
 
 
 def _listed(names: Sequence[str] | None) -> list[str] | None:
@@ -354,26 +397,47 @@ def _outcome(future: Any, number: int) -> Triangles:
         ) from error
 
 
-def _layout(first: Batch, names: list[str] | None, folds: int) -> Layout:
-    """That of a first batch, about whose means all rows are taken, in few digits: exact in single precision too."""
-    X, y = np.asarray(first.X), np.asarray(first.y)
-    if X.ndim != 2 or y.ndim not in (1, 2) or 0 in X.shape:
-        raise ValueError(f"batches: need X (n, p) and y (n,) or (n, t), got shapes {X.shape} and {y.shape}.")
-    if names is not None and len(names) != X.shape[1]:
-        raise ValueError(f"feature_names: there are {len(names)} names for {X.shape[1]} columns; correct them.")
-    targets = y.shape[1] if y.ndim == 2 else 0
-    m = 1 + X.shape[1] + max(targets, 1)
-    needed, free = 2 * folds * m**2 * 8 * (os.cpu_count() or 1), memory.available() // SHARE
-    if needed > free:
-        raise ValueError(
-            f"batches: the triangles of {X.shape[1]} columns take {needed / 2**30:.1f} GiB, more than a quarter of the "
-            "free memory; choose columns first, or use sht.solve_stream."
-        )
-    layout = Layout(X.shape[1], targets, names, np.zeros(m - 1), folds)
-    A, _ = _checked(_cut(first, 0, rows_at_once(m)), 0, layout)
-    with np.errstate(over="ignore"):
-        centre = A.mean(0).astype(np.float32).astype(float)
-    return layout._replace(centre=np.where(np.isfinite(centre), centre, 0))
+def _layout(batches: Iterator[Batch], number: int, names: list[str] | None, folds: int) -> Layout | None:
+    """That of the first rows with a weight, about whose medians all rows are taken, in few digits: exact in single
+    precision too; None: there are none."""
+    for batch in batches:
+        first, _ = _arrays(batch, number)
+        p, targets = first.X.shape[1], first.y.shape[1] if first.y.ndim == 2 else 0
+        if p == 0 or 0 in first.y.shape[1:]:
+            raise ValueError(
+                f"batches: need X (n, p) and y (n,) or (n, t), got shapes {first.X.shape}, {first.y.shape}."
+            )
+        if names is not None and (len(names) != p or len(set(names)) < p):
+            raise ValueError(f"feature_names: {len(names)} names, for {p} columns; pass one of its own for each.")
+        m = 1 + p + max(targets, 1)
+        needed, free = 2 * folds * m**2 * 8 * (os.cpu_count() or 1), memory.available() // SHARE
+        if needed > free:
+            raise ValueError(
+                f"batches: the triangles of {p} columns take {needed / 2**30:.1f} GiB, more than a quarter of the free "
+                "memory; choose columns first, or use sht.solve_stream."
+            )
+        layout = Layout(p, targets, names, np.zeros(m - 1), folds)
+        for low in range(0, len(first.y), rows_at_once(m)):
+            A, weights = _checked(_cut(first, low, low + rows_at_once(m)), number, layout, low)
+            if weights.any():
+                with np.errstate(over="ignore"):
+                    centre = np.median(A[weights > 0], axis=0).astype(np.float32).astype(float)
+                return layout._replace(centre=np.where(np.isfinite(centre), centre, 0))
+    return None
+
+
+def _arrays(batch: Batch, number: int) -> tuple[Batch, list[str] | None]:
+    """A batch as arrays of as many rows, and the names of a data frame's columns."""
+    names = [str(name) for name in batch.X.columns] if hasattr(batch.X, "columns") else None
+    arrays = [np.asarray(each) for each in batch if each is not None]
+    if any(each.dtype.kind not in "biufO" for each in arrays):
+        raise ValueError(f"batches: part {number} holds something else than numbers; convert it first.")
+    X, y, *weights = arrays
+    n = X.shape[:1]
+    if X.ndim != 2 or y.ndim not in (1, 2) or y.shape[:1] != n or any(each.shape != n for each in weights):
+        shapes = ", ".join(str(each.shape) for each in arrays)
+        raise ValueError(f"batches: part {number} needs X (n, p), y (n,) or (n, t) and weights (n,), got {shapes}.")
+    return Batch(X, y, weights[0] if weights else None), names
 
 
 def _checked(
@@ -385,11 +449,10 @@ def _checked(
         weights = np.ones(len(y)) if batch.weights is None else np.asarray(batch.weights, float)
     except (TypeError, ValueError) as error:
         raise ValueError(f"batches: part {number} holds something else than numbers; convert it first.") from error
-    target = y.shape[1:] == ((layout.targets,) if layout.targets else ())
-    if X.ndim != 2 or X.shape[1] != layout.features or not target or not len(X) == len(y) == weights.size:
+    if X.shape[1] != layout.features or y.shape[1:] != ((layout.targets,) if layout.targets else ()):
         raise ValueError(
-            f"batches: part {number} has X of shape {X.shape}, y of {y.shape} and {weights.size} weights; the first "
-            f"has {layout.features} features and {max(layout.targets, 1)} targets."
+            f"batches: part {number} has X of shape {X.shape} and y of {y.shape}; the first has {layout.features} "
+            f"features and {max(layout.targets, 1)} targets."
         )
     A = np.hstack([X, y.reshape(len(y), max(layout.targets, 1))])
     if not np.isfinite(A).all():
@@ -404,20 +467,26 @@ def _checked(
     return A, weights
 
 
-def _factorised(read: Read, number: int, start: int, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+def _factorised(read: Read, number: int, start: int, layout: Layout) -> tuple[Any, ...]:
     """`Triangles` of the rows of one task, the first of which is row `start` of all."""
     folds, m = layout.folds, layout.centre.size + 1
     triangles, rows, step = empty_triangles(folds, m), np.zeros(folds, int), rows_at_once(m)
+    total, largest = np.zeros(folds), 0.0
     with one_blas_thread():
         for batch in read():
+            batch, _ = _arrays(batch, number)
             for low in range(0, len(batch.y), step):
                 A, weights = _checked(_cut(batch, low, low + step), number, layout, low)
                 fold = fold_of(start, len(A), folds)
                 start += len(A)
-                rows += np.bincount(fold[weights > 0], minlength=folds)
+                some = weights > 0  # an outlier without weight would leave its rounding
+                A, weights, fold = A[some], weights[some], fold[some]
+                rows += np.bincount(fold, minlength=folds)
+                total += np.bincount(fold, weights, minlength=folds)
+                largest = max(largest, weights.max(initial=0))
                 A -= layout.centre
                 extend(triangles, A, weights, fold)
-    return triangles, rows
+    return triangles, rows, total, float(largest)
 
 
 def rows_at_once(m: int) -> int:
@@ -453,7 +522,7 @@ def _shard(shards: Shards, i: int) -> Iterator[Batch]:
 
 def _stamp(path: Path) -> tuple[str, int, int]:
     facts = path.stat()
-    return path.name, facts.st_size, facts.st_mtime_ns
+    return str(path), facts.st_size, facts.st_mtime_ns
 
 
 def _parquet(paths: str | Path | Sequence[str | Path]) -> list[Path]:
@@ -487,6 +556,8 @@ def _of_parquet(
     for path in paths:
         file = parquet.ParquetFile(path)
         kinds = {field.name: str(field.type) for field in file.schema_arrow}
+        if len(kinds) < len(file.schema_arrow):
+            raise ValueError(f"paths: two columns of {path.name} have the same name; rename one.")
         names = names or [name for name in kinds if name not in (*targets, weights)]
         for name in (*names, *targets, *([] if weights is None else [weights])):
             if name not in kinds:
@@ -498,7 +569,7 @@ def _of_parquet(
         columns = (names, targets if not isinstance(target, str) else target, weights)
         for group in range(file.num_row_groups):
             tasks.append((partial(_row_group, path, group, *columns), file.metadata.row_group(group).num_rows))
-    problem = ([_stamp(path) for path in paths], names, targets, weights)
+    problem = ([_stamp(path) for path in paths], names, target, weights)
     return _made(tasks, folds, names, executor, progress, checkpoint, problem)
 
 

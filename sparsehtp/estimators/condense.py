@@ -19,12 +19,14 @@ class StandIn(NamedTuple):
 
     Attributes:
         samples: how many rows, and their weight.
+        held: how many are ever held out by folds, and how often on average.
         centre, levels: what was taken off the columns, and off the targets of every model; None: nothing.
         top: the largest of their weights.
         dtype: of the data; rows that stand for others are in float64.
     """
 
     samples: tuple[int, float]
+    held: tuple[int, float]
     centre: Float[np.ndarray, "p"] | None
     levels: list[np.ndarray]
     top: float
@@ -72,7 +74,11 @@ def condensed(
         return np.hstack([X[first:stop], Y[first:stop]]) - centre, weights[first:stop]
 
     triangles = triangles_of(rows, roles, first.size, m - 1)
-    A, few = few_rows(triangles, np.append(centre[:p], np.zeros(m - 1 - p)))
+    A, few, centre = few_rows(triangles, centre, p, intercept)
+    times = np.zeros(n, int)
+    for _, test in pairs or []:
+        times[np.unique(test)] += 1
+    held = times[times > 0]
     if pairs is not None:
         places = np.arange(len(A)).reshape(first.size, m)
 
@@ -83,6 +89,7 @@ def condensed(
     levels = _like(centre[None, p:], targets)
     stand_in = StandIn(
         samples=(n, float(weights.sum())),
+        held=(held.size, float(held.mean()) if held.size else 1.0),
         centre=centre[:p] if intercept else None,
         levels=[level[0] for level in levels],
         top=float(weights.max()),

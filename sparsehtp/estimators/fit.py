@@ -52,13 +52,13 @@ class Rows(NamedTuple):
     @classmethod
     def of(cls, statistics: SufficientStatistics, intercept: bool, shared: bool) -> "Rows":
         """Rows that stand for all that statistics are of; several targets share their features, or not."""
-        A, weights = statistics.stand_ins(intercept)
+        A, weights, centre = statistics.stand_ins(intercept)
         p, responses = statistics.n_features, statistics.n_targets if statistics.n_targets > 1 and shared else None
-        level = statistics.centre[p:]
+        level = centre[p:]
         targets, levels = ([A[:, p:]], [level]) if responses else (list(A[:, p:].T), list(level))
         n, total = statistics.n_samples, statistics.total_weight
-        centre = statistics.centre[:p] if intercept else None
-        stand_in = StandIn((n, total), centre, levels, total / n, A.dtype)
+        about = centre[:p] if intercept else None
+        stand_in = StandIn((n, total), (n, 1.0), about, levels, statistics.largest_weight, A.dtype)
         return cls(A[:, :p], targets, weights, responses=responses, stand_in=stand_in)
 
     def counted(self) -> "Rows":
@@ -244,6 +244,7 @@ def _choose(
         "folds": folds,
         "solver": plan.solver,
         "samples": own,
+        "held": None if problem.rows.stand_in is None else problem.rows.stand_in.held,
     }
     choices: list[Any] = [
         choose(models, template, **options, **problem.ending)

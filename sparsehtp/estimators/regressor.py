@@ -127,7 +127,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
     The choice of features is a local solution, since a better set of k may exist on strongly correlated features; see
     `certificate_`. The held-out loss of the chosen k is optimistic, as it is a minimum: judge a model on other data.
     P-values computed for the chosen features as if they had been given beforehand are wrong.
-    Computes in the dtype of X; the intercept and predictions are in float64, which far columns need.
+    Computes in the dtype of X; the intercept and predictions are in float64, which far columns need. Dense data of many
+    more rows than columns are condensed, for the squared loss and the default solver, without a scorer or an offset: to
+    rows in float64 with the same sums of squares, in all and in every fold, so that the answer is that of all rows.
 
     Example:
         >>> model = SparseRegressor().fit(X, y)

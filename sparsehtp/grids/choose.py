@@ -88,6 +88,7 @@ def choose(
     progress: Callback | bool | None = None,
     memory: int | None = None,
     samples: Mapping[str, Any] | None = None,
+    held: tuple[int, float] | None = None,
 ) -> Choice:
     """Choose k and l2 from a grid and fit all data there.
 
@@ -111,6 +112,7 @@ def choose(
         max_steps, termination, throw: of the final fit, as in `solve`.
         samples: `n_units` and `total_weight` that a rule sees in place of a path's, where its units or weights do not
             count as they are.
+        held: how many rows are ever held out, and how often on average, where rows stand for others. None: as they are.
 
     Returns:
         A `Choice`.
@@ -168,8 +170,11 @@ def choose(
             for i, each in enumerate(objectives)
         ]
         paths = tuple(run.path for run in runs)
+        n_rows, times = (runs[0].n_rows, runs[0].times) if held is None else held
         scores = dataclasses.replace(
             runs[0],
+            n_rows=n_rows,
+            times=times,
             scores=np.mean([run.scores for run in runs], axis=0),
             path=dataclasses.replace(paths[0], **(samples or {})),
             support=jax.tree.map(lambda *parts: np.concatenate(parts, axis=2), *(run.support for run in runs)),

@@ -22,6 +22,7 @@ from .._types import HostArray
 BLOCK_ROWS = 512  # that are factorised at once: they stay in the cache
 BLOCKS = 32  # of every triangle in a task
 PANEL = 32  # columns
+ROUNDING = 3e-14  # of a column of equal numbers, beside them, after it was factorised
 
 
 class Source(Protocol):
@@ -93,16 +94,27 @@ def merged(triangles: Iterable[Float[HostArray, "count m m"]]) -> Float[HostArra
 
 
 def few_rows(
-    triangles: Float[HostArray, "count m m"], centre: Float[HostArray, "columns"]
-) -> tuple[Float[HostArray, "n columns"], Float[HostArray, "n"]]:
-    """m rows for every triangle and their weights, with the same sums; a column that is constant but for rounding is
-    constant. `centre` was taken off the columns, of those alone whose rounding is beside it."""
+    triangles: Float[HostArray, "count m m"], centre: Float[HostArray, "columns"], features: int, centred: bool
+) -> tuple[Float[HostArray, "n columns"], Float[HostArray, "n"], Float[HostArray, "columns"]]:
+    """m rows for every triangle, less a centre that is returned too (zeros unless `centred`), and their weights, with
+    the same sums.
+
+    A column that is constant but for rounding is constant, and zero where it is centred: of the features, which come
+    first, where its deviation beside an intercept is none to a model in columns; of all, where it is the rounding of a
+    factorisation.
+    """
     parts, each = zip(*(rows_of(R) for R in triangles), strict=True)
     A = np.asfortranarray(np.vstack(parts))
     mean, deviation = mean_and_deviation(merged(triangles[:, None])[0])
-    constant = deviation <= tolerance("constant", np.float64) * np.abs(mean + centre)
-    A[:, constant] = mean[constant]
-    return A, np.repeat(each, triangles.shape[1])
+    constant = deviation <= ROUNDING * np.abs(mean)
+    if centred:
+        far = np.arange(centre.size) < features
+        constant |= far & (deviation <= tolerance("constant", np.float64) * np.abs(mean + centre))
+    A[:, constant] = np.where(centred, 0, mean[constant])
+    centre = np.where(constant & centred, centre + mean, centre)
+    if not centred:
+        A, centre = A + centre, np.zeros(centre.size)
+    return A, np.repeat(each, triangles.shape[1]), centre
 
 
 def rows_of(R: Float[HostArray, "m m"]) -> tuple[Float[HostArray, "m columns"], float]:
@@ -120,4 +132,7 @@ def rows_of(R: Float[HostArray, "m m"]) -> tuple[Float[HostArray, "m columns"], 
 
 def mean_and_deviation(R: Float[HostArray, "m m"]) -> tuple[Float[HostArray, "columns"], Float[HostArray, "columns"]]:
     """Mean and deviation of every column."""
-    return R[0, 1:] / R[0, 0], np.linalg.norm(R[1:, 1:], axis=0) / abs(R[0, 0])
+    spread = R[1:, 1:]
+    size = np.max(np.abs(spread), axis=0)
+    part = spread / np.where(size > 0, size, 1)  # squares of columns of an extreme size are no numbers
+    return R[0, 1:] / R[0, 0], size * (np.linalg.norm(part, axis=0) / abs(R[0, 0]))

@@ -9,6 +9,7 @@ from multiprocessing import get_context
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 import sparsehtp as sht
@@ -127,6 +128,42 @@ def test_merging_is_a_pass_over_the_rows_of_all():
     np.testing.assert_allclose(fits[0].intercept, fits[1].intercept, rtol=1e-8)
 
 
+def test_rows_without_weight_say_nothing():
+    """Wherever they are, whatever they hold: the first batch has none but them, and outliers come later."""
+    X, y, weights = data()
+    weights[:20] = 0
+    some = weights > 0
+    wild = np.where(some[:, None], X, 1e20), np.where(some, y, -1e30)
+    sizes = 10, 5, 100
+    found = sht.SufficientStatistics.from_batches(cut(*wild, weights, *sizes), folds=1)
+    fits = [
+        sht.SparseRegressor(2).fit(each)
+        for each in (found, sht.SufficientStatistics.from_arrays(X[some], y[some], weights[some], folds=1))
+    ]
+    np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, atol=1e-12)
+    np.testing.assert_allclose(fits[0].intercept_, fits[1].intercept_, atol=1e-12)
+    assert found.n_samples == some.sum() and found.total_weight == pytest.approx(weights.sum(), rel=1e-15)
+    assert found.largest_weight == weights.max()
+
+
+def test_totals_are_sums():
+    X, y, _ = data()
+    stats = sht.SufficientStatistics.from_arrays(X[:24], y[:24], np.full(24, 3), folds=2)
+    assert stats.total_weight == 72 and stats.rows.tolist() == [12, 12] and stats.weights.tolist() == [36, 36]
+
+
+def test_data_frames_name_their_columns():
+    X, y, _ = data()
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    halves = (frame[:200], y[:200]), (frame[200:], y[200:])
+    assert sht.SufficientStatistics.from_batches(halves).feature_names == list("abcdef")
+    assert sht.SufficientStatistics.from_arrays(frame, y).feature_names == list("abcdef")
+    with pytest.raises(ValueError, match="part 1 has the columns"):
+        sht.SufficientStatistics.from_batches([halves[0], (halves[1][0][list("bacdef")], halves[1][1])])
+    with pytest.raises(ValueError, match="two columns of part 0 have the same name"):
+        sht.SufficientStatistics.from_batches([(frame.rename(columns={"a": "b"}), y)])
+
+
 def test_folds_depend_on_the_number_of_a_row_alone():
     for folds in (1, 2, 5):
         whole = _statistics.fold_of(0, 203, folds)
@@ -186,6 +223,14 @@ def test_a_pass_goes_on_after_a_worker_died(shards, tmp_path, monkeypatch):
         sht.SufficientStatistics.from_files(shards, checkpoint=folder)
 
 
+def test_a_checkpoint_belongs_to_its_target(tmp_path):
+    pd.DataFrame(data()[0], columns=list("abcdey")).to_csv(tmp_path / "0.csv")
+    files, folder = str(tmp_path / "*.csv"), tmp_path / "checkpoint"
+    assert "y" not in sht.SufficientStatistics.from_files(files, "y", checkpoint=folder).feature_names
+    with pytest.raises(ValueError, match="another problem"):
+        sht.SufficientStatistics.from_files(files, "a", checkpoint=folder)
+
+
 def test_they_are_saved_and_loaded(tmp_path):
     X, y, weights = data(responses=2)
     stats = sht.SufficientStatistics.from_batches([(X, y, weights)], feature_names=list("abcdef"))
@@ -197,7 +242,12 @@ def test_they_are_saved_and_loaded(tmp_path):
     ("change", "message"),
     [
         (lambda X, y, w: (X[:, :3], y, w), r"part 1 has X of shape \(403, 3\)"),
-        (lambda X, y, w: (X, y[:5], w), "y of"),
+        (lambda X, y, w: (X, y[:5], w), "part 1 needs X"),
+        (lambda X, y, w: (X, y[:0], w), "part 1 needs X"),
+        (lambda X, y, w: (X[0], y, w), "part 1 needs X"),
+        (lambda X, y, w: (X, 1.0, w), "part 1 needs X"),
+        (lambda X, y, w: (X, y, w[:, None]), "part 1 needs X"),
+        (lambda X, y, w: (X + 1j, y, w), "part 1 holds something else than numbers"),
         (lambda X, y, w: (X, np.column_stack([y, y]), w), "y of"),
         (lambda X, y, w: (np.where(np.arange(P) == 2, np.nan, X), y, w), "column c is missing or infinite in row 0 of"),
         (lambda X, y, w: (X, np.where(np.arange(len(y)) == 7, np.inf, y), w), "the target is missing or infinite in"),
@@ -224,8 +274,11 @@ def test_bad_requests_are_named(tmp_path):
         made(X, y, folds=0)
     with pytest.raises(ValueError, match=r"take .* GiB, more than a quarter"):
         made(np.zeros((2, 10**6), np.float32), y[:2])
-    with pytest.raises(ValueError, match="names for 6 columns"):
-        sht.SufficientStatistics.from_batches([(X, y)], feature_names=["a"])
+    for names in (["a"], list("aabcde")):
+        with pytest.raises(ValueError, match=r"names, for 6 columns; pass one of its own"):
+            sht.SufficientStatistics.from_batches([(X, y)], feature_names=names)
+    with pytest.raises(ValueError, match="part 0 needs X"):
+        made(X[:300], y[:256])
     with pytest.raises(ValueError, match="make them alike"):
         made(X, y).merge(made(X[:, :3], y))
     with pytest.raises(ValueError, match="these statistics have none"):
