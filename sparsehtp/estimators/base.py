@@ -227,9 +227,9 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
 
         It is computed from the training data, as `swaps_`, `exchangeable_` and `prove` are. So the estimator keeps them
         for as long as it lives: X once more, in its dtype (a sparse matrix twice, by row and by column) and up to an
-        eighth longer each way, beside targets and weights; of tall data the few rows that stand for them. Copies, pickles and saved files leave them out: there
-        `certificate_` is what was read before, else None, the other two are None, and `prove` raises. `copy.copy` gives
-        an estimator that predicts, without the data.
+        eighth longer each way, beside targets and weights; of tall data the few rows that stand for them. Copies,
+        pickles and saved files leave them out: there `certificate_` is what was read before, else None, the other two
+        are None, and `prove` raises. `copy.copy` gives an estimator that predicts, without the data.
         """
         check_is_fitted(self)
         if self._certificates is None and self._evidence is not None:
