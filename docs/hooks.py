@@ -17,7 +17,10 @@ REFERENCE = {
     "losses": (("losses",), "The loss of one sample, by name or as an object."),
     "thresholds": (("thresholds",), "Which structure a solution may have."),
     "solvers": (("_solve", "solvers", "_keep_top_k"), "How a solution is found."),
-    "grids": (("grids", "_stream"), "Many fits as one batch: paths, folds, criteria, resamples; and data on disk."),
+    "grids": (
+        ("grids", "_stream", "_statistics"),
+        "Many fits as one batch: paths, folds, criteria, resamples; and data on disk.",
+    ),
     "certificates": (("certificates", "screening", "duality"), "What is known about a solution: bounds and proofs."),
     "steps": (("steps", "linalg"), "Step sizes, and the eigenvalues that they come from."),
     "results": (("iteration", "_types"), "Solutions, histories, and what stops a run."),

@@ -1,5 +1,6 @@
 """The examples in docs run as they stand, page by page: Python, commands, and the screens shown below a command."""
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import sparsehtp as sht
 from sparsehtp.cli.main import app
 
 PAGES = [page for page in sorted((Path(__file__).parents[1] / "docs").rglob("*.md")) if "```" in page.read_text()]
@@ -14,6 +16,17 @@ PAGES = [page for page in sorted((Path(__file__).parents[1] / "docs").rglob("*.m
 
 def test_there_are_pages():
     assert PAGES
+
+
+def test_every_public_name_has_a_page_in_the_reference():
+    hooks = ast.parse((Path(__file__).parents[1] / "docs" / "hooks.py").read_text(encoding="utf-8"))
+    pages = next(
+        node.value for node in hooks.body if isinstance(node, ast.Assign) and node.targets[0].id == "REFERENCE"
+    )
+    rooms = {room for rooms, _ in ast.literal_eval(pages).values() for room in rooms}
+    values = [getattr(sht, name) for name in sht.__all__]
+    places = [value.__module__ for value in values if hasattr(value, "__qualname__")]
+    assert [place for place in places if place.split(".")[1] not in rooms] == []
 
 
 @pytest.mark.slow
