@@ -19,8 +19,9 @@ from .._threads import one_blas_thread
 from .._tolerances import tolerance
 from .._types import HostArray
 
-BLOCK_ROWS = 512  # that are factorised at once: they stay in the cache
-BLOCKS = 32  # of every triangle in a task
+BLOCK_ROWS = 2048  # that are factorised at once: they stay in the cache
+BLOCKS = 8  # of every triangle in a task
+MANY = 4  # times as many rows as columns
 PANEL = 32  # columns
 ROUNDING = 3e-14  # of a column of equal numbers, beside them, after it was factorised
 
@@ -79,7 +80,17 @@ def extend(
             Z = np.empty((block.size, m), order="F")
             Z[:, 0], Z[:, 1:] = 1, A[block]
             Z *= np.sqrt(weights[block])[:, None]
-            triangles[role] = lapack.dtpqrt(0, min(PANEL, m), triangles[role], Z, overwrite_a=True, overwrite_b=True)[0]
+            triangles[role] = _taken_in(triangles[role], Z)
+
+
+def _taken_in(R: Float[HostArray, "m m"], Z: Float[HostArray, "n m"]) -> Float[HostArray, "m m"]:
+    """The triangle of the rows of R and of Z, which is overwritten."""
+    n, m = Z.shape
+    if n < MANY * m:  # half of the work, but SciPy's call keeps other threads waiting
+        return lapack.dtpqrt(0, min(PANEL, m), R, Z, overwrite_a=True, overwrite_b=True)[0]
+    both = np.asfortranarray(np.concatenate([Z, R]))
+    # The default workspace is that of single columns.
+    return np.triu(lapack.dgeqrf(both, lwork=64 * m, overwrite_a=True)[0][:m])
 
 
 def merged(triangles: Iterable[Float[HostArray, "count m m"]]) -> Float[HostArray, "count m m"]:
