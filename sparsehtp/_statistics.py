@@ -194,7 +194,7 @@ class SufficientStatistics:
         """Those of the rows of all: fold by fold.
 
         Raises:
-            ValueError: for others of other columns, folds or centres; give the same files to `from_files` instead.
+            ValueError: for others of other columns, targets or numbers of folds.
         """
         for other in others:
             check_kind("others", other, SufficientStatistics, "sht.SufficientStatistics.from_arrays(X, y)")
@@ -480,7 +480,8 @@ def _factorised(read: Read, number: int, start: int, layout: Layout) -> tuple[An
                 fold = fold_of(start, len(A), folds)
                 start += len(A)
                 some = weights > 0  # an outlier without weight would leave its rounding
-                A, weights, fold = A[some], weights[some], fold[some]
+                if not some.all():
+                    A, weights, fold = A[some], weights[some], fold[some]
                 rows += np.bincount(fold, minlength=folds)
                 total += np.bincount(fold, weights, minlength=folds)
                 largest = max(largest, weights.max(initial=0))
@@ -566,7 +567,7 @@ def _of_parquet(
                 raise ValueError(
                     f"paths: column {name!r} of {path.name} holds {kinds[name]}, no numbers; encode it first."
                 )
-        columns = (names, targets if not isinstance(target, str) else target, weights)
+        columns = (names, target if isinstance(target, str) else targets, weights)
         for group in range(file.num_row_groups):
             tasks.append((partial(_row_group, path, group, *columns), file.metadata.row_group(group).num_rows))
     problem = ([_stamp(path) for path in paths], names, target, weights)

@@ -1,8 +1,8 @@
 """Triangles of rows: all that least squares knows of them.
 
 R of the QR factorisation of the weighted rows [1, A] has the sums and products of all of these, R'R, without having
-squared anything, and two of them merge by factorising [R1; R2] (TSQR). A dozen rows more than columns are then a data
-set with the same sums, whatever the number of rows was.
+squared anything, and two of them merge by factorising [R1; R2] (TSQR). One row more than columns is then a data set
+with the same sums, whatever the number of rows was.
 """
 
 import os

@@ -49,9 +49,9 @@ def test_a_triangle_has_the_products_of_its_rows(seed, count, monkeypatch):
         ones = np.column_stack([np.ones(5), rows]) / size
         np.testing.assert_allclose(each * ones.T @ ones, R.T @ R, atol=1e-14)
     whole = merged(found[:, None])[0]
-    Z = np.column_stack([np.ones(301), A]) / np.abs(A).max(0).max(initial=1)
-    np.testing.assert_allclose(np.abs(whole[0, 0]), np.sqrt(weights.sum()))
-    assert Z.shape[1] == len(whole)
+    Z = np.column_stack([np.ones(301), A])
+    Z, whole = Z / np.abs(Z).max(0), whole / np.abs(Z).max(0)
+    np.testing.assert_allclose(whole.T @ whole, (Z * weights[:, None]).T @ Z, atol=1e-11)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7])

@@ -76,7 +76,6 @@ def test_in_single_precision_columns_far_from_zero_keep_their_digits():
     stats = sht.SufficientStatistics.from_batches(cut(X, y, weights, 250), folds=1)
     found = sht.solve(stats.model(), sht.Sparsity(P), sht.solvers.HTP(), record=None)
     root = np.sqrt(weights)[:, None]
-    exact = np.linalg.lstsq((X - X.mean(0)) * root, (y - y.mean()) * root[:, 0], rcond=None)[0]
     Z = np.column_stack([np.ones(N), X - 1e5])
     exact = np.linalg.lstsq(Z * root, (y - 1e5) * root[:, 0], rcond=None)[0][1:]
     assert found.x.dtype == np.float32
@@ -172,7 +171,7 @@ def test_folds_depend_on_the_number_of_a_row_alone():
         )
         assert all(sorted(block) == list(range(folds)) for block in whole[: 203 // folds * folds].reshape(-1, folds))
         orders = {tuple(block) for block in whole[: 203 // folds * folds].reshape(-1, folds)}
-        assert len(orders) == min(len(orders), np.prod(np.arange(1, folds + 1))) and (folds == 1 or len(orders) > 1)
+        assert folds == 1 or len(orders) > 1
 
 
 @pytest.fixture
