@@ -88,7 +88,7 @@ class IHT(AbstractSolver):
         rule = self.step_rule
         point, grad = state.point, state.grad
         entries = threshold.entries(point, state.support)
-        along = threshold.tangent(grad, state.support)
+        along = threshold.tangent(threshold.free_gradient(point, grad), state.support)
         size = rule.propose(objective, At(state.forward, along, entries, state.step_size, t))
         # Nesterov's extrapolation is already in `point`.
         drift = 0.0 if self.nesterov or self.momentum is None else self.momentum * (state.x - state.previous)
