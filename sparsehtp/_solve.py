@@ -257,5 +257,6 @@ def _start(objective: AbstractObjective, x0: Any) -> Any:
     solved = hasattr(x0, "intercept")  # a Solution
     given = (x0.x, x0.intercept) if solved else objective.coefficients(x0)
     check_finite("x0", given, remedy="start from finite coefficients")
-    start = objective.to_internal(*given) if solved else objective.to_internal(given)
+    with np.errstate(over="ignore"):  # a start beyond the range has an F that is
+        start = objective.to_internal(*given) if solved else objective.to_internal(given)
     return host(start) if is_concrete(start) else start

@@ -1,7 +1,6 @@
 """Any number of rows, read once: what least squares knows of them."""
 
 import dataclasses
-import glob
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +25,6 @@ from .objectives import LinearModel, MultiResponse
 
 NUMBERS = 2**20  # of a batch that are looked at together
 BATCH = 2**16  # rows of arrays that a task takes
-BUFFER = 2**16  # bytes of a column of a file
 SHARE = 4  # part of the free memory that triangles may take
 SEED, MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
@@ -119,7 +117,7 @@ class SufficientStatistics:
                 1: none.
             feature_names: of the columns. None: those of data frames, if they are some.
             executor: factorises the batches, which are sent to it. None: threads.
-            progress: a function of (batches done, 0), or True for a bar on stderr.
+            progress: a function of (rows read, 0), or True for a bar on stderr.
 
         Raises:
             ValueError: for batches of other shapes, missing or infinite numbers, negative weights, no rows, or more
@@ -149,6 +147,7 @@ class SufficientStatistics:
         target: str | Sequence[str] | None = None,
         *,
         weights: str | None = None,
+        drop: Sequence[str] = (),
         folds: int = 5,
         executor: Executor | None = None,
         checkpoint: str | Path | None = None,
@@ -157,16 +156,15 @@ class SufficientStatistics:
         """Those of the rows of many files, each of which is read once.
 
         Args:
-            paths: Parquet files, a pattern such as "data/*.parquet", or a folder of them, read in sorted order; or
-                `sht.datasets.Shards`, and whatever that takes.
-            target: name of the target's column, or several names; not for .npy shards.
-            weights: name of a column of weights in Parquet files; None: one each.
+            paths: files, a pattern such as "data/*.parquet", or a folder, as in `sht.datasets.Shards`; or that.
+            target, weights, drop: as in `sht.datasets.Shards`.
             folds: as in `from_batches`.
             executor: reads and factorises the files (of Parquet their row groups): any of `concurrent.futures`, or of
                 another package with `submit`. It is sent names of files. The result is the same to the last bit for
                 any executor and any number of workers. None: threads.
-            checkpoint: a folder, in which a pass that was killed goes on from the last part that was finished.
-            progress: a function of (parts done, parts), or True for a bar on stderr.
+            checkpoint: a folder, in which a pass that was killed goes on from the last part that was finished; one that
+                was finished is not made again.
+            progress: a function of (rows read, rows), or True for a bar on stderr.
 
         Raises:
             FileNotFoundError: if no file matches.
@@ -174,21 +172,14 @@ class SufficientStatistics:
                 checkpoint of other files.
             ImportError: without pyarrow, for Parquet files.
         """
-        if not isinstance(paths, Shards):
-            paths = paths if isinstance(paths, str | Path) else list(paths)
-            found = _parquet(paths)
-            if found:
-                return _of_parquet(found, target, weights, folds, executor, checkpoint, progress)
-            if not (target is None or isinstance(target, str)):
-                raise ValueError(f"target: needs one name for files other than Parquet, got {target!r}.")
-            paths = Shards(paths, target)
-        shards = paths
-        if weights is not None:
-            raise ValueError("weights: name a column of Parquet files only; .npy shards have weights beside them.")
+        shards = paths if isinstance(paths, Shards) else Shards(paths, target, weights=weights, drop=drop)
+        shards.check_targets()
         files = [_stamp(file) for i in range(len(shards)) for file in shards.files(i)], shards.target, shards.labels
         plain = all(path.suffix == ".npy" for path in shards.paths)
+        names = None if plain else list(shards.feature_names())
         tasks = [(partial(_shard, shards, i), n) for i, n in enumerate(shards.rows)]
-        return _made(tasks, folds, None if plain else shards.feature_names(), executor, progress, checkpoint, files)
+        problem = (files, names, weights)
+        return _made(tasks, folds, names, executor, progress, checkpoint, problem)
 
     def merge(self, *others: "SufficientStatistics") -> "SufficientStatistics":
         """Those of the rows of all: fold by fold.
@@ -291,6 +282,12 @@ def _about(statistics: SufficientStatistics, centre: Float[np.ndarray, "c"]) -> 
     return moved
 
 
+def too_wide(features: int, targets: int, folds: int) -> int:
+    """Bytes that the triangles of so many columns need, where that is more than a share of the free memory; else 0."""
+    needed = 2 * folds * (1 + features + max(targets, 1)) ** 2 * 8 * (os.cpu_count() or 1)
+    return needed if needed > memory.available() // SHARE else 0
+
+
 # --- one pass ---------------------------------------------------------------------------------------------------------
 Read = Callable[[], Iterator[Batch]]
 
@@ -317,9 +314,9 @@ def _made(
     """The statistics of the rows of all tasks (a function that reads them, and their number), merged in their order."""
     if not isinstance(folds, int | np.integer) or folds < 1:
         raise ValueError(f"folds: needs an integer >= 1, got {folds!r}.")
-    total = len(tasks) if isinstance(tasks, list) else 0
-    store = None if checkpoint is None else Checkpoint(checkpoint, (str(files), int(folds)), total, 1)
-    done, found, layout, start = 0, None, None, 0
+    sizes = [n for _, n in tasks] if isinstance(tasks, list) else []
+    store = None if checkpoint is None else Checkpoint(checkpoint, (str(files), int(folds)), len(sizes), 1)
+    done, read_rows, found, layout, start = 0, 0, None, None, 0
     stored = None if store is None else store.load(0, jax.tree.structure((0, (0, 0, 0, 0), 0, 0)))
     if stored is not None:
         done, found, centre, targets = int(stored[0]), Triangles(*stored[1]), stored[2], int(stored[3])
@@ -329,34 +326,36 @@ def _made(
     pool: Any = own if executor is None else executor
     waiting: deque[Any] = deque()
     try:
-        with reporting(progress, "rows", "parts") as report:
+        with reporting(progress, "rows", "rows") as report:
 
             def take() -> None:
-                nonlocal done, found
-                part = _outcome(waiting.popleft(), done)
+                nonlocal done, read_rows, found
+                future, n = waiting.popleft()
+                part = _outcome(future, done)
                 found = part if found is None else _joined(found, part)
-                done += 1
+                done, read_rows = done + 1, read_rows + n
                 if store is not None and layout is not None:
                     store.store(0, (done, tuple(found), layout.centre, layout.targets))
-                report(done, total)
+                report(read_rows, sum(sizes))
 
             skipped = done
             for number, (read, n) in enumerate(tasks):
                 start += n
                 if number < skipped:
+                    read_rows += n
                     continue
                 if layout is None:
                     layout = _layout(read(), number, _listed(names), int(folds)) if n else None
                     if layout is None:  # no row has a weight
                         done += 1
                         continue
-                waiting.append(pool.submit(_factorised, read, number, start - n, layout))
+                waiting.append((pool.submit(_factorised, read, number, start - n, layout), n))
                 while len(waiting) > 2 * workers:
                     take()
             while waiting:
                 take()
     finally:
-        for future in waiting:
+        for future, _ in waiting:
             future.cancel()
         if own is not None:
             own.shutdown()
@@ -410,8 +409,8 @@ def _layout(batches: Iterator[Batch], number: int, names: list[str] | None, fold
         if names is not None and (len(names) != p or len(set(names)) < p):
             raise ValueError(f"feature_names: {len(names)} names, for {p} columns; pass one of its own for each.")
         m = 1 + p + max(targets, 1)
-        needed, free = 2 * folds * m**2 * 8 * (os.cpu_count() or 1), memory.available() // SHARE
-        if needed > free:
+        needed = too_wide(p, targets, folds)
+        if needed:
             raise ValueError(
                 f"batches: the triangles of {p} columns take {needed / 2**30:.1f} GiB, more than a quarter of the free "
                 "memory; choose columns first, or use sht.solve_stream."
@@ -518,74 +517,10 @@ def _given(batch: Batch) -> Iterator[Batch]:
 
 
 def _shard(shards: Shards, i: int) -> Iterator[Batch]:
-    yield Batch(*shards.read(i, np.float64 if shards.paths[i].suffix != ".npy" else None))
+    for rows in shards.batches(i, rows_at_once(shards.n_features + 1)):
+        yield Batch(*rows)
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
     facts = path.stat()
     return str(path), facts.st_size, facts.st_mtime_ns
-
-
-def _parquet(paths: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Parquet files; none where the paths are of another kind."""
-    if isinstance(paths, str | Path):
-        folder = Path(paths).is_dir()
-        given = sorted(glob.glob(str(Path(paths, "*.parquet") if folder else paths)))
-    else:
-        given = [str(path) for path in paths]
-    return [Path(path) for path in given] if given and all(path.endswith(".parquet") for path in given) else []
-
-
-def _of_parquet(
-    paths: list[Path],
-    target: str | Sequence[str] | None,
-    weights: str | None,
-    folds: int,
-    executor: Executor | None,
-    checkpoint: str | Path | None,
-    progress: Callback | bool | None,
-) -> SufficientStatistics:
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ImportError("paths: Parquet files need pyarrow; pip install 'sparsehtp[parquet]'.") from error
-    if target is None:
-        raise ValueError("target: name the column of a Parquet file that is to be predicted.")
-    targets = [target] if isinstance(target, str) else list(target)
-    names: list[str] = []
-    tasks = []
-    for path in paths:
-        file = parquet.ParquetFile(path)
-        kinds = {field.name: str(field.type) for field in file.schema_arrow}
-        if len(kinds) < len(file.schema_arrow):
-            raise ValueError(f"paths: two columns of {path.name} have the same name; rename one.")
-        names = names or [name for name in kinds if name not in (*targets, weights)]
-        for name in (*names, *targets, *([] if weights is None else [weights])):
-            if name not in kinds:
-                raise ValueError(f"paths: {path.name} has no column {name!r}; correct the file or leave it out.")
-            if not kinds[name].startswith(("int", "uint", "float", "double", "halffloat", "bool")):
-                raise ValueError(
-                    f"paths: column {name!r} of {path.name} holds {kinds[name]}, no numbers; encode it first."
-                )
-        columns = (names, target if isinstance(target, str) else targets, weights)
-        for group in range(file.num_row_groups):
-            tasks.append((partial(_row_group, path, group, *columns), file.metadata.row_group(group).num_rows))
-    problem = ([_stamp(path) for path in paths], names, target, weights)
-    return _made(tasks, folds, names, executor, progress, checkpoint, problem)
-
-
-def _row_group(
-    path: Path, group: int, names: list[str], target: str | list[str], weights: str | None
-) -> Iterator[Batch]:
-    from pyarrow import parquet
-
-    targets = [target] if isinstance(target, str) else target
-    wanted = [*names, *targets, *([] if weights is None else [weights])]
-    file = parquet.ParquetFile(path, buffer_size=BUFFER)  # else a row group is read whole
-    size = rows_at_once(len(wanted))
-    for batch in file.iter_batches(batch_size=size, row_groups=[group], columns=wanted, use_threads=False):
-        A = np.empty((batch.num_rows, len(wanted)), order="F")
-        for j, name in enumerate(wanted):
-            A[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
-        X, Y = A[:, : len(names)], A[:, len(names) : len(names) + len(targets)]
-        yield Batch(X, Y[:, 0] if isinstance(target, str) else Y, None if weights is None else A[:, -1])

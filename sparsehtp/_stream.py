@@ -125,6 +125,8 @@ def solve_stream(
     check_kind("shards", shards, Shards, "sht.datasets.Shards('data/*.npz')")
     check_kind("threshold", threshold, AbstractUnitThreshold, "sht.Sparsity(k)")
     loss = Squared() if loss is None else loss
+    if not (shards.target is None or isinstance(shards.target, str)):
+        raise ValueError(f"shards: need one target, got {shards.target}; name one, or use sht.SufficientStatistics.")
     if not loss.twice_differentiable:
         raise TypeError(f"loss: {type(loss).__name__} is not smooth, so its refits are no sums; use a smooth one.")
     if not 0 <= l2 < np.inf:

@@ -157,7 +157,8 @@ def violations(setting, case):
         minima[1][place_of(minima[0], chosen(solution))] = min(here, best_on(*minima[:2], chosen(solution)))
         found += of_support(setting, exact, solution, minima)
         found += of_certificate(setting, exact, model, k, solution, minima, sht.certificate(model, threshold, solution))
-        if case.l2 > 0 and setting.loss not in ("hinge", "tweedie") and np.all(np.asarray(model.l2) > 0):
+        bounded = case.l2 > 0 and setting.loss not in ("hinge", "tweedie") and np.all(np.asarray(model.l2) > 0)
+        if bounded and np.isfinite(solution.value):
             found += of_bounds(setting, k, minima, sht.lower_bound(model, threshold, float(solution.value)))
         return found
 
@@ -197,7 +198,7 @@ def of_solution(setting, exact, k, solution):
     slack = 16 * exact.slack(x, intercept, eps_of(setting))
     # Terms of a sum that is nearly beyond the range may be beyond it.
     beyond = not np.isfinite(value) and here + slack > np.finfo(x.dtype).max / (4 * len(exact.y))
-    if not abs(value - here) <= slack and not beyond:
+    if not beyond and not abs(value - here) <= slack:
         yield "value", f"value {value}, F(x) = {float(here)}, slack {float(slack):.1e}"
     # Columns are centred before they are used, so that their means cost nothing here.
     room = 32 * exact.slack(np.zeros_like(x), null, eps_of(setting)) + nothing(setting, exact)
@@ -239,7 +240,8 @@ def of_certificate(setting, exact, model, k, solution, minima, c):
     optimum = values[masks.sum(1) == k].min()
     least = best_on(masks, values, members)
     tol = 1e-10 if setting.double else 1e-5
-    if abs(c.upper_bound - here) > slack and (np.isfinite(c.upper_bound) or here < np.finfo(float).max / 1e3):
+    known = np.isfinite(c.upper_bound) or here < np.finfo(float).max / 1e3
+    if known and not abs(c.upper_bound - here) <= slack:
         yield "upper_bound", f"{c.upper_bound}, F(x) = {float(here)}, slack {float(slack):.1e}"
     if c.lower_bound is not None and not c.lower_bound <= optimum + 8 * eps_of(setting) * abs(optimum):
         yield "lower_bound", f"{c.lower_bound} > {float(optimum)} by {float(c.lower_bound - optimum):.1e}"

@@ -200,7 +200,7 @@ def test_every_command_writes_what_is_well_formed(tmp_path, name):
         files = (name, table)
         if name == "shards":
             hostile("npz", tmp_path / "a.npz")
-            files = ("fit", "--shards", tmp_path / "*.npz", "--loss", "logistic")
+            files = ("fit", tmp_path / "*.npz", "--loss", "logistic")
         said = run(*files, *COMMANDS[name], "--out", out).stderr
         csvs = [path for path in out.iterdir() if path.suffix == ".csv"]
         quoted_there = any(",'" in path.read_text() or "\n'" in path.read_text() for path in csvs)

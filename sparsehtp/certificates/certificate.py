@@ -230,9 +230,11 @@ def _confirmed(fit: Placed, facts: Facts, swaps: Candidates, batch: int) -> Fact
         values, rounding, ended, singular = jax.device_get(refit_values(*problem, places, new))
         doubtful += [(int(swaps.places[i]), int(swaps.new[i])) for i in np.unique(each[singular])]
         rounding = rounding + facts.rounding
-        gains = np.where(np.isfinite(values), facts.value - values - rounding, -np.inf)
+        known = np.isfinite(values) & np.isfinite(rounding)
+        rounding = np.where(known, rounding, 0)
+        gains = np.where(known, facts.value - values, -np.inf) - rounding
         most = max(most, np.max(gains + 2 * rounding))
-        solved = solved and bool(ended.all()) and bool(np.isfinite(values).all())
+        solved = solved and bool(ended.all()) and bool(known.all())
         best = gains.argmax()
         if gains[best] > gain:
             out = int(units.idx[places[best]]) if units.mask[places[best]] else None

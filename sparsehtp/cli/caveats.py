@@ -1,6 +1,6 @@
 """Caveats of a fit: what it does not mean, and what its features could be exchanged for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,11 @@ NEARLY = 0.01  # share of the objective that an exchange may cost to be called n
 SHOWN = 2  # substitutes of a feature by name
 
 
-def caveat(estimator: Any, X: Any, y: np.ndarray, offset: np.ndarray | None = None) -> dict[str, Any]:
-    """A sentence (None: nothing to say) where a fit means less than it looks like, and whether a picture helps."""
-    n, chosen = X.shape[0], int(np.count_nonzero(estimator.support_))
+def caveat(estimator: Any, n: int, exact: Callable[[], bool]) -> dict[str, Any]:
+    """A sentence (None: nothing to say) where a fit to n rows means less than it looks like, and whether a picture
+    helps; `exact` says whether it makes no error on them."""
+    chosen = int(np.count_nonzero(estimator.support_))
     known = chosen + getattr(estimator, "fit_intercept", False)
-    classifier, ordinal = (isinstance(estimator, kind) for kind in (sht.SparseClassifier, sht.SparseOrdinal))
     sentence, drawn = None, False
     if not chosen:
         why = " No feature predicts held-out rows better." if estimator.cv_results_ is not None else ""
@@ -26,20 +26,21 @@ def caveat(estimator: Any, X: Any, y: np.ndarray, offset: np.ndarray | None = No
             f"{n} rows cannot determine {chosen} coefficients{' and an intercept' if known > chosen else ''}: "
             f"nearly any features fit them as well, so this choice means nothing; use a k far below {n}."
         )
-    elif _separates(estimator, X, y, offset) if classifier else ordinal and estimator.score(X, y, offset=offset) == 1:
+    elif not exact():
+        pass
+    elif isinstance(estimator, sht.SparseClassifier | sht.SparseOrdinal):
         drawn = True
         sentence = (
             "The chosen features separate the classes without an error: the sizes of the coefficients are those of the "
             "ridge, and other features may separate them as well; judge the model on other rows (--test-size)."
         )
     elif isinstance(estimator, sht.SparseCox):
-        if comparable(y) and estimator.score(X, y, offset=offset) > 1 - EXACT:
-            drawn = True
-            sentence = (
-                "The chosen features order the events without an error: the sizes of the coefficients are those of the "
-                "ridge; is one of them made from the time?"
-            )
-    elif not (classifier or ordinal) and estimator.score(X, y, offset=offset) > 1 - EXACT:
+        drawn = True
+        sentence = (
+            "The chosen features order the events without an error: the sizes of the coefficients are those of the "
+            "ridge; is one of them made from the time?"
+        )
+    else:
         sentence = (
             "The chosen features give the target exactly, so there is no error to learn from; is one of them made "
             "from the target?"
@@ -47,14 +48,19 @@ def caveat(estimator: Any, X: Any, y: np.ndarray, offset: np.ndarray | None = No
     return {"caveat": sentence, "drawn": sentence is None or drawn}
 
 
+def without_error(estimator: Any, X: Any, y: np.ndarray, offset: np.ndarray | None = None) -> bool:
+    """Whether a fit makes no error on rows."""
+    if isinstance(estimator, sht.SparseClassifier):
+        scores = estimator.decision_function(X, offset)
+        return bool((np.where(y == estimator.classes_[1], scores, -scores) > 0).all())
+    if isinstance(estimator, sht.SparseCox) and not comparable(y):
+        return False
+    return bool(estimator.score(X, y, offset=offset) > 1 - EXACT)
+
+
 def comparable(y: np.ndarray) -> bool:
     """Whether any event comes before another row's time, so that there is a concordance."""
     return bool((y[:, 1] > 0).any() and y[y[:, 1] > 0, 0].min() < y[:, 0].max())
-
-
-def _separates(estimator: Any, X: Any, y: np.ndarray, offset: np.ndarray | None) -> bool:
-    scores = estimator.decision_function(X, offset)
-    return bool((np.where(y == estimator.classes_[1], scores, -scores) > 0).all())
 
 
 def add_substitutes(model: dict[str, Any], swaps: Any, near: Any, names: Sequence[str]) -> None:

@@ -13,7 +13,9 @@ class Demo(Fit):
     source = "breast cancer (scikit-learn)"
 
     def __init__(self, out: Path) -> None:
-        super().__init__(FitOptions(loss="logistic", solver="forward", k="5", l2=1e-3, test_size=0.3, out=out))
+        super().__init__(
+            FitOptions(file=Path(), loss="logistic", solver="forward", k="5", l2=1e-3, test_size=0.3, out=out)
+        )
 
     def read(self) -> Data:
         """569 tumours, 30 measurements, labels malignant and benign."""

@@ -24,7 +24,7 @@ from ..plot import (
     plot_swap_gains,
 )
 from ..plot.style import STANDARDIZED
-from .caveats import add_substitutes, caveat, comparable
+from .caveats import add_substitutes, caveat, comparable, without_error
 from .common import check_provable, encode, features, loss_of, plain_name, rule_of
 from .files import Writer, as_csv
 from .flow import Flow
@@ -63,37 +63,33 @@ class Fit(Flow):
         self.data = self.read()
         print_remarks(self.errors, self.data)
         self.split = make_split(self.data, self.options)
+        self.names = self.units = self.data.feature_names
         if self.split.table is not None:
-            self.data = self.data._replace(feature_names=list(self.split.train[0].columns))
+            self.names, self.units = list(self.split.train[0].columns), self.split.table.unit_names
+
+    def fit(self) -> Any:
+        """The fitted estimator."""
+        return fit_estimator(self.split, self.options)
 
     def work(self) -> None:
-        after, names = self.after, self.data.feature_names
+        after = self.after
         with self.errors.status("2/3 Compiling and fitting"):
-            self.fitted = fitted = fit_estimator(self.split, self.options)
+            self.fitted = fitted = self.fit()
             self.estimator = type(fitted).__name__
             # A proof comes first: better features that it finds are those that all else is about.
             prove = self.options.prove
             self.proof = after("proof", lambda: fitted.prove(prove)) if prove else None
             self.swaps = after("substitutes", lambda: fitted.swaps_)
             self.near = after("exchanges within the noise", lambda: fitted.exchangeable_)
-            units = names if self.split.table is None else self.split.table.unit_names
-            self.statement = after("certificate", lambda: with_names(fitted.certificate_.statement, units))
+            self.statement = after("certificate", lambda: with_names(fitted.certificate_.statement, self.units))
 
     def saved(self) -> Any:
         return self.fitted if self.split.table is None else self.split.table.pipeline(self.fitted)
 
     def describe(self) -> dict[str, Any]:
         options, fitted = self.options, self.fitted
-        X, y = self.split.train[:2]
-        metric, score = _metric(options.model, fitted)
         model = {
-            "file": self.source,
-            "target": self.data.target_name,
-            "classes": self.split.classes,
-            "n": X.shape[0],
-            "n_test": 0 if self.split.test is None else len(self.split.test[1]),
-            "p": X.shape[1],
-            **({"events": int(y[:, 1].sum())} if y.ndim == 2 else {}),
+            **self.rows(),
             **(
                 {"levels": fitted.levels_.tolist(), "thresholds": fitted.thresholds_.astype(float).tolist()}
                 if isinstance(fitted, sht.SparseOrdinal)
@@ -110,7 +106,7 @@ class Fit(Flow):
             "fit_intercept": options.fit_intercept,
             "dtype": options.dtype,
             "seed": options.seed,
-            "coefficients": self._coefficients(X),
+            "coefficients": self._coefficients(),
             "intercept": float(np.ravel(getattr(fitted, "intercept_", 0.0))[0]),
             "result": {
                 "name": fitted.result_,
@@ -119,33 +115,59 @@ class Fit(Flow):
             },
             "num_steps": fitted.n_iter_,
             "objective": float(fitted.objective_value_),
-            "metric": metric,
-            "train_score": self.after("score", lambda: score(*self.split.train), np.nan),
-            "test_score": self.after(
-                "test score", lambda: None if self.split.test is None else score(*self.split.test), np.nan
-            ),
+            **self.scores(),
             "cv": _describe_cv(fitted.cv_results_),
         }
         model["certificate"] = self.statement
-        model |= self.after("caveat", lambda: caveat(fitted, *self.split.train), {"caveat": None, "drawn": True})
-        self.after(
-            "table of substitutes", lambda: add_substitutes(model, self.swaps, self.near, self.data.feature_names)
-        )
+        model |= self.after("caveat", lambda: self.caveat(model), {"caveat": None, "drawn": True})
+        self.after("table of substitutes", lambda: add_substitutes(model, self.swaps, self.near, self.names))
         if self.proof is not None:
             told = ("statement", "lower", "gap", "proved", "nodes")
             model["proof"] = {name: getattr(self.proof, name) for name in told}
         return model
 
-    def _coefficients(self, X: Any) -> list[dict[str, Any]]:
+    def rows(self) -> dict[str, Any]:
+        """The data, and how many rows there are of what."""
+        X, y = self.split.train[:2]
+        return {
+            "file": self.source,
+            "target": self.data.target_name,
+            "classes": self.split.classes,
+            "n": X.shape[0],
+            "n_test": 0 if self.split.test is None else len(self.split.test[1]),
+            "p": X.shape[1],
+            **({"events": int(y[:, 1].sum())} if y.ndim == 2 else {}),
+        }
+
+    def deviations(self, chosen: np.ndarray) -> np.ndarray:
+        """Standard deviations of some features."""
+        X = self.split.train[0]
+        columns = X[:, chosen].toarray().astype(float) if sparse.issparse(X) else X.iloc[:, chosen].to_numpy(float)
+        return np.asarray(columns.std(axis=0))
+
+    def scores(self) -> dict[str, Any]:
+        """The score on the rows of the fit and on those held out, and its name."""
+        metric, score = _metric(self.options.model, self.fitted)
+        train, test = self.split.train, self.split.test
+        return {
+            "metric": metric,
+            "train_score": self.after("score", lambda: score(*train), np.nan),
+            "test_score": self.after("test score", lambda: None if test is None else score(*test), np.nan),
+        }
+
+    def caveat(self, model: dict[str, Any]) -> dict[str, Any]:
+        """A sentence where the fit means less than it looks like, and whether a picture helps."""
+        return caveat(self.fitted, model["n"], lambda: without_error(self.fitted, *self.split.train))
+
+    def _coefficients(self) -> list[dict[str, Any]]:
         """The chosen features, the most important first."""
         w, chosen = self.fitted.coef_.ravel().astype(float), np.flatnonzero(self.fitted.support_)
-        columns = X[:, chosen].toarray().astype(float) if sparse.issparse(X) else X.iloc[:, chosen].to_numpy(float)
-        standardized = w[chosen] * columns.std(axis=0)
+        standardized = w[chosen] * self.deviations(chosen)
         results = self.fitted.cv_results_
-        shares = None if results is None or results["shares"] is None else results["shares"][self._units()]
+        shares = None if results is None or results["shares"] is None else results["shares"][self._unit_of()]
         return [
             {
-                "name": self.data.feature_names[chosen[i]],
+                "name": self.names[chosen[i]],
                 "index": int(chosen[i]),
                 "coefficient": w[chosen[i]],
                 "standardized": standardized[i],
@@ -154,10 +176,10 @@ class Fit(Flow):
             for i in np.argsort(-np.abs(standardized), kind="stable")
         ]
 
-    def _units(self) -> np.ndarray:
+    def _unit_of(self) -> np.ndarray:
         """The number of the unit of every feature."""
-        groups = None if self.split.table is None else self.split.table.groups
-        return np.arange(len(self.data.feature_names)) if groups is None else np.unique(groups, return_inverse=True)[1]
+        groups = self.fitted.groups
+        return np.arange(len(self.names)) if groups is None else np.unique(groups, return_inverse=True)[1]
 
     def draw(self, model: dict[str, Any]) -> dict[str, Any]:
         """The figures; of a fit that means nothing only how k was chosen."""
@@ -178,27 +200,28 @@ class Fit(Flow):
                 title=f"{len(features)} of {model['p']} features predict {target}",
                 caption=STANDARDIZED + towards,
             )
-            X, y, offset = self.split.train if self.split.test is None else self.split.test
-            ordinal = isinstance(fitted, sht.SparseOrdinal)
-            outputs = fitted.linear_predictor if ordinal else fitted.predict
-            outputs = outputs if classes is None else fitted.decision_function
-            if self.after("predictions", lambda: np.isfinite(outputs(X, offset)).all(), False):
-                rows = "rows of the fit" if self.split.test is None else "held-out rows"
-                name, plot = ("survival", plot_survival) if y.ndim == 2 else ("predictions", plot_predictions)
-                self.after.draw(figures, name, plot, fitted, X, y, rows=rows, target=target, offset=offset)
+            self.draw_rows(figures, model)
             if self.swaps is not None and self.swaps.features.size:
-                self.after.draw(figures, "swaps", plot_swap_gains, self.swaps, self.data.feature_names)
+                self.after.draw(figures, "swaps", plot_swap_gains, self.swaps, self.names)
             if self.proof is not None:
                 self.after.draw(figures, "proof", plot_proof, self.proof)
         if model["cv"] is not None:
             self.after.draw(figures, "cv", plot_cv, fitted.cv_results_)
-            units, names = self._units(), self.data.feature_names
-            support = np.bincount(units, fitted.support_) > 0
-            names = names if self.split.table is None else self.split.table.unit_names
-            self.after.draw(figures, "shares", plot_shares, fitted.cv_results_, support, names)
+            support = np.bincount(self._unit_of(), fitted.support_) > 0
+            self.after.draw(figures, "shares", plot_shares, fitted.cv_results_, support, self.units)
         if self.options.diagnostics:
             self.after.draw(figures, "history", plot_history, fitted.history_)
         return figures
+
+    def draw_rows(self, figures: dict[str, Any], model: dict[str, Any]) -> None:
+        """The picture of the predictions for the held-out rows, or those of the fit."""
+        fitted, (X, y, offset) = self.fitted, self.split.train if self.split.test is None else self.split.test
+        outputs = fitted.linear_predictor if isinstance(fitted, sht.SparseOrdinal) else fitted.predict
+        outputs = outputs if model["classes"] is None else fitted.decision_function
+        if self.after("predictions", lambda: np.isfinite(outputs(X, offset)).all(), False):
+            rows = "rows of the fit" if self.split.test is None else "held-out rows"
+            name, plot = ("survival", plot_survival) if y.ndim == 2 else ("predictions", plot_predictions)
+            self.after.draw(figures, name, plot, fitted, X, y, rows=rows, target=model["target"], offset=offset)
 
     def files(self, model: dict[str, Any]) -> dict[str, Writer]:
         if not self.options.diagnostics:

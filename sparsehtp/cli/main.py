@@ -28,8 +28,34 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     rich_markup_mode="rich",
 )
-# Options of `fit` that do not need all rows in memory.
-STREAMED = {"target", "shards", "checkpoint", "k", "loss", "loss_parameter", "l2", "intercept", "seed", "dtype", "out"}
+# Options that need neither a table nor all rows in memory: of every loss, and of least squares, which reads rows once.
+STREAMED = {
+    "file",
+    "target",
+    "drop",
+    "checkpoint",
+    "k",
+    "loss",
+    "loss_parameter",
+    "l2",
+    "intercept",
+    "seed",
+    "dtype",
+    "out",
+}
+ONCE = {
+    "standardize",
+    "solver",
+    "cv",
+    "rule",
+    "max_steps",
+    "prove",
+    "save",
+    "diagnostics",
+    "report",
+    "k_max",
+    "criterion",
+}
 
 FIT_HELP = """Fit a sparse model to a table, LIBSVM or NPZ file, and write the chosen features and plots.
 
@@ -51,7 +77,7 @@ FIT_HELP = """Fit a sparse model to a table, LIBSVM or NPZ file, and write the c
 
   sparsehtp fit claims.csv --target number --loss poisson --exposure years
 
-  sparsehtp fit --shards 'data/*.npz' --k 10 --checkpoint state
+  sparsehtp fit 'data/*.parquet' --target price --checkpoint state
 """
 
 PREDICT_HELP = """Predict the target of new rows by a model that `fit --save` wrote.
@@ -74,6 +100,8 @@ PATH_HELP = """Find the best features for every k, and write tables and plots of
   sparsehtp path cancer.csv --target diagnosis --loss logistic --criterion bic --checkpoint chunks
 
   sparsehtp path patients.csv --time days --event died --cv 5
+
+  sparsehtp path 'data/*.parquet' --target price --checkpoint state
 """
 
 LOWRANK_HELP = """Fit several responses together with coefficients of low rank, and write them with plots.
@@ -176,6 +204,11 @@ def _refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
             raise typer.BadParameter(f"--{name.replace('_', '-')}: {why}; leave it out.")
 
 
+def _refuse_all_but(context: typer.Context, options: Any, names: set[str], what: str) -> None:
+    others = {field.name for field in dataclasses.fields(options)} - names
+    _refuse(context, sorted(others), f"it has no effect on {what}, of which the columns are used as they are")
+
+
 def _check_model(context: typer.Context, options: ModelOptions) -> None:
     """Options of times until an event and of ordered classes, which have no loss to name."""
     time, event = options.time, options.event
@@ -193,19 +226,20 @@ def _check_model(context: typer.Context, options: ModelOptions) -> None:
 @_command(FitOptions, FIT_HELP)
 def fit(context: typer.Context, options: FitOptions) -> None:
     _check_model(context, options)
-    if (options.file is None) == (options.shards is None):
-        raise typer.BadParameter("name one FILE, or several with --shards.")
-    if options.shards is not None:
-        names = {field.name for field in dataclasses.fields(options)} - STREAMED
-        _refuse(context, sorted(names), "it has no effect with --shards, which reads the columns as they are")
-        from .shards import Stream
+    from .parts import Gathered, Stream, opened, read_once
 
-        Stream(options).run()
-    else:
-        _refuse(context, ("checkpoint",), "it needs --shards")
+    shards = opened(options)
+    if shards is None:
+        _refuse(context, ("checkpoint",), "it is for data in parts, a folder or a pattern of files")
         from .fit import Fit
 
         Fit(options).run(_line(context))
+    elif read_once(options, shards):
+        _refuse_all_but(context, options, STREAMED - {"dtype"} | ONCE, "data in parts")
+        Gathered(options, shards).run(_line(context))
+    else:
+        _refuse_all_but(context, options, STREAMED, "data in parts that are read again and again")
+        Stream(options, shards).run()
 
 
 @_command(PredictOptions, PREDICT_HELP)
@@ -218,9 +252,18 @@ def predict(_: typer.Context, options: PredictOptions) -> None:
 @_command(PathOptions, PATH_HELP)
 def path(context: typer.Context, options: PathOptions) -> None:
     _check_model(context, options)
-    from .path import Subsets
+    from .parts import GatheredSubsets, opened, read_once
 
-    Subsets(options).run(_line(context))
+    shards = opened(options)
+    if shards is None:
+        from .path import Subsets
+
+        Subsets(options).run(_line(context))
+    else:
+        if not read_once(options, shards):
+            raise typer.BadParameter("FILE: data in parts have a path for the squared loss and few columns; use `fit`.")
+        _refuse_all_but(context, options, STREAMED - {"dtype"} | ONCE, "data in parts")
+        GatheredSubsets(options, shards).run(_line(context))
 
 
 @_command(LowRankOptions, LOWRANK_HELP)

@@ -29,6 +29,7 @@ ThousandsName = Literal["point", "comma", "space", "apostrophe"]
 Precision = Literal["float64", "float32"]
 
 FILES = ".csv, .tsv (also .gz, .zst), .xlsx, .parquet, .npz, or LIBSVM (.libsvm, .svm, .txt, ..., also .gz, .bz2)"
+PARTS = "Or a folder, or a quoted pattern, of parts that together hold the rows, also .npy."
 OUT = Path("sparsehtp_output")
 
 
@@ -157,13 +158,10 @@ class ModelOptions(Drawn, Work, Numerals):
 class FitOptions(ModelOptions):
     """The settings of `sparsehtp fit`; k is a number, "cv" or a criterion, and 0 seconds to prove are no proof."""
 
-    file: Annotated[Path | None, Argument(help=FILES, show_default=False)] = None
-    shards: Annotated[
-        str | None,
-        Option(help="In place of FILE: a quoted pattern of files that together hold the rows.", metavar="PATTERN"),
-    ] = None
+    file: Annotated[Path, Argument(help=f"{FILES}. {PARTS}")]
     checkpoint: Annotated[
-        Path | None, Option(help="For --shards: folder in which a killed run goes on where it stopped.")
+        Path | None,
+        Option(help="For parts: folder in which a killed run goes on, and another question finds what was read."),
     ] = None
     k: Annotated[
         str,
@@ -197,7 +195,7 @@ class FitOptions(ModelOptions):
 class PathOptions(ModelOptions):
     """The settings of `sparsehtp path`; 0 folds, subsamples or seconds to prove: none."""
 
-    file: Annotated[Path, Argument(help=FILES)]
+    file: Annotated[Path, Argument(help=f"{FILES}. {PARTS}")]
     k_max: Annotated[
         int | None, Option(help="Largest number of features; at most 20 and half the rows by default.", min=0)
     ] = None

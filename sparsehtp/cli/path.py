@@ -47,6 +47,7 @@ class Subsets(Flow):
     """`sparsehtp path`: `chosen` is a row of the path, and `units` are the names of what k counts."""
 
     json, own = "path.json", ("report.html",)
+    most: int | None = None  # features of the path by default; None: the library's
 
     def load(self) -> None:
         options = self.options
@@ -61,7 +62,8 @@ class Subsets(Flow):
                 data = Data(X.to_numpy(), data.y, list(X.columns), data.target_name)
             self.data, self.units = data, data.feature_names if self.table is None else self.table.unit_names
             self.y, self.classes = encode(data, options)
-            _check(options, data.X.shape[0], len(self.units))
+            self.n_samples = data.X.shape[0]
+            check_path(options, self.n_samples, len(self.units))
             self.objective = self._objective(features(data, options.dtype))
 
     def _objective(self, X: Any) -> Any:
@@ -80,8 +82,9 @@ class Subsets(Flow):
         self.cv = self.stability = self.bounds = None
         groups = None if table is None else table.groups
         name = plain_name(options.solver)
+        most = self.most if options.k_max is None else options.k_max
         self.shared = {
-            "ks": None if options.k_max is None else range(options.k_max + 1),
+            "ks": None if most is None else range(most + 1),
             "threshold": None if groups is None else sht.GroupSparsity(groups, 0),
             "solver": None if name == "auto" else SOLVERS[name](),
             "key": jax.random.key(options.seed),
@@ -110,15 +113,25 @@ class Subsets(Flow):
             return function(self.objective, **self.shared, checkpoint=checkpoint, progress=progress, **more)
 
     def _scored(self) -> sht.results.CrossValidation:
-        """The folds of `fit`, and its scores: of several l2 by the rule for those."""
-        options, objective = self.options, self.objective
-        folds: Any = folds_of_rows(options, features(self.data, options.dtype), self.y, objective.counted, self.table)
+        """The scores of `fit`, on its folds: of several l2 by the rule for those."""
+        options = self.options
+        refit = default_refit(self.objective, rule_of(options), options.l2 if len(options.l2) > 1 else None)
+        return self._computed("cross-validation", sht.cross_validate, l2s=options.l2, folds=self.folds(), refit=refit)
+
+    def folds(self) -> Any:
+        """The folds of `fit`."""
+        options, counted = self.options, self.objective.counted
+        folds: Any = folds_of_rows(options, features(self.data, options.dtype), self.y, counted, self.table)
         if folds is None:
             raise ValueError("cv: folds need two rows (of every class, or with an event); leave it out.")
         if len(folds[0]) == 3:  # with what is missing filled from the training rows
             folds = [(train, test, view(self._objective(X.to_numpy()))) for train, test, X in folds]
-        refit = default_refit(objective, rule_of(options), options.l2 if len(options.l2) > 1 else None)
-        return self._computed("cross-validation", sht.cross_validate, l2s=options.l2, folds=folds, refit=refit)
+        return folds
+
+    def deviations(self) -> np.ndarray:
+        """Standard deviations of the features."""
+        X = self.data.X
+        return np.sqrt(mean_variance_axis(X, axis=0)[1] if sparse.issparse(X) else X.var(axis=0))
 
     def _proved(self) -> Proved:
         """Bounds for the rows with the chosen l2, the small k first, each with its share of the time that is left."""
@@ -144,7 +157,7 @@ class Subsets(Flow):
             "file": self.source,
             "target": self.data.target_name,
             "classes": self.classes,
-            "n": self.data.X.shape[0],
+            "n": self.n_samples,
             "p": self.data.X.shape[1],
             "loss": options.model,
             "loss_parameter": options.loss_parameter,
@@ -187,10 +200,10 @@ class Subsets(Flow):
         return [dict(zip(columns, row, strict=True)) for row in values]
 
     def draw(self, model: dict[str, Any]) -> dict[str, Any]:
-        path, chosen, X, after = self.path, self.chosen, self.data.X, self.after
+        path, chosen, after = self.path, self.chosen, self.after
         figures: dict[str, Any] = {}
-        variance = mean_variance_axis(X, axis=0)[1] if sparse.issparse(X) else X.var(axis=0)
-        after.draw(figures, "path", plot_path, path, self.data.feature_names, chosen=chosen, scale=np.sqrt(variance))
+        scale = self.deviations()
+        after.draw(figures, "path", plot_path, path, self.data.feature_names, chosen=chosen, scale=scale)
         if self.cv is not None:
             rule = {"rule": rule_of(self.options), "row": chosen}
             after.draw(figures, "cv", plot_cv, self.cv.table | rule)
@@ -291,7 +304,7 @@ class Subsets(Flow):
         return True
 
 
-def _check(options: PathOptions, n: int, p: int) -> None:
+def check_path(options: PathOptions, n: int, p: int) -> None:
     """ValueError for what n rows and p features do not allow."""
     if options.prove:
         check_provable(options.model, min(options.l2))

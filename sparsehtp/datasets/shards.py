@@ -13,12 +13,14 @@ from ..io.npz import member_shape
 from ..io.read_ahead import bring_in, read_ahead
 from .data import NumberedNames
 from .files import load_file
+from .parquet import ParquetColumns, RowGroup, check_numbers, parquet_columns, read_rows, row_groups
 
 FEATURES, TARGETS, WEIGHTS = ".X.npy", ".y.npy", ".weights.npy"
+KINDS = (f"*{FEATURES}", "*.npz", "*.parquet")  # that a folder stands for
 
 
 class ShardRows(NamedTuple):
-    """The rows of one file: X (n, p), y (n,), and their weights (n,)."""
+    """The rows of one part: X (n, p), y (n,) or (n, t), and their weights (n,)."""
 
     X: np.ndarray
     y: np.ndarray
@@ -28,22 +30,24 @@ class ShardRows(NamedTuple):
 class Shards:
     """The rows of one data set, in files of any kind that `load_file` reads, or in .npy files.
 
-    Nothing is kept in memory. NPZ and .npy files are looked at through their headers; other files are read once to
-    learn their shapes.
+    Nothing is kept in memory. Parquet, NPZ and .npy files are looked at through their headers; other files are read
+    once to learn their shapes. A part is a file, of Parquet a row group.
 
     The .npy files of a shard are NAME.X.npy, NAME.y.npy and, if its rows have weights, NAME.weights.npy, each written
     by `numpy.save`. They are mapped into memory, so that an X of the dtype of the fit is neither copied nor converted:
     the fastest kind. They must not be cut while they are used.
 
     Args:
-        paths: the files (of a .npy shard its NAME.X.npy), a pattern such as "data/*.npz" or "data/*.npy", or a folder,
-            which stands for all its .npy shards and NPZ files; read in sorted order.
-        target: as in `load_file`; not for .npy.
+        paths: the files (of a .npy shard its NAME.X.npy), a pattern such as "data/*.parquet" or "data/*.npy", or a
+            folder, which stands for all its .npy shards, NPZ and Parquet files; read in sorted order.
+        target: as in `load_file`, of Parquet files also several names; not for .npy.
         n_features: as in `load_file`, for LIBSVM files whose last features never occur.
+        weights: name of the column of weights in Parquet files; .npy shards have them beside them.
+        drop: columns of Parquet files that are no features.
 
     Attributes:
-        paths: the files.
-        rows: rows of every file.
+        paths: the file of every part.
+        rows: rows of every part.
         n_features: the same for all.
         n_bytes: size of the files.
         labels: two labels that `read` turns into -1 and +1; None: targets are as they are in the files.
@@ -51,41 +55,67 @@ class Shards:
     Raises:
         FileNotFoundError: if the pattern matches nothing, or a file is not there.
         ValueError: if the files differ in their features, or one is malformed.
+        ImportError: without pyarrow, for Parquet files.
     """
 
     def __init__(
-        self, paths: str | Path | Sequence[str | Path], target: str | None = None, n_features: int | None = None
+        self,
+        paths: str | Path | Sequence[str | Path],
+        target: str | Sequence[str] | None = None,
+        n_features: int | None = None,
+        *,
+        weights: str | None = None,
+        drop: Sequence[str] = (),
     ) -> None:
         if isinstance(paths, str | Path):
-            kinds = (f"*{FEATURES}", "*.npz") if Path(paths).is_dir() else ("",)
+            kinds = KINDS if Path(paths).is_dir() else ("",)
             found = [path for kind in kinds for path in glob.glob(str(Path(paths, kind) if kind else paths))]
             given = sorted(path for path in found if not path.endswith((TARGETS, WEIGHTS)))
         else:
             given = [str(path) for path in paths]
         if not given:
             raise FileNotFoundError(f"paths: no file matches {paths}; quote the pattern, for example 'data/*.npz'.")
-        self.paths = [Path(path) for path in given]
+        files = [Path(path) for path in given]
         self.target = target
         self.labels: tuple[Any, Any] | None = None
         self._given = n_features
-        shapes = [self._shape(path) for path in self.paths]
-        widths = {p for _, p in shapes}
-        if len(widths) > 1:
-            raise ValueError(f"paths: the files have different numbers of features, {sorted(widths)}; correct them.")
-        self.rows = [n for n, _ in shapes]
-        self.n_features = widths.pop()
-        self.n_bytes = sum(path.stat().st_size for i in range(len(self)) for path in self.files(i))
+        self._columns: ParquetColumns | None = None
+        self._groups: list[RowGroup] | None = None
+        if all(path.suffix == ".parquet" for path in files):
+            self._columns = parquet_columns(_there(files[0]), target, weights, drop)
+            self._groups = [group for path in files for group in row_groups(_there(path), self._columns)]
+            if not self._groups:
+                raise ValueError("paths: the files have no rows; name others.")
+            self.paths, self.rows = [group.path for group in self._groups], [group.rows for group in self._groups]
+            self.n_features = len(self._columns.features)
+        else:
+            for name, value in (("weights", weights), ("drop", drop or None)):
+                if value is not None:
+                    raise ValueError(
+                        f"{name}: names columns of Parquet files, and other files are used whole; omit it."
+                    )
+            if not (target is None or isinstance(target, str)):
+                raise ValueError(f"target: needs one name for files other than Parquet, got {target!r}.")
+            self._target = target
+            shapes = [self._shape(path) for path in files]
+            widths = {p for _, p in shapes}
+            if len(widths) > 1:
+                raise ValueError(
+                    f"paths: the files have different numbers of features, {sorted(widths)}; correct them."
+                )
+            self.paths, self.rows, self.n_features = files, [n for n, _ in shapes], widths.pop()
+        self.n_bytes = sum(path.stat().st_size for path in {path for i in range(len(self)) for path in self.files(i)})
 
     def __len__(self) -> int:
         return len(self.paths)
 
     @property
     def n_samples(self) -> int:
-        """Rows of all files."""
+        """Rows of all parts."""
         return sum(self.rows)
 
     def files(self, i: int) -> list[Path]:
-        """The files of one shard: one, or those of a .npy shard."""
+        """The files of one part: one, or those of a .npy shard."""
         path = self.paths[i]
         if path.suffix != ".npy":
             return [path]
@@ -94,22 +124,28 @@ class Shards:
 
     def feature_names(self) -> Sequence[str]:
         """The names in the first file."""
+        if self._columns is not None:
+            return self._columns.features
         path = self.paths[0]
         if path.suffix == ".npy":
             return NumberedNames(self.n_features)
-        return load_file(path, self.target, self._given).feature_names
+        return load_file(path, self._target, self._given).feature_names
+
+    def check_targets(self) -> None:
+        """ValueError for Parquet files whose targets are no numbers."""
+        if self._columns is not None:
+            for path in dict.fromkeys(self.paths):
+                check_numbers(path, self._columns.targets)
 
     def _shape(self, path: Path) -> tuple[int, int]:
-        if not path.is_file():
-            raise FileNotFoundError(f"paths: there is no file {path}.")
-        if path.suffix == ".npy":
+        if _there(path).suffix == ".npy":
             return self._map(path)[0].shape
         if path.suffix == ".npz":
             shape = member_shape(path, "X")
             if shape is not None and len(shape) == 2:
                 return shape
             # a sparse or a damaged file: read below, which says what is wrong
-        return load_file(path, self.target, self._given).X.shape
+        return load_file(path, self._target, self._given).X.shape
 
     def _map(self, path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """X, y and the weights of a .npy shard, mapped."""
@@ -133,8 +169,16 @@ class Shards:
                 )
         return X, y, weights
 
+    def batches(self, i: int, size: int) -> Iterator[ShardRows]:
+        """The rows of one part in float64 (.npy shards as they are), of Parquet at most `size` at a time, else all."""
+        if self._groups is None or self._columns is None:
+            yield self.read(i, None if self.paths[i].suffix == ".npy" else np.float64)
+        else:
+            for rows in read_rows(self._groups[i], self._columns, size):
+                yield ShardRows(*rows)
+
     def read(self, i: int, dtype: Any = np.float32) -> ShardRows:
-        """The rows of one file, X in contiguous rows of the dtype; a sparse X is made dense.
+        """The rows of one part, X in contiguous rows of the dtype; a sparse X is made dense.
 
         Whether a mapped X is finite is not looked at here, which would be another pass over it.
         """
@@ -142,14 +186,14 @@ class Shards:
         if path.suffix == ".npy":
             X, y, weights = self._map(path)
             X, y, weights = np.ascontiguousarray(X, dtype), np.asarray(y, np.float64), np.asarray(weights, dtype)
-            if not np.isfinite(y).all():
-                raise ValueError(f"path: {_beside(path, TARGETS).name} has missing or infinite values; correct them.")
-            if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.max() > 0):
-                raise ValueError(
-                    f"path: {_beside(path, WEIGHTS).name} needs finite weights >= 0, not all zero; correct them."
-                )
+            _check_rows(_beside(path, TARGETS).name, y, _beside(path, WEIGHTS).name, weights)
+        elif self._groups is not None and self._columns is not None:
+            X, y, weights = next(read_rows(self._groups[i], self._columns, self.rows[i]))
+            X, weights = np.ascontiguousarray(X, dtype), np.asarray(weights, dtype)
+            targets = f"{', '.join(self._columns.targets)} in {path.name}"
+            _check_rows(targets, y, f"{self._columns.weights} in {path.name}", weights)
         else:
-            data = load_file(path, self.target, self._given, dtype=dtype)
+            data = load_file(path, self._target, self._given, dtype=dtype)
             X, y = data.X.toarray() if sparse.issparse(data.X) else data.X, data.y
             weights = np.ones(len(y), dtype)
         if X.shape != (self.rows[i], self.n_features):
@@ -161,7 +205,7 @@ class Shards:
         return ShardRows(X, y, weights)
 
     def each(self, start: int = 0, dtype: Any = np.float32, look: Any = None) -> Iterator[tuple[int, ShardRows, Any]]:
-        """(number, rows, wait) of every file from `start` on, as in `read_ahead`."""
+        """(number, rows, wait) of every part from `start` on, as in `read_ahead`."""
 
         def read(i: int) -> ShardRows:
             rows = self.read(i, dtype)
@@ -169,6 +213,25 @@ class Shards:
             return rows
 
         return read_ahead(range(start, len(self)), read, look)
+
+
+def in_parts(path: str | Path) -> bool:
+    """Whether a name is that of files that together hold the rows: a folder, a pattern, or a .npy shard."""
+    path = Path(path)
+    return path.is_dir() or path.suffix == ".npy" or (glob.has_magic(str(path)) and not path.exists())
+
+
+def _check_rows(of_y: str, y: np.ndarray, of_weights: str, weights: np.ndarray) -> None:
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise ValueError(f"path: {of_y} has missing or infinite values; correct them.")
+    if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.max() > 0):
+        raise ValueError(f"path: {of_weights} needs finite weights >= 0, not all zero; correct them.")
+
+
+def _there(path: Path) -> Path:
+    if not path.is_file():
+        raise FileNotFoundError(f"paths: there is no file {path}.")
+    return path
 
 
 def _beside(path: Path, kind: str) -> Path:

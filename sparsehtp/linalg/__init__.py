@@ -35,6 +35,7 @@ from .top_k import top_k as top_k
 from .triangle import empty_triangles as empty_triangles
 from .triangle import extend as extend
 from .triangle import few_rows as few_rows
+from .triangle import mean_and_deviation as mean_and_deviation
 from .triangle import merged as merged
 from .triangle import triangles_of as triangles_of
 from .truncated_newton import truncated_newton as truncated_newton

@@ -364,7 +364,7 @@ def test_the_command(tmp_path, kind):
     data.mkdir()
     {"npz": write, "npy": write_npy}[kind](data, np.where(DATA["logistic"][1] > 0, 7, 2))
     pattern, out = str(data / f"*.{kind}"), tmp_path / "out"
-    arguments = ["fit", "--shards", pattern, "--out", str(out), "--loss", "logistic"]
+    arguments = ["fit", pattern, "--out", str(out), "--loss", "logistic"]
     result = CliRunner().invoke(app, [*arguments, "--k", "3", "--checkpoint", str(tmp_path / "state")])
     assert result.exit_code == 0, result.output
     assert "4 files, 500 rows, 12 features" in result.stderr and "passes over" in result.stdout
@@ -372,10 +372,9 @@ def test_the_command(tmp_path, kind):
     assert {row["index"] for row in model["coefficients"]} == {3, 8, 10} and model["converged"]
     assert model["classes"] == {"-1": "2.0", "+1": "7.0"}
     for command, sentence in (
-        (arguments, "with --shards the number of features must be given"),
-        ([*arguments, "some.csv"], "name one FILE"),
-        ([*arguments, "--k", "3", "--save", "model.zip"], "--save: it has no effect with --shards"),
-        (["fit", "some.csv", "--checkpoint", "state"], "--checkpoint: it needs --shards"),
+        (arguments, "k: where the files are read in every pass it must be a number"),
+        ([*arguments, "--k", "3", "--save", "model.zip"], "--save: it has no effect on data in parts"),
+        (["fit", "some.csv", "--checkpoint", "state"], "--checkpoint: it is for data in parts"),
     ):
         refused = CliRunner().invoke(app, command)
         assert refused.exit_code == 2 and sentence in refused.stderr

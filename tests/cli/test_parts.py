@@ -1,0 +1,113 @@
+"""`sparsehtp fit` and `path` on files that together hold the rows: the answers of one table of all of them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import invoke, made, named, words
+
+from sparsehtp.datasets import shards
+
+pytest.importorskip("pyarrow", reason="Parquet files need the extra [parquet]")
+
+N, NAMES = 240, [f"x{j}" for j in range(6)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table in a file, and the same rows in three, of which one has several row groups; one column is constant."""
+    folder, rng = tmp_path_factory.mktemp("rows"), np.random.default_rng(0)
+    X = rng.standard_normal((N, 6)) * 10.0 ** np.arange(-2, 4) + 50
+    X[:, 4] = 3.0
+    y = 4 * X[:, 0] - X[:, 2] / 2 + 0.01 * X[:, 3] + rng.standard_normal(N)
+    table = pd.DataFrame(X, columns=NAMES).assign(price=y, town="a", dear=np.where(y > np.median(y), "yes", "no"))
+    table.to_parquet(folder / "all.parquet")
+    (folder / "parts").mkdir()
+    for i, rows in enumerate(np.split(np.arange(N), [50, 180])):
+        table.iloc[rows].to_parquet(folder / "parts" / f"{i}.parquet", row_group_size=60)
+    return folder
+
+
+OPTIONS = ("--target", "price", "--drop", "town", "--drop", "dear")
+SAME = ("n", "p", "k", "objective", "train_score", "intercept", "l2", "certificate")
+
+
+@pytest.mark.parametrize("more", [("--prove", 5), ("--no-standardize", "--no-intercept")])
+def test_a_fit_is_that_of_the_table(folder, tmp_path, more):
+    options = (*OPTIONS, "--k", 2, "--l2", 1e-3, *more)
+    _, table = made(tmp_path / "table", "fit", folder / "all.parquet", *options)
+    result, parts = made(tmp_path / "parts", "fit", folder / "parts", *options)
+    for name in SAME:
+        assert parts[name] == (pytest.approx(table[name], rel=1e-8) if isinstance(table[name], float) else table[name])
+    for mine, other in zip(parts["coefficients"], table["coefficients"], strict=True):
+        assert mine["name"] == other["name"]
+        assert mine["coefficient"] == pytest.approx(other["coefficient"], rel=1e-8)
+        assert mine["standardized"] == pytest.approx(other["standardized"], rel=1e-8)
+    assert "proof" not in parts or parts["proof"]["proved"]
+    assert "3 files, 240 rows, 6 features" in result.stderr
+
+
+def test_another_question_reads_nothing(folder, tmp_path, monkeypatch):
+    state = ("--checkpoint", tmp_path / "state")
+    _, first = made(tmp_path / "a", "fit", folder / "parts", *OPTIONS, *state, "--save", tmp_path / "model.npz")
+    assert first["cv"]["folds"] == 5 and {"x2", "x3"} <= named(first).keys()
+    told = invoke("predict", tmp_path / "model.npz", folder / "all.parquet")
+    table = pd.read_parquet(folder / "all.parquet")
+    w = named(first)
+    by_hand = first["intercept"] + sum(table[name] * w[name] for name in w)
+    np.testing.assert_allclose(np.array(told.stdout.split()[1:], float), by_hand, rtol=1e-6)
+
+    def read(*_):
+        raise AssertionError("the rows were read again")
+
+    monkeypatch.setattr(shards, "read_rows", read)
+    _, second = made(tmp_path / "b", "fit", str(folder / "parts" / "*.parquet"), *OPTIONS, *state, "--k", "bic")
+    assert second["n"] == N
+    _, path = made(tmp_path / "c", "path", folder / "parts", *OPTIONS, *state, "--cv", 5, "--prove", 5)
+    by_k = {row["k"]: row for row in path["rows"]}
+    assert by_k.keys() == set(range(7)) and by_k[2]["proved"] and path["n"] == N
+    assert by_k[2]["objective"] < by_k[1]["objective"]
+
+
+def test_a_path_is_that_of_the_table(folder, tmp_path):
+    _, table = made(tmp_path / "table", "path", folder / "all.parquet", *OPTIONS)
+    _, parts = made(tmp_path / "parts", "path", folder / "parts", *OPTIONS)
+    for mine, other in zip(parts["rows"], table["rows"], strict=True):
+        assert mine["objective"] == pytest.approx(other["objective"], rel=1e-8)
+        assert [each["name"] for each in mine["coefficients"]] == [each["name"] for each in other["coefficients"]]
+    assert parts["chosen"] == table["chosen"]
+
+
+def test_other_losses_read_the_parts_in_every_pass(folder, tmp_path):
+    options = ("--target", "dear", "--drop", "town", "--drop", "price", "--loss", "logistic", "--k", 2, "--l2", 0.1)
+    _, parts = made(tmp_path / "parts", "fit", folder / "parts", *options)
+    assert parts["converged"] and parts["classes"] == {"-1": "no", "+1": "yes"} and len(parts["files"]) == 3
+    _, table = made(tmp_path / "table", "fit", folder / "all.parquet", *options, "--no-standardize")
+    assert parts["objective"] >= table["objective"] * (1 - 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "said"),
+    [
+        ("fit", ("--target", "price"), "column 'town' of 0.parquet holds"),
+        ("fit", (*OPTIONS, "--test-size", 0.5), "--test-size: it has no effect on data in parts"),
+        ("fit", (*OPTIONS, "--missing", "mean"), "--missing: it has no effect on data in parts"),
+        ("fit", (*OPTIONS, "--dtype", "float32"), "--dtype: it has no effect on data in parts"),
+        ("fit", ("--target", "price", "--drop", "nothing"), "drop: 0.parquet has no column 'nothing'"),
+        ("fit", ("--target", "dear", "--drop", "town"), "column 'dear' of 0.parquet holds"),
+        ("fit", (*OPTIONS, "--loss", "huber"), "k: where the files are read in every pass it must be a number"),
+        ("fit", (*OPTIONS, "--loss", "huber", "--k", 2, "--prove", 9), "--prove: it has no effect on data in parts"),
+        ("path", (*OPTIONS, "--loss", "huber"), "data in parts have a path for the squared loss"),
+        ("path", (*OPTIONS, "--stability", 10), "--stability: it has no effect on data in parts"),
+    ],
+)
+def test_what_parts_cannot_do_is_refused(folder, tmp_path, command, options, said):
+    result = invoke(command, folder / "parts", *options, "--out", tmp_path / "out")
+    assert result.exit_code == 2 and said in words(result.output)
+    assert not (tmp_path / "out" / "model.json").exists()
+
+
+def test_a_damaged_part_is_named(folder, tmp_path):
+    (tmp_path / "0.parquet").write_bytes((folder / "parts" / "0.parquet").read_bytes())
+    (tmp_path / "1.parquet").write_bytes(b"PAR1 and no more")
+    result = invoke("fit", tmp_path, *OPTIONS, "--out", tmp_path / "out")
+    assert result.exit_code == 2 and "1.parquet is damaged or no Parquet file" in words(result.output)
