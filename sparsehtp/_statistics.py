@@ -58,7 +58,8 @@ class SufficientStatistics:
     model.
 
     What needs the rows themselves cannot be had: other losses, absolute errors and scorers of one's own, folds of other
-    rows (a number of folds would cut the rows that stand for all), resampling of rows.
+    rows (a number of folds would cut the rows that stand for all), and resampling of single rows: `stability_selection`
+    draws `groups=statistics.blocks`, of which there should be some twenty (folds=20) or more.
 
     Make it by `from_arrays`, `from_batches` or `from_files`.
 
@@ -250,8 +251,13 @@ class SufficientStatistics:
         """
         if self.n_folds < 2:
             raise ValueError("folds: these statistics have none; make them with folds=5.")
-        places = np.arange(self.triangles.shape[0] * self.triangles.shape[1]).reshape(self.n_folds, -1)
-        return [(np.delete(places, i, axis=0).ravel(), places[i]) for i in range(self.n_folds)]
+        blocks = self.blocks
+        return [(np.flatnonzero(blocks != i), np.flatnonzero(blocks == i)) for i in range(self.n_folds)]
+
+    @property
+    def blocks(self) -> Int[np.ndarray, "rows"]:
+        """The fold of every row of `model()`: the groups that resampling may draw, for `stability_selection`."""
+        return np.repeat(np.arange(self.n_folds), self.triangles.shape[1])
 
     @property
     def n_samples(self) -> int:

@@ -26,6 +26,32 @@ from .padding import LARGE, Padding, Start, Structure
 from .parameters import Plan
 
 
+def check_alone(given: dict[str, Any]) -> None:
+    """ValueError for arguments beside statistics."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name}: the statistics hold all that is known of the rows; leave it out.")
+
+
+def pairs_of(statistics: SufficientStatistics, cv: Any) -> list[Pair]:
+    """The folds of statistics, or ValueError where others are asked for."""
+    if not isinstance(cv, int | np.integer) or cv != statistics.n_folds:
+        raise ValueError(
+            f"cv: is {cv}, but the statistics have {statistics.n_folds} folds; pass that number, or make them with "
+            "others."
+        )
+    return statistics.folds
+
+
+def take_names(estimator: Any, statistics: SufficientStatistics) -> None:
+    """What scikit-learn's checks set of data, for an estimator of statistics."""
+    estimator.n_features_in_ = statistics.n_features
+    if statistics.feature_names is not None:
+        estimator.feature_names_in_ = np.array(statistics.feature_names, object)
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+
+
 class Rows(NamedTuple):
     """The data of a fit.
 

@@ -12,9 +12,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from .._programs import program
 from .._solve import solve
+from .._statistics import SufficientStatistics
 from .._types import ArrayLike, TableLike
 from ..grids.cross_validation import decide
-from ..grids.folds import weights_of
+from ..grids.folds import Pair, weights_of
 from ..iteration.results import RESULTS
 from ..objectives import MultiResponse
 from ..solvers import AbstractSolver
@@ -23,6 +24,7 @@ from ..thresholds import Rank
 from . import parameters, selection
 from .base import linear
 from .failures import all_or_nothing, warn
+from .fit import check_alone, pairs_of, take_names
 
 CRITERIA = ("aic", "bic")
 
@@ -122,14 +124,21 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         return tags
 
     @all_or_nothing
-    def fit(self, X: TableLike, y: TableLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: TableLike | SufficientStatistics,
+        y: TableLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Choose the rank and fit.
 
         Args:
-            X: (n, p) array or data frame, float32 or float64.
-            y: (n, c) responses, or (n,).
+            X: (n, p) array or data frame, float32 or float64; or `SufficientStatistics` with several targets.
+            y: (n, c) responses, or (n,); None beside statistics.
             sample_weight: (n,) weights >= 0. None: one.
         """
+        if isinstance(X, SufficientStatistics):
+            return self._fit_statistics(X, y, sample_weight)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         if weights.min() < 0 or not weights.any():
@@ -137,11 +146,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         flat = y.ndim == 1
         Y = np.asarray(y.reshape(len(y), -1), X.dtype)
         counted = weights > 0
-        r = self._check_r(min(X.shape[1], Y.shape[1]))
-        max_iter = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
-        solver = parameters.make_solver(self.solver)
-        l2 = parameters.make_l2(self.l2)
-        folds = None
+        r, folds = self._check_r(min(X.shape[1], Y.shape[1])), None
         if r == "cv":
             folds = selection.make_folds(self.cv, X, Y, weights)
             if folds is None:
@@ -149,43 +154,59 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
                 r = 0
         X, Y, weights = X[counted], Y[counted], weights[counted]
         with jax.enable_x64(X.dtype == np.float64):
-            objective = MultiResponse(
-                X,
-                Y,
-                l2=1e-6 if l2 is None else l2,
-                sample_weight=weights / weights.max(),
-                fit_intercept=self.fit_intercept,
-                standardize=self.standardize,
+            self._fit_rank(
+                MultiResponse(X, Y, sample_weight=weights / weights.max(), **self._settings()), folds, r, weights.sum()
             )
-            fits = _closed(objective)
-            self.cv_results_ = None
-            if folds is not None:
-                r = self._by_cross_validation(objective, folds)
-            elif isinstance(r, str):
-                r = _by_criterion(objective, fits, r, weights.sum())
-            if solver is None:
-                W, free, value = _at_rank(objective, fits, np.int32(r))
-                singular, steps = bool(fits.singular) and r > 0, 1
-                result = RESULTS.singular if singular else RESULTS.converged
-            else:
-                solution = solve(objective, Rank(r), solver, max_steps=max_iter, throw=False)
-                W, free, value, steps = solution.x, solution.free, solution.value, int(solution.num_steps)
-                result = RESULTS(int(solution.result))
-            W, intercept = np.asarray(W), objective.intercept_of(np.asarray(W), np.asarray(free))
-            scale = objective.columns.internal_scale()
-            scale = np.ones(W.shape[0], W.dtype) if scale is None else np.asarray(scale)
+        if flat:
+            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # type: ignore[index]
+        return self
+
+    def _fit_statistics(self, statistics: SufficientStatistics, y: Any, sample_weight: Any) -> Self:
+        """`fit` of rows that were read before."""
+        check_alone({"y": y, "sample_weight": sample_weight})
+        if not statistics.n_targets:
+            raise ValueError("X: these statistics have one target, and no rank; make them of several.")
+        r = self._check_r(min(statistics.n_features, statistics.n_targets))
+        folds = pairs_of(statistics, self.cv) if r == "cv" else None
+        take_names(self, statistics)
+        with jax.enable_x64(True):
+            self._fit_rank(statistics.model(**self._settings()), folds, r, statistics.total_weight)
+        return self
+
+    def _settings(self) -> dict[str, Any]:
+        l2 = parameters.make_l2(self.l2)
+        shared = {"fit_intercept": self.fit_intercept, "standardize": self.standardize}
+        return {"l2": 1e-6 if l2 is None else l2, **shared}
+
+    def _fit_rank(self, objective: Any, folds: list[Pair] | None, r: int | str, total: float) -> None:
+        max_iter = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
+        solver = parameters.make_solver(self.solver)
+        fits = _closed(objective)
+        self.cv_results_ = None
+        if folds is not None:
+            r = self._by_cross_validation(objective, folds)
+        elif isinstance(r, str):
+            r = _by_criterion(objective, fits, r, total)
+        if solver is None:
+            W, free, value = _at_rank(objective, fits, np.int32(r))
+            singular, steps = bool(fits.singular) and r > 0, 1
+            result = RESULTS.singular if singular else RESULTS.converged
+        else:
+            solution = solve(objective, Rank(r), solver, max_steps=max_iter, throw=False)
+            W, free, value, steps = solution.x, solution.free, solution.value, int(solution.num_steps)
+            result = RESULTS(int(solution.result))
+        W, intercept = np.asarray(W), objective.intercept_of(np.asarray(W), np.asarray(free))
+        scale = objective.columns.internal_scale()
+        scale = np.ones(W.shape[0], W.dtype) if scale is None else np.asarray(scale)
         _, s, Vt = np.linalg.svd(W * scale[:, None], full_matrices=False)
         self.singular_values_ = s[:r]
         self.y_loadings_ = Vt[:r].T
         self.x_rotation_ = W @ self.y_loadings_
         self.coef_, self.intercept_ = W.T, intercept
-        if flat:
-            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
         self.rank_, self.n_iter_, self.result_, self.objective_value_ = int(r), steps, result.name, float(value)
         if result is not RESULTS.converged:
             sentence = result.sentence.replace("max_steps", "max_iter")
             warn(f"LowRankRegressor: {sentence}", ConvergenceWarning)
-        return self
 
     def _check_r(self, most: int) -> int | str:
         if isinstance(self.r, str):

@@ -17,7 +17,7 @@ from ..losses.deviance import d2_score, predicted
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, checked_weights
 from .failures import all_or_nothing
-from .fit import Rows
+from .fit import Rows, check_alone, pairs_of, take_names
 from .parameters import make_loss, make_plan
 from .scoring import make_scoring
 
@@ -216,7 +216,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         loss = self._loss()
         if isinstance(X, SufficientStatistics):
             given = {"y": y, "sample_weight": sample_weight, "groups": groups, "offset": offset, "folds": folds}
-            return self._fit_statistics(X, loss, [name for name, value in given.items() if value is not None])
+            return self._fit_statistics(X, loss, given)
         X, y, weights = self._validate(X, y, sample_weight, y_numeric=True, multi_output=True)
         scoring = make_scoring(self.scoring, self, lambda y: y)
         known = check_offset(offset, X, 1 if y.ndim == 1 or not self.shared else y.shape[1])
@@ -241,10 +241,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         self._warn_results(results)
         return self
 
-    def _fit_statistics(self, statistics: SufficientStatistics, loss: AbstractLoss, given: list[str]) -> Self:
+    def _fit_statistics(self, statistics: SufficientStatistics, loss: AbstractLoss, given: dict[str, Any]) -> Self:
         """`fit` of rows that were read before."""
-        if given:
-            raise ValueError(f"{given[0]}: the statistics hold all that is known of the rows; leave it out.")
+        check_alone(given)
         for name, bad in (("loss", not loss.quadratic), ("scoring", self.scoring is not None)):
             if bad:
                 raise ValueError(
@@ -252,17 +251,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
                 )
         plan, pairs = make_plan(self, loss), None
         if plan.by_folds:
-            if not isinstance(self.cv, int | np.integer) or self.cv != statistics.n_folds:
-                raise ValueError(
-                    f"cv: is {self.cv}, but the statistics have {statistics.n_folds} folds; pass that number, or make "
-                    "them with others."
-                )
-            pairs = statistics.folds
-        self.n_features_in_ = statistics.n_features
-        if statistics.feature_names is not None:
-            self.feature_names_in_ = np.array(statistics.feature_names, object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+            pairs = pairs_of(statistics, self.cv)
+        take_names(self, statistics)
         self._warn_results(self._fit_rows(Rows.of(statistics, self.fit_intercept, self.shared), pairs, plan, loss))
         if not statistics.n_targets:
             self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # type: ignore[index]

@@ -98,15 +98,16 @@ def stability_selection(
     solver: AbstractSolver | None = None,
     key: jax.Array | None = None,
     sample_fraction: float = 0.5,
+    groups: ArrayLike | None = None,
     checkpoint: str | Folder | None = None,
     progress: Callback | bool | None = None,
     memory: int | None = None,
 ) -> Stability:
     """Fit random subsamples for every k, in one batch, and count how often each unit is selected.
 
-    Subsamples are sample weights: floor(sample_fraction m) of the m rows with a positive weight, drawn without
-    replacement; standardisation and intercept are those of the subsample. Up to a fraction of one half they come as
-    complementary pairs, two disjoint subsamples of one permutation, which the bounds on errors rest on.
+    Subsamples are sample weights: floor(sample_fraction m) of the m rows (or groups) with a positive weight, drawn
+    without replacement; standardisation and intercept are those of the subsample. Up to a fraction of one half they
+    come as complementary pairs, two disjoint subsamples of one permutation, which the bounds on errors rest on.
 
     Args:
         objective: a `LinearModel`, `MultiResponse`, `CoxModel`, `OrdinalModel`, `CustomSum`, or `Precision.from_data`,
@@ -116,6 +117,8 @@ def stability_selection(
         n_resamples: number of subsamples; even where they come as pairs.
         key: draws the subsamples, and is the key of all fits. None: `jax.random.key(0)`.
         sample_fraction: in (0, 1).
+        groups: (n,) labels of rows that are drawn together, such as those of one person, or the blocks that
+            `SufficientStatistics.blocks` tells; then m counts the groups. None: each row alone.
 
     Returns:
         A `Stability`.
@@ -141,7 +144,11 @@ def stability_selection(
         raise ValueError(f"n_resamples: subsamples come as pairs, so it must be even, got {n_resamples}.")
     grid = _grid.prepare(objective, ks, None, threshold, solver, key, search="folds")
     weights = np.asarray(objective.sample_weight)
-    rows = weights * _subsamples(np.flatnonzero(weights), weights.size, n_resamples, sample_fraction, grid.key)
+    labels = np.arange(weights.size) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    if labels.shape != weights.shape:
+        raise ValueError(f"groups: needs shape ({weights.size},), a label for each row, got {np.shape(groups)}.")
+    drawn = _subsamples(np.unique(labels[weights > 0]), labels.max() + 1, n_resamples, sample_fraction, grid.key)
+    rows = weights * drawn[:, labels]
     _check_rows(rows, objective)
     rows = jnp.asarray(rows, objective.dtype)
     grid = dataclasses.replace(grid, weights=_grid.Weights(rows, rows))
@@ -155,7 +162,7 @@ def stability_selection(
 def _subsamples(
     rows: Int[np.ndarray, "m"], n: int, number: int, fraction: float, key: jax.Array
 ) -> Bool[np.ndarray, "number n"]:
-    """(number, n) membership of subsamples of the given rows."""
+    """(number, n) membership of subsamples of the given rows or groups, of n."""
     size = int(fraction * rows.size + 1e-9)
     rng = np.random.default_rng(seed_from(key))
     members = np.zeros((number, n), bool)

@@ -40,14 +40,14 @@ class Tweedie(AbstractLoss):
             raise ValueError(f"power: must be a number from 1 to 2, where the loss is convex, got {power}.")
 
     def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return _integral(2 - self.power, eta) - y * _integral(1 - self.power, _beside(y, eta))
+        return _integral(2 - self.power, eta) - y * _integral(1 - self.power, eta, y)
 
     def derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return jnp.exp((2 - self.power) * eta) - y * jnp.exp((1 - self.power) * _beside(y, eta))
+        return jnp.exp((2 - self.power) * eta) - y * jnp.exp(_finite((1 - self.power) * eta, y))
 
     def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         up, down = 2 - self.power, self.power - 1
-        return up * jnp.exp(up * eta) + down * (y * jnp.exp(-down * _beside(y, eta)))
+        return up * jnp.exp(up * eta) + down * (y * jnp.exp(_finite(-down * eta, y)))
 
     def mean(self, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.exp(eta)
@@ -68,14 +68,17 @@ class Tweedie(AbstractLoss):
             raise ValueError(f"y: Tweedie needs targets {least}; use Squared or Huber for real targets.")
 
 
-def _beside(y: Float[Array, "*n"], eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """eta where the target is positive: zero times an infinite exponential would be no number."""
-    return jnp.where(y == 0, 0, eta)
+def _finite(x: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """x, but at most about the largest of which the exponential is finite where that is multiplied by a target y = 0,
+    so that it makes it zero, with a derivative in y."""
+    return jnp.where(y == 0, jnp.minimum(x, 0.69 * jnp.finfo(x.dtype).maxexp), x)
 
 
-def _integral(rate: Float[Array, ""] | float, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def _integral(
+    rate: Float[Array, ""] | float, eta: Float[Array, "*n"], y: Float[Array, "*n"] | None = None
+) -> Float[Array, "*n"]:
     """(exp(rate eta) - 1) / rate, and eta for rate 0, with derivatives in both."""
     x = rate * eta
     small = jnp.abs(x) < SERIES
     series = eta * (1 + x / 2 * (1 + x / 3 * (1 + x / 4)))
-    return jnp.where(small, series, jnp.expm1(x) / jnp.where(small, 1, rate))
+    return jnp.where(small, series, jnp.expm1(x if y is None else _finite(x, y)) / jnp.where(small, 1, rate))

@@ -330,6 +330,69 @@ def test_the_estimator_fits_them_as_it_fits_the_rows(responses):
     assert few.certificate_ is not None
 
 
+@pytest.mark.parametrize("r", ["cv", "bic", 1])
+def test_ranks_are_those_of_the_rows(r):
+    X, y, weights = data(responses=3, mean=100.0)
+    weights = np.where(weights > 0, 1.0, 0.0)
+    fold = np.where(weights > 0, _statistics.fold_of(0, N, 3), -1)
+    stats = sht.SufficientStatistics.from_batches([(X, y, weights)], folds=3, feature_names=list("abcdef"))
+    few = sht.LowRankRegressor(r, cv=3).fit(stats)
+    pairs = [(np.flatnonzero((fold != i) & (fold >= 0)), np.flatnonzero(fold == i)) for i in range(3)]
+    whole = sht.LowRankRegressor(r, cv=pairs).fit(X, y, weights)
+    assert few.rank_ == whole.rank_ and list(few.feature_names_in_) == list("abcdef")
+    np.testing.assert_allclose(few.coef_, whole.coef_, atol=1e-9)
+    np.testing.assert_allclose(few.intercept_, whole.intercept_, atol=1e-6)
+    if r == "cv":
+        np.testing.assert_allclose(few.cv_results_["scores"], whole.cv_results_["scores"], rtol=1e-9)
+    one = sht.SufficientStatistics.from_arrays(X, y[:, 0], folds=3)
+    with pytest.raises(ValueError, match=r"^X: these statistics have one target"):
+        sht.LowRankRegressor(r, cv=3).fit(one)
+
+
+def test_blocks_are_resampled_as_groups_of_rows_are():
+    X, y, _ = data()
+    stats = sht.SufficientStatistics.from_arrays(X, y, folds=8)
+    with jax.enable_x64(True):
+        options = {"ks": range(1, 4), "n_resamples": 10, "solver": sht.solvers.HTP()}
+        few = sht.stability_selection(stats.model(), sht.Sparsity(0), groups=stats.blocks, **options)
+        rows = sht.LinearModel(X, y, fit_intercept=True)
+        whole = sht.stability_selection(rows, sht.Sparsity(0), groups=_statistics.fold_of(0, N, 8), **options)
+    np.testing.assert_array_equal(few.probabilities, whole.probabilities)
+    assert np.ptp(few.probabilities) > 0
+    with pytest.raises(ValueError, match=r"^groups: needs shape"):
+        sht.stability_selection(rows, sht.Sparsity(0), groups=[1, 2], **options)
+
+
+def test_dask_goes_on_where_a_worker_died(tmp_path):
+    """The scheduler gives the part of a worker that was killed to another one: the same bits."""
+    distributed = pytest.importorskip("distributed", reason="needs the package distributed")
+    X, y, _ = data()
+    for i in range(4):
+        np.save(tmp_path / f"{i}.X.npy", X[i * 20 : (i + 1) * 20])
+        np.save(tmp_path / f"{i}.y.npy", y[i * 20 : (i + 1) * 20])
+    alone = sht.SufficientStatistics.from_files(tmp_path, folds=3)
+    with (
+        distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        killed = client.submit(_die, str(tmp_path / "died"), retries=2, pure=False)
+        found = sht.SufficientStatistics.from_files(tmp_path, folds=3, executor=client.get_executor())
+        assert killed.result() and (tmp_path / "died").exists()
+    np.testing.assert_array_equal(found.triangles, alone.triangles)
+
+
+def _die(mark):
+    """Kill the worker the first time."""
+    import os
+    import signal
+    from pathlib import Path
+
+    if not Path(mark).exists():
+        Path(mark).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return True
+
+
 def test_what_statistics_do_not_hold_is_refused():
     X, y, weights = data()
     stats = sht.SufficientStatistics.from_arrays(X, y, weights, folds=3)
