@@ -9,7 +9,7 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli,plot,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli,parquet,plot,test]'
 	touch $(STAMP)
 
 demo: $(STAMP)
