@@ -1,6 +1,13 @@
 """Least squares with Ray: a task for each file, whose statistics are merged in the order of the files.
 
 pip install 'sparsehtp[parquet]' ray; python examples/on_ray.py
+
+It printed (ray 2.60.0):
+
+    100000 rows in 4 files: ['x3' 'x8' 'x12']
+    No exchange of one chosen feature for another lowers the objective (by more than 1e-10 of its value), with all
+    coefficients fitted again. This does not prove that it is the best subset. Its objective is within 0.0086% of the
+    best possible.
 """
 
 import tempfile

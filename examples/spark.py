@@ -1,8 +1,16 @@
 """Least squares on a Spark table: every partition becomes statistics, which are merged on the driver.
 
 pip install 'sparsehtp[parquet]' pyspark; python examples/spark.py
+
+It printed (pyspark 4.3.0, local mode):
+
+    100000 rows in 4 partitions: ['x3' 'x8']
+    No exchange of one chosen feature for another lowers the objective (by more than 1e-10 of its value), with all
+    coefficients fitted again. Proved optimal: no other choice lowers the objective by more than 1e-07 of its value.
 """
 
+import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +44,7 @@ def main() -> None:
     table = pd.DataFrame(rng.standard_normal((100_000, 20)) + 50, columns=FEATURES)
     table[TARGET] = 2 * table["x3"] - table["x8"] + rng.standard_normal(len(table))
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of the workers
     spark = SparkSession.builder.master("local[2]").getOrCreate()
     rows = spark.createDataFrame(table).repartition(4)
     parts = rows.mapInPandas(statistics_of, "bytes binary").collect()
