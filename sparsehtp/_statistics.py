@@ -4,7 +4,8 @@ import dataclasses
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from ._executors import in_order
 from ._progress import Callback, reporting
 from ._threads import one_blas_thread
 from ._types import ArrayLike, check_kind
@@ -322,49 +324,35 @@ def _made(
         raise ValueError(f"folds: needs an integer >= 1, got {folds!r}.")
     sizes = [n for _, n in tasks] if isinstance(tasks, list) else []
     store = None if checkpoint is None else Checkpoint(checkpoint, (str(files), int(folds)), len(sizes), 1)
-    done, read_rows, found, layout, start = 0, 0, None, None, 0
+    done, read_rows, found, layout = 0, 0, None, None
     stored = None if store is None else store.load(0, jax.tree.structure((0, (0, 0, 0, 0), 0, 0)))
     if stored is not None:
         done, found, centre, targets = int(stored[0]), Triangles(*stored[1]), stored[2], int(stored[3])
         layout = Layout(centre.size - max(targets, 1), targets, _listed(names), centre, int(folds))
-    workers = os.cpu_count() or 1
-    own = ThreadPoolExecutor(workers) if executor is None else None
-    pool: Any = own if executor is None else executor
-    waiting: deque[Any] = deque()
-    try:
-        with reporting(progress, "rows", "rows") as report:
+    skipped, sent = done, deque[int]()
 
-            def take() -> None:
-                nonlocal done, read_rows, found
-                future, n = waiting.popleft()
-                part = _outcome(future, done)
-                found = part if found is None else _joined(found, part)
-                done, read_rows = done + 1, read_rows + n
-                if store is not None and layout is not None:
-                    store.store(0, (done, tuple(found), layout.centre, layout.targets))
-                report(read_rows, sum(sizes))
+    def work() -> Iterator[tuple[Any, ...]]:
+        nonlocal done, read_rows, layout
+        start = 0
+        for number, (read, n) in enumerate(tasks):
+            start += n
+            if number >= skipped and layout is None:
+                layout = _layout(read(), number, _listed(names), int(folds)) if n else None
+            if number < skipped or layout is None:  # done before, or no row has a weight
+                done, read_rows = max(done, number + 1), read_rows + n
+            else:
+                sent.append(n)
+                yield read, number, start - n, layout
 
-            skipped = done
-            for number, (read, n) in enumerate(tasks):
-                start += n
-                if number < skipped:
-                    read_rows += n
-                    continue
-                if layout is None:
-                    layout = _layout(read(), number, _listed(names), int(folds)) if n else None
-                    if layout is None:  # no row has a weight
-                        done += 1
-                        continue
-                waiting.append((pool.submit(_factorised, read, number, start - n, layout), n))
-                while len(waiting) > 2 * workers:
-                    take()
-            while waiting:
-                take()
-    finally:
-        for future, _ in waiting:
-            future.cancel()
-        if own is not None:
-            own.shutdown()
+    threads = ThreadPoolExecutor() if executor is None else nullcontext(executor)
+    with reporting(progress, "rows", "rows") as report, threads as pool:
+        for each in in_order(pool, _factorised, work()):
+            part = Triangles(*each)
+            found = part if found is None else _joined(found, part)
+            done, read_rows = done + 1, read_rows + sent.popleft()
+            if store is not None and layout is not None:
+                store.store(0, (done, tuple(found), layout.centre, layout.targets))
+            report(read_rows, sum(sizes))
     if found is None or layout is None or not found.rows.any():
         raise ValueError("batches: there are no rows with a weight; pass some.")
     if not found.rows.all():
@@ -391,15 +379,6 @@ def _joined(a: Triangles, b: Triangles) -> Triangles:
 
 def _listed(names: Sequence[str] | None) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
-
-
-def _outcome(future: Any, number: int) -> Triangles:
-    try:
-        return Triangles(*future.result())
-    except BrokenExecutor as error:
-        raise RuntimeError(
-            f"executor: a worker died at part {number}; start another one, with checkpoint= to keep what is done."
-        ) from error
 
 
 def _layout(batches: Iterator[Batch], number: int, names: list[str] | None, folds: int) -> Layout | None:

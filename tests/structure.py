@@ -27,7 +27,7 @@ LAYERS = (
     ("_uncollected", "_store", "_progress", "_tolerances"),
     ("_public", "_programs"),
     ("_types", "_threads", "io"),
-    ("linalg",),
+    ("linalg", "_executors"),
     ("designs", "losses", "thresholds", "iteration", "datasets"),
     ("columns",),
     ("objectives",),

@@ -33,7 +33,7 @@ def check_alone(given: dict[str, Any]) -> None:
             raise ValueError(f"{name}: the statistics hold all that is known of the rows; leave it out.")
 
 
-def pairs_of(statistics: SufficientStatistics, cv: Any) -> list[Pair]:
+def checked_folds(statistics: SufficientStatistics, cv: Any) -> list[Pair]:
     """The folds of statistics, or ValueError where others are asked for."""
     if not isinstance(cv, int | np.integer) or cv != statistics.n_folds:
         raise ValueError(
@@ -44,7 +44,7 @@ def pairs_of(statistics: SufficientStatistics, cv: Any) -> list[Pair]:
 
 
 def take_names(estimator: Any, statistics: SufficientStatistics) -> None:
-    """What scikit-learn's checks set of data, for an estimator of statistics."""
+    """Set the attributes that scikit-learn's checks of data set, for an estimator of statistics."""
     estimator.n_features_in_ = statistics.n_features
     if statistics.feature_names is not None:
         estimator.feature_names_in_ = np.array(statistics.feature_names, object)

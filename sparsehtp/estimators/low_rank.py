@@ -1,6 +1,6 @@
 """Multi-response regression of low rank with the scikit-learn interface."""
 
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from ..thresholds import Rank
 from . import parameters, selection
 from .base import linear
 from .failures import all_or_nothing, warn
-from .fit import check_alone, pairs_of, take_names
+from .fit import check_alone, checked_folds, take_names
 
 CRITERIA = ("aic", "bic")
 
@@ -167,10 +167,11 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         if not statistics.n_targets:
             raise ValueError("X: these statistics have one target, and no rank; make them of several.")
         r = self._check_r(min(statistics.n_features, statistics.n_targets))
-        folds = pairs_of(statistics, self.cv) if r == "cv" else None
+        folds = checked_folds(statistics, self.cv) if r == "cv" else None
         take_names(self, statistics)
         with jax.enable_x64(True):
-            self._fit_rank(statistics.model(**self._settings()), folds, r, statistics.total_weight)
+            model = cast(MultiResponse, statistics.model(**self._settings()))  # of several targets
+            self._fit_rank(model, folds, r, statistics.total_weight)
         return self
 
     def _settings(self) -> dict[str, Any]:
@@ -178,7 +179,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         shared = {"fit_intercept": self.fit_intercept, "standardize": self.standardize}
         return {"l2": 1e-6 if l2 is None else l2, **shared}
 
-    def _fit_rank(self, objective: Any, folds: list[Pair] | None, r: int | str, total: float) -> None:
+    def _fit_rank(self, objective: MultiResponse, folds: list[Pair] | None, r: int | str, total: float) -> None:
         max_iter = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
         solver = parameters.make_solver(self.solver)
         fits = _closed(objective)

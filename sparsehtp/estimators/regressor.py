@@ -17,7 +17,7 @@ from ..losses.deviance import d2_score, predicted
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, checked_weights
 from .failures import all_or_nothing
-from .fit import Rows, check_alone, pairs_of, take_names
+from .fit import Rows, check_alone, checked_folds, take_names
 from .parameters import make_loss, make_plan
 from .scoring import make_scoring
 
@@ -251,7 +251,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
                 )
         plan, pairs = make_plan(self, loss), None
         if plan.by_folds:
-            pairs = pairs_of(statistics, self.cv)
+            pairs = checked_folds(statistics, self.cv)
         take_names(self, statistics)
         self._warn_results(self._fit_rows(Rows.of(statistics, self.fit_intercept, self.shared), pairs, plan, loss))
         if not statistics.n_targets:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from pathlib import Path as Folder
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
 from .folds import Pair, folds_of, repeats_of, residuals, tied, weights_of
-from .path import Path, path_of, solve_path
+from .path import Path, check_no_executor, path_of, solve_path
 from .penalised_path import over_l0, penalised_parts, penalised_scores
 
 PATIENCE = 0.5  # standard errors that a smaller size may be worse, where n >= 4 p
@@ -133,6 +134,7 @@ def cross_validate(
     checkpoint: str | Folder | None = None,
     progress: Callback | bool | None = None,
     memory: int | None = None,
+    executor: Executor | None = None,
 ) -> CrossValidation:
     """Score every (k, l2) of a grid on held-out folds, and fit all data over the same grid, in one batch.
 
@@ -147,7 +149,7 @@ def cross_validate(
 
     Args:
         objective: as in `solve_path`; its own weights are split.
-        ks, l2s, l0s, threshold, key, checkpoint, progress, memory: as in `solve_path`.
+        ks, l2s, l0s, threshold, key, checkpoint, progress, memory, executor: as in `solve_path`.
         solver: as in `solve_path`, but where that takes `BestSubset` this takes `BestSubset("fast")`, for entries in
             working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds, and
             over l0 `PricedSubset("fast")`.
@@ -184,7 +186,7 @@ def cross_validate(
         def of_part(part: str, objective: AbstractObjective) -> CrossValidation:
             store = None if checkpoint is None else Folder(checkpoint) / part
             options: Any = {"scoring": scoring, "refit": refit, "checkpoint": store, "progress": progress}
-            options |= {"l0s": l0s, "key": key, "groups": groups, "memory": memory}
+            options |= {"l0s": l0s, "key": key, "groups": groups, "memory": memory, "executor": executor}
             return cross_validate(objective, ks=ks, l2s=l2s, folds=pairs, threshold=threshold, solver=solver, **options)
 
         # All folds of every objective, so that all are one program.
@@ -225,12 +227,13 @@ def cross_validate(
     if objective.counted == "events":
         held &= labels > 0
     if grid is None:
+        check_no_executor(executor)
         scores, results = penalised_scores(model, penalty, path, train, test, chain, score, key, progress)
     else:
         # The fits to all data are one more row, scored on the data themselves.
         rows = [jnp.asarray(np.vstack([part, weights]), objective.dtype) for part in (train, test)]
         grid = dataclasses.replace(grid, weights=_grid.Weights(*rows))
-        fits = _grid.run(grid, memory, progress, checkpoint)
+        fits = _grid.run(grid, memory, progress, checkpoint, executor)
         scores, results = (fits.loss if fits.score is None else fits.score)[:-1], fits.result[:-1]
         support = jax.tree.map(lambda a: a[:-1], fits.support)
         path = path_of(grid, jax.tree.map(lambda a: a[-1], fits), np.asarray(grid.ks))

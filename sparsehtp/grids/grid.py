@@ -7,6 +7,8 @@ lanes share the data.
 
 import math
 import numbers
+from concurrent.futures import Executor
+from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +20,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from .._chunks import DEFAULT_MEMORY, chunk_width
+from .._executors import in_order
 from .._programs import program
 from .._progress import Callback, reporting
 from .._solve import default_solver
@@ -206,6 +209,7 @@ def run(
     memory: int | None = None,
     progress: Callback | bool | None = None,
     checkpoint: str | Path | None = None,
+    executor: Executor | None = None,
 ) -> Fits:
     """All fits as NumPy arrays, leading axes (rows of weights, l2 x k with l2 major).
 
@@ -219,13 +223,17 @@ def run(
     store = None if checkpoint is None else Checkpoint(checkpoint, grid, total, width)
     width = width if store is None else store.width
     shapes = None if store is None else jax.eval_shape(batch, grid, _chunk(lanes, 0, width, total))
+    starts = range(0, total, width)
+    stored = [None if store is None else store.load(i, jax.tree.structure(shapes)) for i in range(len(starts))]
+    x64 = bool(jax.config.read("jax_enable_x64"))
+    sent = grid if executor is None else jax.tree.map(_portable, grid)
+    tasks = ((x64, sent, _chunk(lanes, starts[i], width, total)) for i, piece in enumerate(stored) if piece is None)
     pieces = []
     with reporting(progress) as report, one_blas_thread():
-        for number, start in enumerate(range(0, total, width)):
-            piece = None if store is None else store.load(number, jax.tree.structure(shapes))
+        found = iter(starmap(_fitted, tasks) if executor is None else in_order(executor, _fitted, tasks))
+        for number, (start, piece) in enumerate(zip(starts, stored, strict=True)):
             if piece is None:
-                out = jax.tree.map(host, batch(grid, _chunk(lanes, start, width, total)))
-                piece = jax.tree.map(lambda a, used=total - start: a[:used], out)
+                piece = jax.tree.map(lambda a, used=total - start: a[:used], next(found))
                 if store is not None:
                     store.store(number, piece)
             pieces.append(piece)
@@ -233,6 +241,18 @@ def run(
     whole = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
     dims = 2 if by_path else 1
     return jax.tree.map(lambda a: a.reshape(rows, levels * n_k, *a.shape[dims:]), whole)
+
+
+def _portable(leaf: Any) -> Any:
+    """An array as one of NumPy, which keeps its precision on the way to another process; a key of JAX as it is."""
+    plain = isinstance(leaf, jax.Array) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return host(leaf) if plain else leaf
+
+
+def _fitted(x64: bool, grid: Grid, lanes: Lane) -> Fits:
+    """The fits of a chunk, wherever it is computed."""
+    with jax.enable_x64(x64):
+        return jax.tree.map(host, batch(grid, lanes))
 
 
 def _width(grid: Grid, lanes: int, memory: int | None) -> int:

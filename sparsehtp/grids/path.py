@@ -1,6 +1,7 @@
 """Fits over a grid of sparsity and ridge."""
 
 import dataclasses
+from concurrent.futures import Executor
 from pathlib import Path as Folder
 from typing import Any
 
@@ -156,6 +157,7 @@ def solve_path(
     checkpoint: str | Folder | None = None,
     progress: Callback | bool | None = None,
     memory: int | None = None,
+    executor: Executor | None = None,
 ) -> Path:
     """Minimise F(w) + (l2/2) ||w||^2 subject to ||w||_0 <= k over a whole grid of k and l2, as one batched program.
 
@@ -179,6 +181,10 @@ def solve_path(
         checkpoint: folder for finished chunks; the same call with it goes on where a killed one stopped, with results
             of the same bits.
         progress: a function of (fits done, fits in all), or True for a bar on stderr.
+        executor: computes the chunks of the grid: any executor of `concurrent.futures`, or of another package with
+            `submit`. Each chunk is sent the objective with its data, so that a process compiles the program once (or
+            loads it, `SPARSEHTP_CACHE`), and a loss of your own must be one that `pickle` takes. The results do not
+            depend on it. `memory` sets the size of a chunk. None: here, one after the other.
         memory: bytes that the working arrays of a chunk may take beside the data. None: 1 GiB.
 
     Returns:
@@ -190,15 +196,18 @@ def solve_path(
         ValueError: for a bad grid, or a checkpoint of another problem.
     """
     if over_l0(l0s, threshold):
+        check_no_executor(executor)
         return _over_l0(objective, ks, l2s, l0s, threshold, solver, key, checkpoint, progress)
     if not is_concrete(objective, l2s, threshold):
-        if not (checkpoint is None and progress is None and memory is None):
-            raise TypeError("checkpoint, progress, memory: a path inside jit or grad is one batch; leave them None.")
+        if any(each is not None for each in (checkpoint, progress, memory, executor)):
+            raise TypeError(
+                "checkpoint, progress, memory, executor: a path inside jit or grad is one batch; omit them."
+            )
         grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, traced=True)
         levels = _grid.checked_ks(objective, grid.threshold, ks)
         return path_of(grid, traced_fits(grid, levels), levels)
     grid = _grid.prepare(objective, ks, l2s, threshold, solver, key)
-    fits = _grid.run(grid, memory, progress, checkpoint)
+    fits = _grid.run(grid, memory, progress, checkpoint, executor)
     return path_of(grid, jax.tree.map(lambda a: a[0], fits), np.asarray(grid.ks))
 
 
@@ -231,6 +240,12 @@ def _over_l0(
         squared=model.quadratic,
         key=key,
     )
+
+
+def check_no_executor(executor: Executor | None) -> None:
+    """ValueError for an executor beside prices."""
+    if executor is not None:
+        raise ValueError("executor: over l0 every fit starts from the last one, so that there are no chunks; omit it.")
 
 
 def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:

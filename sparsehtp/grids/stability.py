@@ -2,6 +2,7 @@
 
 import dataclasses
 import numbers
+from concurrent.futures import Executor
 from pathlib import Path as Folder
 from typing import NamedTuple
 
@@ -102,6 +103,7 @@ def stability_selection(
     checkpoint: str | Folder | None = None,
     progress: Callback | bool | None = None,
     memory: int | None = None,
+    executor: Executor | None = None,
 ) -> Stability:
     """Fit random subsamples for every k, in one batch, and count how often each unit is selected.
 
@@ -112,7 +114,7 @@ def stability_selection(
     Args:
         objective: a `LinearModel`, `MultiResponse`, `CoxModel`, `OrdinalModel`, `CustomSum`, or `Precision.from_data`,
             whose units are pairs.
-        ks, threshold, checkpoint, progress, memory: as in `solve_path`; l2 is the objective's.
+        ks, threshold, checkpoint, progress, memory, executor: as in `solve_path`; l2 is the objective's.
         solver: as in `cross_validate`.
         n_resamples: number of subsamples; even where they come as pairs.
         key: draws the subsamples, and is the key of all fits. None: `jax.random.key(0)`.
@@ -152,7 +154,7 @@ def stability_selection(
     _check_rows(rows, objective)
     rows = jnp.asarray(rows, objective.dtype)
     grid = dataclasses.replace(grid, weights=_grid.Weights(rows, rows))
-    support = _grid.run(grid, memory, progress, checkpoint).support
+    support = _grid.run(grid, memory, progress, checkpoint, executor).support
     counts = np.zeros((grid.ks.size, _grid.n_units(objective, grid.threshold)))
     row = np.nonzero(support.mask)[1]
     np.add.at(counts, (row, support.idx[support.mask]), 1)
