@@ -25,6 +25,7 @@ try:
 except ImportError:  # JAX before 0.10
     from jax.core import get_opaque_trace_state
 
+from ._meshes import automatic_axes, on_automatic_axes
 from ._store import kind, place, read, write
 from ._uncollected import uncollected
 
@@ -122,7 +123,13 @@ class Program:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.last_use = next(_clock)
         config: Any = jax.config
-        plain = get_opaque_trace_state() == OUTSIDE and jax.sharding.get_abstract_mesh().empty
+        outside, here = get_opaque_trace_state() == OUTSIDE, jax.sharding.get_abstract_mesh()
+        if outside:
+            args, kwargs = jax.tree.map(on_automatic_axes, (args, kwargs))
+            if not here.empty:
+                with automatic_axes():
+                    return self.jitted(*args, **kwargs)
+        plain = outside and here.empty
         if not plain or config.jax_disable_jit or config.jax_debug_nans or config.jax_debug_infs:
             return self.jitted(*args, **kwargs)
         given = dict(self._signature.bind(*args, **kwargs).arguments)

@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, PyTree
 
+from ._meshes import check_axes
 from ._programs import program
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
@@ -135,6 +136,7 @@ def solve_and_refit(
             "or use IHT(ConstantStep()) or IHT(ScheduleStep(...))."
         )
     termination = solver.default_termination if termination is None else termination
+    check_axes("objective", objective)
     for name, settings in (("solver", solver), ("termination", termination)):
         check_finite(name, settings, remedy="pass finite numbers")
     key = seeded(0) if key is None else key

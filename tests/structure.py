@@ -24,7 +24,7 @@ PARTS = tuple(HOMES)
 
 # A room imports from layers above its own in this list only.
 LAYERS = (
-    ("_uncollected", "_store", "_progress", "_tolerances"),
+    ("_uncollected", "_store", "_progress", "_tolerances", "_meshes"),
     ("_public", "_programs"),
     ("_types", "_threads", "io"),
     ("linalg", "_executors"),

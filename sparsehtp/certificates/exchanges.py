@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._meshes import automatic_axes, on_automatic_axes
 from .._programs import program
 from .._threads import one_blas_thread
 from ..objectives import AbstractRestrictable, LinearModel
@@ -78,7 +79,8 @@ def exchanges(objective: AbstractRestrictable, solution: Any) -> tuple[np.ndarra
     p = objective.n_coefficients
     if not 0 < chosen.size < p:
         raise ValueError(f"solution: needs some but not all of the {p} features, got {chosen.size} of them.")
-    with one_blas_thread(), jax.enable_x64(True):
+    objective = jax.tree.map(on_automatic_axes, objective)
+    with automatic_axes(), one_blas_thread(), jax.enable_x64(True):
         threshold = Sparsity(chosen.size)
         if objective.castable:
             objective, threshold = in_double((objective, threshold))

@@ -4,11 +4,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._meshes import check_axes
 from .._types import ArrayLike, DType, check_finite, host, is_concrete
 
 
 def vector(name: str, value: ArrayLike, n: int, dtype: DType, c: int | None = None) -> Array:
     """(n,) finite numbers, or (n, c), or ValueError."""
+    check_axes(name, value)
     value = jnp.asarray(value, dtype)
     shape, each = ((n,), "one per row of the data") if c is None else ((n, c), "one value per row of X and response")
     if value.shape != shape:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from .._meshes import check_axes
 from .._types import AnyArray, DType, TableLike, replace
 from ..linalg import dot
 from .base import AbstractDesign
@@ -36,6 +37,7 @@ class DenseDesign(AbstractDesign):
     def __init__(self, X: TableLike) -> None:
         if not hasattr(X, "ndim"):
             X = np.asarray(X)
+        check_axes("X", X)
         if X.ndim != 2:
             raise ValueError(
                 f"X: needs two dimensions (samples, features), got shape {X.shape}; X.reshape(-1, 1) makes one feature."

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy import sparse
 
+from .._meshes import check_axes
 from .._progress import Callback
 from .._types import ArrayLike, Support, TableLike, check_finite, host, is_concrete, seeded
 from ..iteration.results import FIRED, Solution
@@ -203,6 +204,7 @@ def solve_path(
             raise TypeError(
                 "checkpoint, progress, memory, executor: a path inside jit or grad is one batch; omit them."
             )
+        check_axes("objective", objective)
         grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, traced=True)
         levels = _grid.checked_ks(objective, grid.threshold, ks)
         return path_of(grid, traced_fits(grid, levels), levels)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._types import AnyArray, ArrayLike, DType, Factors, HostArray, Support, is_concrete, replace
+from .._types import AnyArray, ArrayLike, DType, Factors, HostArray, Support, host, is_concrete, replace
 from ..linalg import WHOLE, Box, top_k
 
 LEAST_K_MAX = 16  # one compiled program for all smaller k
@@ -316,7 +316,7 @@ def check_units(
     name: str, k: AnyArray, k_max: int | None, n_keep: int, units: int, what: str, least: int = LEAST_K_MAX
 ) -> int:
     """The k_max to use for `units` units, or ValueError if k and the kept units do not fit."""
-    available = units - n_keep
+    available, k = units - n_keep, host(k) if is_concrete(k) else k
     if is_concrete(k) and np.max(k) > available:
         kept = f" beside {n_keep} always kept" if n_keep else ""
         raise ValueError(f"{name}: is {int(np.max(k))}{kept}, but there are only {units} {what}; lower {name}.")
