@@ -21,6 +21,7 @@ from ..linalg import DAMPING, dot, lane_by_lane, largest_eigenvalue, random_star
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from ..thresholds.base import members
 from .base import AbstractRestrictable, AbstractRestricted
+from .captured import Closure, Held, of_closure, of_tree
 from .finite_sum import AbstractFiniteSum, AbstractSamples
 from .normal_equations import HessianEquations
 
@@ -52,6 +53,11 @@ class Structure(NamedTuple):
         array = jax.tree_util.treedef_is_leaf(self.tree)
         return f"shape {self.shapes[0]}" if array else f"the tree {self.tree} with shapes {self.shapes}"
 
+    def example(self) -> PyTree:
+        """The shapes and dtypes of the leaves, in their tree."""
+        leaves = [jax.ShapeDtypeStruct(*each) for each in zip(self.shapes, self.dtypes, strict=True)]
+        return jax.tree.unflatten(self.tree, leaves)
+
     @property
     def dtype(self) -> DType:
         """Dtype of the ravelled vector."""
@@ -74,26 +80,28 @@ class AbstractCustom(AbstractRestrictable):
 
     args: tuple[PyTree, ...]
     features: Int[Array, "w"] | None  # coordinates of the whole x that this objective is a function of
-    fun: Callable[..., PyTree] = eqx.field(static=True)
+    captured: list[Array]  # what fun holds
+    fun: Callable[..., PyTree] | Held = eqx.field(static=True)
     structure: Structure | None = eqx.field(static=True)
     guessed: bool = eqx.field(static=True)
 
     def __init__(self, fun: Callable[..., PyTree], *args: PyTree, like: PyTree = None) -> None:
         if not callable(fun):
             raise TypeError(f"fun: needs a function (x, *args) -> scalar, got a {type(fun).__name__}.")
-        self.fun = fun
+        self.fun, self.captured = of_tree(fun) or (fun, [])
         self.args = jax.tree.map(_numeric, args)
         check_finite("args", self.args, remedy="pass a mask where they stand for what is missing")
         self.features = None
         self.guessed = like is None
         self.structure = None
         if like is not None:
-            self.structure = structure_of("like", like)
-            self._check_shape("like", self.structure)
+            structure = structure_of("like", like)
+            self._check_shape("like", structure)
+            self.fun, self.captured, self.structure = *self._closed(structure), structure
         elif (guess := self._guess()) is not None:
             with contextlib.suppress(ValueError):  # fun takes an x of another shape; x0 will tell
                 self._check_shape("Custom", guess)
-                self.structure = guess
+                self.fun, self.captured, self.structure = *self._closed(guess), guess
 
     def _guess(self) -> Structure | None:
         matrices = [leaf for leaf in jax.tree.leaves(self.args) if leaf.ndim == 2]
@@ -124,8 +132,25 @@ class AbstractCustom(AbstractRestrictable):
         if x0 is None or not self.guessed:
             return self
         structure = structure_of("x0", x0)
+        if isinstance(self.fun, Closure):  # traced for a guess
+            self = replace(self, fun=self.fun.fun, captured=[])
         self._check_shape("x0", structure)
-        return replace(self, structure=structure)
+        fun, captured = self._closed(structure)
+        return replace(self, fun=fun, captured=captured, structure=structure)
+
+    @property
+    def function(self) -> Callable[..., PyTree]:
+        """fun, with what it holds."""
+        return self.fun.with_arrays(self.captured) if isinstance(self.fun, Held) else self.fun
+
+    def _closed(self, structure: Structure) -> tuple[Callable[..., PyTree] | Held, list[Array]]:
+        """fun for an x of this structure, without traced values from around it, and these values."""
+        found = None if isinstance(self.fun, Held) else of_closure(self.fun, structure.example(), *self._each())
+        return found or (self.fun, self.captured)
+
+    @abc.abstractmethod
+    def _each(self) -> tuple[PyTree, ...]:
+        """Arguments of fun beside x."""
 
     def _known(self) -> Structure:
         if self.structure is not None:
@@ -298,8 +323,9 @@ class Custom(AbstractCustom):
 
     Args:
         fun: (x, *args) -> scalar, a JAX function without side effects, twice differentiable and convex on the supports
-            it is fitted on. Define it at module level: a function made anew is compiled anew. Whatever is traced
-            (jitted, batched, differentiated) must come through `args`, not by closure.
+            it is fitted on. Define it at module level: a function made anew is compiled anew. A callable pytree (an
+            `eqx.Module`, a `jax.tree_util.Partial`) is not: its arrays are data, as `args` are. Traced values that it
+            takes from around it are data as well, and have derivatives.
         *args: arrays or pytrees of arrays.
         like: an array or pytree with the shapes and dtypes of x (its values are not used). None: they are those of the
             `x0` given to `solve`; without an x0, x is a vector with one entry per column of the first two-dimensional
@@ -331,7 +357,10 @@ class Custom(AbstractCustom):
         super().__init__(fun, *args, like=like)
 
     def _call(self, tree: PyTree) -> Array:
-        return self.fun(tree, *self.args)
+        return self.function(tree, *self.args)
+
+    def _each(self) -> tuple[PyTree, ...]:
+        return self.args
 
 
 class CustomSum(AbstractCustom, AbstractFiniteSum):
@@ -398,7 +427,8 @@ class CustomSum(AbstractCustom, AbstractFiniteSum):
 
     def _call(self, tree: PyTree) -> Array:
         samples, *rest = self.args
-        values = jax.vmap(lambda sample: self.fun(tree, sample, *rest))(samples)
+        function = self.function
+        values = jax.vmap(lambda sample: function(tree, sample, *rest))(samples)
         share = (self.sample_weight / jnp.sum(self.sample_weight)).astype(values.dtype)
         # A row without weight must not count, even where its term is infinite.
         return jnp.sum(jnp.where(share > 0, share * values.T, 0), axis=-1)
@@ -406,9 +436,13 @@ class CustomSum(AbstractCustom, AbstractFiniteSum):
     def term(self, x: Float[Array, "d"], i: Int[Array, ""]) -> Float[Array, ""]:
         """The term of sample i, times n s_i / sum s."""
         samples, *rest = self.args
-        value = self.fun(self._tree(x), jax.tree.map(lambda leaf: leaf[i], samples), *rest)
+        value = self.function(self._tree(x), jax.tree.map(lambda leaf: leaf[i], samples), *rest)
         weight = self.n_samples * self.sample_weight[i] / jnp.sum(self.sample_weight)
         return jnp.where(weight > 0, jnp.asarray(weight * value, x.dtype), 0)
+
+    def _each(self) -> tuple[PyTree, ...]:
+        samples, *rest = self.args
+        return jax.tree.map(lambda leaf: leaf[0], samples), *rest
 
     def samples(self) -> "CustomSamples":
         return CustomSamples(self)
@@ -522,5 +556,5 @@ def _numeric(leaf: ArrayLike) -> Array:
     return jnp.asarray(leaf)
 
 
-def _name(fun: Callable[..., PyTree]) -> str:
+def _name(fun: object) -> str:
     return getattr(fun, "__name__", "fun")

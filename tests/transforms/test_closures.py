@@ -1,0 +1,95 @@
+"""Functions as people write them: traced values by closure, modules and partials are data, with derivatives."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((30, 6))
+Y = X[:, 1] - X[:, 3] + 0.1 * RNG.standard_normal(30)
+TRACES = []
+
+
+def loss(c, w):
+    TRACES.append(1)
+    return jnp.mean((X @ w - c * Y) ** 2) + 0.05 * w @ w
+
+
+def term(c, w, sample):
+    x, y = sample
+    return (x @ w - c * y) ** 2 + 0.05 * w @ w
+
+
+class Module(eqx.Module):
+    c: jax.Array
+    fun: object = eqx.field(static=True)
+
+    def __call__(self, *args):
+        return self.fun(self.c, *args)
+
+
+KINDS = {
+    "closure": lambda fun, c: lambda *args: fun(c, *args),
+    "closure in a closure": lambda fun, c: (lambda inner: lambda *args: inner(*args))(lambda *args: fun(c, *args)),
+    "module": lambda fun, c: Module(jnp.asarray(c), fun),
+    "partial": lambda fun, c: jax.tree_util.Partial(fun, c),
+}
+OBJECTIVES = {
+    "custom": lambda make, c: sht.Custom(make(loss, c), like=np.zeros(6)),
+    "sum": lambda make, c: sht.CustomSum(make(term, c), (X, Y)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_function_holds_is_data(kind, objective, x64):
+    """x(c) is linear in c while the support stays, so that dx/dc = x(1)."""
+
+    def x(c):
+        return sht.solve(OBJECTIVES[objective](KINDS[kind], c), sht.Sparsity(2), sht.solvers.HTP()).x
+
+    one = np.asarray(x(1.0))
+    assert set(np.flatnonzero(one)) == {1, 3}
+    np.testing.assert_allclose(jax.jacrev(x)(1.0), one, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(x))(2.0), one, rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(x)(jnp.arange(1.0, 4.0)), np.arange(1.0, 4.0)[:, None] * one, rtol=1e-6)
+
+
+def test_a_closure_has_derivatives(x64):
+    """Of one compiled program: the quick part of the law above."""
+
+    def entry(c):
+        return sht.solve(OBJECTIVES["custom"](KINDS["closure"], c), sht.Sparsity(2), sht.solvers.HTP()).x[1]
+
+    value, slope = jax.jit(jax.vmap(jax.value_and_grad(entry)))(jnp.array([1.0, 2.0]))
+    np.testing.assert_allclose(slope, value[0], rtol=1e-6)
+    np.testing.assert_allclose(value[1], 2 * value[0], rtol=1e-6)
+
+
+def test_new_values_of_a_module_compile_nothing(x64):
+    def x(c):
+        return sht.solve(OBJECTIVES["custom"](KINDS["module"], c), sht.Sparsity(2), sht.solvers.HTP()).x
+
+    first = x(1.0)
+    x(2.0)
+    before = len(TRACES)
+    np.testing.assert_allclose(x(3.0), 3 * first, rtol=1e-6)
+    each = len(TRACES) - before  # the check of its shape
+    assert each <= 2
+
+
+def test_a_closure_takes_the_shape_of_x0(x64):
+    """Its shape was first guessed from args, which the function takes too."""
+
+    def value(c):
+        objective = sht.Custom(lambda w, A: jnp.sum((w - c) ** 2) + 0 * A.sum(), np.ones((3, 4)))
+        return sht.solve(objective, sht.Sparsity(2), sht.solvers.IHT(), x0=np.zeros(5)).x
+
+    found = jax.jit(jax.vmap(value))(jnp.array([1.0, 2.0]))
+    assert found.shape == (2, 5)
+    np.testing.assert_allclose(found.sum(1), [2.0, 4.0], rtol=1e-6)
