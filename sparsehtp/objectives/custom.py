@@ -3,7 +3,9 @@
 import abc
 import contextlib
 import math
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple, Self
 
 import equinox as eqx
@@ -31,6 +33,7 @@ _REMEDY = {
     "x0": "that of x0; correct fun or x0",
     "Custom": "which args suggest; correct fun, or pass x0 or like=... with the shape of x",
 }
+ROOT = Path(__file__).parents[1]
 BLOCK = 64  # Hessian columns at a time
 SMALL = 1e-3  # what a step may gain, or its length, where a run has converged
 
@@ -118,15 +121,21 @@ class AbstractCustom(AbstractRestrictable):
         """
         x = jax.ShapeDtypeStruct((sum(structure.sizes),), structure.dtype)
         try:
-            shapes = [
-                each.shape for each in jax.tree.leaves(jax.eval_shape(lambda x: self._call(structure.unravel(x)), x))
-            ]
+            returned = jax.tree.leaves(jax.eval_shape(lambda x: self._call(structure.unravel(x)), x))
+        except jax.errors.ConcretizationTypeError as error:
+            raise ValueError(
+                f"fun: {_place(error)} asks for the value of a traced array; use jnp.where or jax.lax.cond."
+            ) from error
         except (TypeError, ValueError, LookupError, AttributeError, AssertionError) as error:
             raise ValueError(
-                f"{name}: fun raised {type(error).__name__} for an x of {structure.described}, {_REMEDY[name]}."
+                f"{name}: fun raised {type(error).__name__} ({_place(error)}) for an x of {structure.described}, "
+                f"{_REMEDY[name]}."
             ) from error
+        shapes = [each.shape for each in returned]
         if shapes != [()]:
             raise ValueError(f"fun: must return a scalar, got shapes {shapes} for an x of {structure.described}.")
+        if not jnp.issubdtype(returned[0].dtype, jnp.floating):
+            raise ValueError(f"fun: must return a floating number, got {returned[0].dtype}, which has no derivative.")
 
     def started(self, x0: PyTree) -> Self:
         if x0 is None or not self.guessed:
@@ -554,6 +563,14 @@ def _numeric(leaf: ArrayLike) -> Array:
     if not isinstance(leaf, jax.Array) and np.asarray(leaf).dtype.kind not in "fiubc":
         raise TypeError(f"args: need arrays and numbers, got a {type(leaf).__name__}; put settings into fun.")
     return jnp.asarray(leaf)
+
+
+def _place(error: Exception) -> str:
+    """The function and line of a user's that raised an error: the last outside of the packages here and of JAX's."""
+    ours = tuple(str(Path(module.__file__).parent) for module in (jax, eqx, np) if module.__file__)
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = next((f for f in reversed(frames) if not f.filename.startswith((*ours, str(ROOT)))), frames[-1])
+    return f"line {frame.lineno} of {Path(frame.filename).name}, in {frame.name}"
 
 
 def _name(fun: object) -> str:

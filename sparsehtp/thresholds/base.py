@@ -287,7 +287,10 @@ def next_power_of_two(k: int) -> int:
 def default_k_max(k: AnyArray | int, available: int, least: int = LEAST_K_MAX) -> int:
     """k_max for a concrete k: the next power of two from `least` on, at most the number of units to choose from."""
     if not is_concrete(k):
-        raise ValueError("k_max: a traced or batched k needs a static k_max; pass k_max to the threshold.")
+        raise ValueError(
+            "k_max: a traced or batched k needs a static k_max; pass k_max to the threshold, or make the threshold "
+            "inside of the function that is traced."
+        )
     return min(available, max(least, next_power_of_two(int(np.max(k)))))
 
 
@@ -316,6 +319,10 @@ def check_units(
     name: str, k: AnyArray, k_max: int | None, n_keep: int, units: int, what: str, least: int = LEAST_K_MAX
 ) -> int:
     """The k_max to use for `units` units, or ValueError if k and the kept units do not fit."""
+    if np.ndim(k):
+        raise ValueError(
+            f"{name}: is one number for a solve, got shape {np.shape(k)}; use jax.vmap, or sht.solve_path."
+        )
     available, k = units - n_keep, host(k) if is_concrete(k) else k
     if is_concrete(k) and np.max(k) > available:
         kept = f" beside {n_keep} always kept" if n_keep else ""

@@ -91,15 +91,31 @@ def test_lipschitz_of_a_quadratic():
     np.testing.assert_allclose(sht.Custom(quadratic, A).lipschitz(), np.linalg.eigvalsh(A)[-1], rtol=1e-3)
 
 
+def branching(x):
+    return x @ x if x[0] > 0 else jnp.sum(x)
+
+
 def test_bad_input():
     cases.refused(TypeError, "fun: needs a function", lambda: sht.Custom(X, Y))
     cases.refused(TypeError, "args: need arrays", lambda: sht.Custom(logistic, "text"))
     cases.refused(ValueError, r"shape of x is unknown.*like", lambda: sht.solve(sht.Custom(parts, Y), sht.Sparsity(1)))
     with pytest.raises(
-        ValueError, match=r"Custom: fun raised TypeError for an x of shape \(6,\).*x0 or like="
+        ValueError,
+        match=r"fun raised TypeError \(line \d+ of test_custom.py, in .*\) for an x of shape \(6,\).*x0 or like=",
     ) as caught:
         sht.solve(sht.Custom(parts, X, Y, 0.05), sht.Sparsity(1))
     assert isinstance(caught.value.__cause__, TypeError)
+    cases.refused(
+        ValueError,
+        r"fun: line \d+ of test_custom.py, in branching asks for the value of a traced array; use jnp.where",
+        lambda: sht.Custom(branching, like=np.zeros(P)),
+    )
+    cases.refused(
+        ValueError,
+        "fun: must return a floating number, got int32",
+        lambda: sht.Custom(lambda x: jnp.sum(x > 0, dtype=np.int32), like=np.zeros(P)),
+    )
+    cases.refused(ValueError, "k: is one number for a solve, got shape", lambda: sht.solve(MODEL, sht.Sparsity([1, 2])))
     cases.refused(ValueError, "fun: must return a scalar", lambda: sht.Custom(lambda x, X: X @ x, X, like=np.zeros(P)))
     with pytest.raises(ValueError, match=r"x0: needs the tree.*got shape"):
         sht.solve(TREE, sht.Sparsity(1), x0=np.zeros(P))
