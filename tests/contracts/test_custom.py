@@ -115,7 +115,9 @@ def test_bad_input():
         "fun: must return a floating number, got int32",
         lambda: sht.Custom(lambda x: jnp.sum(x > 0, dtype=np.int32), like=np.zeros(P)),
     )
-    cases.refused(ValueError, "k: is one number for a solve, got shape", lambda: sht.solve(MODEL, sht.Sparsity([1, 2])))
+    cases.refused(
+        ValueError, "k: is one number for a solve, got shape", lambda: sht.solve(MODEL, sht.Sparsity(np.array([1, 2])))
+    )
     cases.refused(ValueError, "fun: must return a scalar", lambda: sht.Custom(lambda x, X: X @ x, X, like=np.zeros(P)))
     with pytest.raises(ValueError, match=r"x0: needs the tree.*got shape"):
         sht.solve(TREE, sht.Sparsity(1), x0=np.zeros(P))
