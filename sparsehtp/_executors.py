@@ -15,8 +15,11 @@ def in_order(executor: Executor, function: Callable[..., T], tasks: Iterable[tup
     """function(*task) of every task, in their order; a few are under way at a time, and none where the caller ends.
 
     Raises:
+        TypeError: for something else than an executor.
         RuntimeError: if a worker died, or the executor takes no work.
     """
+    if not callable(getattr(executor, "submit", None)):
+        raise TypeError(f"executor: needs an executor of concurrent.futures, or one with `submit`, got {executor!r}.")
     waiting: deque[Future[T]] = deque()
     taken = 0
     try:

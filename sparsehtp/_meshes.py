@@ -31,8 +31,9 @@ def check_axes(name: str, value: Any) -> None:
     """TypeError for traced arrays of which JAX asks how every result is cut, or on which devices it differs."""
     for leaf in jax.tree.leaves(value):
         aval: Any = leaf.aval if isinstance(leaf, jax.core.Tracer) else None
-        sharding = getattr(aval, "sharding", None)
-        if sharding is not None and AxisType.Explicit in sharding.mesh.axis_types:
+        sharding: Any = getattr(aval, "sharding", None)
+        explicit = sharding is not None and AxisType.Explicit in sharding.mesh.axis_types
+        if explicit and any(part is not None for part in sharding.spec):
             raise TypeError(
                 f"{name}: inside jit it is cut along explicit axes; make the mesh by jax.make_mesh(shape, names, "
                 "axis_types=(jax.sharding.AxisType.Auto,) * len(names))."

@@ -181,7 +181,7 @@ class SufficientStatistics:
         plain = all(path.suffix == ".npy" for path in shards.paths)
         names = None if plain else list(shards.feature_names())
         tasks = [(partial(_shard, shards, i), n) for i, n in enumerate(shards.rows)]
-        problem = (files, names, weights)
+        problem = (files, names, shards.weights)
         return _made(tasks, folds, names, executor, progress, checkpoint, problem)
 
     def merge(self, *others: "SufficientStatistics") -> "SufficientStatistics":

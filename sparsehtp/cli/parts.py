@@ -57,7 +57,7 @@ class _Once:
 
     def read_rows(self) -> sht.SufficientStatistics:
         options, shards = self.options, self.shards
-        folds = options.cv or FOLDS
+        folds = min(options.cv or FOLDS, shards.n_samples)
         _print_size(self.errors, shards, "they are read once")
         checkpoint = None if options.checkpoint is None else options.checkpoint / f"rows-{folds}-folds"
         with progress_bar(self.errors, "rows") as progress:
@@ -137,6 +137,11 @@ class GatheredSubsets(_Once, Subsets):
     @property
     def source(self) -> str:
         return str(self.options.file)
+
+    @property
+    def chunks(self) -> None:
+        """Of what takes seconds none is kept: another question has other parts."""
+        return None
 
     def load(self) -> None:
         options, shards = self.options, self.shards

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -48,6 +49,11 @@ class Subsets(Flow):
 
     json, own = "path.json", ("report.html",)
     most: int | None = None  # features of the path by default; None: the library's
+
+    @property
+    def chunks(self) -> Path | None:
+        """The folder of the finished parts of the grids."""
+        return self.options.checkpoint
 
     def load(self) -> None:
         options = self.options
@@ -108,7 +114,7 @@ class Subsets(Flow):
     def _computed(self, what: str, function: Callable[..., T], **more: Any) -> T:
         """The result of a function of the objective and the grid, with a bar of progress."""
         folder = {"cross-validation": "cv", "subsamples": "stability"}.get(what, what)
-        checkpoint = None if self.options.checkpoint is None else self.options.checkpoint / folder
+        checkpoint = None if self.chunks is None else self.chunks / folder
         with progress_bar(self.errors, what) as progress:
             return function(self.objective, **self.shared, checkpoint=checkpoint, progress=progress, **more)
 

@@ -50,6 +50,7 @@ class Shards:
         rows: rows of every part.
         n_features: the same for all.
         n_bytes: size of the files.
+        target, weights: as they were given.
         labels: two labels that `read` turns into -1 and +1; None: targets are as they are in the files.
 
     Raises:
@@ -73,10 +74,14 @@ class Shards:
             given = sorted(path for path in found if not path.endswith((TARGETS, WEIGHTS)))
         else:
             given = [str(path) for path in paths]
+        if not given and isinstance(paths, str | Path) and Path(paths).is_dir():
+            raise FileNotFoundError(
+                f"paths: {paths} holds no .npy shards, NPZ or Parquet files; for others name a pattern: {paths}/*.csv."
+            )
         if not given:
             raise FileNotFoundError(f"paths: no file matches {paths}; quote the pattern, for example 'data/*.npz'.")
         files = [Path(path) for path in given]
-        self.target = target
+        self.target, self.weights = target, weights
         self.labels: tuple[Any, Any] | None = None
         self._given = n_features
         self._columns: ParquetColumns | None = None
@@ -97,12 +102,21 @@ class Shards:
             if not (target is None or isinstance(target, str)):
                 raise ValueError(f"target: needs one name for files other than Parquet, got {target!r}.")
             self._target = target
-            shapes = [self._shape(path) for path in files]
+            if any(path.suffix == ".parquet" for path in files):
+                raise ValueError("paths: hold Parquet files and others, which do not go together; name one kind.")
+            shapes, names = zip(*(self._shape(path) for path in files), strict=True)
             widths = {p for _, p in shapes}
             if len(widths) > 1:
                 raise ValueError(
                     f"paths: the files have different numbers of features, {sorted(widths)}; correct them."
                 )
+            told = [(path, each) for path, each in zip(files, names, strict=True) if each is not None]
+            for path, each in told[1:]:
+                if each != told[0][1]:
+                    raise ValueError(
+                        f"paths: {path.name} has other columns than {told[0][0].name}, or in another order; make them "
+                        "alike."
+                    )
             self.paths, self.rows, self.n_features = files, [n for n, _ in shapes], widths.pop()
         self.n_bytes = sum(path.stat().st_size for path in {path for i in range(len(self)) for path in self.files(i)})
 
@@ -137,15 +151,18 @@ class Shards:
             for path in dict.fromkeys(self.paths):
                 check_numbers(path, self._columns.targets)
 
-    def _shape(self, path: Path) -> tuple[int, int]:
+    def _shape(self, path: Path) -> tuple[tuple[int, int], list[str] | None]:
+        """The shape of X, and the names of its columns where a file has some."""
         if _there(path).suffix == ".npy":
-            return self._map(path)[0].shape
+            return self._map(path)[0].shape, None
         if path.suffix == ".npz":
             shape = member_shape(path, "X")
             if shape is not None and len(shape) == 2:
-                return shape
+                return shape, _names_in(path)
             # a sparse or a damaged file: read below, which says what is wrong
-        return load_file(path, self._target, self._given).X.shape
+        data = load_file(path, self._target, self._given)
+        names = data.feature_names
+        return data.X.shape, None if isinstance(names, NumberedNames) else [str(name) for name in names]
 
     def _map(self, path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """X, y and the weights of a .npy shard, mapped."""
@@ -232,6 +249,14 @@ def _there(path: Path) -> Path:
     if not path.is_file():
         raise FileNotFoundError(f"paths: there is no file {path}.")
     return path
+
+
+def _names_in(path: Path) -> list[str] | None:
+    """The names of the columns of an NPZ file, without its other arrays; None where there are none that can be read."""
+    if member_shape(path, "feature_names") is None:
+        return None
+    with np.load(path, allow_pickle=False) as arrays:
+        return [str(name) for name in arrays["feature_names"].tolist()]
 
 
 def _beside(path: Path, kind: str) -> Path:

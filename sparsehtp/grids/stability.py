@@ -146,9 +146,7 @@ def stability_selection(
         raise ValueError(f"n_resamples: subsamples come as pairs, so it must be even, got {n_resamples}.")
     grid = _grid.prepare(objective, ks, None, threshold, solver, key, search="folds")
     weights = np.asarray(objective.sample_weight)
-    labels = np.arange(weights.size) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-    if labels.shape != weights.shape:
-        raise ValueError(f"groups: needs shape ({weights.size},), a label for each row, got {np.shape(groups)}.")
+    labels = np.arange(weights.size) if groups is None else _numbered(groups, weights.size)
     drawn = _subsamples(np.unique(labels[weights > 0]), labels.max() + 1, n_resamples, sample_fraction, grid.key)
     rows = weights * drawn[:, labels]
     _check_rows(rows, objective)
@@ -159,6 +157,24 @@ def stability_selection(
     row = np.nonzero(support.mask)[1]
     np.add.at(counts, (row, support.idx[support.mask]), 1)
     return Stability(np.asarray(grid.ks), counts / n_resamples, int(n_resamples), in_pairs, grid.threshold.keep.size)
+
+
+def _numbered(groups: ArrayLike, n: int) -> Int[np.ndarray, "n"]:
+    """The number of the group of every row, or ValueError."""
+    given = np.asarray(groups)
+    if given.shape != (n,):
+        raise ValueError(f"groups: needs shape ({n},), a label for each row, got {given.shape}.")
+    if any(label is None or label != label for label in given.tolist()):
+        raise ValueError("groups: a label is missing; name a group for every row.")
+    try:
+        names, numbers = np.unique(given, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(
+            f"groups: labels of different kinds cannot be told apart ({error}); make them texts."
+        ) from error
+    if names.size < 2:
+        raise ValueError("groups: all rows have one label, so that nothing can be drawn; name two groups or more.")
+    return numbers
 
 
 def _subsamples(

@@ -17,22 +17,47 @@ class Held(abc.ABC):
         """The function."""
 
 
-class _Tree(Held):
-    """A callable that is a pytree, such as an `eqx.Module` or a `jax.tree_util.Partial`: equal for equal structures."""
+class _Place:
+    """Where an array was."""
 
-    def __init__(self, structure: jax.tree_util.PyTreeDef, rest: tuple[Hashable, ...]) -> None:
-        self.parts = structure, rest
+    def __repr__(self) -> str:
+        return "array"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Tree) and self.parts == other.parts
+        return isinstance(other, _Place)
 
     def __hash__(self) -> int:
-        return hash(self.parts)
+        return hash(_Place)
+
+
+class _Tree(Held):
+    """A callable that is a pytree, such as an `eqx.Module` or a `jax.tree_util.Partial`: equal for equal structures.
+
+    Its text tells all that decides what it computes, by which a checkpoint knows it again.
+    """
+
+    def __init__(self, skeleton: Callable[..., PyTree]) -> None:
+        self.skeleton = skeleton
+
+    def _parts(self) -> tuple[Hashable, ...]:
+        leaves, structure = jax.tree.flatten(self.skeleton)
+        return structure, *leaves
+
+    def __repr__(self) -> str:
+        structure, *leaves = self._parts()
+        return f"{self.skeleton} {structure} {leaves}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Tree) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
 
     def with_arrays(self, arrays: list[Array]) -> Callable[..., PyTree]:
-        structure, rest = self.parts
         left = iter(arrays)
-        whole: Callable[..., PyTree] = jax.tree.unflatten(structure, [next(left) if a is None else a for a in rest])
+        whole: Callable[..., PyTree] = jax.tree.map(
+            lambda leaf: next(left) if isinstance(leaf, _Place) else leaf, self.skeleton
+        )
         return whole
 
 
@@ -41,6 +66,9 @@ class Closure(Held):
 
     def __init__(self, fun: Callable[..., PyTree], closed: ClosedJaxpr, structure: jax.tree_util.PyTreeDef) -> None:
         self.fun, self.jaxpr, self.structure = fun, closed.jaxpr, structure
+
+    def __repr__(self) -> str:
+        return f"{self.fun} {self.jaxpr}"
 
     def with_arrays(self, arrays: list[Array]) -> Callable[..., PyTree]:
         def call(*args: PyTree) -> PyTree:
@@ -56,7 +84,10 @@ def of_tree(fun: Callable[..., PyTree]) -> tuple[Held, list[Array]] | None:
     if len(leaves) == 1 and leaves[0] is fun:
         return None
     arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
-    return _Tree(structure, tuple(None if eqx.is_array(leaf) else leaf for leaf in leaves)), arrays
+    skeleton: Callable[..., PyTree] = jax.tree.unflatten(
+        structure, [_Place() if eqx.is_array(leaf) else leaf for leaf in leaves]
+    )
+    return _Tree(skeleton), arrays
 
 
 def of_closure(fun: Callable[..., PyTree], *example: PyTree) -> tuple[Held, list[Array]] | None:

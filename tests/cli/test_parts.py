@@ -66,6 +66,8 @@ def test_another_question_reads_nothing(folder, tmp_path, monkeypatch):
     by_k = {row["k"]: row for row in path["rows"]}
     assert by_k.keys() == set(range(7)) and by_k[2]["proved"] and path["n"] == N
     assert by_k[2]["objective"] < by_k[1]["objective"]
+    _, shorter = made(tmp_path / "d", "path", folder / "parts", *OPTIONS, *state, "--k-max", 1, "--no-intercept")
+    assert len(shorter["rows"]) == 2
 
 
 def test_a_path_is_that_of_the_table(folder, tmp_path):
@@ -104,6 +106,31 @@ def test_what_parts_cannot_do_is_refused(folder, tmp_path, command, options, sai
     result = invoke(command, folder / "parts", *options, "--out", tmp_path / "out")
     assert result.exit_code == 2 and said in words(result.output)
     assert not (tmp_path / "out" / "model.json").exists()
+
+
+def test_few_rows_need_no_folds(folder, tmp_path):
+    pd.read_parquet(folder / "all.parquet").iloc[:4].to_parquet(tmp_path / "0.parquet")
+    _, model = made(tmp_path / "out", "fit", tmp_path, *OPTIONS, "--k", 1)
+    assert model["n"] == 4 and len(model["coefficients"]) == 1
+
+
+def test_parts_have_the_same_columns_in_the_same_order(folder, tmp_path):
+    table = pd.read_parquet(folder / "all.parquet").drop(columns=["town", "dear"])
+    table.to_csv(tmp_path / "0.csv", index=False)
+    for changed in (table[table.columns[::-1]], table.rename(columns={"x1": "q"})):
+        changed.to_csv(tmp_path / "1.csv", index=False)
+        said = words(invoke("fit", tmp_path / "*.csv", "--target", "price", "--k", 1).output)
+        assert "1.csv has other columns than 0.csv, or in another order" in said
+    table.to_csv(tmp_path / "1.csv", index=False)
+    _, model = made(tmp_path / "out", "fit", tmp_path / "*.csv", "--target", "price", "--k", 1)
+    assert model["n"] == 2 * N
+    said = words(invoke("fit", tmp_path, "--target", "price").output)
+    assert "holds no .npy shards, NPZ or Parquet files" in said
+    table.to_parquet(tmp_path / "2.parquet")
+    assert "hold Parquet files and others" in words(invoke("fit", tmp_path / "[012].*", "--target", "price").output)
+    for number, names in (("3", list("abcdef")), ("4", list("bacdef"))):
+        np.savez(tmp_path / number, X=np.ones((4, 6)), y=np.arange(4.0), feature_names=names)
+    assert "4.npz has other columns than 3.npz" in words(invoke("fit", tmp_path / "*.npz", "--k", 1).output)
 
 
 def test_a_damaged_part_is_named(folder, tmp_path):

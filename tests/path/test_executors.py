@@ -62,6 +62,8 @@ def test_what_an_executor_cannot_do_is_one_sentence(x64):
         sht.cross_validate(model, l0s=[0.1], folds=3, executor=pool)
     with pytest.raises(TypeError, match="executor: a path inside jit"):
         jax.jit(lambda X: sht.solve_path(sht.LinearModel(X, Y), ks=[1], executor=pool).value)(X)
+    with pytest.raises(TypeError, match=r"^executor: needs an executor"):
+        CALLS["path"](model, executor=3)
     pool.shutdown()
     with pytest.raises(RuntimeError, match=r"^executor: it takes no more work .*; start another one\.$"):
         CALLS["path"](model, executor=pool)

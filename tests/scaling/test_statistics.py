@@ -306,6 +306,10 @@ def test_parquet_files_are_read_once(tmp_path):
         fits = [sht.solve(each.model(), sht.Sparsity(3)) for each in (found, given)]
     np.testing.assert_allclose(fits[0].x, fits[1].x, atol=1e-12)
     np.testing.assert_array_equal(found.rows, given.rows)
+    weighted = sht.SufficientStatistics.from_files(Shards(tmp_path, "y", weights="w"), checkpoint=tmp_path / "state")
+    assert weighted.total_weight == found.total_weight
+    with pytest.raises(ValueError, match="checkpoint"):
+        sht.SufficientStatistics.from_files(Shards(tmp_path, "y", drop=["w"]), checkpoint=tmp_path / "state")
     with pytest.raises(ValueError, match="has no column 'z'"):
         sht.SufficientStatistics.from_files(tmp_path, "z")
     parquet.write_table(pa.table({"y": ["a"], **{name: [1.0] for name in (*names, "w")}}), tmp_path / "3.parquet")
@@ -359,8 +363,15 @@ def test_blocks_are_resampled_as_groups_of_rows_are():
         whole = sht.stability_selection(rows, sht.Sparsity(0), groups=_statistics.fold_of(0, N, 8), **options)
     np.testing.assert_array_equal(few.probabilities, whole.probabilities)
     assert np.ptp(few.probabilities) > 0
-    with pytest.raises(ValueError, match=r"^groups: needs shape"):
-        sht.stability_selection(rows, sht.Sparsity(0), groups=[1, 2], **options)
+    for groups, said in (
+        ([1, 2], "needs shape"),
+        ([None] * 3 + ["a"] * (N - 3), "a label is missing"),
+        ([np.nan] * 3 + [1.0] * (N - 3), "a label is missing"),
+        (np.array([1] * 3 + ["a"] * (N - 3), object), "labels of different kinds"),
+        ([1] * N, "all rows have one label"),
+    ):
+        with pytest.raises(ValueError, match=f"^groups: {said}"):
+            sht.stability_selection(rows, sht.Sparsity(0), groups=groups, **options)
 
 
 def test_dask_goes_on_where_a_worker_died(tmp_path):

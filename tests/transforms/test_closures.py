@@ -1,5 +1,8 @@
 """Functions as people write them: traced values by closure, modules and partials are data, with derivatives."""
 
+import copy
+import pickle
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,6 +10,7 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
+from sparsehtp.io.checkpoint import fingerprint
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((30, 6))
@@ -81,6 +85,32 @@ def test_new_values_of_a_module_compile_nothing(x64):
     np.testing.assert_allclose(x(3.0), 3 * first, rtol=1e-6)
     each = len(TRACES) - before  # the check of its shape
     assert each <= 2
+
+
+class Power(eqx.Module):
+    scale: float
+    power: int = eqx.field(static=True)
+    c: jax.Array
+
+    def __call__(self, w, x):
+        return self.scale * jnp.sum(jnp.abs(w - self.c) ** self.power) + 0 * x.sum()
+
+
+def term_of_four(c, w, x):
+    return jnp.sum((w - c) ** 4)
+
+
+def test_what_is_not_an_array_tells_functions_apart(tmp_path, x64):
+    """In a checkpoint, which must not take one function for another; and it can be copied and pickled."""
+    c = jnp.arange(4.0)
+    own = [Power(1.0, 2, c), Power(3.0, 2, c), Power(1.0, 4, c), Power(1.0, 2, c + 1)]
+    own += [jax.tree_util.Partial(fun, c) for fun in (lambda c, w, x: (w - c) @ (w - c), term_of_four)]
+    texts = {fingerprint(sht.CustomSum(fun, np.ones((5, 4)), like=np.zeros(4))) for fun in own}
+    assert len(texts) == len(own)
+    objective = sht.CustomSum(own[0], np.ones((5, 4)), like=np.zeros(4))
+    x = sht.solve(objective, sht.Sparsity(2), sht.solvers.IHT()).x
+    for other in (pickle.loads(pickle.dumps(objective)), copy.deepcopy(objective)):
+        np.testing.assert_array_equal(sht.solve(other, sht.Sparsity(2), sht.solvers.IHT()).x, x)
 
 
 def test_a_closure_takes_the_shape_of_x0(x64):
