@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from . import describe_device, versions, write_whole
+from .functions import described, functions_in
 from .npz import read_npz
 
 MANIFEST = "manifest.json"
@@ -96,10 +97,12 @@ def _checksum(facts: dict[str, Any], width: int) -> str:
 
 
 def fingerprint(problem: Any) -> str:
-    """SHA-256 of the arrays and the static settings of a pytree, the same in every process."""
+    """SHA-256 of the arrays, the static settings and the functions of a pytree, the same in every process."""
     leaves, structure = jax.tree.flatten(problem)
     # A function that is a setting prints its address, which differs between processes.
     digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(structure)).encode())
+    for function in functions_in(problem):
+        digest.update(described(function).encode())
     for leaf in leaves:
         if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)

@@ -1,7 +1,9 @@
 """Functions as people write them: traced values by closure, modules and partials are data, with derivatives."""
 
 import copy
+import functools
 import pickle
+import sys
 
 import equinox as eqx
 import jax
@@ -16,6 +18,7 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((30, 6))
 Y = X[:, 1] - X[:, 3] + 0.1 * RNG.standard_normal(30)
 TRACES = []
+TIMES = 2.0
 
 
 def loss(c, w):
@@ -96,6 +99,35 @@ class Power(eqx.Module):
         return self.scale * jnp.sum(jnp.abs(w - self.c) ** self.power) + 0 * x.sum()
 
 
+def like_a_twin(power):
+    """Of two classes of one name, whose methods differ."""
+
+    class Twin(eqx.Module):
+        c: float = 1.0
+        if power == 1:
+
+            def __call__(self, w, x):
+                return w @ w
+        else:
+
+            def __call__(self, w, x):
+                return 2 * w @ w
+
+    return Twin()
+
+
+def test_a_checkpoint_knows_what_a_function_names(monkeypatch):
+    fun = sht.CustomSum(lambda w, x: jnp.sum(TIMES * w), np.ones((5, 4)), like=np.zeros(4))
+    before = fingerprint(fun)
+    assert fingerprint(fun) == before
+    monkeypatch.setattr(sys.modules[__name__], "TIMES", 3.0)
+    assert fingerprint(fun) != before
+
+
+def away_from(d):
+    return lambda w, x: jnp.sum((w - d) ** 2)
+
+
 def term_of_four(c, w, x):
     return jnp.sum((w - c) ** 4)
 
@@ -105,8 +137,13 @@ def test_what_is_not_an_array_tells_functions_apart(tmp_path, x64):
     c = jnp.arange(4.0)
     own = [Power(1.0, 2, c), Power(3.0, 2, c), Power(1.0, 4, c), Power(1.0, 2, c + 1)]
     own += [jax.tree_util.Partial(fun, c) for fun in (lambda c, w, x: (w - c) @ (w - c), term_of_four)]
+    own += [lambda w, x: w @ w, lambda w, x: 2 * w @ w, lambda w, x: w @ w + c.sum() + 0]
+    own += [away_from(d) for d in (c, 2 * c, 3.0)]
+    own += [jax.jit(lambda w, x: jnp.sum(w**4)), functools.partial(term_of_four, c), Power(1.0, 2, c).__call__]
+    own += [lambda w, x: jnp.sum(w * TIMES), lambda w, x: term_of_four(w, c, x)]
     texts = {fingerprint(sht.CustomSum(fun, np.ones((5, 4)), like=np.zeros(4))) for fun in own}
     assert len(texts) == len(own)
+    assert len({fingerprint(sht.CustomSum(like_a_twin(n), np.ones((5, 4)), like=np.zeros(4))) for n in (1, 2)}) == 2
     objective = sht.CustomSum(own[0], np.ones((5, 4)), like=np.zeros(4))
     x = sht.solve(objective, sht.Sparsity(2), sht.solvers.IHT()).x
     for other in (pickle.loads(pickle.dumps(objective)), copy.deepcopy(objective)):
