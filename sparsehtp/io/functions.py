@@ -1,8 +1,9 @@
-"""What a user's functions compute, as a text: their code, and the data that they hold or name."""
+"""Texts of a user's functions: their code, and the data that they hold or name."""
 
 import dataclasses
 import functools
 import hashlib
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-OTHERS = ("sparsehtp", "jax", "jaxlib", "equinox", "numpy", "optax", "scipy", "builtins")  # known by their versions
+OTHERS = {*sys.stdlib_module_names, "sparsehtp", "jax", "jaxlib", "equinox", "numpy", "optax", "scipy"}  # by version
 
 
 def functions_in(value: Any, seen: set[int] | None = None) -> Iterator[types.FunctionType]:
