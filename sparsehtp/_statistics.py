@@ -344,7 +344,7 @@ def _made(
                 sent.append(n)
                 yield read, number, start - n, layout
 
-    threads = ThreadPoolExecutor() if executor is None else nullcontext(executor)
+    threads = ThreadPoolExecutor(os.cpu_count()) if executor is None else nullcontext(executor)
     with reporting(progress, "rows", "rows") as report, threads as pool:
         for each in in_order(pool, _factorised, work()):
             part = Triangles(*each)
