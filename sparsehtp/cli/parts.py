@@ -48,12 +48,20 @@ def read_once(options: FitOptions | PathOptions, shards: Shards) -> bool:
     return options.model == "squared" and not too_wide(shards.n_features, 1, options.cv or FOLDS)
 
 
-class _Once:
-    """One pass over the rows, which makes all that least squares needs of them."""
+class _OfParts(Flow):
+    """A command on parts that together hold the rows."""
 
-    options: Any
-    shards: Shards
-    errors: Console
+    def __init__(self, options: FitOptions | PathOptions, shards: Shards) -> None:
+        super().__init__(options)
+        self.shards = shards
+
+    @property
+    def source(self) -> str:
+        return str(self.options.file)
+
+
+class _Once(_OfParts):
+    """One pass over the rows, which makes all that least squares needs of them."""
 
     def read_rows(self) -> sht.SufficientStatistics:
         options, shards = self.options, self.shards
@@ -73,14 +81,6 @@ class _Once:
 
 class Gathered(_Once, Fit):
     """`sparsehtp fit` of least squares on the parts of many files: choice, certificate and proof are of all rows."""
-
-    def __init__(self, options: FitOptions, shards: Shards) -> None:
-        super().__init__(options)
-        self.shards = shards
-
-    @property
-    def source(self) -> str:
-        return str(self.options.file)
 
     def load(self) -> None:
         if self.options.prove:
@@ -130,14 +130,6 @@ class Gathered(_Once, Fit):
 class GatheredSubsets(_Once, Subsets):
     """`sparsehtp path` of least squares on the parts of many files."""
 
-    def __init__(self, options: PathOptions, shards: Shards) -> None:
-        super().__init__(options)
-        self.shards = shards
-
-    @property
-    def source(self) -> str:
-        return str(self.options.file)
-
     @property
     def chunks(self) -> None:
         """Of what takes seconds none is kept: another question has other parts."""
@@ -168,16 +160,8 @@ class GatheredSubsets(_Once, Subsets):
         return _deviations(self.statistics)[:-1]
 
 
-class Stream(Flow):
+class Stream(_OfParts):
     """`sparsehtp fit` of other losses on the parts of many files."""
-
-    def __init__(self, options: FitOptions, shards: Shards) -> None:
-        super().__init__(options)
-        self.shards = shards
-
-    @property
-    def source(self) -> str:
-        return str(self.options.file)
 
     def load(self) -> None:
         options, shards = self.options, self.shards

@@ -211,6 +211,7 @@ def cross_validate(
     key = seeded(0) if key is None else key
     grid = None
     if over_l0(l0s, threshold):
+        check_no_executor(executor)
         if refit != 1 or checkpoint is not None or memory is not None:
             raise ValueError("refit, checkpoint, memory: a cross-validation over l0 has none of them; leave them out.")
         model, penalty = penalised_parts(objective, threshold)
@@ -227,7 +228,6 @@ def cross_validate(
     if objective.counted == "events":
         held &= labels > 0
     if grid is None:
-        check_no_executor(executor)
         scores, results = penalised_scores(model, penalty, path, train, test, chain, score, key, progress)
     else:
         # The fits to all data are one more row, scored on the data themselves.
