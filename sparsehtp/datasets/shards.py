@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from ..io.npy import map_npy
-from ..io.npz import member_shape
+from ..io.npz import member, member_shape
 from ..io.read_ahead import bring_in, read_ahead
 from .data import NumberedNames
 from .files import load_file
@@ -158,7 +158,8 @@ class Shards:
         if path.suffix == ".npz":
             shape = member_shape(path, "X")
             if shape is not None and len(shape) == 2:
-                return shape, _names_in(path)
+                names = member(path, "feature_names")
+                return shape, None if names is None else [str(name) for name in names.tolist()]
             # a sparse or a damaged file: read below, which says what is wrong
         data = load_file(path, self._target, self._given)
         names = data.feature_names
@@ -249,14 +250,6 @@ def _there(path: Path) -> Path:
     if not path.is_file():
         raise FileNotFoundError(f"paths: there is no file {path}.")
     return path
-
-
-def _names_in(path: Path) -> list[str] | None:
-    """The names of the columns of an NPZ file, without its other arrays; None where there are none that can be read."""
-    if member_shape(path, "feature_names") is None:
-        return None
-    with np.load(path, allow_pickle=False) as arrays:
-        return [str(name) for name in arrays["feature_names"].tolist()]
 
 
 def _beside(path: Path, kind: str) -> Path:

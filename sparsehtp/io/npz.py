@@ -57,6 +57,14 @@ def member_shape(path: Path, name: str) -> tuple[int, ...] | None:
         return None
 
 
+def member(path: Path, name: str) -> np.ndarray | None:
+    """One array without the others; None for a file that does not hold it or is damaged."""
+    if member_shape(path, name) is None:
+        return None
+    with np.load(path, allow_pickle=False) as arrays:
+        return np.asarray(arrays[name])
+
+
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype, int]:
     """Shape, dtype and where the data begin."""
     start = io.BytesIO(member.read(MAX_HEADER))  # a header may claim gigabytes for itself

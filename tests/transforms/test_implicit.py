@@ -362,17 +362,6 @@ def test_unrolling_needs_a_step_without_inner_loops():
     np.testing.assert_allclose(found, X @ (np.full(P, 0.5) - 0.25**2 * (X.T @ X / N).sum(1)) / N, rtol=1e-9)
 
 
-def test_closures_are_refused_not_ignored():
-    def total(l2):
-        def fun(x, X, y):
-            return jnp.mean((X @ x - y) ** 2) + l2 * x @ x
-
-        return sht.solve(sht.Custom(fun, LOGISTIC["X"], LOGISTIC["y"]), sht.Sparsity(3), HTP, max_steps=2).x.sum()
-
-    with pytest.raises(Exception, match=r"clos|tracer|Tracer|leak"):
-        jax.grad(total)(0.1)
-
-
 # --- margins -------------------------------------------------------------------------------------------------------
 def test_support_margin_on_an_orthonormal_design():
     X = np.linalg.qr(np.random.default_rng(0).standard_normal((N, 5)))[0] * np.sqrt(N)
