@@ -158,8 +158,8 @@ class Shards:
         if path.suffix == ".npz":
             shape = member_shape(path, "X")
             if shape is not None and len(shape) == 2:
-                names = member(path, "feature_names")
-                return shape, None if names is None else [str(name) for name in names.tolist()]
+                given = member(path, "feature_names")
+                return shape, None if given is None else [str(name) for name in given.tolist()]
             # a sparse or a damaged file: read below, which says what is wrong
         data = load_file(path, self._target, self._given)
         names = data.feature_names
