@@ -39,9 +39,8 @@ def classification(quick):
         "SDIHT": (lambda c: sht.solvers.SDIHT(scale=c), steps // 5),
         "IHT": (lambda c: sht.solvers.IHT(sht.steps.ConstantStep(scale=c)), steps),
         "HTP": (lambda c: sht.solvers.HTP(sht.steps.ConstantStep(scale=c)), 20),
+        "SVRGHT": (lambda c: sht.solvers.SVRGHT(sht.steps.ConstantStep(scale=0.1 * c)), steps // 5),
     }
-    if hasattr(sht, "SVRGHT"):
-        solvers["SVRGHT"] = (lambda c: sht.solvers.SVRGHT(sht.steps.ConstantStep(scale=0.1 * c)), steps // 5)
     runs = {}
     for name, (make, most) in solvers.items():
         for c in (0.3, 1.0, 3.0):

@@ -62,7 +62,8 @@ class Info(NamedTuple):
         step_size: step size that was used.
         support_size: number of units in the support, free ones left out.
         support_changed: 1 if the support differs from the one before the step.
-        ifo: per-sample gradient evaluations (incremental first-order oracle calls) of the step.
+        ifo: per-sample gradient evaluations (incremental first-order oracle calls) of the step, those of finding its
+            size included; a floating number, since sums of whole ones would overflow.
         hard_thresholds: applications of the threshold in the step.
         design_products: products with the whole design in the step (a gradient at a sparse iterate counts one).
         gap: primal minus dual value where the solver has one, infinity elsewhere.
@@ -75,7 +76,7 @@ class Info(NamedTuple):
     step_size: Float[Array, ""]
     support_size: Int[Array, ""]
     support_changed: Int[Array, ""]
-    ifo: Int[Array, ""]
+    ifo: Float[Array, ""]
     hard_thresholds: Int[Array, ""]
     design_products: Int[Array, ""]
     gap: Float[Array, ""]

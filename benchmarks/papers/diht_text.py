@@ -63,7 +63,7 @@ def _solver(algorithm: str, smooth: bool, n: int, power: int) -> Any:
         "HTP": HTP(step),
         "SVRGHT": SVRGHT(step, inner, BATCH),
         "DIHT": DIHT("theorem15", scale),
-        "SDIHT": SDIHT(BATCH, "theorem15", scale, sampling="paper"),
+        "SDIHT": SDIHT(BATCH, "theorem15", scale, polish=False, sampling="paper"),
     }[algorithm]
 
 

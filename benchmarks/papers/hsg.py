@@ -236,14 +236,14 @@ def _trials(run: Run, algorithm: str, n: int) -> Iterator[Trial]:
         yield Trial(IHT(step), run["long_passes"], {})
     elif algorithm == "SG-HT":
         epoch = max(int(budget / run["points"]), 1)
-        yield Trial(StochasticHT(step, epoch=epoch), int(budget / epoch), {})
+        yield Trial(StochasticHT(step, batch_size=1, epoch=epoch), int(budget / epoch), {})
     elif algorithm in ("SVRG-HT", "SVRG-HT stored"):
         for share in run["svrg_inner"]:
             m = max(int(share * n), 1)
             stage = n + (2 * m if algorithm == "SVRG-HT" else m)
             stages = int((budget + n * run["first_gradient_free"]) / stage)
             if stages > 0:
-                yield Trial(SVRGHT(step, inner_steps=m), stages, {"m / n": share})
+                yield Trial(SVRGHT(step, inner_steps=m, batch_size=1), stages, {"m / n": share})
     else:
         for growth in run["growth"]:
             for momentum in run["momentum"] if algorithm == "AHSG-HT" else [0.0]:

@@ -173,7 +173,7 @@ def pair(X: Any, y: Any, step: Any, key: Any, *, algorithm: str, k: int, stages:
     solution = solve(
         LinearModel(X, y, Logistic()),
         Sparsity(k, k_max=k),
-        SVRGHT(ConstantStep(step), 3 * len(y), random_iterate=True) if svrg else SAGAHT(ConstantStep(step)),
+        SVRGHT(ConstantStep(step), 3 * len(y), 1, True) if svrg else SAGAHT(ConstantStep(step), 1),
         key=key,
         max_steps=passes * stages,
         termination=Never(),

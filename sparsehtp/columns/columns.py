@@ -324,7 +324,7 @@ class Columns(eqx.Module):
         size = self.design.column_norms(self.weights, self.inverse_scale)
         return size if self.mean is None else size + jnp.abs(self.mean) * self.scale
 
-    def lipschitz(self, smoothness: Scalar) -> Float[Array, ""]:
+    def lipschitz(self, smoothness: Scalar, num_steps: int = 100) -> Float[Array, ""]:
         """Largest eigenvalue of smoothness Z' diag(weights) Z + diag(ridge)."""
         weights, ridge = self.weights, self.ridge()
 
@@ -333,17 +333,18 @@ class Columns(eqx.Module):
 
         # Columns of zeros behind the others must not change where this starts.
         start = jnp.append(random_start(self.p, self.dtype), jnp.ones(self.n_free, self.dtype))
-        return largest_eigenvalue(product, start)
+        return largest_eigenvalue(product, start, num_steps)
 
     def largest_row(self) -> Float[Array, ""]:
         """max_i n omega_i ||z_i||^2: times a loss's smoothness, the largest curvature of a single sample."""
         shares = self.n * self.weights
 
-        def curvature(i: Int[Array, ""]) -> Float[Array, ""]:
-            row = self.rows(i[None], shares[i][None]).transpose_product(jnp.ones(1, self.dtype))
-            return dot(shares[i] * row, row)
+        def largest(first: Int[Array, ""]) -> Float[Array, ""]:
+            i = jnp.minimum(first + jnp.arange(min(ROWS_AT_ONCE, self.n), dtype=jnp.int32), self.n - 1)
+            rows = self.dense_rows(i)
+            return jnp.max(shares[i] * (jnp.sum(rows * rows, axis=1) + self.n_free))
 
-        return jnp.max(lax.map(curvature, jnp.arange(self.n), batch_size=ROWS_AT_ONCE))
+        return jnp.max(lax.map(largest, jnp.arange(0, self.n, ROWS_AT_ONCE, dtype=jnp.int32)))
 
 
 class Units(NamedTuple):

@@ -137,7 +137,7 @@ class Padding:
         return solution._replace(
             x=solution.x[: self.p],
             support=self._support(solution.support),
-            history=history._replace(ifo=history.ifo // self.size[0] * self.n),
+            history=history._replace(ifo=history.ifo / self.size[0] * self.n),
         )
 
     def path(self, path: Path) -> Path:

@@ -18,7 +18,7 @@ from ..designs import AbstractDesign
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractLoss, AbstractVectorLoss
 from .base import AbstractRefittable, AbstractRestricted, Counted
-from .finite_sum import AbstractFiniteSum, AbstractSamples
+from .finite_sum import AbstractFiniteSum, AbstractSamples, drawn, some
 from .likelihood import AbstractLikelihood, Part
 
 
@@ -366,6 +366,13 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
         if not self.smooth:
             return jnp.asarray(jnp.inf, self.dtype)
         return self.columns.lipschitz(self.loss.smoothness)  # all responses share one Gram matrix
+
+    def rough_lipschitz(self) -> Float[Array, ""]:
+        m, steps = some(self.n_samples)
+        if not self.smooth or m == self.n_samples:
+            return self.lipschitz()
+        part = self.columns.rows(drawn(self.columns.weights, m), jnp.ones(m, self.dtype))
+        return part.lipschitz(self.loss.smoothness, steps)
 
     def samples(self) -> "ModelSamples":
         return ModelSamples(self, self.n_samples * self.columns.weights)

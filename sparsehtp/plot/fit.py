@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._types import Info
 from .style import LABEL_SIZE, PALETTE, STANDARDIZED, names_of, new_figure, set_title, short_name, signed_bars, tidy
 
 MAX_BARS = 30
@@ -178,11 +179,12 @@ def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str, known: dict[
     return figure
 
 
-def plot_history(history: dict[str, np.ndarray]) -> Any:
+def plot_history(history: dict[str, np.ndarray] | Info) -> Any:
     """The objective and the norm of its gradient against the solver's steps.
 
     Args:
-        history: arrays `value` and `grad_norm`, one entry per step, as an estimator's `history_`.
+        history: arrays `value` and `grad_norm`, one entry per step: an estimator's `history_`, or `solution.history`,
+            whose rows behind the last step are left out.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -192,6 +194,9 @@ def plot_history(history: dict[str, np.ndarray]) -> Any:
     """
     figure = new_figure(8, 6)
     objective, gradient = figure.subplots(2, sharex=True)
+    if isinstance(history, Info):
+        taken = np.any([history.ifo, history.hard_thresholds, history.design_products], axis=0)
+        history = {name: np.asarray(getattr(history, name))[taken] for name in ("value", "grad_norm")}
     value, norm = np.asarray(history["value"]), np.asarray(history["grad_norm"])
     best = np.min(value[np.isfinite(value)], initial=np.inf)
     gap = value - best

@@ -212,7 +212,7 @@ def report(
         step_size=new.step_size,
         support_size=threshold.size(new.support),
         support_changed=threshold.differs(old.support, new.support).astype(jnp.int32),
-        ifo=count(gradients) * objective.ifo_per_gradient,
+        ifo=jnp.asarray(gradients, value.dtype) * objective.ifo_per_gradient,
         hard_thresholds=count(hard_thresholds),
         design_products=count(design_products),
         gap=jnp.asarray(jnp.inf, value.dtype),

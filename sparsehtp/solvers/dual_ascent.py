@@ -15,11 +15,14 @@ from ..iteration.termination import DualGap, SmallStep
 from ..linalg import dot
 from ..losses import AbstractConjugateLoss
 from ..objectives import LinearModel
+from ..steps.sample import MOST
 from ..thresholds import AbstractThreshold, Sparsity
 from .base import AbstractSolver, report
 from .refit import refit
+from .stochastic import permuted
 
 STEPS = ("capped", "theorem15", "theorem17")
+PAPER, LARGE = 10, 64  # samples of a block
 SAMPLINGS = ("shuffled", "paper")
 
 Pair: TypeAlias = tuple[Array, Array]  # a dual point's a and tau
@@ -43,7 +46,7 @@ class AbstractDualAscent(AbstractSolver):
 
     rule: eqx.AbstractVar[str]
     scale: eqx.AbstractVar[Float[Array, ""] | float]
-    polish: eqx.AbstractVar[bool]
+    polish: eqx.AbstractVar[bool | None]
 
     requires = LinearModel
     default_termination = DualGap() | SmallStep()
@@ -76,8 +79,13 @@ class AbstractDualAscent(AbstractSolver):
             a = dual.zero()
         point = dual.point(a)
         x, eta = dual.predict(point)
-        norm = jnp.zeros((), x.dtype) if self.rule == "theorem15" else dual.gram_norm()  # it takes 200 products
+        norm = dual.gram_norm() if self.bounded else jnp.zeros((), x.dtype)  # it takes 200 products
         return DualState(x, point.support, point, eta, jnp.zeros_like(x), jnp.ones((), x.dtype), norm, key)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether steps ask for the largest eigenvalue of all rows."""
+        return self.rule != "theorem15"
 
     def size(self, dual: Dual, state_norm: Array, t: Array, blocks: int = 1) -> Array:
         """Step size in the weighted inner product: [DIHT]'s step times 1/N."""
@@ -120,7 +128,7 @@ class AbstractDualAscent(AbstractSolver):
         objective, threshold = dual.objective, dual.threshold
         x, eta = dual.predict(point)
         link_eta, fault = eta, jnp.int32(0)
-        if self.polish:
+        if objective.loss.twice_differentiable if self.polish is None else self.polish:
             x, fault = refit(objective, threshold, point.support, x, None)
             eta = objective.forward(x, point.support)
         value = dual.primal(eta, x)
@@ -187,9 +195,10 @@ class SDIHT(AbstractDualAscent):
     its own sum_i s_i a_i, and the partition is drawn anew at every epoch, so that mass moves between all samples.
 
     Args:
-        block_size: samples of a block; [DIHT] uses 10.
-        step, scale, polish: see `DIHT`; "capped" bounds a block's curvature by that of its rows, and "theorem15" is
+        block_size: samples of a block; [DIHT] uses 10. None: n // 256, at least 10 and at most 64.
+        step, scale: see `DIHT`; "capped" bounds a block's curvature by the norm of its Gram matrix, and "theorem15" is
             m / (mu (t + 2)) over m blocks with t counting blocks ([DIHT] Theorem 19); "theorem17" is Theorem 22's.
+        polish: see `DIHT`. None: where the loss is twice differentiable.
         sampling: "shuffled": the above; "paper": one partition for all epochs, the samples in their order, of which
             every update draws a block, so that an epoch misses some and meets others twice. On text (hinge loss, tuned
             steps, 20 epochs) its duality gap was 1.15 times that of "shuffled" with n > p, and 6.5 times with n < p.
@@ -203,28 +212,32 @@ class SDIHT(AbstractDualAscent):
     Source: [DIHT] Algorithm 2.
     """
 
-    block_size: int = eqx.field(static=True)
+    block_size: int | None = eqx.field(static=True)
     rule: str = eqx.field(static=True)
     scale: Float[Array, ""] | float
-    polish: bool = eqx.field(static=True)
+    polish: bool | None = eqx.field(static=True)
     sampling: str = eqx.field(static=True)
 
     default_max_steps = 500
 
     def __init__(
         self,
-        block_size: int = 10,
+        block_size: int | None = None,
         step: str = "capped",
         scale: float = 1.0,
-        polish: bool = False,
+        polish: bool | None = None,
         sampling: str = "shuffled",
     ) -> None:
         self.block_size, self.rule, self.scale, self.polish = block_size, step, scale, polish
         self.sampling = sampling
 
+    @property
+    def bounded(self) -> bool:
+        return self.rule == "theorem17"
+
     def check(self, objective: LinearModel, threshold: Sparsity) -> None:
         super().check(objective, threshold)
-        if self.block_size < 1:
+        if self.block_size is not None and self.block_size < 1:
             raise ValueError(f"block_size: must be at least 1, got {self.block_size}.")
         if self.sampling not in SAMPLINGS:
             raise ValueError(f"sampling: must be one of {', '.join(SAMPLINGS)}, got {self.sampling!r}.")
@@ -236,17 +249,17 @@ class SDIHT(AbstractDualAscent):
     def step(self, objective: LinearModel, threshold: Sparsity, state: DualState, t: Array) -> tuple[DualState, Info]:
         dual = Dual(objective, threshold)
         columns, n = objective.columns, objective.columns.n
-        blocks = -(-n // self.block_size)
+        b = min(max(n // MOST, PAPER), LARGE) if self.block_size is None else self.block_size
+        blocks = -(-n // b)
         key, draw = jax.random.split(state.key)
-        order = jax.random.permutation(draw, n) if self.sampling == "shuffled" else jnp.arange(n)
+        order = permuted(draw, n) if self.sampling == "shuffled" else jnp.arange(n)
         # The last block is filled up with samples of weight zero in it.
-        order = jnp.pad(order, (0, blocks * self.block_size - n)).reshape(blocks, -1)
-        live = (jnp.arange(blocks * self.block_size) < n).reshape(blocks, -1)
+        order = jnp.pad(order, (0, blocks * b - n)).reshape(blocks, -1)
+        live = (jnp.arange(blocks * b) < n).reshape(blocks, -1)
         if self.sampling == "paper":
             drawn = jax.random.randint(draw, (blocks,), 0, blocks)
             order, live = order[drawn], live[drawn]
         weights, ridge = dual.weights, dual.ridge
-        smallest = jnp.min(ridge)
         loss, y = dual.loss, objective.y
 
         def update(carry: Pair, block: tuple[Array, Array, Array]) -> tuple[Pair, Array]:
@@ -260,8 +273,9 @@ class SDIHT(AbstractDualAscent):
             eta = eta if rows.offset is None else eta + rows.offset
             norm = state.norm
             if self.rule == "capped":
-                spread = dot(omega, jnp.sum(rows.dense_rows(jnp.arange(i.size)) ** 2, axis=1)) / smallest
-                norm = jnp.minimum(spread, norm)
+                # The Frobenius norm of the block's Gram matrix: at least its largest eigenvalue.
+                scaled = rows.dense_rows(jnp.arange(i.size)) * jnp.sqrt(omega)[:, None] / jnp.sqrt(ridge)
+                norm = jnp.linalg.norm(dot(scaled, scaled.T))
             size = self.size(dual, norm, t * blocks + j, blocks)
             old = a[i]
             target = old + size * (eta - loss.conjugate_derivative(old, y[i]))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from .._types import Factors, HostArray, Support
 from ..losses.base import positive
@@ -48,8 +48,9 @@ class HybridHT(AbstractStochastic):
     share one random permutation: each batch is a window of it, so that a sample comes again only after all others.
 
     Args:
-        step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the stage). None: `SampleStep(1/2)`, the step of
-            Theorem 2; smaller ones converge more smoothly while batches are small.
+        step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the stage). None: `SampleStep(1/2)`, which grows with
+            the batch: at first it is the step of Theorem 2, 1/2 over the smoothness of a single sample, at last 1/2
+            over that of F.
         momentum: nu in [0, 1); 0 is HSG-HT.
         growth: factor between batch sizes, above 1 (1/omega in [HSG]). Theory's is so close to 1 that it takes 552,614
             iterations to reach n = 1e5 at a condition number of 100; the paper's experiments use a small one too.
@@ -72,6 +73,7 @@ class HybridHT(AbstractStochastic):
 
     step_rule: AbstractStep
     momentum: Float[Array, ""] | float
+    batch_size = 1  # the first, of a size of its own
     growth: float = eqx.field(static=True)
     first: float = eqx.field(static=True)
     iterations: int = eqx.field(static=True)
@@ -163,8 +165,8 @@ class HybridHT(AbstractStochastic):
         order = np.asarray(permuted(jax.random.fold_in(key, iteration // self.iterations), n))
         return order[(batches.starts[at] + np.arange(batches.sizes[at])) % n]
 
-    def remember(self, objective: AbstractFiniteSum, x: Array, forward: Array) -> Array:
-        return x  # the previous iterate
+    def remember(self, objective: AbstractFiniteSum, x: Array, forward: Array) -> tuple[Array, PyTree]:
+        return x, self.step_rule.smoothness(objective)  # the previous iterate
 
     def step(
         self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: StochasticState, t: Array
@@ -174,6 +176,7 @@ class HybridHT(AbstractStochastic):
         sizes, starts, branch = (jnp.asarray(column) for column in table[:3])
         size, momentum = self.size(objective, state, t), jnp.asarray(self.momentum, state.x.dtype)
         order = permuted(jax.random.fold_in(state.key, t), n)
+        before, smoothness = state.memory
 
         def sampled(width: int) -> Gradient:
             def grad(x: Array, support: Support | Factors, start: Array, s: Array) -> Array:
@@ -195,11 +198,21 @@ class HybridHT(AbstractStochastic):
             x, previous, support = carry
             at = jnp.minimum(t * self.iterations + j, sizes.shape[0] - 1)
             grad = lax.switch(branch[at], branches, x, support, starts[at], sizes[at])
-            new, support = threshold(x - size * grad + momentum * (x - previous), size)
+            eta = size * self.step_rule.factor(smoothness, n, sizes[at])
+            new, support = threshold(x - eta * grad + momentum * (x - previous), eta)
             return (new, x, support), sizes[at]
 
-        carry = (state.x, state.memory, state.support)
+        carry = (state.x, before, state.support)
         (x, previous, support), used = lax.scan(iterate, carry, jnp.arange(self.iterations, dtype=jnp.int32))
         return self.finish(
-            objective, threshold, state, x, support, size, previous, jnp.sum(used, dtype=jnp.int32), self.iterations
+            objective,
+            threshold,
+            state,
+            x,
+            support,
+            size,
+            (previous, smoothness),
+            t,
+            jnp.sum(used, dtype=x.dtype),
+            self.iterations,
         )

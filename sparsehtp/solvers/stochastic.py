@@ -4,22 +4,26 @@ One step of the driver is one epoch or stage. Value and gradient norm at its end
 that is not counted in `ifo`, except where the next stage starts from it.
 """
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree, UInt
 
 from .._types import Factors, Info, Support
 from ..iteration.termination import SmallGradient, SmallStep
 from ..losses.base import positive
 from ..objectives import AbstractFiniteSum
 from ..steps import AbstractStep, At, SampleStep
+from ..steps.sample import usual_batch
 from ..thresholds import AbstractThreshold
 from .base import AbstractSolver, first_support, report
+
+SORTED = 2**12  # as many are permuted by sorting
+ROUNDS = 4
 
 Kept: TypeAlias = tuple[Array, Support | Factors]  # an iterate and its support
 Sweep: TypeAlias = tuple[Array, Support | Factors, Array, Array]  # and SAGA's table with its mean
@@ -45,14 +49,7 @@ class AbstractStochastic(AbstractSolver):
 
     step_rule: eqx.AbstractVar[AbstractStep]
 
-    if TYPE_CHECKING:
-
-        @property
-        def batch_size(self) -> int:
-            """Samples of a step."""
-
-    else:
-        batch_size = 1
+    batch_size: eqx.AbstractVar[int | None]
 
     requires = AbstractFiniteSum
     default_termination = SmallStep() & SmallGradient()
@@ -62,9 +59,13 @@ class AbstractStochastic(AbstractSolver):
     def takes(cls, threshold: AbstractThreshold) -> bool:
         return not threshold.penalises
 
+    def batch(self, n: int) -> int:
+        """Samples of a mini-batch of n."""
+        return usual_batch(n) if self.batch_size is None else self.batch_size
+
     def check(self, objective: AbstractFiniteSum, threshold: AbstractThreshold) -> None:
         super().check(objective, threshold)
-        if self.batch_size > objective.n_samples:
+        if self.batch_size is not None and self.batch_size > objective.n_samples:
             raise ValueError(
                 f"batch_size: is {self.batch_size}, but there are only {objective.n_samples} samples; lower it."
             )
@@ -101,7 +102,8 @@ class AbstractStochastic(AbstractSolver):
         support: Support | Factors,
         size: Array,
         memory: PyTree,
-        ifo: Array | int,
+        t: Array,
+        ifo: Array | float,
         thresholds: Array | int,
     ) -> Epoch:
         """The state and the Info after an epoch that ends at x."""
@@ -118,17 +120,18 @@ class AbstractStochastic(AbstractSolver):
             entries=threshold.entries(x, support),
             hard_thresholds=thresholds,
         )
-        return new, info._replace(ifo=jnp.asarray(ifo, jnp.int32))
+        start = jnp.where(t == 0, float(self.step_rule.start_ifo(objective)), 0)
+        return new, info._replace(ifo=jnp.asarray(ifo + start, value.dtype))
 
 
-def check_sampling(step: AbstractStep, batch_size: int, steps: int | None, name: str) -> None:
+def check_sampling(step: AbstractStep, batch_size: int | None, steps: int | None, name: str) -> None:
     """ValueError unless a step rule and sizes suit a stochastic solver."""
     if step.searches:
         raise ValueError(
             f"step: {type(step).__name__} searches, which the noise of samples misleads; use ConstantStep, SampleStep "
             "or ScheduleStep."
         )
-    if batch_size < 1:
+    if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size: must be at least 1, got {batch_size}.")
     if steps is not None and steps < 1:
         raise ValueError(f"{name}: must be at least 1, got {steps}.")
@@ -149,8 +152,29 @@ def draw(key: Array, n: int, batch_size: int, steps: int, replacement: bool) -> 
 
 
 def permuted(key: Array, n: int) -> Int[Array, "n"]:
-    """A random permutation of 0, ..., n - 1."""
-    return jax.random.permutation(key, jnp.arange(n, dtype=jnp.int32))
+    """A random permutation of 0, ..., n - 1.
+
+    Many are not sorted, which takes most of a pass over the data: their bits are mixed, by bijections of all numbers of
+    so many bits, until they are below n.
+    """
+    if n <= SORTED:
+        return jax.random.permutation(key, jnp.arange(n, dtype=jnp.int32))
+    bits = (n - 1).bit_length()
+    mask = jnp.uint32(2**bits - 1)
+    drawn = jax.random.bits(key, (ROUNDS, 2), jnp.uint32)
+
+    def mix(x: UInt[Array, "n"]) -> UInt[Array, "n"]:
+        for odd, more in drawn:
+            x = (x * (odd | 1) + more) & mask
+            x = x ^ (x >> (bits // 2))
+        return x
+
+    def outside(x: UInt[Array, "n"]) -> Bool[Array, "n"]:
+        return x >= n
+
+    start = mix(jnp.arange(n, dtype=jnp.uint32))
+    x = lax.while_loop(lambda x: jnp.any(outside(x)), lambda x: jnp.where(outside(x), mix(x), x), start)
+    return x.astype(jnp.int32)
 
 
 def into_ball(x: Float[Array, "d"], radius: Float[Array, ""] | float | None, n_free: int) -> Float[Array, "d"]:
@@ -170,7 +194,7 @@ class StochasticHT(AbstractStochastic):
 
     Args:
         step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the epoch). None: `SampleStep(0.5, batch_size)`.
-        batch_size: samples per mini-batch.
+        batch_size: samples per mini-batch; the papers have 1. None: n // 256, at least 1 and at most 256.
         epoch: mini-batches per epoch. None: n // batch_size, at least one.
         replacement: draw with replacement; False: random permutations cut into batches.
 
@@ -188,14 +212,18 @@ class StochasticHT(AbstractStochastic):
     """
 
     step_rule: AbstractStep
-    batch_size: int = eqx.field(static=True)
+    batch_size: int | None = eqx.field(static=True)
     epoch: int | None = eqx.field(static=True)
     replacement: bool = eqx.field(static=True)
 
     returns_best = True
 
     def __init__(
-        self, step: AbstractStep | None = None, batch_size: int = 1, epoch: int | None = None, replacement: bool = True
+        self,
+        step: AbstractStep | None = None,
+        batch_size: int | None = None,
+        epoch: int | None = None,
+        replacement: bool = True,
     ) -> None:
         self.step_rule = SampleStep(0.5, batch_size) if step is None else step
         self.batch_size, self.epoch, self.replacement = batch_size, epoch, replacement
@@ -207,16 +235,17 @@ class StochasticHT(AbstractStochastic):
         self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: StochasticState, t: Array
     ) -> Epoch:
         n, samples = objective.n_samples, objective.samples()
-        steps = max(n // self.batch_size, 1) if self.epoch is None else self.epoch
+        b = self.batch(n)
+        steps = max(n // b, 1) if self.epoch is None else self.epoch
         size = self.size(objective, state, t)
-        batches = draw(jax.random.fold_in(state.key, t), n, self.batch_size, steps, self.replacement)
+        batches = draw(jax.random.fold_in(state.key, t), n, b, steps, self.replacement)
 
         def inner(carry: Kept, i: Int[Array, "b"]) -> tuple[Kept, None]:
             x, _ = carry
             return threshold(x - size * samples.grad(x, i), size), None
 
         (x, support), _ = lax.scan(inner, (state.x, state.support), batches)
-        return self.finish(objective, threshold, state, x, support, size, (), steps * self.batch_size, steps)
+        return self.finish(objective, threshold, state, x, support, size, (), t, steps * b, steps)
 
 
 class SVRGHT(AbstractStochastic):
@@ -233,7 +262,7 @@ class SVRGHT(AbstractStochastic):
             [Tight]'s experiments take 2 / lam_max(X X'), which is `ConstantStep(scale=2 / n)` for the squared loss
             without l2; it suits n < p and is about p / n too small for n much larger than p.
         inner_steps: m. None: 3 n // batch_size, as in the experiments of [Tight].
-        batch_size: samples per mini-batch.
+        batch_size: samples per mini-batch, as in `StochasticHT`.
         random_iterate: start the next stage from an inner iterate drawn uniformly from x^0, ..., x^(m-1), as in
             Algorithm 1; False: from the last one, x^m.
         radius: omega; coefficients are scaled into the ball of this radius after each thresholding. None: no ball.
@@ -254,7 +283,7 @@ class SVRGHT(AbstractStochastic):
     step_rule: AbstractStep
     radius: Float[Array, ""] | float | None
     inner_steps: int | None = eqx.field(static=True)
-    batch_size: int = eqx.field(static=True)
+    batch_size: int | None = eqx.field(static=True)
     random_iterate: bool = eqx.field(static=True)
     replacement: bool = eqx.field(static=True)
 
@@ -262,7 +291,7 @@ class SVRGHT(AbstractStochastic):
         self,
         step: AbstractStep | None = None,
         inner_steps: int | None = None,
-        batch_size: int = 1,
+        batch_size: int | None = None,
         random_iterate: bool = False,
         radius: float | None = None,
         replacement: bool = True,
@@ -297,10 +326,11 @@ class SVRGHT(AbstractStochastic):
         self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: StochasticState, t: Array
     ) -> Epoch:
         n, samples = objective.n_samples, objective.samples()
-        m = max(3 * n // self.batch_size, 1) if self.inner_steps is None else self.inner_steps
+        b = self.batch(n)
+        m = max(3 * n // b, 1) if self.inner_steps is None else self.inner_steps
         size = self.size(objective, state, t)
         batch_key, stop_key = jax.random.split(jax.random.fold_in(state.key, t))
-        batches = draw(batch_key, n, self.batch_size, m, self.replacement)
+        batches = draw(batch_key, n, b, m, self.replacement)
         anchor = samples.scores_at(state.forward)
         constant = state.grad - samples.penalty_grad(state.x)
 
@@ -313,7 +343,7 @@ class SVRGHT(AbstractStochastic):
 
         stop = jax.random.randint(stop_key, (), 0, m, dtype=jnp.int32) if self.random_iterate else m
         x, support = lax.fori_loop(0, stop, inner, (state.x, state.support))
-        return self.finish(objective, threshold, state, x, support, size, (), n + stop * self.batch_size, stop)
+        return self.finish(objective, threshold, state, x, support, size, (), t, n + stop * float(b), stop)
 
 
 class SAGAHT(AbstractStochastic):
@@ -326,7 +356,7 @@ class SAGAHT(AbstractStochastic):
 
     Args:
         step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the epoch). None: `SampleStep(1/3, batch_size)`.
-        batch_size: samples per mini-batch.
+        batch_size: samples per mini-batch, as in `StochasticHT`.
         replacement: draw with replacement, for batches of one sample; False: random permutations cut into batches.
             None: True for batches of one sample, else False.
 
@@ -342,17 +372,18 @@ class SAGAHT(AbstractStochastic):
     """
 
     step_rule: AbstractStep
-    batch_size: int = eqx.field(static=True)
-    replacement: bool = eqx.field(static=True)
+    batch_size: int | None = eqx.field(static=True)
+    replacement: bool | None = eqx.field(static=True)
 
-    def __init__(self, step: AbstractStep | None = None, batch_size: int = 1, replacement: bool | None = None) -> None:
+    def __init__(
+        self, step: AbstractStep | None = None, batch_size: int | None = None, replacement: bool | None = None
+    ) -> None:
         self.step_rule = SampleStep(1 / 3, batch_size) if step is None else step
-        self.batch_size = batch_size
-        self.replacement = batch_size == 1 if replacement is None else replacement
+        self.batch_size, self.replacement = batch_size, replacement
 
     def __check_init__(self) -> None:
         check_sampling(self.step_rule, self.batch_size, None, "epoch")
-        if self.replacement and self.batch_size > 1:
+        if self.replacement and self.batch_size != 1:
             raise ValueError("replacement: mini-batches of SAGAHT are drawn without replacement; leave it None.")
 
     def remember(self, objective: AbstractFiniteSum, x: Array, forward: Array) -> Array:
@@ -362,18 +393,19 @@ class SAGAHT(AbstractStochastic):
         self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: StochasticState, t: Array
     ) -> Epoch:
         n, samples = objective.n_samples, objective.samples()
-        steps = n // self.batch_size
+        b = self.batch(n)
+        steps, replacement = n // b, b == 1 if self.replacement is None else self.replacement
         size = self.size(objective, state, t)
-        batches = draw(jax.random.fold_in(state.key, t), n, self.batch_size, steps, self.replacement)
+        batches = draw(jax.random.fold_in(state.key, t), n, b, steps, replacement)
 
         def inner(carry: Sweep, i: Int[Array, "b"]) -> tuple[Sweep, None]:
             x, _, table, mean = carry
             scores = samples.scores(x, i)
             change = samples.mean_gradient(scores - table[i], i)
             kept = threshold(x - size * (change + mean + samples.penalty_grad(x)), size)
-            return (*kept, table.at[i].set(scores), mean + change * (self.batch_size / n)), None
+            return (*kept, table.at[i].set(scores), mean + change * (b / n)), None
 
         carry = (state.x, state.support, state.memory, samples.mean_gradient(state.memory))
         (x, support, table, _), _ = lax.scan(inner, carry, batches)
-        ifo = steps * self.batch_size + jnp.where(t == 0, n, 0)
-        return self.finish(objective, threshold, state, x, support, size, table, ifo, steps)
+        ifo = steps * b + jnp.where(t == 0, float(n), 0)
+        return self.finish(objective, threshold, state, x, support, size, table, t, ifo, steps)

@@ -4,10 +4,10 @@ import abc
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from .._types import Support
-from ..objectives import AbstractObjective
+from ..objectives import AbstractFiniteSum, AbstractObjective
 
 
 class At(NamedTuple):
@@ -48,6 +48,18 @@ class AbstractStep(eqx.Module):
     @abc.abstractmethod
     def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         """Step size before the first step."""
+
+    def smoothness(self, objective: AbstractFiniteSum) -> PyTree:
+        """All that `factor` needs of an objective."""
+        return ()
+
+    def factor(self, smoothness: PyTree, n: int, batch_size: Int[Array, ""]) -> Float[Array, ""] | float:
+        """Multiple of the size, for a batch of so many of n samples."""
+        return 1.0
+
+    def start_ifo(self, objective: AbstractObjective) -> int:
+        """Gradients of single samples that `init` costs, where a solver counts them."""
+        return 0
 
     def propose(self, objective: AbstractObjective, at: At) -> Float[Array, ""]:
         """Step size to try next; the last one, unless a rule says another."""

@@ -1,14 +1,36 @@
 """Step sizes for gradients of single samples and mini-batches."""
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .._types import Scalar
 from ..losses.base import positive
 from ..objectives import AbstractObjective
 from ..objectives.finite_sum import AbstractFiniteSum
 from .base import AbstractStep
+
+MOST = 256  # samples of a batch, and batches of a pass
+
+
+class Smoothness(NamedTuple):
+    """The largest smoothness L_i of a sample, and that of the whole, L_F."""
+
+    largest: Float[Array, ""]
+    whole: Float[Array, ""]
+
+    def of(self, n: int, batch_size: Int[Array, ""] | int) -> Float[Array, ""]:
+        """L(b)."""
+        b = jnp.asarray(batch_size, self.largest.dtype)
+        single = (n - b) / (b * max(n - 1, 1))
+        return single * self.largest + (1 - single) * self.whole
+
+
+def usual_batch(n: int) -> int:
+    """Samples of a mini-batch of n: 256 batches are a pass, until they hold 256."""
+    return min(max(n // MOST, 1), MOST)
 
 
 class SampleStep(AbstractStep):
@@ -17,12 +39,13 @@ class SampleStep(AbstractStep):
         L(b) = n (b - 1) / (b (n - 1)) L_F + (n - b) / (b (n - 1)) max_i L_i
 
     L(1) is the largest smoothness L_i of a single sample, which the theorems on stochastic hard thresholding are about
-    ([Tight] assumption A2, [HSG] assumption 2), and L(n) that of F. L_i takes one pass over the data, L_F about 200
-    products at the start.
+    ([Tight] assumption A2, [HSG] assumption 2), and L(n) that of F. Both together cost a pass over the data at the
+    start, which solvers count: L_F is that of some samples if there are more than 512, above the whole's in expectation
+    but for a power iteration that may stop early.
 
     Args:
         scale: multiple of 1/L, positive.
-        batch_size: b; one for the theorems.
+        batch_size: b; one for the theorems. None: `usual_batch` of n, which the solvers take as well.
 
     Raises:
         TypeError: if the objective has no samples.
@@ -31,10 +54,10 @@ class SampleStep(AbstractStep):
     """
 
     scale: Float[Array, ""] | float
-    batch_size: int = eqx.field(static=True)
+    batch_size: int | None = eqx.field(static=True)
     searches = False
 
-    def __init__(self, scale: Scalar = 1.0, batch_size: int = 1) -> None:
+    def __init__(self, scale: Scalar = 1.0, batch_size: int | None = 1) -> None:
         self.scale, self.batch_size = scale, batch_size
 
     def __check_init__(self) -> None:
@@ -44,8 +67,17 @@ class SampleStep(AbstractStep):
         if not isinstance(objective, AbstractFiniteSum):
             raise TypeError(f"step: SampleStep needs samples, and {type(objective).__name__} has none.")
         n = objective.n_samples
-        b = min(self.batch_size, n)
-        single = (n - b) / (b * (n - 1)) if n > 1 else 0.0
-        largest = single * objective.sample_smoothness() if single else 0.0
-        mean = (1 - single) * objective.lipschitz() if single < 1 else 0.0
-        return jnp.asarray(self.scale / (largest + mean), objective.dtype)
+        b = min(usual_batch(n) if self.batch_size is None else self.batch_size, n)
+        largest = objective.sample_smoothness() if b < n else jnp.zeros((), objective.dtype)
+        found = Smoothness(largest, objective.rough_lipschitz() if b > 1 else largest)
+        return jnp.asarray(self.scale / found.of(n, b), objective.dtype)
+
+    def smoothness(self, objective: AbstractFiniteSum) -> Smoothness:
+        return Smoothness(objective.sample_smoothness(), objective.rough_lipschitz())
+
+    def factor(self, smoothness: Smoothness, n: int, batch_size: Int[Array, ""]) -> Float[Array, ""]:
+        own = usual_batch(n) if self.batch_size is None else min(self.batch_size, n)
+        return smoothness.of(n, own) / smoothness.of(n, batch_size)
+
+    def start_ifo(self, objective: AbstractObjective) -> int:
+        return objective.n_samples if isinstance(objective, AbstractFiniteSum) else 0

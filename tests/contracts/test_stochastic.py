@@ -8,7 +8,7 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp.results import RESULTS
-from sparsehtp.solvers.stochastic import draw
+from sparsehtp.solvers.stochastic import draw, permuted
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -198,3 +198,67 @@ def test_bad_arguments():
         run(sht.solvers.SVRGHT(), objective=sht.QuadraticForm(np.eye(P), np.ones(P)))
     with pytest.raises(TypeError, match="samples"):
         run(sht.solvers.IHT(sht.steps.SampleStep()), objective=sht.QuadraticForm(np.eye(P), np.ones(P)))
+
+
+# --- many samples ----------------------------------------------------------------------------------------------------
+MANY = 6000
+TALL = np.random.default_rng(5).standard_normal((MANY, P)) * np.linspace(0.5, 2, P)
+
+
+def test_many_samples_are_permuted_without_sorting():
+    permutations = np.asarray(jax.vmap(permuted, (0, None))(jax.random.split(KEY, 60), MANY))
+    np.testing.assert_array_equal(np.sort(permutations, 1), np.tile(np.arange(MANY), (60, 1)))
+    assert np.unique(permutations[:, 0]).size > 50, "keys matter"
+    batch = permutations // 100  # of 60 places in turn; every number is in each equally often
+    assert np.abs(np.bincount(batch[:, :1000].ravel(), minlength=60) - 1000).max() < 5 * np.sqrt(1000)
+    place = np.argsort(permutations, 1) // 100
+    together = (place[:, 1:] == place[:, :-1]).mean()  # neighbours are in one batch as often as others
+    assert abs(together - 99 / (MANY - 1)) < 5 * np.sqrt(0.0165 / (60 * MANY))
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sums"])
+def test_the_smoothness_of_some_samples_is_about_that_of_all(sparse):
+    weights = np.where(np.arange(MANY) % 3, np.random.default_rng(6).uniform(0.5, 2, MANY), 0)
+    rows = np.where(weights[:, None] > 0, TALL, 1e3)  # those without weight do not count
+    if sparse:
+        model = sht.CustomSum(cases.square, (rows, np.zeros(MANY)), sample_weight=weights)
+    else:
+        model = sht.LinearModel(rows, np.zeros(MANY), l2=0.1, sample_weight=weights)
+    share = weights / weights.sum()
+    whole = np.linalg.eigvalsh((rows.T * share) @ rows)[-1] + (0.0 if sparse else 0.1)
+    np.testing.assert_allclose(model.rough_lipschitz(), whole, rtol=0.25)
+    assert float(model.rough_lipschitz()) != float(model.lipschitz())
+
+
+def test_the_step_is_counted_and_batches_grow_with_the_samples():
+    objective = sht.LinearModel(TALL, TALL[:, 0], l2=0.1)
+    solution = run(sht.solvers.StochasticHT(), 2, objective=objective)
+    b = MANY // 256
+    np.testing.assert_array_equal(solution.history.ifo, [MANY // b * b + MANY, MANY // b * b])
+    np.testing.assert_array_equal(solution.history.hard_thresholds, MANY // b)
+    size = sht.steps.SampleStep(0.5, b).init(objective)
+    np.testing.assert_allclose(solution.history.step_size, size)
+
+
+def test_a_hybrid_with_all_samples_is_iht_with_the_smoothness_of_all():
+    objective = model(fit_intercept=True)
+    ours = run(sht.solvers.HybridHT(first=N, iterations=1), 4, objective=objective)
+    size = 0.5 / objective.lipschitz()
+    theirs = run(sht.solvers.IHT(sht.steps.ConstantStep(size)), 4, objective=objective)
+    np.testing.assert_allclose(ours.history.value, theirs.history.value, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_defaults_reach_the_value_of_htp(loss):
+    """In a few epochs on columns of one scale, where no step is needed."""
+    rng = np.random.default_rng(3)
+    A = rng.standard_normal((3000, 20))
+    eta = A[:, :K] @ [1.5, -2.0, 1.0]
+    y = eta + rng.standard_normal(3000) if loss == "squared" else np.where(eta + rng.logistic(size=3000) > 0, 1.0, -1.0)
+    objective = sht.LinearModel(A, y, cases.LOSSES[loss], l2=0.01)
+    best = float(sht.solve(objective, sht.Sparsity(K, 4), sht.solvers.HTP()).value)
+    for solver in (sht.solvers.StochasticHT(), sht.solvers.SVRGHT(), sht.solvers.SAGAHT(), sht.solvers.SDIHT()):
+        found = run(solver, 12, objective=objective)
+        assert float(found.value) < best * 1.01, type(solver).__name__
+    found = run(sht.solvers.HybridHT(), 25, objective=objective)
+    assert float(found.value) < best * 1.01

@@ -280,6 +280,14 @@ def test_history_draws_every_step():
     np.testing.assert_allclose(gradient.lines[0].get_xdata(), [1, 2, 3, 4])
 
 
+def test_the_history_of_a_solution_ends_with_its_last_step():
+    X, y, _ = make_regression(60, 8, 3, snr=5, seed=0)
+    solution = sht.solve(sht.LinearModel(X, y), sht.Sparsity(3), sht.solvers.IHT())
+    taken = int(solution.num_steps)
+    assert taken < solution.history.value.size
+    assert f"in {taken} steps" in plot_history(solution.history).axes[0].get_title()
+
+
 @pytest.mark.parametrize("m", [2, 40])
 def test_coefficients_are_drawn_the_largest_first(m):
     coefficients = np.random.default_rng(m).standard_normal(m)
