@@ -121,6 +121,10 @@ class Program:
         _programs.append(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):  # strictness is for a user's code
+            return self._call(*args, **kwargs)
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
         self.last_use = next(_clock)
         config: Any = jax.config
         outside, here = get_opaque_trace_state() == OUTSIDE, jax.sharding.get_abstract_mesh()
