@@ -121,7 +121,8 @@ class Program:
         _programs.append(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):  # strictness is for a user's code
+        # A user's strictness is for a user's code.
+        with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
             return self._call(*args, **kwargs)
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
