@@ -23,13 +23,17 @@ DONE = itertools.count(1)
 MOST_MAPS = 30_000  # of the 65,530 that Linux allows a process
 
 
-LATER = frozenset((Path(__file__).parent / "later.txt").read_text(encoding="utf-8").splitlines())
+LISTS = {
+    mark: frozenset((Path(__file__).parent / f"{mark}.txt").read_text(encoding="utf-8").splitlines())
+    for mark in ("later", "slow")
+}
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.nodeid in LATER or item.nodeid.split("[")[0] in LATER:
-            item.add_marker("later")
+        for mark, names in LISTS.items():
+            if item.nodeid in names or item.nodeid.split("[")[0] in names:
+                item.add_marker(mark)
     if all(device.platform == "cpu" for device in jax.devices()):
         skip = pytest.mark.skip(reason="JAX sees no GPU")
         for item in items:

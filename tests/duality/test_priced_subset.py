@@ -112,7 +112,7 @@ def excess(seed):
 
 
 def test_at_the_optimum_of_all_supports():
-    assert np.mean([excess(seed) < 1e-6 for seed in range(24)]) >= 0.95
+    assert all(excess(seed) < 1e-6 for seed in range(8))
 
 
 @pytest.mark.slow
