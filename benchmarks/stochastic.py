@@ -5,6 +5,7 @@ algorithm needs and nothing else. It is hand-written here, without scores, penal
 """
 
 import functools
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from scipy import sparse
 
 import sparsehtp as sht
 from sparsehtp.linalg import dot, leading_triplets
+from sparsehtp.plot.style import LABEL_SIZE, PALETTE, new_figure, tidy
 
 from .scores import aim, finish
 from .timing import best_of, compile_time, work
@@ -273,6 +275,9 @@ DEFAULTS = {
     "HybridHT": (sht.solvers.HybridHT(), 28),
     "SDIHT": (sht.solvers.SDIHT(), 10),
 }
+PICTURE = Path(__file__).parents[1] / "docs" / "guide" / "stochastic.svg"
+DRAWN = (1, 7, 8)  # of the problems
+MARKERS = "os^DvPX*"
 EXCESSES = (1e-2, 1e-3, 1e-4)  # of F, over the least that was found
 
 
@@ -336,6 +341,31 @@ def defaults(rows, quick):
         kept[label] = {name: [list(map(float, part)) for part in trace] for name, trace in found.items()}
         print(label, {name: at[0] and round(at[0]["passes"], 1) for name, at in first.items()}, flush=True)
     rows.append({"name": "runs behind these rows", "value": len(kept), "unit": "", "passes, seconds, F": kept})
+    if not quick:
+        draw(kept, PICTURE)
+
+
+def draw(kept, path):
+    """Excess of F against passes and against seconds, for three of the problems."""
+    figure = new_figure(10, 8)
+    panels = figure.subplots(3, 2, sharex="col")
+    names = list(DEFAULTS)
+    for line, label in zip(panels, [list(kept)[i] for i in DRAWN], strict=True):
+        least = min(min(values) for *_, values in kept[label].values())
+        for name, (*across, values) in kept[label].items():
+            style = {"color": PALETTE[names.index(name) % len(PALETTE)], "marker": MARKERS[names.index(name)]}
+            for ax, x in zip(line, across, strict=True):
+                excess = np.maximum(np.minimum.accumulate(values) / least - 1, 1e-6)
+                ax.plot(x, excess, label=name, markersize=4, linewidth=1.2, markevery=0.2, **style)
+        for ax in line:
+            ax.set(xscale="log", yscale="log", ylim=(5e-7, 20))
+            tidy(ax)
+        line[0].set_ylabel("excess of F")
+        line[0].set_title(label, loc="left", fontsize=LABEL_SIZE)
+    panels[-1][0].set_xlabel("passes over the data")
+    panels[-1][1].set_xlabel("seconds")
+    panels[0][1].legend(fontsize=LABEL_SIZE - 1, ncols=2, frameon=False, loc="upper right")
+    figure.savefig(path)
 
 
 def _first(trace, least, excess):
