@@ -19,6 +19,8 @@ from .moments import is_constant, moments_of, standardisation
 
 LARGEST_RIDGE = 20  # powers of two that l2 in the units of scaled columns stays below the largest number
 ROWS_AT_ONCE = 128  # in a pass over single samples
+FEW_ROWS, ROWS_SHARE = 512, 40  # at least so many rows, and this part of all, stand for the rest
+LEAST_STEPS = 10
 FEW_PAIRS = 2**14  # of places and entries, that are compared in no time
 
 P = ParamSpec("P")
@@ -335,16 +337,45 @@ class Columns(eqx.Module):
         start = jnp.append(random_start(self.p, self.dtype), jnp.ones(self.n_free, self.dtype))
         return largest_eigenvalue(product, start, num_steps)
 
-    def largest_row(self) -> Float[Array, ""]:
-        """max_i n omega_i ||z_i||^2: times a loss's smoothness, the largest curvature of a single sample."""
-        shares = self.n * self.weights
+    def row_sizes(self) -> Float[Array, "n"]:
+        """n omega_i ||z_i||^2: times a loss's smoothness, the curvature of every single sample."""
 
-        def largest(first: Int[Array, ""]) -> Float[Array, ""]:
+        def some(first: Int[Array, ""]) -> Float[Array, "b"]:
             i = jnp.minimum(first + jnp.arange(min(ROWS_AT_ONCE, self.n), dtype=jnp.int32), self.n - 1)
             rows = self.dense_rows(i)
-            return jnp.max(shares[i] * (jnp.sum(rows * rows, axis=1) + self.n_free))
+            return jnp.sum(rows * rows, axis=1) + self.n_free
 
-        return jnp.max(lax.map(largest, jnp.arange(0, self.n, ROWS_AT_ONCE, dtype=jnp.int32)))
+        squares = lax.map(some, jnp.arange(0, self.n, ROWS_AT_ONCE, dtype=jnp.int32))
+        return self.n * self.weights * squares.ravel()[: self.n]
+
+    @property
+    def tall(self) -> bool:
+        """Whether some of the rows may stand for all in a curvature; those of sparse designs would be dense."""
+        return self.n > FEW_ROWS and not self.design.sparse
+
+    @property
+    def _some(self) -> tuple[int, int]:
+        """How many rows stand for all, and the power steps on them: half a pass where rows are many."""
+        m = max(FEW_ROWS, self.n // ROWS_SHARE)
+        return m, max(self.n // (2 * m), LEAST_STEPS)
+
+    @property
+    def rough_rows(self) -> int:
+        """Rows that `rough_lipschitz` multiplies with."""
+        return self._some[0] * self._some[1]
+
+    def rough_lipschitz(self, smoothness: Scalar, sizes: Float[Array, "n"]) -> Float[Array, ""]:
+        """`lipschitz`, of some rows drawn by their `row_sizes`, which makes their sum of products that of all in
+        expectation, and near it however much a few of them weigh."""
+        m, steps = self._some
+        ends = jnp.cumsum(sizes) / jnp.sum(sizes)
+        places = (jnp.arange(m) + jax.random.uniform(jax.random.key(0), (m,), ends.dtype)) / m
+        i = jnp.minimum(jnp.searchsorted(ends, places), self.n - 1).astype(jnp.int32)
+        size = jnp.where(sizes[i] > 0, sizes[i], 1)
+        share = jnp.where(sizes[i] > 0, self.weights[i] * (jnp.sum(sizes) / (m * size)), 0)
+        total = jnp.sum(share)
+        share = jnp.where(total > 0, share, 1)
+        return self.rows(i, share).lipschitz(smoothness * total, steps)
 
 
 class Units(NamedTuple):

@@ -59,10 +59,11 @@ def member_shape(path: Path, name: str) -> tuple[int, ...] | None:
 
 def member(path: Path, name: str) -> np.ndarray | None:
     """One array without the others; None for a file that does not hold it or is damaged."""
-    if member_shape(path, name) is None:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return np.asarray(arrays[name]) if member_shape(path, name) is not None else None
+    except Exception:  # as above
         return None
-    with np.load(path, allow_pickle=False) as arrays:
-        return np.asarray(arrays[name])
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype, int]:

@@ -24,7 +24,7 @@ from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from ..thresholds.base import members
 from .base import AbstractRestrictable, AbstractRestricted
 from .captured import Closure, Held, of_closure, of_tree
-from .finite_sum import AbstractFiniteSum, AbstractSamples, drawn, some
+from .finite_sum import AbstractFiniteSum, AbstractSamples
 from .normal_equations import HessianEquations
 
 # Where a shape of x that fun does not take comes from, and what to do.
@@ -232,9 +232,9 @@ class AbstractCustom(AbstractRestrictable):
     ) -> Float[Array, ""]:
         return dot(v, self.hvp(forward, v))
 
-    def lipschitz(self, num_steps: int = 100) -> Float[Array, ""]:
+    def lipschitz(self) -> Float[Array, ""]:
         zero = jnp.zeros(self.n_coefficients, self.dtype)
-        return largest_eigenvalue(lambda v: self.hvp(zero, v), random_start(self.n_coefficients, self.dtype), num_steps)
+        return largest_eigenvalue(lambda v: self.hvp(zero, v), random_start(self.n_coefficients, self.dtype))
 
     # --- where a run ended -------------------------------------------------------------------------------------------
     def judged(
@@ -452,15 +452,6 @@ class CustomSum(AbstractCustom, AbstractFiniteSum):
     def _each(self) -> tuple[PyTree, ...]:
         samples, *rest = self.args
         return jax.tree.map(lambda leaf: leaf[0], samples), *rest
-
-    def rough_lipschitz(self) -> Float[Array, ""]:
-        m, steps = some(self.n_samples)
-        if m == self.n_samples:
-            return self.lipschitz()
-        i = drawn(self.sample_weight, m)
-        args = jax.tree.map(lambda leaf: leaf[i], self.args[0]), *self.args[1:]
-        part = replace(self, args=args, sample_weight=jnp.ones(m, self.sample_weight.dtype))
-        return part.lipschitz(steps)
 
     def samples(self) -> "CustomSamples":
         return CustomSamples(self)

@@ -1,16 +1,14 @@
 """Objectives whose gradient is a mean over samples."""
 
 import abc
+from typing import NamedTuple
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from .base import AbstractObjective
 
-FEW, SHARE = 512, 40  # at least so many samples, or this part of all, stand for the whole
-ALL_STEPS, LEAST_STEPS = 100, 10
+POWER_STEPS = 100  # of `lipschitz`
 
 
 class AbstractSamples(eqx.Module):
@@ -41,17 +39,11 @@ class AbstractSamples(eqx.Module):
         return self.mean_gradient(self.scores(x, i), i) + self.penalty_grad(x)
 
 
-def some(n: int) -> tuple[int, int]:
-    """How many of n samples stand for all, and the power steps on them that cost half a pass."""
-    m = min(n, max(FEW, n // SHARE))
-    return m, ALL_STEPS if m == n else max(n // (2 * m), LEAST_STEPS)
+class Smoothness(NamedTuple):
+    """The largest smoothness L_i of a sample, and about that of the whole, L_F."""
 
-
-def drawn(weights: Float[Array, "n"], m: int) -> Int[Array, "m"]:
-    """m samples by weight: one from each of m parts of equal weight."""
-    ends = jnp.cumsum(weights) / jnp.sum(weights)
-    places = (jnp.arange(m) + jax.random.uniform(jax.random.key(0), (m,), ends.dtype)) / m
-    return jnp.minimum(jnp.searchsorted(ends, places), weights.shape[0] - 1).astype(jnp.int32)
+    largest: Float[Array, ""]
+    whole: Float[Array, ""]
 
 
 class AbstractFiniteSum(AbstractObjective):
@@ -70,9 +62,14 @@ class AbstractFiniteSum(AbstractObjective):
     def sample_smoothness(self) -> Float[Array, ""]:
         """max_i L_i, the largest Lipschitz constant of the gradient of one f_i + R: one pass over the data."""
 
-    @abc.abstractmethod
-    def rough_lipschitz(self) -> Float[Array, ""]:
-        """`lipschitz`, of many samples from some of them: half a pass over the data."""
+    def smoothness(self) -> Smoothness:
+        """The two constants that a step with mini-batches needs."""
+        return Smoothness(self.sample_smoothness(), self.lipschitz())
+
+    @property
+    def smoothness_ifo(self) -> int:
+        """Gradients of single samples that `smoothness` costs."""
+        return (1 + POWER_STEPS) * self.n_samples
 
     def sample_grad(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "d"]:
         """Mean over the samples i of the gradient of f_i + R at x."""

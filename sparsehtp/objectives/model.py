@@ -18,7 +18,7 @@ from ..designs import AbstractDesign
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractLoss, AbstractVectorLoss
 from .base import AbstractRefittable, AbstractRestricted, Counted
-from .finite_sum import AbstractFiniteSum, AbstractSamples, drawn, some
+from .finite_sum import AbstractFiniteSum, AbstractSamples, Smoothness
 from .likelihood import AbstractLikelihood, Part
 
 
@@ -367,18 +367,22 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
             return jnp.asarray(jnp.inf, self.dtype)
         return self.columns.lipschitz(self.loss.smoothness)  # all responses share one Gram matrix
 
-    def rough_lipschitz(self) -> Float[Array, ""]:
-        m, steps = some(self.n_samples)
-        if not self.smooth or m == self.n_samples:
-            return self.lipschitz()
-        part = self.columns.rows(drawn(self.columns.weights, m), jnp.ones(m, self.dtype))
-        return part.lipschitz(self.loss.smoothness, steps)
+    def smoothness(self) -> Smoothness:
+        if not self.smooth or not self.columns.tall:
+            return super().smoothness()
+        sizes = self.columns.row_sizes()
+        whole = self.columns.rough_lipschitz(self.loss.smoothness, sizes)
+        return Smoothness(self.loss.smoothness * jnp.max(sizes) + jnp.max(self.l2), whole)
+
+    @property
+    def smoothness_ifo(self) -> int:
+        return self.n_samples + self.columns.rough_rows if self.columns.tall else super().smoothness_ifo
 
     def samples(self) -> "ModelSamples":
         return ModelSamples(self, self.n_samples * self.columns.weights)
 
     def sample_smoothness(self) -> Float[Array, ""]:
-        return self.loss.smoothness * self.columns.largest_row() + jnp.max(self.l2)
+        return self.loss.smoothness * jnp.max(self.columns.row_sizes()) + jnp.max(self.l2)
 
 
 class ModelSamples(AbstractSamples):

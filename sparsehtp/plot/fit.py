@@ -179,7 +179,7 @@ def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str, known: dict[
     return figure
 
 
-def plot_history(history: dict[str, np.ndarray] | Info) -> Any:
+def plot_history(history: dict[str, np.ndarray] | Info | None) -> Any:
     """The objective and the norm of its gradient against the solver's steps.
 
     Args:
@@ -190,11 +190,16 @@ def plot_history(history: dict[str, np.ndarray] | Info) -> Any:
         A `matplotlib.figure.Figure`.
 
     Raises:
+        ValueError: for None, or the histories of a batch.
         ImportError: without matplotlib.
     """
     figure = new_figure(8, 6)
     objective, gradient = figure.subplots(2, sharex=True)
+    if history is None:
+        raise ValueError("history: there is none; solve with record=Record().")
     if isinstance(history, Info):
+        if np.ndim(history.value) != 1:
+            raise ValueError(f"history: needs that of one run, got shape {np.shape(history.value)}; pass one lane.")
         taken = np.any([history.ifo, history.hard_thresholds, history.design_products], axis=0)
         history = {name: np.asarray(getattr(history, name))[taken] for name in ("value", "grad_norm")}
     value, norm = np.asarray(history["value"]), np.asarray(history["grad_norm"])

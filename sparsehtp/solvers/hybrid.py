@@ -165,8 +165,12 @@ class HybridHT(AbstractStochastic):
         order = np.asarray(permuted(jax.random.fold_in(key, iteration // self.iterations), n))
         return order[(batches.starts[at] + np.arange(batches.sizes[at])) % n]
 
+    def start_ifo(self, objective: AbstractFiniteSum) -> int:
+        again = objective.smoothness_ifo if self.step_rule.grows_with_batches else 0
+        return super().start_ifo(objective) + again
+
     def remember(self, objective: AbstractFiniteSum, x: Array, forward: Array) -> tuple[Array, PyTree]:
-        return x, self.step_rule.smoothness(objective)  # the previous iterate
+        return x, objective.smoothness() if self.step_rule.grows_with_batches else ()  # the previous iterate
 
     def step(
         self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: StochasticState, t: Array
@@ -194,25 +198,16 @@ class HybridHT(AbstractStochastic):
 
         branches = [full if width == n else sampled(width) for width in table.widths]
 
-        def iterate(carry: Moved, j: Int[Array, ""]) -> tuple[Moved, Array]:
+        def iterate(carry: Moved, j: Int[Array, ""]) -> tuple[Moved, tuple[Array, Array]]:
             x, previous, support = carry
             at = jnp.minimum(t * self.iterations + j, sizes.shape[0] - 1)
             grad = lax.switch(branch[at], branches, x, support, starts[at], sizes[at])
-            eta = size * self.step_rule.factor(smoothness, n, sizes[at])
+            eta = jnp.asarray(size * self.step_rule.factor(smoothness, n, sizes[at]), x.dtype)
             new, support = threshold(x - eta * grad + momentum * (x - previous), eta)
-            return (new, x, support), sizes[at]
+            return (new, x, support), (sizes[at], eta)
 
         carry = (state.x, before, state.support)
-        (x, previous, support), used = lax.scan(iterate, carry, jnp.arange(self.iterations, dtype=jnp.int32))
-        return self.finish(
-            objective,
-            threshold,
-            state,
-            x,
-            support,
-            size,
-            (previous, smoothness),
-            t,
-            jnp.sum(used, dtype=x.dtype),
-            self.iterations,
-        )
+        (x, previous, support), (used, etas) = lax.scan(iterate, carry, jnp.arange(self.iterations, dtype=jnp.int32))
+        count, memory = jnp.sum(used, dtype=x.dtype), (previous, smoothness)
+        new, info = self.finish(objective, threshold, state, x, support, size, memory, t, count, self.iterations)
+        return new, info._replace(step_size=etas[-1])

@@ -81,9 +81,16 @@ class AbstractStochastic(AbstractSolver):
         x, _ = threshold(x0)
         forward = objective.forward(x)
         grad = objective.grad_at(forward, x)
-        size = self.step_rule.init(objective).astype(x.dtype)
+        size = self._rule(objective).init(objective).astype(x.dtype)
         memory = self.remember(objective, x, forward)
         return StochasticState(x, first_support(threshold, x, grad), forward, grad, size, memory, key)
+
+    def start_ifo(self, objective: AbstractFiniteSum) -> int:
+        """Gradients of single samples that the step's size costs."""
+        return self._rule(objective).start_ifo(objective)
+
+    def _rule(self, objective: AbstractFiniteSum) -> AbstractStep:
+        return self.step_rule.for_batch(self.batch(objective.n_samples))
 
     def remember(self, objective: AbstractFiniteSum, x: Array, forward: Array) -> PyTree:
         """The memory at the start."""
@@ -120,7 +127,7 @@ class AbstractStochastic(AbstractSolver):
             entries=threshold.entries(x, support),
             hard_thresholds=thresholds,
         )
-        start = jnp.where(t == 0, float(self.step_rule.start_ifo(objective)), 0)
+        start = jnp.where(t == 0, float(self.start_ifo(objective)), 0)
         return new, info._replace(ifo=jnp.asarray(ifo + start, value.dtype))
 
 
@@ -193,7 +200,7 @@ class StochasticHT(AbstractStochastic):
     `epoch * batch_size` calls of the incremental first-order oracle (IFO).
 
     Args:
-        step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the epoch). None: `SampleStep(0.5, batch_size)`.
+        step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the epoch). None: `SampleStep(0.5)`.
         batch_size: samples per mini-batch; the papers have 1. None: n // 256, at least 1 and at most 256.
         epoch: mini-batches per epoch. None: n // batch_size, at least one.
         replacement: draw with replacement; False: random permutations cut into batches.
@@ -225,7 +232,7 @@ class StochasticHT(AbstractStochastic):
         epoch: int | None = None,
         replacement: bool = True,
     ) -> None:
-        self.step_rule = SampleStep(0.5, batch_size) if step is None else step
+        self.step_rule = SampleStep(0.5) if step is None else step
         self.batch_size, self.epoch, self.replacement = batch_size, epoch, replacement
 
     def __check_init__(self) -> None:
@@ -258,7 +265,7 @@ class SVRGHT(AbstractStochastic):
     it is, so stop such a run by its gradient (as the default does), never by `SmallStep` alone.
 
     Args:
-        step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the stage). None: `SampleStep(1/8, batch_size)`.
+        step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the stage). None: `SampleStep(1/8)`.
             [Tight]'s experiments take 2 / lam_max(X X'), which is `ConstantStep(scale=2 / n)` for the squared loss
             without l2; it suits n < p and is about p / n too small for n much larger than p.
         inner_steps: m. None: 3 n // batch_size, as in the experiments of [Tight].
@@ -296,7 +303,7 @@ class SVRGHT(AbstractStochastic):
         radius: float | None = None,
         replacement: bool = True,
     ) -> None:
-        self.step_rule = SampleStep(0.125, batch_size) if step is None else step
+        self.step_rule = SampleStep(0.125) if step is None else step
         self.inner_steps, self.batch_size = inner_steps, batch_size
         self.random_iterate, self.radius, self.replacement = random_iterate, radius, replacement
 
@@ -320,7 +327,8 @@ class SVRGHT(AbstractStochastic):
         positive("strong_convexity", strong_convexity)
         c = max(float(objective.sample_smoothness()) / float(strong_convexity), 1.0)
         m = int(np.ceil(4 * (8 * c - 1)))
-        return cls(SampleStep(0.125), inner_steps=m, random_iterate=True), int(np.ceil(8 * c * (8 * c - 1) * K))
+        solver = cls(SampleStep(0.125), inner_steps=m, batch_size=1, random_iterate=True)
+        return solver, int(np.ceil(8 * c * (8 * c - 1) * K))
 
     def step(
         self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: StochasticState, t: Array
@@ -355,7 +363,7 @@ class SAGAHT(AbstractStochastic):
     rounding does not build up.
 
     Args:
-        step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the epoch). None: `SampleStep(1/3, batch_size)`.
+        step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the epoch). None: `SampleStep(1/3)`.
         batch_size: samples per mini-batch, as in `StochasticHT`.
         replacement: draw with replacement, for batches of one sample; False: random permutations cut into batches.
             None: True for batches of one sample, else False.
@@ -378,13 +386,15 @@ class SAGAHT(AbstractStochastic):
     def __init__(
         self, step: AbstractStep | None = None, batch_size: int | None = None, replacement: bool | None = None
     ) -> None:
-        self.step_rule = SampleStep(1 / 3, batch_size) if step is None else step
+        self.step_rule = SampleStep(1 / 3) if step is None else step
         self.batch_size, self.replacement = batch_size, replacement
 
     def __check_init__(self) -> None:
         check_sampling(self.step_rule, self.batch_size, None, "epoch")
         if self.replacement and self.batch_size != 1:
-            raise ValueError("replacement: mini-batches of SAGAHT are drawn without replacement; leave it None.")
+            raise ValueError(
+                "replacement: mini-batches of SAGAHT are drawn without; leave it None, or pass batch_size=1."
+            )
 
     def remember(self, objective: AbstractFiniteSum, x: Array, forward: Array) -> Array:
         return objective.samples().scores_at(forward)

@@ -4,10 +4,11 @@ import abc
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, Int
 
 from .._types import Support
 from ..objectives import AbstractFiniteSum, AbstractObjective
+from ..objectives.finite_sum import Smoothness
 
 
 class At(NamedTuple):
@@ -49,15 +50,17 @@ class AbstractStep(eqx.Module):
     def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         """Step size before the first step."""
 
-    def smoothness(self, objective: AbstractFiniteSum) -> PyTree:
-        """All that `factor` needs of an objective."""
-        return ()
+    grows_with_batches: ClassVar[bool] = False  # has a `factor` of its own
 
-    def factor(self, smoothness: PyTree, n: int, batch_size: Int[Array, ""]) -> Float[Array, ""] | float:
+    def for_batch(self, batch_size: int) -> "AbstractStep":
+        """The rule for mini-batches of so many samples, where it has not been told."""
+        return self
+
+    def factor(self, smoothness: Smoothness, n: int, batch_size: Int[Array, ""]) -> Float[Array, ""] | float:
         """Multiple of the size, for a batch of so many of n samples."""
         return 1.0
 
-    def start_ifo(self, objective: AbstractObjective) -> int:
+    def start_ifo(self, objective: AbstractFiniteSum) -> int:
         """Gradients of single samples that `init` costs, where a solver counts them."""
         return 0
 

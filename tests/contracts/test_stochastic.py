@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import sparsehtp as sht
 from sparsehtp.results import RESULTS
@@ -216,25 +217,45 @@ def test_many_samples_are_permuted_without_sorting():
     assert abs(together - 99 / (MANY - 1)) < 5 * np.sqrt(0.0165 / (60 * MANY))
 
 
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sums"])
-def test_the_smoothness_of_some_samples_is_about_that_of_all(sparse):
-    weights = np.where(np.arange(MANY) % 3, np.random.default_rng(6).uniform(0.5, 2, MANY), 0)
-    rows = np.where(weights[:, None] > 0, TALL, 1e3)  # those without weight do not count
-    if sparse:
-        model = sht.CustomSum(cases.square, (rows, np.zeros(MANY)), sample_weight=weights)
-    else:
-        model = sht.LinearModel(rows, np.zeros(MANY), l2=0.1, sample_weight=weights)
+HEAVY = {
+    "plain": (TALL, None),
+    "log-normal": (np.exp(2 * TALL), None),
+    "a rare column": (np.where(np.arange(MANY)[:, None] % 400 == 7, TALL + 100 * (np.arange(P) == 3), TALL), None),
+    "weights": (TALL, np.where(np.arange(MANY) % 3, 10.0 ** np.random.default_rng(6).uniform(-4, 0, MANY), 0)),
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_the_smoothness_of_some_samples_is_about_that_of_all(name):
+    rows, weights = HEAVY[name]
+    weights = np.ones(MANY) if weights is None else weights
+    rows = np.where(weights[:, None] > 0, rows, 1e3)  # those without weight do not count
+    model = sht.LinearModel(rows, np.zeros(MANY), l2=0.1, sample_weight=weights)
     share = weights / weights.sum()
-    whole = np.linalg.eigvalsh((rows.T * share) @ rows)[-1] + (0.0 if sparse else 0.1)
-    np.testing.assert_allclose(model.rough_lipschitz(), whole, rtol=0.25)
-    assert float(model.rough_lipschitz()) != float(model.lipschitz())
+    whole = np.linalg.eigvalsh((rows.T * share) @ rows)[-1] + 0.1
+    largest, rough = model.smoothness()
+    np.testing.assert_allclose(largest, np.max(MANY * share * np.sum(rows**2, 1)) + 0.1, rtol=1e-10)
+    np.testing.assert_allclose(rough, whole, rtol=0.3)
+    assert float(rough) != float(model.lipschitz())
+
+
+def test_steps_with_all_samples_and_with_one_are_finite():
+    one = sht.LinearModel(np.full((1, P), 2.0), np.array([4.0]), l2=0.1)
+    np.testing.assert_allclose(sht.steps.SampleStep(0.5).init(one) * one.lipschitz(), 0.5, rtol=1e-6)
+    rows, _ = HEAVY["a rare column"]
+    heavy = sht.LinearModel(rows, rows[:, 0] - rows[:, 3], l2=0.1)
+    values = np.asarray(run(sht.solvers.HybridHT(growth=1.2), 20, objective=heavy).history.value)
+    assert np.isfinite(values).all() and values[-1] < values[0]
+    sparse_rows = sht.LinearModel(csr_array(rows), rows[:, 0], l2=0.1)
+    np.testing.assert_allclose(sparse_rows.smoothness().whole, sparse_rows.lipschitz())
 
 
 def test_the_step_is_counted_and_batches_grow_with_the_samples():
     objective = sht.LinearModel(TALL, TALL[:, 0], l2=0.1)
     solution = run(sht.solvers.StochasticHT(), 2, objective=objective)
     b = MANY // 256
-    np.testing.assert_array_equal(solution.history.ifo, [MANY // b * b + MANY, MANY // b * b])
+    assert MANY < objective.smoothness_ifo < 2 * MANY
+    np.testing.assert_array_equal(solution.history.ifo, MANY // b * b + np.array([objective.smoothness_ifo, 0]))
     np.testing.assert_array_equal(solution.history.hard_thresholds, MANY // b)
     size = sht.steps.SampleStep(0.5, b).init(objective)
     np.testing.assert_allclose(solution.history.step_size, size)
@@ -246,6 +267,7 @@ def test_a_hybrid_with_all_samples_is_iht_with_the_smoothness_of_all():
     size = 0.5 / objective.lipschitz()
     theirs = run(sht.solvers.IHT(sht.steps.ConstantStep(size)), 4, objective=objective)
     np.testing.assert_allclose(ours.history.value, theirs.history.value, rtol=1e-9)
+    np.testing.assert_allclose(ours.history.step_size, size)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])

@@ -1,4 +1,4 @@
-"""A user's strictness about dtypes, ranks and NaN is about a user's code: all works under it."""
+"""A user's strictness about dtypes, ranks and NaN is about a user's code: fits, grids and derivatives work under it."""
 
 import jax
 import jax.numpy as jnp
