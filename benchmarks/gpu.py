@@ -23,7 +23,7 @@ from jax import lax
 
 import sparsehtp as sht
 
-from . import best_subset, bootstrap, core, cv, stochastic
+from . import best_subset, bootstrap, core, cv, inner_steps
 from .problems import generate
 from .scores import aim
 from .timing import RESULTS, best_of, machine, work, write
@@ -109,7 +109,7 @@ def phase_cell(quick):
     """Compressed sensing by HT-SVRG: three stages of a cell of the phase diagram, with few lanes and with all."""
     for lanes in (2, 4) if quick else (64, 1000):
         rows = []
-        stochastic.trials(rows, 256, 175, 16, lanes, 1 if quick else 3, 1)
+        inner_steps.trials(rows, 256, 175, 16, lanes, 1 if quick else 3, 1)
         for row in rows:
             yield row | {"name": f"{lanes} lanes: {row['name']}"}
 

@@ -21,6 +21,7 @@ OPTIONS = {  # what a benchmark's main takes
     "derivatives": ("quick",),
     "pruning": ("quick", "data"),
     "stochastic": ("quick",),
+    "inner-steps": ("quick",),
     "precision": ("quick",),
     "dual": ("quick",),
     "proofs": ("quick",),
