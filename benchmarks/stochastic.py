@@ -12,7 +12,6 @@ import sparsehtp as sht
 from sparsehtp.plot.style import LABEL_SIZE, PALETTE, new_figure, tidy
 
 from .scores import aim, finish
-from .timing import compile_time
 
 # loss, n, p, correlation of neighbours, share of nonzeros, k (20 features are true)
 PROBLEMS = (
@@ -75,14 +74,11 @@ def traces(objective, k, solvers):
     )
     for name, (solver, steps) in solvers.items():
         try:
-            compiled, _ = compile_time(
-                jax.jit(lambda o, s=solver, m=steps: sht.solve(o, threshold, s, max_steps=m, throw=False)), objective
-            )
+            solution = sht.solve(objective, threshold, solver, max_steps=steps, throw=False)
         except TypeError:  # does not take the objective
             continue
-        solution = jax.block_until_ready(compiled(objective))
         start = time.perf_counter()
-        jax.block_until_ready(compiled(objective).x)
+        jax.block_until_ready(sht.solve(objective, threshold, solver, max_steps=steps, throw=False).x)
         seconds = time.perf_counter() - start
         history, taken = solution.history, int(solution.num_steps)
         passes = np.cumsum(np.asarray(history.ifo[:taken], float)) / objective.n_samples
