@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import AnyArray, ArrayLike, DType, HostArray, Scalar, Support, host, is_concrete, replace
 from ..designs import AbstractDesign, DenseDesign
-from ..linalg import dot, largest_eigenvalue, random_start
+from ..linalg import POWER_STEPS, dot, largest_eigenvalue, random_start
 from .checks import check_l2, weight_vector
 from .moments import is_constant, moments_of, standardisation
 
@@ -326,7 +326,7 @@ class Columns(eqx.Module):
         size = self.design.column_norms(self.weights, self.inverse_scale)
         return size if self.mean is None else size + jnp.abs(self.mean) * self.scale
 
-    def lipschitz(self, smoothness: Scalar, num_steps: int = 100) -> Float[Array, ""]:
+    def lipschitz(self, smoothness: Scalar, num_steps: int = POWER_STEPS) -> Float[Array, ""]:
         """Largest eigenvalue of smoothness Z' diag(weights) Z + diag(ridge)."""
         weights, ridge = self.weights, self.ridge()
 

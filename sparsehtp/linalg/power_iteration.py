@@ -8,9 +8,11 @@ from jax import lax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+POWER_STEPS = 100
+
 
 def largest_eigenvalue(
-    matvec: Callable[[Array], Array], start: Float[Array, "p"], num_steps: int = 100
+    matvec: Callable[[Array], Array], start: Float[Array, "p"], num_steps: int = POWER_STEPS
 ) -> Float[Array, ""]:
     """Largest eigenvalue of a positive semidefinite operator by power iteration: an estimate from below."""
 

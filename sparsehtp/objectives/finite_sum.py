@@ -6,9 +6,8 @@ from typing import NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Float, Int
 
+from ..linalg import POWER_STEPS
 from .base import AbstractObjective
-
-POWER_STEPS = 100  # of `lipschitz`
 
 
 class AbstractSamples(eqx.Module):
