@@ -342,11 +342,11 @@ class Columns(eqx.Module):
 
         def some(first: Int[Array, ""]) -> Float[Array, "b"]:
             i = jnp.minimum(first + jnp.arange(min(ROWS_AT_ONCE, self.n), dtype=jnp.int32), self.n - 1)
-            rows = self.dense_rows(i)
-            return jnp.sum(rows * rows, axis=1) + self.n_free
+            share = self.n * self.weights[i]
+            rows = jnp.sqrt(share)[:, None] * self.dense_rows(i)  # rows without weight are gone before squares overflow
+            return jnp.sum(rows * rows, axis=1) + share * self.n_free
 
-        squares = lax.map(some, jnp.arange(0, self.n, ROWS_AT_ONCE, dtype=jnp.int32))
-        return self.n * self.weights * squares.ravel()[: self.n]
+        return lax.map(some, jnp.arange(0, self.n, ROWS_AT_ONCE, dtype=jnp.int32)).ravel()[: self.n]
 
     @property
     def tall(self) -> bool:

@@ -86,7 +86,8 @@ class DenseDesign(AbstractDesign):
         return self.array[:, i].T if self.by_feature else self.array[i]
 
     def column_norms(self, weights: Float[Array, "n"], scale: Float[Array, "p"] | None = None) -> Float[Array, "p"]:
-        array = self.array if scale is None else self.array * (scale[:, None] if self.by_feature else scale)
+        array = self._live(weights)[1]  # squares of what has no weight may overflow
+        array = array if scale is None else array * (scale[:, None] if self.by_feature else scale)
         return jnp.sqrt(self._reduce(weights, array**2))
 
     def moments(self, weights: Float[Array, "n"]) -> tuple[Float[Array, "p"], Float[Array, "p"]]:

@@ -75,14 +75,14 @@ class SparseDesign(AbstractDesign):
         return dense_rows(self.by_row, jnp.asarray(i), self.size[1]).T
 
     def column_norms(self, weights: Float[Array, "n"], scale: Float[Array, "p"] | None = None) -> Float[Array, "p"]:
-        data = self.by_column.data if scale is None else self.by_column.data * scale[self.by_column.owner][:, None]
-        squares = self.by_column._replace(data=data**2)
-        return jnp.sqrt(product(squares, jnp.asarray(weights)))
+        X = self._live(weights)  # squares of what has no weight may overflow
+        data = X.data if scale is None else X.data * scale[X.owner][:, None]
+        return jnp.sqrt(product(X._replace(data=data**2), jnp.asarray(weights)))
 
     def moments(self, weights: Float[Array, "n"]) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
         # Scaled by the largest magnitude, so that squares neither overflow nor underflow.
-        X, weights = self.by_column, jnp.asarray(weights)
-        largest = self.magnitudes(weights)
+        X, weights = self._live(weights), jnp.asarray(weights)
+        largest = largest_magnitudes(X)
         largest = jnp.where(largest > 0, largest, 1)
         entries = X.data / largest[X.owner][:, None]
         weight = jnp.where(X.data != 0, weights[X.indices], 0)
@@ -95,9 +95,12 @@ class SparseDesign(AbstractDesign):
         return largest * mean, largest * jnp.sqrt(around + zeros * mean**2)
 
     def magnitudes(self, weights: Float[Array, "n"] | None = None) -> Float[Array, "p"]:
+        return largest_magnitudes(self.by_column if weights is None else self._live(weights))
+
+    def _live(self, weights: Float[Array, "n"]) -> Chunks:
+        """The columns, with zeros in rows without weight."""
         X = self.by_column
-        data = X.data if weights is None else jnp.where(jnp.asarray(weights)[X.indices] > 0, X.data, 0)
-        return largest_magnitudes(X._replace(data=data))
+        return X._replace(data=jnp.where(jnp.asarray(weights)[X.indices] > 0, X.data, 0))
 
 
 def as_design(X: TableLike) -> AbstractDesign:

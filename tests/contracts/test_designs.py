@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
+from sparsehtp.columns import Columns
 
 ARRAY = np.random.default_rng(0).standard_normal((7, 5))
 ARRAY[[0, 2, 2, 4, 5, 6, 6], [1, 0, 3, 3, 2, 0, 4]] = 0
@@ -45,6 +46,26 @@ def test_products_match_numpy(name, dtype):
     np.testing.assert_allclose(mean, expected, rtol=tol, atol=tol)
     np.testing.assert_allclose(deviation, np.sqrt(WEIGHTS @ (ARRAY - expected) ** 2), rtol=10 * tol)
     np.testing.assert_array_equal(largest, np.abs(X).max(0))
+
+
+@cases.jit
+def weighted(design, s):
+    columns = Columns.plain(design, s, np.zeros(()), n_free=1)
+    facts = design.column_norms(s, jnp.full(5, 2.0)), design.moments(s), design.magnitudes(s), design.rmv(s)
+    return facts, columns.row_sizes(), columns.gram_diagonal(s), columns.moments(), columns.norms()
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", cases.DESIGNS)
+def test_a_row_without_weight_may_hold_any_number(name, dtype):
+    X, s = ARRAY.astype(dtype), WEIGHTS.astype(dtype)
+    s[2] = 0
+    far = X.copy()
+    far[2, [1, 3]] = np.finfo(dtype).max / 4, -np.finfo(dtype).max / 4  # its square overflows
+    assert X[2, 3] == 0  # and sparse columns get a nonzero more
+    near = weighted(cases.DESIGNS[name](X), s)
+    chex.assert_trees_all_close(weighted(cases.DESIGNS[name](far), s), near, rtol=10 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
