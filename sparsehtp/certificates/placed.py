@@ -11,7 +11,7 @@ from .._programs import program
 from .._types import AnyArray, Support, check_finite
 from ..columns import gather, scatter
 from ..iteration.results import RESULTS
-from ..linalg import LANE
+from ..linalg import lane_axis
 from ..objectives import AbstractObjective, AbstractRefittable, AbstractRestricted
 from ..thresholds import AbstractUnitThreshold
 from ..thresholds.base import default_k_max
@@ -194,7 +194,7 @@ def refit_values(
         fit = restricted.minimise(gather(x, entries), threshold.box(entries))
         return restricted.value(fit.z), rounding_of(restricted, fit.z), fit.solved, fit.singular
 
-    return jax.vmap(one, axis_name=LANE)(places, new)
+    return jax.vmap(one, axis_name=lane_axis())(places, new)
 
 
 def exchanged(units: Support, place: Int[Array, ""] | int, j: Int[Array, ""] | int) -> Support:

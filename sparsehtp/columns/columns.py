@@ -350,12 +350,14 @@ class Columns(eqx.Module):
 
     @property
     def tall(self) -> bool:
-        """Whether some of the rows may stand for all in a curvature; those of sparse designs would be dense."""
-        return self.n > FEW_ROWS and not self.design.sparse
+        """Whether rows are so many that a curvature is estimated."""
+        return self.n > FEW_ROWS
 
     @property
     def _some(self) -> tuple[int, int]:
         """How many rows stand for all, and the power steps on them: half a pass where rows are many."""
+        if self.design.sparse:  # drawn rows would be dense
+            return self.n, LEAST_STEPS
         m = max(FEW_ROWS, self.n // ROWS_SHARE)
         return m, max(self.n // (2 * m), LEAST_STEPS)
 
@@ -366,8 +368,13 @@ class Columns(eqx.Module):
 
     def rough_lipschitz(self, smoothness: Scalar, sizes: Float[Array, "n"]) -> Float[Array, ""]:
         """`lipschitz`, of some rows drawn by their `row_sizes`, which makes their sum of products that of all in
-        expectation, and near it however much a few of them weigh."""
+        expectation, and near it however much a few of them weigh; of sparse rows by all, in few steps.
+
+        q steps lose at most a part 1 - r^-1 where r^q is as the square root of the entries of x: less than a half.
+        """
         m, steps = self._some
+        if m == self.n:
+            return self.lipschitz(smoothness, steps)
         ends = jnp.cumsum(sizes) / jnp.sum(sizes)
         places = (jnp.arange(m) + jax.random.uniform(jax.random.key(0), (m,), ends.dtype)) / m
         i = jnp.minimum(jnp.searchsorted(ends, places), self.n - 1).astype(jnp.int32)

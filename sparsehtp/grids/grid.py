@@ -29,7 +29,7 @@ from .._types import ArrayLike, Support, check_finite, check_kind, host, is_conc
 from ..columns import gather, scatter
 from ..io.checkpoint import Checkpoint
 from ..iteration import driver
-from ..linalg import LANE, one_by_one
+from ..linalg import lane_axis, one_by_one
 from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..solvers.base import Trail
@@ -307,7 +307,7 @@ def batch(grid: Grid, lanes: Lane) -> Fits:
         return jax.vmap(_single_lane, in_axes=(None, None, 0, 0))(grid, own, place, lanes)
     if one_by_one():
         return lax.map(lambda each: _path_lane(grid, own, *each), (place, lanes))
-    return jax.vmap(_path_lane, in_axes=(None, None, 0, 0), axis_name=LANE)(grid, own, place, lanes)
+    return jax.vmap(_path_lane, in_axes=(None, None, 0, 0), axis_name=lane_axis())(grid, own, place, lanes)
 
 
 def _lane_objective(

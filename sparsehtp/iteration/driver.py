@@ -1,12 +1,14 @@
 """THE loop over steps: any solver, any batch, histories, one shared counter.
 
 The loop runs over a *vmapped* step instead of vmapping a loop: the counter `t` is then the same for all lanes, so that
-histories are written in place (time-major, never copied) and branches stay branches. `vmap` of a solve, nested too, is
-re-routed here by a `custom_vmap` rule that flattens the batch axes into one lane axis. Every traced value comes in
-through `args`, none by closure, since the rule cannot see closed-over tracers.
+histories are written in place (time-major, never copied) and branches stay branches. `vmap` of a solve is re-routed
+here by a `custom_vmap` rule; every further one adds a level, so that lanes share what an axis of theirs shares, however
+vmaps are nested. Every traced value comes in through `args`, none by closure, since the rule cannot see closed-over
+tracers.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias, TypeVar, TypeVarTuple
 
@@ -18,7 +20,7 @@ from jaxtyping import Array, Bool, Int, PyTree
 
 from .._programs import program
 from .._types import Factors, Info, Support
-from ..linalg import LANE, either, one_by_one
+from ..linalg import either, lane_axis, one_by_one
 from .record import Record
 from .results import FIRED, RESULTS
 from .termination import AbstractTermination, Memory, State
@@ -69,6 +71,13 @@ class _Carry(NamedTuple):
     history: tuple[Array, Array] | None
 
 
+class _Level(NamedTuple):
+    """One `vmap`: its number of lanes, and which leaves of the task have an axis for them."""
+
+    size: int
+    batched: tuple[bool, ...]
+
+
 _Stepped: TypeAlias = tuple[State, Memory, Info, Array, Array]  # the last two: result, and what fired
 
 
@@ -88,12 +97,12 @@ def unrolled(task: Task, max_steps: int, record: Record | None) -> Outcome:
 def _jitted(task: Task, max_steps: int, record: Record | None) -> Outcome:
     if (task.objective.lanes_in_turn or task.solver.lanes_in_turn) and one_by_one():
         return _in_turn(max_steps, record)(task)
-    return _runner(max_steps, record, None, ())(task)
+    return _runner(max_steps, record, ())(task)
 
 
 @program(static_argnums=(1, 2))
 def _jitted_scan(task: Task, max_steps: int, record: Record | None) -> Outcome:
-    return jax.tree.map(lambda a: a[0], _loop(task, None, 1, max_steps, record, scan=True))
+    return jax.tree.map(lambda a: a[0], _loop(task, (), max_steps, record, scan=True))
 
 
 @functools.cache
@@ -101,44 +110,24 @@ def _in_turn(max_steps: int, record: Record | None) -> Callable[[Task], Outcome]
     """The loop of one problem; a batch is one program that runs its lanes one after the other."""
 
     def call(task: Task) -> Outcome:
-        return jax.tree.map(lambda a: a[0], _loop(task, None, 1, max_steps, record, in_turn=True))
+        return jax.tree.map(lambda a: a[0], _loop(task, (), max_steps, record, in_turn=True))
 
     return jax.custom_batching.sequential_vmap(call)
 
 
 @functools.cache
-def _runner(
-    max_steps: int, record: Record | None, width: int | None, lanes: tuple[bool, ...]
-) -> Callable[[Task], Outcome]:
-    """The loop for `width` lanes (None: one problem without a lane axis); lanes[i] says if leaf i has the lane axis."""
+def _runner(max_steps: int, record: Record | None, levels: tuple[_Level, ...]) -> Callable[[Task], Outcome]:
+    """The loop for the lanes of some levels, the innermost first; every level is a leading axis of the outcome."""
 
     @jax.custom_batching.custom_vmap
     def call(task: Task) -> Outcome:
-        if width is None:
-            return jax.tree.map(lambda a: a[0], _loop(task, None, 1, max_steps, record))
-        axes = jax.tree.unflatten(jax.tree.structure(task), [0 if lane else None for lane in lanes])
-        return _loop(task, axes, width, max_steps, record)
+        sizes = tuple(level.size for level in reversed(levels))
+        return jax.tree.map(lambda a: a.reshape((*sizes, *a.shape[1:])), _loop(task, levels, max_steps, record))
 
     @call.def_vmap
     def rule(size: int, batched: tuple[Task], task: Task) -> tuple[Outcome, Outcome]:
-        leaves, structure = jax.tree.flatten(task)
-        inner = lanes or (False,) * len(leaves)
-        outer = tuple(jax.tree.leaves(batched[0]))
-        inner_width = width or 1
-
-        def flatten(leaf: Array, has_inner: bool, has_outer: bool) -> Array:
-            if not (has_inner or has_outer) or width is None:
-                return leaf
-            leaf = leaf if has_outer else leaf[None]
-            leaf = leaf if has_inner else leaf[:, None]
-            shape = leaf.shape[2:]
-            return jnp.broadcast_to(leaf, (size, inner_width, *shape)).reshape((size * inner_width, *shape))
-
-        flat = jax.tree.unflatten(structure, [flatten(*each) for each in zip(leaves, inner, outer, strict=True)])
-        merged = tuple(a or b for a, b in zip(inner, outer, strict=True))
-        out = _runner(max_steps, record, size * inner_width, merged)(flat)
-        if width is not None:
-            out = jax.tree.map(lambda a: a.reshape((size, inner_width, *a.shape[1:])), out)
+        level = _Level(size, tuple(jax.tree.leaves(batched[0])))
+        out = _runner(max_steps, record, (*levels, level))(task)
         return out, jax.tree.map(lambda _: True, out)
 
     return call
@@ -146,17 +135,32 @@ def _runner(
 
 def _loop(
     task: Task,
-    axes: Task | None,
-    width: int,
+    levels: tuple[_Level, ...],
     max_steps: int,
     record: Record | None,
     scan: bool = False,
     in_turn: bool = False,
 ) -> Outcome:
-    def over_lanes(function: Callable[[*Given], Found], *in_axes: Task | int | None) -> Callable[[*Given], Found]:
+    """A run whose outcome has one axis for the lanes of all levels, of which there are one or more."""
+    sizes = tuple(level.size for level in reversed(levels))
+    width = math.prod(sizes)
+
+    def over_lanes(function: Callable[[Task, *Given], Found], *axes: int | None) -> Callable[[Task, *Given], Found]:
+        """A function of the task and others, which have an axis for all lanes (0) or none."""
         if in_turn:
-            return _unbatched(function, in_axes)
-        return jax.vmap(function, in_axes, axis_size=width, axis_name=LANE)
+            return _unbatched(function, axes)
+        mapped = function
+        for number, level in enumerate(levels or (_Level(1, (False,) * len(jax.tree.leaves(task))),)):
+            own = jax.tree.unflatten(jax.tree.structure(task), [0 if lane else None for lane in level.batched])
+            mapped = jax.vmap(mapped, (own, *axes), axis_size=level.size, axis_name=lane_axis(number))
+        if len(levels) < 2:
+            return mapped
+
+        def flat(task: Task, *others: *Given) -> Found:
+            split = _by_axis(lambda a: a.reshape((*sizes, *a.shape[1:])), axes, others)
+            return jax.tree.map(lambda a: a.reshape((width, *a.shape[len(sizes) :])), mapped(task, *split))
+
+        return flat
 
     def lane_init(a: Task) -> tuple[State, Memory]:
         state = a.solver.init(a.objective, a.threshold, a.x0, a.key)
@@ -173,7 +177,7 @@ def _loop(
 
     @jax.jit  # traced once, for its shapes and for the loop
     def step_all(task: Task, state: State, memory: Memory, t: Int[Array, ""]) -> _Stepped:
-        return over_lanes(lane_step, axes, 0, 0, None)(task, state, memory, t)
+        return over_lanes(lane_step, 0, 0, None)(task, state, memory, t)
 
     def body(c: _Carry) -> _Carry:
         new, memory, info, result, fired = step_all(task, c.state, c.memory, c.t)
@@ -202,12 +206,12 @@ def _loop(
         )
 
     returns_best = task.solver.returns_best
-    state, memory = over_lanes(lane_init, axes)(task)
+    state, memory = over_lanes(lane_init)(task)
     shapes = jax.eval_shape(step_all, task, state, memory, jnp.int32(0))
     rows = 0 if record is None else -(-max_steps // record.every)
     integers = jnp.zeros(width, jnp.int32)
-    result = over_lanes(lambda a: jnp.where(a.sound, RESULTS.running, RESULTS.nonfinite), axes)(task)
-    value0 = over_lanes(lambda a, s: a.objective.value(s.x) + a.threshold.value(s.x), axes, 0)(task, state)
+    result = over_lanes(lambda a: jnp.where(a.sound, RESULTS.running, RESULTS.nonfinite))(task)
+    value0 = over_lanes(lambda a, s: a.objective.value(s.x) + a.threshold.value(s.x), 0)(task, state)
     carry = _Carry(
         t=jnp.int32(0),
         result=result.astype(jnp.int32),
@@ -233,25 +237,31 @@ def _loop(
     result = jnp.where((c.status != 0) & (result != RESULTS.nonfinite), c.status, result).astype(jnp.int32)
     x, support = (c.state.x, c.state.support) if c.best is None else c.best
     ended = (lax.stop_gradient(task), lax.stop_gradient(x), support, result)
-    judged = over_lanes(lambda a, x, s, r: a.objective.judged(a.threshold, x, s, r), axes, 0, 0, 0)(*ended)
+    judged = over_lanes(lambda a, x, s, r: a.objective.judged(a.threshold, x, s, r), 0, 0, 0)(*ended)
     fired = jnp.where(judged == result, c.fired, 0)
     history = None if c.history is None else _unpack(shapes[2], c.history)
     return Outcome(x, support, c.best_value, judged, fired, c.num_steps, c.best_step, history, c.state)
 
 
 def _unbatched(
-    function: Callable[[*Given], Found], in_axes: tuple[Task | int | None, ...]
-) -> Callable[[*Given], Found]:
+    function: Callable[[Task, *Given], Found], axes: tuple[int | None, ...]
+) -> Callable[[Task, *Given], Found]:
     """The function over the one lane there is, without the detours that `vmap` makes of branches and of LAPACK."""
 
-    def lane_of(axis: int | None, a: PyTree) -> PyTree:
-        return a if axis is None else jax.tree.map(lambda leaf: leaf[0], a)
-
-    def one(*args: *Given) -> Found:
-        own: tuple[*Given] = jax.tree.map(lane_of, in_axes, args, is_leaf=lambda axis: axis is None)
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], function(*own))
+    def one(task: Task, *others: *Given) -> Found:
+        own = _by_axis(lambda a: a[0], axes, others)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], function(task, *own))
 
     return one
+
+
+def _by_axis(change: Callable[[Array], Array], axes: tuple[int | None, ...], values: PyTree) -> PyTree:
+    """Values of which those that have an axis are changed, leaf by leaf."""
+
+    def changed(axis: int | None, value: PyTree) -> PyTree:
+        return value if axis is None else jax.tree.map(change, value)
+
+    return jax.tree.map(changed, axes, values, is_leaf=lambda axis: axis is None)
 
 
 def _pack(info: Info) -> tuple[Array, Array]:

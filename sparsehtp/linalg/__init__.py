@@ -8,10 +8,10 @@ from .box import Plane as Plane
 from .box import SignedPlane as SignedPlane
 from .draws import mixed as mixed
 from .draws import uniform as uniform
-from .lanes import LANE as LANE
 from .lanes import START as START
 from .lanes import any_lane as any_lane
 from .lanes import either as either
+from .lanes import lane_axis as lane_axis
 from .lanes import lane_by_lane as lane_by_lane
 from .lanes import max_lane as max_lane
 from .lanes import one_by_one as one_by_one

@@ -1,6 +1,8 @@
 """How the lanes of a batch run: branches that all take together, and kernels that take them one by one."""
 
+import contextlib
 import functools
+import itertools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -12,8 +14,22 @@ from jaxtyping import Array, Bool, Int
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LANE = "lane"  # the driver's batch
 START = "start"  # the perturbed starts of one problem
+
+
+def lane_axis(level: int = 0) -> str:
+    """The name of an axis of lanes in the driver's batch: that of the innermost `vmap` is at level 0."""
+    return f"lane {level}"
+
+
+def max_lane(number: Int[Array, ""]) -> Int[Array, ""]:
+    """The largest of a number over the driver's lanes (and any start); the number itself outside of both."""
+    with contextlib.suppress(NameError):  # where it is not bound
+        number = lax.pmax(number, START)
+    with contextlib.suppress(NameError):  # further out no lanes are bound
+        for level in itertools.count():
+            number = lax.pmax(number, lane_axis(level))
+    return number
 
 
 def any_lane(flag: Bool[Array, ""]) -> Bool[Array, ""]:
@@ -22,12 +38,7 @@ def any_lane(flag: Bool[Array, ""]) -> Bool[Array, ""]:
     A predicate that is the same for all lanes keeps `lax.cond` a branch; a per-lane one would become a select that
     pays for both sides at every step.
     """
-    for axis in (LANE, START):
-        try:
-            flag = lax.pmax(flag.astype(jnp.int32), axis) > 0
-        except NameError:  # the axis is not bound
-            continue
-    return flag
+    return max_lane(flag.astype(jnp.int32)) > 0
 
 
 def one_by_one() -> bool:
@@ -41,16 +52,6 @@ _sequential = functools.cache(jax.custom_batching.sequential_vmap)
 def lane_by_lane(function: Callable[P, T]) -> Callable[P, T]:
     """The function of arrays, which under `vmap` takes one lane after the other on a CPU."""
     return _sequential(function) if one_by_one() else function
-
-
-def max_lane(number: Int[Array, ""]) -> Int[Array, ""]:
-    """The largest of a number over the driver's lanes, the same for all of them; the number itself outside."""
-    for axis in (LANE, START):
-        try:
-            number = lax.pmax(number, axis)
-        except NameError:  # the axis is not bound
-            continue
-    return number
 
 
 def either(flag: Bool[Array, ""], new: T, old: T) -> T:

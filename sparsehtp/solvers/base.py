@@ -145,7 +145,7 @@ class AbstractPathSolver(AbstractSolver):
     def path(self, objective: AbstractObjective, threshold: AbstractThreshold, key: Array) -> Trail:
         """Solutions for k = 0..threshold.k_max (the threshold is bound to the objective).
 
-        Pure and traceable; run it under `jax.vmap(..., axis_name=LANE)`.
+        Pure and traceable; run it under `jax.vmap(..., axis_name=lane_axis())`.
         """
 
 

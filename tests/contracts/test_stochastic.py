@@ -225,18 +225,19 @@ HEAVY = {
 }
 
 
+@pytest.mark.parametrize("form", [np.asarray, csr_array])
 @pytest.mark.parametrize("name", HEAVY)
-def test_the_smoothness_of_some_samples_is_about_that_of_all(name):
+def test_the_smoothness_of_some_samples_is_about_that_of_all(name, form):
     rows, weights = HEAVY[name]
     weights = np.ones(MANY) if weights is None else weights
     rows = np.where(weights[:, None] > 0, rows, 1e3)  # those without weight do not count
-    model = sht.LinearModel(rows, np.zeros(MANY), l2=0.1, sample_weight=weights)
+    model = sht.LinearModel(form(rows), np.zeros(MANY), l2=0.1, sample_weight=weights)
     share = weights / weights.sum()
     whole = np.linalg.eigvalsh((rows.T * share) @ rows)[-1] + 0.1
     largest, rough = model.smoothness()
     np.testing.assert_allclose(largest, np.max(MANY * share * np.sum(rows**2, 1)) + 0.1, rtol=1e-10)
     np.testing.assert_allclose(rough, whole, rtol=0.3)
-    assert float(rough) != float(model.lipschitz())
+    assert model.smoothness_ifo <= 11 * MANY
 
 
 def test_steps_with_all_samples_and_with_one_are_finite():
@@ -246,8 +247,6 @@ def test_steps_with_all_samples_and_with_one_are_finite():
     heavy = sht.LinearModel(rows, rows[:, 0] - rows[:, 3], l2=0.1)
     values = np.asarray(run(sht.solvers.HybridHT(growth=1.2), 20, objective=heavy).history.value)
     assert np.isfinite(values).all() and values[-1] < values[0]
-    sparse_rows = sht.LinearModel(csr_array(rows), rows[:, 0], l2=0.1)
-    np.testing.assert_allclose(sparse_rows.smoothness().whole, sparse_rows.lipschitz())
 
 
 def test_the_step_is_counted_and_batches_grow_with_the_samples():

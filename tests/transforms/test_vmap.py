@@ -100,6 +100,50 @@ def test_over(name):
         np.testing.assert_array_equal(jax.random.key_data(batch.key), jax.random.key_data(*given))
 
 
+def fit(X, y, k, l2, solver):
+    return sht.solve(sht.LinearModel(X, y, l2=l2), sht.Sparsity(k, k_max=4), solver, max_steps=3, record=None).x
+
+
+def data_outside(Z, y, ks, l2s, solver):
+    return jax.vmap(lambda Z, y: jax.vmap(lambda l2: fit(Z, y, 2, l2, solver))(l2s))(Z, y)
+
+
+def data_inside(Z, y, ks, l2s, solver):
+    return jax.vmap(lambda l2: jax.vmap(lambda Z, y: fit(Z, y, 2, l2, solver))(Z, y), out_axes=1)(l2s)
+
+
+def data_between(Z, y, ks, l2s, solver):
+    def of(k):
+        return jax.vmap(lambda Z, y: jax.vmap(lambda l2: fit(Z, y, k, l2, solver))(l2s), out_axes=1)(Z, y)
+
+    return jax.vmap(of)(ks)
+
+
+NESTED = {f.__name__: f for f in (data_outside, data_inside, data_between)}
+SHARING = {
+    "htp": sht.solvers.HTP(),
+    "iht": sht.solvers.IHT(),
+    "svrg": sht.solvers.SVRGHT(sht.steps.ConstantStep(0.1), batch_size=20),
+}
+
+
+@pytest.mark.parametrize("nesting", NESTED)
+@pytest.mark.parametrize("name", SHARING)
+def test_lanes_share_data_however_vmaps_are_nested(name, nesting):
+    solver, rng = SHARING[name], np.random.default_rng(5)
+    Z, y = rng.standard_normal((3, 300, 300)), rng.standard_normal((3, 300))
+    ks, l2s = jnp.arange(1, 4), jnp.linspace(0.1, 1, 24)
+    compiled = jax.jit(NESTED[nesting], static_argnums=4).lower(Z, y, ks, l2s, solver).compile()
+    found = compiled(Z, y, ks, l2s)
+    lanes = found.size // 300
+    assert compiled.memory_analysis().temp_size_in_bytes < lanes * Z[0].nbytes / 5, "no lane has a copy of its own"
+    if nesting == "data_between":
+        expected, found = fit(Z[2], y[2], ks[1], l2s[5], solver), found[1, 5, 2]
+    else:
+        expected, found = fit(Z[2], y[2], 2, l2s[5], solver), found[2, 5]
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-12)
+
+
 def test_a_bad_lane_does_not_hurt_the_others():
     Z = np.stack([X, X])
     Z[1, :, 1] = Z[1, :, 0]  # lane 1 is singular at k = p
