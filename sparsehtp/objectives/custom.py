@@ -174,6 +174,12 @@ class AbstractCustom(AbstractRestrictable):
         return sum(self._known().sizes) if self.features is None else self.features.shape[0]
 
     @property
+    def external_shape(self) -> tuple[int, ...]:
+        structure = self._known()
+        array = self.features is None and jax.tree_util.treedef_is_leaf(structure.tree) and structure.shapes[0]
+        return array or (self.n_coefficients,)
+
+    @property
     def leaf_sizes(self) -> PyTree[int]:
         """Entries of every leaf of x."""
         return jax.tree.unflatten(self._known().tree, self._known().sizes)
@@ -246,10 +252,9 @@ class AbstractCustom(AbstractRestrictable):
         is at most 1e-3 of |x| long; solvers that are not told to stop early do much better.
         """
         entries = threshold.entries(x, support)
-        assert entries is not None  # a rank needs a matrix of coefficients
         value, grad = self.value_and_grad(x)
         slope = threshold.tangent(threshold.free_gradient(x, grad), support)
-        movable = _movable(threshold, x, entries)
+        movable = jnp.ones(x.shape, bool) if entries is None else _movable(threshold, x, entries)
         slope = jnp.where(movable, slope, 0)
         steepest = jnp.max(jnp.abs(slope), initial=0)
         slope = slope / jnp.where(steepest > 0, steepest, 1)
@@ -259,7 +264,10 @@ class AbstractCustom(AbstractRestrictable):
         size = jnp.abs(value) + jnp.where(jnp.isfinite(origin), jnp.abs(origin), 0)
         near = step * jnp.sqrt(length) <= SMALL * jnp.linalg.norm(x)
         small = (steepest == 0) | ((bend > 0) & (near | (step * steepest * length / 2 <= SMALL * size)))
-        found = small & self._curves_upwards(threshold, x, entries, movable)
+        if entries is None:  # of a rank, among whose matrices a minimum of F may curve downwards
+            found = small
+        else:
+            found = small & self._curves_upwards(threshold, x, entries, movable)
         finite = jnp.isfinite(value) & jnp.isfinite(grad).all()
         fault = jnp.where(finite, jnp.where(found, result, RESULTS.stalled), RESULTS.nonfinite)
         claimed = (result == RESULTS.converged) | (result == RESULTS.singular)
@@ -316,8 +324,12 @@ class AbstractCustom(AbstractRestrictable):
     def subset(self, idx: Int[Array, "m"]) -> Self:
         return replace(self, features=idx if self.features is None else self.features[idx])
 
-    def restrict(self, support: Support) -> "RestrictedCustom":
-        return RestrictedCustom(self, support)
+    def restrict(self, support: Support) -> "CustomOnSupport":
+        return CustomOnSupport(self, support.mask, support)
+
+    def restrict_left(self, left: Float[Array, "p r"], mask: Bool[Array, "r"]) -> "CustomLeft":
+        columns = self.n_coefficients // left.shape[0]
+        return CustomLeft(self, jnp.repeat(mask, columns), jnp.where(mask, left, 0))
 
 
 class Custom(AbstractCustom):
@@ -485,26 +497,23 @@ class CustomSamples(AbstractSamples):
 
 
 class RestrictedCustom(AbstractRestricted):
-    """A `Custom` over the entries of a support."""
+    """A `Custom` over the entries of a support, or a space of matrices."""
 
     objective: AbstractCustom
-    support: Support
+    mask: Bool[Array, "m"]
 
-    @property
-    def mask(self) -> Bool[Array, "m"]:
-        return self.support.mask
-
-    def _whole(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
-        return scatter(z, self.support, self.objective.n_coefficients)
+    @abc.abstractmethod
+    def lift(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
+        """x, linear in z; zero where the mask is."""
 
     def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
-        return self.objective.value(self._whole(z))
+        return self.objective.value(self.lift(z))
 
     def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        return gather(jax.grad(self.objective.value)(self._whole(z)), self.support)
+        return jax.grad(self.value)(z)
 
     def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
-        return gather(self.objective.hvp(self._whole(z), self._whole(v)), self.support)
+        return jax.jvp(self.grad, (z,), (v,))[1]
 
     def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
         eye = jnp.eye(z.shape[0], dtype=z.dtype)
@@ -528,6 +537,24 @@ class RestrictedCustom(AbstractRestricted):
         """Estimated from the curvature and F: nothing else is known of what the gradient sums."""
         H = jnp.abs(self.hess(z))
         return dot(H, jnp.abs(z)) + jnp.sqrt(jnp.diagonal(H) * jnp.abs(self.value(z)))
+
+
+class CustomOnSupport(RestrictedCustom):
+    """A `Custom` over the entries of a support."""
+
+    support: Support
+
+    def lift(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
+        return scatter(z, self.support, self.objective.n_coefficients)
+
+
+class CustomLeft(RestrictedCustom):
+    """A `Custom` over the matrices `left @ A`, as a function of A, row by row."""
+
+    left: Float[Array, "p r"]
+
+    def lift(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
+        return dot(self.left, z.reshape(self.left.shape[1], -1)).ravel()
 
 
 def _movable(threshold: AbstractThreshold, x: Float[Array, "d"], entries: Support) -> Bool[Array, "d"]:

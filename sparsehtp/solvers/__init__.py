@@ -1,6 +1,8 @@
 """Solvers: how a minimum is found."""
 
 from .base import AbstractSolver as AbstractSolver
+from .base import first_support as first_support
+from .base import report as report
 from .best_subset import BestSubset as BestSubset
 from .cdss import CDSS as CDSS
 from .dual_ascent import DIHT as DIHT

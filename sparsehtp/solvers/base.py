@@ -32,7 +32,12 @@ class AbstractSolver(eqx.Module):
     """An iteration on (objective, threshold), run by the driver.
 
     A state is a NamedTuple with at least `x`, `support` and `step_size`. One `step` is one iteration (one stage or
-    epoch of a stochastic solver); `t` counts steps and is shared by all lanes of a batch.
+    epoch of a stochastic solver); `t` counts steps and is shared by all lanes of a batch. x holds the coefficients as
+    the objective's gradient does, in its own units and as one vector (a matrix row by row), and behind them its
+    `n_free` entries that are never thresholded, such as an intercept. A threshold comes bound to the objective: called
+    on such a vector it returns the nearest one that it allows, and its support.
+
+    "Adding a solver" in the contributing guide is an example; `sparsehtp.testing.check_solver` says what is wrong.
     """
 
     requires: ClassVar[type[AbstractObjective]]
@@ -150,7 +155,7 @@ class AbstractPathSolver(AbstractSolver):
 
 
 def first_support(threshold: AbstractThreshold, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Support | Factors:
-    """Support of the starting point: of x itself, or of the steepest descent direction where x is zero."""
+    """Support of a starting point x: its own, or that of the steepest descent direction -grad where x is zero."""
     chosen = x[: x.shape[0] - threshold.n_free]
     _, support = threshold(jnp.where(jnp.any(chosen != 0), x, -grad))
     return support
@@ -197,7 +202,16 @@ def report(
     design_products: Array | int = 1,
     gradients: Array | int = 1,
 ) -> Info:
-    """The Info of a batch step from state `old` to `new`, whose gradient is `grad`."""
+    """The row of a history for a step from state `old` to `new`.
+
+    Args:
+        objective: as `step` has it, and `threshold`.
+        value: F at `new.x`, and `grad`, its gradient there.
+        entries: `threshold.entries(new.x, new.support)`; None: of a rank.
+        fault: one of `RESULTS`, if something went wrong at `new`, or 0.
+        hard_thresholds: how often the threshold was called, `design_products` how many products with the data were
+            taken, and `gradients` how many full gradients.
+    """
 
     def count(c: Array | int) -> Array:
         return jnp.asarray(c, jnp.int32)

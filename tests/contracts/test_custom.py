@@ -10,7 +10,7 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp.columns import gather
-from sparsehtp.results import Support
+from sparsehtp.results import RESULTS, Support
 from sparsehtp.testing import check_objective
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -179,6 +179,47 @@ STEPS = sht.steps.ConstantStep(0.1)
 OTHERS = [
     pytest.param(solver, marks=pytest.mark.slow) for solver in (sht.solvers.SAGAHT(STEPS), sht.solvers.HybridHT(STEPS))
 ]
+
+
+TARGETS = np.stack([X @ w for w in np.random.default_rng(6).standard_normal((3, P))], 1)
+TARGETS += np.random.default_rng(7).standard_normal((N, 3))
+MATRIX = {
+    "rank": (sht.Rank(2), (sht.solvers.IHT(), sht.solvers.HTP())),
+    "rows": (sht.RowSparsity(2), (None, sht.solvers.HTP())),
+    "rows with bounds": (sht.RowSparsity(3, lower=-0.3, upper=np.linspace(0, 1, P)), (sht.solvers.HTP(),)),
+    "groups of rows": (sht.GroupSparsity([0, 0, 1, 1, 2, 2], 2), (sht.solvers.HTP(),)),
+}
+
+
+def several(W, X, Y, l2):
+    return jnp.mean(jnp.sum((X @ W - Y) ** 2, 1)) / 2 + l2 * jnp.sum(W**2) / 2
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_matrices_give_what_the_written_model_gives(name):
+    threshold, solvers = MATRIX[name]
+    ours = sht.Custom(several, X, TARGETS, 0.1, like=np.zeros((P, 3)))
+    theirs = sht.MultiResponse(X, TARGETS, l2=0.1)
+    for solver in solvers:
+        found, expected = (sht.solve(each, threshold, solver) for each in (ours, theirs))
+        assert found.result == expected.result == RESULTS.converged and found.x.shape == (P, 3)
+        np.testing.assert_allclose(found.x, expected.x, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_derivatives_of_matrices_are_those_of_the_written_model(name):
+    threshold, solvers = MATRIX[name]
+
+    def value(Y, make):
+        return sht.solve(make(Y), threshold, solvers[-1], record=None).value
+
+    slope = jax.grad(value)(TARGETS, lambda Y: sht.Custom(several, X, Y, 0.1, like=np.zeros((P, 3))))
+    np.testing.assert_allclose(slope, jax.grad(value)(TARGETS, lambda Y: sht.MultiResponse(X, Y, l2=0.1)), atol=1e-5)
+
+
+def test_a_pytree_is_no_matrix():
+    for threshold in (sht.Rank(1), sht.RowSparsity(1)):
+        cases.refused(TypeError, "threshold", lambda t=threshold: sht.solve(TREE, t))
 
 
 @pytest.mark.parametrize(
