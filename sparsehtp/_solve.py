@@ -66,7 +66,8 @@ def solve(
         max_steps: step limit, static; None: the solver's.
         termination: stopping criteria, for example `SmallStep(1e-4) | Cycle()`; None: the solver's.
         record: what the history keeps; None: no history.
-        throw: raise `SolveError` if a concrete result is nonfinite or singular. Ignored under tracing.
+        throw: raise `SolveError` if a concrete result is nonfinite or singular. Ignored under tracing, where
+            `solution.checked()` raises.
         implicit: False: differentiate through the steps instead, all `max_steps` of them (the loop becomes a scan), at
             a cost in time and, in reverse mode, memory that grows with their number; for `IHT` with a `ConstantStep` or
             a `ScheduleStep`.

@@ -4,6 +4,7 @@ import functools
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,13 @@ T = TypeVar("T")
 PIECE = 2**26  # bytes that are looked at together
 
 
+def serialised(kind: type[T]) -> type[T]:
+    """A named tuple that a function exported by `jax.export` may take or return."""
+    jax.export.register_namedtuple_serialization(kind, serialized_name=f"sparsehtp.{kind.__name__}")
+    return kind
+
+
+@serialised
 class Support(NamedTuple):
     """Units that may be nonzero, padded to a static length.
 
@@ -36,6 +44,7 @@ class Support(NamedTuple):
     mask: Bool[Array, "m"]
 
 
+@serialised
 class Factors(NamedTuple):
     """A matrix of low rank, `left * values @ right.T`; takes the place of a support under a rank constraint.
 
@@ -52,6 +61,7 @@ class Factors(NamedTuple):
     mask: Bool[Array, "r"]
 
 
+@serialised
 class Info(NamedTuple):
     """A step's report; the same fields for every solver, and the columns of a history.
 

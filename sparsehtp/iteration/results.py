@@ -1,11 +1,13 @@
 """How a run ended: result codes with their sentences, criteria that fired, and the solution itself."""
 
 import enum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from .._types import Info
+from .._types import Info, serialised
 
 
 class RESULTS(enum.IntEnum):
@@ -72,10 +74,14 @@ class FIRED(enum.IntFlag):
         return " and ".join(member.name or "" for member in FIRED if member in self and member.value) or "none"
 
 
+FAULTS = (RESULTS.nonfinite, RESULTS.singular, RESULTS.support_overflow, RESULTS.invalid)
+
+
 class SolveError(RuntimeError):
     """A concrete solve ended in a nonfinite or singular state; raised only with `throw=True`."""
 
 
+@serialised
 class Solution(NamedTuple):
     """The result of `solve`; under `vmap` each field has a leading axis.
 
@@ -90,7 +96,8 @@ class Solution(NamedTuple):
         num_steps: int32, steps taken.
         best_step: int32, step (from 0) that produced `x`, which is its row in a history with `every=1`; -1: the start.
         history: `Info` with one row per recorded step, or None. Rows past num_steps are padding.
-        state: the solver's last state, in the solver's own units.
+        state: the solver's last state, in the solver's own units; what `jax.export` is to write leaves it out
+            (`solution._replace(state=None)`).
         key: the PRNG key the run used.
         support_margin: how near a change of the support is, as a share of the smallest chosen score: 1 if no other unit
             would come in, 0 at a tie, negative if a gradient step would change the support; see `solve`.
@@ -114,6 +121,22 @@ class Solution(NamedTuple):
     support_margin: Float[Array, ""] | None = None
     free: Float[Array, "n_free"] | None = None
     intercept_rounding: Float[Array, ""] | None = None
+
+    def checked(self) -> Self:
+        """This solution, which raises where `result` is nonfinite, singular, support_overflow or invalid.
+
+        Inside `jit` too, when the compiled program runs, and under `vmap` if any lane has such a fault; use what is
+        returned, or the check is compiled away.
+
+        Raises:
+            RuntimeError: with the sentence of the first fault. Inside `jax.jit` it is an error of JAX's runtime, of a
+                type that depends on the device, and holds the sentence; `eqx.filter_jit` makes a RuntimeError of it.
+        """
+        failed = jnp.stack([jnp.any(self.result == fault) for fault in FAULTS])
+        sentences = [f"{fault.name}: {fault.sentence}" for fault in FAULTS]
+        # Typed keys do not go through callbacks.
+        fields = {name: value for name, value in self._asdict().items() if name not in ("key", "state")}
+        return self._replace(**eqx.branched_error_if(fields, failed.any(), jnp.argmax(failed), sentences))
 
     def describe(self) -> str:
         """One sentence on how the run ended (concrete, single solutions only)."""

@@ -4,6 +4,8 @@ mesh_worker.py, with XLA_FLAGS=--xla_force_host_platform_device_count=4
 """
 
 import contextlib
+import math
+import re
 
 import jax
 import numpy as np
@@ -65,4 +67,27 @@ cut = {"mesh": mesh, "in_specs": P("d"), "out_specs": P("d")}
 assert "check_vma=False" in said(jax.jit(jax.shard_map(jax.vmap(each), **cut)), targets)
 found = jax.jit(jax.shard_map(jax.vmap(each), check_vma=False, **cut))(targets)
 np.testing.assert_allclose(found, np.stack([each(y)] * 4), rtol=1e-5, atol=1e-6)
+
+# X is never gathered: vectors travel between devices, the columns of a support, and a local search's working set.
+n, p = 512, 1024
+large = rng.standard_normal((n, p)).astype(np.float32), rng.standard_normal(n).astype(np.float32)
+auto = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
+for of_X, of_y in ((P("d", None), P("d")), (P(None, "d"), P())):
+    shards = NamedSharding(auto, of_X), NamedSharding(auto, of_y)
+    for solver in (htp, sht.solvers.IHT(), sht.solvers.BestSubset()):
+
+        def fit(X, y, solver=solver):
+            return sht.solve(sht.LinearModel(X, y, l2=0.1), k, solver, record=None).x
+
+        text = jax.jit(fit, in_shardings=shards).lower(*large).compile().as_text()
+        moves = r"(all-gather|all-to-all|collective-permute|all-reduce)(?:-start)?\("
+        lines = [line for line in text.splitlines() if re.search(rf"= .*\b{moves}", line)]
+        assert lines
+        for line in lines:
+            made = re.split(moves, line.split(" = ", 1)[1])
+            size = max(
+                math.prod(map(int, filter(None, shape.split(",")))) for shape in re.findall(r"\[([\d,]*)\]", made[0])
+            )
+            assert size <= {"BestSubset": n * n}.get(type(solver).__name__, 16 * n), line
+
 print(f"{len(answers)} answers on {len(jax.devices())} devices")

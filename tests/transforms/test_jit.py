@@ -2,6 +2,7 @@
 
 import cases
 import chex
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -67,6 +68,25 @@ def test_throw_is_ignored_under_tracing():
     assert int(jax.jit(run)(jnp.asarray(Y))) == sht.results.RESULTS.nonfinite
     with pytest.raises(sht.results.SolveError):
         run(Y)
+
+
+def test_a_checked_solution_raises_inside_jit():
+    twin = X.copy()
+    twin[:, 1] = twin[:, 0]
+
+    def run(k, y, design):
+        model = sht.LinearModel(design, y)
+        return sht.solve(model, sht.Sparsity(k, k_max=18), sht.solvers.HTP(), throw=False, record=None)
+
+    checked = eqx.filter_jit(lambda *given: run(*given).checked().x)
+    np.testing.assert_allclose(checked(2, Y, X), run(2, Y, X).x, atol=1e-9)
+    for fault, given in {"invalid": (-1, Y, X), "nonfinite": (2, Y * np.nan, X), "singular": (18, Y, twin)}.items():
+        with pytest.raises(RuntimeError, match=f"{fault}: "):
+            checked(*map(jnp.asarray, given))
+    with pytest.raises(Exception, match="invalid: The traced k"):  # of a type that is JAX's
+        jax.jit(jax.vmap(lambda k: run(k, Y, X).checked().x))(jnp.array([1, -1])).block_until_ready()
+    with pytest.raises(RuntimeError, match="singular: "):
+        run(18, Y, twin).checked()
 
 
 @pytest.mark.parametrize("loss", ["squared", pytest.param("logistic", marks=pytest.mark.slow)])

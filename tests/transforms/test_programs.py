@@ -1,6 +1,7 @@
 """Solves inside scans, shard_map, checkpoint, exported and ahead-of-time compiled programs; why something retraced."""
 
 import cases
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -64,6 +65,19 @@ def test_exported_and_compiled_ahead_of_time():
         expected = both(jnp.float32(l2))
         np.testing.assert_allclose(compiled(jnp.float32(l2)), expected, rtol=1e-5)
         np.testing.assert_allclose(exported.call(jnp.float32(l2)), expected, rtol=1e-5)
+
+
+def test_a_whole_solution_goes_through_a_file():
+    pytest.importorskip("flatbuffers", reason="jax.export writes through flatbuffers: pip install flatbuffers")
+
+    def whole(l2):
+        return sht.solve(sht.LinearModel(X, Y, l2=l2), sht.Sparsity(2), SOLVER)._replace(state=None)
+
+    written = jax.export.export(jax.jit(whole))(jnp.float32(0.1)).serialize()
+    read = jax.export.deserialize(written).call(jnp.float32(0.3))
+    expected = jax.jit(whole)(jnp.float32(0.3))
+    chex.assert_trees_all_close(read._replace(key=None), expected._replace(key=None), rtol=1e-5)
+    assert read.describe() == expected.describe()
 
 
 def test_jax_explains_that_a_function_was_made_anew(caplog):
