@@ -1,5 +1,7 @@
 """`jit` equals eager, nothing retraces, float32 equals float64, k_max and the record do not change answers."""
 
+import warnings
+
 import cases
 import chex
 import equinox as eqx
@@ -70,6 +72,14 @@ def test_throw_is_ignored_under_tracing():
         run(Y)
 
 
+def test_a_model_in_double_precision_is_solved_there_alone():
+    with jax.enable_x64(True):
+        model = sht.LinearModel(X, Y)
+    with warnings.catch_warnings(action="error"):
+        for verb in (lambda: sht.solve(model, sht.Sparsity(2)), lambda: sht.solve_path(model, ks=[1, 2])):
+            cases.refused(ValueError, "objective", verb)
+
+
 def test_a_checked_solution_raises_inside_jit():
     twin = X.copy()
     twin[:, 1] = twin[:, 0]
@@ -79,7 +89,7 @@ def test_a_checked_solution_raises_inside_jit():
         return sht.solve(model, sht.Sparsity(k, k_max=18), sht.solvers.HTP(), throw=False, record=None)
 
     checked = eqx.filter_jit(lambda *given: run(*given).checked().x)
-    np.testing.assert_allclose(checked(2, Y, X), run(2, Y, X).x, atol=1e-9)
+    np.testing.assert_allclose(checked(*map(jnp.asarray, (2, Y, X))), run(2, Y, X).x, atol=1e-5)
     for fault, given in {"invalid": (-1, Y, X), "nonfinite": (2, Y * np.nan, X), "singular": (18, Y, twin)}.items():
         with pytest.raises(RuntimeError, match=f"{fault}: "):
             checked(*map(jnp.asarray, given))
