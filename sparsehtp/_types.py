@@ -153,11 +153,17 @@ def answer_where(sound: Bool[Array, ""] | np.bool_, otherwise: float, answer: T)
 
 
 def seeded(seed: int) -> Array:
-    """`jax.random.key(seed)`, for JAX's default generator without compiling a program."""
-    if jax.config.values["jax_default_prng_impl"] != "threefry2x32" or not 0 <= seed < 2**32:
-        return jax.random.key(seed)
-    words: Any = np.array([0, seed], np.uint32)
-    return jax.random.wrap_key_data(words, impl="threefry2x32")
+    """`jax.random.key(seed)`, made once, and for JAX's default generator without compiling a program."""
+    return _seeded(seed, jax.config.values["jax_default_prng_impl"])
+
+
+@functools.lru_cache
+def _seeded(seed: int, generator: str) -> Array:
+    with jax.ensure_compile_time_eval():  # the first call may be traced
+        if generator != "threefry2x32" or not 0 <= seed < 2**32:
+            return jax.random.key(seed)
+        words: Any = np.array([0, seed], np.uint32)
+        return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def host(value: Any) -> np.ndarray:
