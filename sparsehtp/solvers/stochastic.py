@@ -59,9 +59,10 @@ class AbstractStochastic(AbstractSolver):
     def takes(cls, threshold: AbstractThreshold) -> bool:
         return not threshold.penalises
 
-    def batch(self, n: int) -> int:
-        """Samples of a mini-batch of n."""
-        return usual_batch(n) if self.batch_size is None else self.batch_size
+    def batch(self, objective: AbstractFiniteSum) -> int:
+        """Samples of a mini-batch."""
+        usual = usual_batch(objective.n_samples, objective.n_coefficients)
+        return usual if self.batch_size is None else self.batch_size
 
     def check(self, objective: AbstractFiniteSum, threshold: AbstractThreshold) -> None:
         super().check(objective, threshold)
@@ -90,7 +91,7 @@ class AbstractStochastic(AbstractSolver):
         return self._rule(objective).start_ifo(objective)
 
     def _rule(self, objective: AbstractFiniteSum) -> AbstractStep:
-        return self.step_rule.for_batch(self.batch(objective.n_samples))
+        return self.step_rule.for_batch(self.batch(objective))
 
     def remember(self, objective: AbstractFiniteSum, x: Array, forward: Array) -> PyTree:
         """The memory at the start."""
@@ -201,7 +202,8 @@ class StochasticHT(AbstractStochastic):
 
     Args:
         step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the epoch). None: `SampleStep(0.5)`.
-        batch_size: samples per mini-batch; the papers have 1. None: n // 256, at least 1 and at most 256.
+        batch_size: samples per mini-batch; the papers have 1. None: n // 256, at least 1, and at most 256 or
+            2^17 / p, whichever is more.
         epoch: mini-batches per epoch. None: n // batch_size, at least one.
         replacement: draw with replacement; False: random permutations cut into batches.
 
@@ -242,7 +244,7 @@ class StochasticHT(AbstractStochastic):
         self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: StochasticState, t: Array
     ) -> Epoch:
         n, samples = objective.n_samples, objective.samples()
-        b = self.batch(n)
+        b = self.batch(objective)
         steps = max(n // b, 1) if self.epoch is None else self.epoch
         size = self.size(objective, state, t)
         batches = draw(jax.random.fold_in(state.key, t), n, b, steps, self.replacement)
@@ -334,7 +336,7 @@ class SVRGHT(AbstractStochastic):
         self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: StochasticState, t: Array
     ) -> Epoch:
         n, samples = objective.n_samples, objective.samples()
-        b = self.batch(n)
+        b = self.batch(objective)
         m = max(3 * n // b, 1) if self.inner_steps is None else self.inner_steps
         size = self.size(objective, state, t)
         batch_key, stop_key = jax.random.split(jax.random.fold_in(state.key, t))
@@ -403,19 +405,23 @@ class SAGAHT(AbstractStochastic):
         self, objective: AbstractFiniteSum, threshold: AbstractThreshold, state: StochasticState, t: Array
     ) -> Epoch:
         n, samples = objective.n_samples, objective.samples()
-        b = self.batch(n)
+        b = self.batch(objective)
         steps, replacement = n // b, b == 1 if self.replacement is None else self.replacement
         size = self.size(objective, state, t)
         batches = draw(jax.random.fold_in(state.key, t), n, b, steps, replacement)
 
-        def inner(carry: Sweep, i: Int[Array, "b"]) -> tuple[Sweep, None]:
+        def inner(carry: Sweep, i: Int[Array, "b"]) -> tuple[Sweep, Array | None]:
             x, _, table, mean = carry
             scores = samples.scores(x, i)
             change = samples.mean_gradient(scores - table[i], i)
             kept = threshold(x - size * (change + mean + samples.penalty_grad(x)), size)
-            return (*kept, table.at[i].set(scores), mean + change * (b / n)), None
+            # A sample that comes once an epoch may be written at its end: within, the table would be copied each time.
+            written = (table.at[i].set(scores), None) if replacement else (table, scores)
+            return (*kept, written[0], mean + change * (b / n)), written[1]
 
         carry = (state.x, state.support, state.memory, samples.mean_gradient(state.memory))
-        (x, support, table, _), _ = lax.scan(inner, carry, batches)
+        (x, support, table, _), scores = lax.scan(inner, carry, batches)
+        if scores is not None:
+            table = table.at[batches.ravel()].set(scores.reshape(-1, *table.shape[1:]))
         ifo = steps * b + jnp.where(t == 0, float(n), 0)
         return self.finish(objective, threshold, state, x, support, size, table, t, ifo, steps)

@@ -10,12 +10,14 @@ from ..objectives import AbstractObjective
 from ..objectives.finite_sum import AbstractFiniteSum, Smoothness
 from .base import AbstractStep
 
-MOST = 256  # samples of a batch, and batches of a pass
+BATCHES = 256  # of a pass, at least
+MOST = 256  # samples of a batch, unless they are so narrow
+ENOUGH = 2**17  # that so many numbers are more: below, a step costs more than its products
 
 
-def usual_batch(n: int) -> int:
-    """Samples of a mini-batch of n: 256 batches are a pass, until they hold 256."""
-    return min(max(n // MOST, 1), MOST)
+def usual_batch(n: int, p: int) -> int:
+    """Samples of a mini-batch of n with p numbers each."""
+    return min(max(n // BATCHES, 1), max(MOST, ENOUGH // p))
 
 
 class SampleStep(AbstractStep):
@@ -25,8 +27,8 @@ class SampleStep(AbstractStep):
 
     L(1) is the largest smoothness L_i of a single sample, which the theorems on stochastic hard thresholding are about
     ([Tight] assumption A2, [HSG] assumption 2), and L(n) that of F. Both cost about a pass over many dense samples at
-    the start, for L_F is estimated from some, drawn by their size; where there are at most 512, or rows are sparse, 200
-    products with the data. Solvers count it.
+    the start, for L_F is estimated from some, drawn by their size; ten products with the data where rows are sparse,
+    and 200 where there are at most 512. Solvers count it.
 
     Args:
         scale: multiple of 1/L, positive.
