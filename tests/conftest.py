@@ -1,4 +1,7 @@
-"""Shared set-up: a store of programs beside the tests, which the other workers and the next run read."""
+"""Shared set-up: a store of programs beside the tests, which the other workers and the next run read.
+
+Programs that tests compile by `jax.jit` have the options that the library has for its own, which the guide tells.
+"""
 
 import gc
 import itertools
@@ -12,11 +15,13 @@ from jaxtyping import install_import_hook
 
 install_import_hook(shapes.MODULES, "shapes.checked")  # before anything imports them
 
-from sparsehtp._programs import clear  # noqa: E402
+from sparsehtp._programs import CPU_OPTIONS, clear  # noqa: E402
 
 os.environ.setdefault(
     "SPARSEHTP_CACHE", str(Path(__file__).parent / ".programs")
 )  # for processes that tests start, too
+if jax.__version_info__ >= (0, 10):  # an older XLA may not know them, and ends the process
+    os.environ.setdefault("XLA_FLAGS", " ".join(f"--{name}={value}".lower() for name, value in CPU_OPTIONS.items()))
 gc.set_threshold(100_000, 20, 20)  # tracing makes many objects that live: a twentieth of the time went into collections
 
 DONE = itertools.count(1)

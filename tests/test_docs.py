@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import sparsehtp as sht
+from sparsehtp._programs import CPU_OPTIONS
 from sparsehtp.cli.main import app
 
 PAGES = [page for page in sorted((Path(__file__).parents[1] / "docs").rglob("*.md")) if "```" in page.read_text()]
@@ -50,6 +51,11 @@ def test_examples_run(path, capsys, tmp_path, monkeypatch):
 def unwrapped(screen):
     """The words of a screen, however wide it is."""
     return " ".join(screen.replace("─", "").split())
+
+
+def test_the_guide_tells_the_options_that_programs_are_compiled_with():
+    page = Path(__file__).parents[1] / "docs" / "guide" / "jax.md"
+    assert f"compiler_options={CPU_OPTIONS}".replace("'", '"') in page.read_text()
 
 
 def test_every_feature_names_a_test_that_exists():
