@@ -198,6 +198,11 @@ THRESHOLDS = [
         {"differs": lambda self, a, b: jnp.zeros((), bool)},
         "differs tells whether two supports have different members",
     ),
+    (
+        Sparsity(2),
+        {"entries": lambda self, x, support: support._replace(idx=support.idx + 1)},
+        "entries are places in x, in which the free ones come last",
+    ),
     (  # overflows, and underflows, in float32
         Sparsity(2),
         {"scores": lambda self, z: Sparsity.scores(self, z) ** 4},
@@ -281,6 +286,10 @@ SOLVERS = [
     (moves(lambda state: state._replace(x=jnp.nan * state.x)), "x is finite"),
     (moves(lambda state: state._replace(step_size=jnp.float32(1))), "a step keeps the structure, shapes and dtypes"),
     (moves(freed), "x vanishes outside the support"),
+    (
+        lambda self, *given: sht.solvers.IHT.step(self, *given)[0],
+        "a step returns the next state and an Info, but found = IHTState",
+    ),
 ]
 
 

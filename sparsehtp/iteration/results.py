@@ -77,6 +77,9 @@ class FIRED(enum.IntFlag):
 FAULTS = (RESULTS.nonfinite, RESULTS.singular, RESULTS.support_overflow, RESULTS.invalid)
 
 
+SETTLED = FIRED.StableSupport | FIRED.SwapOptimal | FIRED.Complete  # supports that were looked at
+
+
 class SolveError(RuntimeError):
     """A concrete solve ended in a nonfinite or singular state; raised only with `throw=True`."""
 
@@ -143,4 +146,11 @@ class Solution(NamedTuple):
         result = RESULTS(int(self.result))
         fired = FIRED(int(self.fired)).sentence
         criteria = f" ({fired})" if result is RESULTS.converged else ""
-        return f"{result.name} after {int(self.num_steps)} steps{criteria}: {result.sentence}"
+        text = f"{result.name} after {int(self.num_steps)} steps{criteria}: {result.sentence}"
+        margin = 0.0 if self.support_margin is None else float(self.support_margin)
+        if result is RESULTS.converged and not int(self.fired) & SETTLED and margin < 0:
+            text += (
+                f" Its steps were too short to leave this support, which a step by the curvature of F would "
+                f"(support_margin {margin:.2g}): go on from here (x0) with HTP or BestSubset."
+            )
+        return text

@@ -126,6 +126,8 @@ class AbstractCustom(AbstractRestrictable):
             raise ValueError(
                 f"fun: {_place(error)} asks for the value of a traced array; use jnp.where or jax.lax.cond."
             ) from error
+        except jax.errors.TracerArrayConversionError as error:
+            raise ValueError(f"fun: {_place(error)} calls NumPy with a traced array; use jax.numpy.") from error
         except (TypeError, ValueError, LookupError, AttributeError, AssertionError) as error:
             raise ValueError(
                 f"{name}: fun raised {type(error).__name__} ({_place(error)}) for an x of {structure.described}, "

@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from .._programs import program
 from .._solve import solve
-from .._types import replace
+from .._types import Info, replace
 from ..objectives import AbstractObjective, LinearModel
 from ..objectives.model import in_double
 from ..solvers import AbstractSolver
@@ -51,7 +51,10 @@ def check_solver(
         keys = jax.random.split(key, 3)
         with traced(solver):
             state = jax.eval_shape(_init, objective, bound, solver, key)
-            after, _ = jax.eval_shape(lambda state: solver.step(objective, bound, state, jnp.int32(0)), state)
+            pair: Any = jax.eval_shape(lambda state: solver.step(objective, bound, state, jnp.int32(0)), state)
+            two = type(pair) is tuple and len(pair) == 2 and isinstance(pair[1], Info)
+            law(solver, "a step returns the next state and an Info", two, found=type(pair).__name__)
+            after = pair[0]
             shapes = [[(a.shape, a.dtype) for a in jax.tree.leaves(each)] for each in (state, after)]
             structures: list[Any] = [jax.tree.structure(each) for each in (state, after)]
             same = structures[0] == structures[1] and shapes[0] == shapes[1]

@@ -208,6 +208,10 @@ class _Check:
         x, z = self.out["x"], self.z[:, None]
         self.law("the result has the shape of z", x.shape[2:] == z.shape[2:], shape=x.shape[2:], of_z=z.shape[2:])
         self.law("the result is finite", np.isfinite(x), x=x, z=z)
+        for name in sorted({"entries", "entries_of_units"} & set(self.out)):
+            idx = self.out[name].idx
+            places = (idx >= 0) & (idx < z.shape[2])
+            self.law("entries are places in x, in which the free ones come last", places, found=idx, size=z.shape[2])
         free = np.arange(z.shape[2]) >= self.p
         self.law("says that it penalises where its value is not zero", self.bound.penalises or not self.penalised)
         self.law("free entries are left alone", (x == z)[..., free], x=x, z=z)

@@ -112,6 +112,11 @@ def test_bad_input():
     )
     cases.refused(
         ValueError,
+        r"fun: line \d+ of test_custom.py, in .* calls NumPy with a traced array; use jax.numpy",
+        lambda: sht.Custom(lambda x: np.linalg.norm(np.asarray(x)), like=np.zeros(P)),
+    )
+    cases.refused(
+        ValueError,
         "fun: must return a floating number, got int32",
         lambda: sht.Custom(lambda x: jnp.sum(x > 0, dtype=np.int32), like=np.zeros(P)),
     )

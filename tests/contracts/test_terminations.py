@@ -220,3 +220,15 @@ def test_htp_cycles_with_a_step_of_four_over_L():
     assert abs(history[-1] - history[-3]) < 1e-12 and abs(history[-1] - history[-2]) > 1e-9
     searching = sht.solve(objective, sht.Sparsity(2), sht.solvers.HTP())
     assert int(searching.result) == RESULTS.converged
+
+
+def test_what_is_said_of_steps_too_short_to_leave_a_support():
+    X = np.eye(4, dtype=np.float32) * 2
+    model = sht.LinearModel(X, np.float32([1, 5, 0, 0]))
+    start = np.float32([0.5, 0, 0, 0])
+    solvers = sht.solvers.IHT(sht.steps.ConstantStep(1e-2)), sht.solvers.IHT()
+    short, usual = (sht.solve(model, sht.Sparsity(1), solver, start, max_steps=2000) for solver in solvers)
+    assert short.result == usual.result == sht.results.RESULTS.converged
+    assert np.flatnonzero(short.x) == [0] and np.flatnonzero(usual.x) == [1]
+    assert short.support_margin < 0 and "too short to leave this support" in short.describe()
+    assert usual.support_margin > 0 and "too short" not in usual.describe()
