@@ -45,9 +45,10 @@ $(DOCS_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	touch $(DOCS_STAMP)
 
-# The site, in build/site; a broken link or reference is an error.
+# The site, in build/site; a reference or link that leads nowhere, read from disk, is an error.
 docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python docs/links.py build/site
 
 # Runs the notebooks and keeps their outputs.
 notebooks: $(DOCS_STAMP)
