@@ -2,9 +2,9 @@
 
 The loop runs over a *vmapped* step instead of vmapping a loop: the counter `t` is then the same for all lanes, so that
 histories are written in place (time-major, never copied) and branches stay branches. `vmap` of a solve is re-routed
-here by a `custom_vmap` rule; every further one adds a level, so that lanes share what an axis of theirs shares, however
-vmaps are nested. Every traced value comes in through `args`, none by closure, since the rule cannot see closed-over
-tracers.
+here by a `custom_vmap` rule. A further one joins its lanes, or, where it would repeat a matrix, adds a level of lanes:
+they share what an axis of theirs shares, however vmaps are nested. Every traced value comes in through `args`, none by
+closure, since the rule cannot see closed-over tracers.
 """
 
 import functools
@@ -127,10 +127,40 @@ def _runner(max_steps: int, record: Record | None, levels: tuple[_Level, ...]) -
     @call.def_vmap
     def rule(size: int, batched: tuple[Task], task: Task) -> tuple[Outcome, Outcome]:
         level = _Level(size, tuple(jax.tree.leaves(batched[0])))
-        out = _runner(max_steps, record, (*levels, level))(task)
+        if not levels or not _alike(levels, level, task):
+            out = _runner(max_steps, record, (*levels, level))(task)
+        else:
+            last, lanes = levels[-1], size * levels[-1].size
+            merged = _Level(lanes, tuple(a or b for a, b in zip(last.batched, level.batched, strict=True)))
+            leaves, structure = jax.tree.flatten(task)
+            flat = [
+                _flattened(leaf, (size, last.size), (outer, inner))
+                for leaf, outer, inner in zip(leaves, level.batched, last.batched, strict=True)
+            ]
+            out = _runner(max_steps, record, (*levels[:-1], merged))(jax.tree.unflatten(structure, flat))
+            out = jax.tree.map(lambda a: a.reshape((size, last.size, *a.shape[1:])), out)
         return out, jax.tree.map(lambda _: True, out)
 
     return call
+
+
+def _alike(levels: tuple[_Level, ...], level: _Level, task: Task) -> bool:
+    """Whether the last level and another one are cheaper as one: no matrix has an axis for one of them alone, so that
+    only numbers and vectors have to be repeated."""
+    for i, leaf in enumerate(jax.tree.leaves(task)):
+        own = jnp.ndim(leaf) - level.batched[i] - sum(each.batched[i] for each in levels)
+        if own > 1 and level.batched[i] != levels[-1].batched[i]:
+            return False
+    return True
+
+
+def _flattened(leaf: Array, sizes: tuple[int, int], batched: tuple[bool, bool]) -> Array:
+    """A leaf with one axis for two levels, the outer one first, unless it has none for both."""
+    if not any(batched):
+        return leaf
+    leaf = leaf if batched[0] else leaf[None]
+    leaf = leaf if batched[1] else leaf[:, None]
+    return jnp.broadcast_to(leaf, (*sizes, *leaf.shape[2:])).reshape((math.prod(sizes), *leaf.shape[2:]))
 
 
 def _loop(
