@@ -193,6 +193,7 @@ def _solution(
         support_margin=answer_where(task.sound, 0, margin),
         free=answer_where(task.sound, 0, outcome.x[objective.n_coefficients :]),
         intercept_rounding=answer_where(task.sound, jnp.inf, rounding),
+        start_value=answer_where(task.sound, jnp.inf, lax.stop_gradient(outcome.start_value)),
     )
     if part is None:
         return solution, None

@@ -54,6 +54,7 @@ class Outcome(NamedTuple):
     best_step: Int[Array, ""]
     history: Info | None
     state: State
+    start_value: Array
 
 
 class _Carry(NamedTuple):
@@ -270,7 +271,7 @@ def _loop(
     judged = over_lanes(lambda a, x, s, r: a.objective.judged(a.threshold, x, s, r), 0, 0, 0)(*ended)
     fired = jnp.where(judged == result, c.fired, 0)
     history = None if c.history is None else _unpack(shapes[2], c.history)
-    return Outcome(x, support, c.best_value, judged, fired, c.num_steps, c.best_step, history, c.state)
+    return Outcome(x, support, c.best_value, judged, fired, c.num_steps, c.best_step, history, c.state, value0)
 
 
 def _unbatched(

@@ -108,6 +108,8 @@ class Solution(NamedTuple):
             from which `intercept` is made.
         intercept_rounding: what rounding of `intercept` adds to F at most, about: F at `x` and `intercept` as they are
             may be that much above `value`. 0 where it is less than the rounding of F itself.
+        start_value: F(x) + threshold.value(x) before the first row of `history`: at x0, thresholded, unless the solver
+            begins with a fit.
     """
 
     x: PyTree
@@ -124,6 +126,7 @@ class Solution(NamedTuple):
     support_margin: Float[Array, ""] | None = None
     free: Float[Array, "n_free"] | None = None
     intercept_rounding: Float[Array, ""] | None = None
+    start_value: Float[Array, ""] | None = None
 
     def checked(self) -> Self:
         """This solution, which raises where `result` is nonfinite, singular, support_overflow or invalid.

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._types import Info
+from ..iteration.results import Solution
 from .style import LABEL_SIZE, PALETTE, STANDARDIZED, names_of, new_figure, set_title, short_name, signed_bars, tidy
 
 MAX_BARS = 30
@@ -179,12 +180,12 @@ def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str, known: dict[
     return figure
 
 
-def plot_history(history: dict[str, np.ndarray] | Info | None) -> Any:
+def plot_history(history: dict[str, np.ndarray] | Info | Solution | None) -> Any:
     """The objective and the norm of its gradient against the solver's steps.
 
     Args:
-        history: arrays `value` and `grad_norm`, one entry per step: an estimator's `history_`, or `solution.history`,
-            whose rows behind the last step are left out.
+        history: arrays `value` and `grad_norm`, one entry per step: an estimator's `history_`; or a solution, or its
+            `history`, whose rows behind the last step are left out. Of a solution the value at the start is step 0.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -195,6 +196,10 @@ def plot_history(history: dict[str, np.ndarray] | Info | None) -> Any:
     """
     figure = new_figure(8, 6)
     objective, gradient = figure.subplots(2, sharex=True)
+    start: Any = np.zeros(0)
+    if isinstance(history, Solution):
+        start = start if history.start_value is None else np.ravel(history.start_value)
+        history = history.history
     if history is None:
         raise ValueError("history: there is none; solve with record=Record().")
     if isinstance(history, Info):
@@ -202,22 +207,24 @@ def plot_history(history: dict[str, np.ndarray] | Info | None) -> Any:
             raise ValueError(f"history: needs that of one run, got shape {np.shape(history.value)}; pass one lane.")
         taken = np.any([history.ifo, history.hard_thresholds, history.design_products], axis=0)
         history = {name: np.asarray(getattr(history, name))[taken] for name in ("value", "grad_norm")}
-    value, norm = np.asarray(history["value"]), np.asarray(history["grad_norm"])
+    value, norm = np.append(start, history["value"]), np.append(np.full(start.size, np.nan), history["grad_norm"])
     best = np.min(value[np.isfinite(value)], initial=np.inf)
     gap = value - best
     log = bool(np.sum((gap > 0) & np.isfinite(gap)) > 2)  # fewer points than that show more on a linear scale
-    _draw_steps(objective, gap if log else value, log)
+    first = 1 - start.size
+    _draw_steps(objective, gap if log else value, log, first)
     objective.set_ylabel("objective minus best" if log else "objective")
-    _draw_steps(gradient, norm, bool(np.any((norm > 0) & np.isfinite(norm))))
+    _draw_steps(gradient, norm, bool(np.any((norm > 0) & np.isfinite(norm))), first)
     gradient.set_ylabel("norm of the gradient\non the support")
     gradient.set_xlabel("step")
-    steps = f"{value.size} step{'' if value.size == 1 else 's'}"
+    number = value.size - start.size
+    steps = f"{number} step{'' if number == 1 else 's'}"
     set_title(objective, f"The search reached the objective {best:.6g} in {steps}")
     return figure
 
 
-def _draw_steps(ax: Any, y: np.ndarray, log: bool) -> None:
-    steps = np.arange(1, y.size + 1)
+def _draw_steps(ax: Any, y: np.ndarray, log: bool, first: int) -> None:
+    steps = np.arange(first, first + y.size)
     drawn = np.isfinite(y) & ((y > 0) | (not log))
     marker = "o" if y.size <= 60 else None
     ax.plot(steps[drawn], y[drawn], color=PALETTE[0], marker=marker, markersize=4, linewidth=1.5)

@@ -285,7 +285,10 @@ def test_the_history_of_a_solution_ends_with_its_last_step():
     solution = sht.solve(sht.LinearModel(X, y), sht.Sparsity(3), sht.solvers.IHT())
     taken = int(solution.num_steps)
     assert taken < solution.history.value.size
-    assert f"in {taken} steps" in plot_history(solution.history).axes[0].get_title()
+    for given, first in ((solution.history, 1), (solution, 0)):
+        objective, _ = plot_history(given).axes
+        assert f"in {taken} steps" in objective.get_title()
+        assert objective.lines[0].get_xdata()[0] == first
 
 
 @pytest.mark.parametrize("m", [2, 40])

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from scipy.sparse import csr_array
 
 import sparsehtp as sht
 
@@ -62,6 +63,20 @@ def each(y):
     return sht.solve(sht.LinearModel(X, y), k, htp).x
 
 
+def around(w):
+    return ((parts[0] @ w - parts[1]) ** 2).mean()
+
+
+def passed(w, X, y):
+    return ((X @ w - y) ** 2).mean()
+
+
+like = np.zeros(32, np.float32)
+assert said(lambda: sht.Custom(around, like=like)).endswith("cut along explicit axes; pass it through args.")
+cut_sum = sht.solve(sht.Custom(passed, *parts, like=like), k, htp)
+np.testing.assert_allclose(cut_sum.x, sht.solve(sht.Custom(passed, X, y, like=like), k, htp).x, rtol=1e-4, atol=1e-6)
+sparse_rows = sht.LinearModel(csr_array(X), parts[1], l2=0.1, standardize=True, fit_intercept=True)
+np.testing.assert_allclose(sht.solve(sparse_rows, k).x, one["swaps"], rtol=2e-4, atol=1e-6)
 targets = jax.device_put(np.stack([y] * 4), NamedSharding(mesh, P("d")))
 cut = {"mesh": mesh, "in_specs": P("d"), "out_specs": P("d")}
 assert "check_vma=False" in said(jax.jit(jax.shard_map(jax.vmap(each), **cut)), targets)

@@ -72,6 +72,21 @@ def test_throw_is_ignored_under_tracing():
         run(Y)
 
 
+@pytest.mark.parametrize("solver", [sht.solvers.HTP(), sht.solvers.IHT(), None], ids=["htp", "iht", "default"])
+def test_a_run_tells_the_value_that_it_started_from(solver):
+    model = sht.LinearModel(X, Y, fit_intercept=True)
+    x0 = np.zeros(18, np.float32)
+    x0[[2, 5, 7]] = [2.0, -1.0, 0.5]
+    for start, kept in ((None, np.zeros(18)), (x0, x0 * (np.abs(x0) >= 1))):
+        solution = sht.solve(model, sht.Sparsity(2), solver, x0=start)
+        residuals = Y - X @ kept
+        value = np.mean(residuals**2) / 2
+        if solver is None:  # it starts by fitting
+            assert solution.value <= solution.start_value <= value * (1 + 1e-5)
+        else:
+            np.testing.assert_allclose(solution.start_value, value, rtol=1e-5)
+
+
 def test_a_model_in_double_precision_is_solved_there_alone():
     with jax.enable_x64(True):
         model = sht.LinearModel(X, Y)
