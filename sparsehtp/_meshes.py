@@ -11,10 +11,15 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 def on_automatic_axes(leaf: Any) -> Any:
     """An array that is cut along explicit axes as one along automatic axes of the same devices, and all else as it is:
     what follows need not say how its results are cut. Nothing is moved."""
-    sharding = leaf.sharding if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) else None
-    if not (isinstance(sharding, NamedSharding) and AxisType.Explicit in sharding.mesh.axis_types):
+    if not on_explicit_axes(leaf):
         return leaf
-    return jax.device_put(leaf, NamedSharding(_automatic(sharding.mesh), sharding.spec))
+    return jax.device_put(leaf, NamedSharding(_automatic(leaf.sharding.mesh), leaf.sharding.spec))
+
+
+def on_explicit_axes(leaf: Any) -> bool:
+    """Whether a leaf is a concrete array on a mesh with explicit axes."""
+    sharding = leaf.sharding if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) else None
+    return isinstance(sharding, NamedSharding) and AxisType.Explicit in sharding.mesh.axis_types
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jaxtyping import Array, PyTree
 
+from .._meshes import on_explicit_axes
+
 
 class Held(abc.ABC):
     """A function but for the arrays that it holds."""
@@ -94,6 +96,8 @@ def of_closure(fun: Callable[..., PyTree], *example: PyTree) -> tuple[Held, list
     """A function without the traced values that it takes from around it, for arguments as these, and the values; None
     where it takes none."""
     closed, shape = jax.make_jaxpr(fun, return_shape=True)(*example)
+    if any(map(on_explicit_axes, closed.consts)):
+        raise TypeError("fun: uses an array from around it that is cut along explicit axes; pass it through args.")
     if not any(isinstance(value, jax.core.Tracer) for value in closed.consts):
         return None
     return Closure(fun, closed, jax.tree.structure(shape)), list(closed.consts)

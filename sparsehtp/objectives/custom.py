@@ -133,12 +133,6 @@ class AbstractCustom(AbstractRestrictable):
                 f"{name}: fun raised {type(error).__name__} ({_place(error)}) for an x of {structure.described}, "
                 f"{_REMEDY[name]}."
             ) from error
-        except Exception as error:
-            if type(error).__name__ != "ShardingTypeError":  # for which JAX has no public name
-                raise
-            raise TypeError(
-                "fun: uses an array from around it that is cut along explicit axes; pass it through args."
-            ) from error
         shapes = [each.shape for each in returned]
         if shapes != [()]:
             raise ValueError(f"fun: must return a scalar, got shapes {shapes} for an x of {structure.described}.")
