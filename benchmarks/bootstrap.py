@@ -7,7 +7,7 @@ from jax import lax
 
 import sparsehtp as sht
 from sparsehtp._threads import one_blas_thread
-from sparsehtp.linalg.lanes import LANE
+from sparsehtp.linalg import lane_axis
 
 from .problems import generate
 from .scores import aim, finish
@@ -40,7 +40,7 @@ def compare(X, y, counts, k_max, effort, dtype, repeats, loops=True):
     data = jnp.asarray(X, dtype), jnp.asarray(y, dtype)
     weights, ks = jnp.asarray(counts, dtype), jnp.arange(1, k_max + 1)
     path, single = programs(k_max, effort)
-    lanes = jax.vmap(path, (None, None, 0), axis_name=LANE)  # one resample is a batch of one
+    lanes = jax.vmap(path, (None, None, 0), axis_name=lane_axis())  # one resample is a batch of one
 
     def in_turn(X, y, weights):
         return lax.map(lambda row: lanes(X, y, row[None])[0], weights)

@@ -11,7 +11,7 @@ from scipy.optimize import lsq_linear
 
 import sparsehtp as sht
 from sparsehtp import _solve
-from sparsehtp.linalg import LANE
+from sparsehtp.linalg import lane_axis
 from sparsehtp.results import FIRED, RESULTS
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -55,7 +55,7 @@ def lane_path(solver, objective, threshold):
     def run(_):
         return solver.path(objective, threshold.bind(objective), jax.random.key(0))
 
-    return jax.tree.map(lambda a: a[0], jax.vmap(run, axis_name=LANE)(jnp.zeros(1)))
+    return jax.tree.map(lambda a: a[0], jax.vmap(run, axis_name=lane_axis())(jnp.zeros(1)))
 
 
 def path(solver, objective, k=K_MAX):

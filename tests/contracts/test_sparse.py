@@ -15,7 +15,7 @@ from scipy import sparse
 
 import sparsehtp as sht
 from sparsehtp._types import replace
-from sparsehtp.linalg import LANE, truncated_newton
+from sparsehtp.linalg import lane_axis, truncated_newton
 from sparsehtp.linalg import sparse as kernels
 from sparsehtp.objectives import base, linear_model
 from sparsehtp.objectives.likelihood import MeanLoss, Part
@@ -271,7 +271,9 @@ def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
         equations = dense.normal_equations(x)
         value, grad = dense.value_and_grad(x)
         state = SimpleNamespace(x=x, value=value, grad=grad, support=support)
-        promises = jax.vmap(lambda growing: working_set.promises(thin, threshold, state, growing), axis_name=LANE)
+        promises = jax.vmap(
+            lambda growing: working_set.promises(thin, threshold, state, growing), axis_name=lane_axis()
+        )
         t = tableau_at(equations, idx, mask)
         gains = grad[:P] ** 2 / equations.diagonal, swap_gains(t, mask & ~kept[idx]).max(axis=0)
         return *promises(jnp.array([True, False])), *gains
