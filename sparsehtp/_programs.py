@@ -143,11 +143,6 @@ class Program:
         key = structure, tuple(map(kind, leaves)), tuple(static.items()), _settings()
         found = self.compiled.get(key)
         if found is None:
-            if not config.jax_enable_x64 and any(_is_double(leaf) for leaf in leaves):
-                raise ValueError(
-                    "objective: was made in double precision, which JAX computes in inside jax.enable_x64(True) only; "
-                    "solve it there, or make it of float32 data."
-                )
             found = self.compiled[key] = self._make(given, static, leaves, structure)
         executable, returned = found
         return jax.tree.unflatten(returned, executable(*leaves))
@@ -183,10 +178,6 @@ class Program:
         """Drop what was compiled."""
         self.jitted.clear_cache()
         self.compiled.clear()
-
-
-def _is_double(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and leaf.dtype in ("float64", "complex128")
 
 
 def expected_work(jaxpr: Any) -> float:

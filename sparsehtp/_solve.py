@@ -13,7 +13,17 @@ from ._meshes import check_axes
 from ._programs import program
 from ._threads import one_blas_thread
 from ._tolerances import tolerance
-from ._types import ArrayLike, answer_where, check_finite, check_kind, host, is_concrete, is_sound, seeded
+from ._types import (
+    ArrayLike,
+    answer_where,
+    check_finite,
+    check_kind,
+    check_precision,
+    host,
+    is_concrete,
+    is_sound,
+    seeded,
+)
 from .derivatives import drive_implicit, support_margin
 from .iteration import driver
 from .iteration.record import Record
@@ -138,6 +148,7 @@ def solve_and_refit(
         )
     termination = solver.default_termination if termination is None else termination
     check_axes("objective", objective)
+    check_precision("objective", objective)
     for name, settings in (("solver", solver), ("termination", termination)):
         check_finite(name, settings, remedy="pass finite numbers")
     key = seeded(0) if key is None else key

@@ -106,6 +106,17 @@ def check_kind(name: str, value: Any, kind: type[T], example: str) -> T:
     return value
 
 
+def check_precision(name: str, value: Any) -> None:
+    """ValueError for an argument that holds concrete arrays in double precision where JAX has single."""
+    leaves = () if jax.dtypes.canonicalize_dtype(float) == np.float64 else jax.tree.leaves(value)
+    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)]
+    if any(array.dtype == np.float64 for array in arrays):
+        raise ValueError(
+            f"{name}: holds arrays in double precision, which JAX computes in inside jax.enable_x64(True) only; solve "
+            "it there, or make it of float32 data."
+        )
+
+
 def check_finite(name: str, *values: Any, remedy: str = "remove or impute them first") -> None:
     """ValueError that names an argument whose pytrees hold NaN or an infinite value where they are concrete.
 
@@ -154,11 +165,11 @@ def answer_where(sound: Bool[Array, ""] | np.bool_, otherwise: float, answer: T)
 
 def seeded(seed: int) -> Array:
     """`jax.random.key(seed)`, made once, and for JAX's default generator without compiling a program."""
-    return _seeded(seed, jax.config.values["jax_default_prng_impl"])
+    return _seeded(seed, jax.config.values["jax_default_prng_impl"], jax.dtypes.canonicalize_dtype(float))
 
 
 @functools.lru_cache
-def _seeded(seed: int, generator: str) -> Array:
+def _seeded(seed: int, generator: str, dtype: DType) -> Array:
     with jax.ensure_compile_time_eval():  # the first call may be traced
         if generator != "threefry2x32" or not 0 <= seed < 2**32:
             return jax.random.key(seed)

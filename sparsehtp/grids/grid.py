@@ -25,7 +25,7 @@ from .._programs import program
 from .._progress import Callback, reporting
 from .._solve import default_solver
 from .._threads import one_blas_thread
-from .._types import ArrayLike, Support, check_finite, check_kind, host, is_concrete, replace, seeded
+from .._types import ArrayLike, Support, check_finite, check_kind, check_precision, host, is_concrete, replace, seeded
 from ..columns import gather, scatter
 from ..io.checkpoint import Checkpoint
 from ..iteration import driver
@@ -137,6 +137,7 @@ def prepare(
     check_kind("objective", objective, AbstractObjective, "sht.LinearModel(X, y)")
     if not is_concrete(ks) or not (traced or is_concrete(objective, l2s, threshold)):
         raise TypeError("objective: a whole grid needs concrete arrays; under jit or vmap use sht.solve.")
+    check_precision("objective", objective)
     check_finite("objective", objective)
     template = template_of(objective, threshold)
     levels = checked_ks(objective, template, ks)

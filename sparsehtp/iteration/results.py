@@ -108,8 +108,8 @@ class Solution(NamedTuple):
             from which `intercept` is made.
         intercept_rounding: what rounding of `intercept` adds to F at most, about: F at `x` and `intercept` as they are
             may be that much above `value`. 0 where it is less than the rounding of F itself.
-        start_value: F(x) + threshold.value(x) before the first row of `history`: at x0, thresholded, unless the solver
-            begins with a fit.
+        start_value: F(x) + threshold.value(x) before the first row of `history`: at x0, which most solvers threshold,
+            and local searches take as it is, or fit first.
     """
 
     x: PyTree

@@ -16,7 +16,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._tolerances import tolerance
-from .._types import AnyArray, ArrayLike, DType, Support, check_finite, is_concrete, replace
+from .._types import AnyArray, ArrayLike, DType, Factors, Support, check_finite, is_concrete, replace
 from ..columns import check_weights, gather, scatter, weight_vector
 from ..iteration.results import RESULTS
 from ..linalg import DAMPING, dot, lane_by_lane, largest_eigenvalue, random_start
@@ -178,8 +178,8 @@ class AbstractCustom(AbstractRestrictable):
     @property
     def external_shape(self) -> tuple[int, ...]:
         structure = self._known()
-        array = self.features is None and jax.tree_util.treedef_is_leaf(structure.tree) and structure.shapes[0]
-        return array or (self.n_coefficients,)
+        array = self.features is None and jax.tree_util.treedef_is_leaf(structure.tree)
+        return structure.shapes[0] if array and len(structure.shapes[0]) == 2 else (self.n_coefficients,)
 
     @property
     def leaf_sizes(self) -> PyTree[int]:
@@ -209,6 +209,9 @@ class AbstractCustom(AbstractRestrictable):
 
     def to_external(self, x: Float[Array, "d"]) -> tuple[PyTree, Float[Array, "..."]]:
         return self._known().unravel(x), jnp.zeros((), x.dtype)
+
+    def parts(self, x: Float[Array, "d"]) -> tuple[Float[Array, "units"], Float[Array, "..."]]:
+        return x, jnp.zeros((), x.dtype)
 
     # --- values and derivatives --------------------------------------------------------------------------------------
     @abc.abstractmethod
@@ -266,8 +269,8 @@ class AbstractCustom(AbstractRestrictable):
         size = jnp.abs(value) + jnp.where(jnp.isfinite(origin), jnp.abs(origin), 0)
         near = step * jnp.sqrt(length) <= SMALL * jnp.linalg.norm(x)
         small = (steepest == 0) | ((bend > 0) & (near | (step * steepest * length / 2 <= SMALL * size)))
-        if entries is None:  # of a rank, among whose matrices a minimum of F may curve downwards
-            found = small
+        if entries is None:  # of a rank
+            found = small & self._curves_upwards_in_rank(x, support)
         else:
             found = small & self._curves_upwards(threshold, x, entries, movable)
         finite = jnp.isfinite(value) & jnp.isfinite(grad).all()
@@ -295,6 +298,15 @@ class AbstractCustom(AbstractRestrictable):
         scale = jnp.where(free, lax.rsqrt(jnp.where(free, diagonal, 1)), 0)
         H = jnp.where(free[:, None] & free, (H + H.T) / 2, 0) * scale[:, None] * scale
         return upwards & (lane_by_lane(_eigen)(H)[0][0] >= -slack)
+
+    def _curves_upwards_in_rank(self, x: Float[Array, "d"], factors: Factors) -> Bool[Array, ""]:
+        """Whether F curves downwards along a matrix of rank one, which may be added where the rank is not used up."""
+        room = jnp.any(factors.mask & ~(factors.values > 0))
+        left, right = (random_start(side.shape[0], x.dtype) for side in (factors.left, factors.right))
+        direction = jnp.outer(left, right).ravel()
+        along = self.hvp(x, direction)
+        slack = tolerance("pivot", x.dtype) ** 0.5 * jnp.linalg.norm(direction) * jnp.linalg.norm(along)
+        return ~room | (dot(direction, along) >= -slack)
 
     def normal_equations(self, x: Float[Array, "d"] | None = None) -> HessianEquations:
         x = jnp.zeros(self.n_coefficients, self.dtype) if x is None else x

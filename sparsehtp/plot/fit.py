@@ -208,7 +208,8 @@ def plot_history(history: dict[str, np.ndarray] | Info | Solution | None) -> Any
         taken = np.any([history.ifo, history.hard_thresholds, history.design_products], axis=0)
         history = {name: np.asarray(getattr(history, name))[taken] for name in ("value", "grad_norm")}
     value, norm = np.append(start, history["value"]), np.append(np.full(start.size, np.nan), history["grad_norm"])
-    best = np.min(value[np.isfinite(value)], initial=np.inf)
+    steps_alone = value[start.size :]  # a start may have more entries than are allowed
+    best = np.min(steps_alone[np.isfinite(steps_alone)], initial=np.inf)
     gap = value - best
     log = bool(np.sum((gap > 0) & np.isfinite(gap)) > 2)  # fewer points than that show more on a linear scale
     first = 1 - start.size

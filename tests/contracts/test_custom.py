@@ -222,6 +222,21 @@ def test_derivatives_of_matrices_are_those_of_the_written_model(name):
     np.testing.assert_allclose(slope, jax.grad(value)(TARGETS, lambda Y: sht.MultiResponse(X, Y, l2=0.1)), atol=1e-5)
 
 
+def test_a_path_of_a_matrix_counts_its_entries():
+    path = sht.solve_path(sht.Custom(several, X, TARGETS, 0.1, like=np.zeros((P, 3))), sht.Sparsity(3), ks=[1, 3])
+    for row, k in enumerate((1, 3)):
+        found = sht.solve(sht.Custom(several, X, TARGETS, 0.1, like=np.zeros((P, 3))), sht.Sparsity(k), max_steps=50)
+        np.testing.assert_allclose(path.value[row], found.value, rtol=1e-6)
+
+
+def test_under_a_rank_a_maximum_and_a_saddle_have_not_converged():
+    for fun in (lambda W: -jnp.sum(W**2), lambda W: jnp.sum((W**2 - 1) ** 2)):
+        found = sht.solve(sht.Custom(fun, like=np.zeros((4, 3))), sht.Rank(1), throw=False)
+        assert found.result == RESULTS.stalled
+    full = sht.solve(sht.Custom(lambda W: jnp.sum((W - np.eye(4, 3)) ** 2), like=np.zeros((4, 3))), sht.Rank(3))
+    assert full.result == RESULTS.converged
+
+
 def test_a_pytree_is_no_matrix():
     for threshold in (sht.Rank(1), sht.RowSparsity(1)):
         cases.refused(TypeError, "threshold", lambda t=threshold: sht.solve(TREE, t))
