@@ -370,7 +370,7 @@ def test_blocks_are_resampled_as_groups_of_rows_are():
         (np.array([1] * 3 + ["a"] * (N - 3), object), "labels of different kinds"),
         ([1] * N, "all rows have one label"),
     ):
-        with pytest.raises(ValueError, match=f"^groups: {said}"):
+        with jax.enable_x64(True), pytest.raises(ValueError, match=f"^groups: {said}"):
             sht.stability_selection(rows, sht.Sparsity(0), groups=groups, **options)
 
 
