@@ -370,7 +370,7 @@ class Columns(eqx.Module):
         """`lipschitz`, of some rows drawn by their `row_sizes`, which makes their sum of products that of all in
         expectation, and near it however much a few of them weigh; of sparse rows by all, in few steps.
 
-        q steps lose at most a part 1 - r^-1 where r^q is as the square root of the entries of x: less than a half.
+        q steps lose a part of about 1 - 1 / r with r^q the square root of p: ten less than a half, for p up to 2^20.
         """
         m, steps = self._some
         if m == self.n:

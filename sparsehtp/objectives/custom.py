@@ -518,7 +518,7 @@ class RestrictedCustom(AbstractRestricted):
 
     @abc.abstractmethod
     def lift(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
-        """x, linear in z; zero where the mask is."""
+        """x, linear in z, whose entries outside of the mask count for nothing."""
 
     def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         return self.objective.value(self.lift(z))
