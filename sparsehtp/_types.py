@@ -1,5 +1,6 @@
 """Values that flow between the parts of the library."""
 
+import contextlib
 import functools
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -26,7 +27,8 @@ PIECE = 2**26  # bytes that are looked at together
 
 def serialised(kind: type[T]) -> type[T]:
     """A named tuple that a function exported by `jax.export` may take or return."""
-    jax.export.register_namedtuple_serialization(kind, serialized_name=f"sparsehtp.{kind.__name__}")
+    with contextlib.suppress(ValueError):  # the name is taken where a module is loaded anew, as notebooks do
+        jax.export.register_namedtuple_serialization(kind, serialized_name=f"sparsehtp.{kind.__name__}")
     return kind
 
 
