@@ -23,6 +23,7 @@ Scalar: TypeAlias = Float[Array, ""] | float
 T = TypeVar("T")
 
 PIECE = 2**26  # bytes that are looked at together
+ALIGNED = 64  # bytes
 
 
 def serialised(kind: type[T]) -> type[T]:
@@ -129,7 +130,7 @@ def check_finite(name: str, *values: Any, remedy: str = "remove or impute them f
         array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
         if isinstance(array, jax.core.Tracer) or not jnp.issubdtype(array.dtype, jnp.inexact):
             continue
-        if isinstance(array, jax.Array) and (len(array.devices()) > 1 or jax.default_backend() != "cpu"):
+        if isinstance(array, jax.Array) and not lies_on_host(array):
             with jax.ensure_compile_time_eval():  # data from outside of a transformation would be staged in it
                 finite = bool(host(_all_finite(array)))
         else:
@@ -177,6 +178,24 @@ def _seeded(seed: int, generator: str, dtype: DType) -> Array:
             return jax.random.key(seed)
         words: Any = np.array([0, seed], np.uint32)
         return jax.random.wrap_key_data(words, impl="threefry2x32")
+
+
+def lies_on_host(array: Array) -> bool:
+    """Whether a concrete array is in this computer's memory, whole, where NumPy reads it as fast."""
+    devices = array.devices()
+    return len(devices) == 1 and next(iter(devices)).platform == "cpu"
+
+
+def owned(values: HostArray, dtype: npt.DTypeLike) -> Array:
+    """A copy of some values that is JAX's alone, made once: XLA uses memory in place if it begins at a multiple of 64
+    bytes, and copies any other again."""
+    dtype = jax.dtypes.canonicalize_dtype(dtype)
+    room = np.empty(values.size * dtype.itemsize + ALIGNED, np.uint8)
+    start = -room.ctypes.data % ALIGNED
+    copy = room[start : start + values.size * dtype.itemsize].view(dtype).reshape(values.shape)
+    with np.errstate(over="ignore"):  # numbers that the dtype cannot hold become infinite, which is checked
+        copy[...] = values
+    return jax.device_put(copy)
 
 
 def host(value: Any) -> np.ndarray:

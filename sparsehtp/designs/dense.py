@@ -1,13 +1,12 @@
 """A dense design that keeps the orientation of the array it is given."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._meshes import check_axes
-from .._types import AnyArray, DType, TableLike, replace
+from .._types import AnyArray, DType, TableLike, owned, replace
 from ..linalg import dot
 from .base import AbstractDesign
 
@@ -48,8 +47,9 @@ class DenseDesign(AbstractDesign):
             raise ValueError(f"X: needs real numbers, got dtype {X.dtype}; encode other columns as numbers first.")
         self.by_feature = isinstance(X, np.ndarray) and X.flags.f_contiguous and not X.flags.c_contiguous
         if isinstance(X, np.ndarray):  # copied on the host: JAX would compile a program to copy, or share the memory
-            X = jax.device_put(np.array(X.T if self.by_feature else X, order="C"))
-        array = jnp.asarray(X)
+            array = owned(X.T if self.by_feature else X, X.dtype if X.dtype.kind == "f" else float)
+        else:
+            array = jnp.asarray(X)
         if not jnp.issubdtype(array.dtype, jnp.floating):
             array = array.astype(float)
         self.array = array if jnp.finfo(array.dtype).bits >= 32 else array.astype(jnp.float32)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp.columns import Columns
+from sparsehtp.columns import Columns, moments
 
 ARRAY = np.random.default_rng(0).standard_normal((7, 5))
 ARRAY[[0, 2, 2, 4, 5, 6, 6], [1, 0, 3, 3, 2, 0, 4]] = 0
@@ -66,6 +66,33 @@ def test_a_row_without_weight_may_hold_any_number(name, dtype):
     assert X[2, 3] == 0  # and sparse columns get a nonzero more
     near = weighted(cases.DESIGNS[name](X), s)
     chex.assert_trees_all_close(weighted(cases.DESIGNS[name](far), s), near, rtol=10 * np.finfo(dtype).eps)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_facts_on_the_host_are_those_of_a_program_and_of_float64(dtype, order, monkeypatch):
+    monkeypatch.setattr(moments, "PIECE", 256)  # pieces of a few rows, and of a few columns
+    rng, (small, large) = np.random.default_rng(3), (np.finfo(dtype).tiny / 8, np.finfo(dtype).max / 4)
+    X = np.asarray(rng.standard_normal((70, 9)) * 10.0 ** rng.integers(-9, 9, 9) + 100, dtype, order)
+    X[:, 1], X[:, 2], X[:, 3] = small, 7, X[:, 3] * dtype(1e25)
+    weights = rng.random(70).astype(dtype)
+    weights[[4, 60]] = 0
+    X[4] = large
+    design = sht.designs.DenseDesign(X)
+    assert design.by_feature == (order == "F")
+    host, program = (np.array(f(design, weights, True)) for f in (moments.spread_of, moments._by_program))
+    live, V = weights.astype(float) / weights.sum(dtype=float), np.delete(X.astype(float), 1, axis=1)
+    V[4] = 0
+    mean = live @ V
+    exact = np.abs(V).max(0), mean, np.sqrt(live @ (V - mean) ** 2)
+    size, eps = exact[0], np.finfo(dtype).eps
+    for found in (host, program):
+        assert not found[:, 1].any()  # what programs flush to zero
+        for part, reference in zip(np.delete(found, 1, axis=1), exact, strict=True):
+            assert np.all(np.abs(part - reference) <= 30 * eps * size)
+    alone, *_ = moments.spread_of(design, weights, False)
+    np.testing.assert_array_equal(alone, host[0])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
