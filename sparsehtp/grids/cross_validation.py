@@ -19,6 +19,7 @@ from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
+from . import tall
 from .folds import Pair, folds_of, repeats_of, residuals, tied, weights_of
 from .path import Path, check_no_executor, path_of, solve_path
 from .penalised_path import over_l0, penalised_parts, penalised_scores
@@ -153,7 +154,10 @@ def cross_validate(
         solver: as in `solve_path`, but where that takes `BestSubset` this takes `BestSubset("fast")`, for entries in
             working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds, and
             over l0 `PricedSubset("fast")`.
-            `choose` solves again at the chosen (k, l2), from the row of the path.
+            `choose` solves again at the chosen (k, l2), from the row of the path. Where rows are many (n >= 50 p, n p >=
+            2^21, p <= 512) and a smooth loss is not squared, every fold and l2 is searched in the quadratic model around
+            its fit with all features: near the best row scores are those of exact fits to about the square of p / n,
+            and far below it they may be larger. Neither checkpoint, memory nor executor are used then.
         folds: a number of folds, made of the data alone, so that rows in another order and other keys give the same
             ones (stratified by the class, or by having an event; whole groups if there are groups; four times over
             where n >= 4 p and n p <= 16384, but not over l0), any scikit-learn splitter, an iterable of (train, test)
@@ -233,7 +237,8 @@ def cross_validate(
         # The fits to all data are one more row, scored on the data themselves.
         rows = [jnp.asarray(np.vstack([part, weights]), objective.dtype) for part in (train, test)]
         grid = dataclasses.replace(grid, weights=_grid.Weights(*rows))
-        fits = _grid.run(grid, memory, progress, checkpoint, executor)
+        fits = tall.run(grid, progress) if solver is None and tall.suits(grid) else None
+        fits = _grid.run(grid, memory, progress, checkpoint, executor) if fits is None else fits
         scores, results = (fits.loss if fits.score is None else fits.score)[:-1], fits.result[:-1]
         support = jax.tree.map(lambda a: a[:-1], fits.support)
         path = path_of(grid, jax.tree.map(lambda a: a[-1], fits), np.asarray(grid.ks))

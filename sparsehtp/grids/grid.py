@@ -370,12 +370,33 @@ def _fit(
     value: Float[Array, ""],
     result: Int[Array, ""],
 ) -> Fits:
-    scored, score = x, None
+    scored = x
     if grid.refit is not None:
         scored, _ = refit(objective.weakened(grid.refit), threshold, entries, x)
+    return kept_of(grid, objective, scorer, x, scored, support, threshold, value, result, entries)
+
+
+def kept_of(
+    grid: Grid,
+    objective: AbstractObjective,
+    scorer: AbstractObjective,
+    x: Float[Array, "d"],
+    scored: Float[Array, "d"],
+    support: Support,
+    threshold: AbstractUnitThreshold,
+    value: Float[Array, ""],
+    result: Int[Array, ""],
+    entries: Support | None = None,
+) -> Fits:
+    """What is kept of a fit, of which `scored` is the refit or the fit itself; products are with the columns of the
+    entries alone where they are given."""
+    score = None
+    if grid.refit is not None:
         score = scorer.value(scored, entries)
     if grid.score is not None:
         score = score_of(scorer, grid.score, scored, entries)
+    loss = scorer.value(x, entries)
+    entries = threshold.entries(x, support) if entries is None else entries
     w, intercept = objective.parts(x)
     n_free, p = objective.n_free, objective.n_coefficients
     features = Support(jnp.minimum(entries.idx, p - 1), entries.mask & (entries.idx < p))
@@ -388,6 +409,6 @@ def _fit(
         intercept=intercept,
         value=value,
         result=result,
-        loss=scorer.value(x, entries),
+        loss=loss,
         score=score,
     )
