@@ -9,11 +9,14 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli,parquet,plot,test]'
+	@echo 'Installing into .venv, which takes a minute or two.'
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,parquet,plot,test]'
 	touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/sparsehtp demo --out demo_output
+	@echo 'Compiling and fitting, which takes some seconds.'
+	@$(BIN)/sparsehtp demo --out demo_output
+	@echo 'For commands of your own first: source .venv/bin/activate'
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not later"
