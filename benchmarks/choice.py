@@ -68,7 +68,7 @@ def methods(classification):
     fits = {
         "sparsehtp": ours,
         "sparsehtp, best": lambda X, y, c: ours(X, y, c, rule="best"),
-        "sparsehtp, one standard error": lambda X, y, c: ours(X, y, c, rule="one_se"),
+        "sparsehtp, one standard error": lambda X, y, c: ours(X, y, c, rule="one-se"),
         "sparsehtp, average of five": averaged,
         "stability selection": stable,
     }

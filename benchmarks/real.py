@@ -49,7 +49,7 @@ def l1(X, y, classification, scoring="neg_log_loss"):
 
 def methods(classification):
     """name -> fit(X, y, classification)."""
-    fits = {"sparsehtp": ours, "sparsehtp, one standard error": lambda X, y, c: ours(X, y, c, rule="one_se")}
+    fits = {"sparsehtp": ours, "sparsehtp, one standard error": lambda X, y, c: ours(X, y, c, rule="one-se")}
     if version("abess"):
         fits["abess"] = splicing
         if classification:

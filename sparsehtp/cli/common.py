@@ -28,17 +28,12 @@ from ..losses import AbstractLoss
 from ..plot import new_figure
 from .files import Writer, as_images
 from .options import ModelOptions
-from .report import Console, print_warning
+from .report import Console, by_option, print_warning
 
 
 def plain_name(choice: str) -> str:
     """The library's spelling of a loss or solver."""
     return choice.replace("-", "_")
-
-
-def rule_of(options: ModelOptions) -> str:
-    """The library's spelling of the rule of a choice by folds."""
-    return {"one-se": "one_se"}.get(options.rule, options.rule)
 
 
 def loss_of(options: ModelOptions) -> AbstractLoss:
@@ -79,7 +74,7 @@ def one_sentence(errors: Console, *kinds: type[Exception]) -> Iterator[None]:
         if hasattr(error, "print_to"):  # more than one sentence
             error.print_to(errors)
             raise typer.Exit(2) from error
-        errors.print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True)
+        errors.print(f"[bold red]Error:[/] {escape(by_option(str(error)))}", soft_wrap=True)
         raise typer.Exit(2) from error
 
 

@@ -25,7 +25,7 @@ from ..plot import (
 )
 from ..plot.style import STANDARDIZED
 from .caveats import add_substitutes, caveat, comparable, without_error
-from .common import check_provable, encode, features, loss_of, plain_name, rule_of
+from .common import check_provable, encode, features, loss_of, plain_name
 from .files import Writer, as_csv
 from .flow import Flow
 from .html import fit_report
@@ -312,7 +312,7 @@ def make_estimator(options: FitOptions, groups: np.ndarray | None) -> Any:
         "standardize": options.standardize,
         "groups": groups,
         "cv": options.cv,
-        "rule": rule_of(options),
+        "rule": options.rule,
         "random_state": options.seed,
         "max_iter": options.max_steps,
     }

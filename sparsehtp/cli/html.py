@@ -45,8 +45,7 @@ def fit_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping
             for i, note in choice_rows(model)
         ]
         marked = [row for row, (i, _) in enumerate(choice_rows(model)) if i == chosen]
-        rule = model["cv"]["rule"].replace("_", "-")
-        said = f"Cross-validation by the rule {rule} takes k = {model['k']}; {how_sure(model['cv'])}."
+        said = f"Cross-validation by the rule {model['cv']['rule']} takes k = {model['k']}; {how_sure(model['cv'])}."
         header = ["k", "l2", "mean held-out loss", "standard error", "why this row is here"]
         parts.append(_section("Choice of k", _sentence(said) + table(header, choice, marked)))
     parts.append(_section(f"{len(features)} of {model['p']} features", table(head, rows)))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from .options import (
     DemoOptions,
@@ -28,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     rich_markup_mode="rich",
 )
+CHOICES = ("--loss", "--solver", "--rule", "--missing")  # whose values are words
 # Options that need neither a table nor all rows in memory: of every loss, and of least squares, which reads rows once.
 STREAMED = {
     "file",
@@ -125,6 +127,16 @@ PRECISION_HELP = """Estimate a sparse precision matrix: which variables are link
 """
 
 
+class _Command(TyperCommand):
+    """A command that takes choices as Python spells them too, such as one_se."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments, with hyphens in choices."""
+        pairs = zip(["", *args], args, strict=False)
+        spelled = [arg.replace("_", "-") if before in CHOICES else arg for before, arg in pairs]
+        return super().parse_args(ctx, spelled)
+
+
 def _command(settings: type, text: str) -> Callable[[Callable[[typer.Context, Any], None]], None]:
     """Make a command of a function of a context and settings; the fields of the settings are its options.
 
@@ -159,7 +171,7 @@ def _command(settings: type, text: str) -> Callable[[Callable[[typer.Context, An
 
         of_context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
         command.__signature__ = inspect.Signature([of_context, *options])  # type: ignore[attr-defined]
-        app.command(help=text)(command)
+        app.command(help=text, cls=_Command)(command)
 
     return register
 

@@ -1,6 +1,6 @@
 """Every option of the commands, once: the settings of a command are a class, its options the fields; light imports."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -277,3 +277,11 @@ class DemoOptions:
     """The settings of `sparsehtp demo`."""
 
     out: Annotated[Path, Option(help="Folder for results and plots.")] = Path("demo_output")
+
+
+OPTIONS = {
+    f"--{field.name.replace('_', '-')}"
+    for settings in (FitOptions, PathOptions, LowRankOptions, GraphOptions, PredictOptions)
+    for field in fields(settings)
+    if field.name not in ("file", "model")
+}

@@ -24,7 +24,7 @@ from ..estimators.parameters import SOLVERS
 from ..estimators.selection import view
 from ..grids.choose import BY_FOLDS, default_refit
 from ..plot import plot_cv, plot_path, plot_stability
-from .common import check_provable, encode, features, loss_of, plain_name, progress_bar, rule_of
+from .common import check_provable, encode, features, loss_of, plain_name, progress_bar
 from .files import Writer, as_csv
 from .flow import Flow
 from .html import path_report
@@ -102,7 +102,7 @@ class Subsets(Flow):
             if options.cv:
                 self.cv = after("cross-validation", self._scored)
             if self.cv is not None:
-                self.chosen = self.cv.table[BY_FOLDS[rule_of(options)]]
+                self.chosen = self.cv.table[BY_FOLDS[options.rule]]
             if options.stability:
                 self.stability = after(
                     "stability",
@@ -121,7 +121,7 @@ class Subsets(Flow):
     def _scored(self) -> sht.results.CrossValidation:
         """The scores of `fit`, on its folds: of several l2 by the rule for those."""
         options = self.options
-        refit = default_refit(self.objective, rule_of(options), options.l2 if len(options.l2) > 1 else None)
+        refit = default_refit(self.objective, options.rule, options.l2 if len(options.l2) > 1 else None)
         return self._computed("cross-validation", sht.cross_validate, l2s=options.l2, folds=self.folds(), refit=refit)
 
     def folds(self) -> Any:
@@ -211,7 +211,7 @@ class Subsets(Flow):
         scale = self.deviations()
         after.draw(figures, "path", plot_path, path, self.data.feature_names, chosen=chosen, scale=scale)
         if self.cv is not None:
-            rule = {"rule": rule_of(self.options), "row": chosen}
+            rule = {"rule": self.options.rule, "row": chosen}
             after.draw(figures, "cv", plot_cv, self.cv.table | rule)
         if self.stability is not None:
             shown = {"k": int(path.ks[chosen]), "threshold": STABLE}

@@ -1,5 +1,6 @@
 """Text and tables for a person at the terminal."""
 
+import dataclasses
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +14,28 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
 
+from ..estimators.parameters import LOSSES
 from ..grids.cross_validation import folds_told, sizes_told
 from ..io.text import printable
 from .caveats import exchanges_told, substitute
+from .options import OPTIONS
 
 MAX_ROWS = 30
+# The library's names of arguments that the command line calls otherwise.
+OF_LIBRARY = {
+    "path": "FILE",
+    "X": "FILE",
+    "model": "MODEL",
+    "y": "--target",
+    "ks": "--k-max",
+    "l2s": "--l2",
+    "r": "--rank",
+    "folds": "--cv",
+    "n_resamples": "--stability",
+    "max_iter": "--max-steps",
+    "random_state": "--seed",
+    **{field.name: "--loss-parameter" for loss in LOSSES.values() for field in dataclasses.fields(loss)},
+}
 
 
 class Console(rich_console.Console):
@@ -29,6 +47,13 @@ class Console(rich_console.Console):
         """The pieces of text, cleaned."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else printable(text, keep="\n"), style, control)
+
+
+def by_option(sentence: str) -> str:
+    """A sentence that begins with the library's name of an argument, with the command line's in its place."""
+    name, colon, rest = sentence.partition(": ")
+    option = OF_LIBRARY.get(name, f"--{name.replace('_', '-')}")
+    return f"{option}{colon}{rest}" if option in {*OPTIONS, *OF_LIBRARY.values()} else sentence
 
 
 def fit_tables(model: dict[str, Any]) -> list[Any]:
@@ -145,4 +170,4 @@ def print_warnings(errors: Console, caught: Sequence[warnings.WarningMessage], e
     """Those of the caught warnings that are for users; each begins with the estimator's name, which they know."""
     for warning in caught:
         if issubclass(warning.category, UserWarning):  # ConvergenceWarning is one
-            print_warning(errors, str(warning.message).removeprefix(f"{estimator}: "))
+            print_warning(errors, by_option(str(warning.message).removeprefix(f"{estimator}: ")))

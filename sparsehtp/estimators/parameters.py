@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from sklearn.utils import check_random_state
 
 from .._types import Support
-from ..grids.choose import BY_FOLDS
+from ..grids.choose import BY_FOLDS, spelled
 from ..grids.criteria import NAMES, Rule
 from ..iteration.termination import AbstractTermination, Cycle, SmallGradient, SmallStep
 from ..losses import (
@@ -205,6 +205,7 @@ def _candidates(name: str, values: Any) -> Float[np.ndarray, "candidates"]:
 
 
 def _make_rule(rule: Any) -> Rule:
+    rule = spelled(rule)
     if not callable(rule) and rule not in (*BY_FOLDS, *NAMES):
         raise ValueError(f"rule: must be one of {', '.join((*BY_FOLDS, *NAMES))}, or a function, got {rule!r}.")
     return rule

@@ -75,7 +75,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         rule: how k="cv" and candidates are chosen. "strong-ridge": features are searched at every l2, their
             coefficients fitted again at a tenth of it, and these scored on the folds; of the best k of every l2 the one
             with the largest l2 whose score is not clearly worse than the best, and there the fewest features that are
-            nearly as good, see `choose` (at an l2 that is given there is no refit). "one_se": the fewest features whose
+            nearly as good, see `choose` (at an l2 that is given there is no refit). "one-se": the fewest features whose
             mean held-out loss is within one standard error of the least, and the largest l2 among those. "best": the
             least loss itself. For candidates of k also the name of a criterion, or a function as
             `information_criterion` takes it.

@@ -22,7 +22,7 @@ from .cross_validation import CrossValidation, Scoring, cross_validate, shared_f
 from .path import Path, solve_path
 from .penalised_path import over_l0, penalised_parts
 
-BY_FOLDS = {"strong-ridge": "strong_ridge_index", "one_se": "best_1se_index", "best": "best_index"}
+BY_FOLDS = {"strong-ridge": "strong_ridge_index", "one-se": "best_1se_index", "best": "best_index"}
 REFIT = 0.1  # of l2, where features are chosen by "strong-ridge"
 
 
@@ -101,9 +101,9 @@ def choose(
         threshold: a template as in `solve_path`; its k_max, if any, is that of the final fit too.
         ks, l2s, l0s, key, checkpoint, progress, memory: as in `solve_path`. Over l0 nothing is refitted, and several
             objectives need l0s.
-        rule: "strong-ridge": see below; "best": the least mean held-out loss; "one_se": the fewest units whose mean is
-            within one standard error of it, and the largest l2 among those; "aic", "bic", "ebic", "sic": the least
-            value of that `information_criterion`, without folds, or a function as it takes.
+        rule: "strong-ridge": see below; "best": the least mean held-out loss; "one-se" (or "one_se"): the fewest units
+            whose mean is within one standard error of it, and the largest l2 among those; "aic", "bic", "ebic", "sic":
+            the least value of that `information_criterion`, without folds, or a function as it takes.
         refit: the part of l2 that the coefficients of the chosen features are fitted at, in folds as in the model.
             None: 0.1 for "strong-ridge" over a grid of l2 (1 for losses without a second derivative), else 1.
         folds, scoring: as in `cross_validate`; several objectives share the folds.
@@ -138,6 +138,7 @@ def choose(
         >>> choice = sht.choose(sht.LinearModel(X, y, fit_intercept=True), l2s=[1e-6, 0.1])
         >>> choice.k, choice.l2, choice.solution.x
     """
+    rule = spelled(rule)
     if not callable(rule) and rule not in (*BY_FOLDS, *NAMES):
         raise ValueError(f"rule: must be one of {', '.join((*BY_FOLDS, *NAMES))}, got {rule!r}.")
     objectives = tuple(objective) if isinstance(objective, Sequence) else (objective,)
@@ -204,6 +205,11 @@ def choose(
     if several:
         return Choice(solutions, selected, paths, refit, row, scores, rule)
     return Choice(solutions[0], selected[0], paths[0], refit, row, scores, rule)
+
+
+def spelled(rule: Any) -> Any:
+    """A rule in the one spelling of its name."""
+    return "one-se" if isinstance(rule, str) and rule == "one_se" else rule
 
 
 def default_refit(objective: AbstractObjective, rule: Rule, l2s: ArrayLike | None) -> float:

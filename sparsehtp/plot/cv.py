@@ -13,7 +13,7 @@ from .style import LABEL_SIZE, PALETTE, REST, k_axis, mark_k, names_of, new_figu
 
 NAMES = {
     "strong-ridge": "chosen under a strong ridge",
-    "one_se": "one-standard-error choice",
+    "one-se": "one-standard-error choice",
     "best": "chosen: the best mean",
 }
 MAX_LINES = 8  # values of l2 with a colour of their own
@@ -46,7 +46,7 @@ def plot_cv(cv: CrossValidation | Choice | dict[str, Any], ax: Any = None) -> An
     curves: list[Any] = []
     table = cv if isinstance(cv, dict) else cv.table
     ks, l2s, mean, se, best = (table[name] for name in ("ks", "l2s", "mean_loss", "se", "best_index"))
-    rule, taken = table.get("rule", "one_se"), table.get("row", table["best_1se_index"])
+    rule, taken = table.get("rule", "one-se"), table.get("row", table["best_1se_index"])
     n_k = ks.size // np.unique(l2s, axis=0).shape[0]
     blocks = np.arange(ks.size).reshape(-1, n_k)  # l2 major
     marked = {best // n_k, taken // n_k}

@@ -76,7 +76,7 @@ TABLES = {
     "another target": Table(
         lambda: CLEAN.rename(columns={"y": "price"}), ("--target", "Prize"), ("'Prize'", "did you mean 'price'?")
     ),
-    "nothing to drop": Table(lambda: CLEAN, ("--drop", "g"), ("drop: there is no column 'g'",)),
+    "nothing to drop": Table(lambda: CLEAN, ("--drop", "g"), ("--drop: there is no column 'g'",)),
     # --- cells
     "words among numbers": Table(
         lambda: holes(c={3: "unknown", 8: "3;5"}), says=("row 5 holds 'unknown', row 10 holds '3;5'", "1 problem")
@@ -138,7 +138,7 @@ TABLES = {
     "a constant target": Table(lambda: CLEAN.assign(y=2), says=("the target is '2' in every row",)),
     "three classes": Table(lambda: CLEAN.assign(y=CITY), LOGISTIC, ("exactly two classes", "softmax")),
     "two classes": Table(lambda: CLEAN.assign(y=LABELS), LOGISTIC, finds=AB),
-    "all held out": Table(lambda: CLEAN, ("--test-size", "1.5"), ("test-size: is a fraction of the rows, below 1",)),
+    "all held out": Table(lambda: CLEAN, ("--test-size", "1.5"), ("--test-size: is a fraction of the rows, below 1",)),
 }
 FIT_ONLY = ("all held out",)
 
@@ -242,7 +242,7 @@ def test_rows_that_cannot_be_predicted(tmp_path, fitted, name):
     change, message = WRONG_ROWS[name]
     change(fitted[1]).to_csv(tmp_path / "new.csv", index=False)
     result = invoke("predict", fitted[0] / "model.npz", tmp_path / "new.csv", "--out", tmp_path / "out.csv")
-    assert result.exit_code == 2 and message in result.stderr and result.stderr.startswith("Error: path: new.csv")
+    assert result.exit_code == 2 and message in result.stderr and result.stderr.startswith("Error: FILE: new.csv")
     assert result.stderr.count("\n") == 1 and not (tmp_path / "out.csv").exists()
 
 
@@ -256,11 +256,11 @@ def test_predictions_in_a_file(tmp_path, fitted):
 def test_no_model_and_no_table(tmp_path, fitted):
     np.savez(tmp_path / "data.npz", X=X, y=Y)
     for arguments, message in (
-        ((tmp_path / "absent.npz", fitted[0] / "table.csv"), "model: there is no file"),
+        ((tmp_path / "absent.npz", fitted[0] / "table.csv"), "MODEL: there is no file"),
         ((tmp_path / "data.npz", fitted[0] / "table.csv"), "damaged, or was not written by sht.save"),
         ((fitted[0] / "model.npz", tmp_path), "is a folder"),
         ((fitted[0] / "model.npz", tmp_path / "data.npz"), "data.npz is no table"),
-        ((fitted[0] / "model.npz", fitted[0] / "table.csv", "--out", tmp_path), "out: .* is a folder"),
+        ((fitted[0] / "model.npz", fitted[0] / "table.csv", "--out", tmp_path), "--out: .* is a folder"),
     ):
         result = invoke("predict", *arguments)
         assert result.exit_code == 2 and re.search(message, result.stderr) and result.stderr.count("\n") == 1

@@ -94,7 +94,7 @@ def test_other_losses_read_the_parts_in_every_pass(folder, tmp_path):
         ("fit", (*OPTIONS, "--test-size", 0.5), "--test-size: it has no effect on data in parts"),
         ("fit", (*OPTIONS, "--missing", "mean"), "--missing: it has no effect on data in parts"),
         ("fit", (*OPTIONS, "--dtype", "float32"), "--dtype: it has no effect on data in parts"),
-        ("fit", ("--target", "price", "--drop", "nothing"), "drop: 0.parquet has no column 'nothing'"),
+        ("fit", ("--target", "price", "--drop", "nothing"), "--drop: 0.parquet has no column 'nothing'"),
         ("fit", ("--target", "dear", "--drop", "town"), "column 'dear' of 0.parquet holds"),
         ("fit", (*OPTIONS, "--loss", "huber"), "k: where the files are read in every pass it must be a number"),
         ("fit", (*OPTIONS, "--loss", "huber", "--k", 2, "--prove", 9), "--prove: it has no effect on data in parts"),

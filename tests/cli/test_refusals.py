@@ -38,42 +38,42 @@ def folder(tmp_path_factory):
 
 
 LINES = """
-fit absent.csv | no file
+fit absent.csv | Error: FILE: there is no file
 fit absent.csv --out file/out | is not a folder
 fit data.csv --target price | no column 'price'
 fit data.csv --target target --k 7 | only 6 features
-fit data.csv --target target --k best | k: needs an integer
+fit data.csv --target target --k best | Error: --k: needs an integer
 fit data.csv --target target --loss logistic | exactly two classes
 fit text.csv --target target | not numeric
 fit text.csv --target target --loss hinge --solver htp | --solver iht
 fit data.csv --target target --loss poisson | counts >= 0
-fit data.csv --target target --test-size 1.5 | test-size
-fit data.csv --target target --save absent/model.npz | save: there is no folder
-path data.csv --target target --k-max 7 | k-max: 7 is more than the 6 features
-path data.csv --target target --cv 41 | cv: needs from 2 to 40
+fit data.csv --target target --test-size 1.5 | Error: --test-size:
+fit data.csv --target target --save absent/model.npz | Error: --save: there is no folder
+path data.csv --target target --k-max 7 | Error: --k-max: 7 is more than the 6 features
+path data.csv --target target --rule one_se --cv 41 | Error: --cv: needs from 2 to 40
 path data.csv --target target --stability 9 | even
 path text.csv --target target | not numeric
 fit text.csv --target target --loss hinge --prove 1 | no proofs for the hinge loss
 path text.csv --target target --loss hinge --prove 1 | no proofs for the hinge loss
-fit text.csv --target target --loss logistic --l2 0 --prove 1 | prove: proofs for the loss logistic need l2 > 0
-path text.csv --target target --loss logistic --l2 0 --prove 1 | prove: proofs for the loss logistic need l2 > 0
+fit text.csv --target target --loss logistic --l2 0 --prove 1 | Error: --prove: proofs for the loss logistic need l2 > 0
+path text.csv --target target --loss logistic --l2 0 --prove 1 | --prove: proofs for the loss logistic need l2 > 0
 fit claims.csv --target target --loss poisson --exposure zero | an exposure must be a number above 0
 fit claims.csv --target target --loss poisson --exposure time | exposure:
-fit claims.csv --target target --exposure years --offset log_years | exposure: cannot be combined with offset
+fit claims.csv --target target --exposure years --offset log_years | Error: --exposure: cannot be combined with offset
 fit claims.csv --target target --offset target | the target cannot be an offset
-fit claims.csv --target target --loss gamma --loss-parameter 2 | loss-parameter: the loss gamma has none
-fit claims.csv --target target --loss tweedie --loss-parameter 3 | power: must be a number from 1 to 2
-fit claims.csv --target target --loss tweedie --prove 5 | prove: there are no proofs for the tweedie loss
+fit claims.csv --target target --loss gamma --loss-parameter 2 | Error: --loss-parameter: the loss gamma has none
+fit claims.csv --target target --loss tweedie --loss-parameter 3 | --loss-parameter: must be a number from 1 to 2
+fit claims.csv --target target --loss tweedie --prove 5 | Error: --prove: there are no proofs for the tweedie loss
 lowrank several.csv --targets heart,spleen | spleen
 lowrank several.csv --targets , | targets
 lowrank several.csv --targets heart,heart | named twice
-lowrank several.csv --targets heart,lung --rank 9 | r: is 9
-lowrank several.csv --targets heart --rank many | r:
+lowrank several.csv --targets heart,lung --rank 9 | Error: --rank: is 9
+lowrank several.csv --targets heart --rank many | Error: --rank:
 lowrank several.npz --targets Z | no array
 lowrank nothing.npz --targets Y | no file
 fit health.csv --target target --levels poor,fair | 'good' is no level
 fit health.csv --target target --levels poor,fair,good,best | 'best' is in no row
-fit health.csv --target target --levels poor,fair,good,good | levels: must name each class of 'target' once
+fit health.csv --target target --levels poor,fair,good,good | Error: --levels: must name each class of 'target' once
 fit health.csv --target target --levels poor,fair,good --loss logistic | --loss
 fit health.csv --target target --levels poor,fair,good --prove 3 | no proofs for ordered classes
 fit life.csv --time days | name both columns
@@ -85,14 +85,14 @@ fit life.csv --time days --event died --prove 3 | no proofs
 fit lives.csv --time days --event died --drop said --drop none | times must be >= 0
 fit lives.csv --time said --event died --drop none | the time is a number, but
 fit life.csv --time died --event died | name a column for each
-precision no.csv | Error: path:
-precision names.csv --drop day | Error: drop:
-precision dates.csv | Error: path:
-precision names.csv --keep alpha | Error: keep:
-precision names.csv --keep alpha,omega | Error: keep:
-precision names.csv --stability 3 | Error: stability:
-precision names.csv --k aic | Error: k:
-precision names.csv --k 1 --shrinkage 1 | shrinkage: needs a number from 0 up to but not 1
+precision no.csv | Error: FILE:
+precision names.csv --drop day | Error: --drop:
+precision dates.csv | Error: FILE:
+precision names.csv --keep alpha | Error: --keep:
+precision names.csv --keep alpha,omega | Error: --keep:
+precision names.csv --stability 3 | Error: --stability:
+precision names.csv --k aic | Error: --k:
+precision names.csv --k 1 --shrinkage 1 | Error: --shrinkage: needs a number from 0 up to but not 1
 """.strip().splitlines()
 
 

@@ -199,7 +199,7 @@ def test_rows_of_a_choice_say_which_are_worse_than_the_folds_can_tell():
     assert choice_rows({"cv": cv}) == expected
     smaller = choice_rows({"cv": cv | {"chosen": 3}})
     assert (3, "fewest features that are as good at this l2 (chosen)") in smaller
-    one_se = cv | {"rule": "one_se", "one_standard_error": 1, "chosen": 1}
+    one_se = cv | {"rule": "one-se", "one_standard_error": 1, "chosen": 1}
     expected = [(0, "no feature"), (1, "fewest features within one std. error (chosen)"), (2, "best")]
     assert choice_rows({"cv": one_se}) == expected
 

@@ -68,5 +68,5 @@ def test_structures(name):
 @pytest.mark.parametrize("k", ["ebic", "cv"])
 @pytest.mark.parametrize("name", KINDS)
 def test_k_is_chosen(name, k):
-    model, y = make(name, k, rule="one_se" if k == "cv" else "strong-ridge")
+    model, y = make(name, k, rule="one-se" if k == "cv" else "strong-ridge")
     assert list(np.flatnonzero(model.fit(X, y).support_)) == [2, 5] and model.k_ == 2

@@ -46,7 +46,7 @@ def test_candidates_score_as_in_a_grid_search(kind, target, scoring, more):
 
 
 def test_candidates_of_l2_are_those_of_choose():
-    own = sht.SparseRegressor(k=range(4), l2=[1.0, 0.01], solver="forward", cv=FOLDS, rule="one_se").fit(X, Y)
+    own = sht.SparseRegressor(k=range(4), l2=[1.0, 0.01], solver="forward", cv=FOLDS, rule="one-se").fit(X, Y)
     assert sorted(set(own.path_.l2s)) == [0.01, 1.0] and sorted(set(own.path_.ks)) == [0, 1, 2, 3]
     alone = sht.SparseRegressor(k=2, l2=[1.0, 0.01], solver="forward", cv=FOLDS).fit(X, Y)
     assert alone.k_ == 2 and alone.cv_results_["scores"].shape == (3, 2)

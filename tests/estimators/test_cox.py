@@ -141,7 +141,7 @@ def test_folds_and_criteria_have_events():
 
 @pytest.mark.slow
 def test_criteria_and_folds_count_events():
-    model = sht.SparseCox("cv", rule="one_se").fit(X, Y)
+    model = sht.SparseCox("cv", rule="one-se").fit(X, Y)
     assert model.path_.total_weight == model.cv_results_["fold_weight"].sum() / 4 == EVENT.sum()  # four times
     assert np.ptp(model.cv_results_["fold_weight"]) <= 1 and model.certificate_.swap_gain == 0  # equal shares
 

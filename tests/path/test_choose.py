@@ -27,7 +27,7 @@ def model(loss=None, y=Y, **options):
 
 
 def rows_of(scores, weight, times=1):
-    """The rows of "best", "one_se" and "strong-ridge" by the definition, one row at a time; n >= 4 p."""
+    """The rows of "best", "one-se" and "strong-ridge" by the definition, one row at a time; n >= 4 p."""
     free = len(scores) / times - 1  # repeats of folds are no other folds
     mean = [sum(w * s for w, s in zip(weight, column, strict=True)) / sum(weight) for column in scores.T]
     best = min(range(len(mean)), key=mean.__getitem__)
@@ -48,7 +48,7 @@ def rows_of(scores, weight, times=1):
             strong = row
     same = [row for row in np.flatnonzero(l2 == l2[strong]) if k[row] <= k[strong]]
     strong = min((row for row in same if near_enough(row, strong, 0.5)), key=k.__getitem__)
-    return {"best": best, "one_se": min(near, key=lambda i: (k[i], -l2[i], mean[i])), "strong-ridge": strong}
+    return {"best": best, "one-se": min(near, key=lambda i: (k[i], -l2[i], mean[i])), "strong-ridge": strong}
 
 
 def test_l2_of_features_with_one_sum_are_several():
@@ -63,12 +63,12 @@ def test_l2_of_features_with_one_sum_are_several():
     ("loss", "rule"),
     [
         (sht.losses.Squared(), "best"),
-        slow(sht.losses.Squared(), "one_se"),
+        slow(sht.losses.Squared(), "one-se"),
         (sht.losses.Squared(), "strong-ridge"),
         slow(sht.losses.Logistic(), "strong-ridge"),
         slow(sht.losses.Huber(0.5), "strong-ridge"),
         slow(sht.losses.Huber(0.5), "best"),
-        slow(sht.losses.Logistic(), "one_se"),
+        slow(sht.losses.Logistic(), "one-se"),
     ],
 )
 def test_by_folds(x64, loss, rule):
@@ -205,7 +205,7 @@ def test_structures_keep_their_template(x64):
         sht.choose(model(), GROUPS, ks=[4])
 
 
-@pytest.mark.parametrize("rule", ["strong-ridge", slow("one_se")])
+@pytest.mark.parametrize("rule", ["strong-ridge", slow("one-se")])
 @pytest.mark.parametrize("folds", [5, list(KFold(5, shuffle=True, random_state=1).split(X))])
 def test_the_estimator_chooses_the_same(rule, folds):
     estimator = sht.SparseRegressor(cv=folds, rule=rule).fit(X, Y)
@@ -231,7 +231,7 @@ def test_a_killed_choice_of_several_goes_on(tmp_path):
         (
             model(),
             {"rule": "cp"},
-            "rule: must be one of strong-ridge, one_se, best, aic, bic, ebic, sic, gic, got 'cp'",
+            "rule: must be one of strong-ridge, one-se, best, aic, bic, ebic, sic, gic, got 'cp'",
         ),
         ([], {}, "objective: needs at least one"),
         (model(), {"folds": 1}, "folds: needs from 2 to 60"),

@@ -534,7 +534,7 @@ def _():
 @row("glmnet", "`cv.glmnet(foldid=ids)`, `lambda.min`, `lambda.1se`")
 def _():
     y = TARGETS["numbers"]
-    ours = {rule: sht.SparseRegressor(range(P), l2=0, cv=IDS, rule=rule).fit(X, y) for rule in ("best", "one_se")}
+    ours = {rule: sht.SparseRegressor(range(P), l2=0, cv=IDS, rule=rule).fit(X, y) for rule in ("best", "one-se")}
     losses = np.empty((5, P))
     for fold, k in itertools.product(range(5), range(P)):
         train, test = fold != IDS, fold == IDS
@@ -542,7 +542,7 @@ def _():
         losses[fold, k] = np.mean((part.predict(X[test]) - y[test]) ** 2) / 2
     mean, se = losses.mean(0), losses.std(0) / 2  # of five folds: over the root of 5 - 1
     assert ours["best"].k_ == mean.argmin()
-    assert ours["one_se"].k_ == np.flatnonzero(mean <= mean.min() + se[mean.argmin()])[0]
+    assert ours["one-se"].k_ == np.flatnonzero(mean <= mean.min() + se[mean.argmin()])[0]
 
 
 @row("glmnet", '`type.measure="class"`')

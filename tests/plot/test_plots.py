@@ -433,7 +433,7 @@ def test_a_notebook_shows_a_figure():
 def test_a_choice_is_drawn_with_the_row_that_its_rule_took():
     X, y, _ = make_regression(60, 8, 3, seed=0)
     model = sht.LinearModel(X, y, fit_intercept=True)
-    for rule in ("one_se", "best"):
+    for rule in ("one-se", "best"):
         choice = sht.choose(model, ks=range(5), l2s=[1e-3, 1.0], rule=rule, folds=3, solver=sht.solvers.HTP())
         assert choice.rule == rule
         assert plot_cv(choice).axes[0].get_title().startswith(f"Cross-validation takes k = {choice.k} (")
