@@ -236,8 +236,8 @@ def _advice(y: np.ndarray) -> str:
     if number < 2:
         return "with a single class there is nothing to tell apart"
     return (
-        f"make it one class against the rest, or fit all {number} in Python by "
-        'sparsehtp.SparseClassifier(loss="softmax")'
+        f"name all {number} by --levels LOW,...,HIGH if they are ordered; else make it one class against the rest, or "
+        'fit them in Python by sparsehtp.SparseClassifier(loss="softmax")'
     )
 
 

@@ -41,13 +41,15 @@ OWN = ["report.html", "history.csv", *(f"{name}.{kind}" for name in DRAWN for ki
 class Split(NamedTuple):
     """Rows to fit and rows held out (None without), as (features, target, offset), and what -1 and +1 stand for.
 
-    `table` says how the features were made of a table, None for other data.
+    `table` says how the features were made of a table, None for other data, and `groups` which of the rows to fit are
+    held out together.
     """
 
     train: tuple[pd.DataFrame, np.ndarray, np.ndarray | None]
     test: tuple[pd.DataFrame, np.ndarray, np.ndarray | None] | None
     classes: dict[str, Any] | None
     table: Numbers | None
+    groups: np.ndarray | None = None
 
 
 class Fit(Flow):
@@ -247,11 +249,14 @@ def make_split(data: Data | TableData, options: FitOptions) -> Split:
     """Check the target, split the rows, and make numbers of a table by what the rows to fit hold."""
     if options.prove:
         check_provable(options.model, options.l2)
+    if options.groups and options.k != "cv" and not options.test_size:
+        raise ValueError("groups: nothing is held out; add --k cv or --test-size, or leave it out.")
     y, classes = encode(data, options)
     y = y if classes is None else data.y
     special = options.model in ("cox", "ordinal")
     of = y[:, 1] if options.model == "cox" else y
-    train, test = _split(np.arange(len(y)), of, special or classes is not None, options)
+    groups = data.groups if isinstance(data, TableData) else None
+    train, test = _split(np.arange(len(y)), of, special or classes is not None, options, groups)
     dtype = options.dtype
     if isinstance(data, TableData):
         table = numbers(data, train, dtype)
@@ -263,7 +268,7 @@ def make_split(data: Data | TableData, options: FitOptions) -> Split:
         held_out = None
         if test is not None:
             held_out = table.preprocessor.transform(data.X.iloc[test]).astype(dtype), y[test], of_test
-        return Split((table.X, y[train], of_train), held_out, classes, table)
+        return Split((table.X, y[train], of_train), held_out, classes, table, None if groups is None else groups[train])
     X = features(data, dtype)
     X = X if sparse.issparse(X) else pd.DataFrame(X, columns=data.feature_names)
     if test is None:
@@ -273,21 +278,20 @@ def make_split(data: Data | TableData, options: FitOptions) -> Split:
 
 
 def _split(
-    rows: np.ndarray, y: np.ndarray, stratified: bool, options: FitOptions
+    rows: np.ndarray, y: np.ndarray, stratified: bool, options: FitOptions, groups: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray | None]:
     if not options.test_size:
         return rows, None
     if options.test_size >= 1:
         raise ValueError(f"test-size: is a fraction of the rows, below 1, got {options.test_size}.")
-    from sklearn.model_selection import train_test_split
+    from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
+    drawn: dict[str, Any] = {"test_size": options.test_size, "random_state": options.seed}
     try:
-        train, test = train_test_split(
-            rows,
-            test_size=options.test_size,
-            random_state=options.seed,
-            stratify=y if stratified else None,
-        )
+        if groups is not None:
+            train, test = next(GroupShuffleSplit(1, **drawn).split(rows, groups=groups))
+        else:
+            train, test = train_test_split(rows, stratify=y if stratified else None, **drawn)
     except ValueError as error:
         raise ValueError(f"test-size: {options.test_size} does not suit these data: {error}") from error
     return train, test
@@ -299,7 +303,7 @@ def fit_estimator(split: Split, options: FitOptions) -> Any:
     estimator = make_estimator(options, None if table is None else table.groups)
     if options.k == "cv":
         counted: Counted = "classes" if is_classifier(estimator) else "events" if options.model == "cox" else "rows"
-        folds = folds_of_rows(options, X, y, counted, table)
+        folds = folds_of_rows(options, X, y, counted, table, split.groups)
     return estimator.fit(X, y, offset=offset, folds=folds)
 
 

@@ -63,7 +63,7 @@ class Numbers(NamedTuple):
 
 
 def folds_of_rows(
-    options: FitOptions | PathOptions, X: Any, y: Any, counted: Counted, table: Numbers | None
+    options: FitOptions | PathOptions, X: Any, y: Any, counted: Counted, table: Numbers | None, groups: Any = None
 ) -> list[Any] | None:
     """(train, test) of the folds of `fit` and `path`, and the features with what is missing filled from the training
     rows where there are such; None where there are too few rows."""
@@ -71,7 +71,7 @@ def folds_of_rows(
     labels = y[:, 1] > 0 if counted == "events" else np.asarray(y)
     others = [y[:, 0]] if counted == "events" else []
     repeats = repeats_of(*X.shape)
-    pairs = make_folds(options.cv, X, labels, np.ones(len(labels)), counted, repeats=repeats, others=others)
+    pairs = make_folds(options.cv, X, labels, np.ones(len(labels)), counted, groups, repeats, others)
     return pairs if pairs is None or table is None or not table.gaps else table.triples(pairs)
 
 

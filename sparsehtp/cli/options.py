@@ -95,12 +95,25 @@ class ModelOptions(Drawn, Work, Numerals):
     drop: Annotated[list[str] | None, Option(help="Column to leave out; repeat it for several.", metavar="COL")] = None
     missing: Annotated[
         MissingName | None,
-        Option(help="Missing values: leave out rows or columns, or fill (anew in every fold).", show_default="error"),
+        Option(
+            help="Missing values of features: leave out rows or columns, or fill (anew in every fold).",
+            show_default="error",
+        ),
     ] = None
+    drop_missing_target: Annotated[
+        bool, Option("--drop-missing-target", help="Leave out the rows without a target.")
+    ] = False
     dummies: Annotated[
         bool, Option("--dummies", help="Text columns become columns of 0 and 1 that are chosen together.")
     ] = False
     id: Annotated[str | None, Option("--id", help="Column that names the rows, no feature.", metavar="COL")] = None
+    groups: Annotated[
+        str | None,
+        Option(
+            help="Column, no feature, of which rows with one value are held out together: a patient, a copy.",
+            metavar="COL",
+        ),
+    ] = None
     offset: Annotated[
         str | None, Option(help="Column with a known part of the linear predictor, no feature.", metavar="COL")
     ] = None

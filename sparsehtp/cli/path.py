@@ -48,6 +48,7 @@ class Subsets(Flow):
     """`sparsehtp path`: `chosen` is a row of the path, and `units` are the names of what k counts."""
 
     json, own = "path.json", ("report.html",)
+    groups: Any = None  # of rows that are held out together
     most: int | None = None  # features of the path by default; None: the library's
 
     @property
@@ -57,11 +58,14 @@ class Subsets(Flow):
 
     def load(self) -> None:
         options = self.options
+        if options.groups and not (options.cv or options.stability):
+            raise ValueError("groups: nothing is held out; add --cv or --stability, or leave it out.")
         data, self.table, self.offset = load_data(options.file, options), None, None
         print_remarks(self.errors, data)
         with jax.enable_x64(options.dtype == "float64"):
             if isinstance(data, TableData):
                 self.table, self.offset = numbers(data, None, options.dtype), data.offset
+                self.groups = data.groups
                 if options.prove:
                     check_provable(options.model, min(options.l2), self.table.wide_texts)
                 X = self.table.X
@@ -106,7 +110,9 @@ class Subsets(Flow):
             if options.stability:
                 self.stability = after(
                     "stability",
-                    lambda: self._computed("subsamples", sht.stability_selection, n_resamples=options.stability),
+                    lambda: self._computed(
+                        "subsamples", sht.stability_selection, n_resamples=options.stability, groups=self.groups
+                    ),
                 )
             if options.prove:
                 self.bounds = after("proof", self._proved)
@@ -127,7 +133,8 @@ class Subsets(Flow):
     def folds(self) -> Any:
         """The folds of `fit`."""
         options, counted = self.options, self.objective.counted
-        folds: Any = folds_of_rows(options, features(self.data, options.dtype), self.y, counted, self.table)
+        X = features(self.data, options.dtype)
+        folds: Any = folds_of_rows(options, X, self.y, counted, self.table, self.groups)
         if folds is None:
             raise ValueError("cv: folds need two rows (of every class, or with an event); leave it out.")
         if len(folds[0]) == 3:  # with what is missing filled from the training rows

@@ -1,6 +1,7 @@
 """Tables before a fit: what is wrong with them, all at once."""
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +22,8 @@ from .common import loss_of
 from .options import ModelOptions, Numerals
 from .report import Console, print_warning
 
-OF_TABLES = ("drop", "id", "missing", "dummies", "decimal", "thousands", "offset", "exposure", "event")
-ASIDE = ("id", "offset", "exposure", "event")  # options that name a column that is no feature
+ASIDE = ("id", "groups", "offset", "exposure", "event")  # options that name a column that is no feature
+OF_TABLES = ("drop", "missing", "drop_missing_target", "dummies", "decimal", "thousands", *ASIDE)
 MOST_LISTED = 8  # columns with one problem
 COUNTS = "numbers the rows, like an identifier"
 FEW = 20  # rows below which a column may predict a target, or count rows, by chance
@@ -59,8 +60,9 @@ class TableData(NamedTuple):
         feature_names, target_name: as in `Data`.
         preprocessor: makes numbers of X; not fitted.
         notes: how the file was read, and what was left out.
-        doubts: pairs (column, sentence) that a person should know.
+        doubts: sentences that a person should know.
         offset: (n,) known part of the linear predictor; None: zero.
+        groups: (n,) labels of rows that are held out together; None: each alone.
     """
 
     X: pd.DataFrame
@@ -69,8 +71,9 @@ class TableData(NamedTuple):
     target_name: str
     preprocessor: TablePreprocessor
     notes: Sequence[str]
-    doubts: Sequence[tuple[str, str]]
+    doubts: Sequence[str]
     offset: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
 
 def load_data(path: Path, options: ModelOptions) -> Data | TableData:
@@ -83,14 +86,12 @@ def load_data(path: Path, options: ModelOptions) -> Data | TableData:
     target = options.target if options.time is None else options.time
     check_file(path)
     if format_of(path) not in TABLES:
-        if any(getattr(options, name) for name in OF_TABLES):
-            raise ValueError(
-                f"path: {path.name} is no table, so that --drop, --id, --missing, --dummies, --decimal, --thousands, "
-                "--offset, --exposure and --event do not apply."
-            )
+        for name in OF_TABLES:
+            if getattr(options, name):
+                raise ValueError(f"{name}: {path.name} is no table, so that it does not apply; leave it out.")
         return load_file(path, target)
     apart = [name for name in (target, options.event) if name is not None]
-    as_is = [name for name in (options.id, *(options.drop or ())) if name is not None]
+    as_is = [name for name in (options.id, options.groups, *(options.drop or ())) if name is not None]
     table = read_table(path, apart, written(options), as_is=as_is)
     table.frame.columns = [str(name) for name in table.frame.columns]
     names = list(table.frame.columns)
@@ -120,7 +121,11 @@ def check(table: Table, target: str, options: ModelOptions, source: str) -> Tabl
     frame = frame.loc[:, ~frame.columns.duplicated()]
     known = options.exposure if options.offset is None else options.offset
     targets = [target] if options.event is None else [target, options.event]
-    outside = list(dict.fromkeys([*targets, *(name for name in (options.id, known) if name is not None)]))
+    aside = (options.id, options.groups, known)
+    outside = list(dict.fromkeys([*targets, *(name for name in aside if name is not None)]))
+    if options.drop_missing_target and (bad := frame[targets].isna().any(axis=1)).any():
+        notes.append(f"{bad.sum()} of {bad.size} rows left out, without a target")
+        frame = frame[~bad]
     features = frame.drop(columns=outside)
     gaps = features.isna().to_numpy()
     if options.missing == "drop-columns" and gaps.any():
@@ -128,8 +133,7 @@ def check(table: Table, target: str, options: ModelOptions, source: str) -> Tabl
         notes.append(f"left out, for missing values: {shown_names(names)}")
         features = features.loc[:, ~gaps.any(axis=0)]
     if options.missing == "drop-rows":
-        bad = gaps.any(axis=1) | frame[targets].isna().any(axis=1).to_numpy()
-        if bad.any():
+        if (bad := gaps.any(axis=1)).any():
             notes.append(f"{bad.sum()} of {bad.size} rows left out, for missing values")
             frame, features = frame[~bad], features[~bad]
     kinds = kinds_of(features)
@@ -137,7 +141,7 @@ def check(table: Table, target: str, options: ModelOptions, source: str) -> Tabl
         empty = [name for name in features.columns if kinds[name] == "number" and features[name].isna().any()]
         if empty:
             notes.append(f"missing values of {shown_names(empty)} filled with the {options.missing} of the rows fitted")
-    found = _of_rows(frame, target, features) + _of_offset(frame, target, options)
+    found = _of_rows(frame, target, features) + _of_offset(frame, target, options) + _of_groups(frame, options)
     errors += [(name, text) for name, text in found if name not in table.unclear]
     events = None if options.event is None else _events(frame[options.event], errors)
     if events is not None and kind_of(frame[target]) != "number":
@@ -153,21 +157,24 @@ def check(table: Table, target: str, options: ModelOptions, source: str) -> Tabl
     missing = options.missing.replace("-", "_") if options.missing in FILLS else "error"
     preprocessor = TablePreprocessor(missing, dummies=options.dummies, id=options.id, **table.written._asdict())
     classes = events is None and (options.model == "ordinal" or loss_of(options).classification)
-    doubts = _listed(_doubts(features, kinds, values, y, classes))
+    told = _listed([*_doubts(features, kinds, values, y, classes), (target, _alike(y))])
+    doubts = [f"{name!r}: {text}{'' if text.endswith('?') else '.'}" for name, text in told]
+    doubts += _repeated(frame, [*features.columns, *targets], options)
     named = features if options.id is None else features.assign(**{options.id: frame[options.id]})
     offset = None if known is None else as_numbers(frame[known]).to_numpy(float)
     offset = np.log(offset) if offset is not None and options.offset is None else offset
+    groups = None if options.groups is None else frame[options.groups].astype(str).to_numpy(str)
     if events is not None:
         y, target = np.column_stack([y, events]), f"{target} ({options.event})"
-    return TableData(named, y, list(features.columns), target, preprocessor, notes, doubts, offset)
+    return TableData(named, y, list(features.columns), target, preprocessor, notes, doubts, offset, groups)
 
 
 def print_remarks(errors: Console, data: Any) -> None:
     """The notes and doubts about a table, before it is fitted."""
     if isinstance(data, TableData):
         print_notes(errors, data.notes)
-        for name, text in data.doubts:
-            print_warning(errors, f"{name!r}: {text}{'' if text.endswith('?') else '.'}")
+        for doubt in data.doubts:
+            print_warning(errors, doubt)
 
 
 def print_notes(errors: Console, notes: Sequence[str]) -> None:
@@ -205,7 +212,7 @@ def _of_rows(frame: pd.DataFrame, target: str, features: pd.DataFrame) -> list[t
     if empty.any():
         rows = shown_rows(frame.index, empty)
         found.append(
-            (target, f"the target is missing in {rows}: correct it, or leave such rows out by --missing drop-rows")
+            (target, f"the target is missing in {rows}: correct it, or leave such rows out by --drop-missing-target")
         )
     if kind_of(y) == "number":
         bad = bad_cells(y)
@@ -238,6 +245,14 @@ def _of_offset(frame: pd.DataFrame, target: str, options: ModelOptions) -> list[
     return [(name, f"{what}, which it is not in {shown_rows(frame.index, wrong)}: correct it, or leave these rows out")]
 
 
+def _of_groups(frame: pd.DataFrame, options: ModelOptions) -> list[tuple[str, str]]:
+    """Problems of the column of groups."""
+    name = options.groups
+    if name is None or not (empty := frame[name].isna().to_numpy()).any():
+        return []
+    return [(name, f"the group is missing in {shown_rows(frame.index, empty)}: correct it")]
+
+
 def _of_cells(column: pd.Series, kind: str, options: ModelOptions) -> str | None:
     """The problem of a feature."""
     name, count = column.name, len(column)
@@ -252,7 +267,11 @@ def _of_cells(column: pd.Series, kind: str, options: ModelOptions) -> str | None
     if kind == "text":
         levels = column.nunique()
         if not options.dummies:
-            advice = f"or --id {quoted}" if levels == count else "or --dummies to make columns of its levels"
+            advice = "or --dummies to make columns of its levels"
+            if levels == count:
+                advice = f"or --id {quoted}"
+            elif levels > max(10, count // 10):
+                advice = f"--id {quoted} --groups {quoted} if it names whom several rows are of, {advice}"
             parts.append(f"text, such as {str(column.dropna().iloc[0])[:20]!r}: --drop {quoted}, {advice}")
         elif levels > max(10, count // 2):
             parts.append(f"{levels} different texts in {count} rows: --drop {quoted}, or --id {quoted}")
@@ -321,13 +340,45 @@ def _doubts(
         if twin != name:
             found.append((name, f"identical to {twin!r}: whichever is chosen stands for both"))
     found += [(names[j], f"{COUNTS}: consider --id or --drop {names[j]}") for j in _counting(values, list(names))]
+    texts = [name for name, kind in kinds.items() if kind == "text"]
+    found += [(name, _alike(features[name].dropna().astype(str))) for name in texts]
     if len(y) >= FEW:
         leak = "predicts the target perfectly alone: is it made from the target (leakage)?"
         found += [(names[j], leak) for j in np.flatnonzero(_predicts(values, y, classes))]
-        for name in (name for name, kind in kinds.items() if kind == "text"):
+        for name in texts:
             by_level = pd.Series(y).groupby(features[name].astype(str).to_numpy())
             if by_level.ngroups < len(y) // 2 and (by_level.nunique() == 1).all():
                 found.append((name, leak))
+    return found
+
+
+def _alike(labels: Any) -> str | None:
+    """What there is to say of texts that differ by case or spaces alone."""
+    if labels.dtype.kind == "f":
+        return None
+    kinds: dict[str, list[str]] = {}
+    for level in sorted(set(map(str, labels))):
+        kinds.setdefault(" ".join(level.split()).casefold(), []).append(repr(level))
+    found = [" and ".join(levels) for levels in kinds.values() if len(levels) > 1]
+    return f"{'; '.join(found[:3])} differ by case or spaces alone: are they one level?" if found else None
+
+
+def _repeated(frame: pd.DataFrame, used: Sequence[str], options: ModelOptions) -> list[str]:
+    """Doubts about rows that are there twice, which flatter held-out scores where folds part them."""
+    found, id = [], options.id
+    if id is not None and options.groups is None and (twice := frame[id].duplicated(keep=False)).any():
+        found.append(
+            f"{id!r}: {twice.sum()} rows share their name with others, and held-out scores flatter where such rows are "
+            f"apart: add --groups {shlex.quote(id)}."
+        )
+    copies = frame[used].duplicated()
+    if options.groups is not None:
+        copies &= ~frame[[*used, options.groups]].duplicated()
+    if copies.any() and 2 * frame[used].nunique().max() > len(frame):  # no chance of few levels
+        found.append(
+            f"{copies.sum()} of {copies.size} rows are exact copies of others ({shown_rows(frame.index, copies)}), and "
+            "held-out scores flatter where copies are apart: remove them, or name by --groups a column that they share."
+        )
     return found
 
 

@@ -11,6 +11,12 @@ import pandas as pd
 import pytest
 from commands import invoke, made
 
+from sparsehtp.cli.fit import make_split
+from sparsehtp.cli.numbers import folds_of_rows
+from sparsehtp.cli.options import FitOptions, PathOptions
+from sparsehtp.cli.path import Subsets
+from sparsehtp.cli.tables import load_data
+
 N = 40  # one shape, so that few programs are compiled
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((N, 6)).round(3)
@@ -100,6 +106,12 @@ TABLES = {
     ),
     "an empty column": Table(lambda: holes(c=dict.fromkeys(range(N))), ("--missing", "mean"), ("no value at all",)),
     "gaps in the target": Table(lambda: holes(y={3: None}), ("--missing", "mean"), ("target is missing in row 5",)),
+    "gaps in the target, rows left out": Table(
+        lambda: holes(y={3: None}, c={8: None}),
+        ("--missing", "mean", "--drop-missing-target"),
+        ("1 of 40 rows left out, without a target", "'c' filled with the mean"),
+        AB,
+    ),
     # --- columns
     "text": Table(lambda: CLEAN.assign(c=CITY), says=("text, such as", "--dummies")),
     "text as dummies": Table(
@@ -120,6 +132,16 @@ TABLES = {
     ),
     "an identifier, named": Table(
         lambda: CLEAN.assign(name=[f"person {i}" for i in range(N)]), ("--id", "name"), finds=AB
+    ),
+    "an identifier that repeats": Table(
+        lambda: CLEAN.assign(name=[f"person {i // 2}" for i in range(N)]),
+        says=("--id name --groups name if",),
+    ),
+    "rows to doubt": Table(
+        lambda: pd.concat([CLEAN[3:], CLEAN[3:6]]).assign(name=[f"person {i // 2}" for i in range(N)]),
+        ("--id", "name"),
+        ("'name': 40 rows share their name", "3 of 40 rows are exact copies of others (rows 39, 40, 41)", "--groups"),
+        AB,
     ),
     "columns to doubt": Table(
         lambda: CLEAN.assign(c=2 * Y + 1, d=7.0, e=range(N), f=CLEAN.b),
@@ -212,6 +234,35 @@ def check_predictions(folder, path, table, model):
         np.testing.assert_allclose(predictions["probability of yes"], 1 / (1 + np.exp(-eta)), rtol=1e-9)
     else:
         np.testing.assert_allclose(predictions["prediction"], eta, rtol=1e-9, atol=1e-9)
+
+
+def test_levels_that_differ_by_case_or_spaces_are_named(tmp_path):
+    path = tmp_path / "table.csv"
+    pools, seen = np.array(["ja", "Ja ", "nein"])[np.arange(N) % 3], np.array(["yes", "Yes"])[np.arange(N) % 2]
+    CLEAN.assign(pool=pools, y=seen).to_csv(path, index=False)
+    doubts = load_data(path, FitOptions(file=path, target="y", dummies=True, loss="logistic")).doubts
+    assert doubts == [
+        "'pool': 'Ja ' and 'ja' differ by case or spaces alone: are they one level?",
+        "'y': 'Yes' and 'yes' differ by case or spaces alone: are they one level?",
+    ]
+
+
+def test_rows_of_a_group_are_held_out_together(tmp_path):
+    who = np.arange(N) % 9
+    path = tmp_path / "table.csv"
+    CLEAN.assign(who=who).to_csv(path, index=False)
+    common = {"file": path, "target": "y", "groups": "who"}
+    options = FitOptions(**common, test_size=0.3)
+    split = make_split(load_data(path, options), options)
+    (X, y, _), held_out = split.train, set(who[split.test[0].index - 2].astype(str))
+    assert held_out and not held_out & set(split.groups) and list(X) == list("abcdef")
+    flow = Subsets(PathOptions(**common, cv=3))
+    flow.load()
+    for groups, folds in (
+        (split.groups, folds_of_rows(options, X, y, "rows", split.table, split.groups)),
+        (who, flow.folds()),
+    ):
+        assert folds and all(not set(groups[train]) & set(groups[test]) for train, test in folds)
 
 
 @pytest.fixture(scope="module")

@@ -71,6 +71,10 @@ lowrank several.csv --targets heart,lung --rank 9 | Error: --rank: is 9
 lowrank several.csv --targets heart --rank many | Error: --rank:
 lowrank several.npz --targets Z | no array
 lowrank nothing.npz --targets Y | no file
+fit health.csv --target target | by --levels LOW,...,HIGH if they are ordered
+fit data.csv --target target --k 2 --groups a | Error: --groups: nothing is held out
+path data.csv --target target --groups a | Error: --groups: nothing is held out
+fit several.npz --target Y --drop-missing-target | Error: --drop-missing-target: several.npz is no table
 fit health.csv --target target --levels poor,fair | 'good' is no level
 fit health.csv --target target --levels poor,fair,good,best | 'best' is in no row
 fit health.csv --target target --levels poor,fair,good,good | Error: --levels: must name each class of 'target' once
