@@ -9,9 +9,10 @@ from jaxtyping import Array, Float, Int
 from .._meshes import automatic_axes, on_automatic_axes
 from .._programs import program
 from .._threads import one_blas_thread
+from .._types import replace
 from ..objectives import AbstractRestrictable, LinearModel
 from ..objectives.model import in_double
-from ..thresholds import Sparsity
+from ..thresholds import AbstractUnitThreshold, Sparsity
 from ..thresholds.base import next_power_of_two
 from .least_squares import LeastSquares
 from .placed import BATCH, Placed, coefficients_of, onto_support, refit_values
@@ -40,66 +41,83 @@ class Swaps(NamedTuple):
     n_features: int
 
 
-def best_swaps(objective: AbstractRestrictable, solution: Any) -> Swaps:
-    """Exchange each chosen feature for its best substitute, and fit again.
+def best_swaps(objective: AbstractRestrictable, solution: Any, groups: AbstractUnitThreshold | None = None) -> Swaps:
+    """Exchange each chosen feature, or group of features, for its best substitute, and fit again.
 
         gain_i = F(x) - min over j not in S of min {F(w) : supp w in S - i + j}
 
     Args:
         objective: the smooth objective that was minimised, with concrete arrays.
         solution: a `Solution` on some but not all features; without bounds.
+        groups: the `GroupSparsity` of the solution, whose groups are exchanged as wholes; None: single features are.
 
     Returns:
-        `Swaps`, in the order of the features. For losses other than the squared one the substitute is the best of the
-        four that are best to second order, and its gain is exact.
+        `Swaps`, in the order of the features; of groups they hold the numbers. For losses other than the squared one
+        the substitute of a feature is the best of the four that are best to second order, and its gain is exact.
 
     Raises:
         ValueError: if every feature is chosen, or none.
 
     One product of the data with the chosen columns, whatever p is, and for losses other than the squared one four
-    refits per feature.
+    refits per feature. Of groups every exchange is a refit.
     """
-    chosen, substitutes, gains = exchanges(objective, solution)
-    return Swaps(chosen, substitutes[:, 0], gains[:, 0], float(solution.value), objective.n_coefficients)
+    chosen, substitutes, gains = exchanges(objective, solution, groups)
+    units = objective.n_coefficients if groups is None else groups.n_units(objective)
+    return Swaps(chosen, substitutes[:, 0], gains[:, 0], float(solution.value), units)
 
 
-def near_exchanges(objective: AbstractRestrictable, solution: Any, limit: float) -> dict[int, list[tuple[int, float]]]:
+def near_exchanges(
+    objective: AbstractRestrictable, solution: Any, limit: float, groups: AbstractUnitThreshold | None = None
+) -> dict[int, list[tuple[int, float]]]:
     """For each chosen feature its substitutes that raise F by `limit` at most, with that rise, the best first: 20 at
     most (4 for losses other than the squared one)."""
-    chosen, substitutes, gains = exchanges(objective, solution)
+    chosen, substitutes, gains = exchanges(objective, solution, groups)
     return {
         int(i): [(int(j), float(-gain)) for j, gain in zip(others, worth, strict=True) if -gain <= limit]
         for i, others, worth in zip(chosen, substitutes, gains, strict=True)
     }
 
 
-def exchanges(objective: AbstractRestrictable, solution: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(m,) chosen features, and (m, t) their best substitutes with the gains, the best first."""
+def exchanges(
+    objective: AbstractRestrictable, solution: Any, groups: AbstractUnitThreshold | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(m,) chosen features or groups, and (m, t) their best substitutes with the gains, the best first."""
     chosen = np.unique(np.asarray(solution.support.idx)[np.asarray(solution.support.mask)])
-    p = objective.n_coefficients
+    p = objective.n_coefficients if groups is None else groups.n_units(objective)
     if not 0 < chosen.size < p:
         raise ValueError(f"solution: needs some but not all of the {p} features, got {chosen.size} of them.")
     objective = jax.tree.map(on_automatic_axes, objective)
     with automatic_axes(), one_blas_thread(), jax.enable_x64(True):
-        threshold = Sparsity(chosen.size)
+        threshold: Any = Sparsity(chosen.size)
+        if groups is not None:  # kept ones count as chosen
+            threshold = replace(groups, k=np.int32(chosen.size), keep=np.zeros(0, np.int32), k_max=None)
         if objective.castable:
             objective, threshold = in_double((objective, threshold))
         threshold = threshold.bind(objective)
         x, units, *_ = onto_support(objective, threshold, *coefficients_of(objective, solution), solution.support)
+        value = float(solution.value)
+        if groups is not None:
+            fit = Placed(objective, threshold, x, units, chosen, 0.0, objective.dtype)
+            substitutes = np.tile(fit.others, (chosen.size, 1))
+            substitutes, gains = _in_order(substitutes, _refitted(fit, substitutes, value))
+            return chosen, substitutes[:, :MOST], gains[:, :MOST]
         rows, diagonal, rhs = jax.device_get(_local(objective, x, units.idx[objective.n_free :]))
         scores, doubtful = _scores(rows, diagonal, rhs, chosen)
         if isinstance(objective, LinearModel) and objective.quadratic and doubtful.any():
             _from_the_data(scores, doubtful, objective, chosen)
-        value = float(solution.value)
         tried = min(MOST if objective.quadratic else TRIED, p - chosen.size)
         substitutes = np.argsort(-scores, axis=1, kind="stable")[:, :tried]
         gains = np.take_along_axis(scores, substitutes, axis=1)
         if not objective.quadratic:
             fit = Placed(objective, threshold, x, units, chosen, 0.0, objective.dtype)
-            gains = _refitted(fit, substitutes, value)
-            order = np.argsort(-gains, axis=1, kind="stable")
-            substitutes, gains = (np.take_along_axis(a, order, axis=1) for a in (substitutes, gains))
+            substitutes, gains = _in_order(substitutes, _refitted(fit, substitutes, value))
     return chosen, substitutes, gains
+
+
+def _in_order(substitutes: np.ndarray, gains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The best of each row first."""
+    order = np.argsort(-gains, axis=1, kind="stable")
+    return np.take_along_axis(substitutes, order, axis=1), np.take_along_axis(gains, order, axis=1)
 
 
 @program

@@ -63,29 +63,36 @@ def comparable(y: np.ndarray) -> bool:
     return bool((y[:, 1] > 0).any() and y[y[:, 1] > 0, 0].min() < y[:, 0].max())
 
 
-def add_substitutes(model: dict[str, Any], swaps: Any, near: Any, names: Sequence[str]) -> None:
+def add_substitutes(model: dict[str, Any], swaps: Any, near: Any, units: Sequence[str]) -> None:
     """To each chosen feature of a described fit its best substitute, the share of the objective it costs, and the names
-    of all that cost less than the noise of the choice (None where folds did not choose)."""
+    of all that cost less than the noise of the choice (None where folds did not choose); columns made of one text share
+    theirs."""
     if swaps is None or not swaps.value or not model["drawn"]:
         return
     shares = -swaps.gains / abs(swaps.value)
     found = {
-        int(i): {"name": names[j], "more_loss": float(share)}
+        units[i]: {"name": units[j], "more_loss": float(share)}
         for i, j, share in zip(swaps.features, swaps.substitutes, shares, strict=True)
     }
+    named = {_name(i, units): [_name(j, units) for j, _ in others] for i, others in (near or {}).items()}
     for feature in model["coefficients"]:
-        feature["substitute"] = found.get(feature["index"])
-        same = near.get(feature["name"], near.get(feature["index"], [])) if isinstance(near, dict) else None
-        feature["exchangeable"] = None if same is None else [str(other) for other, _ in same]
+        feature["substitute"] = found.get(feature["column"])
+        feature["exchangeable"] = None if near is None else named.get(feature["column"], [])
+
+
+def _name(unit: Any, units: Sequence[str]) -> str:
+    """The name of what has a number or a name."""
+    return unit if isinstance(unit, str) else units[unit]
 
 
 def exchanges_told(model: dict[str, Any]) -> list[str]:
     """The exchanges that cost nearly nothing, or less than the folds could tell, as sentences."""
-    if any(each.get("exchangeable") is not None for each in model["coefficients"]):
-        found = [(each["name"], each["exchangeable"]) for each in model["coefficients"] if each["exchangeable"]]
+    features = {each["column"]: each for each in model["coefficients"]}
+    if any(each.get("exchangeable") is not None for each in features.values()):
+        found = [(name, each["exchangeable"]) for name, each in features.items() if each["exchangeable"]]
         lines = [f"{name} could be {_some(others)}" for name, others in found]
         return [f"within what the folds can tell, {'; '.join(lines)}"] if lines else []
-    pairs = [(each["name"], each["substitute"]) for each in model["coefficients"] if each.get("substitute")]
+    pairs = [(name, each["substitute"]) for name, each in features.items() if each.get("substitute")]
     return [
         f"{name} could be {other['name']} at {_cost(other['more_loss'])}"
         for name, other in sorted(pairs, key=lambda pair: pair[1]["more_loss"])

@@ -31,8 +31,8 @@ from .flow import Flow
 from .html import fit_report
 from .numbers import Numbers, folds_of_rows, numbers
 from .options import FitOptions
-from .report import fit_facts, fit_tables
-from .tables import TableData, load_data, print_remarks
+from .report import chosen_told, fit_facts, fit_tables, level_of
+from .tables import TableData, left_out, load_data, print_remarks
 
 DRAWN = ("coefficients", "predictions", "survival", "swaps", "cv", "shares", "proof", "history")
 OWN = ["report.html", "history.csv", *(f"{name}.{kind}" for name in DRAWN for kind in ("png", "svg"))]
@@ -63,7 +63,7 @@ class Fit(Flow):
 
     def load(self) -> None:
         self.data = self.read()
-        print_remarks(self.errors, self.data)
+        self.remarks = print_remarks(self.errors, self.data)
         self.split = make_split(self.data, self.options)
         self.names = self.units = self.data.feature_names
         if self.split.table is not None:
@@ -122,7 +122,7 @@ class Fit(Flow):
         }
         model["certificate"] = self.statement
         model |= self.after("caveat", lambda: self.caveat(model), {"caveat": None, "drawn": True})
-        self.after("table of substitutes", lambda: add_substitutes(model, self.swaps, self.near, self.names))
+        self.after("table of substitutes", lambda: add_substitutes(model, self.swaps, self.near, self.units))
         if self.proof is not None:
             told = ("statement", "lower", "gap", "proved", "nodes")
             model["proof"] = {name: getattr(self.proof, name) for name in told}
@@ -138,6 +138,8 @@ class Fit(Flow):
             "n": X.shape[0],
             "n_test": 0 if self.split.test is None else len(self.split.test[1]),
             "p": X.shape[1],
+            "n_units": len(self.units),
+            "reference_levels": {} if self.split.table is None else self.split.table.reference_levels,
             **({"events": int(y[:, 1].sum())} if y.ndim == 2 else {}),
         }
 
@@ -162,20 +164,24 @@ class Fit(Flow):
         return caveat(self.fitted, model["n"], lambda: without_error(self.fitted, *self.split.train))
 
     def _coefficients(self) -> list[dict[str, Any]]:
-        """The chosen features, the most important first."""
-        w, chosen = self.fitted.coef_.ravel().astype(float), np.flatnonzero(self.fitted.support_)
+        """The chosen features, the most important first, and columns made of one text together."""
+        w, chosen, unit = self.fitted.coef_.ravel().astype(float), np.flatnonzero(self.fitted.support_), self._unit_of()
         standardized = w[chosen] * self.deviations(chosen)
         results = self.fitted.cv_results_
-        shares = None if results is None or results["shares"] is None else results["shares"][self._unit_of()]
+        shares = None if results is None or results["shares"] is None else results["shares"][unit]
+        size, of_unit = np.abs(standardized), np.zeros(len(self.units))
+        np.maximum.at(of_unit, unit[chosen], size)
+        order = np.lexsort((-size, unit[chosen], -of_unit[unit[chosen]]))
         return [
             {
                 "name": self.names[chosen[i]],
+                "column": self.units[unit[chosen[i]]],
                 "index": int(chosen[i]),
                 "coefficient": w[chosen[i]],
                 "standardized": standardized[i],
                 **({} if shares is None else {"share_of_folds": float(shares[chosen[i]])}),
             }
-            for i in np.argsort(-np.abs(standardized), kind="stable")
+            for i in order
         ]
 
     def _unit_of(self) -> np.ndarray:
@@ -197,14 +203,15 @@ class Fit(Flow):
                 figures,
                 "coefficients",
                 plot_coefficients,
-                [feature["name"] for feature in features],
+                [feature["column"] for feature in features],
                 [feature["standardized"] for feature in features],
-                title=f"{len(features)} of {model['p']} features predict {target}",
+                levels=[level_of(feature) for feature in features],
+                title=chosen_told(model, f"predict {target}"),
                 caption=STANDARDIZED + towards,
             )
             self.draw_rows(figures, model)
             if self.swaps is not None and self.swaps.features.size:
-                self.after.draw(figures, "swaps", plot_swap_gains, self.swaps, self.names)
+                self.after.draw(figures, "swaps", plot_swap_gains, self.swaps, self.units)
             if self.proof is not None:
                 self.after.draw(figures, "proof", plot_proof, self.proof)
         if model["cv"] is not None:
@@ -239,7 +246,8 @@ class Fit(Flow):
         return fit_tables(model)
 
     def facts(self, model: dict[str, Any]) -> dict[str, str]:
-        return fit_facts(model)
+        facts = fit_facts(model)
+        return {"data": facts.pop("data"), **left_out(self.options), **facts}
 
     def ended(self, model: dict[str, Any]) -> bool:
         return bool(model["result"]["name"] != "nonfinite")
@@ -330,6 +338,7 @@ def make_estimator(options: FitOptions, groups: np.ndarray | None) -> Any:
 
 def with_names(statement: str, names: Sequence[str]) -> str:
     """A certificate's statement with names for the numbers of features."""
+    statement = statement.replace("one chosen group", "one chosen feature")  # a text, which counts as one
     return re.sub(r"(?:feature|group) (\d+)", lambda match: repr(names[int(match[1])]), statement)
 
 

@@ -2,7 +2,8 @@
 
 import abc
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import typer
@@ -12,7 +13,7 @@ import sparsehtp as sht
 from ..io import describe_device, versions
 from .common import AfterFit, Stopwatch, check_outputs, one_sentence, plotting
 from .files import Writer, as_json, write_files
-from .report import Console, print_facts, print_warnings
+from .report import Console, print_facts, print_warning, warnings_told
 
 WRONG = (ValueError, TypeError, OSError, ImportError)  # what a user can correct
 
@@ -26,6 +27,7 @@ class Flow(abc.ABC):
     json = "model.json"
     own: Iterable[str] = ()  # files that are removed where they are not written: they would show an earlier run
     estimator = ""  # the name that its warnings begin with
+    remarks: Mapping[str, Sequence[str]] = MappingProxyType({})  # about the data: "notes" and "warnings"
 
     def __init__(self, options: Any) -> None:
         self.options, self.errors, self.after = options, Console(stderr=True), AfterFit()
@@ -90,7 +92,9 @@ class Flow(abc.ABC):
             warnings.simplefilter("always")
             self.work()
         with plotting(errors, "3/3 Plotting"):
-            model = self.describe() | {"versions": versions(), "device": describe_device()}
+            warned = warnings_told(caught, self.estimator)
+            said = {"notes": [*self.remarks.get("notes", ())], "warnings": [*self.remarks.get("warnings", ()), *warned]}
+            model = self.describe() | said | {"versions": versions(), "device": describe_device()}
             facts = self.facts(model) | {"time": f"{timing} on {model['device']['kind']}"}
             figures = self.draw(model)
             files = after.images(figures)
@@ -104,7 +108,8 @@ class Flow(abc.ABC):
         for table in self.tables(model):
             console.print(table)
         print_facts(console, facts, paths)
-        print_warnings(errors, caught, self.estimator)
+        for sentence in warned:
+            print_warning(errors, sentence)
         fine = self.ended(model)
         after.say(errors)
         if not fine:

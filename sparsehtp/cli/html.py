@@ -11,7 +11,7 @@ from typing import Any
 from ..io.text import printable
 from .caveats import exchanges_told, substitute
 from .files import Writer, as_text
-from .report import choice_rows, how_sure
+from .report import choice_rows, chosen_told, coefficient_rows, how_sure, moves_told
 
 
 def escape(text: str) -> str:
@@ -27,10 +27,10 @@ def fit_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping
     head = ["feature", "coefficient", "coefficient per standard deviation"]
     head += ["share of the folds"] * shared + ["best substitute (more loss)"] * exchanged
     rows = [
-        [feature["name"], Number(feature["coefficient"]), Number(feature["standardized"])]
-        + ([f"{feature['share_of_folds']:.0%}"] if shared else [])
-        + ([substitute(feature)] if exchanged else [])
-        for feature in features
+        [name, *(Number(numbers[each]) if numbers else "" for each in ("coefficient", "standardized"))]
+        + ([f"{unit['share_of_folds']:.0%}" if unit else ""] if shared else [])
+        + ([substitute(unit)] if exchanged else [])
+        for name, numbers, unit in coefficient_rows(features, model["reference_levels"])
     ]
     if model["fit_intercept"]:
         rows.append(["intercept", Number(model["intercept"]), *[""] * (1 + shared + exchanged)])
@@ -38,6 +38,7 @@ def fit_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping
     what = "certificate" if model["caveat"] is None else "caveat"
     apart = ("exchange", what, "proof")  # which have sections of their own
     parts = [_section("Data and model", _facts({name: facts[name] for name in facts if name not in apart}))]
+    parts += _remarks(model)
     if model["cv"] is not None:
         grid, chosen = model["cv"]["table"], model["cv"]["chosen"]
         choice = [
@@ -48,7 +49,7 @@ def fit_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping
         said = f"Cross-validation by the rule {model['cv']['rule']} takes k = {model['k']}; {how_sure(model['cv'])}."
         header = ["k", "l2", "mean held-out loss", "standard error", "why this row is here"]
         parts.append(_section("Choice of k", _sentence(said) + table(header, choice, marked)))
-    parts.append(_section(f"{len(features)} of {model['p']} features", table(head, rows)))
+    parts.append(_section(chosen_told(model), table(head, rows)))
     if exchanged:
         said = (
             f"{near[0][0].upper()}{'; '.join(near)[1:]}."
@@ -56,36 +57,37 @@ def fit_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping
             else "No other feature could take the place of a chosen one at nearly no loss."
         )
         parts.append(_section("What could be exchanged", _sentence(said)))
-    statements = [facts[name] for name in (what, "proof") if name in facts]
+    statements = [facts[name] for name in ("proof", what) if name in facts]
     parts.append(_section(what.capitalize(), "".join(map(_sentence, statements))))
     if "failed" in model:
         parts.append(_section("What failed", "".join(_sentence(each) for each in model["failed"])))
-    title = f"{model['target']}: {len(features)} of {model['p']} features chosen from {model['file']}"
+    title = f"{model['target']}: {chosen_told(model, 'chosen from ' + model['file'])}"
     return page(title, parts, figures, model["versions"], command)
 
 
 def path_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping[str, Any], command: str) -> Writer:
     """The report of a path: data and choice, the best features of every k, pictures and the command."""
-    chosen, before = model["chosen"], set[str]()
+    chosen = model["chosen"]
     rows: list[list[Any]] = []
     marked: list[int] = []
-    for i, row in enumerate(model["rows"]):
-        if row["l2"] != chosen["l2"]:
-            continue
-        members = {feature["name"] for feature in row["coefficients"]}
-        moves = sorted(members - before) + [f"-{name}" for name in sorted(before - members)]
-        before = members
+    shown = [i for i, row in enumerate(model["rows"]) if row["l2"] == chosen["l2"]]
+    for i, moved in moves_told([row["coefficients"] for row in model["rows"]], shown).items():
+        row = model["rows"][i]
         cv = [] if model["cv"] is None else [Number(row["cv_mean"]), Number(row["cv_se"])]
         marked += [len(rows)] * (i == chosen["row"])
         criterion = Number(row[model["criterion"]["name"]])
-        rows.append([Number(row["k"]), Number(row["objective"]), criterion, *cv, ", ".join(moves)])
+        rows.append([Number(row["k"]), Number(row["objective"]), criterion, *cv, moved])
     folds = [] if model["cv"] is None else ["mean held-out loss", "standard error"]
     head = ["k", "objective", model["criterion"]["name"], *folds, "enters (-leaves)"]
     coefficients = [
-        [feature["name"], Number(feature["coefficient"])] for feature in model["rows"][chosen["row"]]["coefficients"]
+        [name, Number(feature["coefficient"]) if feature else ""]
+        for name, feature, _ in coefficient_rows(
+            model["rows"][chosen["row"]]["coefficients"], model["reference_levels"]
+        )
     ]
     parts = [
         _section("Data and choice", _facts(facts)),
+        *_remarks(model),
         _section(f"The best features of every k at l2 = {chosen['l2']:g}", table(head, rows, marked)),
         _section(f"The features at k = {chosen['k']}", table(["feature", "coefficient"], coefficients)),
     ]
@@ -131,6 +133,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], chosen: Sequence[i
 def _facts(facts: Mapping[str, str]) -> str:
     rows = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts.items())
     return f"<table><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _remarks(model: Mapping[str, Any]) -> list[str]:
+    """What was said of the data and the fit, as sections."""
+    said = {"Notes": [f"{note[0].upper()}{note[1:]}." for note in model["notes"]], "Warnings": model["warnings"]}
+    return [_section(title, "".join(map(_sentence, sentences))) for title, sentences in said.items() if sentences]
 
 
 def _section(title: str, content: str) -> str:

@@ -40,6 +40,11 @@ class Numbers(NamedTuple):
         return [name for name in self.preprocessor.texts_ if len(self.preprocessor.categories_[name]) > 2]
 
     @property
+    def reference_levels(self) -> dict[str, str]:
+        """The level of each text where all of its columns are zero."""
+        return {name: levels[0] for name, levels in self.preprocessor.categories_.items()}
+
+    @property
     def unit_names(self) -> list[str]:
         """The name of the units that k counts."""
         return self.preprocessor.group_names_

@@ -30,8 +30,8 @@ from .flow import Flow
 from .html import path_report
 from .numbers import folds_of_rows, numbers
 from .options import PathOptions
-from .report import print_warning
-from .tables import TableData, load_data, print_remarks
+from .report import moves_told, print_warning
+from .tables import TableData, left_out, load_data, print_remarks
 
 PROVED = 1.1e-4  # of the objective: the gap of a proof, and what the path's own rounding may add
 STABLE = 0.75  # selection probability from which a feature is called stable
@@ -61,7 +61,7 @@ class Subsets(Flow):
         if options.groups and not (options.cv or options.stability):
             raise ValueError("groups: nothing is held out; add --cv or --stability, or leave it out.")
         data, self.table, self.offset = load_data(options.file, options), None, None
-        print_remarks(self.errors, data)
+        self.remarks = print_remarks(self.errors, data)
         with jax.enable_x64(options.dtype == "float64"):
             if isinstance(data, TableData):
                 self.table, self.offset = numbers(data, None, options.dtype), data.offset
@@ -172,6 +172,7 @@ class Subsets(Flow):
             "classes": self.classes,
             "n": self.n_samples,
             "p": self.data.X.shape[1],
+            "reference_levels": {} if self.table is None else self.table.reference_levels,
             "loss": options.model,
             "loss_parameter": options.loss_parameter,
             **({"levels": options.classes} if options.levels else {}),
@@ -190,10 +191,15 @@ class Subsets(Flow):
             "cv": None if cv is None else {"folds": len(cv.scores), "best": cv.best, "one_standard_error": cv.best_1se},
             "stability": None if self.stability is None else _describe_stability(self.stability, self.units),
             "rows": [
-                {**row, "coefficients": _coefficients(path, i, self.data.feature_names)}
+                {**row, "coefficients": _coefficients(path, i, self.data.feature_names, self._columns())}
                 for i, row in enumerate(self._rows())
             ],
         }
+
+    def _columns(self) -> Sequence[str]:
+        """The column that each feature is made of."""
+        groups = None if self.table is None else self.table.groups
+        return self.units if groups is None else [self.units[g] for g in np.unique(groups, return_inverse=True)[1]]
 
     def _rows(self) -> list[dict[str, Any]]:
         """A row for every grid point, without coefficients."""
@@ -258,7 +264,7 @@ class Subsets(Flow):
 
     def tables(self, model: dict[str, Any]) -> list[Table]:
         """One row per k, at the chosen l2."""
-        path, cv, bounds, names = self.path, self.cv, self.bounds, self.data.feature_names
+        path, cv, bounds = self.path, self.cv, self.bounds
         l2 = path.l2s[self.chosen]
         table = Table(title=f"Best subsets at l2 = {l2:g}", title_justify="left", box=box.SIMPLE_HEAD)
         for name in ("k", "objective", self.options.criterion, *(["CV loss", "± se"] if cv is not None else [])):
@@ -267,11 +273,8 @@ class Subsets(Flow):
             table.add_column("proved", justify="right", no_wrap=True)
         table.add_column("best by")
         table.add_column("enters (-leaves)", overflow="fold", min_width=16)
-        before: set[int] = set()
-        for i in np.flatnonzero(path.l2s == l2):
-            members = set(path.features.idx[i][path.features.mask[i]].tolist())
-            moves = [names[j] for j in sorted(members - before)] + [f"-{names[j]}" for j in sorted(before - members)]
-            before = members
+        moves = moves_told([row["coefficients"] for row in model["rows"]], np.flatnonzero(path.l2s == l2).tolist())
+        for i, moved in moves.items():
             cells = [f"{path.ks[i]}", f"{path.value[i]:#.5g}", f"{self.criterion.values[i]:.1f}"]
             if cv is not None:
                 cells += [f"{cv.mean[i]:#.5g}", f"{cv.se[i]:.3g}"]
@@ -280,12 +283,13 @@ class Subsets(Flow):
                 cells.append("best" if gap <= PROVED else f"within {in_percent(gap)}" if gap < 1 else "-")
             by = ", ".join(name for name, row in self._bests().items() if i == row)
             style = "bold" if i == self.chosen else None
-            table.add_row(*cells, by, escape(", ".join(moves)), style=style)
+            table.add_row(*cells, by, escape(moved), style=style)
         return [table]
 
     def facts(self, model: dict[str, Any]) -> dict[str, str]:
-        path, chosen, stability, names = self.path, self.chosen, self.stability, self.data.feature_names
-        facts = {"data": f"{model['file']}, {model['n']} rows, {model['p']} features, target {model['target']}"}
+        path, chosen, stability = self.path, self.chosen, self.stability
+        facts = {"data": f"{model['file']}, {model['n']} rows, {len(self.units)} features, target {model['target']}"}
+        facts |= left_out(self.options)
         if model["classes"]:
             facts["predicts"] = "{+1} (positive side) against {-1}".format_map(model["classes"])
         if self.options.levels:
@@ -296,7 +300,7 @@ class Subsets(Flow):
             facts[called.get(name, f"best {name}")] = f"k = {path.ks[row]}, l2 = {path.l2s[row]:g}{mark}"
         if self.cv is not None and len(self.options.l2) == 1:
             facts["l2"] = "`fit` also chooses l2; with its list of l2 (--l2 once for each) `path` takes the same row"
-        features = [names[j] for j in path.features.idx[chosen][path.features.mask[chosen]]]
+        features = dict.fromkeys(feature["column"] for feature in model["rows"][chosen]["coefficients"])
         facts["features"] = ", ".join(features) or "none"
         if stability is not None:
             k = path.ks[chosen]
@@ -329,11 +333,13 @@ def check_path(options: PathOptions, n: int, p: int) -> None:
         raise ValueError(f"stability: subsamples come as pairs, so their number must be even, got {options.stability}.")
 
 
-def _coefficients(path: sht.results.Path, row: int, names: Sequence[str]) -> list[dict[str, Any]]:
+def _coefficients(
+    path: sht.results.Path, row: int, names: Sequence[str], columns: Sequence[str]
+) -> list[dict[str, Any]]:
     mask = path.features.mask[row]
     features, values = path.features.idx[row][mask], path.coefficients[row][mask]
     return [
-        {"name": names[j], "index": int(j), "coefficient": float(value)}
+        {"name": names[j], "column": columns[j], "index": int(j), "coefficient": float(value)}
         for j, value in sorted(zip(features, values, strict=True))
     ]
 

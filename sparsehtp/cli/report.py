@@ -4,6 +4,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,16 @@ from .caveats import exchanges_told, substitute
 from .options import OPTIONS
 
 MAX_ROWS = 30
+# Stopping criteria in words.
+ENDED = {
+    "StableSupport": "the same features came out again",
+    "SmallStep": "the last step hardly changed a coefficient",
+    "SmallGradient": "no small change of the coefficients helps",
+    "DualGap": "a bound shows that no fit is clearly better",
+    "SwapOptimal": "no exchange of one feature for another helps",
+    "Complete": "no further feature was to be added",
+}
+SHIFTED = ("poisson", "negative-binomial", "gamma", "tweedie")  # losses that leave out what no model changes
 # The library's names of arguments that the command line calls otherwise.
 OF_LIBRARY = {
     "path": "FILE",
@@ -56,10 +67,49 @@ def by_option(sentence: str) -> str:
     return f"{option}{colon}{rest}" if option in {*OPTIONS, *OF_LIBRARY.values()} else sentence
 
 
+def chosen_told(model: dict[str, Any], done: str = "chosen") -> str:
+    """How many features were chosen of how many, as k counts them, or what they do."""
+    chosen = len({feature["column"] for feature in model["coefficients"]})
+    text = " (a text counts as one)" if model["n_units"] < model["p"] else ""
+    return f"{chosen} of {model['n_units']} features {done}{text}"
+
+
+def level_of(feature: dict[str, Any]) -> str:
+    """The level that a column of zeros and ones stands for; empty for a number."""
+    return feature["name"].removeprefix(feature["column"]).removeprefix("=")
+
+
+def coefficient_rows(
+    features: Sequence[dict[str, Any]], references: Mapping[str, str]
+) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Rows of a table of coefficients: a name, the feature of its numbers, and the feature of what is said once for all
+    columns of a text (empty: nothing); a text of several levels is a row without numbers above them."""
+    rows: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
+    for column, group in groupby(features, lambda feature: feature["column"]):
+        members = list(group)
+        against = f" (against {references[column]})" if column in references else ""
+        if len(members) == 1:
+            rows.append((f"{members[0]['name']}{against}", members[0], members[0]))
+        else:
+            rows += [(f"{column}{against}", {}, members[0])]
+            rows += [(f"\u00a0\u00a0{level_of(each)}", each, {}) for each in members]
+    return rows
+
+
+def moves_told(coefficients: Sequence[Sequence[dict[str, Any]]], rows: Iterable[int]) -> dict[int, str]:
+    """For some rows of a path what enters, and -what leaves, since the row before."""
+    told, before = {}, dict[str, None]()
+    for i in rows:
+        members = dict.fromkeys(feature["column"] for feature in coefficients[i])
+        moves = [*(name for name in members if name not in before), *(f"-{n}" for n in before if n not in members)]
+        told[i], before = ", ".join(moves), members
+    return told
+
+
 def fit_tables(model: dict[str, Any]) -> list[Any]:
     """The chosen features of a fit, and why there are so many."""
     features = model["coefficients"]
-    table = Table(title=f"{len(features)} of {model['p']} features chosen", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=chosen_told(model), title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("feature", overflow="fold")
     table.add_column("coefficient\n(original units)", justify="right", no_wrap=True)
     table.add_column("coefficient per\nstandard deviation", justify="right", no_wrap=True)
@@ -68,14 +118,15 @@ def fit_tables(model: dict[str, Any]) -> list[Any]:
     exchanged = any(feature.get("substitute") for feature in features)
     if exchanged:
         table.add_column("best substitute\n(more loss)", overflow="fold")
-    for feature in features[:MAX_ROWS]:
-        numbers = (f"{feature[unit]:+.5g}" for unit in ("coefficient", "standardized"))
-        share = [f"{feature['share_of_folds']:.0%}"] if shared else []
-        table.add_row(escape(feature["name"]), *numbers, *share, *([escape(substitute(feature))] if exchanged else []))
+    rows = coefficient_rows(features, model["reference_levels"])
+    for name, numbers, unit in rows[:MAX_ROWS]:
+        cells = [f"{numbers[each]:+.5g}" if numbers else "" for each in ("coefficient", "standardized")]
+        share = [f"{unit['share_of_folds']:.0%}" if unit else ""] if shared else []
+        table.add_row(escape(name), *cells, *share, *([escape(substitute(unit))] if exchanged else []))
     if model["fit_intercept"]:
         table.add_section()
         table.add_row("[italic]intercept[/]", f"{model['intercept']:+.5g}", "")
-    more = [f"... and {len(features) - MAX_ROWS} more in model.json\n"] if len(features) > MAX_ROWS else []
+    more = [f"... and {len(rows) - MAX_ROWS} more in model.json\n"] if len(rows) > MAX_ROWS else []
     return [table, *more, *([] if model["cv"] is None else [_cv_table(model)])]
 
 
@@ -102,13 +153,19 @@ def fit_facts(model: dict[str, Any]) -> dict[str, str]:
     for part, rows in (("train", model["n"]), ("test", model["n_test"])):
         if rows:
             score = model[f"{part}_score"]
-            text = "undefined (constant target)" if score is None else f"{score:.4f} on {rows} rows"
+            of = " of the deviance explained," if model["metric"] == "D2" else ""
+            text = "undefined (constant target)" if score is None else f"{score:.4f}{of} on {rows} rows"
             text = "not computed" if score is not None and math.isnan(score) else text
             facts[f"{part} {model['metric']}"] = text
-    facts["result"] = f"{result['name']} after {model['num_steps']} steps (fired: {result['fired']})"
-    facts["objective"] = f"{model['objective']:.6g}"
+    why = " and ".join(ENDED[name] for name in result["fired"].split(" and ") if name in ENDED)
+    facts["result"] = f"{result['name']} after {model['num_steps']} steps{': ' if why else ''}{why}"
+    apart = ", but for a constant of the data" if model["loss"] in SHIFTED else ""
+    ridge = "the mean loss with the ridge" if model["l2"] else "the mean loss"
+    facts["objective"] = f"{model['objective']:.6g} ({ridge}{apart}; less is better)"
     near, what = exchanges_told(model), "certificate" if model["caveat"] is None else "caveat"
-    said = {"exchange": "; ".join(near), what: model[what], "proof": model.get("proof", {}).get("statement")}
+    proof = model.get("proof", {"proved": False, "statement": None})
+    certificate = None if proof["proved"] and what == "certificate" else model[what]
+    said = {"exchange": "; ".join(near), "proof": proof["statement"], what: certificate}
     return facts | {name: text for name, text in said.items() if text}
 
 
@@ -166,8 +223,7 @@ def print_warning(errors: Console, sentence: str) -> None:
     errors.print(f"[yellow]Warning:[/] {escape(sentence)}", soft_wrap=True)
 
 
-def print_warnings(errors: Console, caught: Sequence[warnings.WarningMessage], estimator: str) -> None:
+def warnings_told(caught: Sequence[warnings.WarningMessage], estimator: str) -> list[str]:
     """Those of the caught warnings that are for users; each begins with the estimator's name, which they know."""
-    for warning in caught:
-        if issubclass(warning.category, UserWarning):  # ConvergenceWarning is one
-            print_warning(errors, by_option(str(warning.message).removeprefix(f"{estimator}: ")))
+    users = [each for each in caught if issubclass(each.category, UserWarning)]  # ConvergenceWarning is one
+    return [by_option(str(each.message).removeprefix(f"{estimator}: ")) for each in users]

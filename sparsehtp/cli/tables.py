@@ -169,12 +169,22 @@ def check(table: Table, target: str, options: ModelOptions, source: str) -> Tabl
     return TableData(named, y, list(features.columns), target, preprocessor, notes, doubts, offset, groups)
 
 
-def print_remarks(errors: Console, data: Any) -> None:
-    """The notes and doubts about a table, before it is fitted."""
-    if isinstance(data, TableData):
-        print_notes(errors, data.notes)
-        for doubt in data.doubts:
-            print_warning(errors, doubt)
+def print_remarks(errors: Console, data: Any) -> dict[str, Sequence[str]]:
+    """The notes and doubts about a table, before it is fitted, and as a flow keeps them."""
+    if not isinstance(data, TableData):
+        return {}
+    print_notes(errors, data.notes)
+    for doubt in data.doubts:
+        print_warning(errors, doubt)
+    return {"notes": data.notes, "warnings": data.doubts}
+
+
+def left_out(options: ModelOptions) -> dict[str, str]:
+    """The columns that options leave out of the features, as a fact; none: no fact."""
+    told = [f"{shown_names(list(options.drop))} (--drop)"] if options.drop else []
+    aside = {name: option for option in ASIDE if (name := getattr(options, option)) is not None}
+    told += [f"{name!r} (--{option})" for name, option in aside.items()]
+    return {"set aside": ", ".join(told)} if told else {}
 
 
 def print_notes(errors: Console, notes: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from .._tolerances import tolerance
 from .._types import ArrayLike, DType, Support, TableLike, replace
-from ..certificates.certificate import Certificate, certificate
+from ..certificates.certificate import REFIT_WORK, Certificate, certificate
 from ..certificates.exchanges import Swaps, best_swaps, near_exchanges
 from ..certificates.prove import Proof, fit_on, prove
 from ..grids.cross_validation import Scoring
@@ -299,8 +299,9 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     def swaps_(self) -> Swaps | list[Swaps | None] | None:
         """For each chosen feature its best substitute, see `plot.best_swaps`; None where there is nothing to exchange.
 
-        For plain sparsity (`keep` counted as chosen) and a smooth loss. It is computed from the training data at every
-        access: None in copies, pickles and files.
+        For plain sparsity (`keep` counted as chosen) and a smooth loss; with `groups`, whole groups by their numbers in
+        sorted order, unless there are too many to refit. It is computed from the training data at every access: None in
+        copies, pickles and files.
         """
         return self._exchanged(best_swaps)
 
@@ -308,7 +309,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     def exchangeable_(self) -> dict[Any, list[tuple[Any, float]]] | list[Any] | None:
         """For each chosen feature the substitutes that cost less than the noise of the choice.
 
-        {feature: [(substitute, rise of the objective at l2_), ...]}, by name where there are names; 20 substitutes at
+        {feature: [(substitute, rise of the objective at l2_), ...]}, by name where there are names (with `groups`, by
+        their labels); 20 substitutes at
         most (4 for losses other than the squared one). The noise is the standard error over the folds of the difference
         in held-out loss between the chosen row and that of the next smaller k at the same l2: the folds could not tell
         such a substitute from the feature. None without k="cv", and where `swaps_` is.
@@ -317,15 +319,17 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         noise = None if self.cv_results_ is None else selection.noise_of_choice(self.cv_results_)
         if noise is None:
             return None
-        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        names: Any = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        if self.groups is not None:
+            names = np.unique(self.groups).tolist()
 
-        def near(model: LinearModel, solution: Solution) -> dict[Any, list[tuple[Any, float]]]:
-            found = near_exchanges(model, solution, noise)
+        def near(model: LinearModel, solution: Solution, groups: Any) -> dict[Any, list[tuple[Any, float]]]:
+            found = near_exchanges(model, solution, noise, groups)
             return {names[i]: [(names[j], rise) for j, rise in others] for i, others in found.items()}
 
         return self._exchanged(near)
 
-    def _exchanged(self, function: Callable[[LinearModel, Solution], Any]) -> Any:
+    def _exchanged(self, function: Callable[[LinearModel, Solution, Any], Any]) -> Any:
         """A function of the exchanges of each target's features; None where there are none."""
         check_is_fitted(self)
         if self._evidence is None:
@@ -333,9 +337,15 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         padding, fits = self._evidence
         found: list[Any] = []
         for model, threshold, solution in fits:
-            some = 0 < np.count_nonzero(solution.support.mask) < padding.p
-            exchanged = threshold.plain and some and model.twice_differentiable
-            found.append(function(padding.model(model), solution) if exchanged else None)
+            chosen, units = int(np.count_nonzero(solution.support.mask)), parameters.unit_total(threshold, padding.p)
+            groups = threshold if threshold.kind == "groups" else None
+            possible = threshold.plain
+            if groups is not None:
+                size, pairs = chosen * groups.entries_per_unit, chosen * (units - chosen)
+                work = pairs * (model.ifo_per_gradient + size) * size**2
+                possible = work <= REFIT_WORK and not groups.bounded and solution.x.ndim == 1
+            exchanged = possible and 0 < chosen < units and model.twice_differentiable
+            found.append(function(padding.model(model), solution, groups) if exchanged else None)
         return self._one_or_all(found)
 
     def _warn(self, sentence: str, category: type[Warning] = ConvergenceWarning) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._types import Info
+from ..io.text import printable
 from ..iteration.results import Solution
 from .style import LABEL_SIZE, PALETTE, STANDARDIZED, names_of, new_figure, set_title, short_name, signed_bars, tidy
 
@@ -18,6 +19,7 @@ def plot_coefficients(
     coefficients: Any,
     ax: Any = None,
     *,
+    levels: Sequence[str] | None = None,
     title: str | None = None,
     caption: str = STANDARDIZED,
 ) -> Any:
@@ -27,6 +29,8 @@ def plot_coefficients(
         names: names of the chosen features.
         coefficients: their coefficients.
         ax: axes to draw into; None: a new figure.
+        levels: of a coefficient that belongs to one level of a category, that level ("": to none): the bars of one name
+            stand together under it. None: there are no categories.
         title: None: how many there are.
         caption: of the bars' axis: what the coefficients' units are.
 
@@ -40,8 +44,13 @@ def plot_coefficients(
     coefficients = np.asarray(coefficients, float)
     names = names_of(names, coefficients.size)
     order = np.argsort(-np.abs(coefficients), kind="stable")[:MAX_BARS]
+    notes = None
+    if levels is not None:
+        first = {names[j]: place for place, j in reversed([*enumerate(order)])}
+        order = np.array(sorted(order, key=lambda j: first[names[j]]), int)
+        notes = [short_name(printable(levels[j])) for j in order]
     ax = new_figure(9, 1.6 + 0.26 * order.size).subplots() if ax is None else ax
-    signed_bars(ax, coefficients[order], [names[j] for j in order])
+    signed_bars(ax, coefficients[order], [names[j] for j in order], notes=notes)
     ax.tick_params(axis="y", labelsize=LABEL_SIZE)
     ax.set_xlabel(caption)
     number, left = coefficients.size, coefficients.size - order.size

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -51,23 +52,29 @@ def tidy(ax: Any, grid: str = "both") -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def signed_bars(ax: Any, values: np.ndarray, labels: Sequence[str], form: str = ".3g") -> None:
-    """Horizontal bars from the top down, each with its number, negative ones in another colour."""
+def signed_bars(
+    ax: Any, values: np.ndarray, labels: Sequence[str], form: str = ".3g", notes: Sequence[str] | None = None
+) -> None:
+    """Horizontal bars from the top down, each with its number, negative ones in another colour; neighbours that have a
+    note beside the number and the same label share it."""
     rows = np.arange(values.size)
     ax.barh(rows, values, height=0.7, color=np.where(values < 0, PALETTE[1], PALETTE[0]))
     ax.axvline(0, color="black", linewidth=0.8)
-    ax.set_yticks(rows, labels, parse_math=False)
+    notes = [""] * values.size if notes is None else notes
+    runs = [[*run] for _, run in groupby(rows, lambda row: (labels[row], -1 if notes[row] else row))]
+    ax.set_yticks([np.mean(run) for run in runs], [labels[run[0]] for run in runs], parse_math=False)
     ax.set_ylim(values.size - 0.4, -0.6)
     ax.margins(x=0.18)
     for row, value in zip(rows, values, strict=True):
         ax.annotate(
-            f"{value:{form}}",
+            f"{notes[row]} {value:{form}}".lstrip(),
             (value, row),
             xytext=(-4 if value < 0 else 4, 0),
             textcoords="offset points",
             ha="right" if value < 0 else "left",
             va="center",
             fontsize=LABEL_SIZE,
+            parse_math=False,
         )
     tidy(ax, grid="x")
     ax.spines["left"].set_visible(False)

@@ -279,6 +279,7 @@ def test_fit_and_path_prove(tmp_path, name):
     common = ("--target", "target", "--prove", 60, *CHEAP)
     result, model = made(tmp_path / "fit", "fit", save_csv(tmp_path / "fit.csv", y), *common, *of_fit)
     assert "Proved: this is the best choice of 2 features" in result.output
+    assert "not prove" not in result.output
     proof = model["proof"]
     assert proof["proved"] and proof["lower"] <= model["objective"] and proof["gap"] <= 1.01e-4
     assert (tmp_path / "fit" / "proof.png").exists()

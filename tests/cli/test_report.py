@@ -126,8 +126,8 @@ def test_the_screen_of_a_fit_says_what_model_json_holds(fitted):
         "model": f"squared loss, k = 2, l2 = {model['l2']:g}",
         "train R2": f"{model['train_score']:.4f} on 30 rows",
         "test R2": f"{model['test_score']:.4f} on 10 rows",
-        "result": f"converged after {model['num_steps']} steps (fired: {model['result']['fired']})",
-        "objective": f"{model['objective']:.6g}",
+        "result": f"converged after {model['num_steps']} steps: the same features came out again",
+        "objective": f"{model['objective']:.6g} (the mean loss with the ridge; less is better)",
         "certificate": " ".join(model["certificate"].split()),
     }
     for feature in model["coefficients"]:
@@ -143,6 +143,43 @@ def test_a_later_fit_without_it_leaves_no_report_of_another(fitted):
     assert (out / "history.png").exists() and (out / "history.csv").exists()
     made(out, *arguments)
     assert not (out / "history.png").exists() and not (out / "history.csv").exists()
+
+
+def test_the_report_holds_what_was_done_to_the_data_and_texts_as_one_feature(tmp_path):
+    city, file = np.array(["Bonn", "Oslo", "Rome"])[np.arange(N) % 3], tmp_path / "table.csv"
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "flat": 1, "note": "x", "city": city, "y": X[:, 0]})
+    table["y"] += 2 * (city == "Oslo") - (city == "Rome") + 0.1 * X[:, 2]
+    table.loc[3, "b"], table.loc[4, "y"] = np.nan, np.nan
+    table.to_csv(file, index=False)
+    options = (
+        "--dummies",
+        "--missing",
+        "median",
+        "--drop-missing-target",
+        "--drop",
+        "note",
+        "--k",
+        2,
+        "--solver",
+        "htp",
+    )
+    for command, *more in (("fit", "--k", 2), ("path", "--k-max", 2)):
+        arguments = (command, file, "--target", "y", *options[:-4], *more, *options[-2:])
+        result, page, model = reported(tmp_path / command, *arguments)
+        for said in (
+            "1 of 40 rows left out, without a target",
+            "'b' filled with the median",
+            "'flat': the same in every",
+        ):
+            assert said in page.text
+        assert "'note' (--drop)" in page.text and "city (against Bonn)" in page.text
+        assert model["reference_levels"] == {"city": "Bonn"}
+        assert result.stdout.count("city") <= 3 and "city=Oslo" not in result.stdout
+    _, page, model = reported(tmp_path / "fit", "fit", file, "--target", "y", *options)
+    city = [feature for feature in model["coefficients"] if feature["column"] == "city"]
+    assert [feature["name"] for feature in city] == ["city=Oslo", "city=Rome"]
+    assert all(feature["substitute"]["name"] in ("b", "flat") for feature in model["coefficients"])
+    assert "2 of 4 features chosen (a text counts as one)" in page.text and (tmp_path / "fit" / "swaps.png").exists()
 
 
 def test_a_missing_font_is_one_warning(fitted):

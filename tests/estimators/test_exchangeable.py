@@ -64,6 +64,27 @@ def check_swaps(swaps, features, value, p):
         np.testing.assert_allclose(-gain, rises[j], rtol=1e-6)
 
 
+def test_groups_are_exchanged_as_wholes():
+    groups, label = {"a": [0, 2], "b": [1], "c": [3, 4], "d": [5, 6]}, np.array(list("abaccdd"))
+    model = sht.SparseRegressor(2, groups=label, l2=0.01, solver="htp").fit(X, Y)
+    units = [np.flatnonzero(label == name) for name in groups]
+    chosen = np.unique(label[model.support_])
+    assert np.array_equal(np.array(list(groups))[model.swaps_.features], chosen) and model.swaps_.n_features == 4
+
+    def value(members):
+        return objective(np.concatenate([units[unit] for unit in members]), 0.01)
+
+    check_swaps(model.swaps_, model.swaps_.features, value, 4)
+    model = sht.SparseRegressor([1, 2], groups=label, l2=0.01, cv=4, rule="best").fit(X, Y)
+    chosen, near = sorted(set(label[model.support_])), model.exchangeable_
+    assert sorted(near) == chosen and near["c"]
+    for name, others in near.items():
+        for other, rise in others:
+            after = [list(groups).index(each) for each in {*chosen, other} - {name}]
+            before = [list(groups).index(each) for each in chosen]
+            np.testing.assert_allclose(rise, value(after) - value(before), rtol=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("apart", [1e-5, 1e-8])
 def test_gains_between_columns_that_are_nearly_the_same(seed, apart):

@@ -302,6 +302,18 @@ def test_coefficients_are_drawn_the_largest_first(m):
     assert ax.get_xlabel() == "coefficient per standard deviation"
 
 
+def test_levels_of_a_category_stand_together_under_its_name():
+    figure = plot_coefficients(
+        ["city", "area", "city", "age"], [1.0, -4.0, 5.0, 3.0], levels=["Rome", "", "Oslo", ""], title="of four"
+    )
+    check_legible(figure)
+    (ax,) = figure.axes
+    assert list(widths(ax)) == [5, 1, -4, 3]
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["city", "area", "age"]
+    assert list(ax.get_yticks()) == [0.5, 2, 3]
+    assert [text.get_text() for text in ax.texts] == ["Oslo 5", "Rome 1", "-4", "3"]
+
+
 @pytest.mark.parametrize("counts", [False, True])
 def test_predictions_are_drawn_against_the_targets(counts):
     X, y, _ = make_regression(60, 4, 2, snr=5, seed=0)
