@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_array
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from .._tolerances import tolerance
 from .._types import ArrayLike, DType, Support, TableLike, replace
@@ -28,6 +28,7 @@ from ..objectives.base import Counted
 from . import parameters, selection
 from .failures import all_or_nothing, warn
 from .fit import Evidence, Fitted, Problem, Rows, fit_targets
+from .tables import validated
 
 
 def checked_weights(sample_weight: Any, X: Any) -> np.ndarray:
@@ -102,7 +103,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         self, X: TableLike, y: TableLike, sample_weight: ArrayLike | None, **options: Any
     ) -> tuple[Any, np.ndarray, Float[np.ndarray, "n"]]:
         # A sparse iterate touches few columns: contiguous by feature is fastest. Sparse matrices stay sparse.
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="F", accept_sparse="csr", **options)
+        X, y = validated(self, X, y, order="F", accept_sparse="csr", **options)
         return X, y, checked_weights(sample_weight, X)
 
     def _fit(
@@ -364,7 +365,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     # --- fitted ------------------------------------------------------------------------------------------------------
     def _predictor(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n *targets"]:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
+        X = validated(self, X, accept_sparse="csr", reset=False)
         known = check_offset(offset, X, 1 if self.coef_.ndim == 1 else len(self.coef_))
         return linear(X, self.coef_, self.intercept_, known)
 

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .._types import ArrayLike, TableLike, check_finite
 from ..losses import AbstractLoss, AbstractVectorLoss
@@ -13,6 +13,7 @@ from ..objectives import CoxModel
 from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, checked_weights, linear
 from .failures import all_or_nothing
+from .tables import validated
 
 PAIRS_AT_ONCE = 2**22
 
@@ -130,7 +131,7 @@ class SparseCox(SparseLinearModel):
                 of the constructor.) None: none.
             folds: in place of `cv`, where they are made of these data: all that it takes. None: `cv`.
         """
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="F", accept_sparse="csr", ensure_min_samples=2)
+        X = validated(self, X, order="F", accept_sparse="csr", ensure_min_samples=2)
         n = X.shape[0]
         time, event = survival(y, n)
         weights = checked_weights(sample_weight, X)
@@ -182,7 +183,7 @@ class SparseCox(SparseLinearModel):
     def predict(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n"]:
         """(n,) linear predictors x'w + o, the logarithms of relative hazards: the larger, the sooner an event."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
+        X = validated(self, X, accept_sparse="csr", reset=False)
         return linear(X, self.coef_, offset=check_offset(offset, X))
 
     def predict_cumulative_hazard_function(

@@ -9,7 +9,7 @@ from scipy.special import log_softmax
 from sklearn.base import BaseEstimator
 from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight
 
 from .._types import ArrayLike, TableLike
 from ..grids.path import Path
@@ -17,6 +17,7 @@ from ..objectives import Precision
 from ..solvers import HTP, AbstractSolver
 from . import graph, parameters
 from .failures import all_or_nothing
+from .tables import validated
 
 
 class SparseLDA(LinearClassifierMixin, BaseEstimator):
@@ -111,7 +112,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
             sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows, but for folds and the
                 default candidates of k. None: one.
         """
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_features=2, ensure_min_samples=2)
+        X, y = validated(self, X, y, ensure_min_features=2, ensure_min_samples=2)
         check_classification_targets(y)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         counted, every = weights > 0, weights

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from .._programs import program
 from .._solve import solve
@@ -25,6 +25,7 @@ from . import parameters, selection
 from .base import linear
 from .failures import all_or_nothing, warn
 from .fit import check_alone, checked_folds, take_names
+from .tables import validated
 
 CRITERIA = ("aic", "bic")
 
@@ -139,7 +140,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         """
         if isinstance(X, SufficientStatistics):
             return self._fit_statistics(X, y, sample_weight)
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True)
+        X, y = validated(self, X, y, multi_output=True, y_numeric=True)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         if weights.min() < 0 or not weights.any():
             raise ValueError("sample_weight: needs weights >= 0 that are not all zero.")
@@ -232,7 +233,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: TableLike) -> Float[np.ndarray, "n"] | Float[np.ndarray, "n c"]:
         """(n, c) predicted responses, or (n,)."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = validated(self, X, reset=False)
         return linear(X, self.coef_, self.intercept_)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from scipy.special import log_expit
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._types import ArrayLike, TableLike
 from ..losses import AbstractLoss, AbstractVectorLoss
@@ -16,6 +16,7 @@ from ..solvers import AbstractSolver
 from .base import SparseLinearModel, check_offset, linear
 from .classifier import class_totals, encode_labels
 from .failures import all_or_nothing
+from .tables import validated
 
 
 class SparseOrdinal(ClassifierMixin, SparseLinearModel):
@@ -151,7 +152,7 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
         """(n,) linear predictors x'w + o: the larger, the higher the class. Here and below `offset` (n,) is that of
         `fit`; None: zero."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
+        X = validated(self, X, accept_sparse="csr", reset=False)
         return linear(X, self.coef_, offset=check_offset(offset, X))
 
     def predict_log_proba(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 from sklearn.covariance import EmpiricalCovariance
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from .._types import ArrayLike, TableLike
 from ..grids.path import Path
@@ -14,6 +14,7 @@ from ..objectives import Precision
 from ..solvers import HTP, AbstractSolver
 from . import graph, parameters
 from .failures import all_or_nothing
+from .tables import validated
 
 
 class SparsePrecision(EmpiricalCovariance):
@@ -131,7 +132,7 @@ class SparsePrecision(EmpiricalCovariance):
             sample_weight: (n,) weights >= 0; an integer weight acts as that many equal rows, but for folds and the
                 default candidates of k. None: one.
         """
-        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_features=2, ensure_min_samples=2)
+        X = validated(self, X, ensure_min_features=2, ensure_min_samples=2)
         k, solver = graph.check_k(self.k), parameters.make_solver(self.solver, graph.SOLVERS) or HTP()
         max_steps = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
         seed = parameters.make_seed(self.random_state)

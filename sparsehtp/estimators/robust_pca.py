@@ -10,7 +10,6 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import validate_data
 
 from .._programs import program
 from .._types import TableLike
@@ -18,6 +17,7 @@ from ..linalg import dot, largest
 from ..thresholds.base import next_power_of_two
 from . import parameters
 from .failures import all_or_nothing, warn
+from .tables import validated
 
 OVERSAMPLING = 5  # directions beside the rank, that speed up the subspace iteration
 STAGE_TOL = 1e-3  # a stage of lower rank ends at so small a move
@@ -95,7 +95,7 @@ class RobustPCA(BaseEstimator):
             X: (n, p) array or data frame, float32 or float64.
             y: not used.
         """
-        X = validate_data(self, X, dtype=[np.float64, np.float32])
+        X = validated(self, X)
         rank = parameters.checked_count("rank", self.rank, 0)
         if rank > min(X.shape):
             raise ValueError(f"rank: is {rank}, but a {X.shape} matrix has rank {min(X.shape)} at most; lower rank.")

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from .._programs import program
 from .._types import ArrayLike, TableLike
@@ -18,6 +18,7 @@ from ..linalg import sparse_eigenvector
 from ..thresholds.base import default_k_max
 from . import parameters
 from .failures import all_or_nothing
+from .tables import validated
 
 MOST_SUBSETS = 20_000  # that are all tried
 LARGEST_GRAM = 4_000  # features whose whole covariance is looked through for a bound, row by row
@@ -117,7 +118,7 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             y: not used.
         """
         least = 1 if self.covariance else 2
-        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=least, accept_sparse="csr")
+        X = validated(self, X, ensure_min_samples=least, accept_sparse="csr")
         X = X.toarray() if issparse(X) else X
         n, p = X.shape
         count, most = parameters.checked_count("n_components", self.n_components, 1), min(n - least + 1, p)
@@ -190,7 +191,7 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def transform(self, X: TableLike) -> Float[np.ndarray, "n c"]:
         """(n, n_components) scores (X - mean) v_t; each takes the features of its component only."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
+        X = validated(self, X, accept_sparse="csr", reset=False)
         X = X.toarray() if issparse(X) else X
         return (X - self.mean_) @ self.components_.T
 

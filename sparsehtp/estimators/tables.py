@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..datasets.numerals import AS_IT_SAYS, MOST_SHOWN, check_written, read_numerals, shown_cells, shown_names
 from .failures import all_or_nothing
@@ -228,6 +228,27 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
                     "was not there in the fit; remove these rows, or fit with such rows."
                 )
         return numbers.assign(**texts) if texts else numbers
+
+
+# --- data of numbers -------------------------------------------------------------------------------------------------
+def validated(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
+    """scikit-learn's check of data in single or double precision, which says in a sentence where texts or dates are."""
+    try:
+        data = validate_data(estimator, X, *y, dtype=[np.float64, np.float32], **options)
+    except (ValueError, TypeError) as error:
+        if hasattr(X, "iloc") and hasattr(X, "dtypes"):
+            other = [f"{name!r} ({kind})" for name, kind in kinds_of(X).items() if kind != "number"]
+            if other:
+                raise ValueError(
+                    f"X: {', '.join(other[:MOST_SHOWN])}: columns must be numbers; make them so, texts for example by "
+                    "TablePreprocessor(dummies=True), or leave them out."
+                ) from error
+        if "could not convert string to float" not in str(error):
+            raise
+        raise ValueError(f"X: holds text where numbers are needed ({error}); encode it as numbers.") from error
+    if options.get("y_numeric") and data[1].dtype.kind == "U":
+        raise ValueError(f"y: holds text, such as {str(data[1].flat[0])!r}; a classifier takes it, this needs numbers.")
+    return data
 
 
 # --- what a column is ------------------------------------------------------------------------------------------------

@@ -65,6 +65,7 @@ WEIGHTS = [
     (np.zeros(20), "sample_weight: all weights are zero"),
     (np.ones(19), "sample_weight"),
 ]
+DAY = pd.Timestamp("2024-01-01")
 DATA = [
     (spoiled(X, np.nan), 20, "X contains NaN"),
     (spoiled(X, np.inf), 20, "X contains infinity"),
@@ -73,7 +74,12 @@ DATA = [
     (X, 19, "inconsistent numbers of samples"),
     (X[:0], 0, "0 sample"),
     (X[:, :0], 20, "0 feature"),
-    (np.array([["a", "b"]] * 20), 20, "could not convert string"),
+    (np.array([["a", "b"]] * 20), 20, "^X: holds text where numbers are needed"),
+    (
+        pd.DataFrame({"a": range(20), "city": "Ulm", "day": DAY}),
+        20,
+        r"^X: 'city' \(text\), 'day' \(date\): columns must be",
+    ),
 ]
 
 
@@ -105,6 +111,7 @@ NAN = np.full(20, np.nan)
 REFUSALS = [
     (R(), spoiled(Y, np.nan), {}, "y contains NaN"),
     (R(), spoiled(Y, np.inf), {}, "y contains infinity"),
+    (R(), np.where(Y > 0, "a", "b"), {}, "^y: holds text, such as '[ab]'; a classifier takes it"),
     (R(loss="poisson"), Y, {}, "^y: Poisson needs counts >= 0"),
     (R(loss="logistic"), Y, {}, "^loss:"),
     (R(loss=sht.losses.Logistic()), Y, {}, "^loss:"),
