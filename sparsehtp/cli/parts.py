@@ -105,8 +105,7 @@ class Gathered(_Once, Fit):
     def rows(self) -> dict[str, Any]:
         numbers = self.statistics
         told = {"n": numbers.n_samples, "n_test": 0, "p": numbers.n_features, "n_units": numbers.n_features}
-        told["reference_levels"] = {}
-        return {"file": self.source, "target": self.target_name, "classes": None} | told
+        return {"file": self.source, "target": self.target_name, "classes": None, "reference_levels": {}} | told
 
     def deviations(self, chosen: np.ndarray) -> np.ndarray:
         return _deviations(self.statistics)[chosen]

@@ -339,7 +339,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         found: list[Any] = []
         for model, threshold, solution in fits:
             chosen, units = int(np.count_nonzero(solution.support.mask)), parameters.unit_total(threshold, padding.p)
-            groups = threshold if threshold.kind == "groups" else None
+            groups = None if self.groups is None else threshold
             possible = threshold.plain
             if groups is not None:
                 size, pairs = chosen * groups.entries_per_unit, chosen * (units - chosen)

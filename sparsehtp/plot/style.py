@@ -57,7 +57,7 @@ def signed_bars(
 ) -> None:
     """Horizontal bars from the top down, each with its number, negative ones in another colour; neighbours that have a
     note beside the number and the same label share it."""
-    rows = np.arange(values.size)
+    rows = list(range(values.size))
     ax.barh(rows, values, height=0.7, color=np.where(values < 0, PALETTE[1], PALETTE[0]))
     ax.axvline(0, color="black", linewidth=0.8)
     notes = [""] * values.size if notes is None else notes
