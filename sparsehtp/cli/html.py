@@ -136,7 +136,7 @@ def _facts(facts: Mapping[str, str]) -> str:
 
 
 def _remarks(model: Mapping[str, Any]) -> list[str]:
-    """What was said of the data and the fit, as sections."""
+    """Notes and warnings about the data and the fit, as sections."""
     said = {"Notes": [f"{note[0].upper()}{note[1:]}." for note in model["notes"]], "Warnings": model["warnings"]}
     return [_section(title, "".join(map(_sentence, sentences))) for title, sentences in said.items() if sentences]
 

@@ -363,7 +363,7 @@ def _doubts(
 
 
 def _alike(labels: Any) -> str | None:
-    """What there is to say of texts that differ by case or spaces alone."""
+    """A doubt about texts that differ by case or spaces alone; None without such."""
     if labels.dtype.kind == "f":
         return None
     kinds: dict[str, list[str]] = {}
