@@ -1,4 +1,4 @@
-"""Least squares on many rows: one pass over files beside reading them, and the default fit in memory beside abess.
+"""Many rows: one pass over files beside reading them, and default fits in memory beside abess and scikit-learn.
 
 A pass and a fit are processes of their own, so that their peak memory can be measured.
 """
@@ -137,6 +137,25 @@ def in_memory(who, n, p):
     return {"seconds": seconds, "megabytes": (memory_now("VmHWM") - before) / 2**20, "data": X.nbytes / 2**20}
 
 
+def classified(who, n, p):
+    """What a worker prints: seconds of two fits to labels of rows in memory, one by scikit-learn with all columns."""
+    X, y = rows_of(int(n), int(p), 0)
+    X, y = np.asfortranarray(X, float), y > np.median(y)
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        if who == "scikit-learn":
+            from sklearn.linear_model import LogisticRegression
+
+            LogisticRegression(max_iter=1000).fit(X, y)
+        else:
+            model = sht.SparseClassifier().fit(X, y)
+        seconds.append(time.perf_counter() - start)
+    if who != "scikit-learn":
+        assert set(range(K)) <= set(np.flatnonzero(model.support_))
+    return {"seconds": seconds}
+
+
 def main(quick=False):
     """10^6 x 100 in memory; Parquet and .npy of 10^6 and 10^7 x 100 and 10^6 x 1,000."""
     n, sizes = (20_000, [(20_000, 20)]) if quick else (10**6, [(10**6, 100), (10**7, 100), (10**6, 1000)])
@@ -154,6 +173,15 @@ def main(quick=False):
             {"name": f"abess, one path of k = 0..{MOST}", "value": theirs["seconds"][0], "unit": "s"},
             aim({"name": "default fit over abess's one path", "value": ratio, "unit": "times"}, "<= 0.1", ratio <= 0.1),
         ]
+    logistic = {who: worker("classified", who, n, sizes[0][1])["seconds"] for who in ("sparsehtp", "scikit-learn")}
+    first, second = logistic["sparsehtp"]
+    ratio = second / min(logistic["scikit-learn"])
+    name = "default fit over one of scikit-learn's L-BFGS with all columns"
+    rows += [
+        {"name": f"{title}, logistic: default fit, compiling", "value": first, "unit": "s"},
+        {"name": f"{title}, logistic: default fit", "value": second, "unit": "s"},
+        aim({"name": f"{title}, logistic: {name}", "value": ratio, "unit": "times"}, "<= 5", ratio <= 5),
+    ]
     for size in sizes:
         for kind in ("npy", "parquet"):
             rows += from_files(*size, kind)
