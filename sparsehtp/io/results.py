@@ -3,6 +3,7 @@
 import os
 import platform
 import tempfile
+import threading
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +26,7 @@ def describe_device() -> dict[str, str]:
 
 def write_whole(path: Path, write: Callable[[BinaryIO], Any]) -> None:
     """Let `write` fill a file beside `path`, then rename it: a killed run leaves whole files only."""
-    partial = path.with_name(f".{path.name}-{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_ident()}.partial")
     try:
         with partial.open("wb") as file:
             write(file)

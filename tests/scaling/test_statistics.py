@@ -222,6 +222,18 @@ def test_a_pass_goes_on_after_a_worker_died(shards, tmp_path, monkeypatch):
         sht.SufficientStatistics.from_files(shards, checkpoint=folder)
 
 
+def test_two_passes_may_share_a_checkpoint(shards, tmp_path):
+    folder, others = tmp_path / "checkpoint", []
+
+    def meanwhile(done, total):
+        if not others:  # before the first pass has read its second part
+            others.append(sht.SufficientStatistics.from_files(shards, checkpoint=folder))
+
+    first = sht.SufficientStatistics.from_files(shards, checkpoint=folder, progress=meanwhile)
+    assert same(first, others[0]) and same(first, sht.SufficientStatistics.from_files(shards, checkpoint=folder))
+    assert {path.suffix for path in folder.iterdir()} == {".npz", ".json"}  # nothing half-written
+
+
 def test_a_checkpoint_belongs_to_its_target(tmp_path):
     pd.DataFrame(data()[0], columns=list("abcdey")).to_csv(tmp_path / "0.csv")
     files, folder = str(tmp_path / "*.csv"), tmp_path / "checkpoint"
