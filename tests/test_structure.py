@@ -100,7 +100,7 @@ ASKED = {
     "only these choose units, by scores and up to a k": (
         "_solve.py: isinstance(threshold, AbstractUnitThreshold)",
         "derivatives/margin.py: isinstance(threshold, AbstractUnitThreshold)",
-        "objectives/custom.py: isinstance(threshold, AbstractUnitThreshold)",
+        "objectives/custom_ends.py: isinstance(threshold, AbstractUnitThreshold)",
         "tuning/tune.py: isinstance(threshold, AbstractUnitThreshold)",
     ),
     "only these can be restricted to a support": (
@@ -115,6 +115,7 @@ ASKED = {
         "certificates/certificate.py: isinstance(objective, AbstractModel)",
         "certificates/exchanges.py: isinstance(objective, LinearModel)",
         "certificates/swap_scan.py: isinstance(objective, LinearModel)",
+        "grids/tall.py: isinstance(objective, LinearModel)",
     ),
     "groups are units of several features": (
         "estimators/padding.py: isinstance(threshold, GroupSparsity)",

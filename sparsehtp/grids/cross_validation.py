@@ -237,7 +237,7 @@ def cross_validate(
         # The fits to all data are one more row, scored on the data themselves.
         rows = [jnp.asarray(np.vstack([part, weights]), objective.dtype) for part in (train, test)]
         grid = dataclasses.replace(grid, weights=_grid.Weights(*rows))
-        fits = tall.run(grid, progress) if solver is None and tall.suits(grid) else None
+        fits = tall.tall_fits(grid, progress) if solver is None and tall.suits(grid) else None
         fits = _grid.run(grid, memory, progress, checkpoint, executor) if fits is None else fits
         scores, results = (fits.loss if fits.score is None else fits.score)[:-1], fits.result[:-1]
         support = jax.tree.map(lambda a: a[:-1], fits.support)

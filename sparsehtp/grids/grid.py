@@ -388,7 +388,7 @@ def kept_of(
     result: Int[Array, ""],
     entries: Support | None = None,
 ) -> Fits:
-    """What is kept of a fit, of which `scored` is the refit or the fit itself; products are with the columns of the
+    """The kept part of a fit, of which `scored` is the refit or the fit itself; products are with the columns of the
     entries alone where they are given."""
     score = None
     if grid.refit is not None:

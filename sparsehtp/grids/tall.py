@@ -53,7 +53,7 @@ def suits(grid: _grid.Grid) -> bool:
     return smooth and alone and p <= WIDEST and n >= ROWS_PER_FEATURE * p and n * p >= LEAST
 
 
-def run(grid: _grid.Grid, progress: Callback | bool | None = None) -> _grid.Fits | None:
+def tall_fits(grid: _grid.Grid, progress: Callback | bool | None = None) -> _grid.Fits | None:
     """As `grid.run` of a grid with weights; None where a fit with all features is not found."""
     objective, weights, levels = grid.objective, grid.weights, grid.axes[1]
     assert isinstance(objective, LinearModel) and weights is not None  # as `suits` says
@@ -133,7 +133,7 @@ def _kept(
     refits: Float[Array, "K d"],
     results: Int[Array, "K"],
 ) -> _grid.Fits:
-    """What is kept of the fits of one row of weights and one l2."""
+    """The kept parts of the fits of one row of weights and one l2."""
     threshold: Any = grid.threshold.bind(model)
 
     def fit(each: tuple[Array, Support, Array, Array, Array]) -> _grid.Fits:

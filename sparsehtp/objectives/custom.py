@@ -2,11 +2,10 @@
 
 import abc
 import contextlib
-import math
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import equinox as eqx
 import jax
@@ -15,17 +14,17 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._tolerances import tolerance
-from .._types import AnyArray, ArrayLike, DType, Factors, Support, check_finite, is_concrete, replace
-from ..columns import check_weights, gather, scatter, weight_vector
-from ..iteration.results import RESULTS
-from ..linalg import DAMPING, dot, lane_by_lane, largest_eigenvalue, random_start
-from ..thresholds import AbstractThreshold, AbstractUnitThreshold
-from ..thresholds.base import members
-from .base import AbstractRestrictable, AbstractRestricted
+from .._types import AnyArray, ArrayLike, DType, Support, check_finite, is_concrete, replace
+from ..columns import check_weights, weight_vector
+from ..linalg import dot, largest_eigenvalue, random_start
+from ..thresholds import AbstractThreshold
+from .base import AbstractRestrictable
 from .captured import Closure, Held, of_closure, of_tree
+from .custom_ends import judged_at
+from .custom_restricted import CustomLeft, CustomOnSupport
 from .finite_sum import AbstractFiniteSum, AbstractSamples
 from .normal_equations import HessianEquations
+from .structure import Structure, structure_of
 
 # Where a shape of x that fun does not take comes from, and what to do.
 _REMEDY = {
@@ -35,45 +34,6 @@ _REMEDY = {
 }
 ROOT = Path(__file__).parents[1]
 BLOCK = 64  # Hessian columns at a time
-SMALL = 1e-3  # what a step may gain, or its length, where a run has converged
-
-
-class Structure(NamedTuple):
-    """How a pytree of arrays is ravelled: its tree, and the shapes and dtypes of its leaves. Hashable."""
-
-    tree: PyTree
-    shapes: tuple[tuple[int, ...], ...]
-    dtypes: tuple[str, ...]
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Entries of every leaf."""
-        return tuple(math.prod(shape) for shape in self.shapes)
-
-    @property
-    def described(self) -> str:
-        """The shapes, for a message."""
-        array = jax.tree_util.treedef_is_leaf(self.tree)
-        return f"shape {self.shapes[0]}" if array else f"the tree {self.tree} with shapes {self.shapes}"
-
-    def example(self) -> PyTree:
-        """The shapes and dtypes of the leaves, in their tree."""
-        leaves = [jax.ShapeDtypeStruct(*each) for each in zip(self.shapes, self.dtypes, strict=True)]
-        return jax.tree.unflatten(self.tree, leaves)
-
-    @property
-    def dtype(self) -> DType:
-        """Dtype of the ravelled vector."""
-        return jnp.result_type(*self.dtypes)
-
-    def unravel(self, x: Float[Array, "d"]) -> PyTree:
-        """The pytree whose leaves are the pieces of x."""
-        pieces = jnp.split(x, np.cumsum(self.sizes)[:-1])
-        leaves = [
-            piece.reshape(shape).astype(dtype)
-            for piece, shape, dtype in zip(pieces, self.shapes, self.dtypes, strict=True)
-        ]
-        return jax.tree.unflatten(self.tree, leaves)
 
 
 class AbstractCustom(AbstractRestrictable):
@@ -247,66 +207,10 @@ class AbstractCustom(AbstractRestrictable):
         zero = jnp.zeros(self.n_coefficients, self.dtype)
         return largest_eigenvalue(lambda v: self.hvp(zero, v), random_start(self.n_coefficients, self.dtype))
 
-    # --- where a run ended -------------------------------------------------------------------------------------------
     def judged(
         self, threshold: AbstractThreshold, x: Float[Array, "d"], support: PyTree, result: Int[Array, ""]
     ) -> Int[Array, ""]:
-        """Converged only where all that may move has a small gradient, and no downward curvature.
-
-        Small: a step against the gradient to the lowest point of F's parabola gains at most 1e-3 of |F(x)| + |F(0)|, or
-        is at most 1e-3 of |x| long; solvers that are not told to stop early do much better.
-        """
-        entries = threshold.entries(x, support)
-        value, grad = self.value_and_grad(x)
-        slope = threshold.tangent(threshold.free_gradient(x, grad), support)
-        movable = jnp.ones(x.shape, bool) if entries is None else _movable(threshold, x, entries)
-        slope = jnp.where(movable, slope, 0)
-        steepest = jnp.max(jnp.abs(slope), initial=0)
-        slope = slope / jnp.where(steepest > 0, steepest, 1)
-        length, bend = dot(slope, slope), dot(slope, self.hvp(x, slope))
-        step = steepest * length / jnp.where(bend > 0, bend, 1)
-        origin = self.value(jnp.zeros_like(x))
-        size = jnp.abs(value) + jnp.where(jnp.isfinite(origin), jnp.abs(origin), 0)
-        near = step * jnp.sqrt(length) <= SMALL * jnp.linalg.norm(x)
-        small = (steepest == 0) | ((bend > 0) & (near | (step * steepest * length / 2 <= SMALL * size)))
-        if entries is None:  # of a rank
-            found = small & self._curves_upwards_in_rank(x, support)
-        else:
-            found = small & self._curves_upwards(threshold, x, entries, movable)
-        finite = jnp.isfinite(value) & jnp.isfinite(grad).all()
-        fault = jnp.where(finite, jnp.where(found, result, RESULTS.stalled), RESULTS.nonfinite)
-        claimed = (result == RESULTS.converged) | (result == RESULTS.singular)
-        return jnp.where(claimed, fault, result).astype(jnp.int32)
-
-    def _curves_upwards(
-        self, threshold: AbstractThreshold, x: Float[Array, "d"], entries: Support, movable: Bool[Array, "d"]
-    ) -> Bool[Array, ""]:
-        """Whether F at x curves downwards neither along one direction of all that may move both ways, nor, unless there
-        are too many, along any of a support."""
-        both = [threshold.free_gradient(x, jnp.full_like(x, side)) != 0 for side in (-1, 1)]
-        either, slack = both[0] & both[1], tolerance("pivot", x.dtype) ** 0.5
-        direction = jnp.where(movable & either, random_start(x.shape[0], x.dtype), 0)
-        along = self.hvp(x, direction)
-        along = jnp.where(movable & either, along, 0)
-        upwards = dot(direction, along) >= -slack * jnp.linalg.norm(direction) * jnp.linalg.norm(along)
-        if entries.idx.shape[0] > BLOCK:
-            return upwards
-        free = entries.mask & either[entries.idx]
-        H = self.restrict(entries).hess(gather(x, entries))
-        diagonal = jnp.abs(jnp.diagonal(H))
-        free &= diagonal != 0
-        scale = jnp.where(free, lax.rsqrt(jnp.where(free, diagonal, 1)), 0)
-        H = jnp.where(free[:, None] & free, (H + H.T) / 2, 0) * scale[:, None] * scale
-        return upwards & (lane_by_lane(_eigen)(H)[0][0] >= -slack)
-
-    def _curves_upwards_in_rank(self, x: Float[Array, "d"], factors: Factors) -> Bool[Array, ""]:
-        """Whether F curves downwards along a matrix of rank one, which may be added where the rank is not used up."""
-        room = jnp.any(factors.mask & ~(factors.values > 0))
-        left, right = (random_start(side.shape[0], x.dtype) for side in (factors.left, factors.right))
-        direction = jnp.outer(left, right).ravel()
-        along = self.hvp(x, direction)
-        slack = tolerance("pivot", x.dtype) ** 0.5 * jnp.linalg.norm(direction) * jnp.linalg.norm(along)
-        return ~room | (dot(direction, along) >= -slack)
+        return judged_at(self, threshold, x, support, result)
 
     def normal_equations(self, x: Float[Array, "d"] | None = None) -> HessianEquations:
         x = jnp.zeros(self.n_coefficients, self.dtype) if x is None else x
@@ -338,10 +242,10 @@ class AbstractCustom(AbstractRestrictable):
     def subset(self, idx: Int[Array, "m"]) -> Self:
         return replace(self, features=idx if self.features is None else self.features[idx])
 
-    def restrict(self, support: Support) -> "CustomOnSupport":
+    def restrict(self, support: Support) -> CustomOnSupport:
         return CustomOnSupport(self, support.mask, support)
 
-    def restrict_left(self, left: Float[Array, "p r"], mask: Bool[Array, "r"]) -> "CustomLeft":
+    def restrict_left(self, left: Float[Array, "p r"], mask: Bool[Array, "r"]) -> CustomLeft:
         columns = self.n_coefficients // left.shape[0]
         return CustomLeft(self, jnp.repeat(mask, columns), jnp.where(mask, left, 0))
 
@@ -508,96 +412,6 @@ class CustomSamples(AbstractSamples):
 
     def penalty_grad(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return jnp.zeros_like(x)
-
-
-class RestrictedCustom(AbstractRestricted):
-    """A `Custom` over the entries of a support, or a space of matrices."""
-
-    objective: AbstractCustom
-    mask: Bool[Array, "m"]
-
-    @abc.abstractmethod
-    def lift(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
-        """x, linear in z, whose entries outside of the mask count for nothing."""
-
-    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
-        return self.objective.value(self.lift(z))
-
-    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        return jax.grad(self.value)(z)
-
-    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
-        return jax.jvp(self.grad, (z,), (v,))[1]
-
-    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
-        eye = jnp.eye(z.shape[0], dtype=z.dtype)
-        H = jax.vmap(lambda v: self.hvp(z, v))(eye)
-        if isinstance(damping, float):
-            return H
-        # For a Newton step what curves downwards is turned round. The damping that a refit starts with is none.
-        rows = jnp.where(self.mask, jnp.sum(jnp.abs(H), axis=1), 0)
-        own = jnp.where(jnp.diagonal(H) == 0, rows, jnp.abs(jnp.diagonal(H)))
-        own = jnp.where(own > 0, own, jnp.max(jnp.abs(self.grad(z)), initial=0))
-        scale = jnp.where(self.mask & (own > 0), lax.rsqrt(jnp.where(own > 0, own, 1)), 0)
-        M = (H + H.T) / 2 * scale[:, None] * scale
-        most = jnp.max(jnp.sum(jnp.abs(M), axis=1), initial=0)
-        values, vectors = lane_by_lane(_eigen)(M)
-        down = jnp.where(values < -tolerance("pivot", z.dtype) * most, -2 * values, 0)
-        roots = jnp.where(scale > 0, 1 / jnp.where(scale > 0, scale, 1), 0)
-        turned = dot(vectors * down, vectors.T) * roots[:, None] * roots
-        return H + turned + jnp.maximum(damping - DAMPING, 0) * (1 + most) * own * eye
-
-    def grad_terms(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        """Estimated from the curvature and F: nothing else is known of what the gradient sums."""
-        H = jnp.abs(self.hess(z))
-        return dot(H, jnp.abs(z)) + jnp.sqrt(jnp.diagonal(H) * jnp.abs(self.value(z)))
-
-
-class CustomOnSupport(RestrictedCustom):
-    """A `Custom` over the entries of a support."""
-
-    support: Support
-
-    def lift(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
-        return scatter(z, self.support, self.objective.n_coefficients)
-
-
-class CustomLeft(RestrictedCustom):
-    """A `Custom` over the matrices `left @ A`, as a function of A, row by row."""
-
-    left: Float[Array, "p r"]
-
-    def lift(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
-        return dot(self.left, z.reshape(self.left.shape[1], -1)).ravel()
-
-
-def _movable(threshold: AbstractThreshold, x: Float[Array, "d"], entries: Support) -> Bool[Array, "d"]:
-    """The entries of a support, and all others while fewer units than allowed are not zero."""
-    inside = members(entries, x.shape[0])
-    if not isinstance(threshold, AbstractUnitThreshold) or not threshold.exchangeable:
-        return inside
-    used = threshold.occupied(x)
-    pools, counts = threshold.pools(used.shape[0])
-    used &= ~threshold.locked(used.shape[0])
-    room = (jnp.zeros(counts.shape, jnp.int32).at[pools].add(used.astype(jnp.int32)) < counts)[pools]
-    others = threshold.entries(x, Support(jnp.arange(used.shape[0], dtype=jnp.int32), room))
-    return inside | members(others, x.shape[0])
-
-
-def _eigen(H: Float[Array, "m m"]) -> tuple[Float[Array, "m"], Float[Array, "m m"]]:
-    values, vectors = jnp.linalg.eigh(H)
-    return values, vectors
-
-
-def structure_of(name: str, tree: PyTree) -> Structure:
-    """The structure of a pytree of floating arrays (or of shapes), or TypeError."""
-    leaves, treedef = jax.tree.flatten(jax.tree.map(lambda a: a if hasattr(a, "shape") else np.asarray(a), tree))
-    dtypes = [jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in leaves]
-    if not leaves or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes):
-        raise TypeError(
-            f"{name}: needs an array or a pytree of floating arrays, got dtypes {[str(d) for d in dtypes]}."
-        )
-    return Structure(treedef, tuple(tuple(leaf.shape) for leaf in leaves), tuple(str(dtype) for dtype in dtypes))
 
 
 def _numeric(leaf: ArrayLike) -> Array:
