@@ -3,7 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DOCS_STAMP := .venv/.docs-installed
 
-.PHONY: setup demo test test-ci test-all test-oldest lint structure docs notebooks bench reproduce reproduce-quick claims clean
+.PHONY: setup demo test test-ci test-all test-wheel test-oldest lint structure docs notebooks bench reproduce reproduce-quick claims clean
 
 setup: $(STAMP)
 
@@ -27,13 +27,14 @@ test-ci: $(STAMP)
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# Tests with the least versions that pyproject.toml allows, in an environment of their own.
+# Some tests of the wheel as it is installed, in an environment of its own; TESTS names others.
+test-wheel:
+	$(PYTHON) tests/installed.py $(TESTS)
+
+# The same with the least versions that pyproject.toml allows.
 test-oldest:
-	test -x build/oldest/bin/python || $(PYTHON) -m venv build/oldest
-	sed -n '/^dependencies/,/^parquet/p; /^plot/p' pyproject.toml | grep -oE '[a-z-]+>=[0-9.]+' | sed 's/>=/==/' > build/oldest/least.txt
-	build/oldest/bin/python -m pip install --quiet -e '.[cli,plot]' beartype chex hypothesis pytest statsmodels -c build/oldest/least.txt
-	build/oldest/bin/python -m pytest -m "not slow" tests/transforms tests/contracts \
-	    tests/estimators/test_regressor.py tests/test_prove.py
+	$(PYTHON) tests/installed.py --oldest $(or $(TESTS),tests/transforms tests/contracts \
+	    tests/estimators/test_regressor.py tests/test_prove.py)
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -49,7 +50,9 @@ $(DOCS_STAMP): $(STAMP)
 	touch $(DOCS_STAMP)
 
 # The site, in build/site; a reference or link that leads nowhere, read from disk, is an error.
+# A source archive holds no links.
 docs: $(DOCS_STAMP)
+	test -e docs/gallery || ln -s ../notebooks docs/gallery
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/python docs/links.py build/site
 

@@ -1,12 +1,12 @@
 """How a time is taken, and what is stored beside it."""
 
 import json
-import os
 import platform
 import time
 from pathlib import Path
 
 import jax
+import joblib
 import numpy as np
 
 from .baselines import version
@@ -46,7 +46,7 @@ def machine():
     return {
         "device": device.device_kind if device.platform != "cpu" else f"{platform.machine()} CPU",
         "platform": device.platform,
-        "cpu_cores": len(os.sched_getaffinity(0)),
+        "cpu_cores": joblib.cpu_count(),
         "versions": {"python": platform.python_version(), **{name: v for name in PACKAGES if (v := version(name))}},
     }
 

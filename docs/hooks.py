@@ -56,6 +56,11 @@ def reference(page):
     return "\n\n".join([f"# {page.capitalize()}", opening, *(f"::: {place}" for place in places)]) + "\n"
 
 
+def on_config(config):
+    """The version, at the foot of every page."""
+    config.copyright = f"sparsehtp {sparsehtp.__version__}"
+
+
 def on_files(files, config):
     """Add the pages that are made of other files."""
     for page in REFERENCE:
@@ -77,4 +82,4 @@ def on_page_markdown(markdown, page, **_):
 def relinked(text):
     """Links within the repository as links within the site; files that are not on it become their names."""
     text = re.sub(r"\]\((?:\.\./)*docs/", "](", text)
-    return re.sub(r"\[([^]]+)\]\((?!http|#|guide/|reference/|reproduced/|index|papers/)[^)]*\)", r"\1", text)
+    return re.sub(r"\[([^]]+)\]\((?!http|#|guide/|reference/|reproduced/|index|papers/|systems)[^)]*\)", r"\1", text)

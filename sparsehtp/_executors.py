@@ -16,10 +16,17 @@ def in_order(executor: Executor, function: Callable[..., T], tasks: Iterable[tup
 
     Raises:
         TypeError: for something else than an executor.
+        ValueError: for forked processes.
         RuntimeError: if a worker died, or the executor takes no work.
     """
     if not callable(getattr(executor, "submit", None)):
         raise TypeError(f"executor: needs an executor of concurrent.futures, or one with `submit`, got {executor!r}.")
+    context = getattr(executor, "_mp_context", None)  # of a ProcessPoolExecutor; forks are Linux's default up to 3.13
+    if context is not None and context.get_start_method() == "fork":
+        raise ValueError(
+            "executor: its processes are forked, which hang where JAX has computed before; make it with "
+            "mp_context=multiprocessing.get_context('spawn')."
+        )
     waiting: deque[Future[T]] = deque()
     taken = 0
     try:

@@ -31,6 +31,7 @@ from jax.experimental.serialize_executable import deserialize_and_load, serializ
 from jaxlib.lapack import prepare_lapack_call
 from platformdirs import user_cache_path
 
+CPU = Path("/proc/cpuinfo")
 MAX_BYTES = 256 * 2**20
 NAMED = frozenset({"sparsehtp", "jax", "jaxlib", "numpy", "equinox", "optax", "builtins", "functools", "ml_dtypes"})
 NUMBERS = (bool, int, float, complex)
@@ -43,11 +44,18 @@ class NamelessError(Exception):
 
 
 def folder() -> Path | None:
-    """Where programs are kept: SPARSEHTP_CACHE, else the user's cache folder; None where that is "off"."""
+    """Where programs are kept: SPARSEHTP_CACHE, else the user's cache folder; None where that is "off", or no user has
+    a home."""
     chosen = os.environ.get("SPARSEHTP_CACHE", "")
     if chosen.lower() == "off":
         return None
-    return Path(chosen).expanduser().absolute() if chosen else user_cache_path("sparsehtp", appauthor=False)
+    if chosen:
+        return Path(os.path.expanduser(chosen)).absolute()
+    try:
+        usual = user_cache_path("sparsehtp", appauthor=False)
+    except RuntimeError:  # as a container's user may have no home
+        return None
+    return usual if usual.is_absolute() else None  # older versions give a folder named "~"
 
 
 def programs(folder: Path) -> list[Path]:
@@ -230,12 +238,13 @@ def _origin() -> str:
 
 
 def _processor() -> list[str]:
-    """The CPU's abilities, as far as the system tells: an executable may use all of them."""
+    """The CPU's abilities, as Linux tells them, else the computer's name: an executable may use all of them."""
     facts = [platform.machine(), platform.processor()]
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        facts += sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
-    return facts
+    try:
+        lines = CPU.read_text().splitlines()
+    except OSError:
+        return [*facts, platform.node()]
+    return facts + sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
 
 
 @functools.cache

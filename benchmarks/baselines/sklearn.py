@@ -1,6 +1,5 @@
 """scikit-learn: orthogonal matching pursuit, L1 paths tuned by cross-validation, L1 fits of a given size."""
 
-import os
 import time
 
 import joblib
@@ -18,7 +17,7 @@ def omp(X, y, k):
 
 def l1_logistic(X, y, folds, scoring="neg_log_loss"):
     """(coefficients, intercept) of the L1 fit with the best score; `folds` is a splitter."""
-    options = {"Cs": 20, "cv": folds, "solver": "liblinear", "n_jobs": len(os.sched_getaffinity(0))}
+    options = {"Cs": 20, "cv": folds, "solver": "liblinear", "n_jobs": joblib.cpu_count()}
     model = LogisticRegressionCV(scoring=scoring, **options, **_l1(LogisticRegressionCV))
     with joblib.parallel_config(backend="threading"):
         model.fit(X, y)
@@ -27,7 +26,7 @@ def l1_logistic(X, y, folds, scoring="neg_log_loss"):
 
 def lasso(X, y, folds):
     """(coefficients, intercept) of the lasso with the best squared error; `folds` is a splitter."""
-    model = LassoCV(cv=folds, n_jobs=len(os.sched_getaffinity(0)), max_iter=10_000)
+    model = LassoCV(cv=folds, n_jobs=joblib.cpu_count(), max_iter=10_000)
     with joblib.parallel_config(backend="threading"):
         model.fit(X, y)
     return model.coef_, float(model.intercept_)
@@ -35,7 +34,7 @@ def lasso(X, y, folds):
 
 def l1_one_se(X, y, folds, classification):
     """(coefficients, intercept) of the strongest L1 whose mean loss is within one standard error of the least."""
-    cores = len(os.sched_getaffinity(0))
+    cores = joblib.cpu_count()
     with joblib.parallel_config(backend="threading"):
         if not classification:
             path = LassoCV(cv=folds, n_jobs=cores, max_iter=10_000).fit(X, y)

@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import json
-import os
 import time
 import zlib
 from collections import Counter
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 
 from sparsehtp._progress import Callback
@@ -181,7 +181,7 @@ class Run:
             "quick": self.quick,
             "settings": self.settings,
             "device": describe_device(),
-            "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "cpu_cores": joblib.cpu_count(),
             "versions": versions(),
             "seconds": sum(cell["seconds"] for cell in self.cells),
             "notes": self.notes,

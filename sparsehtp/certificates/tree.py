@@ -451,7 +451,7 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set
         return
-    before = signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(signal.SIGINT) or signal.SIG_DFL  # None: set by a program that holds the interpreter
 
     def ask(*_: Any) -> None:
         asked.set()

@@ -3,7 +3,9 @@
 import dataclasses
 import functools
 import inspect
+import io
 import shlex
+import sys
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, get_type_hints
 
@@ -180,6 +182,8 @@ def _command(settings: type, text: str) -> Callable[[Callable[[typer.Context, An
 def _version(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
 ) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # Windows' pipes know some hundred characters
     if version:
         from importlib.metadata import version as installed
 

@@ -178,7 +178,10 @@ def _cache(cache: str | Path | None) -> Path:
         return Path(cache)
     if "SPARSEHTP_CACHE" in os.environ:
         return Path(os.environ["SPARSEHTP_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparsehtp"
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "sparsehtp"
+    if not usual.is_absolute():
+        raise ValueError("cache: this user has no home folder; name one for the downloads, or set SPARSEHTP_CACHE.")
+    return usual
 
 
 def _present(name: str, file: File, folder: Path, offline: bool, progress: Any) -> None:

@@ -12,6 +12,7 @@ def map_npy(path: Path) -> np.ndarray:
 
     Raises:
         FileNotFoundError: if there is no such file.
+        OSError: if the system cannot map it.
         ValueError: if it is damaged, longer or shorter than its header says, empty, or holds anything but numbers.
     """
     if not path.is_file():
@@ -20,6 +21,11 @@ def map_npy(path: Path) -> np.ndarray:
         array = np.lib.format.open_memmap(path, mode="r")
     except MemoryError:
         raise
+    except OSError as error:
+        reason = error.strerror or error
+        raise OSError(
+            f"path: {path} cannot be mapped into memory ({reason}); copy it to a disk of this computer."
+        ) from error
     except Exception as error:  # crafted bytes make the parser of the header raise nearly anything
         raise ValueError(f"path: {path.name} is damaged or no .npy file; write it again with numpy.save.") from error
     if array.offset + array.nbytes != path.stat().st_size:
