@@ -205,6 +205,15 @@ def host(value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
+def imported(value: Any) -> Any:
+    """An array of another library, by its `__dlpack__`, as NumPy's where its memory is the host's and JAX's elsewhere;
+    all else as it is."""
+    if isinstance(value, np.ndarray | jax.Array) or not hasattr(value, "__dlpack_device__"):
+        return value
+    on_host = value.__dlpack_device__()[0] == 1  # DLPack's number of the CPU
+    return np.from_dlpack(value) if on_host else jnp.from_dlpack(value)
+
+
 def replace(module: T, **fields: Any) -> T:
     """A copy of a module with some fields, static ones too, replaced."""
     new = object.__new__(type(module))

@@ -5,11 +5,12 @@ import numpy as np
 from jaxtyping import Array
 
 from .._meshes import check_axes
-from .._types import ArrayLike, DType, check_finite, host, is_concrete
+from .._types import ArrayLike, DType, check_finite, host, imported, is_concrete
 
 
 def vector(name: str, value: ArrayLike, n: int, dtype: DType, c: int | None = None) -> Array:
     """(n,) finite numbers, or (n, c), or ValueError."""
+    value = imported(value)
     check_axes(name, value)
     value = jnp.asarray(value, dtype)
     shape, each = ((n,), "one per row of the data") if c is None else ((n, c), "one value per row of X and response")
@@ -22,7 +23,7 @@ def vector(name: str, value: ArrayLike, n: int, dtype: DType, c: int | None = No
 def weight_vector(value: ArrayLike, n: int, dtype: DType) -> Array:
     """Weights whose sum the dtype can hold: those of an extreme size are divided by a power of two."""
     if is_concrete(value):
-        value = host(value)
+        value = host(imported(value))
         largest = np.max(value, initial=0) if value.dtype.kind == "f" else 1.0
         if np.isfinite(largest) and largest > 0 and not 1e-20 < largest < 1e20:
             value = np.ldexp(value, -np.frexp(largest)[1])

@@ -9,7 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._types import AnyArray, ArrayLike, DType, HostArray, TableLike, check_finite, host, is_concrete, replace
+from .._types import (
+    AnyArray,
+    ArrayLike,
+    DType,
+    HostArray,
+    TableLike,
+    check_finite,
+    host,
+    imported,
+    is_concrete,
+    replace,
+)
 from ..designs import AbstractDesign, as_design
 from ..designs.dense import subtracts_exactly
 from .checks import check_l2, check_weights, vector, weight_vector
@@ -30,6 +41,7 @@ class Prepared(NamedTuple):
 
 def design_of(X: TableLike | AbstractDesign) -> AbstractDesign:
     """The design of a model's data."""
+    X = imported(X)
     design = as_design(X)
     if design.dtype == np.float32 and getattr(X, "dtype", None) == np.float64:
         warnings.warn(

@@ -26,13 +26,14 @@ from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import LinearModel, MultiResponse
 from ..objectives.base import Counted
 from . import parameters, selection
+from .arrays import as_numpy, validated
 from .failures import all_or_nothing, warn
 from .fit import Evidence, Fitted, Problem, Rows, fit_targets
-from .tables import validated
 
 
 def checked_weights(sample_weight: Any, X: Any) -> np.ndarray:
     """(n,) float64 weights of the rows of X, or ValueError unless they are nonnegative and one is positive."""
+    sample_weight = as_numpy(sample_weight)
     if sample_weight is not None and not np.asarray(sample_weight).any():
         raise ValueError("sample_weight: all weights are zero; at least one sample must count.")
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
@@ -56,7 +57,7 @@ def check_offset(offset: Any, X: Any, responses: int = 1) -> Float[np.ndarray, "
     ValueError."""
     if offset is None:
         return None
-    offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
+    offset = check_array(as_numpy(offset), ensure_2d=False, dtype=np.float64, input_name="offset")
     n = X.shape[0]
     if offset.shape not in {(n,), (n, responses)}:
         each = f", or ({n}, {responses}), one per row and response" if responses > 1 else ""
@@ -368,6 +369,10 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         X = validated(self, X, accept_sparse="csr", reset=False)
         known = check_offset(offset, X, 1 if self.coef_.ndim == 1 else len(self.coef_))
         return linear(X, self.coef_, self.intercept_, known)
+
+    def transform(self, X: TableLike) -> Any:
+        """The columns of X that are in the support."""
+        return super().transform(as_numpy(X))
 
     def _get_support_mask(self) -> Bool[np.ndarray, "p"]:
         check_is_fitted(self)

@@ -16,6 +16,7 @@ from .._types import ArrayLike, TableLike
 from ..losses import AbstractLoss, Logistic, Softmax
 from ..losses.deviance import predicted
 from ..solvers import AbstractSolver
+from .arrays import as_numpy
 from .base import SparseLinearModel, check_offset, linear
 from .failures import all_or_nothing
 from .parameters import make_loss
@@ -247,7 +248,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         offset: ArrayLike | None = None,
     ) -> float:
         """The (weighted) share of right labels."""
-        return float(accuracy_score(y, self.predict(X, offset), sample_weight=sample_weight))
+        weights = as_numpy(sample_weight)
+        return float(accuracy_score(as_numpy(y), self.predict(X, offset), sample_weight=weights))
 
     def _is_softmax(self) -> bool:
         return isinstance(self.loss, str) and self.loss == "softmax"

@@ -11,9 +11,9 @@ from .._types import ArrayLike, TableLike, check_finite
 from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import CoxModel
 from ..solvers import AbstractSolver
+from .arrays import validated
 from .base import SparseLinearModel, check_offset, checked_weights, linear
 from .failures import all_or_nothing
-from .tables import validated
 
 PAIRS_AT_ONCE = 2**22
 

@@ -16,8 +16,8 @@ from ..grids.path import Path
 from ..objectives import Precision
 from ..solvers import HTP, AbstractSolver
 from . import graph, parameters
+from .arrays import as_numpy, validated
 from .failures import all_or_nothing
-from .tables import validated
 
 
 class SparseLDA(LinearClassifierMixin, BaseEstimator):
@@ -114,7 +114,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         """
         X, y = validated(self, X, y, ensure_min_features=2, ensure_min_samples=2)
         check_classification_targets(y)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = _check_sample_weight(as_numpy(sample_weight), X, dtype=np.float64, ensure_non_negative=True)
         counted, every = weights > 0, weights
         data = X
         X, labels, weights = X[counted], y[counted], weights[counted]

@@ -22,10 +22,10 @@ from ..solvers import AbstractSolver
 from ..solvers.reduced_rank import ReducedRank, reduced_rank
 from ..thresholds import Rank
 from . import parameters, selection
+from .arrays import as_numpy, validated
 from .base import linear
 from .failures import all_or_nothing, warn
 from .fit import check_alone, checked_folds, take_names
-from .tables import validated
 
 CRITERIA = ("aic", "bic")
 
@@ -141,7 +141,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         if isinstance(X, SufficientStatistics):
             return self._fit_statistics(X, y, sample_weight)
         X, y = validated(self, X, y, multi_output=True, y_numeric=True)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weights = _check_sample_weight(as_numpy(sample_weight), X, dtype=np.float64)
         if weights.min() < 0 or not weights.any():
             raise ValueError("sample_weight: needs weights >= 0 that are not all zero.")
         flat = y.ndim == 1
@@ -235,6 +235,10 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X = validated(self, X, reset=False)
         return linear(X, self.coef_, self.intercept_)
+
+    def score(self, X: TableLike, y: TableLike, sample_weight: ArrayLike | None = None) -> float:
+        """R2, the mean over the responses."""
+        return float(super().score(X, as_numpy(y), as_numpy(sample_weight)))
 
 
 _closed = program(reduced_rank)

@@ -13,10 +13,10 @@ from .._types import ArrayLike, TableLike
 from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import OrdinalModel
 from ..solvers import AbstractSolver
+from .arrays import validated
 from .base import SparseLinearModel, check_offset, linear
 from .classifier import class_totals, encode_labels
 from .failures import all_or_nothing
-from .tables import validated
 
 
 class SparseOrdinal(ClassifierMixin, SparseLinearModel):

@@ -13,8 +13,8 @@ from ..grids.path import Path
 from ..objectives import Precision
 from ..solvers import HTP, AbstractSolver
 from . import graph, parameters
+from .arrays import as_numpy, validated
 from .failures import all_or_nothing
-from .tables import validated
 
 
 class SparsePrecision(EmpiricalCovariance):
@@ -150,7 +150,7 @@ class SparsePrecision(EmpiricalCovariance):
             if precomputed:
                 objective = self._precomputed(X, k, sample_weight, options)
             else:
-                weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+                weights = _check_sample_weight(as_numpy(sample_weight), X, dtype=np.float64, ensure_non_negative=True)
                 counted = weights > 0
                 if k == "cv":
                     folds = graph.needed_folds(self.cv, X, np.sum(X**2, axis=1), weights, "rows")

@@ -15,6 +15,7 @@ from ..iteration.results import RESULTS
 from ..losses import AbstractLoss, NegativeBinomial
 from ..losses.deviance import d2_score, predicted
 from ..solvers import AbstractSolver
+from .arrays import as_numpy
 from .base import SparseLinearModel, check_offset, checked_weights
 from .failures import all_or_nothing
 from .fit import Rows, check_alone, checked_folds, take_names
@@ -314,9 +315,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         Raises:
             ValueError: for targets outside the loss's domain, wrong lengths, or weights that are negative or all zero.
         """
-        loss = self._loss()
+        loss, y = self._loss(), as_numpy(y)
         if loss.quadratic:
-            return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
+            return float(r2_score(y, self.predict(X, offset), sample_weight=as_numpy(sample_weight)))
         eta = self._predictor(X, offset)
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         check_consistent_length(eta, y)

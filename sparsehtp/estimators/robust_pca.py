@@ -16,8 +16,8 @@ from .._types import TableLike
 from ..linalg import dot, largest
 from ..thresholds.base import next_power_of_two
 from . import parameters
+from .arrays import validated
 from .failures import all_or_nothing, warn
-from .tables import validated
 
 OVERSAMPLING = 5  # directions beside the rank, that speed up the subspace iteration
 STAGE_TOL = 1e-3  # a stage of lower rank ends at so small a move

@@ -17,8 +17,8 @@ from .._types import ArrayLike, TableLike
 from ..linalg import sparse_eigenvector
 from ..thresholds.base import default_k_max
 from . import parameters
+from .arrays import validated
 from .failures import all_or_nothing
-from .tables import validated
 
 MOST_SUBSETS = 20_000  # that are all tried
 LARGEST_GRAM = 4_000  # features whose whole covariance is looked through for a bound, row by row

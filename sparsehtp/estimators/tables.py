@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..datasets.numerals import AS_IT_SAYS, MOST_SHOWN, check_written, read_numerals, shown_cells, shown_names
 from .failures import all_or_nothing
@@ -86,11 +86,12 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         """Learn the columns, the levels of texts, and what to fill.
 
         Args:
-            X: (n, p) pandas data frame.
+            X: (n, p) data frame of pandas or polars.
             y: not used.
         """
         if self.missing not in MISSING:
             raise ValueError(f"missing: must be one of {', '.join(MISSING)}, got {self.missing!r}.")
+        X = as_pandas(X)
         names, X = _names(X), self._read(X)
         for name in (*self.drop, *([] if self.id is None else [self.id])):
             if name not in names:
@@ -186,6 +187,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
 
     def _checked(self, X: Any) -> Any:
         """The columns used, numbers as float64, or ValueError."""
+        X = as_pandas(X)
         names, X = _names(X), self._read(X)
         there = set(names)
         absent = [name for name in self.group_names_ if name not in there]
@@ -228,27 +230,6 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
                     "was not there in the fit; remove these rows, or fit with such rows."
                 )
         return numbers.assign(**texts) if texts else numbers
-
-
-# --- data of numbers -------------------------------------------------------------------------------------------------
-def validated(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
-    """scikit-learn's check of data in single or double precision, which says in a sentence where texts or dates are."""
-    try:
-        data = validate_data(estimator, X, *y, dtype=[np.float64, np.float32], **options)
-    except (ValueError, TypeError) as error:
-        if hasattr(X, "iloc") and hasattr(X, "dtypes"):
-            other = [f"{name!r} ({kind})" for name, kind in kinds_of(X).items() if kind != "number"]
-            if other:
-                raise ValueError(
-                    f"X: {', '.join(other[:MOST_SHOWN])}: columns must be numbers; make them so, texts for example by "
-                    "TablePreprocessor(dummies=True), or leave them out."
-                ) from error
-        if "could not convert string to float" not in str(error):
-            raise
-        raise ValueError(f"X: holds text where numbers are needed ({error}); encode it as numbers.") from error
-    if options.get("y_numeric") and data[1].dtype.kind == "U":
-        raise ValueError(f"y: holds text, such as {str(data[1].flat[0])!r}; a classifier takes it, this needs numbers.")
-    return data
 
 
 # --- what a column is ------------------------------------------------------------------------------------------------
@@ -296,10 +277,15 @@ def shown_rows(index: Any, wrong: np.ndarray) -> str:
     return ("row " if places.size == 1 else "rows ") + labels
 
 
+def as_pandas(X: Any) -> Any:
+    """A data frame of another library, such as polars, as pandas'; all else as it is."""
+    return X.to_pandas() if hasattr(X, "to_pandas") else X
+
+
 def _names(X: Any) -> list[str]:
     """The column names of a data frame."""
     if not hasattr(X, "columns") or not hasattr(X, "iloc"):
-        raise ValueError(f"X: needs a pandas data frame, got a {type(X).__name__}.")
+        raise ValueError(f"X: needs a data frame of pandas or polars, got a {type(X).__name__}.")
     names = list(X.columns)
     if not all(isinstance(name, str) for name in names):
         raise ValueError("X: needs columns with text names; rename them, for example by X.columns.astype(str).")

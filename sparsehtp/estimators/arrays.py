@@ -1,0 +1,40 @@
+"""Data of any array library as scikit-learn's checks take them."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from .._types import host, imported
+from ..datasets.numerals import MOST_SHOWN
+from .tables import kinds_of
+
+
+def as_numpy(value: Any) -> Any:
+    """An array of another library as NumPy's, not copied where its memory is the host's; all else as it is.
+
+    So it does not matter whether scikit-learn dispatches to array libraries (`array_api_dispatch`).
+    """
+    value = imported(value)
+    return host(value) if isinstance(value, jax.Array) else value
+
+
+def validated(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
+    """scikit-learn's check of data in single or double precision, which says in a sentence where texts or dates are."""
+    try:
+        data = validate_data(estimator, as_numpy(X), *map(as_numpy, y), dtype=[np.float64, np.float32], **options)
+    except (ValueError, TypeError) as error:
+        if hasattr(X, "iloc") and hasattr(X, "dtypes"):
+            other = [f"{name!r} ({kind})" for name, kind in kinds_of(X).items() if kind != "number"]
+            if other:
+                raise ValueError(
+                    f"X: {', '.join(other[:MOST_SHOWN])}: columns must be numbers; make them so, texts for example by "
+                    "TablePreprocessor(dummies=True), or leave them out."
+                ) from error
+        if "could not convert string to float" not in str(error):
+            raise
+        raise ValueError(f"X: holds text where numbers are needed ({error}); encode it as numbers.") from error
+    if options.get("y_numeric") and data[1].dtype.kind == "U":
+        raise ValueError(f"y: holds text, such as {str(data[1].flat[0])!r}; a classifier takes it, this needs numbers.")
+    return data
