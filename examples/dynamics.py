@@ -70,7 +70,8 @@ def main():
             names = model.get_feature_names()
             found = {(i, names[j]) for i, j in np.argwhere(model.coefficients())}
             print(
-                f"Lorenz, noise {noise}, {name}: {len(found)} terms, {len(found - terms)} wrong, {len(terms - found)} missing"
+                f"Lorenz, noise {noise}, {name}: {len(found)} terms, "
+                f"{len(found - terms)} wrong, {len(terms - found)} missing"
             )
             if name == "sparsehtp":
                 print(*(f"  {equation}" for equation in model.equations(3)), sep="\n")
