@@ -14,9 +14,10 @@ from sparsehtp.cli.report import Console
 from sparsehtp.io import write_whole
 
 from . import EXPERIMENTS, claims_page, decide_again, reproduce
-from .reproduce import evidence
+from .reproduce import other_readings, read_config
+from .run import BASE
 
-HELP = """Rerun a figure of one of the five papers, and decide its claims by code.
+HELP = """Rerun a figure of one of the five papers, and find by code what it says of its claims.
 
 [bold]Examples[/bold]
 
@@ -24,11 +25,13 @@ HELP = """Rerun a figure of one of the five papers, and decide its claims by cod
 
   python -m benchmarks.papers grahtp-fig2 --quick
 
+  python -m benchmarks.papers grahtp-fig2 --reading mean-10
+
   python -m benchmarks.papers grahtp-fig4 --data DIR --out reproduced --resume
 """
 app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False, rich_markup_mode="rich")
 
-COLOURS = {"confirmed": "green", "refuted": "red"}  # verdicts; all else is none
+COLOURS = {"holds": "green", "fails": "red"}  # all else is open
 
 
 def show_list() -> None:
@@ -59,7 +62,7 @@ def run(name: str, out: Path, options: dict[str, Any], page: Path | None) -> Non
     if page is not None:
         with one_sentence(errors, OSError):
             for each in names:
-                keep(page, out, each, "quick" if options["quick"] else "full")
+                keep(page, out, each, stored_as(options["quick"], options["reading"]))
             write_page(page)
     if failed:
         raise typer.Exit(2)
@@ -70,12 +73,11 @@ def run_again(name: str, out: Path, data: Path | None, page: Path) -> None:
     names = list(EXPERIMENTS) if name == "all" else [name]
     errors = Console(stderr=True)
     with one_sentence(errors, ValueError, OSError):
-        for size in ("quick", "full"):
-            for each in names:
-                kept = page.parent / "reproduced" / f"{each}-{size}.json"
-                if kept.is_file():
-                    show(Console(), decide_again(json.loads(kept.read_text(encoding="utf-8")), out, data), out / each)
-                    keep(page, out, each, size)
+        for each in names:
+            for kept in stored(page, each):
+                again = decide_again(json.loads(kept.read_text(encoding="utf-8")), out, data)
+                show(Console(), again, out / each)
+                keep(page, out, each, stored_as(again["quick"], again["reading"]))
         write_page(page)
 
 
@@ -85,14 +87,13 @@ def show(console: Console, result: dict[str, Any], folder: Path) -> None:
     console.print(f"[bold]{result['experiment']}[/]: {experiment.title} ([cyan]{experiment.paper}[/])")
     for note in result["notes"]:
         console.print(f"[dim]{escape(note)}[/]", soft_wrap=True)
-    table = Table("claim", "verdict", "decided by", box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table = Table("claim", "found", "decided by", box=None, header_style="bold", padding=(0, 2, 0, 0))
     for claim in result["claims"]:
-        verdict = f"[{COLOURS.get(claim['verdict'], 'yellow')}]{claim['verdict']}[/]"
-        table.add_row(f"{claim['letter']}. {escape(claim['statement'])}", verdict, escape(evidence(claim)))
+        for reading, finding in claim["findings"].items():
+            found = f"[{COLOURS.get(finding['outcome'], 'yellow')}]{finding['outcome']}[/]"
+            numbers = [*filter(None, (reading, finding["parts"])), *finding["by"]]
+            table.add_row(f"{claim['letter']}. {escape(claim['statement'])}", found, escape("; ".join(numbers)))
     console.print(table)
-    for claim in result["claims"]:
-        if claim["remark"]:
-            console.print(f"{claim['letter']}. {escape(claim['remark'])}")
     console.print(f"[dim]{result['seconds']:.0f} s; figure.png, figure.svg and result.json are in {folder}[/]\n")
 
 
@@ -100,29 +101,42 @@ def _writing(content: bytes) -> Callable[[BinaryIO], int]:
     return lambda file: file.write(content)
 
 
-def keep(page: Path, out: Path, name: str, size: str) -> None:
-    """Keep an experiment's result and figure beside the page, as `reproduced/NAME-SIZE.*`."""
+def stored_as(quick: bool, reading: str) -> str:
+    """The last part of the name under which a result is kept."""
+    return "quick" if quick else "full" if reading == BASE else reading
+
+
+def stored(page: Path, name: str) -> list[Path]:
+    """The results of an experiment that are kept beside a page: the quick one, the full one, and those of readings."""
+    folder = page.parent / "reproduced"
+    words = ["quick", "full", *other_readings(read_config(name))]
+    return [path for word in words if (path := folder / f"{name}-{word}.json").is_file()]
+
+
+def keep(page: Path, out: Path, name: str, word: str) -> None:
+    """Keep an experiment's result beside the page, as `reproduced/NAME-WORD.json`, and the figure of its settings."""
     kept = page.parent / "reproduced"
     kept.mkdir(parents=True, exist_ok=True)
-    for source, suffix in (("result.json", "json"), ("figure.png", "png")):
-        path = out / name / source
-        if path.is_file():
-            write_whole(kept / f"{name}-{size}.{suffix}", _writing(path.read_bytes()))
+    write_whole(kept / f"{name}-{word}.json", _writing((out / name / "result.json").read_bytes()))
+    if word in ("quick", "full"):
+        write_whole(kept / f"{name}-{word}.png", _writing((out / name / "figure.png").read_bytes()))
+
+
+def stored_results(page: Path) -> dict[str, list[dict[str, Any]]]:
+    """The contents of all results that are kept beside a page."""
+    return {name: [json.loads(path.read_text(encoding="utf-8")) for path in stored(page, name)] for name in EXPERIMENTS}
 
 
 def write_page(page: Path) -> None:
     """Write the page from all results that are kept beside it."""
-    results = {}
-    for name in EXPERIMENTS:
-        files = (page.parent / "reproduced" / f"{name}-{size}.json" for size in ("quick", "full"))
-        results[name] = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
-    write_whole(page, _writing(claims_page(results).encode()))
+    write_whole(page, _writing(claims_page(stored_results(page)).encode()))
 
 
 @app.command(help=HELP)
 def main(
     name: Annotated[str | None, typer.Argument(help="An experiment of --list, or all.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: minutes instead of hours.")] = False,
+    reading: Annotated[str, typer.Option(help="Of what the paper leaves open: a name of the configuration.")] = BASE,
     out: Annotated[Path, typer.Option(help="Folder for results, figures and finished parts.")] = Path("reproduced"),
     data: Annotated[Path | None, typer.Option(help="Folder of the real data sets.", envvar="SPARSEHTP_DATA")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed run stopped.")] = False,
@@ -143,7 +157,7 @@ def main(
     else:
         try:
             with computing():
-                run(name, out, {"quick": quick, "data": data, "resume": resume}, page)
+                run(name, out, {"quick": quick, "reading": reading, "data": data, "resume": resume}, page)
         except KeyboardInterrupt:
             typer.echo("Interrupted: --resume goes on where it stopped.", err=True)
             raise typer.Exit(130) from None

@@ -9,7 +9,7 @@ from sparsehtp._threads import one_blas_thread
 
 NEAR = 1e-3  # the paper's success: the distance to the signal
 DONE = 1e-5  # a run ends there: it only comes nearer
-FAR = 1e30  # and there: it has diverged
+FAR = 1e140  # and there: it has diverged, well beyond the 1e120 that the paper reports of F
 
 
 class Recovery(NamedTuple):

@@ -26,10 +26,11 @@ class DataSet(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A data set, or None if it is not there, and a sentence on what it is."""
+    """A data set, or None if it is not there, a sentence on what it is, and whether it is not the paper's."""
 
     data: DataSet | None
     note: str
+    stand_in: bool
 
 
 class Source(NamedTuple):
@@ -59,10 +60,11 @@ def load(name: str, folder: Path | None) -> Found:
             None,
             f"{name}: not there ({where}; --data DIR or SPARSEHTP_DATA names the folder); it takes {source.file} "
             f"({instead}); the original is at {source.original}.",
+            bool(source.stand_in),
         )
     data = source.prepare(read_npz(path, default_limit(), ADVICE))
     rows = f"{data.X.shape[0]} + {data.X_test.shape[0]} rows of {data.X.shape[1]} features"
-    return Found(data, f"{name}: {rows}; {instead}.")
+    return Found(data, f"{name}: {rows}; {instead}.", bool(source.stand_in))
 
 
 def _split(X: Any, y: np.ndarray, test_size: float, train_size: float | None = None) -> DataSet:

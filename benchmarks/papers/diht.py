@@ -14,14 +14,15 @@ from sparsehtp.duality import dual_of, relax
 from sparsehtp.iteration.results import RESULTS
 from sparsehtp.objectives import LinearModel
 from sparsehtp.solvers import DIHT, HTP, IHT, BestSubset
+from sparsehtp.steps import ConstantStep
 from sparsehtp.thresholds import Sparsity
 
 from .figures import curves, legend_below, panels
 from .run import Run
-from .verdicts import Decision, Mean, Share, at_least, at_most, both, every, most, shown
+from .verdicts import NO_MARGIN, Decision, Ratio, Share, Undecided, all_of, at_least, most, moves, shown
 
 GAP_IS_ZERO = 1e-6
-ROUNDING = 1e-9
+DUAL = {"gap": "DIHT's dual value", "least": "the largest dual value"}
 
 
 # --- Figures 1 to 3: the optimal gap ---------------------------------------------------------------------------------
@@ -67,13 +68,18 @@ def gap_of(X: np.ndarray, y: np.ndarray, l2: float, k: int, max_steps: int = 20_
     }
 
 
+def _nonzeros(run: Run, rng: np.random.Generator, k: int) -> np.ndarray:
+    """Those of w, of which the paper says nothing: "normal" or "signs"."""
+    return rng.choice([-1.0, 1.0], k) if run["nonzeros"] == "signs" else rng.standard_normal(k)
+
+
 def _sample(
     run: Run, n: int, d: int, k: int, sigma: float, covariance: np.ndarray | None = None, copy: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same k-sparse w for every sample size, noise level and covariance of a dimension and copy."""
     w = np.zeros(d)
     rng = run.rng("w", d, copy)
-    w[rng.choice(d, k, replace=False)] = rng.standard_normal(k)
+    w[rng.choice(d, k, replace=False)] = _nonzeros(run, rng, k)
     rng = run.rng("data", d, n, copy)
     X = rng.standard_normal((n, d))
     if covariance is not None:
@@ -103,16 +109,27 @@ def _logs(run: Run, function: Any, first: str, second: str) -> dict[str, dict[in
     }
 
 
-def monotone(logs: dict[int, np.ndarray], axis: int, sign: int) -> Decision:
-    """Whether the mean log gap rises (sign 1) or falls (-1) from each value of a setting to the next, for every d."""
-    steps = [sign * np.diff(table, axis=axis).reshape(-1, table.shape[-1]) for table in logs.values()]
-    # Where all copies are at the floor, nothing rises or falls.
-    return every([Mean(draws) for table in steps for draws in table], -ROUNDING)
+def curve_names(run: Run, logs: dict[int, np.ndarray], axis: int, other: str, word: str) -> dict[str, list[np.ndarray]]:
+    """Curves over the setting on an axis, by their name: the draws at each place."""
+    return {
+        f"d = {d}, {word} {value:g}": list(np.take(table, i, axis=1 - axis))
+        for d, table in logs.items()
+        for i, value in enumerate(run[other + "s"])
+    }
 
 
-def insensitive(logs: dict[int, np.ndarray], factor: float) -> list[Decision]:
-    """For each d and first setting, whether the gaps of one copy differ by less than a factor over the second."""
-    return [at_most(Mean(np.ptp(lines, axis=0)), np.log10(factor)) for table in logs.values() for lines in table]
+def ends(curves: dict[str, list[np.ndarray]], sign: int) -> dict[str, Ratio]:
+    """By how many times each curve rises (sign 1) or falls (-1) from its first place to its last."""
+    return {name: Ratio(sign * np.log(10) * (draws[-1] - draws[0])) for name, draws in curves.items()}
+
+
+def _spread(logs: dict[int, np.ndarray], values: list[float], word: str) -> dict[str, Ratio]:
+    """The factor between the largest and the least gap of one copy over the second setting, at each of the first."""
+    return {
+        f"d = {d}, {word} {value:g}": Ratio(np.log(10) * np.ptp(lines, axis=0))
+        for d, table in logs.items()
+        for value, lines in zip(values, table, strict=True)
+    }
 
 
 def _medians(run: Run, logs: dict[int, np.ndarray]) -> dict[str, Any]:
@@ -128,28 +145,40 @@ def fig1(run: Run) -> Any:
         return gap_of(X, y, l0 / np.sqrt(n), k, run["max_steps"])
 
     found = _logs(run, optimal_gap, "l0", "share")
-    logs = found["gap"]
-    zero = {
-        f"d = {d}, N = {share} d": Share(int(np.sum(table[-1, i] <= np.log10(GAP_IS_ZERO))), run["copies"])
-        for d, table in logs.items()
-        for i, share in enumerate(run["shares"])
-    }
+    falling = {words: curve_names(run, found[kind], 0, "share", "N / d =") for kind, words in DUAL.items()}
+
+    def zero(draws: np.ndarray) -> Decision:
+        hits = int(np.sum(draws <= np.log10(GAP_IS_ZERO)))
+        some = f"{hits} of {draws.size} draws are at zero; a larger lam"
+        return True if hits == draws.size else Undecided(some) if hits else False
+
     run.claim(
         "a",
-        f"the mean log gap falls from each ridge to the next, and the gap is zero (at most {GAP_IS_ZERO:.0e}) at "
-        f"lam sqrt(N) = {run['l0s'][-1]} in at least half the draws",
-        both(monotone(logs, 0, -1), every(zero.values(), 0.5)),
-        zero_at_the_largest_ridge={where: shown(share) for where, share in zero.items()},
-        with_the_largest_dual={
-            f"d = {d}": float(np.mean(table[-1] <= np.log10(GAP_IS_ZERO))) for d, table in found["least"].items()
+        "each curve falls as lam grows, and is zero at the largest lam, in every draw",
+        {
+            words: all_of(*(each for draws in curves.values() for each in (moves(draws, -1), zero(draws[-1]))))
+            for words, curves in falling.items()
         },
-        median_gaps=_medians(run, logs),
+        draws=run["copies"],
+        numbers={
+            words: {f"falls by a factor, {at}": x for at, x in ends(c, -1).items()} for words, c in falling.items()
+        },
+        zero_at_the_largest_ridge={
+            words: {
+                at: shown(Share(int(np.sum(c[-1] <= np.log10(GAP_IS_ZERO))), c[-1].size)) for at, c in curves.items()
+            }
+            for words, curves in falling.items()
+        },
+        median_gaps=_medians(run, found["gap"]),
     )
+    spread = _spread(found["gap"], run["l0s"], "lam sqrt(N) =")
     run.claim(
         "b",
-        "the gaps for different N differ by less than a factor of 10 in the mean of the logs, at most ridges",
-        most(insensitive(logs, 10)),
-        mean_log10_factors={f"d = {d}": np.ptp(table, axis=1).mean(-1) for d, table in logs.items()},
+        "the gap is insensitive to N",
+        None,
+        draws=run["copies"],
+        numbers={f"factor between the three N, {at}": each for at, each in spread.items()},
+        need=NO_MARGIN,
     )
     return _gap_figure(run, found, 0, "l0", "share", "lam sqrt(N)")
 
@@ -162,16 +191,24 @@ def fig2(run: Run) -> Any:
         return gap_of(X, y, l0 / np.sqrt(d), k, run["max_steps"])
 
     found = _logs(run, optimal_gap, "l0", "sigma")
-    logs = found["gap"]
-    run.claim("a", "the mean log gap rises from each noise level to the next, at every ridge", monotone(logs, 1, 1),
-              median_gaps=_medians(run, logs))  # fmt: skip
-    by_sigma = {s: monotone({d: t[:, [i]] for d, t in logs.items()}, 0, -1) for i, s in enumerate(run["sigmas"])}
+    rising = {words: curve_names(run, found[kind], 1, "l0", "lam sqrt(N) =") for kind, words in DUAL.items()}
+    run.claim(
+        "a",
+        "each curve of fixed lam rises with sigma",
+        {words: all_of(moves(draws) for draws in curves.values()) for words, curves in rising.items()},
+        draws=run["copies"],
+        numbers={words: {f"rises by a factor, {at}": x for at, x in ends(c, 1).items()} for words, c in rising.items()},
+        median_gaps=_medians(run, found["gap"]),
+    )
+    falling = {words: curve_names(run, found[kind], 0, "sigma", "sigma =") for kind, words in DUAL.items()}
     run.claim(
         "b",
-        "the mean log gap falls as lam grows, at every sigma",
-        both(*by_sigma.values()),
-        rises_at_sigma=[s for s, falls in by_sigma.items() if falls is False],
-        with_the_largest_dual=str(monotone(found["least"], 0, -1)),
+        f"at each sigma the gap falls as lam sqrt(N) grows from {run['l0s'][0]:g} to {run['l0s'][-1]:g}",
+        {words: all_of(moves(draws, -1) for draws in curves.values()) for words, curves in falling.items()},
+        draws=run["copies"],
+        numbers={
+            words: {f"falls by a factor, {at}": x for at, x in ends(c, -1).items()} for words, c in falling.items()
+        },
     )
     return _gap_figure(run, found, 1, "l0", "sigma", "noise sigma")
 
@@ -186,13 +223,14 @@ def fig3(run: Run) -> Any:
 
     found = _logs(run, optimal_gap, "l0", "kappa")
     late = [i for i, kappa in enumerate(run["kappas"]) if 50 <= kappa <= 200]
-    cut = {kind: {d: table[:, late] for d, table in logs.items()} for kind, logs in found.items()}
+    spread = _spread({d: table[:, late] for d, table in found["gap"].items()}, run["l0s"], "lam sqrt(N) =")
     run.claim(
         "a",
-        "over kappa in [50, 200] the gap changes by less than a factor of 3 in the mean of the logs, at most ridges",
-        most(insensitive(cut["gap"], 3)),
-        mean_log10_factors={f"d = {d}": np.ptp(table, axis=1).mean(-1) for d, table in cut["gap"].items()},
-        with_the_largest_dual={f"d = {d}": np.ptp(table, axis=1).mean(-1) for d, table in cut["least"].items()},
+        "the gap is insensitive to kappa >= 50",
+        None,
+        draws=run["copies"],
+        numbers={f"factor over kappa in [50, 200], {at}": each for at, each in spread.items()},
+        need=NO_MARGIN,
     )
     return _gap_figure(run, found, 1, "l0", "kappa", "condition number")
 
@@ -228,7 +266,7 @@ def _gap_figure(run: Run, found: dict[str, Any], axis: int, first: str, second: 
 
 
 # --- Figure 4: dual against primal on correlated designs -------------------------------------------------------------
-RIVALS = ("DIHT", "DIHT refitted", "IHT", "HTP", "BestSubset")
+CONSTANT = "1/L"  # a step of this size, in place of the normalised one
 
 
 @program(static_argnames=("algorithm", "k", "max_steps"))
@@ -238,6 +276,8 @@ def _correlated_fit(X: Any, y: Any, l2: Any, algorithm: str, k: int, max_steps: 
         "DIHT refitted": DIHT(polish=True),
         "IHT": IHT(),
         "HTP": HTP(),
+        f"IHT {CONSTANT}": IHT(ConstantStep()),
+        f"HTP {CONSTANT}": HTP(ConstantStep()),
         "BestSubset": BestSubset(),
     }[algorithm]
     steps = max_steps if algorithm.startswith("DIHT") else None
@@ -247,7 +287,7 @@ def _correlated_fit(X: Any, y: Any, l2: Any, algorithm: str, k: int, max_steps: 
 
 def fig4(run: Run) -> Any:
     """Figure 4: primal objective and estimation error on designs with heavily correlated pairs."""
-    d, k = run["d"], run["k"]
+    d, k, rivals = run["d"], run["k"], run["rivals"]
 
     def fit(n: int, l0: float, copy: int, algorithm: str) -> dict[str, Any]:
         lam = l0 / np.sqrt(n)
@@ -261,7 +301,7 @@ def fig4(run: Run) -> Any:
         covariance[np.ix_(block, block)] = rho
         np.fill_diagonal(covariance, 1.0)
         w = np.zeros(d)
-        w[support] = rng.standard_normal(k)
+        w[support] = _nonzeros(run, rng, k)
         X = run.rng("data", n, copy).standard_normal((n, d)) @ np.linalg.cholesky(covariance).T
         y = X @ w + run["sigma"] * run.rng("noise", n, copy).standard_normal(n)
         with jax.enable_x64(True):
@@ -270,36 +310,47 @@ def fig4(run: Run) -> Any:
         return {"objective": float(value), "error": error, "result": RESULTS(result).name, "steps": int(steps)}
 
     grid, copies = list(itertools.product(run["ns"], run["l0s"])), range(run["copies"])
-    cells = [{"n": n, "l0": l0, "copy": c, "algorithm": a} for (n, l0), c, a in itertools.product(grid, copies, RIVALS)]
+    cells = [{"n": n, "l0": l0, "copy": c, "algorithm": a} for (n, l0), c, a in itertools.product(grid, copies, rivals)]
     rows = {(r["n"], r["l0"], r["copy"], r["algorithm"]): r for r in run.map(fit, cells)}
 
     def log(n: int, l0: float, algorithm: str, measure: str) -> np.ndarray:
         return np.log([rows[n, l0, c, algorithm][measure] for c in copies])
 
-    def leads(own: str, measure: str) -> list[Mean]:
-        """Of each cell: the log ratio of the better primal method's outcome to DIHT's."""
-        primal = [np.minimum(*(log(n, l0, a, measure) for a in ("IHT", "HTP"))) for n, l0 in grid]
-        return [Mean(best - log(n, l0, own, measure)) for best, (n, l0) in zip(primal, grid, strict=True)]
-
     measures = ("objective", "error")
-    found = {own: {m: leads(own, m) for m in measures} for own in ("DIHT", "DIHT refitted")}
-    ratios = {own: {m: [shown(one) for one in each] for m, each in by.items()} for own, by in found.items()}
+    primal = {"IHT and HTP with normalised steps": ("IHT", "HTP")}
+    if f"HTP {CONSTANT}" in rivals:
+        primal["IHT and HTP with the step 1/L"] = (f"IHT {CONSTANT}", f"HTP {CONSTANT}")
+    own = [a for a in ("DIHT", "DIHT refitted") if a in rivals]
+
+    def leads(own: str, others: tuple[str, ...]) -> dict[str, Ratio]:
+        """Of each cell: the better primal method's outcome over DIHT's."""
+        return {
+            f"{m}, N = {n}, lam sqrt(N) = {l0:g}": Ratio(
+                np.min([log(n, l0, a, m) for a in others], axis=0) - log(n, l0, own, m)
+            )
+            for m in measures
+            for n, l0 in grid
+        }
+
+    found = {f"{a} against {words}": leads(a, others) for a in own for words, others in primal.items()}
     really = [
-        min(RIVALS, key=lambda a: rows[n, l0, c, a]["objective"]) for (n, l0), c in itertools.product(grid, copies)
+        min(rivals, key=lambda a: rows[n, l0, c, a]["objective"]) for (n, l0), c in itertools.product(grid, copies)
     ]
     run.claim(
         "a",
-        "DIHT's objective and error are lower than the better of IHT and HTP in the mean, in most cells",
-        both(*(most(at_least(one) for one in found["DIHT"][m]) for m in measures)),
+        "DIHT's objective and error are lower than those of IHT and HTP, in most cells",
+        {reading: most([at_least(each) for each in cells.values()]) for reading, cells in found.items()},
+        draws=run["copies"],
+        numbers={
+            reading: {f"times DIHT's, {at}": each for at, each in cells.items()} for reading, cells in found.items()
+        },
         compared={a: [log(n, l0, a, m) for m in measures for n, l0 in grid] for a in ("DIHT", "IHT", "HTP")},
-        mean_log_ratios=ratios,
-        refitted=str(both(*(most(at_least(one) for one in found["DIHT refitted"][m]) for m in measures))),
-        lowest_objective_of_all={a: really.count(a) for a in RIVALS},
+        lowest_objective_of_all={a: really.count(a) for a in rivals},
     )
     figure, axes = panels(len(run["l0s"]), 2)
     for i, l0 in enumerate(run["l0s"]):
         for ax, measure in zip(axes[i], ("objective", "error"), strict=True):
-            curves(ax, run["ns"], {a: [np.exp(log(n, l0, a, measure).mean()) for n in run["ns"]] for a in RIVALS})
+            curves(ax, run["ns"], {a: [np.exp(log(n, l0, a, measure).mean()) for n in run["ns"]] for a in rivals})
             ax.set_title(f"l0 = {l0}", fontsize=10)
             ax.set_xlabel("samples N")
             ax.set_ylabel(measure)

@@ -27,7 +27,7 @@ from sparsehtp.thresholds import Sparsity
 from .figures import STYLE, panels
 from .hsg import climb
 from .run import Run
-from .verdicts import Decision, Mean, at_least, every, most, ratio
+from .verdicts import Parts, Ratio, at_least, every, most, shown
 
 DUALS = ("DIHT", "SDIHT")
 BATCH = 10
@@ -224,10 +224,10 @@ def _thinned(trace: Trace) -> list[list[float]]:
     return [[float(f"{number:.4g}") for number in column[keep]] for column in trace]
 
 
-def _leads(rows: list[dict[str, Any]], measure: str, own: Iterable[str], others: Iterable[str]) -> dict[str, Mean]:
-    """Problem and own method -> over the copies the log ratio of the cost of the best of the others to its own."""
+def _leads(rows: list[dict[str, Any]], measure: str, own: Iterable[str], others: Iterable[str]) -> dict[str, Ratio]:
+    """Problem and own method -> the cost of the best of the others over its own."""
     return {
-        f"{name} {a}": Mean([float(np.log(min(row[measure][b] for b in others) / row[measure][a])) for row in copies])
+        f"{name} {a}": Ratio([float(np.log(min(row[measure][b] for b in others) / row[measure][a])) for row in copies])
         for name, copies in _problems(rows).items()
         for a in own
     }
@@ -239,52 +239,51 @@ def _figure(run: Run, smooth: bool) -> Any:
     middle = [row for row in rows if row["l0"] == 1.0]
     largest = [row for row in rows if row["k"] == max(run["ks"][row["data"]])]
 
+    accurate = [
+        row for rows in _problems(rows).values() if np.mean([row["error"] for row in rows]) <= TELLING for row in rows
+    ]
+
     def claim(
         letter: str,
         text: str,
         at: list[dict[str, Any]],
-        measure: str,
-        own: Any,
-        others: Any,
-        decide: Callable[[list[Mean]], Decision],
+        leads: dict[str, Ratio],
+        decide: Callable[[list[Ratio]], Parts],
     ) -> None:
-        leads = _leads(at, measure, own, others)
-        left = {name: np.mean([r["left_by_one_threshold"] for r in rows]) for name, rows in _problems(at).items()}
+        left = {name: np.mean([r["left_by_one_threshold"] for r in own]) for name, own in _problems(at).items()}
         run.claim(
             letter,
             text,
-            decide(list(leads.values())) if at else None,
-            need="problems that all methods learn",
-            compared={a: [row[measure][a] for row in at] for a in (*own, *others)},
+            decide(list(leads.values())) if leads else None,
+            draws=run["copies"],
+            numbers={f"times sooner, {name}": lead for name, lead in leads.items()},
+            need="" if leads else "problems that all methods learn",
             solved=[name for name, share in left.items() if share <= run["tolerance"]],
-            times_sooner={name: ratio(lead) for name, lead in leads.items()},
-            left_by_one_threshold=min(left.values(), default=None),
+            times_sooner={name: shown(lead) for name, lead in leads.items()},
             lowest_loss_of_all=Counter(min(row["lowest"], key=row["lowest"].__getitem__) for row in at),
         )
 
-    def mostly(leads: list[Mean]) -> Decision:
+    def mostly(leads: list[Ratio]) -> Parts:
         return most([at_least(lead) for lead in leads])
 
-    accurate = [
-        row for rows in _problems(rows).values() if np.mean([row["error"] for row in rows]) <= TELLING for row in rows
-    ]
-    within = f"within {run['tolerance']:.0%} of the decrease to the lowest loss that any method finds"
-    level = f"a test error that all methods reach (where it is at most {TELLING:.0%})"
-    dual = "DIHT and SDIHT, each of them, come"
-    text = f"{dual} {within} before all primal methods, at lam0 = 1, for every k"
-    claim("a", text, middle, "to_loss", DUALS, primal, every)
-    text = f"{dual} to {level} before all primal ones, for most lam0 and k"
-    claim("c", text, accurate, "to_error", DUALS, primal, mostly)
-    epochs = "DIHT takes {} SDIHT's epochs to a gap that both reach, for {} lam0"
+    loss = f"within {run['tolerance']:.0%} of the decrease to the lowest loss that any method finds, at lam0 = 1"
+    error = f"to a test error that all methods reach, where it is at most {TELLING:.0%}"
+    before = "DIHT and SDIHT come {} before all primal methods"
+    to_loss, to_error = _leads(middle, "to_loss", DUALS, primal), _leads(accurate, "to_error", DUALS, primal)
+    epochs = _leads(largest, "epochs_to_gap", ["SDIHT"], ["DIHT"])
     if smooth:
-        text = "SDIHT comes there before DIHT, at lam0 = 1, for most k"
-        claim("b", text, middle, "to_loss", ["SDIHT"], ["DIHT"], mostly)
-        text = f"SDIHT comes to {level} before DIHT, for most lam0 and k"
-        claim("d", text, accurate, "to_error", ["SDIHT"], ["DIHT"], mostly)
-        twice = functools.partial(every, level=np.log(2))
-        claim("e", epochs.format("more than twice", "every"), largest, "epochs_to_gap", ["SDIHT"], ["DIHT"], twice)
+        claim("a", f"{before.format(loss)}, for each k", middle, to_loss, every)
+        sooner = _leads(middle, "to_loss", ["SDIHT"], ["DIHT"])
+        claim("b", f"SDIHT comes {loss}, before DIHT, for each k", middle, sooner, every)
+        claim("c", f"{before.format(error)}, for each lam0 and k", accurate, to_error, every)
+        sooner = _leads(accurate, "to_error", ["SDIHT"], ["DIHT"])
+        claim("d", f"SDIHT comes {error}, before DIHT, for each lam0 and k", accurate, sooner, every)
+        claim("e", "SDIHT takes fewer epochs than DIHT to a gap that both reach, for each lam0", largest, epochs, every)
     else:
-        claim("e", epochs.format("more than", "most"), largest, "epochs_to_gap", ["SDIHT"], ["DIHT"], mostly)
+        both = {f"loss, {at}": x for at, x in to_loss.items()} | {f"error, {at}": x for at, x in to_error.items()}
+        claim("a", before.format(f"{loss}, and {error},"), [*middle, *accurate], both, every)
+        text = "SDIHT takes fewer epochs than DIHT to a gap that both reach, for most lam0"
+        claim("b", text, largest, epochs, mostly)
     return _panels(run, rows, tuple(FIRST[smooth]))
 
 

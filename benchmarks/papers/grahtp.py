@@ -29,13 +29,12 @@ from sparsehtp.thresholds.base import next_power_of_two
 
 from .figures import curves, legend_below, panels
 from .run import Run
-from .verdicts import ALPHA, Decision, Lead, Mean, Share, at_least, at_most, both, every, most, shown
+from .verdicts import ALPHA, Decision, Lead, Mean, Parts, Share, all_of, at_least, every
 
 ALGORITHMS = ("GraHTP", "FGraHTP", "GraSP", "FBS", "FoBa")
 THRESHOLDING = ALGORITHMS[:3]
 STEPPING = ALGORITHMS[:2]
 PRINTED = tuple(f"{algorithm} 1/(2M)" for algorithm in STEPPING)  # with the paper's step
-SEEN = 0.05  # what a plot of shares shows
 LOSSES = {"squared": Squared(), "logistic": Logistic(margin_scale=2.0)}
 
 
@@ -188,94 +187,83 @@ class Recovery:
         return Mean(self.success(ks, first) - self.success(ks, second))
 
 
-def superior(lead: Mean) -> Decision:
-    """Whether a lead is above zero; not so too if it is too small for a plot to show."""
-    found = at_least(lead)
-    return False if found is not True and at_most(lead, SEEN) is True else found
-
-
-def rises(table: Recovery) -> Decision:
-    """Whether every curve rises from the first third of the sample sizes to the last, and none falls in between."""
-    ups, steps = [], []
+def rises(table: Recovery) -> Parts:
+    """Whether each curve rises from the first third of the sample sizes to the last, and falls in no step between."""
     thirds = [list(part) for part in np.array_split(table.ns, 3) if len(part)]
-    for metric in ("exact", "relaxed"):
-        for k in table.ks:
-            for a in table.algorithms:
-                outcomes = [np.concatenate([table.outcomes[metric, k, n, a] for n in part]) for part in thirds]
-                shares = [Share(each.sum(), each.size) for each in outcomes]
-                ups.append(Lead(shares[-1], shares[0]))
-                steps += [Lead(after, before) for before, after in itertools.pairwise(shares)]
-    falls = any(at_most(step, -SEEN, alpha=ALPHA / len(steps)) is True for step in steps)
-    return both(not falls, every(ups, SEEN))
+
+    def rise(metric: str, k: int, algorithm: str) -> Decision:
+        outcomes = [np.concatenate([table.outcomes[metric, k, n, algorithm] for n in part]) for part in thirds]
+        shares = [Share(each.sum(), each.size) for each in outcomes]
+        steps = [Lead(after, before) for before, after in itertools.pairwise(shares)]
+        if any(at_least(step, alpha=ALPHA / len(steps)) is False for step in steps):
+            return False
+        return at_least(Lead(shares[-1], shares[0]))
+
+    return all_of(rise(m, k, a) for m in ("exact", "relaxed") for k in table.ks for a in table.algorithms)
 
 
-def trade_off(table: Recovery, ours: str, others: Iterable[str]) -> Decision:
-    """Whether one method is superior to all others at most k."""
+def trade_off(table: Recovery, ours: str, others: Iterable[str]) -> dict[str, dict[str, Mean]]:
+    """By how much a method succeeds more often than each other one, under two readings of a trade-off of accuracy and
+    stability: over all k, and at the k where each of the two is at its worst."""
+
+    def worst(algorithm: str) -> np.ndarray:
+        return min((table.success([k], algorithm) for k in table.ks), key=lambda draws: draws.mean())
+
     others = list(others)
-    return most([both(*(superior(table.lead([k], ours, other)) for other in others)) for k in table.ks])
+    return {
+        "over all k": {other: table.lead(table.ks, ours, other) for other in others},
+        "at the worst k of each method": {other: Mean(worst(ours) - worst(other)) for other in others},
+    }
 
 
 def fig2(run: Run) -> Any:
     """Figure 2: success of support recovery in sparse linear regression against the sample size."""
     table = Recovery(run, _recovery(run, "squared", ALGORITHMS))
     exactly, some_more, many_more = ([k] for k in run["ks"])
+    run.claim("a", "each curve of success rises with n", rises(table), draws=run["copies"])
+    leads = {f"k = {k}": table.lead([k], "GraHTP", "FGraHTP") for k in run["ks"]}
     run.claim(
-        "a",
-        "each success curve rises by at least 5 points from the first third of the sample sizes to the last, and falls "
-        "by 5 from no third to the next",
-        rises(table),
-        least_rise=min(
-            table.curve(m, k, a)[-1] - table.curve(m, k, a)[0]
-            for m in ("exact", "relaxed")
-            for k in run["ks"]
-            for a in ALGORITHMS
-        ),
-    )
-    _claim_leads(
-        run,
-        table,
         "b",
-        f"k = 70 and 110 together: GraHTP succeeds more often than FGraHTP, mean over n of exact and relaxed success; "
-        f"below {SEEN:.0%} a plot would not show it",
-        some_more + many_more,
-        ("GraHTP",),
-        ("FGraHTP",),
+        "GraHTP succeeds more often than FGraHTP, mean over n, at each k",
+        every(leads.values()),
+        draws=run["copies"],
+        numbers=leads,
+        compared={a: table.success(run["ks"], a) for a in STEPPING},
     )
-    alike = [
-        decision(table.lead(exactly, a, b), level)
-        for a, b in itertools.combinations(THRESHOLDING, 2)
-        for decision, level in ((at_least, -2 * SEEN), (at_most, 2 * SEEN))
-    ]
-    _claim_leads(
-        run,
-        table,
-        "c",
-        "k = 50: GraHTP, FGraHTP and GraSP within 10 points of each other, and above FBS and FoBa, mean over n",
-        exactly,
-        THRESHOLDING,
-        ("FBS", "FoBa"),
-        *alike,
-    )
-    _claim_leads(
-        run,
-        table,
-        "d",
-        "k = 70: GraHTP and GraSP above the rest, mean over n",
-        some_more,
-        ("GraHTP", "GraSP"),
-        ("FGraHTP", "FBS", "FoBa"),
-    )
-    _claim_leads(
-        run,
-        table,
-        "e",
-        "k = 110: FBS, FoBa and GraHTP at least 5 points above FGraHTP and GraSP, mean over n",
-        many_more,
-        ("FBS", "FoBa", "GraHTP"),
-        ("FGraHTP", "GraSP"),
-        decide=lambda lead: at_least(lead, SEEN),
-    )
-    _claim_trade_off(run, table, "f", "GraHTP", ALGORITHMS[1:])
+    for letter, words, ks, upper, lower in (
+        (
+            "c",
+            "k = 50: GraHTP, FGraHTP and GraSP succeed more often than FBS and FoBa",
+            exactly,
+            THRESHOLDING,
+            ALGORITHMS[3:],
+        ),
+        (
+            "d",
+            "k = 70: GraHTP and GraSP succeed more often than the rest",
+            some_more,
+            ("GraHTP", "GraSP"),
+            ("FGraHTP", "FBS", "FoBa"),
+        ),
+        (
+            "e",
+            "k = 110: FBS, FoBa and GraHTP succeed more often than FGraHTP and GraSP",
+            many_more,
+            ("FBS", "FoBa", "GraHTP"),
+            ("FGraHTP", "GraSP"),
+        ),
+    ):
+        leads = {f"{a} over {b}": table.lead(ks, a, b) for a in upper for b in lower}
+        run.claim(
+            letter,
+            f"{words}, mean over n of exact and relaxed success",
+            every(leads.values()),
+            draws=run["copies"],
+            numbers=leads,
+            compared={a: table.success(ks, a) for a in (*upper, *lower)},
+        )
+    ahead = trade_off(table, "GraHTP", ALGORITHMS[1:])
+    _claim_trade_off(run, table, "f", ahead, ALGORITHMS)
     return _recovery_figure(table)
 
 
@@ -283,49 +271,37 @@ def fig3(run: Run) -> Any:
     """Figure 3: success of support recovery in sparse logistic regression against the sample size."""
     table = Recovery(run, _recovery(run, "logistic", PRINTED + ALGORITHMS))
     above = [k for k in run["ks"] if k > run["k_true"]]
-    for letters, (ours, fast) in zip(("ab", "cd"), (PRINTED, STEPPING), strict=True):
-        _claim_trade_off(run, table, letters[0], ours, (fast, *ALGORITHMS[2:]))
-        _claim_leads(
-            run,
-            table,
-            letters[1],
-            f"k > {run['k_true']}: {ours} succeeds more often than {fast}, mean over n",
-            above,
-            (ours,),
-            (fast,),
-        )
+    steps = {"the step 1/(2M)": PRINTED, f"{run['step_scale']:g} times the step": STEPPING}
+    ahead = {
+        f"{step}, {reading}": leads
+        for step, (ours, fast) in steps.items()
+        for reading, leads in trade_off(table, ours, (fast, *ALGORITHMS[2:])).items()
+    }
+    _claim_trade_off(run, table, "a", ahead, PRINTED + ALGORITHMS)
+    leads = {step: {f"k = {k}": table.lead([k], *pair) for k in above} for step, pair in steps.items()}
+    run.claim(
+        "b",
+        f"GraHTP succeeds more often than FGraHTP, mean over n, at each k > {run['k_true']}",
+        {step: every(each.values()) for step, each in leads.items()},
+        draws=run["copies"],
+        numbers=leads,
+        compared={a: table.success(above, a) for a in STEPPING},
+    )
     return _recovery_figure(table)
 
 
-def _claim_leads(
-    run: Run,
-    table: Recovery,
-    letter: str,
-    statement: str,
-    ks: list[int],
-    upper: Iterable[str],
-    lower: Iterable[str],
-    *more: Decision,
-    decide: Callable[[Mean], Decision] = superior,
+def _claim_trade_off(
+    run: Run, table: Recovery, letter: str, ahead: dict[str, dict[str, Mean]], algorithms: Iterable[str]
 ) -> None:
-    """The claim that all upper methods lead all lower ones."""
-    leads = {f"{a} over {b}": table.lead(ks, a, b) for a in upper for b in lower}
+    algorithms = list(algorithms)
     run.claim(
         letter,
-        statement,
-        both(*map(decide, leads.values()), *more),
-        compared={a: table.success(ks, a) for a in (*upper, *lower)},
-        leads={name: shown(lead) for name, lead in leads.items()},
-    )
-
-
-def _claim_trade_off(run: Run, table: Recovery, letter: str, ours: str, others: Iterable[str]) -> None:
-    run.claim(
-        letter,
-        f"{ours} succeeds more often than every other method, mean over n of exact and relaxed success, at most k",
-        trade_off(table, ours, others),
-        compared={a: table.success(run["ks"], a) for a in (ours, *others)},
-        success={f"k={k}": {a: table.success([k], a).mean() for a in (ours, *others)} for k in run["ks"]},
+        "GraHTP succeeds more often than each other method, mean over n of exact and relaxed success",
+        {reading: every(leads.values()) for reading, leads in ahead.items()},
+        draws=run["copies"],
+        numbers=ahead,
+        compared={a: table.success(run["ks"], a) for a in algorithms},
+        success={f"k={k}": {a: table.success([k], a).mean() for a in algorithms} for k in run["ks"]},
     )
 
 

@@ -14,7 +14,7 @@ from sparsehtp.thresholds import Sparsity
 
 from .figures import STYLE, panels
 from .run import Run
-from .verdicts import Share, shown
+from .verdicts import Exact, Share
 
 
 def theorem2(condition: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -115,9 +115,9 @@ def fig1(run: Run) -> Any:
             f"Theorem {part[0]}({part[1]}): the error of {name} is within the bound at every one of {run['steps']} "
             "steps, in every problem in its conditions",
             bool(np.all(ratios <= 1 + 1e-9)),
-            problems=ratios.size,
+            draws=ratios.size,
+            numbers={"share of problems beyond it": Share(float(np.sum(ratios > 1 + 1e-9)), ratios.size)},
             largest_error_over_bound=ratios.max(),
-            share_of_problems_beyond_it=shown(Share(float(np.sum(ratios > 1 + 1e-9)), ratios.size)),
         )
 
     figure, axes = panels(1, 3)
@@ -151,7 +151,8 @@ def _claim_curves(run: Run) -> None:
         "a",
         "Theorem 2: GraHTP's factor is the smaller one up to some M/m, and the larger one from there",
         bool(below[0] and not below[-1] and np.sum(np.diff(below)) == 1),
-        they_cross_at=grid[np.argmin(below)],
+        draws=None,
+        numbers={"they cross at M/m =": Exact(float(grid[np.argmin(below)]))},
     )
     wide = np.linspace(1, 4, 10_000)
     slow, fast = theorem5(wide, 1 / relaxed(wide))
@@ -161,8 +162,11 @@ def _claim_curves(run: Run) -> None:
         "Theorem 5, both with the k of part (a): FGraHTP's factor is the smaller one up to some M/m; GraHTP's is above "
         "0.87 everywhere",
         bool(better[0] and not better[-1] and np.sum(np.diff(better)) == 1 and slow.min() > 0.87),
-        they_cross_at=wide[np.argmin(better)],
-        least_factor_of_GraHTP=slow.min(),
+        draws=None,
+        numbers={
+            "they cross at M/m =": Exact(float(wide[np.argmin(better)])),
+            "GraHTP's least factor": Exact(float(slow.min())),
+        },
     )
 
 

@@ -18,43 +18,30 @@ from sparsehtp.io import describe_device, versions, write_whole
 from sparsehtp.iteration.results import RESULTS
 
 from .data import DataSet, load
-from .verdicts import Decision, Undecided, plain
+from .verdicts import LEAST_DRAWS, OPEN, Decision, Finding, Parts, finding
 
-UNTESTABLE = "not testable here"
-VACUOUS = "vacuous"
-# A quick run is too small to decide anything.
-VERDICTS = {
-    "full": {True: "confirmed", False: "refuted", Undecided: "undecided", None: UNTESTABLE},
-    "quick": {
-        True: "as claimed",
-        False: "not as claimed at this size",
-        Undecided: "open at this size",
-        None: UNTESTABLE,
-    },
-}
 NEARLY_EMPTY = 0.1  # supports with less than this share of the nonzeros that are sought
+BASE = "base"  # the reading of a configuration's own settings
+
+Holds = Decision | Parts | None
 
 
 class Claim(NamedTuple):
-    """A statement of a paper, the numbers that decide it, and the verdict.
+    """A sentence of a paper, and what a run found of it.
 
     Attributes:
         letter: its place in the experiment's list.
-        statement: the claim with its rule.
-        verdict: "confirmed", "refuted" or "undecided" at full size; "as claimed", "not as claimed at this size" or
-            "open at this size" of a quick run; "vacuous" where the numbers could not have told; "not testable here".
-            The evidence says why, or what it would take.
-        evidence: name -> number or sentence.
-        remark: why, for what is not as claimed; empty otherwise.
-        quote: the paper's words, with their place.
+        statement: the sentence as it is decided.
+        findings: reading -> the fields of its `Finding`; one, named "", where the run has no readings of its own.
+        draws: of the random thing that there are fewest of; None where nothing is random.
+        evidence: name -> number or sentence: all that the findings do not show.
     """
 
     letter: str
     statement: str
-    verdict: str
+    findings: dict[str, dict[str, Any]]
+    draws: int | None
     evidence: dict[str, Any]
-    remark: str
-    quote: str
 
 
 class Run:
@@ -62,9 +49,10 @@ class Run:
 
     Args:
         name: the experiment.
-        config: its settings, what `quick` replaces, the paper's words, deviations, and remarks (see `read_config`).
+        config: its settings, and what `quick` and each reading replace (see `read_config`).
         folder: created if missing; holds the finished cells, and at the end the results, the claims and the figure.
         quick: take the small sizes.
+        reading: of what the paper leaves open, a name of the configuration's list.
         data: folder of the real data sets, or None.
         resume: keep the cells of an earlier run with the same settings and versions.
         stored: a finished result whose cells are taken in place of computing any; `config` holds its settings.
@@ -81,15 +69,17 @@ class Run:
         folder: Path,
         *,
         quick: bool = False,
+        reading: str = BASE,
         data: Path | None = None,
         resume: bool = False,
         stored: dict[str, Any] | None = None,
         progress: Callback = lambda done, total: None,
     ) -> None:
         self.name, self.quick, self.folder, self.progress = name, quick, folder, progress
-        self.settings = {**config["settings"], **(config.get("quick", {}) if quick else {})}
-        self.remarks, self.quotes = config.get("remarks", {}), config.get("quotes", {})
-        self.deviations = config.get("deviations", [])
+        own = {} if reading == BASE else config["readings"][reading]
+        changes = {**(config.get("quick", {}) if quick else {}), **own}
+        self.settings = {**config["settings"], **{k: v for k, v in changes.items() if k != "reads"}}
+        self.reading, self.other_data = reading, False
         self.claims: list[Claim] = []
         self.cells: list[dict[str, Any]] = []
         self.notes: list[str] = []
@@ -131,6 +121,7 @@ class Run:
     def load(self, name: str) -> DataSet | None:
         """A data set, or its stand-in, with a note on which; None, with a note, if neither is there."""
         found = load(name, self._data)
+        self.other_data |= found.stand_in
         if found.note not in self.notes:
             self.notes.append(found.note)
         return found.data
@@ -139,8 +130,10 @@ class Run:
         self,
         letter: str,
         statement: str,
-        holds: Decision | None,
+        holds: Holds | Mapping[str, Holds],
         *,
+        draws: int | None,
+        numbers: Mapping[str, Any] | None = None,
         need: str = "",
         compared: Any = None,
         filled: Any = None,
@@ -151,34 +144,37 @@ class Run:
 
         Args:
             letter: its place in the list.
-            statement: the claim with its rule.
-            holds: the rule's outcome; `Undecided` if the numbers leave it open, None if they cannot test it.
-            need: what a test would take, for None.
+            statement: the sentence as it is decided.
+            holds: what the numbers say; `Undecided` if they leave it open, None if they cannot test it; or reading ->
+                such a decision, for readings that one run holds.
+            draws: of the random thing that there are fewest of (copies, matrices); None where nothing is random.
+            numbers: name -> the estimate that decides it, or the same by reading; the least and largest are shown.
+            need: what a test would take.
             compared: method -> its outcomes, for a claim that compares methods: where all coincide it says nothing.
             filled: where -> the supports' sizes as shares of the sought one: where one is nearly empty it says nothing.
             solved: the problems that one thresholding solves: where there are any it says nothing.
-            **evidence: what decides it.
+            **evidence: the rest.
         """
-        holds, why = plain(holds), _coincide(compared or {}) or _empty(filled or {}) or _trivial(solved)
-        verdicts = VERDICTS["quick" if self.quick else "full"]
-        if holds is None:
-            verdict, evidence = UNTESTABLE, {"it_would_take": need, **evidence} if need else evidence
-        elif why:
-            verdict, evidence = VACUOUS, {"why": why, **evidence}
-        elif isinstance(holds, Undecided):
-            verdict, evidence = verdicts[Undecided], {"it_would_take": holds.need, **evidence}
-        else:
-            verdict = verdicts[holds]
-        remark = self.remarks.get(letter, "") if verdict == verdicts[False] else ""
-        quote = self.quotes.get(letter, "")
-        texts = (" ".join(text.split()) for text in (remark, quote))
-        self.claims.append(Claim(letter, statement, verdict, _plain(evidence), *texts))
+        readings, by = (holds, numbers or {}) if isinstance(holds, Mapping) else ({"": holds}, {"": numbers or {}})
+        found = {name: finding(one, by.get(name, {}), need) for name, one in readings.items()}
+        why = _coincide(compared or {}) or _empty(filled or {}) or _trivial(solved)
+        if why or (draws is not None and draws < LEAST_DRAWS):
+            why = (
+                f"a check that can tell: {why}"
+                if why
+                else f"at least {LEAST_DRAWS} draws of what is random, of which there were {draws}"
+            )
+            found = {name: Finding(OPEN, one.parts, why, one.by) for name, one in found.items()}
+        findings = {name: one._asdict() for name, one in found.items()}
+        self.claims.append(Claim(letter, statement, findings, draws, _plain(evidence)))
 
     def finish(self, figure: Any) -> dict[str, Any]:
         """Write result.json and the figure as PNG and SVG; the result."""
-        facts = self.stored or {
+        facts = {
             "experiment": self.name,
             "quick": self.quick,
+            "reading": self.reading,
+            "other_data": self.other_data,
             "settings": self.settings,
             "device": describe_device(),
             "cpu_cores": joblib.cpu_count(),
@@ -186,10 +182,10 @@ class Run:
             "seconds": sum(cell["seconds"] for cell in self.cells),
             "notes": self.notes,
         }
-        deviations = [" ".join(text.split()) for text in self.deviations]
+        if self.stored is not None:
+            facts |= {name: self.stored[name] for name in ("device", "cpu_cores", "versions", "seconds", "notes")}
         result = {
             **facts,
-            "deviations": deviations,
             "claims": [claim._asdict() for claim in self.claims],
             "cells": self.cells,
         }

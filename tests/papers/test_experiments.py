@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -11,12 +12,14 @@ from typer.testing import CliRunner
 
 import sparsehtp as sht
 from benchmarks.papers import EXPERIMENTS, claims_page, decide_again, hsg, read_config, reproduce, tight
-from benchmarks.papers.__main__ import app
+from benchmarks.papers.__main__ import app, stored_results
+from benchmarks.papers.findings import FINDINGS
 from benchmarks.papers.grahtp import theory_steps
 from benchmarks.papers.hsg import Problem, tuned_curve
-from benchmarks.papers.run import VERDICTS, Run, taken
+from benchmarks.papers.page import rows
+from benchmarks.papers.run import Run, taken
 from benchmarks.papers.tight_svrg import _stages_to, _traces
-from benchmarks.papers.verdicts import Undecided
+from benchmarks.papers.verdicts import CONFIRMED, OPEN, REFUTED, UNDECIDED, VERDICTS, WITHDRAWN, Undecided
 from sparsehtp.results import RESULTS
 
 SMALL = """
@@ -97,9 +100,8 @@ def test_a_killed_run_resumes_to_the_same_result(small, tmp_path):
         reproduce("tight-fig1", tmp_path / "cut", config=other, resume=True)
 
 
-def run_of(folder, quick=False, remarks=None, quotes=None, **settings):
-    config = {"settings": {"seed": 0, **settings}, "remarks": remarks or {}, "quotes": quotes or {}}
-    return Run("x", config, folder, quick=quick)
+def run_of(folder, quick=False, **settings):
+    return Run("x", {"settings": {"seed": 0, **settings}}, folder, quick=quick)
 
 
 def test_random_numbers_do_not_depend_on_the_order_of_the_work(tmp_path):
@@ -110,46 +112,33 @@ def test_random_numbers_do_not_depend_on_the_order_of_the_work(tmp_path):
     assert not np.array_equal(first.rng("a", 1).standard_normal(5), first.rng("a", 2).standard_normal(5))
 
 
-@pytest.mark.parametrize(
-    ("quick", "words"),
-    [
-        (False, ("confirmed", "refuted", "undecided")),
-        (True, ("as claimed", "not as claimed at this size", "open at this size")),
-    ],
-)
-def test_only_a_full_run_gives_a_verdict_and_what_is_not_as_claimed_carries_its_remark(tmp_path, quick, words):
-    run = run_of(tmp_path, quick, {"a": "because\n of this"}, {"a": "so\n they say"})
-    run.claim("a", "first", np.bool_(True), number=np.float32(0.5), nothing=float("nan"))
-    run.claim("a", "second", False)
-    run.claim("a", "third", None, need="real data")
-    run.claim("a", "fourth", Undecided("10 times as many copies"))
-    assert [claim.verdict for claim in run.claims] == [*words[:2], "not testable here", words[2]]
-    assert [claim.remark for claim in run.claims] == ["", "because of this", "", ""]
-    assert {claim.quote for claim in run.claims} == {"so they say"}
-    evidence = [{"number": 0.5, "nothing": None}, {}, "real data", "10 times as many copies"]
-    assert [claim.evidence for claim in run.claims] == [
-        {"it_would_take": each} if isinstance(each, str) else each for each in evidence
-    ]
+def test_a_claim_has_a_finding_for_each_of_its_readings(tmp_path):
+    run = run_of(tmp_path)
+    run.claim("a", "first", np.bool_(True), draws=None, number=np.float32(0.5), nothing=float("nan"))
+    run.claim("a", "second", {"one way": False, "another": Undecided("10 times as many copies")}, draws=5)
+    run.claim("a", "third", None, draws=5, need="real data")
+    found = [[each["outcome"] for each in claim.findings.values()] for claim in run.claims]
+    assert found == [["holds"], ["fails", "open"], ["open"]]
+    assert run.claims[0].evidence == {"number": 0.5, "nothing": None}
+    assert [each["need"] for each in run.claims[1].findings.values()] == ["", "10 times as many copies"]
+    assert run.claims[2].findings[""]["need"] == "real data"
 
 
-@pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("holds", [False, True])
-def test_a_check_that_could_not_have_told_is_vacuous(tmp_path, quick, holds):
-    run = run_of(tmp_path, quick, {"a": "because"})
+def test_a_check_that_could_not_have_told_and_a_single_draw_leave_it_open(tmp_path, holds):
+    run = run_of(tmp_path)
     same, other = [0.5, 1 / 3], [0.5, 0.34]
-    run.claim("a", "coinciding", holds, compared={"A": same, "B": np.array(same), "C": same}, number=1)
-    run.claim("a", "empty", holds, compared={"A": same, "B": other}, filled={"n=5": 0.5, "n=9": 0.04})
-    run.claim("a", "trivial", holds, compared={"A": same, "B": other}, solved=["n=5", "n=9"])
-    run.claim("a", "fine", holds, compared={"A": same, "B": same, "C": other}, filled={"n=5": 0.5}, solved=[])
-    run.claim("a", "one method", holds, compared={"A": same})
-    run.claim("a", "not testable", None, compared={"A": same, "B": same})
-    coinciding, empty, trivial, *rest = run.claims
-    assert coinciding.verdict == empty.verdict == trivial.verdict == "vacuous"
-    assert trivial.evidence == {"why": "one thresholding solves n=5, n=9"}
-    assert coinciding.remark == empty.remark == ""
-    assert coinciding.evidence == {"why": "A, B, C all give the same", "number": 1}
-    assert "n=9: 4%" in empty.evidence["why"] and "n=5" not in empty.evidence["why"]
-    assert "vacuous" not in [claim.verdict for claim in rest]
+    run.claim("a", "coinciding", holds, draws=9, compared={"A": same, "B": np.array(same), "C": same}, number=1)
+    run.claim("a", "empty", holds, draws=9, compared={"A": same, "B": other}, filled={"n=5": 0.5, "n=9": 0.04})
+    run.claim("a", "trivial", holds, draws=9, compared={"A": same, "B": other}, solved=["n=5", "n=9"])
+    run.claim("a", "one draw", holds, draws=1)
+    run.claim("a", "fine", holds, draws=9, compared={"A": same, "B": same, "C": other}, filled={"n=5": 0.5}, solved=[])
+    run.claim("a", "one method", holds, draws=None, compared={"A": same})
+    *open_, fine, alone = [claim.findings[""] for claim in run.claims]
+    assert {each["outcome"] for each in open_} == {OPEN}
+    words = ("A, B, C all give the same", "n=9: 4%", "one thresholding solves n=5, n=9", "there were 1")
+    assert all(each in finding["need"] for each, finding in zip(words, open_, strict=True))
+    assert fine["outcome"] == alone["outcome"] == ("holds" if holds else "fails")
 
 
 def test_cells_that_did_not_converge_are_named(tmp_path):
@@ -174,8 +163,8 @@ def test_histories_end_where_their_runs_end(tmp_path):
 
 def test_a_run_that_diverges_is_not_drawn_as_one_that_converged(tmp_path):
     run = run_of(tmp_path, d=32, n=24, K=2, signals=3)
-    good, bad = (_traces(run, 4, 60, step, 40) for step in (0.3, 30.0))
-    assert good["diverged"] == 0 and bad["diverged"] == 3 and bad["hits"] == 0
+    good, bad = (_traces(run, 4, 60, step, 40, 0) for step in (0.3, 30.0))
+    assert good["far"] == bad["hits"] == 0 and bad["far"] == bad["diverged"] == 3
     assert np.isfinite(good["curve"]).all() and good["curve"][-1] < good["curve"][0]
     shown = np.array(bad["curve"])
     assert np.isnan(shown[-20:]).all()
@@ -202,19 +191,12 @@ def test_a_setting_that_diverges_is_never_the_best(tmp_path, monkeypatch):
         tuned_curve(run, problem, "FG-HT")
 
 
-def numbers(result):
-    """A result without the words that its configuration adds."""
-    return {**result, "deviations": None, "claims": [{**c, "quote": "", "remark": ""} for c in result["claims"]]}
-
-
 def test_a_stored_result_is_decided_again_without_computing(small, tmp_path, monkeypatch):
     first = reproduce("tight-fig1", tmp_path / "first", config=small)
     monkeypatch.setattr(tight, "recovered", None)  # whoever computes fails
     again = decide_again({**first, "claims": []}, tmp_path / "again")
-    assert numbers(again) == numbers(first) and len(first["claims"]) == 2
+    assert again == first and len(first["claims"]) == 2
     assert json.loads((tmp_path / "again" / "tight-fig1" / "result.json").read_text()) == again
-    quick = decide_again({**first, "quick": True}, tmp_path / "again")
-    assert not {claim["verdict"] for claim in quick["claims"]} & {"confirmed", "refuted"}
     with pytest.raises(ValueError, match="stored: the result of tight-fig1 has no cell"):
         decide_again({**first, "cells": first["cells"][::-1]}, tmp_path / "again")
 
@@ -223,26 +205,50 @@ def test_a_stored_result_is_decided_again_without_computing(small, tmp_path, mon
     (page.parent / "reproduced" / "tight-fig1-quick.json").write_text(json.dumps({**first, "quick": True}))
     outcome = CliRunner().invoke(app, ["tight-fig1", "--again", "--page", str(page), "--out", str(tmp_path / "again")])
     assert outcome.exit_code == 0, outcome.output
-    opening, rest = page.read_text().split("\n## ", 1)
-    assert "A *quick* run is no verdict" in opening
-    assert not any(f"**{word}**" in rest for word in ("confirmed", "refuted"))
+    assert page.read_text().count(f"**{UNDECIDED}** | it would take: the full run") >= 1
+    assert not any(f"**{word}**" in page.read_text() for word in (CONFIRMED, REFUTED))
     assert CliRunner().invoke(app, ["tight-fig1", "--again"]).exit_code == 2
 
 
-def test_the_stored_page_gives_no_verdict_on_quick_runs():
-    results = Path(__file__).parents[2] / "benchmarks" / "results"
-    page = (results / "CLAIMS.md").read_text(encoding="utf-8")
-    stored = {name: [] for name in EXPERIMENTS}
-    for name, runs in stored.items():
-        for size in ("quick", "full"):
-            path = results / "reproduced" / f"{name}-{size}.json"
-            if path.is_file():
-                runs.append(json.loads(path.read_text(encoding="utf-8")))
-    assert page == claims_page(stored)
-    for run in itertools.chain(*stored.values()):
-        verdicts = {claim["verdict"] for claim in run["claims"]}
-        assert all(claim["remark"] for claim in run["claims"] if claim["verdict"] == "refuted")
-        assert verdicts <= {"vacuous", "not testable here", *VERDICTS["quick" if run["quick"] else "full"].values()}
+PAGE = Path(__file__).parents[2] / "benchmarks" / "results" / "CLAIMS.md"
+RULE = re.compile(r"\d(%|\.\d| points| times| stages)|10\^|at most \d")  # a number in a rule
+
+
+def test_the_stored_page_is_that_of_the_stored_results():
+    results = stored_results(PAGE)
+    assert PAGE.read_text(encoding="utf-8") == claims_page(results)
+    table = {(name, row.letter): row for name, runs in results.items() for row in rows(name, runs)}
+    assert {row.verdict for row in table.values()} <= set(VERDICTS)
+    assert len(FINDINGS) == 5
+    for finding in FINDINGS:
+        assert not {table[place].verdict for place in finding.rows} & {UNDECIDED, WITHDRAWN}
+
+
+def test_no_stored_claim_is_decided_by_what_cannot_decide():
+    for name, runs in stored_results(PAGE).items():
+        margins = read_config(name).get("margins", {})
+        for row in rows(name, runs):
+            if row.verdict in (CONFIRMED, REFUTED):
+                assert not row.quick and not row.other_data, (name, row.letter)
+                assert row.draws is None or row.draws >= 3, (name, row.letter)
+                assert row.letter in margins or not RULE.search(row.statement), (name, row.letter, row.statement)
+            if row.verdict == REFUTED:
+                assert not row.missing, (name, row.letter)
+            assert row.need or row.verdict != UNDECIDED, (name, row.letter)
+            assert all(len(each["by"]) <= 2 for each in row.readings.values())
+
+
+def test_a_claim_that_fails_waits_for_the_readings_that_were_not_run():
+    def run(reading, outcome):
+        finding = {"outcome": outcome, "parts": "", "need": "", "by": []}
+        claim = {"letter": "a", "statement": "x", "findings": {"": finding}, "draws": 9, "evidence": {}}
+        return {"reading": reading, "quick": False, "other_data": False, "claims": [claim]}
+
+    readings = [run(name, "fails") for name in ("base", "noise-1", "signs", "signs-noise-1", "wide")]
+    assert rows("diht-fig1", readings)[0].verdict == REFUTED
+    (row,) = rows("diht-fig1", readings[:-1])
+    assert row.verdict == UNDECIDED and "100,000" in row.need
+    assert rows("diht-fig1", [*readings[:-1], run("wide", "holds")])[0].verdict == "depends on the reading"
 
 
 def test_missing_data_say_what_is_missing_and_how_to_get_it(tmp_path, monkeypatch):
@@ -267,21 +273,21 @@ def test_the_theory_step_bounds_the_curvature_of_every_small_support():
 
 def test_the_page_shows_every_claim_of_every_stored_run(small, tmp_path):
     result = reproduce("tight-fig1", tmp_path, config=small)
-    for claim in result["claims"]:
-        claim.update(quote="their words", remark="our finding")
-    result["deviations"] = ["fewer copies"]
-    quick = {**result, "quick": True, "claims": [{**claim, "verdict": "as claimed"} for claim in result["claims"]]}
-    page = claims_page({"tight-fig1": [quick, result]})
+    page = claims_page({"tight-fig1": [{**result, "quick": True}, result]})
     for name in EXPERIMENTS:
         assert f"## {name}" in page and f"| {name} |" in page
     for claim in result["claims"]:
         assert page.count(f"{claim['letter']}. {claim['statement']}") == 1
-    assert page.count("The paper: their words our finding") == len(result["claims"])
-    assert "- fewer copies" in page
-    assert "as claimed**" not in page  # the full run takes its place
-    small = claims_page({"tight-fig1": [quick]})
-    assert small.count("**as claimed**") == len(result["claims"])
-    assert f"| all | {len(result['claims'])} claims | 0 | 0 | 0 | 0 | 0 | {len(result['claims'])} |" in small
+    config = read_config("tight-fig1")
+    assert all(f"The paper: {' '.join(quote.split())}" in page for quote in config["quotes"].values())
+    assert all(f"- {' '.join(text.split())}" in page for text in config["deviations"])
+    assert "reproduced/tight-fig1-full.png" in page and "reproduced/tight-fig1-full.json" in page
+    assert "reproduced/tight-fig1-quick.png" in claims_page({"tight-fig1": [{**result, "quick": True}]})
+
+
+def test_an_unknown_reading_is_one_sentence(tmp_path):
+    with pytest.raises(ValueError, match="reading: diht-fig1 has no reading 'x'; choose one of base, noise-1"):
+        reproduce("diht-fig1", tmp_path, reading="x")
 
 
 def test_the_command_lists_and_refuses(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 import sparsehtp as sht
 from benchmarks.papers import hsg, reproduce
-from benchmarks.papers.hsg import Curves, climb, decades_below, decades_fewer
+from benchmarks.papers.hsg import Curves, climb, decades_below, times_fewer
 from benchmarks.papers.run import Run
 
 FIG2 = """
@@ -16,6 +16,7 @@ K = 1
 ns = [2, 32]
 n = 32
 Ks = [1]
+matrices = 1
 signals = 4
 stages = 400
 """
@@ -60,25 +61,26 @@ def test_distances_of_made_up_curves():
     np.testing.assert_allclose(decades_below(fast, slow, [1.0, 2.0]).draws, [1, 1 + np.log10(2) / 2])
     np.testing.assert_allclose(decades_below(slow, fast, [0.4]).draws, [0, 0])
     # To 0.01: one thresholding of the fast, 20 of the slow one; to 0.02 its line is at log(50) / log(100) of the first.
-    np.testing.assert_allclose(decades_fewer(fast, slow).draws, np.log10([20, 20]))
-    np.testing.assert_allclose(decades_fewer(slow, fast).draws, -np.log10([20, 20]))
+    np.testing.assert_allclose(times_fewer(fast, slow).draws, np.log([20, 20]))
+    np.testing.assert_allclose(times_fewer(slow, fast).draws, -np.log([20, 20]))
 
 
 @pytest.mark.parametrize(
-    ("hybrid", "words"), [([1e-4, 2e-4], "confirmed"), ([0.5, 0.6], "refuted"), ([1e-4, 0.9], "undecided")]
+    ("hybrid", "outcome"),
+    [([1e-4, 2e-4, 1e-4], "holds"), ([0.5, 0.6, 0.5], "fails"), ([1e-4, 0.9, 0.01], "open")],
 )
-def test_one_pass_is_decided_by_all_copies(tmp_path, hybrid, words):
-    run = Run("x", {"settings": {"seed": 0, "passes": 1}}, tmp_path)
+def test_one_pass_is_decided_by_all_copies(tmp_path, hybrid, outcome):
+    run = Run("x", {"settings": {"seed": 0, "passes": 1, "copies": 3}}, tmp_path)
 
     def curve(ends, thresholds):
         gap = np.column_stack([np.ones(len(ends)), ends])
         return Curves(np.array([0, 1.0]), np.array([0, thresholds]), gap)
 
-    rivals = {a: curve([0.01, 0.011], 1000) for a in ("FG-HT", "SG-HT", "SVRG-HT", "SVRG-HT stored")}
+    rivals = {a: curve([0.01, 0.011, 0.01], 1000) for a in ("FG-HT", "SG-HT", "SVRG-HT", "SVRG-HT stored")}
     hybrids = {a: curve(hybrid, 30) for a in hsg.HYBRIDS}
     hsg._decide_pass(run, {"data": {**rivals, **hybrids, hsg.LONG: curve([1e-5], 20)}})
-    assert run.claims[0].verdict == words
-    assert run.claims[2].verdict == "vacuous"  # the two hybrids are the same curve
+    assert [each["outcome"] for each in run.claims[0].findings.values()] == [outcome] * 2
+    assert "all give the same" in run.claims[2].findings[""]["need"]  # the two hybrids are the same curve
 
 
 def test_ifo_calls_are_those_of_the_definition(tmp_path):
@@ -101,7 +103,7 @@ def test_success_needs_measurements(tmp_path):
     result = reproduce("tight-fig2", tmp_path, config=write(tmp_path / "c.toml", FIG2))
     hits = {(cell["n"], cell["K"]): cell["hits"] for cell in result["cells"] if cell["algorithm"] == "HT-SVRG"}
     assert hits[32, 1] == 4 and hits[2, 1] < 4
-    assert [claim["verdict"] for claim in result["claims"]] == ["not testable here"] * 2
+    assert {each["outcome"] for claim in result["claims"] for each in claim["findings"].values()} == {"open"}
 
 
 @pytest.mark.slow

@@ -1,10 +1,37 @@
-"""Verdicts: intervals against their published values, error rates of decisions, and the logic of open ones."""
+"""Verdicts: intervals against their published values, error rates of decisions, the logic of parts and readings."""
 
 import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from benchmarks.papers.verdicts import Lead, Mean, Share, Undecided, at_least, at_most, both, either, every, most, some
+from benchmarks.papers.verdicts import (
+    BY_READING,
+    CONFIRMED,
+    FAILS,
+    HOLDS,
+    IN_PART,
+    OTHER,
+    REFUTED,
+    UNDECIDED,
+    Clustered,
+    Exact,
+    Lead,
+    Mean,
+    Parts,
+    Ratio,
+    Share,
+    Undecided,
+    all_of,
+    at_least,
+    at_most,
+    every,
+    extremes,
+    finding,
+    most,
+    moves,
+    shown,
+    stand,
+)
 
 OPEN = Undecided("more")
 
@@ -50,17 +77,57 @@ def test_many_comparisons_of_equals_are_seldom_refuted_or_confirmed():
     found = []
     for _ in range(60):
         pairs = [Lead(Share(a, 100), Share(b, 100)) for a, b in rng.binomial(100, 0.5, (20, 2))]
-        found.append((every(pairs), some(pairs)))
-    assert np.mean([one is False for one, _ in found]) < 0.06
-    assert np.mean([one is True for _, one in found]) < 0.06
+        found += every(pairs).found
+    assert np.mean([one is False for one in found]) < 0.01  # a part fails by Bonferroni's interval
+    assert np.mean([one is True for one in found]) < 0.06
     far, level = Lead(Share(10, 100), Share(90, 100)), Lead(Share(90, 100), Share(10, 100))
-    assert every([level, far]) is False and some([level, far]) is True
-    assert every([level, level]) is True and some([far, far]) is False
+    assert every([level, far]).outcome() == IN_PART and every([far, far]).outcome() is False
+    assert every([level, level]).outcome() is True
 
 
-def test_open_decisions_leave_open_only_what_they_could_turn():
-    assert both(True, False, OPEN) is False and both(True, OPEN) == OPEN and both(True, True) is True
-    assert either(OPEN, True, False) is True and either(False, OPEN) == OPEN and either(False, False) is False
-    assert most([True, True, OPEN]) is True and most([False, False, OPEN]) is False
-    assert most([True, False, OPEN]) == OPEN
-    assert most([True, False]) is False
+def test_parts_are_counted_and_none_alone_turns_a_sentence():
+    assert all_of(True, OPEN).outcome() == OPEN and all_of(True, True).outcome() is True
+    assert all_of(True, False, OPEN).outcome() == IN_PART and all_of(False, OPEN).outcome() == OPEN
+    assert all_of(Parts((True, False), 1), [OPEN]).counted() == "1 of 3, 1 undecided"
+    assert most([True, True, OPEN]).outcome() is True and most([False, False, OPEN]).outcome() is False
+    assert most([True, False, OPEN]).outcome() == OPEN
+    assert most([True, False]).outcome() is False
+
+
+def test_a_curve_moves_as_a_whole_and_never_back():
+    rng = np.random.default_rng(0)
+    up = [i + 0.01 * rng.standard_normal(8) for i in range(4)]
+    assert moves(up) is True and moves(up, -1) is False
+    assert moves([*up, up[1]]) is False  # it ends higher, but comes down on the way
+    assert isinstance(moves([100 * rng.standard_normal(8) for _ in range(2)]), Undecided)
+    assert isinstance(moves([np.zeros(8)] * 3), Undecided)
+
+
+def test_trials_in_one_draw_are_not_independent():
+    alike, apart = Clustered([Share(9, 10)] * 10), Clustered([Share(10, 10)] * 9 + [Share(0, 10)])
+    assert alike.value == apart.value == pytest.approx(0.9)
+    assert alike.interval(0.05) == Share(90, 100).interval(0.05)
+    assert apart.interval(0.05)[0] < Share(90, 100).interval(0.05)[0]
+    assert Clustered([Share(50, 50)]).interval(0.05) == (0, 1)
+
+
+def test_at_most_two_numbers_are_shown():
+    numbers = {name: Mean([value, value + 1]) for name, value in (("A", 2.0), ("B", 0.0), ("C", 1.0))}
+    found = finding(True, numbers)
+    assert found.outcome == HOLDS and [text.split()[:2] for text in found.by] == [["least:", "B"], ["most:", "A"]]
+    assert len(extremes({"A": Exact(1.0)})) == 1
+    assert shown(Ratio([0.0, 0.0])) == "1 (1 to 1)" and shown(Exact(2.0)) == "2"
+    assert finding(None, {}, "data").need == "data" and finding(OPEN, {}).need == "more"
+
+
+def test_a_claim_stands_where_its_readings_let_it():
+    stands = {"other_data": False, "all_read": True}
+    assert stand([HOLDS, HOLDS], **stands) == CONFIRMED
+    assert stand([FAILS, FAILS], **stands) == REFUTED
+    assert stand([FAILS], other_data=False, all_read=False) == UNDECIDED
+    assert stand([FAILS, HOLDS, "open"], **stands) == BY_READING
+    assert stand([HOLDS, "open"], **stands) == CONFIRMED and stand([FAILS, "open"], **stands) == UNDECIDED
+    assert stand(["open"], **stands) == stand([], **stands) == UNDECIDED
+    assert stand([IN_PART, IN_PART], **stands) == IN_PART
+    for outcome, words in OTHER.items():
+        assert stand([outcome], other_data=True, all_read=True) == words
