@@ -67,8 +67,8 @@ def on_files(files, config):
         files.append(File.generated(config, f"reference/{page}.md", content=reference(page)))
     for page, source in COPIED.items():
         files.append(File.generated(config, page, content=relinked((ROOT / source).read_text(encoding="utf-8"))))
-    for picture in (ROOT / "benchmarks" / "results" / "reproduced").glob("*.png"):
-        files.append(File.generated(config, f"papers/reproduced/{picture.name}", abs_src_path=str(picture)))
+    for kept in (ROOT / "benchmarks" / "results" / "reproduced").iterdir():  # pictures and numbers
+        files.append(File.generated(config, f"papers/reproduced/{kept.name}", abs_src_path=str(kept)))
     return files
 
 

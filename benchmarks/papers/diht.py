@@ -17,7 +17,7 @@ from sparsehtp.solvers import DIHT, HTP, IHT, BestSubset
 from sparsehtp.steps import ConstantStep
 from sparsehtp.thresholds import Sparsity
 
-from .figures import curves, legend_below, panels
+from .figures import curves, interval, legend_below, panels
 from .run import Run
 from .verdicts import NO_MARGIN, Decision, Ratio, Share, Undecided, all_of, at_least, most, moves, shown
 
@@ -180,7 +180,7 @@ def fig1(run: Run) -> Any:
         numbers={f"factor between the three N, {at}": each for at, each in spread.items()},
         need=NO_MARGIN,
     )
-    return _gap_figure(run, found, 0, "l0", "share", "lam sqrt(N)")
+    return _gap_figure(run, found["gap"], 0, "l0", "share")
 
 
 def fig2(run: Run) -> Any:
@@ -210,7 +210,7 @@ def fig2(run: Run) -> Any:
             words: {f"falls by a factor, {at}": x for at, x in ends(c, -1).items()} for words, c in falling.items()
         },
     )
-    return _gap_figure(run, found, 1, "l0", "sigma", "noise sigma")
+    return _gap_figure(run, found["gap"], 1, "l0", "sigma")
 
 
 def fig3(run: Run) -> Any:
@@ -232,7 +232,7 @@ def fig3(run: Run) -> Any:
         numbers={f"factor over kappa in [50, 200], {at}": each for at, each in spread.items()},
         need=NO_MARGIN,
     )
-    return _gap_figure(run, found, 1, "l0", "kappa", "condition number")
+    return _gap_figure(run, found["gap"], 1, "l0", "kappa")
 
 
 def _conditioned(run: Run, d: int, kappa: float, lam: float) -> np.ndarray:
@@ -246,19 +246,22 @@ def _conditioned(run: Run, d: int, kappa: float, lam: float) -> np.ndarray:
     return (basis * spectrum) @ basis.T + lam * kappa / (kappa - 1) * np.eye(d)
 
 
-def _gap_figure(run: Run, found: dict[str, Any], axis: int, first: str, second: str, label: str) -> Any:
-    """Medians over copies against the setting on `axis`, a line for each of the other; dashed: the largest dual."""
-    xs, others = (run[(first, second)[i] + "s"] for i in (axis, 1 - axis))
-    figure, axes = panels(1, len(run["sizes"]))
+WORDS = {"l0": "lam sqrt(N)", "share": "N / d", "sigma": "sigma", "kappa": "condition number"}
+
+
+def _gap_figure(run: Run, logs: dict[int, np.ndarray], axis: int, first: str, second: str) -> Any:
+    """Medians over copies, and quartiles, against the setting on `axis`: a line for each of the other."""
+    along, across = ((first, second)[i] for i in (axis, 1 - axis))
+    figure, axes = panels(1, len(run["sizes"]), 3.8, 3.1)
     for ax, (d, _) in zip(axes[0], run["sizes"], strict=True):
-        for kind, style in (("gap", "-"), ("least", ":")):
-            for i, other in enumerate(others):
-                ys = 10 ** np.median(np.take(found[kind][d], i, axis=1 - axis), axis=-1)
-                name = f"{(first, second)[1 - axis]} = {other}" if kind == "gap" else None
-                ax.plot(xs, ys, style, color=f"C{i}", marker="o", markersize=4, label=name)
-        ax.set_yscale("log")
-        ax.set_xlabel(label)
-        ax.set_ylabel("gap (dotted: with the largest dual)")
+        for i, other in enumerate(run[across + "s"]):
+            low, middle, high = 10 ** np.quantile(np.take(logs[d], i, axis=1 - axis), [0.25, 0.5, 0.75], axis=-1)
+            label = {"label": f"{WORDS[across]} = {other:g}", "color": f"C{i}"}
+            ax.plot(run[along + "s"], middle, marker="o", markersize=4, **label)
+            ax.fill_between(run[along + "s"], low, high, color=f"C{i}", alpha=0.12, linewidth=0)
+        ax.set(yscale="log", xlabel=WORDS[along], ylabel="gap (median and quartiles)")
+        if along in ("l0", "sigma"):
+            ax.set_xscale("log")
         ax.set_title(f"d = {d}", fontsize=10)
         ax.grid(alpha=0.3)
         ax.legend(frameon=False, fontsize=8)
@@ -350,9 +353,11 @@ def fig4(run: Run) -> Any:
     figure, axes = panels(len(run["l0s"]), 2)
     for i, l0 in enumerate(run["l0s"]):
         for ax, measure in zip(axes[i], ("objective", "error"), strict=True):
-            curves(ax, run["ns"], {a: [np.exp(log(n, l0, a, measure).mean()) for n in run["ns"]] for a in rivals})
-            ax.set_title(f"l0 = {l0}", fontsize=10)
+            draws = {a: np.array([log(n, l0, a, measure) for n in run["ns"]]) for a in rivals}
+            bands = {a: np.exp(interval(each)) for a, each in draws.items()}
+            curves(ax, run["ns"], {a: np.exp(each.mean(axis=1)) for a, each in draws.items()}, bands)
+            ax.set_title(f"lam sqrt(N) = {l0:g}", fontsize=10)
             ax.set_xlabel("samples N")
-            ax.set_ylabel(measure)
+            ax.set_ylabel({"objective": "objective P", "error": "error of w"}[measure])
     legend_below(figure, axes[0, 0])
     return figure

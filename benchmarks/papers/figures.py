@@ -7,6 +7,8 @@ import numpy as np
 
 from sparsehtp.plot.style import PALETTE, new_figure, tidy
 
+from .verdicts import ALPHA, Mean
+
 # An algorithm that papers know by several names has one colour.
 STYLE = {
     "GraHTP": (PALETTE[0], "o"),
@@ -40,14 +42,19 @@ STYLE = {
 }
 
 
-def curves(ax: Any, xs: Sequence[float], series: Mapping[str, Any]) -> None:
-    """One line per algorithm; a variant of one, its name and another word, is dashed in the same colour."""
+def curves(ax: Any, xs: Sequence[float], series: Mapping[str, Any], bands: Mapping[str, Any] | None = None) -> None:
+    """One line per algorithm, with a band from (lower, upper) ends if there are some.
+
+    A variant of an algorithm, its name and another word, is dashed in the same colour.
+    """
     for name, ys in series.items():
         variant = name not in STYLE
         colour, marker = STYLE[name.split()[0] if variant else name]
         form = {"linestyle": "--", "markerfacecolor": "white"} if variant else {}
         label = {"color": colour, "marker": marker, "label": name}
         ax.plot(xs, np.asarray(ys, float), markersize=4, linewidth=1.4, **label, **form)
+        if bands and name in bands:
+            ax.fill_between(xs, *np.asarray(bands[name], float), color=colour, alpha=0.12, linewidth=0)
     tidy(ax)
 
 
@@ -64,3 +71,9 @@ def legend_below(figure: Any, ax: Any) -> None:
     columns = min(len(labels), max(1, int(figure.get_figwidth() / entry)))
     rows = -(-len(labels) // columns)
     figure.legend(handles, labels, loc="outside lower center", ncols=-(-len(labels) // rows), frameon=False)
+
+
+def interval(draws: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of Student's intervals of the means over the last axis."""
+    ends = np.array([Mean(each).interval(ALPHA) for each in np.asarray(draws, float)])
+    return ends[:, 0], ends[:, 1]

@@ -176,6 +176,11 @@ class Recovery:
         """The share of successes against n."""
         return np.array([self.outcomes[metric, k, n, algorithm].mean() for n in self.ns])
 
+    def band(self, metric: str, k: int, algorithm: str) -> np.ndarray:
+        """The ends of the shares' intervals in percent, (2, ns)."""
+        outcomes = [self.outcomes[metric, k, n, algorithm] for n in self.ns]
+        return 100 * np.array([Share(each.sum(), each.size).interval(ALPHA) for each in outcomes]).T
+
     def success(self, ks: Iterable[int], algorithm: str) -> np.ndarray:
         """Success of every copy at some k and every n: the mean of exact and relaxed."""
         cells = [(k, n, algorithm) for k in ks for n in self.ns]
@@ -351,7 +356,8 @@ def _recovery_figure(table: Recovery) -> Any:
     figure, axes = panels(2, len(table.ks))
     for row, metric in zip(axes, ("exact", "relaxed"), strict=True):
         for ax, k in zip(row, table.ks, strict=True):
-            curves(ax, table.ns, {a: 100 * table.curve(metric, k, a) for a in table.algorithms})
+            bands = {a: table.band(metric, k, a) for a in table.algorithms}
+            curves(ax, table.ns, {a: 100 * table.curve(metric, k, a) for a in table.algorithms}, bands)
             ax.set_ylim(-4, 104)
             ax.set_title(f"{metric} success, k = {k}", fontsize=10)
             ax.set_xlabel("sample size n")

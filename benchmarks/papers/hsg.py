@@ -383,19 +383,21 @@ def _figure(run: Run, found: dict[str, dict[str, Curves]]) -> Any:
     for row, (name, curves) in zip(axes, found.items(), strict=True):
         for algorithm in (*ALGORITHMS, LONG):
             colour, _ = STYLE[algorithm]
-            dashes = ":" if algorithm in ("SVRG-HT stored", LONG) else "-"
-            gap = np.exp(np.log(curves[algorithm].gap).mean(axis=0))
+            dashes = "--" if algorithm in ("SVRG-HT stored", LONG) else "-"
+            gaps = curves[algorithm].gap
+            gap = np.exp(np.log(gaps).mean(axis=0))
             for ax, field in zip(row, ("ifo", "thresholds"), strict=True):
                 xs = getattr(curves[algorithm], field)
                 ax.plot(xs, gap, color=colour, linestyle=dashes, linewidth=1.4, label=algorithm)
-        for ax, label in zip(row, ("IFO calls / n", "thresholdings"), strict=True):
+                ax.fill_between(xs, gaps.min(axis=0), gaps.max(axis=0), color=colour, alpha=0.12, linewidth=0)
+        for ax, label in zip(row, ("gradients of components / n", "thresholdings"), strict=True):
             ax.set_yscale("log")
             ax.set_xlabel(label)
             ax.grid(alpha=0.3)
         row[0].set_xlim(0, run["passes"])
         row[1].set_xscale("symlog")
         row[1].set_xlim(left=0)
-        row[0].set_ylabel("F - F*")
+        row[0].set_ylabel("F - F* (band: all copies)")
         row[0].set_title(name, fontsize=10)
     legend_below(figure, axes[0, 0])
     return figure

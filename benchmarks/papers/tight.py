@@ -171,7 +171,8 @@ def fig2(run: Run) -> Any:
         (axes[0, 0], run["ns"], [(n, run["K"]) for n in run["ns"]], "measurements n", f"K = {run['K']}"),
         (axes[0, 1], run["Ks"], [(run["n"], K) for K in run["Ks"]], "nonzeros K", f"n = {run['n']}"),
     ):
-        curves(ax, xs, {a: [100 * row[place].value for place in at] for a, row in table.items()})
+        bands = {a: 100 * np.array([row[place].interval(ALPHA) for place in at]).T for a, row in table.items()}
+        curves(ax, xs, {a: [100 * row[place].value for place in at] for a, row in table.items()}, bands)
         ax.set(xlabel=label, ylabel="success (%)", ylim=(-5, 105))
         ax.set_title(title, fontsize=10)
     axes[0, 0].legend(frameon=False, fontsize=8)
@@ -251,6 +252,7 @@ def fig3(run: Run) -> Any:
         ax.set_title(f"{target:.0%} success", fontsize=10)
         ax.set_xlabel("nonzeros K")
         ax.set_ylabel("measurements n")
+        ax.set_ylim(0, d)
         ax.grid(alpha=0.3)
     axes[0, 0].legend(frameon=False, fontsize=8)
     return figure

@@ -130,7 +130,7 @@ def fig4(run: Run) -> Any:
         ax.set(xlabel="stages", xscale="log" if name == "m" else "linear")
         ax.set_ylabel("log10 F (band: all matrices)")
         ax.legend(frameon=False, fontsize=8)
-    axes[0, 2].set(xlim=(1, 50), ylim=(-15, 130))
+    axes[0, 2].set(xlim=(1, 10), ylim=(-15, 130))
     axes[0, 2].axhline(BEYOND, color="black", linewidth=0.8)
     return figure
 
