@@ -24,7 +24,7 @@ from sparsehtp.steps import ConstantStep
 from sparsehtp.steps.base import AbstractStep, At
 from sparsehtp.thresholds import Sparsity
 
-from .figures import STYLE, panels
+from .figures import STYLE, interval, panels
 from .hsg import climb
 from .run import Run
 from .verdicts import Parts, Ratio, at_least, every, most, shown
@@ -308,6 +308,7 @@ def _panels(run: Run, rows: list[dict[str, Any]], algorithms: tuple[str, ...]) -
             column[0].plot(seconds, np.minimum.accumulate(value), color=colour, label=a)
             times = [[row["to_error"][a] for row in here if row["l0"] == l0] for l0 in run["l0s"]]
             column[1].plot(run["l0s"], np.exp(np.log(times).mean(1)), color=colour, marker=marker, markersize=4)
+            column[1].fill_between(run["l0s"], *np.exp(interval(np.log(times))), color=colour, alpha=0.12, linewidth=0)
         for (l0, curves), a in itertools.product(drawn.items(), DUALS):
             _, epochs, _, gap, _ = curves[a]
             style = ("-", "--", ":")[run["l0s"].index(l0) % 3]

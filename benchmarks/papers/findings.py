@@ -13,7 +13,7 @@ class Advice(NamedTuple):
 FINDINGS = (
     Advice(
         "Give GraHTP a larger step than the theorems' 1/(2M): with that it finds a twentieth of the supports at the "
-        "true k (simulated, nonzeros from N(3, 1)), with four times it six tenths, ahead of forward selection. It "
+        "true k (simulated, nonzeros from N(3, 1)), with four times it half, ahead of forward selection. It "
         "is not shown to be ahead of FoBa under any reading.",
         (("grahtp-fig2", "c"), ("grahtp-fig2", "f"), ("grahtp-fig3", "a")),
     ),

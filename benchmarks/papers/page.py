@@ -186,7 +186,7 @@ def _decided_by(row: Row) -> str:
         first = next(iter(told or row.readings.values()))
         some = f"under {len(told)} of {len(row.readings) + len(row.missing)} readings"
         texts = [some] if row.verdict != UNDECIDED and len(told) < len(row.readings) + len(row.missing) else []
-        texts += [f"{first['parts']} parts"] if first["parts"] else []
+        texts += [f"parts that hold: {first['parts']}"] if first["parts"] else []
         texts += first["by"]
     if row.need:
         texts.append(f"{'why' if row.verdict == WITHDRAWN else 'it would take'}: {row.need}")

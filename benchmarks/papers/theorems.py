@@ -391,7 +391,7 @@ def link(run: Run, rng: np.random.Generator) -> float:
 
 
 def _figure(theorems: list[Theorem], found: list[np.ndarray]) -> Any:
-    figure, axes = panels(1, 1, 1.2 + 1.1 * len(theorems), 3.2)
+    figure, axes = panels(1, 1, max(1.2 + 1.1 * len(theorems), 4.6), 3.2)
     ax = axes[0, 0]
     for place, (each, ratios) in enumerate(zip(theorems, found, strict=True)):
         drawn = np.clip(np.sort(ratios), 1e-6, 1e3)
@@ -402,7 +402,7 @@ def _figure(theorems: list[Theorem], found: list[np.ndarray]) -> Any:
     ax.set_xticks(range(len(theorems)), [each.name for each in theorems], fontsize=8)
     ax.set_yscale("log")
     ax.set_ylabel("observed / promised")
-    ax.set_title("instances of each theorem; diamonds: means", fontsize=10)
+    ax.set_title("instances of each theorem (diamonds: means)", fontsize=10)
     ax.grid(alpha=0.3)
     return figure
 
