@@ -49,7 +49,7 @@ def rows(name: str, runs: list[dict[str, Any]]) -> list[Row]:
         quick = False not in base
         chosen = [base[quick], *([] if quick else others.values())]
         letters = [claim["letter"] for claim in base[quick]["claims"]]
-        found += [_row(config, letter, chosen, quick) for letter in letters]
+        found += [_row(name, config, letter, chosen, quick) for letter in letters]
     return sorted(found, key=lambda row: row.letter)
 
 
@@ -58,7 +58,7 @@ def _withdrawn(config: dict[str, Any], letter: str, why: str) -> Row:
     return Row(letter, statement, WITHDRAWN, {}, [], None, False, False, one_line(why))
 
 
-def _row(config: dict[str, Any], letter: str, runs: list[dict[str, Any]], quick: bool) -> Row:
+def _row(name: str, config: dict[str, Any], letter: str, runs: list[dict[str, Any]], quick: bool) -> Row:
     words, free = config.get("readings", {}), other_readings(config)
     readings, draws, statement = {}, [], ""
     for run in runs:
@@ -82,7 +82,11 @@ def _row(config: dict[str, Any], letter: str, runs: list[dict[str, Any]], quick:
     if verdict == UNDECIDED:
         open_ = [each["need"] for each in readings.values() if each["outcome"] == OPEN]
         need = (
-            f"the full run, {config['cost']}" if quick else open_[0] if open_ else f"the readings {', '.join(missing)}"
+            f"the full run, {config['cost']} (`make reproduce NAME={name}`)"
+            if quick
+            else open_[0]
+            if open_
+            else f"the readings {', '.join(missing)}"
         )
     return Row(
         letter, statement, verdict, readings, missing, min(draws, default=None), quick, runs[0]["other_data"], need
