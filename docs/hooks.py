@@ -18,7 +18,7 @@ REFERENCE = {
     "thresholds": (("thresholds",), "Which structure a solution may have."),
     "solvers": (("_solve", "solvers", "_keep_top_k"), "How a solution is found."),
     "grids": (
-        ("grids", "_stream", "_statistics"),
+        ("grids", "_stream", "statistics"),
         "Many fits as one batch: paths, folds, criteria, resamples; and data on disk.",
     ),
     "certificates": (("certificates", "screening", "duality"), "What is known about a solution: bounds and proofs."),

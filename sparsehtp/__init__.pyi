@@ -14,7 +14,6 @@ from ._keep_top_k import keep_top_k as keep_top_k
 from ._save import load as load
 from ._save import save as save
 from ._solve import solve as solve
-from ._statistics import SufficientStatistics as SufficientStatistics
 from ._stream import solve_stream as solve_stream
 from .certificates.certificate import certificate as certificate
 from .certificates.prove import prove as prove
@@ -43,6 +42,7 @@ from .objectives import Precision as Precision
 from .objectives import QuadraticForm as QuadraticForm
 from .screening import lower_bound as lower_bound
 from .solvers.reduced_rank import reduced_rank as reduced_rank
+from .statistics import SufficientStatistics as SufficientStatistics
 from .thresholds import L0L1L2 as L0L1L2
 from .thresholds import GroupSparsity as GroupSparsity
 from .thresholds import LeafSparsity as LeafSparsity

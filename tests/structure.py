@@ -31,7 +31,7 @@ LAYERS = (
     ("designs", "losses", "thresholds", "iteration", "datasets"),
     ("columns",),
     ("objectives",),
-    ("steps", "duality", "derivatives", "_chunks", "_keep_top_k", "_save", "_statistics"),
+    ("steps", "duality", "derivatives", "_chunks", "_keep_top_k", "_save", "statistics"),
     ("screening",),
     ("solvers",),
     ("_solve", "certificates"),

@@ -13,13 +13,13 @@ from sklearn.pipeline import Pipeline
 
 import sparsehtp as sht
 
-from .._statistics import too_wide
 from ..datasets import Data, Shards
 from ..datasets.parquet import numbers_of
 from ..datasets.shards import in_parts
 from ..datasets.tables import NEEDED
 from ..io import memory
 from ..linalg import mean_and_deviation, merged
+from ..statistics import too_wide
 from .caveats import EXACT, caveat
 from .common import check_provable, loss_of, one_sentence, progress_bar
 from .files import Writer, as_csv

@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float
 from scipy.sparse import issparse
 
 from .._solve import solve
-from .._statistics import SufficientStatistics
 from .._types import DType, replace, seeded
 from ..grids.choose import BY_FOLDS, Choice, choose
 from ..grids.cross_validation import Scoring
@@ -19,6 +18,7 @@ from ..grids.path import Path
 from ..iteration.results import RESULTS, Solution
 from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
+from ..statistics import SufficientStatistics
 from ..thresholds import AbstractThreshold
 from . import parameters, selection
 from .condense import StandIn, condensed

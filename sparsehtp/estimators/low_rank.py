@@ -12,7 +12,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from .._programs import program
 from .._solve import solve
-from .._statistics import SufficientStatistics
 from .._types import ArrayLike, TableLike
 from ..grids.cross_validation import decide
 from ..grids.folds import Pair, weights_of
@@ -20,6 +19,7 @@ from ..iteration.results import RESULTS
 from ..objectives import MultiResponse
 from ..solvers import AbstractSolver
 from ..solvers.reduced_rank import ReducedRank, reduced_rank
+from ..statistics import SufficientStatistics
 from ..thresholds import Rank
 from . import parameters, selection
 from .arrays import as_numpy, validated

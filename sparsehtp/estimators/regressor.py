@@ -9,12 +9,12 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import check_array, check_consistent_length
 
-from .._statistics import SufficientStatistics
 from .._types import ArrayLike, TableLike
 from ..iteration.results import RESULTS
 from ..losses import AbstractLoss, NegativeBinomial
 from ..losses.deviance import d2_score, predicted
 from ..solvers import AbstractSolver
+from ..statistics import SufficientStatistics
 from .arrays import as_numpy
 from .base import SparseLinearModel, check_offset, checked_weights
 from .failures import all_or_nothing

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import sparsehtp as sht
-from sparsehtp import _statistics
 from sparsehtp.datasets import Shards
+from sparsehtp.statistics import passes
 
 N, P = 503, 6
 
@@ -48,7 +48,7 @@ def test_the_model_is_that_of_all_rows(options, intercept, x64):
     assert stats.n_samples == np.count_nonzero(weights)
     np.testing.assert_allclose(stats.total_weight, weights.sum(), rtol=1e-13)
     kind = sht.MultiResponse if y.ndim == 2 else sht.LinearModel
-    fold = _statistics.fold_of(0, N, 3)
+    fold = passes.fold_of(0, N, 3)
     model = stats.model(1e-3, fit_intercept=intercept)
     rng = np.random.default_rng(1)
     far = options.get("mean", 1.0)
@@ -88,7 +88,7 @@ def test_a_path_a_choice_and_a_proof_are_those_of_all_rows(x64):
     model, whole = stats.model(1e-4), sht.LinearModel(X, y, l2=1e-4, sample_weight=weights, fit_intercept=True)
     paths = [sht.solve_path(each, ks=range(P + 1)) for each in (model, whole)]
     np.testing.assert_allclose(paths[0].x, paths[1].x, atol=1e-10)
-    fold = _statistics.fold_of(0, N, 4)
+    fold = passes.fold_of(0, N, 4)
     pairs = [(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(4)]
     scores = [
         sht.cross_validate(each, sht.Sparsity(0), ks=range(4), folds=folds).scores
@@ -165,10 +165,8 @@ def test_data_frames_name_their_columns():
 
 def test_folds_depend_on_the_number_of_a_row_alone():
     for folds in (1, 2, 5):
-        whole = _statistics.fold_of(0, 203, folds)
-        np.testing.assert_array_equal(
-            whole, np.concatenate([_statistics.fold_of(a, 29, folds) for a in range(0, 203, 29)])
-        )
+        whole = passes.fold_of(0, 203, folds)
+        np.testing.assert_array_equal(whole, np.concatenate([passes.fold_of(a, 29, folds) for a in range(0, 203, 29)]))
         assert all(sorted(block) == list(range(folds)) for block in whole[: 203 // folds * folds].reshape(-1, folds))
         orders = {tuple(block) for block in whole[: 203 // folds * folds].reshape(-1, folds)}
         assert folds == 1 or len(orders) > 1
@@ -333,7 +331,7 @@ def test_parquet_files_are_read_once(tmp_path):
 def test_the_estimator_fits_them_as_it_fits_the_rows(responses):
     X, y, weights = data(responses=responses, mean=100.0)
     weights = np.where(weights > 0, 1.0, 0.0)
-    fold = np.where(weights > 0, _statistics.fold_of(0, N, 3), -1)
+    fold = np.where(weights > 0, passes.fold_of(0, N, 3), -1)
     stats = sht.SufficientStatistics.from_batches([(X, y, weights)], folds=3, feature_names=list("abcdef"))
     few = sht.SparseRegressor([1, 2, 3], cv=3).fit(stats)
     whole = sht.SparseRegressor([1, 2, 3]).fit(X, y, weights, folds=fold)
@@ -350,7 +348,7 @@ def test_the_estimator_fits_them_as_it_fits_the_rows(responses):
 def test_ranks_are_those_of_the_rows(r):
     X, y, weights = data(responses=3, mean=100.0)
     weights = np.where(weights > 0, 1.0, 0.0)
-    fold = np.where(weights > 0, _statistics.fold_of(0, N, 3), -1)
+    fold = np.where(weights > 0, passes.fold_of(0, N, 3), -1)
     stats = sht.SufficientStatistics.from_batches([(X, y, weights)], folds=3, feature_names=list("abcdef"))
     few = sht.LowRankRegressor(r, cv=3).fit(stats)
     pairs = [(np.flatnonzero((fold != i) & (fold >= 0)), np.flatnonzero(fold == i)) for i in range(3)]
@@ -372,7 +370,7 @@ def test_blocks_are_resampled_as_groups_of_rows_are():
         options = {"ks": range(1, 4), "n_resamples": 10, "solver": sht.solvers.HTP()}
         few = sht.stability_selection(stats.model(), sht.Sparsity(0), groups=stats.blocks, **options)
         rows = sht.LinearModel(X, y, fit_intercept=True)
-        whole = sht.stability_selection(rows, sht.Sparsity(0), groups=_statistics.fold_of(0, N, 8), **options)
+        whole = sht.stability_selection(rows, sht.Sparsity(0), groups=passes.fold_of(0, N, 8), **options)
     np.testing.assert_array_equal(few.probabilities, whole.probabilities)
     assert np.ptp(few.probabilities) > 0
     for groups, said in (
