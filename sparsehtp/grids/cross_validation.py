@@ -155,10 +155,9 @@ def cross_validate(
             working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds, and
             over l0 `PricedSubset("fast")`.
             `choose` solves again at the chosen (k, l2), from the row of the path. Where rows are many (n >= 50 p and
-            n p >= 2^21, p <= 512) and a smooth loss is not squared, the fits of folds and of the path are those of the
-            quadratic model around the fit with all features: close to exact ones near the best row, whose scores
-            tests/path/test_tall.py holds to 2e-4 of the loss, and worse for sizes that drop much. Checkpoint, memory
-            and executor are not used then.
+            n p >= 2^21, p <= 512) and a smooth loss is not squared, folds and path are searched in the quadratic model
+            around the fit with all features, and what is found is fitted to the rows; then checkpoint, memory and
+            executor are not used.
         folds: a number of folds, made of the data alone, so that rows in another order and other keys give the same
             ones (stratified by the class, or by having an event; whole groups if there are groups; four times over
             where n >= 4 p and n p <= 16384, but not over l0), any scikit-learn splitter, an iterable of (train, test)

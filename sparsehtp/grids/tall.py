@@ -1,8 +1,9 @@
 """Fits over a grid where rows are many: searched in one quadratic model a fold, around its fit with all features.
 
 The model of a fold and an l2 is exact to second order at that fit, from where dropping features that hardly matter is a
-short way when rows are many. It costs a few passes over the rows; whatever k is, search and refits take p x p numbers.
-Scores are those of the loss itself on the rows.
+short way when rows are many. It costs a few passes over the rows, and whatever k is, a search takes p x p numbers. What
+it finds is fitted to the rows, by steps with the model's curvature in place of a Hessian of its own, which cost two
+products with the data each.
 """
 
 from typing import Any, NamedTuple
@@ -10,13 +11,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
 from .._progress import Callback, reporting
 from .._threads import one_blas_thread
 from .._types import Support, host, replace
 from ..iteration.results import RESULTS
+from ..linalg import dot, masked_factor
 from ..objectives import LinearModel
 from ..solvers import BestSubset
 from ..solvers.refit import refit
@@ -25,21 +28,34 @@ from . import grid as _grid
 ROWS_PER_FEATURE = 50
 LEAST = 2**21  # numbers of the data, below which exact fits take no time worth saving
 WIDEST = 512  # features
-STEPS = 4  # of Newton's method to the fit with all features
+STEPS = 12  # of a fit at most; few are needed near the model's centre
+ENOUGH = 1e-10  # part of F that a further step would gain
 TOGETHER = 8  # sizes that are scored in one product
 
 
 class Around(NamedTuple):
-    """The quadratic model 1/2 w'A w - rhs'w of F near its minimiser over all coefficients, the free entry, here
-    `level`, minimised out: it is level - mean'(w - x). `refits` is A at the part of l2 for refits."""
+    """The quadratic model 1/2 w'A w - rhs'w of F around its minimiser over all coefficients, the free entry, here
+    `level`, minimised out: it is level - mean'(w - x), with the curvature `steepness`. `refits` is A at the part of l2
+    for refits."""
 
     x: Float[Array, "p"]
     level: Float[Array, "_"]
     mean: Float[Array, "p"]
+    steepness: Float[Array, ""]
     A: Float[Array, "p p"]
     refits: Float[Array, "p p"]
     rhs: Float[Array, "p"]
     fault: Int[Array, ""]
+
+
+class Fitting(NamedTuple):
+    """The best point so far, its value and what the next step from there would gain, and the point that is tried."""
+
+    x: Float[Array, "d"]
+    value: Float[Array, ""]
+    gain: Float[Array, ""]
+    trial: Float[Array, "d"]
+    steps: Int[Array, ""]
 
 
 def suits(grid: _grid.Grid) -> bool:
@@ -71,10 +87,13 @@ def tall_fits(grid: _grid.Grid, progress: Callback | bool | None = None) -> _gri
             if any(one.fault != 0 or not np.isfinite(one.A).all() for one in about):
                 return None
             supports, results = _searched(grid, about)
-            for row, (model, one) in enumerate(zip(models, about, strict=True)):
+            for row, (model, one) in enumerate(zip(models, around, strict=True)):
                 support = jax.tree.map(lambda a, row=row: a[row], supports)
-                fits = [_restricted(one, A, support) for A in (one.A, one.refits)]
-                found.append(jax.tree.map(host, _kept(grid, model, scorers[row], support, *fits, results[row])))
+                # Of folds only what is scored counts, of all data, the last row, only what is kept.
+                last, alone = row == rows - 1, grid.refit is None
+                limits = np.array([STEPS if last or alone else 1, 1 if last or alone else STEPS], np.int32)
+                fits = _kept(grid, model, scorers[row], one, support, results[row], limits)
+                found.append(jax.tree.map(host, fits))
                 report((level * rows + row + 1) * grid.ks.size, rows * levels * grid.ks.size)
     whole = jax.tree.map(lambda *parts: np.stack(parts).reshape(levels, rows, *parts[0].shape), *found)
     return jax.tree.map(lambda a: np.moveaxis(a, 1, 0).reshape(rows, -1, *a.shape[3:]), whole)
@@ -85,14 +104,14 @@ def _around(model: LinearModel, start: Float[Array, "d"], part: Float[Array, ""]
     p, threshold = model.n_coefficients, model.thresholds[0](model.n_coefficients).bind(model)
     at = model if part is None else model.weakened(part)
     idx = jnp.concatenate([p + jnp.arange(model.n_free), jnp.arange(p)]).astype(jnp.int32)
-    # The model holds the slope that these steps leave.
-    x, fault = refit(at, threshold, Support(idx, jnp.ones(idx.shape, bool)), start, STEPS)
+    x, fault = refit(at, threshold, Support(idx, jnp.ones(idx.shape, bool)), start)
     equations = at.normal_equations(x)
     A = equations.rows(jnp.arange(p, dtype=jnp.int32))
     A = (A + A.T) / 2
     mean = jnp.zeros(p, x.dtype) if equations.mean is None else equations.mean
     more = jnp.diag(model.columns.ridge()[:p] - at.columns.ridge()[:p])
-    return Around(x[:p], x[p:], mean, A + more, A, equations.rhs, fault)
+    steepness = jnp.sum(equations.weights)
+    return Around(x[:p], x[p:], mean, steepness, A + more, A, equations.rhs, fault)
 
 
 def _searched(grid: _grid.Grid, about: list[Around]) -> tuple[Support, Int[np.ndarray, "rows K"]]:
@@ -103,9 +122,10 @@ def _searched(grid: _grid.Grid, about: list[Around]) -> tuple[Support, Int[np.nd
     p, dtype = about[0].x.size, grid.objective.dtype
     X, y = [], []
     for one in about:
-        values, vectors = np.linalg.eigh(one.A.astype(float))
+        size = np.sqrt(np.where(np.diag(one.A) > 0, np.diag(one.A), 1).astype(float))  # columns may be of any
+        values, vectors = np.linalg.eigh(one.A / size / size[:, None])
         root = np.sqrt(np.where(values > p * np.finfo(dtype).eps * values[-1], values, np.inf))
-        y.append(vectors.T @ one.rhs / root * np.sqrt(p))
+        y.append(vectors.T @ (one.rhs / size) / root * np.sqrt(p))
         X.append(np.where(np.isfinite(root), root, 0)[:, None] * vectors.T * np.sqrt(p))
     own = np.repeat(np.eye(len(about), dtype=dtype), p, axis=1)
     quadratic = LinearModel(np.concatenate(X).astype(dtype), np.concatenate(y).astype(dtype))
@@ -114,34 +134,73 @@ def _searched(grid: _grid.Grid, about: list[Around]) -> tuple[Support, Int[np.nd
     return fits.support, fits.result
 
 
-def _restricted(one: Around, A: Float[np.ndarray, "p p"], support: Support) -> Float[np.ndarray, "K d"]:
-    """Minimisers of a quadratic on supports, with their free entry."""
-    w = np.zeros((len(support.idx), one.x.size), A.dtype)
-    for row, idx, mask in zip(w, *support, strict=True):
-        S = idx[mask]
-        row[S] = np.linalg.lstsq(A[np.ix_(S, S)], one.rhs[S], rcond=None)[0]
-    return np.hstack([w, (one.level - ((w - one.x) @ one.mean)[:, None])[:, : one.level.size]]).astype(A.dtype)
-
-
 @program
 def _kept(
     grid: _grid.Grid,
     model: LinearModel,
     scorer: LinearModel,
+    one: Around,
     supports: Support,
-    x: Float[Array, "K d"],
-    refits: Float[Array, "K d"],
     results: Int[Array, "K"],
+    limits: Int[Array, "2"],
 ) -> _grid.Fits:
-    """The kept parts of the fits of one row of weights and one l2."""
+    """The kept parts of the fits of one row of weights and one l2, in so many steps at most, and of their refits."""
     threshold: Any = grid.threshold.bind(model)
 
-    def fit(each: tuple[Array, Support, Array, Array, Array]) -> _grid.Fits:
-        k, support, x, scored, result = each
+    def fit(each: tuple[Array, Support, Array]) -> _grid.Fits:
+        k, support, result = each
+        found = _fitted(model, one, one.A, support, limits[0])
+        scored = found
+        if grid.refit is not None:
+            scored = _fitted(model.weakened(grid.refit), one, one.refits, support, limits[1])
+        ended = _settled(found) | (limits[0] < limits[1])
+        ended &= _settled(scored) | (limits[1] < limits[0])
+        result = jnp.where(ended | (result != RESULTS.converged), result, RESULTS.max_steps)
+        result = jnp.where(jnp.isfinite(found.value + scored.value), result, RESULTS.nonfinite)
         support = threshold.with_free(support, model.n_coefficients)
-        value = model.value(x)
-        result = jnp.where(jnp.isfinite(value), result, RESULTS.nonfinite)
-        result = model.judged(replace(threshold, k=k), x, support, result)
-        return _grid.kept_of(grid, model, scorer, x, scored, support, threshold, value, result)
+        result = model.judged(replace(threshold, k=k), found.x, support, result)
+        return _grid.kept_of(grid, model, scorer, found.x, scored.x, support, threshold, found.value, result)
 
-    return jax.lax.map(fit, (grid.ks, supports, x, refits, results), batch_size=TOGETHER)
+    return lax.map(fit, (grid.ks, supports, results), batch_size=TOGETHER)
+
+
+def _settled(found: Fitting) -> Bool[Array, ""]:
+    enough = jnp.maximum(ENOUGH, 8 * jnp.finfo(found.x.dtype).eps) * jnp.abs(found.value)
+    return jnp.isfinite(found.value) & (found.gain <= enough)
+
+
+def _fitted(
+    model: LinearModel, one: Around, A: Float[Array, "p p"], support: Support, limit: Int[Array, ""]
+) -> Fitting:
+    """The minimiser on a support, from that of the quadratic model on; a step that does not lower F is halved."""
+    (S, mask), p = support, one.x.size
+    factor = masked_factor(A[S][:, S], mask)
+
+    def whole(z: Float[Array, "m"]) -> Float[Array, "p"]:
+        return jnp.zeros(p, z.dtype).at[S].add(jnp.where(mask, z, 0))
+
+    def going(c: Fitting) -> Array:
+        return (c.steps < limit) & ~_settled(c)
+
+    def body(c: Fitting) -> Fitting:
+        value, grad = model.value_and_grad(c.trial)
+        free = grad[p:]
+        slope = jnp.where(mask, grad[S] - one.mean[S] * jnp.sum(free), 0)
+        step = -factor.solve(slope)
+        ahead = whole(step)
+        ahead = jnp.append(ahead, -free / one.steepness - dot(one.mean, ahead)[None][: free.size])
+        gain = (jnp.sum(free * free) / one.steepness - dot(slope, step)) / 2
+        lower = value < c.value
+        best = jnp.where(lower, c.trial, c.x)
+        return Fitting(
+            x=best,
+            value=jnp.where(lower, value, c.value),
+            gain=jnp.where(lower, gain, c.gain),
+            trial=jnp.where(lower, best + ahead, (best + c.trial) / 2),
+            steps=c.steps + 1,
+        )
+
+    first = whole(factor.solve(jnp.where(mask, one.rhs[S], 0)))
+    first = jnp.append(first, (one.level - dot(one.mean, first - one.x))[: one.level.size])
+    infinite = jnp.asarray(jnp.inf, first.dtype)
+    return lax.while_loop(going, body, Fitting(jnp.zeros_like(first), infinite, infinite, first, jnp.int32(0)))

@@ -32,19 +32,52 @@ def both(loss, **options):
     return sht.cross_validate(objective, **grids), sht.cross_validate(objective, solver=sht.solvers.FoBa(), **grids)
 
 
+def members(cv):
+    return np.sort(np.where(cv.support.mask, cv.support.idx, P), -1)
+
+
 @pytest.mark.parametrize(("loss", "standardize"), [("logistic", True), ("poisson", False)])
-def test_near_the_best_row_scores_are_those_of_exact_fits(loss, standardize):
+def test_fits_are_exact_and_their_supports_as_good(loss, standardize):
     weights = np.random.default_rng(1).uniform(0.5, 2, N)
     found, exact = both(loss, standardize=standardize, sample_weight=weights)
     assert (found.best, found.best_1se, found.strong_ridge) == (exact.best, exact.best_1se, exact.strong_ridge)
-    near = exact.mean - exact.mean[exact.best] < 1e-2
-    assert near.sum() >= 6
-    members = [np.sort(np.where(cv.support.mask, cv.support.idx, P), -1) for cv in (found, exact)]
-    same = near & (members[0] == members[1]).all(-1)  # FoBa may stop at another support
-    assert same.sum() >= 0.9 * near.sum() * len(same)
-    np.testing.assert_allclose(found.scores[same], exact.scores[same], rtol=2e-4)
-    assert np.all(found.mean >= exact.mean - 1e-3)  # far from it they may be above, where the model is far from F
+    same = (members(found) == members(exact)).all(-1)  # FoBa may stop at another support
+    assert same.mean() >= 0.8
+    np.testing.assert_allclose(found.scores[same], exact.scores[same], rtol=1e-5)
+    np.testing.assert_array_less(found.path.value, exact.path.value * (1 + 1e-6) + 1e-3)
+    here = [i for i in range(len(exact.path)) if np.array_equal(*(cv.path.at(i).x != 0 for cv in (found, exact)))]
+    assert len(here) >= 8
+    for i in here:
+        np.testing.assert_allclose(found.path.at(i).x, exact.path.at(i).x, atol=2e-4 * np.abs(exact.path.at(i).x).max())
+        np.testing.assert_allclose(found.path.value[i], exact.path.value[i], rtol=1e-8)
     assert (found.n_rows, found.times) == (exact.n_rows, exact.times)
+    assert np.all(found.results == sht.results.RESULTS.converged)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "steep"), [([1e-8, 1, 1e8, 1, 1, 1], 1), ([1, 1, 1, 1, 1, 1], 30)], ids=["scale", "steep"]
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_columns_of_any_size_and_labels_that_are_nearly_separated(sizes, steep, dtype):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, P))
+    eta = steep * (X[:, 0] - X[:, 1] + 0.3 * X[:, 2])
+    y = np.where(rng.random(N) < 1 / (1 + np.exp(-eta)), 1.0, -1.0)
+    l2, train = 1e-4, np.arange(N) % 3 > 0
+    size = np.asarray(sizes)
+    model = sht.LinearModel(
+        (X * size).astype(dtype), y.astype(dtype), LOSSES["logistic"], l2 * size**2, fit_intercept=True
+    )
+    assert tall.suits(grid.prepare(model, [1], None, None, None, None, search="folds"))
+    found = sht.cross_validate(model, ks=[2, 3, P], folds=[(train, ~train)])
+    for row, S in enumerate(([0, 1], [0, 1, 2], range(P))):
+        reference = LogisticRegression(C=1 / (l2 * train.sum()), tol=1e-9, max_iter=10_000).fit(
+            X[train][:, S], y[train]
+        )
+        eta = reference.decision_function(X[~train][:, S])
+        np.testing.assert_allclose(
+            found.scores[0, row], np.mean(np.logaddexp(0, -y[~train] * eta)), rtol=1e-4 if dtype == np.float64 else 2e-3
+        )
 
 
 def test_with_all_features_the_model_is_the_fit():
