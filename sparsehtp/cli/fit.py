@@ -98,7 +98,7 @@ class Fit(Flow):
                 else {}
             ),
             "k": fitted.k_,
-            "chosen_by": None if options.k.isdecimal() else options.k,
+            "chosen_by": None if options.k.isdecimal() else self.chosen_by,
             "loss": options.model,
             "loss_parameter": getattr(fitted, "dispersion_", None) or options.loss_parameter,
             "solver": options.solver,
@@ -127,6 +127,11 @@ class Fit(Flow):
             told = ("statement", "lower", "gap", "proved", "nodes")
             model["proof"] = {name: getattr(self.proof, name) for name in told}
         return model
+
+    @property
+    def chosen_by(self) -> str:
+        """The rule that chose k: ebic where the rows allow no folds."""
+        return "ebic" if self.options.k == "cv" and self.fitted.cv_results_ is None else self.options.k
 
     def rows(self) -> dict[str, Any]:
         """The data, and how many rows there are of what."""
@@ -301,6 +306,9 @@ def _split(
         else:
             train, test = train_test_split(rows, stratify=y if stratified else None, **drawn)
     except ValueError as error:
+        if groups is not None:
+            left = f"leaves none of the {np.unique(groups).size} groups of --groups to fit; give a smaller one"
+            raise ValueError(f"test-size: {options.test_size} {left}.") from error
         raise ValueError(f"test-size: {options.test_size} does not suit these data: {error}") from error
     return train, test
 
@@ -312,7 +320,7 @@ def fit_estimator(split: Split, options: FitOptions) -> Any:
     if options.k == "cv":
         counted: Counted = "classes" if is_classifier(estimator) else "events" if options.model == "cox" else "rows"
         folds = folds_of_rows(options, X, y, counted, table, split.groups)
-    return estimator.fit(X, y, offset=offset, folds=folds)
+    return estimator.fit(X, y, offset=offset, groups=split.groups, folds=folds)
 
 
 def make_estimator(options: FitOptions, groups: np.ndarray | None) -> Any:

@@ -135,7 +135,10 @@ class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The arguments, with hyphens in choices."""
         pairs = zip(["", *args], args, strict=False)
-        spelled = [arg.replace("_", "-") if before in CHOICES else arg for before, arg in pairs]
+        spelled = [
+            arg.replace("_", "-") if before in CHOICES or arg.partition("=")[0] in CHOICES else arg
+            for before, arg in pairs
+        ]
         return super().parse_args(ctx, spelled)
 
 
@@ -230,8 +233,6 @@ def _check_model(context: typer.Context, options: ModelOptions) -> None:
     time, event = options.time, options.event
     if (time is None) != (event is None):
         raise typer.BadParameter("--time and --event: name both columns; a Cox model needs them.")
-    if time is not None and time == event:
-        raise typer.BadParameter(f"--time and --event: both are {time!r}; name a column for each.")
     others = ("loss", "loss_parameter", "intercept")
     if time is not None:
         _refuse(context, ("target", *others, "levels"), "it has no effect with --time, which fits a Cox model")

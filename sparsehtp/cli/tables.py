@@ -95,13 +95,18 @@ def load_data(path: Path, options: ModelOptions) -> Data | TableData:
     table = read_table(path, apart, written(options), as_is=as_is)
     table.frame.columns = [str(name) for name in table.frame.columns]
     names = list(table.frame.columns)
-    check_target(path, names, target)
+    uses = {target: "target" if options.time is None else "time"}
+    check_target(path, names, target, uses[target])
     if options.offset is not None and options.exposure is not None:
         raise ValueError("exposure: cannot be combined with offset; leave one of them out.")
-    for option, wanted in (("drop", options.drop or ()), *((option, [getattr(options, option)]) for option in ASIDE)):
+    for option, wanted in (*((option, [getattr(options, option)]) for option in ASIDE), ("drop", options.drop or ())):
         for name in wanted:
             if name is not None:
                 check_target(path, names, name, option=option)
+                use = uses.setdefault(name, option)
+                if use != option and (use, option) != ("id", "groups"):
+                    why = f"{name!r} is that of --{use} too; leave one of the two out, or name a column for each"
+                    raise ValueError(f"{option}: {why}.")
     return check(table, str(target), options, path.name)
 
 
@@ -117,12 +122,12 @@ def check(table: Table, target: str, options: ModelOptions, source: str) -> Tabl
     for name in twice:
         places = ", ".join(str(j + 1) for j, each in enumerate(frame.columns) if each == name)
         errors.append((name, f"the name of columns {places}; rename or remove all but one"))
-    frame = frame.loc[:, ~frame.columns.isin([*(options.drop or ()), *(name for name in twice if name != target)])]
-    frame = frame.loc[:, ~frame.columns.duplicated()]
     known = options.exposure if options.offset is None else options.offset
     targets = [target] if options.event is None else [target, options.event]
     aside = (options.id, options.groups, known)
     outside = list(dict.fromkeys([*targets, *(name for name in aside if name is not None)]))
+    unused = [*(options.drop or ()), *(name for name in twice if name not in outside)]
+    frame = frame.loc[:, ~(frame.columns.isin(unused) | frame.columns.duplicated())]
     if options.drop_missing_target and (bad := frame[targets].isna().any(axis=1)).any():
         notes.append(f"{bad.sum()} of {bad.size} rows left out, without a target")
         frame = frame[~bad]
@@ -141,7 +146,7 @@ def check(table: Table, target: str, options: ModelOptions, source: str) -> Tabl
         empty = [name for name in features.columns if kinds[name] == "number" and features[name].isna().any()]
         if empty:
             notes.append(f"missing values of {shown_names(empty)} filled with the {options.missing} of the rows fitted")
-    found = _of_rows(frame, target, features) + _of_offset(frame, target, options) + _of_groups(frame, options)
+    found = _of_rows(frame, target, features) + _of_offset(frame, options) + _of_groups(frame, options)
     errors += [(name, text) for name, text in found if name not in table.unclear]
     events = None if options.event is None else _events(frame[options.event], errors)
     if events is not None and kind_of(frame[target]) != "number":
@@ -238,13 +243,11 @@ def _of_rows(frame: pd.DataFrame, target: str, features: pd.DataFrame) -> list[t
     return found
 
 
-def _of_offset(frame: pd.DataFrame, target: str, options: ModelOptions) -> list[tuple[str, str]]:
+def _of_offset(frame: pd.DataFrame, options: ModelOptions) -> list[tuple[str, str]]:
     """Problems of the column of offsets or exposures."""
     name = options.exposure if options.offset is None else options.offset
     if name is None:
         return []
-    if name == target:
-        return [(name, "the target cannot be an offset or exposure too")]
     values = (
         as_numbers(frame[name]).to_numpy(float) if kind_of(frame[name]) == "number" else np.full(len(frame), np.nan)
     )
@@ -258,9 +261,13 @@ def _of_offset(frame: pd.DataFrame, target: str, options: ModelOptions) -> list[
 def _of_groups(frame: pd.DataFrame, options: ModelOptions) -> list[tuple[str, str]]:
     """Problems of the column of groups."""
     name = options.groups
-    if name is None or not (empty := frame[name].isna().to_numpy()).any():
+    if name is None:
         return []
-    return [(name, f"the group is missing in {shown_rows(frame.index, empty)}: correct it")]
+    if (empty := frame[name].isna().to_numpy()).any():
+        return [(name, f"the group is missing in {shown_rows(frame.index, empty)}: correct it")]
+    if frame[name].nunique() == 1:
+        return [(name, "all rows are in one group, so that none can be held out: leave --groups out, or name another")]
+    return []
 
 
 def _of_cells(column: pd.Series, kind: str, options: ModelOptions) -> str | None:

@@ -134,8 +134,8 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             if pairs is None:
                 plan = plan._replace(rule="ebic")
                 self._warn(
-                    "k: cross-validation needs two samples (of every class, or with an event), so that ebic is used "
-                    "instead.",
+                    "k: cross-validation needs two samples (of every class, or with an event), in two groups where "
+                    "samples have groups, so that ebic is used instead.",
                     UserWarning,
                 )
         event = y if self._counted == "events" else None  # others are no samples where k is chosen

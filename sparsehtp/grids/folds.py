@@ -73,7 +73,7 @@ def folds_of(
         return part[some[part]]
 
     pairs = [(kept(train), kept(test)) for train, test in found]
-    _check(name, pairs, y, some, counted)
+    _check(name, pairs, y, some, counted, groups is not None)
     return pairs
 
 
@@ -163,7 +163,7 @@ def _indices(name: str, part: Any, n: int) -> Int[np.ndarray, "part"]:
     return part.ravel().astype(int)
 
 
-def _check(name: str, pairs: list[Pair], y: np.ndarray, some: np.ndarray, counted: Counted) -> None:
+def _check(name: str, pairs: list[Pair], y: np.ndarray, some: np.ndarray, counted: Counted, grouped: bool) -> None:
     """ValueError where a fold cannot train or be judged."""
     if not pairs:
         raise ValueError(f"{name}: there are no folds; pass at least one pair (train, test).")
@@ -174,7 +174,10 @@ def _check(name: str, pairs: list[Pair], y: np.ndarray, some: np.ndarray, counte
                 f"{name}: a part of fold {number} has no {what} with a positive weight; use fewer or other folds."
             )
         if counted == "classes" and np.unique(y[train]).size < np.unique(y[some]).size:
-            raise ValueError(f"{name}: fold {number} trains without one of the classes; use stratified or fewer folds.")
+            advice = "use stratified or fewer folds"
+            if grouped:
+                advice = "every class needs rows in two groups or more, not all of them in one fold"
+            raise ValueError(f"{name}: fold {number} trains without one of the classes; {advice}.")
         seen = np.zeros(some.size, bool)
         seen[train] = True
         if seen[test].any():

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from commands import invoke, made
 
-from sparsehtp.cli.fit import make_split
+from sparsehtp.cli.fit import Fit, make_split
 from sparsehtp.cli.numbers import folds_of_rows
 from sparsehtp.cli.options import FitOptions, PathOptions
 from sparsehtp.cli.path import Subsets
@@ -78,6 +78,7 @@ TABLES = {
     "numbers without names": Table(lambda: CLEAN, says=("starts with numbers; add a header",), write={"header": False}),
     # --- names
     "a name twice": Table(lambda: header(*"aacdefy"), says=("a  the name of columns 1, 2",)),
+    "the id twice": Table(lambda: header(*"aacdefy"), ("--id", "a"), ("a  the name of columns 1, 2",)),
     "the target twice": Table(lambda: header(*"abcdeyy"), says=("y  the name of columns 6, 7",)),
     "another target": Table(
         lambda: CLEAN.rename(columns={"y": "price"}), ("--target", "Prize"), ("'Prize'", "did you mean 'price'?")
@@ -263,6 +264,16 @@ def test_rows_of_a_group_are_held_out_together(tmp_path):
         (who, flow.folds()),
     ):
         assert folds and all(not set(groups[train]) & set(groups[test]) for train, test in folds)
+
+
+def test_one_group_to_train_on_makes_no_folds(tmp_path):
+    path = tmp_path / "table.csv"
+    CLEAN.assign(who=np.arange(N) % 2).to_csv(path, index=False)
+    flow = Fit(FitOptions(file=path, target="y", groups="who", test_size=0.5, solver="htp"))
+    flow.load()
+    with pytest.warns(UserWarning, match="in two groups where samples have groups, so that ebic is used"):
+        flow.work()
+    assert flow.describe()["chosen_by"] == "ebic" and flow.fitted.cv_results_ is None
 
 
 @pytest.fixture(scope="module")

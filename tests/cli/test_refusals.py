@@ -18,6 +18,7 @@ TABLES = {
     "claims": FRAME.assign(
         target=np.arange(N) % 4, zero=np.arange(N) % 2, years=ETA**2 + 1, log_years=np.log(ETA**2 + 1)
     ),
+    "owned": FRAME.assign(target=ETA, one=1, half=ETA > 0),
     "several": FRAME.assign(heart=ETA, lung=-ETA),
     "health": FRAME.assign(target=LEVELS),
     "life": FRAME.assign(days=1.5 * np.arange(N), died=np.arange(N) % 2),
@@ -60,7 +61,7 @@ path text.csv --target target --loss logistic --l2 0 --prove 1 | --prove: proofs
 fit claims.csv --target target --loss poisson --exposure zero | an exposure must be a number above 0
 fit claims.csv --target target --loss poisson --exposure time | exposure:
 fit claims.csv --target target --exposure years --offset log_years | Error: --exposure: cannot be combined with offset
-fit claims.csv --target target --offset target | the target cannot be an offset
+fit claims.csv --target target --offset target | Error: --offset: 'target' is that of --target too
 fit claims.csv --target target --loss gamma --loss-parameter 2 | Error: --loss-parameter: the loss gamma has none
 fit claims.csv --target target --loss tweedie --loss-parameter 3 | --loss-parameter: must be a number from 1 to 2
 fit claims.csv --target target --loss tweedie --prove 5 | Error: --prove: there are no proofs for the tweedie loss
@@ -74,6 +75,15 @@ lowrank nothing.npz --targets Y | no file
 fit health.csv --target target | by --levels LOW,...,HIGH if they are ordered
 fit data.csv --target target --k 2 --groups a | Error: --groups: nothing is held out
 path data.csv --target target --groups a | Error: --groups: nothing is held out
+fit owned.csv --target target --groups target | Error: --groups: 'target' is that of --target too
+fit owned.csv --target target --groups a --offset a | Error: --offset: 'a' is that of --groups too
+path owned.csv --target target --groups one --cv 3 --drop one | Error: --drop: 'one' is that of --groups too
+fit owned.csv --target target --id a --drop a | Error: --drop: 'a' is that of --id too
+fit owned.csv --target target --groups one --drop half | one all rows are in one group, so that none can be held out
+fit owned.csv --target target --groups one --drop half --test-size .3 | leave --groups out
+fit owned.csv --target target --groups half --drop one --test-size .9 | --test-size: 0.9 leaves none of the 2 groups
+fit owned.csv --target target --groups half --drop one --k 2 --rule=one_se | Error: --groups: nothing is held out
+fit owned.csv --target target --groups half --drop one --loss=smoothed_hinge | exactly two classes
 fit several.npz --target Y --drop-missing-target | Error: --drop-missing-target: several.npz is no table
 fit health.csv --target target --levels poor,fair | 'good' is no level
 fit health.csv --target target --levels poor,fair,good,best | 'best' is in no row

@@ -197,6 +197,8 @@ def test_one_class_is_refused():
     positive = np.flatnonzero(np.asarray(objective.y) > 0)
     with pytest.raises(ValueError, match="folds: fold 0 trains without one of the classes"):
         sht.cross_validate(objective, ks=[1], folds=[(positive[1:], positive[:1])], solver=SOLVER)
+    with pytest.raises(ValueError, match="classes; every class needs rows in two groups or more"):
+        sht.cross_validate(objective, ks=[1], folds=2, groups=np.asarray(objective.y), solver=SOLVER)
 
 
 def test_quadratics_have_no_folds():
