@@ -155,7 +155,7 @@ def cross_validate(
             working sets (`FoBa` for losses that are not squared), since a choice of k needs no swap-optimal folds, and
             over l0 `PricedSubset("fast")`.
             `choose` solves again at the chosen (k, l2), from the row of the path. Where rows are many (n >= 50 p and
-            n p >= 2^21, p <= 512) and a smooth loss is not squared, folds and path are searched in the quadratic model
+            n p >= 2^18, p <= 512) and a smooth loss is not squared, folds and path are searched in the quadratic model
             around the fit with all features, and what is found is fitted to the rows; then checkpoint, memory and
             executor are not used.
         folds: a number of folds, made of the data alone, so that rows in another order and other keys give the same

@@ -26,7 +26,7 @@ from ..solvers.refit import refit
 from . import grid as _grid
 
 ROWS_PER_FEATURE = 50
-LEAST = 2**21  # numbers of the data, below which exact fits take no time worth saving
+LEAST = 2**18  # numbers of the data, below which exact fits take no time worth saving
 WIDEST = 512  # features
 STEPS = 12  # of a fit at most; few are needed near the model's centre
 ENOUGH = 1e-10  # part of F that a further step would gain
