@@ -133,9 +133,10 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
             pairs = selection.make_folds(cv, X, y, weights, self._counted, groups, repeats, others)
             if pairs is None:
                 plan = plan._replace(rule="ebic")
+                apart = "" if groups is None else ", in two of the groups"
                 self._warn(
-                    "k: cross-validation needs two samples (of every class, or with an event), in two groups where "
-                    "samples have groups, so that ebic is used instead.",
+                    f"k: cross-validation needs two samples (of every class, or with an event){apart}, so that ebic is "
+                    "used instead.",
                     UserWarning,
                 )
         event = y if self._counted == "events" else None  # others are no samples where k is chosen

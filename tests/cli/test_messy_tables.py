@@ -271,7 +271,7 @@ def test_one_group_to_train_on_makes_no_folds(tmp_path):
     CLEAN.assign(who=np.arange(N) % 2).to_csv(path, index=False)
     flow = Fit(FitOptions(file=path, target="y", groups="who", test_size=0.5, solver="htp"))
     flow.load()
-    with pytest.warns(UserWarning, match="in two groups where samples have groups, so that ebic is used"):
+    with pytest.warns(UserWarning, match="in two of the groups, so that ebic is used"):
         flow.work()
     assert flow.describe()["chosen_by"] == "ebic" and flow.fitted.cv_results_ is None
 
