@@ -28,18 +28,17 @@ from . import grid as _grid
 ROWS_PER_FEATURE = 50
 LEAST = 2**18  # numbers of the data, below which exact fits take no time worth saving
 WIDEST = 512  # features
-STEPS = 12  # of a fit at most; few are needed near the model's centre
+STEPS = 60  # of a fit at most; few are needed near the model's centre
 ENOUGH = 1e-10  # part of F that a further step would gain
 TOGETHER = 8  # sizes that are scored in one product
 
 
 class Around(NamedTuple):
-    """The quadratic model 1/2 w'A w - rhs'w of F around its minimiser over all coefficients, the free entry, here
-    `level`, minimised out: it is level - mean'(w - x), with the curvature `steepness`. `refits` is A at the part of l2
+    """The quadratic model 1/2 w'A w - rhs'w of F around its minimiser x over all coefficients, the free entry minimised
+    out: it moves by -mean'(w - x) with the others, and has the curvature `steepness`. `refits` is A at the part of l2
     for refits."""
 
-    x: Float[Array, "p"]
-    level: Float[Array, "_"]
+    x: Float[Array, "d"]
     mean: Float[Array, "p"]
     steepness: Float[Array, ""]
     A: Float[Array, "p p"]
@@ -70,32 +69,32 @@ def suits(grid: _grid.Grid) -> bool:
 
 
 def tall_fits(grid: _grid.Grid, progress: Callback | bool | None = None) -> _grid.Fits | None:
-    """As `grid.run` of a grid with weights; None where a fit with all features is not found."""
-    objective, weights, levels = grid.objective, grid.weights, grid.axes[1]
-    assert isinstance(objective, LinearModel) and weights is not None  # as `suits` says
-    rows, found = weights.fit.shape[0], []
+    """As `grid.run` of a grid with weights, the last row those of all data, which is not scored; None where a fit with
+    all features is not found."""
+    objective, levels = grid.objective, [None] if grid.l2s is None else list(host(grid.l2s))
+    assert isinstance(objective, LinearModel) and grid.weights is not None  # as `suits` says
+    weights, found = jax.tree.map(host, grid.weights), []
+    rows = len(weights.fit)
     with reporting(progress) as report, one_blas_thread():
         models = [objective.reweighted(part) for part in weights.fit]
         scorers = [model.scorer(part) for model, part in zip(models, weights.score, strict=True)]
         starts = [model.origin() for model in models]
-        for level in range(levels):
-            l2 = objective.l2 if grid.l2s is None else grid.l2s[level]
+        for l2 in levels:
             models = [model.reweighted(l2=l2) for model in models]
             around = [_around(model, start, grid.refit) for model, start in zip(models, starts, strict=True)]
-            starts = [jnp.append(one.x, one.level) for one in around]  # of the next l2
+            starts = [one.x for one in around]  # of the next l2
             about = [jax.tree.map(host, one) for one in around]
             if any(one.fault != 0 or not np.isfinite(one.A).all() for one in about):
                 return None
             supports, results = _searched(grid, about)
             for row, (model, one) in enumerate(zip(models, around, strict=True)):
                 support = jax.tree.map(lambda a, row=row: a[row], supports)
-                # Of folds only what is scored counts, of all data, the last row, only what is kept.
-                last, alone = row == rows - 1, grid.refit is None
-                limits = np.array([STEPS if last or alone else 1, 1 if last or alone else STEPS], np.int32)
-                fits = _kept(grid, model, scorers[row], one, support, results[row], limits)
+                # Of folds only what is scored counts, of all data only what is kept.
+                kept = row == rows - 1 or grid.refit is None
+                fits = _kept(grid, model, scorers[row], one, support, results[row], np.bool_(kept))
                 found.append(jax.tree.map(host, fits))
-                report((level * rows + row + 1) * grid.ks.size, rows * levels * grid.ks.size)
-    whole = jax.tree.map(lambda *parts: np.stack(parts).reshape(levels, rows, *parts[0].shape), *found)
+                report(len(found) * grid.ks.size, rows * len(levels) * grid.ks.size)
+    whole = jax.tree.map(lambda *parts: np.stack(parts).reshape(len(levels), rows, *parts[0].shape), *found)
     return jax.tree.map(lambda a: np.moveaxis(a, 1, 0).reshape(rows, -1, *a.shape[3:]), whole)
 
 
@@ -111,7 +110,7 @@ def _around(model: LinearModel, start: Float[Array, "d"], part: Float[Array, ""]
     mean = jnp.zeros(p, x.dtype) if equations.mean is None else equations.mean
     more = jnp.diag(model.columns.ridge()[:p] - at.columns.ridge()[:p])
     steepness = jnp.sum(equations.weights)
-    return Around(x[:p], x[p:], mean, steepness, A + more, A, equations.rhs, fault)
+    return Around(x, mean, steepness, A + more, A, equations.rhs, fault)
 
 
 def _searched(grid: _grid.Grid, about: list[Around]) -> tuple[Support, Int[np.ndarray, "rows K"]]:
@@ -119,7 +118,7 @@ def _searched(grid: _grid.Grid, about: list[Around]) -> tuple[Support, Int[np.nd
 
     Least squares on p rows, root(A) w - root(A)^-1 rhs, has each model; those of the others have no weight.
     """
-    p, dtype = about[0].x.size, grid.objective.dtype
+    p, dtype = about[0].rhs.size, grid.objective.dtype
     X, y = [], []
     for one in about:
         size = np.sqrt(np.where(np.diag(one.A) > 0, np.diag(one.A), 1).astype(float))  # columns may be of any
@@ -142,19 +141,18 @@ def _kept(
     one: Around,
     supports: Support,
     results: Int[Array, "K"],
-    limits: Int[Array, "2"],
+    kept: Bool[Array, ""],
 ) -> _grid.Fits:
-    """The kept parts of the fits of one row of weights and one l2, in so many steps at most, and of their refits."""
+    """The kept parts of the fits of one row of weights and one l2; a single step is made of the fits that count for
+    nothing: of the refits where the fits themselves are `kept`, else of the fits."""
     threshold: Any = grid.threshold.bind(model)
 
     def fit(each: tuple[Array, Support, Array]) -> _grid.Fits:
         k, support, result = each
-        found = _fitted(model, one, one.A, support, limits[0])
-        scored = found
+        found = scored = _fitted(model, one, one.A, support, jnp.where(kept, STEPS, 1))
         if grid.refit is not None:
-            scored = _fitted(model.weakened(grid.refit), one, one.refits, support, limits[1])
-        ended = _settled(found) | (limits[0] < limits[1])
-        ended &= _settled(scored) | (limits[1] < limits[0])
+            scored = _fitted(model.weakened(grid.refit), one, one.refits, support, jnp.where(kept, 1, STEPS))
+        ended = jnp.where(kept, _settled(found), _settled(scored))
         result = jnp.where(ended | (result != RESULTS.converged), result, RESULTS.max_steps)
         result = jnp.where(jnp.isfinite(found.value + scored.value), result, RESULTS.nonfinite)
         support = threshold.with_free(support, model.n_coefficients)
@@ -173,7 +171,7 @@ def _fitted(
     model: LinearModel, one: Around, A: Float[Array, "p p"], support: Support, limit: Int[Array, ""]
 ) -> Fitting:
     """The minimiser on a support, from that of the quadratic model on; a step that does not lower F is halved."""
-    (S, mask), p = support, one.x.size
+    (S, mask), p = support, one.rhs.size
     factor = masked_factor(A[S][:, S], mask)
 
     def whole(z: Float[Array, "m"]) -> Float[Array, "p"]:
@@ -188,7 +186,7 @@ def _fitted(
         slope = jnp.where(mask, grad[S] - one.mean[S] * jnp.sum(free), 0)
         step = -factor.solve(slope)
         ahead = whole(step)
-        ahead = jnp.append(ahead, -free / one.steepness - dot(one.mean, ahead)[None][: free.size])
+        ahead = jnp.append(ahead, -free / one.steepness - dot(one.mean, ahead))
         gain = (jnp.sum(free * free) / one.steepness - dot(slope, step)) / 2
         lower = value < c.value
         best = jnp.where(lower, c.trial, c.x)
@@ -201,6 +199,6 @@ def _fitted(
         )
 
     first = whole(factor.solve(jnp.where(mask, one.rhs[S], 0)))
-    first = jnp.append(first, (one.level - dot(one.mean, first - one.x))[: one.level.size])
+    first = jnp.append(first, one.x[p:] - dot(one.mean, first - one.x[:p]))
     infinite = jnp.asarray(jnp.inf, first.dtype)
     return lax.while_loop(going, body, Fitting(jnp.zeros_like(first), infinite, infinite, first, jnp.int32(0)))
