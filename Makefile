@@ -71,7 +71,7 @@ reproduce: $(STAMP)
 reproduce-quick: $(STAMP)
 	$(BIN)/python -m benchmarks.papers all --quick --page benchmarks/results/CLAIMS.md
 
-# The same page from the results that are kept beside it; nothing is computed.
+# The same page from the results that are kept beside it, with SPARSEHTP_DATA too; nothing is computed.
 claims: $(STAMP)
 	$(BIN)/python -m benchmarks.papers all --again --page benchmarks/results/CLAIMS.md
 
