@@ -2,58 +2,68 @@
 
 The model of a fold and an l2 is exact to second order at that fit, from where dropping features that hardly matter is a
 short way when rows are many. It costs a few passes over the rows, and whatever k is, a search takes p x p numbers. What
-it finds is fitted to the rows, by steps with the model's curvature in place of a Hessian of its own, which cost two
-products with the data each.
+it finds is fitted to the rows, all sizes in the same passes: the model's H takes the place of a Hessian of their own,
+scaled to the mean curvature of their losses, which is what changes most from one size to another.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._programs import program
 from .._progress import Callback, reporting
 from .._threads import one_blas_thread
 from .._types import Support, host, replace
+from ..columns import scatter
+from ..designs import DenseDesign
 from ..iteration.results import RESULTS
 from ..linalg import dot, masked_factor
 from ..objectives import LinearModel
 from ..solvers import BestSubset
-from ..solvers.refit import refit
 from . import grid as _grid
 
 ROWS_PER_FEATURE = 50
 LEAST = 2**18  # numbers of the data, below which exact fits take no time worth saving
 WIDEST = 512  # features
+ROWS = 2048  # of a pass at once, so that the predictions of all sizes stay in the cache
 STEPS = 60  # of a fit at most; few are needed near the model's centre
 ENOUGH = 1e-10  # part of F that a further step would gain
+TURNS, TURN = 20, 15  # Hessians of a fit with all features, and steps with each
+FLAT = 1e-2  # curvature of a saturated loss at least, relative to its slope
 TOGETHER = 8  # sizes that are scored in one product
 
 
 class Around(NamedTuple):
-    """The quadratic model 1/2 w'A w - rhs'w of F around its minimiser x over all coefficients, the free entry minimised
-    out: it moves by -mean'(w - x) with the others, and has the curvature `steepness`. `refits` is A at the part of l2
-    for refits."""
+    """The quadratic model 1/2 w'(H + ridge) w - rhs'w of F around a fit x of all features; H is of the mean loss."""
 
     x: Float[Array, "d"]
-    mean: Float[Array, "p"]
-    steepness: Float[Array, ""]
-    A: Float[Array, "p p"]
-    refits: Float[Array, "p p"]
-    rhs: Float[Array, "p"]
-    fault: Int[Array, ""]
+    H: Float[Array, "d d"]
+    curvature: Float[Array, ""]  # mean second derivative of the loss of a row
+    rhs: Float[Array, "d"]
+    solved: Bool[Array, ""]
+
+
+class Sums(NamedTuple):
+    """F at every lane's point, its gradient, and the mean second derivative of the loss of a row."""
+
+    value: Float[Array, "K"]
+    grad: Float[Array, "K d"]
+    curvature: Float[Array, "K"]
 
 
 class Fitting(NamedTuple):
-    """The best point so far, its value and what the next step from there would gain, and the point that is tried."""
+    """Of every lane the best point so far, its value and what the next step from there would gain, and the point that
+    is tried."""
 
-    x: Float[Array, "d"]
-    value: Float[Array, ""]
-    gain: Float[Array, ""]
-    trial: Float[Array, "d"]
+    x: Float[Array, "K d"]
+    value: Float[Array, "K"]
+    gain: Float[Array, "K"]
+    trial: Float[Array, "K d"]
     steps: Int[Array, ""]
 
 
@@ -78,53 +88,131 @@ def tall_fits(grid: _grid.Grid, progress: Callback | bool | None = None) -> _gri
     with reporting(progress) as report, one_blas_thread():
         models = [objective.reweighted(part) for part in weights.fit]
         scorers = [model.scorer(part) for model, part in zip(models, weights.score, strict=True)]
-        starts = [model.origin() for model in models]
+        around = [_before(model) for model in models]
         for l2 in levels:
             models = [model.reweighted(l2=l2) for model in models]
-            around = [_around(model, start, grid.refit) for model, start in zip(models, starts, strict=True)]
-            starts = [one.x for one in around]  # of the next l2
+            # Of folds only what is scored counts, of all data only what is kept.
+            scored = models if grid.refit is None else [model.weakened(grid.refit) for model in models]
+            around = [_around(model, before) for model, before in zip(scored, around, strict=True)]
             about = [jax.tree.map(host, one) for one in around]
-            if any(one.fault != 0 or not np.isfinite(one.A).all() for one in about):
+            if not all(one.solved and np.isfinite(one.H).all() for one in about):
                 return None
-            supports, results = _searched(grid, about)
-            for row, (model, one) in enumerate(zip(models, around, strict=True)):
+            supports, results = _searched(grid, about, [host(model.columns.ridge()) for model in models])
+            for row, one in enumerate(around):
+                fitted = models[row] if row == rows - 1 else scored[row]
                 support = jax.tree.map(lambda a, row=row: a[row], supports)
-                # Of folds only what is scored counts, of all data only what is kept.
-                kept = row == rows - 1 or grid.refit is None
-                fits = _kept(grid, model, scorers[row], one, support, results[row], np.bool_(kept))
+                fits = _kept(grid, fitted, scorers[row], one, support, results[row])
                 found.append(jax.tree.map(host, fits))
                 report(len(found) * grid.ks.size, rows * len(levels) * grid.ks.size)
     whole = jax.tree.map(lambda *parts: np.stack(parts).reshape(len(levels), rows, *parts[0].shape), *found)
     return jax.tree.map(lambda a: np.moveaxis(a, 1, 0).reshape(rows, -1, *a.shape[3:]), whole)
 
 
+def _cut(model: LinearModel, first: Int[Array, ""]) -> LinearModel:
+    """Some rows of a model from the first on; those before it have no weight."""
+    columns, design = model.columns, model.columns.design
+    assert isinstance(design, DenseDesign)  # as `suits` says
+    size = min(ROWS, columns.n)
+    at = jnp.minimum(first, columns.n - size)
+
+    def some(a: Array, axis: int = 0) -> Array:
+        return lax.dynamic_slice_in_dim(a, at, size, axis)
+
+    weights = jnp.where(at + jnp.arange(size) >= first, some(columns.sample_weight), 0)
+    design = replace(design, array=some(design.array, int(design.by_feature)))
+    offset = None if columns.offset is None else some(columns.offset)
+    return replace(
+        model, columns=replace(columns, design=design, sample_weight=weights, offset=offset), y=some(model.y)
+    )
+
+
+def _summed(model: LinearModel, of_rows: Callable[[LinearModel], PyTree]) -> PyTree:
+    """The sum of what some rows after the other have, so that no table has a row for each of all."""
+    starts = jnp.arange(0, model.columns.n, min(ROWS, model.columns.n))
+    model = replace(model, columns=replace(model.columns, sample_weight=model.columns.weights))  # shares of all
+    zero = jax.tree.map(jnp.zeros_like, jax.eval_shape(of_rows, _cut(model, starts[0])))
+
+    def add(total: PyTree, first: Int[Array, ""]) -> tuple[PyTree, None]:
+        return jax.tree.map(jnp.add, total, of_rows(_cut(model, first))), None
+
+    return lax.scan(add, zero, starts)[0]
+
+
+def _curvature(model: LinearModel, eta: Float[Array, "n"]) -> Float[Array, "n"]:
+    """Weighted second derivatives, nowhere so small that a step by the slope of a row would be far too long."""
+    loss, y = model.loss, model.y
+    curvature = jnp.maximum(loss.second_derivative(eta, y), FLAT * jnp.abs(loss.derivative(eta, y)))
+    return model.columns.sample_weight * curvature
+
+
+def _sums(model: LinearModel, x: Float[Array, "K d"]) -> Sums:
+    def lane(rows: LinearModel, x: Float[Array, "d"]) -> Sums:
+        columns, loss, y = rows.columns, rows.loss, rows.y
+        eta = columns.predict(x)
+        slope = columns.transpose_product(columns.sample_weight * loss.derivative(eta, y))
+        return Sums(dot(columns.sample_weight, loss.value(eta, y)), slope, jnp.sum(_curvature(rows, eta)))
+
+    sums: Sums = _summed(model, lambda rows: jax.vmap(lambda x: lane(rows, x))(x))
+    pull = jax.vmap(model.columns.ridge_product)(x)
+    return sums._replace(value=sums.value + jnp.sum(x * pull, axis=1) / 2, grad=sums.grad + pull)
+
+
+def _hessian(model: LinearModel, x: Float[Array, "d"]) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
+    """H of the mean loss, and the mean second derivative."""
+
+    def gram(rows: LinearModel) -> tuple[Array, Array]:
+        columns = rows.columns
+        weights = _curvature(rows, columns.predict(x))
+        A = columns.dense_rows(jnp.arange(columns.n))
+        A = jnp.pad(A, ((0, 0), (0, columns.n_free)), constant_values=1)
+        return dot((A * weights[:, None]).T, A), jnp.sum(weights)
+
+    H, curvature = _summed(model, gram)
+    return (H + H.T) / 2, curvature
+
+
 @program
-def _around(model: LinearModel, start: Float[Array, "d"], part: Float[Array, ""] | None) -> Around:
-    p, threshold = model.n_coefficients, model.thresholds[0](model.n_coefficients).bind(model)
-    at = model if part is None else model.weakened(part)
-    idx = jnp.concatenate([p + jnp.arange(model.n_free), jnp.arange(p)]).astype(jnp.int32)
-    x, fault = refit(at, threshold, Support(idx, jnp.ones(idx.shape, bool)), start)
-    equations = at.normal_equations(x)
-    A = equations.rows(jnp.arange(p, dtype=jnp.int32))
-    A = (A + A.T) / 2
-    mean = jnp.zeros(p, x.dtype) if equations.mean is None else equations.mean
-    more = jnp.diag(model.columns.ridge()[:p] - at.columns.ridge()[:p])
-    steepness = jnp.sum(equations.weights)
-    return Around(x, mean, steepness, A + more, A, equations.rhs, fault)
+def _before(model: LinearModel) -> Around:
+    """The model around where a fit starts."""
+    x = model.origin()
+    return Around(x, *_hessian(model, x), rhs=x, solved=jnp.asarray(False))
 
 
-def _searched(grid: _grid.Grid, about: list[Around]) -> tuple[Support, Int[np.ndarray, "rows K"]]:
+@program
+def _around(model: LinearModel, before: Around) -> Around:
+    """The model around the fit, by steps with the H of another one, renewed where many are taken."""
+    d, ridge = before.x.size, jnp.diag(model.columns.ridge())
+    every = Support(jnp.arange(d, dtype=jnp.int32)[None], jnp.ones((1, d), bool))
+
+    def turn(c: tuple[Around, Array]) -> tuple[Around, Array]:
+        fit = _fitted(model, c[0], every, c[0].x[None], TURN)
+        x = fit.x[0]
+        H, curvature = _hessian(model, x)
+        return Around(x, H, curvature, dot(H + ridge, x), _settled(fit)[0]), c[1] + 1
+
+    begin = before._replace(solved=jnp.asarray(False)), jnp.int32(0)
+    one, _ = lax.while_loop(lambda c: ~c[0].solved & (c[1] < TURNS), turn, begin)
+    return one._replace(solved=one.solved & ~masked_factor(one.H + ridge, every.mask[0]).singular)
+
+
+def _searched(
+    grid: _grid.Grid, about: list[Around], ridges: list[Float[np.ndarray, "d"]]
+) -> tuple[Support, Int[np.ndarray, "rows K"]]:
     """The supports of every row of weights and size, and how their search ended.
 
-    Least squares on p rows, root(A) w - root(A)^-1 rhs, has each model; those of the others have no weight.
+    Least squares on p rows, root(A) w - root(A)^-1 rhs, has each model, the intercept minimised out; those of the
+    others have no weight.
     """
-    p, dtype = about[0].rhs.size, grid.objective.dtype
+    dtype, p = grid.objective.dtype, grid.objective.n_coefficients
     X, y = [], []
-    for one in about:
-        size = np.sqrt(np.where(np.diag(one.A) > 0, np.diag(one.A), 1).astype(float))  # columns may be of any
-        values, vectors = np.linalg.eigh(one.A / size / size[:, None])
+    for one, ridge in zip(about, ridges, strict=True):
+        A, rhs = one.H.astype(float) + np.diag(ridge), one.rhs.astype(float)
+        if grid.objective.n_free:
+            A, rhs = A[:p, :p] - np.outer(A[:p, p], A[p, :p]) / A[p, p], rhs[:p] - A[:p, p] * rhs[p] / A[p, p]
+        size = np.sqrt(np.where(np.diag(A) > 0, np.diag(A), 1))  # columns may be of any
+        values, vectors = np.linalg.eigh(A / size / size[:, None])
         root = np.sqrt(np.where(values > p * np.finfo(dtype).eps * values[-1], values, np.inf))
-        y.append(vectors.T @ (one.rhs / size) / root * np.sqrt(p))
+        y.append(vectors.T @ (rhs / size) / root * np.sqrt(p))
         X.append(np.where(np.isfinite(root), root, 0)[:, None] * vectors.T * np.sqrt(p))
     own = np.repeat(np.eye(len(about), dtype=dtype), p, axis=1)
     quadratic = LinearModel(np.concatenate(X).astype(dtype), np.concatenate(y).astype(dtype))
@@ -141,64 +229,58 @@ def _kept(
     one: Around,
     supports: Support,
     results: Int[Array, "K"],
-    kept: Bool[Array, ""],
 ) -> _grid.Fits:
-    """The kept parts of the fits of one row of weights and one l2; a single step is made of the fits that count for
-    nothing: of the refits where the fits themselves are `kept`, else of the fits."""
+    """The kept parts of the fits of one row of weights and one l2, that count as the refits too."""
     threshold: Any = grid.threshold.bind(model)
+    supports = jax.vmap(lambda support: threshold.with_free(support, model.n_coefficients))(supports)
+    ridge = model.columns.ridge()
 
-    def fit(each: tuple[Array, Support, Array]) -> _grid.Fits:
-        k, support, result = each
-        found = scored = _fitted(model, one, one.A, support, jnp.where(kept, STEPS, 1))
-        if grid.refit is not None:
-            scored = _fitted(model.weakened(grid.refit), one, one.refits, support, jnp.where(kept, 1, STEPS))
-        ended = jnp.where(kept, _settled(found), _settled(scored))
-        result = jnp.where(ended | (result != RESULTS.converged), result, RESULTS.max_steps)
-        result = jnp.where(jnp.isfinite(found.value + scored.value), result, RESULTS.nonfinite)
-        support = threshold.with_free(support, model.n_coefficients)
-        result = model.judged(replace(threshold, k=k), found.x, support, result)
-        return _grid.kept_of(grid, model, scorer, found.x, scored.x, support, threshold, found.value, result)
+    def first(support: Support) -> Float[Array, "d"]:
+        S, mask = support
+        factor = masked_factor(one.H[S][:, S] + jnp.diag(ridge[S]), mask)
+        return scatter(factor.solve(jnp.where(mask, one.rhs[S], 0)), support, one.x.size)
 
-    return lax.map(fit, (grid.ks, supports, results), batch_size=TOGETHER)
+    found = _fitted(model, one, supports, jax.vmap(first)(supports), STEPS)
+    ended = jnp.where(_settled(found) | (results != RESULTS.converged), results, RESULTS.max_steps)
+    ended = jnp.where(jnp.isfinite(found.value), ended, RESULTS.nonfinite)
+
+    def kept(each: tuple[Array, Support, Array, Array, Array]) -> _grid.Fits:
+        k, support, x, value, result = each
+        result = model.judged(replace(threshold, k=k), x, support, result)
+        return _grid.kept_of(grid, model, scorer, x, x, support, threshold, value, result)
+
+    return lax.map(kept, (grid.ks, supports, found.x, found.value, ended), batch_size=TOGETHER)
 
 
-def _settled(found: Fitting) -> Bool[Array, ""]:
-    enough = jnp.maximum(ENOUGH, 8 * jnp.finfo(found.x.dtype).eps) * jnp.abs(found.value)
+def _settled(found: Fitting) -> Bool[Array, "K"]:
+    enough = max(ENOUGH, float(jnp.finfo(found.x.dtype).eps) / 8) * jnp.abs(found.value)
     return jnp.isfinite(found.value) & (found.gain <= enough)
 
 
-def _fitted(
-    model: LinearModel, one: Around, A: Float[Array, "p p"], support: Support, limit: Int[Array, ""]
-) -> Fitting:
-    """The minimiser on a support, from that of the quadratic model on; a step that does not lower F is halved."""
-    (S, mask), p = support, one.rhs.size
-    factor = masked_factor(A[S][:, S], mask)
+def _fitted(model: LinearModel, one: Around, entries: Support, starts: Float[Array, "K d"], limit: int) -> Fitting:
+    """The minimisers on the entries of every lane; a step that raises F by more than rounding is halved."""
+    ridge, d, eps = model.columns.ridge(), one.x.size, float(jnp.finfo(starts.dtype).eps)
 
-    def whole(z: Float[Array, "m"]) -> Float[Array, "p"]:
-        return jnp.zeros(p, z.dtype).at[S].add(jnp.where(mask, z, 0))
-
-    def going(c: Fitting) -> Array:
-        return (c.steps < limit) & ~_settled(c)
+    def direction(support: Support, grad: Float[Array, "d"], curvature: Float[Array, ""]) -> tuple[Array, Array]:
+        S, mask = support
+        factor = masked_factor(curvature / one.curvature * one.H[S][:, S] + jnp.diag(ridge[S]), mask)
+        slope = jnp.where(mask, grad[S], 0)
+        step = -factor.solve(slope)
+        return scatter(step, support, d), -dot(slope, step) / 2
 
     def body(c: Fitting) -> Fitting:
-        value, grad = model.value_and_grad(c.trial)
-        free = grad[p:]
-        slope = jnp.where(mask, grad[S] - one.mean[S] * jnp.sum(free), 0)
-        step = -factor.solve(slope)
-        ahead = whole(step)
-        ahead = jnp.append(ahead, -free / one.steepness - dot(one.mean, ahead))
-        gain = (jnp.sum(free * free) / one.steepness - dot(slope, step)) / 2
-        lower = value < c.value
-        best = jnp.where(lower, c.trial, c.x)
+        sums, done = _sums(model, c.trial), _settled(c)
+        ahead, gain = jax.vmap(direction)(entries, sums.grad, sums.curvature)
+        lower = (sums.value <= c.value + jnp.where(jnp.isinf(c.value), 0, 8 * eps * jnp.abs(c.value))) & ~done
+        best = jnp.where(lower[:, None], c.trial, c.x)
         return Fitting(
             x=best,
-            value=jnp.where(lower, value, c.value),
+            value=jnp.where(lower, sums.value, c.value),
             gain=jnp.where(lower, gain, c.gain),
-            trial=jnp.where(lower, best + ahead, (best + c.trial) / 2),
+            trial=jnp.where(lower[:, None], best + ahead, jnp.where(done[:, None], best, (best + c.trial) / 2)),
             steps=c.steps + 1,
         )
 
-    first = whole(factor.solve(jnp.where(mask, one.rhs[S], 0)))
-    first = jnp.append(first, one.x[p:] - dot(one.mean, first - one.x[:p]))
-    infinite = jnp.asarray(jnp.inf, first.dtype)
-    return lax.while_loop(going, body, Fitting(jnp.zeros_like(first), infinite, infinite, first, jnp.int32(0)))
+    infinite = jnp.full(starts.shape[0], jnp.inf, starts.dtype)
+    begin = Fitting(starts, infinite, infinite, starts, jnp.int32(0))
+    return lax.while_loop(lambda c: (c.steps < limit) & ~jnp.all(_settled(c)), body, begin)
