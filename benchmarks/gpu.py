@@ -69,7 +69,7 @@ def large_best_subset(quick):
     for dtype in (np.float32, np.float64):
         name, fit = np.dtype(dtype).name, best_subset.Ours(sht.solvers.BestSubset(), dtype)
         least = dtype, X.size * np.dtype(dtype).itemsize, 2 * X.size * k  # X once; the Gram columns of the support
-        residual, seconds = best_subset.measure({name: fit}, X, y, k, 2)
+        residual, seconds, _ = best_subset.measure({name: fit}, X, y, k, 2)
         row = {"name": f"{name}: fit from host arrays", "value": seconds[name], "unit": "s", "rss": residual[name]}
         yield row | work(seconds[name], *least)
         with jax.enable_x64(dtype == np.float64):

@@ -1,8 +1,10 @@
-"""Real data: repeated outer cross-validation with selection inside, our default estimators against abess and L1."""
+"""Real data: repeated outer cross-validation with selection inside, our default estimators against abess, MCP and SCAD
+(skglm), and L1."""
 
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ from sklearn.model_selection import KFold, RepeatedKFold, RepeatedStratifiedKFol
 import sparsehtp as sht
 from sparsehtp._programs import clear
 
-from .baselines import abess, sklearn, version
+from .baselines import abess, skglm, sklearn, version
 from .scores import aim, finish, print_table
 
 CLASSES = ("gene_alon", "gene_chowdary", "gene_golub", "gene_singh", "gene_west")
@@ -41,6 +43,10 @@ def splicing(X, y, classification, cv_score="test_loss"):
     return abess.cross_validated(X, y, ks, numbered(X, y, classification), classification, cv_score)
 
 
+def nonconvex(name, X, y, classification):
+    return skglm.cross_validated(X, y, numbered(X, y, classification), classification, **skglm.SETTINGS[name])
+
+
 def l1(X, y, classification, scoring="neg_log_loss"):
     if not classification:
         return sklearn.lasso(X, y, inner(False))
@@ -54,6 +60,8 @@ def methods(classification):
         fits["abess"] = splicing
         if classification:
             fits["abess, by AUC"] = lambda X, y, c: splicing(X, y, c, "roc_auc")
+    if version("skglm"):
+        fits |= {name: partial(nonconvex, name) for name in skglm.SETTINGS}
     fits["L1"] = l1
     if classification:
         fits["L1, by accuracy"] = lambda X, y, c: l1(X, y, c, "accuracy")
@@ -73,7 +81,8 @@ def evaluate(X, y, classification, repeats, splits):
             A, B = (X[train] - mean) / deviation, (X[test] - mean) / deviation
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                if A.shape not in seen and name.startswith("sparsehtp"):  # compiles
+                compiles = A.shape not in seen if name.startswith("sparsehtp") else name in skglm.SETTINGS and not seen
+                if compiles:
                     start = time.perf_counter()
                     try:
                         fit(A, y[train], classification)
@@ -158,9 +167,7 @@ def main(quick=False, data=None):
             share = float(np.median([r["sparsehtp"]["features"] / r["L1"]["features"] for r in table.values()]))
             row = {"name": "features over L1's, median set", "value": share, "unit": "times"}
             rows.append(aim(row, "<= 0.25", share <= 0.25))
-        for peer in ("abess", "abess, by AUC", "L1", "L1, by accuracy"):
-            if peer not in summary:
-                continue
+        for peer in (name for name in summary if not name.startswith("sparsehtp")):
             other = summary[peer]
             lost = [
                 s
@@ -173,7 +180,8 @@ def main(quick=False, data=None):
                 ratio = mine["seconds"] / other["seconds"]
                 row = {"name": f"seconds over {peer}'s", "value": ratio, "unit": "times"}
                 rows.append(aim(row, "<= 1", ratio <= 1))
-    if not version("abess"):
-        rows.append({"name": "abess: not installed", "value": 0, "unit": "fits"})
+    for peer in ("abess", "skglm"):
+        if not version(peer):
+            rows.append({"name": f"{peer}: not installed", "value": 0, "unit": "fits"})
     rows += [{"name": f"{name}: no such file in the data folder", "value": 0, "unit": "sets"} for name in missing]
     finish("real", rows, quick)
