@@ -16,7 +16,7 @@ REFERENCE = {
     "objectives": (("objectives", "designs"), "What is minimised, and the data behind it."),
     "losses": (("losses",), "The loss of one sample, by name or as an object."),
     "thresholds": (("thresholds",), "Which structure a solution may have."),
-    "solvers": (("_solve", "solvers", "_keep_top_k"), "How a solution is found."),
+    "solvers": (("_solve", "solvers", "_keep_top_k", "_programs"), "How a solution is found."),
     "grids": (
         ("grids", "_stream", "statistics"),
         "Many fits as one batch: paths, folds, criteria, resamples; and data on disk.",

@@ -11,6 +11,7 @@ from . import stopping as stopping
 from . import testing as testing
 from . import thresholds as thresholds
 from ._keep_top_k import keep_top_k as keep_top_k
+from ._programs import traced_for as traced_for
 from ._save import load as load
 from ._save import save as save
 from ._solve import solve as solve

@@ -15,6 +15,7 @@ import inspect
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -81,8 +82,34 @@ SETTINGS = tuple(
 )
 
 
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+_platform = jax.make_user_context()
+
+
+def traced_for(platform: str) -> AbstractContextManager[None]:
+    """A context in which programs are traced for a platform, "cpu", "cuda", "rocm" or "tpu"; else it is JAX's default.
+
+    Lanes of a batch and perturbed starts take turns on a CPU and run side by side elsewhere. Where a program will run
+    JAX does not say while it is traced, so that what is exported for another machine is exported here:
+
+        with traced_for("cuda"):
+            exported = jax.export.export(jax.jit(fit), platforms=["cuda"])(objective)
+
+    Answers are the same on every platform, whatever a program was traced for.
+    """
+    if platform not in PLATFORMS:
+        raise ValueError(f"platform: {platform!r} is none of {', '.join(map(repr, PLATFORMS))}.")
+    context: AbstractContextManager[None] = _platform(platform)
+    return context
+
+
+def platform() -> str:
+    """The platform that programs are traced for."""
+    return _platform.value or jax.default_backend()
+
+
 def _settings() -> tuple[Any, ...]:
-    return tuple(getattr(jax.config, name) for name in SETTINGS)
+    return *(getattr(jax.config, name) for name in SETTINGS), platform()
 
 
 OUTSIDE = _trace_state_of_a_new_thread()  # this module may be imported while a user's function is traced

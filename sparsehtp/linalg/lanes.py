@@ -11,6 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int
 
+from .._programs import platform
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -43,7 +45,7 @@ def any_lane(flag: Bool[Array, ""]) -> Bool[Array, ""]:
 
 def one_by_one() -> bool:
     """True where lanes share no hardware, so that they had better run one after the other: on a CPU."""
-    return jax.default_backend() == "cpu"
+    return platform() == "cpu"
 
 
 _sequential = functools.cache(jax.custom_batching.sequential_vmap)
