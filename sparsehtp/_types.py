@@ -214,6 +214,12 @@ def imported(value: Any) -> Any:
     return np.from_dlpack(value) if on_host else jnp.from_dlpack(value)
 
 
+def check_collected(name: str, value: Any) -> None:
+    """ValueError for a query of polars that has not run."""
+    if type(value).__name__ == "LazyFrame":
+        raise ValueError(f"{name}: a LazyFrame holds no rows yet; pass its .collect().")
+
+
 def replace(module: T, **fields: Any) -> T:
     """A copy of a module with some fields, static ones too, replaced."""
     new = object.__new__(type(module))

@@ -15,6 +15,7 @@ from .._types import (
     DType,
     HostArray,
     TableLike,
+    check_collected,
     check_finite,
     host,
     imported,
@@ -41,6 +42,7 @@ class Prepared(NamedTuple):
 
 def design_of(X: TableLike | AbstractDesign) -> AbstractDesign:
     """The design of a model's data."""
+    check_collected("X", X)
     X = imported(X)
     design = as_design(X)
     if design.dtype == np.float32 and getattr(X, "dtype", None) == np.float64:

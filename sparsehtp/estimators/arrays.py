@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from .._types import host, imported
+from .._types import check_collected, host, imported
 from ..datasets.numerals import MOST_SHOWN
 from .tables import kinds_of
 
@@ -22,6 +22,8 @@ def as_numpy(value: Any) -> Any:
 
 def validated(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """scikit-learn's check of data in single or double precision, which says in a sentence where texts or dates are."""
+    for name, value in zip(("X", "y"), (X, *y), strict=False):
+        check_collected(name, value)
     try:
         data = validate_data(estimator, as_numpy(X), *map(as_numpy, y), dtype=[np.float64, np.float32], **options)
     except (ValueError, TypeError) as error:

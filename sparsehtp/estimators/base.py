@@ -14,7 +14,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from .._tolerances import tolerance
-from .._types import ArrayLike, DType, Support, TableLike, replace
+from .._types import ArrayLike, DType, Support, TableLike, check_collected, replace
 from ..certificates.certificate import REFIT_WORK, Certificate, certificate
 from ..certificates.exchanges import Swaps, best_swaps, near_exchanges
 from ..certificates.prove import Proof, fit_on, prove
@@ -373,6 +373,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
 
     def transform(self, X: TableLike) -> Any:
         """The columns of X that are in the support."""
+        check_collected("X", X)
         return super().transform(as_numpy(X))
 
     def _get_support_mask(self) -> Bool[np.ndarray, "p"]:

@@ -11,6 +11,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
+from .._types import check_collected
 from ..datasets.numerals import AS_IT_SAYS, MOST_SHOWN, check_written, read_numerals, shown_cells, shown_names
 from .failures import all_or_nothing
 
@@ -279,6 +280,7 @@ def shown_rows(index: Any, wrong: np.ndarray) -> str:
 
 def as_pandas(X: Any) -> Any:
     """A data frame of another library, such as polars, as pandas'; all else as it is."""
+    check_collected("X", X)
     return X.to_pandas() if hasattr(X, "to_pandas") else X
 
 

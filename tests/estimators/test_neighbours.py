@@ -130,6 +130,24 @@ def test_polars_frames():
     assert set(classes.predict(frame)) == {"yes", "no"}
 
 
+def test_a_lazy_frame_is_to_be_collected():
+    lazy = pytest.importorskip("polars").LazyFrame(X, schema=list("abcdef"))
+    fitted = sht.SparseRegressor(k=2).fit(lazy.collect(), Y)
+    for what in (
+        lambda: sht.SparseRegressor(k=2).fit(lazy, Y),
+        lambda: sht.SparseClassifier(k=2).fit(lazy, LABELS),
+        lambda: sht.SparsePCA(2).fit(lazy),
+        lambda: sht.TablePreprocessor().fit(lazy),
+        lambda: sht.LinearModel(lazy, Y),
+        lambda: fitted.predict(lazy),
+        lambda: fitted.transform(lazy),
+    ):
+        with pytest.raises(ValueError, match=r"^X: a LazyFrame holds no rows yet; pass its \.collect\(\)\.$"):
+            what()
+    with pytest.raises(ValueError, match=r"^y: a LazyFrame"):
+        fitted.fit(X, lazy.select("a"))
+
+
 def test_polars_tables_with_texts_and_gaps():
     pl = pytest.importorskip("polars")
     pytest.importorskip("pyarrow")
