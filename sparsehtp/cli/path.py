@@ -224,8 +224,8 @@ class Subsets(Flow):
     def draw(self, model: dict[str, Any]) -> dict[str, Any]:
         path, chosen, after = self.path, self.chosen, self.after
         figures: dict[str, Any] = {}
-        scale = self.deviations()
-        after.draw(figures, "path", plot_path, path, self.data.feature_names, chosen=chosen, scale=scale)
+        shown = {"chosen": chosen, "scale": self.deviations(), "columns": self._columns()}
+        after.draw(figures, "path", plot_path, path, self.data.feature_names, **shown)
         if self.cv is not None:
             rule = {"rule": self.options.rule, "row": chosen}
             after.draw(figures, "cv", plot_cv, self.cv.table | rule)

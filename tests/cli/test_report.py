@@ -196,7 +196,7 @@ def test_the_picture_of_a_path_draws_coefficients_per_standard_deviation(make):
     path = sht.solve_path(sht.LinearModel(X, TABLE[TARGET], fit_intercept=True), ks=[0, 1, 2], solver=sht.solvers.HTP())
     flow = Subsets(PathOptions(file=None))
     flow.path, flow.chosen, flow.cv, flow.stability = path, 2, None, None
-    flow.data = Data(make(X), TABLE[TARGET], NAMES, TARGET)
+    flow.data, flow.table, flow.units = Data(make(X), TABLE[TARGET], NAMES, TARGET), None, NAMES
     figure = flow.draw({})["path"]
     drawn = [np.nan_to_num(line.get_ydata()) for line in figure.axes[0].lines if len(line.get_ydata()) == 3]
     for expected in (path.x * X.std(axis=0)).T[[0, 1]]:

@@ -166,6 +166,23 @@ def test_path_of_several_responses_draws_norms():
         plot_path(dataclasses.replace(make_path(15, 4), n_variables=6))
 
 
+def test_path_draws_one_line_for_the_levels_of_a_category():
+    path, columns = make_path(5, 5), ["city", "age", "city", "city", "sex"]
+    row, scale = len(path) // 2 + 3, np.linspace(1, 2, 5)
+    names = ["city=Oslo", "age", "city=Rome", "city=Riga", "sex=m"]
+    figure = plot_path(path, names, chosen=row, scale=scale, columns=columns)
+    check_legible(figure)
+    (ax,) = figure.axes
+    w = (path.x * scale)[len(path) // 2 :]
+    expected = {"city": np.linalg.norm(w[:, [0, 2, 3]], axis=1), "age": w[:, 1], "sex=m": w[:, 4]}
+    assert {text.get_text() for text in labels(ax)} == set(expected)
+    drawn = {tuple(np.nan_to_num(line.get_ydata())) for line in named_lines(ax)}
+    assert drawn == {tuple(line) for line in expected.values()}
+    assert "norm over its levels" in ax.get_ylabel()
+    alone = plot_path(path, names, chosen=row, scale=scale, columns=list("abcde")).axes[0]
+    assert {text.get_text() for text in labels(alone)} == set(names) and "norm" not in alone.get_ylabel()
+
+
 @pytest.mark.parametrize("l2s", [(0.1,), L2S, np.geomspace(1e-4, 10, 12)])
 def test_cv_marks_the_choices(l2s):
     cv = make_cv(make_path(6, 6, l2s))
@@ -385,6 +402,7 @@ def test_characters_are_taken_from_a_font_that_has_them(tmp_path, monkeypatch):
     [
         (lambda: plot_path(make_path(5, 5), ["a"]), "feature_names"),
         (lambda: plot_path(make_path(5, 5), chosen=99), "chosen"),
+        (lambda: plot_path(make_path(5, 5), columns=["a"]), "columns"),
         (lambda: plot_stability(make_stability(5), ["a"]), "feature_names"),
         (lambda: plot_stability(make_stability(5), threshold=0.2), "threshold"),
         (lambda: plot_stability(make_stability(5), k=9), "k: needs one of the levels"),
