@@ -136,10 +136,8 @@ class Subsets(Flow):
         X = features(self.data, options.dtype)
         folds: Any = folds_of_rows(options, X, self.y, counted, self.table, self.groups)
         if folds is None:
-            raise ValueError(
-                "cv: folds need two rows (of every class, or with an event), in two groups where rows have groups; "
-                "leave it out."
-            )
+            apart = "" if self.groups is None else ", in two of the groups"
+            raise ValueError(f"cv: folds need two rows (of every class, or with an event){apart}; leave it out.")
         if len(folds[0]) == 3:  # with what is missing filled from the training rows
             folds = [(train, test, view(self._objective(X.to_numpy()))) for train, test, X in folds]
         return folds

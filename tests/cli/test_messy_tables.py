@@ -144,6 +144,12 @@ TABLES = {
         ("'name': 40 rows share their name", "3 of 40 rows are exact copies of others (rows 39, 40, 41)", "--groups"),
         AB,
     ),
+    "a number for every two rows": Table(
+        lambda: CLEAN.assign(name=np.arange(N) // 2),
+        ("--id", "name"),
+        ("'name': 40 rows share their name", "add --groups name"),
+        AB,
+    ),
     "columns to doubt": Table(
         lambda: CLEAN.assign(c=2 * Y + 1, d=7.0, e=range(N), f=CLEAN.b),
         says=(
@@ -274,6 +280,18 @@ def test_one_group_to_train_on_makes_no_folds(tmp_path):
     with pytest.warns(UserWarning, match="in two of the groups, so that ebic is used"):
         flow.work()
     assert flow.describe()["chosen_by"] == "ebic" and flow.fitted.cv_results_ is None
+
+
+@pytest.mark.parametrize("groups, apart", [(None, ""), ("who", ", in two of the groups")])
+def test_groups_are_spoken_of_where_they_were_passed(tmp_path, groups, apart):
+    path = tmp_path / "table.csv"
+    rare = np.where(np.arange(N) == 3, "yes", "no")
+    CLEAN.assign(who=np.arange(N) // 2, y=rare).to_csv(path, index=False)
+    drop = None if groups else ["who"]
+    flow = Subsets(PathOptions(file=path, target="y", loss="logistic", cv=5, k_max=1, groups=groups, drop=drop))
+    flow.load()
+    with pytest.raises(ValueError, match=rf"^cv: folds .*of every class, or with an event\){apart}; leave"):
+        flow.folds()
 
 
 @pytest.fixture(scope="module")
