@@ -225,11 +225,51 @@ class Store:
             write(Path(self.folder) / f"gpu-{name}.json", self.result)
 
 
-def main(quick=False, out=None, seconds=540):
+# What NVIDIA says of an H100 SXM: bytes and operations (single precision, without tensor cores) per second.
+BANDWIDTH, OPERATIONS = 3.35e12, 67e12
+ROOFLINE = {  # part, row: its name in the table
+    ("core", "by sample: one product r @ X"): "a product r @ X, 2,000 x 20,000",
+    ("core", "IHT, by sample: one iteration over one product r @ X"): "an iteration of `IHT` there",
+    ("core", "HTP, by sample: one iteration over one product r @ X"): "an iteration of `HTP` there",
+    ("best-subset", "float32: its program alone"): "`BestSubset` there, k = 100",
+    ("best-subset", "float32: path k = 1..100"): "its path k = 1..100",
+    ("cv", "squared n=2000 p=20000: sparsehtp, float32"): "five folds there, k = 1..150",
+    ("cv", "logistic n=1000 p=5000: sparsehtp, float32"): "logistic folds, 1,000 x 5,000",
+    ("bootstrap", "default, float32: one program, resamples side by side"): "100 bootstraps, side by side",
+    (
+        "phase",
+        "1000 lanes: HT-SVRG, d = 256, n = 175, k = 144, 3 stages: trials per second, 1000 lanes",
+    ): "1,000 trials of HT-SVRG at once",
+}
+
+
+def roofline(result):
+    """A Markdown table: the least that the main rows of a stored result take on an H100, and what they took."""
+    rows = {(row["part"], row["name"]): row for row in result["rows"] if row["on"] == "device"}
+    lines = [
+        f"| single precision | MB | million operations | H100, least ms | {result['device']}, ms |",
+        "|---|---|---|---|---|",
+    ]
+    for key, name in ROOFLINE.items():
+        row = rows[key]
+        least = max(row["bytes"] / BANDWIDTH, row["flops"] / OPERATIONS)
+        numbers = row["bytes"] / 1e6, row["flops"] / 1e6, 1e3 * least, 1e3 * row["seconds"]
+        lines.append(f"| {name} | {' | '.join(format(float(format(number, '.2g')), 'g') for number in numbers)} |")
+    turn = rows["rates", "one turn of an empty while_loop"]["value"]
+    call = rows["rates", "one small call, waited for"]["value"]
+    told = f"There a turn of an empty loop took {turn:.0f} microseconds, and a small call, waited for, {call:.0f}."
+    return "\n".join([*lines, "", told])
+
+
+def main(quick=False, out=None, seconds=540, roofline_of=None):
     """Everything on the device, then the same on the host's cores, within so many seconds.
 
-    A quick run also runs where JAX sees no GPU, and is stored only in a folder that is named.
+    A quick run also runs where JAX sees no GPU, and is stored only in a folder that is named. `roofline_of` a stored
+    result a table is printed, and nothing runs.
     """
+    if roofline_of:
+        print(roofline(json.loads(Path(roofline_of).read_text())))
+        return
     store, begun = Store(out or (None if quick else RESULTS), quick), time.monotonic()
     jobs = [(on, part, share) for on in ("device", "host") for part, (_, share) in PARTS.items()]
     jobs.insert(1, ("device", "tests", TESTS))

@@ -28,7 +28,7 @@ OPTIONS = {  # what a benchmark's main takes
     "streaming": ("quick",),
     "rows": ("quick",),
     "devices": ("quick",),
-    "gpu": ("quick", "out", "seconds"),
+    "gpu": ("quick", "out", "seconds", "roofline_of"),
 }
 
 
@@ -43,6 +43,7 @@ def main():
     )
     parser.add_argument("--out", help="gpu: folder of the result (default: benchmarks/results, and nowhere if quick)")
     parser.add_argument("--seconds", type=float, default=540, help="gpu: the longest that all its parts may take")
+    parser.add_argument("--roofline-of", metavar="RESULT", help="gpu: print the table of a stored result alone")
     given = vars(parser.parse_args())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as from the keyboard, so that no subprocess lives on
     for name in given["names"]:

@@ -3,6 +3,7 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 
 from benchmarks import gpu
@@ -60,6 +61,15 @@ def test_every_row_is_stored_with_its_rates_and_what_the_host_takes(tmp_path):
     assert rows["device", "fit"]["of_copy"] == 0.5 and rows["device", "fit"]["of_product"] == 0.5
     (compared,) = [r for r in rows.values() if r["on"] == "both"]
     assert compared["value"] == 0.5 and compared["met"] is False
+
+
+def test_the_page_of_gpus_has_the_roofline_of_the_stored_run(capsys):
+    root = gpu.ROOT
+    gpu.main(roofline_of=root / "benchmarks" / "results" / "gpu-nvidia-h200.json")
+    printed = capsys.readouterr().out
+    assert printed in (root / "docs" / "guide" / "jax.md").read_text(encoding="utf-8")
+    least, took = np.array([line.split("|")[4:6] for line in printed.splitlines()[2:-2]], float).T
+    assert (least < took).all()
 
 
 def test_a_full_run_without_a_gpu_is_refused():
