@@ -31,6 +31,7 @@ from .products import dot as dot
 from .restricted_newton import DAMPING as DAMPING
 from .restricted_newton import Refit as Refit
 from .restricted_newton import minimise as minimise
+from .restricted_newton import solve_quadratic as solve_quadratic
 from .sparse_eigenvector import sparse_eigenvector as sparse_eigenvector
 from .top_k import top_k as top_k
 from .triangle import empty_triangles as empty_triangles

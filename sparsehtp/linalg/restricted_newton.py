@@ -53,13 +53,14 @@ class Refit(NamedTuple):
     solved: Bool[Array, ""]
 
 
-def solve_quadratic(problem: WithHessian, start: Float[Array, "m"]) -> Refit:
+def solve_quadratic(problem: WithHessian, start: Float[Array, "m"], hess: Float[Array, "m m"] | None = None) -> Refit:
     """Minimiser of a quadratic, with one step of iterative refinement so that float32 Gram rounding does not stay.
 
     Of a singular system it is the start where that is lower: what counts as singular may be a little more than that.
+    A Hessian that is known need not be computed.
     """
     zero = jnp.zeros_like(start)
-    system = masked_factor(problem.hess(zero), problem.mask)
+    system = masked_factor(problem.hess(zero) if hess is None else hess, problem.mask)
     z = system.solve(-problem.grad(zero))
     z = z + system.solve(-problem.grad(z))
     value = problem.value(z)

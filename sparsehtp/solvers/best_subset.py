@@ -233,7 +233,7 @@ class BestSubset(AbstractPathSolver):
             values = jnp.where(jnp.arange(starts) < count, values, jnp.inf)
             best = jnp.argsort(values)[jnp.arange(supports.shape[0]) % starts]
             supports = jnp.where(far, ends[best], supports)
-        found = within.outward(best_of(lambda idx: within.fitted(threshold, idx, start), supports), p)
+        found = within.outward(best_of(lambda idx: within.fitted(threshold, idx, start, model.equations), supports), p)
 
         least = jnp.where(started, tol * jnp.abs(state.value) + swap_noise(model.equations) / 2, 0)
         idx, length = found.where
@@ -388,7 +388,9 @@ class BestSubset(AbstractPathSolver):
             worth = active(walk) & (~jnp.isfinite(value) | (not quadratic) | (t.value / 2 < value - tol * value))
             found = lax.cond(
                 any_lane(worth),
-                lambda: best_of(lambda idx: within.fitted(threshold, idx, x), _near(objective, t, move, within.kept)),
+                lambda: best_of(
+                    lambda idx: within.fitted(threshold, idx, x, model), _near(objective, t, move, within.kept)
+                ),
                 lambda: nothing,
             )
             found = within.outward(found, p)

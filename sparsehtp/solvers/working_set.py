@@ -39,15 +39,19 @@ class WorkingSet(NamedTuple):
         idx, size = point.where
         return point._replace(where=(self.features[idx], size), x=jnp.concatenate([x, point.x[width:]]))
 
-    def fitted(self, threshold: AbstractUnitThreshold, idx: Int[Array, "m"], start: Array) -> Point:
-        """The refit on the features of a tableau's rows, in the working set."""
+    def fitted(
+        self, threshold: AbstractUnitThreshold, idx: Int[Array, "m"], start: Array, equations: Equations | None = None
+    ) -> Point:
+        """The refit on the features of a tableau's rows, in the working set whose normal equations these are."""
         rows = (idx >= 0) & ~self.kept[idx]
         locked, m = self.keep.shape[0], idx.shape[0]
         place = jnp.where(rows, locked - 1 + jnp.cumsum(rows, dtype=jnp.int32), m)
         idx = jnp.zeros(m, jnp.int32).at[:locked].set(self.keep).at[place].set(idx, mode="drop")
         size = locked + jnp.sum(rows, dtype=jnp.int32)
         support = support_of(self.objective, idx, size)
-        x, fault = refit(self.objective, threshold, support, start)
+        at_hand = self.objective.quadratic and isinstance(equations, GramEquations)
+        gram = equations.A[idx][:, idx] if at_hand else None
+        x, fault = refit(self.objective, threshold, support, start, gram=gram)
         return Point((idx, size), x, self.objective.value(x, support), fault)
 
 

@@ -14,6 +14,8 @@ import sparsehtp as sht
 from sparsehtp.linalg import mixed, uniform
 from sparsehtp.linalg.tableau import addition_gains, empty_tableau, pivot, removal_losses, swap_gains
 from sparsehtp.objectives import GramEquations
+from sparsehtp.solvers.refit import with_free
+from sparsehtp.solvers.working_set import gram_equations, support_of
 
 N, P, K = 40, 9, 3
 MODELS = {
@@ -237,6 +239,24 @@ def test_tableau_gains_are_exact(x64):
             expected = pivot(gram, expected, jnp.int32(i), jnp.int32(j), no, yes, jnp.zeros(P))
         np.testing.assert_allclose(smaller.g, expected.g, atol=1e-9)
         np.testing.assert_allclose(smaller.q, expected.q, atol=1e-9)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_the_matrix_of_a_working_set_is_the_hessian_of_refits(x64, fit_intercept, standardize):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 8)) * np.geomspace(0.1, 10, 8) + 0.5
+    weights = rng.integers(0, 3, 40)
+    model = sht.LinearModel(
+        X, rng.standard_normal(40), None, 0.3, weights, fit_intercept=fit_intercept, standardize=standardize
+    )
+    A = gram_equations(model.normal_equations()).A
+    support = support_of(model, jnp.array([5, 2, 6, 0]), jnp.int32(3))
+    idx = support.idx[model.n_free :]
+    restricted, mask = model.restrict(support), np.asarray(support.mask)
+    found = with_free(restricted, A[idx][:, idx], model.n_free)
+    expected = restricted.hess(jnp.zeros(mask.size))
+    np.testing.assert_allclose(found[mask][:, mask], expected[mask][:, mask], atol=1e-12 * np.abs(expected).max())
 
 
 def test_no_effort_searches_among_fewer_features_than_a_lesser_one():
