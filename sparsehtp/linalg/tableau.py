@@ -2,7 +2,7 @@
 
 For S the chosen features, G = X_S'X_S + diag(l2_S), all products weighted and centred, it holds
 
-    inverse = G^-1,  H = G^-1 X_S'X (a row per chosen feature),  c = G^-1 X_S'y,  g = X'(y - X_S c),
+    gram = G,  inverse = G^-1,  H = G^-1 X_S'X (a row per chosen feature),  c = G^-1 X_S'y,  g = X'(y - X_S c),
     q_j = ||x_j - X_S G^-1 X_S'x_j||^2 + l2_j (a Schur complement),  value = ||y - X_S c||^2 + sum l2 c^2.
 
 Adding j lowers the value by g_j^2 / q_j; swapping i out and j in lowers it by
@@ -49,6 +49,7 @@ class Tableau(NamedTuple):
     """The state described above; a row is free (zeros) where idx is -1."""
 
     idx: Int[Array, "m"]
+    gram: Float[Array, "m m"]  # G, with any diagonal in free rows
     inverse: Float[Array, "m m"]
     H: Float[Array, "m p"]
     c: Float[Array, "m"]
@@ -70,6 +71,7 @@ def empty_tableau(equations: Equations, rows: int) -> Tableau:
     eps = jnp.finfo(dtype).eps
     return Tableau(
         idx=jnp.full(rows, -1, jnp.int32),
+        gram=jnp.zeros((rows, rows), dtype),
         inverse=jnp.zeros((rows, rows), dtype),
         H=jnp.zeros((rows, p), dtype),
         c=jnp.zeros(rows, dtype),
@@ -94,13 +96,15 @@ def tableau_at(
     rhs, empty = equations.rhs, empty_tableau(equations, idx.shape[0])
     K = jnp.where(mask[:, None], equations.rows(idx), 0)
     G = K[:, idx]
-    inverse = masked_factor((G + G.T) / 2, mask).inverse(rhs.dtype)
+    G = (G + G.T) / 2
+    inverse = masked_factor(G, mask).inverse(rhs.dtype)
     H = dot(inverse, K)
     pull = rhs[idx] if l1 is None or signs is None else rhs[idx] - jnp.where(signs > 0, l1[0, idx], -l1[1, idx])
     c = dot(inverse, jnp.where(mask, pull, 0))
     chosen = empty.chosen.at[idx].max(mask)
     return empty._replace(
         idx=jnp.where(mask, idx, -1),
+        gram=G,
         inverse=inverse,
         H=H,
         c=c,
@@ -199,9 +203,10 @@ def pivot(
     unit = jnp.where(row == i, -1, jnp.where(rest, t.H[:, j] - a * f[j], 0)) * on
     keep = jnp.where(out & (row == i), 0, 1).astype(t.c.dtype)  # row and column i are zero up to rounding: exactly so
     inverse = (t.inverse - a[:, None] * (a / d)) * (keep[:, None] * keep)
-    left = t.idx[i]
+    left, new = t.idx[i], jnp.where(into, jnp.where(row == i, kappa[j], b), t.gram[i])
     return Tableau(
         idx=t.idx.at[i].set(jnp.where(into, j, jnp.where(out, -1, left))),
+        gram=t.gram.at[i].set(new).at[:, i].set(new),
         inverse=inverse + unit[:, None] * (unit / qj),
         H=(t.H - a[:, None] * f) * keep[:, None] - unit[:, None] * scaled,
         c=c * keep - unit * step,

@@ -225,6 +225,9 @@ class BestSubset(AbstractPathSolver):
             own = goal._replace(roam=Roam(i > 0, seed)) if starts else goal
             return settle_entries(model.equations, model.tableau, no_move(model.tableau), start, own)
 
+        def gram_of(idx: Array) -> Array | None:
+            return model.equations.A[idx][:, idx] if quadratic else None
+
         count = start_count(starts, threshold.k)
         (tableau, move, left, _), (ends, values) = from_starts(search, _end, starts, far, count)
         moved = ~started | jnp.any((tableau.chosen != inside) & ~within.kept)
@@ -233,7 +236,7 @@ class BestSubset(AbstractPathSolver):
             values = jnp.where(jnp.arange(starts) < count, values, jnp.inf)
             best = jnp.argsort(values)[jnp.arange(supports.shape[0]) % starts]
             supports = jnp.where(far, ends[best], supports)
-        found = within.outward(best_of(lambda idx: within.fitted(threshold, idx, start, model.equations), supports), p)
+        found = within.outward(best_of(lambda idx: within.fitted(threshold, idx, start, gram_of(idx)), supports), p)
 
         least = jnp.where(started, tol * jnp.abs(state.value) + swap_noise(model.equations) / 2, 0)
         idx, length = found.where
@@ -389,7 +392,8 @@ class BestSubset(AbstractPathSolver):
             found = lax.cond(
                 any_lane(worth),
                 lambda: best_of(
-                    lambda idx: within.fitted(threshold, idx, x, model), _near(objective, t, move, within.kept)
+                    lambda idx: within.fitted(threshold, idx, x, t.gram if quadratic else None),
+                    _near(objective, t, move, within.kept),
                 ),
                 lambda: nothing,
             )

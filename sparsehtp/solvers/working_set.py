@@ -40,17 +40,21 @@ class WorkingSet(NamedTuple):
         return point._replace(where=(self.features[idx], size), x=jnp.concatenate([x, point.x[width:]]))
 
     def fitted(
-        self, threshold: AbstractUnitThreshold, idx: Int[Array, "m"], start: Array, equations: Equations | None = None
+        self, threshold: AbstractUnitThreshold, idx: Int[Array, "m"], start: Array, gram: Array | None = None
     ) -> Point:
-        """The refit on the features of a tableau's rows, in the working set whose normal equations these are."""
+        """The refit on the features of a tableau's rows, in the working set; of a quadratic F with their matrix."""
         rows = (idx >= 0) & ~self.kept[idx]
         locked, m = self.keep.shape[0], idx.shape[0]
         place = jnp.where(rows, locked - 1 + jnp.cumsum(rows, dtype=jnp.int32), m)
-        idx = jnp.zeros(m, jnp.int32).at[:locked].set(self.keep).at[place].set(idx, mode="drop")
         size = locked + jnp.sum(rows, dtype=jnp.int32)
+        if gram is not None:
+            source = (
+                jnp.zeros(m, jnp.int32).at[:locked].set(jnp.argmax(idx == self.keep[:, None], axis=1).astype(jnp.int32))
+            )
+            source = source.at[place].set(jnp.arange(m, dtype=jnp.int32), mode="drop")
+            gram = gram[source][:, source]
+        idx = jnp.zeros(m, jnp.int32).at[:locked].set(self.keep).at[place].set(idx, mode="drop")
         support = support_of(self.objective, idx, size)
-        at_hand = self.objective.quadratic and isinstance(equations, GramEquations)
-        gram = equations.A[idx][:, idx] if at_hand else None
         x, fault = refit(self.objective, threshold, support, start, gram=gram)
         return Point((idx, size), x, self.objective.value(x, support), fault)
 
@@ -111,7 +115,8 @@ def swap_scores(equations: Equations, kept: Array, idx: Array, mask: Array) -> A
     K = jnp.where(mask[:, None], equations.rows(idx), 0)
     p, dtype = K.shape[1], K.dtype
     G = K[:, idx]
-    inverse = masked_factor((G + G.T) / 2, mask).inverse(dtype)
+    G = (G + G.T) / 2
+    inverse = masked_factor(G, mask).inverse(dtype)
     c = dot(inverse, jnp.where(mask, equations.rhs[idx], 0))
     chosen = jnp.zeros(p, bool).at[idx].max(mask)
     block = min(BLOCK, p)
@@ -123,6 +128,7 @@ def swap_scores(equations: Equations, kept: Array, idx: Array, mask: Array) -> A
         diagonal = equations.diagonal[features]
         t = Tableau(
             idx=jnp.where(mask, idx, -1),
+            gram=G,
             inverse=inverse,
             H=dot(inverse, part),
             c=c,
