@@ -289,6 +289,23 @@ def test_fit_and_path_prove(tmp_path, name):
     assert result.output.count("best") >= len(model["rows"])
 
 
+def test_time_that_is_left_goes_to_sizes_that_were_not_proved(tmp_path, monkeypatch):
+    """A first proof without time, as where it compiles for the others, is tried again; with no time left none is."""
+    prove, limits = sht.prove, []
+
+    def hurried(*args, time_limit, **options):
+        limits.append(time_limit)
+        return prove(*args, time_limit=time_limit if len(limits) > 2 else 1e-9, **options)  # k = 0 is no question
+
+    monkeypatch.setattr(sht, "prove", hurried)
+    common = ("path", save_csv(tmp_path / "path.csv"), "--target", "target", "--k-max", 3, *CHEAP)
+    _, model = made(tmp_path / "path", *common, "--prove", 60)
+    assert all(row["proved"] for row in model["rows"]) and len(limits) > len(model["rows"])
+    limits.clear()
+    made(tmp_path / "none", *common, "--prove", 1e-9)
+    assert len(limits) == len(model["rows"])
+
+
 def test_texts_of_several_columns_have_no_proof_and_are_refused_before_fitting(tmp_path, monkeypatch):
     frame = pd.DataFrame(X, columns=NAMES).assign(target=Y, town=np.resize(["Ulm", "Bonn", "Kiel"], N))
     frame.to_csv(tmp_path / "three.csv", index=False)
