@@ -10,6 +10,8 @@ from .._types import check_collected, host, imported
 from ..datasets.numerals import MOST_SHOWN
 from .tables import kinds_of
 
+NO_TEXT = "y: holds text, such as {!r}; a classifier takes it, this needs numbers."
+
 
 def as_numpy(value: Any) -> Any:
     """An array of another library as NumPy's, not copied where its memory is the host's; all else as it is.
@@ -36,7 +38,11 @@ def validated(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
                 ) from error
         if "could not convert string to float" not in str(error):
             raise
+        if options.get("y_numeric"):
+            for each in np.ravel(np.asarray(y[0], object)):
+                if isinstance(each, str) and str(error).endswith(repr(each)):
+                    raise ValueError(NO_TEXT.format(each)) from error
         raise ValueError(f"X: holds text where numbers are needed ({error}); encode it as numbers.") from error
     if options.get("y_numeric") and data[1].dtype.kind == "U":
-        raise ValueError(f"y: holds text, such as {str(data[1].flat[0])!r}; a classifier takes it, this needs numbers.")
+        raise ValueError(NO_TEXT.format(str(data[1].flat[0])))
     return data

@@ -112,6 +112,7 @@ REFUSALS = [
     (R(), spoiled(Y, np.nan), {}, "y contains NaN"),
     (R(), spoiled(Y, np.inf), {}, "y contains infinity"),
     (R(), np.where(Y > 0, "a", "b"), {}, "^y: holds text, such as '[ab]'; a classifier takes it"),
+    (R(), np.where(Y > 0, "a", "b").astype(object), {}, "^y: holds text, such as '[ab]'; a classifier takes it"),
     (R(loss="poisson"), Y, {}, "^y: Poisson needs counts >= 0"),
     (R(loss="logistic"), Y, {}, "^loss:"),
     (R(loss=sht.losses.Logistic()), Y, {}, "^loss:"),
