@@ -189,7 +189,7 @@ def encode(data: Any, options: ModelOptions) -> tuple[np.ndarray, dict[str, Any]
             raise ValueError(f"target: {data.target_name!r} is {of}, so there is nothing to explain; choose another.")
         loss.check_targets(data.y)
         return data.y.astype(options.dtype, copy=False), None
-    labels = np.unique(data.y)
+    labels = np.unique(plain_labels(data.y))
     if labels.size != 2:
         shown = ", ".join(str(label) for label in labels[:4]) + (", ..." if labels.size > 4 else "")
         raise ValueError(
@@ -198,6 +198,12 @@ def encode(data: Any, options: ModelOptions) -> tuple[np.ndarray, dict[str, Any]
         )
     signs = np.where(data.y == labels[1], 1.0, -1.0).astype(options.dtype)
     return signs, {"-1": labels[0].item(), "+1": labels[1].item()}
+
+
+def plain_labels(values: np.ndarray) -> np.ndarray:
+    """Labels that are whole numbers, as such."""
+    whole = values.dtype.kind == "f" and (values == np.round(values)).all() and np.abs(values).max() < 2**53
+    return values.astype(int) if whole else values
 
 
 def _ordered(data: Any, levels: Sequence[str]) -> pd.Categorical:

@@ -23,9 +23,9 @@ from ..plot import (
     plot_survival,
     plot_swap_gains,
 )
-from ..plot.style import STANDARDIZED
+from ..plot.style import STANDARDIZED, class_name
 from .caveats import add_substitutes, caveat, comparable, without_error
-from .common import check_provable, encode, features, loss_of, plain_name
+from .common import check_provable, encode, features, loss_of, plain_labels, plain_name
 from .files import Writer, as_csv
 from .flow import Flow
 from .html import fit_report
@@ -203,7 +203,7 @@ class Fit(Flow):
             features, target = model["coefficients"], model["target"]
             classes = model["classes"]
             highest = classes["+1"] if classes else model.get("levels", [None])[-1]
-            towards = "" if highest is None else f" (positive: towards {highest})"
+            towards = "" if highest is None else f" (positive: towards {class_name(highest, target)})"
             self.after.draw(
                 figures,
                 "coefficients",
@@ -265,7 +265,7 @@ def make_split(data: Data | TableData, options: FitOptions) -> Split:
     if options.groups and options.k != "cv" and not options.test_size:
         raise ValueError("groups: nothing is held out; add --k cv or --test-size, or leave it out.")
     y, classes = encode(data, options)
-    y = y if classes is None else data.y
+    y = y if classes is None else plain_labels(data.y)
     special = options.model in ("cox", "ordinal")
     of = y[:, 1] if options.model == "cox" else y
     groups = data.groups if isinstance(data, TableData) else None

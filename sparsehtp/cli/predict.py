@@ -15,7 +15,7 @@ from ..datasets.files import TABLES, check_file, format_of
 from ..datasets.numerals import AS_IT_SAYS, Written
 from ..datasets.tables import read_table
 from ..io import check_output, write_whole
-from .common import one_sentence, plotting
+from .common import one_sentence, plain_labels, plotting
 from .files import for_csv
 from .options import PredictOptions
 from .report import Console
@@ -82,17 +82,11 @@ def predict_rows(model: Pipeline, file: Path, given: Written = AS_IT_SAYS) -> tu
     except ValueError as error:
         raise ValueError(f"path: {file.name}{str(error).removeprefix('X')}") from error
     columns: dict[str, Any] = {} if id is None or id not in frame.columns else {id: frame[id].to_numpy()}
-    columns["prediction"] = _plain(estimator.predict(X))
+    columns["prediction"] = plain_labels(estimator.predict(X))
     if hasattr(estimator, "predict_proba"):
         levels = getattr(estimator, "levels_", estimator.classes_)
         places = np.searchsorted(estimator.classes_, levels)
-        names, shares = _plain(levels), estimator.predict_proba(X)[:, places]
+        names, shares = plain_labels(levels), estimator.predict_proba(X)[:, places]
         told = range(1, 2) if names.size == 2 else range(names.size)
         columns |= {f"probability of {names[i]}": shares[:, i] for i in told}
     return pd.DataFrame(columns), read.notes
-
-
-def _plain(values: np.ndarray) -> np.ndarray:
-    """Labels that are whole numbers, as such."""
-    whole = values.dtype.kind == "f" and (values == np.round(values)).all() and np.abs(values).max() < 2**53
-    return values.astype(int) if whole else values

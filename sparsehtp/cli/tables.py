@@ -162,7 +162,7 @@ def check(table: Table, target: str, options: ModelOptions, source: str) -> Tabl
     missing = options.missing.replace("-", "_") if options.missing in FILLS else "error"
     preprocessor = TablePreprocessor(missing, dummies=options.dummies, id=options.id, **table.written._asdict())
     classes = events is None and (options.model == "ordinal" or loss_of(options).classification)
-    told = _listed([*_doubts(features, kinds, values, y, classes), (target, _alike(y))])
+    told = _listed([*_doubts(features, kinds, values, y, classes), (target, _alike(y)), (target, _two(y, options))])
     doubts = [f"{name!r}: {text}{'' if text.endswith('?') else '.'}" for name, text in told]
     doubts += _repeated(frame, [*features.columns, *targets], options)
     named = features if options.id is None else features.assign(**{options.id: frame[options.id]})
@@ -378,6 +378,13 @@ def _alike(labels: Any) -> str | None:
         kinds.setdefault(" ".join(level.split()).casefold(), []).append(repr(level))
     found = [" and ".join(levels) for levels in kinds.values() if len(levels) > 1]
     return f"{'; '.join(found[:3])} differ by case or spaces alone: are they one level?" if found else None
+
+
+def _two(y: np.ndarray, options: ModelOptions) -> str | None:
+    """A doubt about two numbers under the loss that nobody asked for; None without."""
+    if y.dtype.kind != "f" or options.model != "squared" or np.unique(y).size != 2:
+        return None
+    return f"nothing but {y.min():g} and {y.max():g}: if these are two classes, add --loss logistic"
 
 
 def _repeated(frame: pd.DataFrame, used: Sequence[str], options: ModelOptions) -> list[str]:

@@ -8,7 +8,18 @@ import numpy as np
 from .._types import Info
 from ..io.text import printable
 from ..iteration.results import Solution
-from .style import LABEL_SIZE, PALETTE, STANDARDIZED, names_of, new_figure, set_title, short_name, signed_bars, tidy
+from .style import (
+    LABEL_SIZE,
+    PALETTE,
+    STANDARDIZED,
+    class_name,
+    names_of,
+    new_figure,
+    set_title,
+    short_name,
+    signed_bars,
+    tidy,
+)
 
 MAX_BARS = 30
 MAX_DOTS = 2000  # rows that are drawn; more hide each other
@@ -91,7 +102,7 @@ def plot_predictions(
     told = f"{y.size:,} {rows}"
     known = {} if offset is None else {"offset": offset}
     if hasattr(estimator, "classes_"):
-        return _plot_classes(estimator, X, y, told, known)
+        return _plot_classes(estimator, X, y, target, told, known)
     from matplotlib.ticker import MaxNLocator
     from sklearn.metrics import PredictionErrorDisplay, r2_score
 
@@ -121,7 +132,7 @@ def plot_predictions(
     return ax.figure
 
 
-def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str, known: dict[str, Any]) -> Any:
+def _plot_classes(estimator: Any, X: Any, y: np.ndarray, target: str, told: str, known: dict[str, Any]) -> Any:
     from sklearn.calibration import CalibrationDisplay
     from sklearn.metrics import ConfusionMatrixDisplay, RocCurveDisplay, roc_auc_score
 
@@ -132,7 +143,7 @@ def _plot_classes(estimator: Any, X: Any, y: np.ndarray, told: str, known: dict[
     figure = new_figure(1 + 4.2 * len(panels), 4.8)
     axes = figure.subplot_mosaic([panels])
     positive = classes[-1]
-    of = short_name(str(positive))
+    of = short_name(class_name(positive, target))
     titles = {}
     if ranked:
         score = getattr(estimator, "decision_function", None) or estimator.linear_predictor

@@ -106,6 +106,11 @@ def short_name(name: str) -> str:
     return name if len(name) <= MAX_NAME else f"{name[:18]}…{name[-13:]}"
 
 
+def class_name(label: Any, target: str) -> str:
+    """A class in words: a label that is a number is one of the target."""
+    return label if isinstance(label, str) else f"{target} = {label}"
+
+
 def line_style(place: int) -> dict[str, Any]:
     """Colour and dashes of the labelled line number `place`, of up to `MAX_LABELS`."""
     return {"color": PALETTE[place % len(PALETTE)], "linestyle": "-" if place < len(PALETTE) else (0, (4, 1.5))}

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from commands import invoke, made
+from commands import invoke, made, words
 
+import sparsehtp as sht
 from sparsehtp.cli.fit import Fit, make_split
 from sparsehtp.cli.numbers import folds_of_rows
 from sparsehtp.cli.options import FitOptions, PathOptions
@@ -252,6 +253,18 @@ def test_levels_that_differ_by_case_or_spaces_are_named(tmp_path):
         "'pool': 'Ja ' and 'ja' differ by case or spaces alone: are they one level?",
         "'y': 'Yes' and 'yes' differ by case or spaces alone: are they one level?",
     ]
+
+
+def test_two_numbers_are_classes_if_one_says_so(tmp_path):
+    """0 and 1 are fitted by least squares, with a warning, or as classes, which are 0 and 1 wherever they are named."""
+    path, common = tmp_path / "table.csv", ("--target", "y", "--k", 2, "--solver", "htp")
+    CLEAN.assign(y=(CLEAN.y > CLEAN.y.median()) * 1.0).to_csv(path, index=False)
+    result, _ = made(tmp_path / "numbers", "fit", path, *common)
+    assert "'y': nothing but 0 and 1: if these are two classes, add --loss logistic." in words(result.stderr)
+    of_classes = (*common, "--loss", "logistic", "--save", tmp_path / "model.npz")
+    result, model = made(tmp_path / "classes", "fit", path, *of_classes)
+    assert "nothing but" not in result.stderr and "predicts 1 (positive side) against 0" in words(result.stdout)
+    assert model["classes"] == {"-1": 0, "+1": 1} and sht.load(tmp_path / "model.npz")[-1].classes_.tolist() == [0, 1]
 
 
 def test_rows_of_a_group_are_held_out_together(tmp_path):

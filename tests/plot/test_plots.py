@@ -367,7 +367,8 @@ def test_classes_without_probabilities_and_more_than_two():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3))
     two, three = np.where(X[:, 0] > 0, 1, -1), np.digitize(X[:, 0], [-0.5, 0.5])
-    assert len(plot_predictions(RidgeClassifier().fit(X, two), X, two).axes) == 2
+    roc, _ = plot_predictions(RidgeClassifier().fit(X, two), X, two, target="relapse").axes
+    assert roc.get_ylabel() == "share of relapse = 1 called so"
     assert len(plot_predictions(LogisticRegression().fit(X, three), X, three).axes) == 1
     classifier = LogisticRegression().fit(X, two)
     assert len(plot_predictions(classifier, X[two > 0], two[two > 0]).axes) == 1  # no curve of a single class
