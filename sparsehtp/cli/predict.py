@@ -19,7 +19,7 @@ from .common import one_sentence, plain_labels, plotting
 from .files import for_csv
 from .options import PredictOptions
 from .report import Console
-from .tables import print_notes, written
+from .tables import filled, print_notes, written
 
 
 def write_predictions(options: PredictOptions) -> None:
@@ -81,6 +81,9 @@ def predict_rows(model: Pipeline, file: Path, given: Written = AS_IT_SAYS) -> tu
         X = table.transform(frame).astype(estimator.coef_.dtype)
     except ValueError as error:
         raise ValueError(f"path: {file.name}{str(error).removeprefix('X')}") from error
+    notes, gaps = list(read.notes), [name for name in table.numbers_ if frame[name].isna().any()]
+    if gaps:
+        notes.append(filled(frame[gaps], "as in the fit"))
     columns: dict[str, Any] = {} if id is None or id not in frame.columns else {id: frame[id].to_numpy()}
     columns["prediction"] = plain_labels(estimator.predict(X))
     if hasattr(estimator, "predict_proba"):
@@ -89,4 +92,4 @@ def predict_rows(model: Pipeline, file: Path, given: Written = AS_IT_SAYS) -> tu
         names, shares = plain_labels(levels), estimator.predict_proba(X)[:, places]
         told = range(1, 2) if names.size == 2 else range(names.size)
         columns |= {f"probability of {names[i]}": shares[:, i] for i in told}
-    return pd.DataFrame(columns), read.notes
+    return pd.DataFrame(columns), notes

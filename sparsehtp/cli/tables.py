@@ -14,7 +14,7 @@ from rich.table import Table as Grid
 
 from ..datasets import Data, load_file
 from ..datasets.files import TABLES, check_file, format_of
-from ..datasets.numerals import SIGNS, Written, check_written, shown_cells, shown_names
+from ..datasets.numerals import MOST_SHOWN, SIGNS, Written, check_written, shown_cells, shown_names
 from ..datasets.tables import Table, check_target, read_table
 from ..estimators import TablePreprocessor
 from ..estimators.tables import FILLS, as_numbers, bad_cells, kind_of, kinds_of, shown_rows
@@ -145,7 +145,10 @@ def check(table: Table, target: str, options: ModelOptions, source: str) -> Tabl
     if options.missing in FILLS:
         empty = [name for name in features.columns if kinds[name] == "number" and features[name].isna().any()]
         if empty:
-            notes.append(f"missing values of {shown_names(empty)} filled with the {options.missing} of the rows fitted")
+            notes.append(filled(features[empty], f"with the {options.missing} of the rows fitted"))
+        words = [name for name in features.columns if kinds[name] == "text" and features[name].isna().any()]
+        if words and options.dummies:
+            notes.append(f"missing texts of {shown_names(words)} are a level of their own")
     found = _of_rows(frame, target, features) + _of_offset(frame, options) + _of_groups(frame, options)
     errors += [(name, text) for name, text in found if name not in table.unclear]
     events = None if options.event is None else _events(frame[options.event], errors)
@@ -190,6 +193,12 @@ def left_out(options: ModelOptions) -> dict[str, str]:
     aside = {name: option for option in ASIDE if (name := getattr(options, option)) is not None}
     told += [f"{name!r} (--{option})" for name, option in aside.items()]
     return {"set aside": ", ".join(told)} if told else {}
+
+
+def filled(frame: pd.DataFrame, how: str) -> str:
+    """A note about columns of numbers with gaps."""
+    counts = ", ".join(map(str, frame.isna().sum()[:MOST_SHOWN]))
+    return f"missing values of {shown_names(list(frame.columns))} filled {how} ({counts} of {len(frame)})"
 
 
 def print_notes(errors: Console, notes: Sequence[str]) -> None:

@@ -104,7 +104,10 @@ TABLES = {
         lambda: holes(c={3: None}).assign(g=X[:, 2] ** 2), ("--missing", "drop-columns"), ("left out", "'c'"), AB
     ),
     "gaps, filled": Table(
-        lambda: holes(a={3: None}, c={8: None}), ("--missing", "mean"), ("'a', 'c' filled with the mean",), AB
+        lambda: holes(a={3: None}, c={8: None}),
+        ("--missing", "mean"),
+        ("'a', 'c' filled with the mean of the rows fitted (1, 1 of 40)",),
+        AB,
     ),
     "an empty column": Table(lambda: holes(c=dict.fromkeys(range(N))), ("--missing", "mean"), ("no value at all",)),
     "gaps in the target": Table(lambda: holes(y={3: None}), ("--missing", "mean"), ("target is missing in row 5",)),
@@ -226,6 +229,7 @@ def check_predictions(folder, path, table, model):
     frame.rename(columns=str.strip).drop(columns="y").iloc[::-1, ::-1].to_csv(new, index=False)
     result = invoke("predict", folder / "model.npz", new)
     assert result.exit_code == 0, result.stderr
+    assert ("filled as in the fit" in result.stderr) == any("filled with" in piece for piece in table.says)
     found = pd.read_csv(new.with_name("new.csv")).assign(
         **{f"city={level}": CITY[::-1] == level for level in set(CITY)}
     )
