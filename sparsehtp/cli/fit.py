@@ -273,6 +273,9 @@ def make_split(data: Data | TableData, options: FitOptions) -> Split:
     dtype = options.dtype
     if isinstance(data, TableData):
         table = numbers(data, train, dtype)
+        if options.k.isdecimal() and table.groups is not None and int(options.k) > len(table.unit_names):
+            most = f"only {len(table.unit_names)} features, where a text counts as one"
+            raise ValueError(f"k: is {options.k}, but there are {most}; lower k.")
         if options.prove:
             check_provable(options.model, options.l2, table.wide_texts)
         of_train, of_test = (
