@@ -30,7 +30,7 @@ from .flow import Flow
 from .html import path_report
 from .numbers import folds_of_rows, numbers
 from .options import PathOptions
-from .report import moves_told, print_warning
+from .report import digits, moves_told, print_warning
 from .tables import TableData, left_out, load_data, print_remarks
 
 PROVED = 1.1e-4  # of the objective: the gap of a proof, and what the path's own rounding may add
@@ -279,12 +279,12 @@ class Subsets(Flow):
         if bounds is not None:
             table.add_column("proved", justify="right", no_wrap=True)
         table.add_column("best by")
-        table.add_column("enters (-leaves)", overflow="fold", min_width=16)
+        table.add_column("enters\n(-leaves)", overflow="fold", min_width=12)
         moves = moves_told([row["coefficients"] for row in model["rows"]], np.flatnonzero(path.l2s == l2).tolist())
         for i, moved in moves.items():
-            cells = [f"{path.ks[i]}", f"{path.value[i]:#.5g}", f"{self.criterion.values[i]:.1f}"]
+            cells = [f"{path.ks[i]}", digits(path.value[i]), f"{self.criterion.values[i]:.1f}"]
             if cv is not None:
-                cells += [f"{cv.mean[i]:#.5g}", f"{cv.se[i]:.3g}"]
+                cells += [digits(cv.mean[i]), f"{cv.se[i]:.3g}"]
             if bounds is not None:
                 gap = bounds.gaps[i]
                 cells.append("best" if gap <= PROVED else f"within {in_percent(gap)}" if gap < 1 else "-")
@@ -306,7 +306,7 @@ class Subsets(Flow):
             mark = " (chosen)" if row == chosen else ""
             facts[called.get(name, f"best {name}")] = f"k = {path.ks[row]}, l2 = {path.l2s[row]:g}{mark}"
         if self.cv is not None and len(self.options.l2) == 1:
-            facts["l2"] = "`fit` also chooses l2; with its list of l2 (--l2 once for each) `path` takes the same row"
+            facts["l2"] = "`fit` chooses it too; so does `path` of several, as in --l2 0.01 --l2 0.1 --l2 1"
         features = dict.fromkeys(feature["column"] for feature in model["rows"][chosen]["coefficients"])
         facts["features"] = ", ".join(features) or "none"
         if stability is not None:

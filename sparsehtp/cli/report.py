@@ -74,6 +74,11 @@ def chosen_told(model: dict[str, Any], done: str = "chosen") -> str:
     return f"{chosen} of {model['n_units']} features {done}{text}"
 
 
+def digits(value: float) -> str:
+    """A number to five digits, as many in every row of a table."""
+    return f"{value:#.5g}".removesuffix(".")
+
+
 def level_of(feature: dict[str, Any]) -> str:
     """The level that a column of zeros and ones stands for; empty for a number."""
     return feature["name"].removeprefix(feature["column"]).removeprefix("=")
@@ -171,7 +176,9 @@ def fit_facts(model: dict[str, Any]) -> dict[str, str]:
 
 def how_sure(cv: dict[str, Any]) -> str:
     """The sizes that the folds cannot tell from the best."""
-    sizes = sizes_told(np.array(cv["as_good"]), np.array([row["k"] for row in cv["table"]]))
+    grid, taken = cv["table"], cv["table"][cv["chosen"]]
+    l2 = taken["l2"] if len({row["l2"] for row in grid}) > 1 else None
+    sizes = sizes_told(np.array(cv["as_good"]), np.array([row["k"] for row in grid]), l2)
     return f"{sizes} ({folds_told(cv['folds'], cv['repeats'])})"
 
 
@@ -202,7 +209,7 @@ def _cv_table(model: dict[str, Any]) -> Table:
     table.add_column("")
     for i, note in choice_rows(model):
         row = grid[i]
-        numbers = (f"{row['k']}", f"{row['l2']:g}", f"{row['mean_loss']:#.5g}", f"{row['se']:.3g}")
+        numbers = (f"{row['k']}", f"{row['l2']:g}", digits(row["mean_loss"]), f"{row['se']:.3g}")
         table.add_row(*numbers, note, style="bold" if i == cv["chosen"] else None)
     return table
 

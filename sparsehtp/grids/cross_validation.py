@@ -356,14 +356,16 @@ def folds_told(folds: int, times: float) -> str:
     return f"{folds} fold{'s' * (folds > 1)}" + (f", each row held out {times:.3g} times" if times > 1 else "")
 
 
-def sizes_told(sizes: Int[np.ndarray, "sizes"], grid: Int[np.ndarray, "grid"]) -> str:
-    """The sizes that are as good as the best, in words: a range where no candidate of the grid is left out."""
+def sizes_told(sizes: Int[np.ndarray, "sizes"], grid: Int[np.ndarray, "grid"], l2: float | None = None) -> str:
+    """The sizes that are as good as the best (at an l2, where there are others), in words: a range where no candidate
+    of the grid is left out."""
+    at = "" if l2 is None else f" at l2 = {l2:g}"
     if sizes.size == 1:
-        return f"no other k is as good as k = {sizes[0]}"
+        return f"no other k is as good as k = {sizes[0]}{at}"
     between = np.unique(grid[(grid >= sizes.min()) & (grid <= sizes.max())])
     whole = sizes.size > 2 and np.array_equal(between, sizes)
     said = f"{sizes.min()} to {sizes.max()}" if whole else ", ".join(map(str, sizes))
-    return f"k = {said} are as good as the best"
+    return f"k = {said} are as good as the best{at}"
 
 
 def moments(

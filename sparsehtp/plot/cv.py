@@ -66,7 +66,8 @@ def plot_cv(cv: CrossValidation | Choice | dict[str, Any], ax: Any = None) -> An
             ax.fill_between(ks[seen], mean[seen] - band, mean[seen] + band, color=colour, alpha=0.15, linewidth=0)
     if len(own_colour) < len(blocks):
         ax.plot([], [], color=REST, linewidth=0.8, label=f"{len(blocks) - len(own_colour)} other l2")
-    points = [(taken, "D", 9, NAMES[rule]), (best, "o", 8, "best mean")]
+    name = "chosen: fewest as good" if rule == "strong-ridge" and len(blocks) == 1 else NAMES[rule]
+    points = [(taken, "D", 9, name), (best, "o", 8, "best mean")]
     if rule == "strong-ridge":
         near = table["difference"] <= 2 * table["difference_se"]
         others = [(row, ok) for row, ok in zip(table["contenders"], near, strict=True) if row not in (taken, best)]
@@ -131,7 +132,9 @@ def plot_shares(
     order = order[chosen[order] | (shares[order] > 0)][:MAX_BARS]
     ax = new_figure(9, 2 + 0.26 * order.size).subplots() if ax is None else ax
     draw_shares(ax, [names[j] for j in order], shares[order], chosen[order], ("in the model", "not in the model"))
-    k, good = results["ks"][results["row"]], sizes_told(results["as_good"], results["ks"])
+    row, l2s = results["row"], results["l2s"]
+    k, l2 = results["ks"][row], float(l2s[row]) if np.ndim(l2s) == 1 and np.unique(l2s).size > 1 else None
+    good = sizes_told(results["as_good"], results["ks"], l2)
     folds = folds_told(len(results["scores"]), results["times"])
     ax.set_xlabel(f"share of the folds ({folds})\nk = {k}; {good}", fontsize=9)
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)

@@ -107,8 +107,8 @@ def plot_path(
     if chosen is not None:
         mark_k(ax, int(path.ks[chosen]))
     label_ends(ax, ks[-1], w[-1, named], [labels[j] for j in named])
-    if len(labels) > named.size:
-        ax.set_xlabel(f"{ax.get_xlabel()}\n(grey: {len(labels) - named.size} more features)")
+    if more := len(labels) - named.size:
+        ax.set_xlabel(f"{ax.get_xlabel()}\n(grey: {more} more feature{'s' * (more > 1)})")
     at = f" at l2 = {l2:.3g}" if several and not np.ndim(l2) else ""
     set_title(ax, f"Coefficients of the features that are chosen for each k{at}")
     return ax.figure

@@ -39,7 +39,7 @@ def plot_proof(proof: Proof, ax: Any = None) -> Any:
     left = f"{in_percent(proof.gap)} left after" if proof.gap > 0 else "closed in"
     verdict = "Proved" if proof.proved else "Not proved"
     ax.margins(x=0.02, y=0.08)
-    ax.legend(frameon=False, loc="center right")
+    ax.legend(frameon=False, loc="best")
     tidy(ax)
     set_title(ax, f"{verdict}: gap {left} {proof.seconds:.3g} s and {proof.nodes:,} nodes")
     return ax.figure

@@ -221,7 +221,7 @@ def test_shares_draw_the_model_first_and_say_which_sizes_are_as_good(p):
     support, shares = np.arange(p) % 3 == 1, np.round(np.linspace(0, 1, p), 2)
     support[40:] = False
     results = {"shares": shares, "ks": np.arange(7), "row": 2, "as_good": np.array([2, 3, 4])}
-    results |= {"scores": np.zeros((20, 7)), "times": 4.0}
+    results |= {"scores": np.zeros((20, 7)), "times": 4.0, "l2s": np.full(7, 0.1)}
     figure = plot_shares(results, support, [f"feature number {j}" for j in range(p)])
     check_legible(figure)
     (ax,) = figure.axes
@@ -229,6 +229,8 @@ def test_shares_draw_the_model_first_and_say_which_sizes_are_as_good(p):
     np.testing.assert_allclose(widths(ax), np.concatenate([inside, outside])[:30])
     said = ax.get_xlabel()
     assert "20 folds, each row held out 4 times" in said and "k = 2; k = 2 to 4 are as good as the best" in said
+    several = results | {"ks": np.tile(np.arange(7), 2), "l2s": np.repeat([0.1, 1], 7), "row": 9}
+    assert plot_shares(several, support).axes[0].get_xlabel().endswith("k = 2 to 4 are as good as the best at l2 = 1")
 
 
 @pytest.mark.parametrize("p", [5, 200])
