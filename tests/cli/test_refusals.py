@@ -98,7 +98,7 @@ fit lives.csv --time days --event none --drop said | no row has an event
 fit life.csv --time days --event died --loss huber | --loss
 fit life.csv --time days --event died --prove 3 | no proofs
 fit lives.csv --time days --event died --drop said --drop none | times must be >= 0
-fit towns.csv --target target --dummies --k 8 | Error: --k: is 8, but there are only 7 features, where a text counts as one
+fit towns.csv --target target --dummies --k 8 | --k: is 8, but there are only 7 features, where a text counts as one
 fit lives.csv --time said --event died --drop none | the time is a number, but
 fit life.csv --time died --event died | name a column for each
 precision no.csv | Error: FILE:
