@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 
 from .options import (
     DemoOptions,
+    Drawn,
     FitOptions,
     GraphOptions,
     LowRankOptions,
@@ -29,7 +30,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # boxes of 80 columns cut the names of options
 )
 CHOICES = ("--loss", "--solver", "--rule", "--missing")  # whose values are words
 # Options that need neither a table nor all rows in memory: of every loss, and of least squares, which reads rows once.
@@ -63,68 +64,52 @@ ONCE = {
 
 FIT_HELP = """Fit a sparse model to a table, LIBSVM or NPZ file, and write the chosen features and plots.
 
-[bold]Examples[/bold]
-
+\b
+Examples:
   sparsehtp fit houses.csv --target price --out result
-
   sparsehtp fit houses.csv --target price --k 8 --prove 60
-
   sparsehtp fit cancer.csv --target diagnosis --loss logistic --k 5 --test-size 0.3
-
   sparsehtp fit patients.csv --time days --event died --report
-
   sparsehtp fit survey.csv --target health --levels poor,fair,good,excellent
-
   sparsehtp fit survey.xlsx --target income --missing median --dummies --id person
-
   sparsehtp fit a1a.libsvm --loss logistic --k ebic --save model.npz
-
   sparsehtp fit claims.csv --target number --loss poisson --exposure years
-
   sparsehtp fit 'data/*.parquet' --target price --checkpoint state
 """
 
 PREDICT_HELP = """Predict the target of new rows by a model that `fit --save` wrote.
 
-[bold]Examples[/bold]
-
+\b
+Examples:
   sparsehtp predict model.npz new.csv
-
   sparsehtp predict model.npz new.xlsx --out predictions.csv
 """
 
 PATH_HELP = """Find the best features for every k, and write tables and plots of coefficients and criteria.
 
-[bold]Examples[/bold]
-
+\b
+Examples:
   sparsehtp path houses.csv --target price --k-max 15 --out result
-
   sparsehtp path houses.csv --target price --cv 5 --l2 0.001 --l2 0.1 --stability 100
-
   sparsehtp path cancer.csv --target diagnosis --loss logistic --criterion bic --checkpoint chunks
-
   sparsehtp path patients.csv --time days --event died --cv 5
-
   sparsehtp path 'data/*.parquet' --target price --checkpoint state
 """
 
 LOWRANK_HELP = """Fit several responses together with coefficients of low rank, and write them with plots.
 
-[bold]Examples[/bold]
-
+\b
+Examples:
   sparsehtp lowrank organs.csv --targets heart,lung,liver --out result
-
   sparsehtp lowrank panel.npz --targets Y --rank 3 --save model.npz
 """
 
 PRECISION_HELP = """Estimate a sparse precision matrix: which variables are linked, given all others.
 
-[bold]Examples[/bold]
-
+\b
+Examples:
   sparsehtp precision returns.csv --drop date --out result
-
   sparsehtp precision genes.csv --k ebic --stability 100
-
   sparsehtp precision genes.csv --k 40 --keep TP53,MDM2 --save model.npz
 """
 
@@ -148,7 +133,9 @@ def _command(settings: type, text: str) -> Callable[[Callable[[typer.Context, An
     It runs inside `common.computing`, and an interrupt says whether it can go on.
     """
     hints, fields = get_type_hints(settings, include_extras=True), dataclasses.fields(settings)
-    of_all = {field.name for kind in (Numerals, Work) for field in dataclasses.fields(kind)}  # which help lists last
+    of_all = {
+        field.name for kind in (Drawn, Numerals, Work) for field in dataclasses.fields(kind)
+    }  # which help lists last
     options = [
         inspect.Parameter(
             field.name,
@@ -176,7 +163,7 @@ def _command(settings: type, text: str) -> Callable[[Callable[[typer.Context, An
 
         of_context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
         command.__signature__ = inspect.Signature([of_context, *options])  # type: ignore[attr-defined]
-        app.command(help=text, cls=_Command)(command)
+        app.command(help=text, short_help=text.partition("\n")[0], cls=_Command)(command)
 
     return register
 

@@ -10,7 +10,7 @@ from commands import invoke, made, named, words
 from sklearn.linear_model import LogisticRegression
 
 import sparsehtp as sht
-from sparsehtp.cli.options import CriterionName, LossName, SolverName
+from sparsehtp.cli.options import CriterionName, FitOptions, LossName, PathOptions, SolverName
 from sparsehtp.datasets import make_regression
 from sparsehtp.estimators.parameters import LOSSES, SOLVERS
 
@@ -253,8 +253,10 @@ def test_info_version_and_help():
     said = words(invoke("info").stdout)
     assert "compiled programs" in said and "float64 supported" in said and f"numpy {np.__version__} " in said
     assert invoke("--version").stdout.startswith("sparsehtp 0.")
-    for command in ("fit", "path"):
-        assert "Examples" in invoke(command, "--help").stdout
+    for command, settings in (("fit", FitOptions), ("path", PathOptions)):
+        said = invoke(command, "--help").stdout  # 80 columns wide
+        assert "Examples" in said
+        assert all(f"--{name.replace('_', '-')} " in said for name in {*settings.__dataclass_fields__} - {"file"})
 
 
 def test_choices_are_those_of_the_library():
