@@ -73,7 +73,11 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, **_):
-    """A tick of the comparison shows its test when pointed at: a column of long names is too narrow to read."""
+    """Links to files that are pages here lead to these. A tick of the comparison shows its test when pointed at: a
+    column of long names is too narrow to read."""
+    up = "../" * page.file.src_uri.count("/")
+    for name, source in COPIED.items():
+        markdown = markdown.replace(f"](../{up}{source}", f"]({up}{name}")
     if page.file.src_uri != "features.md":
         return markdown
     return re.sub(r"✓ `([^`]+::[^`]+)`", r'<span title="tests/\1">✓</span>', markdown)

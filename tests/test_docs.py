@@ -19,6 +19,16 @@ def test_there_are_pages():
     assert PAGES
 
 
+def test_every_link_leads_to_a_file_of_the_tree():
+    """So that pages can be read where they lie; the site makes links within itself of them."""
+    root = Path(__file__).parents[1]
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").rglob("*.md")]
+    links = {(page, link) for page in pages for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))}
+    local = {(page, link) for page, link in links if not link.startswith("http")}
+    assert len(local) > 30
+    assert [f"{page.name}: {link}" for page, link in local if not (page.parent / link).exists()] == []
+
+
 def test_every_public_name_has_a_page_in_the_reference():
     hooks = ast.parse((Path(__file__).parents[1] / "docs" / "hooks.py").read_text(encoding="utf-8"))
     pages = next(
