@@ -66,7 +66,7 @@ def plot_cv(cv: CrossValidation | Choice | dict[str, Any], ax: Any = None) -> An
             ax.fill_between(ks[seen], mean[seen] - band, mean[seen] + band, color=colour, alpha=0.15, linewidth=0)
     if len(own_colour) < len(blocks):
         ax.plot([], [], color=REST, linewidth=0.8, label=f"{len(blocks) - len(own_colour)} other l2")
-    name = "chosen: fewest as good" if rule == "strong-ridge" and len(blocks) == 1 else NAMES[rule]
+    name = "chosen, fewest as good" if rule == "strong-ridge" and len(blocks) == 1 else NAMES[rule]
     points = [(taken, "D", 9, name), (best, "o", 8, "best mean")]
     if rule == "strong-ridge":
         near = table["difference"] <= 2 * table["difference_se"]
