@@ -22,7 +22,7 @@ from .._types import Support, host, replace
 from ..columns import scatter
 from ..designs import DenseDesign
 from ..iteration.results import RESULTS
-from ..linalg import dot, masked_factor
+from ..linalg import MaskedFactor, dot, masked_factor
 from ..objectives import LinearModel
 from ..solvers import BestSubset
 from . import grid as _grid
@@ -32,10 +32,10 @@ LEAST = 2**18  # numbers of the data, below which exact fits take no time worth 
 WIDEST = 512  # features
 ROWS = 2048  # of a pass at once, so that the predictions of all sizes stay in the cache
 STEPS = 60  # of a fit at most; few are needed near the model's centre
-ENOUGH = 1e-10  # part of F that a further step would gain
+ENOUGH = 1e-10  # what a further step would gain, as a part of the mean curvature: predictions that move by 1e-5
 TURNS, TURN = 20, 15  # Hessians of a fit with all features, and steps with each
 FLAT = 1e-2  # curvature of a saturated loss at least, relative to its slope
-TOGETHER = 8  # sizes that are scored in one product
+TOGETHER = 10  # sizes at most that are scored in one product
 
 
 class Around(NamedTuple):
@@ -48,21 +48,20 @@ class Around(NamedTuple):
     solved: Bool[Array, ""]
 
 
-class Sums(NamedTuple):
-    """F at every lane's point, its gradient, and the mean second derivative of the loss of a row."""
+class Pull(NamedTuple):
+    """The gradient of F at every lane's point, and the mean second derivative of the loss of a row."""
 
-    value: Float[Array, "K"]
     grad: Float[Array, "K d"]
     curvature: Float[Array, "K"]
 
 
 class Fitting(NamedTuple):
-    """Of every lane the best point so far, its value and what the next step from there would gain, and the point that
-    is tried."""
+    """Of every lane the best point so far, half its squared slope in the metric of the model, the mean curvature there,
+    and the point that is tried."""
 
     x: Float[Array, "K d"]
-    value: Float[Array, "K"]
-    gain: Float[Array, "K"]
+    slope: Float[Array, "K"]
+    curvature: Float[Array, "K"]
     trial: Float[Array, "K d"]
     steps: Int[Array, ""]
 
@@ -145,16 +144,15 @@ def _curvature(model: LinearModel, eta: Float[Array, "n"]) -> Float[Array, "n"]:
     return model.columns.sample_weight * curvature
 
 
-def _sums(model: LinearModel, x: Float[Array, "K d"]) -> Sums:
-    def lane(rows: LinearModel, x: Float[Array, "d"]) -> Sums:
-        columns, loss, y = rows.columns, rows.loss, rows.y
+def _pull(model: LinearModel, x: Float[Array, "K d"]) -> Pull:
+    def lane(rows: LinearModel, x: Float[Array, "d"]) -> Pull:
+        columns = rows.columns
         eta = columns.predict(x)
-        slope = columns.transpose_product(columns.sample_weight * loss.derivative(eta, y))
-        return Sums(dot(columns.sample_weight, loss.value(eta, y)), slope, jnp.sum(_curvature(rows, eta)))
+        slope = columns.sample_weight * rows.loss.derivative(eta, rows.y)
+        return Pull(columns.transpose_product(slope), jnp.sum(_curvature(rows, eta)))
 
-    sums: Sums = _summed(model, lambda rows: jax.vmap(lambda x: lane(rows, x))(x))
-    pull = jax.vmap(model.columns.ridge_product)(x)
-    return sums._replace(value=sums.value + jnp.sum(x * pull, axis=1) / 2, grad=sums.grad + pull)
+    pull: Pull = _summed(model, lambda rows: jax.vmap(lambda x: lane(rows, x))(x))
+    return pull._replace(grad=pull.grad + jax.vmap(model.columns.ridge_product)(x))
 
 
 def _hessian(model: LinearModel, x: Float[Array, "d"]) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
@@ -188,7 +186,7 @@ def _around(model: LinearModel, before: Around) -> Around:
         fit = _fitted(model, c[0], every, c[0].x[None], TURN)
         x = fit.x[0]
         H, curvature = _hessian(model, x)
-        return Around(x, H, curvature, dot(H + ridge, x), _settled(fit)[0]), c[1] + 1
+        return Around(x, H, curvature, dot(H + ridge, x), _settled(c[0], fit)[0]), c[1] + 1
 
     begin = before._replace(solved=jnp.asarray(False)), jnp.int32(0)
     one, _ = lax.while_loop(lambda c: ~c[0].solved & (c[1] < TURNS), turn, begin)
@@ -241,46 +239,59 @@ def _kept(
         return scatter(factor.solve(jnp.where(mask, one.rhs[S], 0)), support, one.x.size)
 
     found = _fitted(model, one, supports, jax.vmap(first)(supports), STEPS)
-    ended = jnp.where(_settled(found) | (results != RESULTS.converged), results, RESULTS.max_steps)
-    ended = jnp.where(jnp.isfinite(found.value), ended, RESULTS.nonfinite)
+    ended = jnp.where(_settled(one, found) | (results != RESULTS.converged), results, RESULTS.max_steps)
 
-    def kept(each: tuple[Array, Support, Array, Array, Array]) -> _grid.Fits:
-        k, support, x, value, result = each
+    def kept(each: tuple[Array, Support, Array, Array]) -> _grid.Fits:
+        k, support, x, result = each
+        value = model.value(x)
+        result = jnp.where(jnp.isfinite(value), result, RESULTS.nonfinite)
         result = model.judged(replace(threshold, k=k), x, support, result)
         return _grid.kept_of(grid, model, scorer, x, x, support, threshold, value, result)
 
-    return lax.map(kept, (grid.ks, supports, found.x, found.value, ended), batch_size=TOGETHER)
+    K = grid.ks.shape[0]
+    together = max(size for size in range(1, TOGETHER + 1) if K % size == 0)  # a rest would be compiled apart
+    return lax.map(kept, (grid.ks, supports, found.x, ended), batch_size=together)
 
 
-def _settled(found: Fitting) -> Bool[Array, "K"]:
-    enough = max(ENOUGH, float(jnp.finfo(found.x.dtype).eps) / 8) * jnp.abs(found.value)
-    return jnp.isfinite(found.value) & (found.gain <= enough)
+def _settled(one: Around, found: Fitting) -> Bool[Array, "K"]:
+    enough = max(ENOUGH, float(jnp.finfo(found.x.dtype).eps) / 8)
+    return found.slope * one.curvature <= enough * found.curvature**2
 
 
 def _fitted(model: LinearModel, one: Around, entries: Support, starts: Float[Array, "K d"], limit: int) -> Fitting:
-    """The minimisers on the entries of every lane; a step that raises F by more than rounding is halved."""
-    ridge, d, eps = model.columns.ridge(), one.x.size, float(jnp.finfo(starts.dtype).eps)
+    """The minimisers on the entries of every lane, by steps in the model's metric over the ratio of mean curvatures.
 
-    def direction(support: Support, grad: Float[Array, "d"], curvature: Float[Array, ""]) -> tuple[Array, Array]:
+    A step that does not shorten the slope in this metric is halved, for which no value of F is needed: some do.
+    """
+    ridge, d = model.columns.ridge(), one.x.size
+
+    def factored(support: Support) -> MaskedFactor:
         S, mask = support
-        factor = masked_factor(curvature / one.curvature * one.H[S][:, S] + jnp.diag(ridge[S]), mask)
-        slope = jnp.where(mask, grad[S], 0)
-        step = -factor.solve(slope)
-        return scatter(step, support, d), -dot(slope, step) / 2
+        return masked_factor(one.H[S][:, S] + jnp.diag(ridge[S]), mask)
+
+    def downhill(factor: MaskedFactor, support: Support, grad: Float[Array, "d"]) -> tuple[Array, Array]:
+        slope = jnp.where(support.mask, grad[support.idx], 0)
+        step = factor.solve(slope)
+        return scatter(-step, support, d), dot(slope, step) / 2
+
+    factors = jax.vmap(factored)(entries)
 
     def body(c: Fitting) -> Fitting:
-        sums, done = _sums(model, c.trial), _settled(c)
-        ahead, gain = jax.vmap(direction)(entries, sums.grad, sums.curvature)
-        lower = (sums.value <= c.value + jnp.where(jnp.isinf(c.value), 0, 8 * eps * jnp.abs(c.value))) & ~done
-        best = jnp.where(lower[:, None], c.trial, c.x)
+        pull, done = _pull(model, c.trial), _settled(one, c)
+        ahead, slope = jax.vmap(downhill)(factors, entries, pull.grad)
+        nearer = (slope < c.slope) & ~done
+        wide = nearer[:, None]
+        best = jnp.where(wide, c.trial, c.x)
+        step = ahead * (one.curvature / pull.curvature)[:, None]
         return Fitting(
             x=best,
-            value=jnp.where(lower, sums.value, c.value),
-            gain=jnp.where(lower, gain, c.gain),
-            trial=jnp.where(lower[:, None], best + ahead, jnp.where(done[:, None], best, (best + c.trial) / 2)),
+            slope=jnp.where(nearer, slope, c.slope),
+            curvature=jnp.where(nearer, pull.curvature, c.curvature),
+            trial=jnp.where(wide, best + step, jnp.where(done[:, None], best, (best + c.trial) / 2)),
             steps=c.steps + 1,
         )
 
-    infinite = jnp.full(starts.shape[0], jnp.inf, starts.dtype)
-    begin = Fitting(starts, infinite, infinite, starts, jnp.int32(0))
-    return lax.while_loop(lambda c: (c.steps < limit) & ~jnp.all(_settled(c)), body, begin)
+    origin = jnp.broadcast_to(model.origin(), starts.shape)  # halved steps lead there where a start is out of range
+    far = jnp.full(starts.shape[0], jnp.inf, starts.dtype)
+    begin = Fitting(origin, far, jnp.ones_like(far), starts, jnp.int32(0))
+    return lax.while_loop(lambda c: (c.steps < limit) & ~jnp.all(_settled(one, c)), body, begin)

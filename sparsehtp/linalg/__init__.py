@@ -23,6 +23,7 @@ from .log_determinant import minimise_log_det as minimise_log_det
 from .log_determinant import shrunk as shrunk
 from .log_determinant import smallest_and_largest as smallest_and_largest
 from .low_rank import leading_triplets as leading_triplets
+from .masked_cholesky import MaskedFactor as MaskedFactor
 from .masked_cholesky import masked_factor as masked_factor
 from .power_iteration import POWER_STEPS as POWER_STEPS
 from .power_iteration import largest_eigenvalue as largest_eigenvalue
