@@ -16,7 +16,7 @@ import numpy as np
 
 import sparsehtp as sht
 
-from .baselines import abess, skglm, sklearn, skscope, version
+from .baselines import abess, skein, skglm, sklearn, skscope, version
 from .problems import DRAWN, correlated, generate
 from .scores import aim, finish, least_squares, print_table, swap_gain
 from .timing import RESULTS, best_of, compile_time
@@ -32,6 +32,7 @@ LARGE = (2000, 20000, 100, 5, 0.0)
 TIE = 1 + 1e-9
 ROUNDING = 1e-7  # of what is stored
 BEFORE = RESULTS / "best-subset-before.json"
+NONCONVEX = ("skglm", "skein-glm")
 DEFAULTS = ("BestSubset default, float32", "BestSubset default, float64")
 
 
@@ -74,8 +75,7 @@ def solvers(thorough=True):
         for dtype in ((np.float64,) if "thorough" in name else (np.float32, np.float64))
     }
     missing = []
-    for peer in (abess, skscope, skglm):
-        distribution = peer.__name__.split(".")[-1]
+    for distribution, peer in {"abess": abess, "skscope": skscope, "skglm": skglm, "skein-glm": skein}.items():
         if version(distribution) is None:
             missing.append({"name": f"{distribution}: not installed", "value": 0, "unit": "fits"})
             continue
@@ -137,7 +137,7 @@ def shown(rows, fits):
 
 def summary(rows, fits, prefix=""):
     """Per solver: total time, against abess, at or below it on how many, and where it loses."""
-    peers, nonconvex = ([name for name in fits if name.startswith(peer)] for peer in ("abess", "skglm"))
+    peers, *nonconvex = ([name for name in fits if name.startswith(peer)] for peer in ("abess", *NONCONVEX))
     result = []
     for name in fits:
         total = sum(row["seconds"][name] for row in rows)
@@ -147,8 +147,7 @@ def summary(rows, fits, prefix=""):
         if peers:
             row["time_over_abess"] = total / sum(r["seconds"]["abess"] for r in rows)
             rivals = {"abess": ["abess"], "best_of_abess": peers}
-            if nonconvex:
-                rivals["best_of_skglm"] = nonconvex
+            rivals |= {f"best_of_{peer}": names for peer, names in zip(NONCONVEX, nonconvex, strict=True) if names}
             for key, names in rivals.items():
                 rival = [min(r["rss"][n] for n in names) for r in rows]
                 losses = [
@@ -176,7 +175,7 @@ def aims(rows, summaries):
             *(
                 {"name": f"{name}: instances at or below the best {peer} setting", "unit": f"of {total}"}
                 | {"value": row[f"at_or_below_best_of_{peer}"]}
-                for peer in ("abess", "skglm")
+                for peer in ("abess", *NONCONVEX)
                 if f"at_or_below_best_of_{peer}" in row
             ),
             aim({"name": f"{name}: total time over abess's", "value": ratio, "unit": "times"}, "< 1", ratio < 1),

@@ -1,5 +1,5 @@
 """Real data: repeated outer cross-validation with selection inside, our default estimators against abess, MCP and SCAD
-(skglm), and L1."""
+(skglm, skein-glm), and L1."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ from sklearn.model_selection import KFold, RepeatedKFold, RepeatedStratifiedKFol
 import sparsehtp as sht
 from sparsehtp._programs import clear
 
-from .baselines import abess, skglm, sklearn, version
+from .baselines import abess, skein, skglm, sklearn, version
 from .scores import aim, finish, print_table
 
 CLASSES = ("gene_alon", "gene_chowdary", "gene_golub", "gene_singh", "gene_west")
@@ -43,8 +43,8 @@ def splicing(X, y, classification, cv_score="test_loss"):
     return abess.cross_validated(X, y, ks, numbered(X, y, classification), classification, cv_score)
 
 
-def nonconvex(name, X, y, classification):
-    return skglm.cross_validated(X, y, numbered(X, y, classification), classification, **skglm.SETTINGS[name])
+def nonconvex(peer, setting, X, y, classification):
+    return peer.cross_validated(X, y, numbered(X, y, classification), classification, **setting)
 
 
 def l1(X, y, classification, scoring="neg_log_loss"):
@@ -60,8 +60,9 @@ def methods(classification):
         fits["abess"] = splicing
         if classification:
             fits["abess, by AUC"] = lambda X, y, c: splicing(X, y, c, "roc_auc")
-    if version("skglm"):
-        fits |= {name: partial(nonconvex, name) for name in skglm.SETTINGS}
+    for distribution, peer in {"skglm": skglm, "skein-glm": skein}.items():
+        if version(distribution):
+            fits |= {name: partial(nonconvex, peer, setting) for name, setting in peer.SETTINGS.items()}
     fits["L1"] = l1
     if classification:
         fits["L1, by accuracy"] = lambda X, y, c: l1(X, y, c, "accuracy")
@@ -180,7 +181,7 @@ def main(quick=False, data=None):
                 ratio = mine["seconds"] / other["seconds"]
                 row = {"name": f"seconds over {peer}'s", "value": ratio, "unit": "times"}
                 rows.append(aim(row, "<= 1", ratio <= 1))
-    for peer in ("abess", "skglm"):
+    for peer in ("abess", "skglm", "skein-glm"):
         if not version(peer):
             rows.append({"name": f"{peer}: not installed", "value": 0, "unit": "fits"})
     rows += [{"name": f"{name}: no such file in the data folder", "value": 0, "unit": "sets"} for name in missing]

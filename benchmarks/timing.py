@@ -12,7 +12,7 @@ import numpy as np
 from .baselines import version
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn", "abess", "skscope", "skglm", "el0ps")
+PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn", "abess", "skscope", "skglm", "skein-glm", "el0ps")
 
 
 def compile_time(function, *args):
