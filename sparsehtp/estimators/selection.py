@@ -158,7 +158,7 @@ def _content(X: Any, r: Float[np.ndarray, "n"], weights: Float[np.ndarray, "n"])
         for _ in range(2):
             place = np.zeros(len(r))
             for j in range(0, X.shape[1], BLOCK):
-                part = X[:, j : j + BLOCK].astype(float)
+                part = X[:, j : j + BLOCK].astype(float, copy=False)
                 place += part @ ((part.T @ r) / scale[j : j + BLOCK] / scale[j : j + BLOCK])
             place = np.nan_to_num(place, posinf=0, neginf=0)
             found.append(place)
