@@ -27,6 +27,7 @@ OPTIONS = {  # what a benchmark's main takes
     "proofs": ("quick",),
     "streaming": ("quick",),
     "rows": ("quick",),
+    "growth": ("quick",),
     "devices": ("quick",),
     "gpu": ("quick", "out", "seconds", "roofline_of"),
 }

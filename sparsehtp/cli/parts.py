@@ -66,8 +66,10 @@ class _Once(_OfParts):
     def read_rows(self) -> sht.SufficientStatistics:
         options, shards = self.options, self.shards
         folds = min(options.cv or FOLDS, shards.n_samples)
-        _print_size(self.errors, shards, "they are read once")
         checkpoint = None if options.checkpoint is None else options.checkpoint / f"rows-{folds}-folds"
+        known = checkpoint is not None and checkpoint.exists()
+        how = f"what {options.checkpoint} holds of them is not read again" if known else "they are read once"
+        _print_size(self.errors, shards, how)
         with progress_bar(self.errors, "rows") as progress:
             return sht.SufficientStatistics.from_files(shards, folds=folds, checkpoint=checkpoint, progress=progress)
 

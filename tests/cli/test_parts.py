@@ -60,8 +60,8 @@ def test_another_question_reads_nothing(folder, tmp_path, monkeypatch):
         raise AssertionError("the rows were read again")
 
     monkeypatch.setattr(shards, "read_rows", read)
-    _, second = made(tmp_path / "b", "fit", str(folder / "parts" / "*.parquet"), *OPTIONS, *state, "--k", "bic")
-    assert second["n"] == N
+    again, second = made(tmp_path / "b", "fit", str(folder / "parts" / "*.parquet"), *OPTIONS, *state, "--k", "bic")
+    assert second["n"] == N and "is not read again" in again.stderr
     _, path = made(tmp_path / "c", "path", folder / "parts", *OPTIONS, *state, "--cv", 5, "--prove", 5)
     by_k = {row["k"]: row for row in path["rows"]}
     assert by_k.keys() == set(range(7)) and by_k[2]["proved"] and path["n"] == N
