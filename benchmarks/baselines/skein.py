@@ -9,11 +9,11 @@ SETTINGS = {
 }
 
 
-def _path(X, y, kind, lambdas=None, **shape):
+def _path(X, y, kind, options, **shape):
     import skein_glm
 
     make = getattr(skein_glm, f"{kind}PathRegressor")
-    found = make(**shape, lambdas=lambdas, fit_intercept=False).fit(X, y)
+    found = make(**shape, **options, fit_intercept=False).fit(X, y)
     return found.coefs_ != 0, found.lambdas_
 
 
@@ -21,14 +21,17 @@ def best_subset(X, y, k, **setting):
     """Support of at most k features: the last of the path with so few, and of a finer path from there while fewer."""
     scale = np.sqrt(len(y))  # the solver's tolerance is absolute
     X, y = X * (scale / np.linalg.norm(X, axis=0)), y * (scale / np.linalg.norm(y))
-    chosen, strengths = _path(X, y, **setting)
+    for least in (0.1, 1e-3):  # what is far below is most of a path's time
+        chosen, strengths = _path(X, y, options={"lambda_min_ratio": least}, **setting)
+        if chosen[-1].sum() > k:
+            break
     for finer in (True, False):
         more = np.flatnonzero(chosen.sum(axis=1) > k)
         last = (more[0] if more.size else len(chosen)) - 1
         if chosen[last].sum() == k or not finer or not more.size:
             return np.flatnonzero(chosen[last])
         between = np.geomspace(strengths[last], strengths[last + 1], 50)
-        chosen, strengths = _path(X, y, lambdas=np.append(strengths[:last], between), **setting)
+        chosen, strengths = _path(X, y, options={"lambdas": np.append(strengths[:last], between)}, **setting)
 
 
 def cross_validated(X, y, fold, classification=False, *, kind, **shape):
