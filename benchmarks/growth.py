@@ -13,11 +13,11 @@ from .baselines import version
 from .scores import finish
 
 K, MOST = 10, 30
-LONGEST = 60  # seconds that a fit is let to take, as the one before it says
+LONGEST = 20  # seconds that a fit is let to take, as the one before it says
 REPEATS = 2
 ACROSS = {
     "rows, 50 columns": [(n, 50) for n in (1000, 10_000, 100_000, 1_000_000)],
-    "columns, 1,000 rows": [(1000, p) for p in (100, 1000, 10_000, 30_000)],
+    "columns, 1,000 rows": [(1000, p) for p in (100, 1000, 10_000)],
 }
 QUICK = {"rows, 50 columns": [(200, 50), (400, 50)]}
 PICTURE = Path(__file__).parents[1] / "docs" / "guide" / "growth.svg"
@@ -38,7 +38,7 @@ def methods():
         }
     return fits | {
         f"OMP, k = {K}": lambda X, y: OrthogonalMatchingPursuit(n_nonzero_coefs=K).fit(X, y),
-        "LassoCV": lambda X, y: LassoCV(cv=5).fit(X, y),
+        "LassoCV": lambda X, y: LassoCV(cv=5, eps=0.01).fit(X, y),
     }
 
 
@@ -49,7 +49,7 @@ def drawn(n, p):
 
 
 def main(quick=False):
-    """Up to 10^6 x 50 and 1,000 x 30,000; the best of two fits after one that compiles."""
+    """Up to 10^6 x 50 and 1,000 x 10,000; the best of two fits after one that compiles."""
     rows, curves = [], {}
     for title, sizes in (QUICK if quick else ACROSS).items():
         curve = curves[title] = {name: [] for name in methods()}
