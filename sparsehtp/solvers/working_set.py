@@ -47,11 +47,10 @@ class WorkingSet(NamedTuple):
         locked, m = self.keep.shape[0], idx.shape[0]
         place = jnp.where(rows, locked - 1 + jnp.cumsum(rows, dtype=jnp.int32), m)
         size = locked + jnp.sum(rows, dtype=jnp.int32)
+        if locked:  # a kept feature that depends on others is in no row: the data tell
+            gram = None
         if gram is not None:
-            source = (
-                jnp.zeros(m, jnp.int32).at[:locked].set(jnp.argmax(idx == self.keep[:, None], axis=1).astype(jnp.int32))
-            )
-            source = source.at[place].set(jnp.arange(m, dtype=jnp.int32), mode="drop")
+            source = jnp.zeros(m, jnp.int32).at[place].set(jnp.arange(m, dtype=jnp.int32), mode="drop")
             gram = gram[source][:, source]
         idx = jnp.zeros(m, jnp.int32).at[:locked].set(self.keep).at[place].set(idx, mode="drop")
         support = support_of(self.objective, idx, size)
