@@ -1,5 +1,7 @@
 """The public entry: checks what can be checked, runs the driver, returns a solution in original units."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Any
 

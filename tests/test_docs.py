@@ -1,11 +1,13 @@
 """The examples in docs run as they stand, page by page: Python, commands, and the screens shown below a command."""
 
 import ast
+import inspect
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+from sklearn.base import BaseEstimator
 from typer.testing import CliRunner
 
 import sparsehtp as sht
@@ -78,3 +80,9 @@ def test_every_feature_names_a_test_that_exists():
     for row in rows:
         ours = row.split("|")[-2].strip()
         assert not ours or re.fullmatch(r"✓ `[\w/]+\.py::\w+`", ours), row
+
+
+def test_signatures_tell_types_by_name():
+    asked = [value for name in sht.__all__ if callable(value := getattr(sht, name))]
+    asked = [value for value in asked if inspect.isfunction(value) or issubclass(value, BaseEstimator)]
+    assert len(asked) > 20 and [value for value in asked if "_typing" in str(inspect.signature(value))] == []

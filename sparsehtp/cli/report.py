@@ -165,8 +165,9 @@ def fit_facts(model: dict[str, Any]) -> dict[str, str]:
     why = " and ".join(ENDED[name] for name in result["fired"].split(" and ") if name in ENDED)
     facts["result"] = f"{result['name']} after {model['num_steps']} steps{': ' if why else ''}{why}"
     apart = ", but for a constant of the data" if model["loss"] in SHIFTED else ""
-    ridge = "the mean loss with the ridge" if model["l2"] else "the mean loss"
-    facts["objective"] = f"{model['objective']:.6g} ({ridge}{apart}; less is better)"
+    mean = "half the mean squared error" if model["loss"] == "squared" else "the mean loss"
+    ridge = " with the ridge" if model["l2"] else ""
+    facts["objective"] = f"{model['objective']:.6g} ({mean}{ridge}{apart}; less is better)"
     near, what = exchanges_told(model), "certificate" if model["caveat"] is None else "caveat"
     proof = model.get("proof", {"proved": False, "statement": None})
     certificate = None if proof["proved"] and what == "certificate" else model[what]

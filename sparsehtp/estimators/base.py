@@ -1,5 +1,7 @@
 """The base of the scikit-learn estimators: validation, the parts of a fit, and the fitted attributes."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 

@@ -1,5 +1,7 @@
 """Sparse proportional hazards with the scikit-learn interface."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any, Self
 

@@ -1,5 +1,7 @@
 """Linear discriminant analysis with a sparse precision matrix."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import jax

@@ -1,5 +1,7 @@
 """Multi-response regression of low rank with the scikit-learn interface."""
 
+from __future__ import annotations
+
 from typing import Any, Self, cast
 
 import jax

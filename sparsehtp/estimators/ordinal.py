@@ -1,5 +1,7 @@
 """Sparse ordinal regression with the scikit-learn interface."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any, Self
 

@@ -1,5 +1,7 @@
 """Sparse precision matrices with the interface of scikit-learn's covariance estimators."""
 
+from __future__ import annotations
+
 from typing import Any, ClassVar, Self
 
 import jax

@@ -1,5 +1,7 @@
 """Sparse regression with the scikit-learn interface."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 

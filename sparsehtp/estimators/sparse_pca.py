@@ -1,5 +1,7 @@
 """Sparse principal components with the scikit-learn interface."""
 
+from __future__ import annotations
+
 import itertools
 import math
 from typing import Any, Self

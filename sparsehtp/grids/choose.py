@@ -1,5 +1,7 @@
 """The choice of k and l2, by cross-validation or by an information criterion, and the model there."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path as Folder

@@ -1,5 +1,7 @@
 """Cross-validation over a grid of sparsity and ridge."""
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence

@@ -1,5 +1,7 @@
 """Fits over a grid of sparsity and ridge."""
 
+from __future__ import annotations
+
 import dataclasses
 from concurrent.futures import Executor
 from pathlib import Path as Folder

@@ -1,5 +1,7 @@
 """Stability selection."""
 
+from __future__ import annotations
+
 import dataclasses
 import numbers
 from concurrent.futures import Executor

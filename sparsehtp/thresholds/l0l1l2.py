@@ -1,5 +1,7 @@
 """The L0 + L1 + L2 penalty."""
 
+from __future__ import annotations
+
 from typing import Self
 
 import equinox as eqx

@@ -1,5 +1,7 @@
 """At most so many nonzero entries in every leaf of a pytree."""
 
+from __future__ import annotations
+
 from typing import Self
 
 import equinox as eqx

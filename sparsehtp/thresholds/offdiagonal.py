@@ -1,5 +1,7 @@
 """At most k nonzero pairs off the diagonal of a symmetric matrix."""
 
+from __future__ import annotations
+
 from typing import Self
 
 import numpy as np

@@ -1,5 +1,7 @@
 """At most k nonzero rows."""
 
+from __future__ import annotations
+
 from typing import Self
 
 import equinox as eqx

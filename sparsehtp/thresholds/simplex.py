@@ -1,5 +1,7 @@
 """At most k entries with a given sum: portfolios, mixtures and contrasts."""
 
+from __future__ import annotations
+
 from typing import Self
 
 import equinox as eqx

@@ -1,5 +1,7 @@
 """At most k nonzero entries, with kept entries, bounds and signs."""
 
+from __future__ import annotations
+
 from typing import Self
 
 import equinox as eqx

@@ -1,5 +1,7 @@
 """Step sizes by a grid search, all sizes as one batch."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax

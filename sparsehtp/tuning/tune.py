@@ -1,5 +1,7 @@
 """Hyper-parameters by gradient descent on a validation loss."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import jax

@@ -128,7 +128,7 @@ def test_the_screen_of_a_fit_says_what_model_json_holds(fitted):
         "train R2": f"{model['train_score']:.4f} on 30 rows",
         "test R2": f"{model['test_score']:.4f} on 10 rows",
         "result": f"converged after {model['num_steps']} steps: the same features came out again",
-        "objective": f"{model['objective']:.6g} (the mean loss with the ridge; less is better)",
+        "objective": f"{model['objective']:.6g} (half the mean squared error with the ridge; less is better)",
         "certificate": " ".join(model["certificate"].split()),
     }
     for feature in model["coefficients"]:
