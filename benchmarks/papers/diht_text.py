@@ -27,12 +27,21 @@ from sparsehtp.thresholds import Sparsity
 from .figures import STYLE, interval, panels
 from .hsg import climb
 from .run import Run
-from .verdicts import Parts, Ratio, at_least, every, most, shown
+from .verdicts import Ratio, every, shown
 
 DUALS = ("DIHT", "SDIHT")
 BATCH = 10
 POINTS = 60  # of a stored curve
 TELLING = 1 / 3  # of test errors; half of the rows are of the larger class, so that 1/2 is chance
+# The levels of the runs have margins that the paper does not give: what it would take without them.
+LEVELS = {
+    "loss": "times to the lowest loss that both reach (here 1% of the decrease above the lowest), half a CPU hour",
+    "error": "times to the lowest test error that all reach (here a point above it; the paper's 0.08 and 0.24 are of "
+    "its data), half a CPU hour",
+    "both": "times to the lowest loss and test error that all reach (here 1% and a point above them), a quarter of a "
+    "CPU hour",
+    "gap": "epochs to the lowest gap that both reach (here twice that), half a CPU hour",
+}
 ROUNDING = 1e-7  # a gap below it, in single precision for F of about one, is zero and may come out negative
 # Powers of two where the search of a step begins; smooth or not.
 FIRST = {
@@ -248,23 +257,22 @@ def _figure(run: Run, smooth: bool) -> Any:
         text: str,
         at: list[dict[str, Any]],
         leads: dict[str, Ratio],
-        decide: Callable[[list[Ratio]], Parts],
+        *,
+        of: str = "times sooner",
+        need: str = "",
     ) -> None:
         left = {name: np.mean([r["left_by_one_threshold"] for r in own]) for name, own in _problems(at).items()}
         run.claim(
             letter,
             text,
-            decide(list(leads.values())) if leads else None,
+            every(leads.values()) if leads and not need else None,
             draws=run["copies"],
-            numbers={f"times sooner, {name}": lead for name, lead in leads.items()},
-            need="" if leads else "problems that all methods learn",
+            numbers={f"{of}, {name}": lead for name, lead in leads.items()},
+            need=need if leads else "problems that all methods learn",
             solved=[name for name, share in left.items() if share <= run["tolerance"]],
-            times_sooner={name: shown(lead) for name, lead in leads.items()},
+            leads={name: shown(lead) for name, lead in leads.items()},
             lowest_loss_of_all=Counter(min(row["lowest"], key=row["lowest"].__getitem__) for row in at),
         )
-
-    def mostly(leads: list[Ratio]) -> Parts:
-        return most([at_least(lead) for lead in leads])
 
     loss = f"within {run['tolerance']:.0%} of the decrease to the lowest loss that any method finds, at lam0 = 1"
     error = f"to a test error that all methods reach, where it is at most {TELLING:.0%}"
@@ -272,18 +280,18 @@ def _figure(run: Run, smooth: bool) -> Any:
     to_loss, to_error = _leads(middle, "to_loss", DUALS, primal), _leads(accurate, "to_error", DUALS, primal)
     epochs = _leads(largest, "epochs_to_gap", ["SDIHT"], ["DIHT"])
     if smooth:
-        claim("a", f"{before.format(loss)}, for each k", middle, to_loss, every)
+        lower = "DIHT's and SDIHT's lowest loss in the time granted, at lam0 = 1, is below that of all primal methods"
+        claim("a", f"{lower}, for each k", middle, _leads(middle, "lowest", DUALS, primal), of="times lower")
         sooner = _leads(middle, "to_loss", ["SDIHT"], ["DIHT"])
-        claim("b", f"SDIHT comes {loss}, before DIHT, for each k", middle, sooner, every)
-        claim("c", f"{before.format(error)}, for each lam0 and k", accurate, to_error, every)
+        claim("b", f"SDIHT comes {loss}, before DIHT, for each k", middle, sooner, need=LEVELS["loss"])
+        claim("c", f"{before.format(error)}, for each lam0 and k", accurate, to_error, need=LEVELS["error"])
         sooner = _leads(accurate, "to_error", ["SDIHT"], ["DIHT"])
-        claim("d", f"SDIHT comes {error}, before DIHT, for each lam0 and k", accurate, sooner, every)
-        claim("e", "SDIHT takes fewer epochs than DIHT to a gap that both reach, for each lam0", largest, epochs, every)
+        claim("d", f"SDIHT comes {error}, before DIHT, for each lam0 and k", accurate, sooner, need=LEVELS["error"])
     else:
         both = {f"loss, {at}": x for at, x in to_loss.items()} | {f"error, {at}": x for at, x in to_error.items()}
-        claim("a", before.format(f"{loss}, and {error},"), [*middle, *accurate], both, every)
-        text = "SDIHT takes fewer epochs than DIHT to a gap that both reach, for most lam0"
-        claim("b", text, largest, epochs, mostly)
+        claim("a", before.format(f"{loss}, and {error},"), [*middle, *accurate], both, need=LEVELS["both"])
+    fewer = "SDIHT takes fewer epochs than DIHT to a gap that both reach, for each lam0"
+    claim("e" if smooth else "b", fewer, largest, epochs, need=LEVELS["gap"])
     return _panels(run, rows, tuple(FIRST[smooth]))
 
 

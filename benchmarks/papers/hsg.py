@@ -346,6 +346,7 @@ def _decide_pass(run: Run, found: dict[str, dict[str, Curves]]) -> None:
         "to the lowest F - F* that both reach, HSG-HT and AHSG-HT take fewer thresholdings than SG-HT and SVRG-HT, and "
         "about as many as FG-HT",
         all_of(every(fewer.values()), [Undecided(NO_MARGIN)] * len(full)),
+        need=NO_MARGIN,
         draws=run["copies"],
         numbers={"times fewer, " + at: each for at, each in {**fewer, **full}.items()},
         compared=_final(found),

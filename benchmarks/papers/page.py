@@ -8,7 +8,18 @@ from .catalogue import EXPERIMENTS, Experiment
 from .findings import FINDINGS
 from .reproduce import other_readings, read_config
 from .run import BASE
-from .verdicts import BY_READING, FAILS, HOLDS, IN_PART, OPEN, UNDECIDED, VERDICTS, WITHDRAWN, stand
+from .verdicts import (
+    BY_READING,
+    FAILS,
+    HOLDS,
+    IN_PART,
+    LEAST_DRAWS,
+    OPEN,
+    UNDECIDED,
+    VERDICTS,
+    WITHDRAWN,
+    stand,
+)
 
 Results = dict[str, list[dict[str, Any]]]
 
@@ -22,7 +33,7 @@ class Row(NamedTuple):
         verdict: one of `VERDICTS`.
         readings: the reading in words -> what was found under it (the fields of a `Finding`).
         missing: readings that were not run, in words.
-        draws: the least number of draws of what is random, over the runs; None where nothing is.
+        draws: the least number of draws of what is random, over the runs that tell; None where nothing is.
         quick: whether there is no full run.
         other_data: whether data stand in for those of the paper.
         need: what it would take to decide.
@@ -69,7 +80,8 @@ def _row(name: str, config: dict[str, Any], letter: str, runs: list[dict[str, An
         whole = words.get(BASE, "") if run["reading"] == BASE else words[run["reading"]]["reads"]
         for own, finding in claim["findings"].items():
             readings["; ".join(filter(None, (whole, own)))] = finding
-        draws += [claim["draws"]] if claim["draws"] is not None else []
+        told = any(each["outcome"] != OPEN for each in claim["findings"].values())
+        draws += [claim["draws"]] if told and claim["draws"] is not None else []
     missing = [each["reads"] for reading, each in free.items() if reading not in {run["reading"] for run in runs}]
     verdict = stand(
         [each["outcome"] for each in readings.values()],
@@ -123,8 +135,9 @@ def claims_page(results: Results) -> str:
         "same under all. *In part*: it holds at some of the places that it speaks of. On data that stand in for "
         "the paper's it is another statement: *as claimed*, *in part* or *not as claimed on other data*. *Not "
         "decided*: with what it would take. *Withdrawn*: no rule of ours does the sentence justice. Quick runs, "
-        "single draws of what is random and margins that the paper does not give decide nothing; times are "
-        "compared between methods of this library.",
+        f"fewer than {LEAST_DRAWS} draws of what is random and margins that the paper does not give decide nothing; "
+        "times are compared between methods of this library. *Read against the paper*: the place of the sentence, "
+        "and the main reservation, by a reader who did not write the row.",
         "",
         "Written from the stored results by `make claims`.",
     ]
@@ -184,7 +197,8 @@ def _decided_by(row: Row) -> str:
     if row.verdict == BY_READING:
         counts = Counter(each["outcome"] for each in row.readings.values())
         texts = [f"{word} under {counts[word]}" for word in (HOLDS, IN_PART, FAILS, OPEN) if counts[word]]
-        texts = [f"of {len(row.readings)} readings: {', '.join(texts)}"]
+        texts += [f"{len(row.missing)} not run"] if row.missing else []
+        texts = [f"of {len(row.readings) + len(row.missing)} readings: {', '.join(texts)}"]
     elif row.readings:
         told = [each for each in row.readings.values() if each["outcome"] != OPEN]
         first = next(iter(told or row.readings.values()))
@@ -198,13 +212,14 @@ def _decided_by(row: Row) -> str:
 
 
 def _below(row: Row, config: dict[str, Any]) -> Iterable[str]:
-    """The paper's words, the margin's source, the readings, and the remark, on one row."""
-    quote, margin, remark = (
-        one_line(config.get(words, {}).get(row.letter, "")) for words in ("quotes", "margins", "remarks")
+    """The paper's words, the margin's source, the readings, the remark and what a second reader says, on one row."""
+    quote, margin, remark, read = (
+        one_line(config.get(words, {}).get(row.letter, "")) for words in ("quotes", "margins", "remarks", "read")
     )
     texts = [f"The paper: {quote}"] if quote and row.verdict != WITHDRAWN else []
     texts += [f"The numbers in the rule: {margin}"] if margin else []
     texts += [remark] if remark else []
+    texts += [f"Read against the paper: {read}"] if read else []
     lines = ["", f"*{row.letter}.* {' '.join(texts)}"] if texts else []
     if len(row.readings) > 1:
         lines += ["", "| reading | found | numbers |", "|---|---|---|"]

@@ -12,7 +12,7 @@ from .catalogue import EXPERIMENTS
 from .run import BASE, Run
 
 _CONFIGS = Path(__file__).parents[2] / "configs"
-_TABLES = {"settings", "quick", "readings", "quotes", "margins", "remarks", "withdrawn", "deviations", "cost"}
+_TABLES = {"settings", "quick", "readings", "quotes", "margins", "remarks", "read", "withdrawn", "deviations", "cost"}
 
 
 def read_config(name: str, path: str | Path | None = None) -> dict[str, Any]:
@@ -21,7 +21,8 @@ def read_config(name: str, path: str | Path | None = None) -> dict[str, Any]:
     Its tables are `settings`; `quick` (what it replaces); `readings` of what the paper leaves open: in words, for
     `base`, that of the settings, and for each other one as `reads`, beside the settings that it replaces; `quotes`, the
     paper's words on each claim, and their place; `margins`, where the numbers in the rule of a claim come from;
-    `remarks` on what was found; `withdrawn`, claims that are not decided here, and why. `deviations` is the list of
+    `remarks` on what was found; `read`, what a reader who did not write the row says of it with the paper open, in 25
+    words at most; `withdrawn`, claims that are not decided here, and why. `deviations` is the list of
     what is not as in the paper's text, with reasons, and `cost` says what a full run takes.
 
     Raises:

@@ -164,6 +164,7 @@ class Run:
                 if why
                 else f"at least {LEAST_DRAWS} draws of what is random, of which there were {draws}"
             )
+            why = "; ".join(filter(None, (need, why)))
             found = {name: Finding(OPEN, one.parts, why, one.by) for name, one in found.items()}
         findings = {name: one._asdict() for name, one in found.items()}
         self.claims.append(Claim(letter, statement, findings, draws, _plain(evidence)))

@@ -37,6 +37,7 @@ class Theorem(NamedTuple):
         ratio: (settings, random numbers) -> what is observed over what is promised, of one instance.
         expected: whether the promise is about an expectation, so that the mean ratio has to be at most 1.
         reading: of what the paper leaves open.
+        need: what it would take, where the instances leave part of the promise untested.
     """
 
     letter: str
@@ -45,6 +46,7 @@ class Theorem(NamedTuple):
     ratio: Callable[[Run, np.random.Generator], float]
     expected: bool = False
     reading: str = ""
+    need: str = ""
 
 
 class Quadratic(NamedTuple):
@@ -418,11 +420,11 @@ def _experiment(run: Run, theorems: list[Theorem]) -> Any:
         rows = run.map(instances, [{"place": place} for place in range(len(theorems))])
     found = [np.array([np.inf if r is None else r for r in row["ratios"]], float) for row in rows]
 
-    def decided(each: Theorem, ratios: np.ndarray) -> tuple[Decision, dict[str, Estimate]]:
+    def decided(each: Theorem, ratios: np.ndarray) -> tuple[Decision | None, dict[str, Estimate]]:
         if each.expected:
             return at_most(Mean(ratios), 1.0), {"mean of observed / promised": Mean(ratios)}
         beyond = ratios > 1 + ROUNDING
-        return not beyond.any(), {
+        return None if each.need else not beyond.any(), {
             "share of instances beyond it": Share(float(beyond.sum()), ratios.size),
             "largest of observed / promised": Exact(float(ratios.max())),
         }
@@ -439,6 +441,7 @@ def _experiment(run: Run, theorems: list[Theorem]) -> Any:
             {reading: decision for reading, (_, (decision, _)) in own.items()},
             draws=run["copies"],
             numbers={reading: numbers for reading, (_, (_, numbers)) in own.items()},
+            need=next(iter(own.values()))[0].need,
         )
     return _figure(theorems, found)
 
@@ -464,7 +467,14 @@ GRAHTP = [
     Theorem(
         "d", "Cor. 7(b)", "Corollary 7(b): FGraHTP's support has the target's after the steps granted", corollary("5b")
     ),
-    Theorem("e", "Th. 8", "Theorem 8: GraHTP ends with the target's support on top", theorem8),
+    Theorem(
+        "e",
+        "Th. 8",
+        "Theorem 8: GraHTP ends with the target's support on top, after at most the steps granted",
+        theorem8,
+        need="the steps to the end, against those granted with the excess of some other support in place of the least: "
+        "a CPU minute; the support is the target's in every instance",
+    ),
     Theorem("f", "Th. 10(1)", "Theorem 10(1): the global minimiser has the target's support on top", theorem10(True)),
     Theorem("g", "Th. 10(2)", "Theorem 10(2): the global minimiser has the target's support on top", theorem10(False)),
 ]
@@ -497,8 +507,9 @@ TIGHT = [
     Theorem(
         "e",
         "Th. 22",
-        "Theorem 22: HT-SAGA converges to a sparse optimum: a ten-thousandth of the error is left after 60 passes",
+        "Theorem 22: HT-SAGA converges to a sparse optimum with geometric rate",
         saga,
+        need="the rate and the k, which the theorem does not name; 1 is a ten-thousandth of the error after 60 passes",
     ),
 ]
 HSG = [
@@ -521,7 +532,12 @@ DIOM = [
         "a", "Th. 2.1,\nlarger", BALL, ball(True), reading="gamma = mu + sigma_min(X_S)^2 / (2 lam2), S the support"
     ),
     Theorem(
-        "b", "Th. 4.1", "Theorem 4.1: where the supports agree, beta's error is at most its bound by alpha's", link
+        "b",
+        "Th. 4.1",
+        "Theorem 4.1: after t_1 ascents the supports agree, and beta's error is at most its bound by alpha's",
+        link,
+        need="t_1 ascents of Algorithm 1, of which its constants make far too many; where the supports agree the bound "
+        "holds in every instance",
     ),
 ]
 grahtp, tight, hsg, diht, diom = (

@@ -222,6 +222,7 @@ def fig3(run: Run) -> Any:
         "the line of HT-SVRG is n = 1.7 K ln 256 + 33 at 95%, + 40 at 99%: both numbers of each are in our interval",
         with_all_stages(run, all_of(found)),
         draws=len(run["Ks"]),
+        need="" if run["stages"] >= STAGES else f"{STAGES:,} stages, the paper's number",
         lines={
             f"{name} at {target:.0%}": f"n = {line.slope:.2f} K + {line.intercept:.0f}, R2 = {line.rvalue**2:.3f}"
             for (name, target), (_, line) in lines.items()

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import binomtest, t
 
 ALPHA = 0.05  # of every interval: 95%
-LEAST_DRAWS = 3  # of something random: fewer decide nothing
+LEAST_DRAWS = 10  # of something random: fewer decide nothing
 NO_MARGIN = "a margin: the paper says how near is near in no number"
 
 HOLDS, FAILS, IN_PART, OPEN = "holds", "fails", "in part", "open"
@@ -35,6 +35,7 @@ class Undecided(NamedTuple):
 
 
 Decision = bool | Undecided
+TIED = Undecided("draws that differ")
 
 
 class Estimate(Protocol):
@@ -161,13 +162,22 @@ def extremes(estimates: Mapping[str, Estimate]) -> list[str]:
 def at_least(estimate: Estimate, level: float = 0.0, *, alpha: float = ALPHA) -> Decision:
     """Whether the number is at least `level`: the interval's lower end is, or its upper end is not."""
     low, high = estimate.interval(alpha)
+    if _tied(estimate, level, low, high):
+        return TIED
     return True if low >= level else False if high < level else _more_copies(estimate, level, low, high)
 
 
 def at_most(estimate: Estimate, level: float = 0.0, *, alpha: float = ALPHA) -> Decision:
     """Whether the number is at most `level`."""
     low, high = estimate.interval(alpha)
+    if _tied(estimate, level, low, high):
+        return TIED
     return True if high <= level else False if low > level else _more_copies(estimate, level, low, high)
+
+
+def _tied(estimate: Estimate, level: float, low: float, high: float) -> bool:
+    """Whether every draw is at the level: two methods that never succeed say nothing of which succeeds more often."""
+    return low == high == level and not isinstance(estimate, Exact)
 
 
 def _more_copies(estimate: Estimate, level: float, low: float, high: float) -> Undecided:
@@ -254,9 +264,7 @@ def moves(draws: Sequence[np.ndarray], sign: int = 1) -> Decision:
     steps = [Mean(sign * (after - before)) for before, after in itertools.pairwise(draws)]
     if any(at_least(step, alpha=ALPHA / len(steps)) is False for step in steps):
         return False
-    whole = Mean(sign * (draws[-1] - draws[0]))
-    found = at_least(whole)
-    return Undecided("draws that differ") if found is True and whole.value == 0 else found
+    return at_least(Mean(sign * (draws[-1] - draws[0])))
 
 
 def _plain(decision: Any) -> Any:

@@ -19,7 +19,16 @@ from benchmarks.papers.hsg import Problem, tuned_curve
 from benchmarks.papers.page import rows
 from benchmarks.papers.run import Run, taken
 from benchmarks.papers.tight_svrg import _stages_to, _traces
-from benchmarks.papers.verdicts import CONFIRMED, OPEN, REFUTED, UNDECIDED, VERDICTS, WITHDRAWN, Undecided
+from benchmarks.papers.verdicts import (
+    CONFIRMED,
+    LEAST_DRAWS,
+    OPEN,
+    REFUTED,
+    UNDECIDED,
+    VERDICTS,
+    WITHDRAWN,
+    Undecided,
+)
 from sparsehtp.results import RESULTS
 
 SMALL = """
@@ -115,8 +124,8 @@ def test_random_numbers_do_not_depend_on_the_order_of_the_work(tmp_path):
 def test_a_claim_has_a_finding_for_each_of_its_readings(tmp_path):
     run = run_of(tmp_path)
     run.claim("a", "first", np.bool_(True), draws=None, number=np.float32(0.5), nothing=float("nan"))
-    run.claim("a", "second", {"one way": False, "another": Undecided("10 times as many copies")}, draws=5)
-    run.claim("a", "third", None, draws=5, need="real data")
+    run.claim("a", "second", {"one way": False, "another": Undecided("10 times as many copies")}, draws=15)
+    run.claim("a", "third", None, draws=15, need="real data")
     found = [[each["outcome"] for each in claim.findings.values()] for claim in run.claims]
     assert found == [["holds"], ["fails", "open"], ["open"]]
     assert run.claims[0].evidence == {"number": 0.5, "nothing": None}
@@ -128,15 +137,15 @@ def test_a_claim_has_a_finding_for_each_of_its_readings(tmp_path):
 def test_a_check_that_could_not_have_told_and_a_single_draw_leave_it_open(tmp_path, holds):
     run = run_of(tmp_path)
     same, other = [0.5, 1 / 3], [0.5, 0.34]
-    run.claim("a", "coinciding", holds, draws=9, compared={"A": same, "B": np.array(same), "C": same}, number=1)
-    run.claim("a", "empty", holds, draws=9, compared={"A": same, "B": other}, filled={"n=5": 0.5, "n=9": 0.04})
-    run.claim("a", "trivial", holds, draws=9, compared={"A": same, "B": other}, solved=["n=5", "n=9"])
-    run.claim("a", "one draw", holds, draws=1)
-    run.claim("a", "fine", holds, draws=9, compared={"A": same, "B": same, "C": other}, filled={"n=5": 0.5}, solved=[])
+    run.claim("a", "coinciding", holds, draws=12, compared={"A": same, "B": np.array(same), "C": same}, number=1)
+    run.claim("a", "empty", holds, draws=12, compared={"A": same, "B": other}, filled={"n=5": 0.5, "n=9": 0.04})
+    run.claim("a", "trivial", holds, draws=12, compared={"A": same, "B": other}, solved=["n=5", "n=9"])
+    run.claim("a", "nine draws", holds, draws=9, need="real data")
+    run.claim("a", "fine", holds, draws=12, compared={"A": same, "B": same, "C": other}, filled={"n=5": 0.5}, solved=[])
     run.claim("a", "one method", holds, draws=None, compared={"A": same})
     *open_, fine, alone = [claim.findings[""] for claim in run.claims]
     assert {each["outcome"] for each in open_} == {OPEN}
-    words = ("A, B, C all give the same", "n=9: 4%", "one thresholding solves n=5, n=9", "there were 1")
+    words = ("A, B, C all give the same", "n=9: 4%", "one thresholding solves n=5, n=9", "real data; at least 10 draws")
     assert all(each in finding["need"] for each, finding in zip(words, open_, strict=True))
     assert fine["outcome"] == alone["outcome"] == ("holds" if holds else "fails")
 
@@ -226,16 +235,18 @@ def test_the_stored_page_is_that_of_the_stored_results():
 
 def test_no_stored_claim_is_decided_by_what_cannot_decide():
     for name, runs in stored_results(PAGE).items():
-        margins = read_config(name).get("margins", {})
+        config = read_config(name)
+        margins = config.get("margins", {})
         for row in rows(name, runs):
             if row.verdict in (CONFIRMED, REFUTED):
                 assert not row.quick and not row.other_data, (name, row.letter)
-                assert row.draws is None or row.draws >= 3, (name, row.letter)
+                assert row.draws is None or row.draws >= LEAST_DRAWS, (name, row.letter)
                 rule = re.sub(r"Theorem [\d.]+", "", row.statement)
                 assert row.letter in margins or not RULE.search(rule), (name, row.letter, rule)
             if row.verdict == REFUTED:
                 assert not row.missing, (name, row.letter)
             assert row.need or row.verdict != UNDECIDED, (name, row.letter)
+            assert row.verdict == UNDECIDED or config["read"][row.letter], (name, row.letter)
             assert all(len(each["by"]) <= 2 for each in row.readings.values())
 
 

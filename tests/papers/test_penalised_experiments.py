@@ -59,22 +59,22 @@ def outcomes(run):
 
 @pytest.mark.parametrize(("own", "outcome"), [(0.1, "holds"), (3.0, "fails")])
 def test_simulated_data_are_decided_by_time_form_by_form(tmp_path, own, outcome):
-    run = Run("x", {"settings": {"seed": 0, "ns": [1, 2], "snrs": [20, 5], "slow_copies": 4}}, tmp_path)
+    run = Run("x", {"settings": {"seed": 0, "ns": [1, 2], "snrs": [20, 5], "slow_copies": 10}}, tmp_path)
     rival = {"recovery": 0.5, "error": 0.7, "nonzeros": 10, "time": 1.0}
     values = {a: rival for a in diom.ALGORITHMS} | {"PrimDual": {**rival, "time": own}}
     values["PrimDual convex"] = {**rival, "time": 0.5}
-    diom._decide_simulated(run, rows_of(values, ("n", "snr"), 4, ([1, 2], [20, 5])), 10)
+    diom._decide_simulated(run, rows_of(values, ("n", "snr"), 10, ([1, 2], [20, 5])), 10)
     assert outcomes(run) == {"a": [outcome, "holds"]}
 
 
 def test_text_is_decided_form_by_form(tmp_path):
-    run = Run("x", {"settings": {"seed": 0, "ns": [1, 2, 3], "ps": [5, 9], "slow_copies": 3}}, tmp_path)
+    run = Run("x", {"settings": {"seed": 0, "ns": [1, 2, 3], "ps": [5, 9], "slow_copies": 10}}, tmp_path)
     rival = {"objective": 1.0, "gap": 1.0, "time": 1.0}
     values = {a: rival for a in diom.ALGORITHMS}
     values["PrimDual"] = {**rival, "time": 9.0}
     values["PrimDual convex"] = {**rival, "time": 0.2}
     values["CDSS"] = {**rival, "gap": 0.2, "time": 5.0}
-    diom._decide_words(run, rows_of(values, ("n", "p"), 3, ([1, 2, 3], [5, 9])))
+    diom._decide_words(run, rows_of(values, ("n", "p"), 10, ([1, 2, 3], [5, 9])))
     assert outcomes(run) == {
         "a": ["fails", "holds"],
         "b": ["fails", "holds"],

@@ -70,14 +70,14 @@ def test_distances_of_made_up_curves():
     [([1e-4, 2e-4, 1e-4], "holds"), ([0.5, 0.6, 0.5], "fails"), ([1e-4, 0.9, 0.01], "open")],
 )
 def test_one_pass_is_decided_by_all_copies(tmp_path, hybrid, outcome):
-    run = Run("x", {"settings": {"seed": 0, "passes": 1, "copies": 3}}, tmp_path)
+    run = Run("x", {"settings": {"seed": 0, "passes": 1, "copies": 12}}, tmp_path)
 
     def curve(ends, thresholds):
         gap = np.column_stack([np.ones(len(ends)), ends])
         return Curves(np.array([0, 1.0]), np.array([0, thresholds]), gap)
 
-    rivals = {a: curve([0.01, 0.011, 0.01], 1000) for a in ("FG-HT", "SG-HT", "SVRG-HT", "SVRG-HT stored")}
-    hybrids = {a: curve(hybrid, 30) for a in hsg.HYBRIDS}
+    rivals = {a: curve([0.01, 0.011, 0.01] * 4, 1000) for a in ("FG-HT", "SG-HT", "SVRG-HT", "SVRG-HT stored")}
+    hybrids = {a: curve(hybrid * 4, 30) for a in hsg.HYBRIDS}
     hsg._decide_pass(run, {"data": {**rivals, **hybrids, hsg.LONG: curve([1e-5], 20)}})
     assert [each["outcome"] for each in run.claims[0].findings.values()] == [outcome] * 2
     assert "all give the same" in run.claims[2].findings[""]["need"]  # the two hybrids are the same curve

@@ -103,6 +103,12 @@ def test_a_curve_moves_as_a_whole_and_never_back():
     assert isinstance(moves([np.zeros(8)] * 3), Undecided)
 
 
+def test_methods_that_always_do_the_same_say_nothing_of_which_is_ahead():
+    assert isinstance(at_least(Mean([0.0] * 9)), Undecided) and isinstance(at_most(Ratio([0.0] * 9)), Undecided)
+    assert every([Mean([0.0] * 9), Mean([-1.0, -1.1, -0.9])]).outcome() != IN_PART
+    assert at_least(Exact(0.0)) is True
+
+
 def test_trials_in_one_draw_are_not_independent():
     alike, apart = Clustered([Share(9, 10)] * 10), Clustered([Share(10, 10)] * 9 + [Share(0, 10)])
     assert alike.value == apart.value == pytest.approx(0.9)
