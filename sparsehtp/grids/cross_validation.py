@@ -159,7 +159,7 @@ def cross_validate(
             `choose` solves again at the chosen (k, l2), from the row of the path. Where rows are many (n >= 50 p and
             n p >= 2^18, p <= 512) and a smooth loss is not squared, folds and path are searched in the quadratic model
             around the fit with all features, and what is found is fitted to the rows; then checkpoint, memory and
-            executor are not used.
+            executor are not used. Not where all features nearly separate labels, or that fit does not exist.
         folds: a number of folds, made of the data alone, so that rows in another order and other keys give the same
             ones (stratified by the class, or by having an event; whole groups if there are groups; four times over
             where n >= 4 p and n p <= 16384, but not over l0), any scikit-learn splitter, an iterable of (train, test)

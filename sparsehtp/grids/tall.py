@@ -36,6 +36,7 @@ ENOUGH = 1e-10  # what a further step would gain, as a part of the mean curvatur
 TURNS, TURN = 20, 15  # Hessians of a fit with all features, and steps with each
 FLAT = 1e-2  # curvature of a saturated loss at least, relative to its slope
 TOGETHER = 10  # sizes at most that are scored in one product
+FARTHEST = 10.0  # mean curvature of a fit at most, in that of the model: labels that all features nearly separate
 
 
 class Around(NamedTuple):
@@ -79,7 +80,7 @@ def suits(grid: _grid.Grid) -> bool:
 
 def tall_fits(grid: _grid.Grid, progress: Callback | bool | None = None) -> _grid.Fits | None:
     """As `grid.run` of a grid with weights, the last row those of all data, which is not scored; None where a fit with
-    all features is not found."""
+    all features is not found, or its model leads to none of a smaller size."""
     objective, levels = grid.objective, [None] if grid.l2s is None else list(host(grid.l2s))
     assert isinstance(objective, LinearModel) and grid.weights is not None  # as `suits` says
     weights, found = jax.tree.map(host, grid.weights), []
@@ -100,8 +101,10 @@ def tall_fits(grid: _grid.Grid, progress: Callback | bool | None = None) -> _gri
             for row, one in enumerate(around):
                 fitted = models[row] if row == rows - 1 else scored[row]
                 support = jax.tree.map(lambda a, row=row: a[row], supports)
-                fits = _kept(grid, fitted, scorers[row], one, support, results[row])
-                found.append(jax.tree.map(host, fits))
+                fits = jax.tree.map(host, _kept(grid, fitted, scorers[row], one, support, results[row]))
+                if np.any(fits.result == RESULTS.max_steps):
+                    return None
+                found.append(fits)
                 report(len(found) * grid.ks.size, rows * len(levels) * grid.ks.size)
     whole = jax.tree.map(lambda *parts: np.stack(parts).reshape(len(levels), rows, *parts[0].shape), *found)
     return jax.tree.map(lambda a: np.moveaxis(a, 1, 0).reshape(rows, -1, *a.shape[3:]), whole)
@@ -239,7 +242,8 @@ def _kept(
         return scatter(factor.solve(jnp.where(mask, one.rhs[S], 0)), support, one.x.size)
 
     found = _fitted(model, one, supports, jax.vmap(first)(supports), STEPS)
-    ended = jnp.where(_settled(one, found) | (results != RESULTS.converged), results, RESULTS.max_steps)
+    known = _settled(one, found) & (found.curvature <= FARTHEST * one.curvature)
+    ended = jnp.where(known | (results != RESULTS.converged), results, RESULTS.max_steps)
 
     def kept(each: tuple[Array, Support, Array, Array]) -> _grid.Fits:
         k, support, x, result = each
@@ -254,8 +258,10 @@ def _kept(
 
 
 def _settled(one: Around, found: Fitting) -> Bool[Array, "K"]:
+    """Not where numbers are too small to tell, as far out where labels are separated."""
     enough = max(ENOUGH, float(jnp.finfo(found.x.dtype).eps) / 8)
-    return found.slope * one.curvature <= enough * found.curvature**2
+    most = enough * found.curvature * (found.curvature / one.curvature)
+    return (found.slope <= most) & (most > 0)
 
 
 def _fitted(model: LinearModel, one: Around, entries: Support, starts: Float[Array, "K d"], limit: int) -> Fitting:

@@ -146,3 +146,19 @@ def test_without_a_fit_of_all_features_folds_are_exact():
     model = sht.LinearModel(X, y, LOSSES["logistic"], fit_intercept=True)
     found, exact = (sht.cross_validate(model, ks=[1, 2], solver=each) for each in (None, sht.solvers.FoBa()))
     np.testing.assert_array_equal(found.scores, exact.scores)
+
+
+@pytest.mark.parametrize("l2", [0, 1e-9, 1e-6])
+@pytest.mark.parametrize("steep", [2, 10, 60, np.inf])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_however_nearly_labels_are_separated_no_size_is_worse_than_exact(steep, l2, dtype):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, P)).astype(dtype)
+    noise = 0 if steep == np.inf else rng.logistic(size=N) / steep
+    y = np.where(X @ np.array([1, 0.8, 0, -0.5, 0, 0]) + noise > 0, 1.0, -1.0).astype(dtype)
+    train = np.arange(N) % 3 > 0
+    model = sht.LinearModel(X, y, LOSSES["logistic"], l2=l2, fit_intercept=True)
+    grids = {"ks": [0, 1, 2, 3], "folds": [(train, ~train)]}
+    found, exact = (sht.cross_validate(model, solver=each, **grids) for each in (None, sht.solvers.FoBa()))
+    np.testing.assert_array_less(found.path.value, exact.path.value * 1.01 + 1e-5)
+    np.testing.assert_array_less(found.scores[:, :3], exact.scores[:, :3] * 1.01 + 1e-5)
