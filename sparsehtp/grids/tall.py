@@ -22,7 +22,7 @@ from .._types import Support, host, replace
 from ..columns import scatter
 from ..designs import DenseDesign
 from ..iteration.results import RESULTS
-from ..linalg import MaskedFactor, dot, masked_factor
+from ..linalg import MaskedFactor, dot, masked_factor, one_by_one
 from ..objectives import LinearModel
 from ..solvers import BestSubset
 from . import grid as _grid
@@ -253,7 +253,9 @@ def _kept(
         return _grid.kept_of(grid, model, scorer, x, x, support, threshold, value, result)
 
     K = grid.ks.shape[0]
-    together = max(size for size in range(1, TOGETHER + 1) if K % size == 0)  # a rest would be compiled apart
+    # A CPU sums the losses of several sizes row after row, which single precision does not stand.
+    most = 1 if one_by_one() and model.dtype == jnp.float32 else TOGETHER
+    together = max(size for size in range(1, most + 1) if K % size == 0)  # a rest would be compiled apart
     return lax.map(kept, (grid.ks, supports, found.x, ended), batch_size=together)
 
 

@@ -162,3 +162,19 @@ def test_however_nearly_labels_are_separated_no_size_is_worse_than_exact(steep, 
     found, exact = (sht.cross_validate(model, solver=each, **grids) for each in (None, sht.solvers.FoBa()))
     np.testing.assert_array_less(found.path.value, exact.path.value * 1.01 + 1e-5)
     np.testing.assert_array_less(found.scores[:, :3], exact.scores[:, :3] * 1.01 + 1e-5)
+
+
+def test_single_precision_sums_the_losses_of_many_rows():
+    n, rng = 100_000, np.random.default_rng(0)
+    X = rng.standard_normal((n, 2)).astype(np.float32)
+    y = np.where(0.03 * X[:, 0] + rng.logistic(size=n) > 0, 1, -1).astype(np.float32)
+    train = np.arange(n) % 2 > 0
+    found = sht.cross_validate(
+        sht.LinearModel(X, y, LOSSES["logistic"], fit_intercept=True), ks=[0, 1, 2], folds=[(train, ~train)]
+    )
+    for row, S in enumerate(np.where(found.support.mask, found.support.idx, -1)[0]):
+        S = S[S >= 0]
+        A = np.column_stack([X[:, S], np.ones(n)])
+        reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-9).fit(A[train], y[train])
+        loss = np.mean(np.logaddexp(0, -y[~train] * reference.decision_function(A[~train])))
+        np.testing.assert_allclose(found.scores[0, row], loss, rtol=1e-6)
