@@ -74,7 +74,7 @@ def suits(grid: _grid.Grid) -> bool:
         return False
     loss, (n, p) = objective.loss, objective.columns.design.shape
     smooth = loss.twice_differentiable and not (loss.kinked or loss.quadratic)
-    alone = len(objective.y.devices()) == 1
+    alone = len(objective.y.devices()) == 1 and all(np.ndim(part) == 0 for part in jax.tree.leaves(loss))  # not by row
     return smooth and alone and p <= WIDEST and n >= ROWS_PER_FEATURE * p and n * p >= LEAST
 
 

@@ -1,5 +1,8 @@
 """Folds of many rows, fitted in a quadratic model each, against exact fits."""
 
+from typing import Any
+
+import jax
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -8,6 +11,27 @@ import sparsehtp as sht
 from sparsehtp.grids import grid, tall
 
 N, P = 3000, 6
+
+
+class Binomial(sht.losses.AbstractLoss):
+    """Successes in a number of trials, one for all rows or one for each."""
+
+    trials: Any
+
+    def value(self, eta, y):
+        return self.trials * jax.nn.softplus(eta) - y * eta
+
+    def derivative(self, eta, y):
+        return self.trials * jax.nn.sigmoid(eta) - y
+
+    def second_derivative(self, eta, y):
+        return self.trials * jax.nn.sigmoid(eta) * jax.nn.sigmoid(-eta)
+
+    @property
+    def smoothness(self):
+        return self.trials / 4
+
+
 pytestmark = pytest.mark.usefixtures("x64")
 LOSSES = {"logistic": sht.losses.Logistic(), "poisson": sht.losses.Poisson()}
 
@@ -178,3 +202,14 @@ def test_single_precision_sums_the_losses_of_many_rows():
         reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-9).fit(A[train], y[train])
         loss = np.mean(np.logaddexp(0, -y[~train] * reference.decision_function(A[~train])))
         np.testing.assert_allclose(found.scores[0, row], loss, rtol=1e-6)
+
+
+def test_a_loss_may_have_a_number_for_every_row():
+    X, _ = drawn("logistic")
+    y = np.random.default_rng(0).binomial(8, 1 / (1 + np.exp(X[:, 1] - 2))).astype(float)
+    one, each = (
+        sht.cross_validate(sht.LinearModel(X, y, Binomial(trials), fit_intercept=True), ks=[1, 2])
+        for trials in (8.0, np.full(N, 8.0))
+    )
+    np.testing.assert_allclose(each.scores[:, 0], one.scores[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(each.path.value, one.path.value, rtol=1e-5)
