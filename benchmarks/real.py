@@ -129,12 +129,12 @@ def load(folder, name):
 
 
 def means(table):
-    """Per method: mean error, features and seconds; a variant for classes counts as its base on numbers."""
+    """Per method that ran on every set: mean error, features, seconds; a variant for classes is its base on numbers."""
     names = dict.fromkeys(name for results in table.values() for name in results)
     summary = {}
     for name in names:
-        rows = [results.get(name) or results[name.split(",")[0]] for results in table.values()]
-        if all("error" in row for row in rows):
+        rows = [results.get(name) or results.get(name.split(",")[0]) for results in table.values()]
+        if all(row and "error" in row for row in rows):
             summary[name] = {key: float(np.mean([r[key] for r in rows])) for key in ("error", "features", "seconds")}
     return summary
 

@@ -177,7 +177,7 @@ def _fitted_attributes(kind: type) -> dict[str, Any]:
     fitted = dict(_ADDED)
     for base in reversed(kind.__mro__):
         if base.__module__.startswith(f"{FORMAT}."):
-            declared = inspect.get_annotations(base)
+            declared = inspect.get_annotations(base, eval_str=True)
             fitted |= {name: hint for name, hint in declared.items() if get_origin(hint) is not ClassVar}  # type: ignore[comparison-overlap]  # it may be
     return fitted
 
