@@ -236,7 +236,7 @@ def _advice(y: np.ndarray) -> str:
     """Advice about a target that does not suit a loss."""
     number = np.unique(y).size
     if y.dtype.kind == "f":
-        return "choose another target, or --loss squared for numbers"
+        return "use --loss squared for numbers, --levels for classes in an order, or choose another target"
     if number == 2:
         return "use --loss logistic for two classes, or encode it as numbers"
     if number < 2:

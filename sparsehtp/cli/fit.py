@@ -263,7 +263,7 @@ def make_split(data: Data | TableData, options: FitOptions) -> Split:
     if options.prove:
         check_provable(options.model, options.l2)
     if options.groups and options.k != "cv" and not options.test_size:
-        raise ValueError("groups: nothing is held out; add --k cv or --test-size, or leave it out.")
+        raise ValueError("groups: nothing is held out; add --k cv or --test-size, or set the column aside by --drop.")
     y, classes = encode(data, options)
     y = y if classes is None else plain_labels(data.y)
     special = options.model in ("cox", "ordinal")

@@ -59,7 +59,7 @@ class Subsets(Flow):
     def load(self) -> None:
         options = self.options
         if options.groups and not (options.cv or options.stability):
-            raise ValueError("groups: nothing is held out; add --cv or --stability, or leave it out.")
+            raise ValueError("groups: nothing is held out; add --cv or --stability, or set the column aside by --drop.")
         data, self.table, self.offset = load_data(options.file, options), None, None
         self.remarks = print_remarks(self.errors, data)
         with jax.enable_x64(options.dtype == "float64"):

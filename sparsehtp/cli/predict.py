@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 
 import sparsehtp as sht
 
-from ..datasets.files import TABLES, check_file, format_of
+from ..datasets.files import SUFFIXES, TABLES, check_file, format_of
 from ..datasets.numerals import AS_IT_SAYS, Written
 from ..datasets.tables import read_table
 from ..io import check_output, write_whole
@@ -48,6 +48,8 @@ def write_predictions(options: PredictOptions) -> None:
 def _loaded(path: Path) -> Pipeline:
     if not path.is_file():
         raise FileNotFoundError(f"model: there is no file {path}; write it by `sparsehtp fit --save`.")
+    if SUFFIXES.get(path.suffix.lower()) in TABLES:
+        raise ValueError(f"model: {path.name} is a table; the model comes first, and then the table.")
     model = sht.load(path)
     if not (isinstance(model, Pipeline) and isinstance(model[0], sht.TablePreprocessor)):
         raise ValueError(

@@ -160,6 +160,13 @@ def check(table: Table, target: str, options: ModelOptions, source: str) -> Tabl
     errors += _listed([(name, _of_cells(features[name], kinds[name], options)) for name in features.columns[odd]])
     if errors:
         raise Problems(source, errors)
+    if copies := _copies(features, kinds, values):
+        pairs = ", ".join(f"{name!r} to {first!r}" for name, first in list(copies.items())[:MOST_SHOWN])
+        rest = f" and {len(copies) - MOST_SHOWN} more" if len(copies) > MOST_SHOWN else ""
+        notes.append(f"left out, identical to another column: {pairs}{rest}")
+        kept = ~features.columns.isin(list(copies))
+        features, values = features.loc[:, kept], values[:, kept]
+        kinds = {name: kind for name, kind in kinds.items() if name not in copies}
     y = frame[target]
     y = y.to_numpy(np.float64) if kind_of(y) == "number" else y.astype(str).to_numpy(str)
     missing = options.missing.replace("-", "_") if options.missing in FILLS else "error"
@@ -356,15 +363,8 @@ def _doubts(
     of_numbers = [kind == "number" for kind in kinds.values()]
     names, values = features.columns[of_numbers], values[:, of_numbers]
     low, high = np.nanmin(values, axis=0, initial=np.inf), np.nanmax(values, axis=0, initial=-np.inf)
-    constant = low == high
-    first: dict[bytes, str] = {}
-    for j, name in enumerate(names):
-        if constant[j]:
-            found.append((name, f"the same in every row ({low[j]:g}), so it can explain nothing"))
-            continue
-        twin = first.setdefault(values[:, j].tobytes(), name)
-        if twin != name:
-            found.append((name, f"identical to {twin!r}: whichever is chosen stands for both"))
+    for j in np.flatnonzero(low == high):
+        found.append((names[j], f"the same in every row ({low[j]:g}), so it can explain nothing"))
     found += [(names[j], f"{COUNTS}: consider --id or --drop {names[j]}") for j in _counting(values, list(names))]
     texts = [name for name, kind in kinds.items() if kind == "text"]
     found += [(name, _alike(features[name].dropna().astype(str))) for name in texts]
@@ -378,6 +378,15 @@ def _doubts(
     return found
 
 
+def _copies(features: pd.DataFrame, kinds: dict[str, str], values: np.ndarray) -> dict[str, str]:
+    """Columns of numbers that are another one before them; two copies would share a coefficient, and its ridge."""
+    first: dict[bytes, str] = {}
+    numbers = [j for j, name in enumerate(features.columns) if kinds[name] == "number"]
+    varied = [j for j in numbers if np.unique(values[:, j]).size > 1]
+    twins = {name: first.setdefault(values[:, j].tobytes(), name) for j in varied for name in [features.columns[j]]}
+    return {name: twin for name, twin in twins.items() if twin != name}
+
+
 def _alike(labels: Any) -> str | None:
     """A doubt about texts that differ by case or spaces alone; None without such."""
     if labels.dtype.kind == "f":
@@ -386,7 +395,11 @@ def _alike(labels: Any) -> str | None:
     for level in sorted(set(map(str, labels))):
         kinds.setdefault(" ".join(level.split()).casefold(), []).append(repr(level))
     found = [" and ".join(levels) for levels in kinds.values() if len(levels) > 1]
-    return f"{'; '.join(found[:3])} differ by case or spaces alone: are they one level?" if found else None
+    return (
+        f"{'; '.join(found[:3])} differ by case or spaces alone: write them alike if they are one level"
+        if found
+        else None
+    )
 
 
 def _two(y: np.ndarray, options: ModelOptions) -> str | None:

@@ -59,7 +59,10 @@ def load_libsvm(
     from sklearn.datasets import load_svmlight_file
 
     if target is not None:
-        raise ValueError("target: a LIBSVM file holds its own target as the first number of a line; leave target out.")
+        raise ValueError(
+            "target: a LIBSVM file holds its own target as the first number of a line; leave target out, or name a "
+            "table .csv or .tsv."
+        )
     try:
         X, y = load_svmlight_file(Lines(path, max_bytes), dtype=dtype, zero_based=True)
     except _DAMAGED as error:

@@ -29,13 +29,19 @@ def validated(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     try:
         data = validate_data(estimator, as_numpy(X), *map(as_numpy, y), dtype=[np.float64, np.float32], **options)
     except (ValueError, TypeError) as error:
-        if hasattr(X, "iloc") and hasattr(X, "dtypes"):
+        if hasattr(X, "iloc") and hasattr(X, "columns"):
             other = [f"{name!r} ({kind})" for name, kind in kinds_of(X).items() if kind != "number"]
             if other:
                 raise ValueError(
                     f"X: {', '.join(other[:MOST_SHOWN])}: columns must be numbers; make them so, texts for example by "
                     "TablePreprocessor(dummies=True), or leave them out."
                 ) from error
+        if "Input X contains NaN" in str(error):
+            where = f"; the first is in {X.columns[X.isna().any()][0]!r}" if hasattr(X, "isna") else ""
+            raise ValueError(
+                f"X: Input X contains NaN, missing values{where}: fill them, for example by "
+                "TablePreprocessor('median'), or leave out their rows or columns."
+            ) from error
         if "could not convert string to float" not in str(error):
             raise
         if options.get("y_numeric"):

@@ -184,7 +184,10 @@ def _make_choice(k: Any, rule: Rule) -> tuple[int | None, Rule | None, np.ndarra
         return None, k, None
     if isinstance(k, str):
         if k not in ("cv", *NAMES):
-            raise ValueError(f"k: needs an integer >= 0, candidates, 'cv', or one of {', '.join(NAMES)}, got {k!r}.")
+            raise ValueError(
+                f"k: needs an integer >= 0, 'cv', or one of {', '.join(NAMES)} (in Python also candidates, such as "
+                f"range(10)), got {k!r}."
+            )
         return None, rule if k == "cv" else k, None
     if isinstance(k, Iterable) and not (isinstance(k, np.ndarray) and k.ndim == 0):
         ks = np.unique([checked_count("k", each, 0) for each in k])

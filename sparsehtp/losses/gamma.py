@@ -47,5 +47,6 @@ class Gamma(AbstractConjugateLoss):
     def check_targets(self, y: HostArray) -> None:
         if np.any(np.asarray(y) <= 0):
             raise ValueError(
-                "y: Gamma needs targets > 0; use Tweedie where some are 0, Poisson for counts, Squared for others."
+                "y: Gamma needs targets > 0; use the Tweedie loss where some are 0, the Poisson loss for counts, the "
+                "squared loss for others."
             )

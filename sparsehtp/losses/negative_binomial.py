@@ -106,5 +106,5 @@ class NegativeBinomial(AbstractConjugateLoss):
     def check_targets(self, y: HostArray) -> None:
         if np.any(y < 0):
             raise ValueError(
-                "y: NegativeBinomial needs counts >= 0, got negative values; use Squared or Huber for real targets."
+                "y: NegativeBinomial needs counts >= 0, got negative values; use the squared loss for others."
             )

@@ -36,11 +36,14 @@ def plot_cv(cv: CrossValidation | Choice | dict[str, Any], ax: Any = None) -> An
     Raises:
         ImportError: without matplotlib.
         ValueError: for a choice by a criterion.
+        TypeError: for all else.
     """
     if isinstance(cv, Choice):
         if not isinstance(cv.scores, CrossValidation):
             raise ValueError(f"cv: was chosen by {cv.rule}, without folds; draw its path by plot_path.")
         cv = cv.scores.table | {"rule": cv.rule, "row": cv.row}
+    if not isinstance(cv, CrossValidation | dict):
+        raise TypeError("cv: needs what cross_validate gives, or an estimator's cv_results_, where folds chose its k.")
     own_figure = ax is None
     ax = new_figure(9, 5).subplots() if ax is None else ax
     curves: list[Any] = []
@@ -137,7 +140,8 @@ def plot_shares(
     good = sizes_told(results["as_good"], results["ks"], l2)
     folds = folds_told(len(results["scores"]), results["times"])
     ax.set_xlabel(f"share of the folds ({folds})\nk = {k}; {good}", fontsize=9)
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
+    if order.size:
+        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
     always = int(np.count_nonzero(shares[chosen] == 1))
     set_title(ax, f"{always} of the {np.count_nonzero(chosen)} chosen features are in the fits of all folds")
     return ax.figure

@@ -159,7 +159,7 @@ TABLES = {
         says=(
             "'c': predicts the target perfectly",
             "'d': the same in every row (7)",
-            "'f': identical to 'b'",
+            "identical to another column: 'f' to 'b'",
             "'e': numbers the rows",
             "--id",
         ),
@@ -254,8 +254,8 @@ def test_levels_that_differ_by_case_or_spaces_are_named(tmp_path):
     CLEAN.assign(pool=pools, y=seen).to_csv(path, index=False)
     doubts = load_data(path, FitOptions(file=path, target="y", dummies=True, loss="logistic")).doubts
     assert doubts == [
-        "'pool': 'Ja ' and 'ja' differ by case or spaces alone: are they one level?",
-        "'y': 'Yes' and 'yes' differ by case or spaces alone: are they one level?",
+        "'pool': 'Ja ' and 'ja' differ by case or spaces alone: write them alike if they are one level.",
+        "'y': 'Yes' and 'yes' differ by case or spaces alone: write them alike if they are one level.",
     ]
 
 
@@ -390,7 +390,7 @@ def test_a_fit_that_means_little_says_so(tmp_path, name):
 
 
 def test_what_a_feature_could_be_exchanged_for(tmp_path):
-    near = CLEAN.assign(e=CLEAN.a + 0.01 * X[:, 4], f=CLEAN.b)
+    near = CLEAN.assign(e=CLEAN.a + 0.01 * X[:, 4], f=2 * CLEAN.b)
     near.to_csv(tmp_path / "table.csv", index=False)
     result, model = made(tmp_path, "fit", tmp_path / "table.csv", "--target", "y", "--k", 2, "--solver", "forward")
     said = " ".join(result.stdout.split())
