@@ -222,7 +222,8 @@ class Fit(Flow):
         if model["cv"] is not None:
             self.after.draw(figures, "cv", plot_cv, fitted.cv_results_)
             support = np.bincount(self._unit_of(), fitted.support_) > 0
-            self.after.draw(figures, "shares", plot_shares, fitted.cv_results_, support, self.units)
+            if np.any(fitted.cv_results_["shares"]):
+                self.after.draw(figures, "shares", plot_shares, fitted.cv_results_, support, self.units)
         if self.options.diagnostics:
             self.after.draw(figures, "history", plot_history, fitted.history_)
         return figures

@@ -140,8 +140,7 @@ def plot_shares(
     good = sizes_told(results["as_good"], results["ks"], l2)
     folds = folds_told(len(results["scores"]), results["times"])
     ax.set_xlabel(f"share of the folds ({folds})\nk = {k}; {good}", fontsize=9)
-    if order.size:
-        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
     always = int(np.count_nonzero(shares[chosen] == 1))
     set_title(ax, f"{always} of the {np.count_nonzero(chosen)} chosen features are in the fits of all folds")
     return ax.figure
