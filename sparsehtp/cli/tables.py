@@ -381,9 +381,8 @@ def _doubts(
 def _copies(features: pd.DataFrame, kinds: dict[str, str], values: np.ndarray) -> dict[str, str]:
     """Columns of numbers that are another one before them; two copies would share a coefficient, and its ridge."""
     first: dict[bytes, str] = {}
-    numbers = [j for j, name in enumerate(features.columns) if kinds[name] == "number"]
-    varied = [j for j in numbers if np.unique(values[:, j]).size > 1]
-    twins = {name: first.setdefault(values[:, j].tobytes(), name) for j in varied for name in [features.columns[j]]}
+    numbers = [(j, name) for j, name in enumerate(features.columns) if kinds[name] == "number"]
+    twins = {name: first.setdefault(values[:, j].tobytes(), name) for j, name in numbers}
     return {name: twin for name, twin in twins.items() if twin != name}
 
 

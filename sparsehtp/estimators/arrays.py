@@ -37,10 +37,11 @@ def validated(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
                     "TablePreprocessor(dummies=True), or leave them out."
                 ) from error
         if "Input X contains NaN" in str(error):
-            where = f"; the first is in {X.columns[X.isna().any()][0]!r}" if hasattr(X, "isna") else ""
+            names = X.columns[X.isna().any()] if hasattr(X, "isna") else []
+            where = f", the first in {names[0]!r}" if len(names) else ""
             raise ValueError(
-                f"X: Input X contains NaN, missing values{where}: fill them, for example by "
-                "TablePreprocessor('median'), or leave out their rows or columns."
+                f"X contains NaN, a missing value{where}: fill it, for example by TablePreprocessor('median'), or leave "
+                "out its row or column."
             ) from error
         if "could not convert string to float" not in str(error):
             raise

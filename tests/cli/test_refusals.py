@@ -75,6 +75,7 @@ lowrank several.npz --targets Z | no array
 lowrank nothing.npz --targets Y | no file
 fit health.csv --target target | by --levels LOW,...,HIGH if they are ordered
 fit data.csv --target target --k 2 --groups a | Error: --groups: nothing is held out
+predict data.csv data.csv | Error: MODEL: data.csv is a table; the model comes first
 path data.csv --target target --groups a | Error: --groups: nothing is held out
 fit owned.csv --target target --groups target | Error: --groups: 'target' is that of --target too
 fit owned.csv --target target --groups a --offset a | Error: --offset: 'a' is that of --groups too

@@ -68,7 +68,8 @@ WEIGHTS = [
 DAY = pd.Timestamp("2024-01-01")
 DATA = [
     (spoiled(X, np.nan), 20, "X contains NaN"),
-    (pd.DataFrame(spoiled(X, np.nan)).add_prefix("c"), 20, "the first is in 'c"),
+    (pd.DataFrame(spoiled(X, np.nan)).add_prefix("c"), 20, "the first in 'c"),
+    (pd.DataFrame(X).astype(object).replace(X[0, 0], "nan").add_prefix("c"), 20, "contains NaN"),
     (pd.Series(X[:, 0]), 20, "2-dimensional"),
     (spoiled(X, np.inf), 20, "X contains infinity"),
     (sparse.csr_array(spoiled(X, np.nan)), 20, "X contains NaN"),
