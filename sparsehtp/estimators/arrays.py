@@ -40,8 +40,8 @@ def validated(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
             names = X.columns[X.isna().any()] if hasattr(X, "isna") else []
             where = f", the first in {names[0]!r}" if len(names) else ""
             raise ValueError(
-                f"X contains NaN, a missing value{where}: fill it, for example by TablePreprocessor('median'), or leave "
-                "out its row or column."
+                f"X contains NaN, a missing value{where}: fill it, for example by TablePreprocessor('median'), or "
+                "leave out its row or column."
             ) from error
         if "could not convert string to float" not in str(error):
             raise

@@ -472,3 +472,5 @@ def test_a_choice_is_drawn_with_the_row_that_its_rule_took():
         assert plot_cv(choice).axes[0].get_title().startswith(f"Cross-validation takes k = {choice.k} (")
     with pytest.raises(ValueError, match="cv: was chosen by bic"):
         plot_cv(sht.choose(model, ks=range(5), rule="bic", solver=sht.solvers.HTP()))
+    with pytest.raises(TypeError, match="where folds chose its k"):
+        plot_cv(None)
