@@ -42,16 +42,18 @@ def test_solvers_of_a_penalty(solver):
     lowers(sht.LinearModel(X, Y, l2=0.1), sht.L0L1L2(0.1), solver)
 
 
+@pytest.mark.parametrize("solver", [None, sht.solvers.IHT()], ids=["default", "iht"])
 @pytest.mark.parametrize("name", cases.OBJECTIVES)
-def test_objectives(name):
+def test_objectives(name, solver):
     objective = cases.OBJECTIVES[name](X, Y)
-    lowers(objective, sht.OffDiagonal(2) if name == "precision" else sht.Sparsity(2))
+    lowers(objective, sht.OffDiagonal(2) if name == "precision" else sht.Sparsity(2), solver)
 
 
+@pytest.mark.parametrize("solver", [None, sht.solvers.IHT()], ids=["default", "iht"])
 @pytest.mark.parametrize("name", cases.THRESHOLDS)
-def test_thresholds(name):
+def test_thresholds(name, solver):
     threshold = cases.THRESHOLDS[name]
-    lowers(cases.bound_to(threshold) or sht.LinearModel(X, Y, l2=0.1), threshold)
+    lowers(cases.bound_to(threshold) or sht.LinearModel(X, Y, l2=0.1), threshold, solver)
 
 
 LANES = jnp.arange(1, 8)
