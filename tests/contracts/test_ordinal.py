@@ -118,6 +118,17 @@ def test_two_classes_are_logistic_regression():
 
 
 # --- laws of the model -----------------------------------------------------------------------------------------------
+def test_a_column_that_differs_where_there_is_no_curvature_has_none():
+    diagonal = cases.jit(lambda model, w: model.normal_equations(model.to_internal(w, THRESHOLDS)).diagonal)
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        w, Z = rng.standard_normal(P), X.copy()
+        Z[:, 2] = np.arange(N) != seed
+        Z[seed, 0] = 50 / w[0]  # exp(-50) is the curvature of this row, and of the column when thresholds follow it
+        found = diagonal(model(Z, l2=0.0, sample_weight=rng.random(N)), w)
+        assert found[2] == 0 and (np.delete(found, 2) > 1e-3).all(), seed
+
+
 def test_thresholds_start_at_the_minimiser_of_the_null_model():
     weights = OPTIONS["all"]["sample_weight"]
     origin, (_, grad) = cases.jit(lambda m: (m.to_external(m.origin())[1], m.value_and_grad(m.origin())))(

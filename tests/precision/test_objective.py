@@ -293,6 +293,8 @@ def test_weights_labels_and_held_out_values():
     repeated = sht.Precision.from_data(np.repeat(X, counts, axis=0))
     np.testing.assert_allclose(weighted.S, repeated.S, atol=1e-13)
     assert weighted.n == counts.sum()
+    traced = jax.jit(lambda counts: sht.Precision.from_data(X, counts).S)(counts.astype(float))
+    np.testing.assert_allclose(traced, weighted.S, atol=1e-13)
     again = sht.Precision.from_data(X).reweighted(counts)
     np.testing.assert_allclose(again.S, weighted.S, atol=1e-13)
     np.testing.assert_allclose(again.interval, weighted.interval)
