@@ -42,7 +42,7 @@ def load_variables(path: Path, drop: str | None, given: Written = AS_IT_SAYS) ->
         data = load_file(path, drop)
         return pd.DataFrame(data.X, columns=data.feature_names), []
     left_out = [] if drop is None else [drop]
-    table = read_table(path, [], given, as_is=left_out)
+    table = read_table(path, given, as_is=left_out)
     if drop is not None:
         check_target(path, list(table.frame.columns), drop, option="drop")
     table.check(path, table.unclear)
