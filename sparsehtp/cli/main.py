@@ -34,33 +34,10 @@ app = typer.Typer(
 )
 CHOICES = ("--loss", "--solver", "--rule", "--missing")  # whose values are words
 # Options that need neither a table nor all rows in memory: of every loss, and of least squares, which reads rows once.
-STREAMED = {
-    "file",
-    "target",
-    "drop",
-    "checkpoint",
-    "k",
-    "loss",
-    "loss_parameter",
-    "l2",
-    "intercept",
-    "seed",
-    "dtype",
-    "out",
-}
-ONCE = {
-    "standardize",
-    "solver",
-    "cv",
-    "rule",
-    "max_steps",
-    "prove",
-    "save",
-    "diagnostics",
-    "report",
-    "k_max",
-    "criterion",
-}
+OF_PARTS = {"file", "target", "drop", "checkpoint", "k", "loss", "loss_parameter", "l2", "intercept", "seed", "out"}
+AGAIN = OF_PARTS | {"dtype"}
+OF_FOLDS = {"solver", "cv", "rule", "k_max", "criterion", "max_steps"}
+ONCE = OF_PARTS | OF_FOLDS | {"standardize", "prove", "save", "diagnostics", "report"}
 
 FIT_HELP = """Fit a sparse model to a table, LIBSVM or NPZ file, and write the chosen features and plots.
 
@@ -223,10 +200,10 @@ def fit(context: typer.Context, options: FitOptions) -> None:
 
         Fit(options).run(context.obj)
     elif read_once(options, shards):
-        _refuse_all_but(context, options, STREAMED - {"dtype"} | ONCE, "data in parts")
+        _refuse_all_but(context, options, ONCE, "data in parts")
         Gathered(options, shards).run(context.obj)
     else:
-        _refuse_all_but(context, options, STREAMED, "data in parts that are read again and again")
+        _refuse_all_but(context, options, AGAIN, "data in parts that are read again and again")
         Stream(options, shards).run()
 
 
@@ -250,7 +227,7 @@ def path(context: typer.Context, options: PathOptions) -> None:
     else:
         if not read_once(options, shards):
             raise typer.BadParameter("FILE: data in parts have a path for the squared loss and few columns; use `fit`.")
-        _refuse_all_but(context, options, STREAMED - {"dtype"} | ONCE, "data in parts")
+        _refuse_all_but(context, options, ONCE, "data in parts")
         GatheredSubsets(options, shards).run(context.obj)
 
 

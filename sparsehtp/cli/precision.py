@@ -34,29 +34,23 @@ def load_variables(path: Path, drop: str | None, given: Written = AS_IT_SAYS) ->
         ValueError, FileNotFoundError: as `load_file`; for a column that is to be left out and does not exist.
     """
     if path.suffix.lower() == ".npz" and path.is_file():
-        return _load_npz(path, drop), []
+        table = dense_table(path)[1]
+        if drop is not None:
+            check_target(path, list(table.columns), drop, option="drop")
+        return table.drop(columns=[] if drop is None else drop), []
     check_file(path)
     if format_of(path) not in TABLES:
         data = load_file(path, drop)
         return pd.DataFrame(data.X, columns=data.feature_names), []
     left_out = [] if drop is None else [drop]
-    table = read_table(path, given, as_is=left_out)
+    read = read_table(path, given, as_is=left_out)
     if drop is not None:
-        check_target(path, list(table.frame.columns), drop, option="drop")
-    table.check(path, table.unclear)
+        check_target(path, list(read.frame.columns), drop, option="drop")
+    read.check(path, read.unclear)
     try:
-        return sht.TablePreprocessor(drop=left_out).fit_transform(table.frame), table.notes
+        return sht.TablePreprocessor(drop=left_out).fit_transform(read.frame), read.notes
     except ValueError as error:
         raise ValueError(f"path: {path.name}{str(error).removeprefix('X')}") from error
-
-
-def _load_npz(path: Path, drop: str | None) -> pd.DataFrame:
-    table = dense_table(path)[1]
-    if drop is not None and drop not in table.columns:
-        raise ValueError(
-            f"drop: there is no column {drop!r} in {path.name}; choose one of {', '.join(table.columns[:8])}."
-        )
-    return table if drop is None else table.drop(columns=drop)
 
 
 def split_pairs(keep: Sequence[str] | None) -> list[list[str]] | None:

@@ -156,11 +156,12 @@ class Sheet(NamedTuple):
 def on_terminal(sheet: Sheet, whole: str | None = None) -> Table:
     """A table for the terminal: all of it, or the first rows of one that the named file holds whole."""
     table = Table(title=sheet.title, title_justify="left", box=box.SIMPLE_HEAD)
-    for name, numeric in zip(sheet.head, sheet.numeric, strict=True):
+    for j, (name, numeric) in enumerate(zip(sheet.head, sheet.numeric, strict=True)):
         if numeric:
             table.add_column(name, justify="right", no_wrap=True)
         else:
-            table.add_column(name, overflow="fold", min_width=12)
+            widest = max((len(str(row[j])) for row in sheet.rows), default=0)
+            table.add_column(name, overflow="fold", min_width=min(widest, 12))
     for i, row in enumerate(sheet.rows if whole is None else sheet.rows[:MAX_ROWS]):
         table.add_row(*(escape(str(cell)) for cell in row), style="bold" if i in sheet.chosen else None)
     if sheet.foot:
