@@ -194,9 +194,9 @@ def report(
     old: State,
     new: State,
     *,
-    value: Array,
-    grad: Array,
-    entries: Support | None,
+    value: Array | None = None,
+    grad: Array | None = None,
+    entries: Support | None = None,
     fault: Array | int = 0,
     hard_thresholds: Array | int = 1,
     design_products: Array | int = 1,
@@ -206,8 +206,8 @@ def report(
 
     Args:
         objective: as `step` has it, and `threshold`.
-        value: F at `new.x`, and `grad`, its gradient there.
-        entries: `threshold.entries(new.x, new.support)`; None: of a rank.
+        value: F at `new.x`, and `grad`, its gradient there; None: those that `new` holds.
+        entries: of `new.x`, where they are known.
         fault: one of `RESULTS`, if something went wrong at `new`, or 0.
         hard_thresholds: how often the threshold was called, `design_products` how many products with the data were
             taken, and `gradients` how many full gradients.
@@ -216,6 +216,8 @@ def report(
     def count(c: Array | int) -> Array:
         return jnp.asarray(c, jnp.int32)
 
+    value, grad = new.value if value is None else value, new.grad if grad is None else grad
+    entries = threshold.entries(new.x, new.support) if entries is None else entries
     projected = threshold.tangent(threshold.free_gradient(new.x, grad), new.support)
     projected = projected if entries is None else gather(projected, entries)
     status = jnp.where(threshold.overflow(new.x), RESULTS.support_overflow, fault)
@@ -232,16 +234,3 @@ def report(
         gap=jnp.asarray(jnp.inf, value.dtype),
         status=count(status),
     )
-
-
-def report_refit(
-    objective: AbstractObjective,
-    threshold: AbstractThreshold,
-    old: State,
-    new: State,
-    entries: Support,
-    design_products: int = 1,
-) -> Info:
-    """The Info of a step that ended in a refit on some entries, which the new state holds."""
-    found = {"value": new.value, "grad": new.grad, "fault": new.fault}
-    return report(objective, threshold, old, new, entries=entries, design_products=design_products, **found)

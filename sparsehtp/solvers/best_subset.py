@@ -20,7 +20,7 @@ from ..objectives.base import DENSE_HESSIAN_LIMIT, in_columns
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from ..thresholds.base import members
 from . import unit_search
-from .base import AbstractPathSolver, Trail, report_refit
+from .base import AbstractPathSolver, Trail, report
 from .pivot_search import KEPT, Goal, Move, Roam, Settled, no_move, settle_entries, swap_noise
 from .search import DESCEND, PERTURB, SINGLE, SWAPS, Point, SearchState, affordable, best_of, first_state, renewed
 from .starts import from_starts, parts, seed_of
@@ -194,8 +194,7 @@ class BestSubset(AbstractPathSolver):
             return self._pivoted(objective, threshold, state, t)
         starts, patience, *_ = EFFORTS[self.effort]
         after = unit_search.step(objective, threshold, state, t, UNIT_STARTS if starts else 0, patience)
-        entries = threshold.entries(after.x, after.support)
-        return after, report_refit(objective, threshold, state, after, entries)
+        return after, report(objective, threshold, state, after, fault=after.fault)
 
     def _pivoted(
         self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, state: SearchState, t: Array
@@ -270,7 +269,7 @@ class BestSubset(AbstractPathSolver):
             model=model._replace(tableau=either(moved & ~better, model.tableau, tableau)),
             stale=better & ~jnp.asarray(whole and quadratic),
         ).progressed(improved, moved, far, sure, patience)
-        return after, report_refit(objective, threshold, state, after, support)
+        return after, report(objective, threshold, state, after, fault=after.fault)
 
     def _next_size(
         self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, size: Array, started: Array

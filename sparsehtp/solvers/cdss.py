@@ -147,16 +147,7 @@ class CDSS(AbstractSolver):
             local=local,
             optimal=local & ((state.local & (~wanted | ~improved)) if self.swaps else True),
         )
-        return new, report(
-            objective,
-            threshold,
-            state,
-            new,
-            value=value - threshold.value(x),
-            grad=grad,
-            entries=new.support,
-            design_products=2,
-        )
+        return new, report(objective, threshold, state, new, value=value - threshold.value(x), design_products=2)
 
 
 def entry_gains(

@@ -15,7 +15,7 @@ from ..iteration.termination import Complete
 from ..linalg import any_lane, either
 from ..objectives import AbstractScored
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
-from .base import AbstractPathSolver, Trail, report_refit
+from .base import AbstractPathSolver, Trail, report
 from .forward import MAX_STEPS, GreedyState, appended, decreases, limit, refitted, row, start, unfitted
 
 
@@ -119,7 +119,7 @@ class FoBa(AbstractPathSolver):
         )
         new = turn.state
         products = 1 if objective.quadratic else 2
-        return new, report_refit(objective, threshold, state, new, new.support, products)
+        return new, report(objective, threshold, state, new, fault=new.fault, design_products=products)
 
     def path(self, objective: AbstractScored, threshold: AbstractUnitThreshold, key: Array) -> Trail:
         def going(carry: tuple[Turn, Array]) -> Array:

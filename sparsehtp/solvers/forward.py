@@ -18,7 +18,7 @@ from ..objectives import AbstractRestrictable, AbstractScored
 from ..objectives.base import in_columns
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from ..thresholds.base import members
-from .base import AbstractPathSolver, Trail, report_refit
+from .base import AbstractPathSolver, Trail, report
 from .refit import refit
 
 TABLEAU_BYTES = 2**31  # of a tableau over all features
@@ -199,7 +199,7 @@ class ForwardSelection(AbstractPathSolver):
         products = 1
         if not objective.quadratic:
             products += 1 + (state.support.idx.shape[0] if self.rule == "ols" else 0)
-        return new, report_refit(objective, threshold, state, new, new.support, products)
+        return new, report(objective, threshold, state, new, fault=new.fault, design_products=products)
 
     def path(self, objective: AbstractScored, threshold: AbstractUnitThreshold, key: Array) -> Trail:
         def advance(state: GreedyState) -> GreedyState:

@@ -119,17 +119,7 @@ def pursuit_step(
     """The state and the Info of a pursuit that moved to x."""
     value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
     new = PursuitState(x, support, forward, value, grad, size)
-    return new, report(
-        objective,
-        threshold,
-        old,
-        new,
-        value=value,
-        grad=grad,
-        entries=entries,
-        fault=fault,
-        hard_thresholds=hard_thresholds,
-    )
+    return new, report(objective, threshold, old, new, entries=entries, fault=fault, hard_thresholds=hard_thresholds)
 
 
 def pursuit_start(

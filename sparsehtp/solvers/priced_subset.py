@@ -255,16 +255,7 @@ class PricedSubset(AbstractSolver):
             stale=(state.stale & ~here.local) | (better & ~jnp.asarray(whole)),
             optimal=failures > patience,
         )
-        return new, report(
-            objective,
-            threshold,
-            state,
-            new,
-            value=value - threshold.value(x),
-            grad=grad,
-            entries=new.support,
-            design_products=2,
-        )
+        return new, report(objective, threshold, state, new, value=value - threshold.value(x), design_products=2)
 
     def _width(self, objective: LinearModel) -> int:
         width = affordable(EFFORTS[self.effort].width, objective.ifo_per_gradient)

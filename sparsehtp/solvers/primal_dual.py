@@ -192,19 +192,9 @@ class PrimalDual(AbstractSolver):
         dual = Dual(objective, threshold, Fixed(state.out, state.inn))
         new = self._ascend(dual, state, t) if self.dual_ascent else self._sweep(dual, state)
         slope = objective.loss.derivative(objective.forward(new.x), objective.y)
-        grad = dual.columns.transpose_product(dual.weights * slope) + dual.columns.ridge() * new.x
-        new = new._replace(grad=grad)
-        info = report(
-            objective,
-            threshold,
-            state,
-            new,
-            value=new.value - threshold.value(new.x),
-            grad=grad,
-            entries=new.support,
-            design_products=2,
-            gradients=2,
-        )
+        new = new._replace(grad=dual.columns.transpose_product(dual.weights * slope) + dual.columns.ridge() * new.x)
+        value = new.value - threshold.value(new.x)
+        info = report(objective, threshold, state, new, value=value, design_products=2, gradients=2)
         return new, info._replace(gap=new.value - new.lower)
 
     def _ascend(self, dual: Dual, state: PrimalDualState, t: Array) -> PrimalDualState:

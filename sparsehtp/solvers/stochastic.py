@@ -118,16 +118,7 @@ class AbstractStochastic(AbstractSolver):
         forward = objective.forward(x, threshold.entries(x, support))
         value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
         new = StochasticState(x, support, forward, grad, size, memory, old.key)
-        info = report(
-            objective,
-            threshold,
-            old,
-            new,
-            value=value,
-            grad=grad,
-            entries=threshold.entries(x, support),
-            hard_thresholds=thresholds,
-        )
+        info = report(objective, threshold, old, new, value=value, hard_thresholds=thresholds)
         start = jnp.where(t == 0, float(self.start_ifo(objective)), 0)
         return new, info._replace(ifo=jnp.asarray(ifo + start, value.dtype))
 
