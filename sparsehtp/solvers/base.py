@@ -42,6 +42,7 @@ class AbstractSolver(eqx.Module):
 
     requires: ClassVar[type[AbstractObjective]]
     needs_curvature: ClassVar[bool] = False  # refits on a support, so the loss must have a second derivative
+    needs_smoothness: ClassVar[bool] = False  # takes steps by a Lipschitz constant of the loss's derivative
     lanes_in_turn: ClassVar[bool] = False  # as for an objective
     by_path: ClassVar[bool] = False  # has a `path`, where one run gives a solution for every k
 
@@ -84,6 +85,9 @@ class AbstractSolver(eqx.Module):
                 "use IHT(ScheduleStep(...)) or a smoothed loss."
             )
 
+        if self.needs_smoothness and not objective.smooth:
+            raise TypeError(f"loss: {name} needs a smooth loss, and {objective.loss_name} is not; use IHT.")
+
     @property
     @abc.abstractmethod
     def default_termination(self) -> AbstractTermination:
@@ -121,7 +125,10 @@ class AbstractSolver(eqx.Module):
         """The next state, and what the step did."""
 
     def path(self, objective: AbstractObjective, threshold: AbstractThreshold, key: Array) -> "Trail":
-        """Solutions for all k, of an `AbstractPathSolver`."""
+        """Solutions for k = 0..threshold.k_max, if the solver is `by_path`; the threshold is bound to the objective.
+
+        Pure and traceable; run it under `jax.vmap(..., axis_name=lane_axis())`.
+        """
         raise NotImplementedError(f"solver: {type(self).__name__} solves one k at a time.")
 
 
@@ -139,19 +146,6 @@ class Trail(NamedTuple):
     z: Float[Array, "k m"]
     value: Float[Array, "k"]
     result: Int[Array, "k"]
-
-
-class AbstractPathSolver(AbstractSolver):
-    """A solver whose one run gives a solution for every k."""
-
-    by_path = True
-
-    @abc.abstractmethod
-    def path(self, objective: AbstractObjective, threshold: AbstractThreshold, key: Array) -> Trail:
-        """Solutions for k = 0..threshold.k_max (the threshold is bound to the objective).
-
-        Pure and traceable; run it under `jax.vmap(..., axis_name=lane_axis())`.
-        """
 
 
 def first_support(threshold: AbstractThreshold, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Support | Factors:

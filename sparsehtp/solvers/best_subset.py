@@ -20,7 +20,7 @@ from ..objectives.base import DENSE_HESSIAN_LIMIT, in_columns
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from ..thresholds.base import members
 from . import unit_search
-from .base import AbstractPathSolver, Trail, report
+from .base import AbstractSolver, Trail, report
 from .pivot_search import KEPT, Goal, Move, Roam, Settled, no_move, settle_entries, swap_noise
 from .search import DESCEND, PERTURB, SINGLE, SWAPS, Point, SearchState, affordable, best_of, first_state, renewed
 from .starts import from_starts, parts, seed_of
@@ -75,7 +75,7 @@ class Walk(NamedTuple):
     trail: Trail
 
 
-class BestSubset(AbstractPathSolver):
+class BestSubset(AbstractSolver):
     """The best k features found by forward growth, exact best swaps, and perturbed starts.
 
         min F(w) subject to ||w||_0 <= k,    kept features and the intercept apart
@@ -121,6 +121,7 @@ class BestSubset(AbstractPathSolver):
 
     requires = AbstractRefittable
     needs_curvature = True
+    by_path = True
     lanes_in_turn = True  # their pivots differ in number, and each fills the cores by itself
     default_termination = SwapOptimal()
 

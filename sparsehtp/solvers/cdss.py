@@ -99,13 +99,9 @@ class CDSS(AbstractSolver):
 
     requires = LinearModel
     needs_curvature = True
+    needs_smoothness = True
     default_termination = SwapOptimal()
     default_max_steps = 500
-
-    def check(self, objective: LinearModel, threshold: L0L1L2) -> None:
-        super().check(objective, threshold)
-        if not objective.smooth:
-            raise TypeError(f"loss: CDSS needs a smooth loss, and {type(objective.loss).__name__} is not; use IHT.")
 
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:

@@ -15,7 +15,7 @@ from ..iteration.termination import Complete
 from ..linalg import any_lane, either
 from ..objectives import AbstractScored
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
-from .base import AbstractPathSolver, Trail, report
+from .base import AbstractSolver, Trail, report
 from .forward import MAX_STEPS, GreedyState, appended, decreases, limit, refitted, row, start, unfitted
 
 
@@ -35,7 +35,7 @@ class Turn(NamedTuple):
     rows: Trail | None  # None where a path is not asked for
 
 
-class FoBa(AbstractPathSolver):
+class FoBa(AbstractSolver):
     """Forward-backward greedy selection: add the best feature, then drop those that have become superfluous.
 
     Forward: the feature with the largest one-coordinate decrease, g_j^2 / (2 F_jj), comes in and F is minimised over
@@ -71,6 +71,7 @@ class FoBa(AbstractPathSolver):
 
     requires = AbstractScored
     needs_curvature = True
+    by_path = True
     default_termination = Complete()
     default_max_steps = MAX_STEPS
 

@@ -18,7 +18,7 @@ from ..objectives import AbstractRestrictable, AbstractScored
 from ..objectives.base import in_columns
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from ..thresholds.base import members
-from .base import AbstractPathSolver, Trail, report
+from .base import AbstractSolver, Trail, report
 from .refit import refit
 
 TABLEAU_BYTES = 2**31  # of a tableau over all features
@@ -118,7 +118,7 @@ def row(state: GreedyState) -> Trail:
     return Trail(state.support, gather(state.x, state.support), state.value, result)
 
 
-class ForwardSelection(AbstractPathSolver):
+class ForwardSelection(AbstractSolver):
     """Greedy forward selection: add the feature that promises the largest decrease of F, refit, until k are in.
 
         S <- S + {argmax_{j not in S} score_j},   w <- argmin {F(w) : supp w in S}
@@ -152,6 +152,7 @@ class ForwardSelection(AbstractPathSolver):
 
     requires = AbstractScored
     needs_curvature = True
+    by_path = True
     default_termination = Complete()
     default_max_steps = MAX_STEPS
 

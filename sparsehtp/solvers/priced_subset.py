@@ -183,18 +183,13 @@ class PricedSubset(AbstractSolver):
 
     requires = LinearModel
     needs_curvature = True
+    needs_smoothness = True
     default_termination = SwapOptimal()
     default_max_steps = 500
 
     def __check_init__(self) -> None:
         if self.effort not in EFFORTS:
             raise ValueError(f"effort: must be one of {', '.join(EFFORTS)}, got {self.effort!r}.")
-
-    def check(self, objective: LinearModel, threshold: L0L1L2) -> None:
-        super().check(objective, threshold)
-        if not objective.smooth:
-            name = type(objective.loss).__name__
-            raise TypeError(f"loss: PricedSubset needs a smooth loss, and {name} is not; use IHT.")
 
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:

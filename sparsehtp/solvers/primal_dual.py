@@ -118,6 +118,7 @@ class PrimalDual(AbstractSolver):
 
     requires = LinearModel
     needs_curvature = True
+    needs_smoothness = True
     default_termination = DualGap() | Complete()
 
     def __check_init__(self) -> None:
@@ -133,10 +134,6 @@ class PrimalDual(AbstractSolver):
     def check(self, objective: LinearModel, threshold: L0L1L2) -> None:
         super().check(objective, threshold)
         require_dual(objective, threshold)
-        if not objective.smooth:
-            raise TypeError(
-                f"loss: PrimalDual needs a smooth loss, and {type(objective.loss).__name__} is not; use IHT."
-            )
 
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:
