@@ -116,8 +116,8 @@ class BestSubset(AbstractSolver):
     by splicing, Zhang, Zhu, Zhu and Wang (2023); walks as in tabu search, Glover (1989).
     """
 
-    effort: str = eqx.field(static=True)
-    working_set: int | None = eqx.field(static=True)
+    effort: str = eqx.field(static=True, default="default")
+    working_set: int | None = eqx.field(static=True, default=None)
 
     requires = AbstractRefittable
     needs_curvature = True
@@ -128,10 +128,6 @@ class BestSubset(AbstractSolver):
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> TypeGuard[AbstractUnitThreshold]:
         return threshold.exchangeable
-
-    def __init__(self, effort: str = "default", working_set: int | None = None) -> None:
-        self.effort = effort
-        self.working_set = working_set
 
     def __check_init__(self) -> None:
         if self.effort not in EFFORTS:

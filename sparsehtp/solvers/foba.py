@@ -66,8 +66,8 @@ class FoBa(AbstractSolver):
     Source: Zhang (2011), Adaptive forward-backward greedy algorithm for learning sparse representations.
     """
 
-    epsilon: Float[Array, ""] | float
-    backward_ratio: Float[Array, ""] | float
+    epsilon: Float[Array, ""] | float = 0.0
+    backward_ratio: Float[Array, ""] | float = 0.5
 
     requires = AbstractScored
     needs_curvature = True
@@ -78,10 +78,6 @@ class FoBa(AbstractSolver):
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:
         return threshold.kind in ("entries", "pairs") and not (threshold.summed or threshold.penalises)
-
-    def __init__(self, epsilon: float = 0.0, backward_ratio: float = 0.5) -> None:
-        self.epsilon = epsilon
-        self.backward_ratio = backward_ratio
 
     def __check_init__(self) -> None:
         for name, below, words in (

@@ -148,7 +148,7 @@ class ForwardSelection(AbstractSolver):
     Billings and Luo (1989); forward selection (FBS) in the experiments of [GraHTP].
     """
 
-    rule: str = eqx.field(static=True)
+    rule: str = eqx.field(static=True, default="ols")
 
     requires = AbstractScored
     needs_curvature = True
@@ -159,9 +159,6 @@ class ForwardSelection(AbstractSolver):
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:
         return threshold.kind in ("entries", "pairs") and not (threshold.summed or threshold.penalises)
-
-    def __init__(self, rule: str = "ols") -> None:
-        self.rule = rule
 
     def __check_init__(self) -> None:
         if self.rule not in ("omp", "ols", "gradient"):

@@ -75,11 +75,8 @@ class GraSP(AbstractPursuit):
     Source: Bahmani, Raj and Boufounos (2013); Needell and Tropp (2009).
     """
 
-    debias: bool = eqx.field(static=True)
+    debias: bool = eqx.field(static=True, default=True)
     expansion = 2
-
-    def __init__(self, debias: bool = True) -> None:
-        self.debias = debias
 
     @property
     def refits(self) -> bool:
