@@ -16,7 +16,7 @@ with theta = (2 step l0)^(-1/2), or the theta that makes sum z_j = k. Columns ar
 so that it decouples.
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,11 +24,11 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import replace
-from ..linalg import bisect, dot
+from ..linalg import bisect, dot, shrink_until
 from .dual import Dual, DualPoint, best_shift
 
 CHECK = 10  # steps between evaluations of the dual
-MAX_TRIES = 60
+MAX_TRIES = 61
 NORM_STEPS = 16  # of a power iteration, each as dear as a gradient step
 SHRINK = 0.7
 HINGE_SMOOTHING = 1e-3  # costs the bound at most half of it
@@ -68,9 +68,6 @@ class _Carry(NamedTuple):
     momentum: Array
     step: Array  # in units of 1 / smoothness
     value: Array
-
-
-_Tried: TypeAlias = tuple[Array, tuple[tuple[Array, Array, Array, Array], Array], Array]  # step, its trial, tries
 
 
 class _Outer(NamedTuple):
@@ -250,17 +247,9 @@ def _step(problem: _Smooth, c: _Carry) -> _Carry:
         bound = base + dot(g, move) + jnp.sum(move**2) / (2 * size)
         return (w, z, b, eta), problem.value(eta) <= bound + slack
 
-    def refused(carry: _Tried) -> Bool[Array, ""]:
-        _, (_, good), tries = carry
-        return ~good & (tries <= MAX_TRIES)
-
-    def shrink(carry: _Tried) -> _Tried:
-        step, _, tries = carry
-        step = jnp.where(tries == 0, step, SHRINK * step)
-        return step, trial(step), tries + 1
-
     nothing = (c.w, c.z, c.b, c.eta), jnp.zeros((), bool)
-    step, ((w, z, b, eta), _), _ = lax.while_loop(refused, shrink, (c.step, nothing, jnp.int32(0)))
+    found = shrink_until(lambda _, tried: tried[1], trial, c.step, nothing, SHRINK, MAX_TRIES)
+    step, ((w, z, b, eta), _), _ = found
     value = problem.value(eta) + problem.penalty(w, z)
     # Momentum that points uphill is dropped (O'Donoghue and Candes).
     uphill = dot(c.w_at - w, w - c.w) + (c.b_at - b) * (b - c.b) > 0

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float, Int
 
 from .. import objectives
@@ -15,6 +14,7 @@ from .._types import Factors, Info, Support
 from ..columns import gather
 from ..iteration.results import RESULTS
 from ..iteration.termination import AbstractTermination, State
+from ..linalg import shrink_until
 from ..objectives import AbstractObjective
 from ..steps import AbstractStep
 from ..thresholds import AbstractThreshold
@@ -163,23 +163,10 @@ def search(
     placeholder: Tried,
     max_tries: int,
 ) -> tuple[Array, Tried, Array]:
-    """Shrink a step size until `trial(size)` is accepted: the size, what was tried, and the number of tries.
-
-    `placeholder` has the structure of a trial; it makes the loop trace the trial once.
-    """
+    """The size that a rule ends with, what was tried with it, and the number of tries; see `shrink_until`."""
     if not rule.searches:
         return size, trial(size), jnp.int32(1)
-
-    def refused(carry: tuple[Array, Tried, Array]) -> Array:
-        size, tried, tries = carry
-        return (tries == 0) | (~accepted(size, tried) & (tries < max_tries))
-
-    def attempt(carry: tuple[Array, Tried, Array]) -> tuple[Array, Tried, Array]:
-        size, _, tries = carry
-        size = jnp.where(tries == 0, size, size * rule.shrink)
-        return size, trial(size), tries + 1
-
-    return lax.while_loop(refused, attempt, (size, placeholder, jnp.int32(0)))
+    return shrink_until(accepted, trial, size, placeholder, rule.shrink, max_tries)
 
 
 def report(
