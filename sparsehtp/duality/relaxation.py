@@ -24,7 +24,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import replace
-from ..linalg import bisect, dot, shrink_until
+from ..linalg import bisect, dot, either, shrink_until
 from .dual import Dual, DualPoint, best_shift
 
 CHECK = 10  # steps between evaluations of the dual
@@ -122,7 +122,7 @@ def relax(
     def body(outer: _Outer) -> _Outer:
         inner = lax.fori_loop(0, CHECK, lambda _, c: _step(problem, c), outer.inner)
         point = point_of(inner)
-        best = _better(point, outer.best)
+        best = either(point.value > outer.best.value, point, outer.best)
         closed = inner.value - best.value <= tol * jnp.abs(inner.value)
         closed |= inner.value - best.value <= share * (enough - inner.value)  # never for infinity times zero
         done = closed | (best.value >= enough) | (inner.value <= useless) | ~jnp.isfinite(inner.value)
@@ -134,11 +134,6 @@ def relax(
     c = out.inner
     intercept = c.b if problem.centres is None else c.b - dot(problem.centres, c.w)
     return Relaxed(out.best, c.value, dual.lift(c.w, intercept), c.z, out.t)
-
-
-def _better(new: DualPoint, old: DualPoint) -> DualPoint:
-    flag = new.value > old.value
-    return jax.tree.map(lambda a, b: jnp.where(flag, a, b), new, old)
 
 
 class _Smooth:

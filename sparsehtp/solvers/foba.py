@@ -11,12 +11,11 @@ from jaxtyping import Array, Bool, Float
 from .._types import Info, Support, is_concrete
 from ..columns import gather
 from ..iteration.results import RESULTS
-from ..iteration.termination import Complete
 from ..linalg import any_lane, either
 from ..objectives import AbstractScored
-from ..thresholds import AbstractThreshold, AbstractUnitThreshold
-from .base import AbstractSolver, Trail, report
-from .forward import MAX_STEPS, GreedyState, appended, decreases, limit, refitted, row, start, unfitted
+from ..thresholds import AbstractUnitThreshold
+from .base import Trail, report
+from .forward import MAX_STEPS, AbstractGreedy, GreedyState, appended, decreases, limit, refitted, row, start, unfitted
 
 
 class Recorded(NamedTuple):
@@ -35,7 +34,7 @@ class Turn(NamedTuple):
     rows: Trail | None  # None where a path is not asked for
 
 
-class FoBa(AbstractSolver):
+class FoBa(AbstractGreedy):
     """Forward-backward greedy selection: add the best feature, then drop those that have become superfluous.
 
     Forward: the feature with the largest one-coordinate decrease, g_j^2 / (2 F_jj), comes in and F is minimised over
@@ -68,16 +67,6 @@ class FoBa(AbstractSolver):
 
     epsilon: Float[Array, ""] | float = 0.0
     backward_ratio: Float[Array, ""] | float = 0.5
-
-    requires = AbstractScored
-    needs_curvature = True
-    by_path = True
-    default_termination = Complete()
-    default_max_steps = MAX_STEPS
-
-    @classmethod
-    def takes(cls, threshold: AbstractThreshold) -> bool:
-        return threshold.kind in ("entries", "pairs") and not (threshold.summed or threshold.penalises)
 
     def __check_init__(self) -> None:
         for name, below, words in (

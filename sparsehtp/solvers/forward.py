@@ -118,7 +118,21 @@ def row(state: GreedyState) -> Trail:
     return Trail(state.support, gather(state.x, state.support), state.value, result)
 
 
-class ForwardSelection(AbstractSolver):
+class AbstractGreedy(AbstractSolver):
+    """A solver that adds features one by one."""
+
+    requires = AbstractScored
+    needs_curvature = True
+    by_path = True
+    default_termination = Complete()
+    default_max_steps = MAX_STEPS
+
+    @classmethod
+    def takes(cls, threshold: AbstractThreshold) -> bool:
+        return threshold.kind in ("entries", "pairs") and not (threshold.summed or threshold.penalises)
+
+
+class ForwardSelection(AbstractGreedy):
     """Greedy forward selection: add the feature that promises the largest decrease of F, refit, until k are in.
 
         S <- S + {argmax_{j not in S} score_j},   w <- argmin {F(w) : supp w in S}
@@ -149,16 +163,6 @@ class ForwardSelection(AbstractSolver):
     """
 
     rule: str = eqx.field(static=True, default="ols")
-
-    requires = AbstractScored
-    needs_curvature = True
-    by_path = True
-    default_termination = Complete()
-    default_max_steps = MAX_STEPS
-
-    @classmethod
-    def takes(cls, threshold: AbstractThreshold) -> bool:
-        return threshold.kind in ("entries", "pairs") and not (threshold.summed or threshold.penalises)
 
     def __check_init__(self) -> None:
         if self.rule not in ("omp", "ols", "gradient"):
