@@ -57,10 +57,8 @@ class AbstractPursuit(AbstractSolver):
         x, entries = objective.feasible(x), threshold.entries(x, support)
         if self.refits:
             x, fault = refit(objective, threshold, entries, x)
-        forward = objective.forward(x, entries)
-        return pursuit_step(
-            objective, threshold, state, x, support, entries, forward, state.step_size, fault, hard_thresholds=2
-        )
+        new = state._replace(x=x, support=support, forward=objective.forward(x, entries))
+        return pursuit_step(objective, threshold, state, new, entries, fault, hard_thresholds=2)
 
 
 class GraSP(AbstractPursuit):
