@@ -181,10 +181,9 @@ class _Smooth:
         return b - dot(self.weights, jnp.where(self.weights > 0, self.slope(eta + b), 0)) / curvature
 
     def gradient(self, a: Float[Array, "n"]) -> Float[Array, "p"]:
-        tau = self.dual.moments(jnp.where(self.weights > 0, a, 0))
-        return (
-            tau if self.centres is None else tau - self.centres * dot(self.weights, jnp.where(self.weights > 0, a, 0))
-        )
+        a = jnp.where(self.weights > 0, a, 0)
+        tau = self.dual.moments(a)
+        return tau if self.centres is None else tau - self.centres * dot(self.weights, a)
 
     def proximal(self, v: Float[Array, "p"], step: Float[Array, ""]) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
         """(w, z) of the penalty's proximal map for a step."""
