@@ -263,7 +263,7 @@ def _largest_gain(
     if model.n_free:  # the intercept is optimal before features are compared
         x = jnp.where(jnp.any(x[:p] != 0), x, dual.predict(dual.point(dual.zero()))[0])
     value, grad = model.value_and_grad(x)
-    gains, _ = entry_gains(dual, dual.columns.moments()[1], grad[:p], model.columns.ridge()[:p], x[:p])
+    gains, _ = entry_gains(dual, dual.columns.moments()[1], grad, x)
     prices = threshold.prices
     if prices is not None:  # a feature enters where its gain is more than its price
         gains = jnp.where(prices > 0, gains / jnp.where(prices > 0, prices, 1), -jnp.inf)
