@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import jax
@@ -22,6 +23,7 @@ from .arrays import as_numpy, validated
 from .failures import all_or_nothing
 
 
+@dataclass(eq=False, repr=False)
 class SparseLDA(LinearClassifierMixin, BaseEstimator):
     """Linear discriminant analysis with a precision matrix of at most k pairs, k chosen from the data by default.
 
@@ -63,46 +65,33 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
     Source: [GraHTP] section 6.3.2, after Cai, Liu and Luo (2011).
     """
 
+    k: int | str = "cv"
+    _: KW_ONLY
+    priors: ArrayLike | None = None
+    solver: AbstractSolver | str = "auto"
+    standardize: bool = True
+    keep: ArrayLike | None = None
+    shrinkage: float | str = "oas"
+    bounds: Any = "valid"
+    cv: Any = 5
+    random_state: Any = None
+    max_iter: int | None = None
     # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
-    classes_: Shaped[np.ndarray, "classes"]
-    priors_: Float[np.ndarray, "classes"]
-    means_: Float[np.ndarray, "classes p"]
-    precision_: Float[np.ndarray, "p p"]
-    support_: Bool[np.ndarray, "p p"]
-    coef_: Float[np.ndarray, "1+(classes-1)*(classes>2) p"]  # one row for two classes, else one for each
-    intercept_: Float[np.ndarray, "1+(classes-1)*(classes>2)"]
-    shrinkage_: float
-    k_: int
-    path_: Path | None
-    cv_results_: dict | None  # type: ignore[type-arg]  # for isinstance
-    n_iter_: int
-    objective_value_: float
-    result_: str
-
-    def __init__(
-        self,
-        k: int | str = "cv",
-        *,
-        priors: ArrayLike | None = None,
-        solver: AbstractSolver | str = "auto",
-        standardize: bool = True,
-        keep: ArrayLike | None = None,
-        shrinkage: float | str = "oas",
-        bounds: Any = "valid",
-        cv: Any = 5,
-        random_state: Any = None,
-        max_iter: int | None = None,
-    ) -> None:
-        self.k = k
-        self.priors = priors
-        self.solver = solver
-        self.standardize = standardize
-        self.keep = keep
-        self.shrinkage = shrinkage
-        self.bounds = bounds
-        self.cv = cv
-        self.random_state = random_state
-        self.max_iter = max_iter
+    classes_: Shaped[np.ndarray, "classes"] = field(init=False)
+    priors_: Float[np.ndarray, "classes"] = field(init=False)
+    means_: Float[np.ndarray, "classes p"] = field(init=False)
+    precision_: Float[np.ndarray, "p p"] = field(init=False)
+    support_: Bool[np.ndarray, "p p"] = field(init=False)
+    # One row for two classes, else one for each.
+    coef_: Float[np.ndarray, "1+(classes-1)*(classes>2) p"] = field(init=False)
+    intercept_: Float[np.ndarray, "1+(classes-1)*(classes>2)"] = field(init=False)
+    shrinkage_: float = field(init=False)
+    k_: int = field(init=False)
+    path_: Path | None = field(init=False)
+    cv_results_: dict | None = field(init=False)  # type: ignore[type-arg]  # for isinstance
+    n_iter_: int = field(init=False)
+    objective_value_: float = field(init=False)
+    result_: str = field(init=False)
 
     @all_or_nothing
     def fit(self, X: TableLike, y: TableLike, sample_weight: ArrayLike | None = None) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self, cast
 
 import jax
@@ -32,6 +33,7 @@ from .fit import check_alone, checked_folds, take_names
 CRITERIA = ("aic", "bic")
 
 
+@dataclass(eq=False, repr=False)
 class LowRankRegressor(RegressorMixin, BaseEstimator):
     """Regression of several responses with coefficients of rank r: reduced-rank, or multi-task, regression.
 
@@ -88,38 +90,27 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
     Source: Izenman (1975); cross-validated rank with the one-standard-error rule as in Breiman et al. (1984).
     """
 
+    r: int | str = "cv"
+    _: KW_ONLY
+    l2: ArrayLike | str = 1e-6
+    solver: AbstractSolver | str = "auto"
+    fit_intercept: bool = True
+    standardize: bool = True
+    cv: Any = 5
+    one_se: bool = True
+    max_iter: int | None = None
     # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
-    rank_: int
-    singular_values_: Float[np.ndarray, "rank"]
-    y_loadings_: Float[np.ndarray, "c rank"]
-    x_rotation_: Float[np.ndarray, "p rank"]
-    coef_: Float[np.ndarray, "c p"] | Float[np.ndarray, "p*(c==1)"]  # one dimension for a y of one
-    intercept_: Float[np.ndarray, "c"] | float
-    cv_results_: dict | None  # type: ignore[type-arg]  # for isinstance
-    n_iter_: int
-    objective_value_: float
-    result_: str
-
-    def __init__(
-        self,
-        r: int | str = "cv",
-        *,
-        l2: ArrayLike | str = 1e-6,
-        solver: AbstractSolver | str = "auto",
-        fit_intercept: bool = True,
-        standardize: bool = True,
-        cv: Any = 5,
-        one_se: bool = True,
-        max_iter: int | None = None,
-    ) -> None:
-        self.r = r
-        self.l2 = l2
-        self.solver = solver
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.cv = cv
-        self.one_se = one_se
-        self.max_iter = max_iter
+    rank_: int = field(init=False)
+    singular_values_: Float[np.ndarray, "rank"] = field(init=False)
+    y_loadings_: Float[np.ndarray, "c rank"] = field(init=False)
+    x_rotation_: Float[np.ndarray, "p rank"] = field(init=False)
+    # One dimension for a y of one.
+    coef_: Float[np.ndarray, "c p"] | Float[np.ndarray, "p*(c==1)"] = field(init=False)
+    intercept_: Float[np.ndarray, "c"] | float = field(init=False)
+    cv_results_: dict | None = field(init=False)  # type: ignore[type-arg]  # for isinstance
+    n_iter_: int = field(init=False)
+    objective_value_: float = field(init=False)
+    result_: str = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self
 
 import jax
@@ -19,6 +20,7 @@ from .arrays import as_numpy, validated
 from .failures import all_or_nothing
 
 
+@dataclass(eq=False, repr=False)
 class SparsePrecision(EmpiricalCovariance):
     """Gaussian graphical model with at most k edges, with k chosen from the data by default.
 
@@ -79,50 +81,37 @@ class SparsePrecision(EmpiricalCovariance):
         >>> model.edges(), model.partial_correlations()
     """
 
+    k: int | str = "cv"
+    _: KW_ONLY
+    solver: AbstractSolver | str = "auto"
+    standardize: bool = True
+    keep: ArrayLike | None = None
+    assume_centered: bool = False
+    covariance: str | None = None
+    n_samples: int | None = None
+    shrinkage: float | str = "oas"
+    bounds: Any = "valid"
+    cv: Any = 5
+    random_state: Any = None
+    max_iter: int | None = None
     # Checked in fit, with sentences that name the argument.
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
     # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
-    location_: Float[np.ndarray, "p"]
-    precision_: Float[np.ndarray, "p p"]
-    covariance_: Float[np.ndarray, "p p"]
-    support_: Bool[np.ndarray, "p p"]
-    shrinkage_: float
-    k_: int
-    path_: Path | None
-    cv_results_: dict | None  # type: ignore[type-arg]  # for isinstance
-    n_iter_: int
-    objective_value_: float
-    result_: str
-    store_precision: bool  # by scikit-learn, fitted or not
+    location_: Float[np.ndarray, "p"] = field(init=False)
+    precision_: Float[np.ndarray, "p p"] = field(init=False)
+    covariance_: Float[np.ndarray, "p p"] = field(init=False)
+    support_: Bool[np.ndarray, "p p"] = field(init=False)
+    shrinkage_: float = field(init=False)
+    k_: int = field(init=False)
+    path_: Path | None = field(init=False)
+    cv_results_: dict | None = field(init=False)  # type: ignore[type-arg]  # for isinstance
+    n_iter_: int = field(init=False)
+    objective_value_: float = field(init=False)
+    result_: str = field(init=False)
+    store_precision: bool = field(init=False)  # by scikit-learn, fitted or not
 
-    def __init__(
-        self,
-        k: int | str = "cv",
-        *,
-        solver: AbstractSolver | str = "auto",
-        standardize: bool = True,
-        keep: ArrayLike | None = None,
-        assume_centered: bool = False,
-        covariance: str | None = None,
-        n_samples: int | None = None,
-        shrinkage: float | str = "oas",
-        bounds: Any = "valid",
-        cv: Any = 5,
-        random_state: Any = None,
-        max_iter: int | None = None,
-    ) -> None:
-        super().__init__(assume_centered=assume_centered)
-        self.k = k
-        self.solver = solver
-        self.standardize = standardize
-        self.keep = keep
-        self.covariance = covariance
-        self.n_samples = n_samples
-        self.shrinkage = shrinkage
-        self.bounds = bounds
-        self.cv = cv
-        self.random_state = random_state
-        self.max_iter = max_iter
+    def __post_init__(self) -> None:
+        super().__init__(assume_centered=self.assume_centered)
 
     @all_or_nothing
     def fit(self, X: TableLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:

@@ -1,6 +1,7 @@
 """A matrix of low rank plus a sparse one, with the scikit-learn interface."""
 
 import numbers
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -25,6 +26,7 @@ STAGE_STEPS = 50
 FLOOR = 1e-14  # a move below this is rounding
 
 
+@dataclass(eq=False, repr=False)
 class RobustPCA(BaseEstimator):
     """A matrix split into one of low rank and one of few nonzero entries.
 
@@ -72,20 +74,19 @@ class RobustPCA(BaseEstimator):
     Source: Netrapalli, Niranjan, Sanghavi, Anandkumar and Jain (2014).
     """
 
+    rank: int = 1
+    k: float = 0.05
+    _: KW_ONLY
+    tol: float = 1e-9
+    max_iter: int = 1000
     # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
-    low_rank_: Float[np.ndarray, "n p"]
-    sparse_: Float[np.ndarray, "n p"]
-    support_: Bool[np.ndarray, "n p"]
-    components_: Float[np.ndarray, "rank p"]
-    singular_values_: Float[np.ndarray, "rank"]
-    objective_value_: float
-    n_iter_: int
-
-    def __init__(self, rank: int = 1, k: float = 0.05, *, tol: float = 1e-9, max_iter: int = 1000) -> None:
-        self.rank = rank
-        self.k = k
-        self.tol = tol
-        self.max_iter = max_iter
+    low_rank_: Float[np.ndarray, "n p"] = field(init=False)
+    sparse_: Float[np.ndarray, "n p"] = field(init=False)
+    support_: Bool[np.ndarray, "n p"] = field(init=False)
+    components_: Float[np.ndarray, "rank p"] = field(init=False)
+    singular_values_: Float[np.ndarray, "rank"] = field(init=False)
+    objective_value_: float = field(init=False)
+    n_iter_: int = field(init=False)
 
     @all_or_nothing
     def fit(self, X: TableLike, y: Any = None) -> Self:

@@ -1,6 +1,7 @@
 """Data frames as people have them, made into columns of numbers."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ NO_TEXT = "missing"  # the level of a text that is not there
 _DATE = r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([ T].*)?"
 
 
+@dataclass(eq=False, repr=False)
 class TablePreprocessor(TransformerMixin, BaseEstimator):
     """Columns of numbers from a data frame: missing values filled, texts one-hot, some columns left out.
 
@@ -59,28 +61,18 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         >>> model = SparseRegressor(k=3, groups=table.groups_).fit(table.transform(frame), y)
     """
 
-    numbers_: list  # type: ignore[type-arg]
-    texts_: list  # type: ignore[type-arg]
-    fill_: Float[np.ndarray, "numbers"] | None
-    categories_: dict  # type: ignore[type-arg]
-    groups_: Int[np.ndarray, "columns"]
-
-    def __init__(
-        self,
-        missing: str = "error",
-        *,
-        dummies: bool = False,
-        drop: Sequence[str] = (),
-        id: str | None = None,
-        decimal: str | None = None,
-        thousands: str | None = None,
-    ) -> None:
-        self.missing = missing
-        self.dummies = dummies
-        self.drop = drop
-        self.id = id
-        self.decimal = decimal
-        self.thousands = thousands
+    missing: str = "error"
+    _: KW_ONLY
+    dummies: bool = False
+    drop: Sequence[str] = ()
+    id: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    numbers_: list = field(init=False)  # type: ignore[type-arg]
+    texts_: list = field(init=False)  # type: ignore[type-arg]
+    fill_: Float[np.ndarray, "numbers"] | None = field(init=False)
+    categories_: dict = field(init=False)  # type: ignore[type-arg]
+    groups_: Int[np.ndarray, "columns"] = field(init=False)
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
