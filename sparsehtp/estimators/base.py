@@ -31,7 +31,7 @@ from ..objectives.base import Counted
 from ..solvers import AbstractSolver
 from . import parameters, selection
 from .arrays import as_numpy, validated
-from .failures import all_or_nothing, warn
+from .failures import all_or_nothing, warn, warn_result
 from .fit import Evidence, Fitted, Problem, Rows, fit_targets
 
 
@@ -375,8 +375,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
 
     def _warn_results(self, results: list[RESULTS]) -> None:
         for result in dict.fromkeys(results):
-            if result is not RESULTS.converged:
-                self._warn(result.sentence.replace("max_steps", "max_iter"))
+            warn_result(self, result)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from .._programs import program
 from .._solve import solve
@@ -26,8 +25,8 @@ from ..statistics import SufficientStatistics
 from ..thresholds import Rank
 from . import parameters, selection
 from .arrays import as_numpy, validated
-from .base import linear
-from .failures import all_or_nothing, warn
+from .base import checked_weights, linear
+from .failures import all_or_nothing, warn, warn_result
 from .fit import check_alone, checked_folds, take_names
 
 CRITERIA = ("aic", "bic")
@@ -134,9 +133,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         if isinstance(X, SufficientStatistics):
             return self._fit_statistics(X, y, sample_weight)
         X, y = validated(self, X, y, multi_output=True, y_numeric=True)
-        weights = _check_sample_weight(as_numpy(sample_weight), X, dtype=np.float64)
-        if weights.min() < 0 or not weights.any():
-            raise ValueError("sample_weight: needs weights >= 0 that are not all zero.")
+        weights = checked_weights(sample_weight, X)
         flat = y.ndim == 1
         Y = np.asarray(y.reshape(len(y), -1), X.dtype)
         counted = weights > 0
@@ -174,8 +171,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         return {"l2": 1e-6 if l2 is None else l2, **shared}
 
     def _fit_rank(self, objective: MultiResponse, folds: list[Pair] | None, r: int | str, total: float) -> None:
-        max_iter = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
-        solver = parameters.make_solver(self.solver)
+        max_iter, solver = parameters.make_limit(self.max_iter), parameters.make_solver(self.solver)
         fits = _closed(objective)
         self.cv_results_ = None
         if folds is not None:
@@ -199,9 +195,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         self.x_rotation_ = W @ self.y_loadings_
         self.coef_, self.intercept_ = W.T, intercept
         self.rank_, self.n_iter_, self.result_, self.objective_value_ = int(r), steps, result.name, float(value)
-        if result is not RESULTS.converged:
-            sentence = result.sentence.replace("max_steps", "max_iter")
-            warn(f"LowRankRegressor: {sentence}", ConvergenceWarning)
+        warn_result(self, result)
 
     def _check_r(self, most: int) -> int | str:
         if isinstance(self.r, str):
