@@ -8,52 +8,39 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.utils import check_random_state
 
+from .. import losses, solvers
 from .._types import Support
 from ..grids.choose import BY_FOLDS, spelled
 from ..grids.criteria import NAMES, Rule
 from ..iteration.termination import AbstractTermination, Cycle, SmallGradient, SmallStep
-from ..losses import (
-    AbstractLoss,
-    AbstractVectorLoss,
-    Gamma,
-    Hinge,
-    Huber,
-    Logistic,
-    NegativeBinomial,
-    Poisson,
-    Quantile,
-    SmoothedHinge,
-    Squared,
-    SquaredHinge,
-    Tweedie,
-)
-from ..solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, ForwardSelection, GraSP, SubspacePursuit
+from ..losses import AbstractLoss, AbstractVectorLoss
+from ..solvers import IHT, AbstractSolver
 from ..thresholds import L0L1L2, AbstractThreshold, GroupSparsity, RowSparsity, Sparsity
 from ..thresholds.bounded import check_bounds
 
 LOSSES: dict[str, Any] = {
-    "squared": Squared,
-    "huber": Huber,
-    "quantile": Quantile,
-    "poisson": Poisson,
-    "negative_binomial": NegativeBinomial,
-    "gamma": Gamma,
-    "tweedie": Tweedie,
-    "logistic": Logistic,
-    "smoothed_hinge": SmoothedHinge,
-    "squared_hinge": SquaredHinge,
-    "hinge": Hinge,
+    "squared": losses.Squared,
+    "huber": losses.Huber,
+    "quantile": losses.Quantile,
+    "poisson": losses.Poisson,
+    "negative_binomial": losses.NegativeBinomial,
+    "gamma": losses.Gamma,
+    "tweedie": losses.Tweedie,
+    "logistic": losses.Logistic,
+    "smoothed_hinge": losses.SmoothedHinge,
+    "squared_hinge": losses.SquaredHinge,
+    "hinge": losses.Hinge,
 }
 OF_NUMBERS = tuple(name for name, loss in LOSSES.items() if not loss.classification)
 OF_LABELS = tuple(name for name, loss in LOSSES.items() if loss.classification)
 SOLVERS: dict[str, type[AbstractSolver]] = {
-    "best_subset": BestSubset,
-    "forward": ForwardSelection,
-    "foba": FoBa,
-    "htp": HTP,
-    "iht": IHT,
-    "grasp": GraSP,
-    "subspace_pursuit": SubspacePursuit,
+    "best_subset": solvers.BestSubset,
+    "forward": solvers.ForwardSelection,
+    "foba": solvers.FoBa,
+    "htp": solvers.HTP,
+    "iht": solvers.IHT,
+    "grasp": solvers.GraSP,
+    "subspace_pursuit": solvers.SubspacePursuit,
 }
 
 
