@@ -110,14 +110,14 @@ class RobustPCA(BaseEstimator):
         width = min(next_power_of_two(max(rank, 1)) + OVERSAMPLING, min(X.shape))
         with jax.enable_x64(True):
             found = _split(M, np.int32(rank), np.int32(k), width, float(self.tol), np.int32(max_iter))
-            L, S, values, right = (np.asarray(part) for part in found[:4])
+            L, S, right, values = (np.asarray(part) for part in found[:4])
         self.objective_value_ = float(0.5 * np.sum((M - L - S) ** 2) * scale**2)
         self.low_rank_, self.sparse_ = ((part * scale).astype(X.dtype) for part in (L, S))
         self.support_ = S != 0
         self.singular_values_ = (values[:rank] * scale).astype(X.dtype)
         self.components_ = right.T[:rank].astype(X.dtype)
         self.n_iter_ = int(found.steps)
-        if not found.converged:
+        if not found.done:
             sentence = "RobustPCA: stopped at the step limit before it settled; raise max_iter or tol."
             warn(sentence, ConvergenceWarning)
         return self
@@ -130,15 +130,6 @@ class RobustPCA(BaseEstimator):
         if count > entries:
             raise ValueError(f"k: is {count}, but X has {entries} entries; lower k.")
         return count
-
-
-class _Split(NamedTuple):
-    low_rank: Float[Array, "n p"]
-    sparse: Float[Array, "n p"]
-    values: Float[Array, "width"]
-    right: Float[Array, "p width"]
-    steps: Int[Array, ""]
-    converged: Bool[Array, ""]
 
 
 class _Step(NamedTuple):
@@ -154,7 +145,7 @@ class _Step(NamedTuple):
 
 def _split_matrix(
     M: Float[Array, "n p"], rank: Array, k: Array, width: int, tol: Array | float, max_iter: Array
-) -> _Split:
+) -> _Step:
     size = jnp.linalg.norm(M)
 
     def sparse(residual: Array) -> Array:
@@ -188,8 +179,7 @@ def _split_matrix(
     start = _Step(
         jnp.zeros_like(M), S, right, jnp.zeros(width, M.dtype), jnp.minimum(1, rank), zero, zero, jnp.zeros((), bool)
     )
-    out = lax.while_loop(lambda c: ~c.done & (c.steps < max_iter), step, start)
-    return _Split(out.L, out.S, out.values, out.right, out.steps, out.done)
+    return lax.while_loop(lambda c: ~c.done & (c.steps < max_iter), step, start)
 
 
 _split = program(_split_matrix, static_argnames=("width",))
