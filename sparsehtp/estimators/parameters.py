@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from .. import losses, solvers
 from .._types import Support
-from ..grids.choose import BY_FOLDS, spelled
+from ..grids.choose import BY_FOLDS, checked_rule
 from ..grids.criteria import NAMES, Rule
 from ..iteration.termination import AbstractTermination, Cycle, SmallGradient, SmallStep
 from ..losses import AbstractLoss, AbstractVectorLoss
@@ -121,7 +121,7 @@ class Plan(NamedTuple):
 def make_plan(estimator: Any, loss: AbstractLoss | AbstractVectorLoss | None) -> Plan:
     """The plan of an estimator's parameters."""
     prices = _make_prices(estimator)
-    k, rule, ks = _make_choice(estimator.k, _make_rule(estimator.rule))
+    k, rule, ks = _make_choice(estimator.k, checked_rule(estimator.rule))
     if prices is not None and prices.given:
         rule = None
     l2, l2s, refit = np.asarray(estimator._default_l2), np.asarray(estimator._l2_grid), None
@@ -130,7 +130,7 @@ def make_plan(estimator: Any, loss: AbstractLoss | AbstractVectorLoss | None) ->
     if listed := isinstance(estimator.l2, list | tuple):
         l2s = _candidates("l2", estimator.l2)
         if rule is None:
-            k, rule, ks = None, _make_rule(estimator.rule), None if prices else np.array([k])
+            k, rule, ks = None, checked_rule(estimator.rule), None if prices else np.array([k])
     elif (given := make_l2(estimator.l2)) is not None:
         l2, l2s, refit = given, given[None], 1.0  # an l2 that the user gives is that of the model
     solver = make_solver(estimator.solver)
@@ -192,13 +192,6 @@ def _candidates(name: str, values: Any) -> Float[np.ndarray, "candidates"]:
             raise ValueError(f"l2: a list holds candidates >= 0, and an array values by feature; got {values!r}.")
         raise ValueError(f"{name}: needs a number >= 0 or a list of them, got {values!r}.")
     return array.astype(float)
-
-
-def _make_rule(rule: Any) -> Rule:
-    rule = spelled(rule)
-    if not callable(rule) and rule not in (*BY_FOLDS, *NAMES):
-        raise ValueError(f"rule: must be one of {', '.join((*BY_FOLDS, *NAMES))}, or a function, got {rule!r}.")
-    return rule
 
 
 def make_loss(loss: str | AbstractLoss, classification: bool) -> AbstractLoss:

@@ -199,7 +199,8 @@ def solve_path(
         ValueError: for a bad grid, or a checkpoint of another problem.
     """
     if over_l0(l0s, threshold):
-        check_no_executor(executor)
+        if executor is not None:
+            raise ValueError("executor: over l0 every fit starts from the last one, so there are no chunks; omit it.")
         return Path(**penalised_path(objective, threshold, ks, l2s, l0s, solver, key, checkpoint, progress))
     if not is_concrete(objective, l2s, threshold):
         if any(each is not None for each in (checkpoint, progress, memory, executor)):
@@ -213,12 +214,6 @@ def solve_path(
     grid = _grid.prepare(objective, ks, l2s, threshold, solver, key)
     fits = _grid.run(grid, memory, progress, checkpoint, executor)
     return path_of(grid, jax.tree.map(lambda a: a[0], fits), np.asarray(grid.ks))
-
-
-def check_no_executor(executor: Executor | None) -> None:
-    """ValueError for an executor beside prices."""
-    if executor is not None:
-        raise ValueError("executor: over l0 every fit starts from the last one, so that there are no chunks; omit it.")
 
 
 def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
