@@ -174,16 +174,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     ) -> list[RESULTS]:
         """Choose k and l2 by folds of the rows where the plan says so, fit them, and set the attributes."""
         p, names, several = rows.X.shape[1], getattr(self, "feature_names_in_", ()), rows.responses is not None
-        threshold = parameters.make_threshold(
-            self.groups,
-            self.keep,
-            self.positive,
-            self.bounds,
-            p,
-            names,
-            rows=several,
-            priced=plan.prices is not None,
-        )
+        threshold = parameters.make_threshold(self, p, names, rows=several, priced=plan.prices is not None)
 
         def build(X: Any, targets: list[np.ndarray], **data: Any) -> list[Any]:
             return self._models(X, targets, loss, standardize=self.standardize, **data)
@@ -387,7 +378,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         check_is_fitted(self)
         X = validated(self, X, accept_sparse="csr", reset=False)
         known = check_offset(offset, X, 1 if self.coef_.ndim == 1 else len(self.coef_))
-        return linear(X, self.coef_, self.intercept_, known)
+        return linear(X, self.coef_, getattr(self, "intercept_", 0.0), known)  # SparseCox has none, nor SparseOrdinal
 
     def transform(self, X: TableLike) -> Any:
         """The columns of X that are in the support."""

@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
-from sklearn.utils.validation import check_is_fitted
 
 from .._types import ArrayLike, TableLike, check_finite
 from ..losses import AbstractLoss, AbstractVectorLoss
@@ -152,9 +151,7 @@ class SparseCox(SparseLinearModel):
 
     def predict(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n"]:
         """(n,) linear predictors x'w + o, the logarithms of relative hazards: the larger, the sooner an event."""
-        check_is_fitted(self)
-        X = validated(self, X, accept_sparse="csr", reset=False)
-        return linear(X, self.coef_, offset=check_offset(offset, X))
+        return self._predictor(X, offset)
 
     def predict_cumulative_hazard_function(
         self,

@@ -9,13 +9,12 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from scipy.special import log_expit
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length
 
 from .._types import ArrayLike, TableLike
 from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import OrdinalModel
-from .arrays import validated
-from .base import SparseLinearModel, check_offset, linear
+from .base import SparseLinearModel, check_offset
 from .classifier import class_totals, encode_labels
 from .failures import all_or_nothing
 
@@ -122,9 +121,7 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
     def linear_predictor(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n"]:
         """(n,) linear predictors x'w + o: the larger, the higher the class. Here and below `offset` (n,) is that of
         `fit`; None: zero."""
-        check_is_fitted(self)
-        X = validated(self, X, accept_sparse="csr", reset=False)
-        return linear(X, self.coef_, offset=check_offset(offset, X))
+        return self._predictor(X, offset)
 
     def predict_log_proba(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
         """(n, classes) logarithms of the probabilities of `classes_`."""

@@ -52,6 +52,13 @@ def checked_count(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
+def checked_tolerance(tol: Any) -> float:
+    """`tol` as a float, or ValueError unless it is a positive number."""
+    if isinstance(tol, bool) or not isinstance(tol, numbers.Real) or not 0 < float(tol) < np.inf:
+        raise ValueError(f"tol: needs a positive number, got {tol!r}.")
+    return float(tol)
+
+
 class PriceGrid(NamedTuple):
     """Prices of features and of magnitude.
 
@@ -226,9 +233,7 @@ def make_termination(
     """Stopping criteria for a tolerance; None: the solver's own."""
     if tol is None:
         return None
-    if isinstance(tol, bool) or not isinstance(tol, numbers.Real) or not 0 < float(tol) < np.inf:
-        raise ValueError(f"tol: needs a positive number, got {tol!r}.")
-    tol = float(tol)
+    tol = checked_tolerance(tol)
     if isinstance(solver, IHT) or (loss is not None and not loss.twice_differentiable):
         return (SmallStep(tol) & SmallGradient(tol)) | Cycle()
     return None  # the others are exact on their support
@@ -257,14 +262,12 @@ def make_seed(random_state: Any) -> int:
         raise ValueError(f"random_state: needs None, a seed or a RandomState, got {random_state!r}.") from None
 
 
-def make_threshold(
-    groups: Any, keep: Any, positive: bool, bounds: Any, p: int, names: Any, *, rows: bool = False, priced: bool = False
-) -> Any:
+def make_threshold(estimator: Any, p: int, names: Any, *, rows: bool, priced: bool) -> Any:
     """The structure, with k = 0 or, `priced`, a price of zero; of rows where features have several coefficients."""
-    keep = _keep(keep, p, list(names))
-    if positive and bounds is not None:
+    keep, groups, bounds = _keep(estimator.keep, p, list(names)), estimator.groups, estimator.bounds
+    if estimator.positive and bounds is not None:
         raise ValueError("positive: cannot be combined with bounds; use bounds=(0, upper).")
-    bounds = (0.0, None) if positive else (None, None) if bounds is None else bounds
+    bounds = (0.0, None) if estimator.positive else (None, None) if bounds is None else bounds
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
         raise ValueError(f"bounds: needs a pair (lower, upper), got {bounds!r}.")
     lower, upper = check_bounds(*bounds)  # with zero: columns that pad the data stay out

@@ -101,15 +101,13 @@ class RobustPCA(BaseEstimator):
         if rank > min(X.shape):
             raise ValueError(f"rank: is {rank}, but a {X.shape} matrix has rank {min(X.shape)} at most; lower rank.")
         k = self._check_k(X.size)
-        max_iter = parameters.checked_count("max_iter", self.max_iter, 1)
-        if isinstance(self.tol, bool) or not isinstance(self.tol, numbers.Real) or not 0 < float(self.tol) < np.inf:
-            raise ValueError(f"tol: needs a positive number, got {self.tol!r}.")
+        max_iter, tol = parameters.checked_count("max_iter", self.max_iter, 1), parameters.checked_tolerance(self.tol)
         # By a power of two, so that multiples of X take the same steps.
         scale = np.ldexp(1.0, max(int(np.frexp(np.abs(X).max())[1]), -1000))
         M = X.astype(float) / scale
         width = min(next_power_of_two(max(rank, 1)) + OVERSAMPLING, min(X.shape))
         with jax.enable_x64(True):
-            found = _split(M, np.int32(rank), np.int32(k), width, float(self.tol), np.int32(max_iter))
+            found = _split(M, np.int32(rank), np.int32(k), width, tol, np.int32(max_iter))
             L, S, right, values = (np.asarray(part) for part in found[:4])
         self.objective_value_ = float(0.5 * np.sum((M - L - S) ** 2) * scale**2)
         self.low_rank_, self.sparse_ = ((part * scale).astype(X.dtype) for part in (L, S))
