@@ -20,10 +20,9 @@ from ..objectives import AbstractObjective, LinearModel
 from ..solvers import AbstractSolver
 from ..solvers.cdss import entry_gains
 from ..thresholds import L0L1L2, AbstractThreshold
-from .grid import score_of
+from .grid import DEFAULT_K, score_of
 
 BELOW = 0.999  # the next l0 over the largest gain of a feature that would enter
-DEFAULT_K = 20
 ROUNDS = 3  # in which rows of a path learn from one another
 
 
