@@ -2,6 +2,7 @@
 
 from .base import AbstractConjugateLoss as AbstractConjugateLoss
 from .base import AbstractLoss as AbstractLoss
+from .base import AbstractRowLoss as AbstractRowLoss
 from .gamma import Gamma as Gamma
 from .hinge import Hinge as Hinge
 from .hinge import SmoothedHinge as SmoothedHinge

@@ -11,26 +11,22 @@ from jaxtyping import Array, Bool, Float
 from .._types import HostArray, Scalar, is_concrete
 
 
-class AbstractLoss(eqx.Module):
-    """A per-sample loss l(eta, y), convex in the prediction eta; all methods act elementwise."""
+class AbstractRowLoss(eqx.Module):
+    """The loss l(eta, y) of a row, convex in its prediction, or predictions, eta."""
 
-    classification: ClassVar[bool] = False  # labels are -1 and +1
+    classification: ClassVar[bool] = False  # y is a label, -1 or +1, or the number of a class
     twice_differentiable: ClassVar[bool] = True  # almost everywhere
     kinked: ClassVar[bool] = False  # the second derivative can vanish or jump
     location: ClassVar[bool] = False  # l depends on eta - y only
-    quadratic: ClassVar[bool] = False  # l(eta, y) = (eta - y)^2 / 2
+    quadratic: ClassVar[bool] = False  # l(eta, y) = |eta - y|^2 / 2
 
     @abc.abstractmethod
-    def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    def value(self, eta: Array, y: Array) -> Array:
         """l(eta, y)."""
 
     @abc.abstractmethod
-    def derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    def derivative(self, eta: Array, y: Array) -> Array:
         """Derivative (or a subgradient) of l in eta."""
-
-    @abc.abstractmethod
-    def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        """Second derivative of l in eta; zero at kinks of the derivative."""
 
     @property
     @abc.abstractmethod
@@ -42,6 +38,30 @@ class AbstractLoss(eqx.Module):
         """False if there is known to be no Lipschitz constant; traced parameters are not looked at."""
         return not is_concrete(self.smoothness) or bool(np.all(np.isfinite(self.smoothness)))
 
+    def majorant(self, eta: Array, y: Array) -> Array:
+        """A curvature that does not vanish where the slope does not; refits add a part of it where l is flat."""
+        return jnp.abs(self.derivative(eta, y))
+
+    def mean(self, eta: Array) -> Array:
+        """The inverse link: what is predicted for y at the linear predictor eta; eta itself unless overridden."""
+        return eta
+
+    @abc.abstractmethod
+    def draw_targets(self, eta: HostArray, rng: np.random.Generator) -> HostArray:
+        """Random targets near the predictions eta, for `sparsehtp.testing`."""
+
+    @abc.abstractmethod
+    def check_targets(self, y: HostArray) -> None:
+        """Raise ValueError if concrete targets y are not in the loss's domain."""
+
+
+class AbstractLoss(AbstractRowLoss):
+    """A per-sample loss l(eta, y), convex in the prediction eta; all methods act elementwise."""
+
+    @abc.abstractmethod
+    def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        """Second derivative of l in eta; zero at kinks of the derivative."""
+
     def majorant(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """A curvature that does not vanish where the slope does not; refits add a part of it where l is flat.
 
@@ -50,11 +70,7 @@ class AbstractLoss(eqx.Module):
         """
         if self.kinked:
             return jnp.full_like(eta, damping_scale(self, self.second_derivative(eta, y)))
-        return jnp.abs(self.derivative(eta, y))
-
-    def mean(self, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        """The inverse link: what is predicted for y at the linear predictor eta; eta itself unless overridden."""
-        return eta
+        return super().majorant(eta, y)
 
     def draw_targets(self, eta: Float[HostArray, "*n"], rng: np.random.Generator) -> Float[HostArray, "*n"]:
         """Random targets near the predictions eta, for `sparsehtp.testing`; override it where not any y will do."""

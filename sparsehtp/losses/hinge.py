@@ -60,12 +60,9 @@ class SmoothedHinge(AbstractConjugateLoss):
         ValueError: if gamma is not positive.
     """
 
-    gamma: Float[Array, ""] | float
+    gamma: Scalar = 0.25
     classification = True
     kinked = True
-
-    def __init__(self, gamma: Scalar = 0.25) -> None:
-        self.gamma = gamma
 
     def __check_init__(self) -> None:
         positive("gamma", self.gamma)

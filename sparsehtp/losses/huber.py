@@ -17,13 +17,10 @@ class Huber(AbstractConjugateLoss):
         ValueError: if delta is not positive.
     """
 
-    delta: Float[Array, ""] | float
+    delta: Scalar = 1.0
     kinked = True
     location = True
     smoothness = 1.0
-
-    def __init__(self, delta: Scalar = 1.0) -> None:
-        self.delta = delta
 
     def __check_init__(self) -> None:
         positive("delta", self.delta)

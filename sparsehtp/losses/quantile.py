@@ -27,14 +27,10 @@ class Quantile(AbstractConjugateLoss):
         ValueError: if level is not between 0 and 1, or gamma is not positive.
     """
 
-    level: Float[Array, ""] | float
-    gamma: Float[Array, ""] | float
+    level: Scalar = 0.5
+    gamma: Scalar = 0.1
     kinked = True
     location = True
-
-    def __init__(self, level: Scalar = 0.5, gamma: Scalar = 0.1) -> None:
-        self.level = level
-        self.gamma = gamma
 
     def __check_init__(self) -> None:
         level = self.level

@@ -3,24 +3,21 @@
 import abc
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import AnyArray, ArrayLike, DType, HostArray, is_concrete
+from .._types import AnyArray, ArrayLike, DType, HostArray
 from ..linalg import dot
-from .base import AbstractLoss
+from .base import AbstractLoss, AbstractRowLoss
 
 
-class AbstractVectorLoss(eqx.Module):
-    """A per-sample loss l(eta, y), convex in the predictions eta of c responses; methods act on all samples at once."""
+class AbstractVectorLoss(AbstractRowLoss):
+    """A per-sample loss l(eta, y), convex in the predictions eta of c responses; methods act on all samples at once.
 
-    classification: ClassVar[bool] = False  # y is one class per sample
-    twice_differentiable: ClassVar[bool] = True
-    kinked: ClassVar[bool] = False
-    location: ClassVar[bool] = False  # l depends on eta - y only
-    quadratic: ClassVar[bool] = False  # l(eta, y) = |eta - y|^2 / 2
+    `value` is (n,), `derivative` and `majorant` are (n, c); `smoothness` is that of the gradient.
+    """
+
     shift_invariant: ClassVar[bool] = False  # l(eta + t 1, y) = l(eta, y)
 
     @abc.abstractmethod
@@ -32,42 +29,8 @@ class AbstractVectorLoss(eqx.Module):
         """Targets of n samples as an array, or ValueError."""
 
     @abc.abstractmethod
-    def check_targets(self, y: HostArray) -> None:
-        """Raise ValueError if concrete targets are not in the loss's domain."""
-
-    @abc.abstractmethod
-    def draw_targets(self, eta: Float[HostArray, "n c"], rng: np.random.Generator) -> HostArray:
-        """Random targets near the predictions eta, for `sparsehtp.testing`."""
-
-    @abc.abstractmethod
-    def value(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n"]:
-        """l(eta, y)."""
-
-    @abc.abstractmethod
-    def derivative(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n c"]:
-        """Gradient of l in eta."""
-
-    def mean(self, eta: Float[Array, "n c"]) -> Float[Array, "n c"]:
-        """The inverse link: what is predicted at the predictions eta; eta itself unless overridden."""
-        return eta
-
-    @abc.abstractmethod
     def curvature(self, eta: Float[Array, "n c"], y: Array) -> tuple[Float[Array, "n c"], Float[Array, "n c"] | None]:
         """(d, q) with the Hessian of l in eta diag(d_i) - q_i q_i' for sample i; q None: zero."""
-
-    def majorant(self, eta: Float[Array, "n c"], y: Array) -> Float[Array, "n c"]:
-        """Curvatures that do not vanish where the slopes do not; refits add a part of them where l is flat."""
-        return jnp.abs(self.derivative(eta, y))
-
-    @property
-    @abc.abstractmethod
-    def smoothness(self) -> Float[Array, ""] | float:
-        """Lipschitz constant of the gradient; infinity if there is none."""
-
-    @property
-    def smooth(self) -> bool:
-        """False if there is known to be no Lipschitz constant; traced parameters are not looked at."""
-        return not is_concrete(self.smoothness) or bool(np.all(np.isfinite(self.smoothness)))
 
 
 class PerResponse(AbstractVectorLoss):

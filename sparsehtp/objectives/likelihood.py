@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from .._types import Support
 from ..columns import Columns, bounded
 from ..linalg import dot
-from ..losses import AbstractLoss, AbstractVectorLoss
+from ..losses import AbstractLoss, AbstractRowLoss, AbstractVectorLoss
 
 
 class Part(eqx.Module):
@@ -135,10 +135,15 @@ class AbstractLikelihood(eqx.Module):
         return self.gradient(eta), self.terms(eta), lambda damping: self.hessian(eta, damping).gram(part)
 
 
+def weighed(weights: Float[Array, "n"], rows: Float[Array, "n *c"]) -> Float[Array, "n *c"]:
+    """Rows times their weights."""
+    return weights * rows if rows.ndim == 1 else weights[:, None] * rows
+
+
 class _Mean(AbstractLikelihood):
     """A weighted mean of a loss of every row."""
 
-    loss: AbstractLoss | AbstractVectorLoss
+    loss: AbstractRowLoss
     y: Array
     weights: Float[Array, "n"]
 
@@ -153,17 +158,17 @@ class _Mean(AbstractLikelihood):
     def value(self, eta: Float[Array, "n *c"]) -> Float[Array, ""]:
         return dot(self.weights, self.loss.value(eta, self.y))
 
+    def gradient(self, eta: Float[Array, "n *c"]) -> Float[Array, "n *c"]:
+        return weighed(self.weights, self.loss.derivative(eta, self.y))
+
+    def terms(self, eta: Float[Array, "n *c"]) -> Float[Array, "n *c"]:
+        return jnp.abs(self.gradient(eta))
+
 
 class MeanLoss(_Mean):
     """sum_i omega_i l(eta_i, y_i)."""
 
     loss: AbstractLoss
-
-    def gradient(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
-        return self.weights * self.loss.derivative(eta, self.y)
-
-    def terms(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
-        return self.weights * jnp.abs(self.loss.derivative(eta, self.y))
 
     def majorant(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
         loss, y = self.loss, self.y
@@ -184,21 +189,15 @@ class MeanVectorLoss(_Mean):
 
     loss: AbstractVectorLoss
 
-    def gradient(self, eta: Float[Array, "n c"]) -> Float[Array, "n c"]:
-        return self.weights[:, None] * self.loss.derivative(eta, self.y)
-
-    def terms(self, eta: Float[Array, "n c"]) -> Float[Array, "n c"]:
-        return jnp.abs(self.gradient(eta))
-
     def majorant(self, eta: Float[Array, "n c"]) -> Float[Array, "n c"]:
         curvature = 0 if self.loss.kinked else self.loss.curvature(eta, self.y)[0]
-        return self.weights[:, None] * (self.loss.majorant(eta, self.y) + curvature)
+        return weighed(self.weights, self.loss.majorant(eta, self.y) + curvature)
 
     def hessian(self, eta: Float[Array, "n c"], damping: Float[Array, ""] | float = 0.0) -> Hessian:
         # Of every row diag(d) - q q'.
         d, q = self.loss.curvature(eta, self.y)
-        d = self.weights[:, None] * (d + damping * self.loss.majorant(eta, self.y))
-        q = None if q is None else jnp.sqrt(self.weights)[:, None] * q
+        d = weighed(self.weights, d + damping * self.loss.majorant(eta, self.y))
+        q = None if q is None else weighed(jnp.sqrt(self.weights), q)
 
         def times(u: Float[Array, "n c"]) -> Float[Array, "n c"]:
             return d * u if q is None else d * u - q * jnp.sum(q * u, axis=1, keepdims=True)
