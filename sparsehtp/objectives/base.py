@@ -237,7 +237,8 @@ class AbstractObjective(eqx.Module):
 
     def parts(self, x: Float[Array, "d"]) -> tuple[Float[Array, "units"], Float[Array, "..."]]:
         """The thresholded coefficients, one per unit, and the free entries, both in original units."""
-        return self.to_external(x)
+        w, intercept = self.to_external(x)
+        return w.ravel(), intercept
 
     def internal_scale(self) -> Float[AnyArray, "p"] | None:
         """Factor from coefficients in original units to the entries of x; None if they are the same."""

@@ -16,10 +16,10 @@ from .._types import AnyArray, ArrayLike, DType, HostArray, Support, host, is_co
 from ..columns import Columns, Units, gather, scatter
 from ..designs import AbstractDesign
 from ..linalg import dot, largest_eigenvalue, random_start
-from ..losses import AbstractLoss, AbstractVectorLoss
+from ..losses import AbstractRowLoss
 from .base import AbstractRefittable, AbstractRestricted, Counted
 from .finite_sum import AbstractFiniteSum, AbstractSamples, Smoothness
-from .likelihood import AbstractLikelihood, Part
+from .likelihood import AbstractLikelihood, Part, weighed
 
 
 class AbstractModel(AbstractRefittable):
@@ -63,6 +63,10 @@ class AbstractModel(AbstractRefittable):
         return self.over(self.columns.subset(idx), False)
 
     # --- shape and units ---------------------------------------------------------------------------------------------
+    def matrix(self, x: Float[Array, "d"]) -> Float[Array, "m *c"]:
+        """x with a column for every response, where there are several."""
+        return x
+
     @property
     def n_coefficients(self) -> int:
         return self.columns.p
@@ -111,23 +115,25 @@ class AbstractModel(AbstractRefittable):
             target_mean=jnp.asarray(host(self.target_mean) + level, dtype),
         )
 
-    def internal_scale(self) -> Float[AnyArray, "p"] | None:
+    def internal_scale(self) -> Float[AnyArray, "p"]:
         return self.columns.internal_scale()
 
-    def to_internal(self, x: Float[Array, "p"], intercept: AnyArray | float = 0.0) -> Float[Array, "d"]:
+    def to_internal(self, x: Float[Array, "p *c"], intercept: AnyArray | float = 0.0) -> Float[Array, "d"]:
         w, b = self.columns.to_internal(x, intercept, self.target_mean)
         xp: ModuleType = np if is_concrete(w, b) else jnp
-        return jnp.asarray(xp.append(w, b) if self.n_free else w, self.dtype)
+        free = xp.broadcast_to(b, (self.n_free,)) if self.n_free else ()
+        return jnp.asarray(xp.append(w, xp.asarray(free, self.dtype)), self.dtype)
 
-    def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, "..."]]:
-        return self.columns.to_external(x, self.target_mean)
+    def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p *c"], Float[Array, "*c"]]:
+        return self.columns.to_external(self.matrix(x), self.target_mean)
 
-    def intercept_of(self, w: Float[HostArray, "p"], free: Float[HostArray, "_"]) -> Float[HostArray, "..."]:
-        return np.asarray(self.units.intercept(w, free.sum()))
+    def intercept_of(self, w: Float[HostArray, "p *c"], free: Float[HostArray, "_"]) -> Float[HostArray, "*c"]:
+        level = np.asarray(free, float).reshape(w.shape[1:]) if self.n_free else 0.0
+        return np.asarray(self.units.intercept(w, level))
 
     def intercept_error(self, x: Float[Array, "d"]) -> Float[Array, "*c"]:
         """At most about what is rounded off the intercept in original units."""
-        return self.columns.intercept_error(x, self.target_mean)
+        return self.columns.intercept_error(self.matrix(x), self.target_mean)
 
     def intercept_rounding(self, x: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
         if not self.n_free:
@@ -144,19 +150,19 @@ class AbstractModel(AbstractRefittable):
 
     # --- values and derivatives --------------------------------------------------------------------------------------
     def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Array:
-        return self.columns.predict(x, support)
+        return self.columns.predict(self.matrix(x), support)
 
     def product(self, v: Float[Array, "d"], support: Support | None = None) -> Array:
         """How predictions change along v; the support is that of `forward`."""
-        return self.columns.product(v, support)
+        return self.columns.product(self.matrix(v), support)
 
     def pulled(self, rows: Array) -> Float[Array, "d"]:
         """The transpose of `product`."""
-        return self.columns.transpose_product(rows)
+        return self.columns.transpose_product(rows).ravel()
 
     def penalty(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         """The gradient of the ridge."""
-        return self.columns.ridge_product(x)
+        return self.columns.ridge_product(self.matrix(x)).ravel()
 
     def value_at(self, forward: Array, x: Float[Array, "d"]) -> Float[Array, ""]:
         return self.likelihood.value(forward) + 0.5 * dot(self.penalty(x), x)  # x squared may overflow
@@ -321,11 +327,11 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
     if TYPE_CHECKING:
 
         @property
-        def loss(self) -> AbstractLoss | AbstractVectorLoss: ...
+        def loss(self) -> AbstractRowLoss: ...
         @property
         def y(self) -> Array: ...
     else:
-        loss: eqx.AbstractVar[AbstractLoss | AbstractVectorLoss]
+        loss: eqx.AbstractVar[AbstractRowLoss]
         y: eqx.AbstractVar[Array]
 
     scorable = True
@@ -358,10 +364,6 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
     def copies_columns(self) -> bool:
         return super().copies_columns and not (self.columns.standardize and self.quadratic)
 
-    def matrix(self, x: Float[Array, "d"]) -> Float[Array, "d *c"]:
-        """x with a column for every response."""
-        return x
-
     def lipschitz(self) -> Float[Array, ""]:
         if not self.smooth:
             return jnp.asarray(jnp.inf, self.dtype)
@@ -391,16 +393,13 @@ class ModelSamples(AbstractSamples):
     model: AbstractLossModel
     shares: Float[Array, "n"]  # n s_i / W
 
-    def _weighed(self, shares: Float[Array, "b"], slopes: Float[Array, "b *c"]) -> Float[Array, "b *c"]:
-        return shares * slopes if slopes.ndim == 1 else shares[:, None] * slopes
-
     def scores(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "b *c"]:
         model, shares = self.model, self.shares[i]
         eta = model.columns.rows(i, shares).predict(model.matrix(x))
-        return self._weighed(shares, model.loss.derivative(eta, model.y[i]))
+        return weighed(shares, model.loss.derivative(eta, model.y[i]))
 
     def scores_at(self, forward: Float[Array, "n *c"]) -> Float[Array, "n *c"]:
-        return self._weighed(self.shares, self.model.loss.derivative(forward, self.model.y))
+        return weighed(self.shares, self.model.loss.derivative(forward, self.model.y))
 
     def mean_gradient(self, scores: Float[Array, "b *c"], i: Int[Array, "b"] | None = None) -> Float[Array, "d"]:
         columns = self.model.columns

@@ -1,13 +1,11 @@
 """Linear models with several responses: multi-task regression and softmax classification."""
 
-from types import ModuleType
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import AnyArray, ArrayLike, HostArray, Support, TableLike, check_finite, is_concrete
+from .._types import AnyArray, ArrayLike, Support, TableLike, check_finite, is_concrete
 from ..columns import Columns, columns_of, design_of
 from ..designs import AbstractDesign
 from ..linalg import WHOLE, Box, Refit, dot, masked_factor
@@ -116,44 +114,17 @@ class MultiResponse(AbstractLossModel):
         """x as a matrix, with the intercepts as its last row."""
         return x.reshape(-1, self.n_responses)
 
-    def internal_scale(self) -> Float[AnyArray, "p"] | None:
+    def internal_scale(self) -> Float[AnyArray, "pc"]:
         scale = self.columns.internal_scale()
         xp = np if is_concrete(scale) else jnp
-        return None if scale is None else xp.repeat(scale, self.n_responses)
+        return xp.repeat(scale, self.n_responses)
 
-    def to_internal(self, x: Float[Array, "p c"], intercept: AnyArray | float = 0.0) -> Float[Array, "d"]:
-        w, b = self.columns.to_internal(x, intercept, self.target_mean)
-        xp: ModuleType = np if is_concrete(w, b) else jnp
-        b = xp.broadcast_to(b, (self.columns.n_free, self.n_responses))
-        return jnp.asarray(xp.concatenate([w, b]).ravel(), self.dtype)
-
-    def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p c"], Float[Array, "c"]]:
-        return self.columns.to_external(self.matrix(x), self.target_mean)
-
-    def intercept_of(self, w: Float[HostArray, "p c"], free: Float[HostArray, "_"]) -> Float[HostArray, "c"]:
-        if not free.size:
-            return np.zeros(self.n_responses)
-        return np.asarray(self.units.intercept(w, np.asarray(free, float)))
-
-    def intercept_error(self, x: Float[Array, "d"]) -> Float[Array, "c"]:
-        return self.columns.intercept_error(self.matrix(x), self.target_mean)
-
-    def parts(self, x: Float[Array, "d"]) -> tuple[Float[Array, "units"], Float[Array, "c"]]:
-        w, intercept = self.to_external(x)
-        return w.ravel(), intercept
-
-    # --- predictions have a column for every response ----------------------------------------------------------------
+    # --- all columns at once -----------------------------------------------------------------------------------------
     def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "n c"]:
-        return self.columns.predict(self.matrix(x))
+        return super().forward(x)
 
     def product(self, v: Float[Array, "d"], support: Support | None = None) -> Float[Array, "n c"]:
-        return self.columns.product(self.matrix(v))
-
-    def pulled(self, rows: Float[Array, "n c"]) -> Float[Array, "d"]:
-        return self.columns.transpose_product(rows).ravel()
-
-    def penalty(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
-        return self.columns.ridge_product(self.matrix(x)).ravel()
+        return super().product(v)
 
     def part(self, support: Support) -> PartOfSeveral:
         c, columns = self.n_responses, self.columns
