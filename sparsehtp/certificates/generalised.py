@@ -99,8 +99,15 @@ class Generalised(ProofData):
             columns = self.model.columns
             offset = jnp.asarray(np.zeros(len(X))) if columns.offset is None else columns.offset
             l2 = jnp.asarray(np.append(ridge, np.ones(X.shape[1] - len(ridge))))
-            plain = Columns.plain(
-                DenseDesign(X), columns.sample_weight, l2, offset, centred=columns.centred, n_free=columns.n_free
+            plain = Columns(
+                design=DenseDesign(X),
+                sample_weight=columns.sample_weight,
+                l2=l2,
+                inverse_scale=jnp.asarray(np.ones(X.shape[1])),
+                shift=jnp.asarray(np.zeros(X.shape[1])),
+                offset=offset,
+                centred=columns.centred,
+                n_free=columns.n_free,
             )
             self.objective = jax.tree.map(jnp.asarray, replace(self.model, columns=plain, target_mean=None))
             self._threshold = _threshold(self.objective, self.size)
@@ -172,8 +179,8 @@ class DualBounds:
         # On the host, where each step takes no program of its own.
         columns = objective.columns
         X, weights = np.asarray(columns.design.array)[:, use], np.asarray(columns.weights)
-        design, ridge = DenseDesign(jnp.asarray(X)), jnp.asarray(np.asarray(columns.l2)[use])
-        self._objective = objective.over(replace(columns, design=design, l2=ridge), False)
+        columns = columns.cut(DenseDesign(jnp.asarray(X)), lambda a: jnp.asarray(np.asarray(a)[use]))
+        self._objective = objective.over(columns, False)
         own = X[:, : self.p]
         self._norm = jnp.asarray(_norm(own - weights @ own if columns.centred else own, weights))
         self._threshold = _threshold(self._objective, tree.k)

@@ -110,7 +110,7 @@ class LinearModel(AbstractLossModel, AbstractRestrictable):
             )
         if not self.quadratic:
             return
-        largest = np.ones(1) if self.columns.standardize else largest * np.asarray(self.columns.scale)
+        largest = np.ones(1) if self.columns.standardize else largest * np.asarray(self.columns.inverse_scale)
         limit = 2.0 ** (jnp.finfo(self.dtype).maxexp * 15 // 32)
         sizes = target * largest[largest > 0]
         if target > 0 and sizes.size and not (1 / limit < sizes.min() and max(target, sizes.max()) < limit):
