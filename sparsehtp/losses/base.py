@@ -114,6 +114,25 @@ class AbstractConjugateLoss(AbstractLoss):
         return 1.0 / self.smoothness
 
 
+class AbstractQuadraticConjugateLoss(AbstractConjugateLoss):
+    """A loss of linear pieces and quadratic ones, with l*(a, y) = y a + width a^2 / 2 on the range of its slopes."""
+
+    @property
+    @abc.abstractmethod
+    def width(self) -> Scalar:
+        """One over the second derivative of the quadratic pieces."""
+
+    @property
+    def smoothness(self) -> Scalar:
+        return 1 / self.width
+
+    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return outside_to_infinity(self.project_dual(a, y) == a, y * a + self.width * a**2 / 2)
+
+    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return y + self.width * a
+
+
 def damping_scale(loss: AbstractLoss, curvature: Float[Array, "..."]) -> Float[Array, ""] | float:
     """The unit of the damping of a kinked loss: its smoothness, or the largest of the curvatures where it has none."""
     if is_concrete(loss.smoothness) and np.isfinite(loss.smoothness):
