@@ -27,9 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _by_column(
-    method: Callable[Concatenate["Columns", Array, P], R],
-) -> Callable[Concatenate["Columns", Array, P], R]:
+def _by_column(method: Callable[Concatenate["Columns", Array, P], R]) -> Callable[Concatenate["Columns", Array, P], R]:
     """A map of vectors that maps each column of a matrix, one for every response."""
 
     @functools.wraps(method)
@@ -299,13 +297,12 @@ class Columns(eqx.Module):
     def row_sizes(self) -> Float[Array, "n"]:
         """n omega_i ||z_i||^2: times a loss's smoothness, the curvature of every single sample."""
 
-        def some(first: Int[Array, ""]) -> Float[Array, "b"]:
-            i = jnp.minimum(first + jnp.arange(min(ROWS_AT_ONCE, self.n), dtype=jnp.int32), self.n - 1)
+        def sizes(i: Int[Array, "b"]) -> Float[Array, "b"]:
             share = self.n * self.weights[i]
             rows = jnp.sqrt(share)[:, None] * self.dense_rows(i)  # rows without weight are gone before squares overflow
             return jnp.sum(rows * rows, axis=1) + share * self.n_free
 
-        return lax.map(some, jnp.arange(0, self.n, ROWS_AT_ONCE, dtype=jnp.int32)).ravel()[: self.n]
+        return some_at_a_time(sizes, self.n, ROWS_AT_ONCE)
 
     @property
     def tall(self) -> bool:
@@ -367,6 +364,18 @@ def bounded(eta: Float[Array, "n *c"], live: Bool[Array, "n"]) -> Float[Array, "
     """Predictions, moderate where there is no weight: such a row must not turn 0 * exp(eta) into NaN."""
     live = live if eta.ndim == 1 else live[:, None]
     return jnp.where(live, eta, jnp.clip(eta, -50, 50))
+
+
+def some_at_a_time(
+    numbers: Callable[[Int[Array, "b"]], Float[Array, "b"]], size: int, most: int
+) -> Float[Array, "size"]:
+    """A function of indices at all below `size`, at most so many at a time."""
+    width = min(most, size)
+
+    def some(first: Int[Array, ""]) -> Float[Array, "b"]:
+        return numbers(jnp.minimum(first + jnp.arange(width, dtype=jnp.int32), size - 1))
+
+    return lax.map(some, jnp.arange(0, size, width, dtype=jnp.int32)).ravel()[:size]
 
 
 def gather(x: Float[Array, "d"], support: Support) -> Float[Array, "m"]:
