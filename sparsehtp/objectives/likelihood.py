@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._types import Support
-from ..columns import Columns, bounded
+from ..columns import bounded
 from ..linalg import dot
 from ..losses import AbstractLoss, AbstractRowLoss, AbstractVectorLoss
 
@@ -33,13 +32,6 @@ class Part(eqx.Module):
     ridge: Float[Array, "m"]
     mask: Bool[Array, "m"]
     free: Bool[Array, "m"] | None
-
-    @classmethod
-    def of(cls, columns: Columns, support: Support) -> "Part":
-        """The columns of a support, which holds no other free entries than theirs."""
-        ridge = jnp.where(support.mask, columns.ridge()[support.idx], 0)
-        free = support.idx >= columns.p if columns.n_free else None
-        return cls(columns.on(support), columns.offset, columns.sample_weight > 0, ridge, support.mask, free)
 
     def predict(self, z: Float[Array, "m"]) -> Float[Array, "n *c"]:
         """Predictions at the coefficients z."""
@@ -130,7 +122,9 @@ class AbstractLikelihood(eqx.Module):
         """Both; what they share may be computed once."""
         return self.value(eta), self.gradient(eta)
 
-    def derivatives(self, eta: Array, part: Part) -> tuple[Array, PyTree, Callable[[Float[Array, ""] | float], Array]]:
+    def derivatives(
+        self, eta: Array, part: PyTree
+    ) -> tuple[Array, PyTree, Callable[[Float[Array, ""] | float], Array]]:
         """`gradient`, `terms`, and the gram matrix of a part as a function of the damping, likewise."""
         return self.gradient(eta), self.terms(eta), lambda damping: self.hessian(eta, damping).gram(part)
 

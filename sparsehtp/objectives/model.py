@@ -8,7 +8,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._programs import program
@@ -192,8 +191,11 @@ class AbstractModel(AbstractRefittable):
         return largest_eigenvalue(self.hessian_product(self.origin()), jnp.concatenate(start))
 
     def part(self, support: Support) -> Part:
-        """The columns of a support."""
-        return Part.of(self.columns, support)
+        """The columns of a support, which holds no other free entries than theirs."""
+        columns = self.columns
+        ridge = jnp.where(support.mask, columns.ridge()[support.idx], 0)
+        free = support.idx >= columns.p if columns.n_free else None
+        return Part(columns.on(support), columns.offset, columns.sample_weight > 0, ridge, support.mask, free)
 
     def restrict(self, support: Support) -> AbstractRestricted:
         return Restricted(self.part(support), self.likelihood)
@@ -202,7 +204,7 @@ class AbstractModel(AbstractRefittable):
 class Restricted(AbstractRestricted):
     """A model over the coefficients of some of its columns."""
 
-    part: Part
+    part: "Part | PartInPlace"
     likelihood: AbstractLikelihood
 
     @property
@@ -268,57 +270,48 @@ class Restricted(AbstractRestricted):
         return jnp.where(jnp.isfinite(follow), follow, super().without_each(z, 0))
 
 
-class RestrictedSparse(AbstractRestricted):
-    """A model over a support so large that its columns stay sparse: products go through the whole design.
+class PartInPlace(eqx.Module):
+    """The columns of a support so large that they stay sparse: products go through the whole design.
 
-    Such a support is refitted by conjugate gradients; `hess` is here for completeness, one row at a time.
+    Such a support is refitted by conjugate gradients; only a Hessian matrix, which these do not need, makes `A` dense.
     """
 
     model: AbstractModel
     support: Support
+    free = None  # conjugate gradients treat all coefficients alike
 
     @property
     def mask(self) -> Bool[Array, "m"]:
         return self.support.mask
 
     @property
-    def quadratic(self) -> bool:
-        return self.model.quadratic
+    def A(self) -> Float[Array, "n m"]:
+        return self.model.columns.on(self.support)
 
     @property
-    def kinked(self) -> bool:
-        return self.model.likelihood.kinked
+    def ridge(self) -> Float[Array, "m"]:
+        return gather(self.model.columns.ridge(), self.support)
 
     def _full(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
         return scatter(z, self.support, self.model.n_coefficients + self.model.n_free)
 
-    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
-        return self.model.value(self._full(z))
+    def predict(self, z: Float[Array, "m"]) -> Float[Array, "n"]:
+        return self.model.forward(self._full(z))
 
-    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        return gather(self.model.value_and_grad(self._full(z))[1], self.support)
+    def product(self, v: Float[Array, "m"]) -> Float[Array, "n"]:
+        return self.model.product(self._full(v))
 
-    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
-        return self.hessian_product(z)(v)
+    def pulled(self, rows: Float[Array, "n"]) -> Float[Array, "m"]:
+        return gather(self.model.pulled(rows), self.support)
 
-    def hessian_product(
-        self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0
-    ) -> Callable[[Array], Array]:
-        model = self.model
-        hessian = model.likelihood.hessian(model.forward(self._full(z)), damping)
+    def powered(self, rows: Float[Array, "n"], power: int) -> Float[Array, "m"]:
+        """For the first power, which no sparse product gives, infinity."""
+        if power == 1:
+            return jnp.full(self.mask.shape, jnp.inf, rows.dtype)
+        return gather(self.model.columns.gram_diagonal(rows), self.support)
 
-        def times(v: Float[Array, "m"]) -> Float[Array, "m"]:
-            v = self._full(v)
-            return gather(model.pulled(hessian.times(model.product(v))) + model.penalty(v), self.support)
-
-        return times
-
-    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
-        return lax.map(self.hessian_product(z, damping), jnp.eye(z.shape[0], dtype=z.dtype))
-
-    def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        columns, majorant = self.model.columns, self.model.likelihood.majorant(self.model.forward(self._full(z)))
-        return gather(columns.gram_diagonal(majorant) + columns.ridge(), self.support)
+    def penalty(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        return gather(self.model.penalty(self._full(z)), self.support)
 
 
 class AbstractLossModel(AbstractModel, AbstractFiniteSum):

@@ -127,18 +127,9 @@ class MultiResponse(AbstractLossModel):
         return super().product(v)
 
     def part(self, support: Support) -> PartOfSeveral:
-        c, columns = self.n_responses, self.columns
-        row = support.idx // c
-        return PartOfSeveral(
-            A=columns.on(Support(row, support.mask)),
-            offset=columns.offset,
-            live=columns.sample_weight > 0,
-            ridge=jnp.where(support.mask, columns.ridge()[row], 0),
-            mask=support.mask,
-            free=row == columns.p,
-            response=support.idx % c,
-            n_responses=c,
-        )
+        c = self.n_responses
+        part = super().part(Support(support.idx // c, support.mask))
+        return PartOfSeveral(**vars(part), response=support.idx % c, n_responses=c)
 
     def restrict_left(self, left: Float[Array, "p r"], mask: Array) -> AbstractRestricted:
         """F over the matrices `left @ A`, as a function of the (r, c) matrix A, row by row, and the intercepts."""
@@ -198,12 +189,7 @@ class LeastSquaresLeft(AbstractRestricted):
     def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
         return jnp.kron(self._gram(), jnp.eye(self.y.shape[1], dtype=self.A.dtype))
 
-    def minimise(
-        self,
-        z0: Float[Array, "m"],
-        box: Box = WHOLE,
-        max_steps: int | None = None,
-    ) -> Refit:
+    def minimise(self, z0: Float[Array, "m"], box: Box = WHOLE, max_steps: int | None = None) -> Refit:
         system = masked_factor(self._gram(), self.rows)
         inverse = system.inverse(self.A.dtype)
         z = -dot(inverse, self.grad(jnp.zeros_like(z0)).reshape(-1, self.y.shape[1])).ravel()
