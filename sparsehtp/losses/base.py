@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._types import HostArray, Scalar, is_concrete
+from .._types import AnyArray, ArrayLike, DType, HostArray, Scalar, is_concrete
 
 
 class AbstractRowLoss(eqx.Module):
@@ -19,6 +19,7 @@ class AbstractRowLoss(eqx.Module):
     kinked: ClassVar[bool] = False  # the second derivative can vanish or jump
     location: ClassVar[bool] = False  # l depends on eta - y only
     quadratic: ClassVar[bool] = False  # l(eta, y) = |eta - y|^2 / 2
+    shift_invariant: ClassVar[bool] = False  # l(eta + t 1, y) = l(eta, y) for several predictions
 
     @abc.abstractmethod
     def value(self, eta: Array, y: Array) -> Array:
@@ -27,6 +28,10 @@ class AbstractRowLoss(eqx.Module):
     @abc.abstractmethod
     def derivative(self, eta: Array, y: Array) -> Array:
         """Derivative (or a subgradient) of l in eta."""
+
+    @abc.abstractmethod
+    def curvature(self, eta: Array, y: Array) -> tuple[Array, Array | None]:
+        """(d, q) with the Hessian of l in eta diag(d_i) - q_i q_i' for row i; q None: zero."""
 
     @property
     @abc.abstractmethod
@@ -47,6 +52,14 @@ class AbstractRowLoss(eqx.Module):
         return eta
 
     @abc.abstractmethod
+    def n_responses(self, y: AnyArray) -> int:
+        """The number of predictions of a row, from the targets for several of them."""
+
+    @abc.abstractmethod
+    def targets(self, y: ArrayLike, n: int, dtype: DType) -> Array:
+        """Targets for several predictions of n rows as an array, or ValueError."""
+
+    @abc.abstractmethod
     def draw_targets(self, eta: HostArray, rng: np.random.Generator) -> HostArray:
         """Random targets near the predictions eta, for `sparsehtp.testing`."""
 
@@ -56,11 +69,26 @@ class AbstractRowLoss(eqx.Module):
 
 
 class AbstractLoss(AbstractRowLoss):
-    """A per-sample loss l(eta, y), convex in the prediction eta; all methods act elementwise."""
+    """A per-sample loss l(eta, y), convex in the prediction eta; all methods act elementwise.
+
+    Several responses of a row are summed, each with a prediction and a target.
+    """
 
     @abc.abstractmethod
     def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """Second derivative of l in eta; zero at kinks of the derivative."""
+
+    def curvature(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> tuple[Float[Array, "*n"], None]:
+        return self.second_derivative(eta, y), None
+
+    def n_responses(self, y: AnyArray) -> int:
+        return y.shape[1]
+
+    def targets(self, y: ArrayLike, n: int, dtype: DType) -> Array:
+        y = jnp.asarray(y, dtype)
+        if y.ndim != 2 or y.shape[0] != n or y.shape[1] == 0:
+            raise ValueError(f"Y: needs shape ({n}, responses), one row per row of X, got {y.shape}.")
+        return y
 
     def majorant(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """A curvature that does not vanish where the slope does not; refits add a part of it where l is flat.
@@ -87,6 +115,13 @@ class AbstractLoss(AbstractRowLoss):
                     f"y: {type(self).__name__} needs labels -1 and +1, got {bad[:3].tolist()}; "
                     "recode the labels, or use SparseClassifier, which takes any two labels."
                 )
+
+
+class AbstractVectorLoss(AbstractRowLoss):
+    """A per-sample loss l(eta, y), convex in the predictions eta of c responses; methods act on all samples at once.
+
+    `value` is (n,), `derivative` and `majorant` are (n, c); `smoothness` is that of the gradient.
+    """
 
 
 class AbstractConjugateLoss(AbstractLoss):

@@ -310,6 +310,9 @@ class PartInPlace(eqx.Module):
             return jnp.full(self.mask.shape, jnp.inf, rows.dtype)
         return gather(self.model.columns.gram_diagonal(rows), self.support)
 
+    def gram(self, d: Float[Array, "n"], q: None) -> Float[Array, "m m"]:
+        return dot((self.A * d[:, None]).T, self.A)
+
     def penalty(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return gather(self.model.penalty(self._full(z)), self.support)
 
@@ -347,7 +350,7 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
 
     @property
     def counted(self) -> Counted:
-        return "classes" if self.loss.classification else "rows"
+        return "classes" if self.loss.classification and self.y.ndim == 1 else "rows"
 
     @property
     def labels(self) -> Array:

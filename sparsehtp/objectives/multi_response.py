@@ -9,9 +9,9 @@ from .._types import AnyArray, ArrayLike, Support, TableLike, check_finite, is_c
 from ..columns import Columns, columns_of, design_of
 from ..designs import AbstractDesign
 from ..linalg import WHOLE, Box, Refit, dot, masked_factor
-from ..losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
+from ..losses import AbstractRowLoss, Squared
 from .base import AbstractRestricted
-from .likelihood import MeanVectorLoss, PartOfSeveral
+from .likelihood import MeanLoss, PartOfSeveral
 from .model import AbstractLossModel, Restricted
 
 
@@ -44,14 +44,14 @@ class MultiResponse(AbstractLossModel):
 
     columns: Columns
     y: Array
-    loss: AbstractVectorLoss
+    loss: AbstractRowLoss
     target_mean: Float[Array, "c"] | None
 
     def __init__(
         self,
         X: TableLike | AbstractDesign,
         Y: ArrayLike,
-        loss: AbstractLoss | AbstractVectorLoss | None = None,
+        loss: AbstractRowLoss | None = None,
         l2: ArrayLike = 0.0,
         sample_weight: ArrayLike | None = None,
         fit_intercept: bool = False,
@@ -59,9 +59,8 @@ class MultiResponse(AbstractLossModel):
         offset: ArrayLike | None = None,
     ) -> None:
         loss = Squared() if loss is None else loss
-        if not isinstance(loss, AbstractLoss | AbstractVectorLoss):
+        if not isinstance(loss, AbstractRowLoss):
             raise TypeError(f"loss: needs an instance of a loss such as sht.losses.Softmax(10), got {loss!r}.")
-        loss = PerResponse(loss) if isinstance(loss, AbstractLoss) else loss
         design = design_of(X)
         n, dtype = design.shape[0], design.dtype
         targets = loss.targets(Y, n, dtype)
@@ -85,8 +84,8 @@ class MultiResponse(AbstractLossModel):
         self.y = moved
 
     @property
-    def likelihood(self) -> MeanVectorLoss:
-        return MeanVectorLoss(self.loss, self.y, self.columns.weights)
+    def likelihood(self) -> MeanLoss:
+        return MeanLoss(self.loss, self.y, self.columns.weights)
 
     # --- shape and units ---------------------------------------------------------------------------------------------
     @property
@@ -168,9 +167,6 @@ class LeastSquaresLeft(AbstractRestricted):
     mask: Array
     quadratic = True
 
-    def _residuals(self, Z: Float[Array, "m c"]) -> Float[Array, "n c"]:
-        return self.weights[:, None] * (dot(self.A, Z) - self.y)
-
     def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         Z = z.reshape(-1, self.y.shape[1])
         error = dot(self.A, Z) - self.y
@@ -178,7 +174,8 @@ class LeastSquaresLeft(AbstractRestricted):
 
     def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         Z = z.reshape(-1, self.y.shape[1])
-        return (dot(self.A.T, self._residuals(Z)) + dot(self.ridge, Z)).ravel()
+        residuals = self.weights[:, None] * (dot(self.A, Z) - self.y)
+        return (dot(self.A.T, residuals) + dot(self.ridge, Z)).ravel()
 
     def _gram(self) -> Float[Array, "m m"]:
         return dot((self.A * self.weights[:, None]).T, self.A) + self.ridge
