@@ -187,8 +187,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
             W, free, value, steps = solution.x, solution.free, solution.value, int(solution.num_steps)
             result = RESULTS(int(solution.result))
         W, intercept = np.asarray(W), objective.intercept_of(np.asarray(W), np.asarray(free))
-        scale = objective.columns.internal_scale()
-        scale = np.ones(W.shape[0], W.dtype) if scale is None else np.asarray(scale)
+        scale = np.asarray(objective.columns.internal_scale())
         _, s, Vt = np.linalg.svd(W * scale[:, None], full_matrices=False)
         self.singular_values_ = s[:r]
         self.y_loadings_ = Vt[:r].T

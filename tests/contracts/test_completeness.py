@@ -10,7 +10,7 @@ import pytest
 import sparsehtp as sht
 from sparsehtp.designs import AbstractDesign
 from sparsehtp.iteration.termination import AbstractTermination
-from sparsehtp.losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
+from sparsehtp.losses import AbstractLoss, AbstractVectorLoss
 from sparsehtp.objectives import AbstractObjective
 from sparsehtp.solvers import AbstractSolver
 from sparsehtp.steps import AbstractStep
@@ -19,7 +19,7 @@ from sparsehtp.thresholds import AbstractThreshold
 X, Y = np.ones((3, 2)), np.arange(3.0)
 KINDS = {
     AbstractLoss: cases.LOSSES.values(),
-    AbstractVectorLoss: [*cases.VECTOR_LOSSES.values(), PerResponse(Squared())],
+    AbstractVectorLoss: cases.VECTOR_LOSSES.values(),
     AbstractThreshold: cases.THRESHOLDS.values(),
     AbstractStep: cases.STEPS.values(),
     AbstractTermination: [

@@ -51,7 +51,8 @@ def test_products_match_numpy(name, dtype):
 
 @cases.jit
 def weighted(design, s):
-    columns = Columns.plain(design, s, np.zeros(()), n_free=1)
+    ones = jnp.ones(5, s.dtype)
+    columns = Columns(design, s, np.zeros(()), ones, 0 * ones, n_free=1)
     facts = design.column_norms(s, jnp.full(5, 2.0)), design.moments(s), design.magnitudes(s), design.rmv(s)
     return facts, columns.row_sizes(), columns.gram_diagonal(s), columns.moments(), columns.norms()
 

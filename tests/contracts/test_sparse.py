@@ -19,7 +19,7 @@ from sparsehtp.linalg import lane_axis, truncated_newton
 from sparsehtp.linalg import sparse as kernels
 from sparsehtp.objectives import base, linear_model
 from sparsehtp.objectives.likelihood import MeanLoss, Part
-from sparsehtp.objectives.model import Restricted, RestrictedSparse
+from sparsehtp.objectives.model import PartInPlace, Restricted
 from sparsehtp.solvers import working_set
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -299,7 +299,7 @@ def test_large_supports_by_conjugate_gradients(loss, kinds, monkeypatch):
     monkeypatch.setattr(linear_model, "DENSE_HESSIAN_LIMIT", 4)
     for kind in kinds:
         large = models[kind].restrict(support)
-        assert isinstance(large, RestrictedSparse) == (kind == "s")
+        assert isinstance(large.part, PartInPlace) == (kind == "s")
         found = cases.jit(lambda large: large.minimise(jnp.zeros(6)))(large)
         assert bool(found.solved) and not bool(found.singular)
         np.testing.assert_allclose(found.z, expected, atol=1e-6)
