@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from exact import LEVEL
 from jax.experimental.sparse import BCOO
 from scipy import sparse
 
@@ -41,6 +42,21 @@ LOSSES = {
     "squared_hinge": sht.losses.SquaredHinge(),
     "quantile": sht.losses.Quantile(),
     "quantile_upper": sht.losses.Quantile(level=0.8, gamma=0.5),
+}
+
+# the same by the names and with the one parameter that `exact.Loss` has
+BY_NAME = {
+    "squared": lambda c: sht.losses.Squared(),
+    "logistic": sht.losses.Logistic,
+    "smoothed_hinge": sht.losses.SmoothedHinge,
+    "huber": sht.losses.Huber,
+    "poisson": lambda c: sht.losses.Poisson(),
+    "gamma": lambda c: sht.losses.Gamma(),
+    "tweedie": sht.losses.Tweedie,
+    "negative_binomial": sht.losses.NegativeBinomial,
+    "quantile": lambda c: sht.losses.Quantile(float(LEVEL), c),
+    "squared_hinge": lambda c: sht.losses.SquaredHinge(),
+    "hinge": lambda c: sht.losses.Hinge(),
 }
 
 # of several responses; contracts/test_multi_response.py

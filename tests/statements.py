@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from exact import LEVEL, LOG_LINK, Loss, Problem
+from cases import BY_NAME
+from exact import LOG_LINK, Loss, Problem
 from rational import Quadratic
 from scipy.special import xlogy
 
@@ -29,18 +30,6 @@ EPS = {False: float(np.finfo(np.float32).eps), True: float(np.finfo(float).eps)}
 
 
 SQUARED = Loss("squared", np.longdouble(1))
-LOSSES = {
-    "squared": lambda c: sht.losses.Squared(),
-    "logistic": sht.losses.Logistic,
-    "poisson": lambda c: sht.losses.Poisson(),
-    "smoothed_hinge": sht.losses.SmoothedHinge,
-    "huber": sht.losses.Huber,
-    "negative_binomial": sht.losses.NegativeBinomial,
-    "gamma": lambda c: sht.losses.Gamma(),
-    "squared_hinge": lambda c: sht.losses.SquaredHinge(),
-    "quantile": lambda c: sht.losses.Quantile(float(LEVEL), c),
-    "tweedie": sht.losses.Tweedie,
-}
 
 
 class Drawn(NamedTuple):
@@ -65,7 +54,7 @@ class Drawn(NamedTuple):
         return options | dict(fit_intercept=self.intercept, standardize=self.standardize)
 
     def model(self):
-        return sht.LinearModel(self.X, self.y, LOSSES[self.loss.name](float(self.loss.parameter)), **self.options())
+        return sht.LinearModel(self.X, self.y, BY_NAME[self.loss.name](float(self.loss.parameter)), **self.options())
 
     def threshold(self):
         return sht.Sparsity(self.k, keep=list(self.keep) or None)
@@ -805,7 +794,7 @@ def scored(rng, seed, double):
         return -float(np.mean((y - estimator.predict(X)) ** 2))
 
     yield Drawn(X, y, np.zeros(FEW), weights, offset, True, True, 2, double, f"{entry} {name}")
-    loss = LOSSES[name](1.0)
+    loss = BY_NAME[name](1.0)
     if entry != "estimator":
         model = sht.LinearModel(X, y, loss, 1e-3, weights, True, True, offset)
         function = sht.choose if entry == "choose" else sht.cross_validate

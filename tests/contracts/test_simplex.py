@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from exact import Loss
 from scipy.optimize import minimize
-from scipy.special import expit
 
 import sparsehtp as sht
 from sparsehtp.linalg import Box, Plane
@@ -70,14 +70,6 @@ def test_best_subset_is_the_best_portfolio(seed):
     assert float(solution.value) <= best + 1e-8 * abs(best)
 
 
-# name -> (loss, its value, its derivative)
-LOSSES = {
-    "squared": (sht.losses.Squared(), lambda e, y: (e - y) ** 2 / 2, lambda e, y: e - y),
-    "logistic": (sht.losses.Logistic(), lambda e, y: np.logaddexp(0, -y * e), lambda e, y: -y * expit(-y * e)),
-    "poisson": (sht.losses.Poisson(), lambda e, y: np.exp(e) - y * e, lambda e, y: np.exp(e) - y),
-}
-
-
 @pytest.mark.parametrize(
     ("name", "intercept", "standardize", "keep"),
     [
@@ -87,7 +79,7 @@ LOSSES = {
     ],
 )
 def test_best_subset_is_the_best_mixture(name, intercept, standardize, keep):
-    loss, value, slope = LOSSES[name]
+    loss, exact = cases.LOSSES[name], Loss(name, 1.0)
     rng = np.random.default_rng(1)
     n, total, l2 = 60, 2.0, 0.01
     X = (0.6 * rng.standard_normal((n, P)) + 0.5 * rng.standard_normal((n, 1))) * [1, 2, 0.5, 1, 1, 0.3, 1]
@@ -99,8 +91,8 @@ def test_best_subset_is_the_best_mixture(name, intercept, standardize, keep):
         penalty = np.append(ridge[S], np.zeros(int(intercept)))
 
         def fun(z):
-            eta = columns @ z
-            return value(eta, y).mean() + 0.5 * penalty @ z**2, slope(eta, y) @ columns / n + penalty * z
+            value, _, slope, *_ = exact.parts(columns @ z, y)
+            return value.mean() + 0.5 * penalty @ z**2, slope @ columns / n + penalty * z
 
         return fun
 

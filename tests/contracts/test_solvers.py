@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from exact import Loss
 from scipy.optimize import lsq_linear, minimize
 
 import sparsehtp as sht
@@ -20,17 +21,12 @@ PLANTED = {loss: cases.planted(cases.LOSSES[loss]) for loss in ("squared", "logi
 LOOSE = {"iht_schedule": 5e-2, "htp_newton": 1e-2, "cosamp": 0.2}
 
 
-def gradient(loss, X, y, w, b=0.0, l2=0.0):
-    """Written out in NumPy for the squared and the logistic loss."""
-    eta = X @ w + b
-    residual = eta - y if loss == "squared" else -y / (1 + np.exp(y * eta))
-    return X.T @ residual / len(y) + l2 * w
+def gradient(loss, X, y, w, l2=0.0):
+    return X.T @ Loss(loss, 1.0).parts(X @ w, y)[2] / len(y) + l2 * w
 
 
-def value(loss, X, y, w, b=0.0, l2=0.0):
-    eta = X @ w + b
-    each = 0.5 * (eta - y) ** 2 if loss == "squared" else np.log1p(np.exp(-y * eta))
-    return each.mean() + 0.5 * l2 * w @ w
+def value(loss, X, y, w, l2=0.0):
+    return Loss(loss, 1.0).value(X @ w, y).mean() + 0.5 * l2 * w @ w
 
 
 def fit(name, loss="squared", k=K, k_max=P, l2=0.01, x0=None, **rest):
