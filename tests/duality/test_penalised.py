@@ -315,7 +315,7 @@ def moves(problem, w, b):
 
     def worth(w, eta):
         """F + penalty of rows w with predictions eta."""
-        if problem.logistic:
+        if problem.loss == "logistic":
             loss = np.logaddexp(0, -problem.y * eta) @ omega
         else:
             left = problem.y - eta
@@ -400,11 +400,12 @@ def small(seed, logistic=False):
     y = np.where(y > np.median(y), 1.0, -1.0) if logistic else y
     prices, weights = rng.permutation([0, 0.5, 1, 1, 2, 3]), rng.integers(1, 3, 20).astype(float)
     lower, upper = -rng.choice([0.0, 0.3, np.inf], 6), rng.choice([0.4, 1.0, np.inf], 6)
-    return Problem(X, y, weights, 0.05, 0.03, 0.1, True, logistic, prices, lower, upper)
+    loss = "logistic" if logistic else "squared"
+    return Problem(X, y, weights, 0.05, 0.03, 0.1, True, loss, prices, lower, upper)
 
 
 def posed(problem, **options):
-    loss = sht.losses.Logistic() if problem.logistic else sht.losses.Squared()
+    loss = cases.LOSSES[problem.loss]
     return sht.LinearModel(problem.X, problem.y, loss, problem.l2, problem.weights, fit_intercept=True), sht.L0L1L2(
         problem.l0, problem.l1, prices=problem.prices, **options
     )
@@ -538,7 +539,7 @@ def test_the_path_ends_at_optima_on_a_small_problem():
     X = rng.standard_normal((12, 6))
     y = X @ np.array([2.0, -1.5, 0.7, 0, 0, 0]) + 0.2 * rng.standard_normal(12)
     path = sht.solve_path(sht.LinearModel(X, y, l2=0.1), l0s=np.geomspace(2, 1e-3, 8))
-    best = [best_penalised(Problem(X, y, np.ones(12), l0, 0.0, 0.1, False, False))[0] for l0 in path.l0s]
+    best = [best_penalised(Problem(X, y, np.ones(12), l0, 0.0, 0.1, False, "squared"))[0] for l0 in path.l0s]
     assert np.mean(path.value <= np.array(best) * (1 + 1e-8)) >= 0.75
     assert np.all(path.value >= np.array(best) * (1 - 1e-8))
 
