@@ -236,26 +236,6 @@ def test_nonfinite_steps_are_refused_and_reported():
             sht.solve(objective, sht.Sparsity(2), solver)
 
 
-@pytest.mark.parametrize(
-    ("name", "gradients", "products", "thresholds"),
-    # one gradient at a sparse iterate is one product; the extrapolated point takes a forward and a backward one
-    [
-        ("iht_constant", 1, 1, 1),
-        ("iht_heavy_ball", 1, 1, 1),
-        ("iht_nesterov", 2, 3, 1),
-        # the pursuits threshold the gradient for candidates, then the step (HTP) or the wide fit
-        ("htp_constant", 1, 1, 2),
-        ("grasp", 1, 1, 2),
-        ("subspace_pursuit", 1, 1, 2),
-    ],
-)
-def test_counts(name, gradients, products, thresholds):
-    solution = fit(name)
-    steps = int(solution.num_steps)
-    for field, expected in (("ifo", gradients * N), ("design_products", products), ("hard_thresholds", thresholds)):
-        np.testing.assert_array_equal(np.asarray(getattr(solution.history, field))[:steps], expected, err_msg=field)
-
-
 def test_quadratic_form_counts_one_gradient():
     form = sht.QuadraticForm(np.eye(6), np.arange(6.0))
     solution = sht.solve(form, sht.Sparsity(2), sht.solvers.HTP())
