@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from sklearn.linear_model import LogisticRegression
 
 import sparsehtp as sht
 from sparsehtp.results import RESULTS
@@ -91,29 +90,6 @@ def test_matrices_with_given_columns(loss):
     assert not fit.singular and np.linalg.norm(gradient(fit.z)) < 1e-8
     hessian = cases.central_difference(gradient, z)
     np.testing.assert_allclose(cases.jit(lambda z, v: restricted.hvp(z, v))(z, v), hessian @ v, rtol=1e-6, atol=1e-7)
-
-
-def test_all_rows_is_multinomial_regression():
-    ours = sht.solve(
-        sht.MultiResponse(X, CLASSES, sht.losses.Softmax(C), l2=0.1, fit_intercept=True), sht.RowSparsity(P)
-    )
-    assert int(ours.result) == RESULTS.converged
-    peer = LogisticRegression(C=1 / (0.1 * N), tol=1e-10, max_iter=10_000).fit(X, CLASSES)
-    np.testing.assert_allclose(ours.x.T, peer.coef_, atol=1e-5)
-    np.testing.assert_allclose(ours.intercept - np.mean(ours.intercept), peer.intercept_, atol=1e-5)
-
-
-def test_rows_and_entries():
-    objective = sht.MultiResponse(X, Y, l2=0.01, fit_intercept=True)
-    rows = sht.solve(objective, sht.RowSparsity(3), sht.solvers.HTP())
-    assert set(cases.members(rows.support)) == {0, 2, 4} == set(np.flatnonzero(np.any(np.asarray(rows.x), axis=1)))
-    A = X[:, [0, 2, 4]] - X[:, [0, 2, 4]].mean(0)
-    w = np.linalg.solve(A.T @ A / N + 0.01 * np.eye(3), A.T @ (Y - Y.mean(0)) / N)
-    np.testing.assert_allclose(np.asarray(rows.x)[[0, 2, 4]], w, atol=1e-6)
-    np.testing.assert_allclose(rows.intercept, Y.mean(0) - X[:, [0, 2, 4]].mean(0) @ w, atol=1e-6)
-    entries = sht.solve(objective, sht.Sparsity(9), sht.solvers.HTP())
-    assert int(np.count_nonzero(entries.x)) == 9
-    np.testing.assert_array_equal(cases.members(entries.support), np.flatnonzero(np.ravel(entries.x)))
 
 
 def test_one_response_is_a_linear_model():
