@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from exact import Loss
 from scipy.optimize import minimize
 
 import sparsehtp as sht
@@ -35,13 +36,10 @@ def formula(loss, W, b, sample_weight=None, l2=0.0, standardize=False, fit_inter
     s = np.ones(N) if sample_weight is None else sample_weight
     s = s / s.sum()
     eta = X @ W + b + offset
-    if loss == "squared":
-        each = 0.5 * np.sum((eta - Y) ** 2, 1)
-    elif loss == "huber":
-        r = np.abs(eta - Y)
-        each = np.sum(np.where(r <= 1, r**2 / 2, r - 0.5), 1)
-    else:
+    if loss == "softmax":
         each = np.log(np.sum(np.exp(eta), 1)) - eta[np.arange(N), CLASSES]
+    else:
+        each = Loss(loss, 1.0).value(eta, Y).sum(1)
     sd = np.sqrt(s @ (X - s @ X) ** 2) if standardize else np.ones(P)
     return s @ each + 0.5 * np.sum(np.broadcast_to(l2, P)[:, None] * (W * sd[:, None]) ** 2)
 
@@ -90,15 +88,6 @@ def test_matrices_with_given_columns(loss):
     assert not fit.singular and np.linalg.norm(gradient(fit.z)) < 1e-8
     hessian = cases.central_difference(gradient, z)
     np.testing.assert_allclose(cases.jit(lambda z, v: restricted.hvp(z, v))(z, v), hessian @ v, rtol=1e-6, atol=1e-7)
-
-
-def test_one_response_is_a_linear_model():
-    options = dict(l2=VECTOR, fit_intercept=True, standardize=True)
-    one = sht.solve(sht.MultiResponse(X, Y[:, :1], **options), sht.Sparsity(2))
-    plain = sht.solve(sht.LinearModel(X, Y[:, 0], **options), sht.Sparsity(2), sht.solvers.HTP())
-    np.testing.assert_allclose(one.x[:, 0], plain.x, atol=1e-10)
-    np.testing.assert_allclose(one.value, plain.value, rtol=1e-12)
-    np.testing.assert_array_equal(cases.members(one.support), cases.members(plain.support))
 
 
 # --- rank ------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`jit` equals eager, nothing retraces, float32 equals float64, k_max and the record do not change answers."""
+"""Nothing retraces under `jit`, float32 equals float64, k_max and the record do not change answers."""
 
 import warnings
 
@@ -46,21 +46,6 @@ def test_one_program_serves_every_k_l2_seed_and_data_of_a_shape():
     assert len(TRACES) == first, "a new k, l2, seed or data of the same shape traced again"
     sht.solve(sht.LinearModel(X, Y, Counted(), l2=0.1), sht.Sparsity(3, k_max=8), sht.solvers.HTP())
     assert len(TRACES) > first, "the counter sees a retrace where there must be one"
-
-
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("solver", [sht.solvers.HTP(), sht.solvers.IHT()], ids=["htp", "iht"])
-def test_jit_equals_eager(solver):
-    def run(X, y, k):
-        objective = sht.LinearModel(X, y, l2=0.1, fit_intercept=True, standardize=True)
-        return sht.solve(objective, sht.Sparsity(k, k_max=8), solver)
-
-    eager = run(X, Y, 3)
-    jitted = jax.jit(run)(X, Y, 3)
-    # The two are compiled at different levels, and what is measured between iterates that nearly agree tells.
-    chex.assert_trees_all_close((eager.history, eager.state), (jitted.history, jitted.state), rtol=1e-5, atol=1e-9)
-    one, other = (solution._replace(key=None, history=None, state=None) for solution in (eager, jitted))
-    chex.assert_trees_all_close(one, other, rtol=1e-9, atol=1e-11)
 
 
 def test_throw_is_ignored_under_tracing():

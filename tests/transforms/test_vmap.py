@@ -82,7 +82,6 @@ def from_start(x0):
 
 # name -> (a fit, what its lanes are given)
 LANES = {
-    "k and l2": (solve, (KS[1:4], L2S)),
     "weights, targets and designs": (lambda s, y, Z: solve(2, weights=s, y=y, design=Z), (WEIGHTS, *VARIED)),
     "keys": (lambda key: solve(2, key=key), (jax.random.split(jax.random.key(1), 3),)),
     "starts": (from_start, (RNG.standard_normal((3, P)),)),
