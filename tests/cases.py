@@ -213,6 +213,13 @@ DUAL_SOLVERS = {
     "priced": sht.solvers.PricedSubset(),
 }
 
+ALL_SOLVERS = SOLVERS | SWAP_SOLVERS | GREEDY_SOLVERS | STOCHASTIC_SOLVERS | DUAL_SOLVERS
+
+
+def solvers(*names):
+    """Some of them by their names; "default" is none of them."""
+    return {name: None if name == "default" else ALL_SOLVERS[name] for name in names}
+
 
 def data(loss, n=20, p=6, seed=0):
     """(X, y, w): a small random problem with a planted w."""

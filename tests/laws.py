@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from cases import BY_NAME
+from cases import BY_NAME, solvers
 from exact import LOG_LINK, Loss, Problem
 
 import sparsehtp as sht
@@ -25,17 +25,8 @@ PARAMETERS = {
     "negative_binomial": (1.0, 0.125, 2.0),
     "quantile": (1.0, 0.125),
 }
-SOLVERS = {
-    "default": None,
-    "htp": sht.solvers.HTP(),
-    "grasp": sht.solvers.GraSP(),
-    "pursuit": sht.solvers.SubspacePursuit(),
-    "forward": sht.solvers.ForwardSelection(),
-    "foba": sht.solvers.FoBa(),
-    "iht": sht.solvers.IHT(),
-    "diht": sht.solvers.DIHT(),
-}
-REFITS = {"default", "htp", "grasp", "pursuit", "forward", "foba"}
+SOLVERS = solvers("default", "htp", "grasp", "subspace_pursuit", "forward", "foba", "iht", "diht")
+REFITS = {"default", "htp", "grasp", "subspace_pursuit", "forward", "foba"}
 
 
 class Setting(NamedTuple):

@@ -58,7 +58,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("default", "gras
 
 @pytest.mark.parametrize("name", ["htp", "iht", *SLOW])
 def test_solvers_give_what_the_written_model_gives(name):
-    solver = {"default": None, "forward": sht.solvers.ForwardSelection(), **cases.SOLVERS}[name]
+    solver = cases.solvers(name)[name]
     ours, theirs = (sht.solve(each, sht.Sparsity(3), solver) for each in (CUSTOM, MODEL))
     np.testing.assert_array_equal(cases.members(ours.support), cases.members(theirs.support))
     np.testing.assert_allclose(ours.x, theirs.x, atol=1e-6)

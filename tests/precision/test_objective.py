@@ -164,13 +164,7 @@ def fit(S, k, solver=None, n=200, **options):
     return sht.solve(objective, sht.OffDiagonal(k, k_max=PAIRS), solver)
 
 
-SOLVERS = {
-    "htp": sht.solvers.HTP(),
-    "iht": sht.solvers.IHT(),
-    "grasp": sht.solvers.GraSP(),
-    "forward": sht.solvers.ForwardSelection(),
-    "foba": sht.solvers.FoBa(),
-}
+SOLVERS = cases.solvers("htp", "iht", "grasp", "forward", "foba")
 
 
 def planted(n=400, p=P):

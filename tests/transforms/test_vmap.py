@@ -16,12 +16,7 @@ Y = Y + 0.8 * X[:, 4] - 0.5 * X[:, 5]
 N, P = X.shape
 KS = jnp.arange(P + 1)
 L2S = jnp.array([0.0, 0.1, 1.0])
-SOLVERS = {
-    "htp": sht.solvers.HTP(),
-    "iht": sht.solvers.IHT(),
-    "grasp": sht.solvers.GraSP(),
-    "subspace_pursuit": sht.solvers.SubspacePursuit(),
-}
+SOLVERS = cases.solvers("htp", "iht", "grasp", "subspace_pursuit")
 RECORD = sht.results.Record()
 
 
