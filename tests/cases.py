@@ -248,6 +248,14 @@ def refused(error, sentence, call):
         call()
 
 
+def names(error, argument, call):
+    """A call ends in an error of one sentence that opens with the argument's name."""
+    with pytest.raises(error) as caught:
+        call()
+    message = str(caught.value)
+    assert message.startswith(f"{argument}: ") and "\n" not in message and message.endswith("."), message
+
+
 def members(support):
     """The indices in one support, sorted."""
     return np.sort(np.asarray(support.idx)[np.asarray(support.mask)])

@@ -1,5 +1,6 @@
 """Bad input of the functional API: one sentence that opens with the name of the argument."""
 
+import cases
 import numpy as np
 import pytest
 
@@ -105,19 +106,11 @@ WRONG_KIND = {
 }
 
 
-def check(error, name, call):
-    with pytest.raises(error) as caught:
-        call()
-    message = str(caught.value)
-    assert message.startswith(f"{name}: "), message
-    assert "\n" not in message and message.endswith("."), f"one sentence: {message}"
-
-
 @pytest.mark.parametrize(("name", "call"), BAD.values(), ids=BAD)
 def test_bad_values_name_the_argument(name, call):
-    check(ValueError, name, call)
+    cases.names(ValueError, name, call)
 
 
 @pytest.mark.parametrize(("name", "call"), WRONG_KIND.values(), ids=WRONG_KIND)
 def test_wrong_kinds_name_the_argument(name, call):
-    check(TypeError, name, call)
+    cases.names(TypeError, name, call)
