@@ -27,13 +27,7 @@ KINDS = {
         *cases.SWAP_TERMINATIONS.values(),
         *cases.GREEDY_TERMINATIONS.values(),
     ],
-    AbstractSolver: [
-        *cases.SOLVERS.values(),
-        *cases.SWAP_SOLVERS.values(),
-        *cases.GREEDY_SOLVERS.values(),
-        *cases.STOCHASTIC_SOLVERS.values(),
-        *cases.DUAL_SOLVERS.values(),
-    ],
+    AbstractSolver: cases.ALL_SOLVERS.values(),
 }
 BUILDERS = {
     AbstractDesign: lambda: [make(X) for make in cases.DESIGNS.values()],
