@@ -1,6 +1,5 @@
 """Models and results survive a file, bit for bit, and bad files say what is wrong."""
 
-import io
 import json
 import pathlib
 import subprocess
@@ -301,46 +300,12 @@ def test_a_small_file_takes_little_memory(tmp_path):
         sht.load(path, max_bytes=1000)
 
 
-@pytest.mark.parametrize("shape", [(10**13,), (10**7, 10**6), (2**70,), (-1, -1), (0, 10**30)])
-@pytest.mark.parametrize("honest", [False, True])
-def test_a_header_that_claims_too_much(tmp_path, shape, honest):
-    path = tmp_path / "model.npz"
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("a0.npy", header.getvalue() + bytes(8))
-        if honest:  # the archive claims as much as the array
-            archive.filelist[0].file_size = min(8 * int(np.prod(shape, dtype=object)) + len(header.getvalue()), 2**62)
-    assert "damaged" in refused(path) or "more than the limit" in refused(path)
-
-
 def loaded(path):
     """What a file holds; None where it is refused, which takes one sentence."""
     try:
         return sht.load(path)
     except ValueError as error:
         assert str(error).startswith("path: ") and str(error).endswith(".") and "\n" not in str(error)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_damaged_bytes(tmp_path, seed):
-    """A damaged file is refused in one sentence, or holds what was written."""
-    rng = np.random.default_rng(seed)
-    path = tmp_path / "model.npz"
-    model = sht.SparseRegressor(k=2, solver=sht.solvers.HTP()).fit(X, Y)
-    sht.save(model, path)
-    good = path.read_bytes()
-    for _ in range(30):
-        bad = bytearray(good)
-        if rng.random() < 0.3:
-            bad = bad[: rng.integers(len(good))]
-        else:
-            for place in rng.integers(len(good), size=rng.integers(1, 4)):
-                bad[place] ^= rng.integers(1, 256)
-        path.write_bytes(bytes(bad))
-        again = loaded(path)
-        if again is not None:
-            assert_same(model, again)
 
 
 @pytest.mark.parametrize("seed", range(10))

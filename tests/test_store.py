@@ -318,13 +318,9 @@ def test_threads_share_the_programs(folder):
     assert not list(folder.glob("*.part"))
 
 
-def test_info_shows_the_cache_and_empties_it(folder, tmp_path, monkeypatch):
+def test_info_shows_the_cache_and_empties_it(folder, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
-    table = tmp_path / "table.csv"
-    rows = np.random.default_rng(0).normal(size=(30, 3))
-    np.savetxt(table, rows, delimiter=",", header="a,b,c", comments="")
-    command = ["fit", str(table), "--target", "a", "--k", "1", "--solver", "iht", "--out", str(tmp_path / "out")]
-    assert CliRunner().invoke(app, command).exit_code == 0
+    small()
     (folder / "notes.txt").write_text("the user's")
     count = len(_store.programs(folder))
     assert count and f"{folder}: {count} programs" in CliRunner().invoke(app, ["info"]).stdout

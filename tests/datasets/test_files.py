@@ -7,7 +7,6 @@ import itertools
 import pickle
 import sys
 import time
-import tracemalloc
 import zipfile
 
 import numpy as np
@@ -23,15 +22,6 @@ Y = np.array([1.0, -1.0])
 def write(path, text):
     path.write_text(text, encoding="utf-8")
     return path
-
-
-def test_csv(tmp_path):
-    path = write(tmp_path / "a.csv", 'a,t,"b,1",c\n1.5,1,0,-2\n\n0,-1,3.25,1e-3\n')
-    data = load_file(path, "t")
-    np.testing.assert_array_equal(data.X, X)
-    np.testing.assert_array_equal(data.y, Y)
-    assert (data.feature_names, data.target_name) == (["a", "b,1", "c"], "t")
-    assert data.X.dtype == np.float64
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -159,7 +149,9 @@ def test_excel(tmp_path):
         load_file(path, "t")
 
 
-@pytest.mark.parametrize(("package", "name"), [("openpyxl", "a.xlsx"), ("zstandard", "a.csv.zst")])
+@pytest.mark.parametrize(
+    ("package", "name"), [("openpyxl", "a.xlsx"), ("zstandard", "a.csv.zst"), ("pyarrow", "a.parquet")]
+)
 def test_without_a_package_one_sentence_names_it(tmp_path, monkeypatch, package, name):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf"needs .*{package}; run `pip install .*{package}`\.$"):
@@ -221,18 +213,9 @@ def test_compressed_libsvm_with_several_classes(tmp_path, suffix, open_):
             load_file(path)
 
 
-def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
+def test_a_line_without_end_is_refused(tmp_path):
     path = tmp_path / "a.svm.gz"
-    with gzip.open(path, "wb", 9) as file:
-        for _ in range(64):
-            file.write(b"1 1:2\n" * 20_000)
-    assert path.stat().st_size < 200_000
-    tracemalloc.start()
-    with pytest.raises(ValueError, match="1 MiB, more than the limit of 1 MiB"):
-        load_file(path, max_bytes=2**20)
-    assert tracemalloc.get_traced_memory()[1] < 2**23
-    tracemalloc.stop()
-    with gzip.open(path, "wb", 9) as file:
+    with gzip.open(path, "wb", 1) as file:
         file.write(b"1 1:2 #")
         for _ in range(70):
             file.write(bytes([32]) * 2**20)
@@ -326,21 +309,15 @@ def test_parquet(tmp_path):
         load_file(path, "t")
 
 
-def test_parquet_without_pyarrow(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match="pandas and pyarrow; run `pip install pandas pyarrow`"):
-        load_file(write(tmp_path / "a.parquet", "PAR1"), "t")
-
-
 def test_a_wide_csv_is_read_within_seconds(tmp_path):
-    p = 200_000
+    p = 100_000
     row = ",".join(f"{j % 1000}.25" for j in range(p))
     header = ",".join(f"g{j}" for j in range(p))
-    path = write(tmp_path / "a.csv", f"t,{header}\n" + "".join(f"{i % 2},{row}\n" for i in range(20)))
+    path = write(tmp_path / "a.csv", f"t,{header}\n" + "".join(f"{i % 2},{row}\n" for i in range(10)))
     start = time.process_time()
     data = load_file(path, "t", dtype=np.float32)
-    assert time.process_time() - start < 30
-    np.testing.assert_array_equal(data.X, np.tile(np.arange(p) % 1000 + 0.25, (20, 1)))
+    assert time.process_time() - start < 10
+    np.testing.assert_array_equal(data.X, np.tile(np.arange(p) % 1000 + 0.25, (10, 1)))
     assert data.feature_names[-1] == f"g{p - 1}" and data.y[:2].tolist() == [0, 1]
 
 
@@ -357,7 +334,7 @@ def test_a_csv_is_what_pandas_reads(tmp_path, seed):
         names = [["a", "b", "t", "c"], ["a", "a", "t", "c"], ["", "b", "t", "é,"]][rng.integers(3)]
         header = ",".join(f'"{name}"' for name in names)
         lines = [header, *(",".join(row) for row in rows)]
-        path = write(tmp_path / "a.csv", "\n" * rng.integers(3) + "\n".join(lines) + "\n")
+        path = write(tmp_path / "a.csv", "\n" * rng.integers(3) + ("\n" * rng.integers(1, 3)).join(lines) + "\n")
         try:
             data = load_file(path, "t")
         except ValueError as error:
@@ -412,17 +389,19 @@ def test_damaged_npz(tmp_path, seed):
             assert str(error).startswith("path") and str(error).endswith(".") and "\n" not in str(error)
 
 
+@pytest.mark.parametrize("shape", [(10**13,), (10**7, 10**6), (2**70,), (-1, -1), (0, 10**30)])
 @pytest.mark.parametrize("honest", [False, True])
-def test_every_reader_refuses_an_array_that_claims_more_than_it_holds(tmp_path, honest):
+def test_every_reader_refuses_an_array_that_claims_more_than_it_holds(tmp_path, shape, honest):
+    """That models are read by the same reader is told in test_save.py."""
     from sparsehtp.cli import lowrank, precision
 
     path, header = tmp_path / "a.npz", io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**7, 10**6)})
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
     with zipfile.ZipFile(path, "w") as archive:
         for name in ("X.npy", "y.npy", "../../escaped.npy"):
             archive.writestr(name, header.getvalue() + bytes(8))
-        if not honest:
-            archive.filelist[0].file_size = 8 * 10**13 + len(header.getvalue())
+        if not honest:  # the archive claims as much as the array
+            archive.filelist[0].file_size = min(8 * int(np.prod(shape, dtype=object)) + len(header.getvalue()), 2**62)
     for read in (
         load_file,
         lambda path: precision.load_variables(path, None),

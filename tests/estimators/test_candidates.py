@@ -15,6 +15,8 @@ Y = X[:, [1, 4]] @ [2.0, -1.5] + RNG.standard_normal(N) + 20
 LABELS = np.where(Y > 20, "yes", "no")
 HALVES = np.median(Y) < Y
 CLASSES = np.digitize(Y, [19.0, 21.0])
+SEVERAL = np.stack([Y, X[:, 2] - Y], axis=1)
+COUNTS = np.floor(np.exp(0.4 * (Y - 19)))
 FOLDS = KFold(3)
 KS = [0, 1, 2, 5]
 
@@ -23,18 +25,18 @@ KS = [0, 1, 2, 5]
     ("kind", "target", "scoring", "more"),
     [
         (sht.SparseRegressor, Y, "neg_mean_absolute_error", {}),
-        (sht.SparseRegressor, Y, "neg_mean_squared_error", {"l2": 0.1}),
+        (sht.SparseRegressor, COUNTS, "neg_mean_absolute_error", {"loss": "poisson", "l2": 0.1, "solver": "htp"}),
         (sht.SparseClassifier, LABELS, "roc_auc", {}),
         (sht.SparseClassifier, HALVES, "accuracy", {"class_weight": {False: 1, True: 7.3}, "cv": StratifiedKFold(3)}),
         pytest.param(
             *(sht.SparseClassifier, CLASSES, "neg_log_loss", {"loss": "softmax", "l2": 0.05}), marks=pytest.mark.slow
         ),
+        pytest.param(sht.SparseRegressor, SEVERAL, "r2", {"l2": 1e-3, "solver": "htp"}, marks=pytest.mark.slow),
     ],
 )
 def test_candidates_score_as_in_a_grid_search(kind, target, scoring, more):
-    options = {"l2": 1e-2, "cv": FOLDS, "rule": "best"} | more
-    if more.get("loss") != "softmax":
-        options["solver"] = "forward"
+    solver = "auto" if more.get("loss") == "softmax" else "forward"
+    options = {"l2": 1e-2, "cv": FOLDS, "rule": "best", "solver": solver} | more
     own = kind(k=KS, scoring=scoring, **options).fit(X, target)
     reference = GridSearchCV(kind(**options), {"k": KS}, cv=options["cv"], scoring=scoring, error_score="raise").fit(
         X, target
@@ -45,9 +47,7 @@ def test_candidates_score_as_in_a_grid_search(kind, target, scoring, more):
     np.testing.assert_allclose(own.coef_, reference.best_estimator_.coef_, rtol=1e-6)
 
 
-def test_candidates_of_l2_are_those_of_choose():
-    own = sht.SparseRegressor(k=range(4), l2=[1.0, 0.01], solver="forward", cv=FOLDS, rule="one-se").fit(X, Y)
-    assert sorted(set(own.path_.l2s)) == [0.01, 1.0] and sorted(set(own.path_.ks)) == [0, 1, 2, 3]
+def test_folds_choose_l2_for_a_given_k():
     alone = sht.SparseRegressor(k=2, l2=[1.0, 0.01], solver="forward", cv=FOLDS).fit(X, Y)
     assert alone.k_ == 2 and alone.cv_results_["scores"].shape == (3, 2)
 

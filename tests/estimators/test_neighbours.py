@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sklearn
 from scipy import sparse
-from sklearn.model_selection import GroupKFold, cross_validate
+from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -36,11 +36,12 @@ class Foreign:
         return self.array.__dlpack_device__()
 
 
+QUICK = {"k": 2, "solver": "htp"}
 ESTIMATORS = {
-    "regressor": (sht.SparseRegressor(k=2), Y),
-    "several responses": (sht.SparseRegressor(k=2), np.stack([Y, X[:, 1]], axis=1)),
-    "poisson": (sht.SparseRegressor(k=2, loss="poisson"), LABELS),
-    "classifier": (sht.SparseClassifier(k=2), LABELS),
+    "regressor": (sht.SparseRegressor(**QUICK), Y),
+    "several responses": (sht.SparseRegressor(**QUICK), np.stack([Y, X[:, 1]], axis=1)),
+    "poisson": (sht.SparseRegressor(**QUICK, loss="poisson"), LABELS),
+    "classifier": (sht.SparseClassifier(**QUICK), LABELS),
     "low rank": (sht.LowRankRegressor(1), np.stack([Y, X[:, 1]], axis=1)),
     "components": (sht.SparsePCA(1, k=2), None),
 }
@@ -56,14 +57,15 @@ def answers(estimator, X, y, weights=None):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-@pytest.mark.parametrize("kind", [Foreign, jnp.asarray])
-def test_arrays_of_another_library(name, kind, x64):
+def test_arrays_of_another_library(name, x64):
     estimator, y = ESTIMATORS[name]
-    weights = None if name == "components" else WEIGHTS
-    given = [each if each is None else kind(each) for each in (X, y, weights)]
-    for theirs, ours in zip(answers(estimator, *given), answers(estimator, X, y, weights), strict=True):
-        assert isinstance(theirs, np.ndarray | float)
-        np.testing.assert_array_equal(theirs, ours)
+    data = (X, y, None if name == "components" else WEIGHTS)
+    expected = answers(estimator, *data)
+    for kind in (Foreign, jnp.asarray):
+        given = [each if each is None else kind(each) for each in data]
+        for theirs, ours in zip(answers(estimator, *given), expected, strict=True):
+            assert isinstance(theirs, np.ndarray | float)
+            np.testing.assert_array_equal(theirs, ours)
 
 
 def test_models_take_arrays_of_another_library(x64):
@@ -103,36 +105,44 @@ def test_scikit_learn_dispatches_to_array_libraries():
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_sparse_arrays_are_sparse_matrices(kind, index):
+def test_sparse_arrays_are_sparse_matrices_and_dense_data(kind, index):
     entries = np.where(np.abs(X) > 0.5, X, 0)
     array = getattr(sparse, f"{kind}_array")(entries)
     for name in ("indices", "indptr"):
         if hasattr(array, name):
             setattr(array, name, getattr(array, name).astype(index))
-    given = [array, getattr(sparse, f"{kind}_matrix")(entries)]
-    fits = [sht.SparseRegressor(k=2).fit(each, Y) for each in given]
-    np.testing.assert_array_equal(*(fit.coef_ for fit in fits))
-    np.testing.assert_array_equal(*(fit.predict(each) for fit, each in zip(fits, given, strict=True)))
+    given = [array, getattr(sparse, f"{kind}_matrix")(entries), entries]
+    fits = [sht.SparseRegressor(k=[1, 2], cv=3, solver="htp").fit(each, Y, ROWS) for each in given]
+    predictions = [fit.predict(each) for fit, each in zip(fits, given, strict=True)]
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+    np.testing.assert_array_equal(*predictions[:2])
+    dense = fits[2]
+    assert (fits[0].k_, fits[0].l2_) == (dense.k_, dense.l2_)
+    np.testing.assert_allclose(fits[0].coef_, dense.coef_, atol=1e-8)
+    np.testing.assert_allclose(predictions[0], predictions[2], atol=1e-7)
+    np.testing.assert_allclose(fits[0].cv_results_["scores"], dense.cv_results_["scores"], rtol=1e-7)
+    assert fits[0].score(array, Y) == pytest.approx(dense.score(entries, Y), rel=1e-9)
     assert isinstance(fits[0].transform(array), sparse.sparray)
 
 
 def test_polars_frames():
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame(X, schema=list("abcdef"))
-    model = sht.SparseRegressor(k=2).set_output(transform="polars").fit(frame, pl.Series("y", Y), pl.Series(WEIGHTS))
-    ours = sht.SparseRegressor(k=2).fit(X, Y, WEIGHTS)
+    model = sht.SparseRegressor(**QUICK).set_output(transform="polars")
+    model.fit(frame, pl.Series("y", Y), pl.Series(WEIGHTS))
+    ours = sht.SparseRegressor(**QUICK).fit(X, Y, WEIGHTS)
     np.testing.assert_array_equal(model.predict(frame), ours.predict(X))
     assert list(model.get_feature_names_out()) == ["b", "e"]
     assert model.transform(frame).equals(frame.select("b", "e"))
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame.select(list("fedcba")))
-    classes = sht.SparseClassifier(k=2).fit(frame, pl.Series("y", np.where(Y > 0, "yes", "no")))
+    classes = sht.SparseClassifier(**QUICK).fit(frame, pl.Series("y", np.where(Y > 0, "yes", "no")))
     assert set(classes.predict(frame)) == {"yes", "no"}
 
 
 def test_a_lazy_frame_is_to_be_collected():
     lazy = pytest.importorskip("polars").LazyFrame(X, schema=list("abcdef"))
-    fitted = sht.SparseRegressor(k=2).fit(lazy.collect(), Y)
+    fitted = sht.SparseRegressor(**QUICK).fit(lazy.collect(), Y)
     for what in (
         lambda: sht.SparseRegressor(k=2).fit(lazy, Y),
         lambda: sht.SparseClassifier(k=2).fit(lazy, LABELS),
@@ -162,25 +172,16 @@ def test_polars_tables_with_texts_and_gaps():
     }
 
 
-@pytest.mark.parametrize("estimator, y", [(sht.SparseRegressor, Y), (sht.SparseClassifier, LABELS)])
-def test_metadata_are_routed(estimator, y):
-    """Weights and groups of rows come to the fit in a pipeline, and with the rows of each fold."""
+def test_metadata_are_routed():
+    """Weights and groups of rows come to the fit in a pipeline; with the rows of each fold: test_offset.py."""
+    settings = {"k": [1, 2], "cv": GroupKFold(3), "solver": "htp"}
     with sklearn.config_context(enable_metadata_routing=True):
-        asked = estimator(k=[1, 2], cv=GroupKFold(3)).set_fit_request(sample_weight=True, groups=True)
+        asked = sht.SparseRegressor(**settings).set_fit_request(sample_weight=True, groups=True)
         scaler = StandardScaler().set_fit_request(sample_weight=False)
-        piped = make_pipeline(scaler, asked).fit(X, y, sample_weight=WEIGHTS, groups=ROWS)[-1]
-        direct = estimator(k=[1, 2], cv=GroupKFold(3)).fit(scaler.fit_transform(X), y, WEIGHTS, groups=ROWS)
+        piped = make_pipeline(scaler, asked).fit(X, Y, sample_weight=WEIGHTS, groups=ROWS)[-1]
+        direct = sht.SparseRegressor(**settings).fit(scaler.fit_transform(X), Y, WEIGHTS, groups=ROWS)
         np.testing.assert_array_equal(piped.coef_, direct.coef_)
         np.testing.assert_array_equal(piped.cv_results_["scores"], direct.cv_results_["scores"])
-        found = cross_validate(
-            asked.set_score_request(sample_weight=True),
-            X,
-            y,
-            params={"sample_weight": WEIGHTS, "groups": ROWS},
-            cv=GroupKFold(2),
-        )["test_score"]
-        for score, (train, test) in zip(found, GroupKFold(2).split(X, groups=ROWS), strict=True):
-            fold = estimator(k=[1, 2], cv=GroupKFold(3)).fit(X[train], y[train], WEIGHTS[train], groups=ROWS[train])
-            assert score == fold.score(X[test], y[test], sample_weight=WEIGHTS[test])
-        with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError):
-            make_pipeline(estimator()).fit(X, y, sample_weight=WEIGHTS)
+        for estimator, y in ((sht.SparseRegressor(), Y), (sht.SparseClassifier(), LABELS)):
+            with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError):
+                make_pipeline(estimator).fit(X, y, sample_weight=WEIGHTS)
