@@ -228,7 +228,7 @@ def _look(path: Path, max_bytes: int, as_is: Sequence[str]) -> _Text:
 
 
 def _source(path: Path, max_bytes: int) -> Callable[[], BinaryIO]:
-    """What opens the bytes of a file, unpacked."""
+    """A function that opens the bytes of a file, unpacked."""
     size, suffix = path.stat().st_size, path.suffix.lower()
     if size > max_bytes:
         raise too_large(path, size, max_bytes)
