@@ -31,10 +31,8 @@ from ..objectives.base import Counted
 from ..solvers import AbstractSolver
 from . import parameters, selection
 from .arrays import as_numpy, validated
-from .condense import condensed
 from .failures import all_or_nothing, warn, warn_result
-from .fit import Evidence, Fitted, Problem, fit_targets
-from .rows import Rows
+from .fit import Evidence, Fitted, Problem, Rows, fit_targets
 
 
 def checked_weights(sample_weight: Any, X: Any) -> np.ndarray:
@@ -163,7 +161,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         event = y if self._counted == "events" else None  # others are no samples where k is chosen
         rows = Rows(X, targets, weights, offset, event, seen, responses).counted()
         if self._counted == "rows" and loss is not None and loss.quadratic and scoring is None and plan.solver is None:
-            rows, pairs = condensed(rows, pairs, self.fit_intercept)
+            rows, pairs = rows.condensed(pairs, self.fit_intercept)
         return self._fit_rows(rows, pairs, plan, loss, scoring)
 
     def _fit_rows(

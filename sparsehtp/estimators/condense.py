@@ -1,13 +1,12 @@
 """Least squares on many rows: a few that stand for all of them."""
 
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.sparse import issparse
 
 from ..grids.folds import Pair
 from ..linalg import few_rows, triangles_of
-from .padding import LARGE
-from .rows import Rows, StandIn
 
 WORTH = 4  # times as many rows as would stand for them
 SPREAD = 1e8  # of weights: rows of smaller ones would be rounded off
@@ -15,29 +14,66 @@ FEW_CODES = 2**31
 BLOCK = 2**16
 
 
-def condensed(rows: Rows, pairs: list[Pair] | None, intercept: bool) -> tuple[Rows, list[Pair] | None]:
-    """Rows of weights > 0, or, where there are far fewer, others with the same sums of squares and products, in all and
-    in every part of every fold; and these folds.
+class StandIn(NamedTuple):
+    """The rows that others stand for.
 
-    Rows that are in the same parts of all folds have a triangle together, whose rows take their place. Columns and
-    targets are taken about their means, if the model has an `intercept`.
+    Attributes:
+        samples: how many rows, and their weight.
+        held: how many are ever held out by folds, and how often on average.
+        centre, levels: what was taken off the columns, and off the targets of every model; None: nothing.
+        top: the largest of their weights.
+        dtype: of the data; rows that stand for others are in float64.
     """
-    X, targets, weights = rows.X, rows.targets, rows.weights
-    if issparse(X) or X.size <= LARGE or rows.seen or rows.offset is not None or rows.event is not None:
-        return rows, pairs
+
+    samples: tuple[int, float]
+    held: tuple[int, float]
+    centre: Float[np.ndarray, "p"] | None
+    levels: list[np.ndarray]
+    top: float
+    dtype: np.dtype
+
+
+class Condensed(NamedTuple):
+    """Features, targets and weights of rows with the same sums of squares and products, in all and in every part of
+    every fold; these folds; and what the rows stand for."""
+
+    X: Float[np.ndarray, "m p"]
+    targets: list[np.ndarray]
+    weights: Float[np.ndarray, "m"]
+    pairs: list[Pair] | None
+    stand_in: StandIn
+
+
+def condensed(
+    X: Float[np.ndarray, "n p"],
+    targets: list[np.ndarray],
+    weights: Float[np.ndarray, "n"],
+    pairs: list[Pair] | None,
+    intercept: bool,
+) -> Condensed | None:
+    """Rows that stand for these in every sum of squares, where there are far fewer of them; None: there are not.
+
+    Rows that are in the same parts of all folds have a triangle together, whose rows take their place.
+
+    Args:
+        targets: (n,) each, or (n, c).
+        weights: > 0.
+        pairs: the rows of the two parts of every fold.
+        intercept: of the model; then columns and targets are taken about their means.
+    """
     (n, p), Y = X.shape, np.column_stack(targets).astype(float)
     m = p + Y.shape[1] + 1
     if n < WORTH * m or weights.max() > SPREAD * weights.min():
-        return rows, pairs
+        return None
     first, roles = _roles(n, [] if pairs is None else [part for pair in pairs for part in pair])
     if n < WORTH * first.size * m:
-        return rows, pairs
+        return None
     centre = _means(X, Y, weights) if intercept else np.zeros(m - 1)
 
-    def some(first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+    def rows(first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         return np.hstack([X[first:stop], Y[first:stop]]) - centre, weights[first:stop]
 
-    triangles = triangles_of(some, roles, first.size, m - 1)
+    triangles = triangles_of(rows, roles, first.size, m - 1)
     A, few, centre = few_rows(triangles, centre, p, intercept)
     times = np.zeros(n, int)
     for _, test in pairs or []:
@@ -59,7 +95,7 @@ def condensed(rows: Rows, pairs: list[Pair] | None, intercept: bool) -> tuple[Ro
         top=float(weights.max()),
         dtype=X.dtype,
     )
-    return Rows(A[:, :p], _like(A[:, p:], targets), few, responses=rows.responses, stand_in=stand_in), pairs
+    return Condensed(A[:, :p], _like(A[:, p:], targets), few, pairs, stand_in)
 
 
 def _roles(n: int, parts: list[np.ndarray]) -> tuple[Int[np.ndarray, "roles"], Int[np.ndarray, "n"]]:

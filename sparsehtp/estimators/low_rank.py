@@ -27,7 +27,7 @@ from . import parameters, selection
 from .arrays import as_numpy, validated
 from .base import checked_weights, linear
 from .failures import all_or_nothing, warn, warn_result
-from .rows import check_alone, checked_folds, take_names
+from .fit import check_alone, checked_folds, take_names
 
 CRITERIA = ("aic", "bic")
 

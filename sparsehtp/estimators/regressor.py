@@ -20,8 +20,8 @@ from ..statistics import SufficientStatistics
 from .arrays import as_numpy
 from .base import SparseLinearModel, check_offset, checked_weights
 from .failures import all_or_nothing
+from .fit import Rows, check_alone, checked_folds, take_names
 from .parameters import make_loss, make_plan
-from .rows import Rows, check_alone, checked_folds, take_names
 from .scoring import make_scoring
 
 DISPERSION_ROUNDS, DISPERSION_MOVE = 20, 1e-4  # fits at most, and the relative move that ends them
