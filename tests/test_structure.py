@@ -123,7 +123,6 @@ ASKED = {
     "what a solver takes, or is the default for": (
         "_solve.py: threshold.kind == 'rank'",
         "estimators/parameters.py: isinstance(solver, IHT)",
-        "solvers/foba.py: threshold.kind in ('entries', 'pairs')",
         "solvers/forward.py: threshold.kind in ('entries', 'pairs')",
         "solvers/pursuit.py: threshold.kind != 'rank'",
     ),

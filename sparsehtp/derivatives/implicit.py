@@ -239,7 +239,7 @@ def _drive_jvp(
     return outcome, out
 
 
-drive_implicit.def_jvp(_drive_jvp)
+drive_implicit.def_jvp(_drive_jvp)  # type: ignore[no-untyped-call]
 
 
 @program
@@ -288,7 +288,7 @@ def _coordinates_jvp(
     return z, jnp.where(free, _linear_solve(here, z, free, jnp.where(free, -rhs, 0)), bound_dot)
 
 
-_coordinates.def_jvp(_coordinates_jvp)
+_coordinates.def_jvp(_coordinates_jvp)  # type: ignore[no-untyped-call]
 
 
 def _split(parts: Parts, dots: Parts) -> tuple[Parts, Parts]:
