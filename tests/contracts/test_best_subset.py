@@ -193,21 +193,23 @@ def test_moves_of_a_tableau_are_exact(x64):
     A, b, l2 = jnp.asarray(X.T @ X + 0.3 * np.eye(P)), jnp.asarray(X.T @ y), 0.3
     equations, chosen = GramEquations(A, b, jnp.diagonal(A), jnp.asarray(y @ y)), [1, 4, 6, None]
     move = cases.jit(lambda t, *move: pivot(equations.rows, t, *move, addition_gains(t)))
+    made = cases.jit(lambda idx, mask: tableau_at(equations, idx, mask))
+    gains = cases.jit(lambda t: (addition_gains(t), removal_losses(t, t.idx >= 0), swap_gains(t, t.idx >= 0)))
 
     def at(rows):
-        return tableau_at(equations, jnp.array([j or 0 for j in rows]), jnp.array([j is not None for j in rows]))
+        return made(np.array([j or 0 for j in rows]), np.array([j is not None for j in rows]))
 
     def value(features):
         c = np.linalg.solve(np.asarray(A)[np.ix_(features, features)], np.asarray(b)[features])
         return np.sum((y - X[:, features] @ c) ** 2) + l2 * c @ c
 
     t = at(chosen)
-    adds, losses, swaps = addition_gains(t), removal_losses(t, t.idx >= 0), swap_gains(t, t.idx >= 0)
+    adds, losses, swaps = map(np.asarray, gains(t))
     np.testing.assert_allclose(empty_tableau(equations, 4).value, y @ y)
     for i, j in itertools.product(range(4), [0, 2, 3, 5, 7, 8, None]):
         after = [*chosen[:i], j, *chosen[i + 1 :]]
         gain = -losses[i] if j is None else adds[j] if i == 3 else swaps[i, j]
-        moved = move(t, jnp.int32(i), jnp.int32(j or 0), jnp.asarray(i < 3), jnp.asarray(j is not None))
+        moved = move(t, np.int32(i), np.int32(j or 0), np.asarray(i < 3), np.asarray(j is not None))
         if i < 3 or j is not None:
             np.testing.assert_allclose(t.value - gain, value([f for f in after if f is not None]), rtol=1e-9)
         for name in ("idx", "c", "g", "q", "value", "chosen"):
