@@ -1,10 +1,12 @@
-"""References by exhaustive search in NumPy: every support of a small problem, all at once."""
+"""References in NumPy and SciPy: every support of a small problem, all at once, and the best fit of matrices."""
 
 import itertools
 from typing import NamedTuple
 
 import numpy as np
 from exact import Loss
+from scipy.optimize import minimize
+from scipy.special import logsumexp
 
 
 class Problem(NamedTuple):
@@ -96,3 +98,25 @@ def best_sparse(problem, k):
     w, _, value = fits(problem._replace(l1=0.0), every)
     ties = value <= value.min() + 1e-10 * abs(value.min())
     return value.min(), (w != 0)[ties]
+
+
+def of_matrices(X, y, l2, bounds=(None, None)):
+    """(F, W, b) of the best ridge fit of all columns to several responses, or to classes by the softmax, with the same
+    bounds on every coefficient."""
+    n, c = len(X), y.shape[1] if y.ndim == 2 else y.max() + 1
+
+    def F(z):
+        eta = X @ z[c:].reshape(-1, c) + z[:c]
+        if y.ndim == 2:
+            slope, value = eta - y, 0.5 * np.sum((eta - y) ** 2, axis=1)
+        else:
+            total = logsumexp(eta, axis=1)
+            slope, value = np.exp(eta - total[:, None]) - np.eye(c)[y], total - eta[np.arange(n), y]
+        grad = np.append(slope.mean(0), (X.T @ slope / n).ravel() + l2 * z[c:])
+        return value.mean() + 0.5 * l2 * np.sum(z[c:] ** 2), grad
+
+    size = c * X.shape[1]
+    options = {"maxiter": 10000, "ftol": 1e-16, "gtol": 1e-11, "maxcor": 40}
+    free = [(None, None)] * c + [bounds] * size
+    found = minimize(F, np.zeros(c + size), jac=True, method="L-BFGS-B", bounds=free, options=options)
+    return found.fun, found.x[c:].reshape(-1, c), found.x[:c]

@@ -229,10 +229,7 @@ def test_subsets_of_many_coefficients_are_not_enumerated():
 # --- objectives and steps --------------------------------------------------------------------------------------------
 Model = sht.LinearModel
 OBJECTIVES = [
-    (
-        {"pulled": lambda self, rows: Model.pulled(self, rows) * 1.001},
-        f"gradient is that of value {FINITE}",
-    ),
+    ({"pulled": lambda self, rows: Model.pulled(self, rows) * 1.001}, f"gradient is that of value {FINITE}"),
     (
         {"curvature_at": lambda self, forward, v, support: 0.5 * Model.curvature_at(self, forward, v, support)},
         f"curvature_at is that of the gradient {FINITE}",

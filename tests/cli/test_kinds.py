@@ -73,13 +73,6 @@ def test_a_path_with_folds_and_a_criterion(tmp_path, kind):
     assert model["loss"] == "cox" and abs(row["objective"] - sht.solve(objective, sht.Sparsity(2)).value) < 0.01
 
 
-@pytest.mark.slow
-def test_numbers_are_classes_and_k_is_chosen(tmp_path):
-    data = save(tmp_path, FRAME.assign(health=STARS + 1))
-    _, model = made(tmp_path / "out", "fit", data, "--target", "health", "--levels", "1,2,3")
-    assert {"a", "d"} <= set(named(model)) and model["levels"] == ["1", "2", "3"]
-
-
 def test_long_numbers_are_told_apart():
     y = np.array([1000001.0, 1000002.0, 0.5])
     for levels in (("0.5", "1000001", "1000002"), ("5e-1", "1000001.0", "1000002")):

@@ -1,6 +1,5 @@
 """Tables as people have them pass through fit, path and predict: what is wrong, and what must be said or found."""
 
-import gzip
 import json
 import re
 from collections.abc import Callable
@@ -57,20 +56,17 @@ LOGISTIC = ("--loss", "logistic", "--l2", "0.01")
 LABELS = np.where(3 * X[:, 0] - 2 * X[:, 1] + 2 * X[:, 5] > 0, "yes", "no")
 TABLES = {
     # --- how it is written
-    "plain": Table(lambda: CLEAN, finds=AB),
     "semicolons and decimal commas": Table(
         lambda: CLEAN, says=("separator semicolon", "decimal comma"), finds=AB, write={"sep": ";", "decimal": ","}
     ),
     "tabs": Table(lambda: CLEAN, says=("separator tab",), finds=AB, write={"sep": "\t"}, file="table.tsv"),
     "bars": Table(lambda: CLEAN, says=("separator bar",), finds=AB, write={"sep": "|"}),
-    "gzip": Table(lambda: CLEAN, finds=AB, file="table.csv.gz"),
     "latin letters": Table(
         lambda: CLEAN.rename(columns={"a": "größe"}),
         says=("encoding cp1252",),
         finds=("b", "größe"),
         write={"encoding": "cp1252"},
     ),
-    "UTF-16": Table(lambda: CLEAN, says=("encoding utf-16",), finds=AB, write={"encoding": "utf-16"}),
     "a mark and spaces": Table(
         lambda: CLEAN.rename(columns=lambda name: f" {name}" if name != "a" else name),
         finds=AB,
@@ -135,12 +131,8 @@ TABLES = {
     "an identifier of texts": Table(
         lambda: CLEAN.assign(name=[f"person {i}" for i in range(N)]), says=("--drop name, or --id name",)
     ),
-    "an identifier, named": Table(
-        lambda: CLEAN.assign(name=[f"person {i}" for i in range(N)]), ("--id", "name"), finds=AB
-    ),
     "an identifier that repeats": Table(
-        lambda: CLEAN.assign(name=[f"person {i // 2}" for i in range(N)]),
-        says=("--id name --groups name if",),
+        lambda: CLEAN.assign(name=[f"person {i // 2}" for i in range(N)]), says=("--id name --groups name if",)
     ),
     "rows to doubt": Table(
         lambda: pd.concat([CLEAN[3:], CLEAN[3:6]]).assign(name=[f"person {i // 2}" for i in range(N)]),
@@ -171,17 +163,14 @@ TABLES = {
     "a constant target": Table(lambda: CLEAN.assign(y=2), says=("the target is '2' in every row",)),
     "three classes": Table(lambda: CLEAN.assign(y=CITY), LOGISTIC, ("exactly two classes", "softmax")),
     "two classes": Table(lambda: CLEAN.assign(y=LABELS), LOGISTIC, finds=AB),
-    "all held out": Table(lambda: CLEAN, ("--test-size", "1.5"), ("--test-size: is a fraction of the rows, below 1",)),
 }
-FIT_ONLY = ("all held out",)
 
 
 def write(table, folder):
     path, frame = folder / table.file, table.make()
     options = {"sep": ",", "header": True, "encoding": "utf-8", **table.write}
     content = frame.to_csv(index=False, **{key: options[key] for key in options if key != "encoding"})
-    content = content.encode(options["encoding"])
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    path.write_bytes(content.encode(options["encoding"]))
     return path
 
 
@@ -202,10 +191,8 @@ def test_a_messy_table(tmp_path, name):
     said = " ".join(fit.stderr.split())
     for piece in table.says:
         assert " ".join(piece.split()) in said
-    runs = [fit]
-    if name not in FIT_ONLY:
-        runs.append(invoke("path", path, *options, "--k-max", 2, "--out", tmp_path / "path"))
-        assert runs[1].stderr == fit.stderr
+    runs = [fit, invoke("path", path, *options, "--k-max", 2, "--out", tmp_path / "path")]
+    assert runs[1].stderr == fit.stderr
     assert all(run.exit_code == (2 if table.finds is None else 0) for run in runs), [run.output for run in runs]
     assert all("Traceback" not in run.output for run in runs)
     if table.finds is None:
@@ -385,7 +372,7 @@ def test_a_fit_that_means_little_says_so(tmp_path, name):
     result, model = made(tmp_path, "fit", tmp_path / "table.csv", "--target", "y", *options, "--solver", "htp")
     said = " ".join(result.stdout.split())
     assert "caveat" in said and sentence in said and "Proved" not in said and "certificate" not in said
-    assert (tmp_path / "coefficients.png").exists() == drawn
+    assert (tmp_path / "coefficients.png").exists() == drawn and (tmp_path / "table.csv").exists()
     assert sentence in model["caveat"]
 
 
@@ -421,12 +408,7 @@ def test_an_interrupt_says_whether_the_command_resumes(tmp_path, monkeypatch, ch
 
 
 # --- thousands -------------------------------------------------------------------------------------------------------
-LOCALES = {
-    "German": (";", ",", "."),
-    "French": (";", ",", "\u202f"),
-    "Swiss": (";", ".", "'"),
-    "English": (",", ".", ","),
-}
+LOCALES = {"German": (";", ",", "."), "English": (",", ".", ",")}
 
 
 @pytest.mark.parametrize("name", LOCALES)

@@ -31,7 +31,7 @@ OPTIONS = ("--target", "price", "--drop", "town", "--drop", "dear")
 SAME = ("n", "p", "k", "objective", "train_score", "intercept", "l2", "certificate")
 
 
-@pytest.mark.parametrize("more", [("--prove", 5), ("--no-standardize", "--no-intercept")])
+@pytest.mark.parametrize("more", [(), ("--no-standardize", "--no-intercept")])
 def test_a_fit_is_that_of_the_table(folder, tmp_path, more):
     options = (*OPTIONS, "--k", 2, "--l2", 1e-3, *more)
     _, table = made(tmp_path / "table", "fit", folder / "all.parquet", *options)
@@ -42,7 +42,6 @@ def test_a_fit_is_that_of_the_table(folder, tmp_path, more):
         assert mine["name"] == other["name"]
         assert mine["coefficient"] == pytest.approx(other["coefficient"], rel=1e-8)
         assert mine["standardized"] == pytest.approx(other["standardized"], rel=1e-8)
-    assert "proof" not in parts or parts["proof"]["proved"]
     assert "3 files, 240 rows, 6 features" in result.stderr
 
 
@@ -60,8 +59,10 @@ def test_another_question_reads_nothing(folder, tmp_path, monkeypatch):
         raise AssertionError("the rows were read again")
 
     monkeypatch.setattr(shards, "read_rows", read)
-    again, second = made(tmp_path / "b", "fit", str(folder / "parts" / "*.parquet"), *OPTIONS, *state, "--k", "bic")
+    bic = (*OPTIONS, *state, "--k", "bic", "--prove", 60)
+    again, second = made(tmp_path / "b", "fit", str(folder / "parts" / "*.parquet"), *bic)
     assert second["n"] == N and "is not read again" in again.stderr
+    assert second["chosen_by"] == "bic" and "(by bic)" in again.stdout and second["proof"]["proved"]
     _, path = made(tmp_path / "c", "path", folder / "parts", *OPTIONS, *state, "--cv", 5, "--prove", 5)
     by_k = {row["k"]: row for row in path["rows"]}
     assert by_k.keys() == set(range(7)) and by_k[2]["proved"] and path["n"] == N

@@ -54,7 +54,7 @@ def test_equal_numbers_or_a_sentence(tmp_path, name):
     """Tables drawn in each way of writing; also the rows of one alone, read as the table was."""
     way, rng = WAYS[name], np.random.default_rng(list(WAYS).index(name))
     read = refused = 0
-    for _ in range(70):
+    for _ in range(40):
         columns = drawn(rng, int(rng.integers(1, 30)))
         if name == "German, from a sheet on the web":  # unless it shows, commas between cells speak for decimal points
             columns["shown"] = np.full(len(columns["c0"][0]), 2.5), 1

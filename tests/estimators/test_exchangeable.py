@@ -38,11 +38,6 @@ def test_what_costs_less_than_the_noise_and_nothing_else():
     assert any(found.values())
 
 
-@pytest.mark.parametrize("k", [2, "bic"])
-def test_without_folds_there_is_no_noise_to_compare_with(k):
-    assert sht.SparseRegressor(k=k, solver="htp").fit(X, Y).exchangeable_ is None
-
-
 @pytest.mark.slow
 def test_names_and_other_losses():
     pandas = pytest.importorskip("pandas")

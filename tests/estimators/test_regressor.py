@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import HuberRegressor, PoissonRegressor
-from sklearn.preprocessing import StandardScaler
 
 import sparsehtp as sht
 
@@ -40,26 +38,6 @@ def test_least_squares_on_the_chosen_features(data, solver):
     assert all(len(column) == model.n_iter_ for column in model.history_.values())
     mean_loss = 0.5 * np.average((y - model.predict(X)) ** 2, weights=weights)
     np.testing.assert_allclose(model.objective_value_, mean_loss, rtol=1e-9)
-
-
-def test_poisson_and_huber_equal_scikit_learn(data):
-    X, _ = data
-    X = StandardScaler().fit_transform(X)
-    y = np.random.default_rng(3).poisson(np.exp(0.5 * X[:, 2] + 1)).astype(float)
-    model = sht.SparseRegressor(k=1, l2=0.01, loss="poisson", solver="htp").fit(X, y)
-    assert list(np.flatnonzero(model.support_)) == [2]
-    chosen = model.transform(X)
-    reference = PoissonRegressor(alpha=0.01, tol=1e-10).fit(chosen, y)
-    np.testing.assert_allclose(model.predict(X), reference.predict(chosen), rtol=1e-5)
-
-    y = 3 * X[:, 2] + np.random.default_rng(4).standard_t(1, N)
-    l2 = 0.01
-    model = sht.SparseRegressor(k=1, l2=l2, loss=sht.losses.Huber(1.35), solver="htp").fit(X, y)
-    residual = model.predict(X) - y
-    slope = np.clip(residual, -1.35, 1.35)
-    np.testing.assert_allclose(slope.mean(), 0, atol=1e-7)
-    np.testing.assert_allclose((slope @ X / N + l2 * model.coef_)[model.support_], 0, atol=1e-7)
-    assert HuberRegressor().fit(X, y).coef_.argmax() == 2
 
 
 def test_null_model_keep_and_groups(data):

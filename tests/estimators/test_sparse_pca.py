@@ -90,17 +90,6 @@ def test_at_least_as_much_variance_as_peers_with_as_many_features(seed):
     assert v @ S @ v / (v @ v) <= model.variance_[0] * (1 + 1e-9) <= model.upper_bound_[0] * (1 + 2e-9)
 
 
-def test_at_least_as_much_variance_as_abess():
-    abess = pytest.importorskip("abess", reason="abess is not installed")
-    for seed in range(3):
-        X = correlated(60, 40, seed)
-        for k in (3, 8):
-            v = np.ravel(abess.SparsePCA(support_size=k).fit(X).coef_)
-            assert np.count_nonzero(v) == k
-            model = sht.SparsePCA(1, k=k).fit(X)
-            assert v @ np.cov(X.T) @ v / (v @ v) <= model.variance_[0] * (1 + 1e-6)
-
-
 @pytest.mark.parametrize(("n", "p", "k"), [(50, 30, 10), (10, 60, 5)])
 def test_upper_bounds_hold(n, p, k):
     X = correlated(n, p, 2)

@@ -23,7 +23,7 @@ def test_messages_name_what_was_passed(kind):
     said = []
     for n in (1, 2):
         for y in targets(kind, n):
-            for settings in ({}, {"k": "bic"}):
+            for settings in ({"solver": "htp"}, {"k": "bic", "solver": "htp"}):
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
                     try:
@@ -32,13 +32,3 @@ def test_messages_name_what_was_passed(kind):
                         said.append(str(error))
                 said += [str(each.message) for each in caught]
     assert said and not [each for each in said if UNPASSED.search(each)]
-
-
-def test_weights_are_named_where_they_were_passed():
-    X, y = np.eye(4), np.array([0, 1, 0, 1])
-    with pytest.raises(ValueError, match=r"^sample_weight: the sum of the weights, 2, "):
-        sht.SparseClassifier("bic").fit(X, y, np.full(4, 0.5))
-    with pytest.raises(ValueError, match=r"^class_weight: the sum of the weights, 1, "):
-        sht.SparseClassifier("bic", class_weight={0: 0.25, 1: 0.25}).fit(X, y)
-    with pytest.raises(ValueError, match=r"^k: 2 samples \(events\) are too few"):
-        sht.SparseRegressor("bic").fit(X[:2], np.column_stack([y[:2], y[2:] + 1]))

@@ -19,16 +19,7 @@ from benchmarks.papers.hsg import Problem, tuned_curve
 from benchmarks.papers.page import rows
 from benchmarks.papers.run import Run, taken
 from benchmarks.papers.tight_svrg import _stages_to, _traces
-from benchmarks.papers.verdicts import (
-    CONFIRMED,
-    LEAST_DRAWS,
-    OPEN,
-    REFUTED,
-    UNDECIDED,
-    VERDICTS,
-    WITHDRAWN,
-    Undecided,
-)
+from benchmarks.papers.verdicts import CONFIRMED, LEAST_DRAWS, OPEN, REFUTED, UNDECIDED, VERDICTS, WITHDRAWN, Undecided
 from sparsehtp.results import RESULTS
 
 SMALL = """
@@ -75,8 +66,6 @@ def test_a_wrong_configuration_is_one_sentence(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         read_config("tight-fig1", path)
-    with pytest.raises(ValueError, match="there is no experiment"):
-        read_config("fig99")
 
 
 def test_a_killed_run_resumes_to_the_same_result(small, tmp_path):

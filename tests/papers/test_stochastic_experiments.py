@@ -66,8 +66,7 @@ def test_distances_of_made_up_curves():
 
 
 @pytest.mark.parametrize(
-    ("hybrid", "outcome"),
-    [([1e-4, 2e-4, 1e-4], "holds"), ([0.5, 0.6, 0.5], "fails"), ([1e-4, 0.9, 0.01], "open")],
+    ("hybrid", "outcome"), [([1e-4, 2e-4, 1e-4], "holds"), ([0.5, 0.6, 0.5], "fails"), ([1e-4, 0.9, 0.01], "open")]
 )
 def test_one_pass_is_decided_by_all_copies(tmp_path, hybrid, outcome):
     run = Run("x", {"settings": {"seed": 0, "passes": 1, "copies": 12}}, tmp_path)

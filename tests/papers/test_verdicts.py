@@ -75,7 +75,7 @@ def test_more_is_the_mirror_of_less_and_says_what_it_would_take():
 def test_many_comparisons_of_equals_are_seldom_refuted_or_confirmed():
     rng = np.random.default_rng(2)
     found = []
-    for _ in range(60):
+    for _ in range(30):
         pairs = [Lead(Share(a, 100), Share(b, 100)) for a, b in rng.binomial(100, 0.5, (20, 2))]
         found += every(pairs).found
     assert np.mean([one is False for one in found]) < 0.01  # a part fails by Bonferroni's interval

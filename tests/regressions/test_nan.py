@@ -94,7 +94,7 @@ def test_other_arguments_of_every_objective(name):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sparse_data(dtype, x64):
-    for shape in SHAPES:
+    for shape in SHAPES[1::2]:
         X, y = data(shape, dtype)
         X[np.abs(X) < 1] = 0
         X.flat[[0, X.size // 2, -1]] = 1
@@ -287,7 +287,7 @@ EVERY_SOLVER = {
     **cases.STOCHASTIC_SOLVERS,
     **cases.DUAL_SOLVERS,
 }
-QUICK = ("iht", "best_subset", "diht", "linear_model", "multi_response")
+QUICK = ("iht", "best_subset", "diht", "multi_response")
 
 
 def some_slow(table):
@@ -385,13 +385,15 @@ def test_traced_paths():
         assert (rows(one(X, bad), good)[0] == sht.results.RESULTS.nonfinite).all()
 
 
-def test_squares_of_a_row_without_weight_may_overflow():
-    loss, X = sht.losses.Logistic(), np.random.default_rng(0).standard_normal((40, 8))
-    y = np.sign(X[:, 1] - 2 * X[:, 3])
-    weights, far = np.r_[0.0, np.ones(39)], X.copy()
+def test_squares_and_exponentials_of_a_row_without_weight_may_overflow():
+    X = np.random.default_rng(0).standard_normal((40, 8))
+    eta, weights, far = X[:, 1] - 2 * X[:, 3], np.r_[0.0, np.ones(39)], X.copy()
     far[0, 1] = 1e200
     with jax.enable_x64(True):
-        for solver in (sht.solvers.HTP(), sht.solvers.SVRGHT()):
+        for loss, y, solver in (
+            (sht.losses.Poisson(), np.floor(np.exp(eta / 2)), sht.solvers.HTP()),
+            (sht.losses.Logistic(), np.sign(eta), sht.solvers.SVRGHT()),
+        ):
             models = (sht.LinearModel(Z, y, loss, 0.1, weights, fit_intercept=True) for Z in (X, far))
             expected, found = (sht.solve(model, sht.Sparsity(2), solver, throw=False) for model in models)
             assert found.result == expected.result

@@ -3,18 +3,9 @@
 import jax
 import numpy as np
 import pytest
-from sklearn.model_selection import cross_val_score
+from counting import programs
 
 import sparsehtp as sht
-
-COMPILED = [0]
-
-
-def listen(event, *_, **__):
-    COMPILED[0] += event.endswith("backend_compile_duration")
-
-
-jax.monitoring.register_event_duration_secs_listener(listen)
 
 
 def warm():
@@ -23,12 +14,6 @@ def warm():
         with jax.enable_x64(dtype == np.float64):
             X = np.eye(5, 3, dtype=dtype)
             sht.solve(sht.LinearModel(X, X[:, 0], l2=0.1), sht.Sparsity(1), sht.solvers.HTP())
-
-
-def programs(function):
-    before = COMPILED[0]
-    function()
-    return COMPILED[0] - before
 
 
 def data(n):
@@ -96,12 +81,6 @@ def test_neighbouring_tables_share_programs_whatever_levels_they_have(n, p):
     (X, y), model = table(n, p), sht.SparseRegressor(**settings)
     assert programs(lambda: model.fit(X, y)) == 0
     assert max(model.path_.ks) == 8
-
-
-def test_an_outer_cross_validation_compiles_what_one_fit_does():
-    warm()
-    X, y = table(103)
-    assert programs(lambda: cross_val_score(sht.SparseRegressor(), X, y, cv=10)) <= 4
 
 
 def test_a_default_classifier_compiles_three_programs_and_one_that_centres():

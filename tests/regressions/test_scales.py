@@ -26,16 +26,6 @@ def test_standardisation_survives_extreme_column_scales(x64, scale):
     np.testing.assert_allclose(np.asarray(solution.x)[[0, 4]] * scale, [1, -2], rtol=1e-9)
 
 
-def test_a_weightless_row_does_not_spoil_a_poisson_fit(x64):
-    y = RNG.poisson(np.exp(0.5 * X[:, 0])).astype(float)
-    clean = sht.solve(sht.LinearModel(X, y, sht.losses.Poisson()), sht.Sparsity(1), sht.solvers.HTP())
-    X_dirty = np.vstack([X, 1e4 * np.ones((1, 6))])
-    weights = np.append(np.ones(40), 0.0)
-    model = sht.LinearModel(X_dirty, np.append(y, 3.0), sht.losses.Poisson(), sample_weight=weights)
-    dirty = sht.solve(model, sht.Sparsity(1), sht.solvers.HTP())
-    np.testing.assert_allclose(dirty.x, clean.x, rtol=1e-8)
-
-
 def test_a_minimum_at_infinity_is_not_called_converged(x64):
     model = sht.LinearModel(X, np.zeros(40), sht.losses.Poisson(), fit_intercept=True)
     solution = sht.solve(model, sht.Sparsity(0), sht.solvers.HTP())
@@ -198,12 +188,12 @@ def test_no_refit_ends_above_the_null_model(seed):
     assert full.value <= null.value + 1e-6 * abs(null.value) + zero
 
 
-@pytest.mark.parametrize("loss", [sht.losses.Squared(), sht.losses.Huber(0.5)])
-def test_coefficients_that_the_dtype_cannot_hold_are_refused(loss):
-    columns = X.astype(np.float32) * np.array([1, 1, 1, 1e30, 1, 1], np.float32)
-    with pytest.raises(ValueError, match=r"X: float32 cannot hold the coefficients of columns of size .*e\+30"):
-        sht.LinearModel(columns, (1e-10 * Y).astype(np.float32), loss)
-    model = sht.LinearModel(columns / np.float32(1e9), (1e-10 * Y).astype(np.float32), loss)
+def test_coefficients_that_the_dtype_cannot_hold_are_refused():
+    columns, y = X.astype(np.float32) * np.array([1, 1, 1, 1e30, 1, 1], np.float32), (1e-10 * Y).astype(np.float32)
+    for loss in (sht.losses.Squared(), sht.losses.Huber(0.5)):
+        with pytest.raises(ValueError, match=r"X: float32 cannot hold the coefficients of columns of size .*e\+30"):
+            sht.LinearModel(columns, y, loss)
+    model = sht.LinearModel(columns / np.float32(1e9), y)
     solution = sht.solve(model, sht.Sparsity(3), throw=False)
     assert np.isfinite(solution.x).all()
 
