@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar, get_origin
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -140,9 +140,11 @@ def _fields(value: Any) -> dict[str, Any] | None:
         value = value._replace(state=None)
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return value._asdict()
+    if hasattr(value, "get_params"):
+        return dict(value.__getstate__())
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return dict(value.__getstate__()) if hasattr(value, "get_params") else None
+    return None
 
 
 def _check_fields(kind: Any, fields: dict[str, Any]) -> None:
@@ -150,10 +152,10 @@ def _check_fields(kind: Any, fields: dict[str, Any]) -> None:
     fitted: dict[str, Any] = {}
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         names = set(kind._fields)
-    elif dataclasses.is_dataclass(kind):
-        names = {field.name for field in dataclasses.fields(kind)}
     elif hasattr(kind, "get_params"):
         names, fitted = set(kind._get_param_names()), _fitted_attributes(kind)
+    elif dataclasses.is_dataclass(kind):
+        names = {field.name for field in dataclasses.fields(kind)}
     else:
         raise _Misfit(f"{kind.__name__} is no class that can be saved")
     is_fitted = any(name in fitted and name.endswith("_") for name in fields)
@@ -173,12 +175,12 @@ def _check_fields(kind: Any, fields: dict[str, Any]) -> None:
 
 
 def _fitted_attributes(kind: type) -> dict[str, Any]:
-    """The attributes that an estimator declares to have after `fit`, as annotations, with types and shapes."""
-    fitted = dict(_ADDED)
+    """The attributes that an estimator declares to have after `fit`: fields that are no parameters."""
+    fitted, names = dict(_ADDED), {field.name for field in dataclasses.fields(kind) if not field.init}
     for base in reversed(kind.__mro__):
         if base.__module__.startswith(f"{FORMAT}."):
             declared = inspect.get_annotations(base, eval_str=True)
-            fitted |= {name: hint for name, hint in declared.items() if get_origin(hint) is not ClassVar}  # type: ignore[comparison-overlap]  # it may be
+            fitted |= {name: hint for name, hint in declared.items() if name in names}
     return fitted
 
 

@@ -257,10 +257,8 @@ class _Stream:
         )
         # Sums over shards need one intercept for all, where each shard's own means would shift its own.
         own, free = model.columns, self.fit_intercept
-        columns = Columns.plain(own.design, own.sample_weight, own.l2, centred=free, n_free=int(free))
-        if not free:
-            return model.over(columns)
-        columns = replace(columns, shift=jnp.asarray(self.shift))
+        scale, shift = jnp.asarray(np.ones(self.p, self.dtype)), jnp.asarray(self.shift)
+        columns = Columns(own.design, own.sample_weight, own.l2, scale, shift, centred=free, n_free=int(free))
         return replace(model, columns=columns, target_mean=jnp.asarray(self.base))
 
     def sweep(self, threshold: AbstractUnitThreshold, solver: AbstractSolver, key: Array) -> Float[np.ndarray, "d"]:

@@ -1,11 +1,13 @@
 """One list of instances per kind of part: a new public class belongs here (contracts/test_completeness.py)."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from exact import LEVEL, Loss
 from jax.experimental.sparse import BCOO
 from scipy import sparse
 
@@ -42,6 +44,28 @@ LOSSES = {
     "quantile": sht.losses.Quantile(),
     "quantile_upper": sht.losses.Quantile(level=0.8, gamma=0.5),
 }
+
+# the same by the names and with the one parameter that `exact.Loss` has
+BY_NAME = {
+    "squared": lambda c: sht.losses.Squared(),
+    "logistic": sht.losses.Logistic,
+    "smoothed_hinge": sht.losses.SmoothedHinge,
+    "huber": sht.losses.Huber,
+    "poisson": lambda c: sht.losses.Poisson(),
+    "gamma": lambda c: sht.losses.Gamma(),
+    "tweedie": sht.losses.Tweedie,
+    "negative_binomial": sht.losses.NegativeBinomial,
+    "quantile": lambda c: sht.losses.Quantile(float(LEVEL), c),
+    "squared_hinge": lambda c: sht.losses.SquaredHinge(),
+    "hinge": lambda c: sht.losses.Hinge(),
+}
+
+
+def exact(loss):
+    """The reference of a loss of the library: its name, and its own numbers."""
+    name, own = re.sub("(?<=[a-z])(?=[A-Z])", "_", type(loss).__name__).lower(), [*map(float, vars(loss).values())]
+    return Loss(name, *reversed(own or [1.0]))
+
 
 # of several responses; contracts/test_multi_response.py
 VECTOR_LOSSES = {"softmax": sht.losses.Softmax(3)}
@@ -189,6 +213,13 @@ DUAL_SOLVERS = {
     "priced": sht.solvers.PricedSubset(),
 }
 
+ALL_SOLVERS = SOLVERS | SWAP_SOLVERS | GREEDY_SOLVERS | STOCHASTIC_SOLVERS | DUAL_SOLVERS
+
+
+def solvers(*names):
+    """Some of them by their names; "default" is none of them."""
+    return {name: None if name == "default" else ALL_SOLVERS[name] for name in names}
+
 
 def data(loss, n=20, p=6, seed=0):
     """(X, y, w): a small random problem with a planted w."""
@@ -215,6 +246,14 @@ def refused(error, sentence, call):
     """A call ends in an error that says so."""
     with pytest.raises(error, match=sentence):
         call()
+
+
+def names(error, argument, call):
+    """A call ends in an error of one sentence that opens with the argument's name."""
+    with pytest.raises(error) as caught:
+        call()
+    message = str(caught.value)
+    assert message.startswith(f"{argument}: ") and "\n" not in message and message.endswith("."), message
 
 
 def members(support):

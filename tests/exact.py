@@ -21,10 +21,11 @@ STEPS = LONG(4) ** -np.arange(16)
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """l(eta, y) by its name, with its one parameter (margin scale, width or delta)."""
+    """l(eta, y) by its name, with its one parameter (margin scale, width, delta or power), and a quantile's level."""
 
     name: str
     parameter: np.longdouble
+    level: np.longdouble = LEVEL
 
     @property
     def kinked(self):
@@ -45,12 +46,13 @@ class Loss:
             if self.name == "gamma":
                 return y * np.exp(-eta) + eta
             if self.name == "tweedie":
-                return np.expm1((2 - c) * eta) / (2 - c) - y * np.expm1((1 - c) * eta) / (1 - c)
+                up = eta if c == 2 else np.expm1((2 - c) * eta) / (2 - c)
+                return up - y * (eta if c == 1 else np.expm1((1 - c) * eta) / (1 - c))
             if self.name == "negative_binomial":
                 t = eta + np.log(c)
                 return y * np.logaddexp(0, -t) + np.logaddexp(0, t) / c
             if self.name == "quantile":
-                a = np.clip((eta - y) / c, -LEVEL, 1 - LEVEL)
+                a = np.clip((eta - y) / c, -self.level, 1 - self.level)
                 return a * (eta - y - c * a / 2)
             m = y * eta
             if self.name == "logistic":
@@ -86,9 +88,9 @@ class Loss:
                 return value, value, share / c - y * rest, steep * share * rest, steep / 4 + 0 * eta
             if self.name == "quantile":
                 r = (eta - y) / c
-                curved = (r > -LEVEL) & (r < 1 - LEVEL)
-                middle = np.abs(eta - y - c * (LONG(0.5) - LEVEL))
-                return value, value, np.clip(r, -LEVEL, 1 - LEVEL), curved / c, 1 / np.maximum(2 * middle, c)
+                curved = (r > -self.level) & (r < 1 - self.level)
+                middle = np.abs(eta - y - c * (LONG(0.5) - self.level))
+                return value, value, np.clip(r, -self.level, 1 - self.level), curved / c, 1 / np.maximum(2 * middle, c)
             m = y * eta
             if self.name == "logistic":
                 tail = np.exp(-np.abs(c * m))

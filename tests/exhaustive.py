@@ -4,12 +4,13 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
+from exact import Loss
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 
 class Problem(NamedTuple):
-    """A small problem in the mean form; `logistic` says which loss, `prices` multiply l0 and l1 feature by feature."""
+    """A small problem in the mean form; `prices` multiply l0 and l1 feature by feature, zero for a kept one."""
 
     X: np.ndarray
     y: np.ndarray
@@ -18,10 +19,18 @@ class Problem(NamedTuple):
     l1: float
     l2: float
     intercept: bool
-    logistic: bool
+    loss: str
     prices: np.ndarray | float = 1.0
     lower: np.ndarray | float = -np.inf
     upper: np.ndarray | float = np.inf
+
+
+# loss -> (the largest curvature, derivative)
+LOSSES = {
+    "squared": (1.0, lambda eta, y: eta - y),
+    "logistic": (0.25, lambda eta, y: -y / (1 + np.exp(np.clip(y * eta, -500, 500)))),
+    "squared_hinge": (1.0, lambda eta, y: -y * np.maximum(1 - y * eta, 0)),
+}
 
 
 def masks(p, k=None):
@@ -41,7 +50,7 @@ def fits(problem, members, sweeps=400):
     omega = problem.weights / problem.weights.sum()
     mean = omega @ X if problem.intercept else np.zeros(X.shape[1])
     Z = X - mean
-    smoothness = 0.25 if problem.logistic else 1.0
+    smoothness, slope = LOSSES[problem.loss]
     energy = smoothness * (omega @ Z**2)
     w, b = np.zeros(members.shape), np.zeros(len(members))
     l1, lower, upper = (
@@ -49,13 +58,10 @@ def fits(problem, members, sweeps=400):
     )
     eta = np.zeros((len(members), len(y)))
 
-    def slope(eta):
-        return -y / (1 + np.exp(np.clip(y * eta, -500, 500))) if problem.logistic else eta - y
-
     for _ in range(sweeps):
         change = 0.0
         for j in range(X.shape[1]):
-            g = slope(eta) @ (omega * Z[:, j])
+            g = slope(eta, y) @ (omega * Z[:, j])
             u = energy[j] * w[:, j] - g
             new = np.sign(u) * np.maximum(np.abs(u) - l1[j], 0) / (energy[j] + problem.l2)
             new = np.where(members[:, j], np.clip(new, lower[j], upper[j]), 0.0)
@@ -63,23 +69,27 @@ def fits(problem, members, sweeps=400):
             change = max(change, float(np.abs(new - w[:, j]).max()))
             w[:, j] = new
         if problem.intercept:
-            step = -slope(eta) @ omega / smoothness
+            step = -slope(eta, y) @ omega / smoothness
             b, eta = b + step, eta + step[:, None]
             change = max(change, float(np.abs(step).max()))
         if change < 1e-13:
             break
-    loss = np.logaddexp(0, -y * eta) if problem.logistic else 0.5 * (eta - y) ** 2
-    value = loss @ omega + np.abs(w) @ l1 + 0.5 * problem.l2 * (w**2).sum(1)
+    value = Loss(problem.loss, 1.0).value(eta, y) @ omega + np.abs(w) @ l1 + 0.5 * problem.l2 * (w**2).sum(1)
     return w, b - w @ mean, value
 
 
 def best_penalised(problem):
     """(value, masks of the supports of all optima) of F + l0 + l1 terms."""
-    every = masks(problem.X.shape[1])
-    w, _, value = fits(problem, every)
-    total = value + problem.l0 * ((w != 0) * problem.prices).sum(1)
+
+    def totals(members, sweeps):
+        w, _, value = fits(problem, members, sweeps)
+        return w != 0, value + problem.l0 * ((w != 0) * problem.prices).sum(1)
+
+    found, total = totals(masks(problem.X.shape[1]), 400)
+    near = np.unique(found[total <= 1.01 * total.min()], axis=0)
+    found, total = totals(near, 20_000)  # to the end
     ties = total <= total.min() + 1e-10 * abs(total.min())
-    return total.min(), (w != 0)[ties]
+    return total.min(), found[ties]
 
 
 def best_sparse(problem, k):

@@ -11,24 +11,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from exact import LEVEL, LOG_LINK, Loss, Problem
+from cases import BY_NAME, solvers
+from exact import LOG_LINK, Loss, Problem
 
 import sparsehtp as sht
 from sparsehtp.objectives.model import in_double
 
-LOSSES = {
-    "squared": lambda c: sht.losses.Squared(),
-    "logistic": sht.losses.Logistic,
-    "smoothed_hinge": sht.losses.SmoothedHinge,
-    "huber": sht.losses.Huber,
-    "poisson": lambda c: sht.losses.Poisson(),
-    "gamma": lambda c: sht.losses.Gamma(),
-    "tweedie": sht.losses.Tweedie,
-    "negative_binomial": sht.losses.NegativeBinomial,
-    "quantile": lambda c: sht.losses.Quantile(float(LEVEL), c),
-    "squared_hinge": lambda c: sht.losses.SquaredHinge(),
-    "hinge": lambda c: sht.losses.Hinge(),
-}
 PARAMETERS = {
     "logistic": (1.0, 0.5, 2.0),
     "smoothed_hinge": (0.25, 1.0),
@@ -37,17 +25,8 @@ PARAMETERS = {
     "negative_binomial": (1.0, 0.125, 2.0),
     "quantile": (1.0, 0.125),
 }
-SOLVERS = {
-    "default": None,
-    "htp": sht.solvers.HTP(),
-    "grasp": sht.solvers.GraSP(),
-    "pursuit": sht.solvers.SubspacePursuit(),
-    "forward": sht.solvers.ForwardSelection(),
-    "foba": sht.solvers.FoBa(),
-    "iht": sht.solvers.IHT(),
-    "diht": sht.solvers.DIHT(),
-}
-REFITS = {"default", "htp", "grasp", "pursuit", "forward", "foba"}
+SOLVERS = solvers("default", "htp", "grasp", "subspace_pursuit", "forward", "foba", "iht", "diht")
+REFITS = {"default", "htp", "grasp", "subspace_pursuit", "forward", "foba"}
 
 
 class Setting(NamedTuple):
@@ -141,7 +120,7 @@ def violations(setting, case):
         try:
             model = sht.LinearModel(
                 **arrays,
-                loss=LOSSES[setting.loss](float(loss.parameter)),
+                loss=BY_NAME[setting.loss](float(loss.parameter)),
                 fit_intercept=setting.intercept,
                 standardize=setting.standardize,
             )
@@ -310,7 +289,7 @@ def of_bounds(setting, k, minima, bounds):
 def settings_of():
     """Every loss, dtype and way of centring, with the solvers in turn; the default one everywhere."""
     out, others, turn = [], [s for s in SOLVERS if s != "default"], 0
-    for loss in LOSSES:
+    for loss in BY_NAME:
         for double in (False, True):
             for intercept, standardize in ((False, False), (True, False), (True, True)):
                 shape = [(12, 4), (20, 5)][(turn // 2) % 2]

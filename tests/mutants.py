@@ -234,6 +234,12 @@ def measure(folder):
     print(*pytest(folder, ["-n", "2", "--dist", "loadfile"], SEEN_FILE=str(KEPT / "seen."))[1][-30:], sep="\n")
     rows = [json.loads(line) for part in KEPT.glob("seen.*") for line in part.read_text().splitlines()]
     (KEPT / "reach.json").write_text(json.dumps({row.pop("file"): row for row in rows}))
+    ran = {name for row in rows for name in row["functions"]}
+    for path in sorted(path for room in ROOMS for path in (folder / "sparsehtp" / room).rglob("*.py")):
+        module = str(path.relative_to(folder))
+        told = {part.value for part in ast.walk(ast.parse(path.read_text())) if isinstance(part, ast.Constant)}
+        for name in sorted(name for name in told - ran if isinstance(name, str) and name.startswith(f"{module}:")):
+            print("no quick test runs", name)
 
 
 def judge(folder, mutant, reach):

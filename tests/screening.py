@@ -7,11 +7,12 @@ from jax import lax
 import sparsehtp as sht
 from sparsehtp._types import replace
 from sparsehtp.objectives import AbstractRestrictable
-from sparsehtp.solvers.base import AbstractPathSolver, Trail
+from sparsehtp.solvers.base import AbstractSolver, Trail
 
 
-class Screening(AbstractPathSolver):
+class Screening(AbstractSolver):
     requires = AbstractRestrictable
+    by_path = True
     default_termination = sht.stopping.StableSupport()
     default_max_steps = 1
 

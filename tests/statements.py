@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from exact import LEVEL, LOG_LINK, Loss, Problem
+from cases import BY_NAME
+from exact import LOG_LINK, Loss, Problem
 from rational import Quadratic
 from scipy.special import xlogy
 
@@ -29,18 +30,6 @@ EPS = {False: float(np.finfo(np.float32).eps), True: float(np.finfo(float).eps)}
 
 
 SQUARED = Loss("squared", np.longdouble(1))
-LOSSES = {
-    "squared": lambda c: sht.losses.Squared(),
-    "logistic": sht.losses.Logistic,
-    "poisson": lambda c: sht.losses.Poisson(),
-    "smoothed_hinge": sht.losses.SmoothedHinge,
-    "huber": sht.losses.Huber,
-    "negative_binomial": sht.losses.NegativeBinomial,
-    "gamma": lambda c: sht.losses.Gamma(),
-    "squared_hinge": lambda c: sht.losses.SquaredHinge(),
-    "quantile": lambda c: sht.losses.Quantile(float(LEVEL), c),
-    "tweedie": sht.losses.Tweedie,
-}
 
 
 class Drawn(NamedTuple):
@@ -65,7 +54,7 @@ class Drawn(NamedTuple):
         return options | dict(fit_intercept=self.intercept, standardize=self.standardize)
 
     def model(self):
-        return sht.LinearModel(self.X, self.y, LOSSES[self.loss.name](float(self.loss.parameter)), **self.options())
+        return sht.LinearModel(self.X, self.y, BY_NAME[self.loss.name](float(self.loss.parameter)), **self.options())
 
     def threshold(self):
         return sht.Sparsity(self.k, keep=list(self.keep) or None)
@@ -770,63 +759,6 @@ def of_estimator(drawn, model, exact, about):
     yield from of_certificate(drawn, held, model.certificate_, exact)
 
 
-# --- what scorers see ------------------------------------------------------------------------------------------------
-def scored(rng, seed, double):
-    """A scorer of folds sees the user's targets, and the predictors that predict."""
-    name = ["squared", "huber", "poisson", "logistic", "quantile"][seed // 2 % 5]
-    n, entry = 32, ["cross_validate", "choose", "estimator"][rng.integers(3)]
-    dtype = np.float64 if double else np.float32
-    far = 10.0 ** rng.uniform(0, 4) * (rng.random() < 0.6)
-    X = (rng.standard_normal((n, FEW)) + far).astype(dtype)
-    eta, offset = (X - X.mean(0)) @ rng.standard_normal(FEW), None
-    if rng.random() < 0.7:
-        offset = (
-            rng.standard_normal(n)
-            + rng.choice([0.0, 10.0, 100.0, -1000.0] if name in ("squared", "huber", "quantile") else [0.0, 5.0])
-        ).astype(dtype)
-    if name == "poisson":
-        y = rng.poisson(np.exp(np.clip(eta, -2, 2))).astype(dtype)
-    elif name == "logistic":
-        y = np.where(eta + rng.logistic(size=n) > 0, 1.0, -1.0).astype(dtype)
-    else:
-        y = (eta + rng.standard_normal(n) + rng.choice([0.0, 100.0, 1e4])).astype(dtype)
-        y = y if offset is None else y + offset
-    weights = None if rng.random() < 0.5 else rng.integers(0, 3, n).astype(dtype)
-    if weights is not None:
-        weights[:10] = 1
-    seen = []
-
-    def scoring(y, eta, weights):
-        seen.append((np.array(y, float), np.array(eta, float)))
-        return float(np.mean((y - eta) ** 2))
-
-    def scorer(estimator, X, y, sample_weight=None):
-        seen.append((np.array(y, float), np.array(estimator.predict(X), float)))
-        return -float(np.mean((y - estimator.predict(X)) ** 2))
-
-    yield Drawn(X, y, np.zeros(FEW), weights, offset, True, True, 2, double, f"{entry} {name}")
-    loss = LOSSES[name](1.0)
-    if entry != "estimator":
-        model = sht.LinearModel(X, y, loss, 1e-3, weights, True, True, offset)
-        function = sht.choose if entry == "choose" else sht.cross_validate
-        function(model, ks=[1, 2], folds=3, scoring=scoring)
-    elif name != "logistic":
-        model = sht.SparseRegressor([1, 2], l2=1e-3, loss=loss, scoring=scorer, cv=3, rule="best")
-        model.fit(X, y, weights, offset=offset)
-    live = np.ones(n, bool) if weights is None else weights > 0
-    users = np.sort(y[live].astype(float))
-    for targets, eta in seen[:4]:
-        place = np.clip(np.searchsorted(users, targets), 1, len(users) - 1)
-        gap = np.minimum(np.abs(users[place] - targets), np.abs(users[place - 1] - targets))
-        if gap.max() > 1e-5 * (np.abs(targets).max() + 1e-3) * (1e-6 if double else 1):
-            yield "targets", f"a scorer saw {targets[:3]}, y holds {users[:3]} to {users[-3:]}"
-        spread_y = np.std(y.astype(float) - (0 if offset is None else offset))
-        if name == "squared" and not far and np.median(np.abs(eta - targets)) > 10 * spread_y + 10:
-            yield "predictors", f"a scorer saw {targets[:3]} and {eta[:3]}"
-    if not seen and (entry, name) != ("estimator", "logistic"):
-        yield "not called", entry
-
-
 # --- objectives of one's own -----------------------------------------------------------------------------------------
 def _kinked(x, X, y):
     return jnp.mean(jnp.abs(X @ x - y))
@@ -927,7 +859,6 @@ KINDS = {
     "other proof": other_proof,
     "units": in_units,
     "estimator": estimated,
-    "scorer": scored,
     "own": own,
 }
 

@@ -68,7 +68,7 @@ ASKED = {
         "duality/dual.py: isinstance(objective.loss, AbstractConjugateLoss)",
         "duality/dual.py: isinstance(threshold, Sparsity | L0L1L2)",
         "objectives/linear_model.py: isinstance(loss, AbstractLoss)",
-        "objectives/multi_response.py: isinstance(loss, AbstractLoss | AbstractVectorLoss)",
+        "objectives/multi_response.py: isinstance(loss, AbstractRowLoss)",
         "solvers/base.py: isinstance(objective, self.requires)",
         "solvers/base.py: isinstance(threshold, objective.thresholds)",
         "solvers/stochastic.py: isinstance(self.step_rule, SampleStep)",
@@ -90,10 +90,7 @@ ASKED = {
         "grids/choose.py: isinstance(objective, Sequence)",
         "grids/stability.py: isinstance(threshold, numbers.Real)",
     ),
-    "a loss of one response or of all": (
-        "estimators/base.py: isinstance(loss, AbstractVectorLoss)",
-        "objectives/multi_response.py: isinstance(loss, AbstractLoss)",
-    ),
+    "a loss of one response or of all": ("estimators/base.py: isinstance(loss, AbstractVectorLoss)",),
     "the two that have a dual, one with a k and one with prices": (
         "certificates/certificate.py: isinstance(threshold, L0L1L2)",
         "duality/dual.py: isinstance(self.threshold, L0L1L2)",
@@ -131,7 +128,6 @@ ASKED = {
     "what a solver takes, or is the default for": (
         "_solve.py: threshold.kind == 'rank'",
         "estimators/parameters.py: isinstance(solver, IHT)",
-        "solvers/foba.py: threshold.kind in ('entries', 'pairs')",
         "solvers/forward.py: threshold.kind in ('entries', 'pairs')",
         "solvers/pursuit.py: threshold.kind != 'rank'",
     ),

@@ -44,9 +44,9 @@ class ProofData:
         self.n_features = p = columns.p
         X = _matrix(columns.design)
         self._X = X if len(self._rows) == len(weights) else X[self._rows]
-        self._scaling = np.broadcast_to(columns.scale, (p,))
+        self._scaling = np.asarray(columns.inverse_scale)
         self._mean = np.asarray(self._weights @ self._X) if columns.centred else np.zeros(p)
-        self._shift = np.zeros(p) if columns.shift is None else columns.shift
+        self._shift = columns.shift
         self._base = float(self.model.units.base)
         l2 = np.broadcast_to(columns.l2, (p,))
         self._ridge = l2 if columns.standardize else l2 * self._scaling**2

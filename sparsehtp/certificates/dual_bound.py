@@ -1,5 +1,6 @@
 """Sentences that say what a lower bound proves about a solution."""
 
+import decimal
 import math
 from typing import NamedTuple
 
@@ -48,10 +49,6 @@ def dual_bound(objective: AbstractObjective, threshold: AbstractThreshold, upper
 
 
 def in_percent(share: float) -> str:
-    """A share as a percentage of two digits."""
-    rounded = float(f"{100 * share:.1e}")
-    # Up, so that the claim is never more than is true.
-    rounded = (
-        rounded if rounded >= 100 * share * (1 - 1e-9) else rounded + 10.0 ** (math.floor(math.log10(rounded)) - 1)
-    )
-    return f"{rounded:.2g}%"
+    """A share as a percentage of two digits, rounded up so that the claim is never more than is true."""
+    two_digits = decimal.Context(prec=2, rounding=decimal.ROUND_CEILING)
+    return f"{float(two_digits.create_decimal(100 * share * (1 - 1e-9))):.2g}%"

@@ -95,28 +95,24 @@ def exchanges(
             objective, threshold = in_double((objective, threshold))
         threshold = threshold.bind(objective)
         x, units, *_ = onto_support(objective, threshold, *coefficients_of(objective, solution), solution.support)
-        value = float(solution.value)
+        fit = Placed(objective, threshold, x, units, chosen, 0.0, objective.dtype)
         if groups is not None:
-            fit = Placed(objective, threshold, x, units, chosen, 0.0, objective.dtype)
             substitutes = np.tile(fit.others, (chosen.size, 1))
-            substitutes, gains = _in_order(substitutes, _refitted(fit, substitutes, value))
-            return chosen, substitutes[:, :MOST], gains[:, :MOST]
-        rows, diagonal, rhs = jax.device_get(_local(objective, x, units.idx[objective.n_free :]))
-        scores, doubtful = _scores(rows, diagonal, rhs, chosen)
-        if isinstance(objective, LinearModel) and objective.quadratic and doubtful.any():
-            _from_the_data(scores, doubtful, objective, chosen)
-        tried = min(MOST if objective.quadratic else TRIED, p - chosen.size)
-        substitutes = np.argsort(-scores, axis=1, kind="stable")[:, :tried]
-        gains = np.take_along_axis(scores, substitutes, axis=1)
-        if not objective.quadratic:
-            fit = Placed(objective, threshold, x, units, chosen, 0.0, objective.dtype)
-            substitutes, gains = _in_order(substitutes, _refitted(fit, substitutes, value))
+        else:
+            rows, diagonal, rhs = jax.device_get(_local(objective, x, units.idx[objective.n_free :]))
+            gains, doubtful = _scores(rows, diagonal, rhs, chosen)
+            if isinstance(objective, LinearModel) and objective.quadratic and doubtful.any():
+                _from_the_data(gains, doubtful, objective, chosen)
+            tried = min(MOST if objective.quadratic else TRIED, p - chosen.size)
+            substitutes, gains = _best(np.broadcast_to(np.arange(p), gains.shape), gains, tried)
+        if groups is not None or not objective.quadratic:
+            substitutes, gains = _best(substitutes, _refitted(fit, substitutes, float(solution.value)), MOST)
     return chosen, substitutes, gains
 
 
-def _in_order(substitutes: np.ndarray, gains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The best of each row first."""
-    order = np.argsort(-gains, axis=1, kind="stable")
+def _best(substitutes: np.ndarray, gains: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """The best of each row, in their order."""
+    order = np.argsort(-gains, axis=1, kind="stable")[:, :most]
     return np.take_along_axis(substitutes, order, axis=1), np.take_along_axis(gains, order, axis=1)
 
 

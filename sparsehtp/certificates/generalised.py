@@ -21,7 +21,7 @@ from ..solvers.refit import refit
 from ..thresholds import Sparsity
 from ..thresholds.base import next_power_of_two
 from .data import ROWS, ProofData, members_of
-from .tree import Tree
+from .tree import Tree, padded
 
 LEAST_WIDTH = 8
 BATCH_CPU, BATCH = 16, 256  # nodes that are bounded at a time: the slowest decides how long it takes
@@ -93,14 +93,21 @@ class Generalised(ProofData):
         self._scaling = self._scaling.copy()
         self._scaling[self.features] /= scale
         self.norms = np.sqrt(raw[self.features]) / scale
-        self.batch = int(np.clip(NUMBERS // (X.shape[0] * max(self.size, 1)), 1, _most()))
-        self.batch = int(np.clip(AT_ONCE // X.size, 1, self.batch))
+        most = BATCH_CPU if jax.default_backend() == "cpu" else BATCH
+        self.batch = int(np.clip(min(NUMBERS // (X.shape[0] * max(self.size, 1)), AT_ONCE // X.size), 1, most))
         with jax.enable_x64(True):
             columns = self.model.columns
             offset = jnp.asarray(np.zeros(len(X))) if columns.offset is None else columns.offset
             l2 = jnp.asarray(np.append(ridge, np.ones(X.shape[1] - len(ridge))))
-            plain = Columns.plain(
-                DenseDesign(X), columns.sample_weight, l2, offset, centred=columns.centred, n_free=columns.n_free
+            plain = Columns(
+                design=DenseDesign(X),
+                sample_weight=columns.sample_weight,
+                l2=l2,
+                inverse_scale=jnp.asarray(np.ones(X.shape[1])),
+                shift=jnp.asarray(np.zeros(X.shape[1])),
+                offset=offset,
+                centred=columns.centred,
+                n_free=columns.n_free,
             )
             self.objective = jax.tree.map(jnp.asarray, replace(self.model, columns=plain, target_mean=None))
             self._threshold = _threshold(self.objective, self.size)
@@ -117,9 +124,9 @@ class Generalised(ProofData):
         parts = []
         for start in range(0, len(members), self.batch):
             some = members[start : start + self.batch]
-            inn = np.zeros((self.batch, self.objective.n_coefficients), bool)
-            np.put_along_axis(inn[: len(some)], some, True, 1)
-            inn[len(some) :] = inn[0]
+            inn = np.zeros((len(some), self.objective.n_coefficients), bool)
+            np.put_along_axis(inn, some, True, 1)
+            inn = padded(inn, self.batch, inn.shape[1])
             with jax.enable_x64(True):
                 found = _refits(self.objective, self._threshold, inn, self._norms)
             parts.append([np.asarray(a)[: len(some)] for a in found])
@@ -138,10 +145,6 @@ class Generalised(ProofData):
 
     def exact(self, members: Int[np.ndarray, "m"]) -> None:
         """There is no exact arithmetic for exponentials."""
-
-    def lowers(self, members: Int[np.ndarray, "s m"]) -> Float[np.ndarray, "s"]:
-        """At most F of supports, by the dual."""
-        return self._refit(members)[1]
 
     def search(self, members: Int[np.ndarray, "m"]) -> Int[np.ndarray, "size"]:
         """A support to begin with: the features are added one by one that lower a quadratic model of F the most."""
@@ -172,19 +175,15 @@ class DualBounds:
         # On the host, where each step takes no program of its own.
         columns = objective.columns
         X, weights = np.asarray(columns.design.array)[:, use], np.asarray(columns.weights)
-        design, ridge = DenseDesign(jnp.asarray(X)), jnp.asarray(np.asarray(columns.l2)[use])
-        self._objective = objective.over(replace(columns, design=design, l2=ridge), False)
+        columns = columns.cut(DenseDesign(jnp.asarray(X)), lambda a: jnp.asarray(np.asarray(a)[use]))
+        self._objective = objective.over(columns, False)
         own = X[:, : self.p]
         self._norm = jnp.asarray(_norm(own - weights @ own if columns.centred else own, weights))
         self._threshold = _threshold(self._objective, tree.k)
         self._norms = jnp.asarray(np.append(tree.problem.norms[tree.names], np.ones(width - self.p)))
 
     def _pad(self, a: np.ndarray, fill: Any) -> np.ndarray:
-        """Padded features, and the first row again for padded rows."""
-        padded = np.full((self.batch, self._objective.n_coefficients), fill, a.dtype)
-        padded[: len(a), : self.p] = a
-        padded[len(a) :] = padded[0]
-        return padded
+        return padded(a, self.batch, self._objective.n_coefficients, fill)
 
     def bound(
         self, inn: np.ndarray, out: np.ndarray, v: np.ndarray, u: np.ndarray, level: float
@@ -209,11 +208,7 @@ class DualBounds:
 
     def support_values(self, supports: np.ndarray) -> np.ndarray:
         """At most F of supports."""
-        return self.problem.lowers(self.names[members_of(supports)])
-
-
-def _most() -> int:
-    return BATCH_CPU if jax.default_backend() == "cpu" else BATCH
+        return self.problem.values(self.names[members_of(supports)])[1]
 
 
 def _norm(X: Float[np.ndarray, "n p"], weights: Float[np.ndarray, "n"]) -> float:

@@ -79,7 +79,7 @@ def _best_move(dual: Dual, state: CDSSState, smoothness: Scalar | None) -> Swap:
     objective, p = dual.objective, state.energies.shape[0]
     w, grad, ridge = state.x[:p], state.grad[:p], objective.columns.ridge()[:p]
     l0, l1 = dual.prices
-    entering, _ = entry_gains(dual, state.energies, grad, ridge, w, smoothness)
+    entering, _ = entry_gains(dual, state.energies, grad, w, smoothness)
     curvature = (objective.loss.smoothness if smoothness is None else smoothness) * state.energies + ridge
     leaving = l0 + l1 * jnp.abs(w) + w * grad - 0.5 * curvature * w**2
     alone = jnp.where(w != 0, leaving, entering - l0)

@@ -11,7 +11,7 @@ from ..thresholds.base import next_power_of_two
 from .data import EPS
 from .diagonal import Nodes, tuned_diagonal
 from .nodes import NodeData, Scaled, bound, leaf_pairs, leaves, leaves_at_once, support_values
-from .tree import BATCH, BATCH_CPU, Tree
+from .tree import BATCH, BATCH_CPU, Tree, padded
 
 FEW, WIDE = 8, 1024  # nodes, where there are no more, and features from which this saves more than it compiles
 SAMPLE = 16  # open nodes that the diagonal is tuned for
@@ -123,9 +123,9 @@ class LeastSquaresBounds:
         K = (E / (np.maximum(eigenvalues, 0) + penalty)) @ E.T
         return Scaled(M, jnp.asarray(self._square(K)), terms, b, c0, jnp.asarray(penalty), safe)
 
-    def _row(self, a: np.ndarray, fill: Any = 0) -> np.ndarray:
+    def _row(self, a: np.ndarray, fill: float = 0) -> np.ndarray:
         """Padded features."""
-        return np.concatenate([a, np.full((*a.shape[:-1], self.width - self.p), fill, a.dtype)], -1)
+        return np.append(a, np.full(self.width - self.p, fill))
 
     def _square(self, A: np.ndarray) -> np.ndarray:
         padded = np.eye(self.width)
@@ -134,18 +134,10 @@ class LeastSquaresBounds:
 
     def _batch(self, a: np.ndarray, fill: Any = 0, most: int | None = None) -> np.ndarray:
         """Padded features, and the first row again for padded rows."""
-        a = self._row(a, fill)
-        size = most or (FEW if len(a) <= FEW and self.width >= WIDE else self.batch)
-        return np.concatenate([a, np.repeat(a[:1], size - len(a), 0)]) if len(a) < size else a
+        return padded(a, most or (FEW if len(a) <= FEW and self.width >= WIDE else self.batch), self.width, fill)
 
     def bound(
-        self,
-        inn: np.ndarray,
-        out: np.ndarray,
-        v: np.ndarray,
-        u: np.ndarray,
-        level: float,
-        chunks: int = MOST_CHUNKS,
+        self, inn: np.ndarray, out: np.ndarray, v: np.ndarray, u: np.ndarray, level: float, chunks: int = MOST_CHUNKS
     ) -> tuple[np.ndarray, ...]:
         """Bounds of nodes, what they decide, and where to branch; the dual in units without the penalty."""
         rho, m, p = float(self.at.rho), len(inn), self.p

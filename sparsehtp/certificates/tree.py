@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 
 from .._threads import one_blas_thread
 from .data import members_of
@@ -98,7 +98,7 @@ class Pool:
             column[holes] = column[movers]
         self.size = left
 
-    def on(self, use: Bool[np.ndarray, "p"], unit: Float[np.ndarray, "_"] | None = None) -> "Pool":
+    def on(self, use: Bool[np.ndarray, "p"]) -> "Pool":
         """The rows on some of the features; none of the others is open or in."""
         new, place = Pool(int(use.sum())), np.cumsum(use) - 1
         inn, out = self.masks()
@@ -114,6 +114,12 @@ class Pool:
             u=self["u"][:, use],
         )
         return new
+
+
+def padded(a: np.ndarray, rows: int, width: int, fill: Any = 0) -> np.ndarray:
+    """Features of nodes padded with a value, and rows with the first again."""
+    a = np.pad(a, [(0, 0), (0, width - a.shape[1])], constant_values=fill)
+    return np.concatenate([a, np.repeat(a[:1], rows - len(a), 0)])
 
 
 class Tree:

@@ -31,7 +31,7 @@ from .flow import Flow
 from .html import fit_report
 from .numbers import Numbers, folds_of_rows, numbers
 from .options import FitOptions
-from .report import chosen_told, fit_facts, fit_tables, level_of
+from .report import choice_sheet, chosen_told, feature_sheet, fit_facts, level_of, on_terminal
 from .tables import TableData, left_out, load_data, print_remarks
 
 DRAWN = ("coefficients", "predictions", "survival", "swaps", "cv", "shares", "proof", "history")
@@ -249,7 +249,8 @@ class Fit(Flow):
         return fit_report(model, facts, figures, command)
 
     def tables(self, model: dict[str, Any]) -> list[Any]:
-        return fit_tables(model)
+        choice = [] if model["cv"] is None else [on_terminal(choice_sheet(model))]
+        return [on_terminal(feature_sheet(model), "model.json"), *choice]
 
     def facts(self, model: dict[str, Any]) -> dict[str, str]:
         facts = fit_facts(model)

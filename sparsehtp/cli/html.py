@@ -3,15 +3,15 @@
 import base64
 import html
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from string import Template
 from typing import Any
 
 from ..io.text import printable
-from .caveats import exchanges_told, substitute
+from .caveats import exchanges_told
 from .files import Writer, as_text
-from .report import choice_rows, chosen_told, coefficient_rows, how_sure, moves_told
+from .report import Number, Sheet, choice_sheet, chosen_told, coefficient_rows, feature_sheet, how_sure, signed
 
 
 def escape(text: str) -> str:
@@ -21,36 +21,16 @@ def escape(text: str) -> str:
 
 def fit_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping[str, Any], command: str) -> Writer:
     """The report of a fit: data, choice of k, features, exchanges, certificate, pictures and the command."""
-    features = model["coefficients"]
-    exchanged = any(feature.get("substitute") for feature in features)
-    shared = "share_of_folds" in (features or [{}])[0]
-    head = ["feature", "coefficient", "coefficient per standard deviation"]
-    head += ["share of the folds"] * shared + ["best substitute (more loss)"] * exchanged
-    rows = [
-        [name, *(Number(numbers[each]) if numbers else "" for each in ("coefficient", "standardized"))]
-        + ([f"{unit['share_of_folds']:.0%}" if unit else ""] if shared else [])
-        + ([substitute(unit)] if exchanged else [])
-        for name, numbers, unit in coefficient_rows(features, model["reference_levels"])
-    ]
-    if model["fit_intercept"]:
-        rows.append(["intercept", Number(model["intercept"]), *[""] * (1 + shared + exchanged)])
     near = exchanges_told(model)
     what = "certificate" if model["caveat"] is None else "caveat"
     apart = ("exchange", what, "proof")  # which have sections of their own
     parts = [_section("Data and model", _facts({name: facts[name] for name in facts if name not in apart}))]
     parts += _remarks(model)
     if model["cv"] is not None:
-        grid, chosen = model["cv"]["table"], model["cv"]["chosen"]
-        choice = [
-            [Number(grid[i]["k"]), Number(grid[i]["l2"]), Number(grid[i]["mean_loss"]), Number(grid[i]["se"]), note]
-            for i, note in choice_rows(model)
-        ]
-        marked = [row for row, (i, _) in enumerate(choice_rows(model)) if i == chosen]
         said = f"Cross-validation by the rule {model['cv']['rule']} takes k = {model['k']}; {how_sure(model['cv'])}."
-        header = ["k", "l2", "mean held-out loss", "standard error", "why this row is here"]
-        parts.append(_section("Choice of k", _sentence(said) + table(header, choice, marked)))
-    parts.append(_section(chosen_told(model), table(head, rows)))
-    if exchanged:
+        parts.append(_section("Choice of k", _sentence(said) + table(choice_sheet(model))))
+    parts.append(_section(chosen_told(model), table(feature_sheet(model))))
+    if any(feature.get("substitute") for feature in model["coefficients"]):
         said = (
             f"{near[0][0].upper()}{'; '.join(near)[1:]}."
             if near
@@ -65,31 +45,18 @@ def fit_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping
     return page(title, parts, figures, model["versions"], command)
 
 
-def path_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping[str, Any], command: str) -> Writer:
+def path_report(
+    model: dict[str, Any], sheet: Sheet, facts: Mapping[str, str], figures: Mapping[str, Any], command: str
+) -> Writer:
     """The report of a path: data and choice, the best features of every k, pictures and the command."""
     chosen = model["chosen"]
-    rows: list[list[Any]] = []
-    marked: list[int] = []
-    shown = [i for i, row in enumerate(model["rows"]) if row["l2"] == chosen["l2"]]
-    for i, moved in moves_told([row["coefficients"] for row in model["rows"]], shown).items():
-        row = model["rows"][i]
-        cv = [] if model["cv"] is None else [Number(row["cv_mean"]), Number(row["cv_se"])]
-        marked += [len(rows)] * (i == chosen["row"])
-        criterion = Number(row[model["criterion"]["name"]])
-        rows.append([Number(row["k"]), Number(row["objective"]), criterion, *cv, moved])
-    folds = [] if model["cv"] is None else ["mean held-out loss", "standard error"]
-    head = ["k", "objective", model["criterion"]["name"], *folds, "enters (-leaves)"]
-    coefficients = [
-        [name, Number(feature["coefficient"]) if feature else ""]
-        for name, feature, _ in coefficient_rows(
-            model["rows"][chosen["row"]]["coefficients"], model["reference_levels"]
-        )
-    ]
+    found = coefficient_rows(model["rows"][chosen["row"]]["coefficients"], model["reference_levels"])
+    rows = [[name, signed(feature["coefficient"]) if feature else ""] for name, feature, _ in found]
+    coefficients = Sheet(f"The features at k = {chosen['k']}", ["feature", "coefficient"], rows)
     parts = [
         _section("Data and choice", _facts(facts)),
         *_remarks(model),
-        _section(f"The best features of every k at l2 = {chosen['l2']:g}", table(head, rows, marked)),
-        _section(f"The features at k = {chosen['k']}", table(["feature", "coefficient"], coefficients)),
+        *(_section(each.title, table(each)) for each in (sheet, coefficients)),
     ]
     title = f"{model['target']}: the best features of every k from {model['file']}"
     return page(title, parts, figures, model["versions"], command)
@@ -107,27 +74,21 @@ def page(
     return as_text(template.substitute(title=escape(title), body="\n".join(body)))
 
 
-class Number(float):
-    """A number in a cell, rounded for the eye."""
-
-    def cell(self) -> str:
-        """The cell of a table; `value` holds all digits."""
-        return f'<td class="number"><data value="{float(self)!r}">{float(self):.6g}</data></td>'
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]], chosen: Sequence[int] = ()) -> str:
-    """A table; rows that are chosen are bold, and columns of numbers aligned."""
-    rows = list(rows)
-    numeric = [any(isinstance(row[i], Number) for row in rows) for i in range(len(head))]
+def table(sheet: Sheet) -> str:
+    """A table; the numbers in its cells hold all digits."""
     right = {True: ' class="number"', False: ""}
-    titles = (f"<th{right[n]}>{escape(name)}</th>" for name, n in zip(head, numeric, strict=True))
+    titles = (f"<th{right[n]}>{escape(name)}</th>" for name, n in zip(sheet.head, sheet.numeric, strict=True))
     lines = (
-        ('<tr class="chosen">' if i in chosen else "<tr>")
-        + "".join(cell.cell() if isinstance(cell, Number) else f"<td>{escape(str(cell))}</td>" for cell in row)
-        + "</tr>"
-        for i, row in enumerate(rows)
+        ('<tr class="chosen">' if i in sheet.chosen else "<tr>") + "".join(map(_cell, row)) + "</tr>"
+        for i, row in enumerate([*sheet.rows, *sheet.foot])
     )
     return f"<table><thead><tr>{''.join(titles)}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _cell(cell: object) -> str:
+    if isinstance(cell, Number):
+        return f'<td class="number"><data value="{float(cell)!r}">{cell}</data></td>'
+    return f"<td>{escape(str(cell))}</td>"
 
 
 def _facts(facts: Mapping[str, str]) -> str:

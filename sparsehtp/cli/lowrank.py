@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich import box
 from rich.table import Table
 
 import sparsehtp as sht
@@ -19,6 +18,7 @@ from ..plot import plot_ranks
 from .common import dense_table
 from .files import Writer, as_csv
 from .flow import Flow
+from .report import Number, Sheet, on_terminal
 from .tables import print_notes, written
 
 
@@ -93,7 +93,7 @@ class LowRank(Flow):
         return {"coefficients.csv": as_csv(["feature", *self.Y.columns], rows)}
 
     def tables(self, model: dict[str, Any]) -> list[Table]:
-        return [] if model["cv"] is None else [_table(model)]
+        return [] if model["cv"] is None else [on_terminal(_sheet(model))]
 
     def facts(self, model: dict[str, Any]) -> dict[str, str]:
         how = {None: "", "cv": " (by cross-validation)"}.get(model["chosen_by"], f" (by {model['chosen_by']})")
@@ -150,18 +150,15 @@ def _load_arrays(file: Path, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     return X, pd.DataFrame(Y.astype(float), columns=names)
 
 
-def _table(model: dict[str, Any]) -> Table:
+def _sheet(model: dict[str, Any]) -> Sheet:
     cv = model["cv"]
     notes = {cv["one_standard_error"]: "within one std. error", cv["best"]: "best"}
     if cv["best"] == cv["one_standard_error"]:
         notes[cv["best"]] = "best, and within one std. error"
-    table = Table(title=f"Cross-validation, {cv['folds']} folds", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("rank", "held-out loss", "std. error"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("")
+    rows = []
     for row in cv["table"]:
-        taken = row["rank"] == model["rank"]
-        numbers = (f"{row['rank']}", f"{row['mean_loss']:#.5g}", f"{row['se']:.3g}")
-        note = notes.get(row["rank"], "") + (" (chosen)" if taken else "")
-        table.add_row(*numbers, note, style="bold" if taken else None)
-    return table
+        loss, se = Number(row["mean_loss"], f"{row['mean_loss']:#.5g}"), Number(row["se"], f"{row['se']:.3g}")
+        note = notes.get(row["rank"], "") + (" (chosen)" if row["rank"] == model["rank"] else "")
+        rows.append([Number(row["rank"]), loss, se, note])
+    chosen = [i for i, row in enumerate(cv["table"]) if row["rank"] == model["rank"]]
+    return Sheet(f"Cross-validation, {cv['folds']} folds", ["rank", "held-out loss", "std. error", ""], rows, chosen)

@@ -34,33 +34,10 @@ app = typer.Typer(
 )
 CHOICES = ("--loss", "--solver", "--rule", "--missing")  # whose values are words
 # Options that need neither a table nor all rows in memory: of every loss, and of least squares, which reads rows once.
-STREAMED = {
-    "file",
-    "target",
-    "drop",
-    "checkpoint",
-    "k",
-    "loss",
-    "loss_parameter",
-    "l2",
-    "intercept",
-    "seed",
-    "dtype",
-    "out",
-}
-ONCE = {
-    "standardize",
-    "solver",
-    "cv",
-    "rule",
-    "max_steps",
-    "prove",
-    "save",
-    "diagnostics",
-    "report",
-    "k_max",
-    "criterion",
-}
+OF_PARTS = {"file", "target", "drop", "checkpoint", "k", "loss", "loss_parameter", "l2", "intercept", "seed", "out"}
+AGAIN = OF_PARTS | {"dtype"}
+OF_FOLDS = {"solver", "cv", "rule", "k_max", "criterion", "max_steps"}
+ONCE = OF_PARTS | OF_FOLDS | {"standardize", "prove", "save", "diagnostics", "report"}
 
 FIT_HELP = """Fit a sparse model to a table, LIBSVM or NPZ file, and write the chosen features and plots.
 
@@ -115,10 +92,11 @@ Examples:
 
 
 class _Command(TyperCommand):
-    """A command that takes choices as Python spells them too, such as one_se."""
+    """A command that takes choices as Python spells them too, such as one_se; its context keeps the line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The arguments, with hyphens in choices."""
+        ctx.obj = shlex.join(["sparsehtp", str(ctx.info_name), *args])
         pairs = zip(["", *args], args, strict=False)
         spelled = [
             arg.replace("_", "-") if before in CHOICES or arg.partition("=")[0] in CHOICES else arg
@@ -181,23 +159,6 @@ def _version(
         raise typer.Exit()
 
 
-def _line(context: typer.Context) -> str:
-    """The command line of this call."""
-    words = ["sparsehtp", str(context.info_name)]
-    for parameter in sorted(context.command.params, key=lambda parameter: parameter.param_type_name != "argument"):
-        if not _given(context, str(parameter.name)):
-            continue
-        value = context.params[str(parameter.name)]
-        if parameter.param_type_name == "argument":
-            words.append(str(value))
-        elif isinstance(value, bool):
-            words.append((parameter.opts if value else parameter.secondary_opts)[0])
-        else:
-            for each in value if isinstance(value, list) else [value]:
-                words += [parameter.opts[0], str(each)]
-    return shlex.join(words)
-
-
 def _given(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
@@ -237,12 +198,12 @@ def fit(context: typer.Context, options: FitOptions) -> None:
         _refuse(context, ("checkpoint",), "it is for data in parts, a folder or a pattern of files")
         from .fit import Fit
 
-        Fit(options).run(_line(context))
+        Fit(options).run(context.obj)
     elif read_once(options, shards):
-        _refuse_all_but(context, options, STREAMED - {"dtype"} | ONCE, "data in parts")
-        Gathered(options, shards).run(_line(context))
+        _refuse_all_but(context, options, ONCE, "data in parts")
+        Gathered(options, shards).run(context.obj)
     else:
-        _refuse_all_but(context, options, STREAMED, "data in parts that are read again and again")
+        _refuse_all_but(context, options, AGAIN, "data in parts that are read again and again")
         Stream(options, shards).run()
 
 
@@ -262,12 +223,12 @@ def path(context: typer.Context, options: PathOptions) -> None:
     if shards is None:
         from .path import Subsets
 
-        Subsets(options).run(_line(context))
+        Subsets(options).run(context.obj)
     else:
         if not read_once(options, shards):
             raise typer.BadParameter("FILE: data in parts have a path for the squared loss and few columns; use `fit`.")
-        _refuse_all_but(context, options, STREAMED - {"dtype"} | ONCE, "data in parts")
-        GatheredSubsets(options, shards).run(_line(context))
+        _refuse_all_but(context, options, ONCE, "data in parts")
+        GatheredSubsets(options, shards).run(context.obj)
 
 
 @_command(LowRankOptions, LOWRANK_HELP)

@@ -6,8 +6,6 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
-from rich import box
-from rich.markup import escape
 from rich.table import Table
 from sklearn.pipeline import Pipeline
 
@@ -27,7 +25,7 @@ from .fit import Fit, make_estimator
 from .flow import WRONG, Flow
 from .options import FitOptions, PathOptions
 from .path import Subsets, check_path
-from .report import MAX_ROWS, Console, print_warning
+from .report import Console, Sheet, on_terminal, print_warning, signed
 
 DEFAULT_L2 = 1e-4
 FOLDS = 5
@@ -221,7 +219,9 @@ class Stream(_OfParts):
         return {"coefficients.csv": as_csv(["name", "index", "coefficient"], rows)}
 
     def tables(self, model: dict[str, Any]) -> list[Table]:
-        return [_table(model)]
+        rows = [[str(row["name"]), signed(row["coefficient"])] for row in model["coefficients"]]
+        sheet = Sheet("", ["feature", "coefficient"], rows, foot=[["intercept", signed(model["intercept"])]])
+        return [on_terminal(sheet, "coefficients.csv")]
 
     def facts(self, model: dict[str, Any]) -> dict[str, str]:
         ended = "the support repeated itself after an exact refit"
@@ -261,16 +261,3 @@ def _labels(y: np.ndarray) -> tuple[Any, Any]:
     if labels.size != 2:
         raise ValueError(f"target: the first file must hold both of two labels, but it has {labels.size}.")
     return labels[0], labels[1]
-
-
-def _table(model: dict[str, Any]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("feature", overflow="fold")
-    table.add_column("coefficient", justify="right", no_wrap=True)
-    for row in model["coefficients"][:MAX_ROWS]:
-        table.add_row(escape(str(row["name"])), f"{row['coefficient']:+.5g}")
-    if len(model["coefficients"]) > MAX_ROWS:
-        table.caption = f"... and {len(model['coefficients']) - MAX_ROWS} more in coefficients.csv"
-    table.add_section()
-    table.add_row("intercept", f"{model['intercept']:+.5g}")
-    return table

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Float
-from rich import box
-from rich.markup import escape
 from rich.table import Table
 from scipy import sparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
@@ -30,7 +28,7 @@ from .flow import Flow
 from .html import path_report
 from .numbers import folds_of_rows, numbers
 from .options import PathOptions
-from .report import digits, moves_told, print_warning
+from .report import Number, Sheet, digits, moves_told, on_terminal, print_warning
 from .tables import TableData, left_out, load_data, print_remarks
 
 PROVED = 1.1e-4  # of the objective: the gap of a proof, and what the path's own rounding may add
@@ -239,7 +237,7 @@ class Subsets(Flow):
         return figures
 
     def page(self, model: dict[str, Any], facts: Mapping[str, str], figures: dict[str, Any], command: str) -> Writer:
-        return path_report(model, facts, figures, command)
+        return path_report(model, self.sheet(model), facts, figures, command)
 
     def files(self, model: dict[str, Any]) -> dict[str, Writer]:
         path = self.path
@@ -269,29 +267,30 @@ class Subsets(Flow):
             found["ridge" if len(self.options.l2) > 1 else "as good"] = self.cv.strong_ridge
         return found
 
-    def tables(self, model: dict[str, Any]) -> list[Table]:
+    def sheet(self, model: dict[str, Any]) -> Sheet:
         """One row per k, at the chosen l2."""
-        path, cv, bounds = self.path, self.cv, self.bounds
+        path, cv, bounds, criterion = self.path, self.cv, self.bounds, self.criterion.values
         l2 = path.l2s[self.chosen]
-        table = Table(title=f"Best subsets at l2 = {l2:g}", title_justify="left", box=box.SIMPLE_HEAD)
-        for name in ("k", "objective", self.options.criterion, *(["CV loss", "± se"] if cv is not None else [])):
-            table.add_column(name, justify="right", no_wrap=True)
-        if bounds is not None:
-            table.add_column("proved", justify="right", no_wrap=True)
-        table.add_column("best by")
-        table.add_column("enters\n(-leaves)", overflow="fold", min_width=12)
+        head = ["k", "objective", self.options.criterion]
+        head += [] if cv is None else ["CV loss", "± se"]
+        head += [] if bounds is None else ["proved"]
         moves = moves_told([row["coefficients"] for row in model["rows"]], np.flatnonzero(path.l2s == l2).tolist())
+        rows = []
         for i, moved in moves.items():
-            cells = [f"{path.ks[i]}", digits(path.value[i]), f"{self.criterion.values[i]:.1f}"]
+            row: list[object] = [Number(path.ks[i]), Number(path.value[i], digits(path.value[i]))]
+            row.append(Number(criterion[i], f"{criterion[i]:.1f}"))
             if cv is not None:
-                cells += [digits(cv.mean[i]), f"{cv.se[i]:.3g}"]
+                row += [Number(cv.mean[i], digits(cv.mean[i])), Number(cv.se[i], f"{cv.se[i]:.3g}")]
             if bounds is not None:
                 gap = bounds.gaps[i]
-                cells.append("best" if gap <= PROVED else f"within {in_percent(gap)}" if gap < 1 else "-")
+                row.append("best" if gap <= PROVED else f"within {in_percent(gap)}" if gap < 1 else "-")
             by = ", ".join(name for name, row in self._bests().items() if i == row)
-            style = "bold" if i == self.chosen else None
-            table.add_row(*cells, by, escape(moved), style=style)
-        return [table]
+            rows.append([*row, by, moved])
+        chosen = [place for place, i in enumerate(moves) if i == self.chosen]
+        return Sheet(f"Best subsets at l2 = {l2:g}", [*head, "best by", "enters\n(-leaves)"], rows, chosen)
+
+    def tables(self, model: dict[str, Any]) -> list[Table]:
+        return [on_terminal(self.sheet(model))]
 
     def facts(self, model: dict[str, Any]) -> dict[str, str]:
         path, chosen, stability = self.path, self.chosen, self.stability

@@ -7,8 +7,6 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
-from rich import box
-from rich.markup import escape
 from rich.table import Table
 
 import sparsehtp as sht
@@ -23,7 +21,7 @@ from .common import dense_table, progress_bar
 from .files import Writer, as_csv
 from .flow import Flow
 from .options import GraphOptions
-from .report import MAX_ROWS
+from .report import Number, Sheet, on_terminal
 from .tables import print_notes, written
 
 STABLE = 0.75  # selection probability from which an edge is called stable
@@ -36,29 +34,23 @@ def load_variables(path: Path, drop: str | None, given: Written = AS_IT_SAYS) ->
         ValueError, FileNotFoundError: as `load_file`; for a column that is to be left out and does not exist.
     """
     if path.suffix.lower() == ".npz" and path.is_file():
-        return _load_npz(path, drop), []
+        table = dense_table(path)[1]
+        if drop is not None:
+            check_target(path, list(table.columns), drop, option="drop")
+        return table.drop(columns=[] if drop is None else drop), []
     check_file(path)
     if format_of(path) not in TABLES:
         data = load_file(path, drop)
         return pd.DataFrame(data.X, columns=data.feature_names), []
     left_out = [] if drop is None else [drop]
-    table = read_table(path, [], given, as_is=left_out)
+    read = read_table(path, given, as_is=left_out)
     if drop is not None:
-        check_target(path, list(table.frame.columns), drop, option="drop")
-    table.check(path, table.unclear)
+        check_target(path, list(read.frame.columns), drop, option="drop")
+    read.check(path, read.unclear)
     try:
-        return sht.TablePreprocessor(drop=left_out).fit_transform(table.frame), table.notes
+        return sht.TablePreprocessor(drop=left_out).fit_transform(read.frame), read.notes
     except ValueError as error:
         raise ValueError(f"path: {path.name}{str(error).removeprefix('X')}") from error
-
-
-def _load_npz(path: Path, drop: str | None) -> pd.DataFrame:
-    table = dense_table(path)[1]
-    if drop is not None and drop not in table.columns:
-        raise ValueError(
-            f"drop: there is no column {drop!r} in {path.name}; choose one of {', '.join(table.columns[:8])}."
-        )
-    return table if drop is None else table.drop(columns=drop)
 
 
 def split_pairs(keep: Sequence[str] | None) -> list[list[str]] | None:
@@ -171,7 +163,7 @@ class Graph(Flow):
         }
 
     def tables(self, model: dict[str, Any]) -> list[Table]:
-        return [_table(model)]
+        return [on_terminal(_sheet(model), "edges.csv")]
 
     def facts(self, model: dict[str, Any]) -> dict[str, str]:
         how = {None: "given", "cv": "by cross-validation"}.get(model["chosen_by"], f"by {model['chosen_by']}")
@@ -199,18 +191,13 @@ def make_graph(options: GraphOptions, keep: list[list[str]] | None) -> sht.Spars
     )
 
 
-def _table(answer: dict[str, Any]) -> Table:
+def _sheet(answer: dict[str, Any]) -> Sheet:
     edges = answer["edges"]
-    title = f"{len(edges)} edges among {len(answer['variables'])} variables"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("edge", overflow="fold")
-    table.add_column("partial\ncorrelation", justify="right", no_wrap=True)
     likely = bool(edges) and "probability" in edges[0]
-    if likely:
-        table.add_column("selected in", justify="right", no_wrap=True)
-    for edge in edges[:MAX_ROWS]:
-        numbers = [f"{edge['partial_correlation']:+.3f}"] + ([f"{edge['probability']:.0%}"] if likely else [])
-        table.add_row(escape(f"{edge['source']} - {edge['target']}"), *numbers)
-    if len(edges) > MAX_ROWS:
-        table.caption = f"... and {len(edges) - MAX_ROWS} more in edges.csv"
-    return table
+    head = ["edge", "partial\ncorrelation", *(["selected in"] if likely else [])]
+    rows = []
+    for edge in edges:
+        partial = edge["partial_correlation"]
+        share = [Number(edge["probability"], f"{edge['probability']:.0%}")] if likely else []
+        rows.append([f"{edge['source']} - {edge['target']}", Number(partial, f"{partial:+.3f}"), *share])
+    return Sheet(f"{len(edges)} edges among {len(answer['variables'])} variables", head, rows)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from rich import box
@@ -111,28 +111,96 @@ def moves_told(coefficients: Sequence[Sequence[dict[str, Any]]], rows: Iterable[
     return told
 
 
-def fit_tables(model: dict[str, Any]) -> list[Any]:
-    """The chosen features of a fit, and why there are so many."""
-    features = model["coefficients"]
-    table = Table(title=chosen_told(model), title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("feature", overflow="fold")
-    table.add_column("coefficient\n(original units)", justify="right", no_wrap=True)
-    table.add_column("coefficient per\nstandard deviation", justify="right", no_wrap=True)
-    if shared := "share_of_folds" in (features or [{}])[0]:
-        table.add_column("share of\nthe folds", justify="right", no_wrap=True)
-    exchanged = any(feature.get("substitute") for feature in features)
-    if exchanged:
-        table.add_column("best substitute\n(more loss)", overflow="fold")
-    rows = coefficient_rows(features, model["reference_levels"])
-    for name, numbers, unit in rows[:MAX_ROWS]:
-        cells = [f"{numbers[each]:+.5g}" if numbers else "" for each in ("coefficient", "standardized")]
-        share = [f"{unit['share_of_folds']:.0%}" if unit else ""] if shared else []
-        table.add_row(escape(name), *cells, *share, *([escape(substitute(unit))] if exchanged else []))
-    if model["fit_intercept"]:
+class Number(float):
+    """A number in a cell of a table, and how it is shown."""
+
+    shown: str
+
+    def __new__(cls, value: float, shown: str | None = None) -> Self:
+        """None: to six digits."""
+        number = super().__new__(cls, value)
+        number.shown = f"{float(value):.6g}" if shown is None else shown
+        return number
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+def signed(value: float) -> Number:
+    """A coefficient in a cell."""
+    return Number(value, f"{value:+.5g}")
+
+
+class Sheet(NamedTuple):
+    """A table for the terminal and for a report.
+
+    Attributes:
+        title, head: above the table, and above its columns.
+        rows: cells, `Number` or text; columns with numbers are aligned.
+        chosen: numbers of the rows that are bold.
+        foot: rows that stand apart.
+    """
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    chosen: Sequence[int] = ()
+    foot: Sequence[Sequence[object]] = ()
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns have numbers."""
+        return [any(isinstance(row[j], Number) for row in (*self.rows, *self.foot)) for j in range(len(self.head))]
+
+
+def on_terminal(sheet: Sheet, whole: str | None = None) -> Table:
+    """A table for the terminal: all of it, or the first rows of one that the named file holds whole."""
+    table = Table(title=sheet.title, title_justify="left", box=box.SIMPLE_HEAD)
+    for j, (name, numeric) in enumerate(zip(sheet.head, sheet.numeric, strict=True)):
+        if numeric:
+            table.add_column(name, justify="right", no_wrap=True)
+        else:
+            widest = max((len(str(row[j])) for row in sheet.rows), default=0)
+            table.add_column(name, overflow="fold", min_width=min(widest, 12))
+    for i, row in enumerate(sheet.rows if whole is None else sheet.rows[:MAX_ROWS]):
+        table.add_row(*(escape(str(cell)) for cell in row), style="bold" if i in sheet.chosen else None)
+    if sheet.foot:
         table.add_section()
-        table.add_row("[italic]intercept[/]", f"{model['intercept']:+.5g}", "")
-    more = [f"... and {len(rows) - MAX_ROWS} more in model.json\n"] if len(rows) > MAX_ROWS else []
-    return [table, *more, *([] if model["cv"] is None else [_cv_table(model)])]
+    for row in sheet.foot:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    if whole is not None and len(sheet.rows) > MAX_ROWS:
+        table.caption = f"... and {len(sheet.rows) - MAX_ROWS} more in {whole}"
+    return table
+
+
+def feature_sheet(model: dict[str, Any]) -> Sheet:
+    """The chosen features of a fit."""
+    features = model["coefficients"]
+    shared = "share_of_folds" in (features or [{}])[0]
+    exchanged = any(feature.get("substitute") for feature in features)
+    head = ["feature", "coefficient\n(original units)", "coefficient per\nstandard deviation"]
+    head += ["share of\nthe folds"] * shared + ["best substitute\n(more loss)"] * exchanged
+    rows = []
+    for name, numbers, unit in coefficient_rows(features, model["reference_levels"]):
+        row = [name, *(signed(numbers[each]) if numbers else "" for each in ("coefficient", "standardized"))]
+        if shared:
+            row.append(Number(unit["share_of_folds"], f"{unit['share_of_folds']:.0%}") if unit else "")
+        rows.append([*row, *([substitute(unit)] if exchanged else [])])
+    intercept = ["intercept", signed(model["intercept"]), *[""] * (len(head) - 2)]
+    return Sheet(chosen_told(model), head, rows, foot=[intercept] if model["fit_intercept"] else [])
+
+
+def choice_sheet(model: dict[str, Any]) -> Sheet:
+    """The rows of the cross-validation that explain the choice."""
+    cv, told = model["cv"], choice_rows(model)
+    rows = []
+    for i, note in told:
+        row = cv["table"][i]
+        loss, se = Number(row["mean_loss"], digits(row["mean_loss"])), Number(row["se"], f"{row['se']:.3g}")
+        rows.append([Number(row["k"]), Number(row["l2"]), loss, se, note])
+    title = f"Cross-validation, {folds_told(cv['folds'], cv['repeats'])}"
+    chosen = [place for place, (i, _) in enumerate(told) if i == cv["chosen"]]
+    return Sheet(title, ["k", "l2", "held-out loss", "std. error", ""], rows, chosen)
 
 
 def fit_facts(model: dict[str, Any]) -> dict[str, str]:
@@ -197,22 +265,6 @@ def choice_rows(model: dict[str, Any]) -> list[tuple[int, str]]:
     rows[cv["best"]] = "best"
     ordered = sorted(rows.items(), key=lambda item: (grid[item[0]]["k"], item[0]))
     return [(i, note + (" (chosen)" if i == cv["chosen"] else "")) for i, note in ordered]
-
-
-def _cv_table(model: dict[str, Any]) -> Table:
-    """The rows of the cross-validation that explain the choice."""
-    cv, grid = model["cv"], model["cv"]["table"]
-    table = Table(
-        title=f"Cross-validation, {folds_told(cv['folds'], cv['repeats'])}", title_justify="left", box=box.SIMPLE_HEAD
-    )
-    for name in ("k", "l2", "held-out loss", "std. error"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("")
-    for i, note in choice_rows(model):
-        row = grid[i]
-        numbers = (f"{row['k']}", f"{row['l2']:g}", digits(row["mean_loss"]), f"{row['se']:.3g}")
-        table.add_row(*numbers, note, style="bold" if i == cv["chosen"] else None)
-    return table
 
 
 def print_facts(console: Console, facts: Mapping[str, str], paths: Sequence[Path]) -> None:

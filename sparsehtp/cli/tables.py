@@ -90,9 +90,8 @@ def load_data(path: Path, options: ModelOptions) -> Data | TableData:
             if getattr(options, name):
                 raise ValueError(f"{name}: {path.name} is no table, so that it does not apply; leave it out.")
         return load_file(path, target)
-    apart = [name for name in (target, options.event) if name is not None]
     as_is = [name for name in (options.id, options.groups, *(options.drop or ())) if name is not None]
-    table = read_table(path, apart, written(options), as_is=as_is)
+    table = read_table(path, written(options), as_is=as_is)
     table.frame.columns = [str(name) for name in table.frame.columns]
     names = list(table.frame.columns)
     uses = {target: "target" if options.time is None else "time"}

@@ -8,5 +8,6 @@ from .columns import Units as Units
 from .columns import bounded as bounded
 from .columns import gather as gather
 from .columns import scatter as scatter
+from .columns import some_at_a_time as some_at_a_time
 from .prepare import columns_of as columns_of
 from .prepare import design_of as design_of

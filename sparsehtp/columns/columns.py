@@ -27,9 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _by_column(
-    method: Callable[Concatenate["Columns", Array, P], R],
-) -> Callable[Concatenate["Columns", Array, P], R]:
+def _by_column(method: Callable[Concatenate["Columns", Array, P], R]) -> Callable[Concatenate["Columns", Array, P], R]:
     """A map of vectors that maps each column of a matrix, one for every response."""
 
     @functools.wraps(method)
@@ -53,40 +51,26 @@ class Columns(eqx.Module):
     Attributes:
         design: dense columns less `shift`, which is zero or exact.
         sample_weight: (n,) weights as given.
-        offset: (n,), or (n, c) for c responses, less `offset_mean`; None: zero.
         l2: ridge strength, a scalar or (p,), in the units of standardised columns, or else in original ones.
-        mean, inverse_scale: of the design's columns under these weights where they are standardised, which is left to
-            products as rank-one corrections; else scales are powers of two, one but for columns of an extreme size.
+        inverse_scale, mean: of the design's columns under these weights where they are standardised, which is left to
+            products as rank-one corrections; else scales are powers of two, one but for columns of an extreme size, and
+            there is no mean to take off.
+        offset: (n,), or (n, c) for c responses, less `offset_mean`; None: zero.
         centred: an intercept, or what takes its place, is fitted.
         n_free: 1: that intercept is the last entry of x; 0: x has none.
     """
 
     design: AbstractDesign
     sample_weight: Float[Array, "n"]
-    offset: Float[Array, "n *c"] | None
     l2: Float[Array, ""] | Float[Array, "p"]
-    shift: Float[Array, "p"] | None
-    offset_mean: Float[Array, "*c"] | None
-    mean: Float[Array, "p"] | None
-    inverse_scale: Float[Array, "p"] | None
-    centred: bool = eqx.field(static=True)
-    n_free: int = eqx.field(static=True)
-    standardize: bool = eqx.field(static=True)
-
-    @classmethod
-    def plain(
-        cls,
-        design: AbstractDesign,
-        sample_weight: Float[Array, "n"],
-        l2: Array,
-        offset: Array | None = None,
-        *,
-        centred: bool = False,
-        n_free: int = 0,
-        standardize: bool = False,
-    ) -> Self:
-        """Columns of a design as it is."""
-        return cls(design, sample_weight, offset, l2, None, None, None, None, centred, n_free, standardize)
+    inverse_scale: Float[Array, "p"]
+    shift: Float[Array, "p"]
+    mean: Float[Array, "p"] | None = None
+    offset: Float[Array, "n *c"] | None = None
+    offset_mean: Float[Array, "*c"] | None = None
+    centred: bool = eqx.field(static=True, default=False)
+    n_free: int = eqx.field(static=True, default=0)
+    standardize: bool = eqx.field(static=True, default=False)
 
     # --- other forms -------------------------------------------------------------------------------------------------
     def reweighted(self, sample_weight: ArrayLike | None = None, l2: ArrayLike | None = None) -> Self:
@@ -115,15 +99,16 @@ class Columns(eqx.Module):
 
     def subset(self, idx: Int[Array, "m"]) -> Self:
         """The columns idx alone."""
-        return replace(self, design=self.design.subset(idx), **self._cut(lambda a: a[idx]))
+        return self.cut(self.design.subset(idx), lambda a: a[idx])
 
     def narrowed(self, p: int) -> Self:
         """The first p columns, on the host: the others were padding, and no program is compiled to leave them out."""
-        return replace(self, design=self.design.narrowed(p), **self._cut(lambda a: jnp.asarray(np.asarray(a)[:p])))
+        return self.cut(self.design.narrowed(p), lambda a: jnp.asarray(np.asarray(a)[:p]))
 
-    def _cut(self, cut: Callable[[Array], Array]) -> dict[str, Array | None]:
-        each = {name: getattr(self, name) for name in ("l2", "shift", "mean", "inverse_scale")}
-        return {name: a if a is None or not a.ndim else cut(a) for name, a in each.items()}
+    def cut(self, design: AbstractDesign, part: Callable[[Array], Array]) -> Self:
+        """Some of the columns, by their design and by the part of what holds a number for each."""
+        each = {name: getattr(self, name) for name in ("l2", "inverse_scale", "shift", "mean")}
+        return replace(self, design=design, **{name: part(a) for name, a in each.items() if a is not None and a.ndim})
 
     def rows(self, i: Int[Array, "b"], sample_weight: Float[Array, "b"]) -> Self:
         """The rows i under weights of their own, in the units of all rows."""
@@ -133,8 +118,7 @@ class Columns(eqx.Module):
     def dense_rows(self, i: Int[Array, "b"]) -> Float[Array, "b p"]:
         """Rows of Z without the column of ones, dense."""
         rows = self.design.rows(i)
-        rows = rows if self.mean is None else rows - self.mean
-        return rows if self.inverse_scale is None else rows * self.inverse_scale
+        return (rows if self.mean is None else rows - self.mean) * self.inverse_scale
 
     # --- shape and units ---------------------------------------------------------------------------------------------
     @property
@@ -160,32 +144,22 @@ class Columns(eqx.Module):
     @property
     def rescaled(self) -> bool:
         """True if columns of an extreme size were scaled, so that x is not in the units of a user's l1."""
-        scaled = not self.standardize and self.inverse_scale is not None and is_concrete(self.inverse_scale)
-        return scaled and bool(np.any(host(self.inverse_scale) != 1))
+        known = not self.standardize and is_concrete(self.inverse_scale)
+        return known and bool(np.any(host(self.inverse_scale) != 1))
 
-    @property
-    def scale(self) -> Float[Array, "p"] | float:
-        """The factor of every column."""
-        return 1.0 if self.inverse_scale is None else self.inverse_scale
-
-    def internal_scale(self) -> Float[AnyArray, "p"] | None:
-        """Factor from coefficients in original units to the entries of x; None if they are the same."""
-        if self.inverse_scale is None:
-            return None
+    def internal_scale(self) -> Float[AnyArray, "p"]:
+        """Factor from coefficients in original units to the entries of x."""
         known = is_concrete(self.inverse_scale)
         xp, scale = (np, host(self.inverse_scale)) if known else (jnp, self.inverse_scale)
         return xp.where(scale == 0, scale, 1 / xp.where(scale == 0, 1, scale)).astype(scale.dtype)
 
-    def base(self, target_mean: Float[Array, "*c"] | None = None) -> Float[Array, "*c"] | None:
+    def base(self, target_mean: Float[Array, "*c"] | None = None) -> Float[Array, "*c"] | float:
         """By how much the intercept in original units is above that about the means of targets and offsets."""
-        if self.offset_mean is None:
-            return target_mean
-        return -self.offset_mean if target_mean is None else target_mean - self.offset_mean
+        return (0.0 if target_mean is None else target_mean) - (0.0 if self.offset_mean is None else self.offset_mean)
 
     def units(self, target_mean: Float[Array, "*c"] | None = None) -> "Units":
         """The way from the solver's intercept to that in original units, on the host."""
-        parts = [np.zeros(self.p), self.shift, self.mean]
-        centre = np.sum([np.asarray(host(part), float) for part in parts if part is not None], axis=0)
+        centre = host(self.shift).astype(float) + (0.0 if self.mean is None else host(self.mean).astype(float))
         means = [np.zeros(()) if m is None else host(m).astype(float) for m in (target_mean, self.offset_mean)]
         return Units(centre, np.asarray(means[0] - means[1]))
 
@@ -198,46 +172,35 @@ class Columns(eqx.Module):
         if known:
             b = self.units(target_mean).level(host(w), host(b))
         else:
-            base = self.base(target_mean)
-            b = b if base is None else b - base
-            for part in (self.shift, self.mean):
-                b = b if part is None else b + dot(part, jnp.asarray(w))
-        scale = self.internal_scale()
-        if scale is not None:  # a start whose predictions are out of range stays a number
-            most = float(jnp.finfo(self.dtype).max)
-            with np.errstate(over="ignore"):
-                w = xp.clip(w * (scale if w.ndim == 1 else scale[:, None]), -most, most)
-        return w, b
+            b = b - self.base(target_mean) + dot(self.shift, jnp.asarray(w))
+            b = b if self.mean is None else b + dot(self.mean, jnp.asarray(w))
+        scale, most = self.internal_scale(), float(jnp.finfo(self.dtype).max)
+        with np.errstate(over="ignore"):  # a start whose predictions are out of range stays a number
+            return xp.clip(w * (scale if w.ndim == 1 else scale[:, None]), -most, most), b
 
     def to_external(
         self, x: Float[Array, "d *c"], target_mean: Float[Array, "*c"] | None = None
     ) -> tuple[Float[Array, "p *c"], Float[Array, "*c"]]:
         """Coefficients and intercept in original units."""
         w, b = self.in_design_units(x)
-        b = b if self.shift is None else b - dot(self.shift, w)
-        base = self.base(target_mean)
-        return w, b if base is None else b + base
+        return w, b - dot(self.shift, w) + self.base(target_mean)
 
     def intercept_error(
         self, x: Float[Array, "d *c"], target_mean: Float[Array, "*c"] | None = None
     ) -> Float[Array, "*c"]:
         """At most about what is rounded off the intercept in original units."""
-        base = self.base(target_mean)
-        error = self._moved(x) if base is None else self._moved(x) + jnp.abs(base)
-        return jnp.finfo(self.dtype).eps * error
+        return jnp.finfo(self.dtype).eps * (self._moved(x) + jnp.abs(self.base(target_mean)))
 
     @_by_column
     def _moved(self, x: Float[Array, "d"]) -> Float[Array, ""]:
-        w, b = jnp.abs(x[: self.p]), jnp.sum(jnp.abs(x[self.p :]))
-        w = w if self.inverse_scale is None else w * self.inverse_scale
-        for part in (self.shift, self.mean):
-            b = b if part is None else b + dot(jnp.abs(part), w)
-        return b
+        w, b = jnp.abs(x[: self.p]) * self.inverse_scale, jnp.sum(jnp.abs(x[self.p :]))
+        b = b + dot(jnp.abs(self.shift), w)
+        return b if self.mean is None else b + dot(jnp.abs(self.mean), w)
 
     @_by_column
     def in_design_units(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, ""]]:
         """w and b with X w + b the product Z x, for the design's own columns X."""
-        w = x[: self.p] if self.inverse_scale is None else x[: self.p] * self.inverse_scale
+        w = x[: self.p] * self.inverse_scale
         b = x[self.p] if self.n_free else jnp.zeros((), x.dtype)
         return w, b if self.mean is None else b - dot(self.mean, w)
 
@@ -259,10 +222,7 @@ class Columns(eqx.Module):
         """The columns of Z on a support, dense; zeros on padding."""
         j = jnp.minimum(support.idx, self.p - 1)
         A = self.design.columns(j)
-        if self.mean is not None:
-            A = A - self.mean[j]
-        if self.inverse_scale is not None:
-            A = A * self.inverse_scale[j]
+        A = (A if self.mean is None else A - self.mean[j]) * self.inverse_scale[j]
         if self.n_free:
             A = jnp.where(support.idx == self.p, 1, A)
         return jnp.where(support.mask, A, 0)
@@ -271,16 +231,13 @@ class Columns(eqx.Module):
     def transpose_product(self, r: Float[Array, "n"]) -> Float[Array, "d"]:
         """Z'r."""
         g = self.design.rmv(r)
-        if self.mean is not None:
-            g = g - self.mean * jnp.sum(r)
-        if self.inverse_scale is not None:
-            g = g * self.inverse_scale
+        g = (g if self.mean is None else g - self.mean * jnp.sum(r)) * self.inverse_scale
         return jnp.append(g, jnp.sum(r)) if self.n_free else g
 
     def ridge(self) -> Float[Array, "d"]:
         """l2 per entry of x: zero for the intercept."""
         l2 = jnp.broadcast_to(self.l2, (self.p,))
-        if self.inverse_scale is not None and not self.standardize:
+        if not self.standardize:
             # Where it leaves the dtype's range the coefficient is zero to working precision.
             most = jnp.finfo(l2.dtype).max * 2.0**-LARGEST_RIDGE
             l2 = jnp.minimum(l2 * self.inverse_scale * self.inverse_scale, most)
@@ -290,7 +247,7 @@ class Columns(eqx.Module):
     def ridge_product(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         """ridge() * x, also where ridge() underflows and x is large."""
         ridge = self.ridge()
-        if self.inverse_scale is None or self.standardize:
+        if self.standardize:
             return ridge * x
         slope = self.l2 * (x[: self.p] * self.inverse_scale) * self.inverse_scale
         slope = jnp.append(slope, jnp.zeros_like(x, shape=x.shape[0] - slope.shape[0]))  # none of the intercept
@@ -301,7 +258,7 @@ class Columns(eqx.Module):
         """Diagonal of Z' diag(weights) Z."""
         diagonal, total = self.design.column_norms(weights, self.inverse_scale) ** 2, jnp.sum(weights)
         if self.mean is not None:
-            mean, sums = self.mean * self.scale, self.design.rmv(weights) * self.scale
+            mean, sums = self.mean * self.inverse_scale, self.design.rmv(weights) * self.inverse_scale
             diagonal = jnp.maximum(diagonal - mean * (2 * sums - mean * total), 0)
         return jnp.append(diagonal, total) if self.n_free else diagonal
 
@@ -310,7 +267,7 @@ class Columns(eqx.Module):
 
         `weights` have any sum; None: the columns' own, of sum one.
         """
-        if self.centred and self.standardize and weights is None and self.inverse_scale is not None:
+        if self.centred and self.standardize and weights is None:
             return None, (self.inverse_scale > 0).astype(self.dtype)  # unit variances; constant columns are zero
         weights = self.weights if weights is None else weights
         if not self.centred:
@@ -319,12 +276,12 @@ class Columns(eqx.Module):
         mean, deviation = moments_of(self.design, weights / total)
         deviation = jnp.where(is_constant(mean, deviation), 0, deviation)  # it repeats the intercept
         mean = mean if self.mean is None else mean - self.mean
-        return mean * self.scale, total * (deviation * self.scale) ** 2
+        return mean * self.inverse_scale, total * (deviation * self.inverse_scale) ** 2
 
     def norms(self) -> Float[Array, "p"]:
         """At least the weighted norms of the columns of Z before they are centred."""
         size = self.design.column_norms(self.weights, self.inverse_scale)
-        return size if self.mean is None else size + jnp.abs(self.mean) * self.scale
+        return size if self.mean is None else size + jnp.abs(self.mean) * self.inverse_scale
 
     def lipschitz(self, smoothness: Scalar, num_steps: int = POWER_STEPS) -> Float[Array, ""]:
         """Largest eigenvalue of smoothness Z' diag(weights) Z + diag(ridge)."""
@@ -340,13 +297,12 @@ class Columns(eqx.Module):
     def row_sizes(self) -> Float[Array, "n"]:
         """n omega_i ||z_i||^2: times a loss's smoothness, the curvature of every single sample."""
 
-        def some(first: Int[Array, ""]) -> Float[Array, "b"]:
-            i = jnp.minimum(first + jnp.arange(min(ROWS_AT_ONCE, self.n), dtype=jnp.int32), self.n - 1)
+        def sizes(i: Int[Array, "b"]) -> Float[Array, "b"]:
             share = self.n * self.weights[i]
             rows = jnp.sqrt(share)[:, None] * self.dense_rows(i)  # rows without weight are gone before squares overflow
             return jnp.sum(rows * rows, axis=1) + share * self.n_free
 
-        return lax.map(some, jnp.arange(0, self.n, ROWS_AT_ONCE, dtype=jnp.int32)).ravel()[: self.n]
+        return some_at_a_time(sizes, self.n, ROWS_AT_ONCE)
 
     @property
     def tall(self) -> bool:
@@ -408,6 +364,18 @@ def bounded(eta: Float[Array, "n *c"], live: Bool[Array, "n"]) -> Float[Array, "
     """Predictions, moderate where there is no weight: such a row must not turn 0 * exp(eta) into NaN."""
     live = live if eta.ndim == 1 else live[:, None]
     return jnp.where(live, eta, jnp.clip(eta, -50, 50))
+
+
+def some_at_a_time(
+    numbers: Callable[[Int[Array, "b"]], Float[Array, "b"]], size: int, most: int
+) -> Float[Array, "size"]:
+    """A function of indices at all below `size`, at most so many at a time."""
+    width = min(most, size)
+
+    def some(first: Int[Array, ""]) -> Float[Array, "b"]:
+        return numbers(jnp.minimum(first + jnp.arange(width, dtype=jnp.int32), size - 1))
+
+    return lax.map(some, jnp.arange(0, size, width, dtype=jnp.int32)).ravel()[:size]
 
 
 def gather(x: Float[Array, "d"], support: Support) -> Float[Array, "m"]:

@@ -20,7 +20,6 @@ from .._types import (
     host,
     imported,
     is_concrete,
-    replace,
 )
 from ..designs import AbstractDesign, as_design
 from ..designs.dense import subtracts_exactly
@@ -91,29 +90,23 @@ def columns_of(
         facts = spread_of(design, counted, centre or standardize)
     facts = jax.tree.map(host, facts) if known else facts
     largest = facts.largest
-    new = Columns.plain(design, weights, l2, offsets, centred=centre, n_free=n_free, standardize=standardize)
-    if not standardize:
-        scale = safe_scale(largest, host(l2) if is_concrete(l2) else 0.0) if known else jnp.ones(p, dtype)
-        new = replace(new, inverse_scale=scale)
-    target_mean = None
+    # Where there is nothing to centre the shift is zero: the data must not decide what is traced.
+    shift, mean, offset_mean, target_mean = jnp.asarray(np.zeros(p), dtype), None, None, None
     if centre:
-        # Where there is nothing to centre the shift is zero: the data must not decide what is traced.
-        if not design.sparse:
-            shift = jnp.asarray(np.zeros(p), dtype)
-            far = known and np.abs(facts.mean) > FAR * facts.deviation
-            if np.any(far):
-                constant = constant_columns(design, weights, facts)
-                design, shift, facts = centred(design, np.where(far, facts.mean, 0), _grain(largest), constant, counted)
-            new = replace(new, design=design, shift=shift)
+        far = known and not design.sparse and np.abs(facts.mean) > FAR * facts.deviation
+        if np.any(far):
+            constant = constant_columns(design, weights, facts)
+            design, shift, facts = centred(design, np.where(far, facts.mean, 0), _grain(largest), constant, counted)
         y, offsets, means = about_means(y, offsets, (given, offset), counted, dtype, ceiling)
         shape = () if n_responses is None else (n_responses,)
-        target_mean, offset_mean = (jnp.asarray(np.broadcast_to(mean, shape), dtype) for mean in means)
-        new = replace(new, offset=offsets, offset_mean=None if offsets is None else offset_mean)
-        target_mean = None if given is None else target_mean
+        own, others = (jnp.asarray(np.broadcast_to(each, shape), dtype) for each in means)
+        target_mean, offset_mean = None if given is None else own, None if offsets is None else others
     if standardize:
-        mean, inverse_scale = standardisation(design, weights, centre, facts if weighted else None)
-        new = replace(new, mean=mean, inverse_scale=inverse_scale)
-    return Prepared(new, y, target_mean, largest)
+        mean, scale = standardisation(design, weights, centre, facts if weighted else None)
+    else:
+        scale = safe_scale(largest, host(l2) if is_concrete(l2) else 0.0) if known else jnp.ones(p, dtype)
+    columns = Columns(design, weights, l2, scale, shift, mean, offsets, offset_mean, centre, n_free, standardize)
+    return Prepared(columns, y, target_mean, largest)
 
 
 def safe_scale(largest: AnyArray, l2: ArrayLike = 0.0) -> Array:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from .. import _store
 from .._progress import Callback, reporting
 from .data import Data
 from .download import download, locked, sha256
@@ -52,61 +53,39 @@ def _npz(paths: list[Path], shape: tuple[int, int]) -> Data:
     return load_file(paths[0])
 
 
-def _one(path: str, **rest: Any) -> dict[str, Any]:
-    return {"files": (File(f"{LIBSVM}/{path}"),), "load": _libsvm, "source": "LIBSVM data page", **rest}
+def _of_libsvm(path: str, shape: tuple[int, int], classes: int, source: str) -> DataSet:
+    return DataSet(shape, classes, (File(f"{LIBSVM}/{path}"),), _libsvm, source)
 
 
 _RCV1 = "Lewis, Yang, Rose, Li (2004), RCV1, classes CCAT and ECAT against GCAT and MCAT"
+_NEWS = "Keerthi and DeCoste (2005), 20 Newsgroups in two classes"
+_MNIST = {
+    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+}
 DATA_SETS = {
-    "rcv1": DataSet(shape=(20242, 47236), classes=2, **_one("binary/rcv1_train.binary.bz2", source=_RCV1)),
-    "rcv1-test": DataSet(shape=(677399, 47236), classes=2, **_one("binary/rcv1_test.binary.bz2", source=_RCV1)),
-    "news20": DataSet(
-        shape=(19996, 1355191),
-        classes=2,
-        **_one("binary/news20.binary.bz2", source="Keerthi and DeCoste (2005), 20 Newsgroups in two classes"),
-    ),
-    "news20-multiclass": DataSet(
-        shape=(15935, 62061), classes=20, **_one("multiclass/news20.bz2", source="Lang (1995), 20 Newsgroups")
-    ),
-    "real-sim": DataSet(
-        shape=(72309, 20958), classes=2, **_one("binary/real-sim.bz2", source="McCallum, real against simulated")
-    ),
-    "gisette": DataSet(
-        shape=(6000, 5000), classes=2, **_one("binary/gisette_scale.bz2", source="Guyon et al. (2005), digits 4 and 9")
-    ),
-    "gisette-test": DataSet(
-        shape=(1000, 5000), classes=2, **_one("binary/gisette_scale.t.bz2", source="Guyon et al. (2005)")
-    ),
+    "rcv1": _of_libsvm("binary/rcv1_train.binary.bz2", (20242, 47236), 2, _RCV1),
+    "rcv1-test": _of_libsvm("binary/rcv1_test.binary.bz2", (677399, 47236), 2, _RCV1),
+    "news20": _of_libsvm("binary/news20.binary.bz2", (19996, 1355191), 2, _NEWS),
+    "news20-multiclass": _of_libsvm("multiclass/news20.bz2", (15935, 62061), 20, "Lang (1995), 20 Newsgroups"),
+    "real-sim": _of_libsvm("binary/real-sim.bz2", (72309, 20958), 2, "McCallum, real against simulated"),
+    "gisette": _of_libsvm("binary/gisette_scale.bz2", (6000, 5000), 2, "Guyon et al. (2005), digits 4 and 9"),
+    "gisette-test": _of_libsvm("binary/gisette_scale.t.bz2", (1000, 5000), 2, "Guyon et al. (2005)"),
     "mnist": DataSet(
-        shape=(70000, 784),
-        classes=10,
-        files=(
-            File(
-                f"{MNIST}/train-images-idx3-ubyte.gz",
-                "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            ),
-            File(
-                f"{MNIST}/train-labels-idx1-ubyte.gz",
-                "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            ),
-            File(
-                f"{MNIST}/t10k-images-idx3-ubyte.gz",
-                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            ),
-            File(
-                f"{MNIST}/t10k-labels-idx1-ubyte.gz",
-                "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-            ),
-        ),
-        load=load_idx,
-        source="LeCun, Cortes, Burges; pixels 0 to 255, the 60,000 training rows first",
+        (70000, 784),
+        10,
+        tuple(File(f"{MNIST}/{name}", checksum) for name, checksum in _MNIST.items()),
+        load_idx,
+        "LeCun, Cortes, Burges; pixels 0 to 255, the 60,000 training rows first",
     ),
     "breast-cancer-pcr": DataSet(
-        shape=(133, 22283),
-        classes=2,
-        files=(),
-        load=_npz,
-        source="Hess et al. (2006), 133 patients on HG-U133A (MDA133), y: 1 for a pathological complete response",
+        (133, 22283),
+        2,
+        (),
+        _npz,
+        "Hess et al. (2006), 133 patients on HG-U133A (MDA133), y: 1 for a pathological complete response",
     ),
 }
 
@@ -131,8 +110,8 @@ def fetch(
             "news20-multiclass" (15,935 x 62,061), "real-sim" (72,309 x 20,958), "gisette" (6,000 x 5,000),
             "gisette-test", "mnist" (70,000 x 784), or "breast-cancer-pcr" (133 x 22,283), which no host offers as one
             file: the error says where to put it.
-        cache: folder of the downloads. None: the environment variable SPARSEHTP_CACHE, else sparsehtp in
-            XDG_CACHE_HOME or ~/.cache.
+        cache: folder of the downloads. None: the environment variable SPARSEHTP_CACHE, else sparsehtp in the user's
+            folder of caches (on Linux XDG_CACHE_HOME or ~/.cache).
         offline: never use the network.
         mirror: URL of a folder with the same files, in place of the publishers'.
         progress: a function of (bytes done, bytes in all or 0), True for a bar on stderr, None for silence.
@@ -174,14 +153,11 @@ def fetch(
 
 
 def _cache(cache: str | Path | None) -> Path:
-    if cache is not None:
-        return Path(cache)
-    if "SPARSEHTP_CACHE" in os.environ:
-        return Path(os.environ["SPARSEHTP_CACHE"])
-    usual = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "sparsehtp"
-    if not usual.is_absolute():
-        raise ValueError("cache: this user has no home folder; name one for the downloads, or set SPARSEHTP_CACHE.")
-    return usual
+    folder = _store.folder() if cache is None else Path(cache)
+    if folder is None:
+        why = "SPARSEHTP_CACHE is off" if os.environ.get("SPARSEHTP_CACHE") else "this user has no home folder"
+        raise ValueError(f"cache: {why}; name one for the downloads, or set SPARSEHTP_CACHE.")
+    return folder
 
 
 def _present(name: str, file: File, folder: Path, offline: bool, progress: Any) -> None:

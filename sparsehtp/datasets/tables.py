@@ -1,9 +1,7 @@
 """Tables as people have them: text with separators, Parquet and Excel, all read by pandas."""
 
-import bz2
 import codecs
 import csv
-import gzip
 import io
 import itertools
 import re
@@ -21,7 +19,7 @@ import numpy as np
 from ..io.memory import default_limit, too_large
 from ..io.text import printable
 from .data import Data, nonfinite
-from .libsvm import MAX_LINE, NUMBER
+from .libsvm import MAX_LINE, NUMBER, OPENERS
 from .numerals import AS_IT_SAYS, Written, read_numerals
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
@@ -64,7 +62,6 @@ class _Text(NamedTuple):
 
     Attributes:
         open: opens its bytes, unpacked.
-        direct: the file itself is such bytes.
         separator, encoding: how it is written.
         points, dotted: whether a cell shows a decimal point, and whether any has a point.
         header: the column names.
@@ -73,7 +70,6 @@ class _Text(NamedTuple):
     """
 
     open: Callable[[], BinaryIO]
-    direct: bool
     separator: str
     points: bool
     dotted: bool
@@ -93,22 +89,17 @@ class _Text(NamedTuple):
 
 def read_table(
     path: Path,
-    apart: Sequence[str],
     given: Written = AS_IT_SAYS,
     learned: Written = AS_IT_SAYS,
     as_is: Sequence[str] = (),
-    *,
-    dtype: Any = float,
     max_bytes: int | None = None,
 ) -> Table:
     """Read a table.
 
     Args:
         path: the file, of a kind in `LOADERS` of `files.py`.
-        apart: columns that may hold other things than numbers; knowing them makes wide tables quick to read.
         given, learned: how its numbers are written, for certain, and if they do not say otherwise.
         as_is: columns whose numbers are names.
-        dtype: of the columns not apart, where all are numbers.
         max_bytes: limit for what the table, and the decompressed file, may take; None: by the memory there is.
 
     Raises:
@@ -122,7 +113,7 @@ def read_table(
     elif suffix in (".xlsx", ".xlsm"):
         table = _read_excel(path, max_bytes)
     else:
-        return _read_text(path, [*apart, *as_is], max_bytes, given, learned, dtype, as_is)
+        return _read_text(path, max_bytes, given, learned, as_is)
     return _with_numbers(table, {}, as_is, given, learned)
 
 
@@ -151,29 +142,21 @@ def _cleaned(cell: Any) -> Any:
 
 
 # --- separated values ------------------------------------------------------------------------------------------------
-def _read_text(
-    path: Path,
-    apart: Sequence[str],
-    max_bytes: int,
-    given: Written,
-    learned: Written,
-    dtype: np.dtype,
-    as_is: Sequence[str],
-) -> Table:
-    """A file of separated values; columns that are not apart are read many times faster where all are numbers."""
+def _read_text(path: Path, max_bytes: int, given: Written, learned: Written, as_is: Sequence[str]) -> Table:
+    """A file of separated values."""
     try:
         import pandas as pd
     except ImportError as error:
         raise ImportError("path: reading CSV files needs pandas; run `pip install pandas`.") from error
 
     try:
-        text = _look(path, max_bytes, apart)
+        text = _look(path, max_bytes, as_is)
     except csv.Error as error:
         raise ValueError(f"path: {path.name} is not well-formed CSV ({error}); export it again.") from error
+    # What later versions do: numbers to the last bit.
+    exact = {"float_precision": "round_trip"} if np.lib.NumpyVersion(pd.__version__) < "3.1.0" else {}
 
-    def read(columns: list[int] | None, **kind: Any) -> Any:
-        if columns == []:
-            return pd.DataFrame(index=text.lines)
+    def read(columns: list[int] | None = None, **kind: Any) -> Any:
         with text.open() as file:
             try:
                 frame = pd.read_csv(
@@ -184,8 +167,9 @@ def _read_text(
                     usecols=columns,
                     index_col=False,
                     low_memory=False,
+                    **exact,
                     **kind,
-                )
+                ).copy()  # of many columns all at once, not each alone
             except (ValueError, pd.errors.ParserError) as error:
                 raise ValueError(f"path: {path.name} is not well-formed CSV ({error}); export it again.") from error
         names = text.header if columns is None else [text.header[j] for j in columns]
@@ -193,37 +177,26 @@ def _read_text(
         frame.index = text.lines if len(text.lines) == len(frame) else np.arange(len(frame)) + text.first + 1
         return frame
 
-    plain = given.decimal in (None, ".") and given.thousands != "." and text.points
-    X = _numbers(path, text, apart, dtype) if plain or not text.dotted else None
-    if X is not None:
-        frame = read([j for j, name in enumerate(text.header) if name in apart])
-        numbers = pd.DataFrame(X, columns=[name for name in text.header if name not in apart], index=frame.index)
-        frame = pd.concat([numbers, frame], axis=1)[text.header]
-    else:
-        frame = read(None)
+    frame = read()
+    decimals = [j for j, dtype in enumerate(frame.dtypes) if dtype.kind == "f"]
+    words = [j for j, dtype in enumerate(frame.dtypes) if dtype.kind == "O"]
+    commas = any(frame.iloc[:, j].str.contains(r"\d,\d", na=False).any() for j in words)
     # What pandas takes for decimals may be thousands, unless points are surely decimal and no text has a comma.
-    decimals = [
-        j for j, dtype in enumerate(frame.dtypes) if dtype.kind == "f" and (X is None or text.header[j] in apart)
-    ]
-    commas = any(
-        frame.iloc[:, j].str.contains(r"\d,\d", na=False).any()
-        for j, dtype in enumerate(frame.dtypes)
-        if dtype.kind == "O"
-    )
+    plain = given.decimal in (None, ".") and given.thousands != "." and text.points and not commas
     raw = {}
-    if decimals and text.dotted and (commas or not plain):
+    if decimals and text.dotted and not plain:
         cells = read(decimals, dtype=str)
         raw = {j: cells.iloc[:, i] for i, j in enumerate(decimals)}
-    hints = {"separator": text.separator, "points": text.points and not raw and (X is not None or bool(decimals))}
+    hints = {"separator": text.separator, "points": text.points and not raw and bool(decimals)}
     return _with_numbers(Table(frame, text.notes), raw, as_is, given, learned, **hints)
 
 
-def _look(path: Path, max_bytes: int, apart: Sequence[str]) -> _Text:
+def _look(path: Path, max_bytes: int, as_is: Sequence[str]) -> _Text:
     """How a file of separated values is written.
 
     ValueError where its header is missing, or for a ragged line, which pandas would pad with NaN or cut.
     """
-    direct, source = _source(path, max_bytes)
+    source = _source(path, max_bytes)
     encoding = _encoding(path, source)
     with io.TextIOWrapper(source(), encoding, newline="") as file:
         head = list(itertools.islice((line for line in file if line.strip()), FIRST_LINES))
@@ -237,7 +210,7 @@ def _look(path: Path, max_bytes: int, apart: Sequence[str]) -> _Text:
             raise ValueError(f"path: {path.name} starts with numbers; add a header line with the column names.")
         first, lines = reader.line_num, []
         points = dotted = False
-        judges = [printable(name) not in apart for name in header]
+        judges = [printable(name) not in as_is for name in header]
         for row in reader:
             if row and len(row) != len(header):
                 raise ValueError(
@@ -251,56 +224,49 @@ def _look(path: Path, max_bytes: int, apart: Sequence[str]) -> _Text:
                     dotted = dotted or bool(with_points) or any("." in cell for cell in row)
                     points = any(map(POINT.fullmatch, with_points))
     header = [printable(name) for name in header]
-    return _Text(source, direct, separator, points, dotted, encoding, header, first, np.array(lines, int))
+    return _Text(source, separator, points, dotted, encoding, header, first, np.array(lines, int))
 
 
-def _source(path: Path, max_bytes: int) -> tuple[bool, Callable[[], BinaryIO]]:
-    """Whether the file is plain, and what opens its bytes."""
+def _source(path: Path, max_bytes: int) -> Callable[[], BinaryIO]:
+    """A function that opens the bytes of a file, unpacked."""
     size, suffix = path.stat().st_size, path.suffix.lower()
     if size > max_bytes:
         raise too_large(path, size, max_bytes)
     if suffix not in (".gz", ".bz2", ".zst"):
-        return True, lambda: path.open("rb")
-    kinds: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
-    unpack: Any = {".gz": lambda path: _unpacked(gzip.open(path)), ".bz2": lambda path: _unpacked(bz2.open(path))}.get(
-        suffix
-    )
-    if unpack is None:
-        try:
-            import zstandard
-        except ImportError as error:
-            raise ImportError("path: reading .zst files needs zstandard; run `pip install zstandard`.") from error
-        kinds, unpack = (*kinds, zstandard.ZstdError), _unpacked_zstd
+        return lambda: path.open("rb")
     parts, size = [], 0
     try:
-        for part in unpack(path):
+        for part in _unpacked_zstd(path) if suffix == ".zst" else _unpacked(path):
             size += len(part)
             if size > max_bytes:
-                break
+                raise too_large(path, size, max_bytes)
             parts.append(part)
-    except kinds as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"path: {path.name} is damaged or cut off ({error}); compress it again.") from error
-    if size > max_bytes:
-        raise too_large(path, size, max_bytes)
     content = b"".join(parts)
-    return False, lambda: io.BytesIO(content)
+    return lambda: io.BytesIO(content)
 
 
-def _unpacked(file: Any) -> Iterator[bytes]:
-    with file:
+def _unpacked(path: Path) -> Iterator[bytes]:
+    with OPENERS[path.suffix.lower()](path) as file:
         yield from iter(lambda: file.read(BLOCK), b"")
 
 
 def _unpacked_zstd(path: Path) -> Iterator[bytes]:
     """Frame by frame: a stream reader takes a file that is cut off for a whole one."""
-    import zstandard
-
+    try:
+        import zstandard
+    except ImportError as error:
+        raise ImportError("path: reading .zst files needs zstandard; run `pip install zstandard`.") from error
     frame = None
     with path.open("rb") as file:
         while packed := file.read(ZSTD_BLOCK):
             while packed:
                 frame = zstandard.ZstdDecompressor().decompressobj() if frame is None else frame
-                yield frame.decompress(packed)
+                try:
+                    yield frame.decompress(packed)
+                except zstandard.ZstdError as error:
+                    raise OSError(str(error)) from error
                 packed = frame.unused_data if frame.eof else b""
                 frame = None if frame.eof else frame
     if frame is not None:
@@ -349,33 +315,6 @@ def _separator(head: list[str], first: str) -> str:
         return widths[0] > 1 and len(set(widths)) == 1, widths[0], separator == first
 
     return max(SEPARATORS, key=fields)
-
-
-def _numbers(path: Path, text: _Text, apart: Sequence[str], dtype: np.dtype) -> np.ndarray | None:
-    """All columns but those apart, many times faster than by pandas where there are thousands; None if not numbers."""
-    header = text.header
-    columns = [j for j, name in enumerate(header) if name not in apart]
-    if len(set(header)) < len(header) or "" in header or not columns or not text.direct:
-        return None
-    if any(name not in header for name in apart):
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # no rows
-            X = np.loadtxt(
-                path,
-                dtype,
-                comments=None,
-                delimiter=text.separator,
-                skiprows=text.first,
-                usecols=columns,
-                ndmin=2,
-                encoding=text.encoding,
-                quotechar='"',
-            )
-    except ValueError:
-        return None
-    return X if len(X) == len(text.lines) and len(X) else None
 
 
 # --- other files -----------------------------------------------------------------------------------------------------
@@ -441,7 +380,7 @@ def load_table(
     path: Path, target: str | None, n_features: int | None, dtype: np.dtype, max_bytes: int, given: Written = AS_IT_SAYS
 ) -> Data:
     """A table of numbers and a target; arguments as in `load_file`."""
-    table = read_table(path, () if target is None else (target,), given, dtype=dtype, max_bytes=max_bytes)
+    table = read_table(path, given, max_bytes=max_bytes)
     import pandas as pd
 
     frame, names = table.frame, [str(name) for name in table.frame.columns]

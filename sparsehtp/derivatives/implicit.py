@@ -20,10 +20,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import dtypes, lax
-from jax.custom_derivatives import SymbolicZero
-from jaxtyping import Array, Bool, Float, PyTree, PyTreeDef
+from jax import lax
+from jaxtyping import Array, Bool, Float
 
 from .._programs import program
 from .._tolerances import tolerance
@@ -220,37 +218,33 @@ def _(
     return SupportEquations(restricted, threshold, entries, threshold.box(entries), gather(x, entries), x.shape[0])
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+@eqx.filter_custom_jvp
 def drive_implicit(task: driver.Task, max_steps: int, record: Record | None) -> driver.Outcome:
     """`driver.drive` with derivatives of `x` and `value` in the objective and the threshold; all others are zero."""
     return driver.drive(task, max_steps, record)
 
 
-@functools.partial(drive_implicit.defjvp, symbolic_zeros=True)
 def _drive_jvp(
-    max_steps: int, record: Record | None, primals: tuple[driver.Task], tangents: tuple[driver.Task]
+    primals: tuple[driver.Task, int, Record | None], tangents: tuple[driver.Task, None, None]
 ) -> tuple[driver.Outcome, driver.Outcome]:
-    (task,), (dots,) = primals, tangents
-    outcome = drive_implicit(task, max_steps, record)
-    parts = task.objective, task.threshold
-    moving, moved, moved_dot, fixed = _split(parts, (dots.objective, dots.threshold))
-    out = jax.tree.map(_no_tangent, outcome)
-    if moving:  # else only the start or the solver moves, which leaves the solution where it is
+    task, dots = primals[0], tangents[0]
+    outcome = drive_implicit(*primals)
+    out = jax.tree.map(lambda _: None, outcome)
+    parts_dot = dots.objective, dots.threshold
+    if jax.tree.leaves(parts_dot):  # else only the start or the solver moves, which leaves the solution where it is
+        moved, fixed = _split((task.objective, task.threshold), parts_dot)
         place = lax.stop_gradient((outcome.x, outcome.support))
-        structure = jax.tree.structure(parts)
-        _, (x_dot, value_dot) = jax.jvp(
-            lambda moved: _refitted(structure, moving, moved, fixed, place), (moved,), (moved_dot,)
-        )
+        _, (x_dot, value_dot) = jax.jvp(lambda moved: _refitted(moved, fixed, place), (moved,), (parts_dot,))
         out = out._replace(x=x_dot, value=value_dot)
     return outcome, out
 
 
-@program(static_argnums=(0, 1))
-def _refitted(
-    structure: PyTreeDef, moving: tuple[int, ...], moved: list[Array], fixed: list[Array], place: Place
-) -> tuple[Array, Array]:
-    objective, threshold = _merge(structure, moving, moved, fixed)
-    return stationary(objective, threshold, *place)
+drive_implicit.def_jvp(_drive_jvp)  # type: ignore[no-untyped-call]
+
+
+@program
+def _refitted(moved: Parts, fixed: Parts, place: Place) -> tuple[Array, Array]:
+    return stationary(*eqx.combine(moved, fixed), *place)
 
 
 def stationary(
@@ -266,31 +260,40 @@ def stationary(
     return here.lift(z), here.value(z)
 
 
-@jax.custom_jvp
+@eqx.filter_custom_jvp
 def _coordinates(parts: Parts, place: Place, z: Float[Array, "m"]) -> Float[Array, "m"]:
     objective, threshold = parts
     return equations(threshold, objective, *place).polished(z)
 
 
-@functools.partial(_coordinates.defjvp, symbolic_zeros=True)
-def _coordinates_jvp(primals: tuple[Parts, Place, Array], tangents: tuple[Parts, Place, Array]) -> tuple[Array, PyTree]:
+def _coordinates_jvp(
+    primals: tuple[Parts, Place, Array], tangents: tuple[Parts, None, None]
+) -> tuple[Array, Array | None]:
     parts, place, z0 = primals
-    moving, moved, moved_dot, fixed = _split(parts, tangents[0])
+    parts_dot = tangents[0]
     z = _coordinates(parts, place, z0)
-    if not moving:
-        return z, _no_tangent(z)
-    structure = jax.tree.structure(parts)
+    if not jax.tree.leaves(parts_dot):
+        return z, None
+    moved, fixed = _split(parts, parts_dot)
 
-    def at(moved: list[Array]) -> AbstractEquations:
-        objective, threshold = _merge(structure, moving, moved, fixed)
+    def at(moved: Parts) -> AbstractEquations:
+        objective, threshold = eqx.combine(moved, fixed)
         return equations(threshold, objective, *place)
 
     held, _ = at(moved).held(lax.stop_gradient(z))
-    _, bound_dot = jax.jvp(lambda moved: jnp.where(held, at(moved).held(z)[1], 0), (moved,), (moved_dot,))
-    _, rhs = jax.jvp(lambda z, moved: at(moved).residual(z), (z, moved), (bound_dot, moved_dot))
+    _, bound_dot = jax.jvp(lambda moved: jnp.where(held, at(moved).held(z)[1], 0), (moved,), (parts_dot,))
+    _, rhs = jax.jvp(lambda z, moved: at(moved).residual(z), (z, moved), (bound_dot, parts_dot))
     here = at(moved)
     free = here.mask & ~held
     return z, jnp.where(free, _linear_solve(here, z, free, jnp.where(free, -rhs, 0)), bound_dot)
+
+
+_coordinates.def_jvp(_coordinates_jvp)  # type: ignore[no-untyped-call]
+
+
+def _split(parts: Parts, dots: Parts) -> tuple[Parts, Parts]:
+    """The leaves that have a tangent, and the others."""
+    return eqx.partition(parts, jax.tree.map(lambda dot: dot is not None, dots, is_leaf=lambda dot: dot is None))
 
 
 def _linear_solve(
@@ -309,26 +312,3 @@ def _linear_solve(
         return v + approximate(b - product(v))
 
     return lax.custom_linear_solve(product, rhs, solve, symmetric=True)
-
-
-# --- which leaves move ---------------------------------------------------------------------------------------------
-def _split(parts: Parts, dots: Parts) -> tuple[tuple[int, ...], list[Array], list[Array], list[Array]]:
-    """Positions of the leaves that have a tangent, these leaves, their tangents, and the other leaves."""
-    leaves, dot_leaves = jax.tree.leaves(parts), jax.tree.leaves(dots)
-    moving = tuple(i for i, dot in enumerate(dot_leaves) if type(dot) is not SymbolicZero and _floating(dot))
-    fixed = [leaf for i, leaf in enumerate(leaves) if i not in moving]
-    return moving, [leaves[i] for i in moving], [dot_leaves[i] for i in moving], fixed
-
-
-def _merge(structure: PyTreeDef, moving: tuple[int, ...], moved: list[Array], fixed: list[Array]) -> Parts:
-    others, ours = iter(fixed), dict(zip(moving, moved, strict=True))
-    leaves = [ours[i] if i in ours else next(others) for i in range(structure.num_leaves)]
-    return jax.tree.unflatten(structure, leaves)
-
-
-def _floating(dot: Array) -> bool:
-    return jnp.issubdtype(dot.dtype, np.inexact) and dot.dtype != dtypes.float0
-
-
-def _no_tangent(leaf: Array) -> SymbolicZero:
-    return SymbolicZero(jax.typeof(leaf).to_tangent_aval())

@@ -62,11 +62,7 @@ class AbstractDesign(eqx.Module):
         """Largest magnitude of every column, over the rows with a weight. Data are finite."""
 
     def centred(
-        self,
-        shift: Float[Array, "p"],
-        grain: Float[Array, "p"],
-        constant: Bool[Array, "p"],
-        weights: Float[Array, "n"],
+        self, shift: Float[Array, "p"], grain: Float[Array, "p"], constant: Bool[Array, "p"], weights: Float[Array, "n"]
     ) -> "tuple[AbstractDesign, Float[Array, 'p']]":
         """X less its means where no entry of a row with a weight is rounded by that, constant columns exactly zero, and
         what was subtracted from each column; never asked of a sparse design.

@@ -113,11 +113,7 @@ class DenseDesign(AbstractDesign):
         return jnp.max(jnp.abs(array), axis=1 if self.by_feature else 0)
 
     def centred(
-        self,
-        shift: Float[Array, "p"],
-        grain: Float[Array, "p"],
-        constant: Bool[Array, "p"],
-        weights: Float[Array, "n"],
+        self, shift: Float[Array, "p"], grain: Float[Array, "p"], constant: Bool[Array, "p"], weights: Float[Array, "n"]
     ) -> tuple["DenseDesign", Float[Array, "p"]]:
         samples = 1 if self.by_feature else 0
 

@@ -16,7 +16,7 @@ with theta = (2 step l0)^(-1/2), or the theta that makes sum z_j = k. Columns ar
 so that it decouples.
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,11 +24,11 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import replace
-from ..linalg import bisect, dot
+from ..linalg import bisect, dot, either, shrink_until
 from .dual import Dual, DualPoint, best_shift
 
 CHECK = 10  # steps between evaluations of the dual
-MAX_TRIES = 60
+MAX_TRIES = 61
 NORM_STEPS = 16  # of a power iteration, each as dear as a gradient step
 SHRINK = 0.7
 HINGE_SMOOTHING = 1e-3  # costs the bound at most half of it
@@ -68,9 +68,6 @@ class _Carry(NamedTuple):
     momentum: Array
     step: Array  # in units of 1 / smoothness
     value: Array
-
-
-_Tried: TypeAlias = tuple[Array, tuple[tuple[Array, Array, Array, Array], Array], Array]  # step, its trial, tries
 
 
 class _Outer(NamedTuple):
@@ -125,7 +122,7 @@ def relax(
     def body(outer: _Outer) -> _Outer:
         inner = lax.fori_loop(0, CHECK, lambda _, c: _step(problem, c), outer.inner)
         point = point_of(inner)
-        best = _better(point, outer.best)
+        best = either(point.value > outer.best.value, point, outer.best)
         closed = inner.value - best.value <= tol * jnp.abs(inner.value)
         closed |= inner.value - best.value <= share * (enough - inner.value)  # never for infinity times zero
         done = closed | (best.value >= enough) | (inner.value <= useless) | ~jnp.isfinite(inner.value)
@@ -137,11 +134,6 @@ def relax(
     c = out.inner
     intercept = c.b if problem.centres is None else c.b - dot(problem.centres, c.w)
     return Relaxed(out.best, c.value, dual.lift(c.w, intercept), c.z, out.t)
-
-
-def _better(new: DualPoint, old: DualPoint) -> DualPoint:
-    flag = new.value > old.value
-    return jax.tree.map(lambda a, b: jnp.where(flag, a, b), new, old)
 
 
 class _Smooth:
@@ -189,10 +181,9 @@ class _Smooth:
         return b - dot(self.weights, jnp.where(self.weights > 0, self.slope(eta + b), 0)) / curvature
 
     def gradient(self, a: Float[Array, "n"]) -> Float[Array, "p"]:
-        tau = self.dual.moments(jnp.where(self.weights > 0, a, 0))
-        return (
-            tau if self.centres is None else tau - self.centres * dot(self.weights, jnp.where(self.weights > 0, a, 0))
-        )
+        a = jnp.where(self.weights > 0, a, 0)
+        tau = self.dual.moments(a)
+        return tau if self.centres is None else tau - self.centres * dot(self.weights, a)
 
     def proximal(self, v: Float[Array, "p"], step: Float[Array, ""]) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
         """(w, z) of the penalty's proximal map for a step."""
@@ -250,17 +241,9 @@ def _step(problem: _Smooth, c: _Carry) -> _Carry:
         bound = base + dot(g, move) + jnp.sum(move**2) / (2 * size)
         return (w, z, b, eta), problem.value(eta) <= bound + slack
 
-    def refused(carry: _Tried) -> Bool[Array, ""]:
-        _, (_, good), tries = carry
-        return ~good & (tries <= MAX_TRIES)
-
-    def shrink(carry: _Tried) -> _Tried:
-        step, _, tries = carry
-        step = jnp.where(tries == 0, step, SHRINK * step)
-        return step, trial(step), tries + 1
-
     nothing = (c.w, c.z, c.b, c.eta), jnp.zeros((), bool)
-    step, ((w, z, b, eta), _), _ = lax.while_loop(refused, shrink, (c.step, nothing, jnp.int32(0)))
+    found = shrink_until(lambda _, tried: tried[1], trial, c.step, nothing, SHRINK, MAX_TRIES)
+    step, ((w, z, b, eta), _), _ = found
     value = problem.value(eta) + problem.penalty(w, z)
     # Momentum that points uphill is dropped (O'Donoghue and Candes).
     uphill = dot(c.w_at - w, w - c.w) + (c.b_at - b) * (b - c.b) > 0

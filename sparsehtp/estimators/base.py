@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, cast
 
 import jax
@@ -27,9 +28,10 @@ from ..iteration.results import FIRED, RESULTS, Solution
 from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import LinearModel, MultiResponse
 from ..objectives.base import Counted
+from ..solvers import AbstractSolver
 from . import parameters, selection
 from .arrays import as_numpy, validated
-from .failures import all_or_nothing, warn
+from .failures import all_or_nothing, warn, warn_result
 from .fit import Evidence, Fitted, Problem, Rows, fit_targets
 
 
@@ -73,29 +75,44 @@ def _rounded(model: LinearModel, x: np.ndarray, intercept: float, dtype: DType) 
     return w, intercept + model.units.centre[: x.size] @ (x - w)
 
 
+@dataclass(eq=False, repr=False)
 class SparseLinearModel(SelectorMixin, BaseEstimator):
-    """Base of `SparseRegressor`, `SparseClassifier`, `SparseOrdinal` and `SparseCox`."""
+    """Base of `SparseRegressor`, `SparseClassifier`, `SparseOrdinal` and `SparseCox`, with the parameters of all."""
 
+    k: int | str | Iterable[int] | Callable[..., np.ndarray] = "cv"
+    _: KW_ONLY
+    l2: ArrayLike | str = "auto"
+    solver: AbstractSolver | str = "auto"
+    standardize: bool = True
+    groups: ArrayLike | None = None
+    keep: ArrayLike | None = None
+    positive: bool = False
+    bounds: tuple[Any, Any] | None = None
+    cv: Any = 5
+    rule: str = "strong-ridge"
+    random_state: Any = None
+    max_iter: int | None = None
+    tol: float | None = None
     penalty: ClassVar[str] = "l1"  # what makes `SelectFromModel` keep all coefficients above 1e-5
     _default_l2: ClassVar[float]
     _l2_grid: ClassVar[tuple[float, ...]]
     _counted: ClassVar[Counted] = "rows"
     # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes (lists and dicts of anything, since
     # `isinstance` looks no further).
-    support_: Bool[np.ndarray, "p"]
-    k_: int
-    l0_: float | None
-    l1_: float | None
-    l2_: np.floating | Float[np.ndarray, "p"]
-    refit_l2_: np.floating | Float[np.ndarray, "p"]
-    n_iter_: int
-    path_: Path | list | None  # type: ignore[type-arg]
-    cv_results_: dict | None  # type: ignore[type-arg]
-    history_: dict | list  # type: ignore[type-arg]
-    objective_value_: float | list  # type: ignore[type-arg]
-    result_: str | list  # type: ignore[type-arg]
-    fired_: str | list  # type: ignore[type-arg]
-    _certificates: Certificate | list | None  # type: ignore[type-arg]
+    support_: Bool[np.ndarray, "p"] = field(init=False)
+    k_: int = field(init=False)
+    l0_: float | None = field(init=False)
+    l1_: float | None = field(init=False)
+    l2_: np.floating | Float[np.ndarray, "p"] = field(init=False)
+    refit_l2_: np.floating | Float[np.ndarray, "p"] = field(init=False)
+    n_iter_: int = field(init=False)
+    path_: Path | list | None = field(init=False)  # type: ignore[type-arg]
+    cv_results_: dict | None = field(init=False)  # type: ignore[type-arg]
+    history_: dict | list = field(init=False)  # type: ignore[type-arg]
+    objective_value_: float | list = field(init=False)  # type: ignore[type-arg]
+    result_: str | list = field(init=False)  # type: ignore[type-arg]
+    fired_: str | list = field(init=False)  # type: ignore[type-arg]
+    _certificates: Certificate | list | None = field(init=False)  # type: ignore[type-arg]
     _evidence = cast(Evidence | None, None)  # without an annotation: nothing that a file holds
 
     def __getstate__(self) -> dict[str, Any]:
@@ -157,16 +174,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
     ) -> list[RESULTS]:
         """Choose k and l2 by folds of the rows where the plan says so, fit them, and set the attributes."""
         p, names, several = rows.X.shape[1], getattr(self, "feature_names_in_", ()), rows.responses is not None
-        threshold = parameters.make_threshold(
-            self.groups,
-            self.keep,
-            self.positive,
-            self.bounds,
-            p,
-            names,
-            rows=several,
-            priced=plan.prices is not None,
-        )
+        threshold = parameters.make_threshold(self, p, names, rows=several, priced=plan.prices is not None)
 
         def build(X: Any, targets: list[np.ndarray], **data: Any) -> list[Any]:
             return self._models(X, targets, loss, standardize=self.standardize, **data)
@@ -358,8 +366,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
 
     def _warn_results(self, results: list[RESULTS]) -> None:
         for result in dict.fromkeys(results):
-            if result is not RESULTS.converged:
-                self._warn(result.sentence.replace("max_steps", "max_iter"))
+            warn_result(self, result)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -371,7 +378,7 @@ class SparseLinearModel(SelectorMixin, BaseEstimator):
         check_is_fitted(self)
         X = validated(self, X, accept_sparse="csr", reset=False)
         known = check_offset(offset, X, 1 if self.coef_.ndim == 1 else len(self.coef_))
-        return linear(X, self.coef_, self.intercept_, known)
+        return linear(X, self.coef_, getattr(self, "intercept_", 0.0), known)  # SparseCox has none, nor SparseOrdinal
 
     def transform(self, X: TableLike) -> Any:
         """The columns of X that are in the support."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +17,6 @@ from sklearn.utils.multiclass import type_of_target
 from .._types import ArrayLike, TableLike
 from ..losses import AbstractLoss, Logistic, Softmax
 from ..losses.deviance import predicted
-from ..solvers import AbstractSolver
 from .arrays import as_numpy
 from .base import SparseLinearModel, check_offset, linear
 from .failures import all_or_nothing
@@ -31,6 +30,7 @@ def _has_probabilities(model: "SparseClassifier") -> bool:
     return model.loss in ("logistic", "softmax")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SparseClassifier(ClassifierMixin, SparseLinearModel):
     """Classification by linear scores on the best k features, with k chosen from the data by default.
 
@@ -135,57 +135,20 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):
         >>> model.k_, model.get_feature_names_out(), model.predict_proba(X)
     """
 
-    classes_: Shaped[np.ndarray, "classes"]
-    coef_: Float[np.ndarray, "1+(classes-1)*(classes>2) p"]  # one row for two classes, else one for each
-    intercept_: Float[np.ndarray, "1+(classes-1)*(classes>2)"]
+    l0: ArrayLike | str | None = None
+    l1: ArrayLike = 0.0
+    loss: AbstractLoss | str = "logistic"
+    fit_intercept: bool = True
+    class_weight: dict[Any, float] | str | None = None
+    scoring: Any = None
+    warm_start: bool = False
+    classes_: Shaped[np.ndarray, "classes"] = field(init=False)
+    # One row for two classes, else one for each.
+    coef_: Float[np.ndarray, "1+(classes-1)*(classes>2) p"] = field(init=False)
+    intercept_: Float[np.ndarray, "1+(classes-1)*(classes>2)"] = field(init=False)
     _default_l2 = 1e-3
     _l2_grid = (1e-2, 1e-1, 1.0)
     _counted = "classes"
-
-    def __init__(
-        self,
-        k: int | str | Iterable[int] | Callable[..., np.ndarray] = "cv",
-        *,
-        l2: ArrayLike | str = "auto",
-        l0: ArrayLike | str | None = None,
-        l1: ArrayLike = 0.0,
-        loss: AbstractLoss | str = "logistic",
-        solver: AbstractSolver | str = "auto",
-        fit_intercept: bool = True,
-        standardize: bool = True,
-        groups: ArrayLike | None = None,
-        keep: ArrayLike | None = None,
-        positive: bool = False,
-        bounds: tuple[Any, Any] | None = None,
-        class_weight: dict[Any, float] | str | None = None,
-        cv: Any = 5,
-        scoring: Any = None,
-        rule: str = "strong-ridge",
-        random_state: Any = None,
-        max_iter: int | None = None,
-        tol: float | None = None,
-        warm_start: bool = False,
-    ) -> None:
-        self.k = k
-        self.l2 = l2
-        self.l0 = l0
-        self.l1 = l1
-        self.loss = loss
-        self.solver = solver
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.groups = groups
-        self.keep = keep
-        self.positive = positive
-        self.bounds = bounds
-        self.class_weight = class_weight
-        self.cv = cv
-        self.scoring = scoring
-        self.rule = rule
-        self.random_state = random_state
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
 
     @all_or_nothing
     def fit(

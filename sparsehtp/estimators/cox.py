@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
-from sklearn.utils.validation import check_is_fitted
 
 from .._types import ArrayLike, TableLike, check_finite
 from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import CoxModel
-from ..solvers import AbstractSolver
 from .arrays import validated
 from .base import SparseLinearModel, check_offset, checked_weights, linear
 from .failures import all_or_nothing
@@ -20,6 +18,7 @@ from .failures import all_or_nothing
 PAIRS_AT_ONCE = 2**22
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SparseCox(SparseLinearModel):
     """Cox regression on the best k features, with k chosen from the data by default.
 
@@ -67,47 +66,15 @@ class SparseCox(SparseLinearModel):
         >>> model.k_, model.score(X_test, y_test), model.predict_survival_function(X_test, times=[365, 730])
     """
 
-    coef_: Float[np.ndarray, "p"]
-    event_times_: Float[np.ndarray, "times"]
-    strata_: Shaped[np.ndarray, "strata"]
-    reference_: float
-    log_baseline_: Float[np.ndarray, "strata times"]
+    ties: str = "efron"
+    coef_: Float[np.ndarray, "p"] = field(init=False)
+    event_times_: Float[np.ndarray, "times"] = field(init=False)
+    strata_: Shaped[np.ndarray, "strata"] = field(init=False)
+    reference_: float = field(init=False)
+    log_baseline_: Float[np.ndarray, "strata times"] = field(init=False)
     _default_l2 = 1e-6
     _counted = "events"
     _l2_grid = (1e-6, 1e-2, 1e-1, 1.0)
-
-    def __init__(
-        self,
-        k: int | str | Iterable[int] = "cv",
-        *,
-        l2: ArrayLike | str = "auto",
-        ties: str = "efron",
-        solver: AbstractSolver | str = "auto",
-        standardize: bool = True,
-        groups: ArrayLike | None = None,
-        keep: ArrayLike | None = None,
-        positive: bool = False,
-        bounds: tuple[Any, Any] | None = None,
-        cv: Any = 5,
-        rule: str = "strong-ridge",
-        random_state: Any = None,
-        max_iter: int | None = None,
-        tol: float | None = None,
-    ) -> None:
-        self.k = k
-        self.l2 = l2
-        self.ties = ties
-        self.solver = solver
-        self.standardize = standardize
-        self.groups = groups
-        self.keep = keep
-        self.positive = positive
-        self.bounds = bounds
-        self.cv = cv
-        self.rule = rule
-        self.random_state = random_state
-        self.max_iter = max_iter
-        self.tol = tol
 
     @all_or_nothing
     def fit(
@@ -184,9 +151,7 @@ class SparseCox(SparseLinearModel):
 
     def predict(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n"]:
         """(n,) linear predictors x'w + o, the logarithms of relative hazards: the larger, the sooner an event."""
-        check_is_fitted(self)
-        X = validated(self, X, accept_sparse="csr", reset=False)
-        return linear(X, self.coef_, offset=check_offset(offset, X))
+        return self._predictor(X, offset)
 
     def predict_cumulative_hazard_function(
         self,

@@ -6,6 +6,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from sklearn.exceptions import ConvergenceWarning
+
+from ..iteration.results import RESULTS
+
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
@@ -31,3 +35,10 @@ def warn(sentence: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == package:
         frame, level = frame.f_back, level + 1
     warnings.warn(sentence, category, stacklevel=level)
+
+
+def warn_result(estimator: Any, result: RESULTS) -> None:
+    """A warning of a fit that did not converge."""
+    if result is not RESULTS.converged:
+        sentence = result.sentence.replace("max_steps", "max_iter")
+        warn(f"{type(estimator).__name__}: {sentence}", ConvergenceWarning)

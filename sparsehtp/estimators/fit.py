@@ -182,12 +182,12 @@ class Problem(NamedTuple):
             padding.design(X),
             [padding.targets(target) for target in rows.targets],
             l2=padding.l2(self.plan.l2),
-            sample_weight=padding.weights(rows.weights / rows.top),
-            offset=None if rows.offset is None else padding.offset(rows.offset),
+            sample_weight=padding.of_rows(rows.weights / rows.top),
+            offset=None if rows.offset is None else padding.of_rows(rows.offset),
         )
         if stand_in is None or stand_in.centre is None:
             return models
-        centre = padding.start(stand_in.centre, np.zeros(0)).x
+        centre = padding.of_columns(stand_in.centre)
         return [model.about(centre, level) for model, level in zip(models, stand_in.levels, strict=True)]
 
 
@@ -296,8 +296,8 @@ def _choose(
 def _starts(rows: Rows, padding: Padding, coef: np.ndarray, intercept: np.ndarray) -> list[Any]:
     """Where each model starts."""
     if rows.responses is not None:
-        return [padding.start(coef.T, intercept)]
-    return [padding.start(*each) for each in zip(coef, intercept, strict=True)]
+        return [Start(padding.of_columns(coef.T), intercept)]
+    return [Start(padding.of_columns(x), level) for x, level in zip(coef, intercept, strict=True)]
 
 
 def _solve_from(

@@ -1,25 +1,27 @@
-"""Shared by the estimators of precision matrices: the structure, the choice of k, and the fit."""
+"""The base of the estimators of precision matrices: the structure, the choice of k, and the fit."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
-import jax
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
+from jaxtyping import Bool, Float
+from sklearn.base import BaseEstimator
 
 from .._solve import solve
-from .._types import replace, seeded
-from ..grids.criteria import information_criterion
-from ..grids.cross_validation import cross_validate
+from .._types import ArrayLike, replace, seeded
+from ..grids.choose import choose
 from ..grids.folds import Pair
-from ..grids.path import Path, solve_path
-from ..iteration.results import RESULTS, Solution
+from ..grids.path import Path
+from ..iteration.results import RESULTS
 from ..objectives import Precision
 from ..objectives.base import Counted
 from ..solvers import HTP, IHT, AbstractSolver, FoBa, ForwardSelection, GraSP
 from ..thresholds import OffDiagonal, pairs_of
 from . import parameters, selection
-from .failures import warn
+from .failures import warn_result
 
 SOLVERS: dict[str, type[AbstractSolver]] = {
     "htp": HTP,
@@ -33,22 +35,80 @@ SHARES = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12)  # pairs per variable
 FEW_PAIRS = 20
 
 
-class GraphFit(NamedTuple):
-    """A fit, and the path and the scores that its k was chosen from (None for a given k)."""
+@dataclass(eq=False, repr=False)
+class SparseGraphModel(BaseEstimator):
+    """Base of `SparsePrecision` and `SparseLDA`, with the parameters and the fitted attributes of both."""
 
-    k: int
-    solution: Solution
-    path: Path | None
-    results: dict[str, Any] | None
+    k: int | str = "cv"
+    _: KW_ONLY
+    solver: AbstractSolver | str = "auto"
+    standardize: bool = True
+    keep: ArrayLike | None = None
+    shrinkage: float | str = "oas"
+    bounds: Any = "valid"
+    cv: Any = 5
+    random_state: Any = None
+    max_iter: int | None = None
+    # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
+    precision_: Float[np.ndarray, "p p"] = field(init=False)
+    support_: Bool[np.ndarray, "p p"] = field(init=False)
+    shrinkage_: float = field(init=False)
+    k_: int = field(init=False)
+    path_: Path | None = field(init=False)
+    cv_results_: dict | None = field(init=False)  # type: ignore[type-arg]  # for isinstance
+    n_iter_: int = field(init=False)
+    objective_value_: float = field(init=False)
+    result_: str = field(init=False)
 
+    def _checked_k(self) -> int | str:
+        """k as an int, "cv", or the name of a criterion."""
+        if not isinstance(self.k, str):
+            return parameters.checked_count("k", self.k, 0)
+        if self.k not in ("cv", *CRITERIA):
+            raise ValueError(f"k: needs an integer >= 0, 'cv', or one of {', '.join(CRITERIA)}, got {self.k!r}.")
+        return self.k
 
-def check_k(k: Any) -> int | str:
-    """k as an int, "cv", or the name of a criterion."""
-    if isinstance(k, str):
-        if k not in ("cv", *CRITERIA):
-            raise ValueError(f"k: needs an integer >= 0, 'cv', or one of {', '.join(CRITERIA)}, got {k!r}.")
-        return k
-    return parameters.checked_count("k", k, 0)
+    @property
+    def _scaling(self) -> dict[str, Any]:
+        """Parameters of the objective."""
+        return {"bounds": self.bounds, "standardize": bool(self.standardize), "shrinkage": self.shrinkage}
+
+    def _folds(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, counted: Counted) -> list[Pair]:
+        """(train, test) among the rows that count."""
+        folds = selection.make_folds(self.cv, X, y, weights, counted)
+        if folds is None:
+            raise ValueError("cv: needs at least two samples (of every class) for two folds; pass an integer k.")
+        return folds
+
+    def _fit_graph(self, objective: Precision, k: int | str, folds: list[Pair] | None) -> None:
+        """Choose k, by folds for "cv", fit, and set the attributes."""
+        p, solver = objective.n_variables, parameters.make_solver(self.solver, SOLVERS) or HTP()
+        threshold = pair_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
+        key, limit = seeded(parameters.make_seed(self.random_state)), parameters.make_limit(self.max_iter)
+        ending: dict[str, Any] = {"solver": solver, "key": key, "max_steps": limit, "throw": False}
+        self.path_ = self.cv_results_ = None
+        solution: Any
+        if isinstance(k, str):
+            samples = float(objective.n) * (1 if folds is None else 1 - 1 / len(folds))
+            ks, rule = default_pairs(p, samples, threshold.keep.shape[0]), k if folds is None else "best"
+            choice: Any = choose(objective, threshold, ks=ks, rule=rule, folds=folds, **ending)
+            self.k_, solution, path, scores = choice.k, choice.solution, choice.path, choice.scores
+            self.path_, self.cv_results_ = path, {"ks": path.ks, "best_index": choice.row}
+            if folds is None:
+                self.cv_results_ |= {rule: scores.values}
+            else:
+                self.cv_results_ |= {"mean_loss": scores.mean, "se": scores.se, "scores": scores.scores}
+        else:
+            self.k_, solution = k, solve(objective, replace(threshold, k=np.int32(k)), **ending)
+        self.precision_ = np.asarray(solution.x)
+        self.support_ = np.zeros((p, p), bool)
+        i, j = pairs_of(np.asarray(solution.support.idx)[np.asarray(solution.support.mask)], p).T
+        self.support_[i, j] = self.support_[j, i] = True
+        self.shrinkage_ = float(objective.shrinkage)
+        self.n_iter_, self.objective_value_ = int(solution.num_steps), float(solution.value)
+        result = RESULTS(int(solution.result))
+        self.result_ = result.name
+        warn_result(self, result)
 
 
 def pair_threshold(keep: Any, names: Sequence[str]) -> OffDiagonal:
@@ -70,65 +130,6 @@ def default_pairs(p: int, samples: float, kept: int) -> np.ndarray:
         return np.arange(pairs + 1)
     most = min(pairs, int(samples * p / 6))
     return np.unique([0, *(k for share in SHARES if (k := round(share * p)) <= most)])
-
-
-def fit_graph(
-    objective: Precision,
-    k: int | str,
-    threshold: OffDiagonal,
-    solver: AbstractSolver,
-    folds: Any,
-    max_steps: int | None,
-    seed: int,
-) -> GraphFit:
-    """Choose k, and fit; the row of the path is the fit where there is one."""
-    key = seeded(seed)
-    p = objective.n_variables
-    path: Path | None = None
-    results: dict[str, Any] | None = None
-    row = 0
-    if k == "cv":
-        ks = default_pairs(p, float(objective.n) * (1 - 1 / len(folds)), threshold.keep.shape[0])
-        cv = cross_validate(objective, ks=ks, folds=folds, threshold=threshold, solver=solver, key=key)
-        path = cv.path
-        results = {"ks": path.ks, "mean_loss": cv.mean, "se": cv.se, "scores": cv.scores, "best_index": cv.best}
-        k, row = cv.k, cv.best
-    elif isinstance(k, str):
-        ks = default_pairs(p, float(objective.n), threshold.keep.shape[0])
-        path = solve_path(objective, ks=ks, threshold=threshold, solver=solver, key=key)
-        criterion = information_criterion(path, k)
-        results = {"ks": path.ks, k: criterion.values, "best_index": criterion.best}
-        k, row = int(path.ks[criterion.best]), criterion.best
-    threshold = replace(threshold, k=np.int32(k))
-    x0 = None if path is None else path.at(row)
-    solution = solve(objective, threshold, solver, x0, key=key, max_steps=max_steps, throw=False)
-    bare: Any = solution._replace(key=None, state=None)  # type: ignore[arg-type]
-    return GraphFit(k, jax.tree.map(np.asarray, bare), path, results)
-
-
-def needed_folds(cv: Any, X: np.ndarray, y: np.ndarray, weights: np.ndarray, counted: Counted) -> list[Pair]:
-    """(train, test) among the rows that count."""
-    folds = selection.make_folds(cv, X, y, weights, counted)
-    if folds is None:
-        raise ValueError("cv: needs at least two samples (of every class) for two folds; pass an integer k.")
-    return folds
-
-
-def warn_result(estimator: Any, fit: GraphFit) -> str:
-    """The name of how a fit ended, with a warning unless it converged."""
-    result = RESULTS(int(fit.solution.result))
-    if result is not RESULTS.converged:
-        sentence = result.sentence.replace("max_steps", "max_iter")
-        warn(f"{type(estimator).__name__}: {sentence}", ConvergenceWarning)
-    return result.name
-
-
-def edge_mask(solution: Solution, p: int) -> np.ndarray:
-    """(p, p) mask of the pairs in a support."""
-    mask = np.zeros((p, p), bool)
-    i, j = pairs_of(solution.support.idx[solution.support.mask], p).T
-    mask[i, j] = mask[j, i] = True
-    return mask
 
 
 def partial_correlations(precision: Any) -> np.ndarray:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Self
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Float, Shaped
 from scipy.special import log_softmax
-from sklearn.base import BaseEstimator
 from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight
 
 from .._types import ArrayLike, TableLike
-from ..grids.path import Path
 from ..objectives import Precision
-from ..solvers import HTP, AbstractSolver
-from . import graph, parameters
-from .arrays import as_numpy, validated
+from .arrays import validated
+from .base import checked_weights
 from .failures import all_or_nothing
+from .graph import SparseGraphModel
 
 
-class SparseLDA(LinearClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class SparseLDA(LinearClassifierMixin, SparseGraphModel):
     """Linear discriminant analysis with a precision matrix of at most k pairs, k chosen from the data by default.
 
         delta_c(x) = x' O m_c - m_c' O m_c / 2 + log pi_c,   the predicted class is the one with the largest delta_c
@@ -63,46 +62,13 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
     Source: [GraHTP] section 6.3.2, after Cai, Liu and Luo (2011).
     """
 
-    # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
-    classes_: Shaped[np.ndarray, "classes"]
-    priors_: Float[np.ndarray, "classes"]
-    means_: Float[np.ndarray, "classes p"]
-    precision_: Float[np.ndarray, "p p"]
-    support_: Bool[np.ndarray, "p p"]
-    coef_: Float[np.ndarray, "1+(classes-1)*(classes>2) p"]  # one row for two classes, else one for each
-    intercept_: Float[np.ndarray, "1+(classes-1)*(classes>2)"]
-    shrinkage_: float
-    k_: int
-    path_: Path | None
-    cv_results_: dict | None  # type: ignore[type-arg]  # for isinstance
-    n_iter_: int
-    objective_value_: float
-    result_: str
-
-    def __init__(
-        self,
-        k: int | str = "cv",
-        *,
-        priors: ArrayLike | None = None,
-        solver: AbstractSolver | str = "auto",
-        standardize: bool = True,
-        keep: ArrayLike | None = None,
-        shrinkage: float | str = "oas",
-        bounds: Any = "valid",
-        cv: Any = 5,
-        random_state: Any = None,
-        max_iter: int | None = None,
-    ) -> None:
-        self.k = k
-        self.priors = priors
-        self.solver = solver
-        self.standardize = standardize
-        self.keep = keep
-        self.shrinkage = shrinkage
-        self.bounds = bounds
-        self.cv = cv
-        self.random_state = random_state
-        self.max_iter = max_iter
+    priors: ArrayLike | None = None
+    classes_: Shaped[np.ndarray, "classes"] = field(init=False)
+    priors_: Float[np.ndarray, "classes"] = field(init=False)
+    means_: Float[np.ndarray, "classes p"] = field(init=False)
+    # One row for two classes, else one for each.
+    coef_: Float[np.ndarray, "1+(classes-1)*(classes>2) p"] = field(init=False)
+    intercept_: Float[np.ndarray, "1+(classes-1)*(classes>2)"] = field(init=False)
 
     @all_or_nothing
     def fit(self, X: TableLike, y: TableLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -116,7 +82,7 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         """
         X, y = validated(self, X, y, ensure_min_features=2, ensure_min_samples=2)
         check_classification_targets(y)
-        weights = _check_sample_weight(as_numpy(sample_weight), X, dtype=np.float64, ensure_non_negative=True)
+        weights = checked_weights(sample_weight, X)
         counted, every = weights > 0, weights
         data = X
         X, labels, weights = X[counted], y[counted], weights[counted]
@@ -124,25 +90,12 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         if present.size < 2:
             raise ValueError(f"y: needs two classes with positive weight, got {present.size} class.")
         self.classes_ = present
-        k, solver = graph.check_k(self.k), parameters.make_solver(self.solver, graph.SOLVERS) or HTP()
-        max_steps = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
-        seed = parameters.make_seed(self.random_state)
-        threshold = graph.pair_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
+        k = self._checked_k()
         totals = np.bincount(code, weights)
         self.priors_ = self._check_priors(totals / totals.sum())
-        folds = graph.needed_folds(self.cv, data, y, every, "classes") if k == "cv" else None
+        folds = self._folds(data, y, every, "classes") if k == "cv" else None
         with jax.enable_x64(X.dtype == np.float64):
-            objective = Precision.from_data(
-                X,
-                weights,
-                labels=code,
-                bounds=self.bounds,
-                standardize=bool(self.standardize),
-                shrinkage=self.shrinkage,
-            )
-            fit = graph.fit_graph(objective, k, threshold, solver, folds, max_steps, seed)
-        self.precision_ = fit.solution.x
-        self.support_ = graph.edge_mask(fit.solution, X.shape[1])
+            self._fit_graph(Precision.from_data(X, weights, labels=code, **self._scaling), k, folds)
         # About the mean of all, in float64: far from zero scores are large, and their differences small.
         shares = np.eye(present.size)[code] * weights[:, None] / totals[code, None]
         self.means_ = shares.T @ X.astype(float)
@@ -152,11 +105,6 @@ class SparseLDA(LinearClassifierMixin, BaseEstimator):
         if present.size == 2:
             self.coef_ = self.coef_[1:] - self.coef_[:1]
             self.intercept_ = self.intercept_[1:] - self.intercept_[:1]
-        self.shrinkage_ = float(objective.shrinkage)
-        self.k_, self.path_, self.cv_results_ = fit.k, fit.path, fit.results
-        self.n_iter_ = int(fit.solution.num_steps)
-        self.objective_value_ = float(fit.solution.value)
-        self.result_ = graph.warn_result(self, fit)
         return self
 
     def _check_priors(self, shares: Float[np.ndarray, "classes"]) -> Float[np.ndarray, "classes"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self, cast
 
 import jax
@@ -9,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from .._programs import program
 from .._solve import solve
@@ -25,13 +25,14 @@ from ..statistics import SufficientStatistics
 from ..thresholds import Rank
 from . import parameters, selection
 from .arrays import as_numpy, validated
-from .base import linear
-from .failures import all_or_nothing, warn
+from .base import checked_weights, linear
+from .failures import all_or_nothing, warn, warn_result
 from .fit import check_alone, checked_folds, take_names
 
 CRITERIA = ("aic", "bic")
 
 
+@dataclass(eq=False, repr=False)
 class LowRankRegressor(RegressorMixin, BaseEstimator):
     """Regression of several responses with coefficients of rank r: reduced-rank, or multi-task, regression.
 
@@ -88,38 +89,27 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
     Source: Izenman (1975); cross-validated rank with the one-standard-error rule as in Breiman et al. (1984).
     """
 
+    r: int | str = "cv"
+    _: KW_ONLY
+    l2: ArrayLike | str = 1e-6
+    solver: AbstractSolver | str = "auto"
+    fit_intercept: bool = True
+    standardize: bool = True
+    cv: Any = 5
+    one_se: bool = True
+    max_iter: int | None = None
     # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
-    rank_: int
-    singular_values_: Float[np.ndarray, "rank"]
-    y_loadings_: Float[np.ndarray, "c rank"]
-    x_rotation_: Float[np.ndarray, "p rank"]
-    coef_: Float[np.ndarray, "c p"] | Float[np.ndarray, "p*(c==1)"]  # one dimension for a y of one
-    intercept_: Float[np.ndarray, "c"] | float
-    cv_results_: dict | None  # type: ignore[type-arg]  # for isinstance
-    n_iter_: int
-    objective_value_: float
-    result_: str
-
-    def __init__(
-        self,
-        r: int | str = "cv",
-        *,
-        l2: ArrayLike | str = 1e-6,
-        solver: AbstractSolver | str = "auto",
-        fit_intercept: bool = True,
-        standardize: bool = True,
-        cv: Any = 5,
-        one_se: bool = True,
-        max_iter: int | None = None,
-    ) -> None:
-        self.r = r
-        self.l2 = l2
-        self.solver = solver
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.cv = cv
-        self.one_se = one_se
-        self.max_iter = max_iter
+    rank_: int = field(init=False)
+    singular_values_: Float[np.ndarray, "rank"] = field(init=False)
+    y_loadings_: Float[np.ndarray, "c rank"] = field(init=False)
+    x_rotation_: Float[np.ndarray, "p rank"] = field(init=False)
+    # One dimension for a y of one.
+    coef_: Float[np.ndarray, "c p"] | Float[np.ndarray, "p*(c==1)"] = field(init=False)
+    intercept_: Float[np.ndarray, "c"] | float = field(init=False)
+    cv_results_: dict | None = field(init=False)  # type: ignore[type-arg]  # for isinstance
+    n_iter_: int = field(init=False)
+    objective_value_: float = field(init=False)
+    result_: str = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -143,9 +133,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         if isinstance(X, SufficientStatistics):
             return self._fit_statistics(X, y, sample_weight)
         X, y = validated(self, X, y, multi_output=True, y_numeric=True)
-        weights = _check_sample_weight(as_numpy(sample_weight), X, dtype=np.float64)
-        if weights.min() < 0 or not weights.any():
-            raise ValueError("sample_weight: needs weights >= 0 that are not all zero.")
+        weights = checked_weights(sample_weight, X)
         flat = y.ndim == 1
         Y = np.asarray(y.reshape(len(y), -1), X.dtype)
         counted = weights > 0
@@ -183,8 +171,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         return {"l2": 1e-6 if l2 is None else l2, **shared}
 
     def _fit_rank(self, objective: MultiResponse, folds: list[Pair] | None, r: int | str, total: float) -> None:
-        max_iter = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
-        solver = parameters.make_solver(self.solver)
+        max_iter, solver = parameters.make_limit(self.max_iter), parameters.make_solver(self.solver)
         fits = _closed(objective)
         self.cv_results_ = None
         if folds is not None:
@@ -200,17 +187,14 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
             W, free, value, steps = solution.x, solution.free, solution.value, int(solution.num_steps)
             result = RESULTS(int(solution.result))
         W, intercept = np.asarray(W), objective.intercept_of(np.asarray(W), np.asarray(free))
-        scale = objective.columns.internal_scale()
-        scale = np.ones(W.shape[0], W.dtype) if scale is None else np.asarray(scale)
+        scale = np.asarray(objective.columns.internal_scale())
         _, s, Vt = np.linalg.svd(W * scale[:, None], full_matrices=False)
         self.singular_values_ = s[:r]
         self.y_loadings_ = Vt[:r].T
         self.x_rotation_ = W @ self.y_loadings_
         self.coef_, self.intercept_ = W.T, intercept
         self.rank_, self.n_iter_, self.result_, self.objective_value_ = int(r), steps, result.name, float(value)
-        if result is not RESULTS.converged:
-            sentence = result.sentence.replace("max_steps", "max_iter")
-            warn(f"LowRankRegressor: {sentence}", ConvergenceWarning)
+        warn_result(self, result)
 
     def _check_r(self, most: int) -> int | str:
         if isinstance(self.r, str):

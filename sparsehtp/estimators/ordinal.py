@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float, Shaped
 from scipy.special import log_expit
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length
 
 from .._types import ArrayLike, TableLike
 from ..losses import AbstractLoss, AbstractVectorLoss
 from ..objectives import OrdinalModel
-from ..solvers import AbstractSolver
-from .arrays import validated
-from .base import SparseLinearModel, check_offset, linear
+from .base import SparseLinearModel, check_offset
 from .classifier import class_totals, encode_labels
 from .failures import all_or_nothing
 
 
+@dataclass(eq=False, repr=False)
 class SparseOrdinal(ClassifierMixin, SparseLinearModel):
     """Regression of ordered classes on the best k features, with k chosen from the data by default.
 
@@ -69,44 +68,13 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
         >>> model.k_, model.predict(X_test), model.predict_proba(X_test)
     """
 
-    levels_: Shaped[np.ndarray, "classes"]
-    classes_: Shaped[np.ndarray, "classes"]
-    coef_: Float[np.ndarray, "p"]
-    thresholds_: Float[np.ndarray, "classes-1"]
+    levels_: Shaped[np.ndarray, "classes"] = field(init=False)
+    classes_: Shaped[np.ndarray, "classes"] = field(init=False)
+    coef_: Float[np.ndarray, "p"] = field(init=False)
+    thresholds_: Float[np.ndarray, "classes-1"] = field(init=False)
     _default_l2 = 1e-3
     _l2_grid = (1e-2, 1e-1, 1.0)
     _counted = "classes"
-
-    def __init__(
-        self,
-        k: int | str | Iterable[int] = "cv",
-        *,
-        l2: ArrayLike | str = "auto",
-        solver: AbstractSolver | str = "auto",
-        standardize: bool = True,
-        groups: ArrayLike | None = None,
-        keep: ArrayLike | None = None,
-        positive: bool = False,
-        bounds: tuple[Any, Any] | None = None,
-        cv: Any = 5,
-        rule: str = "strong-ridge",
-        random_state: Any = None,
-        max_iter: int | None = None,
-        tol: float | None = None,
-    ) -> None:
-        self.k = k
-        self.l2 = l2
-        self.solver = solver
-        self.standardize = standardize
-        self.groups = groups
-        self.keep = keep
-        self.positive = positive
-        self.bounds = bounds
-        self.cv = cv
-        self.rule = rule
-        self.random_state = random_state
-        self.max_iter = max_iter
-        self.tol = tol
 
     @all_or_nothing
     def fit(
@@ -153,9 +121,7 @@ class SparseOrdinal(ClassifierMixin, SparseLinearModel):
     def linear_predictor(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n"]:
         """(n,) linear predictors x'w + o: the larger, the higher the class. Here and below `offset` (n,) is that of
         `fit`; None: zero."""
-        check_is_fitted(self)
-        X = validated(self, X, accept_sparse="csr", reset=False)
-        return linear(X, self.coef_, offset=check_offset(offset, X))
+        return self._predictor(X, offset)
 
     def predict_log_proba(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n classes"]:
         """(n, classes) logarithms of the probabilities of `classes_`."""

@@ -92,13 +92,13 @@ class Padding:
         """One value (or row of values) for every row, in the loss's domain."""
         return np.concatenate([y, np.repeat(y[:1], self.size[0] - self.n, axis=0)])
 
-    def weights(self, weights: np.ndarray) -> np.ndarray:
-        """One weight for every row, 0 for the added ones."""
-        return np.pad(weights, (0, self.size[0] - self.n))
+    def of_rows(self, a: Any) -> np.ndarray:
+        """A weight or an offset (or a row of offsets) for every row, 0 for the added ones."""
+        return _with_zeros(a, self.size[0] - self.n)
 
-    def offset(self, offset: np.ndarray) -> np.ndarray:
-        """One offset (or row of offsets) for every row, 0 for the added ones."""
-        return np.pad(offset, ((0, self.size[0] - self.n), *[(0, 0)] * (offset.ndim - 1)))
+    def of_columns(self, a: Any) -> np.ndarray:
+        """A coefficient or a bound (or a row of them) for every column, 0 for the added ones."""
+        return _with_zeros(a, self.size[1] - self.p)
 
     def l2(self, l2: Any) -> np.ndarray:
         """l2 for every column, 0 for the added ones."""
@@ -107,21 +107,17 @@ class Padding:
             raise ValueError(f"l2: needs a scalar or one value per feature ({self.p}), got shape {l2.shape}.")
         if not self.active:
             return l2
-        return np.pad(np.broadcast_to(l2, self.p), (0, self.size[1] - self.p))
+        return self.of_columns(np.broadcast_to(l2, self.p))
 
     def l2s(self, l2s: Any) -> np.ndarray:
         """l2 for every column, in every row of a grid."""
         return np.stack([self.l2(each) for each in l2s])
 
-    def start(self, x: np.ndarray, intercept: np.ndarray) -> Start:
-        """Coefficients (one, or a row of them, for every column) and intercepts to start from, 0 for the added ones."""
-        return Start(np.pad(x, ((0, self.size[1] - self.p), *[(0, 0)] * (x.ndim - 1))), intercept)
-
     def threshold(self, threshold: Structure, responses: int | None = None) -> Structure:
         """The threshold for the padded columns, checked against those of the data."""
         threshold.bind(Unscaled((self.p,) if responses is None else (self.p, responses)))
         fields: dict[str, Any] = {
-            name: np.pad(bound, ((0, self.size[1] - self.p), *[(0, 0)] * (bound.ndim - 1)))
+            name: self.of_columns(bound)
             for name, bound in (("lower", threshold.lower), ("upper", threshold.upper))
             if bound is not None and bound.ndim
         }
@@ -169,6 +165,11 @@ class Padding:
         with jax.enable_x64(True):
             l2 = jnp.asarray(self.user_l2(np.asarray(model.l2)))
             return replace(model, columns=replace(model.columns.narrowed(self.p), l2=l2))
+
+
+def _with_zeros(a: Any, more: int) -> np.ndarray:
+    """An array with more rows of zeros."""
+    return np.pad(a, ((0, more), *[(0, 0)] * (a.ndim - 1)))
 
 
 def _bucketed(rows: Chunks) -> Chunks:

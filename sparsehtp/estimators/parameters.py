@@ -8,52 +8,39 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.utils import check_random_state
 
+from .. import losses, solvers
 from .._types import Support
-from ..grids.choose import BY_FOLDS, spelled
+from ..grids.choose import BY_FOLDS, checked_rule
 from ..grids.criteria import NAMES, Rule
 from ..iteration.termination import AbstractTermination, Cycle, SmallGradient, SmallStep
-from ..losses import (
-    AbstractLoss,
-    AbstractVectorLoss,
-    Gamma,
-    Hinge,
-    Huber,
-    Logistic,
-    NegativeBinomial,
-    Poisson,
-    Quantile,
-    SmoothedHinge,
-    Squared,
-    SquaredHinge,
-    Tweedie,
-)
-from ..solvers import HTP, IHT, AbstractSolver, BestSubset, FoBa, ForwardSelection, GraSP, SubspacePursuit
+from ..losses import AbstractLoss, AbstractVectorLoss
+from ..solvers import IHT, AbstractSolver
 from ..thresholds import L0L1L2, AbstractThreshold, GroupSparsity, RowSparsity, Sparsity
 from ..thresholds.bounded import check_bounds
 
 LOSSES: dict[str, Any] = {
-    "squared": Squared,
-    "huber": Huber,
-    "quantile": Quantile,
-    "poisson": Poisson,
-    "negative_binomial": NegativeBinomial,
-    "gamma": Gamma,
-    "tweedie": Tweedie,
-    "logistic": Logistic,
-    "smoothed_hinge": SmoothedHinge,
-    "squared_hinge": SquaredHinge,
-    "hinge": Hinge,
+    "squared": losses.Squared,
+    "huber": losses.Huber,
+    "quantile": losses.Quantile,
+    "poisson": losses.Poisson,
+    "negative_binomial": losses.NegativeBinomial,
+    "gamma": losses.Gamma,
+    "tweedie": losses.Tweedie,
+    "logistic": losses.Logistic,
+    "smoothed_hinge": losses.SmoothedHinge,
+    "squared_hinge": losses.SquaredHinge,
+    "hinge": losses.Hinge,
 }
 OF_NUMBERS = tuple(name for name, loss in LOSSES.items() if not loss.classification)
 OF_LABELS = tuple(name for name, loss in LOSSES.items() if loss.classification)
 SOLVERS: dict[str, type[AbstractSolver]] = {
-    "best_subset": BestSubset,
-    "forward": ForwardSelection,
-    "foba": FoBa,
-    "htp": HTP,
-    "iht": IHT,
-    "grasp": GraSP,
-    "subspace_pursuit": SubspacePursuit,
+    "best_subset": solvers.BestSubset,
+    "forward": solvers.ForwardSelection,
+    "foba": solvers.FoBa,
+    "htp": solvers.HTP,
+    "iht": solvers.IHT,
+    "grasp": solvers.GraSP,
+    "subspace_pursuit": solvers.SubspacePursuit,
 }
 
 
@@ -63,6 +50,13 @@ def checked_count(name: str, value: Any, least: int) -> int:
     if isinstance(value, (bool, np.bool_)) or not whole or value < least:
         raise ValueError(f"{name}: must be an integer >= {least}, got {value!r}.")
     return int(value)
+
+
+def checked_tolerance(tol: Any) -> float:
+    """`tol` as a float, or ValueError unless it is a positive number."""
+    if isinstance(tol, bool) or not isinstance(tol, numbers.Real) or not 0 < float(tol) < np.inf:
+        raise ValueError(f"tol: needs a positive number, got {tol!r}.")
+    return float(tol)
 
 
 class PriceGrid(NamedTuple):
@@ -134,7 +128,7 @@ class Plan(NamedTuple):
 def make_plan(estimator: Any, loss: AbstractLoss | AbstractVectorLoss | None) -> Plan:
     """The plan of an estimator's parameters."""
     prices = _make_prices(estimator)
-    k, rule, ks = _make_choice(estimator.k, _make_rule(estimator.rule))
+    k, rule, ks = _make_choice(estimator.k, checked_rule(estimator.rule))
     if prices is not None and prices.given:
         rule = None
     l2, l2s, refit = np.asarray(estimator._default_l2), np.asarray(estimator._l2_grid), None
@@ -143,7 +137,7 @@ def make_plan(estimator: Any, loss: AbstractLoss | AbstractVectorLoss | None) ->
     if listed := isinstance(estimator.l2, list | tuple):
         l2s = _candidates("l2", estimator.l2)
         if rule is None:
-            k, rule, ks = None, _make_rule(estimator.rule), None if prices else np.array([k])
+            k, rule, ks = None, checked_rule(estimator.rule), None if prices else np.array([k])
     elif (given := make_l2(estimator.l2)) is not None:
         l2, l2s, refit = given, given[None], 1.0  # an l2 that the user gives is that of the model
     solver = make_solver(estimator.solver)
@@ -207,13 +201,6 @@ def _candidates(name: str, values: Any) -> Float[np.ndarray, "candidates"]:
     return array.astype(float)
 
 
-def _make_rule(rule: Any) -> Rule:
-    rule = spelled(rule)
-    if not callable(rule) and rule not in (*BY_FOLDS, *NAMES):
-        raise ValueError(f"rule: must be one of {', '.join((*BY_FOLDS, *NAMES))}, or a function, got {rule!r}.")
-    return rule
-
-
 def make_loss(loss: str | AbstractLoss, classification: bool) -> AbstractLoss:
     """The loss of a name or instance."""
     names = OF_LABELS if classification else OF_NUMBERS
@@ -246,9 +233,7 @@ def make_termination(
     """Stopping criteria for a tolerance; None: the solver's own."""
     if tol is None:
         return None
-    if isinstance(tol, bool) or not isinstance(tol, numbers.Real) or not 0 < float(tol) < np.inf:
-        raise ValueError(f"tol: needs a positive number, got {tol!r}.")
-    tol = float(tol)
+    tol = checked_tolerance(tol)
     if isinstance(solver, IHT) or (loss is not None and not loss.twice_differentiable):
         return (SmallStep(tol) & SmallGradient(tol)) | Cycle()
     return None  # the others are exact on their support
@@ -277,14 +262,12 @@ def make_seed(random_state: Any) -> int:
         raise ValueError(f"random_state: needs None, a seed or a RandomState, got {random_state!r}.") from None
 
 
-def make_threshold(
-    groups: Any, keep: Any, positive: bool, bounds: Any, p: int, names: Any, *, rows: bool = False, priced: bool = False
-) -> Any:
+def make_threshold(estimator: Any, p: int, names: Any, *, rows: bool, priced: bool) -> Any:
     """The structure, with k = 0 or, `priced`, a price of zero; of rows where features have several coefficients."""
-    keep = _keep(keep, p, list(names))
-    if positive and bounds is not None:
+    keep, groups, bounds = _keep(estimator.keep, p, list(names)), estimator.groups, estimator.bounds
+    if estimator.positive and bounds is not None:
         raise ValueError("positive: cannot be combined with bounds; use bounds=(0, upper).")
-    bounds = (0.0, None) if positive else (None, None) if bounds is None else bounds
+    bounds = (0.0, None) if estimator.positive else (None, None) if bounds is None else bounds
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
         raise ValueError(f"bounds: needs a pair (lower, upper), got {bounds!r}.")
     lower, upper = check_bounds(*bounds)  # with zero: columns that pad the data stay out

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from sklearn.covariance import EmpiricalCovariance
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from .._types import ArrayLike, TableLike
-from ..grids.path import Path
 from ..objectives import Precision
-from ..solvers import HTP, AbstractSolver
-from . import graph, parameters
-from .arrays import as_numpy, validated
+from . import parameters
+from .arrays import validated
+from .base import checked_weights
 from .failures import all_or_nothing
+from .graph import SparseGraphModel, partial_correlations
 
 
-class SparsePrecision(EmpiricalCovariance):
+@dataclass(eq=False, repr=False, kw_only=True)
+class SparsePrecision(SparseGraphModel, EmpiricalCovariance):
     """Gaussian graphical model with at most k edges, with k chosen from the data by default.
 
         min_O -logdet O + <S, O>   subject to at most k nonzero pairs O_ij = O_ji, i < j, and alpha I <= O <= beta I
@@ -79,50 +81,14 @@ class SparsePrecision(EmpiricalCovariance):
         >>> model.edges(), model.partial_correlations()
     """
 
+    assume_centered: bool = False
+    covariance: str | None = None
+    n_samples: int | None = None
     # Checked in fit, with sentences that name the argument.
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
-    # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
-    location_: Float[np.ndarray, "p"]
-    precision_: Float[np.ndarray, "p p"]
-    covariance_: Float[np.ndarray, "p p"]
-    support_: Bool[np.ndarray, "p p"]
-    shrinkage_: float
-    k_: int
-    path_: Path | None
-    cv_results_: dict | None  # type: ignore[type-arg]  # for isinstance
-    n_iter_: int
-    objective_value_: float
-    result_: str
-    store_precision: bool  # by scikit-learn, fitted or not
-
-    def __init__(
-        self,
-        k: int | str = "cv",
-        *,
-        solver: AbstractSolver | str = "auto",
-        standardize: bool = True,
-        keep: ArrayLike | None = None,
-        assume_centered: bool = False,
-        covariance: str | None = None,
-        n_samples: int | None = None,
-        shrinkage: float | str = "oas",
-        bounds: Any = "valid",
-        cv: Any = 5,
-        random_state: Any = None,
-        max_iter: int | None = None,
-    ) -> None:
-        super().__init__(assume_centered=assume_centered)
-        self.k = k
-        self.solver = solver
-        self.standardize = standardize
-        self.keep = keep
-        self.covariance = covariance
-        self.n_samples = n_samples
-        self.shrinkage = shrinkage
-        self.bounds = bounds
-        self.cv = cv
-        self.random_state = random_state
-        self.max_iter = max_iter
+    location_: Float[np.ndarray, "p"] = field(init=False)
+    covariance_: Float[np.ndarray, "p p"] = field(init=False)
+    store_precision: bool = field(default=True, init=False)  # of scikit-learn's, fitted or not
 
     @all_or_nothing
     def fit(self, X: TableLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -135,48 +101,31 @@ class SparsePrecision(EmpiricalCovariance):
                 default candidates of k. None: one.
         """
         X = validated(self, X, ensure_min_features=2, ensure_min_samples=2)
-        k, solver = graph.check_k(self.k), parameters.make_solver(self.solver, graph.SOLVERS) or HTP()
-        max_steps = None if self.max_iter is None else parameters.checked_count("max_iter", self.max_iter, 1)
-        seed = parameters.make_seed(self.random_state)
-        threshold = graph.pair_threshold(self.keep, list(getattr(self, "feature_names_in_", ())))
-        options: dict[str, Any] = {
-            "bounds": self.bounds,
-            "standardize": bool(self.standardize),
-            "shrinkage": self.shrinkage,
-        }
+        k = self._checked_k()
         if self.covariance not in (None, "precomputed"):
             raise ValueError(f"covariance: must be None or 'precomputed', got {self.covariance!r}.")
         precomputed, folds = self.covariance == "precomputed", None
         # Accuracy follows the data's dtype, whatever JAX's own setting is.
         with jax.enable_x64(X.dtype == np.float64):
             if precomputed:
-                objective = self._precomputed(X, k, sample_weight, options)
+                objective = self._precomputed(X, k, sample_weight)
             else:
-                weights = _check_sample_weight(as_numpy(sample_weight), X, dtype=np.float64, ensure_non_negative=True)
+                weights = checked_weights(sample_weight, X)
                 counted = weights > 0
                 if k == "cv":
-                    folds = graph.needed_folds(self.cv, X, np.sum(X**2, axis=1), weights, "rows")
+                    folds = self._folds(X, np.sum(X**2, axis=1), weights, "rows")
                 objective = Precision.from_data(
-                    X[counted], weights[counted], assume_centered=self.assume_centered, **options
+                    X[counted], weights[counted], assume_centered=self.assume_centered, **self._scaling
                 )
-            fit = graph.fit_graph(objective, k, threshold, solver, folds, max_steps, seed)
+            self._fit_graph(objective, k, folds)
             self.location_ = np.zeros(X.shape[1]) if precomputed else np.asarray(objective.location)[0]
-        self.precision_ = fit.solution.x
         # Inverted on the scale of partial correlations: units may differ by many powers of ten.
         scale = np.sqrt(np.diagonal(self.precision_))
         covariance = np.linalg.inv(self.precision_ / (scale[:, None] * scale)) / (scale[:, None] * scale)
         self.covariance_ = (covariance + covariance.T) / 2
-        self.support_ = graph.edge_mask(fit.solution, X.shape[1])
-        self.shrinkage_ = float(objective.shrinkage)
-        self.k_, self.path_, self.cv_results_ = fit.k, fit.path, fit.results
-        self.n_iter_ = int(fit.solution.num_steps)
-        self.objective_value_ = float(fit.solution.value)
-        self.result_ = graph.warn_result(self, fit)
         return self
 
-    def _precomputed(
-        self, S: np.ndarray, k: int | str, sample_weight: ArrayLike | None, options: dict[str, Any]
-    ) -> Precision:
+    def _precomputed(self, S: np.ndarray, k: int | str, sample_weight: ArrayLike | None) -> Precision:
         if sample_weight is not None:
             raise ValueError("sample_weight: a precomputed matrix has no rows to weight; leave it out.")
         if k == "cv":
@@ -184,13 +133,13 @@ class SparsePrecision(EmpiricalCovariance):
         if self.n_samples is None and isinstance(k, str):
             raise ValueError(f"n_samples: {k} needs the number of samples behind the matrix.")
         if self.n_samples is None:
-            return Precision(S, 2, **{**options, "shrinkage": 0.0 if self.shrinkage == "oas" else self.shrinkage})
-        return Precision(S, parameters.checked_count("n_samples", self.n_samples, 2), **options)
+            return Precision(S, 2, **self._scaling | ({"shrinkage": 0.0} if self.shrinkage == "oas" else {}))
+        return Precision(S, parameters.checked_count("n_samples", self.n_samples, 2), **self._scaling)
 
     def partial_correlations(self) -> Float[np.ndarray, "p p"]:
         """(p, p) correlations of two variables given all others, -O_ij / sqrt(O_ii O_jj); ones on the diagonal."""
         check_is_fitted(self)
-        return graph.partial_correlations(self.precision_)
+        return partial_correlations(self.precision_)
 
     def edges(self) -> list[tuple[Any, Any, float]]:
         """List of (variable, variable, partial correlation), strongest first; names where the data had some."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,6 @@ from .._types import ArrayLike, TableLike
 from ..iteration.results import RESULTS
 from ..losses import AbstractLoss, NegativeBinomial
 from ..losses.deviance import d2_score, predicted
-from ..solvers import AbstractSolver
 from ..statistics import SufficientStatistics
 from .arrays import as_numpy
 from .base import SparseLinearModel, check_offset, checked_weights
@@ -27,6 +27,7 @@ from .scoring import make_scoring
 DISPERSION_ROUNDS, DISPERSION_MOVE = 20, 1e-4  # fits at most, and the relative move that ends them
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SparseRegressor(RegressorMixin, SparseLinearModel):
     """Linear regression on the best k features, with k chosen from the data by default.
 
@@ -139,56 +140,18 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         >>> model.k_, model.get_feature_names_out(), model.certificate_.statement
     """
 
-    coef_: Float[np.ndarray, "p"] | Float[np.ndarray, "t p"]
-    intercept_: float | Float[np.ndarray, "t"]
-    dispersion_: float | None
+    l0: ArrayLike | str | None = None
+    l1: ArrayLike = 0.0
+    loss: AbstractLoss | str = "squared"
+    fit_intercept: bool = True
+    scoring: Any = None
+    shared: bool = True
+    warm_start: bool = False
+    coef_: Float[np.ndarray, "p"] | Float[np.ndarray, "t p"] = field(init=False)
+    intercept_: float | Float[np.ndarray, "t"] = field(init=False)
+    dispersion_: float | None = field(init=False)
     _default_l2 = 1e-6
     _l2_grid = (1e-6, 1e-2, 1e-1, 1.0)
-
-    def __init__(
-        self,
-        k: int | str | Iterable[int] | Callable[..., np.ndarray] = "cv",
-        *,
-        l2: ArrayLike | str = "auto",
-        l0: ArrayLike | str | None = None,
-        l1: ArrayLike = 0.0,
-        loss: AbstractLoss | str = "squared",
-        solver: AbstractSolver | str = "auto",
-        fit_intercept: bool = True,
-        standardize: bool = True,
-        groups: ArrayLike | None = None,
-        keep: ArrayLike | None = None,
-        positive: bool = False,
-        bounds: tuple[Any, Any] | None = None,
-        cv: Any = 5,
-        scoring: Any = None,
-        rule: str = "strong-ridge",
-        random_state: Any = None,
-        max_iter: int | None = None,
-        tol: float | None = None,
-        shared: bool = True,
-        warm_start: bool = False,
-    ) -> None:
-        self.k = k
-        self.l2 = l2
-        self.l0 = l0
-        self.l1 = l1
-        self.loss = loss
-        self.solver = solver
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.groups = groups
-        self.keep = keep
-        self.positive = positive
-        self.bounds = bounds
-        self.cv = cv
-        self.scoring = scoring
-        self.rule = rule
-        self.random_state = random_state
-        self.max_iter = max_iter
-        self.tol = tol
-        self.shared = shared
-        self.warm_start = warm_start
 
     @all_or_nothing
     def fit(

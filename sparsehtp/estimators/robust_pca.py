@@ -1,6 +1,7 @@
 """A matrix of low rank plus a sparse one, with the scikit-learn interface."""
 
 import numbers
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -25,6 +26,7 @@ STAGE_STEPS = 50
 FLOOR = 1e-14  # a move below this is rounding
 
 
+@dataclass(eq=False, repr=False)
 class RobustPCA(BaseEstimator):
     """A matrix split into one of low rank and one of few nonzero entries.
 
@@ -72,20 +74,19 @@ class RobustPCA(BaseEstimator):
     Source: Netrapalli, Niranjan, Sanghavi, Anandkumar and Jain (2014).
     """
 
+    rank: int = 1
+    k: float = 0.05
+    _: KW_ONLY
+    tol: float = 1e-9
+    max_iter: int = 1000
     # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
-    low_rank_: Float[np.ndarray, "n p"]
-    sparse_: Float[np.ndarray, "n p"]
-    support_: Bool[np.ndarray, "n p"]
-    components_: Float[np.ndarray, "rank p"]
-    singular_values_: Float[np.ndarray, "rank"]
-    objective_value_: float
-    n_iter_: int
-
-    def __init__(self, rank: int = 1, k: float = 0.05, *, tol: float = 1e-9, max_iter: int = 1000) -> None:
-        self.rank = rank
-        self.k = k
-        self.tol = tol
-        self.max_iter = max_iter
+    low_rank_: Float[np.ndarray, "n p"] = field(init=False)
+    sparse_: Float[np.ndarray, "n p"] = field(init=False)
+    support_: Bool[np.ndarray, "n p"] = field(init=False)
+    components_: Float[np.ndarray, "rank p"] = field(init=False)
+    singular_values_: Float[np.ndarray, "rank"] = field(init=False)
+    objective_value_: float = field(init=False)
+    n_iter_: int = field(init=False)
 
     @all_or_nothing
     def fit(self, X: TableLike, y: Any = None) -> Self:
@@ -100,23 +101,21 @@ class RobustPCA(BaseEstimator):
         if rank > min(X.shape):
             raise ValueError(f"rank: is {rank}, but a {X.shape} matrix has rank {min(X.shape)} at most; lower rank.")
         k = self._check_k(X.size)
-        max_iter = parameters.checked_count("max_iter", self.max_iter, 1)
-        if isinstance(self.tol, bool) or not isinstance(self.tol, numbers.Real) or not 0 < float(self.tol) < np.inf:
-            raise ValueError(f"tol: needs a positive number, got {self.tol!r}.")
+        max_iter, tol = parameters.checked_count("max_iter", self.max_iter, 1), parameters.checked_tolerance(self.tol)
         # By a power of two, so that multiples of X take the same steps.
         scale = np.ldexp(1.0, max(int(np.frexp(np.abs(X).max())[1]), -1000))
         M = X.astype(float) / scale
         width = min(next_power_of_two(max(rank, 1)) + OVERSAMPLING, min(X.shape))
         with jax.enable_x64(True):
-            found = _split(M, np.int32(rank), np.int32(k), width, float(self.tol), np.int32(max_iter))
-            L, S, values, right = (np.asarray(part) for part in found[:4])
+            found = _split(M, np.int32(rank), np.int32(k), width, tol, np.int32(max_iter))
+            L, S, right, values = (np.asarray(part) for part in found[:4])
         self.objective_value_ = float(0.5 * np.sum((M - L - S) ** 2) * scale**2)
         self.low_rank_, self.sparse_ = ((part * scale).astype(X.dtype) for part in (L, S))
         self.support_ = S != 0
         self.singular_values_ = (values[:rank] * scale).astype(X.dtype)
         self.components_ = right.T[:rank].astype(X.dtype)
         self.n_iter_ = int(found.steps)
-        if not found.converged:
+        if not found.done:
             sentence = "RobustPCA: stopped at the step limit before it settled; raise max_iter or tol."
             warn(sentence, ConvergenceWarning)
         return self
@@ -129,15 +128,6 @@ class RobustPCA(BaseEstimator):
         if count > entries:
             raise ValueError(f"k: is {count}, but X has {entries} entries; lower k.")
         return count
-
-
-class _Split(NamedTuple):
-    low_rank: Float[Array, "n p"]
-    sparse: Float[Array, "n p"]
-    values: Float[Array, "width"]
-    right: Float[Array, "p width"]
-    steps: Int[Array, ""]
-    converged: Bool[Array, ""]
 
 
 class _Step(NamedTuple):
@@ -153,7 +143,7 @@ class _Step(NamedTuple):
 
 def _split_matrix(
     M: Float[Array, "n p"], rank: Array, k: Array, width: int, tol: Array | float, max_iter: Array
-) -> _Split:
+) -> _Step:
     size = jnp.linalg.norm(M)
 
     def sparse(residual: Array) -> Array:
@@ -187,8 +177,7 @@ def _split_matrix(
     start = _Step(
         jnp.zeros_like(M), S, right, jnp.zeros(width, M.dtype), jnp.minimum(1, rank), zero, zero, jnp.zeros((), bool)
     )
-    out = lax.while_loop(lambda c: ~c.done & (c.steps < max_iter), step, start)
-    return _Split(out.L, out.S, out.values, out.right, out.steps, out.done)
+    return lax.while_loop(lambda c: ~c.done & (c.steps < max_iter), step, start)
 
 
 _split = program(_split_matrix, static_argnames=("width",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import jax
@@ -30,6 +31,7 @@ ROUNDING = 64  # machine numbers per feature, that no bound is trusted below
 _best = program(sparse_eigenvector, static_argnames=("k_max",))
 
 
+@dataclass(eq=False, repr=False)
 class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Principal components of at most k features each.
 
@@ -79,30 +81,21 @@ class SparsePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     Source: Yuan and Zhang (2013), truncated power method; Mackey (2008), deflation.
     """
 
+    n_components: int = 1
+    k: ArrayLike | None = None
+    _: KW_ONLY
+    n_init: int = 16
+    covariance: bool = False
+    random_state: Any = None
     # What `fit` sets, and `sht.load` takes: nothing else, in these types and shapes.
-    components_: Float[np.ndarray, "c p"]
-    support_: Bool[np.ndarray, "c p"]
-    explained_variance_: Float[np.ndarray, "c"]
-    explained_variance_ratio_: Float[np.ndarray, "c"]
-    variance_: Float[np.ndarray, "c"]
-    upper_bound_: Float[np.ndarray, "c"]
-    optimal_: Bool[np.ndarray, "c"]
-    mean_: Float[np.ndarray, "p"]
-
-    def __init__(
-        self,
-        n_components: int = 1,
-        k: ArrayLike | None = None,
-        *,
-        n_init: int = 16,
-        covariance: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.k = k
-        self.n_init = n_init
-        self.covariance = covariance
-        self.random_state = random_state
+    components_: Float[np.ndarray, "c p"] = field(init=False)
+    support_: Bool[np.ndarray, "c p"] = field(init=False)
+    explained_variance_: Float[np.ndarray, "c"] = field(init=False)
+    explained_variance_ratio_: Float[np.ndarray, "c"] = field(init=False)
+    variance_: Float[np.ndarray, "c"] = field(init=False)
+    upper_bound_: Float[np.ndarray, "c"] = field(init=False)
+    optimal_: Bool[np.ndarray, "c"] = field(init=False)
+    mean_: Float[np.ndarray, "p"] = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,14 +1,13 @@
 """Data frames as people have them, made into columns of numbers."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from .._types import check_collected
@@ -21,12 +20,13 @@ NO_TEXT = "missing"  # the level of a text that is not there
 _DATE = r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([ T].*)?"
 
 
+@dataclass(eq=False, repr=False)
 class TablePreprocessor(TransformerMixin, BaseEstimator):
     """Columns of numbers from a data frame: missing values filled, texts one-hot, some columns left out.
 
     Numbers stay as they are, in their order; behind them, a column of texts or categories with the sorted levels
-    v_0, ..., v_m becomes m columns x_j = 1{x = v_j}, j = 1, ..., m: v_0 is where all are zero. Underneath is
-    scikit-learn's ColumnTransformer of SimpleImputer and OneHotEncoder.
+    v_0, ..., v_m becomes m columns x_j = 1{x = v_j}, j = 1, ..., m: v_0 is where all are zero. Means and medians are
+    those of scikit-learn's SimpleImputer.
 
     Args:
         missing: what to do about missing numbers: "error"; "drop_columns", those that miss some when fitted; or fill
@@ -59,28 +59,18 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         >>> model = SparseRegressor(k=3, groups=table.groups_).fit(table.transform(frame), y)
     """
 
-    numbers_: list  # type: ignore[type-arg]
-    texts_: list  # type: ignore[type-arg]
-    fill_: Float[np.ndarray, "numbers"] | None
-    categories_: dict  # type: ignore[type-arg]
-    groups_: Int[np.ndarray, "columns"]
-
-    def __init__(
-        self,
-        missing: str = "error",
-        *,
-        dummies: bool = False,
-        drop: Sequence[str] = (),
-        id: str | None = None,
-        decimal: str | None = None,
-        thousands: str | None = None,
-    ) -> None:
-        self.missing = missing
-        self.dummies = dummies
-        self.drop = drop
-        self.id = id
-        self.decimal = decimal
-        self.thousands = thousands
+    missing: str = "error"
+    _: KW_ONLY
+    dummies: bool = False
+    drop: Sequence[str] = ()
+    id: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    numbers_: list = field(init=False)  # type: ignore[type-arg]
+    texts_: list = field(init=False)  # type: ignore[type-arg]
+    fill_: Float[np.ndarray, "numbers"] | None = field(init=False)
+    categories_: dict = field(init=False)  # type: ignore[type-arg]
+    groups_: Int[np.ndarray, "columns"] = field(init=False)
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -110,7 +100,6 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         self.numbers_ = [name for name, kind in kinds.items() if kind != "text"]
         self.texts_ = [name for name, kind in kinds.items() if kind == "text"]
         self.categories_ = {name: sorted(set(self._texts(X, name))) for name in self.texts_}
-        self.fill_ = None
         self.feature_names_in_, self.n_features_in_ = np.array(names, object), len(names)
         self.fill_ = self._fill(X)
         widths = [1] * len(self.numbers_) + [len(self.categories_[name]) - 1 for name in self.texts_]
@@ -124,13 +113,12 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         frame = self._checked(X)
         if not self.texts_ and self.fill_ is None:
             return frame
-        # The transformer that was fitted, from what is stored of it: one row of its means has these means.
-        row = {
-            **dict(zip(self.numbers_, self._filled(), strict=True)),
-            **{n: c[:1] for n, c in self.categories_.items()},
-        }
-        columns = type(frame)(row, index=[0])[list(frame.columns)]
-        made = self._transformer().fit(columns).transform(frame)
+        numbers = frame[self.numbers_].to_numpy(np.float64)
+        if self.fill_ is not None:
+            numbers = np.where(np.isnan(numbers), self.fill_, numbers)
+        texts = ((frame[name].to_numpy(object), self.categories_[name][1:]) for name in self.texts_)
+        dummies = [column[:, None] == np.array(levels, object) for column, levels in texts]
+        made = np.hstack([numbers, *dummies])
         return type(frame)(made, columns=self.get_feature_names_out(), index=frame.index)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
@@ -165,22 +153,12 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
             raise ValueError(f"X: the column {name!r}: {problem}.")
         return X.assign(**{X.columns[j]: column for j, column in read.columns.items()})
 
-    def _transformer(self) -> ColumnTransformer:
-        fill = (
-            SimpleImputer(strategy=self.missing, keep_empty_features=True) if self.missing in FILLS else "passthrough"
-        )
-        levels = [np.array(self.categories_[name], object) for name in self.texts_]
-        dummies = OneHotEncoder(categories=levels, drop="first", sparse_output=False, dtype=np.float64)
-        steps = [("numbers", fill, self.numbers_), ("texts", dummies, self.texts_)]
-        return ColumnTransformer([step for step in steps if step[2]])
-
     def _fill(self, X: Any) -> np.ndarray | None:
+        """The means or medians of these rows."""
         if self.missing not in FILLS or not self.numbers_:
             return None
-        return self._transformer().fit(self._checked(X)).named_transformers_["numbers"].statistics_
-
-    def _filled(self) -> np.ndarray:
-        return np.zeros(len(self.numbers_)) if self.fill_ is None else self.fill_
+        imputer = SimpleImputer(strategy=self.missing, keep_empty_features=True)
+        return imputer.fit(self._checked(X)[self.numbers_]).statistics_
 
     def _texts(self, X: Any, name: str) -> np.ndarray:
         column = X[name].astype(object)

@@ -140,9 +140,7 @@ def choose(
         >>> choice = sht.choose(sht.LinearModel(X, y, fit_intercept=True), l2s=[1e-6, 0.1])
         >>> choice.k, choice.l2, choice.solution.x
     """
-    rule = spelled(rule)
-    if not callable(rule) and rule not in (*BY_FOLDS, *NAMES):
-        raise ValueError(f"rule: must be one of {', '.join((*BY_FOLDS, *NAMES))}, got {rule!r}.")
+    rule = checked_rule(rule)
     objectives = tuple(objective) if isinstance(objective, Sequence) else (objective,)
     if not objectives:
         raise ValueError("objective: needs at least one objective, got none.")
@@ -209,9 +207,12 @@ def choose(
     return Choice(solutions[0], selected[0], paths[0], refit, row, scores, rule)
 
 
-def spelled(rule: Any) -> Any:
-    """A rule in the one spelling of its name."""
-    return "one-se" if isinstance(rule, str) and rule == "one_se" else rule
+def checked_rule(rule: Any) -> Rule:
+    """A rule in the one spelling of its name, or ValueError."""
+    rule = "one-se" if isinstance(rule, str) and rule == "one_se" else rule
+    if not callable(rule) and rule not in (*BY_FOLDS, *NAMES):
+        raise ValueError(f"rule: must be one of {', '.join((*BY_FOLDS, *NAMES))}, or a function, got {rule!r}.")
+    return rule
 
 
 def default_refit(objective: AbstractObjective, rule: Rule, l2s: ArrayLike | None) -> float:

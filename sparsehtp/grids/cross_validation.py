@@ -23,7 +23,7 @@ from ..thresholds import AbstractThreshold
 from . import grid as _grid
 from . import tall
 from .folds import Pair, folds_of, repeats_of, residuals, tied, weights_of
-from .path import Path, check_no_executor, path_of, solve_path
+from .path import Path, path_of, solve_path
 from .penalised_path import over_l0, penalised_parts, penalised_scores
 
 PATIENCE = 0.5  # standard errors that a smaller size may be worse, where n >= 4 p
@@ -217,12 +217,11 @@ def cross_validate(
     key = seeded(0) if key is None else key
     grid = None
     if over_l0(l0s, threshold):
-        check_no_executor(executor)
         if refit != 1 or checkpoint is not None or memory is not None:
             raise ValueError("refit, checkpoint, memory: a cross-validation over l0 has none of them; leave them out.")
         model, penalty = penalised_parts(objective, threshold)
         chain = default_solver(model, penalty, "folds") if solver is None else solver
-        path = solve_path(model, penalty, ks=ks, l2s=l2s, l0s=l0s, solver=chain, key=key)
+        path = solve_path(model, penalty, ks=ks, l2s=l2s, l0s=l0s, solver=chain, key=key, executor=executor)
     else:
         grid = _grid.prepare(objective, ks, l2s, threshold, solver, key, search="folds", refit=refit, score=score)
     weights = host(objective.sample_weight)

@@ -330,8 +330,8 @@ def _single_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fit
     task = driver.Task(objective, threshold, solver, solver.default_termination, x0, grid.key)
     outcome = driver.drive(task, solver.default_max_steps, None)
     entries = threshold.entries(outcome.x, outcome.support)
-    ends = (outcome.value, outcome.result)
-    return _fit(grid, objective, threshold, scorer, outcome.x, outcome.support, entries, *ends)
+    x, support, value, result = outcome.x, outcome.support, outcome.value, outcome.result
+    return kept_of(grid, objective, scorer, threshold, x, support, value, result, entries)
 
 
 def _path_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fits:
@@ -344,7 +344,7 @@ def _path_lane(grid: Grid, own: Any, place: Int[Array, ""], lane: Lane) -> Fits:
         entries = threshold.entries(origin, row.support)
         x = scatter(row.z, entries, origin.size)
         result = objective.judged(replace(threshold, k=k), x, row.support, row.result)
-        return _fit(grid, objective, threshold, scorer, x, row.support, entries, row.value, result)
+        return kept_of(grid, objective, scorer, threshold, x, row.support, row.value, result, entries)
 
     return lax.map(lambda each: fit(*each), (grid.ks, trail))
 
@@ -359,39 +359,23 @@ def score_of(scorer: AbstractObjective, kind: str, x: Float[Array, "d"], entries
     return jnp.average(label != scorer.labels, weights=scorer.sample_weight)
 
 
-def _fit(
-    grid: Grid,
-    objective: AbstractObjective,
-    threshold: AbstractUnitThreshold,
-    scorer: AbstractObjective,
-    x: Float[Array, "d"],
-    support: Support,
-    entries: Support,
-    value: Float[Array, ""],
-    result: Int[Array, ""],
-) -> Fits:
-    scored = x
-    if grid.refit is not None:
-        scored, _ = refit(objective.weakened(grid.refit), threshold, entries, x)
-    return kept_of(grid, objective, scorer, x, scored, support, threshold, value, result, entries)
-
-
 def kept_of(
     grid: Grid,
     objective: AbstractObjective,
     scorer: AbstractObjective,
-    x: Float[Array, "d"],
-    scored: Float[Array, "d"],
-    support: Support,
     threshold: AbstractUnitThreshold,
+    x: Float[Array, "d"],
+    support: Support,
     value: Float[Array, ""],
     result: Int[Array, ""],
     entries: Support | None = None,
 ) -> Fits:
-    """The kept part of a fit, of which `scored` is the refit or the fit itself; products are with the columns of the
-    entries alone where they are given."""
-    score = None
+    """The kept part of a fit, by products with the columns of the entries alone where they are given; None: x is scored
+    where the grid asks for a refit, too."""
+    scored, score = x, None
     if grid.refit is not None:
+        if entries is not None:
+            scored, _ = refit(objective.weakened(grid.refit), threshold, entries, x)
         score = scorer.value(scored, entries)
     if grid.score is not None:
         score = score_of(scorer, grid.score, scored, entries)

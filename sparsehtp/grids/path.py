@@ -15,13 +15,13 @@ from scipy import sparse
 
 from .._meshes import check_axes
 from .._progress import Callback
-from .._types import ArrayLike, Support, TableLike, check_finite, host, is_concrete, seeded
+from .._types import ArrayLike, Support, TableLike, check_finite, host, is_concrete
 from ..iteration.results import FIRED, Solution
 from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
-from .penalised_path import free_of_charge, over_l0, penalised_parts, penalised_path
+from .penalised_path import over_l0, penalised_path
 from .traced_path import traced_dense, traced_fits
 
 
@@ -199,8 +199,9 @@ def solve_path(
         ValueError: for a bad grid, or a checkpoint of another problem.
     """
     if over_l0(l0s, threshold):
-        check_no_executor(executor)
-        return _over_l0(objective, ks, l2s, l0s, threshold, solver, key, checkpoint, progress)
+        if executor is not None:
+            raise ValueError("executor: over l0 every fit starts from the last one, so there are no chunks; omit it.")
+        return Path(**penalised_path(objective, threshold, ks, l2s, l0s, solver, key, checkpoint, progress))
     if not is_concrete(objective, l2s, threshold):
         if any(each is not None for each in (checkpoint, progress, memory, executor)):
             raise TypeError(
@@ -213,43 +214,6 @@ def solve_path(
     grid = _grid.prepare(objective, ks, l2s, threshold, solver, key)
     fits = _grid.run(grid, memory, progress, checkpoint, executor)
     return path_of(grid, jax.tree.map(lambda a: a[0], fits), np.asarray(grid.ks))
-
-
-def _over_l0(
-    objective: AbstractObjective,
-    ks: ArrayLike | None,
-    l2s: ArrayLike | None,
-    l0s: ArrayLike | None,
-    threshold: AbstractThreshold | None,
-    solver: AbstractSolver | None,
-    key: jax.Array | None,
-    checkpoint: str | Folder | None,
-    progress: Callback | bool | None,
-) -> Path:
-    if ks is not None and l0s is not None:
-        raise ValueError("ks: a path over l0s finds its own sizes; pass one of the two.")
-    if checkpoint is not None:
-        raise ValueError("checkpoint: a path over l0 is one chain of warm starts and keeps none; leave it None.")
-    key = seeded(0) if key is None else key
-    limit = None if ks is None else int(np.max(np.asarray(ks)))
-    model, template = penalised_parts(objective, threshold)
-    fits = penalised_path(model, template, l0s, l2s, limit, solver, key, progress)
-    return Path(
-        **fits._asdict(),
-        features=fits.support,
-        n_features=model.n_coefficients,
-        n_units=model.n_coefficients,
-        n_kept=free_of_charge(template).size,
-        total_weight=float(np.sum(host(model.sample_weight), dtype=float)),
-        squared=model.quadratic,
-        key=key,
-    )
-
-
-def check_no_executor(executor: Executor | None) -> None:
-    """ValueError for an executor beside prices."""
-    if executor is not None:
-        raise ValueError("executor: over l0 every fit starts from the last one, so that there are no chunks; omit it.")
 
 
 def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:

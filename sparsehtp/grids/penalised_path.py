@@ -13,31 +13,29 @@ from .._progress import Callback, reporting
 from .._solve import default_solver, solve
 from .._threads import one_blas_thread
 from .._tolerances import tolerance
-from .._types import ArrayLike, Support, check_kind, host, is_concrete, replace
+from .._types import ArrayLike, Support, check_kind, host, is_concrete, replace, seeded
 from ..duality import Dual
+from ..iteration.results import Solution
 from ..objectives import AbstractObjective, LinearModel
 from ..solvers import AbstractSolver
 from ..solvers.cdss import entry_gains
 from ..thresholds import L0L1L2, AbstractThreshold
-from .grid import score_of
+from .grid import DEFAULT_K, score_of
 
 BELOW = 0.999  # the next l0 over the largest gain of a feature that would enter
-DEFAULT_K = 20
 ROUNDS = 3  # in which rows of a path learn from one another
 
 
-class PenalisedFits(NamedTuple):
-    """Fits over l2 (outer) and l0 (inner, falling): fields of a `Path`."""
+class Row(NamedTuple):
+    """A fit at one l0."""
 
-    l0s: np.ndarray
-    l2s: np.ndarray
-    ks: np.ndarray
-    support: Support
-    coefficients: np.ndarray
-    intercept: np.ndarray
-    value: np.ndarray
-    result: np.ndarray
+    l0: float
+    l2: np.ndarray
+    k: int  # features that pay
+    chosen: Int[np.ndarray, "chosen"]  # these and the free ones
     loss: np.ndarray
+    x: Float[Array, "d"]
+    found: Solution
 
 
 def over_l0(l0s: ArrayLike | None, threshold: AbstractThreshold | None) -> bool:
@@ -53,41 +51,56 @@ def penalised_parts(objective: AbstractObjective, threshold: AbstractThreshold |
 
 
 def penalised_path(
-    objective: LinearModel,
-    threshold: L0L1L2,
-    l0s: ArrayLike | None,
+    objective: AbstractObjective,
+    threshold: AbstractThreshold | None,
+    ks: ArrayLike | None,
     l2s: ArrayLike | None,
-    k_limit: int | None,
+    l0s: ArrayLike | None,
     solver: AbstractSolver | None,
-    key: jax.Array,
+    key: jax.Array | None,
+    checkpoint: Any,
     progress: Callback | bool | None,
-) -> PenalisedFits:
-    """Fits for every l2 and for l0s in falling order, or, where l0s is None, for l0s that add one feature at a time.
+) -> dict[str, Any]:
+    """The fields of a `Path`: fits for every l2 (outer) and for l0s in falling order, or, where l0s is None, for l0s
+    that add one feature at a time.
 
     The next l0 is just below the most that any feature outside the support would gain, so that the support must change;
     a size is skipped only where features enter together.
     """
-    if not is_concrete(objective, l0s, l2s, threshold):
+    if ks is not None and l0s is not None:
+        raise ValueError("ks: a path over l0s finds its own sizes; pass one of the two.")
+    if checkpoint is not None:
+        raise ValueError("checkpoint: a path over l0 is one chain of warm starts and keeps none; leave it None.")
+    model, template = penalised_parts(objective, threshold)
+    if not is_concrete(model, l0s, l2s, template):
         raise TypeError("objective: a whole path needs concrete arrays; under jit or vmap use sht.solve.")
-    solver = default_solver(objective, threshold) if solver is None else solver
-    given = None if l0s is None else _checked(l0s)
-    n, p = objective.columns.n, objective.n_coefficients - free_of_charge(threshold).size
-    k_limit = min(DEFAULT_K, p, max(n // 2, 1)) if k_limit is None else min(k_limit, p)
-    models = [objective] if l2s is None else [objective.reweighted(l2=l2) for l2 in np.asarray(l2s)]
-    rows: list[dict[str, Any]] = []
+    solver = default_solver(model, template) if solver is None else solver
+    key = seeded(0) if key is None else key
+    given, free = None if l0s is None else _checked(l0s), free_of_charge(template).size
+    limit = min(DEFAULT_K, max(model.columns.n // 2, 1)) if ks is None else int(np.max(np.asarray(ks)))
+    limit = min(limit, model.n_coefficients - free)
+    levels = [model] if l2s is None else [model.reweighted(l2=l2) for l2 in np.asarray(l2s)]
+    total = len(levels) * (limit if given is None else given.size)
+    rows: list[Row] = []
     with one_blas_thread(), reporting(progress) as report:
-        for number, model in enumerate(models):
-            total = len(models) * (k_limit if given is None else given.size)
-            first = len(rows)
-            for row in _chain(model, threshold, solver, given, k_limit, key):
-                rows.append(row)
-                done = min(row["k"], k_limit) if given is None else len(rows) - number * given.size
-                report(min(number * total // len(models) + done, total), total)
-            found = _exchanged(rows[first:], model, threshold, solver, key)
+        for number, level in enumerate(levels):
+            chain, found = Chain(level, template, solver, key), []
+            for row in chain.rows(given, limit):
+                found.append(row)
+                done = min(row.k, limit) if given is None else len(found)
+                report(min(number * total // len(levels) + done, total), total)
+            found = chain.exchanged(found)
             if given is None:
-                found = [row for row in _between(found, model, threshold, solver, k_limit, key) if row["k"] <= k_limit]
-            rows[first:] = found
-    return _collected(rows)
+                found = [row for row in chain.between(found, limit) if row.k <= limit]
+            rows += found
+    return _fields(rows) | {
+        "n_features": model.n_coefficients,
+        "n_units": model.n_coefficients,
+        "n_kept": free,
+        "total_weight": float(np.sum(host(model.sample_weight), dtype=float)),
+        "squared": model.quadratic,
+        "key": key,
+    }
 
 
 def penalised_scores(
@@ -114,9 +127,9 @@ def penalised_scores(
             for chain in np.split(np.arange(len(l0s)), starts):
                 model = objective.reweighted(jnp.asarray(inside, objective.dtype), l2s[chain[0]])
                 held_out = jnp.asarray(outside, objective.dtype)
-                for row in _chain(model, threshold, solver, l0s[chain], 0, key):
-                    scores[-1].append(np.asarray(_score(model, held_out, row["x"], score)))
-                    results[-1].append(row["result"])
+                for row in Chain(model, threshold, solver, key).rows(l0s[chain], 0):
+                    scores[-1].append(np.asarray(_score(model, held_out, row.x, score)))
+                    results[-1].append(np.asarray(row.found.result))
                     report(fold * len(l0s) + len(scores[-1]), len(train) * len(l0s))
     return np.array(scores), np.array(results, np.int32)
 
@@ -128,116 +141,98 @@ def _checked(l0s: ArrayLike) -> Float[np.ndarray, "grid"]:
     return np.sort(l0s)[::-1]
 
 
-def _chain(
-    model: LinearModel,
-    threshold: L0L1L2,
-    solver: AbstractSolver,
-    given: Float[np.ndarray, "grid"] | None,
-    k_limit: int,
-    key: jax.Array,
-) -> Iterator[dict[str, Any]]:
-    x = jnp.zeros(model.n_coefficients + model.n_free, model.dtype)
-    found, last, place, kept = None, np.inf, 0, free_of_charge(threshold)
-    nobody, noise = float(np.finfo(model.dtype).max ** 0.5), _noise(model)
-    if kept.size:  # a path begins where these alone are in
-        found = solve(model, replace(threshold, l0=nobody), solver, key=key, record=None, throw=False)
+class Chain(NamedTuple):
+    """The fits at one l2, each from the one before."""
+
+    model: LinearModel
+    threshold: L0L1L2
+    solver: AbstractSolver
+    key: jax.Array
+
+    def solved(self, l0: float, start: Any) -> Solution:
+        """The solution at one l0 from a start; None: zero."""
+        threshold = replace(self.threshold, l0=l0)
+        return solve(self.model, threshold, self.solver, x0=start, key=self.key, record=None, throw=False)
+
+    def row(self, l0: float, start: Any) -> Row:
+        """The fit at one l0 from a start."""
+        model, kept, found = self.model, free_of_charge(self.threshold), self.solved(l0, start)
         x = model.to_internal(found.x, found.intercept)
-    while True:
-        price = last
-        if given is None:
-            gain, value = map(float, jax.device_get(_largest_gain(model, threshold, x)))
-            price = last = min(BELOW * last, BELOW * gain)
-            if not last > 1e-9 * abs(value) + noise:  # nothing enters but noise
-                if place:
-                    return
-                price, last = nobody, max(gain, 0.0)  # a path has a row
-        elif place == given.size:
-            return
-        else:
-            price = last = given[place]
-        place += 1
-        row = _row(model, threshold, solver, float(price), found, key) | {"l0": last}
-        found, x = row["found"], row["x"]
-        yield row
-        if given is None and (row["k"] >= k_limit or price == nobody):
-            return
+        chosen = np.union1d(np.flatnonzero(np.asarray(found.x)), kept)
+        loss = np.asarray(_score(model, model.sample_weight, x, None))
+        return Row(l0, np.asarray(model.l2), chosen.size - kept.size, chosen, loss, x, found)
 
+    def rows(self, given: Float[np.ndarray, "grid"] | None, k_limit: int) -> Iterator[Row]:
+        """The fits at given l0s in falling order, or at l0s that add features up to a limit."""
+        model, threshold = self.model, self.threshold
+        x = jnp.zeros(model.n_coefficients + model.n_free, model.dtype)
+        found, last, place = None, np.inf, 0
+        nobody, noise = float(np.finfo(model.dtype).max ** 0.5), _noise(model)
+        if free_of_charge(threshold).size:  # a path begins where these alone are in
+            found = self.solved(nobody, None)
+            x = model.to_internal(found.x, found.intercept)
+        while True:
+            price = last
+            if given is None:
+                gain, value = map(float, jax.device_get(_largest_gain(model, threshold, x)))
+                price = last = min(BELOW * last, BELOW * gain)
+                if not last > 1e-9 * abs(value) + noise:  # nothing enters but noise
+                    if place:
+                        return
+                    price, last = nobody, max(gain, 0.0)  # a path has a row
+            elif place == given.size:
+                return
+            else:
+                price = last = given[place]
+            place += 1
+            row = self.row(float(price), found)._replace(l0=last)
+            found, x = row.found, row.x
+            yield row
+            if given is None and (row.k >= k_limit or price == nobody):
+                return
 
-def _row(
-    model: LinearModel, threshold: L0L1L2, solver: AbstractSolver, price: float, start: Any, key: jax.Array
-) -> dict[str, Any]:
-    """The fit at one l0 from a start."""
-    kept = free_of_charge(threshold)
-    found = solve(model, replace(threshold, l0=price), solver, x0=start, key=key, record=None, throw=False)
-    x, w = model.to_internal(found.x, found.intercept), np.asarray(found.x)
-    chosen = np.union1d(np.flatnonzero(w), kept)
-    return {
-        "l0": price,
-        "l2": np.asarray(model.l2),
-        "k": chosen.size - kept.size,
-        "idx": chosen.astype(np.int32),
-        "z": w[chosen],
-        "intercept": np.asarray(found.intercept),
-        "value": np.asarray(found.value),
-        "result": np.asarray(found.result),
-        "loss": np.asarray(_score(model, model.sample_weight, x, None)),
-        "x": x,
-        "found": found,
-    }
+    def exchanged(self, rows: list[Row]) -> list[Row]:
+        """The rows, each fitted again from another's point where that is lower at its own l0, until none is."""
+        rows, tol = list(rows), tolerance("swap", np.dtype(self.model.dtype))
+        for _ in range(ROUNDS):
+            l0s = np.array([float(row.l0) for row in rows])
+            values, costs = np.transpose([self.parts(row) for row in rows])
+            table = values + l0s[:, None] * costs  # of every row's point (second) at every row's l0
+            best = np.argmin(table, axis=1)
+            gain = np.diagonal(table) - table[np.arange(len(rows)), best]
+            worse = np.flatnonzero(gain > tol * np.abs(np.diagonal(table)))
+            for r in worse:
+                row = self.row(float(l0s[r]), rows[best[r]].found)
+                if row.found.value < rows[r].found.value:
+                    rows[r] = row
+            if not worse.size:
+                break
+        return rows
 
+    def between(self, rows: list[Row], k_limit: int) -> list[Row]:
+        """The rows, and those of sizes between: at the l0 where two neighbours are equally good, a third may be
+        better."""
+        tol = tolerance("swap", np.dtype(self.model.dtype))
+        done, waiting = rows[:1], rows[:0:-1]
+        while waiting:
+            left, right = done[-1], waiting[-1]
+            (value, cost), (lower, more) = self.parts(left), self.parts(right)
+            if left.k + 1 < right.k and left.k < k_limit and more > cost:
+                price = (value - lower) / (more - cost)
+                row = self.row(price, left.found)
+                if left.k < row.k < right.k and row.found.value < (value + price * cost) * (1 - tol):
+                    waiting.append(row)
+                    continue
+            done.append(waiting.pop())
+        return done
 
-def _exchanged(
-    rows: list[dict[str, Any]], model: LinearModel, threshold: L0L1L2, solver: AbstractSolver, key: jax.Array
-) -> list[dict[str, Any]]:
-    """The rows, each fitted again from another's point where that is lower at its own l0, until none is."""
-    rows, tol = list(rows), tolerance("swap", np.dtype(model.dtype))
-    for _ in range(ROUNDS):
-        l0s = np.array([float(row["l0"]) for row in rows])
-        values, costs = np.transpose([_parts(row, threshold) for row in rows])
-        table = values + l0s[:, None] * costs  # of every row's point (second) at every row's l0
-        best = np.argmin(table, axis=1)
-        gain = np.diagonal(table) - table[np.arange(len(rows)), best]
-        worse = np.flatnonzero(gain > tol * np.abs(np.diagonal(table)))
-        for r in worse:
-            row = _row(model, threshold, solver, float(l0s[r]), rows[best[r]]["found"], key)
-            if row["value"] < rows[r]["value"]:
-                rows[r] = row
-        if not worse.size:
-            break
-    return rows
-
-
-def _between(
-    rows: list[dict[str, Any]],
-    model: LinearModel,
-    threshold: L0L1L2,
-    solver: AbstractSolver,
-    k_limit: int,
-    key: jax.Array,
-) -> list[dict[str, Any]]:
-    """The rows, and those of sizes between: at the l0 where two neighbours are equally good, a third may be better."""
-    tol = tolerance("swap", np.dtype(model.dtype))
-    done, waiting = rows[:1], rows[:0:-1]
-    while waiting:
-        left, right = done[-1], waiting[-1]
-        (value, cost), (lower, more) = (_parts(row, threshold) for row in (left, right))
-        if left["k"] + 1 < right["k"] and left["k"] < k_limit and more > cost:
-            price = (value - lower) / (more - cost)
-            row = _row(model, threshold, solver, price, left["found"], key)
-            if left["k"] < row["k"] < right["k"] and row["value"] < (value + price * cost) * (1 - tol):
-                waiting.append(row)
-                continue
-        done.append(waiting.pop())
-    return done
-
-
-def _parts(row: dict[str, Any], threshold: L0L1L2) -> tuple[float, float]:
-    """The objective of a row without l0, and what l0 is multiplied with."""
-    w = np.asarray(row["found"].x)
-    prices = np.ones(w.size) if threshold.prices is None else np.array(threshold.prices, float)
-    prices[np.asarray(threshold.keep, int)] = 0
-    cost = float(np.sum(prices[w != 0]))
-    return float(row["value"]) - (float(row["l0"]) * cost if cost else 0.0), cost
+    def parts(self, row: Row) -> tuple[float, float]:
+        """The objective of a row without l0, and what l0 is multiplied with."""
+        w = np.asarray(row.found.x)
+        prices = np.ones(w.size) if self.threshold.prices is None else np.array(self.threshold.prices, float)
+        prices[np.asarray(self.threshold.keep, int)] = 0
+        cost = float(np.sum(prices[w != 0]))
+        return float(row.found.value) - (float(row.l0) * cost if cost else 0.0), cost
 
 
 def _noise(model: LinearModel) -> float:
@@ -263,7 +258,7 @@ def _largest_gain(
     if model.n_free:  # the intercept is optimal before features are compared
         x = jnp.where(jnp.any(x[:p] != 0), x, dual.predict(dual.point(dual.zero()))[0])
     value, grad = model.value_and_grad(x)
-    gains, _ = entry_gains(dual, dual.columns.moments()[1], grad[:p], model.columns.ridge()[:p], x[:p])
+    gains, _ = entry_gains(dual, dual.columns.moments()[1], grad, x)
     prices = threshold.prices
     if prices is not None:  # a feature enters where its gain is more than its price
         gains = jnp.where(prices > 0, gains / jnp.where(prices > 0, prices, 1), -jnp.inf)
@@ -276,26 +271,24 @@ def _score(model: LinearModel, weights: Float[Array, "n"], x: Float[Array, "d"],
     return scorer.value(x) if kind is None else score_of(scorer, kind, x)
 
 
-def _collected(rows: list[dict[str, Any]]) -> PenalisedFits:
-    width = max([row["idx"].size for row in rows], default=0)
+def _fields(rows: list[Row]) -> dict[str, Any]:
+    """The fields of a `Path` that have a row for each fit."""
+    width = max([row.chosen.size for row in rows], default=0)
     idx: Any = np.zeros((len(rows), width), np.int32)
-    z = np.zeros((len(rows), width), rows[0]["z"].dtype if rows else float)
+    z = np.zeros((len(rows), width), np.asarray(rows[0].found.x).dtype if rows else float)
     mask: Any = np.zeros((len(rows), width), bool)
     for i, row in enumerate(rows):
-        size = row["idx"].size
-        idx[i, :size], z[i, :size], mask[i, :size] = row["idx"], row["z"], True
-
-    def column(name: str, dtype: Any = None) -> np.ndarray:
-        return np.array([row[name] for row in rows], dtype)
-
-    return PenalisedFits(
-        l0s=column("l0", float),
-        l2s=column("l2"),
-        ks=column("k", np.int32),
-        support=Support(idx, mask),
-        coefficients=z,
-        intercept=column("intercept"),
-        value=column("value"),
-        result=column("result", np.int32),
-        loss=column("loss"),
-    )
+        size = row.chosen.size
+        idx[i, :size], z[i, :size], mask[i, :size] = row.chosen, np.asarray(row.found.x)[row.chosen], True
+    return {
+        "l0s": np.array([row.l0 for row in rows], float),
+        "l2s": np.array([row.l2 for row in rows]),
+        "ks": np.array([row.k for row in rows], np.int32),
+        "support": Support(idx, mask),
+        "features": Support(idx, mask),
+        "coefficients": z,
+        "intercept": np.array([np.asarray(row.found.intercept) for row in rows]),
+        "value": np.array([np.asarray(row.found.value) for row in rows]),
+        "result": np.array([np.asarray(row.found.result) for row in rows], np.int32),
+        "loss": np.array([row.loss for row in rows]),
+    }

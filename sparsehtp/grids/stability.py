@@ -6,7 +6,7 @@ import dataclasses
 import numbers
 from concurrent.futures import Executor
 from pathlib import Path as Folder
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
 from .cross_validation import seed_from
+from .folds import check_groups
 
 
 class ErrorBound(NamedTuple):
@@ -163,9 +164,7 @@ def stability_selection(
 
 def _numbered(groups: ArrayLike, n: int) -> Int[np.ndarray, "n"]:
     """The number of the group of every row, or ValueError."""
-    given = np.asarray(groups)
-    if given.shape != (n,):
-        raise ValueError(f"groups: needs shape ({n},), a label for each row, got {given.shape}.")
+    given: Any = check_groups(groups, n)
     if any(label is None or label != label for label in given.tolist()):
         raise ValueError("groups: a label is missing; name a group for every row.")
     try:

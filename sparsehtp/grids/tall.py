@@ -250,7 +250,7 @@ def _kept(
         value = model.value(x)
         result = jnp.where(jnp.isfinite(value), result, RESULTS.nonfinite)
         result = model.judged(replace(threshold, k=k), x, support, result)
-        return _grid.kept_of(grid, model, scorer, x, x, support, threshold, value, result)
+        return _grid.kept_of(grid, model, scorer, threshold, x, support, value, result)
 
     K = grid.ks.shape[0]
     # A CPU sums the losses of several sizes row after row, which single precision does not stand.

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from .._types import Support, answer_where, is_sound, replace
-from ..columns import gather
+from ..columns import gather, scatter
 from ..derivatives import implicit as _implicit
 from ..iteration.results import RESULTS
 from . import grid as _grid
@@ -30,11 +30,7 @@ def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:
         objective = grid.objective if l2 is None else grid.objective.reweighted(l2=l2)
         threshold = replace(grid.threshold, k=k).bind(objective)
         whole = threshold.with_free(support, units)
-        w = (
-            jnp.zeros(objective.n_coefficients, coefficients.dtype)
-            .at[features.idx]
-            .add(jnp.where(features.mask, coefficients, 0))
-        )
+        w = scatter(coefficients, features, objective.n_coefficients)
         x, value = _implicit.stationary(objective, threshold, objective.to_internal(w, intercept), whole)
         w, intercept = objective.to_external(x)
         sound = is_sound(objective, grid.threshold)
@@ -50,8 +46,4 @@ def traced_fits(grid: _grid.Grid, ks: np.ndarray) -> _grid.Fits:
 
 def traced_dense(features: Support, coefficients: Float[Array, "grid m"], p: int) -> Float[Array, "grid p"]:
     """Dense coefficients from those on the supports."""
-
-    def row(idx: Int[Array, "m"], mask: Bool[Array, "m"], z: Float[Array, "m"]) -> Float[Array, "p"]:
-        return jnp.zeros(p, z.dtype).at[idx].add(jnp.where(mask, z, 0))
-
-    return jax.vmap(row)(features.idx, features.mask, coefficients)
+    return jax.vmap(lambda z, support: scatter(z, support, p))(coefficients, features)

@@ -40,6 +40,7 @@ class AbstractTermination(eqx.Module):
 
 
 class _Pair(AbstractTermination):
+    together: ClassVar[bool]
     first: AbstractTermination
     second: AbstractTermination
 
@@ -51,25 +52,19 @@ class _Pair(AbstractTermination):
     ) -> tuple[Memory, Int[Array, ""]]:
         first, a = self.first(memory[0], previous, state, info, t)
         second, b = self.second(memory[1], previous, state, info, t)
-        return (first, second), self._joined(a, b)
-
-    @abc.abstractmethod
-    def _joined(self, a: Int[Array, ""], b: Int[Array, ""]) -> Int[Array, ""]:
-        """The code of the pair from the two of its criteria."""
+        return (first, second), jnp.where((a > 0) & (b > 0), a | b, 0) if self.together else a | b
 
 
 class Either(_Pair):
     """Fires when at least one of two criteria fires."""
 
-    def _joined(self, a: Int[Array, ""], b: Int[Array, ""]) -> Int[Array, ""]:
-        return a | b
+    together = False
 
 
 class Both(_Pair):
     """Fires when two criteria fire at the same step."""
 
-    def _joined(self, a: Int[Array, ""], b: Int[Array, ""]) -> Int[Array, ""]:
-        return jnp.where((a > 0) & (b > 0), a | b, 0)
+    together = True
 
 
 class _Criterion(AbstractTermination):

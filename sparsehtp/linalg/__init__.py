@@ -1,5 +1,6 @@
 """Numerical kernels shared by designs, objectives and solvers."""
 
+from .backtracking import shrink_until as shrink_until
 from .bisection import bisect as bisect
 from .box import WHOLE as WHOLE
 from .box import Box as Box

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._programs import program
 from .._tolerances import tolerance
+from .backtracking import shrink_until
 from .lanes import any_lane, lane_by_lane, one_by_one
 from .products import dot
 
@@ -196,27 +197,11 @@ def _newton(
     dtype, p = S.dtype, S.shape[0]
     tol, eps = tolerance("decrement", dtype), jnp.finfo(dtype).eps
 
-    def shrink_until(
-        accepted: Callable[[Array, Array], Array],
-        matrix: Callable[[Array], Array],
-        sizes: Callable[[Array, Array], Array],
-    ) -> tuple[Array, Array, Array, Array]:
-        """The first size for which the matrix is accepted, as (matrix, factor, value) and whether there was any."""
+    one, nothing = jnp.ones((), dtype), (M, M, jnp.zeros((), dtype))
 
-        def refused(carry: tuple[Array, Array, Array, Array, Array]) -> Bool[Array, ""]:
-            size, _, _, value, tries = carry
-            return (tries == 0) | (~accepted(size, value) & (tries < MAX_HALVINGS))
-
-        def shorter(carry: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
-            size, *_, tries = carry
-            size = sizes(size, tries)
-            A = matrix(size)
-            L, logdet, _ = _cholesky(A)
-            return size, A, L, jnp.sum(S * A) - logdet, tries + 1
-
-        start = (jnp.ones((), dtype), M, M, jnp.zeros((), dtype), jnp.int32(0))
-        size, A, L, value, _ = lax.while_loop(refused, shorter, start)
-        return A, L, value, accepted(size, value)
+    def at(A: Float[Array, "p p"]) -> tuple[Array, Array, Array]:
+        L, logdet, _ = _cholesky(A)
+        return A, L, jnp.sum(S * A) - logdet
 
     def body(c: _Newton) -> _Newton:
         inverse = _inverse(c.cholesky)
@@ -226,14 +211,14 @@ def _newton(
         decrement = jnp.sqrt(jnp.maximum(decrement2, 0))
 
         # -logdet is self-concordant: sizes below 1 / (1 + decrement) are feasible and descend.
-        A, L, value, ok = shrink_until(
-            lambda t, value: value <= c.value - 1e-4 * t * decrement2 + 8 * eps * jnp.abs(c.value),
-            lambda t: c.matrix + t * direction,
-            lambda t, tries: jnp.where(tries == 0, 1, t / 2),
+        def accepted(size: Array, tried: tuple[Array, Array, Array]) -> Bool[Array, ""]:
+            return tried[2] <= c.value - 1e-4 * size * decrement2 + 8 * eps * jnp.abs(c.value)
+
+        size, tried, _ = shrink_until(
+            accepted, lambda size: at(c.matrix + size * direction), one, nothing, 0.5, MAX_HALVINGS
         )
-        A, L, value = jax.tree.map(
-            lambda new, old: jnp.where(ok, new, old), (A, L, value), (c.matrix, c.cholesky, c.value)
-        )
+        ok = accepted(size, tried)
+        A, L, value = jax.tree.map(lambda new, old: jnp.where(ok, new, old), tried, (c.matrix, c.cholesky, c.value))
         runaway = jnp.sum(A**2) > p * interval.upper**2
         # F* >= F(c) + d + log(1 - d), with room for the inexact direction.
         most = jnp.minimum(1.2 * decrement, 1 - eps)
@@ -245,10 +230,13 @@ def _newton(
         return ~(c.solved | c.hopeless) & (c.step < max_steps)
 
     diagonal = jnp.diag(jnp.diagonal(start))
-    A, L, value, _ = shrink_until(
-        lambda size, value: jnp.isfinite(value),
-        lambda size: diagonal + size * (start - diagonal),
-        lambda size, tries: jnp.where(tries == 0, 1, jnp.where(tries == MAX_HALVINGS - 1, 0, size / 2)),
+    least = 2.0 ** (2 - MAX_HALVINGS)  # after which the diagonal alone is tried
+
+    def towards(size: Array) -> tuple[Array, Array, Array]:
+        return at(diagonal + jnp.where(size < least, 0, size) * (start - diagonal))
+
+    _, (A, L, value), _ = shrink_until(
+        lambda _, tried: jnp.isfinite(tried[2]), towards, one, nothing, 0.5, MAX_HALVINGS
     )
     no = jnp.zeros((), bool)
     out = lax.while_loop(going, body, _Newton(A, L, value, jnp.int32(0), no, no, no))

@@ -8,6 +8,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from .._tolerances import tolerance
+from .backtracking import shrink_until
 from .restricted_newton import DAMPING, MAX_HALVINGS, Refit, Smooth
 
 MAX_TRUNCATED_STEPS = 60
@@ -89,16 +90,14 @@ def truncated_newton(problem: MatrixFree, z0: Float[Array, "m"], max_steps: int 
         # A few ulp let the last steps pass, where the decrease is below the rounding of the value.
         slack = 8 * eps * jnp.abs(s.value)
 
-        def refused(carry: tuple[Array, Array, Array]) -> Bool[Array, ""]:
-            alpha, value, tries = carry
-            return ~(value <= s.value + 1e-4 * alpha * slope + slack) & (tries < MAX_HALVINGS)
-
-        def halve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            alpha, _, tries = carry
-            return alpha / 2, problem.value(s.z + alpha / 2 * direction), tries + 1
-
-        one = jnp.ones((), dtype)
-        alpha, value, _ = lax.while_loop(refused, halve, (one, problem.value(s.z + direction), jnp.int32(0)))
+        alpha, value, _ = shrink_until(
+            lambda alpha, value: value <= s.value + 1e-4 * alpha * slope + slack,
+            lambda alpha: problem.value(s.z + alpha * direction),
+            jnp.ones((), dtype),
+            s.value,
+            0.5,
+            MAX_HALVINGS + 1,
+        )
         return alpha, value, value <= s.value + slack
 
     first = problem.grad(z0)

@@ -2,6 +2,8 @@
 
 from .base import AbstractConjugateLoss as AbstractConjugateLoss
 from .base import AbstractLoss as AbstractLoss
+from .base import AbstractRowLoss as AbstractRowLoss
+from .base import AbstractVectorLoss as AbstractVectorLoss
 from .gamma import Gamma as Gamma
 from .hinge import Hinge as Hinge
 from .hinge import SmoothedHinge as SmoothedHinge
@@ -14,5 +16,3 @@ from .quantile import Quantile as Quantile
 from .softmax import Softmax as Softmax
 from .squared import Squared as Squared
 from .tweedie import Tweedie as Tweedie
-from .vector import AbstractVectorLoss as AbstractVectorLoss
-from .vector import PerResponse as PerResponse

@@ -8,29 +8,30 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._types import HostArray, Scalar, is_concrete
+from .._types import AnyArray, ArrayLike, DType, HostArray, Scalar, is_concrete
 
 
-class AbstractLoss(eqx.Module):
-    """A per-sample loss l(eta, y), convex in the prediction eta; all methods act elementwise."""
+class AbstractRowLoss(eqx.Module):
+    """The loss l(eta, y) of a row, convex in its prediction, or predictions, eta."""
 
-    classification: ClassVar[bool] = False  # labels are -1 and +1
+    classification: ClassVar[bool] = False  # y is a label, -1 or +1, or the number of a class
     twice_differentiable: ClassVar[bool] = True  # almost everywhere
     kinked: ClassVar[bool] = False  # the second derivative can vanish or jump
     location: ClassVar[bool] = False  # l depends on eta - y only
-    quadratic: ClassVar[bool] = False  # l(eta, y) = (eta - y)^2 / 2
+    quadratic: ClassVar[bool] = False  # l(eta, y) = |eta - y|^2 / 2
+    shift_invariant: ClassVar[bool] = False  # l(eta + t 1, y) = l(eta, y) for several predictions
 
     @abc.abstractmethod
-    def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    def value(self, eta: Array, y: Array) -> Array:
         """l(eta, y)."""
 
     @abc.abstractmethod
-    def derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    def derivative(self, eta: Array, y: Array) -> Array:
         """Derivative (or a subgradient) of l in eta."""
 
     @abc.abstractmethod
-    def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        """Second derivative of l in eta; zero at kinks of the derivative."""
+    def curvature(self, eta: Array, y: Array) -> tuple[Array, Array | None]:
+        """(d, q) with the Hessian of l in eta diag(d_i) - q_i q_i' for row i; q None: zero."""
 
     @property
     @abc.abstractmethod
@@ -42,6 +43,53 @@ class AbstractLoss(eqx.Module):
         """False if there is known to be no Lipschitz constant; traced parameters are not looked at."""
         return not is_concrete(self.smoothness) or bool(np.all(np.isfinite(self.smoothness)))
 
+    def majorant(self, eta: Array, y: Array) -> Array:
+        """A curvature that does not vanish where the slope does not; refits add a part of it where l is flat."""
+        return jnp.abs(self.derivative(eta, y))
+
+    def mean(self, eta: Array) -> Array:
+        """The inverse link: what is predicted for y at the linear predictor eta; eta itself unless overridden."""
+        return eta
+
+    @abc.abstractmethod
+    def n_responses(self, y: AnyArray) -> int:
+        """The number of predictions of a row, from the targets for several of them."""
+
+    @abc.abstractmethod
+    def targets(self, y: ArrayLike, n: int, dtype: DType) -> Array:
+        """Targets for several predictions of n rows as an array, or ValueError."""
+
+    @abc.abstractmethod
+    def draw_targets(self, eta: HostArray, rng: np.random.Generator) -> HostArray:
+        """Random targets near the predictions eta, for `sparsehtp.testing`."""
+
+    @abc.abstractmethod
+    def check_targets(self, y: HostArray) -> None:
+        """Raise ValueError if concrete targets y are not in the loss's domain."""
+
+
+class AbstractLoss(AbstractRowLoss):
+    """A per-sample loss l(eta, y), convex in the prediction eta; all methods act elementwise.
+
+    Several responses of a row are summed, each with a prediction and a target.
+    """
+
+    @abc.abstractmethod
+    def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        """Second derivative of l in eta; zero at kinks of the derivative."""
+
+    def curvature(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> tuple[Float[Array, "*n"], None]:
+        return self.second_derivative(eta, y), None
+
+    def n_responses(self, y: AnyArray) -> int:
+        return y.shape[1]
+
+    def targets(self, y: ArrayLike, n: int, dtype: DType) -> Array:
+        y = jnp.asarray(y, dtype)
+        if y.ndim != 2 or y.shape[0] != n or y.shape[1] == 0:
+            raise ValueError(f"Y: needs shape ({n}, responses), one row per row of X, got {y.shape}.")
+        return y
+
     def majorant(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """A curvature that does not vanish where the slope does not; refits add a part of it where l is flat.
 
@@ -50,11 +98,7 @@ class AbstractLoss(eqx.Module):
         """
         if self.kinked:
             return jnp.full_like(eta, damping_scale(self, self.second_derivative(eta, y)))
-        return jnp.abs(self.derivative(eta, y))
-
-    def mean(self, eta: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        """The inverse link: what is predicted for y at the linear predictor eta; eta itself unless overridden."""
-        return eta
+        return super().majorant(eta, y)
 
     def draw_targets(self, eta: Float[HostArray, "*n"], rng: np.random.Generator) -> Float[HostArray, "*n"]:
         """Random targets near the predictions eta, for `sparsehtp.testing`; override it where not any y will do."""
@@ -71,6 +115,13 @@ class AbstractLoss(eqx.Module):
                     f"y: {type(self).__name__} needs labels -1 and +1, got {bad[:3].tolist()}; "
                     "recode the labels, or use SparseClassifier, which takes any two labels."
                 )
+
+
+class AbstractVectorLoss(AbstractRowLoss):
+    """A per-sample loss l(eta, y), convex in the predictions eta of c responses; methods act on all samples at once.
+
+    `value` is (n,), `derivative` and `majorant` are (n, c); `smoothness` is that of the gradient.
+    """
 
 
 class AbstractConjugateLoss(AbstractLoss):
@@ -96,6 +147,25 @@ class AbstractConjugateLoss(AbstractLoss):
     def strong_convexity(self) -> Float[Array, ""] | float:
         """mu, the strong convexity of l*: one over the smoothness of l (0 if l is not smooth)."""
         return 1.0 / self.smoothness
+
+
+class AbstractQuadraticConjugateLoss(AbstractConjugateLoss):
+    """A loss of linear pieces and quadratic ones, with l*(a, y) = y a + width a^2 / 2 on the range of its slopes."""
+
+    @property
+    @abc.abstractmethod
+    def width(self) -> Scalar:
+        """One over the second derivative of the quadratic pieces."""
+
+    @property
+    def smoothness(self) -> Scalar:
+        return 1 / self.width
+
+    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return outside_to_infinity(self.project_dual(a, y) == a, y * a + self.width * a**2 / 2)
+
+    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return y + self.width * a
 
 
 def damping_scale(loss: AbstractLoss, curvature: Float[Array, "..."]) -> Float[Array, ""] | float:

@@ -1,28 +1,29 @@
 """The hinge loss, its smoothed form, and its square."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from .._types import Scalar
-from .base import AbstractConjugateLoss, outside_to_infinity, positive
+from .base import AbstractQuadraticConjugateLoss, positive
 
 
-def _project(a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    return y * jnp.clip(y * a, -1, 0)
+class _Margin(AbstractQuadraticConjugateLoss):
+    """A loss of the margin y eta, whose slope in it is from -1 to 0."""
+
+    classification = True
+
+    def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return y * jnp.clip(y * a, -1, 0)
 
 
-def _feasible(a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Bool[Array, "*n"]:
-    return (y * a >= -1) & (y * a <= 0)
-
-
-class Hinge(AbstractConjugateLoss):
+class Hinge(_Margin):
     """l(eta, y) = max(0, 1 - y eta) for labels y in {-1, +1}; conjugate y a for y a in [-1, 0].
 
     Not smooth: solvers that debias on the support do not take it; use `IHT`, the dual solvers, or `SmoothedHinge`.
     """
 
-    classification = True
     twice_differentiable = False
+    width = 0.0
     smoothness = float("inf")
 
     def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -34,20 +35,11 @@ class Hinge(AbstractConjugateLoss):
     def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.zeros_like(eta)
 
-    def smoothed(self, width: Float[Array, ""]) -> AbstractConjugateLoss:
+    def smoothed(self, width: Float[Array, ""]) -> "SmoothedHinge":
         return SmoothedHinge(width)
 
-    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return outside_to_infinity(_feasible(a, y), y * a)
 
-    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return y
-
-    def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return _project(a, y)
-
-
-class SmoothedHinge(AbstractConjugateLoss):
+class SmoothedHinge(_Margin):
     """The hinge loss with a quadratic piece of width gamma, for labels y in {-1, +1}.
 
     With m = y eta: 0 if m >= 1; 1 - m - gamma/2 if m < 1 - gamma; (1 - m)^2 / (2 gamma) between. The conjugate is
@@ -60,12 +52,8 @@ class SmoothedHinge(AbstractConjugateLoss):
         ValueError: if gamma is not positive.
     """
 
-    gamma: Float[Array, ""] | float
-    classification = True
+    gamma: Scalar = 0.25
     kinked = True
-
-    def __init__(self, gamma: Scalar = 0.25) -> None:
-        self.gamma = gamma
 
     def __check_init__(self) -> None:
         positive("gamma", self.gamma)
@@ -85,20 +73,11 @@ class SmoothedHinge(AbstractConjugateLoss):
         return 1 / jnp.maximum(jnp.abs(1 - y * eta), self.gamma)
 
     @property
-    def smoothness(self) -> Float[Array, ""] | float:
-        return 1 / self.gamma
-
-    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return outside_to_infinity(_feasible(a, y), y * a + self.gamma * a**2 / 2)
-
-    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return y + self.gamma * a
-
-    def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return _project(a, y)
+    def width(self) -> Scalar:
+        return self.gamma
 
 
-class SquaredHinge(AbstractConjugateLoss):
+class SquaredHinge(AbstractQuadraticConjugateLoss):
     """l(eta, y) = max(0, 1 - y eta)^2 / 2 for labels y in {-1, +1}; conjugate y a + a^2 / 2 for y a <= 0.
 
     Half of what scikit-learn's `LinearSVC` and L0Learn call so: their C is 1 / (2 n l2).
@@ -106,7 +85,7 @@ class SquaredHinge(AbstractConjugateLoss):
 
     classification = True
     kinked = True
-    smoothness = 1.0
+    width = 1.0
 
     def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.maximum(0, 1 - y * eta) ** 2 / 2
@@ -119,12 +98,6 @@ class SquaredHinge(AbstractConjugateLoss):
 
     def majorant(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.ones_like(eta)
-
-    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return outside_to_infinity(y * a <= 0, y * a + a**2 / 2)
-
-    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return y + a
 
     def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return y * jnp.minimum(y * a, 0)

@@ -4,10 +4,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._types import Scalar
-from .base import AbstractConjugateLoss, outside_to_infinity, positive
+from .base import AbstractQuadraticConjugateLoss, positive
 
 
-class Huber(AbstractConjugateLoss):
+class Huber(AbstractQuadraticConjugateLoss):
     """l = r^2/2 if |r| <= delta, else delta |r| - delta^2/2, with r = eta - y; conjugate a^2/2 + y a for |a| <= delta.
 
     Args:
@@ -17,13 +17,10 @@ class Huber(AbstractConjugateLoss):
         ValueError: if delta is not positive.
     """
 
-    delta: Float[Array, ""] | float
+    delta: Scalar = 1.0
     kinked = True
     location = True
-    smoothness = 1.0
-
-    def __init__(self, delta: Scalar = 1.0) -> None:
-        self.delta = delta
+    width = 1.0
 
     def __check_init__(self) -> None:
         positive("delta", self.delta)
@@ -41,12 +38,6 @@ class Huber(AbstractConjugateLoss):
 
     def majorant(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return self.delta / jnp.maximum(jnp.abs(eta - y), self.delta)
-
-    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return outside_to_infinity(jnp.abs(a) <= self.delta, 0.5 * a**2 + y * a)
-
-    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return a + y
 
     def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.clip(a, -self.delta, self.delta)

@@ -22,11 +22,8 @@ class Logistic(AbstractConjugateLoss):
         ValueError: if margin_scale is not positive.
     """
 
-    margin_scale: Float[Array, ""] | float
+    margin_scale: Scalar = 1.0
     classification = True
-
-    def __init__(self, margin_scale: Scalar = 1.0) -> None:
-        self.margin_scale = margin_scale
 
     def __check_init__(self) -> None:
         positive("margin_scale", self.margin_scale)

@@ -34,11 +34,8 @@ class NegativeBinomial(AbstractConjugateLoss):
         ValueError: if dispersion is not positive.
     """
 
-    dispersion: Float[Array, ""] | float
+    dispersion: Scalar = 1.0
     smoothness = float("inf")
-
-    def __init__(self, dispersion: Scalar = 1.0) -> None:
-        self.dispersion = dispersion
 
     def __check_init__(self) -> None:
         positive("dispersion", self.dispersion)

@@ -5,10 +5,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._types import Scalar, is_concrete
-from .base import AbstractConjugateLoss, outside_to_infinity, positive
+from .base import AbstractQuadraticConjugateLoss, positive
 
 
-class Quantile(AbstractConjugateLoss):
+class Quantile(AbstractQuadraticConjugateLoss):
     """The pinball loss of a quantile with a quadratic piece of width gamma.
 
         l(eta, y) = max over a in [-q, 1 - q] of a r - gamma a^2 / 2,    r = eta - y,    q = level
@@ -27,14 +27,10 @@ class Quantile(AbstractConjugateLoss):
         ValueError: if level is not between 0 and 1, or gamma is not positive.
     """
 
-    level: Float[Array, ""] | float
-    gamma: Float[Array, ""] | float
+    level: Scalar = 0.5
+    gamma: Scalar = 0.1
     kinked = True
     location = True
-
-    def __init__(self, level: Scalar = 0.5, gamma: Scalar = 0.1) -> None:
-        self.level = level
-        self.gamma = gamma
 
     def __check_init__(self) -> None:
         level = self.level
@@ -58,14 +54,8 @@ class Quantile(AbstractConjugateLoss):
         return 1 / jnp.maximum(2 * from_middle, self.gamma)
 
     @property
-    def smoothness(self) -> Float[Array, ""] | float:
-        return 1 / self.gamma
-
-    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return outside_to_infinity((a >= -self.level) & (a <= 1 - self.level), y * a + self.gamma * a**2 / 2)
-
-    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return y + self.gamma * a
+    def width(self) -> Scalar:
+        return self.gamma
 
     def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.clip(a, -self.level, 1 - self.level)

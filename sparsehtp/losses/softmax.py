@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._types import AnyArray, ArrayLike, DType, HostArray, is_concrete
-from .vector import AbstractVectorLoss
+from .base import AbstractVectorLoss
 
 
 class Softmax(AbstractVectorLoss):

@@ -3,15 +3,15 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .base import AbstractConjugateLoss
+from .base import AbstractQuadraticConjugateLoss
 
 
-class Squared(AbstractConjugateLoss):
+class Squared(AbstractQuadraticConjugateLoss):
     """l(eta, y) = (eta - y)^2 / 2; conjugate a^2/2 + y a on the whole line."""
 
     location = True
     quadratic = True
-    smoothness = 1.0
+    width = 1.0
 
     def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return 0.5 * (eta - y) ** 2
@@ -21,12 +21,6 @@ class Squared(AbstractConjugateLoss):
 
     def second_derivative(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return jnp.ones_like(eta)
-
-    def conjugate(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return 0.5 * a**2 + y * a
-
-    def conjugate_derivative(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        return a + y
 
     def project_dual(self, a: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return a

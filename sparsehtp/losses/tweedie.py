@@ -28,11 +28,8 @@ class Tweedie(AbstractLoss):
         ValueError: if power is not in [1, 2].
     """
 
-    power: Float[Array, ""] | float
+    power: Scalar = 1.5
     smoothness = float("inf")
-
-    def __init__(self, power: Scalar = 1.5) -> None:
-        self.power = power
 
     def __check_init__(self) -> None:
         power = self.power

@@ -237,7 +237,8 @@ class AbstractObjective(eqx.Module):
 
     def parts(self, x: Float[Array, "d"]) -> tuple[Float[Array, "units"], Float[Array, "..."]]:
         """The thresholded coefficients, one per unit, and the free entries, both in original units."""
-        return self.to_external(x)
+        w, intercept = self.to_external(x)
+        return w.ravel(), intercept
 
     def internal_scale(self) -> Float[AnyArray, "p"] | None:
         """Factor from coefficients in original units to the entries of x; None if they are the same."""
@@ -340,12 +341,7 @@ class AbstractRestricted(eqx.Module):
             without = without.at[:, :n_free].add((dot(inverse, hessian) * z).T)
         return jax.vmap(self.value)(without)
 
-    def minimise(
-        self,
-        z0: Float[Array, "m"],
-        box: Box = WHOLE,
-        max_steps: int | None = None,
-    ) -> Refit:
+    def minimise(self, z0: Float[Array, "m"], box: Box = WHOLE, max_steps: int | None = None) -> Refit:
         """Minimiser over the support and, where given, a box and the plane in it.
 
         Quadratics without a box are solved directly, others by damped Newton steps. Supports of more than
@@ -404,6 +400,47 @@ class AbstractRestrictable(AbstractScored):
     @abc.abstractmethod
     def subset(self, idx: Int[Array, "m"]) -> "AbstractRestrictable":
         """The objective of the coefficients idx alone (and the free entries), the others being zero."""
+
+
+class AbstractByProducts(AbstractRestrictable):
+    """An objective that is modelled by its Hessian, of which nothing is kept: what is asked for is made of products."""
+
+    @abc.abstractmethod
+    def hessian_product(self, x: Float[Array, "d"]) -> Callable[[Float[Array, "d"]], Float[Array, "d"]]:
+        """The function v -> F''(x) v."""
+
+    @abc.abstractmethod
+    def hessian_rows(self, x: Float[Array, "d"], idx: Int[Array, "b"]) -> Float[Array, "b d"]:
+        """Rows of F''(x)."""
+
+    @abc.abstractmethod
+    def curvatures(self, x: Float[Array, "d"]) -> Float[Array, "p"]:
+        """The diagonal of F''(x)."""
+
+    def normal_equations(self, x: Float[Array, "d"] | None = None) -> "HessianEquations":
+        x = self.origin() if x is None else x
+        value, grad = self.value_and_grad(x)
+        product = self.hessian_product(x)(x)
+        return HessianEquations(
+            model=self,
+            x=x,
+            rhs=product - grad,
+            diagonal=self.curvatures(x),
+            constant=2 * value - 2 * dot(grad, x) + dot(x, product),
+        )
+
+
+class HessianEquations(AbstractNormalEquations):
+    """The quadratic model of an objective at x."""
+
+    model: AbstractByProducts
+    x: Float[Array, "d"]
+    rhs: Float[Array, "d"]
+    diagonal: Float[Array, "d"]
+    constant: Float[Array, ""]
+
+    def rows(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
+        return self.model.hessian_rows(self.x, idx)
 
 
 def in_columns(objective: AbstractObjective, threshold: AbstractThreshold) -> TypeGuard[AbstractRestrictable]:

@@ -1,6 +1,6 @@
 """Functions of a user's that hold arrays: what they hold as data, and the rest as what a program is compiled for."""
 
-import abc
+import enum
 from collections.abc import Callable, Hashable
 
 import equinox as eqx
@@ -11,28 +11,13 @@ from jaxtyping import Array, PyTree
 from .._meshes import on_explicit_axes
 
 
-class Held(abc.ABC):
-    """A function but for the arrays that it holds."""
-
-    @abc.abstractmethod
-    def with_arrays(self, arrays: list[Array]) -> Callable[..., PyTree]:
-        """The function."""
-
-
-class _Place:
+class _Place(enum.Enum):
     """Where an array was."""
 
-    def __repr__(self) -> str:
-        return "array"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Place)
-
-    def __hash__(self) -> int:
-        return hash(_Place)
+    ARRAY = "array"
 
 
-class _Tree(Held):
+class _Tree:
     """A callable that is a pytree, such as an `eqx.Module` or a `jax.tree_util.Partial`: equal for equal structures.
 
     Its text tells all that decides what it computes, by which a checkpoint knows it again.
@@ -58,12 +43,12 @@ class _Tree(Held):
     def with_arrays(self, arrays: list[Array]) -> Callable[..., PyTree]:
         left = iter(arrays)
         whole: Callable[..., PyTree] = jax.tree.map(
-            lambda leaf: next(left) if isinstance(leaf, _Place) else leaf, self.skeleton
+            lambda leaf: next(left) if leaf is _Place.ARRAY else leaf, self.skeleton
         )
         return whole
 
 
-class Closure(Held):
+class Closure:
     """A function that uses traced values from around it (`fun`), traced for arguments of one kind."""
 
     def __init__(self, fun: Callable[..., PyTree], closed: ClosedJaxpr, structure: jax.tree_util.PyTreeDef) -> None:
@@ -80,6 +65,9 @@ class Closure(Held):
         return call
 
 
+Held = _Tree | Closure  # a function but for the arrays that it holds
+
+
 def of_tree(fun: Callable[..., PyTree]) -> tuple[Held, list[Array]] | None:
     """A callable pytree without its arrays, and these; None for other functions."""
     leaves, structure = jax.tree.flatten(fun)
@@ -87,7 +75,7 @@ def of_tree(fun: Callable[..., PyTree]) -> tuple[Held, list[Array]] | None:
         return None
     arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
     skeleton: Callable[..., PyTree] = jax.tree.unflatten(
-        structure, [_Place() if eqx.is_array(leaf) else leaf for leaf in leaves]
+        structure, [_Place.ARRAY if eqx.is_array(leaf) else leaf for leaf in leaves]
     )
     return _Tree(skeleton), arrays
 

@@ -5,24 +5,21 @@ from typing import Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import AnyArray, ArrayLike, HostArray, Support, TableLike, check_finite, host, is_concrete, replace
-from ..columns import Columns, columns_of, design_of
+from ..columns import Columns, columns_of, design_of, some_at_a_time
 from ..designs import AbstractDesign
-from ..linalg import dot
-from .base import AbstractRestrictable
+from .base import AbstractByProducts
 from .likelihood import Part
 from .model import AbstractModel
-from .normal_equations import HessianEquations
 from .risk_sets import PartialLikelihood, RiskSets
 
 BLOCK = 64  # columns at a time, where all are passed over
 TIES = ("efron", "breslow")
 
 
-class CoxModel(AbstractModel, AbstractRestrictable):
+class CoxModel(AbstractModel, AbstractByProducts):
     """Cox's partial likelihood of times until an event, some of them censored, plus a ridge penalty.
 
         F(w) = -(1/W) sum_{i: event} s_i [eta_i - log sum_{j at risk at t_i} s_j exp(eta_j)] + (1/2) sum_j l2_j w_j^2,
@@ -128,33 +125,16 @@ class CoxModel(AbstractModel, AbstractRestrictable):
         return replace(part, A=A, offset=offset, live=live)
 
     # --- second derivatives ------------------------------------------------------------------------------------------
-    def normal_equations(self, x: Float[Array, "p"] | None = None) -> HessianEquations:
-        x = self.origin() if x is None else x
-        value, grad = self.value_and_grad(x)
-        product = self.hessian_product(x)(x)
-        return HessianEquations(
-            model=self,
-            x=x,
-            rhs=product - grad,
-            diagonal=self.curvatures(x),
-            constant=2 * value - 2 * dot(grad, x) + dot(x, product),
-        )
-
     def curvatures(self, x: Float[Array, "p"]) -> Float[Array, "p"]:
-        p, eta = self.n_coefficients, self.forward(x)
-        block = min(BLOCK, p)
-
-        def piece(first: Int[Array, ""]) -> Float[Array, "_"]:
-            return self.likelihood.curvatures(eta, self._sorted(jnp.minimum(first + jnp.arange(block), p - 1)))
-
-        return lax.map(piece, jnp.arange(0, p, block)).ravel()[:p] + self.columns.ridge()
+        eta = self.forward(x)
+        each = some_at_a_time(lambda j: self.likelihood.curvatures(eta, self._sorted(j)), self.n_coefficients, BLOCK)
+        return each + self.columns.ridge()
 
     def _sorted(self, idx: Int[Array, "m"]) -> Float[Array, "n m"]:
         """Sorted rows of some columns."""
         return self.columns.on(Support(idx, jnp.ones(idx.shape, bool)))[self.likelihood.sets.order]
 
     def hessian_rows(self, x: Float[Array, "p"], idx: Int[Array, "b"]) -> Float[Array, "b p"]:
-        """Rows of F''(x)."""
         rows = self.likelihood.products(self.forward(x), self._sorted(idx))
         return jax.vmap(self.pulled)(rows.T).at[jnp.arange(idx.shape[0]), idx].add(self.columns.ridge()[idx])
 

@@ -15,15 +15,14 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._types import AnyArray, ArrayLike, DType, Support, check_finite, is_concrete, replace
-from ..columns import check_weights, weight_vector
+from ..columns import check_weights, some_at_a_time, weight_vector
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..thresholds import AbstractThreshold
-from .base import AbstractRestrictable
+from .base import AbstractByProducts
 from .captured import Closure, Held, of_closure, of_tree
 from .custom_ends import judged_at
 from .custom_restricted import CustomLeft, CustomOnSupport
 from .finite_sum import AbstractFiniteSum, AbstractSamples
-from .normal_equations import HessianEquations
 from .structure import Structure, structure_of
 
 # Where a shape of x that fun does not take comes from, and what to do.
@@ -36,7 +35,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = 64  # Hessian columns at a time
 
 
-class AbstractCustom(AbstractRestrictable):
+class AbstractCustom(AbstractByProducts):
     """The base of `Custom` and `CustomSum`: x as an array or a pytree, and derivatives of F by differentiation."""
 
     convex = False
@@ -128,7 +127,8 @@ class AbstractCustom(AbstractRestrictable):
             return self.structure
         if (guess := self._guess()) is not None:
             self._check_shape("Custom", guess)
-        raise ValueError(f"Custom: the shape of x is unknown; pass x0, or like=..., to Custom({_name(self.fun)}, ...).")
+        name = getattr(self.fun, "__name__", "fun")
+        raise ValueError(f"Custom: the shape of x is unknown; pass x0, or like=..., to Custom({name}, ...).")
 
     # --- shape and units ---------------------------------------------------------------------------------------------
     @property
@@ -204,40 +204,22 @@ class AbstractCustom(AbstractRestrictable):
         return dot(v, self.hvp(forward, v))
 
     def lipschitz(self) -> Float[Array, ""]:
-        zero = jnp.zeros(self.n_coefficients, self.dtype)
-        return largest_eigenvalue(lambda v: self.hvp(zero, v), random_start(self.n_coefficients, self.dtype))
+        return largest_eigenvalue(self.hessian_product(self.origin()), random_start(self.n_coefficients, self.dtype))
 
     def judged(
         self, threshold: AbstractThreshold, x: Float[Array, "d"], support: PyTree, result: Int[Array, ""]
     ) -> Int[Array, ""]:
         return judged_at(self, threshold, x, support, result)
 
-    def normal_equations(self, x: Float[Array, "d"] | None = None) -> HessianEquations:
-        x = jnp.zeros(self.n_coefficients, self.dtype) if x is None else x
-        value, grad = self.value_and_grad(x)
-        product = self.hvp(x, x)
-        return HessianEquations(
-            model=self,
-            x=x,
-            rhs=product - grad,
-            diagonal=self._diagonal(x),
-            constant=2 * value - 2 * dot(grad, x) + dot(x, product),
-        )
+    def hessian_product(self, x: Float[Array, "d"]) -> Callable[[Float[Array, "d"]], Float[Array, "d"]]:
+        return lambda v: self.hvp(x, v)
 
-    def _diagonal(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
-        p = x.shape[0]
-        block = min(BLOCK, p)
-
-        def piece(first: Int[Array, ""]) -> Float[Array, "_"]:
-            idx = jnp.minimum(first + jnp.arange(block, dtype=jnp.int32), p - 1)
-            return self.hessian_rows(x, idx)[jnp.arange(block), idx]
-
-        return lax.map(piece, jnp.arange(0, p, block, dtype=jnp.int32)).ravel()[:p]
+    def curvatures(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
+        return some_at_a_time(lambda j: self.hessian_rows(x, j)[jnp.arange(j.shape[0]), j], self.n_coefficients, BLOCK)
 
     def hessian_rows(self, x: Float[Array, "d"], idx: Int[Array, "b"]) -> Float[Array, "b d"]:
-        """Rows of F''(x)."""
         units = jnp.zeros((idx.shape[0], x.shape[0]), x.dtype).at[jnp.arange(idx.shape[0]), idx].set(1)
-        return jax.vmap(lambda v: self.hvp(x, v))(units)
+        return jax.vmap(self.hessian_product(x))(units)
 
     def subset(self, idx: Int[Array, "m"]) -> Self:
         return replace(self, features=idx if self.features is None else self.features[idx])
@@ -426,7 +408,3 @@ def _place(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     frame = next((f for f in reversed(frames) if not f.filename.startswith((*ours, str(ROOT)))), frames[-1])
     return f"line {frame.lineno} of {Path(frame.filename).name}, in {frame.name}"
-
-
-def _name(fun: object) -> str:
-    return getattr(fun, "__name__", "fun")

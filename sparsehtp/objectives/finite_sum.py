@@ -48,11 +48,6 @@ class Smoothness(NamedTuple):
 class AbstractFiniteSum(AbstractObjective):
     """F(x) = (1/n) sum_i f_i(x) + R(x) with a penalty R that needs no data."""
 
-    @property
-    def n_samples(self) -> int:
-        """n."""
-        return self.ifo_per_gradient
-
     @abc.abstractmethod
     def samples(self) -> AbstractSamples:
         """The terms f_i, and R."""

@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._types import Support
-from ..columns import Columns, bounded
+from ..columns import bounded
 from ..linalg import dot
-from ..losses import AbstractLoss, AbstractVectorLoss
+from ..losses import AbstractRowLoss
 
 
 class Part(eqx.Module):
@@ -34,13 +33,6 @@ class Part(eqx.Module):
     mask: Bool[Array, "m"]
     free: Bool[Array, "m"] | None
 
-    @classmethod
-    def of(cls, columns: Columns, support: Support) -> "Part":
-        """The columns of a support, which holds no other free entries than theirs."""
-        ridge = jnp.where(support.mask, columns.ridge()[support.idx], 0)
-        free = support.idx >= columns.p if columns.n_free else None
-        return cls(columns.on(support), columns.offset, columns.sample_weight > 0, ridge, support.mask, free)
-
     def predict(self, z: Float[Array, "m"]) -> Float[Array, "n *c"]:
         """Predictions at the coefficients z."""
         eta = self.product(z)
@@ -57,6 +49,10 @@ class Part(eqx.Module):
     def powered(self, rows: Float[Array, "n *c"], power: int) -> Float[Array, "m"]:
         """Rows times the magnitudes of the columns to a power."""
         return dot(rows, jnp.abs(self.A) if power == 1 else self.A**2)
+
+    def gram(self, d: Float[Array, "n *c"], q: Float[Array, "n *c"] | None) -> Float[Array, "m m"]:
+        """A'H A for a block diag(d_i) - q_i q_i' of H for every row."""
+        return dot((self.A * d[:, None]).T, self.A)
 
     def penalty(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         """The gradient of the ridge."""
@@ -78,6 +74,14 @@ class PartOfSeveral(Part):
 
     def powered(self, rows: Float[Array, "n c"], power: int) -> Float[Array, "m"]:
         return jnp.sum(jnp.abs(self.A) ** power * rows[:, self.response], axis=0)
+
+    def gram(self, d: Float[Array, "n c"], q: Float[Array, "n c"] | None) -> Float[Array, "m m"]:
+        same = self.response[:, None] == self.response
+        H = jnp.where(same, dot((self.A * d[:, self.response]).T, self.A), 0)
+        if q is None:
+            return H
+        cross = self.A * q[:, self.response]
+        return H - dot(cross.T, cross)
 
     def penalty(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return self.ridge * z if self.ridge.ndim == 1 else dot(self.ridge, z)
@@ -130,15 +134,22 @@ class AbstractLikelihood(eqx.Module):
         """Both; what they share may be computed once."""
         return self.value(eta), self.gradient(eta)
 
-    def derivatives(self, eta: Array, part: Part) -> tuple[Array, PyTree, Callable[[Float[Array, ""] | float], Array]]:
+    def derivatives(
+        self, eta: Array, part: PyTree
+    ) -> tuple[Array, PyTree, Callable[[Float[Array, ""] | float], Array]]:
         """`gradient`, `terms`, and the gram matrix of a part as a function of the damping, likewise."""
         return self.gradient(eta), self.terms(eta), lambda damping: self.hessian(eta, damping).gram(part)
 
 
-class _Mean(AbstractLikelihood):
-    """A weighted mean of a loss of every row."""
+def weighed(weights: Float[Array, "n"], rows: Float[Array, "n *c"]) -> Float[Array, "n *c"]:
+    """Rows times their weights."""
+    return weights * rows if rows.ndim == 1 else weights[:, None] * rows
 
-    loss: AbstractLoss | AbstractVectorLoss
+
+class MeanLoss(AbstractLikelihood):
+    """sum_i omega_i l(eta_i, y_i), for one prediction a row or several."""
+
+    loss: AbstractRowLoss
     y: Array
     weights: Float[Array, "n"]
 
@@ -151,72 +162,40 @@ class _Mean(AbstractLikelihood):
         return self.loss.kinked
 
     def value(self, eta: Float[Array, "n *c"]) -> Float[Array, ""]:
-        return dot(self.weights, self.loss.value(eta, self.y))
+        losses = self.loss.value(eta, self.y)
+        if losses.ndim == eta.ndim == 2:  # a sum of maxima may drop NaN
+            losses = dot(losses, jnp.ones_like(losses, shape=losses.shape[1]))
+        return dot(self.weights, losses)
 
+    def gradient(self, eta: Float[Array, "n *c"]) -> Float[Array, "n *c"]:
+        return weighed(self.weights, self.loss.derivative(eta, self.y))
 
-class MeanLoss(_Mean):
-    """sum_i omega_i l(eta_i, y_i)."""
-
-    loss: AbstractLoss
-
-    def gradient(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
-        return self.weights * self.loss.derivative(eta, self.y)
-
-    def terms(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
-        return self.weights * jnp.abs(self.loss.derivative(eta, self.y))
-
-    def majorant(self, eta: Float[Array, "n"]) -> Float[Array, "n"]:
-        loss, y = self.loss, self.y
-        return self.weights * (loss.majorant(eta, y) + (0 if loss.kinked else loss.second_derivative(eta, y)))
-
-    def hessian(self, eta: Float[Array, "n"], damping: Float[Array, ""] | float = 0.0) -> Hessian:
-        curvature = self.loss.second_derivative(eta, self.y) + damping * self.loss.majorant(eta, self.y)
-        rows = self.weights * curvature
-        return Hessian(
-            times=lambda u: rows * u,
-            along=lambda u: dot(rows * u, u),  # u**2 may overflow where there is no weight
-            gram=lambda part: dot((part.A * rows[:, None]).T, part.A),
-        )
-
-
-class MeanVectorLoss(_Mean):
-    """sum_i omega_i l(eta_i, y_i) of c predictions a row."""
-
-    loss: AbstractVectorLoss
-
-    def gradient(self, eta: Float[Array, "n c"]) -> Float[Array, "n c"]:
-        return self.weights[:, None] * self.loss.derivative(eta, self.y)
-
-    def terms(self, eta: Float[Array, "n c"]) -> Float[Array, "n c"]:
+    def terms(self, eta: Float[Array, "n *c"]) -> Float[Array, "n *c"]:
         return jnp.abs(self.gradient(eta))
 
-    def majorant(self, eta: Float[Array, "n c"]) -> Float[Array, "n c"]:
+    def majorant(self, eta: Float[Array, "n *c"]) -> Float[Array, "n *c"]:
         curvature = 0 if self.loss.kinked else self.loss.curvature(eta, self.y)[0]
-        return self.weights[:, None] * (self.loss.majorant(eta, self.y) + curvature)
+        return weighed(self.weights, self.loss.majorant(eta, self.y) + curvature)
 
-    def hessian(self, eta: Float[Array, "n c"], damping: Float[Array, ""] | float = 0.0) -> Hessian:
+    def hessian(self, eta: Float[Array, "n *c"], damping: Float[Array, ""] | float = 0.0) -> Hessian:
         # Of every row diag(d) - q q'.
         d, q = self.loss.curvature(eta, self.y)
-        d = self.weights[:, None] * (d + damping * self.loss.majorant(eta, self.y))
-        q = None if q is None else jnp.sqrt(self.weights)[:, None] * q
+        d = weighed(self.weights, d + damping * self.loss.majorant(eta, self.y))
+        q = None if q is None else weighed(jnp.sqrt(self.weights), q)
 
-        def times(u: Float[Array, "n c"]) -> Float[Array, "n c"]:
+        def times(u: Float[Array, "n *c"]) -> Float[Array, "n *c"]:
             return d * u if q is None else d * u - q * jnp.sum(q * u, axis=1, keepdims=True)
 
-        def along(u: Float[Array, "n c"]) -> Float[Array, ""]:
-            flat = jnp.sum(d * u * u)
+        def along(u: Float[Array, "n *c"]) -> Float[Array, ""]:
+            flat = dot((d * u).ravel(), u.ravel())  # u**2 may overflow where there is no weight
             return flat if q is None else flat - jnp.sum(jnp.sum(q * u, axis=1) ** 2)
 
-        def gram(part: PartOfSeveral) -> Float[Array, "m m"]:
-            same = part.response[:, None] == part.response
-            H = jnp.where(same, dot((part.A * d[:, part.response]).T, part.A), 0)
-            if q is not None:
-                cross = part.A * q[:, part.response]
-                H = H - dot(cross.T, cross)
+        def gram(part: Part) -> Float[Array, "m m"]:
+            H = part.gram(d, q)
             if self.loss.shift_invariant and part.free is not None:
                 # L does not change along equal intercepts, nor has its gradient a part there: any curvature will do.
                 free = part.free & part.mask
-                H = H + jnp.where(free[:, None] & free, 1 / part.n_responses, 0)
+                H = H + jnp.where(free[:, None] & free, 1 / eta.shape[1], 0)
             return H
 
         return Hessian(times, along, gram)

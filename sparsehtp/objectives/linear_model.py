@@ -13,7 +13,7 @@ from ..losses import AbstractLoss, Squared
 from ..losses.base import damping_scale
 from .base import DENSE_HESSIAN_LIMIT, AbstractRestrictable, AbstractRestricted
 from .likelihood import MeanLoss
-from .model import AbstractLossModel, RestrictedSparse
+from .model import AbstractLossModel, PartInPlace, Restricted
 from .normal_equations import AbstractNormalEquations
 
 MIN_CURVATURE = 1e-3  # of a local quadratic model, relative to its mean
@@ -110,7 +110,7 @@ class LinearModel(AbstractLossModel, AbstractRestrictable):
             )
         if not self.quadratic:
             return
-        largest = np.ones(1) if self.columns.standardize else largest * np.asarray(self.columns.scale)
+        largest = np.ones(1) if self.columns.standardize else largest * np.asarray(self.columns.inverse_scale)
         limit = 2.0 ** (jnp.finfo(self.dtype).maxexp * 15 // 32)
         sizes = target * largest[largest > 0]
         if target > 0 and sizes.size and not (1 / limit < sizes.min() and max(target, sizes.max()) < limit):
@@ -155,7 +155,7 @@ class LinearModel(AbstractLossModel, AbstractRestrictable):
 
     def restrict(self, support: Support) -> AbstractRestricted:
         if self.sparse and support.idx.shape[0] > DENSE_HESSIAN_LIMIT:
-            return RestrictedSparse(self, support)
+            return Restricted(PartInPlace(self, support), self.likelihood)
         return super().restrict(support)
 
 

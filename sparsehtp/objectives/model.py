@@ -8,7 +8,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._programs import program
@@ -16,10 +15,10 @@ from .._types import AnyArray, ArrayLike, DType, HostArray, Support, host, is_co
 from ..columns import Columns, Units, gather, scatter
 from ..designs import AbstractDesign
 from ..linalg import dot, largest_eigenvalue, random_start
-from ..losses import AbstractLoss, AbstractVectorLoss
+from ..losses import AbstractRowLoss
 from .base import AbstractRefittable, AbstractRestricted, Counted
 from .finite_sum import AbstractFiniteSum, AbstractSamples, Smoothness
-from .likelihood import AbstractLikelihood, Part
+from .likelihood import AbstractLikelihood, Part, weighed
 
 
 class AbstractModel(AbstractRefittable):
@@ -63,6 +62,10 @@ class AbstractModel(AbstractRefittable):
         return self.over(self.columns.subset(idx), False)
 
     # --- shape and units ---------------------------------------------------------------------------------------------
+    def matrix(self, x: Float[Array, "d"]) -> Float[Array, "m *c"]:
+        """x with a column for every response, where there are several."""
+        return x
+
     @property
     def n_coefficients(self) -> int:
         return self.columns.p
@@ -111,23 +114,25 @@ class AbstractModel(AbstractRefittable):
             target_mean=jnp.asarray(host(self.target_mean) + level, dtype),
         )
 
-    def internal_scale(self) -> Float[AnyArray, "p"] | None:
+    def internal_scale(self) -> Float[AnyArray, "p"]:
         return self.columns.internal_scale()
 
-    def to_internal(self, x: Float[Array, "p"], intercept: AnyArray | float = 0.0) -> Float[Array, "d"]:
+    def to_internal(self, x: Float[Array, "p *c"], intercept: AnyArray | float = 0.0) -> Float[Array, "d"]:
         w, b = self.columns.to_internal(x, intercept, self.target_mean)
         xp: ModuleType = np if is_concrete(w, b) else jnp
-        return jnp.asarray(xp.append(w, b) if self.n_free else w, self.dtype)
+        free = xp.broadcast_to(b, (self.n_free,)) if self.n_free else ()
+        return jnp.asarray(xp.append(w, xp.asarray(free, self.dtype)), self.dtype)
 
-    def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p"], Float[Array, "..."]]:
-        return self.columns.to_external(x, self.target_mean)
+    def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p *c"], Float[Array, "*c"]]:
+        return self.columns.to_external(self.matrix(x), self.target_mean)
 
-    def intercept_of(self, w: Float[HostArray, "p"], free: Float[HostArray, "_"]) -> Float[HostArray, "..."]:
-        return np.asarray(self.units.intercept(w, free.sum()))
+    def intercept_of(self, w: Float[HostArray, "p *c"], free: Float[HostArray, "_"]) -> Float[HostArray, "*c"]:
+        level = np.asarray(free, float).reshape(w.shape[1:]) if self.n_free else 0.0
+        return np.asarray(self.units.intercept(w, level))
 
     def intercept_error(self, x: Float[Array, "d"]) -> Float[Array, "*c"]:
         """At most about what is rounded off the intercept in original units."""
-        return self.columns.intercept_error(x, self.target_mean)
+        return self.columns.intercept_error(self.matrix(x), self.target_mean)
 
     def intercept_rounding(self, x: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
         if not self.n_free:
@@ -144,19 +149,19 @@ class AbstractModel(AbstractRefittable):
 
     # --- values and derivatives --------------------------------------------------------------------------------------
     def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Array:
-        return self.columns.predict(x, support)
+        return self.columns.predict(self.matrix(x), support)
 
     def product(self, v: Float[Array, "d"], support: Support | None = None) -> Array:
         """How predictions change along v; the support is that of `forward`."""
-        return self.columns.product(v, support)
+        return self.columns.product(self.matrix(v), support)
 
     def pulled(self, rows: Array) -> Float[Array, "d"]:
         """The transpose of `product`."""
-        return self.columns.transpose_product(rows)
+        return self.columns.transpose_product(rows).ravel()
 
     def penalty(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         """The gradient of the ridge."""
-        return self.columns.ridge_product(x)
+        return self.columns.ridge_product(self.matrix(x)).ravel()
 
     def value_at(self, forward: Array, x: Float[Array, "d"]) -> Float[Array, ""]:
         return self.likelihood.value(forward) + 0.5 * dot(self.penalty(x), x)  # x squared may overflow
@@ -186,8 +191,11 @@ class AbstractModel(AbstractRefittable):
         return largest_eigenvalue(self.hessian_product(self.origin()), jnp.concatenate(start))
 
     def part(self, support: Support) -> Part:
-        """The columns of a support."""
-        return Part.of(self.columns, support)
+        """The columns of a support, which holds no other free entries than theirs."""
+        columns = self.columns
+        ridge = jnp.where(support.mask, columns.ridge()[support.idx], 0)
+        free = support.idx >= columns.p if columns.n_free else None
+        return Part(columns.on(support), columns.offset, columns.sample_weight > 0, ridge, support.mask, free)
 
     def restrict(self, support: Support) -> AbstractRestricted:
         return Restricted(self.part(support), self.likelihood)
@@ -196,7 +204,7 @@ class AbstractModel(AbstractRefittable):
 class Restricted(AbstractRestricted):
     """A model over the coefficients of some of its columns."""
 
-    part: Part
+    part: "Part | PartInPlace"
     likelihood: AbstractLikelihood
 
     @property
@@ -262,57 +270,51 @@ class Restricted(AbstractRestricted):
         return jnp.where(jnp.isfinite(follow), follow, super().without_each(z, 0))
 
 
-class RestrictedSparse(AbstractRestricted):
-    """A model over a support so large that its columns stay sparse: products go through the whole design.
+class PartInPlace(eqx.Module):
+    """The columns of a support so large that they stay sparse: products go through the whole design.
 
-    Such a support is refitted by conjugate gradients; `hess` is here for completeness, one row at a time.
+    Such a support is refitted by conjugate gradients; only a Hessian matrix, which these do not need, makes `A` dense.
     """
 
     model: AbstractModel
     support: Support
+    free = None  # conjugate gradients treat all coefficients alike
 
     @property
     def mask(self) -> Bool[Array, "m"]:
         return self.support.mask
 
     @property
-    def quadratic(self) -> bool:
-        return self.model.quadratic
+    def A(self) -> Float[Array, "n m"]:
+        return self.model.columns.on(self.support)
 
     @property
-    def kinked(self) -> bool:
-        return self.model.likelihood.kinked
+    def ridge(self) -> Float[Array, "m"]:
+        return gather(self.model.columns.ridge(), self.support)
 
     def _full(self, z: Float[Array, "m"]) -> Float[Array, "d"]:
         return scatter(z, self.support, self.model.n_coefficients + self.model.n_free)
 
-    def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
-        return self.model.value(self._full(z))
+    def predict(self, z: Float[Array, "m"]) -> Float[Array, "n"]:
+        return self.model.forward(self._full(z))
 
-    def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        return gather(self.model.value_and_grad(self._full(z))[1], self.support)
+    def product(self, v: Float[Array, "m"]) -> Float[Array, "n"]:
+        return self.model.product(self._full(v))
 
-    def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
-        return self.hessian_product(z)(v)
+    def pulled(self, rows: Float[Array, "n"]) -> Float[Array, "m"]:
+        return gather(self.model.pulled(rows), self.support)
 
-    def hessian_product(
-        self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0
-    ) -> Callable[[Array], Array]:
-        model = self.model
-        hessian = model.likelihood.hessian(model.forward(self._full(z)), damping)
+    def powered(self, rows: Float[Array, "n"], power: int) -> Float[Array, "m"]:
+        """For the first power, which no sparse product gives, infinity."""
+        if power == 1:
+            return jnp.full(self.mask.shape, jnp.inf, rows.dtype)
+        return gather(self.model.columns.gram_diagonal(rows), self.support)
 
-        def times(v: Float[Array, "m"]) -> Float[Array, "m"]:
-            v = self._full(v)
-            return gather(model.pulled(hessian.times(model.product(v))) + model.penalty(v), self.support)
+    def gram(self, d: Float[Array, "n"], q: None) -> Float[Array, "m m"]:
+        return dot((self.A * d[:, None]).T, self.A)
 
-        return times
-
-    def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
-        return lax.map(self.hessian_product(z, damping), jnp.eye(z.shape[0], dtype=z.dtype))
-
-    def scale(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        columns, majorant = self.model.columns, self.model.likelihood.majorant(self.model.forward(self._full(z)))
-        return gather(columns.gram_diagonal(majorant) + columns.ridge(), self.support)
+    def penalty(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
+        return gather(self.model.penalty(self._full(z)), self.support)
 
 
 class AbstractLossModel(AbstractModel, AbstractFiniteSum):
@@ -321,11 +323,11 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
     if TYPE_CHECKING:
 
         @property
-        def loss(self) -> AbstractLoss | AbstractVectorLoss: ...
+        def loss(self) -> AbstractRowLoss: ...
         @property
         def y(self) -> Array: ...
     else:
-        loss: eqx.AbstractVar[AbstractLoss | AbstractVectorLoss]
+        loss: eqx.AbstractVar[AbstractRowLoss]
         y: eqx.AbstractVar[Array]
 
     scorable = True
@@ -348,7 +350,7 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
 
     @property
     def counted(self) -> Counted:
-        return "classes" if self.loss.classification else "rows"
+        return "classes" if self.loss.classification and self.y.ndim == 1 else "rows"
 
     @property
     def labels(self) -> Array:
@@ -357,10 +359,6 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
     @property
     def copies_columns(self) -> bool:
         return super().copies_columns and not (self.columns.standardize and self.quadratic)
-
-    def matrix(self, x: Float[Array, "d"]) -> Float[Array, "d *c"]:
-        """x with a column for every response."""
-        return x
 
     def lipschitz(self) -> Float[Array, ""]:
         if not self.smooth:
@@ -391,16 +389,13 @@ class ModelSamples(AbstractSamples):
     model: AbstractLossModel
     shares: Float[Array, "n"]  # n s_i / W
 
-    def _weighed(self, shares: Float[Array, "b"], slopes: Float[Array, "b *c"]) -> Float[Array, "b *c"]:
-        return shares * slopes if slopes.ndim == 1 else shares[:, None] * slopes
-
     def scores(self, x: Float[Array, "d"], i: Int[Array, "b"]) -> Float[Array, "b *c"]:
         model, shares = self.model, self.shares[i]
         eta = model.columns.rows(i, shares).predict(model.matrix(x))
-        return self._weighed(shares, model.loss.derivative(eta, model.y[i]))
+        return weighed(shares, model.loss.derivative(eta, model.y[i]))
 
     def scores_at(self, forward: Float[Array, "n *c"]) -> Float[Array, "n *c"]:
-        return self._weighed(self.shares, self.model.loss.derivative(forward, self.model.y))
+        return weighed(self.shares, self.model.loss.derivative(forward, self.model.y))
 
     def mean_gradient(self, scores: Float[Array, "b *c"], i: Int[Array, "b"] | None = None) -> Float[Array, "d"]:
         columns = self.model.columns

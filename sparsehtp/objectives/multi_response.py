@@ -1,19 +1,17 @@
 """Linear models with several responses: multi-task regression and softmax classification."""
 
-from types import ModuleType
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._types import AnyArray, ArrayLike, HostArray, Support, TableLike, check_finite, is_concrete
+from .._types import AnyArray, ArrayLike, Support, TableLike, check_finite, is_concrete
 from ..columns import Columns, columns_of, design_of
 from ..designs import AbstractDesign
 from ..linalg import WHOLE, Box, Refit, dot, masked_factor
-from ..losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
+from ..losses import AbstractRowLoss, Squared
 from .base import AbstractRestricted
-from .likelihood import MeanVectorLoss, PartOfSeveral
+from .likelihood import MeanLoss, PartOfSeveral
 from .model import AbstractLossModel, Restricted
 
 
@@ -46,14 +44,14 @@ class MultiResponse(AbstractLossModel):
 
     columns: Columns
     y: Array
-    loss: AbstractVectorLoss
+    loss: AbstractRowLoss
     target_mean: Float[Array, "c"] | None
 
     def __init__(
         self,
         X: TableLike | AbstractDesign,
         Y: ArrayLike,
-        loss: AbstractLoss | AbstractVectorLoss | None = None,
+        loss: AbstractRowLoss | None = None,
         l2: ArrayLike = 0.0,
         sample_weight: ArrayLike | None = None,
         fit_intercept: bool = False,
@@ -61,9 +59,8 @@ class MultiResponse(AbstractLossModel):
         offset: ArrayLike | None = None,
     ) -> None:
         loss = Squared() if loss is None else loss
-        if not isinstance(loss, AbstractLoss | AbstractVectorLoss):
+        if not isinstance(loss, AbstractRowLoss):
             raise TypeError(f"loss: needs an instance of a loss such as sht.losses.Softmax(10), got {loss!r}.")
-        loss = PerResponse(loss) if isinstance(loss, AbstractLoss) else loss
         design = design_of(X)
         n, dtype = design.shape[0], design.dtype
         targets = loss.targets(Y, n, dtype)
@@ -87,8 +84,8 @@ class MultiResponse(AbstractLossModel):
         self.y = moved
 
     @property
-    def likelihood(self) -> MeanVectorLoss:
-        return MeanVectorLoss(self.loss, self.y, self.columns.weights)
+    def likelihood(self) -> MeanLoss:
+        return MeanLoss(self.loss, self.y, self.columns.weights)
 
     # --- shape and units ---------------------------------------------------------------------------------------------
     @property
@@ -116,58 +113,22 @@ class MultiResponse(AbstractLossModel):
         """x as a matrix, with the intercepts as its last row."""
         return x.reshape(-1, self.n_responses)
 
-    def internal_scale(self) -> Float[AnyArray, "p"] | None:
+    def internal_scale(self) -> Float[AnyArray, "pc"]:
         scale = self.columns.internal_scale()
         xp = np if is_concrete(scale) else jnp
-        return None if scale is None else xp.repeat(scale, self.n_responses)
+        return xp.repeat(scale, self.n_responses)
 
-    def to_internal(self, x: Float[Array, "p c"], intercept: AnyArray | float = 0.0) -> Float[Array, "d"]:
-        w, b = self.columns.to_internal(x, intercept, self.target_mean)
-        xp: ModuleType = np if is_concrete(w, b) else jnp
-        b = xp.broadcast_to(b, (self.columns.n_free, self.n_responses))
-        return jnp.asarray(xp.concatenate([w, b]).ravel(), self.dtype)
-
-    def to_external(self, x: Float[Array, "d"]) -> tuple[Float[Array, "p c"], Float[Array, "c"]]:
-        return self.columns.to_external(self.matrix(x), self.target_mean)
-
-    def intercept_of(self, w: Float[HostArray, "p c"], free: Float[HostArray, "_"]) -> Float[HostArray, "c"]:
-        if not free.size:
-            return np.zeros(self.n_responses)
-        return np.asarray(self.units.intercept(w, np.asarray(free, float)))
-
-    def intercept_error(self, x: Float[Array, "d"]) -> Float[Array, "c"]:
-        return self.columns.intercept_error(self.matrix(x), self.target_mean)
-
-    def parts(self, x: Float[Array, "d"]) -> tuple[Float[Array, "units"], Float[Array, "c"]]:
-        w, intercept = self.to_external(x)
-        return w.ravel(), intercept
-
-    # --- predictions have a column for every response ----------------------------------------------------------------
+    # --- all columns at once -----------------------------------------------------------------------------------------
     def forward(self, x: Float[Array, "d"], support: Support | None = None) -> Float[Array, "n c"]:
-        return self.columns.predict(self.matrix(x))
+        return super().forward(x)
 
     def product(self, v: Float[Array, "d"], support: Support | None = None) -> Float[Array, "n c"]:
-        return self.columns.product(self.matrix(v))
-
-    def pulled(self, rows: Float[Array, "n c"]) -> Float[Array, "d"]:
-        return self.columns.transpose_product(rows).ravel()
-
-    def penalty(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
-        return self.columns.ridge_product(self.matrix(x)).ravel()
+        return super().product(v)
 
     def part(self, support: Support) -> PartOfSeveral:
-        c, columns = self.n_responses, self.columns
-        row = support.idx // c
-        return PartOfSeveral(
-            A=columns.on(Support(row, support.mask)),
-            offset=columns.offset,
-            live=columns.sample_weight > 0,
-            ridge=jnp.where(support.mask, columns.ridge()[row], 0),
-            mask=support.mask,
-            free=row == columns.p,
-            response=support.idx % c,
-            n_responses=c,
-        )
+        c = self.n_responses
+        part = super().part(Support(support.idx // c, support.mask))
+        return PartOfSeveral(**vars(part), response=support.idx % c, n_responses=c)
 
     def restrict_left(self, left: Float[Array, "p r"], mask: Array) -> AbstractRestricted:
         """F over the matrices `left @ A`, as a function of the (r, c) matrix A, row by row, and the intercepts."""
@@ -206,9 +167,6 @@ class LeastSquaresLeft(AbstractRestricted):
     mask: Array
     quadratic = True
 
-    def _residuals(self, Z: Float[Array, "m c"]) -> Float[Array, "n c"]:
-        return self.weights[:, None] * (dot(self.A, Z) - self.y)
-
     def value(self, z: Float[Array, "m"]) -> Float[Array, ""]:
         Z = z.reshape(-1, self.y.shape[1])
         error = dot(self.A, Z) - self.y
@@ -216,7 +174,8 @@ class LeastSquaresLeft(AbstractRestricted):
 
     def grad(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         Z = z.reshape(-1, self.y.shape[1])
-        return (dot(self.A.T, self._residuals(Z)) + dot(self.ridge, Z)).ravel()
+        residuals = self.weights[:, None] * (dot(self.A, Z) - self.y)
+        return (dot(self.A.T, residuals) + dot(self.ridge, Z)).ravel()
 
     def _gram(self) -> Float[Array, "m m"]:
         return dot((self.A * self.weights[:, None]).T, self.A) + self.ridge
@@ -227,12 +186,7 @@ class LeastSquaresLeft(AbstractRestricted):
     def hess(self, z: Float[Array, "m"], damping: Float[Array, ""] | float = 0.0) -> Float[Array, "m m"]:
         return jnp.kron(self._gram(), jnp.eye(self.y.shape[1], dtype=self.A.dtype))
 
-    def minimise(
-        self,
-        z0: Float[Array, "m"],
-        box: Box = WHOLE,
-        max_steps: int | None = None,
-    ) -> Refit:
+    def minimise(self, z0: Float[Array, "m"], box: Box = WHOLE, max_steps: int | None = None) -> Refit:
         system = masked_factor(self._gram(), self.rows)
         inverse = system.inverse(self.A.dtype)
         z = -dot(inverse, self.grad(jnp.zeros_like(z0)).reshape(-1, self.y.shape[1])).ravel()

@@ -1,7 +1,6 @@
 """Least squares, or the local quadratic model of another objective, through its normal equations."""
 
 import abc
-from typing import Protocol
 
 import equinox as eqx
 from jaxtyping import Array, Float, Int
@@ -32,23 +31,3 @@ class GramEquations(AbstractNormalEquations):
 
     def rows(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
         return self.A[idx]
-
-
-class WithRows(Protocol):
-    """An objective whose Hessian can be multiplied."""
-
-    def hessian_rows(self, x: Float[Array, "d"], idx: Int[Array, "b"]) -> Float[Array, "b d"]:
-        """Rows of the Hessian at x."""
-
-
-class HessianEquations(AbstractNormalEquations):
-    """The quadratic model of an objective at x; columns are products with the Hessian, made when asked for."""
-
-    model: WithRows
-    x: Float[Array, "d"]
-    rhs: Float[Array, "d"]
-    diagonal: Float[Array, "d"]
-    constant: Float[Array, ""]
-
-    def rows(self, idx: Int[Array, "b"]) -> Float[Array, "b p"]:
-        return self.model.hessian_rows(self.x, idx)

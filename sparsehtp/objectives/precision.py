@@ -72,7 +72,6 @@ class Precision(AbstractScored):
     sample_weight: Float[Array, "n"] | None
     classes: Float[Array, "n c"] | None  # indicators
     location: Float[Array, "c p"] | None
-    given_bounds: Interval | None
     shrinkage: Float[Array, ""]
     shrinks_by_rule: bool = eqx.field(static=True)
     rule: str | None = eqx.field(static=True)
@@ -103,7 +102,7 @@ class Precision(AbstractScored):
         if debias not in DEBIASERS:
             raise ValueError(f"debias: must be one of {', '.join(DEBIASERS)}, got {debias!r}.")
         self.shrinks_by_rule, self.shrinkage = _check_shrinkage(shrinkage, S.dtype)
-        self.rule, self.given_bounds = _check_bounds(bounds, S.dtype)
+        self.rule, self.interval = _check_bounds(bounds, S.dtype)
         self.standardize, self.debias = bool(standardize), debias
         self.n = jnp.asarray(n, S.dtype)
         self.flat = jnp.asarray(np.flatnonzero(np.triu(np.ones(S.shape, bool), 1)), jnp.int32)
@@ -115,9 +114,8 @@ class Precision(AbstractScored):
         """Scale and shrink S, and find the bounds; also on an unfinished copy."""
         shrinkage = None if self.shrinks_by_rule else self.shrinkage
         S, scale, shrinkage, interval = _prepare(S, self.n, shrinkage, self.rule, self.standardize)
-        parts: dict[str, PyTree] = {"S": S, "scale": scale, "shrinkage": shrinkage}
-        parts["interval"] = self.given_bounds if interval is None else interval
-        for name, value in parts.items():
+        interval = self.interval if interval is None else interval
+        for name, value in {"S": S, "scale": scale, "shrinkage": shrinkage, "interval": interval}.items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -352,11 +350,10 @@ def _bounds(S: Float[Array, "p p"], rule: str) -> tuple[Float[Array, ""], Float[
     return 1 / trace, jnp.where(regular, p / jnp.where(regular, least, 1), (p - 1) * p / (XI * trace))
 
 
-def _check_bounds(bounds: ArrayLike | None, dtype: DTypeLike) -> tuple[str | None, Interval | None]:
-    if isinstance(bounds, str):
-        if bounds not in RULES:
-            raise ValueError(f"bounds: must be one of {', '.join(RULES)}, or a pair of numbers, got {bounds!r}.")
-        return bounds, None
+def _check_bounds(bounds: ArrayLike | None, dtype: DTypeLike) -> tuple[str | None, Interval]:
+    """The rule that they come from, if any, and the numbers (zero until the rule has been asked)."""
+    if isinstance(bounds, str) and bounds in RULES:
+        return bounds, Interval(jnp.zeros((), dtype), jnp.zeros((), dtype))
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
         raise ValueError(f"bounds: must be one of {', '.join(RULES)}, or a pair of numbers, got {bounds!r}.")
     if is_concrete(*bounds) and not 0 < bounds[0] <= bounds[1] < np.inf:

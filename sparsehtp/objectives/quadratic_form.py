@@ -88,12 +88,8 @@ class QuadraticForm(AbstractRestrictable):
     def curvature_at(self, forward: Array, v: Float[Array, "d"], support: Support | None) -> Float[Array, ""]:
         return dot(v, self.forward(v, support))
 
-    def gram_product(self, v: Float[Array, "p"]) -> Float[Array, "p"]:
-        """A v."""
-        return dot(self.A, v)
-
     def lipschitz(self) -> Float[Array, ""]:
-        return largest_eigenvalue(self.gram_product, random_start(self.n_coefficients, self.dtype))
+        return largest_eigenvalue(self.forward, random_start(self.n_coefficients, self.dtype))
 
     def normal_equations(self, x: Float[Array, "d"] | None = None) -> GramEquations:
         return GramEquations(self.A, self.b, jnp.diagonal(self.A), 2 * self.constant)

@@ -58,12 +58,7 @@ class RestrictedPrecision(AbstractRestricted):
         H = W[i[:, None], i] * W[j[:, None], j] + W[i[:, None], j] * W[j[:, None], i]
         return H * weight[:, None] * weight
 
-    def minimise(
-        self,
-        z0: Float[Array, "m"],
-        box: Box = WHOLE,
-        max_steps: int | None = None,
-    ) -> Refit:
+    def minimise(self, z0: Float[Array, "m"], box: Box = WHOLE, max_steps: int | None = None) -> Refit:
         """Minimiser over the support, by Newton-CG or ADMM (`Precision(debias=...)`); no box."""
         objective = self.objective
         allowed = self._scatter(jnp.ones_like(z0)) != 0

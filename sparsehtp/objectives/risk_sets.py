@@ -52,14 +52,8 @@ class RiskSets(eqx.Module):
         last = np.append(np.flatnonzero(starts)[1:], time.size) - 1
         events = np.bincount(tie, event).astype(int)
         first = np.where(events > 0, last + 1 - events, last)
-        places = {
-            "order": order,
-            "place": np.argsort(order, kind="stable"),
-            "first": first[tie],
-            "last": last[tie],
-        }
-        for name, value in places.items():
-            setattr(self, name, jnp.asarray(value, jnp.int32))
+        places = order, np.argsort(order, kind="stable"), first[tie], last[tie]
+        self.order, self.place, self.first, self.last = (jnp.asarray(each, jnp.int32) for each in places)
         self.event, self.opens = jnp.asarray(event), jnp.asarray(opens)
         self.closes = jnp.asarray(np.append(opens[1:], True))
         self.efron = efron

@@ -8,8 +8,8 @@ import numpy as np
 from .._types import ArrayLike
 from ..grids.choose import Choice
 from ..grids.cross_validation import CrossValidation, folds_told, sizes_told
-from .stability import MAX_BARS, draw_shares
-from .style import LABEL_SIZE, PALETTE, REST, k_axis, mark_k, names_of, new_figure, set_title, tidy
+from .stability import draw_shares
+from .style import LABEL_SIZE, MAX_BARS, PALETTE, REST, k_axis, mark_k, names_of, new_figure, set_title, tidy
 
 NAMES = {
     "strong-ridge": "chosen under a strong ridge",

@@ -43,11 +43,10 @@ FALLBACKS = (
 
 
 @functools.cache
-def _installed() -> tuple[tuple[str, frozenset[int]], ...]:
-    """The fallbacks that are on this machine, and the characters they have; read where matplotlib's font lacks some."""
+def _installed() -> list[str]:
+    """The fallbacks that are on this machine; looked for where matplotlib's font lacks characters."""
     known = set(font_manager.get_font_names())
-    names = [name for name in FALLBACKS if name in known]
-    return tuple((name, _characters(name)) for name in names)
+    return [name for name in FALLBACKS if name in known]
 
 
 @functools.cache
@@ -95,8 +94,8 @@ class ShownFigure(Figure):
         used = {character for text in texts for character in text.get_text() if character.isprintable()}
         lacking = {character for character in used if ord(character) not in _characters("DejaVu Sans")}
         families = []
-        for name, characters in _installed() if lacking else ():
-            found = {character for character in lacking if ord(character) in characters}
+        for name in _installed() if lacking else ():
+            found = {character for character in lacking if ord(character) in _characters(name)}
             if found:
                 families.append(name)
                 lacking -= found

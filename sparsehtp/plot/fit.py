@@ -10,6 +10,7 @@ from ..io.text import printable
 from ..iteration.results import Solution
 from .style import (
     LABEL_SIZE,
+    MAX_BARS,
     PALETTE,
     STANDARDIZED,
     class_name,
@@ -21,7 +22,6 @@ from .style import (
     tidy,
 )
 
-MAX_BARS = 30
 MAX_DOTS = 2000  # rows that are drawn; more hide each other
 
 

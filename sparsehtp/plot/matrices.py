@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from .style import LABEL_SIZE, names_of, new_figure, set_title, signed_bars
+from .style import LABEL_SIZE, MAX_BARS, names_of, new_figure, set_title, signed_bars
 
 MOST = 6  # components drawn
-MAX_BARS = 30
 ACROSS = 3  # in a row
 
 

@@ -7,9 +7,8 @@ import numpy as np
 
 from ..certificates.dual_bound import in_percent
 from ..certificates.prove import Collected, Proof
-from .style import LABEL_SIZE, PALETTE, names_of, new_figure, set_title, tidy
-
-MAX_BARS = 30
+from .stability import draw_shares
+from .style import MAX_BARS, PALETTE, names_of, new_figure, set_title, tidy
 
 
 def plot_proof(proof: Proof, ax: Any = None) -> Any:
@@ -65,27 +64,13 @@ def plot_collected(collected: Collected, feature_names: Sequence[str] | None = N
     names = names_of(feature_names, len(collected.share))
     used = int(np.count_nonzero(collected.share))
     order = np.argsort(-collected.share, kind="stable")[: min(used, MAX_BARS)]
-    share, rows = 100 * collected.share[order], np.arange(order.size)
-    everywhere = share == 100
+    everywhere = collected.share == 1
     ax = new_figure(9, 1.6 + 0.26 * order.size).subplots() if ax is None else ax
-    ax.barh(rows, share, height=0.7, color=np.where(everywhere, PALETTE[0], PALETTE[5]))
-    ax.set_yticks(rows, [names[j] for j in order], parse_math=False)
-    ax.set_ylim(order.size - 0.4, -0.6)
-    ax.set_xlim(0, 108)
-    for row, value in zip(rows, share, strict=True):
-        ax.annotate(
-            f"{value:.3g}%",
-            (value, row),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=LABEL_SIZE,
-        )
-    tidy(ax, grid="x")
-    ax.tick_params(axis="y", length=0, labelsize=LABEL_SIZE)
+    labels = ("in all of them", "not in all of them")
+    draw_shares(ax, [names[j] for j in order], collected.share[order], everywhere[order], labels)
     number, all_of_them = len(collected.values), int(everywhere.sum())
     models = f"{'' if collected.complete else 'the best '}{number:,} good model{'' if number == 1 else 's'}"
     left = used - order.size
-    ax.set_xlabel("share of the good models in %" + (f" ({left} features in fewer left out)" if left else ""))
+    ax.set_xlabel("share of the good models" + (f" ({left} features in fewer left out)" if left else ""))
     set_title(ax, f"{all_of_them} of {used} features are in all of {models}")
     return ax.figure

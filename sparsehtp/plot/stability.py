@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..grids.stability import Stability
-from .style import LABEL_SIZE, PALETTE, REST, names_of, new_figure, set_title, tidy
-
-MAX_BARS = 30
+from .style import LABEL_SIZE, MAX_BARS, PALETTE, REST, names_of, new_figure, set_title, tidy
 
 
 def plot_stability(
@@ -70,16 +68,8 @@ def draw_shares(ax: Any, names: Sequence[str], shares: np.ndarray, marked: np.nd
     places = np.arange(shares.size)
     for colour, shown, label in zip((PALETTE[0], REST), (marked, ~marked), labels, strict=True):
         if shown.any():
-            ax.barh(places[shown], shares[shown], height=0.7, color=colour, label=label)
-    for place, share in zip(places, shares, strict=True):
-        ax.annotate(
-            f"{share:.2f}",
-            (share, place),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=LABEL_SIZE,
-        )
+            bars = ax.barh(places[shown], shares[shown], height=0.7, color=colour, label=label)
+            ax.bar_label(bars, fmt="%.2f", padding=4, fontsize=LABEL_SIZE)
     ax.set_yticks(places, names, parse_math=False)
     ax.set_ylim(max(shares.size, 1) - 0.4, -0.6)
     ax.set_xlim(0, 1.06)

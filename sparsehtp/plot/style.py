@@ -12,6 +12,7 @@ from ..io.text import printable
 # Okabe and Ito's palette, readable with colour blindness and in print.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#555555")
 REST = "#BBBBBB"  # what is drawn but not named
+MAX_BARS = 30
 MAX_NAME = 32
 MAX_LABELS = 16  # twice the palette: the second half is dashed
 LABEL_SIZE = 8  # points
@@ -58,24 +59,15 @@ def signed_bars(
     """Horizontal bars from the top down, each with its number, negative ones in another colour; neighbours that have a
     note beside the number and the same label share it."""
     rows = list(range(values.size))
-    ax.barh(rows, values, height=0.7, color=np.where(values < 0, PALETTE[1], PALETTE[0]))
+    bars = ax.barh(rows, values, height=0.7, color=np.where(values < 0, PALETTE[1], PALETTE[0]))
     ax.axvline(0, color="black", linewidth=0.8)
     notes = [""] * values.size if notes is None else notes
     runs = [[*run] for _, run in groupby(rows, lambda row: (labels[row], -1 if notes[row] else row))]
     ax.set_yticks([np.mean(run) for run in runs], [labels[run[0]] for run in runs], parse_math=False)
     ax.set_ylim(values.size - 0.4, -0.6)
     ax.margins(x=0.18)
-    for row, value in zip(rows, values, strict=True):
-        ax.annotate(
-            f"{notes[row]} {value:{form}}".lstrip(),
-            (value, row),
-            xytext=(-4 if value < 0 else 4, 0),
-            textcoords="offset points",
-            ha="right" if value < 0 else "left",
-            va="center",
-            fontsize=LABEL_SIZE,
-            parse_math=False,
-        )
+    told = [f"{note} {value:{form}}".lstrip() for note, value in zip(notes, values, strict=True)]
+    ax.bar_label(bars, told, padding=4, fontsize=LABEL_SIZE, parse_math=False)
     tidy(ax, grid="x")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)

@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..certificates.exchanges import Swaps
-from .style import LABEL_SIZE, names_of, new_figure, set_title, signed_bars
-
-MAX_BARS = 30
+from .style import LABEL_SIZE, MAX_BARS, names_of, new_figure, set_title, signed_bars
 
 
 def plot_swap_gains(swaps: Swaps, feature_names: Sequence[str] | None = None, ax: Any = None) -> Any:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float, Int
 
 from .. import objectives
@@ -15,6 +14,7 @@ from .._types import Factors, Info, Support
 from ..columns import gather
 from ..iteration.results import RESULTS
 from ..iteration.termination import AbstractTermination, State
+from ..linalg import shrink_until
 from ..objectives import AbstractObjective
 from ..steps import AbstractStep
 from ..thresholds import AbstractThreshold
@@ -42,6 +42,7 @@ class AbstractSolver(eqx.Module):
 
     requires: ClassVar[type[AbstractObjective]]
     needs_curvature: ClassVar[bool] = False  # refits on a support, so the loss must have a second derivative
+    needs_smoothness: ClassVar[bool] = False  # takes steps by a Lipschitz constant of the loss's derivative
     lanes_in_turn: ClassVar[bool] = False  # as for an objective
     by_path: ClassVar[bool] = False  # has a `path`, where one run gives a solution for every k
 
@@ -84,6 +85,9 @@ class AbstractSolver(eqx.Module):
                 "use IHT(ScheduleStep(...)) or a smoothed loss."
             )
 
+        if self.needs_smoothness and not objective.smooth:
+            raise TypeError(f"loss: {name} needs a smooth loss, and {objective.loss_name} is not; use IHT.")
+
     @property
     @abc.abstractmethod
     def default_termination(self) -> AbstractTermination:
@@ -121,7 +125,10 @@ class AbstractSolver(eqx.Module):
         """The next state, and what the step did."""
 
     def path(self, objective: AbstractObjective, threshold: AbstractThreshold, key: Array) -> "Trail":
-        """Solutions for all k, of an `AbstractPathSolver`."""
+        """Solutions for k = 0..threshold.k_max, if the solver is `by_path`; the threshold is bound to the objective.
+
+        Pure and traceable; run it under `jax.vmap(..., axis_name=lane_axis())`.
+        """
         raise NotImplementedError(f"solver: {type(self).__name__} solves one k at a time.")
 
 
@@ -141,19 +148,6 @@ class Trail(NamedTuple):
     result: Int[Array, "k"]
 
 
-class AbstractPathSolver(AbstractSolver):
-    """A solver whose one run gives a solution for every k."""
-
-    by_path = True
-
-    @abc.abstractmethod
-    def path(self, objective: AbstractObjective, threshold: AbstractThreshold, key: Array) -> Trail:
-        """Solutions for k = 0..threshold.k_max (the threshold is bound to the objective).
-
-        Pure and traceable; run it under `jax.vmap(..., axis_name=lane_axis())`.
-        """
-
-
 def first_support(threshold: AbstractThreshold, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Support | Factors:
     """Support of a starting point x: its own, or that of the steepest descent direction -grad where x is zero."""
     chosen = x[: x.shape[0] - threshold.n_free]
@@ -169,23 +163,10 @@ def search(
     placeholder: Tried,
     max_tries: int,
 ) -> tuple[Array, Tried, Array]:
-    """Shrink a step size until `trial(size)` is accepted: the size, what was tried, and the number of tries.
-
-    `placeholder` has the structure of a trial; it makes the loop trace the trial once.
-    """
+    """The size that a rule ends with, what was tried with it, and the number of tries; see `shrink_until`."""
     if not rule.searches:
         return size, trial(size), jnp.int32(1)
-
-    def refused(carry: tuple[Array, Tried, Array]) -> Array:
-        size, tried, tries = carry
-        return (tries == 0) | (~accepted(size, tried) & (tries < max_tries))
-
-    def attempt(carry: tuple[Array, Tried, Array]) -> tuple[Array, Tried, Array]:
-        size, _, tries = carry
-        size = jnp.where(tries == 0, size, size * rule.shrink)
-        return size, trial(size), tries + 1
-
-    return lax.while_loop(refused, attempt, (size, placeholder, jnp.int32(0)))
+    return shrink_until(accepted, trial, size, placeholder, rule.shrink, max_tries)
 
 
 def report(
@@ -194,9 +175,9 @@ def report(
     old: State,
     new: State,
     *,
-    value: Array,
-    grad: Array,
-    entries: Support | None,
+    value: Array | None = None,
+    grad: Array | None = None,
+    entries: Support | None = None,
     fault: Array | int = 0,
     hard_thresholds: Array | int = 1,
     design_products: Array | int = 1,
@@ -206,8 +187,8 @@ def report(
 
     Args:
         objective: as `step` has it, and `threshold`.
-        value: F at `new.x`, and `grad`, its gradient there.
-        entries: `threshold.entries(new.x, new.support)`; None: of a rank.
+        value: F at `new.x`, and `grad`, its gradient there; None: those that `new` holds.
+        entries: of `new.x`, where they are known.
         fault: one of `RESULTS`, if something went wrong at `new`, or 0.
         hard_thresholds: how often the threshold was called, `design_products` how many products with the data were
             taken, and `gradients` how many full gradients.
@@ -216,6 +197,8 @@ def report(
     def count(c: Array | int) -> Array:
         return jnp.asarray(c, jnp.int32)
 
+    value, grad = new.value if value is None else value, new.grad if grad is None else grad
+    entries = threshold.entries(new.x, new.support) if entries is None else entries
     projected = threshold.tangent(threshold.free_gradient(new.x, grad), new.support)
     projected = projected if entries is None else gather(projected, entries)
     status = jnp.where(threshold.overflow(new.x), RESULTS.support_overflow, fault)
@@ -232,16 +215,3 @@ def report(
         gap=jnp.asarray(jnp.inf, value.dtype),
         status=count(status),
     )
-
-
-def report_refit(
-    objective: AbstractObjective,
-    threshold: AbstractThreshold,
-    old: State,
-    new: State,
-    entries: Support,
-    design_products: int = 1,
-) -> Info:
-    """The Info of a step that ended in a refit on some entries, which the new state holds."""
-    found = {"value": new.value, "grad": new.grad, "fault": new.fault}
-    return report(objective, threshold, old, new, entries=entries, design_products=design_products, **found)

@@ -20,7 +20,7 @@ from ..objectives.base import DENSE_HESSIAN_LIMIT, in_columns
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from ..thresholds.base import members
 from . import unit_search
-from .base import AbstractPathSolver, Trail, report_refit
+from .base import AbstractSolver, Trail, report
 from .pivot_search import KEPT, Goal, Move, Roam, Settled, no_move, settle_entries, swap_noise
 from .search import DESCEND, PERTURB, SINGLE, SWAPS, Point, SearchState, affordable, best_of, first_state, renewed
 from .starts import from_starts, parts, seed_of
@@ -75,7 +75,7 @@ class Walk(NamedTuple):
     trail: Trail
 
 
-class BestSubset(AbstractPathSolver):
+class BestSubset(AbstractSolver):
     """The best k features found by forward growth, exact best swaps, and perturbed starts.
 
         min F(w) subject to ||w||_0 <= k,    kept features and the intercept apart
@@ -116,21 +116,18 @@ class BestSubset(AbstractPathSolver):
     by splicing, Zhang, Zhu, Zhu and Wang (2023); walks as in tabu search, Glover (1989).
     """
 
-    effort: str = eqx.field(static=True)
-    working_set: int | None = eqx.field(static=True)
+    effort: str = eqx.field(static=True, default="default")
+    working_set: int | None = eqx.field(static=True, default=None)
 
     requires = AbstractRefittable
     needs_curvature = True
+    by_path = True
     lanes_in_turn = True  # their pivots differ in number, and each fills the cores by itself
     default_termination = SwapOptimal()
 
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> TypeGuard[AbstractUnitThreshold]:
         return threshold.exchangeable
-
-    def __init__(self, effort: str = "default", working_set: int | None = None) -> None:
-        self.effort = effort
-        self.working_set = working_set
 
     def __check_init__(self) -> None:
         if self.effort not in EFFORTS:
@@ -194,8 +191,7 @@ class BestSubset(AbstractPathSolver):
             return self._pivoted(objective, threshold, state, t)
         starts, patience, *_ = EFFORTS[self.effort]
         after = unit_search.step(objective, threshold, state, t, UNIT_STARTS if starts else 0, patience)
-        entries = threshold.entries(after.x, after.support)
-        return after, report_refit(objective, threshold, state, after, entries)
+        return after, report(objective, threshold, state, after, fault=after.fault)
 
     def _pivoted(
         self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, state: SearchState, t: Array
@@ -270,7 +266,7 @@ class BestSubset(AbstractPathSolver):
             model=model._replace(tableau=either(moved & ~better, model.tableau, tableau)),
             stale=better & ~jnp.asarray(whole and quadratic),
         ).progressed(improved, moved, far, sure, patience)
-        return after, report_refit(objective, threshold, state, after, support)
+        return after, report(objective, threshold, state, after, fault=after.fault)
 
     def _next_size(
         self, objective: AbstractRestrictable, threshold: AbstractUnitThreshold, size: Array, started: Array

@@ -99,13 +99,9 @@ class CDSS(AbstractSolver):
 
     requires = LinearModel
     needs_curvature = True
+    needs_smoothness = True
     default_termination = SwapOptimal()
     default_max_steps = 500
-
-    def check(self, objective: LinearModel, threshold: L0L1L2) -> None:
-        super().check(objective, threshold)
-        if not objective.smooth:
-            raise TypeError(f"loss: CDSS needs a smooth loss, and {type(objective.loss).__name__} is not; use IHT.")
 
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:
@@ -118,7 +114,7 @@ class CDSS(AbstractSolver):
         dual = Dual(objective, threshold)
         p = objective.n_coefficients
 
-        gain, _ = entry_gains(dual, state.energies, state.grad[:p], objective.columns.ridge()[:p], state.x[:p])
+        gain, _ = entry_gains(dual, state.energies, state.grad, state.x)
         member = (state.x[:p] != 0) | ((gain > dual.prices[0]) & ~state.local)
         wanted, start = jnp.zeros((), bool), state.x
         if self.swaps:
@@ -132,11 +128,7 @@ class CDSS(AbstractSolver):
         better = value < state.value
         x = jnp.where(better, x, state.x)
         value = jnp.where(better, value, state.value)
-        eta = objective.forward(x)
-        grad = objective.grad_at(eta, x)
-        fine = 0.1 * tolerance("gap", value.dtype) * jnp.abs(value)
-        gain, _ = entry_gains(dual, state.energies, grad[:p], objective.columns.ridge()[:p], x[:p])
-        enters = jnp.any((gain > dual.prices[0] + fine) & (x[:p] == 0))
+        grad, fine, enters = looked_around(dual, state, x, value)
         improved = better & (state.value - value > fine)
         local = ~enters & ~(improved & state.local) | ~improved
         new = state._replace(
@@ -147,24 +139,25 @@ class CDSS(AbstractSolver):
             local=local,
             optimal=local & ((state.local & (~wanted | ~improved)) if self.swaps else True),
         )
-        return new, report(
-            objective,
-            threshold,
-            state,
-            new,
-            value=value - threshold.value(x),
-            grad=grad,
-            entries=new.support,
-            design_products=2,
-        )
+        return new, report(objective, threshold, state, new, value=value - threshold.value(x), design_products=2)
+
+
+def looked_around(dual: Dual, state: CDSSState, x: Array, value: Array) -> tuple[Array, Array, Array]:
+    """The gradient at a point, the least fall of its value that counts, and whether one more coefficient brings it."""
+    objective, p = dual.objective, state.energies.shape[0]
+    grad = objective.grad_at(objective.forward(x), x)
+    fine = 0.1 * tolerance("gap", value.dtype) * jnp.abs(value)
+    gain, _ = entry_gains(dual, state.energies, grad, x)
+    return grad, fine, jnp.any((gain > dual.prices[0] + fine) & (x[:p] == 0))
 
 
 def entry_gains(
-    dual: Dual, energies: Array, grad: Array, ridge: Array, w: Array, smoothness: Scalar | None = None
+    dual: Dual, energies: Array, grad: Array, x: Array, smoothness: Scalar | None = None
 ) -> tuple[Array, Array]:
     """The fall of the objective by one zero coefficient alone, l0 apart, and its best value: at least so much by the
     loss's own smoothness (None), at most so much without any (0)."""
-    _, l1 = dual.prices
+    p, (_, l1) = energies.shape[0], dual.prices
+    grad, w, ridge = grad[:p], x[:p], dual.objective.columns.ridge()[:p]
     total = (dual.objective.loss.smoothness if smoothness is None else smoothness) * energies + ridge
     t = -jnp.sign(grad) * jnp.maximum(jnp.abs(grad) - l1, 0)
     usable = (w == 0) & (energies > 0)
@@ -227,7 +220,7 @@ def best_swap(dual: Dual, state: CDSSState, smoothness: Scalar | None = None) ->
         base = objective.value_at(eta, x) + jnp.sum(price)
         removed = each + 0.5 * jnp.sum(ridge * w**2) - 0.5 * ridge[rows] * w[rows] ** 2
         removed = removed + jnp.sum(price) - price[rows]
-        gains, sizes = jax.vmap(lambda g: entry_gains(dual, state.energies, g, ridge, w, smoothness))(grads)
+        gains, sizes = jax.vmap(lambda g: entry_gains(dual, state.energies, g, x, smoothness))(grads)
         gains = base - removed[:, None] + gains - l0
         gains = jnp.where(live[:, None] & ~jnp.isnan(gains), gains, -jnp.inf)  # where the loss overflows without one
         flat = jnp.argmax(gains)

@@ -107,7 +107,6 @@ class Descent:
         self.objective = dual.objective
         self.loss, self.y, self.weights = dual.objective.loss, dual.objective.y, dual.weights
         self.smoothness = jnp.asarray(self.loss.smoothness, self.objective.dtype)
-        self.exact = self.loss.quadratic
 
     def start(self, w: Float[Array, "m"], b: Float[Array, ""]) -> BlockFit:
         eta = dot(w, self.block.columns) + b
@@ -150,14 +149,13 @@ class Descent:
     ) -> BlockFit:
         """One pass over the block's features, or over the first `count` of `order`."""
         block = self.block
-        weighted = self.weights
 
         def one(place: Int[Array, ""], carry: tuple[Array, Array]) -> tuple[Array, Array]:
             w, eta = carry
             i = place if order is None else order[place]
             column = block.columns[i]
             H = self.smoothness * block.energy[i]
-            g = dot(weighted * self.slope(eta), column)
+            g = dot(self.weights * self.slope(eta), column)
             new = update(H * w[i] - g, H, i)
             return w.at[i].set(new), eta + (new - w[i]) * column
 

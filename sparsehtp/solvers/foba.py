@@ -11,12 +11,11 @@ from jaxtyping import Array, Bool, Float
 from .._types import Info, Support, is_concrete
 from ..columns import gather
 from ..iteration.results import RESULTS
-from ..iteration.termination import Complete
 from ..linalg import any_lane, either
 from ..objectives import AbstractScored
-from ..thresholds import AbstractThreshold, AbstractUnitThreshold
-from .base import AbstractPathSolver, Trail, report_refit
-from .forward import MAX_STEPS, GreedyState, appended, decreases, limit, refitted, row, start, unfitted
+from ..thresholds import AbstractUnitThreshold
+from .base import Trail, report
+from .forward import MAX_STEPS, AbstractGreedy, GreedyState, appended, decreases, limit, refitted, row, start, unfitted
 
 
 class Recorded(NamedTuple):
@@ -35,7 +34,7 @@ class Turn(NamedTuple):
     rows: Trail | None  # None where a path is not asked for
 
 
-class FoBa(AbstractPathSolver):
+class FoBa(AbstractGreedy):
     """Forward-backward greedy selection: add the best feature, then drop those that have become superfluous.
 
     Forward: the feature with the largest one-coordinate decrease, g_j^2 / (2 F_jj), comes in and F is minimised over
@@ -66,21 +65,8 @@ class FoBa(AbstractPathSolver):
     Source: Zhang (2011), Adaptive forward-backward greedy algorithm for learning sparse representations.
     """
 
-    epsilon: Float[Array, ""] | float
-    backward_ratio: Float[Array, ""] | float
-
-    requires = AbstractScored
-    needs_curvature = True
-    default_termination = Complete()
-    default_max_steps = MAX_STEPS
-
-    @classmethod
-    def takes(cls, threshold: AbstractThreshold) -> bool:
-        return threshold.kind in ("entries", "pairs") and not (threshold.summed or threshold.penalises)
-
-    def __init__(self, epsilon: float = 0.0, backward_ratio: float = 0.5) -> None:
-        self.epsilon = epsilon
-        self.backward_ratio = backward_ratio
+    epsilon: Float[Array, ""] | float = 0.0
+    backward_ratio: Float[Array, ""] | float = 0.5
 
     def __check_init__(self) -> None:
         for name, below, words in (
@@ -119,7 +105,7 @@ class FoBa(AbstractPathSolver):
         )
         new = turn.state
         products = 1 if objective.quadratic else 2
-        return new, report_refit(objective, threshold, state, new, new.support, products)
+        return new, report(objective, threshold, state, new, fault=new.fault, design_products=products)
 
     def path(self, objective: AbstractScored, threshold: AbstractUnitThreshold, key: Array) -> Trail:
         def going(carry: tuple[Turn, Array]) -> Array:

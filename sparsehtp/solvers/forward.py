@@ -18,7 +18,7 @@ from ..objectives import AbstractRestrictable, AbstractScored
 from ..objectives.base import in_columns
 from ..thresholds import AbstractThreshold, AbstractUnitThreshold
 from ..thresholds.base import members
-from .base import AbstractPathSolver, Trail, report_refit
+from .base import AbstractSolver, Trail, report
 from .refit import refit
 
 TABLEAU_BYTES = 2**31  # of a tableau over all features
@@ -118,7 +118,21 @@ def row(state: GreedyState) -> Trail:
     return Trail(state.support, gather(state.x, state.support), state.value, result)
 
 
-class ForwardSelection(AbstractPathSolver):
+class AbstractGreedy(AbstractSolver):
+    """A solver that adds features one by one."""
+
+    requires = AbstractScored
+    needs_curvature = True
+    by_path = True
+    default_termination = Complete()
+    default_max_steps = MAX_STEPS
+
+    @classmethod
+    def takes(cls, threshold: AbstractThreshold) -> bool:
+        return threshold.kind in ("entries", "pairs") and not (threshold.summed or threshold.penalises)
+
+
+class ForwardSelection(AbstractGreedy):
     """Greedy forward selection: add the feature that promises the largest decrease of F, refit, until k are in.
 
         S <- S + {argmax_{j not in S} score_j},   w <- argmin {F(w) : supp w in S}
@@ -148,19 +162,7 @@ class ForwardSelection(AbstractPathSolver):
     Billings and Luo (1989); forward selection (FBS) in the experiments of [GraHTP].
     """
 
-    rule: str = eqx.field(static=True)
-
-    requires = AbstractScored
-    needs_curvature = True
-    default_termination = Complete()
-    default_max_steps = MAX_STEPS
-
-    @classmethod
-    def takes(cls, threshold: AbstractThreshold) -> bool:
-        return threshold.kind in ("entries", "pairs") and not (threshold.summed or threshold.penalises)
-
-    def __init__(self, rule: str = "ols") -> None:
-        self.rule = rule
+    rule: str = eqx.field(static=True, default="ols")
 
     def __check_init__(self) -> None:
         if self.rule not in ("omp", "ols", "gradient"):
@@ -199,7 +201,7 @@ class ForwardSelection(AbstractPathSolver):
         products = 1
         if not objective.quadratic:
             products += 1 + (state.support.idx.shape[0] if self.rule == "ols" else 0)
-        return new, report_refit(objective, threshold, state, new, new.support, products)
+        return new, report(objective, threshold, state, new, fault=new.fault, design_products=products)
 
     def path(self, objective: AbstractScored, threshold: AbstractUnitThreshold, key: Array) -> Trail:
         def advance(state: GreedyState) -> GreedyState:

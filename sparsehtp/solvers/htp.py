@@ -101,35 +101,23 @@ class HTP(AbstractSolver):
         placeholder = (state.x, state.support, threshold.entries(state.x, state.support), no, state.forward)
         size, tried, tries = search(trial, accepted, rule, size, placeholder, MAX_TRIES)
         x, support, entries, fault, forward = tried
-        return pursuit_step(objective, threshold, state, x, support, entries, forward, size, fault, 1 + tries)
+        new = state._replace(x=x, support=support, forward=forward, step_size=size)
+        return pursuit_step(objective, threshold, state, new, entries, fault, 1 + tries)
 
 
 def pursuit_step(
     objective: AbstractRefittable,
     threshold: AbstractThreshold,
     old: PursuitState,
-    x: Array,
-    support: Support | Factors,
+    new: PursuitState,
     entries: Support | None,
-    forward: Array,
-    size: Array,
     fault: Array | int,
     hard_thresholds: Array | int,
 ) -> tuple[PursuitState, Info]:
-    """The state and the Info of a pursuit that moved to x."""
-    value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
-    new = PursuitState(x, support, forward, value, grad, size)
-    return new, report(
-        objective,
-        threshold,
-        old,
-        new,
-        value=value,
-        grad=grad,
-        entries=entries,
-        fault=fault,
-        hard_thresholds=hard_thresholds,
-    )
+    """The state of a pursuit that moved, with its value and gradient, and the Info of the move."""
+    value, grad = objective.value_at(new.forward, new.x), objective.grad_at(new.forward, new.x)
+    new = new._replace(value=value, grad=grad)
+    return new, report(objective, threshold, old, new, entries=entries, fault=fault, hard_thresholds=hard_thresholds)
 
 
 def pursuit_start(

@@ -208,6 +208,7 @@ class HybridHT(AbstractStochastic):
 
         carry = (state.x, before, state.support)
         (x, previous, support), (used, etas) = lax.scan(iterate, carry, jnp.arange(self.iterations, dtype=jnp.int32))
-        count, memory = jnp.sum(used, dtype=x.dtype), (previous, smoothness)
-        new, info = self.finish(objective, threshold, state, x, support, size, memory, t, count, self.iterations)
+        new = state._replace(x=x, support=support, step_size=size, memory=(previous, smoothness))
+        count = jnp.sum(used, dtype=x.dtype)
+        new, info = self.finish(objective, threshold, state, new, t, count, self.iterations)
         return new, info._replace(step_size=etas[-1])

@@ -125,7 +125,6 @@ class IHT(AbstractSolver):
             new,
             value=value,
             grad=new_grad,
-            entries=threshold.entries(x, support),
             hard_thresholds=tries,
             design_products=3 if self.nesterov else 1,
             gradients=2 if self.nesterov else 1,

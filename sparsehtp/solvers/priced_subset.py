@@ -19,7 +19,7 @@ from ..objectives import GramEquations, LinearModel
 from ..thresholds import L0L1L2, AbstractThreshold
 from .base import AbstractSolver, report
 from .best_subset import EFFORTS, start_count
-from .cdss import CDSSState, best_swap, descended, entry_gains, no_swap, state_at
+from .cdss import CDSSState, best_swap, descended, entry_gains, looked_around, no_swap, state_at
 from .pivot_search import IN, MAX_PIVOTS, OUT, PER_FEATURE, WALK, Roam, share_of, swap_noise
 from .primal_dual import centred_intercept, supported
 from .search import affordable, renewed
@@ -183,18 +183,13 @@ class PricedSubset(AbstractSolver):
 
     requires = LinearModel
     needs_curvature = True
+    needs_smoothness = True
     default_termination = SwapOptimal()
     default_max_steps = 500
 
     def __check_init__(self) -> None:
         if self.effort not in EFFORTS:
             raise ValueError(f"effort: must be one of {', '.join(EFFORTS)}, got {self.effort!r}.")
-
-    def check(self, objective: LinearModel, threshold: L0L1L2) -> None:
-        super().check(objective, threshold)
-        if not objective.smooth:
-            name = type(objective.loss).__name__
-            raise TypeError(f"loss: PricedSubset needs a smooth loss, and {name} is not; use IHT.")
 
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:
@@ -214,7 +209,7 @@ class PricedSubset(AbstractSolver):
 
     def step(self, objective: LinearModel, threshold: L0L1L2, state: PricedState, t: Array) -> tuple[PricedState, Info]:
         dual, p, here = Dual(objective, threshold), objective.n_coefficients, state.point
-        patience, ridge = EFFORTS[self.effort].patience, objective.columns.ridge()[:p]
+        patience = EFFORTS[self.effort].patience
 
         def far() -> tuple[Array, Array, GramEquations]:
             model = renewed(state.stale, lambda: self._model(dual, state), (state.features, state.equations))
@@ -223,7 +218,7 @@ class PricedSubset(AbstractSolver):
         shape = jax.eval_shape(far)[0]
         stay = jnp.broadcast_to(here.x, shape.shape), state.features, state.equations
         points, features, equations = either(here.local, lax.cond(any_lane(here.local), far, lambda: stay), stay)
-        gain, _ = entry_gains(dual, here.energies, here.grad[:p], ridge, here.x[:p])
+        gain, _ = entry_gains(dual, here.energies, here.grad, here.x)
         enters = (gain > dual.prices[0]) & ~here.local
 
         def descend(i: Array, best: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -235,12 +230,8 @@ class PricedSubset(AbstractSolver):
         number = max_lane(jnp.where(here.local, points.shape[0], 1))
         x, value = lax.fori_loop(0, number, descend, (here.x, here.value))
         better = value < here.value
-        eta = objective.forward(x)
-        grad = objective.grad_at(eta, x)
-        fine = 0.1 * tolerance("gap", value.dtype) * jnp.abs(value)
+        grad, fine, enters = looked_around(dual, here, x, value)
         improved = better & (here.value - value > jnp.where(here.local, tolerance("swap", value.dtype) * value, fine))
-        gain, _ = entry_gains(dual, here.energies, grad[:p], ridge, x[:p])
-        enters = jnp.any((gain > dual.prices[0] + fine) & (x[:p] == 0))
         failures = jnp.where(improved, 0, state.failures + here.local)
         whole = objective.quadratic and features.shape[0] == p
         new = state._replace(
@@ -255,16 +246,7 @@ class PricedSubset(AbstractSolver):
             stale=(state.stale & ~here.local) | (better & ~jnp.asarray(whole)),
             optimal=failures > patience,
         )
-        return new, report(
-            objective,
-            threshold,
-            state,
-            new,
-            value=value - threshold.value(x),
-            grad=grad,
-            entries=new.support,
-            design_products=2,
-        )
+        return new, report(objective, threshold, state, new, value=value - threshold.value(x), design_products=2)
 
     def _width(self, objective: LinearModel) -> int:
         width = affordable(EFFORTS[self.effort].width, objective.ifo_per_gradient)
@@ -278,7 +260,7 @@ class PricedSubset(AbstractSolver):
         if width < p:
             equations, w = objective.normal_equations(x), x[:p]
             idx, mask = _rows(w != 0, ROOM)
-            gain, _ = entry_gains(dual, here.energies, here.grad[:p], objective.columns.ridge()[:p], w)
+            gain, _ = entry_gains(dual, here.energies, here.grad, x)
             gain = jnp.maximum(2 * (gain - dual.prices[0]), swap_scores(equations, jnp.zeros(p, bool), idx, mask))
             features = top_k(jnp.where(w != 0, jnp.inf, gain), width)
             within, x = objective.subset(features), jnp.concatenate([w[features], x[p:]])

@@ -118,6 +118,7 @@ class PrimalDual(AbstractSolver):
 
     requires = LinearModel
     needs_curvature = True
+    needs_smoothness = True
     default_termination = DualGap() | Complete()
 
     def __check_init__(self) -> None:
@@ -133,10 +134,6 @@ class PrimalDual(AbstractSolver):
     def check(self, objective: LinearModel, threshold: L0L1L2) -> None:
         super().check(objective, threshold)
         require_dual(objective, threshold)
-        if not objective.smooth:
-            raise TypeError(
-                f"loss: PrimalDual needs a smooth loss, and {type(objective.loss).__name__} is not; use IHT."
-            )
 
     @classmethod
     def takes(cls, threshold: AbstractThreshold) -> bool:
@@ -192,19 +189,9 @@ class PrimalDual(AbstractSolver):
         dual = Dual(objective, threshold, Fixed(state.out, state.inn))
         new = self._ascend(dual, state, t) if self.dual_ascent else self._sweep(dual, state)
         slope = objective.loss.derivative(objective.forward(new.x), objective.y)
-        grad = dual.columns.transpose_product(dual.weights * slope) + dual.columns.ridge() * new.x
-        new = new._replace(grad=grad)
-        info = report(
-            objective,
-            threshold,
-            state,
-            new,
-            value=new.value - threshold.value(new.x),
-            grad=grad,
-            entries=new.support,
-            design_products=2,
-            gradients=2,
-        )
+        new = new._replace(grad=dual.columns.transpose_product(dual.weights * slope) + dual.columns.ridge() * new.x)
+        value = new.value - threshold.value(new.x)
+        info = report(objective, threshold, state, new, value=value, design_products=2, gradients=2)
         return new, info._replace(gap=new.value - new.lower)
 
     def _ascend(self, dual: Dual, state: PrimalDualState, t: Array) -> PrimalDualState:

@@ -57,10 +57,8 @@ class AbstractPursuit(AbstractSolver):
         x, entries = objective.feasible(x), threshold.entries(x, support)
         if self.refits:
             x, fault = refit(objective, threshold, entries, x)
-        forward = objective.forward(x, entries)
-        return pursuit_step(
-            objective, threshold, state, x, support, entries, forward, state.step_size, fault, hard_thresholds=2
-        )
+        new = state._replace(x=x, support=support, forward=objective.forward(x, entries))
+        return pursuit_step(objective, threshold, state, new, entries, fault, hard_thresholds=2)
 
 
 class GraSP(AbstractPursuit):
@@ -75,11 +73,8 @@ class GraSP(AbstractPursuit):
     Source: Bahmani, Raj and Boufounos (2013); Needell and Tropp (2009).
     """
 
-    debias: bool = eqx.field(static=True)
+    debias: bool = eqx.field(static=True, default=True)
     expansion = 2
-
-    def __init__(self, debias: bool = True) -> None:
-        self.debias = debias
 
     @property
     def refits(self) -> bool:

@@ -106,28 +106,16 @@ class AbstractStochastic(AbstractSolver):
         objective: AbstractFiniteSum,
         threshold: AbstractThreshold,
         old: StochasticState,
-        x: Array,
-        support: Support | Factors,
-        size: Array,
-        memory: PyTree,
+        new: StochasticState,
         t: Array,
         ifo: Array | float,
         thresholds: Array | int,
     ) -> Epoch:
-        """The state and the Info after an epoch that ends at x."""
-        forward = objective.forward(x, threshold.entries(x, support))
-        value, grad = objective.value_at(forward, x), objective.grad_at(forward, x)
-        new = StochasticState(x, support, forward, grad, size, memory, old.key)
-        info = report(
-            objective,
-            threshold,
-            old,
-            new,
-            value=value,
-            grad=grad,
-            entries=threshold.entries(x, support),
-            hard_thresholds=thresholds,
-        )
+        """The state, with its product and gradient, and the Info after an epoch that ends at `new`."""
+        forward = objective.forward(new.x, threshold.entries(new.x, new.support))
+        value = objective.value_at(forward, new.x)
+        new = new._replace(forward=forward, grad=objective.grad_at(forward, new.x))
+        info = report(objective, threshold, old, new, value=value, hard_thresholds=thresholds)
         start = jnp.where(t == 0, float(self.start_ifo(objective)), 0)
         return new, info._replace(ifo=jnp.asarray(ifo + start, value.dtype))
 
@@ -254,7 +242,8 @@ class StochasticHT(AbstractStochastic):
             return threshold(x - size * samples.grad(x, i), size), None
 
         (x, support), _ = lax.scan(inner, (state.x, state.support), batches)
-        return self.finish(objective, threshold, state, x, support, size, (), t, steps * b, steps)
+        new = state._replace(x=x, support=support, step_size=size)
+        return self.finish(objective, threshold, state, new, t, steps * b, steps)
 
 
 class SVRGHT(AbstractStochastic):
@@ -353,7 +342,8 @@ class SVRGHT(AbstractStochastic):
 
         stop = jax.random.randint(stop_key, (), 0, m, dtype=jnp.int32) if self.random_iterate else m
         x, support = lax.fori_loop(0, stop, inner, (state.x, state.support))
-        return self.finish(objective, threshold, state, x, support, size, (), t, n + stop * float(b), stop)
+        new = state._replace(x=x, support=support, step_size=size)
+        return self.finish(objective, threshold, state, new, t, n + stop * float(b), stop)
 
 
 class SAGAHT(AbstractStochastic):
@@ -424,4 +414,5 @@ class SAGAHT(AbstractStochastic):
         if scores is not None:
             table = table.at[batches.ravel()].set(scores.reshape(-1, *table.shape[1:]))
         ifo = steps * b + jnp.where(t == 0, float(n), 0)
-        return self.finish(objective, threshold, state, x, support, size, table, t, ifo, steps)
+        new = state._replace(x=x, support=support, step_size=size, memory=table)
+        return self.finish(objective, threshold, state, new, t, ifo, steps)

@@ -26,7 +26,7 @@ SEED, MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
 
 class Batch(NamedTuple):
-    """Some rows: X (n, p), targets (n,) or (n, t), and weights (n,), None for one each."""
+    """Some rows: X (n, p), targets (n,) or (n, t), and weights (n,); None, until `arrays_of`: one each."""
 
     X: Any
     y: Any
@@ -165,7 +165,7 @@ def arrays_of(batch: Batch, number: int) -> tuple[Batch, list[str] | None]:
     if X.ndim != 2 or y.ndim not in (1, 2) or y.shape[:1] != n or any(each.shape != n for each in weights):
         shapes = ", ".join(str(each.shape) for each in arrays)
         raise ValueError(f"batches: part {number} needs X (n, p), y (n,) or (n, t) and weights (n,), got {shapes}.")
-    return Batch(X, y, weights[0] if weights else None), names
+    return Batch(X, y, weights[0] if weights else np.ones(len(y))), names
 
 
 def _checked(
@@ -173,8 +173,7 @@ def _checked(
 ) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "n"]]:
     """Features and targets of a batch side by side, and weights, in float64, or ValueError."""
     try:
-        X, y = np.asarray(batch.X, float), np.asarray(batch.y, float)
-        weights = np.ones(len(y)) if batch.weights is None else np.asarray(batch.weights, float)
+        X, y, weights = (np.asarray(each, float) for each in batch)
     except (TypeError, ValueError) as error:
         raise ValueError(f"batches: part {number} holds something else than numbers; convert it first.") from error
     if X.shape[1] != layout.features or y.shape[1:] != ((layout.targets,) if layout.targets else ()):
@@ -224,8 +223,7 @@ def rows_at_once(m: int) -> int:
 
 
 def part_of(batch: Batch, low: int, high: int) -> Batch:
-    part = slice(low, high)
-    return Batch(batch.X[part], batch.y[part], None if batch.weights is None else batch.weights[part])
+    return Batch(*(each[low:high] for each in batch))
 
 
 def fold_of(start: int, n: int, folds: int) -> Int[np.ndarray, "n"]:

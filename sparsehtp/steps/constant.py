@@ -23,12 +23,9 @@ class ConstantStep(AbstractStep):
         scale: multiple of 1/L.
     """
 
-    size: Float[Array, ""] | float | None
-    scale: Float[Array, ""] | float
+    size: Scalar | None = None
+    scale: Scalar = 1.0
     searches = False
-
-    def __init__(self, size: Scalar | None = None, scale: Scalar = 1.0) -> None:
-        self.size, self.scale = size, scale
 
     def __check_init__(self) -> None:
         if self.size is not None:

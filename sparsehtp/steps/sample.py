@@ -41,13 +41,10 @@ class SampleStep(AbstractStep):
     Source: Gower et al. (2019), expected smoothness of b-nice sampling.
     """
 
-    scale: Float[Array, ""] | float
-    batch_size: int | None = eqx.field(static=True)
+    scale: Scalar = 1.0
+    batch_size: int | None = eqx.field(static=True, default=None)
     searches = False
     grows_with_batches = True
-
-    def __init__(self, scale: Scalar = 1.0, batch_size: int | None = None) -> None:
-        self.scale, self.batch_size = scale, batch_size
 
     def __check_init__(self) -> None:
         positive("scale", self.scale)

@@ -22,11 +22,8 @@ class NormalisedStep(AbstractStep):
     Source: Blumensath and Davies (2010), normalised iterative hard thresholding.
     """
 
-    shrink: Float[Array, ""] | float
+    shrink: Scalar = 0.5
     searches = True
-
-    def __init__(self, shrink: Scalar = 0.5) -> None:
-        self.shrink = shrink
 
     def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         return jnp.ones((), objective.dtype)
@@ -49,14 +46,11 @@ class BacktrackingStep(AbstractStep):
         grow: factor between steps, at least 1.
     """
 
-    initial: Float[Array, ""] | float
-    shrink: Float[Array, ""] | float
-    grow: Float[Array, ""] | float
+    initial: Scalar = 1.0
+    shrink: Scalar = 0.5
+    grow: Scalar = 2.0
     searches = True
     grows = True
-
-    def __init__(self, initial: Scalar = 1.0, shrink: Scalar = 0.5, grow: Scalar = 2.0) -> None:
-        self.initial, self.shrink, self.grow = initial, shrink, grow
 
     def init(self, objective: AbstractObjective) -> Float[Array, ""]:
         return jnp.asarray(self.initial, objective.dtype)

@@ -1,5 +1,6 @@
 """The laws of a loss."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -65,6 +66,12 @@ class _Facts(NamedTuple):
     mean: Any
 
 
+class _Dual(NamedTuple):
+    conjugate: Any
+    conjugate_derivative: Any
+    project_dual: Any
+
+
 @program
 def _facts(loss: AbstractLoss, eta: Array, y: Array) -> _Facts:
     methods = (loss.value, loss.derivative, loss.second_derivative, loss.majorant)
@@ -77,29 +84,21 @@ def _one_by_one(loss: AbstractLoss, eta: Array, y: Array) -> tuple[Array, Array]
 
 
 @program
-def _dual(loss: AbstractConjugateLoss, a: Array, y: Array) -> tuple[Array, Array, Array]:
-    return loss.conjugate(a, y), loss.conjugate_derivative(a, y), loss.project_dual(a, y)
+def _dual(loss: AbstractConjugateLoss, a: Array, y: Array) -> _Dual:
+    return _Dual(loss.conjugate(a, y), loss.conjugate_derivative(a, y), loss.project_dual(a, y))
 
 
 def _padded(a: np.ndarray) -> np.ndarray:
     return np.resize(np.asarray(a, float), SIZE)
 
 
-def _at(loss: AbstractLoss, eta: np.ndarray, y: np.ndarray) -> _Facts:
+def _at(loss: AbstractLoss, points: np.ndarray, y: np.ndarray, methods: Callable[..., Any] = _facts) -> Any:
     """The methods at points of one shape, as arrays of that shape."""
     with traced(loss):
-        facts = _facts(loss, _padded(eta), _padded(y))
+        facts = methods(loss, _padded(points), _padded(y))
     for name, value in facts._asdict().items():
         law(loss, f"{name} gives one number per sample", np.shape(value) == (SIZE,), shape=np.shape(value))
-    return _Facts(*(np.asarray(each)[: eta.size].reshape(eta.shape) for each in facts))
-
-
-def _dual_at(loss: AbstractConjugateLoss, a: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
-    with traced(loss):
-        out = _dual(loss, _padded(a), _padded(y))
-    for name, value in zip(("conjugate", "conjugate_derivative", "project_dual"), out, strict=True):
-        law(loss, f"{name} gives one number per sample", np.shape(value) == (SIZE,), shape=np.shape(value))
-    return [np.asarray(each)[: a.size].reshape(a.shape) for each in out]
+    return type(facts)(*(np.asarray(each)[: points.size].reshape(points.shape) for each in facts))
 
 
 def _targets(loss: AbstractLoss | AbstractVectorLoss, eta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -196,7 +195,7 @@ def _check_mean(loss: AbstractLoss, y: np.ndarray) -> None:
 def _check_conjugate(loss: AbstractConjugateLoss, eta: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> None:
     here = _at(loss, eta, y)
     a = here.derivative
-    conjugate, *_ = _dual_at(loss, a, y)
+    conjugate, *_ = _at(loss, a, y, _dual)
     room = 1e-10 * (1 + np.abs(a * eta))
     text = "value + conjugate = a eta at a = derivative(eta, y)"
     equal(loss, text, here.value + conjugate, a * eta, 0, room, a=a, eta=eta, y=y)
@@ -212,7 +211,7 @@ def _check_conjugate(loss: AbstractConjugateLoss, eta: np.ndarray, y: np.ndarray
     low, high = (_at(loss, np.full(y.size, end), y).derivative for end in (-2.5, 2.5))
     mix = rng.uniform(0.3, 0.7, y.size)
     inside = (1 - mix) * low + mix * high  # the range is an interval
-    conjugate, best, _ = _dual_at(loss, inside, y)
+    conjugate, best, _ = _at(loss, inside, y, _dual)
     value = _at(loss, best, y).value
     text = "value + conjugate = a eta at eta = conjugate_derivative(a, y)"
     room = 1e-10 * (1 + np.abs(inside * best))
@@ -222,9 +221,9 @@ def _check_conjugate(loss: AbstractConjugateLoss, eta: np.ndarray, y: np.ndarray
     is_bound(inside, conjugate)
 
     a = np.where(np.arange(y.size) % 10, rng.uniform(-4, 4, y.size), rng.choice([-1e3, 1e3], y.size))
-    conjugate, _, projected = _dual_at(loss, a, y)
+    conjugate, _, projected = _at(loss, a, y, _dual)
     is_bound(a, conjugate)
-    ends, slope, again = _dual_at(loss, projected, y)
+    ends, slope, again = _at(loss, projected, y, _dual)
     law(loss, "conjugate is finite after project_dual", np.isfinite(ends), conjugate=ends, a=projected, y=y)
     text = "conjugate_derivative is finite after project_dual"
     law(loss, text, np.isfinite(slope), found=slope, a=projected, y=y)
@@ -233,7 +232,7 @@ def _check_conjugate(loss: AbstractConjugateLoss, eta: np.ndarray, y: np.ndarray
     text = "conjugate is infinite at just the points that project_dual moves"
     law(loss, text, np.isfinite(conjugate) != outside, conjugate=conjugate, a=a, projected=projected, y=y)
     grid, targets = np.broadcast_arrays(np.linspace(-6, 6, GRID.size)[:, None], y[:TARGETS])
-    feasible = np.isfinite(_dual_at(loss, grid, targets)[0])
+    feasible = np.isfinite(_at(loss, grid, targets, _dual).conjugate)
     distance = np.where(feasible, np.abs(grid - a[:TARGETS]), np.inf).min(axis=0)
     text = "project_dual gives the nearest point where the conjugate is finite"
     near = np.abs(projected - a)[:TARGETS]

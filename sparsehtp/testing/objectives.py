@@ -1,5 +1,6 @@
 """The laws of an objective."""
 
+import functools
 from typing import Any
 
 import jax
@@ -124,6 +125,7 @@ class _Check:
 
     def __init__(self, objective: AbstractObjective, rng: np.random.Generator) -> None:
         self.objective, self.rng = objective, rng
+        self.law, self.equal = functools.partial(law, objective), functools.partial(equal, objective)
         self.p, self.d = objective.n_coefficients, objective.n_coefficients + objective.n_free
         free = np.arange(self.p, self.d)
         chosen = rng.choice(self.p, min(3, self.p), replace=False)
@@ -141,12 +143,6 @@ class _Check:
         origin, x = (np.asarray(each) for each in _start(objective, self.move))
         steps = np.concatenate([np.zeros((1, self.d)), *(side * H * np.eye(self.d) for side in (1, -1))])
         return np.concatenate([x + steps, origin + steps])
-
-    def law(self, sentence: str, holds: Any, **numbers: Any) -> None:
-        law(self.objective, sentence, holds, **numbers)
-
-    def equal(self, sentence: str, found: Any, expected: Any, rtol: float, atol: Any = 0.0, **numbers: Any) -> None:
-        equal(self.objective, sentence, found, expected, rtol, atol, **numbers)
 
     def derivatives(self, objective: AbstractObjective | None = None) -> tuple[Any, np.ndarray, np.ndarray]:
         """The laws of one objective, of this one's structure; (value, gradient, Hessian) at x."""

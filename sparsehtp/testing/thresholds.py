@@ -1,5 +1,6 @@
 """The laws of a threshold."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -157,6 +158,7 @@ class _Check:
 
     def __init__(self, bound: Any, p: int, rng: np.random.Generator) -> None:
         self.bound, self.p, self.rng = bound, p, rng
+        self.law, self.equal = functools.partial(law, bound), functools.partial(equal, bound)
         d = p + bound.n_free
         wide = rng.standard_normal((8, d)) * 10.0 ** rng.uniform(-3, 3, (8, d))
         ties = rng.integers(-4, 5, (16, d)) / 2
@@ -169,12 +171,6 @@ class _Check:
         self.out = self.everywhere(self.z)
         self.penalised = bool(np.any(np.asarray(_values(bound, jnp.asarray(self.z))) != 0))
         self.room = 1e-12 if isinstance(bound, AbstractSupportThreshold) else 1e-10
-
-    def law(self, sentence: str, holds: Any, **numbers: Any) -> None:
-        law(self.bound, sentence, holds, **numbers)
-
-    def equal(self, sentence: str, found: Any, expected: Any, rtol: float, atol: Any = 0.0, **numbers: Any) -> None:
-        equal(self.bound, sentence, found, expected, rtol, atol, **numbers)
 
     def run(self, z: np.ndarray, ks: np.ndarray, step_size: float = 1.0, bound: Any = None) -> dict[str, Any]:
         """Results at points z (m, d) for counts ks (m,); with another form of the threshold, x alone."""

@@ -1,12 +1,25 @@
 """Bounds on the coefficients of the units that are kept."""
 
+from __future__ import annotations
+
+from typing import Self
+
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from .._types import AnyArray, ArrayLike, Support, is_concrete
+from .._types import AnyArray, ArrayLike, Support, is_concrete, replace
 from ..linalg import Box
-from .base import AbstractSupportThreshold, Bindable
+from .base import (
+    AbstractSupportThreshold,
+    AbstractUnitThreshold,
+    Bindable,
+    check_count,
+    check_keep,
+    check_keep_range,
+    check_units,
+)
 
 
 class AbstractBounded(AbstractSupportThreshold):
@@ -70,26 +83,20 @@ class AbstractBounded(AbstractSupportThreshold):
         return size - jnp.minimum(jnp.nanmin(size), 0)  # a cost, where bounds leave out zero, is the least of gains
 
     def box(self, entries: Support) -> Box:
-        first = self._first_free(entries)
-        return Box(
-            self._bound(self.lower, -jnp.inf, entries, first),
-            self._bound(self.upper, jnp.inf, entries, first),
-        )
+        held = self._held(entries)
 
-    @staticmethod
-    def _bound(
-        bound: AnyArray | None, infinite: float, entries: Support, first_free: Int[Array, ""] | int
-    ) -> Float[Array, "m"] | None:
-        if bound is None:
-            return None
-        first = entries.mask & (entries.idx < first_free)
-        if bound.ndim:
-            bound = jnp.asarray(bound)[jnp.minimum(entries.idx, bound.shape[0] - 1)]
-        return jnp.where(first, bound, infinite)
+        def at(bound: AnyArray | None, infinite: float) -> Float[Array, "m"] | None:
+            if bound is None:
+                return None
+            if bound.ndim:
+                bound = jnp.asarray(bound)[jnp.minimum(entries.idx, bound.shape[0] - 1)]
+            return jnp.where(held, bound, infinite)
 
-    def _first_free(self, entries: Support) -> Int[Array, ""] | int:
-        # The free entries lead a support and have the highest indices of x.
-        return entries.idx[0] if self.n_free else jnp.iinfo(jnp.int32).max
+        return Box(at(self.lower, -jnp.inf), at(self.upper, jnp.inf))
+
+    def _held(self, entries: Support) -> Bool[Array, "m"]:
+        """The entries that are neither padding nor free: these lead a support and have the highest indices of x."""
+        return entries.mask & (entries.idx < entries.idx[0]) if self.n_free else entries.mask
 
     def free_gradient(self, x: Float[Array, "d"], grad: Float[Array, "d"]) -> Float[Array, "d"]:
         p = x.shape[0] - self.n_free
@@ -99,6 +106,37 @@ class AbstractBounded(AbstractSupportThreshold):
         if self.upper is not None:
             outwards |= (x[:p] >= self.upper) & (grad[:p] < 0)
         return grad.at[:p].set(jnp.where(outwards, 0, grad[:p]))
+
+
+class AbstractBoundedUnits(AbstractBounded, AbstractUnitThreshold):
+    """At most k units of coefficients within bounds, beside the kept ones."""
+
+    k: Int[AnyArray, ""]
+    keep: Int[AnyArray, "n_keep"]
+    k_max: int | None = eqx.field(static=True)
+    n_free: int = eqx.field(static=True)
+
+    def _fill(
+        self,
+        k: ArrayLike,
+        k_max: int | None,
+        keep: ArrayLike | None,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        gaps: bool = False,
+    ) -> None:
+        """Check and keep the arguments; with `gaps` bounds may leave out zero."""
+        self.k = check_count("k", k)
+        self.k_max = k_max if k_max is None else int(check_count("k_max", k_max))
+        self.keep = check_keep(keep)
+        self.lower, self.upper = check_bounds(lower, upper, gaps)
+        self.n_free = 0
+
+    def _bound_to(self, objective: Bindable, units: int, what: str) -> Self:
+        """This threshold for an objective with so many units."""
+        check_keep_range(self.keep, units, what)
+        k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], units, what, self.least_k_max)
+        return replace(self, k_max=k_max, n_free=objective.n_free, **self._bind_bounds(objective))
 
 
 def check_bounds(

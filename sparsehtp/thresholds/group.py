@@ -12,11 +12,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import AnyArray, ArrayLike, Support, check_finite, is_concrete, replace
 from ..linalg import top_k
-from .base import AbstractUnitThreshold, Bindable, check_count, check_keep, check_keep_range, check_units
-from .bounded import AbstractBounded, check_bounds, norms
+from .base import Bindable, check_count
+from .bounded import AbstractBoundedUnits, norms
 
 
-class GroupSparsity(AbstractBounded, AbstractUnitThreshold):
+class GroupSparsity(AbstractBoundedUnits):
     """At most k groups with nonzero coefficients: {w : #{g : w_g != 0} <= k}.
 
     Called on z it keeps the k groups with the largest Euclidean norm (of their `within` largest entries, if given; with
@@ -37,14 +37,8 @@ class GroupSparsity(AbstractBounded, AbstractUnitThreshold):
             or a bound excludes zero.
     """
 
-    k: Int[AnyArray, ""]
-    keep: Int[AnyArray, "n_keep"]
-    lower: Float[AnyArray, "..."] | None
-    upper: Float[AnyArray, "..."] | None
     table: Int[AnyArray, "groups size"]  # features of each group, padded
     filled: Bool[AnyArray, "groups size"]
-    k_max: int | None = eqx.field(static=True)
-    n_free: int = eqx.field(static=True)
     n_features: int = eqx.field(static=True)
     within: int | None = eqx.field(static=True)
 
@@ -65,10 +59,7 @@ class GroupSparsity(AbstractBounded, AbstractUnitThreshold):
         if not is_concrete(groups) or np.ndim(groups) != 1 or np.size(groups) == 0:
             raise ValueError("groups: needs a concrete one-dimensional array with one label per feature.")
         check_finite("groups", np.asarray(groups), remedy="give every feature a label")
-        self.k = check_count("k", k)
-        self.k_max = k_max if k_max is None else int(check_count("k_max", k_max))
-        self.keep = check_keep(keep)
-        self.lower, self.upper = check_bounds(lower, upper)
+        self._fill(k, k_max, keep, lower, upper)
         if within is not None and (int(check_count("within", within)) < 1):
             raise ValueError("within: must be at least 1; use k=0 for no coefficients at all.")
         self.within = within
@@ -78,7 +69,6 @@ class GroupSparsity(AbstractBounded, AbstractUnitThreshold):
         filled = np.arange(counts.max()) < counts[:, None]
         table[filled] = np.argsort(number, kind="stable")
         self.table, self.filled = table, filled
-        self.n_free = 0
         self.n_features = number.size
 
     def bind(self, objective: Bindable) -> Self:
@@ -88,10 +78,7 @@ class GroupSparsity(AbstractBounded, AbstractUnitThreshold):
         each = n_features // self.n_features  # coefficients of a feature: the responses
         table = (self.table[:, :, None] * each + np.arange(each)).reshape(len(self.table), -1)
         sizes = {"table": table, "filled": np.repeat(self.filled, each, axis=1), "n_features": n_features}
-        units = self.table.shape[0]
-        check_keep_range(self.keep, units, "groups")
-        k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], units, "groups", self.least_k_max)
-        return replace(self, k_max=k_max, n_free=objective.n_free, **sizes, **self._bind_bounds(objective))
+        return replace(self._bound_to(objective, self.table.shape[0], "groups"), **sizes)
 
     @property
     def exchangeable(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from .._types import AnyArray, ArrayLike, HostArray, is_concrete, replace
-from .base import Bindable, check_keep, check_keep_range, check_units
+from .base import Bindable, check_keep, check_keep_range
 from .sparsity import AbstractSparsity
 
 
@@ -34,7 +34,7 @@ class OffDiagonal(AbstractSparsity):
     exchangeable = False
 
     def __init__(self, k: ArrayLike, k_max: int | None = None, keep: ArrayLike | None = None):
-        self._fill(k, k_max, None, None, None)
+        self._fill(k, k_max, None)
         self.keep = _pairs(keep)
 
     def bind(self, objective: Bindable) -> Self:
@@ -48,9 +48,7 @@ class OffDiagonal(AbstractSparsity):
         if keep.ndim == 2:
             check_keep_range(keep, p, "variables")
             keep = pair_index(keep[:, 0], keep[:, 1], p)
-        units = objective.n_coefficients
-        k_max = check_units("k", self.k, self.k_max, keep.shape[0], units, "pairs")
-        return replace(self, keep=keep, k_max=k_max, n_free=objective.n_free)
+        return replace(self, keep=keep)._bound_to(objective, objective.n_coefficients, "pairs")
 
 
 def pair_index(i: AnyArray, j: AnyArray, p: int) -> AnyArray:

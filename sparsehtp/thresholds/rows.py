@@ -6,14 +6,14 @@ from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from .._types import AnyArray, ArrayLike, Support, replace
-from .base import AbstractUnitThreshold, Bindable, check_count, check_keep, check_keep_range, check_units
-from .bounded import AbstractBounded, check_bounds, norms
+from .._types import ArrayLike, Support, replace
+from .base import Bindable
+from .bounded import AbstractBoundedUnits, norms
 
 
-class RowSparsity(AbstractBounded, AbstractUnitThreshold):
+class RowSparsity(AbstractBoundedUnits):
     """At most k nonzero rows: {W of shape (p, c) : #{j : W_j. != 0} <= k}: k features that all responses share.
 
     Called on the x of an objective it keeps the k rows with the largest Euclidean norm (with bounds, those whose
@@ -33,12 +33,6 @@ class RowSparsity(AbstractBounded, AbstractUnitThreshold):
         TypeError: for an objective whose coefficients are no matrix.
     """
 
-    k: Int[AnyArray, ""]
-    keep: Int[AnyArray, "n_keep"]
-    lower: Float[AnyArray, "..."] | None
-    upper: Float[AnyArray, "..."] | None
-    k_max: int | None = eqx.field(static=True)
-    n_free: int = eqx.field(static=True)
     shape: tuple[int, ...] = eqx.field(static=True)  # (p, c), once bound
 
     kind = "rows"
@@ -51,11 +45,8 @@ class RowSparsity(AbstractBounded, AbstractUnitThreshold):
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
     ):
-        self.k = check_count("k", k)
-        self.k_max = None if k_max is None else int(check_count("k_max", k_max))
-        self.keep = check_keep(keep)
-        self.lower, self.upper = check_bounds(lower, upper)
-        self.n_free, self.shape = 0, ()
+        self._fill(k, k_max, keep, lower, upper)
+        self.shape = ()
 
     @property
     def entries_per_unit(self) -> int:
@@ -68,9 +59,7 @@ class RowSparsity(AbstractBounded, AbstractUnitThreshold):
                 f"threshold: RowSparsity needs an objective over matrices such as sht.MultiResponse(X, Y), got a "
                 f"{type(objective).__name__}."
             )
-        check_keep_range(self.keep, shape[0], "features")
-        k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], shape[0], "features")
-        return replace(self, k_max=k_max, n_free=objective.n_free, shape=shape, **self._bind_bounds(objective))
+        return replace(self._bound_to(objective, shape[0], "features"), shape=shape)
 
     def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
         return norms(self.gains(z).reshape(self.shape))

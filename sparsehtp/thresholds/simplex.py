@@ -65,7 +65,7 @@ class Simplex(AbstractSparsity):
         positive: bool = True,
         weights: ArrayLike | None = None,
     ):
-        self._fill(k, k_max, keep, 0.0 if positive else None, None)
+        self._fill(k, k_max, keep, 0.0 if positive else None)
         self.total = floats("total", total)
         self.weights = None if weights is None else floats("weights", weights)
         self.normal, self.positive = None, positive
@@ -159,9 +159,8 @@ class Simplex(AbstractSparsity):
         return super().box(entries)._replace(plane=self._plane(entries, self.total.dtype))
 
     def _plane(self, entries: Support, dtype: DType) -> Plane:
-        held = entries.mask & (entries.idx < self._first_free(entries))
         normal = 1 if self.normal is None else jnp.asarray(self.normal)[jnp.minimum(entries.idx, self.normal.size - 1)]
-        return self._of(jnp.where(held, normal, 0).astype(dtype), self.total.astype(dtype))
+        return self._of(jnp.where(self._held(entries), normal, 0).astype(dtype), self.total.astype(dtype))
 
     @property
     def _of(self) -> type[Plane]:

@@ -4,40 +4,20 @@ from __future__ import annotations
 
 from typing import Self
 
-import equinox as eqx
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
-from .._types import AnyArray, ArrayLike, Support, replace
-from .base import AbstractUnitThreshold, Bindable, check_count, check_keep, check_keep_range, check_units
-from .bounded import AbstractBounded, check_bounds
+from .._types import ArrayLike, Support
+from .base import Bindable
+from .bounded import AbstractBoundedUnits
 
 
-class AbstractSparsity(AbstractBounded, AbstractUnitThreshold):
+class AbstractSparsity(AbstractBoundedUnits):
     """Shared form of `Sparsity`, `OffDiagonal` and `Simplex`."""
-
-    k: Int[AnyArray, ""]
-    keep: Int[AnyArray, "n_keep"]
-    lower: Float[AnyArray, "..."] | None
-    upper: Float[AnyArray, "..."] | None
-    k_max: int | None = eqx.field(static=True)
-    n_free: int = eqx.field(static=True)
 
     kind = "entries"
 
-    def _fill(
-        self, k: ArrayLike, k_max: int | None, keep: ArrayLike | None, lower: ArrayLike | None, upper: ArrayLike | None
-    ) -> None:
-        self.k = check_count("k", k)
-        self.k_max = k_max if k_max is None else int(check_count("k_max", k_max))
-        self.keep = check_keep(keep)
-        self.lower, self.upper = check_bounds(lower, upper, gaps=True)
-        self.n_free = 0
-
     def bind(self, objective: Bindable) -> Self:
-        p = objective.n_coefficients
-        check_keep_range(self.keep, p, "features")
-        k_max = check_units("k", self.k, self.k_max, self.keep.shape[0], p, "features")
-        return replace(self, k_max=k_max, n_free=objective.n_free, **self._bind_bounds(objective))
+        return self._bound_to(objective, objective.n_coefficients, "features")
 
     def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
         return self.gains(z)
@@ -81,4 +61,4 @@ class Sparsity(AbstractSparsity):
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
     ):
-        self._fill(k, k_max, keep, lower, upper)
+        self._fill(k, k_max, keep, lower, upper, gaps=True)

@@ -73,9 +73,7 @@ BAD = {
     "keep repeated": ("keep", lambda: sht.Sparsity(1, keep=[2, 2])),
     "keep floats": ("keep", lambda: sht.Sparsity(1, keep=[0.0])),
     "keep group out of range": ("keep", lambda: solve(sht.GroupSparsity([0, 0, 1, 1], 1, keep=[2]))),
-    "lower above 0": ("lower", lambda: sht.GroupSparsity([0, 1], 1, lower=0.1)),
     "upper below 0": ("upper", lambda: sht.RowSparsity(2, upper=[1.0, 1.0, -0.1, 1.0])),
-    "lower above upper": ("lower", lambda: sht.Sparsity(2, lower=0.1, upper=[1.0, 0.0])),
     "lower infinite": ("lower", lambda: sht.Sparsity(2, lower=[0.0, np.inf])),
     "upper nan": ("upper", lambda: sht.Sparsity(2, upper=np.nan)),
     "lower shape": ("lower", lambda: solve(sht.Sparsity(2, lower=-np.ones(3)))),
@@ -108,26 +106,11 @@ WRONG_KIND = {
 }
 
 
-def check(error, name, call):
-    with pytest.raises(error) as caught:
-        call()
-    message = str(caught.value)
-    assert message.startswith(f"{name}: "), message
-    assert "\n" not in message and message.endswith("."), f"one sentence: {message}"
-
-
 @pytest.mark.parametrize(("name", "call"), BAD.values(), ids=BAD)
 def test_bad_values_name_the_argument(name, call):
-    check(ValueError, name, call)
+    cases.names(ValueError, name, call)
 
 
 @pytest.mark.parametrize(("name", "call"), WRONG_KIND.values(), ids=WRONG_KIND)
 def test_wrong_kinds_name_the_argument(name, call):
-    check(TypeError, name, call)
-
-
-def test_losses_without_a_curvature_run_with_iht():
-    solution = solve(
-        sht.Sparsity(2), model(y=SIGNS, loss=sht.losses.Hinge()), cases.SOLVERS["iht_schedule"], max_steps=5
-    )
-    assert np.isfinite(solution.x).all()
+    cases.names(TypeError, name, call)

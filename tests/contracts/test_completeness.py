@@ -10,7 +10,7 @@ import pytest
 import sparsehtp as sht
 from sparsehtp.designs import AbstractDesign
 from sparsehtp.iteration.termination import AbstractTermination
-from sparsehtp.losses import AbstractLoss, AbstractVectorLoss, PerResponse, Squared
+from sparsehtp.losses import AbstractLoss, AbstractVectorLoss
 from sparsehtp.objectives import AbstractObjective
 from sparsehtp.solvers import AbstractSolver
 from sparsehtp.steps import AbstractStep
@@ -19,7 +19,7 @@ from sparsehtp.thresholds import AbstractThreshold
 X, Y = np.ones((3, 2)), np.arange(3.0)
 KINDS = {
     AbstractLoss: cases.LOSSES.values(),
-    AbstractVectorLoss: [*cases.VECTOR_LOSSES.values(), PerResponse(Squared())],
+    AbstractVectorLoss: cases.VECTOR_LOSSES.values(),
     AbstractThreshold: cases.THRESHOLDS.values(),
     AbstractStep: cases.STEPS.values(),
     AbstractTermination: [
@@ -27,13 +27,7 @@ KINDS = {
         *cases.SWAP_TERMINATIONS.values(),
         *cases.GREEDY_TERMINATIONS.values(),
     ],
-    AbstractSolver: [
-        *cases.SOLVERS.values(),
-        *cases.SWAP_SOLVERS.values(),
-        *cases.GREEDY_SOLVERS.values(),
-        *cases.STOCHASTIC_SOLVERS.values(),
-        *cases.DUAL_SOLVERS.values(),
-    ],
+    AbstractSolver: cases.ALL_SOLVERS.values(),
 }
 BUILDERS = {
     AbstractDesign: lambda: [make(X) for make in cases.DESIGNS.values()],

@@ -53,15 +53,7 @@ THRESHOLDS = {
     "leaves": sht.LeafSparsity(K),
     "penalty": sht.L0L1L2(0.01),
 }
-SOLVERS = {
-    "default": None,
-    "iht": sht.solvers.IHT(),
-    "htp": sht.solvers.HTP(),
-    "grasp": sht.solvers.GraSP(),
-    "pursuit": sht.solvers.SubspacePursuit(),
-    "foba": sht.solvers.FoBa(),
-    "omp": sht.solvers.ForwardSelection("omp"),
-}
+SOLVERS = cases.solvers("default", "iht", "htp", "grasp", "subspace_pursuit", "foba", "omp")
 
 
 def takes(solver, threshold):

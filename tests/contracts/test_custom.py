@@ -58,7 +58,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("default", "gras
 
 @pytest.mark.parametrize("name", ["htp", "iht", *SLOW])
 def test_solvers_give_what_the_written_model_gives(name):
-    solver = {"default": None, "forward": sht.solvers.ForwardSelection(), **cases.SOLVERS}[name]
+    solver = cases.solvers(name)[name]
     ours, theirs = (sht.solve(each, sht.Sparsity(3), solver) for each in (CUSTOM, MODEL))
     np.testing.assert_array_equal(cases.members(ours.support), cases.members(theirs.support))
     np.testing.assert_allclose(ours.x, theirs.x, atol=1e-6)
@@ -206,7 +206,7 @@ def test_matrices_give_what_the_written_model_gives(name):
     ours = sht.Custom(several, X, TARGETS, 0.1, like=np.zeros((P, 3)))
     theirs = sht.MultiResponse(X, TARGETS, l2=0.1)
     for solver in solvers:
-        found, expected = (sht.solve(each, threshold, solver) for each in (ours, theirs))
+        found, expected = (sht.solve(each, threshold, solver, record=None) for each in (ours, theirs))
         assert found.result == expected.result == RESULTS.converged and found.x.shape == (P, 3)
         np.testing.assert_allclose(found.x, expected.x, atol=1e-5)
 
@@ -223,9 +223,10 @@ def test_derivatives_of_matrices_are_those_of_the_written_model(name):
 
 
 def test_a_path_of_a_matrix_counts_its_entries():
-    path = sht.solve_path(sht.Custom(several, X, TARGETS, 0.1, like=np.zeros((P, 3))), sht.Sparsity(3), ks=[1, 3])
+    objective, solver = sht.Custom(several, X, TARGETS, 0.1, like=np.zeros((P, 3))), sht.solvers.HTP()
+    path = sht.solve_path(objective, sht.Sparsity(3), ks=[1, 3], solver=solver)
     for row, k in enumerate((1, 3)):
-        found = sht.solve(sht.Custom(several, X, TARGETS, 0.1, like=np.zeros((P, 3))), sht.Sparsity(k), max_steps=50)
+        found = sht.solve(objective, sht.Sparsity(k, k_max=3), solver, record=None)
         np.testing.assert_allclose(path.value[row], found.value, rtol=1e-6)
 
 

@@ -18,7 +18,7 @@ WEIGHTS /= WEIGHTS.sum()
 
 @cases.jit
 def products(design, w, r, s, idx, rows):
-    columns, norms = design.columns(idx), design.column_norms(s)
+    columns, norms = design.columns(idx), (design.column_norms(s), design.column_norms(s, w))
     return design.mv(w), design.rmv(r), columns, design.rows(rows), norms, design.moments(s), design.magnitudes()
 
 
@@ -35,13 +35,14 @@ def test_products_match_numpy(name, dtype):
     idx, rows = np.array([3, 0, 3, 4]), np.array([6, 1, 1])
     assert design.shape == (7, 5) and design.dtype == dtype
     forward, backward, columns, picked, norms, (mean, deviation), largest = products(design, w, r, s, idx, rows)
-    chex.assert_type([forward, backward, columns, norms], dtype)
+    chex.assert_type([forward, backward, columns, *norms], dtype)
     np.testing.assert_allclose(forward, ARRAY @ w, rtol=tol, atol=tol)
     np.testing.assert_allclose(backward, ARRAY.T @ r, rtol=tol, atol=tol)
     np.testing.assert_allclose(np.dot(forward, r), np.dot(w, backward), rtol=10 * tol)
     np.testing.assert_array_equal(columns, X[:, idx])
     np.testing.assert_array_equal(picked, X[rows])
-    np.testing.assert_allclose(norms, np.sqrt(s @ ARRAY**2), rtol=tol)
+    np.testing.assert_allclose(norms[0], np.sqrt(s @ ARRAY**2), rtol=tol)
+    np.testing.assert_allclose(norms[1], np.sqrt(s @ (ARRAY * w) ** 2), rtol=tol)
     expected = WEIGHTS @ ARRAY
     np.testing.assert_allclose(mean, expected, rtol=tol, atol=tol)
     np.testing.assert_allclose(deviation, np.sqrt(WEIGHTS @ (ARRAY - expected) ** 2), rtol=10 * tol)
@@ -50,7 +51,8 @@ def test_products_match_numpy(name, dtype):
 
 @cases.jit
 def weighted(design, s):
-    columns = Columns.plain(design, s, np.zeros(()), n_free=1)
+    ones = jnp.ones(5, s.dtype)
+    columns = Columns(design, s, np.zeros(()), ones, 0 * ones, n_free=1)
     facts = design.column_norms(s, jnp.full(5, 2.0)), design.moments(s), design.magnitudes(s), design.rmv(s)
     return facts, columns.row_sizes(), columns.gram_diagonal(s), columns.moments(), columns.norms()
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from exact import Loss
 from scipy.optimize import lsq_linear
 
 import sparsehtp as sht
@@ -19,7 +20,6 @@ pytestmark = pytest.mark.usefixtures("x64")
 # One shape, one k_max and one kept feature throughout, so that few programs are compiled.
 N, P, K_MAX, KEEP, L2 = 40, 9, 8, 5, 0.05
 OFFSET = 0.3 * np.sin(np.arange(N))
-LOSSES = {"squared": sht.losses.Squared(), "logistic": sht.losses.Logistic(), "poisson": sht.losses.Poisson()}
 GREEDY = pytest.mark.parametrize("name", ["forward", "foba"])
 
 
@@ -30,7 +30,7 @@ def problem(loss="squared", seed=0, rho=0.8):
     for j in range(1, P):
         X[:, j] = rho * X[:, j - 1] + np.sqrt(1 - rho**2) * X[:, j]
     eta = 0.6 * (X[:, 1] - X[:, 4] + 0.5 * X[:, 7])
-    y = LOSSES[loss].draw_targets(eta, rng)
+    y = cases.LOSSES[loss].draw_targets(eta, rng)
     return X * np.geomspace(0.5, 2, P) + 0.3, y, rng.uniform(0.5, 2, N)
 
 
@@ -47,7 +47,7 @@ def superfluous(loss, seed):
 
 
 def model(loss, X, y, weights, l2=L2, offset=OFFSET):
-    return sht.LinearModel(X, y, LOSSES[loss], l2, weights, True, True, offset)
+    return sht.LinearModel(X, y, cases.LOSSES[loss], l2, weights, True, True, offset)
 
 
 @cases.jit
@@ -81,13 +81,8 @@ class Reference:
 
     def pieces(self, eta):
         """Loss, and its first two derivatives."""
-        eta, y = eta + OFFSET, self.y
-        if self.loss == "squared":
-            return (eta - y) ** 2 / 2, eta - y, np.ones(N)
-        if self.loss == "logistic":
-            q = 1 / (1 + np.exp(y * eta))
-            return np.log1p(np.exp(-y * eta)), -y * q, q * (1 - q)
-        return np.exp(eta) - y * eta, np.exp(eta) - y, np.exp(eta)
+        value, _, first, second, _ = Loss(self.loss, 1.0).parts(eta + OFFSET, self.y)
+        return value, first, second
 
     def value(self, eta, w):
         return self.s @ self.pieces(eta)[0] + self.l2 / 2 * w @ w
@@ -285,7 +280,7 @@ def test_dependent_features_are_left_out_or_reported():
     for loss, rule in (("squared", "ols"), ("squared", "omp"), ("logistic", "ols"), ("poisson", "omp")):
         X, y, weights = problem(loss)
         X[:, 3] = X[:, KEEP]
-        objective = sht.LinearModel(X, y, LOSSES[loss], l2=0.0, sample_weight=weights, fit_intercept=True)
+        objective = sht.LinearModel(X, y, cases.LOSSES[loss], l2=0.0, sample_weight=weights, fit_intercept=True)
         trail = path(sht.solvers.ForwardSelection(rule), objective)
         assert np.isfinite(trail.value).all() and np.isfinite(trail.z).all()
         assert np.all(trail.result[:8] == RESULTS.converged)

@@ -124,8 +124,9 @@ def test_traced_bounds_may_leave_out_zero_too():
 @pytest.mark.parametrize("name", ["iht", "htp", "grasp", "subspace_pursuit", "foba"])
 def test_other_solvers_keep_to_the_bounds(name):
     X, y, lower, upper = problem(3)
-    solvers = cases.SOLVERS | cases.GREEDY_SOLVERS
-    solution = sht.solve(sht.LinearModel(X, y, l2=L2), sht.Sparsity(3, lower=lower, upper=upper), solvers[name])
+    solution = sht.solve(
+        sht.LinearModel(X, y, l2=L2), sht.Sparsity(3, lower=lower, upper=upper), cases.ALL_SOLVERS[name]
+    )
     within(solution.x, 3, lower, upper)
 
 

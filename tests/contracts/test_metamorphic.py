@@ -141,13 +141,6 @@ def total(objective, threshold, x):
 
 
 # --- solvers ---------------------------------------------------------------------------------------------------------
-SOLVERS = {
-    **cases.SOLVERS,
-    **cases.SWAP_SOLVERS,
-    **cases.GREEDY_SOLVERS,
-    **cases.STOCHASTIC_SOLVERS,
-    **cases.DUAL_SOLVERS,
-}
 # One for each way to read the data: an objective's own functions, its normal equations, samples, dual, coordinates.
 QUICK = ("htp", "foba", "saga_batch", "sdiht", "dual_ascent", "cdss")
 DRAWN = [*cases.STOCHASTIC_SOLVERS, "sdiht"]
@@ -159,11 +152,11 @@ SOLVER_EXCEPTIONS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=[] if each in QUICK else pytest.mark.slow) for each in SOLVERS]
+    "name", [pytest.param(each, marks=[] if each in QUICK else pytest.mark.slow) for each in cases.ALL_SOLVERS]
 )
 def test_solvers(name):
     """The iterate after a few steps under a fixed key; its value, and a start at it."""
-    solver = SOLVERS[name]
+    solver = cases.ALL_SOLVERS[name]
     penalised = not solver.takes(sht.Sparsity(3))
 
     def solved(d, x0=None):
@@ -316,7 +309,7 @@ def test_every_part_has_its_laws():
     assert {*cases.OBJECTIVES} <= {*OBJECTIVES, *ELSEWHERE}
     tables = (
         (EXCEPTIONS, OBJECTIVES),
-        (SOLVER_EXCEPTIONS, SOLVERS),
+        (SOLVER_EXCEPTIONS, cases.ALL_SOLVERS),
         (BY_NUMBER, GRIDS),
         (ESTIMATOR_EXCEPTIONS, ESTIMATORS),
     )

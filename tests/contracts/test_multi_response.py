@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from exact import Loss
 from scipy.optimize import minimize
-from sklearn.linear_model import LogisticRegression
 
 import sparsehtp as sht
 from sparsehtp.results import RESULTS
@@ -36,13 +36,10 @@ def formula(loss, W, b, sample_weight=None, l2=0.0, standardize=False, fit_inter
     s = np.ones(N) if sample_weight is None else sample_weight
     s = s / s.sum()
     eta = X @ W + b + offset
-    if loss == "squared":
-        each = 0.5 * np.sum((eta - Y) ** 2, 1)
-    elif loss == "huber":
-        r = np.abs(eta - Y)
-        each = np.sum(np.where(r <= 1, r**2 / 2, r - 0.5), 1)
-    else:
+    if loss == "softmax":
         each = np.log(np.sum(np.exp(eta), 1)) - eta[np.arange(N), CLASSES]
+    else:
+        each = Loss(loss, 1.0).value(eta, Y).sum(1)
     sd = np.sqrt(s @ (X - s @ X) ** 2) if standardize else np.ones(P)
     return s @ each + 0.5 * np.sum(np.broadcast_to(l2, P)[:, None] * (W * sd[:, None]) ** 2)
 
@@ -91,38 +88,6 @@ def test_matrices_with_given_columns(loss):
     assert not fit.singular and np.linalg.norm(gradient(fit.z)) < 1e-8
     hessian = cases.central_difference(gradient, z)
     np.testing.assert_allclose(cases.jit(lambda z, v: restricted.hvp(z, v))(z, v), hessian @ v, rtol=1e-6, atol=1e-7)
-
-
-def test_all_rows_is_multinomial_regression():
-    ours = sht.solve(
-        sht.MultiResponse(X, CLASSES, sht.losses.Softmax(C), l2=0.1, fit_intercept=True), sht.RowSparsity(P)
-    )
-    assert int(ours.result) == RESULTS.converged
-    peer = LogisticRegression(C=1 / (0.1 * N), tol=1e-10, max_iter=10_000).fit(X, CLASSES)
-    np.testing.assert_allclose(ours.x.T, peer.coef_, atol=1e-5)
-    np.testing.assert_allclose(ours.intercept - np.mean(ours.intercept), peer.intercept_, atol=1e-5)
-
-
-def test_rows_and_entries():
-    objective = sht.MultiResponse(X, Y, l2=0.01, fit_intercept=True)
-    rows = sht.solve(objective, sht.RowSparsity(3), sht.solvers.HTP())
-    assert set(cases.members(rows.support)) == {0, 2, 4} == set(np.flatnonzero(np.any(np.asarray(rows.x), axis=1)))
-    A = X[:, [0, 2, 4]] - X[:, [0, 2, 4]].mean(0)
-    w = np.linalg.solve(A.T @ A / N + 0.01 * np.eye(3), A.T @ (Y - Y.mean(0)) / N)
-    np.testing.assert_allclose(np.asarray(rows.x)[[0, 2, 4]], w, atol=1e-6)
-    np.testing.assert_allclose(rows.intercept, Y.mean(0) - X[:, [0, 2, 4]].mean(0) @ w, atol=1e-6)
-    entries = sht.solve(objective, sht.Sparsity(9), sht.solvers.HTP())
-    assert int(np.count_nonzero(entries.x)) == 9
-    np.testing.assert_array_equal(cases.members(entries.support), np.flatnonzero(np.ravel(entries.x)))
-
-
-def test_one_response_is_a_linear_model():
-    options = dict(l2=VECTOR, fit_intercept=True, standardize=True)
-    one = sht.solve(sht.MultiResponse(X, Y[:, :1], **options), sht.Sparsity(2))
-    plain = sht.solve(sht.LinearModel(X, Y[:, 0], **options), sht.Sparsity(2), sht.solvers.HTP())
-    np.testing.assert_allclose(one.x[:, 0], plain.x, atol=1e-10)
-    np.testing.assert_allclose(one.value, plain.value, rtol=1e-12)
-    np.testing.assert_array_equal(cases.members(one.support), cases.members(plain.support))
 
 
 # --- rank ------------------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from exact import Loss
 from scipy.optimize import minimize
-from scipy.special import expit
 
 import sparsehtp as sht
 from sparsehtp.linalg import Box, Plane
@@ -70,14 +70,6 @@ def test_best_subset_is_the_best_portfolio(seed):
     assert float(solution.value) <= best + 1e-8 * abs(best)
 
 
-# name -> (loss, its value, its derivative)
-LOSSES = {
-    "squared": (sht.losses.Squared(), lambda e, y: (e - y) ** 2 / 2, lambda e, y: e - y),
-    "logistic": (sht.losses.Logistic(), lambda e, y: np.logaddexp(0, -y * e), lambda e, y: -y * expit(-y * e)),
-    "poisson": (sht.losses.Poisson(), lambda e, y: np.exp(e) - y * e, lambda e, y: np.exp(e) - y),
-}
-
-
 @pytest.mark.parametrize(
     ("name", "intercept", "standardize", "keep"),
     [
@@ -87,7 +79,7 @@ LOSSES = {
     ],
 )
 def test_best_subset_is_the_best_mixture(name, intercept, standardize, keep):
-    loss, value, slope = LOSSES[name]
+    loss, exact = cases.LOSSES[name], Loss(name, 1.0)
     rng = np.random.default_rng(1)
     n, total, l2 = 60, 2.0, 0.01
     X = (0.6 * rng.standard_normal((n, P)) + 0.5 * rng.standard_normal((n, 1))) * [1, 2, 0.5, 1, 1, 0.3, 1]
@@ -99,8 +91,8 @@ def test_best_subset_is_the_best_mixture(name, intercept, standardize, keep):
         penalty = np.append(ridge[S], np.zeros(int(intercept)))
 
         def fun(z):
-            eta = columns @ z
-            return value(eta, y).mean() + 0.5 * penalty @ z**2, slope(eta, y) @ columns / n + penalty * z
+            value, _, slope, *_ = exact.parts(columns @ z, y)
+            return value.mean() + 0.5 * penalty @ z**2, slope @ columns / n + penalty * z
 
         return fun
 
@@ -195,22 +187,14 @@ def test_a_contrast_is_in_original_units(intercept):
 
 
 def test_the_support_of_any_sign_knows_no_common_part_and_no_unit():
-    z = np.random.default_rng(2).standard_normal((20, 8))
+    z, scores = np.random.default_rng(2).standard_normal((20, 8)), cases.jit(lambda each, z: jax.vmap(each.scores)(z))
     for k in (1, 2, 3, 5):
-        threshold = sht.Simplex(k, 2.0, positive=False)
-        apply = cases.jit(jax.vmap(threshold.scores))
-        chosen = np.sort(np.argsort(-np.asarray(apply(z)), axis=1)[:, :k])
-        best = [
-            min(
-                itertools.combinations(range(8), k),
-                key=lambda S, row=row: (row[list(S)].sum() - 2) ** 2 / k - np.sum(row[list(S)] ** 2),
-            )
-            for row in z
-        ]
-        np.testing.assert_array_equal(chosen, best)
-        np.testing.assert_array_equal(np.sort(np.argsort(-np.asarray(apply(z + 1e7)), axis=1)[:, :k]), best)
-        large = cases.jit(jax.vmap(sht.Simplex(k, 2e200, positive=False).scores))(z * 1e200)
-        np.testing.assert_array_equal(np.sort(np.argsort(-np.asarray(large), axis=1)[:, :k]), best)
+        first, *others = (
+            np.sort(np.argsort(-np.asarray(scores(sht.Simplex(k, total, positive=False), points)), axis=1)[:, :k])
+            for points, total in ((z, 2.0), (z + 1e7, 2.0), (1e200 * z, 2e200))
+        )
+        for other in others:
+            np.testing.assert_array_equal(other, first)
 
 
 @pytest.mark.parametrize("name", ["iht", "htp", "grasp", "subspace_pursuit"])
@@ -244,7 +228,7 @@ def test_a_constant_column_beside_an_intercept_has_no_part_in_the_sum(name):
     X = np.column_stack([np.full(40, 2.0), rng.standard_normal((40, 3))])
     model = sht.LinearModel(X, -X[:, 2], l2=0.1, fit_intercept=True, standardize=True)
     for k in (1, 3):
-        solution = sht.solve(model, sht.Simplex(k), {**cases.SOLVERS, **cases.SWAP_SOLVERS}[name])
+        solution = sht.solve(model, sht.Simplex(k), cases.ALL_SOLVERS[name])
         feasible(solution.x, k, 1.0, 1e-15)
         assert solution.x[0] == 0
 

@@ -68,8 +68,9 @@ def test_sample_smoothness_is_the_largest_row(options):
     np.testing.assert_allclose(objective.sample_smoothness(), largest, rtol=1e-10)
     np.testing.assert_allclose(sht.steps.SampleStep(0.5).init(objective), 0.5 / largest, rtol=1e-10)
     np.testing.assert_allclose(sht.steps.SampleStep(1.0, N).init(objective), 1 / objective.lipschitz(), rtol=1e-10)
-    middle = 1 / sht.steps.SampleStep(1.0, 4).init(objective)
-    assert objective.lipschitz() < middle < largest
+    np.testing.assert_allclose(sht.steps.ConstantStep(scale=0.5).init(objective), 0.5 / objective.lipschitz())
+    mixed = (N * 3 * objective.lipschitz() + (N - 4) * largest) / (4 * (N - 1))
+    np.testing.assert_allclose(sht.steps.SampleStep(1.0, 4).init(objective), 1 / mixed, rtol=1e-9)
 
 
 def test_the_step_with_a_batch_covers_every_batch_in_expectation():

@@ -60,7 +60,7 @@ def test_equal_numbers_or_a_sentence(tmp_path, name):
             columns["shown"] = np.full(len(columns["c0"][0]), 2.5), 1
         cells = {c: [written(value, digits, way) for value in values] for c, (values, digits) in columns.items()}
         write(tmp_path / "a.csv", cells, way[0])
-        table = read_table(tmp_path / "a.csv", ())
+        table = read_table(tmp_path / "a.csv")
         refused += len(table.unclear)
         for c, (values, _) in columns.items():
             if c not in table.unclear:
@@ -70,7 +70,7 @@ def test_equal_numbers_or_a_sentence(tmp_path, name):
                 assert "holds" in table.unclear[c] and "Say --thousands" in table.unclear[c]
         for given, learned in (((way[1], way[2] or None), (None, None)), ((None, None), table.written)):
             write(tmp_path / "b.csv", {c: each[:1] for c, each in cells.items()}, way[0])
-            first = read_table(tmp_path / "b.csv", (), Written(*given), Written(*learned))
+            first = read_table(tmp_path / "b.csv", Written(*given), Written(*learned))
             assert given[0] is None or not first.unclear
             for c, (values, _) in columns.items():
                 if c not in first.unclear:
@@ -90,7 +90,7 @@ def test_two_decimal_signs_in_a_column(tmp_path):
         cells = [written(value, digits, ways[sign]) for value, sign in zip(values, signs, strict=True)]
         for others in (["1,5"] * 12, ["1.5"] * 12, ["7"] * 12):
             write(tmp_path / "a.csv", {"a": cells, "b": others}, ";")
-            table = read_table(tmp_path / "a.csv", ())
+            table = read_table(tmp_path / "a.csv")
             if "a" in table.unclear:
                 refused += 1
                 with pytest.raises(ValueError, match=r"^path: the column '\w' of a\.csv: row \d+ holds '.*\.$"):
@@ -139,7 +139,7 @@ def test_what_is_said(tmp_path, name, recwarn):
 
 def test_words_among_such_numbers_stay(tmp_path):
     (tmp_path / "a.csv").write_text("a;b;c\n1.234,5;Bonn 1,5;01.02.2024\nunknown;12.345;03.04.2024\n;x;1\n-2,5;y;2\n")
-    table = read_table(tmp_path / "a.csv", ())
+    table = read_table(tmp_path / "a.csv")
     assert table.frame["a"].iloc[[0, 1, 3]].tolist() == [1234.5, "unknown", -2.5] and not table.unclear
     assert table.frame["b"].tolist() == ["Bonn 1,5", "12.345", "x", "y"]
     assert table.frame["c"].tolist()[:2] == ["01.02.2024", "03.04.2024"]

@@ -1,51 +1,22 @@
 """PricedSubset: at the optimum of all supports, on paths at any price, and by moves that are exact."""
 
-from typing import NamedTuple
-
+import cases
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from exact import Loss
+from exhaustive import LOSSES, Problem, best_penalised
 
 import sparsehtp as sht
 from sparsehtp.linalg.tableau import removal_losses, tableau_at
 from sparsehtp.objectives import GramEquations
-from sparsehtp.solvers.priced_subset import move_gains, without
+from sparsehtp.solvers.priced_subset import move_gains
 
 pytestmark = pytest.mark.usefixtures("x64")
 
-# loss -> (its class, value, derivative, smoothness) of margins or residuals
-LOSSES = {
-    "squared": (sht.losses.Squared, lambda e, y: (y - e) ** 2 / 2, lambda e, y: e - y, 1.0),
-    "logistic": (
-        sht.losses.Logistic,
-        lambda e, y: np.logaddexp(0, -y * e),
-        lambda e, y: -y / (1 + np.exp(y * e)),
-        0.25,
-    ),
-    "squared_hinge": (
-        sht.losses.SquaredHinge,
-        lambda e, y: np.maximum(1 - y * e, 0) ** 2 / 2,
-        lambda e, y: -y * np.maximum(1 - y * e, 0),
-        1.0,
-    ),
-}
-
-
-class Drawn(NamedTuple):
-    X: np.ndarray
-    y: np.ndarray
-    loss: str
-    l0: float
-    l1: float
-    l2: float
-    lower: float
-    upper: float
-    keep: list
-    intercept: bool
-
 
 def drawn(seed, n=20, p=7):
-    """Correlated columns, prices from the whole path, at times with bounds and a kept feature."""
+    """(problem, kept features): correlated columns, prices from the whole path, at times with bounds."""
     rng = np.random.default_rng([40, seed])
     loss = list(LOSSES)[seed % 3]
     rho = rng.choice([0.3, 0.7, 0.9, 0.97])
@@ -58,55 +29,20 @@ def drawn(seed, n=20, p=7):
     bounds = [(-np.inf, np.inf), (0.0, np.inf), (-0.4, 0.6)][rng.choice(3, p=[0.6, 0.2, 0.2])]
     l0, l1 = top * 10 ** rng.uniform(-3, 0), rng.choice([0, 0, 1e-2, 0.1]) * np.sqrt(top)
     keep = [int(rng.integers(p))] if rng.random() < 0.25 else []
-    return Drawn(X, y, loss, l0, l1, rng.choice([1e-2, 0.1]), *bounds, keep, bool(rng.random() < 0.5))
-
-
-def descended(case, supports, sweeps):
-    """The convex problem of every support, by cyclic coordinate descent of all at once: objectives, coefficients."""
-    _, value, derivative, smoothness = LOSSES[case.loss]
-    (n, p), free = case.X.shape, np.isin(np.arange(case.X.shape[1]), case.keep)
-    l1, energy = np.where(free, 0, case.l1), np.mean(case.X**2, axis=0)
-    w, eta = np.zeros((len(supports), p)), np.zeros((len(supports), n))
-    for _ in range(sweeps):
-        before = eta
-        if case.intercept:
-            eta = eta - derivative(eta, case.y).mean(axis=1, keepdims=True) / smoothness
-        for j in range(p):
-            u = smoothness * energy[j] * w[:, j] - derivative(eta, case.y) @ case.X[:, j] / n
-            size = np.sign(u) * np.maximum(np.abs(u) - l1[j], 0) / (smoothness * energy[j] + case.l2)
-            new = np.where(supports[:, j], np.clip(size, case.lower, case.upper), 0)
-            eta = eta + np.outer(new - w[:, j], case.X[:, j])
-            w[:, j] = new
-        if np.max(np.abs(eta - before)) < 1e-11:
-            break
-    paid = case.l0 * ((w != 0) & ~free).sum(axis=1) + np.abs(w) @ l1 + 0.5 * case.l2 * (w**2).sum(axis=1)
-    return value(eta, case.y).mean(axis=1) + paid, w
-
-
-def optimum(case):
-    p = case.X.shape[1]
-    supports = (np.arange(2**p)[:, None] >> np.arange(p) & 1).astype(bool)
-    supports = supports[supports[:, case.keep].all(axis=1)]
-    values, _ = descended(case, supports, 500)
-    return descended(case, supports[np.argsort(values)[:20]], 20_000)[0].min()
-
-
-def posed(case):
-    model = sht.LinearModel(case.X, case.y, LOSSES[case.loss][0](), case.l2, fit_intercept=case.intercept)
-    return model, sht.L0L1L2(case.l0, case.l1, keep=case.keep, lower=case.lower, upper=case.upper)
+    l2, prices = rng.choice([1e-2, 0.1]), 1.0 - np.isin(np.arange(p), keep)
+    return Problem(X, y, np.ones(n), l0, l1, l2, bool(rng.random() < 0.5), loss, prices, *bounds), keep
 
 
 def excess(seed):
     """By how much the default is above the optimum of all supports; its point is feasible, its value true."""
-    case = drawn(seed)
-    model, threshold = posed(case)
-    found = sht.solve(model, threshold)
+    case, keep = drawn(seed)
+    model = sht.LinearModel(case.X, case.y, cases.LOSSES[case.loss], case.l2, fit_intercept=case.intercept)
+    found = sht.solve(model, sht.L0L1L2(case.l0, case.l1, keep=keep, lower=case.lower, upper=case.upper))
     assert found.result == 1 and (found.x >= case.lower).all() and (found.x <= case.upper).all()
     x, e = np.asarray(found.x), case.X @ found.x + found.intercept
-    free = np.isin(np.arange(x.size), case.keep)
-    paid = np.sum((case.l0 * (x != 0) + case.l1 * np.abs(x))[~free]) + 0.5 * case.l2 * x @ x
-    np.testing.assert_allclose(found.value, LOSSES[case.loss][1](e, case.y).mean() + paid, rtol=1e-9)
-    best = optimum(case)
+    paid = (case.l0 * (x != 0) + case.l1 * np.abs(x)) @ case.prices + 0.5 * case.l2 * x @ x
+    np.testing.assert_allclose(found.value, Loss(case.loss, 1.0).value(np.asarray(e), case.y).mean() + paid, rtol=1e-9)
+    best, _ = best_penalised(case)
     assert found.value >= best * (1 - 1e-6), "the reference is an optimum"
     return float(found.value) / best - 1
 
@@ -166,19 +102,6 @@ def test_gains_of_moves_are_exact_at_their_signs():
                 expected = here - min(values, default=at_signs(model, left, l1, signs)[0]) - paid
                 np.testing.assert_allclose(table[i, j], expected, rtol=1e-8, atol=1e-12)
         np.testing.assert_allclose(removal_losses(t, t.idx >= 0)[:3], -table[:3, 9] + l0[0], rtol=1e-12)
-
-
-def test_firm_features_are_always_in():
-    """A search without them is one of the supports that hold them."""
-    model, l1 = equations(3), 0.01
-    firm = np.isin(np.arange(9), [1, 6])
-    signs = np.where(firm, [1.0] * 9, 0.0)
-    left = without(model, jnp.asarray(firm), jnp.asarray(l1 * signs))
-    for support in ([0], [2, 3], [0, 4, 8]):
-        whole, c = at_signs(model, [1, 6, *support], l1, signs)
-        part, own = at_signs(left, support, l1, np.zeros(9))
-        np.testing.assert_allclose(part, whole, rtol=1e-8)
-        np.testing.assert_allclose(own, c[2:], rtol=1e-8)
 
 
 def test_supports_larger_than_a_tableau():

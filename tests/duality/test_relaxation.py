@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from exact import Loss
 from scipy.optimize import minimize
 
 import sparsehtp as sht
@@ -47,9 +48,7 @@ def envelope(X, y, weights, l2, l0, l1, logistic, intercept):
     def objective(v):
         w, size, b = v[:P] - v[P : 2 * P], v[:P] + v[P : 2 * P], v[2 * P] * intercept
         eta = X @ w + b
-        loss, slope = (
-            (np.logaddexp(0, -y * eta), -y / (1 + np.exp(y * eta))) if logistic else (0.5 * (eta - y) ** 2, eta - y)
-        )
+        loss, _, slope, *_ = Loss("logistic" if logistic else "squared", 1.0).parts(eta, y)
         near = size <= edge
         rho = np.where(near, root * size, l0 + 0.5 * l2 * size**2) + l1 * size
         slopes = np.where(near, root, l2 * size) + l1

@@ -33,16 +33,16 @@ def random_problem(seed, p=P, logistic=None, intercept=None):
     weights = rng.integers(1, 4, N).astype(float) if seed % 5 == 0 else np.ones(N)
     lam0, lam1, lam2 = 10.0 ** rng.uniform([-2.5, -3, -2], [-0.5, -1, 0.5])
     prices = rng.choice([0.0, 0.5, 1.0, 2.0], p, p=[0.1, 0.3, 0.3, 0.3]) if seed % 4 < 2 else np.ones(p)
-    return Problem(X, y, weights, lam0 / N, lam1 / N, 2 * lam2 / N, intercept, logistic, prices)
+    loss = "logistic" if logistic else "squared"
+    return Problem(X, y, weights, lam0 / N, lam1 / N, 2 * lam2 / N, intercept, loss, prices)
 
 
 @functools.cache
-def screened(logistic, intercept, penalised):
+def screened(loss, intercept, penalised):
     """Screening at the dual optimum and at two worse dual points, with the optimum and a worse value as UB."""
-    loss = sht.losses.Logistic() if logistic else sht.losses.Squared()
 
     def run(X, y, weights, l0, l1, l2, prices, k, uppers, noise):
-        model = sht.LinearModel(X, y, loss, l2=l2, sample_weight=weights, fit_intercept=intercept)
+        model = sht.LinearModel(X, y, cases.LOSSES[loss], l2=l2, sample_weight=weights, fit_intercept=intercept)
         threshold = sht.L0L1L2(l0, l1, prices=prices) if penalised else sht.Sparsity(k, P)
         dual = dual_of(model, threshold)
         energies = dual.columns.moments()[1]
@@ -70,9 +70,7 @@ def check_screening(problem, k=None):
     uppers = np.array([best, best * 1.01])
     noise = np.random.default_rng(0).standard_normal(N) * problem.y.std()
     arguments = (*problem[:6], problem.prices, k or 0, uppers, noise)
-    lower, (fixed, old, value, after) = jax.device_get(
-        screened(problem.logistic, problem.intercept, penalised)(*arguments)
-    )
+    lower, (fixed, old, value, after) = jax.device_get(screened(problem.loss, problem.intercept, penalised)(*arguments))
     assert lower <= best * (1 + 1e-9)
     zero, nonzero = fixed
     assert np.all(value <= after + 1e-12) and np.all(after <= best * (1 + 1e-9)), "the restricted dual is a bound too"
@@ -95,11 +93,9 @@ def test_screening_is_safe(seeds, share):
 
 
 @functools.cache
-def solved(logistic, intercept, solver):
-    loss = sht.losses.Logistic() if logistic else sht.losses.Squared()
-
+def solved(loss, intercept, solver):
     def run(X, y, weights, l0, l1, l2, prices):
-        model = sht.LinearModel(X, y, loss, l2=l2, sample_weight=weights, fit_intercept=intercept)
+        model = sht.LinearModel(X, y, cases.LOSSES[loss], l2=l2, sample_weight=weights, fit_intercept=intercept)
         solution = sht.solve(model, sht.L0L1L2(l0, l1, prices=prices), solver, record=None)
         lower = getattr(solution.state, "lower", -jnp.inf)
         no = jnp.zeros(X.shape[1], bool)
@@ -122,7 +118,7 @@ def test_primal_dual_is_safe(solver, seeds, share):
     for seed in seeds:
         problem = random_problem(seed)
         best, supports = best_penalised(problem)
-        run = solved(problem.logistic, problem.intercept, solver)
+        run = solved(problem.loss, problem.intercept, solver)
         value, lower, out, inn, x = jax.device_get(run(*problem[:6], problem.prices))
         assert lower <= best * (1 + 1e-9) and value >= best * (1 - 1e-9)
         for support in supports:
@@ -148,7 +144,7 @@ def test_the_equality_does_not_hold_automatically():
     )
     for lam2 in (0.05, 3.0):
         l2 = 2 * lam2 / n
-        best, _ = best_penalised(Problem(X, y, np.ones(n), lam0 / n, lam1 / n, l2, False, False))
+        best, _ = best_penalised(Problem(X, y, np.ones(n), lam0 / n, lam1 / n, l2, False, "squared"))
         gaps.append(n * (best - float(run(l2))))
     assert gaps[0] > 1e-4 and abs(gaps[1]) < 1e-8
 
@@ -166,9 +162,8 @@ def test_bounds_are_safe_and_at_least_the_dual_optimum(seeds, more):
     closed = 0
     for seed in seeds:
         problem = random_problem(seed, P + more * (seed % 3))
-        loss = sht.losses.Logistic() if problem.logistic else sht.losses.Squared()
         options = {"l2": problem.l2, "sample_weight": problem.weights, "fit_intercept": problem.intercept}
-        model = sht.LinearModel(problem.X, problem.y, loss, **options)
+        model = sht.LinearModel(problem.X, problem.y, cases.LOSSES[problem.loss], **options)
         for k in (None, 1 + seed % 3):
             penalised = sht.L0L1L2(problem.l0, problem.l1, prices=problem.prices)
             threshold = penalised if k is None else sht.Sparsity(k, 4)

@@ -64,6 +64,13 @@ def test_each_component_is_best_for_the_deflated_covariance(n, p):
     np.testing.assert_allclose(model.transform(near), model.transform(X), atol=1e-8)
 
 
+def test_where_all_supports_are_tried_the_search_decides_nothing(monkeypatch):
+    monkeypatch.setattr(sht.SparsePCA, "_component", lambda self, A, *_: (np.eye(9)[0], float(A[:, 0] @ A[:, 0])))
+    X = correlated(40, 9, 0)
+    model, best = sht.SparsePCA(1, k=3).fit(X), best_of_all(np.cov(X.T), 3)
+    np.testing.assert_allclose([model.variance_[0], model.upper_bound_[0]], best, rtol=1e-8)
+
+
 def test_with_all_features_it_is_pca():
     X = correlated(30, 8, 1)
     model, peer = sht.SparsePCA(8).fit(X), PCA().fit(X)

@@ -231,7 +231,7 @@ def test_a_killed_choice_of_several_goes_on(tmp_path):
         (
             model(),
             {"rule": "cp"},
-            "rule: must be one of strong-ridge, one-se, best, aic, bic, ebic, sic, gic, got 'cp'",
+            "rule: must be one of strong-ridge, one-se, best, aic, bic, ebic, sic, gic, or a function, got 'cp'",
         ),
         ([], {}, "objective: needs at least one"),
         (model(), {"folds": 1}, "folds: needs from 2 to 60"),

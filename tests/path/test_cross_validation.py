@@ -48,19 +48,6 @@ def test_scores_equal_fits_on_the_training_rows_alone():
     assert cv.best == np.argmin(mean) and cv.k == KS[cv.best % 4] and np.isclose(cv.l2, L2S[cv.best // 4])
 
 
-def test_lanes_of_a_solver_for_one_k():
-    X, y = screening.data()
-    folds = [(np.arange(10, 40), np.arange(10)), (np.arange(30), np.arange(30, 40))]
-    cv = sht.cross_validate(screening.model(l2=0.1), ks=[0, 8], l2s=None, folds=folds, solver=sht.solvers.HTP())
-    for fold, (train, test) in enumerate(folds):
-        mean, scale = X[train].mean(0), X[train].std(0)
-        Z = (X[train] - mean) / scale
-        w = np.linalg.solve(Z.T @ Z / 30 + 0.1 * np.eye(8), Z.T @ (y[train] - y[train].mean()) / 30)
-        for j, c in enumerate([0 * w, w]):
-            eta = (X[test] - mean) / scale @ c + y[train].mean()
-            np.testing.assert_allclose(cv.scores[fold, j], np.mean((eta - y[test]) ** 2) / 2, rtol=1e-3)
-
-
 LABELS = np.asarray(screening.model(labels=True).y)
 
 

@@ -87,6 +87,19 @@ def test_functions_see_the_users_units(x64, loss):
         functions_see_the_users_units(loss, y, offset)
 
 
+@pytest.mark.slow
+def test_in_single_precision_they_are_theirs_to_its_digits():
+    settings = {"ks": [P], "l2s": [0.1], "solver": sht.solvers.HTP(), "folds": FOLDS}
+    for y, offset in drawn("squared"):
+        alike = linear_model("squared", y, offset)
+        given = [None if a is None else a.astype(np.float32) for a in (X, y, offset)]
+        model = sht.LinearModel(*given[:2], None, 0.1, WEIGHTS.astype(np.float32), True, offset=given[2])
+        seen, expected = (heard(lambda f, m=m: sht.cross_validate(m, scoring=f, **settings)) for m in (model, alike))
+        for one, other in zip(seen, expected, strict=True):
+            np.testing.assert_allclose(one[0], other[0], rtol=1e-5)
+            np.testing.assert_allclose(one[1], other[1], atol=1e-3)
+
+
 def ridge(train, rows, y, offset):
     """Predictors of one or several responses, by the normal equations."""
     s = WEIGHTS[train] / WEIGHTS[train].sum()

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 from scipy.special import gammaln
-from sklearn.model_selection import KFold
 
 import sparsehtp as sht
 
@@ -49,23 +48,6 @@ def test_a_path_of_rows_is_that_of_exhaustive_search():
         np.testing.assert_allclose(path.predict(X[:5])[row], X[:5] @ W + b, atol=1e-7)
     again = sht.solve(model(), sht.RowSparsity(2), x0=path.at(2))
     np.testing.assert_allclose(again.value, path.value[2], rtol=1e-9)
-
-
-@pytest.mark.slow
-def test_folds_and_the_choice():
-    folds = list(KFold(4, shuffle=True, random_state=0).split(X))
-    cv = sht.cross_validate(model(), ks=KS, folds=folds, threshold=sht.RowSparsity(0))
-    for fold, (train, held) in enumerate(folds):
-        for row, k in enumerate(KS):
-            W, b = best(train, k)
-            loss = 0.5 * np.mean(np.sum((Y[held] - X[held] @ W - b) ** 2, axis=1))
-            np.testing.assert_allclose(cv.scores[fold, row], loss, rtol=1e-7)
-    choice = sht.choose(model(), sht.RowSparsity(0), ks=KS, rule="best", folds=folds)
-    assert choice.k == KS[np.argmin(cv.mean)] and choice.solution.x.shape == (P, C)
-    strong = sht.choose(model(), sht.RowSparsity(0), ks=KS, l2s=[1.0, 0.01], folds=folds)
-    kept = sht.RowSparsity(0, keep=np.flatnonzero(strong.selected.x.any(axis=1)))
-    again = sht.solve(model(l2=0.1 * strong.l2), kept)
-    np.testing.assert_allclose(strong.solution.x, again.x, atol=1e-9)
 
 
 def test_criteria():

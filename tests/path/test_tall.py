@@ -104,19 +104,6 @@ def test_columns_of_any_size_and_labels_that_are_nearly_separated(sizes, steep, 
         )
 
 
-def test_with_all_features_the_model_is_the_fit():
-    X, y = drawn("logistic")
-    train = np.arange(N) % 3 > 0
-    model = sht.LinearModel(X, y, LOSSES["logistic"], l2=1e-2, fit_intercept=True)
-    found = sht.cross_validate(model, ks=[P], folds=[(train, ~train)])
-    reference = LogisticRegression(C=1 / (1e-2 * train.sum()), tol=1e-10, max_iter=1000).fit(X[train], y[train])
-    eta = reference.decision_function(X[~train])
-    np.testing.assert_allclose(found.scores, np.mean(np.logaddexp(0, -y[~train] * eta)), rtol=1e-7)
-    np.testing.assert_allclose(
-        found.path.at(0).x, LogisticRegression(C=1 / (1e-2 * N), tol=1e-10).fit(X, y).coef_[0], rtol=1e-4
-    )
-
-
 def test_no_fit_depends_on_the_targets_it_is_scored_on():
     X, y = drawn("logistic")
     train = np.arange(N) % 3 > 0

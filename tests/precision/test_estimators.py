@@ -142,13 +142,6 @@ def test_means_and_kept_edges():
     np.testing.assert_array_equal(named.support_, kept.support_)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", ["iht", "grasp", "forward", "foba", sht.solvers.HTP(sht.steps.BacktrackingStep())])
-def test_other_solvers(solver):
-    model = sht.SparsePrecision(k=EDGES, solver=solver).fit(X)
-    np.testing.assert_array_equal(model.support_, (TRUTH != 0) & ~np.eye(8, dtype=bool))
-
-
 def test_edges_persist_in_subsamples():
     with jax.enable_x64(True):
         objective = sht.Precision.from_data(X, standardize=True)

@@ -6,6 +6,7 @@ Means from one to 10^7 standard deviations, against F and its minima in extended
 import itertools
 import warnings
 
+import cases
 import jax
 import numpy as np
 import pytest
@@ -16,18 +17,9 @@ from sparsehtp._tolerances import tolerance
 
 N, P, K = 48, 5, 2
 L2 = 2.0**-10  # a number in single precision too
-LOSSES = {
-    "squared": (sht.losses.Squared(), 1),
-    "logistic": (sht.losses.Logistic(), 1),
-    "poisson": (sht.losses.Poisson(), 1),
-    "huber": (sht.losses.Huber(0.5), 0.5),
-    "gamma": (sht.losses.Gamma(), 1),
-    "tweedie": (sht.losses.Tweedie(1.5), 1.5),
-    "negative_binomial": (sht.losses.NegativeBinomial(0.5), 0.5),
-    "quantile": (sht.losses.Quantile(0.3, 0.25), 0.25),
-    "smoothed_hinge": (sht.losses.SmoothedHinge(0.5), 0.5),
-    "squared_hinge": (sht.losses.SquaredHinge(), 1),
-}
+PARAMETERS = dict.fromkeys(("squared", "logistic", "poisson", "gamma", "squared_hinge"), 1.0)
+PARAMETERS |= {"huber": 0.5, "tweedie": 1.5, "negative_binomial": 0.5, "quantile": 0.25, "smoothed_hinge": 0.5}
+LOSSES = {name: cases.BY_NAME[name](parameter) for name, parameter in PARAMETERS.items()}
 MORE = ("cox", "softmax", "several")
 QUICK = ("squared", "poisson", "logistic")
 KINDS = [
@@ -46,7 +38,7 @@ def draw(name, dtype, seed):
     X = (scale * (Z + far)).astype(dtype)
     noise = 10.0 ** rng.uniform(-4, 0)
     eta = 0.7 * Z[:, 0] - 0.5 * Z[:, 1] + 0.3 * noise * rng.standard_normal(N)
-    y = LOSSES[name][0].draw_targets(eta, rng) if name not in ("squared", "huber", "quantile") else eta
+    y = LOSSES[name].draw_targets(eta, rng) if name not in ("squared", "huber", "quantile") else eta
     if name in ("squared", "huber", "quantile"):
         y = y + 10.0 ** rng.uniform(0, 4) * rng.integers(0, 2)
     y = y.astype(dtype if seed % 2 or abs(y).max() < 100 else float)  # far from zero it may have more digits than X
@@ -54,7 +46,7 @@ def draw(name, dtype, seed):
 
 
 def problem(name, X, y, weights, offset=None):
-    loss = Loss(name, np.longdouble(LOSSES[name][1]))
+    loss = Loss(name, np.longdouble(PARAMETERS[name]))
     return Problem(X, y, loss, L2, weights / weights.max(), offset, intercept=True, standardize=True)
 
 
@@ -70,7 +62,7 @@ def usable(exact, dtype):
 
 @pytest.mark.parametrize(("name", "dtype"), KINDS)
 def test_what_a_fit_says_holds_for_what_it_returns(name, dtype):
-    loss = LOSSES[name][0]
+    loss = LOSSES[name]
     kind = sht.SparseClassifier if loss.classification else sht.SparseRegressor
     for seed in range(6):
         X, y, weights = draw(name, dtype, seed)
@@ -110,7 +102,7 @@ def test_what_a_fit_says_holds_for_what_it_returns(name, dtype):
 
 @pytest.mark.parametrize(("name", "dtype"), KINDS)
 def test_a_solution_says_what_rounding_of_its_intercept_costs(name, dtype):
-    loss = LOSSES[name][0]
+    loss = LOSSES[name]
     told = 0
     for seed in range(8):
         X, y, weights = draw(name, dtype, seed)

@@ -23,7 +23,6 @@ SHARES = {
     "other solution": 0.02,
     "units": 0.03,
     "estimator": 0.04,
-    "scorer": 0.02,
     "own": 0.06,
 }
 

@@ -2,6 +2,7 @@
 
 import itertools
 
+import cases
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,14 +17,7 @@ N, P, K, L2 = 60, 8, 3, 0.01
 GROUPS = np.array([0, 0, 1, 1, 1, 2, 3, 3])
 PARTS = np.array([0, 1, 1, 2, 0, 3])
 
-
-LOSSES = {
-    "squared": sht.losses.Squared(),
-    "logistic": sht.losses.Logistic(),
-    "poisson": sht.losses.Poisson(),
-    "huber": sht.losses.Huber(),
-    "smoothed_hinge": sht.losses.SmoothedHinge(1.0),
-}
+LOSSES = ("squared", "logistic", "poisson", "huber", "smoothed_hinge")
 # structure -> (threshold, the entries of every unit, units that are always in, bounds)
 ENTRIES, OF_GROUPS = [[j] for j in range(P)], [np.flatnonzero(GROUPS == g) for g in range(4)]
 FREE = (-np.inf, np.inf)
@@ -58,8 +52,9 @@ def least(function, size, bounds):
     return minimize(function, np.zeros(size), jac=True, method="L-BFGS-B", bounds=bounds, options=options).fun
 
 
-def check(value, chosen, units, kept, refit, pools=None, tol=1e-8):
+def check(solution, units, kept, refit, pools=None, tol=1e-8):
     """F at the chosen units is their refit's, and no exchange of one of them refits to less."""
+    value, chosen = float(solution.value), cases.members(solution.support).tolist()
     np.testing.assert_allclose(value, refit(chosen), rtol=1e-6)
     for out, new in itertools.product(set(chosen) - set(kept), set(range(units)) - set(chosen)):
         if pools is None or pools[out] == pools[new]:
@@ -71,7 +66,7 @@ def check(value, chosen, units, kept, refit, pools=None, tol=1e-8):
 def test_linear_models(name, structure, seed):
     rng = np.random.default_rng(seed)
     X = design(rng)
-    loss, exact = LOSSES[name], Loss(name, 1.0)
+    loss, exact = cases.BY_NAME[name](1.0), Loss(name, 1.0)
     y = loss.draw_targets(X @ np.where(np.arange(P) % 3 == 0, 0.7, -0.2), rng)
     threshold, units, kept, bounds = STRUCTURES[structure]
 
@@ -87,8 +82,7 @@ def test_linear_models(name, structure, seed):
 
     solution = sht.solve(sht.LinearModel(X, y, loss, L2, fit_intercept=True), threshold)
     assert solution.result == sht.results.RESULTS.converged
-    chosen = np.asarray(solution.support.idx)[np.asarray(solution.support.mask)]
-    check(float(solution.value), [int(u) for u in chosen], len(units), kept, refit)
+    check(solution, len(units), kept, refit)
 
 
 @pytest.mark.parametrize("loss", [sht.losses.Squared(), pytest.param(sht.losses.Softmax(3), marks=pytest.mark.slow)])
@@ -138,9 +132,7 @@ def test_several_responses(loss, threshold):
 
     model = sht.MultiResponse(X, Y, loss, L2, fit_intercept=True)
     solution = sht.solve(model, threshold)
-    chosen = np.asarray(solution.support.idx)[np.asarray(solution.support.mask)]
-    kept = list(np.asarray(threshold.keep))
-    check(float(solution.value), [int(u) for u in chosen], len(units), kept, refit)
+    check(solution, len(units), list(np.asarray(threshold.keep)), refit)
 
 
 def two_parts(x, A, B, y):
@@ -161,7 +153,6 @@ def test_functions_of_the_users(threshold):
     y = X[:, 0] - X[:, 5] + 0.5 * X[:, 7] + rng.standard_normal(N)
     custom = sht.Custom(two_parts, X[:, :4], X[:, 4:], y, like={"a": np.zeros(4), "b": np.zeros(5)})
     solution = sht.solve(custom, threshold)
-    chosen = [int(u) for u in np.asarray(solution.support.idx)[np.asarray(solution.support.mask)]]
     leaves = isinstance(threshold, sht.LeafSparsity)
     dense = leaves and threshold.ks["a"] is None
 
@@ -171,4 +162,4 @@ def test_functions_of_the_users(threshold):
         return 0.5 * np.mean((A @ z - y) ** 2) + 0.5 * L2 * z @ z
 
     pools = np.repeat([0, 1], [4, 5]) if leaves else None
-    check(float(solution.value), chosen, 9, range(4) if dense else [], refit, pools)
+    check(solution, 9, range(4) if dense else [], refit, pools)

@@ -80,7 +80,7 @@ def iht(f, x, key, *, size, momentum=0.0):
     previous = x
     for _ in range(STEPS):
         x, previous = top(x - size * f.grad(x) + momentum * (x - previous)), x
-        yield x, dict(step_size=size, design_products=1, hard_thresholds=1)
+        yield x, dict(step_size=size, ifo=N, design_products=1, hard_thresholds=1)
 
 
 def nesterov(f, x, key, *, size, momentum):
@@ -89,7 +89,8 @@ def nesterov(f, x, key, *, size, momentum):
     for t in range(STEPS):
         new = top(ahead - size * f.grad(ahead))
         ahead, x = new + momentum(t) * (new - x), new
-        yield x, dict(step_size=size)
+        # at the point ahead a forward and a backward product, and a forward one at x
+        yield x, dict(step_size=size, ifo=2 * N, design_products=3, hard_thresholds=1)
 
 
 def searching_iht(f, x, key, *, propose):
@@ -104,7 +105,7 @@ def searching_iht(f, x, key, *, propose):
                 break
             size, tries = size / 2, tries + 1
         x, S = new, best(new, K)
-        yield x, dict(step_size=size, hard_thresholds=tries)
+        yield x, dict(step_size=size, ifo=N, design_products=1, hard_thresholds=tries)
 
 
 def htp(f, x, key):
@@ -114,14 +115,14 @@ def htp(f, x, key):
         while f.value(new := f.refit(x, best(x - size * g, K))) > f.value(x) * (1 + 1e-14):
             size, tries = size / 2, tries + 1
         x = new
-        yield x, dict(step_size=size, hard_thresholds=1 + tries)
+        yield x, dict(step_size=size, ifo=N, design_products=1, hard_thresholds=1 + tries)
 
 
 def pursuit(f, x, key, *, expansion, debias=True):
     for _ in range(STEPS):
         wide = f.refit(x, (x != 0) | best(f.grad(x), expansion * K))
         x = f.refit(wide, best(wide, K)) if debias else top(wide)
-        yield x, dict(hard_thresholds=2)
+        yield x, dict(ifo=N, design_products=1, hard_thresholds=2)
 
 
 def sgd(f, x, key, *, size, batch):

@@ -47,7 +47,7 @@ def test_kinds(loss, double):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", ["grasp", "pursuit", "htp"])
+@pytest.mark.parametrize("solver", ["grasp", "subspace_pursuit", "htp"])
 def test_pursuits_leave_saturated_points(solver):
     setting = Setting(LOGISTIC, solver, False, True, False, (30, 6))
     for case in (Case(k=1, noise=1.0), Case(start=0.0, start_intercept=100.0)):

@@ -9,13 +9,12 @@ import pytest
 import sparsehtp as sht
 from sparsehtp.linalg import dot
 
-SOLVERS = cases.SOLVERS | cases.SWAP_SOLVERS | cases.GREEDY_SOLVERS | cases.STOCHASTIC_SOLVERS
 X, Y, SUPPORT = cases.planted(cases.LOSSES["squared"])
 
 
 def fit(name, loss="squared"):
     objective = sht.LinearModel(X, Y if loss == "squared" else np.sign(Y), cases.LOSSES[loss], l2=0.01)
-    return sht.solve(objective, sht.Sparsity(3, k_max=8), SOLVERS[name], record=None)
+    return sht.solve(objective, sht.Sparsity(3, k_max=8), cases.ALL_SOLVERS[name], record=None)
 
 
 @pytest.mark.gpu
@@ -79,7 +78,7 @@ def test_data_from_outside_of_a_transformation_are_looked_at_on_any_device(name,
 
     def run(scale, X=data[0], y=data[1]):
         threshold = sht.Sparsity(3, k_max=8)
-        return sht.solve(sht.LinearModel(X, scale * y, l2=0.01), threshold, SOLVERS[name], record=None).x
+        return sht.solve(sht.LinearModel(X, scale * y, l2=0.01), threshold, cases.ALL_SOLVERS[name], record=None).x
 
     expected = run(1.0)
     for transformed in (jax.jit(run)(1.0), jax.vmap(run)(jnp.ones(2))[1]):
@@ -94,7 +93,7 @@ def test_nothing_in_a_solve_returns_to_the_host(name):
     """Else a GPU waits for the host at every turn of the loop."""
 
     def run(X, y, k):
-        return sht.solve(sht.LinearModel(X, y), sht.Sparsity(k, k_max=8), SOLVERS[name], record=None).x
+        return sht.solve(sht.LinearModel(X, y), sht.Sparsity(k, k_max=8), cases.ALL_SOLVERS[name], record=None).x
 
     text = jax.jit(run).lower(X, Y, 3).as_text()
     assert "while" in text

@@ -12,11 +12,6 @@ import sparsehtp as sht
 
 X, Y, _ = cases.data(sht.losses.Squared(), n=30, p=6, seed=3)
 X, Y = X.astype(np.float32), Y.astype(np.float32)
-SOLVERS = {
-    name: solver
-    for table in (cases.SOLVERS, cases.SWAP_SOLVERS, cases.GREEDY_SOLVERS, cases.STOCHASTIC_SOLVERS)
-    for name, solver in table.items()
-}
 
 
 def lowers(objective, threshold, solver=None):
@@ -27,19 +22,10 @@ def lowers(objective, threshold, solver=None):
     assert exported.platforms == ("cuda", "tpu") and "stablehlo" in exported.mlir_module()
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", cases.ALL_SOLVERS)
 def test_solvers(name):
-    lowers(sht.LinearModel(X, Y, l2=0.1), sht.Sparsity(2), SOLVERS[name])
-
-
-@pytest.mark.parametrize("solver", [sht.solvers.DIHT(), sht.solvers.SDIHT()])
-def test_dual_solvers(solver):
-    lowers(sht.LinearModel(X, Y, l2=0.1), sht.Sparsity(2), solver)
-
-
-@pytest.mark.parametrize("solver", [sht.solvers.PricedSubset(), sht.solvers.PrimalDual(), sht.solvers.CDSS()])
-def test_solvers_of_a_penalty(solver):
-    lowers(sht.LinearModel(X, Y, l2=0.1), sht.L0L1L2(0.1), solver)
+    solver, threshold = cases.ALL_SOLVERS[name], sht.Sparsity(2)
+    lowers(sht.LinearModel(X, Y, l2=0.1), threshold if solver.takes(threshold) else sht.L0L1L2(0.1), solver)
 
 
 @pytest.mark.parametrize("solver", [None, sht.solvers.IHT()], ids=["default", "iht"])

@@ -1,4 +1,4 @@
-"""`jit` equals eager, nothing retraces, float32 equals float64, k_max and the record do not change answers."""
+"""Nothing retraces under `jit`, float32 equals float64, k_max and the record do not change answers."""
 
 import warnings
 
@@ -46,21 +46,6 @@ def test_one_program_serves_every_k_l2_seed_and_data_of_a_shape():
     assert len(TRACES) == first, "a new k, l2, seed or data of the same shape traced again"
     sht.solve(sht.LinearModel(X, Y, Counted(), l2=0.1), sht.Sparsity(3, k_max=8), sht.solvers.HTP())
     assert len(TRACES) > first, "the counter sees a retrace where there must be one"
-
-
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("solver", [sht.solvers.HTP(), sht.solvers.IHT()], ids=["htp", "iht"])
-def test_jit_equals_eager(solver):
-    def run(X, y, k):
-        objective = sht.LinearModel(X, y, l2=0.1, fit_intercept=True, standardize=True)
-        return sht.solve(objective, sht.Sparsity(k, k_max=8), solver)
-
-    eager = run(X, Y, 3)
-    jitted = jax.jit(run)(X, Y, 3)
-    # The two are compiled at different levels, and what is measured between iterates that nearly agree tells.
-    chex.assert_trees_all_close((eager.history, eager.state), (jitted.history, jitted.state), rtol=1e-5, atol=1e-9)
-    one, other = (solution._replace(key=None, history=None, state=None) for solution in (eager, jitted))
-    chex.assert_trees_all_close(one, other, rtol=1e-9, atol=1e-11)
 
 
 def test_throw_is_ignored_under_tracing():
@@ -141,13 +126,12 @@ def test_float32_agrees_with_float64(loss, solver):
 @pytest.mark.parametrize("name", ["htp", "iht"])
 def test_the_answer_does_not_depend_on_k_max(name):
     objective = sht.LinearModel(X, Y, l2=0.1, fit_intercept=True)
-    first, *others = [sht.solve(objective, sht.Sparsity(3, k_max=k_max), cases.SOLVERS[name]) for k_max in (3, 4, 18)]
-    for other in others:
-        np.testing.assert_array_equal(cases.members(first.support), cases.members(other.support))
-        np.testing.assert_allclose(first.x, other.x, atol=1e-9)
-        steps = int(first.num_steps)
-        assert steps == int(other.num_steps)
-        np.testing.assert_allclose(first.history.value[:steps], other.history.value[:steps], rtol=1e-9)
+    first, other = (sht.solve(objective, sht.Sparsity(3, k_max=k_max), cases.SOLVERS[name]) for k_max in (3, 18))
+    np.testing.assert_array_equal(cases.members(first.support), cases.members(other.support))
+    np.testing.assert_allclose(first.x, other.x, atol=1e-9)
+    steps = int(first.num_steps)
+    assert steps == int(other.num_steps)
+    np.testing.assert_allclose(first.history.value[:steps], other.history.value[:steps], rtol=1e-9)
 
 
 @pytest.mark.usefixtures("x64")

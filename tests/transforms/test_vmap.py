@@ -16,31 +16,23 @@ Y = Y + 0.8 * X[:, 4] - 0.5 * X[:, 5]
 N, P = X.shape
 KS = jnp.arange(P + 1)
 L2S = jnp.array([0.0, 0.1, 1.0])
-SOLVERS = {
-    "htp": sht.solvers.HTP(),
-    "iht": sht.solvers.IHT(),
-    "grasp": sht.solvers.GraSP(),
-    "subspace_pursuit": sht.solvers.SubspacePursuit(),
-}
-RECORD = sht.results.Record()
+SOLVERS = cases.solvers("htp", "iht", "grasp", "subspace_pursuit")
 
 
-def solve(k, l2=0.1, weights=None, y=Y, design=X, key=None, solver=SOLVERS["htp"], record=RECORD):
+def solve(k, l2=0.1, weights=None, y=Y, design=X, key=None, solver=SOLVERS["htp"]):
     objective = sht.LinearModel(design, y, l2=l2, sample_weight=weights, fit_intercept=True, standardize=True)
-    return sht.solve(objective, sht.Sparsity(k, k_max=P), solver, key=key, record=record)
+    return sht.solve(objective, sht.Sparsity(k, k_max=P), solver, key=key)
 
 
 def visible(solution):
     """Everything that does not depend on the layout: padding of supports and histories is blanked."""
     member = np.zeros(P, bool)
     member[cases.members(solution.support)] = True
-    history = solution.history
-    if history is not None:
-        live = np.arange(history.value.shape[0]) < int(solution.num_steps)
-        history = jax.tree.map(lambda h: np.where(live, h, 0), history)
-        # a ratio of tiny numbers towards the end, so compared apart
-        sizes, history = history.step_size, history._replace(step_size=None)
-        assert np.array_equal(sizes > 0, live)
+    live = np.arange(solution.history.value.shape[0]) < int(solution.num_steps)
+    history = jax.tree.map(lambda h: np.where(live, h, 0), solution.history)
+    # a ratio of tiny numbers towards the end, so compared apart
+    sizes, history = history.step_size, history._replace(step_size=None)
+    assert np.array_equal(sizes > 0, live)
     # not best_step: rows whose values agree to rounding may tie either way
     fields = ("x", "intercept", "value", "result", "fired", "num_steps")
     return {name: np.asarray(getattr(solution, name)) for name in fields}, member, history
@@ -82,7 +74,6 @@ def from_start(x0):
 
 # name -> (a fit, what its lanes are given)
 LANES = {
-    "k and l2": (solve, (KS[1:4], L2S)),
     "weights, targets and designs": (lambda s, y, Z: solve(2, weights=s, y=y, design=Z), (WEIGHTS, *VARIED)),
     "keys": (lambda key: solve(2, key=key), (jax.random.split(jax.random.key(1), 3),)),
     "starts": (from_start, (RNG.standard_normal((3, P)),)),
@@ -155,12 +146,3 @@ def test_a_bad_lane_does_not_hurt_the_others():
     assert [int(r) for r in batch.result] == [sht.results.RESULTS.converged, sht.results.RESULTS.singular]
     for i in range(2):
         np.testing.assert_allclose(batch.x[i], np.linalg.lstsq(Z[i], Y, rcond=None)[0], atol=1e-8)
-
-
-def test_no_history_and_other_axes():
-    def run(k):
-        solution = solve(k, record=None)
-        assert solution.history is None
-        return solution.x
-
-    np.testing.assert_allclose(jax.vmap(run, out_axes=1)(KS).T, jax.vmap(solve)(KS).x, atol=1e-12)
