@@ -12,7 +12,7 @@ NAMES = np.array(["setosa", "versicolor", "virginica"])
 
 @pytest.fixture(scope="module")
 def model():
-    return sht.SparseClassifier(solver="foba").fit(X, NAMES[Y])
+    return sht.SparseClassifier(solver="forward").fit(X, NAMES[Y])
 
 
 def test_iris(model):
@@ -38,15 +38,15 @@ def test_scores_and_probabilities(model):
 
 
 def test_each_class_is_a_binary_fit(model):
-    one = sht.SparseClassifier(k=model.k_, l2=model.l2_, solver="foba").fit(X, Y == 1)
+    one = sht.SparseClassifier(k=model.k_, l2=model.l2_, solver="forward").fit(X, Y == 1)
     assert list(one.support_) == list(model.coef_[1] != 0)
-    one = sht.SparseClassifier(k=0, keep=one.support_, l2=model.refit_l2_, solver="foba").fit(X, Y == 1)
+    one = sht.SparseClassifier(k=0, keep=one.support_, l2=model.refit_l2_, solver="forward").fit(X, Y == 1)
     np.testing.assert_allclose(one.coef_[0], model.coef_[1], rtol=1e-6)
 
 
 @pytest.mark.slow
 def test_class_weights_are_sample_weights():
-    options = dict(k=2, solver="foba", l2=0.01)
+    options = dict(k=2, solver="forward", l2=0.01)
     weighted = sht.SparseClassifier(class_weight={0: 1, 1: 2, 2: 3}, **options).fit(X, Y)
     repeated = sht.SparseClassifier(**options).fit(np.repeat(X, Y + 1, axis=0), np.repeat(Y, Y + 1))
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-6)

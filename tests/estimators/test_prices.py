@@ -16,7 +16,7 @@ LABELS = np.where(Y > 0, "yes", "no")
 def test_a_price_is_paid_where_it_is_worth_it(l0, l1):
     model = sht.SparseRegressor(l0=l0, l1=l1, l2=0.01).fit(X, Y)
     Z, every = (X - X.mean(0)) / X.std(0), masks(6)
-    w, _, values = fits(Problem(Z, Y, np.ones(60), l0, l1, 0.01, True, False), every)
+    w, _, values = fits(Problem(Z, Y, np.ones(60), l0, l1, 0.01, True, "squared"), every)
     values += l0 * (w != 0).sum(1)
     value, w = values.min(), w[values.argmin()] / X.std(0)
     np.testing.assert_allclose(model.objective_value_, value, rtol=1e-8)
