@@ -69,11 +69,11 @@ LOSSES = [
         "value . conjugate = a eta at eta = conjugate_derivative",
     ),
     (
-        sht.losses.SmoothedHinge(),
+        Logistic(),
         {"project_dual": lambda self, a, y: y * jnp.clip(y * a, -0.9, 0)},
         "conjugate is infinite at just the points that project_dual moves",
     ),
-    (Huber(), {"project_dual": lambda self, a, y: a}, "conjugate is finite after project_dual"),
+    (Logistic(), {"project_dual": lambda self, a, y: a}, "conjugate is finite after project_dual"),
     (Squared(), NEGATIVE, "the loss lies above its tangents"),
     (
         sht.losses.SmoothedHinge(),

@@ -119,7 +119,7 @@ class Pool:
 def padded(a: np.ndarray, rows: int, width: int, fill: Any = 0) -> np.ndarray:
     """Features of nodes padded with a value, and rows with the first again."""
     a = np.pad(a, [(0, 0), (0, width - a.shape[1])], constant_values=fill)
-    return np.concatenate([a, np.repeat(a[:1], rows - len(a), 0)])
+    return np.concatenate([a, np.repeat(a[:1], max(rows - len(a), 0), 0)])
 
 
 class Tree:

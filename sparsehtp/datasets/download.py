@@ -74,9 +74,14 @@ def _continue(url: str, part: Path, progress: Progress) -> None:
         _continue(url, part, progress)
         return
     with answer:
-        done = done if answer.status == 206 else 0  # else the server sends the whole
-        length = answer.headers.get("Content-Length", "")
-        size = done + int(length) if length.isdecimal() else 0
+        if answer.status == 206:
+            span, _, length = answer.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
+            if not span.startswith(f"{done}-"):
+                part.unlink()
+                raise ConnectionError("the server sent another part than asked for")
+        else:  # the server sends the whole
+            done, length = 0, answer.headers.get("Content-Length", "")
+        size = int(length) if length.isdecimal() else 0
         with part.open("ab" if done else "wb") as file:
             while block := answer.read(BLOCK):
                 done += len(block)

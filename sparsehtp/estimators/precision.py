@@ -88,7 +88,7 @@ class SparsePrecision(SparseGraphModel, EmpiricalCovariance):
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
     location_: Float[np.ndarray, "p"] = field(init=False)
     covariance_: Float[np.ndarray, "p p"] = field(init=False)
-    store_precision: bool = field(default=True, init=False)  # of scikit-learn's, fitted or not
+    store_precision: bool = field(default_factory=lambda: True, init=False)  # of scikit-learn's; kept with each
 
     @all_or_nothing
     def fit(self, X: TableLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._programs import program
@@ -273,7 +274,7 @@ class Restricted(AbstractRestricted):
 class PartInPlace(eqx.Module):
     """The columns of a support so large that they stay sparse: products go through the whole design.
 
-    Such a support is refitted by conjugate gradients; only a Hessian matrix, which these do not need, makes `A` dense.
+    Such a support is refitted by conjugate gradients; a Hessian matrix is made a row at a time.
     """
 
     model: AbstractModel
@@ -283,10 +284,6 @@ class PartInPlace(eqx.Module):
     @property
     def mask(self) -> Bool[Array, "m"]:
         return self.support.mask
-
-    @property
-    def A(self) -> Float[Array, "n m"]:
-        return self.model.columns.on(self.support)
 
     @property
     def ridge(self) -> Float[Array, "m"]:
@@ -311,7 +308,7 @@ class PartInPlace(eqx.Module):
         return gather(self.model.columns.gram_diagonal(rows), self.support)
 
     def gram(self, d: Float[Array, "n"], q: None) -> Float[Array, "m m"]:
-        return dot((self.A * d[:, None]).T, self.A)
+        return lax.map(lambda v: self.pulled(d * self.product(v)), jnp.eye(self.mask.size, dtype=d.dtype))
 
     def penalty(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         return gather(self.model.penalty(self._full(z)), self.support)
