@@ -58,8 +58,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if first >= len(body):
                 self.send_error(416)
                 return
+            first = first if fault != "another part" else 0
+            last = len(body) if fault != "less" else first + 100
             self.send_response(206)
-            self.send_header("Content-Range", f"bytes {first}-{len(body) - 1}/{len(body)}")
+            self.send_header("Content-Range", f"bytes {first}-{last - 1}/{len(body)}")
+            body = body[:last]
         else:
             self.send_response(200)
         self.send_header("ETag", server.tag)
@@ -119,6 +122,13 @@ def test_broken_connections_are_resumed(server, tmp_path):
     starts = [int(span.removeprefix("bytes=").rstrip("-")) for _, span in server.requests if span]
     assert len(starts) == 7 and starts == sorted(set(starts))
     assert starts[0] == len(WHOLE) // 2, "nothing is fetched twice"
+
+
+@pytest.mark.parametrize("fault", ["less", "another part"])
+def test_a_server_may_send_less_than_was_asked_for_and_no_other_part(server, tmp_path, fault):
+    server.faults = ["cut", fault]
+    download.download(f"{server.url}/tiny.bz2", tmp_path / "tiny.bz2", lambda done, size: None)
+    assert (tmp_path / "tiny.bz2").read_bytes() == WHOLE and len(server.requests) == 3
 
 
 def test_a_later_call_goes_on(server, tmp_path):

@@ -346,6 +346,13 @@ def test_a_csv_is_what_pandas_reads(tmp_path, seed):
         assert list(data.feature_names) == [name for name in table.columns if name != "t"]
 
 
+@pytest.mark.parametrize("number", ["18446744073709551617", "-99999999999999999999"])
+def test_whole_numbers_of_more_than_64_bits_are_numbers(tmp_path, number):
+    data = load_file(write(tmp_path / "a.csv", f"a,b,t\n{number},7,1\n3,{number},5\n"), "t")
+    np.testing.assert_array_equal(data.X, [[float(number), 7], [3, float(number)]])
+    np.testing.assert_array_equal(data.y, [1, 5])
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_wrong_libsvm_line_is_named(tmp_path, seed):
     rng = np.random.default_rng(seed)
