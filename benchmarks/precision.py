@@ -9,7 +9,7 @@ import numpy as np
 
 import sparsehtp as sht
 from sparsehtp.datasets import make_precision
-from sparsehtp.objectives import gather
+from sparsehtp.columns import gather
 
 from .scores import aim, finish, print_table
 from .timing import best_of

@@ -1,7 +1,13 @@
-"""The GPU benchmark's machinery: rows are stored whole, slow parts are cut, losers show; its parts are run by hand."""
+"""The GPU benchmark's machinery: rows are stored whole, slow parts are cut, losers show; its parts are run by hand.
 
+Others are run by hand too: what they take from the package is looked for.
+"""
+
+import ast
+import importlib
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +19,18 @@ HEADER = {"device": "Some GPU 9000", "platform": "gpu", "cpu_cores": 2, "version
 
 def row(name, seconds, least=None):
     return {"name": name, "value": seconds, "unit": "s", "seconds": seconds} | (least or {})
+
+
+def test_what_benchmarks_and_examples_import_of_the_package_is_there():
+    root, looked = Path(__file__).parents[1], 0
+    for path in [*(root / "benchmarks").rglob("*.py"), *(root / "examples").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sparsehtp":
+                module = importlib.import_module(node.module)
+                looked += len(node.names)
+                missing = [each.name for each in node.names if not hasattr(module, each.name)]
+                assert not missing, f"{path.relative_to(root)}: {node.module} has no {missing}"
+    assert looked > 20
 
 
 def test_a_part_beyond_its_limit_is_ended_and_keeps_its_rows():
