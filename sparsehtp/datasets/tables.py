@@ -178,11 +178,11 @@ def _read_text(path: Path, max_bytes: int, given: Written, learned: Written, as_
         return frame
 
     frame = read()
-    for j, column in enumerate(frame.columns):  # whole numbers of more than 64 bits are objects of Python
-        if column not in as_is and pd.api.types.infer_dtype(frame.iloc[:, j]) == "integer":
+    words = [j for j, dtype in enumerate(frame.dtypes) if dtype.kind == "O"]
+    for j in words:  # whole numbers of more than 64 bits are objects of Python
+        if frame.columns[j] not in as_is and pd.api.types.infer_dtype(frame.iloc[:, j]) == "integer":
             frame.isetitem(j, frame.iloc[:, j].astype(float))
     decimals = [j for j, dtype in enumerate(frame.dtypes) if dtype.kind == "f"]
-    words = [j for j, dtype in enumerate(frame.dtypes) if dtype.kind == "O"]
     commas = any(frame.iloc[:, j].astype(str).str.contains(r"\d,\d").any() for j in words)
     # What pandas takes for decimals may be thousands, unless points are surely decimal and no text has a comma.
     plain = given.decimal in (None, ".") and given.thousands != "." and text.points and not commas
