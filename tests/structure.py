@@ -22,7 +22,7 @@ HOMES = {  # the rooms of parts, by the names of parameters that are one
 }
 PARTS = tuple(HOMES)
 
-# A room imports from layers above its own in this list only.
+# Foundations first: a room imports only from rows before its own, which the documentation calls lower.
 LAYERS = (
     ("_uncollected", "_store", "_progress", "_tolerances", "_meshes"),
     ("_public", "_programs"),

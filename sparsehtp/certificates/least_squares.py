@@ -177,7 +177,7 @@ class LeastSquares(ProofData):
     def values(self, members: Int[np.ndarray, "s m"]) -> tuple[Float[np.ndarray, "s"], Float[np.ndarray, "s"]]:
         """F of the best fits on many supports, and what it is not below, whatever rounding did.
 
-        From the data or, for few features, from an orthogonal factor of them. ProofData that are copies of others, but
+        From the data or, for few features, from an orthogonal factor of them. Columns that are copies of others, but
         for rounding of their entries, add nothing.
         """
         m = members.shape[1]
@@ -243,7 +243,7 @@ class LeastSquares(ProofData):
         return rest**2 / 2, np.where(sure, np.maximum(rest - wrong, 0) ** 2 / 2, 0), x
 
     def _raw(self, features: np.ndarray | list[int]) -> Float[np.ndarray, "n m"]:
-        """ProofData as they are in the design, dense."""
+        """Columns as they are in the design, dense."""
         part = self._X[:, features]
         return part.toarray() if sparse.issparse(part) else part
 

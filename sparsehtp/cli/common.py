@@ -258,7 +258,7 @@ def progress_bar(errors: Console, what: str) -> Iterator[Callable[[int, int], No
 
 @contextlib.contextmanager
 def computing() -> Iterator[None]:
-    """The cache on disk for a command that compiles, and on a terminal a line where compiling is slow."""
+    """On a terminal, a line where compiling is slow."""
     with CompileNotice() if sys.stderr.isatty() else contextlib.nullcontext():
         yield
 

@@ -1,5 +1,7 @@
 """THE loop over steps: any solver, any batch, histories, one shared counter.
 
+What grids ask of a solver with a `path` does not pass here.
+
 The loop runs over a *vmapped* step instead of vmapping a loop: the counter `t` is then the same for all lanes, so that
 histories are written in place (time-major, never copied) and branches stay branches. `vmap` of a solve is re-routed
 here by a `custom_vmap` rule. A further one joins its lanes, or, where it would repeat a matrix, adds a level of lanes:
