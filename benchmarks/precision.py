@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import sparsehtp as sht
-from sparsehtp.datasets import make_precision
 from sparsehtp.columns import gather
+from sparsehtp.datasets import make_precision
 
 from .scores import aim, finish, print_table
 from .timing import best_of
