@@ -295,6 +295,7 @@ def test_large_supports_by_conjugate_gradients(loss, kinds, monkeypatch):
         for kind, make in (("s", sparse.csr_array), ("d", np.asarray))
     }
     expected = cases.jit(lambda model: model.restrict(support).minimise(jnp.zeros(6)).z)(models["d"])
+    dense = models["d"].restrict(support)
     monkeypatch.setattr(base, "DENSE_HESSIAN_LIMIT", 4)
     monkeypatch.setattr(linear_model, "DENSE_HESSIAN_LIMIT", 4)
     for kind in kinds:
@@ -304,6 +305,8 @@ def test_large_supports_by_conjugate_gradients(loss, kinds, monkeypatch):
         assert bool(found.solved) and not bool(found.singular)
         np.testing.assert_allclose(found.z, expected, atol=1e-6)
         assert found.z[5] == 0
+        H, expected_H = (cases.jit(lambda part: part.hess(jnp.full(6, 0.1)))(each) for each in (large, dense))
+        np.testing.assert_allclose(H, expected_H, atol=1e-6)
 
 
 def test_conjugate_gradients_stop_on_a_singular_system():
