@@ -34,8 +34,12 @@ LISTS = {
 }
 
 
+COLLECTED = set()
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
+        COLLECTED.add(item.nodeid)
         for mark, names in LISTS.items():
             if item.nodeid in names or item.nodeid.split("[")[0] in names:
                 item.add_marker(mark)
@@ -74,6 +78,12 @@ def x64():
     """Run the test in double precision."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="session")
+def collected():
+    """The names of all tests of this run, those included that a mark leaves out."""
+    return COLLECTED
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,11 @@ def test_no_test_is_in_both_lists():
 
 
 @pytest.mark.parametrize("mark", ["later", "slow"])
-def test_every_name_is_that_of_a_test(mark):
+def test_every_name_is_that_of_a_test(mark, collected):
+    """With its parameters, where its file is part of this run."""
+    files = {name.split("::")[0] for name in collected}
+    tests = collected | {name.split("[")[0] for name in collected}
     for name in listed(mark):
         path, function = name.split("[")[0].split("::")
         assert f"def {function}(" in (TESTS.parent / path).read_text(encoding="utf-8"), name
+        assert name in tests or path not in files, name

@@ -74,13 +74,13 @@ def _continue(url: str, part: Path, progress: Progress) -> None:
         _continue(url, part, progress)
         return
     with answer:
-        if answer.status == 206:
-            span, _, length = answer.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
-            if not span.startswith(f"{done}-"):
-                part.unlink()
-                raise ConnectionError("the server sent another part than asked for")
-        else:  # the server sends the whole
+        span, _, length = answer.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
+        if answer.status != 206:  # the server sends the whole
             done, length = 0, answer.headers.get("Content-Length", "")
+        elif done and not span.startswith(f"{done}-"):
+            part.unlink()  # another part than asked for
+            _continue(url, part, progress)
+            return
         size = int(length) if length.isdecimal() else 0
         with part.open("ab" if done else "wb") as file:
             while block := answer.read(BLOCK):

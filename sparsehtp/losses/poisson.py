@@ -46,4 +46,4 @@ class Poisson(AbstractConjugateLoss):
 
     def check_targets(self, y: HostArray) -> None:
         if np.any(np.asarray(y) < 0):
-            raise ValueError("y: Poisson needs counts >= 0, got negative values; use the squared loss for others.")
+            raise ValueError("y: Poisson needs counts >= 0, got negative ones; use the squared loss for real targets.")

@@ -62,7 +62,7 @@ class Tweedie(AbstractLoss):
         positive = is_concrete(self.power) and self.power == 2
         if np.any(y < 0) or (positive and np.any(y == 0)):
             least = "> 0 for power 2" if positive else ">= 0"
-            raise ValueError(f"y: Tweedie needs targets {least}; use the squared loss for others.")
+            raise ValueError(f"y: Tweedie needs targets {least}; use the squared loss for real ones.")
 
 
 def _finite(x: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:

@@ -129,7 +129,7 @@ class AbstractSolver(eqx.Module):
 
         Pure and traceable; run it under `jax.vmap(..., axis_name=lane_axis())`.
         """
-        raise NotImplementedError(f"solver: {type(self).__name__} solves one k at a time.")
+        raise NotImplementedError(f"solver: {type(self).__name__} solves one k at a time; use solve_path.")
 
 
 class Trail(NamedTuple):
