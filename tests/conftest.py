@@ -9,11 +9,12 @@ import os
 from pathlib import Path
 
 import jax
+import jaxtyping
 import pytest
 import shapes
-from jaxtyping import install_import_hook
 
-install_import_hook(shapes.MODULES, "shapes.checked")  # before anything imports them
+jaxtyping.jaxtyped = shapes.jaxtyped
+jaxtyping.install_import_hook(shapes.MODULES, "shapes.checked")  # before anything imports them
 
 from sparsehtp._programs import CPU_OPTIONS, clear  # noqa: E402
 

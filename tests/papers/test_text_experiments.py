@@ -1,10 +1,10 @@
-"""The text experiments: what a search minimises, problems that one thresholding solves, and ratios of costs."""
+"""The text experiments: what a search minimises, what one thresholding solves, and what comes sooner."""
 
 import numpy as np
 import pytest
 
 import sparsehtp as sht
-from benchmarks.papers.diht_text import Split, Text, Trace, _leads
+from benchmarks.papers.diht_text import Split, Text, Trace, _lead, _leads
 from benchmarks.papers.run import Run
 
 N, P, K = 60, 12, 4
@@ -55,9 +55,14 @@ def test_the_search_minimises_the_mean_over_time_of_the_least_loss_so_far(text):
     assert problem.mean_loss(steady._replace(seconds=np.array([1.0, 2, 3]))) == np.inf  # it stopped early: it diverged
 
 
-def test_ratios_of_costs_are_those_of_the_best_of_the_others():
-    costs = [{"A": 4.0, "B": 2.0, "C": 1.0}, {"A": 1.0, "B": 8.0, "C": 0.5}]
-    rows = [{"data": "d", "k": 1, "l0": 1.0, "cost": cost} for cost in costs]
-    found = _leads(rows, "cost", ["C"], ["A", "B"])
-    assert list(found) == ["d k = 1 lam0 = 1 C"]
-    np.testing.assert_allclose(found["d k = 1 lam0 = 1 C"].draws, np.log([2, 2]))
+def test_methods_are_compared_at_the_lowest_level_that_both_reach():
+    seconds = np.array([1.0, 2, 4, 8])
+    deep = Trace(seconds, 3 * seconds, np.array([5.0, 3, 2, 1]), None, np.array([0.4, 0.1, 0.3, 0.2]))
+    flat = Trace(seconds, 3 * seconds, np.array([4.0, 2, 2, 2]), None, np.array([0.2, 0.1, 0.1, 0.1]))
+    assert _lead(deep, flat, "value") == np.log(2 / 4) == -_lead(flat, deep, "value")
+    assert _lead(deep, flat, "error") == 0
+    assert _lead(deep, flat, "value", "epochs") == np.log(6 / 12)
+    assert _lead(deep, Trace(*np.empty((5, 0))), "value") == np.inf  # it diverged at once
+
+    rows = [{"data": "d", "k": 1, "l0": 1.0, "value": {"A over B": lead}} for lead in (0.5, 0.25)]
+    assert list(_leads(rows, "value", ("A", "B"))["d k = 1 lam0 = 1 A over B"].draws) == [0.5, 0.25]
