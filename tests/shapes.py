@@ -37,8 +37,11 @@ def jaxtyped(*args, **kwargs):
         made_anew = "<locals>" in one.__qualname__  # in every call of another function
         if made_anew or all(_of_arrays(hint) is Any for hint in one.__annotations__.values()):
             return one
-        check = with_checks(functools.wraps(one)(_outcome))
         passed = set()
+
+        @functools.cache
+        def check():  # made at the first call: most functions are never called by a process
+            return with_checks(functools.wraps(one)(_outcome))
 
         @functools.wraps(one)
         def call(*args, **kwargs):
@@ -46,11 +49,11 @@ def jaxtyped(*args, **kwargs):
                 result = one(*args, **kwargs)
             except Exception as error:  # because of a shape, or for a reason of its own
                 GIVEN.outcome = error
-                return check(*args, **kwargs)
+                return check()(*args, **kwargs)
             shapes = _shapes((*args, *kwargs, *kwargs.values(), result))
             if shapes not in passed:
                 GIVEN.outcome = result
-                check(*args, **kwargs)
+                check()(*args, **kwargs)
                 passed.add(shapes)
             return result
 
