@@ -123,7 +123,7 @@ def test_parts_have_the_same_columns_in_the_same_order(folder, tmp_path):
         said = words(invoke("fit", tmp_path / "*.csv", "--target", "price", "--k", 1).output)
         assert "1.csv has other columns than 0.csv, or in another order" in said
     table.to_csv(tmp_path / "1.csv", index=False)
-    _, model = made(tmp_path / "out", "fit", tmp_path / "*.csv", "--target", "price", "--k", 1)
+    _, model = made(tmp_path / "out", "fit", tmp_path / "*.csv", "--target", "price", "--k", 1, "--solver", "htp")
     assert model["n"] == 2 * N
     said = words(invoke("fit", tmp_path, "--target", "price").output)
     assert "holds no .npy shards, NPZ or Parquet files" in said
