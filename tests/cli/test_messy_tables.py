@@ -383,11 +383,11 @@ def test_what_a_fit_without_an_error_means_depends_on_its_target():
         "order the events": (sht.SparseCox,),
         "made from the target": (sht.SparseRegressor,),
     }
-    for words, some in kinds.items():
+    for sentence, some in kinds.items():
         for kind in some:
             model = kind(2)
             model.support_, model.cv_results_ = np.array([True, False, True]), None
-            assert words in caveat(model, 40, lambda: True)["caveat"]
+            assert sentence in caveat(model, 40, lambda: True)["caveat"]
             assert caveat(model, 40, lambda: False) == {"caveat": None, "drawn": True}
 
 
