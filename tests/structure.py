@@ -4,6 +4,7 @@
 """
 
 import ast
+import functools
 import re
 import sys
 from collections import Counter, defaultdict
@@ -44,6 +45,12 @@ LAYERS = (
 )
 
 
+@functools.cache
+def parsed(path):
+    """The syntax tree of a file, read once."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def rooms(package=PACKAGE):
     """The modules and folders in the package's root."""
     return sorted(
@@ -57,7 +64,7 @@ def imports(package=PACKAGE):
     """(module, importing room, imported room) of every import statement between two rooms."""
     for path in sorted(package.rglob("*.py")):
         place = (package.name, *path.relative_to(package).with_suffix("").parts)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             for target in _targets(node, place[:-1]):
                 if target[0] == package.name and len(target) > 1 and target[1] != place[1]:
                     yield ".".join(place), place[1], target[1]
@@ -95,7 +102,7 @@ def guesses(package=PACKAGE):
         place = path.relative_to(package).as_posix()
         if place.startswith("testing/"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Name)
@@ -111,7 +118,7 @@ def ladders(package=PACKAGE):
     "file: code"."""
     for path in sorted(package.rglob("*.py")):
         place = path.relative_to(package).as_posix()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             part = _asked_for_its_class(node)
             if part and not place.startswith(("testing/", HOMES[part])):
                 yield f"{place}: {ast.unparse(node)}"
@@ -136,7 +143,7 @@ def private_imports(package=PACKAGE):
     return [
         f"{path.relative_to(package).as_posix()}: {alias.name}"
         for path in sorted(package.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith(package.name))
         for alias in node.names
         if alias.name.startswith("_") and not alias.name.startswith("__") and alias.name not in modules
@@ -146,7 +153,7 @@ def private_imports(package=PACKAGE):
 def leaning(package=PACKAGE):
     """Docstrings that begin with "The same", "What", or a question word in capitals, as "file: docstring"."""
     for path in sorted(package.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 text = ast.get_docstring(node) or ""
                 if re.match(r"The same\b|What\b|(WHAT|HOW|WHERE|WHEN|WHICH)\b", text):
@@ -157,7 +164,7 @@ def twice(package=PACKAGE):
     """Public classes and functions that two modules define."""
     places = defaultdict(set)
     for path in package.rglob("*.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
                 places[node.name].add(path)
     return sorted(name for name, paths in places.items() if len(paths) > 1)
@@ -165,7 +172,7 @@ def twice(package=PACKAGE):
 
 def untyped(package=PACKAGE):
     """How many parameters that are named as a part are `Any`."""
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in package.rglob("*.py")]
+    trees = [parsed(path) for path in package.rglob("*.py")]
     arguments = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.arg)]
     named = [each for each in arguments if each.arg in PARTS and each.annotation is not None]
     return sum(ast.unparse(each.annotation) == "Any" for each in named), len(named)

@@ -37,7 +37,7 @@ def test_a_part_beyond_its_limit_is_ended_and_keeps_its_rows():
     kept = []
     code = "import time; print('row 1', flush=True); print('other', flush=True); time.sleep(60)"
     status, output = gpu.run(
-        [sys.executable, "-c", code], 5, {}, lambda line: line.startswith("row") and not kept.append(line)
+        [sys.executable, "-c", code], 2, {}, lambda line: line.startswith("row") and not kept.append(line)
     )
     assert (status, kept, output) == (None, ["row 1\n"], "other\n")
 

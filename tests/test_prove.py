@@ -59,8 +59,10 @@ def test_no_gap_is_closed_to_rounding(model, proof):
     assert exact.proved and exact.gap <= 1e-11 and exact.nodes >= proof.nodes
 
 
-def test_limits_leave_a_bound(model, proof):
-    few = sht.prove(model, sht.Sparsity(10), max_nodes=100)
+def test_limits_leave_a_bound(model, proof, tmp_path):
+    few = sht.prove(model, sht.Sparsity(10), max_nodes=100, checkpoint=tmp_path)
+    again = sht.prove(model, sht.Sparsity(10), max_nodes=1, checkpoint=tmp_path)
+    assert (again.nodes, again.lower) == (few.nodes, few.lower), "what the last run ended with is kept"
     assert not few.proved and 100 <= few.nodes < proof.nodes and "its nodes were used up" in few.statement
     assert few.lower <= proof.upper and few.gap > 1e-4
     began = time.monotonic()
@@ -311,6 +313,16 @@ def test_a_diagonal_is_tuned_by_the_gradient_of_its_bounds(monkeypatch):
     e = np.where(out | inn, 0, 1 / np.maximum(here.z, 1e-6) - 1)
     steps = [(value(d + h * row) - value(d - h * row)) / (2 * h) for row in np.eye(p)]
     np.testing.assert_allclose(diagonal._gradient(np.linalg.inv(Q - np.diag(d)), d, here.w, e, 3, mu), steps, rtol=1e-4)
+
+    best = diagonal.tuned_diagonal(Q, b, 10.0, at, 20.0)
+    highest = relaxed(best).lower.mean()
+    inside = [
+        other for other in best * (1 + 0.1 * rng.standard_normal((500, p))) if diagonal._barrier(Q, other) > -np.inf
+    ]
+    assert len(inside) > 20
+    assert all(
+        diagonal._relax(Q, b, 10.0, d, at, np.full((3, p), 0.4), 100).lower.mean() < highest + 1e-3 for d in inside
+    )
 
 
 def test_the_phases_of_a_proof_share_their_programs(model):

@@ -298,7 +298,7 @@ def features_of(threshold: AbstractThreshold, support: Support) -> Any:
 def _keep(keep: Any, p: int, names: list[str]) -> np.ndarray | None:
     if keep is None:
         return None
-    chosen = np.atleast_1d(np.asarray(keep))
+    chosen = np.atleast_1d(keep)
     if chosen.dtype.kind in "UO":
         unknown = [str(name) for name in chosen if name not in names]
         if unknown:

@@ -234,9 +234,7 @@ class Restricted(AbstractRestricted):
         return self._terms(self.likelihood.terms(self.part.predict(z)), z)
 
     def _terms(self, terms: PyTree, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        ridge = jnp.abs(self.part.ridge)
-        ridge = ridge * jnp.abs(z) if ridge.ndim == 1 else dot(ridge, jnp.abs(z))
-        return self.part.powered(terms, 1) + ridge
+        return self.part.powered(terms, 1) + self.part.penalty(jnp.abs(z))
 
     def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
         return self.hessian_product(z)(v)

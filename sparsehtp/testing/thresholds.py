@@ -360,6 +360,8 @@ class _Check:
         entries = _members(out["entries"], x.shape[2])
         within = (x >= lower) & (x <= upper)
         self.law("the result is in its bounds", within | (~entries & self.gaps), x=x, lower=lower, upper=upper)
+        edges = np.isfinite(lower[..., : self.p]) | np.isfinite(upper[..., : self.p])
+        self.law("says that coefficients have bounds where its box has", ~edges | self.bound.bounded)
         self.law("the result is zero off its entries", (x == 0) | entries, x=x, z=self.z[:, None])
         self.law("free entries are among its entries", entries[..., self.p :], entries=out["entries"].idx, z=z)
         if not self.penalised:

@@ -11,6 +11,7 @@ import pytest
 from commands import invoke, made, words
 
 import sparsehtp as sht
+from sparsehtp.cli.caveats import caveat
 from sparsehtp.cli.fit import Fit, make_split
 from sparsehtp.cli.numbers import folds_of_rows
 from sparsehtp.cli.options import FitOptions, PathOptions
@@ -374,6 +375,20 @@ def test_a_fit_that_means_little_says_so(tmp_path, name):
     assert "caveat" in said and sentence in said and "Proved" not in said and "certificate" not in said
     assert (tmp_path / "coefficients.png").exists() == drawn and (tmp_path / "table.csv").exists()
     assert sentence in model["caveat"]
+
+
+def test_what_a_fit_without_an_error_means_depends_on_its_target():
+    kinds = {
+        "separate the classes": (sht.SparseClassifier, sht.SparseOrdinal),
+        "order the events": (sht.SparseCox,),
+        "made from the target": (sht.SparseRegressor,),
+    }
+    for sentence, some in kinds.items():
+        for kind in some:
+            model = kind(2)
+            model.support_, model.cv_results_ = np.array([True, False, True]), None
+            assert sentence in caveat(model, 40, lambda: True)["caveat"]
+            assert caveat(model, 40, lambda: False) == {"caveat": None, "drawn": True}
 
 
 def test_what_a_feature_could_be_exchanged_for(tmp_path):

@@ -123,8 +123,6 @@ def test_parts_have_the_same_columns_in_the_same_order(folder, tmp_path):
         said = words(invoke("fit", tmp_path / "*.csv", "--target", "price", "--k", 1).output)
         assert "1.csv has other columns than 0.csv, or in another order" in said
     table.to_csv(tmp_path / "1.csv", index=False)
-    _, model = made(tmp_path / "out", "fit", tmp_path / "*.csv", "--target", "price", "--k", 1)
-    assert model["n"] == 2 * N
     said = words(invoke("fit", tmp_path, "--target", "price").output)
     assert "holds no .npy shards, NPZ or Parquet files" in said
     table.to_parquet(tmp_path / "2.parquet")
@@ -132,6 +130,15 @@ def test_parts_have_the_same_columns_in_the_same_order(folder, tmp_path):
     for number, names in (("3", list("abcdef")), ("4", list("bacdef"))):
         np.savez(tmp_path / number, X=np.ones((4, 6)), y=np.arange(4.0), feature_names=names)
     assert "4.npz has other columns than 3.npz" in words(invoke("fit", tmp_path / "*.npz", "--k", 1).output)
+
+
+def test_parts_in_text_are_read(folder, tmp_path):
+    for name in "01":
+        pd.read_parquet(folder / "all.parquet").drop(columns=["town", "dear"]).to_csv(
+            tmp_path / f"{name}.csv", index=False
+        )
+    _, model = made(tmp_path / "out", "fit", tmp_path / "*.csv", "--target", "price", "--k", 1, "--solver", "htp")
+    assert model["n"] == 2 * N
 
 
 def test_a_damaged_part_is_named(folder, tmp_path):

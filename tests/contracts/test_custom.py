@@ -189,7 +189,8 @@ OTHERS = [
 TARGETS = np.stack([X @ w for w in np.random.default_rng(6).standard_normal((3, P))], 1)
 TARGETS += np.random.default_rng(7).standard_normal((N, 3))
 MATRIX = {
-    "rank": (sht.Rank(2), (sht.solvers.IHT(), sht.solvers.HTP())),
+    "rank": (sht.Rank(2), (sht.solvers.HTP(),)),
+    "rank without refits": (sht.Rank(2), (sht.solvers.IHT(),)),
     "rows": (sht.RowSparsity(2), (None, sht.solvers.HTP())),
     "rows with bounds": (sht.RowSparsity(3, lower=-0.3, upper=np.linspace(0, 1, P)), (sht.solvers.HTP(),)),
     "groups of rows": (sht.GroupSparsity([0, 0, 1, 1, 2, 2], 2), (sht.solvers.HTP(),)),

@@ -84,7 +84,7 @@ def test_two_decimal_signs_in_a_column(tmp_path):
     """Cells with points among decimal commas, and the other way round: equal numbers, or the cells are named."""
     rng = np.random.default_rng(0)
     ways, refused = {",": (";", ",", ""), ".": (";", ".", "")}, 0
-    for _ in range(70):
+    for _ in range(30):
         digits = int(rng.integers(1, 5))
         values, signs = np.round(rng.uniform(0, 2000, 12), digits), rng.choice(list(ways), 12, p=[0.8, 0.2])
         cells = [written(value, digits, ways[sign]) for value, sign in zip(values, signs, strict=True)]
@@ -97,7 +97,7 @@ def test_two_decimal_signs_in_a_column(tmp_path):
                     load_file(tmp_path / "a.csv", "b")
             else:
                 np.testing.assert_array_equal(table.frame["a"].to_numpy(float), values)
-    assert refused > 40
+    assert refused > 15
 
 
 SENTENCES = {

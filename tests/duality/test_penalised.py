@@ -175,7 +175,7 @@ def test_a_swap_lowers_the_objective_by_what_is_said_of_it(loss):
             ridge = l2 / 2 * w @ w + l1 * np.abs(w).sum() + l0 * np.count_nonzero(w)
             return np.mean(loss.value(X @ w + b, y)) + ridge
 
-        w = np.array([0.3, 0, 0, 0, -0.2, 0.1])
+        w = np.array([0.3, 0, 0, 0, -0.2, 0.1] if seed % 2 else [0.1, 0, 0, 0, -0.2, 0.3])
         b = minimize_scalar(lambda b, w=w: penalised(w, b), bracket=(-1, 1)).x
         swaps = []
         for by in (np.zeros(6), np.array([-3, 4, 0, -1, 2, -2])):
@@ -196,6 +196,13 @@ def test_a_swap_lowers_the_objective_by_what_is_said_of_it(loss):
         assert swap.gain <= fall + 1e-9 and swap.gain > 0
         if loss.quadratic:
             np.testing.assert_allclose(swap.gain, fall, rtol=1e-7)
+            gains = []
+            for out, new in itertools.product([0, 4, 5], [1, 2, 3]):
+                rest, column = np.where(np.arange(6) == out, 0, w), X[:, new] - X[:, new].mean()
+                slope = max(abs(column @ (y - X @ rest)) / 30 - l1, 0)
+                least = penalised(rest, np.mean(y - X @ rest)) + l0 - slope**2 / (2 * (column @ column / 30 + l2))
+                gains.append(penalised(w, b) - least)
+            np.testing.assert_allclose(swap.gain, max(gains), rtol=1e-7)
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def test_weights_reach_the_scorer():
 
 
 def test_a_scorer_without_weights_is_named_where_weights_differ():
-    options = {"k": [1, 2], "l2": 1e-2, "solver": "forward", "cv": FOLDS, "scoring": "neg_max_error"}
+    options = {"k": [1, 2], "l2": 1e-2, "solver": "htp", "cv": FOLDS, "scoring": "neg_max_error"}
     plain, equal = (sht.SparseRegressor(**options).fit(X, Y, each).cv_results_ for each in (None, np.full(N, 0.3)))
     np.testing.assert_array_equal(equal["scores"], plain["scores"])
     with pytest.raises(ValueError, match=r"scoring: .*max_error.* takes no sample_weight"):

@@ -46,6 +46,10 @@ def test_a_path_of_rows_is_that_of_exhaustive_search():
         one = path.at(row)
         np.testing.assert_allclose(one.x, W, atol=1e-7)
         np.testing.assert_allclose(path.predict(X[:5])[row], X[:5] @ W + b, atol=1e-7)
+
+
+def test_a_row_of_a_path_is_a_start():
+    path = sht.solve_path(model(), ks=KS, threshold=sht.RowSparsity(0))
     again = sht.solve(model(), sht.RowSparsity(2), x0=path.at(2))
     np.testing.assert_allclose(again.value, path.value[2], rtol=1e-9)
 

@@ -279,6 +279,7 @@ def test_weights_labels_and_held_out_values():
     again = sht.Precision.from_data(X).reweighted(counts)
     np.testing.assert_allclose(again.S, weighted.S, atol=1e-13)
     np.testing.assert_allclose(again.interval, weighted.interval)
+    assert weighted.reweighted() is weighted
     labels = np.arange(40) % 3
     within = sht.Precision.from_data(X, labels=labels)
     centred = X - np.stack([X[labels == c].mean(0) for c in range(3)])[labels]

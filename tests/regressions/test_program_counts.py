@@ -67,11 +67,15 @@ def test_a_default_fit_compiles_three_programs_and_one_that_centres():
     assert programs(lambda: sht.SparseRegressor(random_state=1).fit(2 * X, 10 * y)) == 0
 
 
-@pytest.mark.parametrize("n", [441, 440, 430])
-def test_fits_of_nearly_as_many_rows_compile_nothing(n):
-    sht.SparseRegressor().fit(*table(442))
+@pytest.mark.parametrize(
+    ("n", "options"),
+    [(430, {"k": 2, "solver": "htp"}), (441, {}), (440, {}), (430, {})],
+    ids=["430 of a given k", "441", "440", "430"],
+)
+def test_fits_of_nearly_as_many_rows_compile_nothing(n, options):
+    sht.SparseRegressor(**options).fit(*table(442))
     X, y = table(n)
-    assert programs(lambda: sht.SparseRegressor().fit(X, y)) == 0
+    assert programs(lambda: sht.SparseRegressor(**options).fit(X, y)) == 0
 
 
 @pytest.mark.parametrize(("n", "p"), [(35, 20), (33, 19)])
