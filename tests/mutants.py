@@ -154,7 +154,7 @@ def candidates(source):
                 node.args.defaults + node.args.kw_defaults if isinstance(node, ast.FunctionDef) else []
             )
         elif isinstance(node, ast.AnnAssign):
-            parts = [node.value]
+            parts = [] if ast.unparse(node.annotation) == "TypeAlias" else [node.value]
         else:
             parts = ast.iter_child_nodes(node)
         for part in parts:
