@@ -306,7 +306,8 @@ def fitted(tmp_path_factory):
     table = CLEAN[["b", "c", "d", "e"]].assign(city=CITY, who=[f"p{i}" for i in range(N)], y=Y - 3 * X[:, 0])
     table.to_csv(folder / "table.csv", index=False)
     options = ("--target", "y", "--dummies", "--id", "who", "--k", 2, "--solver", "htp")
-    made(folder / "out", "fit", folder / "table.csv", *options, "--save", folder / "model.npz")
+    _, model = made(folder / "out", "fit", folder / "table.csv", *options, "--save", folder / "model.npz")
+    assert model["reference_levels"] == {"city": "Bonn"}
     return folder, table
 
 

@@ -138,7 +138,7 @@ def test_parts_in_text_are_read(folder, tmp_path):
             tmp_path / f"{name}.csv", index=False
         )
     _, model = made(tmp_path / "out", "fit", tmp_path / "*.csv", "--target", "price", "--k", 1, "--solver", "htp")
-    assert model["n"] == 2 * N
+    assert (model["n"], model["n_test"], model["p"]) == (2 * N, 0, model["n_units"])
 
 
 def test_a_damaged_part_is_named(folder, tmp_path):

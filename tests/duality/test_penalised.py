@@ -14,6 +14,7 @@ from sklearn.model_selection import KFold
 
 import sparsehtp as sht
 from sparsehtp.duality import Dual, dual_of, relax
+from sparsehtp.grids import penalised_path
 from sparsehtp.results import FIRED, RESULTS
 from sparsehtp.solvers.cdss import best_swap, state_at
 from sparsehtp.solvers.coordinate import block_sizes
@@ -496,6 +497,12 @@ def test_the_path_ends_at_optima_on_a_small_problem():
     best = [best_penalised(Problem(X, y, np.ones(12), l0, 0.0, 0.1, False, "squared"))[0] for l0 in path.l0s]
     assert np.mean(path.value <= np.array(best) * (1 + 1e-8)) >= 0.75
     assert np.all(path.value >= np.array(best) * (1 - 1e-8))
+
+
+def test_prices_run_from_the_largest():
+    np.testing.assert_array_equal(penalised_path._checked([0.02, 0.5, 0.1]), [0.5, 0.1, 0.02])
+    with pytest.raises(ValueError, match="l0s: needs finite numbers >= 0"):
+        penalised_path._checked([0.1, -1])
 
 
 def test_a_path_begins_below_the_largest_gain_from_the_best_intercept():
