@@ -22,7 +22,7 @@ from .figures import legend_below, panels
 from .grahtp import digits
 from .run import Run, taken
 from .tight import problem, with_all_stages
-from .verdicts import NO_MARGIN, Clustered, Decision, Mean, Share, Undecided, all_of, at_least, every, shown
+from .verdicts import Clustered, Decision, Mean, Share, Undecided, all_of, at_least, every, shown
 
 BEYOND = 120.0  # log10 F that the paper reports of divergence, within 3 stages
 
@@ -280,16 +280,6 @@ def fig78(run: Run) -> Any:
         numbers={words[a]: {"share of pairs and k": settled[a]} for a in words},
         need="" if run["stages"] >= 40 else "40 stages",
         median_part_left={a: float(np.median(each)) for a, each in left.items()},
-    )
-    lost = {a: Mean([100 * (wrong[a, p, 70].mean() - wrong[a, p, ks[-1]].mean()) for p in pairs]) for a in words}
-    run.claim(
-        "b",
-        f"k = 70 suffices for an accurate prediction: against k = {ks[-1]}",
-        {words[a]: None for a in words},
-        draws=len(pairs),
-        numbers={words[a]: {"points of accuracy lost": lost[a]} for a in words},
-        need=NO_MARGIN,
-        accuracy_at_70={a: {f"{m}/{n}": 1 - wrong[a, (m, n), 70].mean() for m, n in pairs} for a in words},
     )
     ends = {a: {p: [values[a, p, k].min() for k in ks] for p in pairs} for a in words}
     falls = {
