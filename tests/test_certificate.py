@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import cases
@@ -14,6 +15,7 @@ import scipy.optimize
 
 import sparsehtp as sht
 from sparsehtp.certificates import dual_bound, placed
+from sparsehtp.certificates.facts import of_a_penalised_point
 from sparsehtp.screening.bounds import Bounds
 
 N, P, K = 25, 8, 3
@@ -174,17 +176,46 @@ def test_a_value_that_is_zero(x64):
 
 
 def test_blocks_of_features_give_the_same(x64, monkeypatch):
-    problem = Problem(5, CENTRED_RIDGE)
-    fit, _ = problem.fit([0, 2, 5])
-    whole = sht.certificate(problem.model(), sht.Sparsity(K), fit)
-    monkeypatch.setattr("sparsehtp.certificates.swap_scan.BLOCK_MEMORY", 3 * 8 * (N + 12) - 1)
-    blocks = sht.certificate(problem.model(), sht.Sparsity(K), fit)
-    assert (
-        whole.swap_gain > 0
-        and blocks.best_swap == whole.best_swap
-        and blocks.necessary_condition == whole.necessary_condition
+    problem, entered = Problem(5, CENTRED_RIDGE), set()
+    problem.X = problem.X[:, [0, 1, 2, 3, 4, 5, 7, 6]]  # the last one is worth much
+    for support in ([0, 2, 5], [0, 1, 2]):
+        fit, _ = problem.fit(support)
+        whole = sht.certificate(problem.model(), sht.Sparsity(K), fit)
+        with monkeypatch.context() as small:
+            small.setattr("sparsehtp.certificates.swap_scan.BLOCK_MEMORY", 3 * 8 * (N + 12) - 1)
+            blocks = sht.certificate(problem.model(), sht.Sparsity(K), fit)
+        assert (
+            whole.swap_gain > 0
+            and blocks.best_swap == whole.best_swap
+            and blocks.necessary_condition == whole.necessary_condition
+        )
+        np.testing.assert_allclose(blocks.swap_gain, whole.swap_gain, rtol=1e-10)
+        entered.add(whole.best_swap[1])
+    assert P - 1 in entered, entered
+
+
+def test_what_is_said_of_a_priced_point():
+    def said(**known):
+        proof = SimpleNamespace(sentence=known.pop("sentence", ""), optimal=False)
+        facts = dict(
+            stationary=True,
+            swap=None,
+            gain=0.0,
+            noun="feature",
+            value=1.0,
+            enough=1e-9,
+            tol=1e-8,
+            why="rounding decides",
+        )
+        return " ".join(of_a_penalised_point(SimpleNamespace(proof=proof, **facts | known)))
+
+    assert "Locally optimal: no feature that is added" in said() and "The dual gives no bound" in said()
+    assert "Exchanging feature 1 for feature 2, the others held, lowers the objective by 0.5." in said(
+        swap=(1, 2), gain=0.5
     )
-    np.testing.assert_allclose(blocks.swap_gain, whole.swap_gain, rtol=1e-10)
+    assert "are not optimal for the chosen features" in said(stationary=False)
+    assert "is unknown, since rounding decides" in said(gain=None)
+    assert said(sentence="At most 1% away.").endswith("At most 1% away.")
 
 
 def test_a_column_chosen_twice(x64):
