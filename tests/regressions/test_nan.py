@@ -15,6 +15,7 @@ from scipy import sparse
 
 import sparsehtp as sht
 from sparsehtp._types import check_finite
+from sparsehtp.linalg import masked_factor
 
 SHAPES = ((4, 2), (64, 64), (400, 50), (1000, 100))  # 8 to 100,000 entries; the defect below begins at 4,096
 BAD = (np.nan, np.inf, -np.inf)
@@ -398,3 +399,12 @@ def test_squares_and_exponentials_of_a_row_without_weight_may_overflow():
             expected, found = (sht.solve(model, sht.Sparsity(2), solver, throw=False) for model in models)
             assert found.result == expected.result
             np.testing.assert_allclose(found.x, expected.x, rtol=1e-6)
+
+
+def test_padding_of_a_system_may_be_nan(x64):
+    A, b = np.array([[2.0, 1, 0], [1, 3, 1], [0, 1, 2]]), np.array([1.0, 2, 3])
+    wide, rhs = np.full((5, 5), np.nan), np.full(5, 7.0)
+    wide[1:4, 1:4], rhs[1:4] = A, b
+    np.fill_diagonal(wide, [np.nan, 2, 3, 2, 4])
+    found = masked_factor(jnp.asarray(wide), jnp.asarray([False, True, True, True, False])).solve(jnp.asarray(rhs))
+    np.testing.assert_allclose(found, [0, 0.5, 0, 1.5, 0], atol=1e-12)
